@@ -1,0 +1,35 @@
+#pragma once
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace stretto {
+
+// Whose fault a failure is, which decides the exit code of the program.
+enum class ErrorKind {
+  input,    // what the user gave is wrong: exit code 2
+  runtime,  // the input is fine but the work failed (disk full, rank dead): exit code 1
+};
+
+// The one exception type for failures that a user can cause or must be told of. Our own bugs are asserts.
+// what() is one line, already readable: "file:line: key: what was expected".
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  ErrorKind kind() const { return kind_; }
+  int exit_code() const { return kind_ == ErrorKind::input ? 2 : 1; }
+
+ private:
+  ErrorKind kind_;
+};
+
+inline Error input_error(const std::string& message) { return Error(ErrorKind::input, message); }
+inline Error runtime_failure(const std::string& message) { return Error(ErrorKind::runtime, message); }
+
+// The candidate with the least edit distance to `word`, or "" when none is close enough to be a misspelling of it
+// (distance at most a third of the word's length, at least 1).
+std::string nearest_spelling(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace stretto

@@ -1,0 +1,28 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "model/schedule/dtype.hpp"
+#include "model/schedule/expr.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::host {
+
+// One bound operand: where the data is and what shape it has. Does not own.
+struct Operand {
+  void* data = nullptr;
+  Dtype dtype = Dtype::f32;
+  std::int64_t rows = 1, cols = 1, ld = 1;  // row-major, ld elements between rows
+  AccessMode mode = AccessMode::read;
+};
+
+// Runs one compute operation (anything but Collective) on the calling thread, single-threaded, with the operands that
+// `Work` documents, in that order. Element type f32 or f64 is taken from the operands. `rank` gives the dp coordinate that
+// AdamW's shard needs. Allocates at most small per-thread scratch that is kept between calls. Thread-safe for disjoint
+// operands. Call `use_one_blas_thread()` once per process before.
+void run_work(const Work& work, const Coordinates& rank, std::span<const Operand> operands);
+
+// OpenBLAS must not start threads of its own: ranks and lanes are the threads.
+void use_one_blas_thread();
+
+}  // namespace stretto::host

@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/transformer.hpp"
+
+namespace stretto {
+
+// A scenario file as values: docs/scenario.md is its specification, key by key. Everything has been range-checked by the
+// reader, and unknown keys rejected.
+struct Cluster {
+  std::int64_t cores_per_device = 0;  // host: cores that ranks share; 0 = all of this machine (sim: of the platform)
+  std::int64_t ranks_per_device = 0;  // 0 = every rank on one device
+  double link_GBps = 1.0;             // of each rank, each direction; the host paces its transfers to it
+  double link_latency_us = 50.0;      // α of a collective's step, see docs/scenario.md
+};
+
+struct Parallel {
+  std::int64_t data_parallel_size = 1;
+};
+
+struct Overlap {
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
+  std::int64_t bucket_size = 0;  // elements; 0 = Megatron's default max(40e6, 1e6 · dp)
+  bool grad_reduce_in_fp32 = true;
+};
+
+struct Training {
+  std::int64_t micro_batch_size = 1;   // sequences
+  std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
+  std::string precision = "fp32";      // or "fp64"
+  std::int64_t train_iters = 100;
+  double lr = 1e-3, min_lr = 1e-4;
+  std::int64_t lr_warmup_iters = 10;
+  std::int64_t lr_decay_iters = 0;  // 0 = train_iters
+  double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_eps = 1e-8;
+  double clip_grad = 1.0;  // 0 = off
+  std::uint64_t seed = 1234;
+  double init_method_std = 0.02;
+  std::string data;             // text file (bytes are tokens) or .bin token shard; relative to the scenario file
+  std::string checkpoint_dir;   // "" = none
+  std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
+  double timeout_s = 60;        // a rank that makes no progress for this long is an error on all ranks
+};
+
+// `stretto compare`: the table's rows.
+struct Compare {
+  std::vector<std::string> modes;       // names from model/overlap/table; empty = all
+  std::vector<std::int64_t> ranks;      // data-parallel sizes; micro_batch and micro-batches per rank stay as given
+  std::int64_t repeats = 9;             // measured steps per mode and ranks
+};
+
+struct Scenario {
+  std::string name;
+  std::string file;      // where it was read from, "" for built in code
+  std::string platform;  // path of a platform file, or "" (the calibrated host's default place)
+  Transformer model;
+  Cluster cluster;
+  Parallel parallel;
+  Overlap overlap;
+  Training training;
+  Compare compare;
+
+  std::int64_t num_microbatches() const {
+    return training.global_batch_size / (training.micro_batch_size * parallel.data_parallel_size);
+  }
+};
+
+// Reads and checks a scenario. `overrides` are "section.key=value" with TOML values (strings may be bare), applied
+// before checking. Throws Error(input): "file:line: [section] key: expected …, got …; did you mean …?".
+Scenario read_scenario(const std::string& path, const std::vector<std::string>& overrides = {});
+// The same from text; `name` stands for the file in messages. For tests and fuzzing.
+Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
+
+}  // namespace stretto

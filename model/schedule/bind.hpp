@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/schedule/schedule.hpp"
+
+namespace stretto {
+
+// One rank's concrete operations. Verifier, memory plan, sim and exec all start from this and nothing else.
+
+// Wait until the lane has finished (or started) its operation at `position` of the step `steps_ago` steps before. Lanes
+// are in order, so one number per lane says everything about what is done: no per-operation counters anywhere.
+struct BoundWait {
+  EdgeKind kind = EdgeKind::finish_start;
+  LaneId lane = 0;
+  std::uint8_t steps_ago = 0;
+  std::uint32_t position = 0;  // index in BoundProgram::lanes[lane]
+  std::uint32_t op = 0;        // the same operation as an index into BoundProgram::ops
+};
+
+struct BoundOp {
+  OpId op = 0;  // template
+  std::int32_t layer = 0;
+  std::int32_t micro_batch = 0;
+  std::int16_t chunk = 0;
+  LaneId lane = 0;
+  std::uint32_t position = 0;  // in its lane
+  std::uint32_t wait_begin = 0, wait_end = 0;  // into BoundProgram::waits
+};
+
+struct BoundProgram {
+  std::int64_t rank = 0;
+  Coordinates coordinates;  // of the rank; layer, micro_batch and chunk are 0
+  std::vector<BoundOp> ops;  // host issue order
+  std::vector<BoundWait> waits;
+  std::vector<std::vector<std::uint32_t>> lanes;  // [lane] → indices into ops, in order
+};
+
+// Throws Error(input) when an edge names an operation that the program does not contain, or two instances of the same
+// template share all coordinates.
+BoundProgram bind(const Schedule& schedule, std::int64_t rank);
+
+// A view with all expressions evaluated.
+struct BoundView {
+  StorageId storage = 0;
+  std::int64_t offset = 0;  // elements from the start of the storage
+  std::int64_t rows = 1, cols = 1, ld = 1;
+};
+
+// Throws Error(input) when the view leaves its tensor instance, or names a layer or slot that does not exist.
+BoundView resolve(const Schedule& schedule, const BoundProgram& program, const BoundOp& op, std::size_t access);
+
+// "h.3 fc1.dgrad mb 0", for messages.
+std::string label(const Schedule& schedule, const BoundOp& op);
+
+}  // namespace stretto

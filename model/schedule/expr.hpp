@@ -1,0 +1,59 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stretto {
+
+// What an expression may depend on. The first group changes inside a program, the second is fixed per rank.
+enum class Coord : std::uint8_t { micro_batch, layer, chunk, pp, dp, cp, tp };
+constexpr int kCoordCount = 7;
+const char* name_of(Coord coord);
+
+// A point at which expressions are evaluated. Absent axes are 0.
+struct Coordinates {
+  std::array<std::int64_t, kCoordCount> value{};
+  std::int64_t& operator[](Coord coord) { return value[static_cast<int>(coord)]; }
+  std::int64_t operator[](Coord coord) const { return value[static_cast<int>(coord)]; }
+};
+
+// An integer expression of coordinates: `(tp + 1) mod n`, `dp * shard`, `select(layer <= 3, …)`. A value type; immutable
+// once built. Stored as postfix; the constant and the coordinate+constant cases, which are nearly all, take no memory.
+// mod is the mathematical one: the result has the sign of the divisor, so `(tp - 1) mod n` is never negative.
+class Expr {
+ public:
+  Expr() = default;
+  Expr(std::int64_t constant) : constant_(constant) {}  // NOLINT: constants convert silently on purpose
+  Expr(int constant) : constant_(constant) {}           // NOLINT
+  Expr(Coord coord) : coord_(static_cast<int>(coord)) {}  // NOLINT
+
+  std::int64_t eval(const Coordinates& at) const;
+  bool is_constant() const { return coord_ < 0 && code_.empty(); }
+  bool depends_on(Coord coord) const;
+  // True when the value does not depend on `axis`, or permutes its range: (axis + c) mod size with c independent of it.
+  // Then every rank along the axis sees the same thing up to renaming, and one representative stands for all.
+  bool is_symmetric_in(Coord axis, std::int64_t size) const;
+  std::string text() const;
+
+  friend Expr operator+(const Expr& a, const Expr& b);
+  friend Expr operator-(const Expr& a, const Expr& b);
+  friend Expr operator*(const Expr& a, const Expr& b);
+  friend Expr mod(const Expr& a, const Expr& b);
+  friend Expr select_le(const Expr& a, const Expr& b, const Expr& then, const Expr& otherwise);  // a <= b ? then : otherwise
+
+ private:
+  enum class Op : std::uint8_t { constant, coord, add, sub, mul, mod, select_le };
+  struct Node {
+    Op op;
+    std::int64_t value;
+  };
+  static Expr combine(Op op, std::initializer_list<const Expr*> parts);
+  void append_to(std::vector<Node>& code) const;
+
+  std::int64_t constant_ = 0;  // value when code_ is empty: coord_ + constant_
+  int coord_ = -1;             // -1: none
+  std::vector<Node> code_;     // postfix
+};
+
+}  // namespace stretto

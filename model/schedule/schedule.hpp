@@ -1,0 +1,197 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/mesh.hpp"
+#include "model/schedule/dtype.hpp"
+#include "model/schedule/expr.hpp"
+#include "model/schedule/work.hpp"
+
+namespace stretto {
+
+// The schedule of one training step: what each rank does, on which lane, after what, on which buffers. Built once by
+// `model/lower` and `model/overlap`, then simulated by `sim` and run by `exec`. A value type; never changed after it has
+// been verified. See docs/schedule.md.
+
+using TensorId = std::uint32_t;
+using StorageId = std::uint32_t;
+using OpId = std::uint32_t;
+using BlockId = std::uint32_t;
+using LaneId = std::uint16_t;
+
+// ---- buffers ----
+
+enum class BufferKind : std::uint8_t {
+  parameter,        // initialised before step 0, lives across steps
+  gradient,
+  optimizer_state,  // initialised before step 0, lives across steps
+  activation,
+  workspace,
+  input,            // written from outside before every step
+  scalar,           // small results (loss, norm) readable after the step
+};
+const char* name_of(BufferKind kind);
+// True when the contents at the end of a step are the contents at the start of the next.
+inline bool is_persistent(BufferKind kind) { return kind == BufferKind::parameter || kind == BufferKind::optimizer_state; }
+
+// One allocation of a rank. Every rank of a role has the same storages.
+struct Storage {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  BufferKind kind = BufferKind::workspace;
+  std::int64_t elements = 0;
+  std::int64_t bytes() const { return elements * bytes_of(dtype); }
+};
+
+// Where one instance of a tensor lies: `offset` elements into a storage.
+struct TensorPlace {
+  StorageId storage = 0;
+  std::int64_t offset = 0;
+};
+
+// A named family of equal arrays: one per (layer, slot). "h.qkv.weight" has a layer dimension and lies in buckets;
+// "qkv_out" has a layer and a slot (micro-batches rotate through slots) and storages of its own.
+struct Tensor {
+  std::string name;
+  std::int64_t rows = 1, cols = 1;  // row-major, contiguous
+  std::int64_t layers = 1, slots = 1;
+  std::vector<TensorPlace> places;  // [layer · slots + slot]
+  std::int64_t elements() const { return rows * cols; }
+};
+
+enum class AccessMode : std::uint8_t {
+  read,
+  write,       // every byte of the view is overwritten, old contents ignored
+  accumulate,  // old contents are read and updated
+};
+
+// A slice of one instance of a tensor: `rows` rows of `cols` elements, `ld` elements apart, `offset` elements in.
+struct View {
+  TensorId tensor = 0;
+  Expr layer = 0;
+  Expr slot = 0;
+  Expr offset = 0;
+  std::int64_t rows = 1, cols = 1, ld = 1;
+};
+
+struct Access {
+  AccessMode mode = AccessMode::read;
+  View view;
+};
+
+// ---- operations ----
+
+enum class Phase : std::uint8_t { setup, forward, dgrad, wgrad, grad_sync, optimizer, param_sync };
+const char* name_of(Phase phase);
+
+enum class EdgeKind : std::uint8_t {
+  finish_start,  // the waiting operation starts after the other has finished
+  start_start,   // … after the other has started (`launch_before`: the other must be resident first)
+};
+
+// An operation of the program by name: which template, at which coordinates, how many steps ago.
+struct OpAddress {
+  OpId op = 0;
+  std::int64_t layer = 0;
+  std::int64_t micro_batch = 0;
+  std::int64_t chunk = 0;
+  int steps_ago = 0;  // 0: this step; 1: the step before
+};
+
+struct Edge {
+  EdgeKind kind = EdgeKind::finish_start;
+  OpAddress on;
+};
+
+// A template, instantiated by every call of a block that holds it. Operations of one lane are ordered by the order itself;
+// only waits across lanes are stated (on the call, because they depend on where it stands).
+struct Operation {
+  std::string name;  // "fc1.dgrad", unique in the schedule
+  Work work;
+  LaneId lane = 0;
+  Phase phase = Phase::forward;
+  std::vector<Access> accesses;  // in the operand order that Work documents
+};
+
+// A straight-line list of operations: one layer's forward, its backward, an optimizer shard.
+struct Block {
+  std::string name;
+  std::vector<OpId> ops;
+};
+
+// One entry of an order: operations [first, first + count) of a block at the given coordinates. A rewrite that needs to
+// put something between two operations of a call splits it in two.
+struct Call {
+  BlockId block = 0;
+  std::int64_t layer = 0;
+  std::int64_t micro_batch = 0;
+  std::int64_t chunk = 0;
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  std::vector<Edge> waits;  // before the first operation of this call
+};
+
+// The program of a role: every rank whose coordinates are on this role's stage follows it. List order is host issue order.
+struct Program {
+  std::string role;  // "rank", later "stage 0", …
+  std::vector<Call> order;
+};
+
+// ---- where things run ----
+
+enum class LaneKind : std::uint8_t { compute, communication };
+struct Lane {
+  std::string name;  // "compute", "dp"
+  LaneKind kind = LaneKind::compute;
+  int priority = 0;  // CUDA stream priority: lower runs first
+};
+
+enum class CommEngine : std::uint8_t { sm, copy_engine, nic };
+
+// A group (mesh + axes) and one instance of it: operations of one communicator are serialised and every member issues
+// them in the same order.
+struct Communicator {
+  std::string name;  // "dp"
+  std::vector<Coord> axes;
+  CommEngine engine = CommEngine::nic;
+  int channels = 1;  // CTAs when engine is sm
+  std::int64_t size = 1;
+};
+
+// Ranks → devices: rank r is on device r / ranks_per_device and may use any of its `cores` (host) or SMs; a compute
+// operation occupies `threads_per_rank` cores while it runs. Four ranks on a 2-core host and four ranks on one GPU are the
+// same concept.
+struct Placement {
+  std::int64_t ranks_per_device = 1;
+  int threads_per_rank = 1;
+};
+
+struct Schedule {
+  std::string name;      // of the mode: "plain", "overlap_grad_reduce", …
+  Dtype compute_dtype = Dtype::f32;
+  Mesh mesh;
+  Placement placement;
+  std::vector<Lane> lanes;
+  std::vector<Communicator> communicators;
+  std::vector<Storage> storages;
+  std::vector<Tensor> tensors;
+  std::vector<Operation> operations;
+  std::vector<Block> blocks;
+  std::vector<Program> programs;  // one per role
+  std::vector<std::string> notes;  // one line per knob that is off although it was asked for, and why
+
+  // The program that a rank follows. (One role while only dp exists.)
+  const Program& program_of(const Coordinates&) const { return programs.front(); }
+  // nullopt when absent.
+  std::optional<TensorId> find_tensor(const std::string& name) const;
+  std::optional<OpId> find_operation(const std::string& name) const;
+};
+
+// Ranks that must be bound and simulated: all distinct classes of behaviour. Exact, not a sample: an axis is folded only
+// when every expression on it is symmetric (Expr::is_symmetric_in) or enters only as a buffer offset of equal shards.
+// Folding keeps the ranks of one whole device, because ranks of a device compete for its cores.
+std::vector<std::int64_t> representative_ranks(const Schedule& schedule);
+
+}  // namespace stretto

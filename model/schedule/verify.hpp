@@ -1,0 +1,29 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/schedule/plan.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto {
+
+// What the verifier proves of a schedule, over two consecutive steps of every representative rank (a step is cyclic):
+//  - every byte read has been written before it, in this step or, for persistent storages, before step 0;
+//  - any two accesses to the same byte of which one writes are ordered by lanes, edges and collectives;
+//  - all members of a communicator issue its operations in the same order, with equal kinds and sizes, and the orders of
+//    two communicators that share members agree unless both can be resident at once;
+//  - the step can run to its end: no cycle across lanes and ranks.
+// With a plan, the same on planned bytes: two storages that share an address are one buffer.
+struct Violation {
+  enum class Kind { malformed, uninitialised_read, race, order_mismatch, deadlock };
+  Kind kind = Kind::malformed;
+  std::string message;  // names the two operations and the edge that is missing
+};
+
+// Empty when the schedule is correct. At most `limit` violations.
+std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan = nullptr, std::size_t limit = 10);
+
+// Throws Error(input) with the first violation.
+void require_verified(const Schedule& schedule, const MemoryPlan* plan = nullptr);
+
+}  // namespace stretto

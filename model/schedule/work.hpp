@@ -1,0 +1,119 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace stretto {
+
+// What an operation does. Each kind lists its operands in order; an operation's accesses follow that order exactly.
+// R = read, W = write (old contents ignored), A = accumulate (reads the old contents and adds to or updates them).
+// Matrices are row-major. T = tokens of a micro-batch (micro_batch_size × sequence), H = hidden, F = ffn, V = vocabulary.
+// Adding a kind: a struct here, a row in the visitor of exec/host/kernels/dispatch.cpp, one in sim/cost/.
+
+// C[m,n] (W: =, A: +=) op(A)[m,k] · op(B)[k,n] (+ bias[n] on every row).
+// Stored shapes: A is [m,k], or [k,m] when trans_a; B is [k,n], or [n,k] when trans_b.
+// Operands: A R, B R, (bias[1,n] R when `bias`), C W|A.
+struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool trans_a = false, trans_b = false, bias = false;
+};
+
+enum class Pass : std::uint8_t { forward, dgrad, wgrad };
+
+// Softmax attention, per head of `head_dim`, causal when set; scale 1/sqrt(head_dim).
+// qkv is [T, 3H]: for token t the row holds q of all heads, then k, then v; head h takes columns h·head_dim….
+// forward: qkv R, out[T,H] W, lse[batch·heads, seq] W (log-sum-exp of the scaled scores of each query).
+// dgrad:   qkv R, out R, lse R, dout[T,H] R, dqkv[T,3H] W.
+struct Attention {
+  Pass pass = Pass::forward;
+  std::int64_t batch = 0, heads = 0, seq = 0, head_dim = 0;
+  bool causal = true;
+};
+
+// LayerNorm over the last dimension (Ba et al., arXiv 1607.06450), epsilon 1e-5 as GPT-2.
+// forward: x[rows,cols] R, gamma[1,cols] R, beta[1,cols] R, y W, stats[rows,2] W (mean, reciprocal standard deviation).
+// dgrad:   dy R, x R, stats R, gamma R, dx W|A (A: the residual branch's gradient is already there and is added to).
+// wgrad:   dy R, x R, stats R, dgamma A, dbeta A.
+struct LayerNorm {
+  Pass pass = Pass::forward;
+  std::int64_t rows = 0, cols = 0;
+};
+
+// gelu:          x R, y W.   tanh approximation as GPT-2.
+// gelu_backward: dy R, x R, dx W.
+// add:           a R, b R, c W.
+// column_sum:    dy[rows,cols] R, db[1,cols] A.   (bias gradients)
+enum class ElementwiseFn : std::uint8_t { gelu, gelu_backward, add, column_sum };
+struct Elementwise {
+  ElementwiseFn fn = ElementwiseFn::add;
+  std::int64_t rows = 0, cols = 0;
+};
+
+// forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.  Position of row r is r mod seq.
+// wgrad:   tokens R, dx R, dwte A, dwpe A.
+struct Embedding {
+  Pass pass = Pass::forward;
+  std::int64_t rows = 0, cols = 0, vocab = 0, seq = 0;
+};
+
+// Softmax cross-entropy and its gradient in one pass, in place.
+// logits[rows,vocab] A (on return: scale · (softmax − onehot)), targets[rows,1] i32 R, loss[1,1] f64 A (+= scale · Σ nll).
+// `scale` is 1 / tokens of the global batch, so that gradients and losses of all ranks and micro-batches simply add up.
+struct CrossEntropy {
+  std::int64_t rows = 0, vocab = 0;
+  double scale = 1;
+};
+
+// dst W.
+struct Fill {
+  std::int64_t elements = 0;
+  double value = 0;
+};
+
+// src R, dst W; element types are those of the tensors (f32/f64 ↔ bf16, round to nearest even).
+struct Cast {
+  std::int64_t elements = 0;
+};
+
+// x[1,elements] R, sum[1,1] f64 A: sum += Σ x². The squared global gradient norm is accumulated bucket by bucket.
+struct SumSquares {
+  std::int64_t elements = 0;
+};
+
+// AdamW (Loshchilov & Hutter, arXiv 1711.05101) on one shard of a bucket, with global-norm clipping folded in:
+// g is multiplied by min(1, clip / (norm + 1e-6)) (Megatron's and PyTorch's clip_grad_norm_), norm = sqrt(norm_squared).
+// grad[1,elements] R, norm_squared[1,1] f64 R, hyper[1,8] f64 R, param A, m A, v A.
+// hyper = {lr, beta1, beta2, eps, weight_decay, clip (0 = off), 1 − beta1^t, 1 − beta2^t}.
+// `decayed` are the ranges of the *bucket* [begin, end) that weight decay applies to (matrices, not biases and norms);
+// the shard covers [shard · elements, (shard + 1) · elements) of it, shard = the dp coordinate.
+struct AdamW {
+  std::int64_t elements = 0;
+  struct Range {
+    std::int64_t begin = 0, end = 0;
+  };
+  std::vector<Range> decayed;
+  std::int64_t shards = 1;
+};
+
+// all_gather:     own shard R, whole buffer W.     In place: the shard is slice `rank` of the whole.
+// reduce_scatter: whole buffer R, own shard W.     Sum in rank order 0,1,…,n−1 whatever the shard, accumulated in the
+//                 element type (bf16: in f32, rounded once), so results do not depend on timing.
+// all_reduce:     whole buffer A.                  Sum in rank order.
+enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce };
+// Members of the group meet (rendezvous), transfer, and complete together.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  std::uint32_t communicator = 0;  // index into Schedule::communicators
+  std::int64_t elements = 0;       // of the whole buffer; divisible by the group size unless all_reduce
+};
+
+using Work = std::variant<Gemm, Attention, LayerNorm, Elementwise, Embedding, CrossEntropy, Fill, Cast, SumSquares, AdamW,
+                          Collective>;
+
+bool is_communication(const Work& work);
+const char* kind_of(const Work& work);            // "gemm", "attention", …
+std::string describe(const Work& work);           // "gemm 512x768x256 tn"
+double model_flops(const Work& work);             // multiply-adds × 2 of GEMMs and attention (causal halves it); others 0
+
+}  // namespace stretto

@@ -1,0 +1,49 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/timeline.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::sim {
+
+// What running work does to its neighbours on a device. Measured classes; slowdowns between them are in Costs.
+enum class DemandClass : std::uint8_t { gemm, attention, memory };
+constexpr int kDemandClasses = 3;
+
+// What one operation asks of its device.
+struct Demand {
+  Picoseconds alone = 0;  // duration with the device to itself
+  int cores = 0;          // cores held while it runs; 0 = none (host waits, GPU operations on an SM-shared device)
+  DemandClass cls = DemandClass::memory;
+};
+
+// What one collective asks of the network, per member, and of every member's device. Ring: each member sends
+// `edge_bytes` to the next, all edges at once, after `latency` (NCCL's α–β form, Hockney 1994; ring of Patarasuk & Yuan
+// 2009: (n−1)/n · bytes per edge for all-gather and reduce-scatter, twice that for all-reduce).
+struct CollectiveCost {
+  Picoseconds latency = 0;
+  std::int64_t edge_bytes = 0;
+  // Data movement that runs on each member's cores during the transfer, in `phases` parts with a rendezvous between.
+  // The collective is complete when both the transfer and every member's movement are.
+  Demand movement;
+  int phases = 1;
+};
+
+// Everything the engine needs to know about one schedule on one platform. Made by sim/cost, one entry per operation
+// template: costs do not depend on layer or micro-batch.
+struct Costs {
+  std::vector<Demand> compute;               // [OpId]; communication operations have alone = 0, cores = 0
+  std::vector<CollectiveCost> collective;    // [OpId]; only communication operations are meaningful
+  double link_bytes_per_s = 0;               // of one member, one direction
+  int cores_per_device = 0;                  // 0 = cores are not a resource
+  Picoseconds op_overhead = 0;               // between two operations of one lane: issue, bookkeeping
+  Picoseconds wake = 0;                      // from an event to a lane that slept for it: another lane, a core, a rendezvous
+  Picoseconds timer_overshoot = 0;           // how late a lane that sleeps to a deadline wakes
+  // While it runs, an operation of class a is slowed by each other running operation of class b on its device:
+  // rate = 1 / (1 + Σ_b slowdown[a][b] · min(1, number of b)). Measured with pairs (calibrate, interference probe).
+  std::array<std::array<double, kDemandClasses>, kDemandClasses> slowdown{};
+};
+
+}  // namespace stretto::sim
