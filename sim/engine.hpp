@@ -17,28 +17,28 @@ enum class NetworkKind : std::uint8_t {
 
 // Fabric of the simulated cluster; only the simgrid network looks at more than closed form can express.
 struct Fabric {
-  std::int64_t devices = 1;      // network endpoints are ranks; ranks_per_device of them sit on each device
-  double backbone_GBps = 0;      // one link that all traffic crosses; 0 = none (non-blocking switch)
+  std::int64_t devices = 1;  // network endpoints are ranks; ranks_per_device of them sit on each device
+  double backbone_GBps = 0;  // one link that all traffic crosses; 0 = none (non-blocking switch)
 };
 
 struct SimOptions {
   NetworkKind network = NetworkKind::fluid;
   Fabric fabric;
-  int max_steps = 8;       // steps simulated before giving up on finding the steady period
+  int max_steps = 8;  // steps simulated before giving up on finding the steady period
 };
 
 struct SimResult {
-  Timeline timeline;                    // of the last step simulated, when it repeats the one before; rows of representatives
-  std::vector<BoundProgram> programs;   // of the representative ranks, in the order of their rank numbers
-  Picoseconds step = 0;                 // steady period
-  bool steady = false;                  // two consecutive periods were equal (within 1e-6 relative)
-  std::int64_t operations = 0;          // operations simulated, all steps and representatives
-  double simulate_s = 0;                // wall time
+  Timeline timeline;  // of the last step simulated, when it repeats the one before; rows of representatives
+  std::vector<BoundProgram> programs;  // of the representative ranks, in the order of their rank numbers
+  Picoseconds step = 0;                // steady period
+  bool steady = false;                 // two consecutive periods were equal (within 1e-6 relative)
+  std::int64_t operations = 0;         // operations simulated, all steps and representatives
+  double simulate_s = 0;               // wall time
 };
 
-// Runs the schedule on the model of a machine. Deterministic: equal inputs give equal results. The schedule must have been
-// verified; one that deadlocks all the same is an Error(runtime) naming the lanes that wait and what for.
-// simgrid: one SimGrid engine exists per process; calls must come from one thread.
+// Runs the schedule on the model of a machine. Deterministic: equal inputs give equal results. The schedule must have
+// been verified; one that deadlocks all the same is an Error(runtime) naming the lanes that wait and what for. simgrid:
+// one SimGrid engine exists per process; calls must come from one thread.
 SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOptions& options = {});
 
 }  // namespace stretto::sim

@@ -15,6 +15,12 @@ struct MemoryPlan {
   std::int64_t bytes_without_sharing = 0;
 };
 
+// True for kinds whose bytes belong to one storage alone.
+inline bool shares_with_nobody(BufferKind kind) {
+  return is_persistent(kind) || kind == BufferKind::input || kind == BufferKind::scalar;
+}
+
+// Throws Error(input) when the schedule cannot be bound or deadlocks; it need not have been verified otherwise.
 MemoryPlan plan_memory(const Schedule& schedule);
 
 }  // namespace stretto

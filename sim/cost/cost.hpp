@@ -34,13 +34,13 @@ struct CollectiveCost {
 // Everything the engine needs to know about one schedule on one platform. Made by sim/cost, one entry per operation
 // template: costs do not depend on layer or micro-batch.
 struct Costs {
-  std::vector<Demand> compute;               // [OpId]; communication operations have alone = 0, cores = 0
-  std::vector<CollectiveCost> collective;    // [OpId]; only communication operations are meaningful
-  double link_bytes_per_s = 0;               // of one member, one direction
-  int cores_per_device = 0;                  // 0 = cores are not a resource
-  Picoseconds op_overhead = 0;               // between two operations of one lane: issue, bookkeeping
-  Picoseconds wake = 0;                      // from an event to a lane that slept for it: another lane, a core, a rendezvous
-  Picoseconds timer_overshoot = 0;           // how late a lane that sleeps to a deadline wakes
+  std::vector<Demand> compute;             // [OpId]; communication operations have alone = 0, cores = 0
+  std::vector<CollectiveCost> collective;  // [OpId]; only communication operations are meaningful
+  double link_bytes_per_s = 0;             // of one member, one direction
+  int cores_per_device = 0;                // 0 = cores are not a resource
+  Picoseconds op_overhead = 0;             // between two operations of one lane: issue, bookkeeping
+  Picoseconds wake = 0;             // from an event to a lane that slept for it: another lane, a core, a rendezvous
+  Picoseconds timer_overshoot = 0;  // how late a lane that sleeps to a deadline wakes
   // While it runs, an operation of class a is slowed by each other running operation of class b on its device:
   // rate = 1 / (1 + Σ_b slowdown[a][b] · min(1, number of b)). Measured with pairs (calibrate, interference probe).
   std::array<std::array<double, kDemandClasses>, kDemandClasses> slowdown{};

@@ -1,0 +1,125 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace stretto {
+
+// A located reader of TOML 1.0 files, over toml11. The files of people (scenarios, platforms) are read through it: ask
+// for every key that exists, then finish(); what was never asked for is an unknown key.
+//
+// Every failure is an Error(input) of one line:
+//   file:line: [section] key: expected …, got …; did you mean "…"?
+//   --set section.key: expected …, got …                                  (the value came from an override)
+
+// Bounds that protect the parser, which recurses and copies, from hostile files.
+constexpr std::size_t kTomlMaxBytes = 1 << 20;
+constexpr std::size_t kTomlMaxLineBytes = 1 << 12;  // toml11 walks back to the line start at every value
+constexpr int kTomlMaxBrackets = 16;                // arrays and inline tables inside each other
+constexpr int kTomlMaxDots = 8;                     // in one key
+
+// A value and the line it stands on; line 0 means that an override gave it. Numbers are finite, strings are UTF-8
+// without NUL. Dates and times are rejected by the parser.
+struct TomlNode {
+  using Array = std::vector<TomlNode>;
+  using Table = std::map<std::string, TomlNode>;
+  std::variant<bool, std::int64_t, double, std::string, Array, Table> data;
+  int line = 1;
+};
+
+// Text → root table. `name` stands for the file in messages.
+TomlNode parse_toml_nodes(std::string_view text, const std::string& name);
+
+// Whether every byte belongs to valid UTF-8 and none is NUL.
+bool is_toml_text(std::string_view text);
+
+// Bounds of a number, inclusive unless said otherwise.
+template <typename T>
+struct Limits {
+  T min = std::numeric_limits<T>::lowest();
+  T max = std::numeric_limits<T>::max();
+  bool above_min = false;  // min itself is not allowed
+  bool below_max = false;  // max itself is not allowed
+};
+struct NoLimits {};
+
+template <typename T>
+struct LimitsFor {
+  using type = std::conditional_t<std::is_same_v<T, std::int64_t> || std::is_same_v<T, double>, Limits<T>, NoLimits>;
+};
+template <typename T>
+struct LimitsFor<std::vector<T>> : LimitsFor<T> {};  // of every element
+template <typename T>
+using LimitsOf = typename LimitsFor<T>::type;
+
+// One table of a file, and which of its keys have been asked for. Shares ownership of the parsed file. Not thread-safe.
+class TomlTable {
+ public:
+  // `path` is the dotted section name, "" for the root.
+  TomlTable(std::shared_ptr<const TomlNode> root, const TomlNode* table, std::string file, std::string path);
+
+  bool present() const { return node_ != nullptr; }  // false: the file has no such table; every key is then absent
+  bool empty() const { return table().empty(); }
+  std::vector<std::string> keys() const;
+  bool has(const std::string& key);
+
+  // The table under `key`; an absent one reads as empty.
+  TomlTable section(const std::string& key);
+  // The array of tables under `key` ([[key]]); empty when absent.
+  std::vector<TomlTable> tables(const std::string& key);
+
+  // The value of `key`, nullopt when absent. T: bool, int64_t, double (integers are accepted), std::string, or a vector
+  // of int64_t, double or std::string.
+  template <typename T>
+  std::optional<T> find(const std::string& key, LimitsOf<T> limits = {});
+
+  // "place: expected …, got <the value of key>".
+  Error error(const std::string& key, const std::string& expected) const;
+  // "place: message".
+  Error failure(const std::string& key, const std::string& message) const;
+
+  // Throws for the first key (by line) that nobody asked for.
+  void finish() const;
+
+ private:
+  const TomlNode::Table& table() const;
+  const TomlNode* look(const std::string& key);        // notes that the key is known
+  const TomlNode* peek(const std::string& key) const;  // does not
+  std::string place(const std::string& key) const;
+
+  std::shared_ptr<const TomlNode> root_;
+  const TomlNode* node_;
+  std::string file_, path_;
+  std::vector<std::string> known_;
+};
+
+template <typename T>
+T require(TomlTable& table, const std::string& key, LimitsOf<T> limits = {});
+template <typename T>
+T value_or(TomlTable& table, const std::string& key, std::type_identity_t<T> fallback, LimitsOf<T> limits = {}) {
+  return table.find<T>(key, limits).value_or(std::move(fallback));
+}
+// A string that must be one of `choices`.
+std::string choice_or(TomlTable& table, const std::string& key, const std::string& fallback,
+                      const std::vector<std::string>& choices);
+
+// `overrides` are "section.key=value", applied in order after parsing. The value is a TOML value; what is not one and
+// does not start like a string, array or table is taken as a string, so quotes may be left out.
+TomlTable parse_toml(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {});
+// The same from a file of at most kTomlMaxBytes.
+TomlTable read_toml(const std::string& path, const std::vector<std::string>& overrides = {});
+
+// For messages: quoted, control characters escaped, cut to 60 bytes. One line whatever the input.
+std::string in_quotes(std::string_view text);
+
+}  // namespace stretto

@@ -1,0 +1,93 @@
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/toml.hpp"
+
+namespace stretto {
+namespace {
+
+bool is_bare_key(std::string_view key) {
+  return !key.empty() && key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+                             std::string_view::npos;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+void mark_as_override(TomlNode& node) {
+  node.line = 0;
+  if (auto* array = std::get_if<TomlNode::Array>(&node.data))
+    for (TomlNode& element : *array) mark_as_override(element);
+  if (auto* table = std::get_if<TomlNode::Table>(&node.data))
+    for (auto& entry : *table) mark_as_override(entry.second);
+}
+
+TomlNode override_value(std::string_view text, const std::string& place) {
+  if (text.find_first_of("\r\n") != std::string_view::npos)
+    throw input_error(place + ": expected a value on one line, got several");
+  TomlNode node;
+  try {
+    node = std::move(std::get<TomlNode::Table>(parse_toml_nodes("value = " + std::string(text), place).data)["value"]);
+  } catch (const Error&) {
+    const bool starts_like_toml = !text.empty() && std::string_view("\"'[{").find(text[0]) != std::string_view::npos;
+    if (starts_like_toml) throw input_error(place + ": expected a TOML value, got " + in_quotes(text));
+    if (!is_toml_text(text)) throw input_error(place + ": expected UTF-8 text without NUL, got " + in_quotes(text));
+    node.data = std::string(text);
+  }
+  mark_as_override(node);
+  return node;
+}
+
+void apply_override(TomlNode& root, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos)
+    throw input_error("--set " + in_quotes(text) + ": expected section.key=value, got no \"=\"");
+  const std::string path(trimmed(std::string_view(text).substr(0, equals)));
+  TomlNode* node = &root;
+  std::size_t start = 0;
+  for (int depth = 0;; ++depth) {
+    const std::size_t dot = path.find('.', start);
+    const std::string key = path.substr(start, dot == std::string::npos ? dot : dot - start);
+    if (!is_bare_key(key) || depth > kTomlMaxDots)
+      throw input_error("--set " + in_quotes(text) + ": expected section.key=value, got the key " + in_quotes(path));
+    auto* table = std::get_if<TomlNode::Table>(&node->data);
+    if (!table) throw input_error("--set " + path + ": expected a table before ." + key + ", got a single value");
+    const bool last = dot == std::string::npos;
+    if (last) {
+      (*table)[key] = override_value(trimmed(std::string_view(text).substr(equals + 1)), "--set " + path);
+      return;
+    }
+    node = &table->try_emplace(key, TomlNode{TomlNode::Table{}, 0}).first->second;
+    start = dot + 1;
+  }
+}
+
+}  // namespace
+
+TomlTable parse_toml(std::string_view text, const std::string& name, const std::vector<std::string>& overrides) {
+  auto root = std::make_shared<TomlNode>(parse_toml_nodes(text, name));
+  for (const std::string& one : overrides) apply_override(*root, one);
+  const TomlNode* table = root.get();
+  return TomlTable(std::move(root), table, name, "");
+}
+
+TomlTable read_toml(const std::string& path, const std::vector<std::string>& overrides) {
+  std::error_code problem;
+  if (std::filesystem::is_directory(path, problem)) throw input_error(path + ": expected a TOML file, got a directory");
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw input_error(path + ": expected a readable TOML file, got: " + std::strerror(errno));
+  // One byte more than allowed is enough to refuse; the size is not asked because pipes have none.
+  std::string text(kTomlMaxBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) throw input_error(path + ": expected a readable TOML file, got: " + std::strerror(errno));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_toml(text, path, overrides);
+}
+
+}  // namespace stretto

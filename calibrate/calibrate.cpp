@@ -1,0 +1,94 @@
+#include "calibrate/calibrate.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "calibrate/probes/probes.hpp"
+#include "calibrate/probes/run.hpp"
+
+namespace stretto::calibrate {
+namespace {
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) {
+      std::string name = line.substr(line.find(':') + 2);
+      std::erase_if(name, [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 32; });
+      return name;
+    }
+  return "unknown CPU";
+}
+
+std::string today() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
+  return text;
+}
+
+// How much longer the operations of a class take when `shared` was measured than when `reference` was: median ratio of
+// samples with equal key and features.
+double median_ratio(const std::vector<Sample>& shared, const std::vector<Sample>& reference, sim::DemandClass cls, double& spread_pct) {
+  std::vector<double> ratios;
+  for (const Sample& s : shared)
+    for (const Sample& r : reference)
+      if (s.cls == cls && s.key == r.key && s.features == r.features) {
+        ratios.push_back(s.us / r.us);
+        break;
+      }
+  spread_pct = ratios.empty() ? 0 : spread_pct_of(ratios);
+  return ratios.empty() ? 1 : median_of(ratios);
+}
+
+}  // namespace
+
+Calibration calibrate_host(int cores, const std::function<void(const std::string&)>& progress) {
+  if (cores <= 0) cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  Calibration result;
+  sim::Platform& platform = result.platform;
+  platform.device = cpu_name();
+  platform.date = today();
+  platform.cores = cores;
+  platform.name = "host, " + std::to_string(cores) + " cores";
+
+  platform.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  platform.sgemm_GFLOPs = probe_sgemm_GFLOPs(1024);
+
+  progress("issue overhead, wake-up and timer");
+  const Overheads overheads = probe_overheads();
+  platform.op_overhead_us = overheads.op_overhead_us;
+  platform.wake_us = overheads.wake_us;
+  platform.timer_overshoot_us = overheads.timer_overshoot_us;
+
+  result.samples = probe_steps(progress);
+  progress("collectives");
+  const std::vector<Sample> moves = probe_collectives(cores, platform.wake_us.value);
+  result.samples.insert(result.samples.end(), moves.begin(), moves.end());
+  std::map<std::string, std::vector<Sample>> by_key;
+  for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
+  for (const auto& [key, samples] : by_key)
+    platform.costs[key] = fit_linear(samples, key.starts_with("move_") ? "collectives on links that are not paced" : "training steps of two-layer models on one rank");
+
+  progress("compute beside compute");
+  platform.slowdown = probe_interference(cores);
+
+  progress("ranks sharing cores");
+  const std::vector<Sample> filled = probe_shared_steps(cores, cores), shared = probe_shared_steps(2 * cores, cores);
+  for (int c = 0; c < sim::kDemandClasses; ++c) {
+    double spread = 0;
+    const double ratio = median_ratio(shared, filled, static_cast<sim::DemandClass>(c), spread);
+    platform.oversubscribed[c] = {std::max(0.0, ratio - 1), {"measured", "training steps with two ranks a core over one rank a core", spread}};
+  }
+  return result;
+}
+
+}  // namespace stretto::calibrate

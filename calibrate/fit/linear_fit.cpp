@@ -1,0 +1,97 @@
+#include "calibrate/fit/linear_fit.hpp"
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+namespace stretto::calibrate {
+namespace {
+
+// Lawson & Hanson's NNLS: minimise |A x − b| with x ≥ 0. Sizes here are a handful of columns.
+Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
+  const Eigen::Index n = a.cols();
+  std::vector<bool> passive(static_cast<std::size_t>(n), false);
+  Eigen::VectorXd x = Eigen::VectorXd::Zero(n);
+  const double tolerance = 1e-10 * (a.transpose() * b).cwiseAbs().maxCoeff();
+  auto solve_passive = [&] {
+    std::vector<Eigen::Index> columns;
+    for (Eigen::Index j = 0; j < n; ++j)
+      if (passive[static_cast<std::size_t>(j)]) columns.push_back(j);
+    Eigen::MatrixXd sub(a.rows(), static_cast<Eigen::Index>(columns.size()));
+    for (std::size_t c = 0; c < columns.size(); ++c) sub.col(static_cast<Eigen::Index>(c)) = a.col(columns[c]);
+    const Eigen::VectorXd z = sub.colPivHouseholderQr().solve(b);
+    Eigen::VectorXd full = Eigen::VectorXd::Zero(n);
+    for (std::size_t c = 0; c < columns.size(); ++c) full(columns[c]) = z(static_cast<Eigen::Index>(c));
+    return full;
+  };
+  for (Eigen::Index round = 0; round < 3 * n; ++round) {
+    const Eigen::VectorXd gradient = a.transpose() * (b - a * x);
+    Eigen::Index best = -1;
+    for (Eigen::Index j = 0; j < n; ++j)
+      if (!passive[static_cast<std::size_t>(j)] && gradient(j) > tolerance && (best < 0 || gradient(j) > gradient(best))) best = j;
+    if (best < 0) break;
+    passive[static_cast<std::size_t>(best)] = true;
+    Eigen::VectorXd z = solve_passive();
+    // Step back to the boundary until every passive coefficient is positive. Each pass frees at least one of them.
+    for (Eigen::Index guard = 0; guard < n && (z.array() < 0).any(); ++guard) {
+      double step = 1;
+      for (Eigen::Index j = 0; j < n; ++j)
+        if (passive[static_cast<std::size_t>(j)] && z(j) < 0) step = std::min(step, x(j) / (x(j) - z(j)));
+      x += step * (z - x);
+      for (Eigen::Index j = 0; j < n; ++j)
+        if (x(j) <= 1e-15 * x.cwiseAbs().maxCoeff() || x(j) < 0) {
+          x(j) = 0;
+          passive[static_cast<std::size_t>(j)] = false;
+        }
+      z = solve_passive();
+    }
+    x = z.cwiseMax(0.0);
+  }
+  return x;
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(std::round(q * double(values.size() - 1)))];
+}
+
+}  // namespace
+
+sim::CostFit fit_linear(const std::vector<Sample>& samples, const std::string& origin) {
+  assert(!samples.empty());
+  const auto rows = static_cast<Eigen::Index>(samples.size()), cols = static_cast<Eigen::Index>(samples.front().features.size());
+  Eigen::MatrixXd a(rows, cols);
+  for (Eigen::Index i = 0; i < rows; ++i)
+    for (Eigen::Index j = 0; j < cols; ++j) a(i, j) = samples[static_cast<std::size_t>(i)].features[static_cast<std::size_t>(j)] / samples[static_cast<std::size_t>(i)].us;
+  // Features differ by ten orders of magnitude: scale the columns, or the tolerance means nothing.
+  Eigen::VectorXd scale = a.colwise().norm();
+  for (Eigen::Index j = 0; j < cols; ++j)
+    if (scale(j) == 0) scale(j) = 1;
+  a = a * scale.cwiseInverse().asDiagonal();
+  const Eigen::VectorXd ones = Eigen::VectorXd::Ones(rows);
+  Eigen::VectorXd x = non_negative_least_squares(a, ones);
+  std::vector<double> errors(samples.size());
+  auto measure = [&] {
+    const Eigen::VectorXd relative = a * x;
+    for (Eigen::Index i = 0; i < rows; ++i) errors[static_cast<std::size_t>(i)] = std::abs(relative(i) - 1);
+  };
+  measure();
+  const double typical = std::max(quantile(errors, 0.5), 1e-6);
+  Eigen::VectorXd weight(rows);
+  for (Eigen::Index i = 0; i < rows; ++i) weight(i) = 1 / std::sqrt(std::max(1.0, errors[static_cast<std::size_t>(i)] / (2 * typical)));
+  x = non_negative_least_squares(weight.asDiagonal() * a, weight.cwiseProduct(ones));
+  measure();
+
+  sim::CostFit fit;
+  for (Eigen::Index j = 0; j < cols; ++j) fit.coefficients.push_back(x(j) / scale(j));
+  std::vector<double> spreads;
+  for (const Sample& sample : samples) spreads.push_back(sample.spread_pct);
+  fit.source = {"measured", origin, quantile(spreads, 0.5)};
+  fit.points = static_cast<int>(samples.size());
+  fit.median_error_pct = 100 * quantile(errors, 0.5);
+  fit.p95_error_pct = 100 * quantile(errors, 0.95);
+  return fit;
+}
+
+}  // namespace stretto::calibrate

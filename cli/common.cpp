@@ -1,0 +1,75 @@
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "cli/commands.hpp"
+
+namespace stretto::cli {
+namespace {
+
+std::atomic<bool> interrupt_seen{false};  // a signal handler can reach nothing else
+
+void on_interrupt(int signal) {
+  if (interrupt_seen.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
+
+}  // namespace
+
+void add_scenario_options(CLI::App& command, CommonOptions& options) {
+  command.add_option("SCENARIO", options.scenario, "scenario file (docs/scenario.md)")->required();
+  command.add_option("--set", options.set, "override a key: --set training.lr=3e-4 (repeatable)");
+}
+
+void add_platform_option(CLI::App& command, CommonOptions& options) {
+  command.add_option("--platform", options.platform, "platform file (docs/platform.md); default: the scenario's, else what `stretto calibrate` wrote");
+}
+
+void add_output_options(CLI::App& command, CommonOptions& options) {
+  command.add_option("--json", options.json, "write results as JSON to this file, - for standard output");
+  command.add_option("--trace", options.trace, "write a trace that ui.perfetto.dev opens");
+}
+
+std::string default_platform_path() {
+  namespace fs = std::filesystem;
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0') return (fs::path(data) / "stretto/host.toml").string();
+  const char* home = std::getenv("HOME");
+  return (fs::path(home != nullptr ? home : ".") / ".local/share/stretto/host.toml").string();
+}
+
+sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario) {
+  if (!options.platform.empty()) return sim::read_platform(options.platform);
+  if (!scenario.platform.empty()) return sim::read_platform(scenario.platform);
+  const std::string path = default_platform_path();
+  if (!std::filesystem::exists(path)) throw input_error("no platform file: " + path + " does not exist; run `stretto calibrate` (under a minute) or name one with --platform");
+  return sim::read_platform(path);
+}
+
+void write_json(const std::string& path, const nlohmann::json& value) {
+  if (path.empty()) return;
+  if (path == "-") {
+    std::cout << value.dump(2) << "\n";
+    return;
+  }
+  std::ofstream file(path, std::ios::trunc);
+  file << value.dump(2) << "\n";
+  file.flush();
+  if (!file) throw runtime_failure(path + ": cannot be written: " + std::strerror(errno));
+}
+
+void watch_interrupts() {
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+}
+bool interrupted() { return interrupt_seen; }
+
+}  // namespace stretto::cli

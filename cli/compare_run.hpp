@@ -1,0 +1,33 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/scenario.hpp"
+#include "report/comparison.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::cli {
+
+// Both timelines of one row, kept for --trace.
+struct ComparedTimelines {
+  std::string mode;
+  std::int64_t ranks = 1;
+  Schedule schedule;
+  std::vector<BoundProgram> predicted_programs, measured_programs;
+  Timeline predicted, measured;  // measured: the repeat with the median step time
+};
+
+struct CompareRun {
+  Comparison comparison;
+  std::vector<ComparedTimelines> timelines;  // in the order of comparison.rows
+  bool complete = true;                      // false when `stop` said so: rows are those finished until then
+};
+
+// Predicts and measures every mode at every number of ranks. Per number of ranks all modes are built at once and run in
+// turns, step by step, with a second copy of the plain schedule among them (A/A), so that a slow moment of the machine
+// meets all of them. A turn is two steps back to back of which the second is timed: the steady period.
+CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform, const std::function<void(const std::string&)>& progress,
+                       const std::function<bool()>& stop);
+
+}  // namespace stretto::cli

@@ -1,0 +1,38 @@
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "model/overlap/overlap.hpp"
+#include "model/schedule/json.hpp"
+#include "model/schedule/plan.hpp"
+#include "model/schedule/print.hpp"
+#include "model/schedule/verify.hpp"
+
+namespace stretto::cli {
+namespace {
+
+void show(const CommonOptions& options) {
+  const Scenario scenario = read_scenario(options.scenario, options.set);
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_memory(schedule);
+  require_verified(schedule, &plan);
+  if (options.json != "-") {
+    std::cout << print_schedule(schedule);
+    std::cout << "\nmemory: " << plan.bytes << " bytes a rank planned, " << plan.bytes_without_sharing << " without sharing\nverified: no race, no read of unwritten bytes, no deadlock\n";
+    for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
+  }
+  write_json(options.json, options.json.empty() ? nlohmann::json() : write_schedule_json(schedule));
+}
+
+}  // namespace
+
+void add_show(CLI::App& app) {
+  auto options = std::make_shared<CommonOptions>();
+  CLI::App* command = app.add_subcommand("show", "the schedule itself, readable, and what it needs");
+  add_scenario_options(*command, *options);
+  command->add_option("--json", options->json, "write the schedule as JSON to this file, - for standard output");
+  command->callback([options] { show(*options); });
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,266 @@
+#include "exec/checkpoint.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "base/error.hpp"
+
+using namespace stretto;
+using namespace stretto::exec;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+class TempDir {
+ public:
+  TempDir() {
+    std::string pattern = (fs::temp_directory_path() / "stretto-checkpoint-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TempDir() { fs::remove_all(path_); }
+  std::string str() const { return path_.string(); }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(path_)) names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  fs::path path_;
+};
+
+struct Arrays {
+  std::vector<float> weight{1, 2, 3, 4, 5, 6};
+  std::vector<double> loss{0.5};
+  std::vector<std::uint16_t> half{0x3f80, 0x4000, 0xffff};
+  std::vector<NamedTensor> tensors() const {
+    return {{"h.0.qkv.weight", Dtype::f32, {2, 3}, std::as_bytes(std::span(weight))},
+            {"loss", Dtype::f64, {}, std::as_bytes(std::span(loss))},
+            {"a.bf16", Dtype::bf16, {3, 1}, std::as_bytes(std::span(half))},
+            {"none", Dtype::i32, {0, 4}, {}}};
+  }
+};
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+void overwrite(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+Checkpoint parse(const std::string& bytes) {
+  const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
+  return Checkpoint::parse({data, data + bytes.size()}, "x.safetensors");
+}
+std::string file_of(const std::string& json, const std::string& data = "") {
+  std::string out;
+  for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(json.size() >> (8 * i)));
+  return out + json + data;
+}
+std::string message_of(const std::function<void()>& run, ErrorKind kind = ErrorKind::input) {
+  try {
+    run();
+  } catch (const Error& error) {
+    CHECK(error.kind() == kind);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint comes back as it was written", "[checkpoint]") {
+  const TempDir dir;
+  const Arrays arrays;
+  const std::string path =
+      write_checkpoint(dir.str() + "/new/deep", 42, {{"scenario", "quick \"start\""}}, arrays.tensors());
+  CHECK(path == dir.str() + "/new/deep/step-00000042.safetensors");
+  Checkpoint loaded = Checkpoint::load(path);
+  const Checkpoint checkpoint = std::move(loaded);
+  CHECK(checkpoint.step() == 42);
+  CHECK(checkpoint.has_checksum());
+  CHECK(checkpoint.metadata().at("scenario") == "quick \"start\"");
+  CHECK(checkpoint.tensors().size() == 4);
+  for (const NamedTensor& written : arrays.tensors()) {
+    const NamedTensor* read_back = checkpoint.find(written.name);
+    REQUIRE(read_back);
+    CHECK(read_back->dtype == written.dtype);
+    CHECK(read_back->shape == written.shape);
+    REQUIRE(read_back->data.size() == written.data.size());
+    CHECK(std::equal(written.data.begin(), written.data.end(), read_back->data.begin()));
+  }
+  CHECK(checkpoint.find("h.0.qkv") == nullptr);
+  CHECK(reinterpret_cast<std::uintptr_t>(checkpoint.find("h.0.qkv.weight")->data.data()) % 8 == 0);
+}
+
+TEST_CASE("the newest two checkpoints stay and leftovers of killed writers go", "[checkpoint]") {
+  const TempDir dir;
+  const Arrays arrays;
+  overwrite(dir.path_ / "step-00000005.safetensors.tmp", "half");
+  overwrite(dir.path_ / "notes.txt", "mine");
+  for (std::int64_t step : {10, 20, 30}) write_checkpoint(dir.str(), step, {}, arrays.tensors());
+  const std::vector<std::string> kept{"notes.txt", "step-00000020.safetensors", "step-00000030.safetensors"};
+  CHECK(dir.files() == kept);
+  // A run that starts over next to an older one neither deletes what it just wrote nor the other's files.
+  write_checkpoint(dir.str(), 5, {}, arrays.tensors());
+  CHECK(dir.files().size() == 4);
+  CHECK(fs::exists(dir.path_ / "step-00000005.safetensors"));
+}
+
+TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]") {
+  const TempDir dir;
+  CHECK_FALSE(find_latest(dir.str()).checkpoint);
+  CHECK_FALSE(find_latest(dir.str() + "/absent").checkpoint);
+  const Arrays arrays;
+  write_checkpoint(dir.str(), 1, {}, arrays.tensors());
+  const fs::path newest = write_checkpoint(dir.str(), 2, {}, arrays.tensors());
+  LatestCheckpoint latest = find_latest(dir.str());
+  CHECK(latest.checkpoint->step() == 2);
+  CHECK(latest.warnings.empty());
+
+  const std::string whole = read(newest);
+  const auto falls_back = [&](const std::string& bytes) {
+    overwrite(newest, bytes);
+    latest = find_latest(dir.str());
+    REQUIRE(latest.checkpoint);
+    CHECK(latest.checkpoint->step() == 1);
+    REQUIRE(latest.warnings.size() == 1);
+    CHECK_THAT(latest.warnings[0], Contains(newest.string()));
+  };
+  for (std::size_t size = 0; size < whole.size(); size += 7) falls_back(whole.substr(0, size));
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string flipped = whole;
+    flipped[at] ^= 0x10;
+    falls_back(flipped);
+  }
+  falls_back(whole + "x");
+  falls_back(read(dir.path_ / "step-00000001.safetensors"));  // copied under the wrong name
+  overwrite(dir.path_ / "step-00000001.safetensors", "");
+  latest = find_latest(dir.str());
+  CHECK_FALSE(latest.checkpoint);
+  CHECK(latest.warnings.size() == 2);
+}
+
+TEST_CASE("malformed files are input errors", "[checkpoint]") {
+  const auto fails = [](const std::string& bytes, const std::string& cause) {
+    INFO(bytes);
+    CHECK_THAT(message_of([&] { parse(bytes); }), Contains("x.safetensors") && Contains(cause));
+  };
+  fails("", "truncated");
+  fails("1234567", "truncated");
+  fails(std::string(8, '\xff') + "{}", "header takes 18446744073709551615 bytes");
+  fails(file_of("{"), "malformed header");
+  fails(file_of("[]"), "JSON object");
+  fails(file_of(std::string(100000, '[')), "malformed header");
+  fails(file_of(R"({"a":1})"), "tensor a: expected dtype");
+  fails(file_of(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}})", "xx"), "dtype F16");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "xxxx"), "non-negative");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", "xxxx"), "non-negative");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", "xxxx"), "too large");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "xxxx"), "leave the 4 bytes");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "xxxx"), "leave");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "xxxx"), "shape takes 8");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "xxxxyyyy"),
+        "byte 0 of the data is in no");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "xxxxyyyy"), "the file has 8");
+  fails(
+      file_of(
+          R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+          "xxxx"),
+      "in more than one");
+  fails(
+      file_of(
+          R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+          "xxxx"),
+      "\"a\" twice");
+  fails(file_of(R"({"__metadata__":{"step":3}})"), "expected a string");
+  fails(file_of(R"({"__metadata__":{"step":"-3"}})"), "step");
+  fails(file_of(R"({"__metadata__":{"checksum":"0"}})"), "corrupt");
+  CHECK_THAT(message_of([] { Checkpoint::load("/"); }), Contains("directory"));
+  CHECK_THAT(message_of([] { Checkpoint::load("absent.safetensors"); }), Contains("No such file"));
+}
+
+TEST_CASE("safetensors files of other programs can be read", "[checkpoint]") {
+  const Checkpoint checkpoint = parse(file_of(
+      R"({"b":{"dtype":"I32","shape":[],"data_offsets":[4,8]},"a":{"shape":[1,1],"data_offsets":[0,4],"dtype":"F32"}}   )",
+      "xxxxyyyy"));
+  CHECK_FALSE(checkpoint.has_checksum());
+  CHECK(checkpoint.step() == -1);
+  REQUIRE(checkpoint.find("b"));
+  CHECK(checkpoint.find("b")->data[0] == std::byte('y'));
+}
+
+TEST_CASE("a full disk is an error that leaves everything else as it was", "[checkpoint]") {
+  const TempDir dir;
+  const Arrays arrays;
+  write_checkpoint(dir.str(), 1, {}, arrays.tensors());
+  const auto before = dir.files();
+  const std::vector<float> large(100'000);
+  const std::vector<NamedTensor> tensors{{"large", Dtype::f32, {100'000}, std::as_bytes(std::span(large))}};
+
+  // In a child, because the limit that stands for the full disk holds for a process.
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{65536, 65536};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      write_checkpoint(dir.str(), 2, {}, tensors);
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      const bool good = error.kind() == ErrorKind::runtime && what.find("step-00000002") != std::string::npos &&
+                        what.find("File too large") != std::string::npos;
+      ::_exit(good ? 0 : 2);
+    }
+    ::_exit(3);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  CHECK(dir.files() == before);
+  CHECK(find_latest(dir.str()).checkpoint->step() == 1);
+}
+
+TEST_CASE("an unusable checkpoint directory is named", "[checkpoint]") {
+  const TempDir dir;
+  overwrite(dir.path_ / "file", "x");
+  const std::string inside = (dir.path_ / "file").string();
+  CHECK_THAT(message_of([&] { write_checkpoint(inside, 1, {}, {}); }, ErrorKind::runtime), Contains(inside));
+  CHECK_THAT(message_of([&] { find_latest(inside); }), Contains(inside));
+}
+
+TEST_CASE("a writer killed at any moment leaves a usable newest checkpoint", "[checkpoint]") {
+  const TempDir dir;
+  const std::vector<float> data(50'000, 1.5f);
+  const std::vector<NamedTensor> tensors{{"w", Dtype::f32, {50'000}, std::as_bytes(std::span(data))}};
+  std::int64_t step = 1;
+  write_checkpoint(dir.str(), step, {}, tensors);
+  for (int round = 0; round < 12; ++round) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      for (std::int64_t next = step + 1;; ++next) write_checkpoint(dir.str(), next, {}, tensors);
+    }
+    ::usleep(1500 + 1700 * round);
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    REQUIRE(WIFSIGNALED(status));
+    const LatestCheckpoint latest = find_latest(dir.str());
+    REQUIRE(latest.checkpoint);
+    CHECK(latest.warnings.empty());
+    CHECK(latest.checkpoint->step() >= step);
+    step = latest.checkpoint->step();
+  }
+  CHECK(step > 1);
+}

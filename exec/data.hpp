@@ -1,0 +1,65 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace stretto::exec {
+
+// A file of training tokens; docs/data.md specifies the three formats. Move-only; owns the mapping (or the bytes).
+// Reading is thread-safe. The file must not shrink while it is open.
+class TokenSource {
+ public:
+  // Maps a file. Throws Error(input) with the path and the cause: missing, a directory, empty, a truncated header, a
+  // token count that does not match the file, an unknown version.
+  static TokenSource open(const std::string& path);
+  // The same from memory; `name` stands for the path, its ending included.
+  static TokenSource parse(std::vector<std::byte> bytes, const std::string& name);
+
+  TokenSource(TokenSource&& other) noexcept;
+  TokenSource& operator=(TokenSource&& other) noexcept;
+  ~TokenSource();
+
+  std::int64_t size() const { return size_; }       // tokens
+  std::int32_t token(std::int64_t position) const;  // position in [0, size)
+  // 256 for text. Token shards do not state it, so it is 65,536 there: the most that 16 bits can ask for.
+  int vocab_needed() const { return bytes_per_token_ == 1 ? 256 : 65536; }
+  const std::string& name() const { return name_; }
+
+ private:
+  TokenSource() = default;
+  void read_layout(std::size_t file_bytes);
+
+  std::string name_;
+  std::vector<std::byte> owned_;  // parse()
+  void* mapped_ = nullptr;        // open()
+  std::size_t mapped_bytes_ = 0;
+  const std::byte* file_ = nullptr;  // the first byte of the file, wherever it lies
+  std::size_t first_byte_ = 0;       // of the first token
+  std::int64_t size_ = 0;
+  int bytes_per_token_ = 1;
+};
+
+// How samples are drawn. The tokens are cut into windows of seq + 1 that do not overlap; each epoch visits every window
+// once, in an order of its own that (seed, epoch) determines. Global sample `i` of step `s` is number
+// s · global_batch + i of that endless sequence: no layout, and no kill and resume, changes what is trained on.
+struct Sampling {
+  std::int64_t seq = 0;           // tokens of a sample
+  std::int64_t global_batch = 0;  // samples of a step, all ranks
+  std::int64_t vocab_size = 0;
+  std::uint64_t seed = 0;
+};
+
+// The first token of the window that global sample `sample` of `step` reads.
+// Throws Error(input) when the source is shorter than one window; says how many tokens are needed.
+std::int64_t window_begin(const TokenSource& source, const Sampling& sampling, std::int64_t step, std::int64_t sample);
+
+// Fills consecutive global samples first_sample, first_sample + 1, …, as many as `tokens` holds (tokens.size() is a
+// multiple of seq, targets.size() equal). Row-major [samples, seq]; a target is the token that follows.
+// Throws Error(input) as window_begin does, and for a token that is not below vocab_size: names file, position and
+// token.
+void fill_batch(const TokenSource& source, const Sampling& sampling, std::int64_t step, std::int64_t first_sample,
+                std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
+
+}  // namespace stretto::exec

@@ -1,0 +1,173 @@
+#include "exec/data.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "base/error.hpp"
+
+using namespace stretto;
+using namespace stretto::exec;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+class TempDir {
+ public:
+  TempDir() {
+    std::string pattern = (fs::temp_directory_path() / "stretto-data-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TempDir() { fs::remove_all(path_); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return (path_ / name).string();
+  }
+  fs::path path_;
+};
+
+std::string shard(std::int32_t magic, std::int32_t version, std::int32_t count,
+                  const std::vector<std::uint16_t>& tokens) {
+  std::vector<std::int32_t> header(256, 0);
+  header[0] = magic, header[1] = version, header[2] = count;
+  std::string out(reinterpret_cast<const char*>(header.data()), 1024);
+  return out.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * 2);
+}
+
+std::vector<std::byte> bytes_of_string(const std::string& text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+TokenSource counting(std::int64_t tokens) {  // token i is i
+  std::vector<std::byte> bytes;
+  for (std::int64_t i = 0; i < tokens; ++i) bytes.push_back(std::byte(i & 255)), bytes.push_back(std::byte(i >> 8));
+  return TokenSource::parse(bytes, "counting.bin");
+}
+
+std::string message_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("text is one token a byte", "[data]") {
+  const TempDir dir;
+  const TokenSource source = TokenSource::open(dir.write("corpus.txt", std::string("Hi\xff\0z", 5)));
+  CHECK(source.size() == 5);
+  CHECK(source.vocab_needed() == 256);
+  CHECK(source.token(0) == 'H');
+  CHECK(source.token(2) == 255);
+  CHECK(source.token(3) == 0);
+}
+
+TEST_CASE("llm.c and nanoGPT shards hold 16-bit tokens", "[data]") {
+  const TempDir dir;
+  TokenSource source = TokenSource::open(dir.write("a.bin", shard(20240520, 1, 3, {50256, 7, 258})));
+  CHECK(source.size() == 3);
+  CHECK(source.token(0) == 50256);
+  CHECK(source.token(2) == 258);
+  source = TokenSource::open(dir.write("train.bin", std::string("\x50\xc4\x01\x00", 4)));
+  CHECK(source.size() == 2);
+  CHECK(source.token(0) == 50256);
+  CHECK(source.token(1) == 1);
+  CHECK(source.vocab_needed() == 65536);
+  const TokenSource moved = std::move(source);
+  CHECK(moved.token(1) == 1);
+}
+
+TEST_CASE("unusable files are input errors that name the file and the cause", "[data]") {
+  const TempDir dir;
+  const auto opening = [](const std::string& path) { return message_of([&] { TokenSource::open(path); }); };
+  const auto fails = [&](const std::string& path, const std::string& cause) {
+    INFO(path);
+    CHECK_THAT(opening(path), Contains(path) && Contains(cause));
+  };
+  fails((dir.path_ / "absent.txt").string(), "No such file");
+  fails(dir.path_.string(), "directory");
+  fails(dir.write("empty.txt", ""), "empty");
+  fails(dir.write("odd.bin", "abc"), "odd number of bytes (3)");
+  fails(dir.write("cut.bin", shard(20240520, 1, 3, {1, 2, 3}).substr(0, 100)), "truncated");
+  fails(dir.write("v2.bin", shard(20240520, 2, 3, {1, 2, 3})), "version 2");
+  fails(dir.write("more.bin", shard(20240520, 1, 4, {1, 2, 3})), "says 4 tokens");
+  fails(dir.write("less.bin", shard(20240520, 1, 2, {1, 2, 3})), "says 2 tokens");
+  fails(dir.write("negative.bin", shard(20240520, 1, -1, {})), "says -1 tokens");
+  fails(dir.write("wide.bin", shard(20240801, 7, 1, {1, 2})), "32-bit tokens");
+  const std::string fifo = (dir.path_ / "fifo").string();
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  fails(fifo, "regular file");
+}
+
+TEST_CASE("an epoch visits every window once, in a new order each time", "[data]") {
+  const TokenSource source = counting(1007);  // 100 windows of 10 and a rest
+  const Sampling sampling{9, 4, 65536, 1};
+  std::vector<std::vector<std::int64_t>> epochs(2);
+  for (std::int64_t step = 0; step < 50; ++step)
+    for (std::int64_t i = 0; i < 4; ++i) epochs[step / 25].push_back(window_begin(source, sampling, step, i));
+  for (const auto& epoch : epochs) {
+    CHECK(std::set<std::int64_t>(epoch.begin(), epoch.end()).size() == 100);
+    CHECK(*std::max_element(epoch.begin(), epoch.end()) == 990);
+    CHECK_FALSE(std::is_sorted(epoch.begin(), epoch.end()));
+  }
+  CHECK(epochs[0] != epochs[1]);
+  CHECK(window_begin(source, {9, 4, 65536, 2}, 0, 0) != epochs[0][0]);
+}
+
+TEST_CASE("a batch does not depend on how it is cut into ranks and micro-batches", "[data]") {
+  const TokenSource source = counting(1007);
+  const Sampling sampling{9, 8, 65536, 1};
+  std::vector<std::int32_t> tokens(72), targets(72), part(18), part_targets(18);
+  for (std::int64_t step : {0, 3, 40}) {
+    fill_batch(source, sampling, step, 0, tokens, targets);
+    for (std::size_t i = 0; i < tokens.size(); ++i) REQUIRE(targets[i] == tokens[i] + 1);
+    for (std::int64_t first = 0; first < 8; first += 2) {
+      fill_batch(source, sampling, step, first, part, part_targets);
+      CHECK(std::equal(part.begin(), part.end(), tokens.begin() + first * 9));
+      CHECK(std::equal(part_targets.begin(), part_targets.end(), targets.begin() + first * 9));
+    }
+  }
+  // Another split of the same samples into steps sees the same sequence.
+  std::vector<std::int32_t> half(36), half_targets(36);
+  fill_batch(source, sampling, 1, 0, tokens, targets);
+  fill_batch(source, {9, 4, 65536, 1}, 3, 0, half, half_targets);
+  CHECK(std::equal(half.begin(), half.end(), tokens.begin() + 36));
+}
+
+TEST_CASE("too little data and tokens outside the vocabulary are named", "[data]") {
+  const TokenSource source = counting(300);
+  std::vector<std::int32_t> tokens(300), targets(300);
+  CHECK_THAT(message_of([&] {
+               fill_batch(source, {300, 1, 65536, 1}, 0, 0, tokens, targets);
+             }),
+             Contains("counting.bin") && Contains("holds 300 tokens") && Contains("at least 301"));
+  tokens.resize(299), targets.resize(299);
+  CHECK_NOTHROW(fill_batch(source, {299, 1, 300, 1}, 0, 0, tokens, targets));
+  // The last token is only a target; it counts all the same.
+  CHECK_THAT(message_of([&] {
+               fill_batch(source, {299, 1, 299, 1}, 0, 0, tokens, targets);
+             }),
+             Contains("counting.bin: token 299 is 299") && Contains("299 entries"));
+}
+
+TEST_CASE("text and memory give the same tokens", "[data]") {
+  const TempDir dir;
+  const std::string text = "to be, or not to be";
+  const TokenSource from_file = TokenSource::open(dir.write("a.txt", text));
+  const TokenSource from_memory = TokenSource::parse(bytes_of_string(text), "a.txt");
+  REQUIRE(from_file.size() == from_memory.size());
+  for (std::int64_t i = 0; i < from_file.size(); ++i) CHECK(from_file.token(i) == from_memory.token(i));
+}

@@ -1,0 +1,331 @@
+#include "exec/host/executor.hpp"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/error.hpp"
+#include "exec/comm/local.hpp"
+#include "exec/comm/rendezvous.hpp"
+#include "exec/host/cores.hpp"
+#include "model/ring.hpp"
+
+namespace stretto::host {
+namespace {
+
+using local::Clock;
+using local::Rendezvous;
+
+struct Aborted {};  // another lane has failed and has already said why
+
+// What a lane has done, counted over all steps: operation p of step s is finished when finished > s · length + p.
+struct LaneProgress {
+  std::uint64_t started = 0;
+  std::uint64_t finished = 0;
+};
+
+struct Rank {
+  BoundProgram program;
+  std::unique_ptr<RankMemory> memory;
+  BoundOperands operands;
+  std::mutex mutex;  // guards progress
+  std::condition_variable moved;
+  std::vector<LaneProgress> progress;  // [lane]
+  CorePool* cores = nullptr;
+};
+
+// One instance of a communicator: its members and where they meet.
+struct Group {
+  std::vector<std::int64_t> members;
+  Rendezvous rendezvous;
+  explicit Group(std::vector<std::int64_t> ranks)
+      : members(std::move(ranks)), rendezvous(static_cast<int>(members.size())) {}
+};
+
+}  // namespace
+
+struct HostExecutor::State {
+  const Schedule& schedule;
+  HostOptions options;
+  std::vector<BoundProgram> programs;
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<std::unique_ptr<CorePool>> devices;
+  std::vector<std::unique_ptr<Group>> groups;
+  std::vector<std::vector<Group*>> group_of;  // [communicator][rank]
+  Clock::time_point origin = Clock::now();
+
+  // Commands to the lane threads: `steps_wanted` grows, every lane works until it has done as many.
+  std::mutex command_mutex;
+  std::condition_variable commanded, all_idle;
+  std::uint64_t steps_wanted = 0;
+  std::size_t busy = 0;
+  bool quit = false;
+  std::exception_ptr failure;
+  std::atomic<bool> aborted{false};
+  // What each lane records; written by its thread only, read when all are idle.
+  struct Recorded {
+    std::vector<TimelineRow> rows;  // of the latest step
+    Picoseconds previous_end = 0;   // end of the last operation of the step before it
+  };
+  std::vector<std::vector<Recorded>> recorded;  // [rank][lane]
+  std::vector<std::jthread> threads;            // last member: joined before anything they use goes away
+
+  State(const Schedule& s, const MemoryPlan& plan, HostOptions o);
+  ~State();
+
+  Picoseconds at(Clock::time_point time) const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin).count() * 1000;
+  }
+  std::chrono::nanoseconds timeout() const {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(options.timeout_s * 1e9));
+  }
+
+  void lane_main(Rank& rank, LaneId lane);
+  TimelineRow run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op);
+  void await(Rank& rank, const BoundOp& op, std::uint64_t step);
+  void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
+  void communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row);
+  Clock::time_point meet(Rank& rank, std::uint32_t op, Group& group);
+  void fail(std::exception_ptr why);
+};
+
+HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOptions o)
+    : schedule(s), options(std::move(o)) {
+  use_one_blas_thread();
+  if (options.cores_per_device <= 0)
+    options.cores_per_device = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const std::int64_t count = schedule.mesh.ranks(), per_device = schedule.placement.ranks_per_device;
+  for (std::int64_t d = 0; d < (count + per_device - 1) / per_device; ++d)
+    devices.push_back(std::make_unique<CorePool>(options.cores_per_device));
+  recorded.resize(static_cast<std::size_t>(count));
+  for (std::int64_t r = 0; r < count; ++r) {
+    auto rank = std::make_unique<Rank>();
+    rank->program = bind(schedule, r);
+    rank->memory = std::make_unique<RankMemory>(schedule, plan);
+    rank->operands = bind_operands(schedule, rank->program, *rank->memory);
+    rank->progress.resize(schedule.lanes.size());
+    rank->cores = devices[static_cast<std::size_t>(r / per_device)].get();
+    programs.push_back(rank->program);
+    ranks.push_back(std::move(rank));
+    recorded[static_cast<std::size_t>(r)].resize(schedule.lanes.size());
+  }
+  for (const Communicator& communicator : schedule.communicators) {
+    std::vector<Group*> of(static_cast<std::size_t>(count), nullptr);
+    for (std::int64_t r = 0; r < count; ++r) {
+      if (of[static_cast<std::size_t>(r)] != nullptr) continue;
+      groups.push_back(std::make_unique<Group>(schedule.mesh.members(r, communicator.axes)));
+      for (const std::int64_t member : groups.back()->members)
+        of[static_cast<std::size_t>(member)] = groups.back().get();
+    }
+    group_of.push_back(std::move(of));
+  }
+  for (auto& rank : ranks)
+    for (LaneId lane = 0; lane < schedule.lanes.size(); ++lane)
+      threads.emplace_back([this, &rank = *rank, lane] { lane_main(rank, lane); });
+}
+
+HostExecutor::State::~State() {
+  {
+    std::lock_guard lock(command_mutex);
+    quit = true;
+    commanded.notify_all();
+  }
+}
+
+void HostExecutor::State::fail(std::exception_ptr why) {
+  {
+    std::lock_guard lock(command_mutex);
+    if (!failure) failure = why;
+    aborted = true;
+  }
+  for (auto& rank : ranks) {
+    std::lock_guard lock(rank->mutex);
+    rank->moved.notify_all();
+  }
+  for (auto& group : groups) group->rendezvous.abort();
+  for (auto& device : devices) device->shut_down();
+}
+
+void HostExecutor::State::lane_main(Rank& rank, LaneId lane) {
+  prctl(PR_SET_TIMERSLACK, 1UL);  // links are paced with sleeps; the default slack of 50 µs would be added to each
+  const std::vector<std::uint32_t>& ops = rank.program.lanes[lane];
+  Recorded& mine = recorded[static_cast<std::size_t>(rank.program.rank)][lane];
+  mine.rows.reserve(ops.size());
+  std::uint64_t step = 0;
+  while (true) {
+    std::uint64_t target = 0;
+    {
+      std::unique_lock lock(command_mutex);
+      commanded.wait(lock, [&] { return quit || step < steps_wanted; });
+      if (quit) return;
+      target = steps_wanted;
+    }
+    try {
+      for (; step < target; ++step) {
+        if (!mine.rows.empty()) mine.previous_end = mine.rows.back().end;
+        mine.rows.clear();
+        for (const std::uint32_t op : ops) mine.rows.push_back(run_operation(rank, lane, step, op));
+      }
+    } catch (const Aborted&) {
+      step = target;
+    } catch (const Error& error) {
+      fail(std::make_exception_ptr(runtime_failure("rank " + std::to_string(rank.program.rank) + ": " + error.what())));
+      step = target;
+    } catch (const std::exception& error) {
+      fail(std::make_exception_ptr(runtime_failure("rank " + std::to_string(rank.program.rank) + ", lane " +
+                                                   schedule.lanes[lane].name + ": " + error.what())));
+      step = target;
+    }
+    std::lock_guard lock(command_mutex);
+    if (--busy == 0) all_idle.notify_all();
+  }
+}
+
+TimelineRow HostExecutor::State::run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op) {
+  TimelineRow row;
+  row.rank = static_cast<std::int32_t>(rank.program.rank);
+  row.op = op;
+  const BoundOp& bound = rank.program.ops[op];
+  const Operation& operation = schedule.operations[bound.op];
+  if (options.before_operation) options.before_operation(rank.program.rank, op);
+  const bool watched = schedule.lanes.size() > 1;  // with one lane there is nobody to wait for it
+  if (watched) {
+    await(rank, bound, step);
+    std::lock_guard lock(rank.mutex);
+    ++rank.progress[lane].started;
+    rank.moved.notify_all();
+  } else if (aborted) {
+    throw Aborted{};
+  }
+  row.ready = at(Clock::now());
+  if (const auto* collective = std::get_if<Collective>(&operation.work))
+    communicate(rank, op, *collective, row);
+  else
+    compute(rank, op, row);
+  if (watched) {
+    std::lock_guard lock(rank.mutex);
+    ++rank.progress[lane].finished;
+    rank.moved.notify_all();
+  }
+  return row;
+}
+
+void HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t step) {
+  std::unique_lock lock(rank.mutex);
+  for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w) {
+    const BoundWait& wait = rank.program.waits[w];
+    if (wait.steps_ago > step) continue;  // before the first step everything is done
+    const std::uint64_t needed = (step - wait.steps_ago) * rank.program.lanes[wait.lane].size() + wait.position + 1;
+    const LaneProgress& progress = rank.progress[wait.lane];
+    const auto met = [&] {
+      return (wait.kind == EdgeKind::finish_start ? progress.finished : progress.started) >= needed || aborted;
+    };
+    if (!rank.moved.wait_for(lock, timeout(), met)) {
+      throw runtime_failure(label(schedule, op) + " waited " + std::to_string(options.timeout_s) + " s for " +
+                            label(schedule, rank.program.ops[wait.op]) + " on lane " + schedule.lanes[wait.lane].name);
+    }
+  }
+  if (aborted) throw Aborted{};
+}
+
+void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row) {
+  if (!rank.cores->acquire()) throw Aborted{};
+  struct Release {
+    CorePool& cores;
+    ~Release() { cores.release(); }
+  } release{*rank.cores};
+  row.start = row.transfer = at(Clock::now());
+  run_work(schedule.operations[rank.program.ops[op].op].work, rank.program.coordinates, rank.operands.of(op));
+  row.end = at(Clock::now());
+}
+
+Clock::time_point HostExecutor::State::meet(Rank& rank, std::uint32_t op, Group& group) {
+  const Rendezvous::Meeting meeting = group.rendezvous.meet(timeout());
+  if (meeting.outcome == Rendezvous::Outcome::aborted) throw Aborted{};
+  if (meeting.outcome == Rendezvous::Outcome::timed_out)
+    throw runtime_failure(label(schedule, rank.program.ops[op]) + " waited " + std::to_string(options.timeout_s) +
+                          " s for " + std::to_string(meeting.missing) + " of " + std::to_string(group.members.size()) +
+                          " ranks that did not come");
+  return meeting.complete;
+}
+
+void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row) {
+  Group& group = *group_of[collective.communicator][static_cast<std::size_t>(rank.program.rank)];
+  const int members = static_cast<int>(group.members.size());
+  const int self = static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.program.rank) -
+                                    group.members.begin());
+  row.start = row.ready;
+  Clock::time_point end = meet(rank, op, group);
+  row.transfer = at(end);
+
+  // The whole buffer is the widest view of the operation: the shard is a slice of it, in place.
+  std::vector<void*> buffers;
+  Dtype dtype = Dtype::f32;
+  for (const std::int64_t member : group.members) {
+    const auto operands = ranks[static_cast<std::size_t>(member)]->operands.of(op);
+    const auto whole = std::max_element(operands.begin(), operands.end(),
+                                        [](const Operand& a, const Operand& b) { return a.cols < b.cols; });
+    buffers.push_back(whole->data);
+    dtype = whole->dtype;
+  }
+  const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, members);
+  Clock::time_point deadline = end;
+  if (options.link_GBps > 0) {
+    const double ns = double(ring.steps) * options.link_latency_us * 1e3 + double(ring.edge_bytes) / options.link_GBps;
+    deadline += std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
+  }
+  for (int phase = 0; phase < local::phases(collective.kind); ++phase) {
+    if (!rank.cores->acquire()) throw Aborted{};
+    local::run_share(collective.kind, dtype, collective.elements, self, buffers, phase);
+    rank.cores->release();
+    end = meet(rank, op, group);
+  }
+  if (deadline > end) {
+    std::this_thread::sleep_until(deadline);
+    end = Clock::now();
+  }
+  row.end = at(std::max(end, deadline));
+}
+
+HostExecutor::HostExecutor(const Schedule& schedule, const MemoryPlan& plan, HostOptions options)
+    : state_(std::make_unique<State>(schedule, plan, std::move(options))) {}
+HostExecutor::~HostExecutor() = default;
+
+Timeline HostExecutor::run(int steps) {
+  State& s = *state_;
+  if (s.aborted) throw runtime_failure("this executor has failed before and cannot go on");
+  Timeline timeline;
+  timeline.step_begin = s.at(Clock::now());
+  {
+    std::unique_lock lock(s.command_mutex);
+    s.busy = s.threads.size();
+    s.steps_wanted += static_cast<std::uint64_t>(steps);
+    s.commanded.notify_all();
+    s.all_idle.wait(lock, [&] { return s.busy == 0; });
+    if (s.failure) std::rethrow_exception(s.failure);
+  }
+  if (steps > 1) timeline.step_begin = 0;
+  for (auto& lanes : s.recorded)
+    for (auto& lane : lanes) {
+      if (steps > 1) timeline.step_begin = std::max(timeline.step_begin, lane.previous_end);
+      timeline.rows.insert(timeline.rows.end(), lane.rows.begin(), lane.rows.end());
+    }
+  std::sort(timeline.rows.begin(), timeline.rows.end(), [](const TimelineRow& a, const TimelineRow& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.op < b.op;
+  });
+  for (const TimelineRow& row : timeline.rows) timeline.step_end = std::max(timeline.step_end, row.end);
+  return timeline;
+}
+
+std::int64_t HostExecutor::ranks() const { return static_cast<std::int64_t>(state_->ranks.size()); }
+const std::vector<BoundProgram>& HostExecutor::programs() const { return state_->programs; }
+RankMemory& HostExecutor::memory(std::int64_t rank) { return *state_->ranks[static_cast<std::size_t>(rank)]->memory; }
+const Schedule& HostExecutor::schedule() const { return state_->schedule; }
+
+}  // namespace stretto::host

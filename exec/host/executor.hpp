@@ -1,0 +1,54 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/timeline.hpp"
+#include "exec/host/memory.hpp"
+#include "model/schedule/bind.hpp"
+#include "model/schedule/plan.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::host {
+
+struct HostOptions {
+  int cores_per_device = 0;    // cores that the ranks of one device share; 0 = all of this machine
+  double link_GBps = 0;        // each rank's link, each direction; 0 = not paced: as fast as memory is
+  double link_latency_us = 0;  // of one step of a ring
+  double timeout_s = 60;       // a lane that waits this long for another rank or lane gives up for all
+  // Called on the lane's thread before each operation, with rank and index into BoundProgram::ops. For tests (injected
+  // faults) and progress; may throw, which fails the step on all ranks.
+  std::function<void(std::int64_t rank, std::uint32_t op)> before_operation;
+};
+
+// Runs a schedule on this machine: every rank's every lane is a thread, communication goes through memory and takes as
+// long as the scenario's link would, compute operations hold a core of their device while they run.
+//
+// Owns all ranks' memory. Use from one thread; between calls of run() all lanes are idle and memory may be read and
+// written freely. The schedule must have been verified; it and `plan` are copied or referenced as stated.
+class HostExecutor {
+ public:
+  // Keeps a reference to `schedule`, which must outlive the executor. Throws Error(runtime) when memory cannot be had.
+  HostExecutor(const Schedule& schedule, const MemoryPlan& plan, HostOptions options);
+  ~HostExecutor();
+  HostExecutor(const HostExecutor&) = delete;
+  HostExecutor& operator=(const HostExecutor&) = delete;
+
+  // Runs `steps` steps back to back and returns the timeline of the last. Its step_begin is the end of the step before,
+  // or the start of the call. When an operation throws, a rank dies or nothing moves for timeout_s, every rank stops
+  // and this throws Error(runtime) naming the rank and the operation; the executor is then good for nothing but
+  // destruction.
+  Timeline run(int steps);
+
+  std::int64_t ranks() const;
+  const std::vector<BoundProgram>& programs() const;  // [rank]
+  RankMemory& memory(std::int64_t rank);
+  const Schedule& schedule() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace stretto::host

@@ -1,0 +1,156 @@
+// What is executed, per (batch, head), in blocks of kQueryRows query rows [i0, i1) against keys [0, e), e = i1 when
+// causal and seq otherwise, scores in scratch that stays in cache:
+//   forward: S = scale·Q·Kᵀ, P = softmax(S), O = P·V                                   2 matmuls
+//   dgrad:   S again, P = exp(S − lse), dP = dO·Vᵀ, dS = scale·P∘(dP − rowsum(dO∘O)),
+//            dQ = dS·K, dK += dSᵀ·Q, dV += Pᵀ·dO                                        5 matmuls
+// Each matmul of a block is 2·(i1 − i0)·e·head_dim FLOPs, so a causal head executes about (seq + kQueryRows) / (2·seq)
+// of the full square, where the causal convention of model_flops() counts one half. Masked scores inside the diagonal
+// block are computed and then zeroed. The lse formulation of the gradient is FlashAttention-2's (arXiv 2307.08691).
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+
+#include "exec/host/kernels/blas.hpp"
+#include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/operand.hpp"
+#include "exec/host/kernels/row.hpp"
+#include "exec/host/kernels/scratch.hpp"
+
+namespace stretto::host {
+namespace {
+
+constexpr std::int64_t kQueryRows = 64;
+
+// One head's columns of a [T, …] operand from the first token of its sequence on.
+template <class T>
+struct HeadView {
+  T* data;
+  std::int64_t ld;
+  T* row(std::int64_t token) const { return data + token * ld; }
+};
+
+template <class T>
+HeadView<T> head_view(const Operand& operand, std::int64_t first_row, std::int64_t first_col) {
+  return {row_of<T>(operand, first_row) + first_col, operand.ld};
+}
+
+// Rows of scores start on a cache line.
+template <class T>
+std::int64_t score_ld(std::int64_t seq) {
+  return (seq + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+}
+
+template <class T>
+void forward_head(const Attention& work, HeadView<T> q, HeadView<T> k, HeadView<T> v, HeadView<T> out, T* lse) {
+  const std::int64_t d = work.head_dim, ld = score_ld<T>(work.seq);
+  const T scale = T(1) / std::sqrt(static_cast<T>(d));
+  T* scores = thread_scratch<T>(kQueryRows * ld);
+  for (std::int64_t begin = 0; begin < work.seq; begin += kQueryRows) {
+    const std::int64_t rows = std::min(kQueryRows, work.seq - begin);
+    const std::int64_t keys = work.causal ? begin + rows : work.seq;
+    blas_gemm(false, true, rows, keys, d, scale, q.row(begin), q.ld, k.data, k.ld, T(0), scores, ld);
+    T inverse_sum[kQueryRows];
+    for (std::int64_t row = 0; row < rows; ++row) {
+      T* score = scores + row * ld;
+      const std::int64_t seen = work.causal ? begin + row + 1 : work.seq;
+      const T top = row_max(score, seen);
+      const T sum = row_exp(score, seen, top);
+      std::fill(score + seen, score + keys, T(0));
+      lse[begin + row] = top + std::log(sum);
+      inverse_sum[row] = T(1) / sum;
+    }
+    blas_gemm(false, false, rows, d, keys, T(1), scores, ld, v.data, v.ld, T(0), out.row(begin), out.ld);
+    // Normalised here and not in the scores: head_dim columns instead of seq.
+    for (std::int64_t row = 0; row < rows; ++row) row_scale(out.row(begin + row), d, inverse_sum[row]);
+  }
+}
+
+template <class T>
+T row_dot(const T* a, const T* b, std::int64_t n) {
+  Lanes<T> sum = Lanes<T>::Zero();
+  for_lanes<T>(n, [&](std::int64_t i, std::int64_t count) { sum += load(a + i, count) * load(b + i, count); });
+  return sum.sum();
+}
+
+template <class T>
+struct HeadGradients {
+  HeadView<T> q, k, v;
+};
+
+template <class T>
+void dgrad_head(const Attention& work, HeadView<T> q, HeadView<T> k, HeadView<T> v, HeadView<T> out, const T* lse,
+                HeadView<T> dout, HeadGradients<T> grad) {
+  const std::int64_t d = work.head_dim, ld = score_ld<T>(work.seq);
+  const T scale = T(1) / std::sqrt(static_cast<T>(d));
+  T* probabilities = thread_scratch<T>(2 * kQueryRows * ld);
+  T* dscores = probabilities + kQueryRows * ld;
+  const std::int64_t blocks = (work.seq + kQueryRows - 1) / kQueryRows;
+  // Last block first: it sees every key, so its dK and dV overwrite all rows and the other blocks add.
+  for (std::int64_t block = blocks - 1; block >= 0; --block) {
+    const std::int64_t begin = block * kQueryRows;
+    const std::int64_t rows = std::min(kQueryRows, work.seq - begin);
+    const std::int64_t keys = work.causal ? begin + rows : work.seq;
+    const T beta = block == blocks - 1 ? T(0) : T(1);
+    blas_gemm(false, true, rows, keys, d, scale, q.row(begin), q.ld, k.data, k.ld, T(0), probabilities, ld);
+    blas_gemm(false, true, rows, keys, d, T(1), dout.row(begin), dout.ld, v.data, v.ld, T(0), dscores, ld);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      T* p = probabilities + row * ld;
+      T* ds = dscores + row * ld;
+      const std::int64_t seen = work.causal ? begin + row + 1 : work.seq;
+      const T shift = lse[begin + row];
+      const T mean = row_dot(out.row(begin + row), dout.row(begin + row), d);
+      for_lanes<T>(seen, [&](std::int64_t i, std::int64_t count) {
+        const Lanes<T> y = (load(p + i, count, shift) - shift).exp();
+        store<T>(p + i, count, y);
+        store<T>(ds + i, count, y * (load(ds + i, count) - mean) * scale);
+      });
+      std::fill(p + seen, p + keys, T(0));
+      std::fill(ds + seen, ds + keys, T(0));
+    }
+    blas_gemm(false, false, rows, d, keys, T(1), dscores, ld, k.data, k.ld, T(0), grad.q.row(begin), grad.q.ld);
+    blas_gemm(true, false, keys, d, rows, T(1), dscores, ld, q.row(begin), q.ld, beta, grad.k.data, grad.k.ld);
+    blas_gemm(true, false, keys, d, rows, T(1), probabilities, ld, dout.row(begin), dout.ld, beta, grad.v.data,
+              grad.v.ld);
+  }
+}
+
+template <class T>
+void attention(const Attention& work, std::span<const Operand> operands) {
+  const std::int64_t hidden = work.heads * work.head_dim;
+  for (std::int64_t batch = 0; batch < work.batch; ++batch) {
+    const std::int64_t row = batch * work.seq;
+    for (std::int64_t head = 0; head < work.heads; ++head) {
+      const std::int64_t col = head * work.head_dim;
+      const HeadView<T> q = head_view<T>(operands[0], row, col), k = head_view<T>(operands[0], row, hidden + col),
+                        v = head_view<T>(operands[0], row, 2 * hidden + col), out = head_view<T>(operands[1], row, col);
+      T* lse = row_of<T>(operands[2], batch * work.heads + head);
+      if (work.pass == Pass::forward) {
+        forward_head(work, q, k, v, out, lse);
+      } else {
+        dgrad_head<T>(work, q, k, v, out, lse, head_view<T>(operands[3], row, col),
+                      {head_view<T>(operands[4], row, col), head_view<T>(operands[4], row, hidden + col),
+                       head_view<T>(operands[4], row, 2 * hidden + col)});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void run_attention(const Attention& work, std::span<const Operand> operands) {
+  assert(work.pass != Pass::wgrad);
+  assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u));
+  const std::int64_t tokens = work.batch * work.seq, hidden = work.heads * work.head_dim;
+  assert(has_shape(operands[0], tokens, 3 * hidden) && has_shape(operands[1], tokens, hidden));
+  assert(has_shape(operands[2], work.batch * work.heads, work.seq));
+  assert(have_one_dtype(operands));
+  if (work.pass == Pass::dgrad) {
+    assert(has_shape(operands[3], tokens, hidden) && has_shape(operands[4], tokens, 3 * hidden));
+    assert(operands[4].mode == AccessMode::write);
+  }
+  static_cast<void>(tokens), static_cast<void>(hidden);
+  with_compute_type(operands[0].dtype, [&](auto type) { attention<decltype(type)>(work, operands); });
+}
+
+}  // namespace stretto::host

@@ -1,0 +1,137 @@
+#include <catch2/catch.hpp>
+
+#include "exec/host/kernels/kernel_testing.hpp"
+
+using namespace stretto;
+using namespace stretto::host::testing;
+
+namespace {
+
+struct Forward {
+  Matrix<double> out, lse;
+};
+
+// Softmax attention written out, in the order of the definition.
+Forward naive(const Attention& work, const Matrix<double>& qkv) {
+  const std::int64_t hidden = work.heads * work.head_dim;
+  Forward result{Matrix<double>(work.batch * work.seq, hidden), Matrix<double>(work.batch * work.heads, work.seq)};
+  for (std::int64_t batch = 0; batch < work.batch; ++batch) {
+    for (std::int64_t head = 0; head < work.heads; ++head) {
+      for (std::int64_t query = 0; query < work.seq; ++query) {
+        const std::int64_t row = batch * work.seq, col = head * work.head_dim;
+        const std::int64_t seen = work.causal ? query + 1 : work.seq;
+        std::vector<double> p(static_cast<std::size_t>(seen));
+        double sum = 0;
+        for (std::int64_t key = 0; key < seen; ++key) {
+          double dot = 0;
+          for (std::int64_t d = 0; d < work.head_dim; ++d) {
+            dot += qkv.at(row + query, col + d) * qkv.at(row + key, hidden + col + d);
+          }
+          p[key] = std::exp(dot / std::sqrt(static_cast<double>(work.head_dim)));
+          sum += p[key];
+        }
+        result.lse.at(batch * work.heads + head, query) = std::log(sum);
+        for (std::int64_t d = 0; d < work.head_dim; ++d) {
+          double value = 0;
+          for (std::int64_t key = 0; key < seen; ++key) value += p[key] / sum * qkv.at(row + key, 2 * hidden + col + d);
+          result.out.at(row + query, col + d) = value;
+        }
+      }
+    }
+  }
+  return result;
+}
+
+template <class T>
+struct Run {
+  Matrix<T> qkv, out, lse, dout, dqkv;
+};
+
+// Forward and gradient with gaps between rows; outputs start as NaN.
+template <class T>
+Run<T> run_both(Attention work) {
+  const std::int64_t tokens = work.batch * work.seq, hidden = work.heads * work.head_dim;
+  Run<T> r{random_matrix<T>(tokens, 3 * hidden, 1, 2), Matrix<T>(tokens, hidden, 3),
+           Matrix<T>(work.batch * work.heads, work.seq, 1), random_matrix<T>(tokens, hidden, 2, 1),
+           Matrix<T>(tokens, 3 * hidden, 4)};
+  work.pass = Pass::forward;
+  run(work, {r.qkv.operand(), r.out.write(), r.lse.write()});
+  work.pass = Pass::dgrad;
+  run(work, {r.qkv.operand(), r.out.operand(), r.lse.operand(), r.dout.operand(), r.dqkv.write()});
+  return r;
+}
+
+const std::vector<Attention> kShapes{
+    {Pass::forward, 2, 3, 5, 3, true},    {Pass::forward, 1, 2, 5, 4, false}, {Pass::forward, 1, 1, 67, 5, true},
+    {Pass::forward, 1, 1, 67, 5, false},  {Pass::forward, 1, 2, 64, 8, true}, {Pass::forward, 1, 1, 1, 1, true},
+    {Pass::forward, 1, 1, 130, 33, true},
+};
+
+}  // namespace
+
+TEST_CASE("attention agrees with its definition", "[kernels]") {
+  host::use_one_blas_thread();
+  for (const Attention& work : kShapes) {
+    CAPTURE(work.seq, work.head_dim, work.causal);
+    const Run<double> r = run_both<double>(work);
+    const Forward expected = naive(work, r.qkv);
+    CHECK(max_difference(r.out, expected.out) < 1e-14);
+    CHECK(max_difference(r.lse, expected.lse) < 1e-13);
+  }
+}
+
+TEST_CASE("attention dgrad agrees with finite differences", "[kernels]") {
+  for (const Attention& work : {kShapes[0], kShapes[1], Attention{Pass::forward, 1, 1, 67, 3, true}}) {
+    CAPTURE(work.seq, work.head_dim, work.causal);
+    Run<double> r = run_both<double>(work);
+    Matrix<double> out(r.out.rows, r.out.cols), lse(r.lse.rows, r.lse.cols);
+    const Matrix<double> expected = numeric_gradient(r.qkv, [&] {
+      run(work, {r.qkv.operand(), out.write(), lse.write()});
+      return weighted_sum(r.dout, out);
+    });
+    CHECK(max_difference(r.dqkv, expected) < 1e-8);
+  }
+}
+
+TEST_CASE("attention dgrad is the same however the queries are blocked", "[kernels]") {
+  // A sequence of several blocks: the gradient of a key that later blocks see must sum over all of them.
+  const Attention work{Pass::forward, 1, 1, 200, 4, true};
+  Run<double> r = run_both<double>(work);
+  for (const std::int64_t token : {0, 63, 64, 127, 199}) {
+    Matrix<double> out(200, 4), lse(1, 200);
+    for (const std::int64_t col : {0, 5, 10}) {
+      CAPTURE(token, col);
+      const auto loss = [&](double shift) {
+        r.qkv.at(token, col) += shift;
+        run(work, {r.qkv.operand(), out.write(), lse.write()});
+        r.qkv.at(token, col) -= shift;
+        return weighted_sum(r.dout, out);
+      };
+      CHECK(r.dqkv.at(token, col) == Approx((loss(1e-5) - loss(-1e-5)) / 2e-5).margin(1e-8));
+    }
+  }
+}
+
+TEST_CASE("attention in f32 agrees with f64", "[kernels]") {
+  for (const Attention& work : kShapes) {
+    CAPTURE(work.seq, work.head_dim, work.causal);
+    const Run<float> single = run_both<float>(work);
+    const Run<double> exact = run_both<double>(work);
+    CHECK(max_difference(single.out, exact.out) < 2e-6);
+    CHECK(max_difference(single.lse, exact.lse) < 2e-6);
+    CHECK(max_difference(single.dqkv, exact.dqkv) < 1e-5);
+  }
+}
+
+TEST_CASE("attention is stable for large scores and keeps NaNs", "[kernels]") {
+  const Attention work{Pass::forward, 1, 1, 70, 4, true};
+  auto qkv = random_matrix<float>(70, 12, 1);
+  for (float& value : qkv.data) value *= 100;
+  Matrix<float> out(70, 4), lse(1, 70);
+  run(work, {qkv.operand(), out.write(), lse.write()});
+  CHECK(max_difference(out, out) == 0);  // no NaN
+  qkv.at(10, 0) = NAN;                   // a query: its own row only
+  run(work, {qkv.operand(), out.write(), lse.write()});
+  CHECK(std::isnan(out.at(10, 0)));
+  CHECK_FALSE(std::isnan(out.at(11, 0)));
+}

@@ -1,0 +1,55 @@
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+
+#include "base/error.hpp"
+#include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/operand.hpp"
+#include "exec/host/kernels/row.hpp"
+
+namespace stretto::host {
+namespace {
+
+void require_targets_in_range(const Operand& targets, std::int64_t vocab) {
+  for (std::int64_t row = 0; row < targets.rows; ++row) {
+    const std::int32_t target = *row_of<std::int32_t>(targets, row);
+    if (target < 0 || target >= vocab) {
+      throw runtime_failure("cross-entropy: target " + std::to_string(target) + " at row " + std::to_string(row) +
+                            " is outside the vocabulary [0, " + std::to_string(vocab) + ")");
+    }
+  }
+}
+
+template <class T>
+double sum_nll(const CrossEntropy& work, const Operand& logits, const Operand& targets) {
+  double nll = 0;
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    T* x = row_of<T>(logits, row);
+    const std::int32_t target = *row_of<std::int32_t>(targets, row);
+    const T top = row_max(x, work.vocab);
+    const double shifted = static_cast<double>(x[target]) - static_cast<double>(top);
+    const T sum = row_exp(x, work.vocab, top);
+    nll += std::log(static_cast<double>(sum)) - shifted;
+    row_scale(x, work.vocab, static_cast<T>(work.scale) / sum);
+    x[target] -= static_cast<T>(work.scale);
+  }
+  return nll;
+}
+
+}  // namespace
+
+void run_cross_entropy(const CrossEntropy& work, std::span<const Operand> operands) {
+  assert(operands.size() == 3);
+  const Operand& logits = operands[0];
+  const Operand& targets = operands[1];
+  const Operand& loss = operands[2];
+  assert(has_shape(logits, work.rows, work.vocab));
+  assert(targets.dtype == Dtype::i32 && has_shape(targets, work.rows, 1));
+  assert(loss.dtype == Dtype::f64 && elements_of(loss) == 1);
+  require_targets_in_range(targets, work.vocab);
+  with_compute_type(logits.dtype, [&](auto type) {
+    *data_of<double>(loss) += work.scale * sum_nll<decltype(type)>(work, logits, targets);
+  });
+}
+
+}  // namespace stretto::host

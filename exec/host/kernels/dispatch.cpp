@@ -1,0 +1,38 @@
+#include <cblas.h>
+
+#include <cassert>
+#include <variant>
+
+#include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/kernels.hpp"
+
+namespace stretto::host {
+namespace {
+
+template <class... Fns>
+struct Overloaded : Fns... {
+  using Fns::operator()...;
+};
+
+}  // namespace
+
+void run_work(const Work& work, const Coordinates& rank, std::span<const Operand> operands) {
+  std::visit(Overloaded{
+                 [&](const Gemm& gemm) { run_gemm(gemm, operands); },
+                 [&](const Attention& attention) { run_attention(attention, operands); },
+                 [&](const LayerNorm& norm) { run_layernorm(norm, operands); },
+                 [&](const Elementwise& elementwise) { run_elementwise(elementwise, operands); },
+                 [&](const Embedding& embedding) { run_embedding(embedding, operands); },
+                 [&](const CrossEntropy& loss) { run_cross_entropy(loss, operands); },
+                 [&](const Fill& fill) { run_fill(fill, operands); },
+                 [&](const Cast& cast) { run_cast(cast, operands); },
+                 [&](const SumSquares& squares) { run_sum_squares(squares, operands); },
+                 [&](const AdamW& adamw) { run_adamw(adamw, rank[Coord::dp], operands); },
+                 [](const Collective&) { assert(false && "a collective is not compute"); },
+             },
+             work);
+}
+
+void use_one_blas_thread() { openblas_set_num_threads(1); }
+
+}  // namespace stretto::host

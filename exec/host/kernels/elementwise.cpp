@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+
+#include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/operand.hpp"
+#include "exec/host/kernels/row.hpp"
+
+namespace stretto::host {
+namespace {
+
+// gelu(x) = x/2 · (1 + tanh u), u = sqrt(2/pi) · (x + 0.044715 x³) (Hendrycks & Gimpel, arXiv 1606.08415). Written as
+// x · sigmoid(2u): one exponential, which Eigen vectorises in both element types, and no cancellation for negative x.
+constexpr double kTwiceSqrtTwoOverPi = 1.5957691216057307118;
+constexpr double kCubic = 0.044715;
+
+template <class T>
+Lanes<T> sigmoid_of_2u(const Lanes<T>& x) {
+  constexpr T linear = static_cast<T>(-kTwiceSqrtTwoOverPi), cubic = static_cast<T>(-kTwiceSqrtTwoOverPi * kCubic);
+  return (T(1) + (x * (linear + cubic * x.square())).exp()).inverse();
+}
+
+template <class T>
+void gelu(const Operand& x, const Operand& y) {
+  const Walk walk = walk_of({&x, &y});
+  for (std::int64_t row = 0; row < walk.rows; ++row) {
+    const T* from = row_of<T>(x, row);
+    T* to = row_of<T>(y, row);
+    for_lanes<T>(walk.cols, [&](std::int64_t i, std::int64_t count) {
+      const Lanes<T> v = load(from + i, count);
+      store<T>(to + i, count, v * sigmoid_of_2u<T>(v));
+    });
+  }
+}
+
+template <class T>
+void gelu_backward(const Operand& dy, const Operand& x, const Operand& dx) {
+  constexpr T linear = static_cast<T>(kTwiceSqrtTwoOverPi), cubic = static_cast<T>(3 * kTwiceSqrtTwoOverPi * kCubic);
+  const Walk walk = walk_of({&dy, &x, &dx});
+  for (std::int64_t row = 0; row < walk.rows; ++row) {
+    const T* upstream = row_of<T>(dy, row);
+    const T* from = row_of<T>(x, row);
+    T* to = row_of<T>(dx, row);
+    for_lanes<T>(walk.cols, [&](std::int64_t i, std::int64_t count) {
+      const Lanes<T> v = load(from + i, count);
+      const Lanes<T> s = sigmoid_of_2u<T>(v);
+      const Lanes<T> slope = s + v * s * (T(1) - s) * (linear + cubic * v.square());
+      store<T>(to + i, count, load(upstream + i, count) * slope);
+    });
+  }
+}
+
+template <class T>
+void add(const Operand& a, const Operand& b, const Operand& c) {
+  const Walk walk = walk_of({&a, &b, &c});
+  for (std::int64_t row = 0; row < walk.rows; ++row) {
+    const T* left = row_of<T>(a, row);
+    const T* right = row_of<T>(b, row);
+    T* to = row_of<T>(c, row);
+    for_lanes<T>(walk.cols, [&](std::int64_t i, std::int64_t count) {
+      store<T>(to + i, count, load(left + i, count) + load(right + i, count));
+    });
+  }
+}
+
+template <class T>
+void column_sum(const Operand& dy, const Operand& db) {
+  constexpr std::int64_t rows_at_once = 8;  // so that loading and storing db does not dominate
+  T* sum = data_of<T>(db);
+  for (std::int64_t first = 0; first < dy.rows; first += rows_at_once) {
+    const std::int64_t last = std::min(first + rows_at_once, dy.rows);
+    for_lanes<T>(dy.cols, [&](std::int64_t i, std::int64_t count) {
+      Lanes<T> lanes = load(sum + i, count);
+      for (std::int64_t row = first; row < last; ++row) lanes += load(row_of<T>(dy, row) + i, count);
+      store<T>(sum + i, count, lanes);
+    });
+  }
+}
+
+}  // namespace
+
+void run_elementwise(const Elementwise& work, std::span<const Operand> operands) {
+  assert(has_shape(operands[0], work.rows, work.cols));
+  assert(have_one_dtype(operands));
+  with_compute_type(operands[0].dtype, [&](auto type) {
+    using T = decltype(type);
+    switch (work.fn) {
+      case ElementwiseFn::gelu:
+        assert(operands.size() == 2);
+        return gelu<T>(operands[0], operands[1]);
+      case ElementwiseFn::gelu_backward:
+        assert(operands.size() == 3);
+        return gelu_backward<T>(operands[0], operands[1], operands[2]);
+      case ElementwiseFn::add:
+        assert(operands.size() == 3);
+        return add<T>(operands[0], operands[1], operands[2]);
+      case ElementwiseFn::column_sum:
+        assert(operands.size() == 2 && elements_of(operands[1]) == work.cols);
+        return column_sum<T>(operands[0], operands[1]);
+    }
+  });
+}
+
+}  // namespace stretto::host

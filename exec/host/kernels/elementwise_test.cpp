@@ -1,0 +1,94 @@
+#include <catch2/catch.hpp>
+
+#include "exec/host/kernels/kernel_testing.hpp"
+
+using namespace stretto;
+using namespace stretto::host::testing;
+
+namespace {
+
+constexpr std::int64_t kRows = 6, kCols = 45;
+
+template <class T>
+Matrix<T> wide_input(std::int64_t gap = 0) {
+  auto x = random_matrix<T>(kRows, kCols, 1, gap);
+  x.for_each([](std::int64_t, std::int64_t, T& value) { value *= 6; });
+  return x;
+}
+
+template <class T>
+Matrix<T> gelu_of(Matrix<T>& x, std::int64_t gap = 0) {
+  Matrix<T> y(kRows, kCols, gap);
+  run(Elementwise{ElementwiseFn::gelu, kRows, kCols}, {x.operand(), y.write()});
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("gelu is the tanh approximation, with and without gaps between rows", "[kernels]") {
+  for (const std::int64_t gap : {0, 5}) {
+    auto x = wide_input<double>(gap);
+    Matrix<double> expected = x;
+    expected.for_each([](std::int64_t, std::int64_t, double& v) {
+      v = 0.5 * v * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (v + 0.044715 * v * v * v)));
+    });
+    CHECK(max_difference(gelu_of(x, gap), expected) < 1e-14);
+    auto single = wide_input<float>(gap);
+    CHECK(max_difference(gelu_of(single, gap), expected) < 2e-6);
+  }
+}
+
+TEST_CASE("gelu at the extremes", "[kernels]") {
+  auto x = constant_matrix<float>(kRows, kCols, -200.f);
+  x.at(0, 0) = 200;
+  x.at(0, 1) = NAN;
+  x.at(0, 2) = 0;
+  const auto y = gelu_of(x);
+  CHECK(y.at(0, 0) == 200);
+  CHECK(std::isnan(y.at(0, 1)));
+  CHECK(y.at(0, 2) == 0);
+  CHECK(std::fabs(y.at(0, 3)) < 1e-30f);
+
+  auto dy = constant_matrix<float>(kRows, kCols, 1.f);
+  Matrix<float> dx(kRows, kCols);
+  run(Elementwise{ElementwiseFn::gelu_backward, kRows, kCols}, {dy.operand(), x.operand(), dx.write()});
+  CHECK(dx.at(0, 0) == 1);
+  CHECK(std::isnan(dx.at(0, 1)));
+  CHECK(dx.at(0, 2) == 0.5f);
+  CHECK(std::fabs(dx.at(0, 3)) < 1e-25f);
+}
+
+TEST_CASE("gelu_backward agrees with finite differences", "[kernels]") {
+  auto x = wide_input<double>(3);
+  auto dy = random_matrix<double>(kRows, kCols, 2, 1);
+  Matrix<double> dx(kRows, kCols, 2);
+  run(Elementwise{ElementwiseFn::gelu_backward, kRows, kCols}, {dy.operand(), x.operand(), dx.write()});
+  CHECK(max_difference(dx, numeric_gradient(x, [&] { return weighted_sum(dy, gelu_of(x)); })) < 1e-7);
+
+  auto x32 = wide_input<float>(), dy32 = random_matrix<float>(kRows, kCols, 2);
+  Matrix<float> dx32(kRows, kCols);
+  run(Elementwise{ElementwiseFn::gelu_backward, kRows, kCols}, {dy32.operand(), x32.operand(), dx32.write()});
+  CHECK(max_difference(dx32, dx) < 2e-6);
+}
+
+TEST_CASE("add, also in place", "[kernels]") {
+  auto a = random_matrix<float>(kRows, kCols, 1, 1), b = random_matrix<float>(kRows, kCols, 2, 7);
+  Matrix<float> c(kRows, kCols, 3), expected(kRows, kCols);
+  expected.for_each([&](std::int64_t row, std::int64_t col, float& v) { v = a.at(row, col) + b.at(row, col); });
+  const Elementwise work{ElementwiseFn::add, kRows, kCols};
+  run(work, {a.operand(), b.operand(), c.write()});
+  CHECK(max_difference(c, expected) == 0);
+  run(work, {a.operand(), b.operand(), a.write()});
+  CHECK(max_difference(a, expected) == 0);
+}
+
+TEST_CASE("column_sum adds row after row to what is there", "[kernels]") {
+  for (const std::int64_t rows : {1, 8, 21}) {
+    CAPTURE(rows);
+    auto dy = random_matrix<float>(rows, kCols, 1, 2), db = random_matrix<float>(1, kCols, 3);
+    Matrix<float> expected = db;
+    dy.for_each([&](std::int64_t, std::int64_t col, float value) { expected.at(0, col) += value; });
+    run(Elementwise{ElementwiseFn::column_sum, rows, kCols}, {dy.operand(), db.accumulate()});
+    CHECK(max_difference(db, expected) == 0);
+  }
+}

@@ -1,0 +1,68 @@
+#include <cassert>
+#include <cstdint>
+
+#include "base/error.hpp"
+#include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/operand.hpp"
+#include "exec/host/kernels/row.hpp"
+
+namespace stretto::host {
+namespace {
+
+void require_tokens_in_range(const Operand& tokens, std::int64_t vocab) {
+  for (std::int64_t row = 0; row < tokens.rows; ++row) {
+    const std::int32_t token = *row_of<std::int32_t>(tokens, row);
+    if (token < 0 || token >= vocab) {
+      throw runtime_failure("embedding: token " + std::to_string(token) + " at row " + std::to_string(row) +
+                            " is outside the vocabulary [0, " + std::to_string(vocab) + ")");
+    }
+  }
+}
+
+template <class T>
+void add_row(T* to, const T* a, const T* b, std::int64_t cols) {
+  for_lanes<T>(cols, [&](std::int64_t i, std::int64_t count) {
+    store<T>(to + i, count, load(a + i, count) + load(b + i, count));
+  });
+}
+
+template <class T>
+void forward(const Embedding& work, const Operand& tokens, const Operand& wte, const Operand& wpe, const Operand& x) {
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    const std::int64_t token = *row_of<std::int32_t>(tokens, row);
+    add_row(row_of<T>(x, row), row_of<T>(wte, token), row_of<T>(wpe, row % work.seq), work.cols);
+  }
+}
+
+// Row after row, so a token that occurs twice always sums in the same order.
+template <class T>
+void wgrad(const Embedding& work, const Operand& tokens, const Operand& dx, const Operand& dwte, const Operand& dwpe) {
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    T* of_token = row_of<T>(dwte, *row_of<std::int32_t>(tokens, row));
+    T* of_position = row_of<T>(dwpe, row % work.seq);
+    const T* from = row_of<T>(dx, row);
+    add_row(of_token, of_token, from, work.cols);
+    add_row(of_position, of_position, from, work.cols);
+  }
+}
+
+}  // namespace
+
+void run_embedding(const Embedding& work, std::span<const Operand> operands) {
+  assert(operands.size() == 4 && work.pass != Pass::dgrad);
+  const bool is_forward = work.pass == Pass::forward;
+  const Operand& tokens = operands[0];
+  const Operand& x = is_forward ? operands[3] : operands[1];
+  const Operand& wte = is_forward ? operands[1] : operands[2];
+  const Operand& wpe = is_forward ? operands[2] : operands[3];
+  assert(tokens.dtype == Dtype::i32 && has_shape(tokens, work.rows, 1) && has_shape(x, work.rows, work.cols));
+  assert(has_shape(wte, work.vocab, work.cols) && wpe.cols == work.cols && wpe.rows >= work.seq);
+  assert(wte.dtype == x.dtype && wpe.dtype == x.dtype);
+  require_tokens_in_range(tokens, work.vocab);
+  with_compute_type(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    is_forward ? forward<T>(work, tokens, wte, wpe, x) : wgrad<T>(work, tokens, x, wte, wpe);
+  });
+}
+
+}  // namespace stretto::host

@@ -1,0 +1,50 @@
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+#include "exec/host/kernels/kernel_testing.hpp"
+
+using namespace stretto;
+using namespace stretto::host::testing;
+
+namespace {
+constexpr std::int64_t kCols = 19, kVocab = 7, kSeq = 3;
+}
+
+TEST_CASE("embedding and its gradient", "[kernels]") {
+  auto tokens = column({6, 0, 2, 2, 6, 6});
+  auto wte = random_matrix<double>(kVocab, kCols, 1, 2), wpe = random_matrix<double>(5, kCols, 2, 1);
+  auto dx = random_matrix<double>(6, kCols, 3, 4);
+  Matrix<double> x(6, kCols, 3);
+  const Embedding forward{Pass::forward, 6, kCols, kVocab, kSeq};
+  const auto loss = [&] {
+    run(forward, {tokens.operand(), wte.operand(), wpe.operand(), x.write()});
+    return weighted_sum(dx, x);
+  };
+  loss();
+  for (std::int64_t row = 0; row < 6; ++row) {
+    CHECK(x.at(row, 4) == wte.at(tokens.at(row, 0), 4) + wpe.at(row % kSeq, 4));
+  }
+
+  auto dwte = constant_matrix(kVocab, kCols, 1.0), dwpe = constant_matrix(std::int64_t{5}, kCols, 2.0);
+  run(Embedding{Pass::wgrad, 6, kCols, kVocab, kSeq},
+      {tokens.operand(), dx.operand(), dwte.accumulate(), dwpe.accumulate()});
+  dwte.for_each([](std::int64_t, std::int64_t, double& value) { value -= 1; });
+  dwpe.for_each([](std::int64_t, std::int64_t, double& value) { value -= 2; });
+  CHECK(max_difference(dwte, numeric_gradient(wte, loss)) < 1e-8);
+  CHECK(max_difference(dwpe, numeric_gradient(wpe, loss)) < 1e-8);
+}
+
+TEST_CASE("embedding names a token outside the vocabulary", "[kernels]") {
+  auto wte = constant_matrix<float>(kVocab, kCols, 1), wpe = constant_matrix<float>(kSeq, kCols, 1);
+  Matrix<float> x(2, kCols);
+  const Embedding work{Pass::forward, 2, kCols, kVocab, kSeq};
+  for (const std::int32_t bad : {-1, 7}) {
+    auto tokens = column({0, bad});
+    CHECK_THROWS_WITH(run(work, {tokens.operand(), wte.operand(), wpe.operand(), x.write()}),
+                      Catch::Contains(std::to_string(bad)) && Catch::Contains("[0, 7)"));
+    CHECK(std::isnan(x.at(0, 0)));
+    Embedding wgrad = work;
+    wgrad.pass = Pass::wgrad;
+    CHECK_THROWS_AS(run(wgrad, {tokens.operand(), x.operand(), wte.accumulate(), wpe.accumulate()}), Error);
+  }
+}

@@ -1,0 +1,23 @@
+#pragma once
+#include <span>
+
+#include "exec/host/kernels/kernels.hpp"
+
+namespace stretto::host {
+
+// One function a kernel family, each in the file of its name; run_work() chooses. Operands as Work documents; shapes
+// and element types that do not fit the work are our own bugs and asserted.
+void run_gemm(const Gemm& work, std::span<const Operand> operands);
+void run_attention(const Attention& work, std::span<const Operand> operands);
+void run_layernorm(const LayerNorm& work, std::span<const Operand> operands);
+void run_elementwise(const Elementwise& work, std::span<const Operand> operands);
+// Throws Error(runtime) for a token outside [0, vocab), before anything is written.
+void run_embedding(const Embedding& work, std::span<const Operand> operands);
+// Throws Error(runtime) for a target outside [0, vocab), before anything is written.
+void run_cross_entropy(const CrossEntropy& work, std::span<const Operand> operands);
+void run_fill(const Fill& work, std::span<const Operand> operands);
+void run_cast(const Cast& work, std::span<const Operand> operands);
+void run_sum_squares(const SumSquares& work, std::span<const Operand> operands);
+void run_adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> operands);
+
+}  // namespace stretto::host

@@ -1,0 +1,55 @@
+#include <catch2/catch.hpp>
+
+#include "exec/host/kernels/kernel_testing.hpp"
+
+using namespace stretto;
+using namespace stretto::host::testing;
+
+namespace {
+
+template <class T>
+Matrix<T> naive(const Gemm& work, const Matrix<T>& a, const Matrix<T>& b, const Matrix<T>* bias, const Matrix<T>* old) {
+  Matrix<T> c(work.m, work.n);
+  c.for_each([&](std::int64_t row, std::int64_t col, T& value) {
+    value = (bias ? bias->at(0, col) : T(0)) + (old ? old->at(row, col) : T(0));
+    for (std::int64_t k = 0; k < work.k; ++k) {
+      value += (work.trans_a ? a.at(k, row) : a.at(row, k)) * (work.trans_b ? b.at(col, k) : b.at(k, col));
+    }
+  });
+  return c;
+}
+
+template <class T>
+void check_all_forms(double tolerance) {
+  for (int form = 0; form < 16; ++form) {
+    CAPTURE(form);
+    const Gemm work{7, 5, 9, (form & 1) != 0, (form & 2) != 0, (form & 4) != 0};
+    auto a = work.trans_a ? random_matrix<T>(9, 7, 1, 3) : random_matrix<T>(7, 9, 1, 3);
+    auto b = work.trans_b ? random_matrix<T>(5, 9, 2, 2) : random_matrix<T>(9, 5, 2, 2);
+    auto bias = random_matrix<T>(1, 5, 3);
+    const bool accumulate = (form & 8) != 0;
+    auto c = accumulate ? random_matrix<T>(7, 5, 4, 6) : Matrix<T>(7, 5, 6);
+    const Matrix<T> expected = naive(work, a, b, work.bias ? &bias : nullptr, accumulate ? &c : nullptr);
+    std::vector<host::Operand> operands{a.operand(), b.operand()};
+    if (work.bias) operands.push_back(bias.operand());
+    operands.push_back(accumulate ? c.accumulate() : c.write());
+    run(work, operands);
+    CHECK(max_difference(c, expected) < tolerance);
+    // The gap between rows belongs to someone else.
+    CHECK(std::isnan(c.data[5]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gemm agrees with the triple loop for every transposition, bias and access mode", "[kernels]") {
+  host::use_one_blas_thread();
+  check_all_forms<double>(1e-14);
+  check_all_forms<float>(1e-5);
+}
+
+TEST_CASE("gemm with an empty inner dimension writes zeros or the bias", "[kernels]") {
+  Matrix<double> a(2, 0, 1), b(0, 3), c(2, 3);
+  run(Gemm{2, 3, 0, false, false, false}, {a.operand(), b.operand(), c.write()});
+  CHECK(max_difference(c, constant_matrix(2, 3, 0.0)) == 0);
+}

@@ -1,0 +1,66 @@
+#pragma once
+#include <cassert>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+#include "exec/host/kernels/kernels.hpp"
+
+namespace stretto::host {
+
+// The operand's elements as T, which must be its dtype.
+template <class T>
+T* data_of(const Operand& operand) {
+  return static_cast<T*>(operand.data);
+}
+
+template <class T>
+T* row_of(const Operand& operand, std::int64_t row) {
+  return data_of<T>(operand) + row * operand.ld;
+}
+
+inline bool has_shape(const Operand& operand, std::int64_t rows, std::int64_t cols) {
+  return operand.rows == rows && operand.cols == cols && (operand.ld >= cols || rows == 1);
+}
+
+// True when the elements follow one another without gaps.
+inline bool is_contiguous(const Operand& operand) { return operand.rows == 1 || operand.ld == operand.cols; }
+
+inline std::int64_t elements_of(const Operand& operand) { return operand.rows * operand.cols; }
+
+inline bool have_one_dtype(std::span<const Operand> operands) {
+  for (const Operand& operand : operands) {
+    if (operand.dtype != operands[0].dtype) return false;
+  }
+  return true;
+}
+
+// How to walk operands of equal shape: as one long row when all are contiguous, else row by row.
+struct Walk {
+  std::int64_t rows = 0, cols = 0;
+};
+inline Walk walk_of(std::initializer_list<const Operand*> operands) {
+  const Operand& first = **operands.begin();
+  for (const Operand* operand : operands) {
+    assert(operand->rows == first.rows && operand->cols == first.cols);
+    if (!is_contiguous(*operand)) return {first.rows, first.cols};
+  }
+  return {1, elements_of(first)};
+}
+
+// Calls fn(T{}) with the element type of a compute operand.
+template <class Fn>
+void with_compute_type(Dtype dtype, Fn fn) {
+  switch (dtype) {
+    case Dtype::f32:
+      return fn(float{});
+    case Dtype::f64:
+      return fn(double{});
+    case Dtype::bf16:
+    case Dtype::i32:
+      break;
+  }
+  assert(false && "compute operands are f32 or f64");
+}
+
+}  // namespace stretto::host

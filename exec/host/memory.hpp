@@ -1,0 +1,50 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/host/kernels/kernels.hpp"
+#include "model/schedule/bind.hpp"
+#include "model/schedule/plan.hpp"
+
+namespace stretto::host {
+
+// One rank's arena, allocated once from the memory plan: `bytes()` is exactly MemoryPlan::bytes. Every byte is poisoned
+// (NaN in any float type), so that reading what nobody wrote shows up in the result. Not thread-safe by itself: the
+// schedule says who may touch what when.
+class RankMemory {
+ public:
+  RankMemory(const Schedule& schedule, const MemoryPlan& plan);
+
+  std::byte* at(StorageId storage) { return arena_.get() + offset_bytes_[storage]; }
+  std::int64_t bytes() const { return bytes_; }
+
+  // Element access for tests, the trainer and checkpoints. The dtype of the storage must be T's.
+  template <class T>
+  std::span<T> view(const Schedule& schedule, StorageId storage, std::int64_t offset, std::int64_t elements) {
+    (void)schedule;
+    return {reinterpret_cast<T*>(at(storage)) + offset, static_cast<std::size_t>(elements)};
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::vector<std::int64_t> offset_bytes_;
+  std::int64_t bytes_ = 0;
+  std::unique_ptr<std::byte[], Free> arena_;
+};
+
+// All operands of all operations of one rank, resolved once: [first[op], first[op + 1]) belong to ops[op].
+struct BoundOperands {
+  std::vector<std::uint32_t> first;
+  std::vector<Operand> operands;
+  std::span<const Operand> of(std::uint32_t op) const {
+    return {operands.data() + first[op], operands.data() + first[op + 1]};
+  }
+};
+BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program, RankMemory& memory);
+
+}  // namespace stretto::host

@@ -1,0 +1,180 @@
+#include "exec/model_state.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "base/error.hpp"
+#include "base/rng.hpp"
+
+namespace stretto::exec {
+namespace {
+
+// Where one learnable array lies: in bucket `bucket` at `offset`, and which tensors hold the bucket's parts.
+struct Location {
+  StorageId storage = 0;
+  std::int64_t offset = 0;
+  std::int64_t shard = 0;  // elements of a shard of this bucket
+};
+
+std::string prefix_of(StatePart part) {
+  switch (part) {
+    case StatePart::adam_m:
+      return "adam.m.";
+    case StatePart::adam_v:
+      return "adam.v.";
+    case StatePart::parameters:
+    case StatePart::gradients:
+      return "";
+  }
+  return "";
+}
+
+bool is_sharded_storage(StatePart part) { return part == StatePart::adam_m || part == StatePart::adam_v; }
+
+// Optimizer state lies as its bucket does, one shard a rank: "adam.m.b3" belongs to the storage "parameters.b3".
+Location locate(const Schedule& schedule, const Parameter& parameter, StatePart part) {
+  const std::string family = part == StatePart::gradients ? "grad." + parameter.name : parameter.name;
+  const Tensor& tensor = schedule.tensors[schedule.find_tensor(family).value()];
+  const TensorPlace& place =
+      tensor.places[static_cast<std::size_t>(std::max<std::int64_t>(parameter.layer, 0) * tensor.slots)];
+  const std::int64_t dp = schedule.mesh.size(Coord::dp);
+  Location location{place.storage, place.offset, schedule.storages[place.storage].elements / dp};
+  if (is_sharded_storage(part)) {
+    const std::string& bucket = schedule.storages[place.storage].name;
+    const std::string state = prefix_of(part).substr(0, 6) + bucket.substr(bucket.rfind('.'));
+    location.storage = schedule.tensors[schedule.find_tensor(state).value()].places.front().storage;
+  }
+  return location;
+}
+
+double load(Dtype dtype, const std::byte* base, std::int64_t i) {
+  if (dtype == Dtype::f64) return reinterpret_cast<const double*>(base)[i];
+  return reinterpret_cast<const float*>(base)[i];
+}
+void store(Dtype dtype, std::byte* base, std::int64_t i, double value) {
+  if (dtype == Dtype::f64)
+    reinterpret_cast<double*>(base)[i] = value;
+  else
+    reinterpret_cast<float*>(base)[i] = static_cast<float>(value);
+}
+
+std::byte* tensor_data(const Schedule& schedule, host::RankMemory& memory, const std::string& name,
+                       std::int64_t slot = 0) {
+  const Tensor& tensor = schedule.tensors[schedule.find_tensor(name).value()];
+  const TensorPlace& place = tensor.places[static_cast<std::size_t>(slot)];
+  return memory.at(place.storage) + place.offset * bytes_of(schedule.storages[place.storage].dtype);
+}
+
+}  // namespace
+
+void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of) {
+  const double residual_scale = 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
+  const std::uint64_t seed = scenario.training.seed;
+  for (StorageId id = 0; id < schedule.storages.size(); ++id) {
+    const Storage& storage = schedule.storages[id];
+    if (!is_persistent(storage.kind)) continue;
+    for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
+      std::memset(memory_of(r).at(id), 0, static_cast<std::size_t>(storage.bytes()));
+  }
+  std::vector<double> values;
+  for (const Parameter& p : parameters(scenario.model)) {
+    const bool norm_weight = p.name.starts_with("ln_") && p.name.ends_with(".weight");
+    double std = p.decayed ? scenario.training.init_method_std : 0;
+    if (p.name == "proj.weight" || p.name == "fc2.weight") std *= residual_scale;
+    const std::uint64_t stream = stream_of(p.full_name());
+    values.assign(static_cast<std::size_t>(p.elements()), norm_weight ? 1.0 : 0.0);
+    if (std > 0)
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = std * normal(seed, stream, i);
+    const Location at = locate(schedule, p, StatePart::parameters);
+    for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
+      for (std::size_t i = 0; i < values.size(); ++i)
+        store(schedule.compute_dtype, memory_of(r).at(at.storage), at.offset + static_cast<std::int64_t>(i), values[i]);
+  }
+}
+
+std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of,
+                                     StatePart part) {
+  std::vector<FullTensor> result;
+  for (const Parameter& p : parameters(scenario.model)) {
+    const Location at = locate(schedule, p, part);
+    FullTensor full{
+        prefix_of(part) + p.full_name(), {p.rows, p.cols}, std::vector<double>(static_cast<std::size_t>(p.elements()))};
+    for (std::int64_t i = 0; i < p.elements(); ++i) {
+      const std::int64_t in_bucket = at.offset + i, owner = in_bucket / at.shard;
+      full.values[static_cast<std::size_t>(i)] = load(schedule.compute_dtype, memory_of(owner).at(at.storage),
+                                                      is_sharded_storage(part) ? in_bucket % at.shard : in_bucket);
+    }
+    result.push_back(std::move(full));
+  }
+  return result;
+}
+
+void scatter_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, StatePart part,
+                   const std::function<const FullTensor&(const std::string&)>& find) {
+  for (const Parameter& p : parameters(scenario.model)) {
+    const Location at = locate(schedule, p, part);
+    const FullTensor& full = find(prefix_of(part) + p.full_name());
+    if (full.shape != std::vector<std::int64_t>{p.rows, p.cols})
+      throw input_error("tensor " + full.name + " does not have the shape [" + std::to_string(p.rows) + ", " +
+                        std::to_string(p.cols) + "] that the scenario's model needs");
+    for (std::int64_t i = 0; i < p.elements(); ++i) {
+      const std::int64_t in_bucket = at.offset + i;
+      if (is_sharded_storage(part)) {
+        store(schedule.compute_dtype, memory_of(in_bucket / at.shard).at(at.storage), in_bucket % at.shard,
+              full.values[static_cast<std::size_t>(i)]);
+        continue;
+      }
+      for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
+        store(schedule.compute_dtype, memory_of(r).at(at.storage), in_bucket, full.values[static_cast<std::size_t>(i)]);
+    }
+  }
+}
+
+void write_batch(const Schedule& schedule, const Scenario& scenario, const TokenSource& source, std::int64_t step,
+                 const MemoryOf& memory_of) {
+  const std::int64_t dp = schedule.mesh.size(Coord::dp), micro = scenario.training.micro_batch_size,
+                     seq = scenario.model.seq_length;
+  const Sampling sampling{seq, scenario.training.global_batch_size, scenario.model.vocab_size, scenario.training.seed};
+  const auto count = static_cast<std::size_t>(micro * seq);
+  for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r) {
+    const std::int64_t replica = schedule.mesh.coordinates_of(r)[Coord::dp];
+    for (std::int64_t mb = 0; mb < scenario.num_microbatches(); ++mb) {
+      auto* tokens = reinterpret_cast<std::int32_t*>(tensor_data(schedule, memory_of(r), "tokens", mb));
+      auto* targets = reinterpret_cast<std::int32_t*>(tensor_data(schedule, memory_of(r), "targets", mb));
+      fill_batch(source, sampling, step, (mb * dp + replica) * micro, {tokens, count}, {targets, count});
+    }
+  }
+}
+
+double learning_rate(const Training& t, std::int64_t step) {
+  if (step < t.lr_warmup_iters) return t.lr * double(step + 1) / double(t.lr_warmup_iters);
+  const std::int64_t decay = t.lr_decay_iters > 0 ? t.lr_decay_iters : t.train_iters;
+  if (step >= decay) return t.min_lr;
+  const double progress =
+      double(step - t.lr_warmup_iters) / double(std::max<std::int64_t>(1, decay - t.lr_warmup_iters));
+  return t.min_lr + 0.5 * (t.lr - t.min_lr) * (1 + std::cos(std::numbers::pi * progress));
+}
+
+void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_t step, const MemoryOf& memory_of) {
+  const Training& t = scenario.training;
+  const double count = double(step + 1);
+  const double hyper[8] = {learning_rate(t, step),
+                           t.adam_beta1,
+                           t.adam_beta2,
+                           t.adam_eps,
+                           t.weight_decay,
+                           t.clip_grad,
+                           1 - std::pow(t.adam_beta1, count),
+                           1 - std::pow(t.adam_beta2, count)};
+  for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
+    std::memcpy(tensor_data(schedule, memory_of(r), "hyper"), hyper, sizeof hyper);
+}
+
+StepMetrics read_metrics(const Schedule& schedule, const MemoryOf& memory_of, std::int64_t rank) {
+  const auto* metrics = reinterpret_cast<const double*>(tensor_data(schedule, memory_of(rank), "metrics"));
+  return {metrics[0], std::sqrt(metrics[1])};
+}
+
+}  // namespace stretto::exec

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "exec/checkpoint.hpp"
+#include "exec/data.hpp"
+#include "exec/host/memory.hpp"
+#include "model/scenario.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::exec {
+
+// What goes into and comes out of the ranks' memory between steps, whatever executor runs them. All functions need
+// every lane to be idle. `memory_of` returns a rank's memory.
+using MemoryOf = std::function<host::RankMemory&(std::int64_t rank)>;
+
+// Parameters as GPT-2: matrices normal(0, init_method_std), the projections into the residual stream (proj, fc2) scaled
+// by 1/sqrt(2 · layers); norm weights 1; biases 0. Random numbers are those of (seed, tensor, element), whatever the
+// layout. Optimizer state 0; padding 0.
+void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of);
+
+// Full tensors, in f64 whatever the schedule computes in (f32 → f64 → f32 is exact).
+struct FullTensor {
+  std::string name;  // Parameter::full_name(), with prefix "adam.m." or "adam.v." for optimizer state
+  std::vector<std::int64_t> shape;
+  std::vector<double> values;
+};
+enum class StatePart { parameters, gradients, adam_m, adam_v };
+// Each element from the rank that owns its shard. Gradients are the reduced ones that the optimizer of the last step
+// used.
+std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of,
+                                     StatePart part);
+// Into every rank that holds a copy or a shard. Throws Error(input) naming the tensor that is missing or has another
+// shape.
+void scatter_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, StatePart part,
+                   const std::function<const FullTensor&(const std::string& full_name)>& find);
+
+// Tokens and targets of every rank and micro-batch for `step`, and the optimizer's scalars.
+void write_batch(const Schedule& schedule, const Scenario& scenario, const TokenSource& source, std::int64_t step,
+                 const MemoryOf& memory_of);
+void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_t step, const MemoryOf& memory_of);
+
+// Linear warm-up, then a cosine from lr to min_lr (Loshchilov & Hutter, arXiv 1608.03983), then min_lr. `step` counts
+// from 0.
+double learning_rate(const Training& training, std::int64_t step);
+
+struct StepMetrics {
+  double loss = 0;           // mean negative log-likelihood per token of the global batch, nats
+  double gradient_norm = 0;  // before clipping
+};
+StepMetrics read_metrics(const Schedule& schedule, const MemoryOf& memory_of, std::int64_t rank = 0);
+
+}  // namespace stretto::exec

@@ -1,0 +1,132 @@
+#include "exec/trainer.hpp"
+
+#include <chrono>
+#include <map>
+
+#include "base/error.hpp"
+#include "exec/checkpoint.hpp"
+#include "exec/data.hpp"
+#include "exec/host/executor.hpp"
+#include "exec/model_state.hpp"
+
+namespace stretto::exec {
+namespace {
+
+constexpr StatePart kSaved[] = {StatePart::parameters, StatePart::adam_m, StatePart::adam_v};
+
+// What must agree for a resumed run to be the same training. The layout may differ.
+CheckpointMetadata fingerprint(const Scenario& s) {
+  const auto number = [](auto value) { return std::to_string(value); };
+  return {{"num_layers", number(s.model.num_layers)},
+          {"hidden_size", number(s.model.hidden_size)},
+          {"num_attention_heads", number(s.model.num_attention_heads)},
+          {"ffn_hidden_size", number(s.model.ffn_hidden_size)},
+          {"seq_length", number(s.model.seq_length)},
+          {"vocab_size", number(s.model.vocab_size)},
+          {"global_batch_size", number(s.training.global_batch_size)},
+          {"seed", number(s.training.seed)},
+          {"precision", s.training.precision}};
+}
+
+void save(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of, std::int64_t next_step,
+          const TrainOptions& options) {
+  std::vector<FullTensor> full;
+  for (const StatePart part : kSaved)
+    for (FullTensor& tensor : gather_state(schedule, scenario, memory_of, part)) full.push_back(std::move(tensor));
+  std::vector<std::vector<float>> narrowed;  // f32 training is saved in f32
+  std::vector<NamedTensor> tensors;
+  narrowed.reserve(full.size());
+  for (const FullTensor& tensor : full) {
+    NamedTensor named{tensor.name, schedule.compute_dtype, tensor.shape, std::as_bytes(std::span(tensor.values))};
+    if (schedule.compute_dtype == Dtype::f32) {
+      narrowed.emplace_back(tensor.values.begin(), tensor.values.end());
+      named.data = std::as_bytes(std::span(narrowed.back()));
+    }
+    tensors.push_back(named);
+  }
+  const std::string path =
+      write_checkpoint(scenario.training.checkpoint_dir, next_step, fingerprint(scenario), tensors);
+  if (options.on_message) options.on_message("checkpoint " + path);
+}
+
+// Returns the step to go on with.
+std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of,
+                    const TrainOptions& options) {
+  const LatestCheckpoint latest = find_latest(scenario.training.checkpoint_dir);
+  for (const std::string& warning : latest.warnings)
+    if (options.on_message) options.on_message("warning: " + warning);
+  if (!latest.checkpoint) return -1;
+  const Checkpoint& checkpoint = *latest.checkpoint;
+  for (const auto& [key, expected] : fingerprint(scenario)) {
+    const auto found = checkpoint.metadata().find(key);
+    if (found == checkpoint.metadata().end() || found->second != expected)
+      throw input_error(checkpoint.path() + ": was written with " + key + " = " +
+                        (found == checkpoint.metadata().end() ? "(absent)" : found->second) + ", the scenario has " +
+                        expected + "; choose another checkpoint_dir or the same " + key);
+  }
+  if (checkpoint.step() < 0) throw input_error(checkpoint.path() + ": does not say which step it is of");
+  FullTensor converted;
+  for (const StatePart part : kSaved)
+    scatter_state(schedule, scenario, memory_of, part, [&](const std::string& name) -> const FullTensor& {
+      const NamedTensor* tensor = checkpoint.find(name);
+      if (tensor == nullptr) throw input_error(checkpoint.path() + ": has no tensor " + name);
+      if (tensor->dtype != schedule.compute_dtype)
+        throw input_error(checkpoint.path() + ": tensor " + name + " is " + std::string(name_of(tensor->dtype)));
+      converted.name = name;
+      converted.shape = tensor->shape;
+      if (tensor->dtype == Dtype::f64) {
+        const auto* begin = reinterpret_cast<const double*>(tensor->data.data());
+        converted.values.assign(begin, begin + tensor->data.size() / sizeof(double));
+      } else {
+        const auto* begin = reinterpret_cast<const float*>(tensor->data.data());
+        converted.values.assign(begin, begin + tensor->data.size() / sizeof(float));
+      }
+      return converted;
+    });
+  if (options.on_message) options.on_message("resumed from " + checkpoint.path());
+  return checkpoint.step();
+}
+
+}  // namespace
+
+TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
+                          const TrainOptions& options) {
+  const Training& training = scenario.training;
+  if (training.data.empty())
+    throw input_error((scenario.file.empty() ? scenario.name : scenario.file) +
+                      ": [training] data: expected a text file or a .bin token shard to train on");
+  const TokenSource source = TokenSource::open(training.data);
+  host::HostOptions host;
+  host.cores_per_device = static_cast<int>(scenario.cluster.cores_per_device);
+  host.link_GBps = scenario.cluster.link_GBps;
+  host.link_latency_us = scenario.cluster.link_latency_us;
+  host.timeout_s = training.timeout_s;
+  host::HostExecutor executor(schedule, plan, host);
+  const MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
+  initialise_state(schedule, scenario, memory_of);
+
+  TrainResult result;
+  const bool checkpoints = !training.checkpoint_dir.empty();
+  if (checkpoints) result.resumed_from = resume(scenario, schedule, memory_of, options);
+  std::int64_t step = std::max<std::int64_t>(result.resumed_from, 0), saved = result.resumed_from;
+  const double tokens_per_step = double(training.global_batch_size) * double(scenario.model.seq_length);
+  for (; step < training.train_iters && !(options.stop && options.stop()); ++step) {
+    write_batch(schedule, scenario, source, step, memory_of);
+    write_hyper(schedule, scenario, step, memory_of);
+    const Timeline timeline = executor.run(1);
+    const StepMetrics metrics = read_metrics(schedule, memory_of);
+    const double step_ms = to_ms(timeline.step_end - timeline.step_begin);
+    result.steps.push_back({step, metrics.loss, metrics.gradient_norm, learning_rate(training, step), step_ms,
+                            tokens_per_step / step_ms * 1e3});
+    if (options.on_step) options.on_step(result.steps.back());
+    if (checkpoints && training.checkpoint_interval > 0 && (step + 1) % training.checkpoint_interval == 0) {
+      save(scenario, schedule, memory_of, step + 1, options);
+      saved = step + 1;
+    }
+  }
+  if (checkpoints && saved != step) save(scenario, schedule, memory_of, step, options);
+  result.finished = step >= training.train_iters;
+  return result;
+}
+
+}  // namespace stretto::exec

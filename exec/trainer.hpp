@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/timeline.hpp"
+#include "model/scenario.hpp"
+#include "model/schedule/plan.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::exec {
+
+struct TrainStep {
+  std::int64_t step = 0;  // counts from 0
+  double loss = 0, gradient_norm = 0, lr = 0;
+  double step_ms = 0;
+  double tokens_per_s = 0;
+};
+
+struct TrainOptions {
+  std::function<void(const TrainStep&)> on_step;            // after every step
+  std::function<void(const std::string& line)> on_message;  // resumed from …, checkpoint written, checkpoint skipped
+  std::function<bool()> stop;                               // polled between steps: Ctrl-C; a checkpoint is written
+};
+
+struct TrainResult {
+  std::vector<TrainStep> steps;    // of this run
+  std::int64_t resumed_from = -1;  // step of the checkpoint, or -1
+  bool finished = false;           // train_iters reached
+};
+
+// Trains on this machine: verifies the schedule, resumes from the newest checkpoint in checkpoint_dir if there is one,
+// runs to train_iters, writes checkpoints as the scenario says. A resumed run continues bit for bit as the
+// uninterrupted one, in the same layout. Throws Error(input) for data, checkpoint or model that do not fit,
+// Error(runtime) when a rank dies or the disk is full.
+TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
+                          const TrainOptions& options);
+
+}  // namespace stretto::exec

@@ -1,0 +1,36 @@
+#pragma once
+#include <map>
+#include <string>
+
+#include "model/lower/builder.hpp"
+#include "model/transformer.hpp"
+
+namespace stretto {
+
+// Sizes that the blocks of one rank are built for.
+struct BlockShape {
+  Transformer model;
+  std::int64_t micro_batch_size = 1;
+  double loss_scale = 1;           // 1 / tokens of the global batch
+  std::int64_t slots = 1;          // activation slots that micro-batches rotate through
+  std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
+  std::int64_t tokens() const { return micro_batch_size * model.seq_length; }
+};
+
+// Parameters and their gradients by name ("qkv.weight"); layered ones are families over the layers.
+struct ParameterTensors {
+  std::map<std::string, TensorId> parameter, gradient;
+};
+
+// Straight-line pieces of forward and backward, each called per micro-batch and, for layers, per layer. Backward holds
+// data-gradient and weight-gradient operations as separate operations (phases dgrad and wgrad).
+struct ModelBlocks {
+  BlockId embedding_forward = 0, layer_forward = 0, head_forward = 0;
+  BlockId head_backward = 0, layer_backward = 0, embedding_backward = 0;
+};
+
+// Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view that losses add up in.
+ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
+                             const View& loss, LaneId compute);
+
+}  // namespace stretto

@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+
+#include "model/schedule/dtype.hpp"
+#include "model/schedule/work.hpp"
+
+namespace stretto {
+
+// The ring algorithm's cost in steps and bytes (Patarasuk & Yuan, J. Parallel Distrib. Comput. 69, 2009): what the host
+// paces its transfers to and what the simulator predicts, from one definition. n members, each sends to the next.
+//   all-gather, reduce-scatter: n − 1 steps, (n − 1)/n of the buffer over each edge.   all-reduce: both, one after the other.
+struct RingCost {
+  std::int64_t steps = 0;       // each pays the link's latency once
+  std::int64_t edge_bytes = 0;  // over each edge of the ring, one direction
+};
+
+inline RingCost ring_cost(CollectiveKind kind, Dtype dtype, std::int64_t elements, std::int64_t members) {
+  if (members <= 1) return {};
+  const std::int64_t bytes = elements * bytes_of(dtype);
+  // Rounded up: an all-reduce of a few scalars still sends them.
+  const RingCost half{members - 1, ((members - 1) * bytes + members - 1) / members};
+  if (kind == CollectiveKind::all_reduce) return {2 * half.steps, 2 * half.edge_bytes};
+  return half;
+}
+
+}  // namespace stretto

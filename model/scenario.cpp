@@ -1,0 +1,241 @@
+#include "model/scenario.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/toml.hpp"
+
+namespace stretto {
+namespace {
+
+using Integers = Limits<std::int64_t>;
+using Numbers = Limits<double>;
+
+// Far above anything built, and low enough that products of sizes stay within 64 bits.
+constexpr std::int64_t kMaxLayers = 1 << 14;
+constexpr std::int64_t kMaxHidden = 1 << 20;
+constexpr std::int64_t kMaxFfn = 1 << 22;
+constexpr std::int64_t kMaxTokens = 1 << 24;  // sequence, positions, tokens of a micro-batch
+constexpr std::int64_t kMaxVocab = 1 << 24;
+constexpr std::int64_t kMaxRanks = 1 << 24;
+constexpr std::int64_t kMaxMicroBatch = 1 << 16;
+constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 32;
+constexpr std::int64_t kMaxLayerCalls = 1 << 22;  // layers × micro-batches of one step: the length of an order
+constexpr double kMaxBytes = double(std::int64_t{1} << 60);
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+Transformer read_model(TomlTable table) {
+  Transformer model;
+  const bool from_preset = table.has("preset");
+  if (from_preset) model = preset(choice_or(table, "preset", "", preset_names()));
+  const auto size = [&](const char* key, std::int64_t& value, std::int64_t max) {
+    const Integers limits{.min = 1, .max = max};
+    value = from_preset ? value_or<std::int64_t>(table, key, value, limits) : require<std::int64_t>(table, key, limits);
+  };
+  size("num_layers", model.num_layers, kMaxLayers);
+  size("hidden_size", model.hidden_size, kMaxHidden);
+  size("num_attention_heads", model.num_attention_heads, kMaxHidden);
+  size("seq_length", model.seq_length, kMaxTokens);
+  size("vocab_size", model.vocab_size, kMaxVocab);
+  model.ffn_hidden_size =
+      value_or<std::int64_t>(table, "ffn_hidden_size", 4 * model.hidden_size, {.min = 1, .max = kMaxFfn});
+  model.max_position_embeddings = value_or<std::int64_t>(table, "max_position_embeddings",
+                                                         from_preset ? model.max_position_embeddings : model.seq_length,
+                                                         {.min = 1, .max = kMaxTokens});
+  const auto multiple =
+      value_or<std::int64_t>(table, "make_vocab_size_divisible_by", 1, {.min = 1, .max = kMaxMicroBatch});
+  model.padded_vocab_size = (model.vocab_size + multiple - 1) / multiple * multiple;
+  table.finish();
+
+  if (model.hidden_size % model.num_attention_heads != 0)
+    throw table.failure("num_attention_heads", "expected a divisor of hidden_size " + number(model.hidden_size) +
+                                                   ", got " + number(model.num_attention_heads));
+  if (model.seq_length > model.max_position_embeddings)
+    throw table.failure("seq_length", "expected at most max_position_embeddings " +
+                                          number(model.max_position_embeddings) + ", got " + number(model.seq_length));
+  return model;
+}
+
+Cluster read_cluster(TomlTable table) {
+  Cluster cluster;
+  cluster.cores_per_device =
+      value_or<std::int64_t>(table, "cores_per_device", cluster.cores_per_device, {.min = 0, .max = 1 << 16});
+  cluster.ranks_per_device =
+      value_or<std::int64_t>(table, "ranks_per_device", cluster.ranks_per_device, {.min = 0, .max = kMaxRanks});
+  cluster.link_GBps =
+      value_or<double>(table, "link_GBps", cluster.link_GBps, {.min = 0, .max = 1e6, .above_min = true});
+  cluster.link_latency_us = value_or<double>(table, "link_latency_us", cluster.link_latency_us, {.min = 0, .max = 1e9});
+  table.finish();
+  return cluster;
+}
+
+Parallel read_parallel(TomlTable table) {
+  Parallel parallel;
+  parallel.data_parallel_size =
+      value_or<std::int64_t>(table, "data_parallel_size", parallel.data_parallel_size, {.min = 1, .max = kMaxRanks});
+  table.finish();
+  return parallel;
+}
+
+// A switch that Megatron-LM and NeMo name differently.
+bool switch_or(TomlTable& table, const std::string& megatron, const std::string& nemo, bool fallback) {
+  const auto first = table.find<bool>(megatron), second = table.find<bool>(nemo);
+  if (first && second)
+    throw table.failure(nemo, "expected only one of " + megatron + " and " + nemo + " (the same switch), got both");
+  return first ? *first : second.value_or(fallback);
+}
+
+Overlap read_overlap(TomlTable table) {
+  Overlap overlap;
+  overlap.overlap_grad_reduce =
+      switch_or(table, "overlap_grad_reduce", "overlap_grad_sync", overlap.overlap_grad_reduce);
+  overlap.overlap_param_gather =
+      switch_or(table, "overlap_param_gather", "overlap_param_sync", overlap.overlap_param_gather);
+  overlap.bucket_size =
+      value_or<std::int64_t>(table, "bucket_size", overlap.bucket_size, {.min = 1, .max = std::int64_t{1} << 40});
+  overlap.grad_reduce_in_fp32 = value_or<bool>(table, "grad_reduce_in_fp32", overlap.grad_reduce_in_fp32);
+  table.finish();
+  if (overlap.overlap_param_gather && !overlap.overlap_grad_reduce)
+    throw table.failure(table.has("overlap_param_sync") ? "overlap_param_sync" : "overlap_param_gather",
+                        "expected overlap_grad_reduce = true as well, got false: overlap_param_gather needs "
+                        "overlap_grad_reduce");
+  return overlap;
+}
+
+void read_batch(TomlTable& table, const Parallel& parallel, Training& training) {
+  training.micro_batch_size =
+      value_or<std::int64_t>(table, "micro_batch_size", training.micro_batch_size, {.min = 1, .max = kMaxMicroBatch});
+  const std::int64_t at_once = training.micro_batch_size * parallel.data_parallel_size;
+  training.global_batch_size =
+      value_or<std::int64_t>(table, "global_batch_size", at_once, {.min = 1, .max = kMaxGlobalBatch});
+  if (training.global_batch_size % at_once != 0 || training.global_batch_size > kMaxGlobalBatch)
+    throw table.failure(
+        "global_batch_size",
+        "expected a multiple of micro_batch_size x data_parallel_size = " + number(training.micro_batch_size) + " x " +
+            number(parallel.data_parallel_size) + " = " + number(at_once) + " up to " + number(kMaxGlobalBatch) +
+            ", got " + number(training.global_batch_size));
+}
+
+void read_optimizer(TomlTable& table, Training& training) {
+  const Integers count{.min = 0, .max = std::int64_t{1} << 40};
+  training.train_iters =
+      value_or<std::int64_t>(table, "train_iters", training.train_iters, {.min = 1, .max = count.max});
+  training.lr = value_or<double>(table, "lr", training.lr, {.min = 0, .max = 1e3});
+  training.min_lr = value_or<double>(table, "min_lr", training.lr / 10, {.min = 0, .max = 1e3});
+  training.lr_decay_iters = value_or<std::int64_t>(table, "lr_decay_iters", training.lr_decay_iters, count);
+  const std::int64_t decay = training.lr_decay_iters > 0 ? training.lr_decay_iters : training.train_iters;
+  training.lr_warmup_iters =
+      value_or<std::int64_t>(table, "lr_warmup_iters", std::min(training.lr_warmup_iters, decay - 1), count);
+  training.weight_decay = value_or<double>(table, "weight_decay", training.weight_decay, {.min = 0, .max = 1e3});
+  const Numbers beta{.min = 0, .max = 1, .below_max = true};
+  training.adam_beta1 = value_or<double>(table, "adam_beta1", training.adam_beta1, beta);
+  training.adam_beta2 = value_or<double>(table, "adam_beta2", training.adam_beta2, beta);
+  training.adam_eps = value_or<double>(table, "adam_eps", training.adam_eps, {.min = 0, .max = 1, .above_min = true});
+  training.clip_grad = value_or<double>(table, "clip_grad", training.clip_grad, {.min = 0, .max = 1e9});
+  if (training.min_lr > training.lr) throw table.error("min_lr", "at most lr");
+  if (training.lr_warmup_iters >= decay)
+    throw table.error("lr_warmup_iters",
+                      "less than the " + number(decay) + " iterations that the learning rate decays");
+}
+
+Training read_training(TomlTable table, const Parallel& parallel) {
+  Training training;
+  read_batch(table, parallel, training);
+  read_optimizer(table, training);
+  training.precision = choice_or(table, "precision", training.precision, {"fp32", "fp64"});
+  training.seed = static_cast<std::uint64_t>(
+      value_or<std::int64_t>(table, "seed", static_cast<std::int64_t>(training.seed), {.min = 0}));
+  training.init_method_std =
+      value_or<double>(table, "init_method_std", training.init_method_std, {.min = 0, .max = 1e3});
+  training.data = value_or<std::string>(table, "data", "");
+  training.checkpoint_dir = value_or<std::string>(table, "checkpoint_dir", "");
+  training.checkpoint_interval = value_or<std::int64_t>(table, "checkpoint_interval", training.checkpoint_interval,
+                                                        {.min = 0, .max = std::int64_t{1} << 40});
+  training.timeout_s =
+      value_or<double>(table, "timeout_s", training.timeout_s, {.min = 0, .max = 1e6, .above_min = true});
+  table.finish();
+  return training;
+}
+
+Compare read_compare(TomlTable table, const Scenario& scenario) {
+  Compare compare;
+  compare.modes = value_or<std::vector<std::string>>(table, "modes", {});
+  compare.ranks = value_or<std::vector<std::int64_t>>(table, "ranks", {}, {.min = 1, .max = kMaxRanks});
+  compare.repeats = value_or<std::int64_t>(table, "repeats", compare.repeats, {.min = 1, .max = 1 << 20});
+  table.finish();
+  const std::int64_t per_rank = scenario.training.micro_batch_size * scenario.num_microbatches();
+  for (const std::int64_t ranks : compare.ranks)
+    if (ranks > kMaxGlobalBatch / per_rank)
+      throw table.failure("ranks", "expected a global batch of at most " + number(kMaxGlobalBatch) +
+                                       " sequences, got " + number(per_rank) + " a rank on " + number(ranks) +
+                                       " ranks");
+  return compare;
+}
+
+// An upper bound of what one rank can be asked to hold, in doubles because it is what must not overflow.
+void check_size(TomlTable& root, const Scenario& scenario) {
+  const Transformer& model = scenario.model;
+  const std::int64_t tokens = scenario.training.micro_batch_size * model.seq_length;
+  TomlTable training = root.section("training");
+  if (tokens > kMaxTokens)
+    throw training.failure("micro_batch_size", "expected at most " + number(kMaxTokens) +
+                                                   " tokens a micro-batch (micro_batch_size x seq_length), got " +
+                                                   number(tokens));
+  if (scenario.num_microbatches() > kMaxLayerCalls / model.num_layers)
+    throw training.failure("global_batch_size",
+                           "expected at most " + number(kMaxLayerCalls) + " layers x micro-batches in a step, got " +
+                               number(model.num_layers) + " x " + number(scenario.num_microbatches()));
+  const double h = double(model.hidden_size), f = double(model.ffn_hidden_size), v = double(model.padded_vocab_size);
+  const double parameters =
+      (v + double(model.max_position_embeddings)) * h + double(model.num_layers) * (4 * h * h + 2 * h * f + 9 * h + f);
+  const double activations = double(tokens) * (double(model.num_layers) * (24 * h + 4 * f) + 2 * v);
+  if (8 * (4 * parameters + activations) > kMaxBytes)
+    throw root.section("model").failure("hidden_size",
+                                        "expected parameters and activations of at most 2^60 bytes, got more");
+}
+
+std::string resolved(const std::string& path, const std::filesystem::path& folder) {
+  return path.empty() ? path : (folder / path).lexically_normal().string();
+}
+
+Scenario scenario_of(TomlTable root, const std::string& file) {
+  Scenario scenario;
+  scenario.name = value_or<std::string>(root, "name", std::filesystem::path(file).stem().string());
+  scenario.platform = value_or<std::string>(root, "platform", "");
+  const bool empty = root.empty();
+  TomlTable model = root.section("model"), cluster = root.section("cluster"), parallel = root.section("parallel");
+  TomlTable overlap = root.section("overlap"), training = root.section("training"), compare = root.section("compare");
+  // Before a missing [model], which a misspelt one causes.
+  root.finish();
+  if (!model.present())
+    throw model.failure("preset", std::string("expected a preset, or num_layers, hidden_size, num_attention_heads, "
+                                              "seq_length and vocab_size, got ") +
+                                      (empty ? "an empty file" : "no [model] section"));
+  scenario.model = read_model(std::move(model));
+  scenario.cluster = read_cluster(std::move(cluster));
+  scenario.parallel = read_parallel(std::move(parallel));
+  scenario.overlap = read_overlap(std::move(overlap));
+  scenario.training = read_training(std::move(training), scenario.parallel);
+  check_size(root, scenario);
+  scenario.compare = read_compare(std::move(compare), scenario);
+  return scenario;
+}
+
+}  // namespace
+
+Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
+  return scenario_of(parse_toml(text, name, overrides), name);
+}
+
+Scenario read_scenario(const std::string& path, const std::vector<std::string>& overrides) {
+  Scenario scenario = scenario_of(read_toml(path, overrides), path);
+  scenario.file = path;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  scenario.platform = resolved(scenario.platform, folder);
+  scenario.training.data = resolved(scenario.training.data, folder);
+  scenario.training.checkpoint_dir = resolved(scenario.training.checkpoint_dir, folder);
+  return scenario;
+}
+
+}  // namespace stretto

@@ -1,0 +1,260 @@
+#include "model/scenario.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.hpp"
+
+using namespace stretto;
+
+namespace {
+
+const std::string kTiny =
+    "[model]\nnum_layers = 2\nhidden_size = 64\nnum_attention_heads = 4\nseq_length = 32\nvocab_size = 250\n";
+
+std::string message_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_scenario(text, "s.toml", overrides);
+  } catch (const Error& error) {
+    CHECK(error.exit_code() == 2);
+    return error.what();
+  }
+  return "";
+}
+
+std::string override_message(const std::string& one) { return message_of(kTiny, {one}); }
+
+// The first ```toml block of docs/scenario.md, found from this source file.
+std::string documented_example() {
+  const auto document = std::filesystem::path(__FILE__).parent_path().parent_path() / "docs" / "scenario.md";
+  std::ifstream file(document);
+  REQUIRE(file.good());
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string all = text.str(), fence = "```toml\n";
+  const std::size_t begin = all.find(fence);
+  REQUIRE(begin != std::string::npos);
+  return all.substr(begin + fence.size(), all.find("```", begin + fence.size()) - begin - fence.size());
+}
+
+}  // namespace
+
+TEST_CASE("the example of docs/scenario.md is a scenario", "[scenario]") {
+  const Scenario s = parse_scenario(documented_example(), "docs/scenario.md");
+  CHECK(s.name == "gpt2-124m-dp4");
+  CHECK(parameter_count(s.model) == 124'439'808);
+  CHECK(s.model.padded_vocab_size == 50304);
+  CHECK(s.parallel.data_parallel_size == 4);
+  CHECK(s.overlap.overlap_param_gather);
+  CHECK(s.num_microbatches() == 2);
+  CHECK(s.compare.ranks == std::vector<std::int64_t>{1, 2, 4});
+}
+
+TEST_CASE("every key of the reader is in docs/scenario.md", "[scenario]") {
+  std::ifstream file(std::filesystem::path(__FILE__).parent_path().parent_path() / "docs" / "scenario.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  // The reader lists a section's keys when it meets one that resembles none of them.
+  for (const std::string section : {"model", "cluster", "parallel", "overlap", "training", "compare"}) {
+    const std::string message = override_message(section + ".qqqqqqqqqqqqqqqq=1");
+    const std::string start = "expected one of ";
+    REQUIRE(message.find(start) != std::string::npos);
+    std::istringstream keys(message.substr(message.find(start) + start.size(),
+                                           message.rfind(", got") - message.find(start) - start.size()));
+    for (std::string key; keys >> key;) {
+      if (key.back() == ',') key.pop_back();
+      INFO(section << "." << key);
+      CHECK(text.str().find("| `" + key + "` |") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("defaults are the structs' and follow what was given", "[scenario]") {
+  const Scenario s = parse_scenario(kTiny, "folder/tiny.toml");
+  const Scenario built;
+  CHECK(s.name == "tiny");
+  CHECK(s.file.empty());
+  CHECK(s.model.ffn_hidden_size == 256);
+  CHECK(s.model.max_position_embeddings == 32);
+  CHECK(s.model.padded_vocab_size == 250);
+  CHECK(s.cluster.link_GBps == built.cluster.link_GBps);
+  CHECK(s.cluster.link_latency_us == built.cluster.link_latency_us);
+  CHECK(s.overlap.bucket_size == 0);
+  CHECK(s.overlap.grad_reduce_in_fp32);
+  CHECK(s.training.global_batch_size == 1);
+  CHECK(s.training.lr == built.training.lr);
+  CHECK(s.training.min_lr == Approx(built.training.min_lr).epsilon(1e-15));
+  CHECK(s.training.lr_warmup_iters == built.training.lr_warmup_iters);
+  CHECK(s.training.seed == built.training.seed);
+  CHECK(s.training.timeout_s == built.training.timeout_s);
+  CHECK(s.compare.repeats == built.compare.repeats);
+  const Scenario wide = parse_scenario(kTiny, "t", {"parallel.data_parallel_size=4", "training.micro_batch_size=2"});
+  CHECK(wide.training.global_batch_size == 8);
+  CHECK(wide.num_microbatches() == 1);
+  CHECK(parse_scenario(kTiny, "t", {"training.train_iters=3"}).training.lr_warmup_iters == 2);
+}
+
+TEST_CASE("every key reaches its field", "[scenario]") {
+  const Scenario s = parse_scenario(
+      "name = \"n\"\nplatform = \"p.toml\"\n" + kTiny +
+          "ffn_hidden_size = 96\nmax_position_embeddings = 48\nmake_vocab_size_divisible_by = 128\n"
+          "[cluster]\ncores_per_device = 3\nranks_per_device = 2\nlink_GBps = 0.25\nlink_latency_us = 7\n"
+          "[parallel]\ndata_parallel_size = 2\n"
+          "[overlap]\noverlap_grad_reduce = true\noverlap_param_gather = true\nbucket_size = 5000\n"
+          "grad_reduce_in_fp32 = false\n"
+          "[training]\nmicro_batch_size = 3\nglobal_batch_size = 12\nprecision = \"fp64\"\ntrain_iters = 50\nlr = 0.5\n"
+          "min_lr = 0.25\nlr_warmup_iters = 4\nlr_decay_iters = 40\nweight_decay = 0.2\nadam_beta1 = 0.8\n"
+          "adam_beta2 = 0.7\nadam_eps = 1e-6\nclip_grad = 0\nseed = 9\ninit_method_std = 0.5\ndata = \"d.txt\"\n"
+          "checkpoint_dir = \"ck\"\ncheckpoint_interval = 6\ntimeout_s = 1.5\n"
+          "[compare]\nmodes = [\"plain\"]\nranks = [1, 8]\nrepeats = 3\n",
+      "t");
+  CHECK(s.name == "n");
+  CHECK(s.platform == "p.toml");
+  CHECK(s.model.num_layers == 2);
+  CHECK(s.model.hidden_size == 64);
+  CHECK(s.model.num_attention_heads == 4);
+  CHECK(s.model.ffn_hidden_size == 96);
+  CHECK(s.model.seq_length == 32);
+  CHECK(s.model.max_position_embeddings == 48);
+  CHECK(s.model.vocab_size == 250);
+  CHECK(s.model.padded_vocab_size == 256);
+  CHECK(s.cluster.cores_per_device == 3);
+  CHECK(s.cluster.ranks_per_device == 2);
+  CHECK(s.cluster.link_GBps == 0.25);
+  CHECK(s.cluster.link_latency_us == 7);
+  CHECK(s.parallel.data_parallel_size == 2);
+  CHECK(s.overlap.overlap_grad_reduce);
+  CHECK(s.overlap.overlap_param_gather);
+  CHECK(s.overlap.bucket_size == 5000);
+  CHECK_FALSE(s.overlap.grad_reduce_in_fp32);
+  const Training& t = s.training;
+  CHECK(t.micro_batch_size == 3);
+  CHECK(t.global_batch_size == 12);
+  CHECK(s.num_microbatches() == 2);
+  CHECK(t.precision == "fp64");
+  CHECK(t.train_iters == 50);
+  CHECK(t.lr == 0.5);
+  CHECK(t.min_lr == 0.25);
+  CHECK(t.lr_warmup_iters == 4);
+  CHECK(t.lr_decay_iters == 40);
+  CHECK(t.weight_decay == 0.2);
+  CHECK(t.adam_beta1 == 0.8);
+  CHECK(t.adam_beta2 == 0.7);
+  CHECK(t.adam_eps == 1e-6);
+  CHECK(t.clip_grad == 0);
+  CHECK(t.seed == 9);
+  CHECK(t.init_method_std == 0.5);
+  CHECK(t.data == "d.txt");
+  CHECK(t.checkpoint_dir == "ck");
+  CHECK(t.checkpoint_interval == 6);
+  CHECK(t.timeout_s == 1.5);
+  CHECK(s.compare.modes == std::vector<std::string>{"plain"});
+  CHECK(s.compare.ranks == std::vector<std::int64_t>{1, 8});
+  CHECK(s.compare.repeats == 3);
+}
+
+TEST_CASE("presets may be overridden key by key", "[scenario]") {
+  const auto model = [](const std::vector<std::string>& overrides) { return parse_scenario("", "t", overrides).model; };
+  const Transformer deep = model({"model.preset=gpt2-124m", "model.num_layers=3"});
+  CHECK(deep.num_layers == 3);
+  CHECK(deep.hidden_size == 768);
+  CHECK(deep.ffn_hidden_size == 3072);
+  CHECK(model({"model.preset=gpt2-124m", "model.hidden_size=384"}).ffn_hidden_size == 1536);
+  CHECK(model({"model.preset=gpt2-124m", "model.seq_length=512"}).max_position_embeddings == 1024);
+  CHECK(message_of("[model]\npreset = \"gpt2-124\"\n").find("did you mean \"gpt2-124m\"?") != std::string::npos);
+}
+
+TEST_CASE("NeMo's spellings are accepted, but not both", "[scenario]") {
+  const Scenario s = parse_scenario(kTiny, "t", {"overlap.overlap_grad_sync=true", "overlap.overlap_param_sync=true"});
+  CHECK(s.overlap.overlap_grad_reduce);
+  CHECK(s.overlap.overlap_param_gather);
+  CHECK(
+      message_of(kTiny + "[overlap]\noverlap_grad_reduce = true\noverlap_grad_sync = true\n") ==
+      "s.toml:9: [overlap] overlap_grad_sync: expected only one of overlap_grad_reduce and overlap_grad_sync (the same "
+      "switch), got both");
+}
+
+TEST_CASE("what a file lacks is said", "[scenario]") {
+  const std::string wanted =
+      "s.toml:1: [model] preset: expected a preset, or num_layers, hidden_size, num_attention_heads, seq_length and "
+      "vocab_size, got ";
+  CHECK(message_of("") == wanted + "an empty file");
+  CHECK(message_of("# only a comment\n") == wanted + "an empty file");
+  CHECK(message_of("[training]\nlr = 1e-3\n") == wanted + "no [model] section");
+  CHECK(message_of("\n[model]\nnum_layers = 2\n") ==
+        "s.toml:2: [model] hidden_size: expected an integer from 1 to 1048576, got nothing");
+  CHECK(message_of("[modle]\npreset = \"gpt2-124m\"\n") ==
+        "s.toml:1: modle: expected a known key, got \"modle\"; did you mean \"model\"?");
+  CHECK(message_of(kTiny + "hiden_size = 3\n") ==
+        "s.toml:7: [model] hiden_size: expected a known key, got \"hiden_size\"; did you mean \"hidden_size\"?");
+}
+
+TEST_CASE("keys that must fit each other are checked", "[scenario]") {
+  CHECK(override_message("model.num_attention_heads=5") ==
+        "--set model.num_attention_heads: expected a divisor of hidden_size 64, got 5");
+  CHECK(override_message("model.max_position_embeddings=16") ==
+        "s.toml:5: [model] seq_length: expected at most max_position_embeddings 16, got 32");
+  CHECK(message_of(kTiny + "[training]\nglobal_batch_size = 6\n", {"parallel.data_parallel_size=4"})
+            .find("s.toml:8: [training] global_batch_size: expected a multiple of micro_batch_size x "
+                  "data_parallel_size = 1 "
+                  "x 4 = 4") == 0);
+  CHECK(override_message("overlap.overlap_param_gather=true")
+            .find("--set overlap.overlap_param_gather: expected overlap_grad_reduce = true as well, got false: "
+                  "overlap_param_gather needs overlap_grad_reduce") == 0);
+  CHECK(override_message("training.min_lr=1") == "--set training.min_lr: expected at most lr, got 1");
+  CHECK(override_message("training.lr_warmup_iters=100") ==
+        "--set training.lr_warmup_iters: expected less than the 100 iterations that the learning rate decays, got 100");
+  // The table's sizes keep the micro-batches a rank, so they need not divide the batch of the file.
+  CHECK(message_of(kTiny, {"training.global_batch_size=4", "compare.ranks=[3]"}).empty());
+}
+
+TEST_CASE("values out of range are refused", "[scenario]") {
+  const char* bad[] = {"model.num_layers=0",    "model.hidden_size=2097152",     "cluster.link_GBps=0",
+                       "cluster.link_GBps=nan", "cluster.link_latency_us=-1",    "parallel.data_parallel_size=0",
+                       "overlap.bucket_size=0", "training.adam_beta1=1",         "training.adam_beta2=-0.1",
+                       "training.adam_eps=0",   "training.precision=bf16",       "training.seed=-1",
+                       "training.timeout_s=0",  "training.train_iters=0",        "training.micro_batch_size=0",
+                       "compare.ranks=[0]",     "compare.ranks=[2.5]",           "compare.repeats=0",
+                       "training.lr=\"fast\"",  "overlap.overlap_grad_reduce=1", "model=3",
+                       "training.clip_grad=-1", "model.seq_length=1e3",          "training.data=3"};
+  for (const char* one : bad) {
+    INFO(one);
+    CHECK(override_message(one).rfind("--set ", 0) == 0);
+  }
+}
+
+TEST_CASE("sizes whose products would not fit 64 bits are refused", "[scenario]") {
+  const std::vector<std::string> largest = {"model.num_layers=2048", "model.hidden_size=1048576",
+                                            "model.seq_length=4096", "model.vocab_size=16777216"};
+  std::vector<std::string> more = largest;
+  CHECK(message_of(kTiny, largest).empty());
+  more.push_back("training.micro_batch_size=4096");
+  CHECK(message_of(kTiny, more).find("2^60 bytes") != std::string::npos);
+  CHECK(override_message("training.micro_batch_size=65536").empty());
+  CHECK(message_of(kTiny, {"training.micro_batch_size=65536", "model.seq_length=512"}).find("tokens a micro-batch") !=
+        std::string::npos);
+  CHECK(override_message("training.global_batch_size=4294967296").find("layers x micro-batches") != std::string::npos);
+  CHECK(message_of(kTiny, {"training.global_batch_size=1024", "compare.ranks=[16777216]"})
+            .find("global batch of at most") != std::string::npos);
+  CHECK(message_of(kTiny, {"training.micro_batch_size=65536", "parallel.data_parallel_size=16777216"})
+            .find("global_batch_size") != std::string::npos);
+}
+
+TEST_CASE("paths are relative to the scenario's folder", "[scenario]") {
+  const auto folder = std::filesystem::temp_directory_path() / "stretto_scenario_test";
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "tiny.toml").string();
+  std::ofstream(file) << "platform = \"../hosts/p.toml\"\n" << kTiny << "[training]\ndata = \"/data/x.bin\"\n";
+  const Scenario s = read_scenario(file, {"model.num_layers=5"});
+  CHECK(s.file == file);
+  CHECK(s.name == "tiny");
+  CHECK(s.platform == (folder.parent_path() / "hosts" / "p.toml").string());
+  CHECK(s.training.data == "/data/x.bin");
+  CHECK(s.training.checkpoint_dir.empty());
+  CHECK(s.model.num_layers == 5);
+  CHECK_THROWS_AS(read_scenario((folder / "none.toml").string()), Error);
+  CHECK_THROWS_AS(read_scenario(folder.string()), Error);
+  std::filesystem::remove_all(folder);
+}

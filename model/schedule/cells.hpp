@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/plan.hpp"
+
+namespace stretto {
+
+// Internal to the verifier: the bytes of one rank cut at the ends of all its accesses. No access covers part of a cell, so
+// that the state of a cell is the state of each of its bytes. Without a plan every storage has bytes of its own; with one
+// they are the bytes of the arena.
+
+// One contiguous range of an access: a row of a strided view, or all of a contiguous one.
+struct CellUse {
+  std::uint32_t first = 0, last = 0;  // cells [first, last)
+  StorageId storage = 0;
+  std::uint16_t access = 0;  // index into Operation::accesses
+  AccessMode mode = AccessMode::read;
+};
+
+struct Cells {
+  std::uint32_t count = 0;
+  std::vector<CellUse> uses;         // by operation, then by access
+  std::vector<std::uint32_t> begin;  // [op] → first in uses; one more at the end
+};
+
+// Throws Error(input) when a view leaves its tensor instance.
+Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, const MemoryPlan* plan);
+
+}  // namespace stretto

@@ -1,0 +1,189 @@
+#include "model/schedule/check.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "model/schedule/operands.hpp"
+
+namespace stretto {
+namespace {
+
+class Findings {
+ public:
+  explicit Findings(std::size_t limit) : limit_(limit) {}
+  void add(const std::string& where, const std::string& what) {
+    if (violations.size() < limit_)
+      violations.push_back({Violation::Kind::malformed, "malformed: " + where + ": " + what});
+  }
+  std::vector<Violation> violations;
+
+ private:
+  std::size_t limit_;
+};
+
+std::string shape(std::int64_t rows, std::int64_t cols) {
+  return "[" + std::to_string(rows) + "," + std::to_string(cols) + "]";
+}
+
+void check_tensors(const Schedule& schedule, Findings& out) {
+  for (const Tensor& tensor : schedule.tensors) {
+    if (tensor.rows < 1 || tensor.cols < 1 || tensor.layers < 1 || tensor.slots < 1) {
+      out.add(tensor.name, "rows, cols, layers and slots must be positive");
+    } else if (std::int64_t(tensor.places.size()) != tensor.layers * tensor.slots) {
+      out.add(tensor.name, std::to_string(tensor.places.size()) + " places for " + std::to_string(tensor.layers) +
+                               " layers x " + std::to_string(tensor.slots) + " slots");
+    } else {
+      // Views are element offsets into storages, so that the instances of a tensor must agree on the element type.
+      for (const TensorPlace& place : tensor.places) {
+        if (place.storage >= schedule.storages.size()) {
+          out.add(tensor.name, "storage " + std::to_string(place.storage) + " does not exist");
+        } else if (place.offset < 0 || place.offset + tensor.elements() > schedule.storages[place.storage].elements) {
+          out.add(tensor.name, "leaves its storage " + schedule.storages[place.storage].name);
+        } else if (tensor.places[0].storage < schedule.storages.size() &&
+                   schedule.storages[place.storage].dtype != schedule.storages[tensor.places[0].storage].dtype) {
+          out.add(tensor.name, "lies in storages of different element types");
+        }
+      }
+    }
+  }
+}
+
+void check_communicators(const Schedule& schedule, Findings& out) {
+  for (const Communicator& communicator : schedule.communicators) {
+    std::int64_t size = 1;
+    for (const Coord axis : communicator.axes) size *= schedule.mesh.size(axis);
+    if (size != communicator.size)
+      out.add("communicator " + communicator.name,
+              "size " + std::to_string(communicator.size) + ", but its axes have " + std::to_string(size) + " ranks");
+  }
+}
+
+bool has_mode(const OperandSpec& operand, AccessMode mode) {
+  const char letter = mode == AccessMode::read ? 'R' : mode == AccessMode::write ? 'W' : 'A';
+  return std::string_view(operand.modes).find(letter) != std::string_view::npos;
+}
+
+bool has_shape(const OperandSpec& operand, const View& view) {
+  const bool is_contiguous = view.rows == 1 || view.ld == view.cols;
+  switch (operand.shape) {
+    case OperandShape::matrix:
+      return view.rows == operand.rows && view.cols == operand.cols;
+    case OperandShape::table:
+      return view.rows >= operand.rows && view.cols == operand.cols;
+    case OperandShape::vector:
+      return is_contiguous && view.rows * view.cols == operand.rows * operand.cols;
+    case OperandShape::elements:
+      return view.rows * view.cols == operand.rows * operand.cols;
+  }
+  return false;
+}
+
+bool has_type(const OperandSpec& operand, Dtype dtype) {
+  switch (operand.type) {
+    case OperandType::floating:
+      return dtype != Dtype::i32;
+    case OperandType::i32:
+      return dtype == Dtype::i32;
+    case OperandType::f64:
+      return dtype == Dtype::f64;
+  }
+  return false;
+}
+
+const char* type_text(OperandType type) {
+  return type == OperandType::floating ? "a floating type" : type == OperandType::i32 ? "i32" : "f64";
+}
+
+void check_access(const Schedule& schedule, const Operation& operation, const OperandSpec& operand, std::size_t number,
+                  Findings& out) {
+  const Access& access = operation.accesses[number];
+  const View& view = access.view;
+  const std::string name = "operand " + std::to_string(number) + " (" + operand.name + ")";
+  if (view.tensor >= schedule.tensors.size()) {
+    out.add(operation.name, name + ": tensor " + std::to_string(view.tensor) + " does not exist");
+    return;
+  }
+  const Dtype dtype = schedule.storages[schedule.tensors[view.tensor].places[0].storage].dtype;
+  if (view.rows < 1 || view.cols < 1 || (view.rows > 1 && view.ld < view.cols))
+    out.add(operation.name, name + ": rows and cols must be positive and ld at least cols");
+  if (!has_mode(operand, access.mode))
+    out.add(operation.name, name + " has the wrong access mode, " + kind_of(operation.work) + " expects " +
+                                operand.modes + " (R read, W write, A accumulate)");
+  if (!has_shape(operand, view))
+    out.add(operation.name, name + " is " + shape(view.rows, view.cols) + " with ld " + std::to_string(view.ld) +
+                                ", " + describe(operation.work) + " expects " + shape(operand.rows, operand.cols) +
+                                (operand.shape == OperandShape::vector ? ", contiguous" : ""));
+  if (!has_type(operand, dtype))
+    out.add(operation.name, name + " is " + std::string(name_of(dtype)) + ", " + kind_of(operation.work) +
+                                " expects " + type_text(operand.type));
+}
+
+void check_operation(const Schedule& schedule, const Operation& operation, Findings& out) {
+  if (operation.lane >= schedule.lanes.size()) {
+    out.add(operation.name, "lane " + std::to_string(operation.lane) + " does not exist");
+    return;
+  }
+  const Lane& lane = schedule.lanes[operation.lane];
+  if (is_communication(operation.work) != (lane.kind == LaneKind::communication))
+    out.add(operation.name, std::string(kind_of(operation.work)) + " does not belong on lane " + lane.name);
+  std::int64_t group_size = 1;
+  if (const auto* collective = std::get_if<Collective>(&operation.work)) {
+    if (collective->communicator >= schedule.communicators.size()) {
+      out.add(operation.name, "communicator " + std::to_string(collective->communicator) + " does not exist");
+      return;
+    }
+    group_size = std::max<std::int64_t>(1, schedule.communicators[collective->communicator].size);
+  }
+  const OperandList list = operands_of(operation.work, group_size);
+  if (!list.error.empty()) {
+    out.add(operation.name, list.error);
+  } else if (list.operands.size() != operation.accesses.size()) {
+    out.add(operation.name, std::to_string(operation.accesses.size()) + " operands, " + kind_of(operation.work) +
+                                " has " + std::to_string(list.operands.size()));
+  } else {
+    for (std::size_t i = 0; i < list.operands.size(); ++i) check_access(schedule, operation, list.operands[i], i, out);
+  }
+}
+
+void check_calls(const Schedule& schedule, Findings& out) {
+  if (schedule.programs.empty()) out.add("schedule", "no program");
+  for (const Block& block : schedule.blocks)
+    for (const OpId op : block.ops)
+      if (op >= schedule.operations.size())
+        out.add("block " + block.name, "operation " + std::to_string(op) + " does not exist");
+  for (const Program& program : schedule.programs) {
+    for (const Call& call : program.order) {
+      if (call.block >= schedule.blocks.size()) {
+        out.add("program " + program.role, "block " + std::to_string(call.block) + " does not exist");
+        continue;
+      }
+      const Block& block = schedule.blocks[call.block];
+      if (std::uint64_t(call.first) + call.count > block.ops.size())
+        out.add("program " + program.role, "a call leaves block " + block.name);
+      for (const Edge& edge : call.waits) {
+        if (edge.on.op >= schedule.operations.size())
+          out.add("program " + program.role, "a call of " + block.name + " waits for an operation that does not exist");
+        else if (edge.on.steps_ago < 0 || edge.on.steps_ago > 1)
+          out.add("program " + program.role, "a call of " + block.name + " waits for " +
+                                                 schedule.operations[edge.on.op].name + " " +
+                                                 std::to_string(edge.on.steps_ago) + " steps ago: 0 or 1 is possible");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Violation> check_form(const Schedule& schedule, std::size_t limit) {
+  Findings out(limit);
+  check_tensors(schedule, out);
+  check_communicators(schedule, out);
+  // Operands are judged by the element types of their storages, which must exist for that.
+  if (out.violations.empty())
+    for (const Operation& operation : schedule.operations) check_operation(schedule, operation, out);
+  check_calls(schedule, out);
+  return std::move(out.violations);
+}
+
+}  // namespace stretto

@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/rendezvous.hpp"
+
+namespace stretto {
+
+// Internal to the verifier and the memory plan: the happens-before relation of consecutive steps of all representatives,
+// as vector clocks (Mattern 1989, Fidge 1988). A clock has one component per (program, lane): how many operations of that
+// lane are known to have finished. Lanes are in order, so that number says which.
+
+// The steps that are unrolled. A step is cyclic, so two show every conflict between one step and the next.
+constexpr std::uint32_t kUnrolledSteps = 2;
+
+// One operation of the unrolled execution.
+struct Instance {
+  std::uint32_t op = 0;  // index into BoundProgram::ops
+  std::uint32_t step = 0;
+};
+
+struct HappensBefore {
+  std::string deadlock;                      // "" when the steps run to their end; then everything below is complete
+  std::vector<std::vector<Instance>> order;  // [program] one legal order of finishing
+
+  // Position of an instance in its lane, counted over all steps.
+  std::uint32_t position(std::size_t program, Instance at) const;
+  // Operations of `lane` of the same program that have finished before `at` starts.
+  std::uint32_t finished_before(std::size_t program, Instance at, LaneId lane) const;
+  // The same for every lane, [lane]; the component of the operation's own lane is a lower bound only.
+  const std::uint32_t* known(std::size_t program, Instance at) const;
+  bool ordered(std::size_t program, Instance first, Instance second) const {
+    return finished_before(program, second, programs[program].ops[first.op].lane) > position(program, first);
+  }
+
+  // Clocks are shared: an operation that learns nothing new has the row of its predecessor in the lane, and its own
+  // lane's component is not stored but is its position. So memory grows with the cross-lane waits, not the operations.
+  std::span<const BoundProgram> programs;
+  std::size_t lanes = 0;
+  std::vector<std::vector<std::uint32_t>> before_row, after_row;  // [program][step · ops + op] → row
+  std::vector<std::uint32_t> rows;                                // [row · programs · lanes + program · lanes + lane]
+};
+
+// Executes the steps abstractly: lanes in order, waits as stated (those that reach before the first step are met),
+// collectives as rendezvous: a member's finish implies that all members have arrived. A collective has started
+// (EdgeKind::start_start) when this rank has arrived. `programs` must outlive the result.
+HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram> programs,
+                          const Rendezvous& rendezvous);
+
+}  // namespace stretto

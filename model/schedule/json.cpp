@@ -1,0 +1,136 @@
+#include "model/schedule/json.hpp"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <variant>
+
+namespace stretto {
+namespace {
+
+using Json = nlohmann::json;
+
+template <class Enum, std::size_t n>
+const char* pick(const std::array<const char*, n>& names, Enum value) {
+  return names.at(static_cast<std::size_t>(value));
+}
+
+const char* text_of(Pass pass) { return pick(std::array{"forward", "dgrad", "wgrad"}, pass); }
+const char* text_of(AccessMode mode) { return pick(std::array{"read", "write", "accumulate"}, mode); }
+const char* text_of(EdgeKind kind) { return pick(std::array{"finish_start", "start_start"}, kind); }
+const char* text_of(LaneKind kind) { return pick(std::array{"compute", "communication"}, kind); }
+const char* text_of(CommEngine engine) { return pick(std::array{"sm", "copy_engine", "nic"}, engine); }
+
+Json to_json(const Expr& expr) { return expr.is_constant() ? Json(expr.eval({})) : Json(expr.text()); }
+
+Json fields(const Gemm& w) {
+  return {{"m", w.m}, {"n", w.n}, {"k", w.k}, {"trans_a", w.trans_a}, {"trans_b", w.trans_b}, {"bias", w.bias}};
+}
+Json fields(const Attention& w) {
+  return {{"pass", text_of(w.pass)}, {"batch", w.batch},  {"heads", w.heads}, {"seq", w.seq},
+          {"head_dim", w.head_dim},  {"causal", w.causal}};
+}
+Json fields(const LayerNorm& w) { return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
+Json fields(const Elementwise& w) { return {{"rows", w.rows}, {"cols", w.cols}}; }  // fn is the kind
+Json fields(const Embedding& w) {
+  return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}, {"vocab", w.vocab}, {"seq", w.seq}};
+}
+Json fields(const CrossEntropy& w) { return {{"rows", w.rows}, {"vocab", w.vocab}, {"scale", w.scale}}; }
+Json fields(const Fill& w) { return {{"elements", w.elements}, {"value", w.value}}; }
+Json fields(const Cast& w) { return {{"elements", w.elements}}; }
+Json fields(const SumSquares& w) { return {{"elements", w.elements}}; }
+Json fields(const AdamW& w) {
+  Json decayed = Json::array();
+  for (const AdamW::Range& range : w.decayed) decayed.push_back({range.begin, range.end});
+  return {{"elements", w.elements}, {"decayed", decayed}, {"shards", w.shards}};
+}
+Json fields(const Collective& w) { return {{"communicator", w.communicator}, {"elements", w.elements}}; }
+
+Json to_json(const Work& work) {
+  Json json = std::visit([](const auto& kind) { return fields(kind); }, work);
+  json["kind"] = kind_of(work);
+  return json;
+}
+
+Json to_json(const Access& access) {
+  const View& view = access.view;
+  return {{"mode", text_of(access.mode)},
+          {"tensor", view.tensor},
+          {"layer", to_json(view.layer)},
+          {"slot", to_json(view.slot)},
+          {"offset", to_json(view.offset)},
+          {"rows", view.rows},
+          {"cols", view.cols},
+          {"ld", view.ld}};
+}
+
+Json to_json(const Edge& edge) {
+  return {{"kind", text_of(edge.kind)},         {"op", edge.on.op},       {"layer", edge.on.layer},
+          {"micro_batch", edge.on.micro_batch}, {"chunk", edge.on.chunk}, {"steps_ago", edge.on.steps_ago}};
+}
+
+template <class T>
+Json array_of(const std::vector<T>& items, Json (*one)(const T&)) {
+  Json array = Json::array();
+  for (const T& item : items) array.push_back(one(item));
+  return array;
+}
+
+Json to_json(const MeshAxis& axis) { return {{"coord", name_of(axis.coord)}, {"size", axis.size}}; }
+Json to_json(const Lane& lane) {
+  return {{"name", lane.name}, {"kind", text_of(lane.kind)}, {"priority", lane.priority}};
+}
+Json to_json(const Coord& coord) { return name_of(coord); }
+Json to_json(const Communicator& communicator) {
+  return {{"name", communicator.name},
+          {"axes", array_of(communicator.axes, to_json)},
+          {"engine", text_of(communicator.engine)},
+          {"channels", communicator.channels},
+          {"size", communicator.size}};
+}
+Json to_json(const Storage& storage) {
+  return {{"name", storage.name},
+          {"dtype", name_of(storage.dtype)},
+          {"kind", name_of(storage.kind)},
+          {"elements", storage.elements}};
+}
+Json to_json(const TensorPlace& place) { return Json::array({place.storage, place.offset}); }
+Json to_json(const Tensor& tensor) {
+  return {{"name", tensor.name},     {"rows", tensor.rows},   {"cols", tensor.cols},
+          {"layers", tensor.layers}, {"slots", tensor.slots}, {"places", array_of(tensor.places, to_json)}};
+}
+Json to_json(const Operation& operation) {
+  return {{"name", operation.name},
+          {"work", to_json(operation.work)},
+          {"lane", operation.lane},
+          {"phase", name_of(operation.phase)},
+          {"accesses", array_of(operation.accesses, to_json)}};
+}
+Json to_json(const Block& block) { return {{"name", block.name}, {"ops", block.ops}}; }
+Json to_json(const Call& call) {
+  return {{"block", call.block}, {"layer", call.layer}, {"micro_batch", call.micro_batch},       {"chunk", call.chunk},
+          {"first", call.first}, {"count", call.count}, {"waits", array_of(call.waits, to_json)}};
+}
+Json to_json(const Program& program) { return {{"role", program.role}, {"order", array_of(program.order, to_json)}}; }
+
+}  // namespace
+
+Json write_schedule_json(const Schedule& schedule) {
+  return {{"format", "stretto-schedule-1"},
+          {"name", schedule.name},
+          {"compute_dtype", name_of(schedule.compute_dtype)},
+          {"notes", schedule.notes},
+          {"mesh", {{"axes", array_of(schedule.mesh.axes(), to_json)}}},
+          {"placement",
+           {{"ranks_per_device", schedule.placement.ranks_per_device},
+            {"threads_per_rank", schedule.placement.threads_per_rank}}},
+          {"lanes", array_of(schedule.lanes, to_json)},
+          {"communicators", array_of(schedule.communicators, to_json)},
+          {"storages", array_of(schedule.storages, to_json)},
+          {"tensors", array_of(schedule.tensors, to_json)},
+          {"operations", array_of(schedule.operations, to_json)},
+          {"blocks", array_of(schedule.blocks, to_json)},
+          {"programs", array_of(schedule.programs, to_json)}};
+}
+
+}  // namespace stretto

@@ -1,0 +1,144 @@
+#include "model/schedule/operands.hpp"
+
+#include <variant>
+
+namespace stretto {
+namespace {
+
+using Shape = OperandShape;
+using Type = OperandType;
+
+OperandSpec vector_of(const char* name, const char* modes, std::int64_t elements, Type type = Type::floating) {
+  return {name, modes, 1, elements, Shape::vector, type};
+}
+OperandSpec scalar_of(const char* name, const char* modes) { return vector_of(name, modes, 1, Type::f64); }
+OperandSpec table_of(const char* name, const char* modes, std::int64_t rows, std::int64_t cols) {
+  return {name, modes, rows, cols, Shape::table, Type::floating};
+}
+
+OperandList bad(std::string error) { return {{}, std::move(error)}; }
+
+struct ListOperands {
+  std::int64_t group_size;
+
+  OperandList operator()(const Gemm& g) const {
+    if (g.m < 1 || g.n < 1 || g.k < 1) return bad("m, n and k must be positive");
+    OperandList list;
+    list.operands.push_back({"A", "R", g.trans_a ? g.k : g.m, g.trans_a ? g.m : g.k});
+    list.operands.push_back({"B", "R", g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n});
+    if (g.bias) list.operands.push_back(vector_of("bias", "R", g.n));
+    list.operands.push_back({"C", "WA", g.m, g.n});
+    return list;
+  }
+
+  OperandList operator()(const Attention& a) const {
+    if (a.batch < 1 || a.heads < 1 || a.seq < 1 || a.head_dim < 1) return bad("dimensions must be positive");
+    const std::int64_t tokens = a.batch * a.seq, hidden = a.heads * a.head_dim;
+    const bool is_forward = a.pass == Pass::forward;
+    if (a.pass == Pass::wgrad) return bad("attention has no weights");
+    OperandList list;
+    list.operands.push_back({"qkv", "R", tokens, 3 * hidden});
+    list.operands.push_back({"out", is_forward ? "W" : "R", tokens, hidden});
+    list.operands.push_back({"lse", is_forward ? "W" : "R", a.batch * a.heads, a.seq});
+    if (!is_forward) {
+      list.operands.push_back({"dout", "R", tokens, hidden});
+      list.operands.push_back({"dqkv", "W", tokens, 3 * hidden});
+    }
+    return list;
+  }
+
+  OperandList operator()(const LayerNorm& n) const {
+    if (n.rows < 1 || n.cols < 1) return bad("dimensions must be positive");
+    const OperandSpec x{"x", "R", n.rows, n.cols}, dy{"dy", "R", n.rows, n.cols}, stats{"stats", "R", n.rows, 2};
+    const OperandSpec gamma = vector_of("gamma", "R", n.cols);
+    switch (n.pass) {
+      case Pass::forward:
+        return {{x, gamma, vector_of("beta", "R", n.cols), {"y", "W", n.rows, n.cols}, {"stats", "W", n.rows, 2}}, ""};
+      case Pass::dgrad:
+        return {{dy, x, stats, gamma, {"dx", "WA", n.rows, n.cols}}, ""};
+      case Pass::wgrad:
+        return {{dy, x, stats, vector_of("dgamma", "A", n.cols), vector_of("dbeta", "A", n.cols)}, ""};
+    }
+    return bad("unknown pass");
+  }
+
+  OperandList operator()(const Elementwise& e) const {
+    if (e.rows < 1 || e.cols < 1) return bad("dimensions must be positive");
+    const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, e.rows, e.cols}; };
+    switch (e.fn) {
+      case ElementwiseFn::gelu:
+        return {{full("x", "R"), full("y", "W")}, ""};
+      case ElementwiseFn::gelu_backward:
+        return {{full("dy", "R"), full("x", "R"), full("dx", "W")}, ""};
+      case ElementwiseFn::add:
+        return {{full("a", "R"), full("b", "R"), full("c", "W")}, ""};
+      case ElementwiseFn::column_sum:
+        return {{full("dy", "R"), vector_of("db", "A", e.cols)}, ""};
+    }
+    return bad("unknown function");
+  }
+
+  OperandList operator()(const Embedding& e) const {
+    if (e.rows < 1 || e.cols < 1 || e.vocab < 1 || e.seq < 1) return bad("dimensions must be positive");
+    const OperandSpec tokens = vector_of("tokens", "R", e.rows, Type::i32);
+    if (e.pass == Pass::forward)
+      return {{tokens, table_of("wte", "R", e.vocab, e.cols), table_of("wpe", "R", e.seq, e.cols),
+               {"x", "W", e.rows, e.cols}}, ""};
+    if (e.pass == Pass::wgrad)
+      return {{tokens, {"dx", "R", e.rows, e.cols}, table_of("dwte", "A", e.vocab, e.cols),
+               table_of("dwpe", "A", e.seq, e.cols)}, ""};
+    return bad("tokens have no gradient");
+  }
+
+  OperandList operator()(const CrossEntropy& c) const {
+    if (c.rows < 1 || c.vocab < 1) return bad("dimensions must be positive");
+    return {{{"logits", "A", c.rows, c.vocab}, vector_of("targets", "R", c.rows, Type::i32), scalar_of("loss", "A")},
+            ""};
+  }
+
+  OperandList operator()(const Fill& f) const {
+    if (f.elements < 1) return bad("elements must be positive");
+    return {{{"dst", "W", 1, f.elements, Shape::elements}}, ""};
+  }
+
+  OperandList operator()(const Cast& c) const {
+    if (c.elements < 1) return bad("elements must be positive");
+    return {{{"src", "R", 1, c.elements, Shape::elements}, {"dst", "W", 1, c.elements, Shape::elements}}, ""};
+  }
+
+  OperandList operator()(const SumSquares& s) const {
+    if (s.elements < 1) return bad("elements must be positive");
+    return {{vector_of("x", "R", s.elements), scalar_of("sum", "A")}, ""};
+  }
+
+  OperandList operator()(const AdamW& a) const {
+    if (a.elements < 1 || a.shards < 1) return bad("elements and shards must be positive");
+    for (const AdamW::Range& range : a.decayed)
+      if (range.begin < 0 || range.end < range.begin || range.end > a.elements * a.shards)
+        return bad("decayed range [" + std::to_string(range.begin) + ", " + std::to_string(range.end) +
+                   ") leaves the bucket of " + std::to_string(a.elements * a.shards));
+    return {{vector_of("grad", "R", a.elements), scalar_of("norm_squared", "R"),
+             vector_of("hyper", "R", 8, Type::f64), vector_of("param", "A", a.elements),
+             vector_of("m", "A", a.elements), vector_of("v", "A", a.elements)}, ""};
+  }
+
+  OperandList operator()(const Collective& c) const {
+    if (c.elements < 1) return bad("elements must be positive");
+    if (c.kind == CollectiveKind::all_reduce) return {{vector_of("buffer", "A", c.elements)}, ""};
+    if (c.elements % group_size != 0)
+      return bad(std::to_string(c.elements) + " elements do not divide by the group's " + std::to_string(group_size) +
+                 " members");
+    const std::int64_t shard = c.elements / group_size;
+    if (c.kind == CollectiveKind::all_gather)
+      return {{vector_of("shard", "R", shard), vector_of("whole", "W", c.elements)}, ""};
+    return {{vector_of("whole", "R", c.elements), vector_of("shard", "W", shard)}, ""};
+  }
+};
+
+}  // namespace
+
+OperandList operands_of(const Work& work, std::int64_t group_size) {
+  return std::visit(ListOperands{group_size}, work);
+}
+
+}  // namespace stretto

@@ -1,0 +1,142 @@
+#include "model/schedule/plan.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "model/schedule/happens_before.hpp"
+#include "model/schedule/rendezvous.hpp"
+
+namespace stretto {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and more than any vector load needs
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+constexpr std::uint32_t kUnused = std::numeric_limits<std::uint32_t>::max();
+
+// All uses of every storage, per (program, lane). Lanes are in order, so the first and the last use of a lane stand for
+// all of them, and "every use of A before every use of B" is one comparison per lane.
+class Lifetimes {
+ public:
+  Lifetimes(const Schedule& schedule, const HappensBefore& clocks)
+      : lanes_(clocks.lanes), width_(clocks.programs.size() * clocks.lanes) {
+    const std::size_t storages = schedule.storages.size();
+    finished_.assign(storages * width_, 0);
+    for (auto& known : known_) known.assign(storages * width_, kUnused);
+    start_.assign(storages, kUnused);
+    std::vector<std::uint32_t> first_op(storages * lanes_), last_op(storages * lanes_);
+    for (std::size_t p = 0; p < clocks.programs.size(); ++p) {
+      const BoundProgram& program = clocks.programs[p];
+      std::fill(first_op.begin(), first_op.end(), kUnused);
+      for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
+        const BoundOp& op = program.ops[i];
+        for (std::size_t a = 0; a < schedule.operations[op.op].accesses.size(); ++a) {
+          const StorageId storage = resolve(schedule, program, op, a).storage;
+          const std::size_t at = storage * lanes_ + op.lane;
+          if (first_op[at] == kUnused) first_op[at] = i;
+          last_op[at] = i;
+          start_[storage] = std::min(start_[storage], i);
+        }
+      }
+      for (std::size_t s = 0; s < storages; ++s) summarise(clocks, p, s, &first_op[s * lanes_], &last_op[s * lanes_]);
+    }
+  }
+
+  bool is_used(StorageId storage) const { return start_[storage] != kUnused; }
+  // Index of the first operation that uses it.
+  std::uint32_t start(StorageId storage) const { return start_[storage]; }
+
+  bool can_share(StorageId a, StorageId b) const {
+    return (precedes(a, b, 0) && precedes(b, a, 1)) || (precedes(b, a, 0) && precedes(a, b, 1));
+  }
+
+ private:
+  void summarise(const HappensBefore& clocks, std::size_t p, std::size_t storage, const std::uint32_t* first_op,
+                 const std::uint32_t* last_op) {
+    for (LaneId lane = 0; lane < lanes_; ++lane) {
+      if (first_op[lane] == kUnused) continue;
+      finished_[storage * width_ + p * lanes_ + lane] = clocks.position(p, {last_op[lane], 0}) + 1;
+      for (std::uint32_t step = 0; step < kUnrolledSteps; ++step) {
+        std::uint32_t* known = &known_[step][storage * width_ + p * lanes_];
+        for (LaneId l = 0; l < lanes_; ++l)
+          known[l] = std::min(known[l], clocks.finished_before(p, {first_op[lane], step}, l));
+      }
+    }
+  }
+
+  // Every use of a in the first step before every use of b in step `step`.
+  bool precedes(StorageId a, StorageId b, std::uint32_t step) const {
+    const std::uint32_t* finished = &finished_[a * width_];
+    const std::uint32_t* known = &known_[step][b * width_];
+    for (std::size_t c = 0; c < width_; ++c)
+      if (finished[c] > known[c]) return false;
+    return true;
+  }
+
+  std::size_t lanes_, width_;
+  std::vector<std::uint32_t> finished_;                // [storage · width + program · lanes + lane]: last use + 1, or 0
+  std::vector<std::uint32_t> known_[kUnrolledSteps];  // the same: finished before any use of that step can begin
+  std::vector<std::uint32_t> start_;
+};
+
+struct Placed {
+  std::int64_t begin = 0, end = 0;
+  StorageId storage = 0;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Schedule& schedule) {
+  std::vector<BoundProgram> programs;
+  for (const std::int64_t rank : representative_ranks(schedule)) programs.push_back(bind(schedule, rank));
+  const Rendezvous rendezvous = find_rendezvous(schedule, programs);
+  if (const auto mismatch = check_issue_order(schedule, programs, rendezvous, 1); !mismatch.empty())
+    throw input_error(mismatch.front().message);
+  const HappensBefore clocks = order_steps(schedule, programs, rendezvous);
+  if (!clocks.deadlock.empty()) throw input_error(clocks.deadlock);
+  const Lifetimes lifetimes(schedule, clocks);
+
+  MemoryPlan plan;
+  plan.offset_bytes.resize(schedule.storages.size());
+  std::vector<StorageId> shared;
+  for (StorageId s = 0; s < schedule.storages.size(); ++s) {
+    const std::int64_t bytes = aligned(schedule.storages[s].bytes());
+    plan.bytes_without_sharing += bytes;
+    // What no operation uses is there for someone outside, about whom the clocks say nothing.
+    if (shares_with_nobody(schedule.storages[s].kind) || !lifetimes.is_used(s)) {
+      plan.offset_bytes[s] = plan.bytes;
+      plan.bytes += bytes;
+    } else {
+      shared.push_back(s);
+    }
+  }
+
+  std::sort(shared.begin(), shared.end(), [&](StorageId a, StorageId b) {
+    const std::int64_t bytes_a = schedule.storages[a].bytes(), bytes_b = schedule.storages[b].bytes();
+    if (bytes_a != bytes_b) return bytes_a > bytes_b;
+    if (lifetimes.start(a) != lifetimes.start(b)) return lifetimes.start(a) < lifetimes.start(b);
+    return a < b;
+  });
+  const std::int64_t base = plan.bytes;
+  std::vector<Placed> placed;  // by begin
+  for (const StorageId s : shared) {
+    const std::int64_t bytes = aligned(schedule.storages[s].bytes());
+    std::int64_t begin = base;
+    for (const Placed& other : placed) {
+      if (other.begin >= begin + bytes) break;
+      if (other.end > begin && !lifetimes.can_share(s, other.storage)) begin = other.end;
+    }
+    const Placed mine{begin, begin + bytes, s};
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), mine,
+                                   [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+                  mine);
+    plan.offset_bytes[s] = begin;
+    plan.bytes = std::max(plan.bytes, mine.end);
+  }
+  return plan;
+}
+
+}  // namespace stretto

@@ -1,0 +1,216 @@
+#include "model/schedule/races.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "model/schedule/cells.hpp"
+
+namespace stretto {
+namespace {
+
+// The last write of a cell. `count` is its position in its lane plus one, 0: never written.
+struct LastWrite {
+  std::uint32_t count = 0;
+  StorageId storage = 0;
+  LaneId lane = 0;
+  std::uint16_t step = 0;
+};
+
+// Where an access stands: an operation and one of its contiguous ranges.
+struct Touch {
+  Instance at;
+  CellUse use;
+};
+
+class Walk {
+ public:
+  Walk(const Schedule& schedule, const HappensBefore& clocks, std::size_t p, const MemoryPlan* plan, RaceReport& report)
+      : schedule_(schedule),
+        clocks_(clocks),
+        p_(p),
+        program_(clocks.programs[p]),
+        report_(report),
+        lanes_(clocks.lanes),
+        cells_(cut_into_cells(schedule, program_, plan)),
+        writes_(cells_.count),
+        reads_(cells_.count * lanes_, 0),
+        read_storage_(cells_.count, 0) {}
+
+  void run() {
+    for (const Instance at : clocks_.order[p_]) {
+      if (report_.violations.size() >= report_.limit) return;
+      visit(at);
+    }
+  }
+
+ private:
+  void visit(Instance at) {
+    const LaneId lane = program_.ops[at.op].lane;
+    const std::uint32_t count = clocks_.position(p_, at) + 1;
+    const std::uint32_t* known = clocks_.known(p_, at);
+    const CellUse* begin = cells_.uses.data() + cells_.begin[at.op];
+    const CellUse* end = cells_.uses.data() + cells_.begin[at.op + 1];
+    // All reads come before all writes, because accesses of one operation to one storage do not conflict: whoever built
+    // the operation in place knew that its kernel reads what it overwrites first. A plan knows nothing of kernels, so
+    // that two storages of one operation on the same bytes do conflict.
+    for (const CellUse* use = begin; use != end; ++use) {
+      if (use->mode == AccessMode::write) continue;
+      const bool needs_write = must_be_written(use->storage);
+      for (std::uint32_t c = use->first; c < use->last; ++c) {
+        const LastWrite& last = writes_[c];
+        const bool is_stale =
+            last.count == 0 ? needs_write : last.storage != use->storage || (needs_write && last.step != at.step);
+        if (last.lane != lane && last.count > known[last.lane])
+          report_race({at, *use}, last.lane, last.count, true, c);
+        else if (is_stale)
+          report_unwritten(at, *use, c);
+        if (use->mode != AccessMode::read) continue;
+        reads_[c * lanes_ + lane] = count;
+        read_storage_[c] = use->storage;
+      }
+    }
+    for (const CellUse* use = begin; use != end; ++use) {
+      if (use->mode == AccessMode::read) continue;
+      for (std::uint32_t c = use->first; c < use->last; ++c) {
+        LastWrite& last = writes_[c];
+        if (last.lane != lane && last.count > known[last.lane]) report_race({at, *use}, last.lane, last.count, true, c);
+        std::uint32_t* reads = &reads_[c * lanes_];
+        if (last.lane == lane && last.count == count && last.storage != use->storage)
+          report_alias({at, *use}, last.storage);
+        if (reads[lane] == count && read_storage_[c] != use->storage) report_alias({at, *use}, read_storage_[c]);
+        for (LaneId l = 0; l < lanes_; ++l) {
+          if (l != lane && reads[l] > known[l]) report_race({at, *use}, l, reads[l], false, c);
+          reads[l] = 0;
+        }
+        last = {count, use->storage, lane, static_cast<std::uint16_t>(at.step)};
+      }
+    }
+  }
+
+  // ---- from here on, only what a violation needs ----
+
+  bool must_be_written(StorageId storage) const {
+    const BufferKind kind = schedule_.storages[storage].kind;
+    return !is_persistent(kind) && kind != BufferKind::input;
+  }
+
+  Instance instance(LaneId lane, std::uint32_t count) const {
+    const auto& ops = program_.lanes[lane];
+    const auto size = static_cast<std::uint32_t>(ops.size());
+    return {ops[(count - 1) % size], (count - 1) / size};
+  }
+
+  // The range by which an operation touches a cell.
+  CellUse use_of(Instance at, std::uint32_t cell, bool is_write) const {
+    for (std::uint32_t u = cells_.begin[at.op]; u < cells_.begin[at.op + 1]; ++u) {
+      const CellUse& use = cells_.uses[u];
+      if (use.first <= cell && cell < use.last && (use.mode != AccessMode::read) == is_write) return use;
+    }
+    return {};
+  }
+
+  std::string name(Instance at) const {
+    const BoundOp& op = program_.ops[at.op];
+    return label(schedule_, op) + " (lane " + schedule_.lanes[op.lane].name + ")";
+  }
+
+  std::string range(const Touch& touch) const {
+    const BoundView view = resolve(schedule_, program_, program_.ops[touch.at.op], touch.use.access);
+    const std::int64_t end = view.offset + (view.rows - 1) * view.ld + view.cols;
+    return schedule_.storages[view.storage].name + "[" + std::to_string(view.offset) + "," + std::to_string(end) + ")";
+  }
+
+  bool is_new(Violation::Kind kind, Instance a, Instance b, StorageId storage) {
+    return report_.violations.size() < report_.limit &&
+           report_.seen.emplace(kind, program_.ops[a.op].op, program_.ops[b.op].op, storage).second;
+  }
+
+  void report_race(const Touch& now, LaneId lane, std::uint32_t count, bool is_write, std::uint32_t cell) {
+    const Instance other = instance(lane, count);
+    report_race(now, {other, use_of(other, cell, is_write)});
+  }
+
+  void report_race(Touch first, Touch second) {
+    // The program issues them in the order it means.
+    const auto issue = [](const Touch& t) { return std::pair(t.at.step, t.at.op); };
+    if (issue(second) < issue(first)) std::swap(first, second);
+    if (!is_new(Violation::Kind::race, first.at, second.at, second.use.storage)) return;
+    const std::string where = second.at.step != first.at.step ? " of the next step" : "";
+    const bool shares = first.use.storage != second.use.storage;
+    report_.violations.push_back(
+        {Violation::Kind::race,
+         "race: " + name(second.at) + where + (second.use.mode == AccessMode::read ? " reads " : " writes ") +
+             range(second) + " while " + name(first.at) + " may " +
+             (first.use.mode == AccessMode::read ? "read " : "write ") + (shares ? range(first) : "it") +
+             (shares ? ", which has the same planned bytes" : "") +
+             "; missing edge: " + label(schedule_, program_.ops[first.at.op]) + " -> " +
+             label(schedule_, program_.ops[second.at.op]) + where});
+  }
+
+  void report_alias(const Touch& write, StorageId other) {
+    if (!is_new(Violation::Kind::race, write.at, write.at, write.use.storage)) return;
+    report_.violations.push_back({Violation::Kind::race, "race: " + name(write.at) + " writes " + range(write) +
+                                                             " over its own operand " + schedule_.storages[other].name +
+                                                             ", which has the same planned bytes"});
+  }
+
+  // The first operation in issue order that writes the cell through the storage; what the reader should have waited
+  // for.
+  std::optional<Touch> writer_of(StorageId storage, std::uint32_t cell, Instance reader) const {
+    for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
+      if (op == reader.op) continue;
+      for (std::uint32_t u = cells_.begin[op]; u < cells_.begin[op + 1]; ++u) {
+        const CellUse& use = cells_.uses[u];
+        if (use.mode == AccessMode::write && use.storage == storage && use.first <= cell && cell < use.last)
+          return Touch{{op, reader.step}, use};
+      }
+    }
+    return std::nullopt;
+  }
+
+  void report_unwritten(Instance at, const CellUse& use, std::uint32_t cell) {
+    const std::optional<Touch> writer = writer_of(use.storage, cell, at);
+    // With no order between the two, whether the read is too early depends on luck: that is a race.
+    if (writer && !clocks_.ordered(p_, writer->at, at) && !clocks_.ordered(p_, at, writer->at)) {
+      report_race({at, use}, *writer);
+      return;
+    }
+    if (!is_new(Violation::Kind::uninitialised_read, at, writer ? writer->at : at, use.storage)) return;
+    const LastWrite& last = writes_[cell];
+    std::string why = "nothing has written";
+    if (last.count != 0) {
+      const Instance by = instance(last.lane, last.count);
+      why = last.storage != use.storage ? name(by) + " has overwritten with " + schedule_.storages[last.storage].name +
+                                              ", which has the same planned bytes"
+                                        : "only " + name(by) + " of the step before has written";
+    }
+    std::string fix = "; no operation of the step writes it";
+    if (writer)
+      fix = "; missing edge: " + label(schedule_, program_.ops[writer->at.op]) + " -> " +
+            label(schedule_, program_.ops[at.op]);
+    if (writer && clocks_.ordered(p_, writer->at, at)) fix = "";
+    report_.violations.push_back({Violation::Kind::uninitialised_read, "uninitialised read: " + name(at) + " reads " +
+                                                                           range({at, use}) + ", which " + why + fix});
+  }
+
+  const Schedule& schedule_;
+  const HappensBefore& clocks_;
+  const std::size_t p_;
+  const BoundProgram& program_;
+  RaceReport& report_;
+  const std::size_t lanes_;
+  const Cells cells_;
+  std::vector<LastWrite> writes_;     // [cell]
+  std::vector<std::uint32_t> reads_;  // [cell · lanes + lane]: the latest read since the last write, counted as there
+  std::vector<StorageId> read_storage_;  // [cell]: through which storage that was
+};
+
+}  // namespace
+
+void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, const MemoryPlan* plan,
+                RaceReport& report) {
+  Walk(schedule, clocks, program, plan, report).run();
+}
+
+}  // namespace stretto

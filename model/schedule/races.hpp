@@ -1,0 +1,30 @@
+#pragma once
+#include <cstddef>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/happens_before.hpp"
+#include "model/schedule/plan.hpp"
+#include "model/schedule/verify.hpp"
+
+namespace stretto {
+
+// Internal to the verifier. Findings of the same kind between the same two operations of the program on one storage are
+// one finding, however many layers, micro-batches and ranks show it.
+struct RaceReport {
+  using Key = std::tuple<Violation::Kind, OpId, OpId, StorageId>;
+  std::vector<Violation> violations;
+  std::set<Key> seen;
+  std::size_t limit = 10;
+};
+
+// Walks the accesses of one program in the order of `clocks` and reports reads of bytes that were not written in the same
+// step (unless their storage is persistent or an input), and conflicting accesses that are not ordered. With a plan, bytes
+// are those of the arena, and what another storage wrote does not count as written. Throws Error(input) when a view leaves
+// its tensor instance. `clocks` must have run to its end.
+void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, const MemoryPlan* plan,
+                RaceReport& report);
+
+}  // namespace stretto

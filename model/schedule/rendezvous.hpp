@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/verify.hpp"
+
+namespace stretto {
+
+// Internal to the verifier and the memory plan: which bound operations meet in a collective. Programs are those of the
+// representatives; members that are folded away behave like a representative and are not listed.
+
+// A collective kernel spins until its peers are resident. Two kernels issued in opposite order on two GPUs deadlock only
+// where one keeps the other from becoming resident. A kernel takes one CTA per channel and a CTA takes at most one SM, so
+// kernels with this many channels in sum always fit together: every data-centre GPU has more than twice as many SMs, and
+// compute kernels free theirs in the end.
+constexpr int kResidentChannels = 32;
+
+// One instance of a communicator.
+struct CollectiveGroup {
+  std::uint32_t communicator = 0;
+  std::vector<std::uint32_t> members;                // indices into the programs, ascending
+  std::vector<std::vector<std::uint32_t>> sequence;  // [member] → indices into BoundProgram::ops, in host issue order
+};
+
+// The place of an operation in its group's sequence.
+struct CollectiveSlot {
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  std::uint32_t group = kNone;  // kNone: not a collective
+  std::uint32_t index = 0;
+};
+
+struct Rendezvous {
+  std::vector<CollectiveGroup> groups;             // only those that are used
+  std::vector<std::vector<CollectiveSlot>> slots;  // [program][op]
+};
+
+Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgram> programs);
+
+// order_mismatch violations, at most `limit`. Two rules:
+//  1. all members of a group issue the same sequence of (operation, coordinates, kind, elements);
+//  2. two groups on different lanes that share two or more members are issued in one relative order by all of them.
+//     Waived when an engine is not `sm`, or when both hold at most kResidentChannels CTAs together.
+std::vector<Violation> check_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs,
+                                         const Rendezvous& rendezvous, std::size_t limit);
+
+}  // namespace stretto

@@ -1,0 +1,141 @@
+#include "model/schedule/verify.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "model/schedule/check.hpp"
+#include "model/schedule/happens_before.hpp"
+#include "model/schedule/races.hpp"
+#include "model/schedule/rendezvous.hpp"
+
+namespace stretto {
+namespace {
+
+// A plan is only data here: it may come from a file or a test.
+std::vector<Violation> check_plan(const Schedule& schedule, const MemoryPlan& plan) {
+  const auto malformed = [](const std::string& what) {
+    return std::vector<Violation>{{Violation::Kind::malformed, "malformed: memory plan: " + what}};
+  };
+  const std::size_t count = schedule.storages.size();
+  if (plan.offset_bytes.size() != count)
+    return malformed(std::to_string(plan.offset_bytes.size()) + " offsets for " + std::to_string(count) + " storages");
+  const auto end_of = [&](std::size_t s) { return plan.offset_bytes[s] + schedule.storages[s].bytes(); };
+  for (std::size_t s = 0; s < count; ++s)
+    if (plan.offset_bytes[s] < 0 || end_of(s) > plan.bytes)
+      return malformed(schedule.storages[s].name + " leaves the arena of " + std::to_string(plan.bytes) + " bytes");
+
+  std::vector<std::size_t> by_offset(count);
+  std::iota(by_offset.begin(), by_offset.end(), 0);
+  std::stable_sort(by_offset.begin(), by_offset.end(),
+                   [&](std::size_t a, std::size_t b) { return plan.offset_bytes[a] < plan.offset_bytes[b]; });
+  // The one that reaches furthest so far: of all, and of those that share with nobody.
+  std::size_t furthest = count, furthest_alone = count;
+  for (const std::size_t s : by_offset) {
+    if (schedule.storages[s].bytes() == 0) continue;
+    const bool is_alone = shares_with_nobody(schedule.storages[s].kind);
+    const std::size_t other = is_alone ? furthest : furthest_alone;
+    if (other != count && end_of(other) > plan.offset_bytes[s])
+      return malformed(schedule.storages[s].name + " and " + schedule.storages[other].name +
+                       " overlap, but persistent, input and scalar storages share with nobody");
+    if (furthest == count || end_of(s) > end_of(furthest)) furthest = s;
+    if (is_alone && (furthest_alone == count || end_of(s) > end_of(furthest_alone))) furthest_alone = s;
+  }
+  return {};
+}
+
+// "In place: the shard is slice `rank` of the whole", otherwise members would read what others have overwritten.
+void check_in_place(const Schedule& schedule, const BoundProgram& program, std::vector<Violation>& out) {
+  std::vector<std::int64_t> index_in(schedule.communicators.size(), -1);  // of this rank, found when first needed
+  for (const BoundOp& op : program.ops) {
+    const auto* work = std::get_if<Collective>(&schedule.operations[op.op].work);
+    if (!work || work->kind == CollectiveKind::all_reduce) continue;
+    const bool is_gather = work->kind == CollectiveKind::all_gather;
+    const BoundView shard = resolve(schedule, program, op, is_gather ? 0 : 1);
+    const BoundView whole = resolve(schedule, program, op, is_gather ? 1 : 0);
+    const Communicator& communicator = schedule.communicators[work->communicator];
+    const std::int64_t size = work->elements / communicator.size;
+    if (shard.storage != whole.storage || shard.offset + size <= whole.offset ||
+        whole.offset + work->elements <= shard.offset)
+      continue;
+    std::int64_t& index = index_in[work->communicator];
+    if (index < 0) {
+      const auto members = schedule.mesh.members(program.rank, communicator.axes);
+      index = std::distance(members.begin(), std::find(members.begin(), members.end(), program.rank));
+    }
+    if (shard.offset != whole.offset + index * size)
+      out.push_back({Violation::Kind::malformed, "malformed: " + label(schedule, op) + " is in place on " +
+                                                     schedule.storages[shard.storage].name + ", but its shard at " +
+                                                     std::to_string(shard.offset) + " is not slice " +
+                                                     std::to_string(index) + " of the whole at " +
+                                                     std::to_string(whole.offset)});
+  }
+}
+
+// One communicator on two lanes: the lanes do not order its operations, so edges must, or members may differ in order.
+void check_serialised(const Schedule& schedule, const HappensBefore& clocks, const Rendezvous& rendezvous,
+                      std::vector<Violation>& out) {
+  for (const CollectiveGroup& group : rendezvous.groups) {
+    for (std::size_t m = 0; m < group.members.size(); ++m) {
+      const std::uint32_t p = group.members[m];
+      const auto& sequence = group.sequence[m];
+      for (std::size_t i = 0; i < sequence.size(); ++i) {
+        const bool wraps = i + 1 == sequence.size();
+        const Instance first{sequence[i], 0}, second{sequence[wraps ? 0 : i + 1], wraps ? 1u : 0u};
+        if (clocks.ordered(p, first, second)) continue;
+        const std::string a = label(schedule, clocks.programs[p].ops[first.op]);
+        const std::string b = label(schedule, clocks.programs[p].ops[second.op]) + (wraps ? " of the next step" : "");
+        out.push_back({Violation::Kind::order_mismatch,
+                       "order mismatch: " + a + " and " + b + " use communicator " +
+                           schedule.communicators[group.communicator].name +
+                           " on different lanes in no order; missing edge: " + a + " -> " + b});
+        break;
+      }
+    }
+  }
+}
+
+std::vector<Violation> at_most(std::vector<Violation> violations, std::size_t limit) {
+  if (violations.size() > limit) violations.resize(limit);
+  return violations;
+}
+
+}  // namespace
+
+std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan, std::size_t limit) {
+  // Each proof stands on the one before it: what is not well formed cannot be bound, what cannot run has no order.
+  std::vector<Violation> found = check_form(schedule, limit);
+  if (!found.empty()) return found;
+  if (plan) found = check_plan(schedule, *plan);
+  if (!found.empty()) return at_most(found, limit);
+  try {
+    std::vector<BoundProgram> programs;
+    for (const std::int64_t rank : representative_ranks(schedule)) programs.push_back(bind(schedule, rank));
+    for (const BoundProgram& program : programs) check_in_place(schedule, program, found);
+    if (!found.empty()) return at_most(found, limit);
+    const Rendezvous rendezvous = find_rendezvous(schedule, programs);
+    found = check_issue_order(schedule, programs, rendezvous, limit);
+    if (!found.empty()) return found;
+    const HappensBefore clocks = order_steps(schedule, programs, rendezvous);
+    if (!clocks.deadlock.empty()) return {{Violation::Kind::deadlock, clocks.deadlock}};
+    check_serialised(schedule, clocks, rendezvous, found);
+    if (found.size() >= limit) return at_most(found, limit);
+    RaceReport report;
+    report.limit = limit - found.size();
+    for (std::size_t p = 0; p < programs.size(); ++p) find_races(schedule, clocks, p, plan, report);
+    std::move(report.violations.begin(), report.violations.end(), std::back_inserter(found));
+  } catch (const Error& error) {
+    // Edges and views are judged where they are evaluated.
+    found.push_back({Violation::Kind::malformed, std::string("malformed: ") + error.what()});
+  }
+  return at_most(found, limit);
+}
+
+void require_verified(const Schedule& schedule, const MemoryPlan* plan) {
+  const std::vector<Violation> violations = verify(schedule, plan, 1);
+  if (!violations.empty())
+    throw input_error("schedule " + schedule.name + " is not correct: " + violations.front().message);
+}
+
+}  // namespace stretto

@@ -1,0 +1,90 @@
+#include "model/schedule/work.hpp"
+
+#include <array>
+
+namespace stretto {
+namespace {
+
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
+std::string dims(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
+
+const char* name_of(Pass pass) { return pass == Pass::forward ? "forward" : pass == Pass::dgrad ? "dgrad" : "wgrad"; }
+
+}  // namespace
+
+bool is_communication(const Work& work) { return std::holds_alternative<Collective>(work); }
+
+const char* kind_of(const Work& work) {
+  return std::visit(Overloaded{
+                        [](const Gemm&) { return "gemm"; },
+                        [](const Attention&) { return "attention"; },
+                        [](const LayerNorm&) { return "layernorm"; },
+                        [](const Elementwise& e) {
+                          static constexpr std::array kNames = {"gelu", "gelu_backward", "add", "column_sum"};
+                          return kNames[static_cast<int>(e.fn)];
+                        },
+                        [](const Embedding&) { return "embedding"; },
+                        [](const CrossEntropy&) { return "cross_entropy"; },
+                        [](const Fill&) { return "fill"; },
+                        [](const Cast&) { return "cast"; },
+                        [](const SumSquares&) { return "sum_squares"; },
+                        [](const AdamW&) { return "adamw"; },
+                        [](const Collective& c) {
+                          static constexpr std::array kNames = {"all_gather", "reduce_scatter", "all_reduce"};
+                          return kNames[static_cast<int>(c.kind)];
+                        },
+                    },
+                    work);
+}
+
+std::string describe(const Work& work) {
+  const std::string kind = kind_of(work);
+  return kind + " " +
+         std::visit(Overloaded{
+                        [](const Gemm& g) {
+                          return dims(g.m, g.n) + "x" + std::to_string(g.k) + " " + (g.trans_a ? "t" : "n") +
+                                 (g.trans_b ? "t" : "n") + (g.bias ? " +bias" : "");
+                        },
+                        [](const Attention& a) {
+                          return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) + " heads " +
+                                 std::to_string(a.heads) + " seq " + std::to_string(a.seq) + " dim " +
+                                 std::to_string(a.head_dim) + (a.causal ? " causal" : "");
+                        },
+                        [](const LayerNorm& n) { return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols); },
+                        [](const Elementwise& e) { return dims(e.rows, e.cols); },
+                        [](const Embedding& e) {
+                          return std::string(name_of(e.pass)) + " " + dims(e.rows, e.cols) + " vocab " +
+                                 std::to_string(e.vocab);
+                        },
+                        [](const CrossEntropy& c) { return dims(c.rows, c.vocab); },
+                        [](const Fill& f) { return std::to_string(f.elements); },
+                        [](const Cast& c) { return std::to_string(c.elements); },
+                        [](const SumSquares& s) { return std::to_string(s.elements); },
+                        [](const AdamW& a) {
+                          return std::to_string(a.elements) + " of " + std::to_string(a.shards) + " shards";
+                        },
+                        [](const Collective& c) { return std::to_string(c.elements); },
+                    },
+                    work);
+}
+
+double model_flops(const Work& work) {
+  if (const Gemm* g = std::get_if<Gemm>(&work)) return 2.0 * double(g->m) * double(g->n) * double(g->k);
+  if (const Attention* a = std::get_if<Attention>(&work)) {
+    // Two matmuls of seq × seq × head_dim forward (QKᵀ, PV), four in the gradient (dV, dP, dQ, dK); recomputing QKᵀ in
+    // the backward pass is the kernel's business and not counted.
+    const double matmuls = a->pass == Pass::forward ? 2 : 4;
+    const double full =
+        matmuls * 2.0 * double(a->batch) * double(a->heads) * double(a->seq) * double(a->seq) * double(a->head_dim);
+    return a->causal ? full / 2 : full;
+  }
+  return 0;
+}
+
+}  // namespace stretto

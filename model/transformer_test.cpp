@@ -1,0 +1,95 @@
+#include "model/transformer.hpp"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "base/error.hpp"
+
+using namespace stretto;
+
+TEST_CASE("presets have their published parameter counts", "[transformer]") {
+  CHECK(parameter_count(preset("gpt2-124m")) == 124'439'808);
+  CHECK(parameter_count(preset("gpt2-355m")) == 354'823'168);
+  CHECK(parameter_count(preset("gpt2-774m")) == 774'030'080);
+  CHECK(parameter_count(preset("gpt2-1558m")) == 1'557'611'200);
+  // arXiv 2005.14165, table D.1 gives 174,600 million.
+  CHECK(parameter_count(preset("gpt3-175b")) == 174'604'259'328);
+  CHECK(preset("gpt3-175b").head_dim() == 128);  // table 2.1
+  CHECK(preset("gpt2-1558m").head_dim() == 64);
+}
+
+TEST_CASE("an unknown preset names the nearest one", "[transformer]") {
+  CHECK_THROWS_WITH(preset("gpt2-124M"), Catch::Contains("did you mean \"gpt2-124m\"?"));
+  CHECK_THROWS_AS(preset(""), Error);
+  for (const std::string& name : preset_names()) CHECK_NOTHROW(preset(name));
+}
+
+TEST_CASE("the list of parameters adds up to the count", "[transformer]") {
+  for (const std::string& name : preset_names()) {
+    std::int64_t sum = 0;
+    for (const Parameter& p : parameters(preset(name))) sum += p.elements();
+    CHECK(sum == parameter_count(preset(name)));
+  }
+  Transformer padded = preset("gpt2-124m");
+  padded.padded_vocab_size = 50304;
+  std::int64_t sum = 0;
+  for (const Parameter& p : parameters(padded)) sum += p.elements();
+  CHECK(sum == parameter_count(padded) + (50304 - 50257) * 768);
+}
+
+TEST_CASE("parameters are in registration order, matrices decayed", "[transformer]") {
+  Transformer model = preset("gpt2-124m");
+  model.num_layers = 2;
+  model.ffn_hidden_size = 1000;
+  const std::vector<Parameter> all = parameters(model);
+  REQUIRE(all.size() == 2 + 2 * 12 + 2);
+  CHECK(all[0].full_name() == "wte.weight");
+  CHECK(all[1].full_name() == "wpe.weight");
+  CHECK(all[2].full_name() == "h.0.ln_1.weight");
+  CHECK(all[16].full_name() == "h.1.qkv.weight");
+  CHECK(all.back().full_name() == "ln_f.bias");
+  CHECK(all[4].rows == 3 * 768);
+  CHECK(all[4].cols == 768);
+  CHECK(all[12].full_name() == "h.0.fc2.weight");
+  CHECK(all[12].rows == 768);
+  CHECK(all[12].cols == 1000);
+  std::set<std::string> names;
+  for (const Parameter& p : all) {
+    names.insert(p.full_name());
+    CHECK(p.decayed == (p.rows > 1));
+  }
+  CHECK(names.size() == all.size());
+}
+
+TEST_CASE("FLOPs with full attention are Megatron's published formula", "[transformer]") {
+  // arXiv 2104.04473, eq. 3: 96·B·s·L·h²·(1 + s/(6h) + V/(16·L·h)) with every layer recomputed. Without recompute the
+  // layers run three times their forward instead of four, and the head three times as before:
+  // 72·B·s·L·h²·(1 + s/(6h) + V/(12·L·h)).
+  for (const std::string& name : preset_names()) {
+    const Transformer model = preset(name);
+    const double s = double(model.seq_length), h = double(model.hidden_size), v = double(model.vocab_size);
+    const double layers = double(model.num_layers);
+    const double published = 96 * s * layers * h * h * (1 + s / (6 * h) + v / (16 * layers * h));
+    const double recomputed = 24 * s * layers * h * h * (1 + s / (6 * h));  // one more forward of the layers
+    const Flops flops = training_flops_per_sequence(model);
+    CHECK(flops.model_full_attention == Approx(published - recomputed).epsilon(1e-12));
+    CHECK(flops.model_full_attention ==
+          Approx(72 * s * layers * h * h * (1 + s / (6 * h) + v / (12 * layers * h))).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("causal attention halves its matmuls, execution does not", "[transformer]") {
+  Transformer model = preset("gpt2-124m");
+  const Flops flops = training_flops_per_sequence(model);
+  const double s = 1024, square = 12 * 2 * s * s * 768;  // one S×S×head_dim product of all heads and layers
+  CHECK(flops.model_full_attention - flops.model == Approx(3 * square));
+  CHECK(flops.hardware - flops.model_full_attention == Approx(square));  // QKᵀ once more in the backward pass
+  // Everything else is 6 FLOPs per token and per weight that a GEMM multiplies with.
+  const double weights = 12 * 12.0 * 768 * 768 + 50257.0 * 768;
+  CHECK(flops.model == Approx(6 * s * weights + 3 * square));
+
+  model.padded_vocab_size = 50304;
+  const Flops padded = training_flops_per_sequence(model);
+  CHECK(padded.model == flops.model);
+  CHECK(padded.hardware - flops.hardware == Approx(6 * s * 768 * 47));
+}

@@ -1,0 +1,159 @@
+#include "report/comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "report/table.hpp"
+
+namespace stretto {
+namespace {
+
+const ComparisonRow& plain_of(const Comparison& comparison, const ComparisonRow& row) {
+  for (const ComparisonRow& other : comparison.rows)
+    if (other.ranks == row.ranks) return other;
+  return row;
+}
+
+// Sum over instances of each template, mean over the ranks that the timeline holds, in ms.
+std::map<OpId, double> sums_ms(const std::vector<BoundProgram>& programs, const Timeline& timeline) {
+  std::map<std::int64_t, const BoundProgram*> program_of;
+  for (const BoundProgram& program : programs) program_of[program.rank] = &program;
+  std::map<OpId, double> sums;
+  for (const TimelineRow& row : timeline.rows) {
+    const OpId op = program_of.at(row.rank)->ops[row.op].op;
+    // A communication's own time begins when all have arrived; a compute operation's when it has its core.
+    sums[op] += to_ms(row.end - row.transfer) / double(programs.size());
+  }
+  return sums;
+}
+
+double mean_abs(const std::vector<ComparisonRow>& rows) {
+  double sum = 0;
+  for (const ComparisonRow& row : rows) sum += std::abs(row.error_pct());
+  return rows.empty() ? 0 : sum / double(rows.size());
+}
+
+}  // namespace
+
+BreakdownMs to_ms(const Breakdown& b) { return {to_ms(b.compute), to_ms(b.core_wait), to_ms(b.exposed_total), to_ms(b.bubble)}; }
+
+double ComparisonRow::measured_median_ms() const { return median(measured_ms); }
+double ComparisonRow::error_pct() const { return 100 * (predicted_ms - measured_median_ms()) / measured_median_ms(); }
+
+double Comparison::noise_pct() const {
+  double sum = 0;
+  for (const double noise : noise_pct_by_ranks) sum += noise;
+  return noise_pct_by_ranks.empty() ? 0 : sum / double(noise_pct_by_ranks.size());
+}
+double Comparison::mean_abs_error_pct() const { return mean_abs(rows); }
+double Comparison::worst_abs_error_pct() const {
+  double worst = 0;
+  for (const ComparisonRow& row : rows) worst = std::max(worst, std::abs(row.error_pct()));
+  return worst;
+}
+
+Comparison::Ranking Comparison::ranking() const {
+  Ranking ranking;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    for (std::size_t j = i + 1; j < rows.size(); ++j) {
+      if (rows[i].ranks != rows[j].ranks) continue;
+      const double a = rows[i].measured_median_ms(), b = rows[j].measured_median_ms();
+      if (std::abs(a - b) <= 0.05 * std::min(a, b)) continue;
+      ++ranking.pairs;
+      if ((a < b) == (rows[i].predicted_ms < rows[j].predicted_ms)) ++ranking.right;
+    }
+  return ranking;
+}
+
+double Comparison::saved_predicted_ms(const ComparisonRow& row) const { return plain_of(*this, row).predicted_ms - row.predicted_ms; }
+double Comparison::saved_measured_ms(const ComparisonRow& row) const {
+  return plain_of(*this, row).measured_median_ms() - row.measured_median_ms();
+}
+
+std::vector<OperationTime> operation_times(const Schedule& schedule, const std::vector<BoundProgram>& predicted_programs,
+                                           const Timeline& predicted, const std::vector<BoundProgram>& measured_programs,
+                                           const std::vector<Timeline>& measured) {
+  std::map<OpId, std::vector<double>> measured_ms;
+  for (const Timeline& timeline : measured)
+    for (const auto& [op, ms] : sums_ms(measured_programs, timeline)) measured_ms[op].push_back(ms);
+  std::vector<OperationTime> times;
+  for (const auto& [op, ms] : sums_ms(predicted_programs, predicted))
+    times.push_back({schedule.operations[op].name, kind_of(schedule.operations[op].work), ms, median(measured_ms[op])});
+  return times;
+}
+
+std::string comparison_text(const Comparison& comparison, std::size_t operations_per_row) {
+  Table table({"ranks", "mode", "predicted ms", "measured ms", "min–max", "error", "exposed pred.", "exposed meas.", "saved pred.", "saved meas.", "loss"});
+  for (const ComparisonRow& row : comparison.rows)
+    table.add_row({std::to_string(row.ranks), row.mode, fmt::format("{:.1f}", row.predicted_ms), fmt::format("{:.1f}", row.measured_median_ms()),
+                   fmt::format("{:.1f}–{:.1f}", minimum(row.measured_ms), maximum(row.measured_ms)), fmt::format("{:+.1f}%", row.error_pct()),
+                   fmt::format("{:.1f}", row.predicted.exposed), fmt::format("{:.1f}", row.measured.exposed),
+                   fmt::format("{:.1f}", comparison.saved_predicted_ms(row)), fmt::format("{:.1f}", comparison.saved_measured_ms(row)), fmt::format("{:.4f}", row.loss)});
+  std::string text = table.text();
+  const Comparison::Ranking ranking = comparison.ranking();
+  text += fmt::format("\nmean error {:.1f} %, worst {:.1f} %; noise floor {:.1f} % (two runs of the plain schedule, A/A);\n", comparison.mean_abs_error_pct(),
+                      comparison.worst_abs_error_pct(), comparison.noise_pct());
+  text += fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right\n", ranking.pairs, ranking.right);
+  if (comparison.step_GFLOPs > 0)
+    text += fmt::format("one-rank step sustains {:.1f} GFLOP/s, {:.0f} % of sgemm 1024³ on the same thread ({:.1f})\n", comparison.step_GFLOPs,
+                        100 * comparison.step_GFLOPs / comparison.sgemm_GFLOPs, comparison.sgemm_GFLOPs);
+
+  text += "\nwhat explains the difference (predicted − measured, ms per step and rank):\n";
+  Table detail({"ranks", "mode", "total", "compute", "core wait", "exposed", "bubble", "operations that differ most (predicted / measured)"});
+  for (const ComparisonRow& row : comparison.rows) {
+    std::vector<OperationTime> operations = row.operations;
+    std::sort(operations.begin(), operations.end(), [](const OperationTime& a, const OperationTime& b) {
+      return std::abs(a.predicted_ms - a.measured_ms) > std::abs(b.predicted_ms - b.measured_ms);
+    });
+    std::string differing;
+    for (std::size_t i = 0; i < std::min(operations_per_row, operations.size()); ++i)
+      differing += fmt::format("{}{} {:.2f}/{:.2f}", i == 0 ? "" : ", ", operations[i].name, operations[i].predicted_ms, operations[i].measured_ms);
+    detail.add_row({std::to_string(row.ranks), row.mode, fmt::format("{:+.1f}", row.predicted_ms - row.measured_median_ms()),
+                    fmt::format("{:+.1f}", row.predicted.compute - row.measured.compute), fmt::format("{:+.1f}", row.predicted.core_wait - row.measured.core_wait),
+                    fmt::format("{:+.1f}", row.predicted.exposed - row.measured.exposed), fmt::format("{:+.1f}", row.predicted.bubble - row.measured.bubble), differing});
+  }
+  return text + detail.text();
+}
+
+nlohmann::json comparison_json(const Comparison& comparison) {
+  nlohmann::json rows = nlohmann::json::array();
+  auto parts = [](const BreakdownMs& b) {
+    return nlohmann::json{{"compute_ms", b.compute}, {"core_wait_ms", b.core_wait}, {"exposed_ms", b.exposed}, {"bubble_ms", b.bubble}};
+  };
+  for (const ComparisonRow& row : comparison.rows) {
+    nlohmann::json operations = nlohmann::json::array();
+    for (const OperationTime& op : row.operations)
+      operations.push_back({{"name", op.name}, {"kind", op.kind}, {"predicted_ms", op.predicted_ms}, {"measured_ms", op.measured_ms}});
+    rows.push_back({{"mode", row.mode},
+                    {"ranks", row.ranks},
+                    {"predicted_ms", row.predicted_ms},
+                    {"measured_ms", row.measured_median_ms()},
+                    {"measured_min_ms", minimum(row.measured_ms)},
+                    {"measured_max_ms", maximum(row.measured_ms)},
+                    {"error_pct", row.error_pct()},
+                    {"exposed_predicted_ms", row.predicted.exposed},
+                    {"exposed_measured_ms", row.measured.exposed},
+                    {"saved_predicted_ms", comparison.saved_predicted_ms(row)},
+                    {"saved_measured_ms", comparison.saved_measured_ms(row)},
+                    {"loss", row.loss},
+                    {"breakdown_predicted", parts(row.predicted)},
+                    {"breakdown_measured", parts(row.measured)},
+                    {"operations", std::move(operations)}});
+  }
+  const Comparison::Ranking ranking = comparison.ranking();
+  return {{"platform", comparison.platform},
+          {"rows", std::move(rows)},
+          {"noise_pct", comparison.noise_pct()},
+          {"mean_abs_error_pct", comparison.mean_abs_error_pct()},
+          {"worst_abs_error_pct", comparison.worst_abs_error_pct()},
+          {"ranked_pairs", ranking.pairs},
+          {"ranked_right", ranking.right},
+          {"sgemm_GFLOPs", comparison.sgemm_GFLOPs},
+          {"step_GFLOPs", comparison.step_GFLOPs}};
+}
+
+}  // namespace stretto

@@ -1,0 +1,68 @@
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "base/timeline.hpp"
+#include "model/schedule/bind.hpp"
+#include "report/exposure.hpp"
+
+namespace stretto {
+
+// Time of one operation template in one step: all its instances, mean over ranks.
+struct OperationTime {
+  std::string name, kind;
+  double predicted_ms = 0, measured_ms = 0;
+};
+
+// Where the compute lane's time went, in milliseconds, mean over ranks.
+struct BreakdownMs {
+  double compute = 0, core_wait = 0, exposed = 0, bubble = 0;
+};
+BreakdownMs to_ms(const Breakdown& breakdown);
+
+// One mode at one number of ranks: both sides of it.
+struct ComparisonRow {
+  std::string mode;
+  std::int64_t ranks = 1;
+  double predicted_ms = 0;
+  std::vector<double> measured_ms;        // every repeat, in the order they ran
+  BreakdownMs predicted, measured;        // measured: median over repeats of each part
+  std::vector<OperationTime> operations;  // in the order of the schedule's templates
+  double loss = 0;                        // after the last repeat
+
+  double measured_median_ms() const;
+  double error_pct() const;  // (predicted − measured) / measured
+};
+
+struct Comparison {
+  std::string platform;
+  std::vector<ComparisonRow> rows;  // rows of equal ranks stand together; the first of them is the plain schedule
+  std::vector<double> noise_pct_by_ranks;  // |A − A′| / A of two runs of the plain schedule, per number of ranks
+  double sgemm_GFLOPs = 0, step_GFLOPs = 0;  // yardstick and what the one-rank step sustains; 0 = not measured
+
+  double noise_pct() const;  // mean over the numbers of ranks
+  double mean_abs_error_pct() const;
+  double worst_abs_error_pct() const;
+  // Of the pairs of modes at equal ranks whose measured medians differ by more than 5 %: how many, and how many of them
+  // the prediction ranks the same way.
+  struct Ranking {
+    int pairs = 0, right = 0;
+  };
+  Ranking ranking() const;
+  // step(plain) − step(row) at equal ranks; 0 for the plain row itself.
+  double saved_predicted_ms(const ComparisonRow& row) const;
+  double saved_measured_ms(const ComparisonRow& row) const;
+};
+
+// Per operation template: predicted and measured sums. `measured` are the timelines of the repeats; medians over them.
+std::vector<OperationTime> operation_times(const Schedule& schedule, const std::vector<BoundProgram>& predicted_programs,
+                                           const Timeline& predicted, const std::vector<BoundProgram>& measured_programs,
+                                           const std::vector<Timeline>& measured);
+
+// The table, then for each row the operations that explain most of the difference.
+std::string comparison_text(const Comparison& comparison, std::size_t operations_per_row = 4);
+// Keys of the `compare` command, and `operations`, `breakdown` per row.
+nlohmann::json comparison_json(const Comparison& comparison);
+
+}  // namespace stretto

@@ -1,0 +1,183 @@
+#include "report/exposure.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <utility>
+#include <variant>
+
+namespace stretto {
+namespace {
+
+// A transfer on a communication lane.
+struct Window {
+  Picoseconds begin = 0, end = 0;
+  std::uint32_t position = 0;
+  std::uint32_t communicator = 0;
+};
+
+struct Interval {
+  Picoseconds begin = 0, end = 0;
+};
+
+constexpr std::int64_t kNothing = -1, kAll = std::numeric_limits<std::int64_t>::max();
+
+// Moves what `window` covers of the free intervals from them to the return value, so that no instant counts twice.
+Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end) {
+  Picoseconds taken = 0;
+  std::vector<Interval> left;
+  for (const Interval& part : free) {
+    const Picoseconds from = std::max(begin, part.begin), to = std::min(end, part.end);
+    if (from >= to) {
+      left.push_back(part);
+      continue;
+    }
+    taken += to - from;
+    if (part.begin < from) left.push_back({part.begin, from});
+    if (to < part.end) left.push_back({to, part.end});
+  }
+  free = std::move(left);
+  return taken;
+}
+
+class Walk {
+ public:
+  Walk(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline)
+      : schedule_(schedule), program_(program), period_(timeline.step_end - timeline.step_begin) {
+    result_.exposed.assign(schedule.communicators.size(), 0);
+    windows_.resize(program.lanes.size());
+    collect(timeline);
+    // A step whose compute starts before the last operation of the step before has ended (parameters are still being
+    // gathered) is looked at over the period that starts with its compute; the next step's compute fills the rest.
+    begin_ = timeline.step_begin;
+    if (!compute_.empty()) begin_ = std::min(begin_, compute_.front()->ready);
+    end_ = begin_ + period_;
+  }
+
+  Breakdown run() {
+    Picoseconds cursor = begin_;
+    for (const TimelineRow* row : compute_) {
+      // Clamping keeps the sum exact even for clocks that disagree by a tick.
+      const Picoseconds ready = std::clamp(row->ready, cursor, end_);
+      const Picoseconds start = std::clamp(row->start, ready, end_);
+      const Picoseconds end = std::clamp(row->end, start, end_);
+      wait_before(row->op, cursor, ready);
+      result_.core_wait += start - ready;
+      run_on_compute_lane(row->op, start, std::clamp(row->transfer, start, end), end);
+      cursor = end;
+    }
+    wait_at_the_tail(cursor);
+    for (const Picoseconds exposed : result_.exposed) result_.exposed_total += exposed;
+    return std::move(result_);
+  }
+
+ private:
+  const Work& work_of(std::uint32_t op) const { return schedule_.operations[program_.ops[op].op].work; }
+
+  void collect(const Timeline& timeline) {
+    std::size_t compute_lane = 0;
+    while (compute_lane < schedule_.lanes.size() && schedule_.lanes[compute_lane].kind != LaneKind::compute)
+      ++compute_lane;
+    for (const TimelineRow& row : timeline.rows) {
+      if (row.rank != program_.rank) continue;
+      assert(row.op < program_.ops.size());
+      const BoundOp& op = program_.ops[row.op];
+      if (op.lane == compute_lane) {
+        compute_.push_back(&row);
+      } else if (const auto* collective = std::get_if<Collective>(&work_of(row.op))) {
+        windows_[op.lane].push_back({row.transfer, row.end, op.position, collective->communicator});
+      }
+    }
+    const auto position = [&](const TimelineRow* row) { return program_.ops[row->op].position; };
+    std::sort(compute_.begin(), compute_.end(), [&](auto* a, auto* b) { return position(a) < position(b); });
+    for (auto& lane : windows_)
+      std::sort(lane.begin(), lane.end(), [](const Window& a, const Window& b) { return a.position < b.position; });
+  }
+
+  // Charges to their communicators the transfers of a lane, up to `last_position`, of the step `steps_ago` steps
+  // before.
+  void charge(std::size_t lane, int steps_ago, std::int64_t last_position, std::vector<Interval>& free) {
+    const Picoseconds shift = -steps_ago * period_;
+    const auto& windows = windows_[lane];
+    // Lanes are in order, so ends are too, and windows that ended before the gap can be skipped.
+    auto window = std::partition_point(windows.begin(), windows.end(), [&](const Window& candidate) {
+      return free.empty() || candidate.end + shift <= free.front().begin;
+    });
+    for (; window != windows.end() && window->position <= last_position && !free.empty(); ++window) {
+      if (window->begin + shift >= free.back().end) break;
+      result_.exposed[window->communicator] += take(free, window->begin + shift, window->end + shift);
+    }
+  }
+
+  void wait_before(std::uint32_t op, Picoseconds from, Picoseconds to) {
+    if (from >= to) return;
+    // Per lane, how far in this step and in the one before the lane must have come. What is queued ahead on the lane of
+    // an awaited operation is waited for as well.
+    std::vector<std::pair<std::int64_t, std::int64_t>> last(windows_.size(), {kNothing, kNothing});
+    for (std::uint32_t i = program_.ops[op].wait_begin; i < program_.ops[op].wait_end; ++i) {
+      const BoundWait& wait = program_.waits[i];
+      if (wait.kind != EdgeKind::finish_start || !is_communication(work_of(wait.op))) continue;
+      auto& [this_step, step_before] = last[wait.lane];
+      if (wait.steps_ago == 0) this_step = std::max<std::int64_t>(this_step, wait.position), step_before = kAll;
+      if (wait.steps_ago == 1) step_before = std::max<std::int64_t>(step_before, wait.position);
+    }
+    std::vector<Interval> free{{from, to}};
+    for (std::size_t lane = 0; lane < windows_.size(); ++lane) {
+      charge(lane, 1, last[lane].second, free);
+      charge(lane, 0, last[lane].first, free);
+    }
+    for (const Interval& rest : free) result_.bubble += rest.end - rest.begin;
+  }
+
+  void wait_at_the_tail(Picoseconds from) {
+    if (from >= end_) return;
+    std::vector<Interval> free{{from, end_}};
+    for (std::size_t lane = 0; lane < windows_.size(); ++lane) charge(lane, 0, kAll, free);
+    for (const Interval& rest : free) result_.bubble += rest.end - rest.begin;
+  }
+
+  // A collective issued on the compute lane itself blocks it: fully exposed, and waiting for its peers is bubble.
+  void run_on_compute_lane(std::uint32_t op, Picoseconds start, Picoseconds transfer, Picoseconds end) {
+    if (const auto* collective = std::get_if<Collective>(&work_of(op))) {
+      result_.bubble += transfer - start;
+      result_.exposed[collective->communicator] += end - transfer;
+    } else {
+      result_.compute += end - start;
+    }
+  }
+
+  const Schedule& schedule_;
+  const BoundProgram& program_;
+  Picoseconds period_ = 0, begin_ = 0, end_ = 0;
+  std::vector<const TimelineRow*> compute_;   // in lane order
+  std::vector<std::vector<Window>> windows_;  // [lane], in lane order
+  Breakdown result_;
+};
+
+}  // namespace
+
+Breakdown breakdown(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline) {
+  return Walk(schedule, program, timeline).run();
+}
+
+Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgram>& programs,
+                         const Timeline& timeline) {
+  Breakdown mean;
+  mean.exposed.assign(schedule.communicators.size(), 0);
+  if (programs.empty()) return mean;
+  for (const BoundProgram& program : programs) {
+    const Breakdown one = breakdown(schedule, program, timeline);
+    mean.compute += one.compute;
+    mean.core_wait += one.core_wait;
+    for (std::size_t i = 0; i < mean.exposed.size(); ++i) mean.exposed[i] += one.exposed[i];
+  }
+  // Rounding down and leaving the remainders to bubble keeps both the sum exact and bubble non-negative.
+  const auto ranks = static_cast<Picoseconds>(programs.size());
+  mean.compute /= ranks;
+  mean.core_wait /= ranks;
+  for (Picoseconds& exposed : mean.exposed) mean.exposed_total += exposed /= ranks;
+  mean.bubble = timeline.step_end - timeline.step_begin - mean.compute - mean.core_wait - mean.exposed_total;
+  return mean;
+}
+
+}  // namespace stretto

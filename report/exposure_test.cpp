@@ -1,0 +1,157 @@
+#include "report/exposure.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "base/rng.hpp"
+#include "report/test_program.hpp"
+
+using namespace stretto;
+using stretto::test::HandMade;
+
+namespace {
+
+Breakdown breakdown_of(const HandMade& made) {
+  const Breakdown result = breakdown(made.schedule, made.program, made.timeline);
+  CHECK(result.compute + result.core_wait + result.exposed_total + result.bubble ==
+        made.timeline.step_end - made.timeline.step_begin);
+  Picoseconds sum = 0;
+  for (const Picoseconds exposed : result.exposed) sum += exposed;
+  CHECK(sum == result.exposed_total);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a step is cut into compute, core wait, exposed and bubble", "[exposure]") {
+  HandMade made;
+  made.timeline.step_begin = 1000, made.timeline.step_end = 1200;
+  made.compute(1000, 1010, 1050);                           // 10 core wait, 40 compute
+  const auto reduce = made.add(1, 1050, 1050, 1070, 1100);  // waits 20 for its peer
+  made.compute(1105, 1105, 1160, {{reduce}});               // gap 1050-1105: 30 exposed, 25 bubble
+  made.add(1, 1160, 1160, 1165, 1190);                      // tail 1160-1200: 25 exposed, 15 bubble
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.compute == 95);
+  CHECK(result.core_wait == 10);
+  CHECK(result.exposed == std::vector<Picoseconds>{55, 0});
+  CHECK(result.bubble == 40);
+}
+
+TEST_CASE("hidden transfers and transfers nobody waits for are not exposed", "[exposure]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  const auto hidden = made.add(1, 0, 0, 0, 30);
+  made.compute(0, 0, 40);
+  made.add(2, 40, 40, 40, 60);            // on tp, running through the gap that is not its own
+  made.compute(60, 60, 100, {{hidden}});  // gap 40-60 with an awaited transfer that ended before
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed_total == 0);
+  CHECK(result.bubble == 20);
+}
+
+TEST_CASE("what is queued ahead of an awaited operation counts, what is behind does not", "[exposure]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 10);
+  made.add(1, 10, 10, 10, 30);
+  const auto awaited = made.add(1, 10, 30, 35, 50);
+  made.add(1, 10, 50, 50, 90);
+  made.compute(60, 60, 100, {{awaited}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed[0] == 20 + 15);
+  CHECK(result.bubble == 5 + 10);
+}
+
+TEST_CASE("start-start waits expose nothing", "[exposure]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  const auto launched = made.add(1, 0, 10, 10, 90);
+  made.compute(10, 10, 100, {{launched, 0, EdgeKind::start_start}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed_total == 0);
+  CHECK(result.bubble == 10);
+}
+
+TEST_CASE("an instant under two transfers goes to the lower lane, once", "[exposure]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  const auto tp = made.add(2, 0, 0, 10, 60);
+  const auto dp = made.add(1, 0, 0, 20, 40);
+  made.compute(70, 70, 100, {{tp}, {dp}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed == std::vector<Picoseconds>{20, 30});
+  CHECK(result.bubble == 20);
+}
+
+TEST_CASE("compute that starts before the step before has ended is not counted as exposed twice", "[exposure]") {
+  // Period 100. The last all-gather of a step runs until 130 of the next one's frame, under its forward, which starts
+  // at 10 and waits at 20 for the all-gather of the step before.
+  HandMade made;
+  made.timeline.step_begin = 30, made.timeline.step_end = 130;
+  made.compute(10, 10, 20);
+  const auto second = made.compute(30, 30, 90);
+  const auto gather = made.add(1, 90, 90, 92, 130, {{second}});
+  made.wait_for_previous_step(second, gather);
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.compute == 70);
+  // 20-30 waits for the gather of the step before (transfer 92-130 less 100: -8…30); 92-110 is the tail before the next
+  // step's compute starts.
+  CHECK(result.exposed[0] == 10 + 18);
+  CHECK(result.bubble == 2);
+}
+
+TEST_CASE("a collective on the compute lane is exposed", "[exposure]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 50);
+  made.compute(50, 50, 100);
+  made.schedule.operations[1].work = Collective{CollectiveKind::all_gather, 1, 16};
+  made.timeline.rows[1].transfer = 60;
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed == std::vector<Picoseconds>{0, 40});
+  CHECK(result.bubble == 10);
+}
+
+TEST_CASE("rows of other ranks are ignored and a rank without rows is all bubble", "[exposure]") {
+  HandMade made(3);
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 100);
+  made.timeline.rows[0].rank = 2;
+  CHECK(breakdown_of(made).bubble == 100);
+}
+
+TEST_CASE("the parts add up whatever the rows say", "[exposure]") {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    std::uint64_t draw = 0;
+    const auto pick = [&](std::uint64_t n) { return static_cast<Picoseconds>(random_bits(seed, 0, draw++) % n); };
+    HandMade made;
+    Picoseconds at[3] = {pick(40), pick(40), pick(40)};
+    made.timeline.step_begin = pick(40);
+    made.timeline.step_end = made.timeline.step_begin + 200 + pick(200);
+    std::vector<std::uint32_t> communications;
+    for (int i = 0; i < 30; ++i) {
+      const auto lane = static_cast<LaneId>(pick(3));
+      const Picoseconds ready = at[lane] + pick(10), start = ready + pick(5), moved = lane ? start + pick(5) : start;
+      at[lane] = moved + pick(20);
+      if (lane == 0 && !communications.empty())
+        made.compute(ready, start, at[0], {{communications[pick(communications.size())], static_cast<int>(pick(2))}});
+      else
+        (void)(lane == 0 ? made.compute(ready, start, at[0]) : made.add(lane, ready, start, moved, at[lane]));
+      if (lane != 0) communications.push_back(static_cast<std::uint32_t>(made.program.ops.size() - 1));
+    }
+    const Breakdown result = breakdown_of(made);
+    REQUIRE((result.bubble >= 0 && result.core_wait >= 0 && result.exposed[0] >= 0 && result.exposed[1] >= 0));
+  }
+}
+
+TEST_CASE("the mean of ranks adds up as well", "[exposure]") {
+  HandMade first(0), second(1), third(2);
+  first.compute(0, 3, 50), second.compute(0, 0, 41), third.compute(1, 1, 100);
+  std::vector<BoundProgram> programs{first.program, second.program, third.program};
+  Timeline all;
+  all.step_end = 100;
+  for (const HandMade* made : {&first, &second, &third}) all.rows.push_back(made->timeline.rows[0]);
+  const Breakdown mean = mean_breakdown(first.schedule, programs, all);
+  CHECK(mean.compute == (47 + 41 + 99) / 3);
+  CHECK(mean.core_wait == 1);
+  CHECK(mean.compute + mean.core_wait + mean.exposed_total + mean.bubble == 100);
+}

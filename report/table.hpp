@@ -1,0 +1,38 @@
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stretto {
+
+// A plain-text table: a header, a rule, rows; columns as wide as their widest cell, two spaces apart. A column whose
+// filled cells are all numbers (a sign, digits, a unit or "%" behind them) is right-aligned, others left-aligned. The
+// same bytes on a terminal and in a file. A value type.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> headers) : headers_(std::move(headers)) {}
+
+  // Cells beyond the headers are a bug; missing ones are empty.
+  void add_row(std::vector<std::string> cells);
+  std::string text() const;  // ends with a newline
+  std::size_t rows() const { return rows_.size(); }
+
+ private:
+  std::vector<std::string> headers_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Columns of a terminal that UTF-8 text takes: code points, combining accents counted as none. Wide (East Asian) glyphs
+// count as one.
+std::size_t display_width(std::string_view text);
+
+// Order statistics; values need not be sorted. NaN when empty.
+double minimum(std::span<const double> values);
+double maximum(std::span<const double> values);
+double median(std::span<const double> values);
+// Linear interpolation between the closest ranks (NumPy's default, type 7 of Hyndman and Fan 1996); percent in [0,
+// 100].
+double percentile(std::span<const double> values, double percent);
+
+}  // namespace stretto

@@ -1,0 +1,242 @@
+#include "sim/core.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace stretto::sim {
+namespace {
+
+std::vector<std::uint32_t> devices_of_lanes(const Schedule& schedule, const std::vector<BoundProgram>& programs) {
+  std::map<std::int64_t, std::uint32_t> number;
+  std::vector<std::uint32_t> result;
+  for (const BoundProgram& program : programs) {
+    const std::int64_t device = program.rank / std::max<std::int64_t>(1, schedule.placement.ranks_per_device);
+    const std::uint32_t at = number.try_emplace(device, static_cast<std::uint32_t>(number.size())).first->second;
+    result.insert(result.end(), schedule.lanes.size(), at);
+  }
+  return result;
+}
+
+std::vector<int> cores_of_lanes(const std::vector<std::shared_ptr<const FlatProgram>>& flat) {
+  std::vector<int> result;
+  for (const auto& program : flat) result.insert(result.end(), program->lane_cores.begin(), program->lane_cores.end());
+  return result;
+}
+
+std::size_t count_rows(const std::vector<BoundProgram>& programs) {
+  std::size_t rows = 0;
+  for (const BoundProgram& program : programs) rows += program.ops.size();
+  return rows;
+}
+
+std::size_t count_busy_lanes(const std::vector<BoundProgram>& programs) {
+  std::size_t lanes = 0;
+  for (const BoundProgram& program : programs)
+    for (const auto& lane : program.lanes) lanes += !lane.empty();
+  return lanes;
+}
+
+}  // namespace
+
+Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<BoundProgram>& programs,
+           const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Groups& groups, Network& network,
+           int max_steps)
+    : schedule_(schedule),
+      costs_(costs),
+      programs_(programs),
+      network_(network),
+      lanes_per_rank_(static_cast<std::uint32_t>(schedule.lanes.size())),
+      max_steps_(max_steps),
+      events_(programs.size() * schedule.lanes.size()),
+      lanes_(programs.size() * schedule.lanes.size()),
+      devices_(costs, devices_of_lanes(schedule, programs), cores_of_lanes(flat), events_),
+      groups_(groups),
+      recorder_(max_steps, count_rows(programs), count_busy_lanes(programs)) {
+  const std::size_t communicators = schedule.communicators.size();
+  meeting_index_.assign(lanes_.size() * communicators, kNone);
+  std::map<std::pair<LaneId, std::uint32_t>, std::uint32_t> meeting_at;
+  std::size_t rows = 0;
+  for (std::uint32_t rank = 0; rank < programs.size(); ++rank) {
+    row_begin_.push_back(rows);
+    rows += programs[rank].ops.size();
+    for (LaneId id = 0; id < lanes_per_rank_; ++id) {
+      const std::uint32_t number = rank * lanes_per_rank_ + id;
+      Lane& lane = lanes_[number];
+      lane.program = flat[rank].get();
+      lane.ops = lane.program->ops.data() + lane.program->lane_begin[id];
+      lane.length = lane.program->length(id);
+      if (lane.length > 0) lane.state = State::blocked;
+      for (std::uint32_t i = 0; i < lane.length; ++i) {
+        if (lane.ops[i].communicator < 0) continue;
+        std::uint32_t& index = meeting_index_[number * communicators + lane.ops[i].communicator];
+        if (index != kNone) continue;
+        const std::uint32_t group = groups.of[rank][lane.ops[i].communicator];
+        const auto [found, fresh] = meeting_at.try_emplace({id, group}, static_cast<std::uint32_t>(meetings_.size()));
+        if (fresh) {
+          meetings_.emplace_back().group = group;
+        }
+        index = found->second;
+        meetings_[index].lanes.push_back(number);
+      }
+    }
+  }
+}
+
+std::int64_t Core::operations() const {
+  std::int64_t total = 0;
+  for (const Lane& lane : lanes_) total += static_cast<std::int64_t>(lane.finished);
+  return total;
+}
+
+void Core::run() {
+  bool any = false;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (lanes_[lane].length == 0) continue;
+    any = true;
+    resolve_waits(lane);
+  }
+  if (!any) throw input_error("simulation: the schedule has no operations");
+  network_.run(*this);
+  if (!finished_) throw runtime_failure(deadlock_message());
+}
+
+void Core::advance(Picoseconds until) {
+  while (!finished_ && events_.next_time() != kNever && events_.next_time() <= until) {
+    const EventHeap::Entry event = events_.fire();
+    switch (event.kind()) {
+      case EventKind::finish:
+        on_finish(event.lane(), event.time);
+        break;
+      case EventKind::start:
+        devices_.on_start(event.lane(), event.time);
+        break;
+      case EventKind::request:
+        devices_.on_request(event.lane(), event.time);
+        drain_granted();
+        break;
+    }
+    events_.settle();
+  }
+}
+
+// ---- lanes and waits ----
+
+void Core::resolve_waits(std::uint32_t number) {
+  Lane& lane = lanes_[number];
+  const FlatOp& op = current(lane);
+  const FlatWait* waits = lane.program->waits.data() + op.wait_begin;
+  for (; lane.wait < op.wait_count; ++lane.wait) {
+    const FlatWait& wait = waits[lane.wait];
+    if (wait.steps_ago > lane.step) continue;
+    const std::uint32_t on = number - number % lanes_per_rank_ + wait.lane;
+    Lane& other = lanes_[on];
+    const std::uint64_t required =
+        static_cast<std::uint64_t>(lane.step - wait.steps_ago) * other.length + wait.position + 1;
+    if (wait.kind == EdgeKind::finish_start) {
+      if (other.finished >= required) continue;
+    } else if (other.started >= required) {
+      if (other.started == required) lane.waited = std::max(lane.waited, other.started_at);
+      continue;
+    }
+    lane.blocked_kind = wait.kind;
+    lane.blocked_until = required;
+    lane.blocked_on = on;
+    lane.next_blocked = other.first_blocked;
+    other.first_blocked = number;
+    return;
+  }
+  begin(number, lane.waited > lane.reached ? lane.waited + costs_.wake : lane.reached);
+}
+
+void Core::wake_blocked(std::uint32_t on, EdgeKind kind, Picoseconds time) {
+  const std::uint64_t count = kind == EdgeKind::finish_start ? lanes_[on].finished : lanes_[on].started;
+  std::uint32_t next = std::exchange(lanes_[on].first_blocked, kNone);
+  while (next != kNone) {
+    const std::uint32_t number = next;
+    Lane& lane = lanes_[number];
+    next = lane.next_blocked;
+    if (lane.blocked_kind == kind && lane.blocked_until <= count) {
+      lane.blocked_on = kNone;
+      lane.waited = std::max(lane.waited, time);
+      ++lane.wait;
+      resolve_waits(number);
+    } else {
+      lane.next_blocked = lanes_[on].first_blocked;
+      lanes_[on].first_blocked = number;
+    }
+  }
+}
+
+void Core::begin(std::uint32_t number, Picoseconds ready) {
+  Lane& lane = lanes_[number];
+  const FlatOp& op = current(lane);
+  lane.ready = ready;
+  if (op.communicator >= 0) {
+    arrive(number, ready);
+    return;
+  }
+  lane.state = State::working;
+  if (devices_.launch(number, ready, op.duration, op.cores, op.cls)) set_started(number, ready);
+}
+
+void Core::set_started(std::uint32_t number, Picoseconds time) {
+  Lane& lane = lanes_[number];
+  lane.start = lane.transfer = time;
+  ++lane.started;
+  lane.started_at = time;
+  if (lane.first_blocked != kNone) wake_blocked(number, EdgeKind::start_start, time);
+}
+
+void Core::drain_granted() {
+  // set_started may launch further lanes, but only an event can grant cores: the list does not grow meanwhile.
+  for (const std::uint32_t lane : devices_.granted())
+    if (current(lanes_[lane]).communicator < 0) set_started(lane, devices_.activity(lane).start);
+  devices_.granted().clear();
+}
+
+void Core::on_finish(std::uint32_t number, Picoseconds now) {
+  const State state = lanes_[number].state;
+  if (state == State::completing) {
+    finish_operation(number, now);
+    return;
+  }
+  devices_.on_finish(number, now);
+  if (current(lanes_[number]).communicator >= 0)
+    movement_ended(number, now);
+  else
+    finish_operation(number, now);
+  if (!devices_.granted().empty()) drain_granted();
+}
+
+void Core::finish_operation(std::uint32_t number, Picoseconds now) {
+  Lane& lane = lanes_[number];
+  const std::uint32_t rank = rank_of(number);
+  if (TimelineRow* rows = recorder_.rows_of(lane.step)) {
+    const std::uint32_t op = current(lane).op;
+    rows[row_begin_[rank] + op] = {
+        static_cast<std::int32_t>(programs_[rank].rank), op, lane.ready, lane.start, lane.transfer, now};
+  }
+  ++lane.finished;
+  const std::int32_t step = lane.step;
+  lane.wait = 0;
+  lane.waited = 0;
+  lane.reached = now + costs_.op_overhead;
+  lane.state = State::blocked;
+  if (++lane.position == lane.length) {
+    lane.position = 0;
+    ++lane.step;
+    if (recorder_.lane_done(step, now)) {
+      finished_ = true;
+      return;
+    }
+    if (lane.step == max_steps_) lane.state = State::done;
+  }
+  if (lane.first_blocked != kNone) wake_blocked(number, EdgeKind::finish_start, now);
+  if (lane.state != State::done) resolve_waits(number);
+}
+
+}  // namespace stretto::sim

@@ -1,0 +1,115 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/device.hpp"
+#include "sim/event_heap.hpp"
+#include "sim/flat_program.hpp"
+#include "sim/network/groups.hpp"
+#include "sim/network/network.hpp"
+#include "sim/recorder.hpp"
+
+namespace stretto::sim {
+
+// The event-driven heart of the simulator: program counters of the lanes of all simulated ranks, waits between lanes,
+// rendezvous of collectives, devices. docs/simulation.md states the semantics. Besides the recorded rows, memory is
+// O(ranks · lanes): an operation has no state of its own, its lane has.
+class Core : public TimedCore {
+ public:
+  // Everything is borrowed and must outlive the core. `programs` and `flat` are those of the simulated ranks, in order.
+  Core(const Schedule& schedule, const Costs& costs, const std::vector<BoundProgram>& programs,
+       const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Groups& groups, Network& network,
+       int max_steps);
+
+  // Simulates until the period is steady or max_steps are done. Throws Error(runtime) on a deadlock.
+  void run();
+
+  StepRecorder& recorder() { return recorder_; }
+  std::int64_t operations() const;  // finished
+
+  Picoseconds next_event() const override { return events_.next_time(); }
+  void advance(Picoseconds until) override;
+  bool finished() const override { return finished_; }
+  void transfer_done(std::uint32_t transfer, Picoseconds now) override;
+
+ private:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  enum class State : std::uint8_t { blocked, working, meeting, completing, done };
+
+  struct Lane {
+    const FlatProgram* program = nullptr;
+    const FlatOp* ops = nullptr;  // of this lane
+    std::uint32_t length = 0;
+    std::uint32_t position = 0;
+    std::int32_t step = 0;
+    State state = State::done;
+    EdgeKind blocked_kind = EdgeKind::finish_start;
+    std::uint16_t wait = 0;      // waits of the current operation that are met
+    std::uint64_t finished = 0;  // operations, all steps
+    std::uint64_t started = 0;
+    Picoseconds started_at = 0;       // of the latest started; may lie ahead
+    Picoseconds reached = 0;          // when the lane got here: after the previous operation and the overhead
+    Picoseconds waited = 0;           // when the latest wait was met
+    std::uint64_t blocked_until = 0;  // count that the lane it waits for must reach
+    std::uint32_t blocked_on = kNone;
+    std::uint32_t next_blocked = kNone;              // list of lanes that wait for the same one
+    std::uint32_t first_blocked = kNone;             // lanes that wait for this one
+    Picoseconds ready = 0, start = 0, transfer = 0;  // of the current operation, for its row
+  };
+
+  // A group meeting on one lane: the collective that its members are in, or gather for.
+  struct Meeting {
+    std::uint32_t group = 0;
+    std::vector<std::uint32_t> lanes;  // of the simulated members
+    const CollectiveCost* cost = nullptr;
+    std::uint32_t present = 0;    // arrived, or through with the current phase of movement
+    std::uint32_t first = kNone;  // the lane that arrived first: all must bring the same operation
+    int phases_left = 0;
+    Picoseconds latest = 0;           // the last arrival, or end of movement
+    bool slept = false;               // some member was there before the last
+    bool moved = false;               // all phases of movement are over
+    std::optional<Picoseconds> wire;  // the transfer is (or will be) complete
+  };
+
+  const FlatOp& current(const Lane& lane) const { return lane.ops[lane.position]; }
+  std::uint32_t rank_of(std::uint32_t lane) const { return lane / lanes_per_rank_; }
+  Meeting& meeting_of(std::uint32_t lane);
+
+  void resolve_waits(std::uint32_t lane);
+  void wake_blocked(std::uint32_t on, EdgeKind kind, Picoseconds time);
+  void begin(std::uint32_t lane, Picoseconds ready);
+  void set_started(std::uint32_t lane, Picoseconds time);
+  void drain_granted();
+  void on_finish(std::uint32_t lane, Picoseconds now);
+  void finish_operation(std::uint32_t lane, Picoseconds now);
+
+  void arrive(std::uint32_t lane, Picoseconds now);
+  void gather(Meeting& meeting);
+  void start_phase(Meeting& meeting);
+  void movement_ended(std::uint32_t lane, Picoseconds now);
+  void try_complete(Meeting& meeting);
+
+  std::string deadlock_message() const;
+  std::string describe(std::uint32_t lane) const;
+
+  const Schedule& schedule_;
+  const Costs& costs_;
+  const std::vector<BoundProgram>& programs_;
+  Network& network_;
+  std::uint32_t lanes_per_rank_;
+  int max_steps_;
+  EventHeap events_;
+  std::vector<Lane> lanes_;
+  Devices devices_;
+  std::vector<Meeting> meetings_;
+  std::vector<std::uint32_t> meeting_index_;  // [lane · communicators + communicator]
+  const Groups& groups_;
+  std::vector<std::size_t> row_begin_;  // [rank]
+  StepRecorder recorder_;
+  bool finished_ = false;
+};
+
+}  // namespace stretto::sim

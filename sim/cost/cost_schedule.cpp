@@ -1,0 +1,69 @@
+#include "sim/cost/cost_schedule.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "model/ring.hpp"
+#include "sim/cost/features.hpp"
+
+namespace stretto::sim {
+namespace {
+
+Picoseconds evaluate(const Platform& platform, const WorkCost& cost) {
+  const auto fit = platform.costs.find(cost.key);
+  if (fit == platform.costs.end())
+    throw input_error("platform " + platform.name + " has no cost \"" + cost.key +
+                      "\"; run stretto calibrate to measure it");
+  if (fit->second.coefficients.size() != cost.features.size())
+    throw input_error("platform " + platform.name + ", cost \"" + cost.key + "\": expected " +
+                      std::to_string(cost.features.size()) + " coefficients, got " +
+                      std::to_string(fit->second.coefficients.size()));
+  double us = 0;
+  for (std::size_t i = 0; i < cost.features.size(); ++i) us += fit->second.coefficients[i] * cost.features[i];
+  return std::max<Picoseconds>(1, from_us(us));
+}
+
+Dtype dtype_of(const Schedule& schedule, const Operation& operation) {
+  return schedule.storages[schedule.tensors[operation.accesses.front().view.tensor].places.front().storage].dtype;
+}
+
+}  // namespace
+
+Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster) {
+  Costs costs;
+  costs.cores_per_device = cluster.cores_per_device > 0 ? static_cast<int>(cluster.cores_per_device) : platform.cores;
+  costs.link_bytes_per_s = cluster.link_GBps * 1e9;
+  costs.op_overhead = from_us(platform.op_overhead_us.value);
+  costs.wake = from_us(platform.wake_us.value);
+  costs.timer_overshoot = from_us(platform.timer_overshoot_us.value);
+  for (int a = 0; a < kDemandClasses; ++a)
+    for (int b = 0; b < kDemandClasses; ++b) costs.slowdown[a][b] = platform.slowdown[a][b].value;
+
+  const int threads = schedule.placement.threads_per_rank;
+  const bool oversubscribed = schedule.placement.ranks_per_device * threads > costs.cores_per_device;
+  auto demand = [&](const WorkCost& cost) {
+    const double turns = oversubscribed ? 1 + platform.oversubscribed[static_cast<int>(cost.cls)].value : 1.0;
+    return Demand{static_cast<Picoseconds>(double(evaluate(platform, cost)) * turns), threads, cost.cls};
+  };
+  for (const Operation& operation : schedule.operations) {
+    Demand compute;
+    CollectiveCost collective;
+    if (const auto* c = std::get_if<Collective>(&operation.work)) {
+      const std::int64_t members = schedule.communicators[c->communicator].size;
+      const Dtype dtype = dtype_of(schedule, operation);
+      const RingCost ring = ring_cost(c->kind, dtype, c->elements, members);
+      collective.latency = from_us(double(ring.steps) * cluster.link_latency_us);
+      collective.edge_bytes = ring.edge_bytes;
+      collective.phases = c->kind == CollectiveKind::all_reduce ? 2 : 1;
+      collective.movement = demand(movement_cost(*c, dtype, members));
+      collective.movement.cores = 1;
+    } else {
+      compute = demand(work_cost(schedule, operation));
+    }
+    costs.compute.push_back(compute);
+    costs.collective.push_back(collective);
+  }
+  return costs;
+}
+
+}  // namespace stretto::sim

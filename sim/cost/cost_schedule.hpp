@@ -1,0 +1,13 @@
+#pragma once
+#include "model/scenario.hpp"
+#include "model/schedule/schedule.hpp"
+#include "sim/cost/cost.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::sim {
+
+// What every operation of the schedule costs on the platform, with the scenario's links and cores. Throws Error(input)
+// naming the cost key that the platform file lacks.
+Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster);
+
+}  // namespace stretto::sim

@@ -1,0 +1,88 @@
+#include "sim/cost/features.hpp"
+
+#include <algorithm>
+
+namespace stretto::sim {
+namespace {
+
+std::vector<double> streaming(std::int64_t elements) {
+  const double n = double(elements);
+  return {1, n, std::max(0.0, n - kCacheElements)};
+}
+std::vector<double> row_wise(std::int64_t rows, std::int64_t cols) {
+  return {1, double(rows), double(rows) * double(cols)};
+}
+
+const char* suffix(Pass pass) { return pass == Pass::forward ? "_forward" : pass == Pass::dgrad ? "_dgrad" : "_wgrad"; }
+
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
+}  // namespace
+
+WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
+  WorkCost cost =
+      std::visit(Overloaded{
+                     [&](const Gemm& g) -> WorkCost {
+                       const double m = double(g.m), n = double(g.n), k = double(g.k);
+                       std::string key = std::string("gemm_") + (g.trans_a ? 't' : 'n') + (g.trans_b ? 't' : 'n');
+                       if (g.bias) key += "_bias";
+                       if (operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
+                       return {key, {1, m * n * k, m * k, k * n, m * n}, DemandClass::gemm};
+                     },
+                     [&](const Attention& a) -> WorkCost {
+                       const double bh = double(a.batch) * double(a.heads), s = double(a.seq), d = double(a.head_dim);
+                       return {std::string("attention") + suffix(a.pass),
+                               {bh, bh * s * d, bh * s * s, bh * s * s * d},
+                               DemandClass::attention};
+                     },
+                     [&](const LayerNorm& n) -> WorkCost {
+                       std::string key = std::string("layernorm") + suffix(n.pass);
+                       if (n.pass == Pass::dgrad && operation.accesses.back().mode == AccessMode::accumulate)
+                         key += "_acc";
+                       return {key, row_wise(n.rows, n.cols)};
+                     },
+                     [&](const Elementwise& e) -> WorkCost {
+                       return {kind_of(e), streaming(e.rows * e.cols)};
+                     },
+                     [&](const Embedding& e) -> WorkCost {
+                       return {std::string("embedding") + suffix(e.pass), row_wise(e.rows, e.cols)};
+                     },
+                     [&](const CrossEntropy& c) -> WorkCost {
+                       return {"cross_entropy", row_wise(c.rows, c.vocab)};
+                     },
+                     [&](const Fill& f) -> WorkCost {
+                       return {"fill", streaming(f.elements)};
+                     },
+                     [&](const Cast& c) -> WorkCost {
+                       return {"cast", streaming(c.elements)};
+                     },
+                     [&](const SumSquares& s) -> WorkCost {
+                       return {"sum_squares", streaming(s.elements)};
+                     },
+                     [&](const AdamW& a) -> WorkCost {
+                       return {"adamw", streaming(a.elements)};
+                     },
+                     [&](const Collective&) -> WorkCost { return {}; },
+                 },
+                 operation.work);
+  cost.key += std::string("_") + std::string(name_of(schedule.compute_dtype));
+  return cost;
+}
+
+WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t members) {
+  // A reduce-scatter reads its slice of every member's buffer, an all-gather copies every other member's slice; each
+  // phase of an all-reduce does one of them.
+  const double slice = double(collective.elements) / double(members);
+  const bool gathers = collective.kind == CollectiveKind::all_gather;
+  const double touched = slice * double(gathers ? 2 * (members - 1) : members + 1);
+  return {std::string("move_") + kind_of(collective) + "_" + std::string(name_of(dtype)),
+          {1, touched},
+          DemandClass::memory};
+}
+
+}  // namespace stretto::sim

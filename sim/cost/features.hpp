@@ -1,0 +1,32 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/schedule/dtype.hpp"
+#include "model/schedule/schedule.hpp"
+#include "model/schedule/work.hpp"
+#include "sim/cost/cost.hpp"
+
+namespace stretto::sim {
+
+// How the time of one kind of work scales on a CPU: a key that names the cost function, and the quantities it is linear
+// in. Calibration fits the coefficients, prediction multiplies by them; adding an operation is one row here.
+//
+//   gemm        1, mnk, mk, kn, mn          arithmetic, packing of A and of B, update of C (Goto & van de Geijn 2008)
+//   attention   bh, bh·s·d, bh·s², bh·s²·d  bh = batch · heads: overhead, reading q k v, softmax, matmuls
+//   row-wise    1, rows, elements           norms, cross-entropy
+//   streaming   1, elements, max(0, elements − kCacheElements)   two slopes: in and out of the last private cache
+struct WorkCost {
+  std::string key;               // with the operand dtype: "gemm_tn_acc_f32"
+  std::vector<double> features;  // first: the constant
+  DemandClass cls = DemandClass::memory;
+};
+constexpr double kCacheElements = 131072;
+
+// Of a compute operation, with the dtypes and access modes of its operands.
+WorkCost work_cost(const Schedule& schedule, const Operation& operation);
+
+// Of one member's data movement in a collective on a host, per phase.
+WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t members);
+
+}  // namespace stretto::sim

@@ -1,0 +1,115 @@
+#include "sim/device.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+namespace stretto::sim {
+
+Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const std::vector<int>& most_cores,
+                 EventHeap& events)
+    : costs_(costs), events_(events), device_of_(std::move(device_of)), activities_(device_of_.size()) {
+  bool interferes = false;
+  for (const auto& row : costs.slowdown)
+    for (const double slowdown : row) interferes = interferes || slowdown != 0;
+
+  for (std::size_t lane = 0; lane < device_of_.size(); ++lane)
+    if (device_of_[lane] >= devices_.size()) devices_.resize(device_of_[lane] + 1);
+  std::vector<int> cores(devices_.size()), lanes(devices_.size());
+  for (std::size_t lane = 0; lane < device_of_.size(); ++lane) {
+    cores[device_of_[lane]] += most_cores[lane];
+    lanes[device_of_[lane]] += most_cores[lane] > 0;
+  }
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    devices_[i].free_cores = costs.cores_per_device;
+    devices_[i].queues = costs.cores_per_device > 0 && cores[i] > costs.cores_per_device;
+    devices_[i].couples = interferes && lanes[i] > 1;
+  }
+  contended_.resize(device_of_.size());
+  for (std::size_t lane = 0; lane < device_of_.size(); ++lane)
+    contended_[lane] = devices_[device_of_[lane]].queues || devices_[device_of_[lane]].couples;
+}
+
+void Devices::on_request(std::uint32_t lane, Picoseconds now) {
+  Device& device = devices_[device_of_[lane]];
+  if (device.queues && (!device.waiting.empty() || device.free_cores < activities_[lane].cores))
+    device.waiting.push_back(lane);
+  else
+    grant(device, lane, now);
+}
+
+void Devices::grant(Device& device, std::uint32_t lane, Picoseconds now) {
+  Activity& activity = activities_[lane];
+  if (device.queues) device.free_cores -= activity.cores;
+  activity.start = now > activity.ready ? now + costs_.wake : now;
+  granted_.push_back(lane);
+  if (!device.couples) {
+    activity.end = activity.start + activity.remaining;
+    events_.schedule(lane, activity.end, EventKind::finish);
+  } else if (activity.start > now) {
+    events_.schedule(lane, activity.start, EventKind::start);
+  } else {
+    on_start(lane, now);
+  }
+}
+
+void Devices::on_start(std::uint32_t lane, Picoseconds now) {
+  Device& device = devices_[device_of_[lane]];
+  assert(device.couples);
+  ++device.count[static_cast<int>(activities_[lane].cls)];
+  rearm(device, now);
+  Activity& activity = activities_[lane];
+  activity.updated = now;
+  const double stretch = device.stretch[static_cast<int>(activity.cls)];
+  activity.end =
+      now + (stretch == 1 ? activity.remaining : std::llround(static_cast<double>(activity.remaining) * stretch));
+  device.running.push_back(lane);
+  events_.schedule(lane, activity.end, EventKind::finish);
+}
+
+void Devices::release(std::uint32_t lane, Picoseconds now) {
+  Device& device = devices_[device_of_[lane]];
+  if (device.couples) {
+    const auto at = std::find(device.running.begin(), device.running.end(), lane);
+    assert(at != device.running.end());
+    *at = device.running.back();
+    device.running.pop_back();
+    --device.count[static_cast<int>(activities_[lane].cls)];
+    rearm(device, now);
+  }
+  if (!device.queues) return;
+  device.free_cores += activities_[lane].cores;
+  while (!device.waiting.empty() && activities_[device.waiting.front()].cores <= device.free_cores) {
+    const std::uint32_t next = device.waiting.front();
+    device.waiting.pop_front();
+    grant(device, next, now);
+  }
+}
+
+void Devices::rearm(Device& device, Picoseconds now) {
+  const std::array<double, kDemandClasses> old = device.stretch;
+  bool changed = false;
+  for (int a = 0; a < kDemandClasses; ++a) {
+    double stretch = 1;
+    for (int b = 0; b < kDemandClasses; ++b)
+      if (device.count[b] > (a == b)) stretch += costs_.slowdown[a][b];
+    device.stretch[a] = stretch;
+    changed = changed || stretch != old[a];
+  }
+  if (!changed) return;
+  for (const std::uint32_t lane : device.running) {
+    Activity& activity = activities_[lane];
+    const int cls = static_cast<int>(activity.cls);
+    if (device.stretch[cls] == old[cls]) continue;
+    const Picoseconds elapsed = now - activity.updated;
+    // Both conversions are exact at stretch 1 (below 2^53 ps = 2.5 hours) and off by half a picosecond otherwise. What
+    // ends now is left with exactly nothing: stretch is at least 1, so dividing undoes the rounding of the product.
+    activity.remaining -= std::llround(static_cast<double>(elapsed) / old[cls]);
+    activity.remaining = std::max<Picoseconds>(activity.remaining, 0);
+    activity.updated = now;
+    activity.end = now + std::llround(static_cast<double>(activity.remaining) * device.stretch[cls]);
+    events_.schedule(lane, activity.end, EventKind::finish);
+  }
+}
+
+}  // namespace stretto::sim

@@ -1,0 +1,86 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "sim/cost/cost.hpp"
+#include "sim/event_heap.hpp"
+
+namespace stretto::sim {
+
+// What a lane does on its device: a compute operation, or one phase of a collective's data movement.
+struct Activity {
+  Picoseconds ready = 0;      // may start from then on
+  Picoseconds start = 0;      // has its cores, and woke up if it had to queue for them
+  Picoseconds end = 0;        // as known now; a change of neighbours moves it
+  Picoseconds remaining = 0;  // work left at `updated`, in time it would take alone
+  Picoseconds updated = 0;
+  int cores = 0;
+  DemandClass cls = DemandClass::memory;
+};
+
+// The devices of the simulated ranks: cores handed out first come, first served, and the interference of what runs
+// together. A lane is known by its number (rank · lanes + lane); it has one activity at a time.
+class Devices {
+ public:
+  // `device_of[lane]` are numbers from 0; `most_cores[lane]` is the most that any activity of the lane holds.
+  Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const std::vector<int>& most_cores,
+          EventHeap& events);
+
+  Activity& activity(std::uint32_t lane) { return activities_[lane]; }
+  const Activity& activity(std::uint32_t lane) const { return activities_[lane]; }
+
+  // Sets the lane's next activity going. When nothing else on the device can delay or slow it, its end is scheduled at
+  // once and true is returned: activity(lane).start is final. Otherwise a request is scheduled for `ready`.
+  bool launch(std::uint32_t lane, Picoseconds ready, Picoseconds duration, int cores, DemandClass cls) {
+    Activity& activity = activities_[lane];
+    activity.ready = ready;
+    activity.remaining = duration;
+    activity.cores = cores;
+    activity.cls = cls;
+    if (cores == 0 || !contended_[lane]) {
+      activity.start = ready;
+      activity.end = ready + duration;
+      events_.schedule(lane, activity.end, EventKind::finish);
+      return true;
+    }
+    events_.schedule(lane, ready, EventKind::request);
+    return false;
+  }
+
+  // Event handlers; `now` is the event's time. Lanes that get their cores are appended to granted().
+  void on_request(std::uint32_t lane, Picoseconds now);
+  void on_start(std::uint32_t lane, Picoseconds now);
+  void on_finish(std::uint32_t lane, Picoseconds now) {
+    if (activities_[lane].cores > 0 && contended_[lane]) release(lane, now);
+  }
+
+  // Lanes whose activity.start has just become final; the caller clears it.
+  std::vector<std::uint32_t>& granted() { return granted_; }
+
+ private:
+  struct Device {
+    bool queues = false;   // its lanes together can ask for more cores than there are
+    bool couples = false;  // what runs on it can slow something else on it
+    int free_cores = 0;
+    std::deque<std::uint32_t> waiting;
+    std::vector<std::uint32_t> running;  // only kept when `couples`
+    std::array<int, kDemandClasses> count{};
+    std::array<double, kDemandClasses> stretch{1, 1, 1};  // [class]: time factor of what runs
+  };
+
+  void grant(Device& device, std::uint32_t lane, Picoseconds now);
+  void release(std::uint32_t lane, Picoseconds now);
+  void rearm(Device& device, Picoseconds now);
+
+  const Costs& costs_;
+  EventHeap& events_;
+  std::vector<std::uint32_t> device_of_;
+  std::vector<std::uint8_t> contended_;  // [lane]: its device queues or couples
+  std::vector<Device> devices_;
+  std::vector<Activity> activities_;
+  std::vector<std::uint32_t> granted_;
+};
+
+}  // namespace stretto::sim

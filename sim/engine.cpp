@@ -1,0 +1,117 @@
+#include "sim/engine.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <type_traits>
+
+#include "base/error.hpp"
+#include "sim/core.hpp"
+#include "sim/network/child.hpp"
+#include "sim/network/fluid.hpp"
+#include "sim/network/simgrid.hpp"
+
+namespace stretto::sim {
+namespace {
+
+struct Outcome {
+  Timeline timeline;
+  bool steady = false;
+  std::int64_t operations = 0;
+};
+
+struct Prepared {
+  std::vector<std::int64_t> ranks;
+  std::vector<BoundProgram> programs;
+  std::vector<std::shared_ptr<const FlatProgram>> flat;
+  Groups groups;
+};
+
+Prepared prepare(const Schedule& schedule, const Costs& costs) {
+  Prepared prepared;
+  prepared.ranks = representative_ranks(schedule);
+  for (const std::int64_t rank : prepared.ranks) prepared.programs.push_back(bind(schedule, rank));
+  prepared.flat = flatten_all(schedule, prepared.programs, costs);
+  prepared.groups = find_groups(schedule, prepared.ranks);
+  return prepared;
+}
+
+Outcome run_on(Network& network, const Schedule& schedule, const Costs& costs, const Prepared& prepared,
+               int max_steps) {
+  Core core(schedule, costs, prepared.programs, prepared.flat, prepared.groups, network, max_steps);
+  core.run();
+  return {core.recorder().take_timeline(), core.recorder().steady(), core.operations()};
+}
+
+// An outcome as bytes, for the pipe between two processes of this program.
+struct Header {
+  Picoseconds step_begin, step_end;
+  std::int64_t operations, rows;
+  bool steady;
+};
+static_assert(std::is_trivially_copyable_v<TimelineRow> && std::is_trivially_copyable_v<Header>);
+
+std::string pack(const Outcome& outcome) {
+  Header header{};
+  header.step_begin = outcome.timeline.step_begin;
+  header.step_end = outcome.timeline.step_end;
+  header.operations = outcome.operations;
+  header.rows = static_cast<std::int64_t>(outcome.timeline.rows.size());
+  header.steady = outcome.steady;
+  std::string bytes(sizeof header + outcome.timeline.rows.size() * sizeof(TimelineRow), '\0');
+  std::memcpy(bytes.data(), &header, sizeof header);
+  if (!outcome.timeline.rows.empty())
+    std::memcpy(bytes.data() + sizeof header, outcome.timeline.rows.data(), bytes.size() - sizeof header);
+  return bytes;
+}
+
+Outcome unpack(const std::string& bytes) {
+  Header header{};
+  if (bytes.size() < sizeof header) throw runtime_failure("simgrid: the simulation process sent half a result");
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (bytes.size() != sizeof header + static_cast<std::size_t>(header.rows) * sizeof(TimelineRow))
+    throw runtime_failure("simgrid: the simulation process sent half a result");
+  Outcome outcome;
+  outcome.timeline.step_begin = header.step_begin;
+  outcome.timeline.step_end = header.step_end;
+  outcome.timeline.rows.resize(static_cast<std::size_t>(header.rows));
+  if (header.rows > 0)
+    std::memcpy(outcome.timeline.rows.data(), bytes.data() + sizeof header, bytes.size() - sizeof header);
+  outcome.steady = header.steady;
+  outcome.operations = header.operations;
+  return outcome;
+}
+
+}  // namespace
+
+SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOptions& options) {
+  if (options.max_steps < 1) throw input_error("simulation: max_steps must be at least 1");
+  const auto begin = std::chrono::steady_clock::now();
+  Prepared prepared = prepare(schedule, costs);
+
+  Outcome outcome;
+  if (options.network == NetworkKind::fluid) {
+    FluidNetwork network(costs.link_bytes_per_s);
+    outcome = run_on(network, schedule, costs, prepared, options.max_steps);
+  } else {
+    const bool backbone = options.fabric.backbone_GBps > 0;
+    const Rings rings = find_rings(schedule, prepared.ranks, prepared.groups, backbone);
+    // SimGrid has one engine per process, whose clock and platform cannot be reset: a process for each simulation.
+    outcome = unpack(run_in_child([&] {
+      // Never destroyed: the process ends while flows may still be in flight, which SimGrid's destructors do not like.
+      Network* network =
+          make_simgrid_network(costs.link_bytes_per_s, options.fabric.backbone_GBps * 1e9, rings).release();
+      return pack(run_on(*network, schedule, costs, prepared, options.max_steps));
+    }));
+  }
+
+  SimResult result;
+  result.timeline = std::move(outcome.timeline);
+  result.programs = std::move(prepared.programs);
+  result.step = result.timeline.step_end - result.timeline.step_begin;
+  result.steady = outcome.steady;
+  result.operations = outcome.operations;
+  result.simulate_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace stretto::sim

@@ -1,0 +1,107 @@
+#pragma once
+#include <cassert>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/timeline.hpp"
+
+namespace stretto::sim {
+
+constexpr Picoseconds kNever = std::numeric_limits<Picoseconds>::max();
+
+// What happens to a lane next. At equal times the order is by kind, then by lane: cores are released before they are
+// asked for, and lanes that ask at the same time are served by rank, then lane.
+enum class EventKind : std::uint8_t { finish, start, request };
+
+// The next event of every lane: a 4-ary heap that knows where each lane's entry is, so that moving an event (a slowed
+// operation ends later) costs a sift and no entry is ever stale. At most one event per lane; memory O(lanes).
+class EventHeap {
+ public:
+  struct Entry {
+    Picoseconds time;
+    std::uint64_t order;  // kind, then lane
+    std::uint32_t lane() const { return static_cast<std::uint32_t>(order); }
+    EventKind kind() const { return static_cast<EventKind>(order >> 32); }
+    bool before(const Entry& other) const { return time != other.time ? time < other.time : order < other.order; }
+  };
+
+  explicit EventHeap(std::size_t lanes) : position_(lanes, kAbsent) { heap_.reserve(lanes); }
+
+  Picoseconds next_time() const { return heap_.empty() ? kNever : heap_.front().time; }
+
+  // Adds or moves the lane's event.
+  void schedule(std::uint32_t lane, Picoseconds time, EventKind kind) {
+    if (lane == fired_) fired_ = kAbsent;
+    const Entry entry{time, static_cast<std::uint64_t>(kind) << 32 | lane};
+    std::uint32_t at = position_[lane];
+    if (at == kAbsent) {
+      at = static_cast<std::uint32_t>(heap_.size());
+      heap_.push_back(entry);
+      sift_up(at, entry);
+    } else if (entry.before(heap_[at])) {
+      sift_up(at, entry);
+    } else {
+      sift_down(at, entry);
+    }
+  }
+
+  // The earliest event. Its entry stays in place until settle(), because the lane is nearly always scheduled anew while
+  // its event is handled, and then one sift replaces a removal and an insertion.
+  Entry fire() {
+    const Entry top = heap_.front();
+    fired_ = top.lane();
+    return top;
+  }
+  void settle() {
+    if (fired_ == kAbsent) return;
+    const std::uint32_t at = position_[fired_];
+    position_[fired_] = kAbsent;
+    fired_ = kAbsent;
+    const Entry last = heap_.back();
+    heap_.pop_back();
+    if (at == heap_.size()) return;
+    if (at > 0 && last.before(heap_[(at - 1) / 4]))
+      sift_up(at, last);
+    else
+      sift_down(at, last);
+  }
+
+ private:
+  static constexpr std::uint32_t kAbsent = ~std::uint32_t{0};
+
+  void place(std::uint32_t at, const Entry& entry) {
+    heap_[at] = entry;
+    position_[entry.lane()] = at;
+  }
+  void sift_up(std::uint32_t at, const Entry& entry) {
+    while (at > 0) {
+      const std::uint32_t parent = (at - 1) / 4;
+      if (!entry.before(heap_[parent])) break;
+      place(at, heap_[parent]);
+      at = parent;
+    }
+    place(at, entry);
+  }
+  void sift_down(std::uint32_t at, const Entry& entry) {
+    const auto size = static_cast<std::uint32_t>(heap_.size());
+    for (;;) {
+      const std::uint32_t first = at * 4 + 1;
+      if (first >= size) break;
+      const std::uint32_t end = first + 4 < size ? first + 4 : size;
+      std::uint32_t best = first;
+      for (std::uint32_t child = first + 1; child < end; ++child)
+        if (heap_[child].before(heap_[best])) best = child;
+      if (!heap_[best].before(entry)) break;
+      place(at, heap_[best]);
+      at = best;
+    }
+    place(at, entry);
+  }
+
+  std::vector<Entry> heap_;
+  std::vector<std::uint32_t> position_;  // [lane] → index in heap_
+  std::uint32_t fired_ = kAbsent;
+};
+
+}  // namespace stretto::sim

@@ -1,0 +1,89 @@
+#include "sim/flat_program.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace stretto::sim {
+namespace {
+
+void check_costs(const Schedule& schedule, const Costs& costs) {
+  if (costs.compute.size() < schedule.operations.size() || costs.collective.size() < schedule.operations.size())
+    throw input_error("simulation: costs are given for " +
+                      std::to_string(std::min(costs.compute.size(), costs.collective.size())) +
+                      " operations, but the schedule has " + std::to_string(schedule.operations.size()));
+  for (std::size_t i = 0; i < schedule.operations.size(); ++i) {
+    const Operation& operation = schedule.operations[i];
+    const bool communicates = is_communication(operation.work);
+    const Demand& demand = communicates ? costs.collective[i].movement : costs.compute[i];
+    const CollectiveCost& collective = costs.collective[i];
+    if (demand.alone < 0 || demand.cores < 0 || demand.cores > std::numeric_limits<std::uint16_t>::max() ||
+        (communicates && (collective.latency < 0 || collective.edge_bytes < 0)))
+      throw input_error("simulation: the cost of " + operation.name + " is negative or too large");
+    if (costs.cores_per_device > 0 && demand.cores > costs.cores_per_device)
+      throw input_error("simulation: " + operation.name + " needs " + std::to_string(demand.cores) +
+                        " cores, but a device has " + std::to_string(costs.cores_per_device));
+    if (communicates && collective.edge_bytes > 0 && !(costs.link_bytes_per_s > 0))
+      throw input_error("simulation: " + operation.name + " sends data, but the platform gives no link bandwidth");
+  }
+}
+
+}  // namespace
+
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs) {
+  FlatProgram flat;
+  flat.ops.reserve(program.ops.size());
+  flat.waits.reserve(program.waits.size());
+  flat.lane_cores.assign(program.lanes.size(), 0);
+  for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
+    flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
+    for (const std::uint32_t index : program.lanes[lane]) {
+      const BoundOp& bound = program.ops[index];
+      const Work& work = schedule.operations[bound.op].work;
+      FlatOp op;
+      op.op = index;
+      op.id = bound.op;
+      op.wait_begin = static_cast<std::uint32_t>(flat.waits.size());
+      if (bound.wait_end - bound.wait_begin > std::numeric_limits<std::uint16_t>::max())
+        throw input_error("simulation: " + label(schedule, bound) + " has more than 65535 waits");
+      op.wait_count = static_cast<std::uint16_t>(bound.wait_end - bound.wait_begin);
+      for (std::uint32_t i = bound.wait_begin; i < bound.wait_end; ++i) {
+        const BoundWait& wait = program.waits[i];
+        flat.waits.push_back({wait.position, wait.lane, wait.steps_ago, wait.kind});
+      }
+      const Demand& demand = is_communication(work) ? costs.collective[bound.op].movement : costs.compute[bound.op];
+      if (is_communication(work)) {
+        op.communicator = static_cast<std::int16_t>(std::get<Collective>(work).communicator);
+      } else {
+        op.duration = demand.alone;
+        op.cores = static_cast<std::uint16_t>(demand.cores);
+        op.cls = demand.cls;
+      }
+      flat.lane_cores[lane] = std::max(flat.lane_cores[lane], demand.cores);
+      flat.ops.push_back(op);
+    }
+  }
+  flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
+  return flat;
+}
+
+std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
+                                                            const std::vector<BoundProgram>& programs,
+                                                            const Costs& costs) {
+  check_costs(schedule, costs);
+  std::vector<std::shared_ptr<const FlatProgram>> classes, result;
+  for (const BoundProgram& program : programs) {
+    FlatProgram flat = flatten(schedule, program, costs);
+    const auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& other) { return *other == flat; });
+    if (same != classes.end()) {
+      result.push_back(*same);
+    } else {
+      classes.push_back(std::make_shared<const FlatProgram>(std::move(flat)));
+      result.push_back(classes.back());
+    }
+  }
+  return result;
+}
+
+}  // namespace stretto::sim

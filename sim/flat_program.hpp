@@ -1,0 +1,51 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/schedule/bind.hpp"
+#include "sim/cost/cost.hpp"
+
+namespace stretto::sim {
+
+// A bound program with its costs, laid out for the engine: one array per lane, in order. Ranks whose programs are equal
+// share one (a rank class).
+
+struct FlatOp {
+  Picoseconds duration = 0;      // compute: Demand.alone
+  std::uint32_t wait_begin = 0;  // into FlatProgram::waits
+  std::uint32_t op = 0;          // index into BoundProgram::ops
+  OpId id = 0;                   // template
+  std::uint16_t wait_count = 0;
+  std::uint16_t cores = 0;         // compute: Demand.cores
+  std::int16_t communicator = -1;  // -1: a compute operation
+  DemandClass cls = DemandClass::memory;
+  bool operator==(const FlatOp&) const = default;
+};
+
+struct FlatWait {
+  std::uint32_t position = 0;
+  LaneId lane = 0;
+  std::uint8_t steps_ago = 0;
+  EdgeKind kind = EdgeKind::finish_start;
+  bool operator==(const FlatWait&) const = default;
+};
+
+struct FlatProgram {
+  std::vector<FlatOp> ops;                // lane after lane
+  std::vector<std::uint32_t> lane_begin;  // [lane]; one more entry than lanes
+  std::vector<FlatWait> waits;
+  std::vector<int> lane_cores;  // [lane]: most cores that any of its operations, or its data movement, holds
+  std::uint32_t length(LaneId lane) const { return lane_begin[lane + 1] - lane_begin[lane]; }
+  bool operator==(const FlatProgram&) const = default;
+};
+
+// Throws Error(input) when the costs do not cover the schedule or ask for more cores than a device has.
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs);
+
+// [program] → its flat form; equal ones are one object.
+std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
+                                                            const std::vector<BoundProgram>& programs,
+                                                            const Costs& costs);
+
+}  // namespace stretto::sim

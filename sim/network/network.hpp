@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "base/timeline.hpp"
+#include "sim/event_heap.hpp"
+
+namespace stretto::sim {
+
+// The side of the engine core that a network drives. Times never go back.
+class TimedCore {
+ public:
+  virtual ~TimedCore() = default;
+  virtual Picoseconds next_event() const = 0;   // kNever when there is none
+  virtual void advance(Picoseconds until) = 0;  // handles all events at or before `until`
+  virtual bool finished() const = 0;            // nothing more needs to be simulated
+  virtual void transfer_done(std::uint32_t transfer, Picoseconds now) = 0;
+};
+
+// Carries transfers, and owns the passing of time. One thread.
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  // Every edge of the ring of `group` (index into the groups it was built with) carries `edge_bytes` > 0 from `begin`
+  // on, which is not in the past. Returns when the last edge will be done, if that is certain now; otherwise
+  // core.transfer_done(transfer, …) is called at that time. `transfer` is the caller's name for it, and free for use
+  // again after that.
+  virtual std::optional<Picoseconds> start(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes,
+                                           Picoseconds begin) = 0;
+
+  // Lets time pass until the core is finished or neither core nor network has anything left to do.
+  virtual void run(TimedCore& core) = 0;
+};
+
+}  // namespace stretto::sim

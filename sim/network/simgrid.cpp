@@ -1,0 +1,130 @@
+#include "sim/network/simgrid.hpp"
+
+#include <xbt/log.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <simgrid/kernel/Timer.hpp>
+#include <simgrid/s4u.hpp>
+#include <string>
+#include <vector>
+
+namespace stretto::sim {
+namespace {
+
+namespace s4u = simgrid::s4u;
+using simgrid::kernel::timer::Timer;
+
+class SimgridNetwork : public Network {
+ public:
+  SimgridNetwork(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings)
+      : engine_("stretto"), rings_(rings) {
+    xbt_log_control_set("root.thresh:warning");
+    for (const char* setting : {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e20",
+                                // The defaults merge events that are 1 ns apart.
+                                "surf/precision:1e-12", "maxmin/precision:1e-9"})
+      s4u::Engine::set_config(setting);
+    s4u::NetZone* zone = s4u::create_star_zone("fabric");
+    std::vector<s4u::LinkInRoute> shared;
+    if (backbone_bytes_per_s > 0) shared.emplace_back(zone->create_link("backbone", backbone_bytes_per_s));
+    // Sender and receiver are two hosts, so that a folded ring may lead from a rank back to itself over both its links.
+    for (std::uint32_t i = 0; i < rings.endpoints; ++i) {
+      const std::string number = std::to_string(i);
+      senders_.push_back(zone->create_host("sender " + number, 1.0));
+      receivers_.push_back(zone->create_host("receiver " + number, 1.0));
+      std::vector<s4u::LinkInRoute> up = {s4u::LinkInRoute(zone->create_link("up " + number, link_bytes_per_s))};
+      up.insert(up.end(), shared.begin(), shared.end());
+      const std::vector<s4u::LinkInRoute> down = {
+          s4u::LinkInRoute(zone->create_link("down " + number, link_bytes_per_s))};
+      zone->add_route(senders_.back()->get_netpoint(), nullptr, nullptr, nullptr, up, false);
+      zone->add_route(nullptr, receivers_.back()->get_netpoint(), nullptr, nullptr, down, false);
+    }
+    zone->seal();
+    s4u::Activity::on_completion_cb([this](const s4u::Activity& activity) { on_flow_done(activity); });
+  }
+
+  std::optional<Picoseconds> start(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes,
+                                   Picoseconds begin) override {
+    if (transfer >= transfers_.size()) transfers_.resize(transfer + 1);
+    ++pending_;
+    Timer::set(date_of(begin), [this, transfer, group, edge_bytes] { start_flows(transfer, group, edge_bytes); });
+    return std::nullopt;
+  }
+
+  void run(TimedCore& core) override {
+    core_ = &core;
+    arm();
+    engine_.run();
+  }
+
+ private:
+  struct Transfer {
+    std::vector<s4u::CommPtr> flows;  // SimGrid wants them alive until they are complete
+    std::size_t in_flight = 0;
+  };
+
+  // Never before SimGrid's clock, which rounding can leave a fraction of a picosecond ahead of ours.
+  static double date_of(Picoseconds time) {
+    return std::max(static_cast<double>(time) * 1e-12, s4u::Engine::get_clock());
+  }
+
+  void start_flows(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes) {
+    if (core_->finished()) return;
+    Transfer& state = transfers_[transfer];
+    const std::vector<RingEdge>& edges = rings_.edges[group];
+    state.flows.clear();
+    state.in_flight = edges.size();
+    for (const RingEdge& edge : edges) {
+      s4u::CommPtr flow = s4u::Comm::sendto_init(senders_[edge.from], receivers_[edge.to]);
+      flow->set_payload_size(static_cast<std::uint64_t>(edge_bytes));
+      flow->set_data(reinterpret_cast<void*>(static_cast<std::uintptr_t>(transfer)));
+      state.flows.push_back(flow);
+      flow->vetoable_start();
+    }
+  }
+
+  void on_flow_done(const s4u::Activity& activity) {
+    const auto transfer = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(activity.get_data<void>()));
+    if (--transfers_[transfer].in_flight > 0 || core_->finished()) return;
+    --pending_;
+    core_->transfer_done(transfer, std::llround(s4u::Engine::get_clock() * 1e12));
+    arm();
+  }
+
+  // One timer stands for the core's next event. While nothing is on the network the core runs on its own.
+  void arm() {
+    while (pending_ == 0 && !core_->finished() && core_->next_event() != kNever) core_->advance(core_->next_event());
+    const Picoseconds next = core_->finished() ? kNever : core_->next_event();
+    if (next == armed_) return;
+    if (timer_ != nullptr) timer_->remove();
+    timer_ = nullptr;
+    armed_ = next;
+    if (next != kNever) timer_ = Timer::set(date_of(next), [this, next] { on_timer(next); });
+  }
+
+  void on_timer(Picoseconds time) {
+    timer_ = nullptr;  // SimGrid deletes it after this call
+    armed_ = kNever;
+    core_->advance(time);
+    arm();
+  }
+
+  s4u::Engine engine_;
+  const Rings& rings_;
+  TimedCore* core_ = nullptr;
+  std::vector<s4u::Host*> senders_, receivers_;
+  std::vector<Transfer> transfers_;
+  std::size_t pending_ = 0;  // transfers announced or in flight
+  Timer* timer_ = nullptr;
+  Picoseconds armed_ = kNever;
+};
+
+}  // namespace
+
+std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s,
+                                              const Rings& rings) {
+  return std::make_unique<SimgridNetwork>(link_bytes_per_s, backbone_bytes_per_s, rings);
+}
+
+}  // namespace stretto::sim

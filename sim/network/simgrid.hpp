@@ -1,0 +1,18 @@
+#pragma once
+#include <memory>
+
+#include "sim/network/groups.hpp"
+#include "sim/network/network.hpp"
+
+namespace stretto::sim {
+
+// Transfers as flows on a SimGrid platform (Casanova et al., JPDC 74(10), 2014): a star in which every endpoint has an
+// up and a down link, and all flows cross one backbone link when `backbone_bytes_per_s` > 0. One flow per ring edge;
+// links are shared max-min (model CM02 without cross traffic or TCP window, link latency 0: α is paid before a flow
+// starts).
+//
+// SimGrid allows one platform per process and keeps its clock for good, so make at most one of these in a process; the
+// engine does that in a child process per simulation (child.hpp).
+std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings);
+
+}  // namespace stretto::sim

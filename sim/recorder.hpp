@@ -1,0 +1,70 @@
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/timeline.hpp"
+
+namespace stretto::sim {
+
+// Watches steps go by: when each ends, when the period is steady, and the rows of the step that will be the last. Lanes
+// run ahead, so several steps are open at once; rows are kept for open steps only.
+class StepRecorder {
+ public:
+  // `rows` of a step; `lanes` that have operations.
+  StepRecorder(int max_steps, std::size_t rows, std::size_t lanes)
+      : max_steps_(max_steps), row_count_(rows), lanes_(lanes), steps_(static_cast<std::size_t>(max_steps)) {}
+
+  static constexpr int kFewestSteps = 3;  // two periods, to compare
+  static constexpr double kSteady = 1e-6;
+
+  // Where the rows of a step are written, indexed as the caller likes; nullptr when this step cannot be the last.
+  TimelineRow* rows_of(int step) {
+    if (step < std::min(kFewestSteps, max_steps_) - 1) return nullptr;
+    std::vector<TimelineRow>& rows = steps_[step].rows;
+    if (rows.empty()) {
+      rows = std::move(spare_);
+      rows.resize(row_count_);
+    }
+    return rows.data();
+  }
+
+  // A lane has finished its last operation of a step. True when that ends the simulation.
+  bool lane_done(int step, Picoseconds now) {
+    Step& state = steps_[step];
+    state.end = std::max(state.end, now);
+    if (++state.lanes_done < lanes_) return false;
+    last_ = step;
+    steady_ = step + 1 >= kFewestSteps && std::abs(static_cast<double>(period(step) - period(step - 1))) <=
+                                              kSteady * static_cast<double>(period(step));
+    if (steady_ || step + 1 == max_steps_) return true;
+    spare_ = std::move(state.rows);
+    return false;
+  }
+
+  // Valid once lane_done has returned true.
+  bool steady() const { return steady_; }
+  Timeline take_timeline() {
+    return {last_ == 0 ? 0 : steps_[last_ - 1].end, steps_[last_].end, std::move(steps_[last_].rows)};
+  }
+
+ private:
+  struct Step {
+    Picoseconds end = 0;
+    std::size_t lanes_done = 0;
+    std::vector<TimelineRow> rows;
+  };
+  Picoseconds period(int step) const { return steps_[step].end - (step == 0 ? 0 : steps_[step - 1].end); }
+
+  int max_steps_;
+  std::size_t row_count_;
+  std::size_t lanes_;
+  std::vector<Step> steps_;
+  std::vector<TimelineRow> spare_;
+  int last_ = 0;
+  bool steady_ = false;
+};
+
+}  // namespace stretto::sim

@@ -1,0 +1,27 @@
+// libFuzzer entry point: whatever the bytes, parse_scenario gives a Scenario or an Error of one line.
+//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. tests/fuzz/fuzz_scenario.cpp base/error.cpp \
+//     base/toml.cpp base/toml_file.cpp base/toml_parse.cpp model/scenario.cpp model/transformer.cpp -o fuzz_scenario
+//   ./fuzz_scenario -max_total_time=60 scratch_corpus tests/fuzz/corpus/scenario
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "model/scenario.hpp"
+
+// A first line "#set section.key=value" is given as an override too, so that both ways in are fuzzed.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  std::vector<std::string> overrides;
+  if (text.rfind("#set ", 0) == 0) overrides.push_back(text.substr(5, text.find('\n') - 5));
+  try {
+    const stretto::Scenario scenario = stretto::parse_scenario(text, "fuzz.toml", overrides);
+    if (scenario.num_microbatches() < 1 || stretto::parameter_count(scenario.model) < 1) std::abort();
+  } catch (const stretto::Error& error) {
+    const std::string message = error.what();
+    if (message.empty() || message.find('\n') != std::string::npos || error.exit_code() != 2) std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,31 @@
+// The verifier against its oracle: whatever changes the result of a schedule must be rejected, what is correct accepted.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "tests/mutations.hpp"
+
+namespace stretto::testing {
+
+TEST_CASE("a verified schedule gives the same bits in every legal order") {
+  for (const OverlapMode& mode : overlap_modes())
+    for (const bool bf16 : {false, true}) {
+      Scenario scenario = tiny_scenario(3, mode.name, "fp32", 6, 1);
+      scenario.overlap.grad_reduce_in_fp32 = !bf16;
+      const Trained reference = train(scenario, 2, false, 1);
+      for (const std::uint64_t seed : {100, 200, 300, 400, 500}) CHECK(same_bits(train(scenario, 2, false, seed).parameters, reference.parameters));
+    }
+}
+
+TEST_CASE("every mutation that changes the result is rejected") {
+  const MutationReport report = run_mutations(1200, 1);
+  INFO("mutations " << report.mutations << ", changed the result " << report.harmful << ", rejected " << report.rejected << ", rejected though unchanged "
+                    << report.rejected_unchanged);
+  for (const std::string& missed : report.missed) UNSCOPED_INFO("accepted although the result changes: " << missed);
+  CHECK(report.missed.empty());
+  CHECK(report.mutations >= 1000);
+  CHECK(report.harmful >= 300);  // the mutations are not all harmless
+  for (const std::string& alarm : report.false_alarms) UNSCOPED_INFO("false alarm: " << alarm);
+  CHECK(report.false_alarms.empty());
+}
+
+}  // namespace stretto::testing

@@ -1,0 +1,101 @@
+#pragma once
+// What tests that cross folders share: a tiny scenario, and one that runs it and hands out state.
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/rng.hpp"
+#include "exec/host/executor.hpp"
+#include "exec/model_state.hpp"
+#include "exec/serial/serial.hpp"
+#include "model/overlap/overlap.hpp"
+#include "model/schedule/plan.hpp"
+#include "model/schedule/verify.hpp"
+
+namespace stretto::testing {
+
+// Sizes are odd on purpose: nothing is a power of two or divides another.
+inline Scenario tiny_scenario(std::int64_t ranks, const std::string& mode, const std::string& precision = "fp64",
+                              std::int64_t global_batch = 24, std::int64_t micro_batch = 1) {
+  Scenario scenario;
+  scenario.name = "tiny";
+  scenario.model = {2, 12, 3, 20, 7, 9, 31, 31};
+  scenario.training.precision = precision;
+  scenario.training.micro_batch_size = micro_batch;
+  scenario.training.global_batch_size = global_batch;
+  scenario.training.train_iters = 3;
+  scenario.training.lr = 1e-2;
+  scenario.training.init_method_std = 0.2;
+  scenario.parallel.data_parallel_size = ranks;
+  scenario.overlap.bucket_size = 300;
+  find_overlap_mode(mode).configure(scenario.overlap);
+  return scenario;
+}
+
+inline exec::TokenSource tiny_tokens(std::int64_t vocab, std::int64_t count = 4096) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(random_bits(7, 8, i) % static_cast<std::uint64_t>(vocab));
+  return exec::TokenSource::parse(std::move(bytes), "tiny.txt");
+}
+
+struct Trained {
+  std::vector<double> losses, norms;  // by step
+  std::vector<exec::FullTensor> gradients, parameters;  // after the last step; gradients before clipping
+};
+
+// Verifies, plans and trains for `steps` steps. `threaded` picks the executor.
+inline Trained train(const Scenario& scenario, int steps, bool threaded, std::uint64_t seed = 1) {
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_memory(schedule);
+  require_verified(schedule, &plan);
+  std::unique_ptr<host::HostExecutor> host;
+  std::unique_ptr<serial::SerialExecutor> serial;
+  if (threaded)
+    host = std::make_unique<host::HostExecutor>(schedule, plan, host::HostOptions{});
+  else
+    serial = std::make_unique<serial::SerialExecutor>(schedule, plan);
+  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return threaded ? host->memory(rank) : serial->memory(rank); };
+  exec::initialise_state(schedule, scenario, memory_of);
+  const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
+  Trained trained;
+  for (int step = 0; step < steps; ++step) {
+    exec::write_batch(schedule, scenario, tokens, step, memory_of);
+    exec::write_hyper(schedule, scenario, step, memory_of);
+    if (threaded)
+      host->run(1);
+    else
+      serial->run(1, seed + static_cast<std::uint64_t>(step));
+    const exec::StepMetrics metrics = exec::read_metrics(schedule, memory_of);
+    trained.losses.push_back(metrics.loss);
+    trained.norms.push_back(metrics.gradient_norm);
+  }
+  trained.gradients = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::gradients);
+  trained.parameters = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  return trained;
+}
+
+// ‖a − b‖ / ‖b‖, the largest over the tensors.
+inline double worst_relative_difference(const std::vector<exec::FullTensor>& a, const std::vector<exec::FullTensor>& b) {
+  double worst = a.size() == b.size() ? 0 : 1;
+  for (std::size_t t = 0; t < a.size() && t < b.size(); ++t) {
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < a[t].values.size(); ++i) {
+      difference += (a[t].values[i] - b[t].values[i]) * (a[t].values[i] - b[t].values[i]);
+      norm += b[t].values[i] * b[t].values[i];
+    }
+    const double relative = norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+    if (!(relative <= worst)) worst = relative;  // a NaN is worst
+    if (std::isnan(relative)) return relative;
+  }
+  return worst;
+}
+
+inline bool same_bits(const std::vector<exec::FullTensor>& a, const std::vector<exec::FullTensor>& b) {
+  for (std::size_t t = 0; t < a.size(); ++t)
+    if (a[t].values != b[t].values) return false;
+  return a.size() == b.size();
+}
+
+}  // namespace stretto::testing
