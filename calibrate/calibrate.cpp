@@ -37,7 +37,8 @@ std::string today() {
 
 // How much longer the operations of a class take when `shared` was measured than when `reference` was: median ratio of
 // samples with equal key and features.
-double median_ratio(const std::vector<Sample>& shared, const std::vector<Sample>& reference, sim::DemandClass cls, double& spread_pct) {
+double median_ratio(const std::vector<Sample>& shared, const std::vector<Sample>& reference, sim::DemandClass cls,
+                    double& spread_pct) {
   std::vector<double> ratios;
   for (const Sample& s : shared)
     for (const Sample& r : reference)
@@ -61,7 +62,6 @@ Calibration calibrate_host(int cores, const std::function<void(const std::string
   platform.name = "host, " + std::to_string(cores) + " cores";
 
   platform.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  platform.sgemm_GFLOPs = probe_sgemm_GFLOPs(1024);
 
   progress("issue overhead, wake-up and timer");
   const Overheads overheads = probe_overheads();
@@ -69,24 +69,37 @@ Calibration calibrate_host(int cores, const std::function<void(const std::string
   platform.wake_us = overheads.wake_us;
   platform.timer_overshoot_us = overheads.timer_overshoot_us;
 
-  result.samples = probe_steps(progress);
+  StepSamples steps = probe_steps(cores, progress);
+  platform.sgemm_GFLOPs = steps.sgemm_GFLOPs;
+  platform.sgemm_filled_GFLOPs = steps.sgemm_filled_GFLOPs;
+  result.samples = steps.alone;
   progress("collectives");
   const std::vector<Sample> moves = probe_collectives(cores, platform.wake_us.value);
   result.samples.insert(result.samples.end(), moves.begin(), moves.end());
   std::map<std::string, std::vector<Sample>> by_key;
   for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
   for (const auto& [key, samples] : by_key)
-    platform.costs[key] = fit_linear(samples, key.starts_with("move_") ? "collectives on links that are not paced" : "training steps of two-layer models on one rank");
+    platform.costs[key] =
+        fit_linear(samples, key.starts_with("move_") ? "collectives on links that are not paced"
+                                                     : "training steps of two-layer models on one rank");
 
   progress("compute beside compute");
   platform.slowdown = probe_interference(cores);
 
-  progress("ranks sharing cores");
-  const std::vector<Sample> filled = probe_shared_steps(cores, cores), shared = probe_shared_steps(2 * cores, cores);
   for (int c = 0; c < sim::kDemandClasses; ++c) {
+    const auto cls = static_cast<sim::DemandClass>(c);
     double spread = 0;
-    const double ratio = median_ratio(shared, filled, static_cast<sim::DemandClass>(c), spread);
-    platform.oversubscribed[c] = {std::max(0.0, ratio - 1), {"measured", "training steps with two ranks a core over one rank a core", spread}};
+    // Ranks of a data-parallel group run the same operations at the same time, so a class beside itself is the pair
+    // that matters most: it is taken from training steps, the other pairs from the probe of pairs.
+    if (!steps.filled.empty()) {
+      const double beside_itself = median_ratio(steps.filled, steps.alone, cls, spread);
+      platform.slowdown[c][c] = {std::max(0.0, beside_itself - 1),
+                                 {"measured", "training steps with a rank on every core over one rank alone", spread}};
+    }
+    const double taking_turns =
+        median_ratio(steps.shared, steps.filled.empty() ? steps.alone : steps.filled, cls, spread);
+    platform.oversubscribed[c] = {std::max(0.0, taking_turns - 1),
+                                  {"measured", "training steps with two ranks a core over one rank a core", spread}};
   }
   return result;
 }

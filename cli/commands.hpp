@@ -28,10 +28,12 @@ void add_scenario_options(CLI::App& command, CommonOptions& options);
 void add_platform_option(CLI::App& command, CommonOptions& options);
 void add_output_options(CLI::App& command, CommonOptions& options);
 
-// Where `calibrate` writes and everything else looks when no file is named: $XDG_DATA_HOME/stretto/host.toml, by default
+// Where `calibrate` writes and everything else looks when no file is named: $XDG_DATA_HOME/stretto/host.toml, by
+// default
 // ~/.local/share/stretto/host.toml.
 std::string default_platform_path();
-// --platform, else the scenario's, else the default place. Throws Error(input) that says how to calibrate when there is none.
+// --platform, else the scenario's, else the default place. Throws Error(input) that says how to calibrate when there is
+// none.
 sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario);
 
 // "-" is standard output. Throws Error(runtime) with the path and the system's reason. "" does nothing.

@@ -27,11 +27,13 @@ void on_interrupt(int signal) {
 
 void add_scenario_options(CLI::App& command, CommonOptions& options) {
   command.add_option("SCENARIO", options.scenario, "scenario file (docs/scenario.md)")->required();
-  command.add_option("--set", options.set, "override a key: --set training.lr=3e-4 (repeatable)");
+  command.add_option("--set", options.set, "override a key: --set training.lr=3e-4 (repeatable)")
+      ->allow_extra_args(false);
 }
 
 void add_platform_option(CLI::App& command, CommonOptions& options) {
-  command.add_option("--platform", options.platform, "platform file (docs/platform.md); default: the scenario's, else what `stretto calibrate` wrote");
+  command.add_option("--platform", options.platform,
+                     "platform file (docs/platform.md); default: the scenario's, else what `stretto calibrate` wrote");
 }
 
 void add_output_options(CLI::App& command, CommonOptions& options) {
@@ -41,7 +43,8 @@ void add_output_options(CLI::App& command, CommonOptions& options) {
 
 std::string default_platform_path() {
   namespace fs = std::filesystem;
-  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0') return (fs::path(data) / "stretto/host.toml").string();
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0')
+    return (fs::path(data) / "stretto/host.toml").string();
   const char* home = std::getenv("HOME");
   return (fs::path(home != nullptr ? home : ".") / ".local/share/stretto/host.toml").string();
 }
@@ -50,7 +53,9 @@ sim::Platform load_platform(const CommonOptions& options, const Scenario& scenar
   if (!options.platform.empty()) return sim::read_platform(options.platform);
   if (!scenario.platform.empty()) return sim::read_platform(scenario.platform);
   const std::string path = default_platform_path();
-  if (!std::filesystem::exists(path)) throw input_error("no platform file: " + path + " does not exist; run `stretto calibrate` (under a minute) or name one with --platform");
+  if (!std::filesystem::exists(path))
+    throw input_error("no platform file: " + path +
+                      " does not exist; run `stretto calibrate` (under a minute) or name one with --platform");
   return sim::read_platform(path);
 }
 

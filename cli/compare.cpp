@@ -18,11 +18,14 @@ void compare(const CommonOptions& options) {
   const sim::Platform platform = load_platform(options, scenario);
   watch_interrupts();
   Progress progress;
-  const CompareRun run = run_compare(scenario, platform, [&](const std::string& line) { progress.show(line); }, interrupted);
+  const CompareRun run = run_compare(
+      scenario, platform, [&](const std::string& line) { progress.show(line); }, interrupted);
   progress.clear();
-  std::cout << "scenario " << scenario.name << ": " << scenario.model.num_layers << " layers, hidden " << scenario.model.hidden_size << ", "
-            << scenario.model.seq_length << " x " << scenario.training.micro_batch_size << " tokens a micro-batch, " << scenario.num_microbatches()
-            << " micro-batches a step and rank; link " << fmt::format("{:g} GB/s, {:g} us", scenario.cluster.link_GBps, scenario.cluster.link_latency_us)
+  std::cout << "scenario " << scenario.name << ": " << scenario.model.num_layers << " layers, hidden "
+            << scenario.model.hidden_size << ", " << scenario.model.seq_length << " x "
+            << scenario.training.micro_batch_size << " tokens a micro-batch, " << scenario.num_microbatches()
+            << " micro-batches a step and rank; link "
+            << fmt::format("{:g} GB/s, {:g} us", scenario.cluster.link_GBps, scenario.cluster.link_latency_us)
             << "\nplatform " << run.comparison.platform << "\n\n";
   if (!run.comparison.rows.empty()) std::cout << comparison_text(run.comparison);
   write_json(options.json, comparison_json(run.comparison));
@@ -42,7 +45,8 @@ void compare(const CommonOptions& options) {
 
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<CommonOptions>();
-  CLI::App* command = app.add_subcommand("compare", "every overlap mode at every number of ranks: predicted, measured, error");
+  CLI::App* command =
+      app.add_subcommand("compare", "every overlap mode at every number of ranks: predicted, measured, error");
   add_scenario_options(*command, *options);
   add_platform_option(*command, *options);
   add_output_options(*command, *options);

@@ -33,17 +33,16 @@ struct Contender {
   }
 };
 
-std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode, std::int64_t ranks, const sim::Platform& platform, const exec::TokenSource& tokens) {
+std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode, std::int64_t ranks, int cores,
+                                   const exec::TokenSource& tokens) {
   auto contender = std::make_unique<Contender>();
   contender->scenario = with_mode(base, mode, ranks);
   contender->schedule = build_schedule(contender->scenario);
   const Schedule& schedule = contender->schedule;
   const MemoryPlan plan = plan_memory(schedule);
   require_verified(schedule, &plan);
-  contender->predicted = sim::simulate(schedule, sim::cost_schedule(schedule, platform, base.cluster));
-
   host::HostOptions options;
-  options.cores_per_device = static_cast<int>(base.cluster.cores_per_device > 0 ? base.cluster.cores_per_device : platform.cores);
+  options.cores_per_device = cores;
   options.link_GBps = base.cluster.link_GBps;
   options.link_latency_us = base.cluster.link_latency_us;
   options.timeout_s = base.training.timeout_s;
@@ -66,7 +65,8 @@ BreakdownMs median_breakdown(const Contender& c) {
   std::vector<double> parts[4];
   for (const Timeline& timeline : c.measured) {
     const BreakdownMs b = to_ms(mean_breakdown(c.schedule, c.executor->programs(), timeline));
-    parts[0].push_back(b.compute), parts[1].push_back(b.core_wait), parts[2].push_back(b.exposed), parts[3].push_back(b.bubble);
+    parts[0].push_back(b.compute), parts[1].push_back(b.core_wait), parts[2].push_back(b.exposed),
+        parts[3].push_back(b.bubble);
   }
   return {median(parts[0]), median(parts[1]), median(parts[2]), median(parts[3])};
 }
@@ -79,7 +79,8 @@ ComparisonRow row_of(Contender& c, const std::string& mode, std::int64_t ranks) 
   for (const Timeline& timeline : c.measured) row.measured_ms.push_back(step_ms(timeline));
   row.predicted = to_ms(mean_breakdown(c.schedule, c.predicted.programs, c.predicted.timeline));
   row.measured = median_breakdown(c);
-  row.operations = operation_times(c.schedule, c.predicted.programs, c.predicted.timeline, c.executor->programs(), c.measured);
+  row.operations =
+      operation_times(c.schedule, c.predicted.programs, c.predicted.timeline, c.executor->programs(), c.measured);
   row.loss = exec::read_metrics(c.schedule, c.memory_of()).loss;
   return row;
 }
@@ -87,7 +88,8 @@ ComparisonRow row_of(Contender& c, const std::string& mode, std::int64_t ranks) 
 double model_GFLOP(const Schedule& schedule) {
   double flops = 0;
   for (const Call& call : schedule.programs.front().order)
-    for (std::uint32_t i = call.first; i < call.first + call.count; ++i) flops += model_flops(schedule.operations[schedule.blocks[call.block].ops[i]].work);
+    for (std::uint32_t i = call.first; i < call.first + call.count; ++i)
+      flops += model_flops(schedule.operations[schedule.blocks[call.block].ops[i]].work);
   return flops * 1e-9;
 }
 
@@ -95,18 +97,24 @@ exec::TokenSource open_tokens(const Scenario& scenario) {
   if (!scenario.training.data.empty()) return exec::TokenSource::open(scenario.training.data);
   // Without data the step is timed on random bytes: its time does not depend on them.
   std::vector<std::byte> bytes(1 << 20);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(random_bits(scenario.training.seed, stream_of("compare"), i) % static_cast<std::uint64_t>(std::min<std::int64_t>(scenario.model.vocab_size, 256)));
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = std::byte(random_bits(scenario.training.seed, stream_of("compare"), i) %
+                         static_cast<std::uint64_t>(std::min<std::int64_t>(scenario.model.vocab_size, 256)));
   return exec::TokenSource::parse(std::move(bytes), "random.txt");
 }
 
 }  // namespace
 
-CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform, const std::function<void(const std::string&)>& progress,
-                       const std::function<bool()>& stop) {
+CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
+                       const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
   std::vector<std::string> modes = scenario.compare.modes;
   if (modes.empty())
     for (const OverlapMode& mode : overlap_modes()) modes.push_back(mode.name);
-  for (const std::string& mode : modes) find_overlap_mode(mode);
+  try {
+    for (const std::string& mode : modes) find_overlap_mode(mode);
+  } catch (const Error& error) {
+    throw input_error(scenario.file + ": [compare] modes: " + error.what());
+  }
   // The plain schedule is what the others are measured against.
   if (const auto plain = std::find(modes.begin(), modes.end(), "plain"); plain == modes.end())
     modes.insert(modes.begin(), "plain");
@@ -115,39 +123,63 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform, 
   std::vector<std::int64_t> ranks = scenario.compare.ranks;
   if (ranks.empty()) ranks = {scenario.parallel.data_parallel_size};
   const exec::TokenSource tokens = open_tokens(scenario);
+  const int cores =
+      static_cast<int>(scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores);
 
   CompareRun run;
   run.comparison.platform = platform.name + " (" + platform.device + ", " + platform.date + ")";
   for (const std::int64_t n : ranks) {
     std::vector<std::unique_ptr<Contender>> contenders;
-    for (const std::string& mode : modes) contenders.push_back(prepare(scenario, mode, n, platform, tokens));
-    contenders.push_back(prepare(scenario, "plain", n, platform, tokens));  // A/A
+    for (const std::string& mode : modes) contenders.push_back(prepare(scenario, mode, n, cores, tokens));
+    contenders.push_back(prepare(scenario, "plain", n, cores, tokens));  // A/A
+    const bool fills_cores = n > 1;
+    calibrate::SgemmYardstick yardstick(fills_cores ? cores : 1, cores);
+    std::vector<double> sgemm_GFLOPs;
     const std::int64_t repeats = scenario.compare.repeats;
     for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
       if (stop()) {
         run.complete = false;
         return run;
       }
-      progress("ranks " + std::to_string(n) + ": " + (repeat < 0 ? std::string("warming up") : "turn " + std::to_string(repeat + 1) + " of " + std::to_string(repeats)));
+      progress("ranks " + std::to_string(n) + ": " +
+               (repeat < 0 ? std::string("warming up")
+                           : "turn " + std::to_string(repeat + 1) + " of " + std::to_string(repeats)));
       // Whoever goes first changes from turn to turn: the first of a turn meets caches that the last one left.
       for (std::size_t i = 0; i < contenders.size(); ++i) {
         Contender& contender = *contenders[(i + static_cast<std::size_t>(repeat + 1)) % contenders.size()];
         Timeline timeline = contender.executor->run(2);
         if (repeat >= 0) contender.measured.push_back(std::move(timeline));
+        const double speed = yardstick.run_GFLOPs();
+        if (repeat >= 0) sgemm_GFLOPs.push_back(speed);
       }
     }
-    const double a = median_step_ms(contenders.front()->measured), a_again = median_step_ms(contenders.back()->measured);
+    const double a = median_step_ms(contenders.front()->measured),
+                 a_again = median_step_ms(contenders.back()->measured);
     run.comparison.noise_pct_by_ranks.push_back(100 * std::abs(a - a_again) / a);
     contenders.pop_back();
+    const sim::Quantity& calibrated = fills_cores ? platform.sgemm_filled_GFLOPs : platform.sgemm_GFLOPs;
+    const double core_speed = median(sgemm_GFLOPs) / calibrated.value;
     for (std::size_t m = 0; m < modes.size(); ++m) {
       Contender& c = *contenders[m];
+      c.predicted = sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster, core_speed));
       run.comparison.rows.push_back(row_of(c, modes[m], n));
+      ComparisonRow& row = run.comparison.rows.back();
+      row.core_speed = core_speed;
+      row.predicted_as_calibrated_ms =
+          to_ms(sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster)).step);
       if (n == 1 && modes[m] == "plain") {
-        run.comparison.sgemm_GFLOPs = calibrate::probe_sgemm_GFLOPs(1024).value;
+        run.comparison.sgemm_GFLOPs = median(sgemm_GFLOPs);
         run.comparison.step_GFLOPs = model_GFLOP(c.schedule) / median_step_ms(c.measured) * 1e3;
       }
-      std::sort(c.measured.begin(), c.measured.end(), [](const Timeline& x, const Timeline& y) { return step_ms(x) < step_ms(y); });
-      ComparedTimelines kept{modes[m], n, {}, c.predicted.programs, c.executor->programs(), c.predicted.timeline, c.measured[c.measured.size() / 2]};
+      std::sort(c.measured.begin(), c.measured.end(),
+                [](const Timeline& x, const Timeline& y) { return step_ms(x) < step_ms(y); });
+      ComparedTimelines kept{modes[m],
+                             n,
+                             {},
+                             c.predicted.programs,
+                             c.executor->programs(),
+                             c.predicted.timeline,
+                             c.measured[c.measured.size() / 2]};
       c.executor.reset();
       kept.schedule = std::move(c.schedule);
       run.timelines.push_back(std::move(kept));

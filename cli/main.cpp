@@ -1,4 +1,5 @@
-#include <cstdio>
+#include <algorithm>
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -7,8 +8,34 @@
 #include "cli/commands.hpp"
 #include "cli/version.hpp"
 
+namespace {
+
+// CLI11 speaks in several lines and knows no nearest spelling.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+  std::string message = error.what();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    std::vector<std::string> known;
+    for (const CLI::App* subcommand : command.get_subcommands({})) known.push_back(subcommand->get_name());
+    for (const CLI::Option* option : command.get_options())
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    const std::vector<std::string> extras = command.remaining();
+    const std::string extra = extras.empty() ? "" : extras.front();
+    message = "\"" + extra + "\" was not expected";
+    if (const std::string nearest = stretto::nearest_spelling(extra, known); !nearest.empty())
+      message += "; did you mean \"" + nearest + "\"?";
+  }
+  const std::string name = command.get_parent() == nullptr ? "stretto" : "stretto " + command.get_name();
+  return message + (message.back() == '?' ? " (" : "; ") + "see `" + name + " --help`" +
+         (message.back() == '?' ? ")" : "");
+}
+
+}  // namespace
+
 // Exit codes: 0 done, 1 failed, 2 wrong usage or input.
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails like one to a full disk
   CLI::App app{"Stretto: build the schedule of a training step once, run it and predict it"};
   app.require_subcommand(0, 1);
   bool version = false;
@@ -23,7 +50,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (version && !version_json.empty()) {
-      stretto::cli::write_json(version_json, {{"version", stretto::kVersion}, {"git", stretto::kGit}, {"backends", {"host"}}, {"engines", {"fluid", "simgrid"}}});
+      stretto::cli::write_json(version_json, {{"version", stretto::kVersion},
+                                              {"git", stretto::kGit},
+                                              {"backends", {"host"}},
+                                              {"engines", {"fluid", "simgrid"}}});
     } else if (version) {
       std::cout << "stretto " << stretto::kVersion << " (" << stretto::kGit << ")\n";
     } else if (app.get_subcommands().empty()) {
@@ -32,7 +62,9 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    std::cerr << "stretto: " << usage_message(app, error) << "\n";
+    return 2;
   } catch (const stretto::Error& error) {
     std::cerr << "stretto: " << error.what() << "\n";
     return error.exit_code();

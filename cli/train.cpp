@@ -2,8 +2,8 @@
 
 #include <iostream>
 #include <memory>
-#include <thread>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/error.hpp"
 #include "calibrate/probes/probes.hpp"
@@ -22,15 +22,18 @@ void train(const CommonOptions& options) {
   const MemoryPlan plan = plan_memory(schedule);
   require_verified(schedule, &plan);
   const std::int64_t ranks = schedule.mesh.ranks();
-  std::cout << fmt::format("scenario {}: {:.2f} M parameters, {} rank{}, schedule {}, {:.1f} MiB a rank\n", scenario.name, double(parameter_count(scenario.model)) * 1e-6,
-                           ranks, ranks == 1 ? "" : "s", schedule.name, double(plan.bytes) / (1 << 20));
+  std::cout << fmt::format("scenario {}: {:.2f} M parameters, {} rank{}, schedule {}, {:.1f} MiB a rank\n",
+                           scenario.name, double(parameter_count(scenario.model)) * 1e-6, ranks, ranks == 1 ? "" : "s",
+                           schedule.name, double(plan.bytes) / (1 << 20));
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
   watch_interrupts();
   exec::TrainOptions callbacks;
   callbacks.stop = interrupted;
   callbacks.on_message = [](const std::string& line) { std::cout << line << std::endl; };
   callbacks.on_step = [&](const exec::TrainStep& s) {
-    std::cout << fmt::format("step {:5d}/{}  loss {:.5f}  norm {:.3f}  lr {:.2e}  {:.1f} ms  {:.0f} tokens/s\n", s.step + 1, scenario.training.train_iters, s.loss, s.gradient_norm, s.lr, s.step_ms, s.tokens_per_s)
+    std::cout << fmt::format("step {:5d}/{}  loss {:.5f}  norm {:.3f}  lr {:.2e}  {:.1f} ms  {:.0f} tokens/s\n",
+                             s.step + 1, scenario.training.train_iters, s.loss, s.gradient_norm, s.lr, s.step_ms,
+                             s.tokens_per_s)
               << std::flush;
   };
   const exec::TrainResult result = exec::train_on_host(scenario, schedule, plan, callbacks);
@@ -38,22 +41,37 @@ void train(const CommonOptions& options) {
   nlohmann::json steps = nlohmann::json::array();
   std::vector<double> times_ms;
   for (const exec::TrainStep& s : result.steps) {
-    steps.push_back({{"step", s.step}, {"loss", s.loss}, {"step_ms", s.step_ms}, {"tokens_per_s", s.tokens_per_s}, {"gradient_norm", s.gradient_norm}, {"lr", s.lr}});
+    steps.push_back({{"step", s.step},
+                     {"loss", s.loss},
+                     {"step_ms", s.step_ms},
+                     {"tokens_per_s", s.tokens_per_s},
+                     {"gradient_norm", s.gradient_norm},
+                     {"lr", s.lr}});
     times_ms.push_back(s.step_ms);
   }
   double mfu = 0, hfu = 0;
   if (!times_ms.empty()) {
-    const double yardstick = calibrate::probe_sgemm_GFLOPs(1024).value;
+    const double yardstick = calibrate::SgemmYardstick(1, 1).run_GFLOPs();
     const int threads = static_cast<int>(ranks) * schedule.placement.threads_per_rank;
-    const int cores = std::min<int>(threads, static_cast<int>(scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : std::max(1u, std::thread::hardware_concurrency())));
+    const int cores = std::min<int>(threads, static_cast<int>(scenario.cluster.cores_per_device > 0
+                                                                  ? scenario.cluster.cores_per_device
+                                                                  : std::max(1u, std::thread::hardware_concurrency())));
     const Flops flops = training_flops_per_sequence(scenario.model);
-    const double sequences = double(scenario.training.global_batch_size), seconds = median(times_ms) * 1e-3, peak = yardstick * 1e9 * cores;
+    const double sequences = double(scenario.training.global_batch_size), seconds = median(times_ms) * 1e-3,
+                 peak = yardstick * 1e9 * cores;
     mfu = flops.model * sequences / seconds / peak;
     hfu = flops.hardware * sequences / seconds / peak;
-    std::cout << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} GFLOP/s; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same {} core{} ({:.1f} GFLOP/s a core; docs/mfu.md)\n",
-                             median(times_ms), minimum(times_ms), maximum(times_ms), flops.model * sequences / seconds * 1e-9, 100 * mfu, 100 * hfu, cores, cores == 1 ? "" : "s", yardstick);
+    std::cout << fmt::format(
+        "median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} GFLOP/s; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same "
+        "{} core{} ({:.1f} GFLOP/s a core; docs/mfu.md)\n",
+        median(times_ms), minimum(times_ms), maximum(times_ms), flops.model * sequences / seconds * 1e-9, 100 * mfu,
+        100 * hfu, cores, cores == 1 ? "" : "s", yardstick);
   }
-  write_json(options.json, {{"steps", std::move(steps)}, {"mfu", mfu}, {"hfu", hfu}, {"resumed_from", result.resumed_from >= 0 ? nlohmann::json(result.resumed_from) : nlohmann::json(nullptr)}});
+  write_json(options.json, {{"steps", std::move(steps)},
+                            {"mfu", mfu},
+                            {"hfu", hfu},
+                            {"resumed_from", result.resumed_from >= 0 ? nlohmann::json(result.resumed_from)
+                                                                      : nlohmann::json(nullptr)}});
   if (!result.finished) throw runtime_failure("interrupted before train_iters; run again to go on from the checkpoint");
 }
 

@@ -39,7 +39,9 @@ double mean_abs(const std::vector<ComparisonRow>& rows) {
 
 }  // namespace
 
-BreakdownMs to_ms(const Breakdown& b) { return {to_ms(b.compute), to_ms(b.core_wait), to_ms(b.exposed_total), to_ms(b.bubble)}; }
+BreakdownMs to_ms(const Breakdown& b) {
+  return {to_ms(b.compute), to_ms(b.core_wait), to_ms(b.exposed_total), to_ms(b.bubble)};
+}
 
 double ComparisonRow::measured_median_ms() const { return median(measured_ms); }
 double ComparisonRow::error_pct() const { return 100 * (predicted_ms - measured_median_ms()) / measured_median_ms(); }
@@ -56,6 +58,12 @@ double Comparison::worst_abs_error_pct() const {
   return worst;
 }
 
+double Comparison::mean_abs_error_as_calibrated_pct() const {
+  double sum = 0;
+  for (const ComparisonRow& row : rows) sum += std::abs(row.predicted_as_calibrated_ms / row.measured_median_ms() - 1);
+  return rows.empty() ? 0 : 100 * sum / double(rows.size());
+}
+
 Comparison::Ranking Comparison::ranking() const {
   Ranking ranking;
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -69,13 +77,17 @@ Comparison::Ranking Comparison::ranking() const {
   return ranking;
 }
 
-double Comparison::saved_predicted_ms(const ComparisonRow& row) const { return plain_of(*this, row).predicted_ms - row.predicted_ms; }
+double Comparison::saved_predicted_ms(const ComparisonRow& row) const {
+  return plain_of(*this, row).predicted_ms - row.predicted_ms;
+}
 double Comparison::saved_measured_ms(const ComparisonRow& row) const {
   return plain_of(*this, row).measured_median_ms() - row.measured_median_ms();
 }
 
-std::vector<OperationTime> operation_times(const Schedule& schedule, const std::vector<BoundProgram>& predicted_programs,
-                                           const Timeline& predicted, const std::vector<BoundProgram>& measured_programs,
+std::vector<OperationTime> operation_times(const Schedule& schedule,
+                                           const std::vector<BoundProgram>& predicted_programs,
+                                           const Timeline& predicted,
+                                           const std::vector<BoundProgram>& measured_programs,
                                            const std::vector<Timeline>& measured) {
   std::map<OpId, std::vector<double>> measured_ms;
   for (const Timeline& timeline : measured)
@@ -87,23 +99,40 @@ std::vector<OperationTime> operation_times(const Schedule& schedule, const std::
 }
 
 std::string comparison_text(const Comparison& comparison, std::size_t operations_per_row) {
-  Table table({"ranks", "mode", "predicted ms", "measured ms", "min–max", "error", "exposed pred.", "exposed meas.", "saved pred.", "saved meas.", "loss"});
+  Table table({"ranks", "mode", "predicted ms", "measured ms", "min–max", "error", "exposed pred.", "exposed meas.",
+               "saved pred.", "saved meas.", "loss"});
   for (const ComparisonRow& row : comparison.rows)
-    table.add_row({std::to_string(row.ranks), row.mode, fmt::format("{:.1f}", row.predicted_ms), fmt::format("{:.1f}", row.measured_median_ms()),
-                   fmt::format("{:.1f}–{:.1f}", minimum(row.measured_ms), maximum(row.measured_ms)), fmt::format("{:+.1f}%", row.error_pct()),
-                   fmt::format("{:.1f}", row.predicted.exposed), fmt::format("{:.1f}", row.measured.exposed),
-                   fmt::format("{:.1f}", comparison.saved_predicted_ms(row)), fmt::format("{:.1f}", comparison.saved_measured_ms(row)), fmt::format("{:.4f}", row.loss)});
+    table.add_row({std::to_string(row.ranks), row.mode, fmt::format("{:.1f}", row.predicted_ms),
+                   fmt::format("{:.1f}", row.measured_median_ms()),
+                   fmt::format("{:.1f}–{:.1f}", minimum(row.measured_ms), maximum(row.measured_ms)),
+                   fmt::format("{:+.1f}%", row.error_pct()), fmt::format("{:.1f}", row.predicted.exposed),
+                   fmt::format("{:.1f}", row.measured.exposed),
+                   fmt::format("{:.1f}", comparison.saved_predicted_ms(row)),
+                   fmt::format("{:.1f}", comparison.saved_measured_ms(row)), fmt::format("{:.4f}", row.loss)});
   std::string text = table.text();
   const Comparison::Ranking ranking = comparison.ranking();
-  text += fmt::format("\nmean error {:.1f} %, worst {:.1f} %; noise floor {:.1f} % (two runs of the plain schedule, A/A);\n", comparison.mean_abs_error_pct(),
-                      comparison.worst_abs_error_pct(), comparison.noise_pct());
-  text += fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right\n", ranking.pairs, ranking.right);
+  text += fmt::format(
+      "\nmean error {:.1f} %, worst {:.1f} %; noise floor {:.1f} % (two runs of the plain schedule, A/A);\n",
+      comparison.mean_abs_error_pct(), comparison.worst_abs_error_pct(), comparison.noise_pct());
+  std::string speeds;
+  for (std::size_t i = 0; i < comparison.rows.size(); ++i)
+    if (i == 0 || comparison.rows[i].ranks != comparison.rows[i - 1].ranks)
+      speeds += fmt::format("{}{:.2f} at {}", speeds.empty() ? "" : ", ", comparison.rows[i].core_speed,
+                            comparison.rows[i].ranks);
+  text += fmt::format(
+      "cores ran at {} ranks of their speed at calibration (sgemm in the same turns), which predictions use; without: "
+      "mean error {:.1f} %\n",
+      speeds, comparison.mean_abs_error_as_calibrated_pct());
+  text += fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right\n",
+                      ranking.pairs, ranking.right);
   if (comparison.step_GFLOPs > 0)
-    text += fmt::format("one-rank step sustains {:.1f} GFLOP/s, {:.0f} % of sgemm 1024³ on the same thread ({:.1f})\n", comparison.step_GFLOPs,
-                        100 * comparison.step_GFLOPs / comparison.sgemm_GFLOPs, comparison.sgemm_GFLOPs);
+    text += fmt::format("one-rank step sustains {:.1f} GFLOP/s, {:.0f} % of sgemm 1024³ on the same thread ({:.1f})\n",
+                        comparison.step_GFLOPs, 100 * comparison.step_GFLOPs / comparison.sgemm_GFLOPs,
+                        comparison.sgemm_GFLOPs);
 
   text += "\nwhat explains the difference (predicted − measured, ms per step and rank):\n";
-  Table detail({"ranks", "mode", "total", "compute", "core wait", "exposed", "bubble", "operations that differ most (predicted / measured)"});
+  Table detail({"ranks", "mode", "total", "compute", "core wait", "exposed", "bubble",
+                "operations that differ most (predicted / measured)"});
   for (const ComparisonRow& row : comparison.rows) {
     std::vector<OperationTime> operations = row.operations;
     std::sort(operations.begin(), operations.end(), [](const OperationTime& a, const OperationTime& b) {
@@ -111,10 +140,14 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
     });
     std::string differing;
     for (std::size_t i = 0; i < std::min(operations_per_row, operations.size()); ++i)
-      differing += fmt::format("{}{} {:.2f}/{:.2f}", i == 0 ? "" : ", ", operations[i].name, operations[i].predicted_ms, operations[i].measured_ms);
-    detail.add_row({std::to_string(row.ranks), row.mode, fmt::format("{:+.1f}", row.predicted_ms - row.measured_median_ms()),
-                    fmt::format("{:+.1f}", row.predicted.compute - row.measured.compute), fmt::format("{:+.1f}", row.predicted.core_wait - row.measured.core_wait),
-                    fmt::format("{:+.1f}", row.predicted.exposed - row.measured.exposed), fmt::format("{:+.1f}", row.predicted.bubble - row.measured.bubble), differing});
+      differing += fmt::format("{}{} {:.2f}/{:.2f}", i == 0 ? "" : ", ", operations[i].name, operations[i].predicted_ms,
+                               operations[i].measured_ms);
+    detail.add_row({std::to_string(row.ranks), row.mode,
+                    fmt::format("{:+.1f}", row.predicted_ms - row.measured_median_ms()),
+                    fmt::format("{:+.1f}", row.predicted.compute - row.measured.compute),
+                    fmt::format("{:+.1f}", row.predicted.core_wait - row.measured.core_wait),
+                    fmt::format("{:+.1f}", row.predicted.exposed - row.measured.exposed),
+                    fmt::format("{:+.1f}", row.predicted.bubble - row.measured.bubble), differing});
   }
   return text + detail.text();
 }
@@ -122,12 +155,14 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
 nlohmann::json comparison_json(const Comparison& comparison) {
   nlohmann::json rows = nlohmann::json::array();
   auto parts = [](const BreakdownMs& b) {
-    return nlohmann::json{{"compute_ms", b.compute}, {"core_wait_ms", b.core_wait}, {"exposed_ms", b.exposed}, {"bubble_ms", b.bubble}};
+    return nlohmann::json{
+        {"compute_ms", b.compute}, {"core_wait_ms", b.core_wait}, {"exposed_ms", b.exposed}, {"bubble_ms", b.bubble}};
   };
   for (const ComparisonRow& row : comparison.rows) {
     nlohmann::json operations = nlohmann::json::array();
     for (const OperationTime& op : row.operations)
-      operations.push_back({{"name", op.name}, {"kind", op.kind}, {"predicted_ms", op.predicted_ms}, {"measured_ms", op.measured_ms}});
+      operations.push_back(
+          {{"name", op.name}, {"kind", op.kind}, {"predicted_ms", op.predicted_ms}, {"measured_ms", op.measured_ms}});
     rows.push_back({{"mode", row.mode},
                     {"ranks", row.ranks},
                     {"predicted_ms", row.predicted_ms},
@@ -140,6 +175,8 @@ nlohmann::json comparison_json(const Comparison& comparison) {
                     {"saved_predicted_ms", comparison.saved_predicted_ms(row)},
                     {"saved_measured_ms", comparison.saved_measured_ms(row)},
                     {"loss", row.loss},
+                    {"core_speed", row.core_speed},
+                    {"predicted_as_calibrated_ms", row.predicted_as_calibrated_ms},
                     {"breakdown_predicted", parts(row.predicted)},
                     {"breakdown_measured", parts(row.measured)},
                     {"operations", std::move(operations)}});
@@ -150,6 +187,7 @@ nlohmann::json comparison_json(const Comparison& comparison) {
           {"noise_pct", comparison.noise_pct()},
           {"mean_abs_error_pct", comparison.mean_abs_error_pct()},
           {"worst_abs_error_pct", comparison.worst_abs_error_pct()},
+          {"mean_abs_error_as_calibrated_pct", comparison.mean_abs_error_as_calibrated_pct()},
           {"ranked_pairs", ranking.pairs},
           {"ranked_right", ranking.right},
           {"sgemm_GFLOPs", comparison.sgemm_GFLOPs},

@@ -30,6 +30,8 @@ struct ComparisonRow {
   BreakdownMs predicted, measured;        // measured: median over repeats of each part
   std::vector<OperationTime> operations;  // in the order of the schedule's templates
   double loss = 0;                        // after the last repeat
+  double core_speed = 1;                  // sgemm between the measured steps over sgemm at calibration
+  double predicted_as_calibrated_ms = 0;  // the prediction for core_speed 1
 
   double measured_median_ms() const;
   double error_pct() const;  // (predicted − measured) / measured
@@ -38,12 +40,13 @@ struct ComparisonRow {
 struct Comparison {
   std::string platform;
   std::vector<ComparisonRow> rows;  // rows of equal ranks stand together; the first of them is the plain schedule
-  std::vector<double> noise_pct_by_ranks;  // |A − A′| / A of two runs of the plain schedule, per number of ranks
+  std::vector<double> noise_pct_by_ranks;    // |A − A′| / A of two runs of the plain schedule, per number of ranks
   double sgemm_GFLOPs = 0, step_GFLOPs = 0;  // yardstick and what the one-rank step sustains; 0 = not measured
 
   double noise_pct() const;  // mean over the numbers of ranks
   double mean_abs_error_pct() const;
   double worst_abs_error_pct() const;
+  double mean_abs_error_as_calibrated_pct() const;
   // Of the pairs of modes at equal ranks whose measured medians differ by more than 5 %: how many, and how many of them
   // the prediction ranks the same way.
   struct Ranking {
@@ -56,8 +59,10 @@ struct Comparison {
 };
 
 // Per operation template: predicted and measured sums. `measured` are the timelines of the repeats; medians over them.
-std::vector<OperationTime> operation_times(const Schedule& schedule, const std::vector<BoundProgram>& predicted_programs,
-                                           const Timeline& predicted, const std::vector<BoundProgram>& measured_programs,
+std::vector<OperationTime> operation_times(const Schedule& schedule,
+                                           const std::vector<BoundProgram>& predicted_programs,
+                                           const Timeline& predicted,
+                                           const std::vector<BoundProgram>& measured_programs,
                                            const std::vector<Timeline>& measured);
 
 // The table, then for each row the operations that explain most of the difference.

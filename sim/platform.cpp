@@ -57,6 +57,7 @@ Platform read_platform(const std::string& path) {
   platform.memory_bytes = require<std::int64_t>(root, "memory_bytes", {.min = 1});
   TomlTable host = root.section("host");
   platform.sgemm_GFLOPs = read_quantity(host.section("sgemm_GFLOPs"), {.min = 0, .above_min = true});
+  platform.sgemm_filled_GFLOPs = read_quantity(host.section("sgemm_filled_GFLOPs"), {.min = 0, .above_min = true});
   platform.op_overhead_us = read_quantity(host.section("op_overhead_us"), {.min = 0});
   platform.wake_us = read_quantity(host.section("wake_us"), {.min = 0});
   platform.timer_overshoot_us = read_quantity(host.section("timer_overshoot_us"), {.min = 0});
@@ -93,6 +94,7 @@ void write_platform(const std::string& path, const Platform& platform) {
   text += fmt::format("name = \"{}\"\ndevice = \"{}\"\ndate = \"{}\"\ncores = {}\nmemory_bytes = {}\n\n[host]\n",
                       platform.name, platform.device, platform.date, platform.cores, platform.memory_bytes);
   text += "sgemm_GFLOPs = " + quantity_text(platform.sgemm_GFLOPs) + "\n";
+  text += "sgemm_filled_GFLOPs = " + quantity_text(platform.sgemm_filled_GFLOPs) + "\n";
   text += "op_overhead_us = " + quantity_text(platform.op_overhead_us) + "\n";
   text += "wake_us = " + quantity_text(platform.wake_us) + "\n";
   text += "timer_overshoot_us = " + quantity_text(platform.timer_overshoot_us) + "\n\n[slowdown]\n";

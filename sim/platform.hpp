@@ -34,11 +34,13 @@ struct CostFit {
 // simulator.
 struct Platform {
   std::string name;
-  std::string device;                    // as the machine names itself
-  std::string date;                      // of the measurement, ISO 8601
-  int cores = 0;                         // that the ranks of one device share
-  std::int64_t memory_bytes = 0;         // of one device
-  Quantity sgemm_GFLOPs;                 // one core, square 1024: the peak that MFU is counted against
+  std::string device;             // as the machine names itself
+  std::string date;               // of the measurement, ISO 8601
+  int cores = 0;                  // that the ranks of one device share
+  std::int64_t memory_bytes = 0;  // of one device
+  // One core on square 1024: the peak that MFU is counted against, and how fast the cores were when this was measured.
+  Quantity sgemm_GFLOPs;
+  Quantity sgemm_filled_GFLOPs;          // the same with all cores busy
   std::map<std::string, CostFit> costs;  // by cost key: "gemm_nt_bias_f32"
   Quantity op_overhead_us, wake_us, timer_overshoot_us;
   std::array<std::array<Quantity, kDemandClasses>, kDemandClasses> slowdown;

@@ -3,29 +3,35 @@
 #include <random>
 
 #include "tests/mutations.hpp"
+#include "tests/training.hpp"
 
 namespace stretto::testing {
 
 TEST_CASE("a verified schedule gives the same bits in every legal order") {
   for (const OverlapMode& mode : overlap_modes())
     for (const bool bf16 : {false, true}) {
+      INFO(mode.name << (bf16 ? ", reduced in bf16" : ""));
       Scenario scenario = tiny_scenario(3, mode.name, "fp32", 6, 1);
       scenario.overlap.grad_reduce_in_fp32 = !bf16;
       const Trained reference = train(scenario, 2, false, 1);
-      for (const std::uint64_t seed : {100, 200, 300, 400, 500}) CHECK(same_bits(train(scenario, 2, false, seed).parameters, reference.parameters));
+      for (const std::uint64_t seed : {100, 200, 300, 400, 500})
+        CHECK(same_bits(train(scenario, 2, false, seed).parameters, reference.parameters));
     }
 }
 
 TEST_CASE("every mutation that changes the result is rejected") {
-  const MutationReport report = run_mutations(1200, 1);
-  INFO("mutations " << report.mutations << ", changed the result " << report.harmful << ", rejected " << report.rejected << ", rejected though unchanged "
-                    << report.rejected_unchanged);
+  const MutationReport report = run_mutations(1400, 1);
+  CAPTURE(report.mutations, report.malformed, report.harmful, report.rejected, report.rejected_by_flow,
+          report.rejected_unchanged);
   for (const std::string& missed : report.missed) UNSCOPED_INFO("accepted although the result changes: " << missed);
   CHECK(report.missed.empty());
-  CHECK(report.mutations >= 1000);
-  CHECK(report.harmful >= 300);  // the mutations are not all harmless
   for (const std::string& alarm : report.false_alarms) UNSCOPED_INFO("false alarm: " << alarm);
   CHECK(report.false_alarms.empty());
+  // The mutations are worth something: most of them could run, many changed the result, some are races and some are not.
+  CHECK(report.mutations - report.malformed >= 1000);
+  CHECK(report.harmful >= 500);
+  CHECK(report.rejected - report.malformed - report.rejected_by_flow >= 300);
+  CHECK(report.rejected_by_flow >= 50);
 }
 
 }  // namespace stretto::testing

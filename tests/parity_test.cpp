@@ -15,7 +15,8 @@ void check_against_one_rank(bool threaded) {
     for (const OverlapMode& mode : overlap_modes()) {
       INFO(mode.name << " at " << ranks << " ranks");
       const Trained trained = train(tiny_scenario(ranks, mode.name), kSteps, threaded);
-      for (int step = 0; step < kSteps; ++step) CHECK(trained.losses[step] == Approx(reference.losses[step]).epsilon(1e-10));
+      for (int step = 0; step < kSteps; ++step)
+        CHECK(trained.losses[step] == Approx(reference.losses[step]).epsilon(1e-10));
       CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
       CHECK(worst_relative_difference(trained.parameters, reference.parameters) < 1e-10);
     }
@@ -24,7 +25,9 @@ void check_against_one_rank(bool threaded) {
 }  // namespace
 
 TEST_CASE("fp64: every mode at 1, 2, 3, 4, 8 ranks equals the single rank, serially") { check_against_one_rank(false); }
-TEST_CASE("fp64: every mode at 1, 2, 3, 4, 8 ranks equals the single rank, on threads") { check_against_one_rank(true); }
+TEST_CASE("fp64: every mode at 1, 2, 3, 4, 8 ranks equals the single rank, on threads") {
+  check_against_one_rank(true);
+}
 
 TEST_CASE("fp32: every mode is within 1e-5 of the single rank") {
   // One step: later ones amplify rounding through Adam, whose first updates are ±lr whatever the gradient's size.
@@ -64,7 +67,7 @@ TEST_CASE("gradient reduction in bf16 stays within bf16's rounding") {
   scenario.overlap.grad_reduce_in_fp32 = false;
   const Trained rounded = train(scenario, 1, true);
   const double difference = worst_relative_difference(rounded.gradients, exact.gradients);
-  CHECK(difference > 0);  // it did round
+  CHECK(difference > 0);          // it did round
   CHECK(difference < 1.0 / 128);  // two roundings of 8 bits: each addend and the sum
 }
 

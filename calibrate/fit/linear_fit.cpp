@@ -29,7 +29,9 @@ Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen
     const Eigen::VectorXd gradient = a.transpose() * (b - a * x);
     Eigen::Index best = -1;
     for (Eigen::Index j = 0; j < n; ++j)
-      if (!passive[static_cast<std::size_t>(j)] && gradient(j) > tolerance && (best < 0 || gradient(j) > gradient(best))) best = j;
+      if (!passive[static_cast<std::size_t>(j)] && gradient(j) > tolerance &&
+          (best < 0 || gradient(j) > gradient(best)))
+        best = j;
     if (best < 0) break;
     passive[static_cast<std::size_t>(best)] = true;
     Eigen::VectorXd z = solve_passive();
@@ -51,6 +53,8 @@ Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen
   return x;
 }
 
+constexpr double kNegligible_us = 5;
+
 double quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
   return values[static_cast<std::size_t>(std::round(q * double(values.size() - 1)))];
@@ -60,27 +64,33 @@ double quantile(std::vector<double> values, double q) {
 
 sim::CostFit fit_linear(const std::vector<Sample>& samples, const std::string& origin) {
   assert(!samples.empty());
-  const auto rows = static_cast<Eigen::Index>(samples.size()), cols = static_cast<Eigen::Index>(samples.front().features.size());
+  const auto rows = static_cast<Eigen::Index>(samples.size()),
+             cols = static_cast<Eigen::Index>(samples.front().features.size());
   Eigen::MatrixXd a(rows, cols);
-  for (Eigen::Index i = 0; i < rows; ++i)
-    for (Eigen::Index j = 0; j < cols; ++j) a(i, j) = samples[static_cast<std::size_t>(i)].features[static_cast<std::size_t>(j)] / samples[static_cast<std::size_t>(i)].us;
+  Eigen::VectorXd target(rows);
+  for (Eigen::Index i = 0; i < rows; ++i) {
+    const Sample& sample = samples[static_cast<std::size_t>(i)];
+    const double weight = 1 / (sample.us + kNegligible_us);
+    for (Eigen::Index j = 0; j < cols; ++j) a(i, j) = sample.features[static_cast<std::size_t>(j)] * weight;
+    target(i) = sample.us * weight;
+  }
   // Features differ by ten orders of magnitude: scale the columns, or the tolerance means nothing.
   Eigen::VectorXd scale = a.colwise().norm();
   for (Eigen::Index j = 0; j < cols; ++j)
     if (scale(j) == 0) scale(j) = 1;
   a = a * scale.cwiseInverse().asDiagonal();
-  const Eigen::VectorXd ones = Eigen::VectorXd::Ones(rows);
-  Eigen::VectorXd x = non_negative_least_squares(a, ones);
+  Eigen::VectorXd x = non_negative_least_squares(a, target);
   std::vector<double> errors(samples.size());
   auto measure = [&] {
     const Eigen::VectorXd relative = a * x;
-    for (Eigen::Index i = 0; i < rows; ++i) errors[static_cast<std::size_t>(i)] = std::abs(relative(i) - 1);
+    for (Eigen::Index i = 0; i < rows; ++i) errors[static_cast<std::size_t>(i)] = std::abs(relative(i) - target(i));
   };
   measure();
   const double typical = std::max(quantile(errors, 0.5), 1e-6);
   Eigen::VectorXd weight(rows);
-  for (Eigen::Index i = 0; i < rows; ++i) weight(i) = 1 / std::sqrt(std::max(1.0, errors[static_cast<std::size_t>(i)] / (2 * typical)));
-  x = non_negative_least_squares(weight.asDiagonal() * a, weight.cwiseProduct(ones));
+  for (Eigen::Index i = 0; i < rows; ++i)
+    weight(i) = 1 / std::sqrt(std::max(1.0, errors[static_cast<std::size_t>(i)] / (2 * typical)));
+  x = non_negative_least_squares(weight.asDiagonal() * a, weight.cwiseProduct(target));
   measure();
 
   sim::CostFit fit;

@@ -12,7 +12,8 @@ namespace {
 constexpr std::int64_t kElements[] = {1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22};
 
 // Fill, then one collective of each size, over and over.
-Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t members, const std::vector<std::int64_t>& sizes) {
+Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t members,
+                             const std::vector<std::int64_t>& sizes) {
   Schedule schedule;
   schedule.name = "probe_collective";
   schedule.compute_dtype = Dtype::f32;
@@ -27,12 +28,14 @@ Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t memb
     const std::int64_t shard = elements / members;
     const TensorId buffer = add_tensor(schedule, "buffer" + suffix, dtype, BufferKind::gradient, 1, elements);
     const View slice{buffer, 0, 0, Expr(Coord::dp) * Expr(shard), 1, shard, shard};
-    const BlockId fill = add_single(schedule, {"fill" + suffix, Fill{elements, 0}, 0, Phase::setup, {write(whole(schedule, buffer))}});
+    const BlockId fill =
+        add_single(schedule, {"fill" + suffix, Fill{elements, 0}, 0, Phase::setup, {write(whole(schedule, buffer))}});
     std::vector<Access> accesses;
     if (kind == CollectiveKind::all_gather) accesses = {read(slice), write(whole(schedule, buffer))};
     if (kind == CollectiveKind::reduce_scatter) accesses = {read(whole(schedule, buffer)), write(slice)};
     if (kind == CollectiveKind::all_reduce) accesses = {accumulate(whole(schedule, buffer))};
-    const BlockId collective = add_single(schedule, {"collective" + suffix, Collective{kind, 0, elements}, 1, Phase::grad_sync, std::move(accesses)});
+    const BlockId collective = add_single(
+        schedule, {"collective" + suffix, Collective{kind, 0, elements}, 1, Phase::grad_sync, std::move(accesses)});
     Call filling = call_block(schedule, fill);
     filling.waits = {{EdgeKind::finish_start, {schedule.blocks[collective].ops.front(), 0, 0, 0, 1}}};
     order.push_back(std::move(filling));
@@ -49,11 +52,14 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
   std::vector<Sample> samples;
   for (const std::int64_t members : {2, 4}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64}) {
-      for (const CollectiveKind kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce}) {
+      for (const CollectiveKind kind :
+           {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce}) {
         // f64 travels in all-reduces of scalars only, in f32 training.
         if ((dtype == Dtype::f64) != (kind == CollectiveKind::all_reduce)) continue;
         if (dtype == Dtype::bf16 && kind == CollectiveKind::all_gather) continue;  // parameters are gathered in f32
-        const std::vector<std::int64_t> sizes = kind == CollectiveKind::all_reduce ? std::vector<std::int64_t>{4, 1 << 10, 1 << 16} : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));
+        const std::vector<std::int64_t> sizes =
+            kind == CollectiveKind::all_reduce ? std::vector<std::int64_t>{4, 1 << 10, 1 << 16}
+                                               : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));
         const Schedule schedule = collective_schedule(kind, dtype, members, sizes);
         host::HostOptions options;
         options.cores_per_device = cores;
@@ -65,11 +71,13 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
             const OpId op = run.programs.front().ops[row.op].op;
             if (is_communication(schedule.operations[op].work)) times_us[op].push_back(to_us(row.end - row.transfer));
           }
-        // With more members than cores their shares take turns. Each phase begins and ends with waking those that slept.
+        // With more members than cores their shares take turns. Each phase begins and ends with waking those that
+        // slept.
         const double turns = double((members + cores - 1) / cores);
         const double phases = kind == CollectiveKind::all_reduce ? 2 : 1;
         for (auto& [op, times] : times_us) {
-          const sim::WorkCost cost = sim::movement_cost(std::get<Collective>(schedule.operations[op].work), dtype, members);
+          const sim::WorkCost cost =
+              sim::movement_cost(std::get<Collective>(schedule.operations[op].work), dtype, members);
           const double one_share_us = (median_of(times) / phases - (1 + turns) * wake_us) / turns;
           samples.push_back({cost.key, cost.features, cost.cls, std::max(one_share_us, 0.5), spread_pct_of(times)});
         }

@@ -12,7 +12,8 @@ sim::Quantity quantity(const std::vector<double>& values_us, const std::string& 
   return {std::max(0.0, median_of(values_us)), {"measured", probe, spread_pct_of(values_us)}};
 }
 
-// `lanes` compute lanes; operation i runs on lane i mod lanes and waits for operation i − 1 when that is another lane's.
+// `lanes` compute lanes; operation i runs on lane i mod lanes and waits for operation i − 1 when that is another
+// lane's.
 Schedule chain_schedule(int lanes) {
   Schedule schedule;
   schedule.name = "probe_chain";
@@ -22,7 +23,9 @@ Schedule chain_schedule(int lanes) {
   for (int i = 0; i < kChain; ++i) {
     const std::string suffix = "." + std::to_string(i);
     const TensorId tensor = add_tensor(schedule, "cell" + suffix, Dtype::f32, BufferKind::workspace, 1, 16);
-    const BlockId block = add_single(schedule, {"fill" + suffix, Fill{16, 1}, static_cast<LaneId>(i % lanes), Phase::setup, {write(whole(schedule, tensor))}});
+    const BlockId block = add_single(
+        schedule,
+        {"fill" + suffix, Fill{16, 1}, static_cast<LaneId>(i % lanes), Phase::setup, {write(whole(schedule, tensor))}});
     Call call = call_block(schedule, block);
     const OpId previous = schedule.blocks[block].ops.front() - 1;
     if (i > 0 && lanes > 1) call.waits = {{EdgeKind::finish_start, {previous, 0, 0, 0, 0}}};
@@ -36,7 +39,8 @@ Schedule chain_schedule(int lanes) {
 std::vector<double> gaps_us(const Schedule& schedule) {
   std::vector<double> gaps;
   for (const Timeline& timeline : run_probe(schedule, {}, 3, 11).timelines)
-    for (std::size_t i = 1; i < timeline.rows.size(); ++i) gaps.push_back(to_us(timeline.rows[i].start - timeline.rows[i - 1].end));
+    for (std::size_t i = 1; i < timeline.rows.size(); ++i)
+      gaps.push_back(to_us(timeline.rows[i].start - timeline.rows[i - 1].end));
   return gaps;
 }
 
@@ -51,20 +55,27 @@ std::vector<double> overshoots_us() {
   schedule.programs = {{"rank", {}}};
   const TensorId cell = add_tensor(schedule, "cell", Dtype::f32, BufferKind::workspace, 1, 16);
   auto& order = schedule.programs.front().order;
-  order.push_back(call_block(schedule, add_single(schedule, {"fill", Fill{16, 1}, 0, Phase::setup, {write(whole(schedule, cell))}})));
-  order.push_back(call_block(schedule, add_single(schedule, {"all_reduce", Collective{CollectiveKind::all_reduce, 0, 16}, 1, Phase::grad_sync, {accumulate(whole(schedule, cell))}})));
+  order.push_back(call_block(
+      schedule, add_single(schedule, {"fill", Fill{16, 1}, 0, Phase::setup, {write(whole(schedule, cell))}})));
+  order.push_back(call_block(schedule, add_single(schedule, {"all_reduce",
+                                                             Collective{CollectiveKind::all_reduce, 0, 16},
+                                                             1,
+                                                             Phase::grad_sync,
+                                                             {accumulate(whole(schedule, cell))}})));
   order[0].waits = {{EdgeKind::finish_start, {1, 0, 0, 0, 1}}};
   order[1].waits = {{EdgeKind::finish_start, {0, 0, 0, 0, 0}}};
   host::HostOptions options;
   options.link_GBps = 1;
   options.link_latency_us = 1000;
   const RingCost ring = ring_cost(CollectiveKind::all_reduce, Dtype::f32, 16, 2);
-  const double expected_us = double(ring.steps) * options.link_latency_us + double(ring.edge_bytes) / options.link_GBps * 1e-3;
+  const double expected_us =
+      double(ring.steps) * options.link_latency_us + double(ring.edge_bytes) / options.link_GBps * 1e-3;
   std::vector<double> late;
   const ProbeRun run = run_probe(schedule, options, 3, 31);
   for (const Timeline& timeline : run.timelines)
     for (const TimelineRow& row : timeline.rows)
-      if (is_communication(schedule.operations[run.programs.front().ops[row.op].op].work)) late.push_back(to_us(row.end - row.transfer) - expected_us);
+      if (is_communication(schedule.operations[run.programs.front().ops[row.op].op].work))
+        late.push_back(to_us(row.end - row.transfer) - expected_us);
   return late;
 }
 
@@ -76,8 +87,10 @@ Overheads probe_overheads() {
   overheads.op_overhead_us = quantity(chain, "chain of 400 fills on one lane, end to start");
   std::vector<double> wakes;
   for (const double gap : alternating) wakes.push_back(gap - overheads.op_overhead_us.value);
-  overheads.wake_us = quantity(wakes, "400 fills on two lanes that wait for each other, end to start, less op_overhead");
-  overheads.timer_overshoot_us = quantity(overshoots_us(), "all-reduce of 64 bytes over a link of 1 ms, end less deadline");
+  overheads.wake_us =
+      quantity(wakes, "400 fills on two lanes that wait for each other, end to start, less op_overhead");
+  overheads.timer_overshoot_us =
+      quantity(overshoots_us(), "all-reduce of 64 bytes over a link of 1 ms, end less deadline");
   return overheads;
 }
 

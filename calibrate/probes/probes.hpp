@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,15 +13,17 @@ namespace stretto::calibrate {
 // Probes are Schedules: built here, verified, run by the same executor as everything else, timed by the same Timeline.
 // Each file holds one probe; adding one is a file and a line in calibrate.cpp.
 
-// Whole training steps of small models of many shapes on one rank: GEMMs, attention, memory-bound operations and the
-// optimizer as they occur, behind the operations that really precede them and with the caches as these leave them.
-// One sample per operation template and shape.
-std::vector<Sample> probe_steps(const std::function<void(const std::string&)>& progress);
-
-// The same with `ranks` ranks that communicate at the end of each step only, on `cores` cores; samples of ranks sharing a
-// device. Compared with probe_steps they show what sharing costs.
-std::vector<Sample> probe_shared_steps(int ranks, int cores);
-std::vector<Sample> probe_unshared_steps();  // the same shapes on one rank
+// Whole training steps of small models of many shapes: GEMMs, attention, memory-bound operations and the optimizer as
+// they occur, behind the operations that really precede them and with the caches as these leave them. All shapes run in
+// turns, so that a slow moment of the machine touches one repeat of each and not all repeats of one. One sample per
+// operation template and shape: the median over instances, ranks and repeats.
+struct StepSamples {
+  std::vector<Sample> alone;   // one rank, nothing beside it
+  std::vector<Sample> filled;  // a few of the shapes with as many ranks as cores; empty with one core
+  std::vector<Sample> shared;  // the same with twice as many ranks as cores
+  sim::Quantity sgemm_GFLOPs, sgemm_filled_GFLOPs;  // of one core: alone, and with all cores busy
+};
+StepSamples probe_steps(int cores, const std::function<void(const std::string&)>& progress);
 
 // Collectives over sizes and group sizes on links that are not paced: what moving the bytes costs a core.
 std::vector<Sample> probe_collectives(int cores, double wake_us);
@@ -35,7 +38,18 @@ Overheads probe_overheads();
 // it. slowdown[a][b] = time of a beside b / time of a alone − 1. Zero, and said to be assumed, with fewer than 2 cores.
 std::array<std::array<sim::Quantity, sim::kDemandClasses>, sim::kDemandClasses> probe_interference(int cores);
 
-// sgemm on square matrices, one thread: the yardstick that `train` and `compare` print their rate against.
-sim::Quantity probe_sgemm_GFLOPs(std::int64_t size);
+// sgemm 1024³ on `ranks` ranks at once, one thread each: how fast the cores are at this moment. On a shared machine
+// that moves by tens of percent within seconds, so `calibrate` and `compare` both run it between their steps, in the
+// same turns, and a prediction is made for the speed that the cores had while the step was measured.
+class SgemmYardstick {
+ public:
+  SgemmYardstick(int ranks, int cores);
+  ~SgemmYardstick();
+  double run_GFLOPs();  // of one core; median over ranks and a few repeats, about 0.1 s
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace stretto::calibrate

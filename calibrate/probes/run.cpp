@@ -31,7 +31,8 @@ double median_of(std::vector<double> values) {
 double spread_pct_of(std::vector<double> values) {
   assert(!values.empty());
   std::sort(values.begin(), values.end());
-  const double p10 = values[values.size() / 10], p90 = values[values.size() - 1 - values.size() / 10], middle = values[values.size() / 2];
+  const double p10 = values[values.size() / 10], p90 = values[values.size() - 1 - values.size() / 10],
+               middle = values[values.size() / 2];
   return middle > 0 ? 100 * (p90 - p10) / middle : 0;
 }
 

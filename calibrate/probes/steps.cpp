@@ -1,4 +1,6 @@
 #include <map>
+#include <memory>
+#include <span>
 
 #include "base/rng.hpp"
 #include "calibrate/probes/probes.hpp"
@@ -6,6 +8,8 @@
 #include "exec/data.hpp"
 #include "exec/model_state.hpp"
 #include "model/overlap/overlap.hpp"
+#include "model/schedule/plan.hpp"
+#include "model/schedule/verify.hpp"
 #include "sim/cost/features.hpp"
 
 namespace stretto::calibrate {
@@ -17,64 +21,103 @@ struct Shape {
 // Spread over the sizes that train in reasonable time on a CPU. Two layers each, so that a layer's operations find the
 // caches as another layer leaves them.
 constexpr Shape kShapes[] = {
-    {128, 4, 128, 2, 256}, {128, 2, 64, 16, 1024}, {192, 6, 96, 4, 512},  {256, 4, 128, 4, 256},  {256, 8, 256, 4, 2048},
-    {320, 5, 64, 4, 768},  {384, 6, 256, 2, 256},  {384, 12, 128, 8, 512}, {512, 8, 128, 2, 4096}, {512, 16, 256, 4, 256},
-    {640, 10, 64, 4, 256}, {768, 12, 128, 4, 512}, {1024, 16, 128, 2, 256},
+    {128, 4, 128, 2, 256},  {128, 2, 64, 16, 1024}, {192, 6, 96, 4, 512},  {256, 4, 128, 4, 256},
+    {256, 8, 256, 4, 2048}, {320, 5, 64, 4, 768},   {384, 6, 256, 2, 256}, {384, 12, 128, 8, 512},
+    {512, 8, 128, 2, 4096}, {512, 16, 256, 4, 256}, {640, 10, 64, 4, 256}, {768, 12, 64, 4, 512},
 };
-constexpr Shape kSharedShapes[] = {{256, 4, 128, 4, 256}, {512, 8, 128, 4, 1024}};
+// Both are among kShapes: sharing is a ratio to the same step alone.
+constexpr Shape kSharedShapes[] = {{256, 4, 128, 4, 256}, {640, 10, 64, 4, 256}};
+constexpr int kTurns = 5;
 
-Scenario scenario_of(const Shape& shape, std::int64_t ranks, bool bf16) {
+Scenario scenario_of(const Shape& shape, std::int64_t ranks) {
   Scenario scenario;
   scenario.name = "probe";
   scenario.model = {2, shape.hidden, shape.heads, 4 * shape.hidden, shape.seq, shape.seq, shape.vocab, shape.vocab};
   scenario.parallel.data_parallel_size = ranks;
-  scenario.overlap.grad_reduce_in_fp32 = !bf16;
   scenario.training.micro_batch_size = shape.micro_batch;
   scenario.training.global_batch_size = shape.micro_batch * ranks;
   return scenario;
 }
 
-// One sample per operation template: medians over instances, ranks and repeats.
-void run_shape(const Shape& shape, int ranks, int cores, int repeats, std::vector<Sample>& samples) {
-  const Scenario scenario = scenario_of(shape, ranks, false);
-  const Schedule schedule = build_schedule(scenario);
-  host::HostOptions options;
-  options.cores_per_device = cores;
-  const ProbeRun run = run_probe(schedule, options, 2, repeats, [&](host::HostExecutor& executor) {
-    const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
-    exec::initialise_state(schedule, scenario, memory_of);
+// Times do not depend on what the weights are, as long as nothing overflows or becomes denormal; drawing them properly
+// would take longer than the probe.
+void fill_state(const Schedule& schedule, host::RankMemory& memory) {
+  for (StorageId id = 0; id < schedule.storages.size(); ++id) {
+    const Storage& storage = schedule.storages[id];
+    if (!is_persistent(storage.kind)) continue;
+    auto* values = reinterpret_cast<float*>(memory.at(id));
+    const bool weights = storage.kind == BufferKind::parameter;
+    for (std::int64_t i = 0; i < storage.elements; ++i) values[i] = weights ? float((i * 37) % 101 - 50) * 1e-3f : 0.0f;
+  }
+}
+
+// One shape, allocated and ready to run. Not movable: the executor refers to the schedule.
+struct Step {
+  Scenario scenario;
+  Schedule schedule;
+  std::unique_ptr<host::HostExecutor> executor;
+  std::map<OpId, std::vector<double>> times_us;
+
+  Step(const Shape& shape, std::int64_t ranks, int cores)
+      : scenario(scenario_of(shape, ranks)), schedule(build_schedule(scenario)) {
+    const MemoryPlan plan = plan_memory(schedule);
+    require_verified(schedule, &plan);
+    host::HostOptions options;
+    options.cores_per_device = cores;
+    executor = std::make_unique<host::HostExecutor>(schedule, plan, options);
+    const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor->memory(rank); };
+    for (std::int64_t rank = 0; rank < ranks; ++rank) fill_state(schedule, executor->memory(rank));
     std::vector<std::byte> text(1 << 16);
     for (std::size_t i = 0; i < text.size(); ++i) text[i] = std::byte(random_bits(1, 2, i) & 0xff);
     exec::write_batch(schedule, scenario, exec::TokenSource::parse(std::move(text), "probe.txt"), 0, memory_of);
     exec::write_hyper(schedule, scenario, 0, memory_of);
-  });
-  std::map<OpId, std::vector<double>> times_us;
-  for (const Timeline& timeline : run.timelines)
-    for (const TimelineRow& row : timeline.rows) times_us[run.programs[static_cast<std::size_t>(row.rank)].ops[row.op].op].push_back(to_us(row.end - row.start));
-  for (auto& [op, times] : times_us) {
-    if (is_communication(schedule.operations[op].work)) continue;
-    sim::WorkCost cost = sim::work_cost(schedule, schedule.operations[op]);
+  }
+
+  void run(bool record) {
+    const Timeline timeline = executor->run(2);  // the first brings the caches back to what a step leaves behind
+    if (!record) return;
+    for (const TimelineRow& row : timeline.rows)
+      times_us[executor->programs()[static_cast<std::size_t>(row.rank)].ops[row.op].op].push_back(
+          to_us(row.end - row.start));
+  }
+};
+
+void append_samples(const Step& step, std::vector<Sample>& samples) {
+  for (const auto& [op, times] : step.times_us) {
+    if (is_communication(step.schedule.operations[op].work)) continue;
+    sim::WorkCost cost = sim::work_cost(step.schedule, step.schedule.operations[op]);
     samples.push_back({cost.key, cost.features, cost.cls, median_of(times), spread_pct_of(times)});
   }
 }
 
 }  // namespace
 
-std::vector<Sample> probe_steps(const std::function<void(const std::string&)>& progress) {
-  std::vector<Sample> samples;
-  for (const Shape& shape : kShapes) {
-    progress("training step, hidden " + std::to_string(shape.hidden) + ", tokens " + std::to_string(shape.seq * shape.micro_batch));
-    run_shape(shape, 1, 1, 7, samples);
+StepSamples probe_steps(int cores, const std::function<void(const std::string&)>& progress) {
+  std::vector<std::unique_ptr<Step>> alone, filled, shared;
+  for (const Shape& shape : kShapes) alone.push_back(std::make_unique<Step>(shape, 1, cores));
+  for (const Shape& shape : kSharedShapes) {
+    if (cores > 1) filled.push_back(std::make_unique<Step>(shape, cores, cores));
+    shared.push_back(std::make_unique<Step>(shape, 2 * cores, cores));
   }
+  SgemmYardstick one(1, cores), all(cores, cores);
+  std::vector<double> one_GFLOPs, all_GFLOPs;
+  for (int turn = 0; turn <= kTurns; ++turn) {
+    progress("training steps of " + std::to_string(alone.size()) + " shapes, turn " + std::to_string(turn) + " of " +
+             std::to_string(kTurns));
+    for (const auto* steps : {&alone, &filled, &shared})
+      for (const auto& step : *steps) step->run(turn > 0);
+    const double alone_GFLOPs = one.run_GFLOPs(), filled_GFLOPs = all.run_GFLOPs();
+    if (turn > 0) one_GFLOPs.push_back(alone_GFLOPs), all_GFLOPs.push_back(filled_GFLOPs);
+  }
+  StepSamples samples;
+  for (const auto& step : alone) append_samples(*step, samples.alone);
+  for (const auto& step : filled) append_samples(*step, samples.filled);
+  for (const auto& step : shared) append_samples(*step, samples.shared);
+  const std::string origin = "sgemm 1024 cubed, between the training steps, ";
+  samples.sgemm_GFLOPs = {median_of(one_GFLOPs), {"measured", origin + "one core busy", spread_pct_of(one_GFLOPs)}};
+  samples.sgemm_filled_GFLOPs = {median_of(all_GFLOPs),
+                                 {"measured", origin + "all cores busy, of one", spread_pct_of(all_GFLOPs)}};
   return samples;
 }
-
-std::vector<Sample> probe_shared_steps(int ranks, int cores) {
-  std::vector<Sample> samples;
-  for (const Shape& shape : kSharedShapes) run_shape(shape, ranks, cores, 7, samples);
-  return samples;
-}
-
-std::vector<Sample> probe_unshared_steps() { return probe_shared_steps(1, 1); }
 
 }  // namespace stretto::calibrate

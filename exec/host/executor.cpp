@@ -87,8 +87,9 @@ struct HostExecutor::State {
   }
 
   void lane_main(Rank& rank, LaneId lane);
-  TimelineRow run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op);
-  void await(Rank& rank, const BoundOp& op, std::uint64_t step);
+  TimelineRow run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op, Picoseconds previous_end);
+  bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // whether it had to wait
+  void advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter);
   void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
   void communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row);
   Clock::time_point meet(Rank& rank, std::uint32_t op, Group& group);
@@ -170,7 +171,8 @@ void HostExecutor::State::lane_main(Rank& rank, LaneId lane) {
       for (; step < target; ++step) {
         if (!mine.rows.empty()) mine.previous_end = mine.rows.back().end;
         mine.rows.clear();
-        for (const std::uint32_t op : ops) mine.rows.push_back(run_operation(rank, lane, step, op));
+        for (const std::uint32_t op : ops)
+          mine.rows.push_back(run_operation(rank, lane, step, op, mine.rows.empty() ? 0 : mine.rows.back().end));
       }
     } catch (const Aborted&) {
       step = target;
@@ -187,36 +189,38 @@ void HostExecutor::State::lane_main(Rank& rank, LaneId lane) {
   }
 }
 
-TimelineRow HostExecutor::State::run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op) {
+// Counts an operation as started or finished and wakes the lanes of this rank that wait for it.
+void HostExecutor::State::advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter) {
+  if (schedule.lanes.size() == 1) return;  // nobody waits on the only lane
+  std::lock_guard lock(rank.mutex);
+  ++(rank.progress[lane].*counter);
+  rank.moved.notify_all();
+}
+
+TimelineRow HostExecutor::State::run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op,
+                                               Picoseconds previous_end) {
   TimelineRow row;
   row.rank = static_cast<std::int32_t>(rank.program.rank);
   row.op = op;
   const BoundOp& bound = rank.program.ops[op];
   const Operation& operation = schedule.operations[bound.op];
   if (options.before_operation) options.before_operation(rank.program.rank, op);
-  const bool watched = schedule.lanes.size() > 1;  // with one lane there is nobody to wait for it
-  if (watched) {
-    await(rank, bound, step);
-    std::lock_guard lock(rank.mutex);
-    ++rank.progress[lane].started;
-    rank.moved.notify_all();
-  } else if (aborted) {
-    throw Aborted{};
-  }
-  row.ready = at(Clock::now());
+  // An operation that waits for nothing is ready when the one before it ends, even if the operating system lets this
+  // thread see that later.
+  const bool waited = await(rank, bound, step);
+  row.ready = waited || previous_end == 0 ? at(Clock::now()) : previous_end;
   if (const auto* collective = std::get_if<Collective>(&operation.work))
     communicate(rank, op, *collective, row);
   else
     compute(rank, op, row);
-  if (watched) {
-    std::lock_guard lock(rank.mutex);
-    ++rank.progress[lane].finished;
-    rank.moved.notify_all();
-  }
+  advance(rank, lane, &LaneProgress::finished);
   return row;
 }
 
-void HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t step) {
+bool HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t step) {
+  if (aborted) throw Aborted{};
+  if (op.wait_begin == op.wait_end) return false;
+  bool waited = false;
   std::unique_lock lock(rank.mutex);
   for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w) {
     const BoundWait& wait = rank.program.waits[w];
@@ -226,12 +230,15 @@ void HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t ste
     const auto met = [&] {
       return (wait.kind == EdgeKind::finish_start ? progress.finished : progress.started) >= needed || aborted;
     };
+    if (met()) continue;
+    waited = true;
     if (!rank.moved.wait_for(lock, timeout(), met)) {
       throw runtime_failure(label(schedule, op) + " waited " + std::to_string(options.timeout_s) + " s for " +
                             label(schedule, rank.program.ops[wait.op]) + " on lane " + schedule.lanes[wait.lane].name);
     }
   }
   if (aborted) throw Aborted{};
+  return waited;
 }
 
 void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row) {
@@ -240,6 +247,7 @@ void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row
     CorePool& cores;
     ~Release() { cores.release(); }
   } release{*rank.cores};
+  advance(rank, rank.program.ops[op].lane, &LaneProgress::started);
   row.start = row.transfer = at(Clock::now());
   run_work(schedule.operations[rank.program.ops[op].op].work, rank.program.coordinates, rank.operands.of(op));
   row.end = at(Clock::now());
@@ -261,6 +269,7 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
   const int self = static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.program.rank) -
                                     group.members.begin());
   row.start = row.ready;
+  advance(rank, rank.program.ops[op].lane, &LaneProgress::started);
   Clock::time_point end = meet(rank, op, group);
   row.transfer = at(end);
 

@@ -7,9 +7,9 @@
 
 namespace stretto {
 
-// Internal to the verifier: the bytes of one rank cut at the ends of all its accesses. No access covers part of a cell, so
-// that the state of a cell is the state of each of its bytes. Without a plan every storage has bytes of its own; with one
-// they are the bytes of the arena.
+// Internal to the verifier: the bytes of one rank cut at the ends of all its accesses. No access covers part of a cell,
+// so that the state of a cell is the state of each of its bytes. Without a plan every storage has bytes of its own;
+// with one they are the bytes of the arena.
 
 // One contiguous range of an access: a row of a strided view, or all of a contiguous one.
 struct CellUse {

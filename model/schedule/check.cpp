@@ -111,12 +111,12 @@ void check_access(const Schedule& schedule, const Operation& operation, const Op
     out.add(operation.name, name + " has the wrong access mode, " + kind_of(operation.work) + " expects " +
                                 operand.modes + " (R read, W write, A accumulate)");
   if (!has_shape(operand, view))
-    out.add(operation.name, name + " is " + shape(view.rows, view.cols) + " with ld " + std::to_string(view.ld) +
-                                ", " + describe(operation.work) + " expects " + shape(operand.rows, operand.cols) +
+    out.add(operation.name, name + " is " + shape(view.rows, view.cols) + " with ld " + std::to_string(view.ld) + ", " +
+                                describe(operation.work) + " expects " + shape(operand.rows, operand.cols) +
                                 (operand.shape == OperandShape::vector ? ", contiguous" : ""));
   if (!has_type(operand, dtype))
-    out.add(operation.name, name + " is " + std::string(name_of(dtype)) + ", " + kind_of(operation.work) +
-                                " expects " + type_text(operand.type));
+    out.add(operation.name, name + " is " + std::string(name_of(dtype)) + ", " + kind_of(operation.work) + " expects " +
+                                type_text(operand.type));
 }
 
 void check_operation(const Schedule& schedule, const Operation& operation, Findings& out) {

@@ -9,9 +9,9 @@
 
 namespace stretto {
 
-// Internal to the verifier and the memory plan: the happens-before relation of consecutive steps of all representatives,
-// as vector clocks (Mattern 1989, Fidge 1988). A clock has one component per (program, lane): how many operations of that
-// lane are known to have finished. Lanes are in order, so that number says which.
+// Internal to the verifier and the memory plan: the happens-before relation of consecutive steps of all
+// representatives, as vector clocks (Mattern 1989, Fidge 1988). A clock has one component per (program, lane): how many
+// operations of that lane are known to have finished. Lanes are in order, so that number says which.
 
 // The steps that are unrolled. A step is cyclic, so two show every conflict between one step and the next.
 constexpr std::uint32_t kUnrolledSteps = 2;
@@ -41,7 +41,7 @@ struct HappensBefore {
   std::span<const BoundProgram> programs;
   std::size_t lanes = 0;
   std::vector<std::vector<std::uint32_t>> before_row, after_row;  // [program][step · ops + op] → row
-  std::vector<std::uint32_t> rows;                                // [row · programs · lanes + program · lanes + lane]
+  std::vector<std::uint32_t> rows;  // [row · programs · lanes + program · lanes + lane]
 };
 
 // Executes the steps abstractly: lanes in order, waits as stated (those that reach before the first step are met),

@@ -46,8 +46,7 @@ struct Graph {
           }
           if (!std::holds_alternative<Collective>(schedule.operations[op.op].work)) continue;
           // All ranks have the same operations in the same order here.
-          for (std::size_t q = 0; q < programs.size(); ++q)
-            reaches[me][arrive(programs, q, {o, step}) + 1] = true;
+          for (std::size_t q = 0; q < programs.size(); ++q) reaches[me][arrive(programs, q, {o, step}) + 1] = true;
         }
       }
     }
@@ -65,8 +64,8 @@ struct Graph {
   }
 };
 
-// A random program of `count` operations on four lanes. Waits are drawn per rank, which makes orders that only come about
-// through another rank.
+// A random program of `count` operations on four lanes. Waits are drawn per rank, which makes orders that only come
+// about through another rank.
 std::vector<BoundProgram> random_programs(TinySchedule& t, std::mt19937& random, std::uint32_t count, int ranks) {
   const auto draw = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
   const TensorId x = t.tensor("x", 1, 8, BufferKind::parameter);
@@ -128,8 +127,8 @@ TEST_CASE("clocks agree with the transitive closure of the event graph") {
           const bool expected = graph.reaches[graph.arrive(programs, p, x) + 1][graph.arrive(programs, p, y)];
           REQUIRE(clocks.ordered(p, x, y) == expected);
           if (expected) REQUIRE(place[a] < place[b]);
-          through_ranks += expected && !alone.reaches[alone.arrive({programs[p]}, 0, x) + 1]
-                                                     [alone.arrive({programs[p]}, 0, y)];
+          through_ranks +=
+              expected && !alone.reaches[alone.arrive({programs[p]}, 0, x) + 1][alone.arrive({programs[p]}, 0, y)];
         }
       }
     }

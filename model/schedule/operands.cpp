@@ -82,11 +82,17 @@ struct ListOperands {
     if (e.rows < 1 || e.cols < 1 || e.vocab < 1 || e.seq < 1) return bad("dimensions must be positive");
     const OperandSpec tokens = vector_of("tokens", "R", e.rows, Type::i32);
     if (e.pass == Pass::forward)
-      return {{tokens, table_of("wte", "R", e.vocab, e.cols), table_of("wpe", "R", e.seq, e.cols),
-               {"x", "W", e.rows, e.cols}}, ""};
+      return {{tokens,
+               table_of("wte", "R", e.vocab, e.cols),
+               table_of("wpe", "R", e.seq, e.cols),
+               {"x", "W", e.rows, e.cols}},
+              ""};
     if (e.pass == Pass::wgrad)
-      return {{tokens, {"dx", "R", e.rows, e.cols}, table_of("dwte", "A", e.vocab, e.cols),
-               table_of("dwpe", "A", e.seq, e.cols)}, ""};
+      return {{tokens,
+               {"dx", "R", e.rows, e.cols},
+               table_of("dwte", "A", e.vocab, e.cols),
+               table_of("dwpe", "A", e.seq, e.cols)},
+              ""};
     return bad("tokens have no gradient");
   }
 
@@ -117,9 +123,9 @@ struct ListOperands {
       if (range.begin < 0 || range.end < range.begin || range.end > a.elements * a.shards)
         return bad("decayed range [" + std::to_string(range.begin) + ", " + std::to_string(range.end) +
                    ") leaves the bucket of " + std::to_string(a.elements * a.shards));
-    return {{vector_of("grad", "R", a.elements), scalar_of("norm_squared", "R"),
-             vector_of("hyper", "R", 8, Type::f64), vector_of("param", "A", a.elements),
-             vector_of("m", "A", a.elements), vector_of("v", "A", a.elements)}, ""};
+    return {{vector_of("grad", "R", a.elements), scalar_of("norm_squared", "R"), vector_of("hyper", "R", 8, Type::f64),
+             vector_of("param", "A", a.elements), vector_of("m", "A", a.elements), vector_of("v", "A", a.elements)},
+            ""};
   }
 
   OperandList operator()(const Collective& c) const {

@@ -18,7 +18,7 @@ enum class OperandShape : std::uint8_t {
 enum class OperandType : std::uint8_t { floating, i32, f64 };
 
 struct OperandSpec {
-  const char* name = "";  // as in work.hpp
+  const char* name = "";   // as in work.hpp
   const char* modes = "";  // "R", "W", "A" or "WA" (either)
   std::int64_t rows = 1, cols = 1;
   OperandShape shape = OperandShape::matrix;

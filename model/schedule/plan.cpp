@@ -77,7 +77,7 @@ class Lifetimes {
   }
 
   std::size_t lanes_, width_;
-  std::vector<std::uint32_t> finished_;                // [storage · width + program · lanes + lane]: last use + 1, or 0
+  std::vector<std::uint32_t> finished_;  // [storage · width + program · lanes + lane]: last use + 1, or 0
   std::vector<std::uint32_t> known_[kUnrolledSteps];  // the same: finished before any use of that step can begin
   std::vector<std::uint32_t> start_;
 };

@@ -7,8 +7,8 @@
 namespace stretto {
 
 // Where every storage of a rank lies in its one arena. Predicted and allocated peak are this `bytes`.
-// Two storages share bytes only where every use of one happens before every use of the other, in this step and across the
-// step boundary (persistent, input and scalar storages share with nobody). Offsets are 64-byte aligned.
+// Two storages share bytes only where every use of one happens before every use of the other, in this step and across
+// the step boundary (persistent, input and scalar storages share with nobody). Offsets are 64-byte aligned.
 struct MemoryPlan {
   std::vector<std::int64_t> offset_bytes;  // [storage]
   std::int64_t bytes = 0;

@@ -38,7 +38,8 @@ TEST_CASE("dead storages share, live ones do not") {
 
 TEST_CASE("persistent, input, scalar and unused storages share with nobody") {
   TinySchedule t;
-  const BufferKind kinds[] = {BufferKind::parameter, BufferKind::optimizer_state, BufferKind::input, BufferKind::scalar};
+  const BufferKind kinds[] = {BufferKind::parameter, BufferKind::optimizer_state, BufferKind::input,
+                              BufferKind::scalar};
   for (int i = 0; i < 4; ++i) t.fill("f" + std::to_string(i), 0, t.tensor("s" + std::to_string(i), 1, 16, kinds[i]));
   t.tensor("unused", 1, 16);
   const MemoryPlan plan = plan_memory(t.schedule);

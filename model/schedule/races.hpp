@@ -20,10 +20,10 @@ struct RaceReport {
   std::size_t limit = 10;
 };
 
-// Walks the accesses of one program in the order of `clocks` and reports reads of bytes that were not written in the same
-// step (unless their storage is persistent or an input), and conflicting accesses that are not ordered. With a plan, bytes
-// are those of the arena, and what another storage wrote does not count as written. Throws Error(input) when a view leaves
-// its tensor instance. `clocks` must have run to its end.
+// Walks the accesses of one program in the order of `clocks` and reports reads of bytes that were not written in the
+// same step (unless their storage is persistent or an input), and conflicting accesses that are not ordered. With a
+// plan, bytes are those of the arena, and what another storage wrote does not count as written. Throws Error(input)
+// when a view leaves its tensor instance. `clocks` must have run to its end.
 void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, const MemoryPlan* plan,
                 RaceReport& report);
 

@@ -1,7 +1,7 @@
 #include "model/schedule/races.hpp"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <random>
 
 #include "model/schedule/rendezvous.hpp"
@@ -11,7 +11,8 @@ using namespace stretto;
 
 namespace {
 
-// The oracle: looks at every byte, and at every pair of accesses to it. Quadratic, and knows nothing of cells or of "last".
+// The oracle: looks at every byte, and at every pair of accesses to it. Quadratic, and knows nothing of cells or of
+// "last".
 struct Oracle {
   struct Touch {
     Instance at;
@@ -48,8 +49,7 @@ struct Oracle {
     for (const Touch& a : touches) {
       for (const Touch& b : touches) {
         if (a.mode == AccessMode::read) continue;
-        if (same(a.at, b.at) ? a.storage == b.storage
-                             : clocks.ordered(0, a.at, b.at) || clocks.ordered(0, b.at, a.at))
+        if (same(a.at, b.at) ? a.storage == b.storage : clocks.ordered(0, a.at, b.at) || clocks.ordered(0, b.at, a.at))
           continue;
         for (const std::int64_t byte : a.bytes)
           if (covers(b, byte)) return true;
@@ -88,14 +88,20 @@ TEST_CASE("races and uninitialised reads are those that looking at every byte fi
     std::vector<TensorId> tensors;
     MemoryPlan apart, shared;
     for (int i = 0; i < 3; ++i) {
-      tensors.push_back(t.tensor("x" + std::to_string(i), 4, 4, i == 0 ? BufferKind::parameter : BufferKind::activation));
+      tensors.push_back(
+          t.tensor("x" + std::to_string(i), 4, 4, i == 0 ? BufferKind::parameter : BufferKind::activation));
       apart.offset_bytes.push_back(64 * i);
       shared.offset_bytes.push_back(i == 2 ? 64 + 4 * draw(20) : 64 * i);
     }
     const auto view = [&](std::int64_t rows, std::int64_t cols, int storage) {
       const bool whole = rows * cols == 16;
-      return View{tensors[static_cast<std::size_t>(storage)], 0, 0,
-                  whole ? 0 : draw(4 - rows + 1) * 4 + draw(4 - cols + 1), rows, cols, 4};
+      return View{tensors[static_cast<std::size_t>(storage)],
+                  0,
+                  0,
+                  whole ? 0 : draw(4 - rows + 1) * 4 + draw(4 - cols + 1),
+                  rows,
+                  cols,
+                  4};
     };
     for (OpId i = 0; i < 5; ++i) {
       const bool full = draw(3) > 0;

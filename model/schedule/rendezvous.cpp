@@ -122,8 +122,7 @@ Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgra
     std::map<std::int64_t, std::uint32_t> group_of;  // first rank of the instance → group
     for (std::uint32_t p = 0; p < programs.size(); ++p) {
       const auto members = schedule.mesh.members(programs[p].rank, schedule.communicators[c].axes);
-      const auto [at, is_new] =
-          group_of.try_emplace(members.front(), static_cast<std::uint32_t>(result.groups.size()));
+      const auto [at, is_new] = group_of.try_emplace(members.front(), static_cast<std::uint32_t>(result.groups.size()));
       if (is_new) result.groups.push_back({c, {}, {}});
       CollectiveGroup& group = result.groups[at->second];
       for (std::uint32_t i = 0; i < issued[p][c].size(); ++i) result.slots[p][issued[p][c][i]] = {at->second, i};

@@ -11,10 +11,10 @@ namespace stretto {
 // Internal to the verifier and the memory plan: which bound operations meet in a collective. Programs are those of the
 // representatives; members that are folded away behave like a representative and are not listed.
 
-// A collective kernel spins until its peers are resident. Two kernels issued in opposite order on two GPUs deadlock only
-// where one keeps the other from becoming resident. A kernel takes one CTA per channel and a CTA takes at most one SM, so
-// kernels with this many channels in sum always fit together: every data-centre GPU has more than twice as many SMs, and
-// compute kernels free theirs in the end.
+// A collective kernel spins until its peers are resident. Two kernels issued in opposite order on two GPUs deadlock
+// only where one keeps the other from becoming resident. A kernel takes one CTA per channel and a CTA takes at most one
+// SM, so kernels with this many channels in sum always fit together: every data-centre GPU has more than twice as many
+// SMs, and compute kernels free theirs in the end.
 constexpr int kResidentChannels = 32;
 
 // One instance of a communicator.

@@ -72,9 +72,10 @@ TEST_CASE("opposite lane orders across ranks deadlock, and the cycle says so") {
   const Rendezvous rendezvous = find_rendezvous(t.schedule, programs);
   CHECK(check_issue_order(t.schedule, programs, rendezvous, 10).empty());
   const HappensBefore clocks = order_steps(t.schedule, programs, rendezvous);
-  CHECK_THAT(clocks.deadlock,
-             Contains("cycle of 2") &&
-                 Contains("h.0 a mb 0 (rank 0 lane dp) waits for rank 1, which stands behind h.0 b mb 0 in rank 1 lane dp"));
+  CHECK_THAT(
+      clocks.deadlock,
+      Contains("cycle of 2") &&
+          Contains("h.0 a mb 0 (rank 0 lane dp) waits for rank 1, which stands behind h.0 b mb 0 in rank 1 lane dp"));
 }
 
 TEST_CASE("instances of a communicator are apart, and folded members need not be there") {

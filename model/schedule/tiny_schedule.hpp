@@ -8,8 +8,8 @@
 namespace stretto {
 
 // For tests only: schedules of a few operations, built by hand. Two compute lanes (0 "compute", 1 "side") and two
-// communication lanes (2 "dp", 3 "dp2") with a communicator each ("dp" on both: 0 and 1). Operations stand in the program
-// in the order in which they are added.
+// communication lanes (2 "dp", 3 "dp2") with a communicator each ("dp" on both: 0 and 1). Operations stand in the
+// program in the order in which they are added.
 class TinySchedule {
  public:
   explicit TinySchedule(std::int64_t dp = 2, std::int64_t ranks_per_device = 1) {
@@ -20,7 +20,8 @@ class TinySchedule {
                       {"side", LaneKind::compute, 0},
                       {"dp", LaneKind::communication, 0},
                       {"dp2", LaneKind::communication, 0}};
-    schedule.communicators = {{"dp", {Coord::dp}, CommEngine::nic, 1, dp}, {"dp2", {Coord::dp}, CommEngine::nic, 1, dp}};
+    schedule.communicators = {{"dp", {Coord::dp}, CommEngine::nic, 1, dp},
+                              {"dp2", {Coord::dp}, CommEngine::nic, 1, dp}};
     schedule.programs = {{"rank", {}}};
   }
 

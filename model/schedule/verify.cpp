@@ -65,11 +65,10 @@ void check_in_place(const Schedule& schedule, const BoundProgram& program, std::
       index = std::distance(members.begin(), std::find(members.begin(), members.end(), program.rank));
     }
     if (shard.offset != whole.offset + index * size)
-      out.push_back({Violation::Kind::malformed, "malformed: " + label(schedule, op) + " is in place on " +
-                                                     schedule.storages[shard.storage].name + ", but its shard at " +
-                                                     std::to_string(shard.offset) + " is not slice " +
-                                                     std::to_string(index) + " of the whole at " +
-                                                     std::to_string(whole.offset)});
+      out.push_back({Violation::Kind::malformed,
+                     "malformed: " + label(schedule, op) + " is in place on " + schedule.storages[shard.storage].name +
+                         ", but its shard at " + std::to_string(shard.offset) + " is not slice " +
+                         std::to_string(index) + " of the whole at " + std::to_string(whole.offset)});
   }
 }
 
@@ -86,10 +85,10 @@ void check_serialised(const Schedule& schedule, const HappensBefore& clocks, con
         if (clocks.ordered(p, first, second)) continue;
         const std::string a = label(schedule, clocks.programs[p].ops[first.op]);
         const std::string b = label(schedule, clocks.programs[p].ops[second.op]) + (wraps ? " of the next step" : "");
-        out.push_back({Violation::Kind::order_mismatch,
-                       "order mismatch: " + a + " and " + b + " use communicator " +
-                           schedule.communicators[group.communicator].name +
-                           " on different lanes in no order; missing edge: " + a + " -> " + b});
+        out.push_back({Violation::Kind::order_mismatch, "order mismatch: " + a + " and " + b + " use communicator " +
+                                                            schedule.communicators[group.communicator].name +
+                                                            " on different lanes in no order; missing edge: " + a +
+                                                            " -> " + b});
         break;
       }
     }

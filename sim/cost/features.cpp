@@ -7,7 +7,7 @@ namespace {
 
 std::vector<double> streaming(std::int64_t elements) {
   const double n = double(elements);
-  return {1, n, std::max(0.0, n - kCacheElements)};
+  return {1, n, std::max(0.0, n - kPrivateElements), std::max(0.0, n - kSharedElements)};
 }
 std::vector<double> row_wise(std::int64_t rows, std::int64_t cols) {
   return {1, double(rows), double(rows) * double(cols)};

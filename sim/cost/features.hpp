@@ -15,13 +15,14 @@ namespace stretto::sim {
 //   gemm        1, mnk, mk, kn, mn          arithmetic, packing of A and of B, update of C (Goto & van de Geijn 2008)
 //   attention   bh, bh·s·d, bh·s², bh·s²·d  bh = batch · heads: overhead, reading q k v, softmax, matmuls
 //   row-wise    1, rows, elements           norms, cross-entropy
-//   streaming   1, elements, max(0, elements − kCacheElements)   two slopes: in and out of the last private cache
+//   streaming   1, n, max(0, n − kPrivateElements), max(0, n − kSharedElements)   a slope for each level of caches
 struct WorkCost {
   std::string key;               // with the operand dtype: "gemm_tn_acc_f32"
   std::vector<double> features;  // first: the constant
   DemandClass cls = DemandClass::memory;
 };
-constexpr double kCacheElements = 131072;
+constexpr double kPrivateElements = 131072;  // 512 KiB of f32: second-level caches of current CPUs are 0.25 to 2 MiB
+constexpr double kSharedElements = 4194304;  // 16 MiB: where a share of the last level ends
 
 // Of a compute operation, with the dtypes and access modes of its operands.
 WorkCost work_cost(const Schedule& schedule, const Operation& operation);

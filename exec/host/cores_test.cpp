@@ -1,0 +1,112 @@
+#include "exec/host/cores.hpp"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+using namespace stretto::host;
+
+namespace {
+
+// Threads cannot be seen to wait; but one that has not come out after this long very likely does.
+void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
+
+}  // namespace
+
+TEST_CASE("as many hold a core as there are") {
+  CorePool pool(2);
+  std::atomic<int> inside{0}, most{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 6; ++t)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 50; ++i) {
+          if (!pool.acquire()) return;
+          const int now = ++inside;
+          for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+          }
+          std::this_thread::yield();
+          --inside;
+          pool.release();
+        }
+      });
+  }
+  CHECK(inside == 0);
+  CHECK(most <= 2);
+  CHECK(pool.acquire());  // all came back
+  CHECK(pool.acquire());
+}
+
+TEST_CASE("cores are handed out first come, first served") {
+  CorePool pool(1);
+  REQUIRE(pool.acquire());
+  std::mutex mutex;
+  std::vector<int> served;
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        if (!pool.acquire()) return;
+        {
+          std::lock_guard lock(mutex);
+          served.push_back(t);
+        }
+        pool.release();
+      });
+      settle();  // so that it queues before the next one does
+    }
+    {
+      std::lock_guard lock(mutex);
+      CHECK(served.empty());
+    }
+    pool.release();
+  }
+  CHECK(served == std::vector<int>{0, 1, 2, 3});
+}
+
+TEST_CASE("a core is not taken by who comes while others wait") {
+  CorePool pool(1);
+  REQUIRE(pool.acquire());
+  std::atomic<bool> waiter_had_it{false}, waiter_may_go{false}, late_was_second{false};
+  {
+    std::jthread waiter([&] {
+      if (!pool.acquire()) return;
+      waiter_had_it = true;
+      while (!waiter_may_go) std::this_thread::yield();
+      pool.release();
+    });
+    settle();
+    pool.release();  // goes to the waiter, whether or not its thread has run since
+    std::jthread late([&] {
+      if (!pool.acquire()) return;
+      late_was_second = waiter_had_it.load();
+      pool.release();
+    });
+    settle();
+    waiter_may_go = true;
+  }
+  CHECK(late_was_second);
+}
+
+TEST_CASE("shutting down wakes all that wait and refuses all that come later") {
+  CorePool pool(1);
+  REQUIRE(pool.acquire());
+  std::atomic<int> refused{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 3; ++t)
+      threads.emplace_back([&] {
+        if (!pool.acquire()) ++refused;
+      });
+    settle();
+    CHECK(refused == 0);
+    pool.shut_down();
+  }
+  CHECK(refused == 3);
+  CHECK_FALSE(pool.acquire());
+  pool.release();  // the holder may still give it back
+  CHECK_FALSE(pool.acquire());
+}

@@ -1,0 +1,29 @@
+# What the scripts share; sourced. Leaves the caller in the repository's root.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Paths inside the repository are hashed relative to it, so that every clone on this machine shares one cache.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
+fail() {
+  echo "${0##*/}: $*" >&2
+  exit 1
+}
+
+say() { printf '\n== %s\n' "$*"; }
+
+# build PRESET [TARGET...]: configures when needed and builds; the log is shown only when it fails.
+build() {
+  local preset=$1 begin=$SECONDS
+  shift
+  mkdir -p build
+  if ! cmake --preset "$preset" >"build/$preset.log" 2>&1; then
+    cat "build/$preset.log" >&2
+    fail "configuring $preset failed"
+  fi
+  if ! ninja -C "build/$preset" "$@" >"build/$preset.log" 2>&1; then
+    grep -v '^\[' "build/$preset.log" | tail -n 60 >&2
+    fail "building $preset failed; all of it is in build/$preset.log"
+  fi
+  echo "$preset: built in $((SECONDS - begin)) s"
+}

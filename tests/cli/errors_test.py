@@ -1,0 +1,124 @@
+"""Whatever a user gets wrong is one line on standard error that says where and what was expected, and code 2."""
+import os
+
+from program import PLATFORM, ProgramTest, main
+
+
+class Usage(ProgramTest):
+    def test_no_command_prints_help(self):
+        process = self.run_program()
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("compare", process.out)
+
+    def test_help_is_not_an_error(self):
+        for command in ([], ["simulate"], ["train"], ["compare"], ["calibrate"], ["show"]):
+            self.assertIn("--help", self.ok(*command, "--help").out)
+
+    def test_unknown_command_and_option(self):
+        self.fails(2, "simulat", self.tiny, says=['"simulat"', 'did you mean "simulate"?'])
+        self.fails(2, "show", self.tiny, "--jsn", "-", says=["--jsn", 'did you mean "--json"?'])
+        self.fails(2, "show", says=["SCENARIO"])
+
+    def test_set_takes_one_value(self):
+        self.assertIn("verified", self.ok("show", "--set", "training.lr=0.5", self.tiny).out)
+
+    def test_engine_must_be_known(self):
+        self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--engine", "simgrit", says=["simgrit", "simgrid"])
+        self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--backbone-GBps", "1", says=["--engine simgrid"])
+        self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--backbone-GBps", "-1", says=["--backbone-GBps"])
+
+
+class Files(ProgramTest):
+    def test_scenario_that_is_no_file(self):
+        for command in ("show", "train", "compare", "simulate"):
+            self.fails(2, command, "absent.toml", says=["absent.toml", "No such file"])
+            self.fails(2, command, ".", says=["directory"])
+
+    def test_empty_and_binary_scenarios(self):
+        self.fails(2, "show", self.write("empty.toml", ""), says=["empty.toml", "[model]", "empty"])
+        self.fails(2, "show", self.write("zeros.toml", b"\0" * 100), says=["zeros.toml"])
+        self.fails(2, "show", self.write("noise.toml", bytes(range(256)) * 8), says=["noise.toml"])
+        self.fails(2, "show", self.write("huge.toml", b"# " + b"x" * (1 << 21)), says=["huge.toml"])
+
+    def test_no_platform_says_how_to_get_one(self):
+        for command in ("simulate", "compare"):
+            self.fails(2, command, self.tiny, says=["stretto/host.toml", "stretto calibrate", "--platform"])
+        self.fails(2, "simulate", self.tiny, "--platform", "absent.toml", says=["absent.toml"])
+        self.fails(2, "simulate", self.tiny, "--platform", self.write("p.toml", ""), says=["p.toml", "expected"])
+        self.fails(2, "simulate", self.tiny, "--platform", self.tiny, says=["tiny.toml", "expected"])
+
+    def test_data_that_cannot_be_trained_on(self):
+        self.fails(2, "train", self.tiny, "--set", "training.data=absent.txt", says=["absent.txt"])
+        self.write("zero.bin", b"")
+        self.fails(2, "train", self.tiny, "--set", "training.data=zero.bin", says=["zero.bin"])
+        self.write("odd.bin", b"abc")
+        self.fails(2, "train", self.tiny, "--set", "training.data=odd.bin", says=["odd.bin"])
+        self.write("short.txt", b"abc")
+        self.fails(2, "train", self.tiny, "--set", "training.data=short.txt", says=["short.txt"])
+        self.fails(2, "train", self.tiny, "--set", "training.data=.", says=["directory"])
+        self.fails(2, "train", self.tiny, "--set", "training.data=", says=["[training] data"])
+        self.fails(2, "train", self.tiny, "--set", "model.vocab_size=40", says=["text.txt", "token", "40"])
+
+    def test_outputs_that_cannot_be_written(self):
+        for option in ("--json", "--trace"):
+            self.fails(1, "simulate", self.tiny, "--platform", PLATFORM, option, "no/such/folder/x", says=["no/such/folder/x", "No such file"])
+            self.fails(1, "simulate", self.tiny, "--platform", PLATFORM, option, ".", says=["directory"])
+        self.fails(1, "simulate", self.tiny, "--platform", PLATFORM, "--json", "/dev/full", says=["/dev/full", "No space"])
+
+    def test_checkpoint_directory_that_cannot_be_written(self):
+        self.fails(2, "train", self.tiny, "--set", "training.checkpoint_dir=text.txt", says=["text.txt"])
+        if os.geteuid() != 0:
+            os.mkdir(self.folder / "locked", 0o500)
+            self.fails(1, "train", self.tiny, "--set", "training.checkpoint_dir=locked/x", says=["locked", "Permission"])
+
+
+class Keys(ProgramTest):
+    def bad(self, line, text, *says):
+        """`text` is put into the scenario's place for it; the error must name the file and the line."""
+        path = self.write("bad.toml", "[model]\nnum_layers = 2\nhidden_size = 12\nnum_attention_heads = 3\nseq_length = 7\n"
+                          "vocab_size = 256\n" + text)
+        return self.fails(2, "show", path, says=[f"bad.toml:{line}:", *says])
+
+    def test_unknown_keys_are_given_the_nearest_spelling(self):
+        self.bad(8, "[training]\nmicro_batchsize = 1\n", "[training]", "micro_batchsize", 'did you mean "micro_batch_size"?')
+        self.bad(7, "[overlaps]\noverlap_grad_reduce = true\n", "overlaps", 'did you mean "overlap"?')
+        self.bad(7, "hiden_size = 1\n", "[model]", "hiden_size", 'did you mean "hidden_size"?')
+
+    def test_types(self):
+        self.bad(8, '[training]\nlr = "fast"\n', "lr", "expected a number", '"fast"')
+        self.bad(8, "[training]\ntrain_iters = 1.5\n", "train_iters", "expected an integer", "1.5")
+        self.bad(8, "[overlap]\noverlap_grad_reduce = 1\n", "overlap_grad_reduce", "expected", "1")
+        self.bad(7, "training = 1\n", "training", "expected")
+
+    def test_numbers_that_are_none(self):
+        for value in ("nan", "-inf", "+inf", "1e999", "9223372036854775808"):
+            self.bad(8, f"[training]\nlr = {value}\n", "expected")
+
+    def test_ranges(self):
+        self.bad(8, "[training]\nmicro_batch_size = 0\n", "micro_batch_size", "expected", "0")
+        self.bad(8, "[parallel]\ndata_parallel_size = 99999999999\n", "data_parallel_size", "expected")
+        self.bad(10, "[parallel]\ndata_parallel_size = 3\n[training]\nglobal_batch_size = 4\n", "global_batch_size", "multiple", "3")
+
+    def test_gates(self):
+        self.bad(8, "[overlap]\noverlap_param_gather = true\n", "overlap_param_gather", "overlap_grad_reduce")
+
+    def test_syntax(self):
+        self.bad(7, "= 1\n")
+        self.bad(7, "[training\n")
+        self.bad(8, "\nvocab_size = 3\n", "vocab_size")
+
+    def test_modes(self):
+        self.fails(2, "compare", self.tiny, "--platform", PLATFORM, "--set", 'compare.modes=["plian"]',
+                   says=["tiny.toml", "[compare] modes", "plian", 'did you mean "plain"?'])
+        self.fails(2, "show", self.tiny, "--set", "model.preset=gpt2-124b", says=["gpt2-124b", "gpt2-124m"])
+
+    def test_overrides(self):
+        self.fails(2, "show", self.tiny, "--set", "training.lr", says=["--set", "training.lr", "="])
+        self.fails(2, "show", self.tiny, "--set", "training.lrr=1", says=["--set training.lrr", 'did you mean "lr"?'])
+        self.fails(2, "show", self.tiny, "--set", "training.lr=fast", says=["--set training.lr", "expected a number"])
+        self.fails(2, "show", self.tiny, "--set", "name.x=1", says=["--set name"])
+        self.fails(2, "show", self.tiny, "--set", "=", says=["--set"])
+
+
+if __name__ == "__main__":
+    main()

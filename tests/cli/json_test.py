@@ -1,0 +1,90 @@
+"""--json holds the keys that docs/json.md promises, --trace opens as a trace, and both agree with what is printed."""
+import json
+import signal
+import time
+
+from program import PLATFORM, ProgramTest, main
+
+SIMULATE = """scenario engine ranks step_ms tokens_per_s mfu hfu tflops_per_gpu exposed_ms bubble_ms host_bound peak_bytes fits
+limits operations simulate_s"""
+ROW = """mode ranks predicted_ms measured_ms measured_min_ms measured_max_ms error_pct exposed_predicted_ms exposed_measured_ms
+saved_predicted_ms saved_measured_ms loss"""
+
+
+class Json(ProgramTest):
+    def test_version(self):
+        value = json.loads(self.ok("--version", "--json", "-").out)
+        self.assert_keys(value, "version git backends engines")
+        self.assertIn("host", value["backends"])
+        self.assertEqual(value["engines"], ["fluid", "simgrid"])
+        self.assertIn(value["version"], self.ok("--version").out)
+
+    def test_simulate(self):
+        for engine in ("fluid", "simgrid"):
+            value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--engine", engine)
+            self.assert_keys(value, SIMULATE)
+            self.assert_keys(value["exposed_ms"], "dp tp pp cp ep total")
+            self.assert_keys(value["limits"][0], "what share")
+            self.assertEqual((value["scenario"], value["engine"], value["ranks"]), ("tiny", engine, 2))
+            self.assertIs(value["fits"], True)
+            self.assertGreater(value["step_ms"], 0)
+            self.assertAlmostEqual(sum(limit["share"] for limit in value["limits"]), 1, delta=0.02)
+            self.assertGreaterEqual(value["hfu"], value["mfu"])
+
+    def test_simulate_repeats_exactly(self):
+        runs = [self.json("simulate", self.tiny, "--platform", PLATFORM, "--trace", f"{i}.json") for i in range(2)]
+        for run in runs:
+            del run["simulate_s"]
+        self.assertEqual(*runs)
+        self.assertEqual((self.folder / "0.json").read_bytes(), (self.folder / "1.json").read_bytes())
+
+    def test_train(self):
+        value = self.json("train", self.tiny)
+        self.assert_keys(value, "steps mfu resumed_from")
+        self.assertIsNone(value["resumed_from"])
+        self.assertEqual([step["step"] for step in value["steps"]], list(range(6)))
+        for step in value["steps"]:
+            self.assert_keys(step, "step loss step_ms tokens_per_s")
+        self.assertLess(value["steps"][-1]["loss"], value["steps"][0]["loss"])
+
+    def test_show(self):
+        printed = self.ok("show", self.tiny)
+        self.assertIn("verified", printed.out)
+        value = json.loads(self.ok("show", self.tiny, "--json", "-").out)
+        self.assertGreater(len(value["operations"]), 10)
+
+    def test_compare(self):
+        value = self.json("compare", self.tiny, "--platform", PLATFORM, "--trace", "trace.json")
+        self.assert_keys(value, "platform rows noise_pct mean_abs_error_pct worst_abs_error_pct")
+        self.assertEqual([(row["ranks"], row["mode"]) for row in value["rows"]],
+                         [(ranks, mode) for ranks in (1, 2) for mode in ("plain", "overlap_grad_reduce", "overlap_param_gather")])
+        for row in value["rows"]:
+            self.assert_keys(row, ROW)
+            self.assertLessEqual(row["measured_min_ms"], row["measured_ms"])
+            self.assertLessEqual(row["measured_ms"], row["measured_max_ms"])
+            self.assertAlmostEqual(row["error_pct"], 100 * (row["predicted_ms"] / row["measured_ms"] - 1), places=6)
+        # Overlap changes when things happen, never what is trained.
+        for ranks in (1, 2):
+            self.assertEqual(len({row["loss"] for row in value["rows"] if row["ranks"] == ranks}), 1)
+        errors = [abs(row["error_pct"]) for row in value["rows"]]
+        self.assertAlmostEqual(value["mean_abs_error_pct"], sum(errors) / len(errors), places=6)
+        self.assertAlmostEqual(value["worst_abs_error_pct"], max(errors), places=6)
+        trace = json.loads((self.folder / "trace.json").read_text())
+        names = {event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"}
+        self.assertTrue(any("predicted" in name for name in names) and any("measured" in name for name in names), names)
+
+    def test_compare_interrupted_shows_what_is_finished(self):
+        # The first number of ranks takes a moment, the second (on a slow link) far longer than the test waits.
+        process = self.start("compare", self.tiny, "--platform", PLATFORM, "--json", "partial.json", "--set", "compare.repeats=100000",
+                             "--set", "compare.ranks=[1, 2]")
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertEqual(len(err.splitlines()), 1, err)
+        self.assertIn("interrupted", err)
+        self.assert_keys(json.loads((self.folder / "partial.json").read_text()), "platform rows")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What the tests of the program share: running it, and a tiny scenario. Standard library only."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+STRETTO = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "stretto"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLATFORM = str(ROOT / "tests/golden/host.toml")
+
+# Sizes are odd on purpose. A step takes a few milliseconds.
+TINY = """
+[model]
+num_layers = 2
+hidden_size = 12
+num_attention_heads = 3
+seq_length = 7
+vocab_size = 256
+[cluster]
+link_GBps = 10
+link_latency_us = 0
+[parallel]
+data_parallel_size = 2
+[overlap]
+overlap_grad_reduce = true
+overlap_param_gather = true
+bucket_size = 1000
+[training]
+global_batch_size = 12
+train_iters = 6
+lr = 1e-2
+lr_warmup_iters = 2
+data = "text.txt"
+[compare]
+ranks = [1, 2]
+repeats = 3
+"""
+
+
+class ProgramTest(unittest.TestCase):
+    """Each test has a folder of its own with tiny.toml and text.txt, and no platform file that anyone calibrated."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="stretto-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.tiny = self.write("tiny.toml", TINY)
+        self.write("text.txt", "the quick brown fox jumps over the lazy dog. " * 40)
+        self.environment = dict(os.environ, HOME=str(self.folder), XDG_DATA_HOME="")
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    def start(self, *arguments, **options):
+        return subprocess.Popen([STRETTO, *map(str, arguments)], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+    def run_program(self, *arguments, **options):
+        process = self.start(*arguments, **options)
+        process.out, process.err = process.communicate(timeout=300)
+        return process
+
+    def ok(self, *arguments, **options):
+        process = self.run_program(*arguments, **options)
+        self.assertEqual(process.returncode, 0, process.err + process.out)
+        return process
+
+    def json(self, *arguments):
+        path = self.folder / "result.json"
+        path.unlink(missing_ok=True)
+        self.ok(*arguments, "--json", path)
+        return json.loads(path.read_text())
+
+    def fails(self, code, *arguments, says=(), **options):
+        """Expects an exit code and one line on standard error that holds every text in `says`."""
+        process = self.run_program(*arguments, **options)
+        self.assertEqual(process.returncode, code, process.err + process.out)
+        lines = process.err.splitlines()
+        self.assertEqual(len(lines), 1, process.err)
+        for text in says:
+            self.assertIn(text, lines[0])
+        return process
+
+    def assert_keys(self, value, keys):
+        self.assertEqual(set(keys.split()) - set(value), set(), "documented keys that are missing")
+
+
+def main():
+    unittest.main(verbosity=2)

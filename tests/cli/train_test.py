@@ -1,0 +1,99 @@
+"""Training through the program: odd layouts, Ctrl-C, resuming, a full disk."""
+import json
+import os
+import resource
+import signal
+
+from program import ProgramTest, main
+
+
+class Train(ProgramTest):
+    def losses(self, *arguments):
+        return {step["step"]: step["loss"] for step in self.json("train", self.tiny, *arguments)["steps"]}
+
+    def checkpoint(self, folder):
+        return max((self.folder / folder).glob("step-*.safetensors")).read_bytes()
+
+    def test_every_layout_trains_the_same(self):
+        batch = ["--set", "training.global_batch_size=84"]
+        reference = self.losses("--set", "parallel.data_parallel_size=1", *batch)
+        for ranks in (3, 7):
+            losses = self.losses("--set", f"parallel.data_parallel_size={ranks}", *batch)
+            for step, loss in reference.items():
+                self.assertAlmostEqual(losses[step], loss, delta=1e-4 * loss)
+
+    def test_one_rank_says_which_knobs_are_idle(self):
+        out = self.ok("train", self.tiny, "--set", "parallel.data_parallel_size=1").out
+        self.assertIn("note: overlap_grad_reduce is off", out)
+
+    def test_resumed_is_the_same_as_uninterrupted(self):
+        whole = self.losses("--set", "training.checkpoint_dir=whole")
+        # The learning rate of a step depends on the length of the decay, which a shorter run must not change.
+        first = self.losses("--set", "training.checkpoint_dir=parts", "--set", "training.train_iters=4", "--set", "training.lr_decay_iters=6")
+        value = self.json("train", self.tiny, "--set", "training.checkpoint_dir=parts")
+        self.assertEqual(value["resumed_from"], 4)
+        rest = {step["step"]: step["loss"] for step in value["steps"]}
+        self.assertEqual({**first, **rest}, whole)
+        self.assertEqual(self.checkpoint("parts"), self.checkpoint("whole"))
+        # Nothing is left to do.
+        self.assertEqual(self.json("train", self.tiny, "--set", "training.checkpoint_dir=parts")["steps"], [])
+
+    def test_resumed_in_another_layout(self):
+        whole = self.losses()
+        self.losses("--set", "training.checkpoint_dir=ck", "--set", "training.train_iters=3", "--set", "training.lr_decay_iters=6")
+        rest = self.losses("--set", "training.checkpoint_dir=ck", "--set", "parallel.data_parallel_size=3")
+        self.assertEqual(list(rest), [3, 4, 5])
+        for step, loss in rest.items():
+            self.assertAlmostEqual(loss, whole[step], delta=1e-4 * loss)
+
+    def test_another_model_does_not_resume(self):
+        self.losses("--set", "training.checkpoint_dir=ck")
+        self.fails(2, "train", self.tiny, "--set", "training.checkpoint_dir=ck", "--set", "model.num_layers=3",
+                   says=["step-00000006.safetensors", "num_layers = 2", "the scenario has 3"])
+
+    def test_interrupt_writes_a_checkpoint_and_resumes(self):
+        for interrupt in (signal.SIGINT, signal.SIGTERM):
+            folder = f"training.checkpoint_dir=ck{int(interrupt)}"
+            many = ["--set", "training.train_iters=600"]
+            process = self.start("train", self.tiny, *many, "--set", folder)
+            for line in process.stdout:
+                if line.startswith("step    20/"):
+                    break
+            process.send_signal(interrupt)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1, err)
+            self.assertEqual(len(err.splitlines()), 1, err)
+            self.assertIn("interrupted", err)
+            stopped = self.json("train", self.tiny, *many, "--set", folder)
+            self.assertGreaterEqual(stopped["resumed_from"], 20)
+            whole = self.json("train", self.tiny, *many)
+            self.assertEqual(stopped["steps"][-1]["loss"], whole["steps"][-1]["loss"])
+
+    def test_a_full_disk_leaves_the_checkpoint_before(self):
+        folder = ["--set", "training.checkpoint_dir=ck", "--set", "training.lr_decay_iters=6"]
+        self.losses(*folder, "--set", "training.train_iters=2")
+        before = self.checkpoint("ck")
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        self.fails(1, "train", self.tiny, *folder, "--set", "training.checkpoint_interval=1", preexec_fn=limit,
+                   says=["step-00000003.safetensors", "File too large"])
+        self.assertEqual(os.listdir(self.folder / "ck"), ["step-00000002.safetensors"])
+        self.assertEqual(self.checkpoint("ck"), before)
+        self.assertEqual(list(self.losses(*folder)), [2, 3, 4, 5])
+
+    def test_a_damaged_checkpoint_is_skipped_and_named(self):
+        folder = ["--set", "training.checkpoint_dir=ck", "--set", "training.checkpoint_interval=3"]
+        whole = self.losses(*folder)
+        newest = self.folder / "ck/step-00000006.safetensors"
+        content = bytearray(newest.read_bytes())
+        content[-1] ^= 1
+        newest.write_bytes(content)
+        process = self.ok("train", self.tiny, *folder, "--json", "again.json")
+        self.assertIn("warning: ", process.out)
+        self.assertIn("step-00000006.safetensors", process.out)
+        again = json.loads((self.folder / "again.json").read_text())
+        self.assertEqual(again["resumed_from"], 3)
+        self.assertEqual(again["steps"][-1]["loss"], whole[5])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+// What goes wrong on one rank ends the step on all ranks, soon, with an error that says where it happened.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "base/error.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+using Catch::Matchers::Contains;
+using Clock = std::chrono::steady_clock;
+
+// A host executor that is ready to run, with the injected fault.
+struct Ready {
+  Scenario scenario;
+  Schedule schedule;
+  MemoryPlan plan;
+  std::unique_ptr<host::HostExecutor> executor;
+
+  Ready(const std::string& mode, host::HostOptions options)
+      : scenario(tiny_scenario(3, mode, "fp32", 6)), schedule(build_schedule(scenario)), plan(plan_memory(schedule)) {
+    executor = std::make_unique<host::HostExecutor>(schedule, plan, std::move(options));
+    exec::initialise_state(schedule, scenario, memory());
+    exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory());
+    exec::write_hyper(schedule, scenario, 0, memory());
+  }
+  exec::MemoryOf memory() {
+    return [this](std::int64_t rank) -> host::RankMemory& { return executor->memory(rank); };
+  }
+
+  // Index of an operation in every rank's program.
+  std::uint32_t op(const std::string& name) const {
+    const BoundProgram program = bind(schedule, 0);
+    for (std::uint32_t i = 0; i < program.ops.size(); ++i)
+      if (schedule.operations[program.ops[i].op].name == name) return i;
+    throw std::logic_error("no operation " + name);
+  }
+
+  struct Failure {
+    ErrorKind kind = ErrorKind::input;
+    std::string message;  // "" when nothing was thrown
+    double seconds = 0;
+  };
+  Failure run(int steps = 1) {
+    const auto begin = Clock::now();
+    Failure failure;
+    try {
+      executor->run(steps);
+    } catch (const Error& error) {
+      failure = {error.kind(), error.what(), 0};
+    }
+    failure.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    return failure;
+  }
+};
+
+constexpr double kPrompt_s = 5;  // far more than it takes, far less than the default timeout
+
+}  // namespace
+
+TEST_CASE("an operation that throws on one rank fails the step on all ranks and names the rank") {
+  for (const OverlapMode& mode : overlap_modes())
+    for (const char* name : {"embedding.fprop", "attention.dgrad", "dp.reduce_scatter.b0", "dp.all_reduce_metrics",
+                             "adamw.b0", "dp.all_gather.b0"}) {
+      INFO(mode.name << ", " << name);
+      host::HostOptions options;
+      std::atomic<std::uint32_t> victim{0};
+      options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
+        if (rank == 1 && op == victim) throw std::runtime_error("injected fault");
+      };
+      Ready ready(mode.name, options);
+      victim = ready.op(name);
+      const Ready::Failure failure = ready.run();
+      CHECK(failure.kind == ErrorKind::runtime);
+      CHECK_THAT(failure.message, Contains("rank 1") && Contains("injected fault"));
+      CHECK(failure.seconds < kPrompt_s);
+
+      // Nothing is left to go on with.
+      const Ready::Failure again = ready.run();
+      CHECK(again.kind == ErrorKind::runtime);
+      CHECK_THAT(again.message, Contains("failed before"));
+      CHECK(again.seconds < kPrompt_s);
+    }
+}
+
+TEST_CASE("a fault in a later step of one run fails it too") {
+  std::atomic<int> calls{0};
+  std::atomic<std::uint32_t> victim{0};
+  host::HostOptions options;
+  options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
+    if (rank == 2 && op == victim && ++calls == 3) throw runtime_failure("injected fault");
+  };
+  Ready ready("overlap_param_gather", options);
+  victim = ready.op("lm_head.dgrad");  // once a micro-batch: the third is in the second step
+  const Ready::Failure failure = ready.run(5);
+  CHECK_THAT(failure.message, Contains("rank 2") && Contains("injected fault"));
+  CHECK(calls == 3);
+}
+
+TEST_CASE("several ranks that fail at once give one error") {
+  host::HostOptions options;
+  options.before_operation = [](std::int64_t rank, std::uint32_t op) {
+    if (op == 20) throw runtime_failure("injected fault on " + std::to_string(rank));
+  };
+  Ready ready("overlap_grad_reduce", options);
+  CHECK_THAT(ready.run().message, Contains("injected fault on"));
+}
+
+TEST_CASE("a rank that does not come in time is an error that says who waited for what") {
+  for (const OverlapMode& mode : overlap_modes()) {
+    INFO(mode.name);
+    constexpr double kTimeout_s = 0.2, kSleep_s = 0.8;
+    std::atomic<std::uint32_t> victim{0};
+    host::HostOptions options;
+    options.timeout_s = kTimeout_s;
+    options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
+      if (rank == 1 && op == victim) std::this_thread::sleep_for(std::chrono::duration<double>(kSleep_s));
+    };
+    Ready ready(mode.name, options);
+    victim = ready.op("lm_head.dgrad");
+    const Ready::Failure failure = ready.run();
+    CHECK(failure.kind == ErrorKind::runtime);
+    // Its own communication lane waits for it as well: whoever gives up first speaks.
+    CHECK_THAT(failure.message,
+               Catch::Matchers::Matches("rank [012]: .*dp\\.[a-z_0-9.]+ mb 0 waited 0\\.2[0-9]* s for .*"));
+    CHECK(failure.seconds >= kTimeout_s);
+    CHECK(failure.seconds < kSleep_s + kPrompt_s);
+  }
+}
+
+TEST_CASE("a rank that is late but within the timeout is no error") {
+  host::HostOptions options;
+  options.before_operation = [](std::int64_t rank, std::uint32_t op) {
+    if (rank == 1 && op == 5) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  };
+  Ready ready("overlap_param_gather", options);
+  CHECK(ready.run(2).message.empty());
+}
+
+TEST_CASE("a token outside the vocabulary is an error that names rank, token and position") {
+  Ready ready("overlap_grad_reduce", {});
+  const Tensor& tokens = ready.schedule.tensors[ready.schedule.find_tensor("tokens").value()];
+  const TensorPlace& place = tokens.places[1];  // second micro-batch
+  ready.memory()(2).view<std::int32_t>(ready.schedule, place.storage, place.offset, tokens.elements())[3] = 31;
+  const Ready::Failure failure = ready.run();
+  CHECK(failure.kind == ErrorKind::runtime);
+  CHECK_THAT(failure.message, Contains("rank 2") && Contains("token 31") && Contains("row 3") && Contains("[0, 31)"));
+  CHECK(failure.seconds < kPrompt_s);
+}
+
+}  // namespace stretto::testing

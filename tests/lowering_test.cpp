@@ -1,0 +1,259 @@
+// The schedules that lowering and the overlap rewrites build: that all verify, and that each mode has the edges that it
+// is made of.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/dataflow.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+constexpr std::uint32_t kNowhere = ~0u;
+
+// One rank's bound operations, by name and by what they touch.
+struct Built {
+  Schedule schedule;
+  BoundProgram program;
+
+  explicit Built(const Scenario& scenario) : schedule(build_schedule(scenario)), program(bind(schedule, 0)) {}
+
+  const Operation& operation(std::uint32_t op) const { return schedule.operations[program.ops[op].op]; }
+  std::uint32_t find(const std::string& name) const {
+    for (std::uint32_t i = 0; i < program.ops.size(); ++i)
+      if (operation(i).name == name) return i;
+    return kNowhere;
+  }
+  StorageId storage(const std::string& name) const {
+    for (StorageId s = 0; s < schedule.storages.size(); ++s)
+      if (schedule.storages[s].name == name) return s;
+    return kNowhere;
+  }
+  bool touches(std::uint32_t op, StorageId storage, Phase phase) const {
+    if (operation(op).phase != phase) return false;
+    for (std::size_t a = 0; a < operation(op).accesses.size(); ++a)
+      if (resolve(schedule, program, program.ops[op], a).storage == storage) return true;
+    return false;
+  }
+  std::uint32_t first_use(StorageId parameters) const {
+    for (std::uint32_t i = 0; i < program.ops.size(); ++i)
+      if (touches(i, parameters, Phase::forward)) return i;
+    return kNowhere;
+  }
+  std::uint32_t last_wgrad(StorageId gradients) const {
+    for (auto i = static_cast<std::uint32_t>(program.ops.size()); i-- > 0;)
+      if (touches(i, gradients, Phase::wgrad)) return i;
+    return kNowhere;
+  }
+  bool waits(std::uint32_t op, EdgeKind kind, std::uint32_t on, int steps_ago = 0) const {
+    const BoundOp& bound = program.ops[op];
+    return std::any_of(program.waits.begin() + bound.wait_begin, program.waits.begin() + bound.wait_end,
+                       [&](const BoundWait& w) { return w.kind == kind && w.op == on && w.steps_ago == steps_ago; });
+  }
+  std::size_t wait_count(std::uint32_t op) const { return program.ops[op].wait_end - program.ops[op].wait_begin; }
+  std::vector<std::string> names_on(const std::string& lane) const {
+    std::vector<std::string> names;
+    for (std::size_t l = 0; l < schedule.lanes.size(); ++l)
+      if (schedule.lanes[l].name == lane)
+        for (const std::uint32_t op : program.lanes[l]) names.push_back(operation(op).name);
+    return names;
+  }
+  std::size_t buckets() const {
+    std::size_t count = 0;
+    while (storage("parameters.b" + std::to_string(count)) != kNowhere) ++count;
+    return count;
+  }
+};
+
+std::string numbered(const std::string& name, std::size_t b) { return name + ".b" + std::to_string(b); }
+
+}  // namespace
+
+TEST_CASE("every mode verifies, with its memory plan, whatever the buckets, ranks and micro-batches") {
+  for (const OverlapMode& mode : overlap_modes())
+    for (const std::int64_t ranks : {1, 2, 3, 5, 8})
+      for (const std::int64_t micro_batches : {1, 2, 3})
+        for (const std::int64_t bucket_size : {1, 333, 1500, 1'000'000'000})
+          for (const bool fp32 : {true, false}) {
+            // Without overlap_grad_reduce there is one bucket.
+            if (mode.name == "plain" && bucket_size != 333) continue;
+            const char* precision = micro_batches == 2 ? "fp64" : "fp32";
+            INFO(mode.name << ", " << ranks << " ranks, " << micro_batches << " micro-batches, buckets of "
+                           << bucket_size << ", " << precision << ", reduced in " << (fp32 ? "fp32" : "bf16"));
+            Scenario scenario = tiny_scenario(ranks, mode.name, precision, ranks * micro_batches);
+            scenario.overlap.bucket_size = bucket_size;
+            scenario.overlap.grad_reduce_in_fp32 = fp32;
+            const Schedule schedule = build_schedule(scenario);
+            const MemoryPlan plan = plan_memory(schedule);
+            for (const Violation& violation : verify(schedule, &plan)) FAIL_CHECK(violation.message);
+            CHECK(plan.bytes <= plan.bytes_without_sharing);
+          }
+}
+
+TEST_CASE("every mode computes what the plain schedule computes") {
+  for (const OverlapMode& mode : overlap_modes())
+    for (const std::int64_t ranks : {1, 2, 3})
+      for (const std::int64_t bucket_size : {1, 300, 1500})
+        for (const bool fp32 : {true, false}) {
+          INFO(mode.name << ", " << ranks << " ranks, buckets of " << bucket_size);
+          const auto build = [&](const std::string& name) {
+            Scenario scenario = tiny_scenario(ranks, name, "fp32", 2 * ranks);
+            scenario.overlap.bucket_size = bucket_size;
+            scenario.overlap.grad_reduce_in_fp32 = fp32;
+            return build_schedule(scenario);
+          };
+          for (const std::string& line : verify_equivalent(build("plain"), build(mode.name))) FAIL_CHECK(line);
+        }
+}
+
+TEST_CASE("buckets hold every parameter once, and one bucket holds all without overlap_grad_reduce") {
+  for (const OverlapMode& mode : overlap_modes())
+    for (const std::int64_t ranks : {1, 2, 5}) {
+      INFO(mode.name << ", " << ranks << " ranks");
+      const Scenario scenario = tiny_scenario(ranks, mode.name, "fp32", ranks);
+      const Lowered lowered = lower_plain(scenario);
+      std::int64_t elements = 0;
+      for (const Bucket& bucket : lowered.buckets) {
+        for (const BucketEntry& entry : bucket.entries)
+          elements += parameters(scenario.model)[entry.parameter].elements();
+        CHECK(bucket.elements % ranks == 0);
+      }
+      CHECK(elements == parameter_count(scenario.model));
+      if (mode.name == "plain" || ranks == 1)
+        CHECK(lowered.buckets.size() == 1);
+      else
+        CHECK(lowered.buckets.size() > 3);
+      CHECK(lowered.bucket_ops.size() == lowered.buckets.size());
+    }
+}
+
+TEST_CASE("bucket size 1 gives every parameter a bucket of its own") {
+  Scenario scenario = tiny_scenario(2, "overlap_param_gather", "fp32", 2);
+  scenario.overlap.bucket_size = 1;
+  CHECK(Built(scenario).buckets() == parameters(scenario.model).size());
+  scenario.overlap.bucket_size = 0;  // Megatron's default is far larger than this model
+  CHECK(Built(scenario).buckets() == 1);
+}
+
+TEST_CASE("plain: nothing overlaps") {
+  const Built built(tiny_scenario(3, "plain", "fp32", 6));
+  CHECK(built.names_on("dp") ==
+        std::vector<std::string>{"dp.reduce_scatter.b0", "dp.all_reduce_metrics", "dp.all_gather.b0"});
+  const std::uint32_t scatter = built.find("dp.reduce_scatter.b0"), gather = built.find("dp.all_gather.b0");
+  const std::uint32_t last =
+      built.find("embedding.wgrad") == kNowhere ? kNowhere : built.last_wgrad(built.storage("gradients.b0"));
+  CHECK(built.operation(last).name == "embedding.wgrad");
+  CHECK(built.program.ops[last].micro_batch == 1);
+  CHECK(built.waits(scatter, EdgeKind::finish_start, last));
+  CHECK(built.waits(built.find("norm.sum_squares.b0"), EdgeKind::finish_start, scatter));
+  CHECK(built.waits(built.find("adamw.b0"), EdgeKind::finish_start, built.find("dp.all_reduce_metrics")));
+  CHECK(built.waits(gather, EdgeKind::finish_start, built.find("adamw.b0")));
+  CHECK(built.waits(0, EdgeKind::finish_start, gather, 1));  // the next step waits for all parameters
+}
+
+TEST_CASE("overlap_grad_reduce: a bucket is reduced once its last gradient of the last micro-batch is complete") {
+  for (const bool fp32 : {true, false})
+    for (const std::int64_t bucket_size : {1, 300, 1500}) {
+      INFO("buckets of " << bucket_size << (fp32 ? "" : ", reduced in bf16"));
+      Scenario scenario = tiny_scenario(2, "overlap_grad_reduce", "fp32", 6);
+      scenario.overlap.bucket_size = bucket_size;
+      scenario.overlap.grad_reduce_in_fp32 = fp32;
+      const Built built(scenario);
+      const std::size_t buckets = built.buckets();
+      REQUIRE(buckets > 1);
+      std::uint32_t released_before_the_end = 0;
+      const std::uint32_t end_of_backward =
+          built.last_wgrad(built.storage("gradients.b" + std::to_string(buckets - 1)));
+      for (std::size_t b = 0; b < buckets; ++b) {
+        INFO("bucket " << b);
+        const std::uint32_t scatter = built.find(numbered("dp.reduce_scatter", b));
+        const std::uint32_t complete = built.last_wgrad(built.storage(numbered("gradients", b)));
+        CHECK(built.program.ops[complete].micro_batch == 2);
+        CHECK(built.wait_count(scatter) == 1);
+        if (fp32) {
+          CHECK(built.waits(scatter, EdgeKind::finish_start, complete));
+        } else {
+          // The cast runs at once after the gradient, on the same lane.
+          const std::uint32_t cast = built.find(numbered("dp.cast_to_bf16", b));
+          CHECK(built.waits(scatter, EdgeKind::finish_start, cast));
+          CHECK(built.program.ops[cast].position > built.program.ops[complete].position);
+          for (std::uint32_t p = built.program.ops[complete].position + 1; p < built.program.ops[cast].position; ++p)
+            CHECK(built.operation(built.program.lanes[0][p]).name.starts_with("dp.cast_to_bf16"));
+        }
+        released_before_the_end += complete < end_of_backward;
+        // The optimizer's side waits for it, backward does not.
+        const std::string first = fp32 ? "norm.sum_squares" : "dp.cast_to_f32";
+        CHECK(built.waits(built.find(numbered(first, b)), EdgeKind::finish_start, scatter));
+      }
+      CHECK(released_before_the_end + 1 >= buckets - 1);  // wte, whose gradient comes last, may share with another
+      // All of them, in the order in which they become ready.
+      std::vector<std::string> lane = built.names_on("dp");
+      REQUIRE(lane.size() == 2 * buckets + 1);
+      CHECK(lane[buckets] == "dp.all_reduce_metrics");
+      lane.resize(buckets);
+      std::uint32_t ready_before = 0;
+      std::set<std::string> distinct;
+      for (const std::string& name : lane) {
+        distinct.insert(name);
+        const std::uint32_t ready = built.last_wgrad(built.storage("gradients" + name.substr(name.rfind('.'))));
+        CHECK(ready >= ready_before);
+        ready_before = ready;
+      }
+      CHECK(distinct.size() == buckets);
+    }
+}
+
+TEST_CASE("overlap_param_gather: a bucket is gathered from the start of the first use of the one before") {
+  for (const std::int64_t bucket_size : {1, 300, 1500}) {
+    INFO("buckets of " << bucket_size);
+    Scenario scenario = tiny_scenario(2, "overlap_param_gather", "fp32", 6);
+    scenario.overlap.bucket_size = bucket_size;
+    const Built built(scenario);
+    const std::size_t buckets = built.buckets();
+    struct Gather {
+      std::uint32_t first_use, gather, adamw;
+    };
+    std::vector<Gather> gathers;
+    for (std::size_t b = 0; b < buckets; ++b)
+      gathers.push_back({built.first_use(built.storage(numbered("parameters", b))),
+                         built.find(numbered("dp.all_gather", b)), built.find(numbered("adamw", b))});
+    std::stable_sort(gathers.begin(), gathers.end(),
+                     [](const Gather& a, const Gather& b) { return a.first_use < b.first_use; });
+    std::vector<std::string> expected;
+    for (std::size_t k = 0; k < buckets; ++k) {
+      const Gather& g = gathers[k];
+      INFO(built.operation(g.gather).name);
+      expected.push_back(built.operation(g.gather).name);
+      CHECK(built.program.ops[g.first_use].micro_batch == 0);
+      CHECK(built.waits(g.first_use, EdgeKind::finish_start, g.gather));
+      CHECK(built.waits(g.gather, EdgeKind::finish_start, g.adamw, 1));
+      const auto before = std::find_if(gathers.rbegin(), gathers.rend(),
+                                       [&](const Gather& other) { return other.first_use < g.first_use; });
+      if (before == gathers.rend())
+        CHECK(built.wait_count(g.gather) == 1);  // the first starts with the step
+      else
+        CHECK(built.waits(g.gather, EdgeKind::start_start, before->first_use));
+      CHECK(g.gather < g.first_use);  // issued ahead of its use
+    }
+    std::vector<std::string> lane = built.names_on("dp");
+    lane.resize(buckets);
+    CHECK(lane == expected);
+    CHECK(built.wait_count(0) + built.wait_count(built.find("metrics.zero")) <= 1);  // compute need not wait for all
+  }
+}
+
+TEST_CASE("on one rank nothing communicates, and the knobs that cannot act are named") {
+  const Built built(tiny_scenario(1, "overlap_param_gather", "fp32", 2));
+  CHECK(built.schedule.lanes.size() == 1);
+  CHECK(built.schedule.communicators.empty());
+  for (const Operation& operation : built.schedule.operations) CHECK_FALSE(is_communication(operation.work));
+  REQUIRE(built.schedule.notes.size() == 2);
+  CHECK_THAT(built.schedule.notes[0], Catch::Matchers::Contains("overlap_grad_reduce is off"));
+  CHECK_THAT(built.schedule.notes[1], Catch::Matchers::Contains("overlap_param_gather is off"));
+  CHECK(build_schedule(tiny_scenario(2, "overlap_param_gather", "fp32", 2)).notes.empty());
+  CHECK(build_schedule(tiny_scenario(1, "plain", "fp32", 2)).notes.empty());
+}
+
+}  // namespace stretto::testing

@@ -1,0 +1,375 @@
+#include "tests/mutate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "model/schedule/order.hpp"
+
+namespace stretto::testing {
+namespace {
+
+class Random {
+ public:
+  explicit Random(std::mt19937_64& engine) : engine_(engine) {}
+  std::size_t below(std::size_t n) { return engine_() % n; }
+  bool coin() { return below(2) == 0; }
+  template <class T>
+  T& pick(std::vector<T>& from) {
+    return from[below(from.size())];
+  }
+
+ private:
+  std::mt19937_64& engine_;
+};
+
+// Each edits the mutant and says what it did, or changes nothing and returns "" when what it drew cannot be done.
+using Edit = std::string (*)(Mutant&, Random&);
+
+std::vector<Call>& order_of(Mutant& m) { return m.schedule.programs.front().order; }
+
+std::string name_of(const Schedule& schedule, const OpAddress& at) {
+  std::string name =
+      schedule.operations[at.op].name + " h." + std::to_string(at.layer) + " mb " + std::to_string(at.micro_batch);
+  return at.steps_ago > 0 ? name + " of the step before" : name;
+}
+std::string name_of(const Schedule& schedule, const Call& call) {
+  return schedule.blocks[call.block].name + "[" + std::to_string(call.first) + "," +
+         std::to_string(call.first + call.count) + ") h." + std::to_string(call.layer) + " mb " +
+         std::to_string(call.micro_batch);
+}
+std::string name_of(const Schedule& schedule, const Edge& edge) {
+  return (edge.kind == EdgeKind::start_start ? "start of " : "") + name_of(schedule, edge.on);
+}
+
+std::set<LaneId> lanes_of(const Schedule& schedule, const Call& call) {
+  std::set<LaneId> lanes;
+  for (std::uint32_t i = 0; i < call.count; ++i)
+    lanes.insert(schedule.operations[schedule.blocks[call.block].ops[call.first + i]].lane);
+  return lanes;
+}
+
+OpAddress random_address(Mutant& m, Random& random) {
+  const std::size_t call = random.below(order_of(m).size());
+  const auto within = static_cast<std::uint32_t>(random.below(order_of(m)[call].count));
+  return address_of(m.schedule, m.schedule.programs.front(), {call, within});
+}
+
+struct EdgeAt {
+  std::size_t call = 0, wait = 0;
+};
+std::optional<EdgeAt> random_edge(Mutant& m, Random& random) {
+  std::vector<EdgeAt> edges;
+  for (std::size_t c = 0; c < order_of(m).size(); ++c)
+    for (std::size_t w = 0; w < order_of(m)[c].waits.size(); ++w) edges.push_back({c, w});
+  if (edges.empty()) return std::nullopt;
+  return random.pick(edges);
+}
+
+// ---- edges ----
+
+std::string drop_edge(Mutant& m, Random& random) {
+  const auto at = random_edge(m, random);
+  if (!at) return "";
+  Call& call = order_of(m)[at->call];
+  const std::string what =
+      name_of(m.schedule, call) + " no longer waits for " + name_of(m.schedule, call.waits[at->wait]);
+  call.waits.erase(call.waits.begin() + static_cast<std::ptrdiff_t>(at->wait));
+  return what;
+}
+
+std::string retarget_edge(Mutant& m, Random& random) {
+  const auto at = random_edge(m, random);
+  if (!at) return "";
+  Call& call = order_of(m)[at->call];
+  Edge& edge = call.waits[at->wait];
+  const std::string before = name_of(m.schedule, edge);
+  const int steps_ago = edge.on.steps_ago;
+  edge.on = random_address(m, random);
+  edge.on.steps_ago = random.coin() ? steps_ago : 1 - steps_ago;
+  return name_of(m.schedule, call) + " waits for " + name_of(m.schedule, edge) + " instead of " + before;
+}
+
+std::string change_steps_ago(Mutant& m, Random& random) {
+  const auto at = random_edge(m, random);
+  if (!at) return "";
+  Call& call = order_of(m)[at->call];
+  Edge& edge = call.waits[at->wait];
+  edge.on.steps_ago = random.below(4) == 0 ? edge.on.steps_ago + 1 : 1 - edge.on.steps_ago;
+  return name_of(m.schedule, call) + " waits for " + name_of(m.schedule, edge) + ", " +
+         std::to_string(edge.on.steps_ago) + " steps ago";
+}
+
+std::string soften_edge(Mutant& m, Random& random) {
+  const auto at = random_edge(m, random);
+  if (!at) return "";
+  Call& call = order_of(m)[at->call];
+  Edge& edge = call.waits[at->wait];
+  if (edge.kind == EdgeKind::start_start) return "";
+  edge.kind = EdgeKind::start_start;
+  return name_of(m.schedule, call) + " only waits for the " + name_of(m.schedule, edge);
+}
+
+// ---- order ----
+
+std::string swap_calls(Mutant& m, std::size_t a, std::size_t b) {
+  auto& order = order_of(m);
+  std::swap(order[a], order[b]);
+  return name_of(m.schedule, order[b]) + " at " + std::to_string(a) + " and " + name_of(m.schedule, order[a]) + " at " +
+         std::to_string(b);
+}
+
+std::string swap_adjacent_calls(Mutant& m, Random& random) {
+  const std::size_t first = random.below(order_of(m).size() - 1);
+  return swap_calls(m, first, first + 1);
+}
+
+std::string swap_random_calls(Mutant& m, Random& random) {
+  const std::size_t a = random.below(order_of(m).size()), b = random.below(order_of(m).size());
+  return a == b ? "" : swap_calls(m, std::min(a, b), std::max(a, b));
+}
+
+std::string move_collective(Mutant& m, Random& random) {
+  auto& order = order_of(m);
+  std::vector<std::size_t> collectives;
+  for (std::size_t c = 0; c < order.size(); ++c)
+    if (is_communication(m.schedule.operations[m.schedule.blocks[order[c].block].ops[order[c].first]].work))
+      collectives.push_back(c);
+  if (collectives.empty()) return "";
+  const std::size_t from = random.pick(collectives), to = random.below(order.size());
+  if (from == to) return "";
+  Call call = std::move(order[from]);
+  order.erase(order.begin() + static_cast<std::ptrdiff_t>(from));
+  order.insert(order.begin() + static_cast<std::ptrdiff_t>(to), call);
+  return name_of(m.schedule, call) + " from " + std::to_string(from) + " to " + std::to_string(to);
+}
+
+std::string swap_in_block(Mutant& m, Random& random) {
+  Block& block = random.pick(m.schedule.blocks);
+  if (block.ops.size() < 2) return "";
+  const std::size_t a = random.below(block.ops.size() - 1);
+  const std::size_t b = random.coin() ? a + 1 : random.below(block.ops.size());
+  if (a == b) return "";
+  std::swap(block.ops[a], block.ops[b]);
+  return m.schedule.operations[block.ops[b]].name + " and " + m.schedule.operations[block.ops[a]].name;
+}
+
+std::string drop_call(Mutant& m, Random& random) {
+  auto& order = order_of(m);
+  const std::size_t at = random.below(order.size());
+  const std::string what = name_of(m.schedule, order[at]);
+  order.erase(order.begin() + static_cast<std::ptrdiff_t>(at));
+  return what;
+}
+
+std::string move_to_other_lane(Mutant& m, Random& random) {
+  Operation& operation = random.pick(m.schedule.operations);
+  Lane lane = m.schedule.lanes[operation.lane];
+  lane.name += " 2";
+  operation.lane = static_cast<LaneId>(m.schedule.lanes.size());
+  m.schedule.lanes.push_back(lane);
+  return operation.name + " to " + lane.name;
+}
+
+// ---- accesses ----
+
+struct AccessAt {
+  OpId op = 0;
+  std::size_t access = 0;
+};
+AccessAt random_access(Mutant& m, Random& random) {
+  const std::size_t op = random.below(m.schedule.operations.size());
+  return {static_cast<OpId>(op), random.below(m.schedule.operations[op].accesses.size())};
+}
+
+// Makes a buffer operation shorter, consistently, so that it is well formed.
+std::string shrink(Mutant& m, Random& random) {
+  Operation& operation = random.pick(m.schedule.operations);
+  const auto less = static_cast<std::int64_t>(1 + random.below(9));
+  if (auto* fill = std::get_if<Fill>(&operation.work)) {
+    if (fill->elements <= less) return "";
+    fill->elements -= less;
+  } else if (auto* cast = std::get_if<Cast>(&operation.work)) {
+    cast->elements -= less;
+  } else if (auto* squares = std::get_if<SumSquares>(&operation.work)) {
+    squares->elements -= less;
+  } else {
+    return "";
+  }
+  for (Access& access : operation.accesses)
+    if (access.view.cols > less) access.view.cols -= less;
+  return operation.name + " by " + std::to_string(less);
+}
+
+std::string shrink_collective(Mutant& m, Random& random) {
+  Operation& operation = random.pick(m.schedule.operations);
+  auto* collective = std::get_if<Collective>(&operation.work);
+  if (!collective) return "";
+  const std::int64_t members = m.schedule.communicators[collective->communicator].size;
+  if (collective->kind == CollectiveKind::all_reduce || random.below(3) == 0) {
+    if (collective->elements < 2) return "";
+    collective->elements -= 1;
+    if (random.coin()) operation.accesses[0].view.cols = operation.accesses[0].view.ld = collective->elements;
+    return operation.name + " to " + std::to_string(collective->elements) + " elements";
+  }
+  // Whole and shards alike, and the shards are still slices of the whole.
+  collective->elements -= members * static_cast<std::int64_t>(1 + random.below(9));
+  const std::int64_t shard = collective->elements / members;
+  const bool gathers = collective->kind == CollectiveKind::all_gather;
+  View& whole = operation.accesses[gathers ? 1 : 0].view;
+  View& own = operation.accesses[gathers ? 0 : 1].view;
+  whole.cols = whole.ld = collective->elements;
+  own.cols = own.ld = shard;
+  own.offset = Expr(Coord::dp) * Expr(shard);
+  return operation.name + " to " + std::to_string(members) + " shards of " + std::to_string(shard);
+}
+
+std::string shift_view(Mutant& m, Random& random) {
+  const AccessAt at = random_access(m, random);
+  View& view = m.schedule.operations[at.op].accesses[at.access].view;
+  const Tensor& tensor = m.schedule.tensors[view.tensor];
+  const std::string where = m.schedule.operations[at.op].name + " operand " + std::to_string(at.access);
+  if (view.rows * view.cols < tensor.elements()) {
+    const auto by = static_cast<std::int64_t>(1 + random.below(8)) * (random.coin() ? 1 : -1);
+    view.offset = view.offset + by;
+    return where + " by " + std::to_string(by) + " elements";
+  }
+  if (tensor.layers < 2) return "";
+  view.layer = mod(view.layer + 1, tensor.layers);
+  return where + " to the next layer of " + tensor.name;
+}
+
+std::string change_mode(Mutant& m, Random& random) {
+  const AccessAt at = random_access(m, random);
+  Access& access = m.schedule.operations[at.op].accesses[at.access];
+  if (access.mode == AccessMode::read) return "";
+  const bool writes = access.mode == AccessMode::write;
+  access.mode = writes ? AccessMode::accumulate : AccessMode::write;
+  return m.schedule.operations[at.op].name + " operand " + std::to_string(at.access) +
+         (writes ? " write to accumulate" : " accumulate to write");
+}
+
+std::string point_at_other_tensor(Mutant& m, Random& random) {
+  const AccessAt at = random_access(m, random);
+  View& view = m.schedule.operations[at.op].accesses[at.access].view;
+  const Tensor& tensor = m.schedule.tensors[view.tensor];
+  const auto dtype = [&](const Tensor& t) { return m.schedule.storages[t.places.front().storage].dtype; };
+  std::vector<TensorId> others;
+  for (TensorId t = 0; t < m.schedule.tensors.size(); ++t) {
+    const Tensor& other = m.schedule.tensors[t];
+    if (t != view.tensor && other.rows == tensor.rows && other.cols == tensor.cols && dtype(other) == dtype(tensor) &&
+        other.layers >= tensor.layers && other.slots >= tensor.slots)
+      others.push_back(t);
+  }
+  if (others.empty()) return "";
+  const std::string before = tensor.name;
+  view.tensor = random.pick(others);
+  return m.schedule.operations[at.op].name + " operand " + std::to_string(at.access) + " from " + before + " to " +
+         m.schedule.tensors[view.tensor].name;
+}
+
+// ---- memory ----
+
+std::string overlap_storages(Mutant& m, Random& random) {
+  const auto& storages = m.schedule.storages;
+  const std::size_t a = random.below(storages.size()), b = random.below(storages.size());
+  if (a == b || storages[a].bytes() == 0 || storages[b].bytes() == 0) return "";
+  const auto lines = static_cast<std::size_t>((storages[b].bytes() + 63) / 64);
+  const std::int64_t offset = m.plan->offset_bytes[b] + 64 * static_cast<std::int64_t>(random.below(lines));
+  if (offset == m.plan->offset_bytes[a] || offset + storages[a].bytes() > m.plan->bytes) return "";
+  m.plan->offset_bytes[a] = offset;
+  return storages[a].name + " onto " + storages[b].name + " at byte " + std::to_string(offset);
+}
+
+// ---- what must not matter ----
+
+std::string duplicate_edge(Mutant& m, Random& random) {
+  const auto at = random_edge(m, random);
+  if (!at) return "";
+  Call& call = order_of(m)[at->call];
+  call.waits.push_back(Edge(call.waits[at->wait]));
+  return name_of(m.schedule, call) + " waits twice for " + name_of(m.schedule, call.waits[at->wait]);
+}
+
+std::string cut_call(Mutant& m, Random& random) {
+  const std::size_t at = random.below(order_of(m).size());
+  const std::uint32_t count = order_of(m)[at].count;
+  if (count < 2) return "";
+  const std::string what = name_of(m.schedule, order_of(m)[at]);
+  cut_before(m.schedule.programs.front(), {at, static_cast<std::uint32_t>(1 + random.below(count - 1))});
+  return what;
+}
+
+std::string add_implied_edge(Mutant& m, Random& random) {
+  const std::size_t later = random.below(order_of(m).size()), earlier = random.below(order_of(m).size());
+  Call& call = order_of(m)[later];
+  const OpAddress on = address_of(m.schedule, m.schedule.programs.front(), {earlier, 0}, earlier < later ? 0 : 1);
+  const OpId first = m.schedule.blocks[call.block].ops[call.first];
+  if (m.schedule.operations[on.op].lane != m.schedule.operations[first].lane) return "";
+  call.waits.push_back({random.coin() ? EdgeKind::finish_start : EdgeKind::start_start, on});
+  return name_of(m.schedule, call) + " waits for " + name_of(m.schedule, on) + ", before it on its lane";
+}
+
+std::string swap_calls_of_two_lanes(Mutant& m, Random& random) {
+  auto& order = order_of(m);
+  const std::size_t at = random.below(order.size() - 1);
+  const Call &a = order[at], &b = order[at + 1];
+  for (const LaneId lane : lanes_of(m.schedule, a))
+    if (lanes_of(m.schedule, b).contains(lane)) return "";
+  for (const Edge& edge : b.waits)
+    for (std::uint32_t i = 0; i < a.count; ++i)
+      if (edge.on.op == m.schedule.blocks[a.block].ops[a.first + i]) return "";
+  return swap_calls(m, at, at + 1);
+}
+
+struct Kind {
+  const char* name;
+  Edit edit;
+  bool harmless = false;
+  bool edits_plan = false;
+};
+constexpr std::array kKinds = {
+    Kind{"drop edge", drop_edge},
+    Kind{"retarget edge", retarget_edge},
+    Kind{"change the step of an edge", change_steps_ago},
+    Kind{"soften edge", soften_edge},
+    Kind{"swap adjacent calls", swap_adjacent_calls},
+    Kind{"swap calls", swap_random_calls},
+    Kind{"move collective", move_collective},
+    Kind{"swap in block", swap_in_block},
+    Kind{"drop call", drop_call},
+    Kind{"move to another lane", move_to_other_lane},
+    Kind{"shrink", shrink},
+    Kind{"shrink collective", shrink_collective},
+    Kind{"shift view", shift_view},
+    Kind{"change mode", change_mode},
+    Kind{"change tensor", point_at_other_tensor},
+    Kind{"overlap storages", overlap_storages, false, true},
+    Kind{"duplicate edge", duplicate_edge, true},
+    Kind{"cut call", cut_call, true},
+    Kind{"add implied edge", add_implied_edge, true},
+    Kind{"swap calls of two lanes", swap_calls_of_two_lanes, true},
+};
+
+}  // namespace
+
+Mutant mutate(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64& engine) {
+  constexpr int kTries = 100;  // some kinds have nothing to work on in some schedules
+  Random random(engine);
+  Mutant mutant{schedule, plan, "", false};
+  while (true) {
+    const Kind& kind = kKinds[random.below(kKinds.size())];
+    for (int i = 0; i < kTries; ++i) {
+      const std::string what = kind.edit(mutant, random);
+      if (what.empty()) continue;  // and has changed nothing
+      if (!kind.edits_plan) mutant.plan.reset();
+      mutant.what = kind.name + (": " + what);
+      mutant.harmless = kind.harmless;
+      return mutant;
+    }
+  }
+}
+
+}  // namespace stretto::testing

@@ -1,0 +1,23 @@
+#pragma once
+// Random edits of a schedule or its memory plan, as a wrong rewrite could make them.
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "model/schedule/plan.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::testing {
+
+struct Mutant {
+  Schedule schedule;
+  std::optional<MemoryPlan> plan;  // when it is the plan that has been edited
+  std::string what;                // "drop edge: dp.all_gather.b3 no longer waits for adamw.b3"
+  bool harmless = false;           // by construction
+};
+
+// One edit of one kind, both drawn at random among those that are possible.
+Mutant mutate(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64& random);
+
+}  // namespace stretto::testing

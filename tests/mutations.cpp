@@ -1,0 +1,129 @@
+#include "tests/mutations.hpp"
+
+#include <cstring>
+#include <optional>
+#include <random>
+
+#include "base/error.hpp"
+#include "model/schedule/check.hpp"
+#include "model/schedule/dataflow.hpp"
+#include "tests/mutate.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+constexpr int kSteps = 2;
+constexpr std::uint64_t kSeeds = 8;          // orders that must all give the same result
+constexpr std::uint64_t kSeedsRejected = 2;  // enough to count
+
+using Result = std::vector<double>;
+
+struct Subject {
+  Scenario scenario;
+  Schedule schedule;
+  MemoryPlan plan;
+  DataFlow flow;
+  Result result;
+  std::string name;
+};
+
+// Metrics of all ranks, then all parameters, after kSteps steps without a pause between them. Nothing when it fails.
+std::optional<Result> run_serially(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
+                                   std::uint64_t seed) {
+  static const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
+  try {
+    serial::SerialExecutor executor(schedule, plan);
+    const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
+    exec::initialise_state(schedule, scenario, memory_of);
+    exec::write_batch(schedule, scenario, tokens, 0, memory_of);
+    exec::write_hyper(schedule, scenario, 0, memory_of);
+    executor.run(kSteps, seed);
+    Result result;
+    for (std::int64_t rank = 0; rank < executor.ranks(); ++rank) {
+      const exec::StepMetrics metrics = exec::read_metrics(schedule, memory_of, rank);
+      result.insert(result.end(), {metrics.loss, metrics.gradient_norm});
+    }
+    for (const exec::FullTensor& tensor :
+         exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters))
+      result.insert(result.end(), tensor.values.begin(), tensor.values.end());
+    return result;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+bool same(const Result& a, const Result& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+std::vector<Subject> make_subjects() {
+  std::vector<Subject> subjects;
+  for (const OverlapMode& mode : overlap_modes())
+    for (const std::int64_t ranks : {2, 3})
+      for (const bool fp32 : {true, false})
+        for (const std::int64_t micro_batches : {1, 2}) {
+          Subject s;
+          s.scenario = tiny_scenario(ranks, mode.name, "fp32", ranks * micro_batches);
+          s.scenario.overlap.grad_reduce_in_fp32 = fp32;
+          s.schedule = build_schedule(s.scenario);
+          s.plan = plan_memory(s.schedule);
+          require_verified(s.schedule, &s.plan);
+          s.flow = trace_dataflow(s.schedule, SumOrder::same);
+          s.result = run_serially(s.scenario, s.schedule, s.plan, 0).value();
+          s.name = mode.name + ", " + std::to_string(ranks) + " ranks, " + (fp32 ? "fp32" : "bf16") + ", " +
+                   std::to_string(micro_batches) + " micro-batches: ";
+          subjects.push_back(std::move(s));
+        }
+  return subjects;
+}
+
+bool is_harmful(const Subject& subject, const Schedule& schedule, const MemoryPlan& plan, std::uint64_t seeds) {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    const std::optional<Result> result = run_serially(subject.scenario, schedule, plan, seed);
+    if (!result || !same(*result, subject.result)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+MutationReport run_mutations(int count, std::uint64_t seed) {
+  MutationReport report;
+  std::mt19937_64 random(seed);
+  const std::vector<Subject> subjects = make_subjects();
+  for (; report.mutations < count; ++report.mutations) {
+    const Subject& subject = subjects[random() % subjects.size()];
+    const Mutant mutant = mutate(subject.schedule, subject.plan, random);
+    MemoryPlan plan = subject.plan;
+    std::string why, changed;
+    try {
+      plan = mutant.plan ? *mutant.plan : plan_memory(mutant.schedule);
+      if (const auto violations = verify(mutant.schedule, &plan, 1); !violations.empty()) {
+        why = violations.front().message;
+      } else if (const auto lines = differences(subject.flow, trace_dataflow(mutant.schedule, SumOrder::same));
+                 !lines.empty()) {
+        why = lines.front();
+        ++report.rejected_by_flow;
+      }
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    const bool rejected = !why.empty();
+    report.rejected += rejected;
+    if (!check_form(mutant.schedule, 1).empty()) {
+      ++report.malformed;
+      if (mutant.harmless) report.false_alarms.push_back(subject.name + mutant.what + "; " + why);
+      continue;
+    }
+    const bool harmful = is_harmful(subject, mutant.schedule, plan, rejected ? kSeedsRejected : kSeeds);
+    report.harmful += harmful;
+    report.rejected_unchanged += rejected && !harmful;
+    if (harmful && !rejected) report.missed.push_back(subject.name + mutant.what);
+    if (mutant.harmless && (rejected || harmful))
+      report.false_alarms.push_back(subject.name + mutant.what + (rejected ? "; " + why : "; the result changes"));
+  }
+  return report;
+}
+
+}  // namespace stretto::testing

@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stretto::testing {
+
+struct MutationReport {
+  int mutations = 0;           // of any kind
+  int malformed = 0;           // rejected before anything could run them: no kernel takes such operands
+  int harmful = 0;             // by the oracle: the result is another one, depends on the order, or there is none
+  int rejected = 0;            // by verify() or, where that accepts, by comparing data flows; malformed ones included
+  int rejected_by_flow = 0;    // by the latter
+  int rejected_unchanged = 0;  // rejected, but the oracle saw the right result in the orders that it tried
+  std::vector<std::string> missed;        // harmful but accepted
+  std::vector<std::string> false_alarms;  // harmless by construction but rejected, or harmful all the same
+};
+
+// Mutates verified schedules (all modes, two and three ranks, with and without bf16 reduction, one and two
+// micro-batches) `count` times and asks verifier and oracle. The oracle is the serial executor: two steps in several
+// random legal orders; the result is metrics and parameters, bit by bit.
+MutationReport run_mutations(int count, std::uint64_t seed);
+
+}  // namespace stretto::testing

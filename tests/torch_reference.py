@@ -1,0 +1,100 @@
+"""Trains what a dump of Stretto trained, in PyTorch float64, and compares. Usage: torch_reference.py DUMP.json
+
+Exits with 1 and a line for every number that differs. torch_reference_test.cpp writes the dump and says what is in it.
+"""
+import json
+import sys
+
+import torch
+import torch.nn.functional as F
+
+
+def forward(p, model, tokens, targets):
+    """Mean loss of GPT-2: pre-norm blocks, learned positions, tanh GELU, head tied to the token embedding."""
+    hidden, heads = model["hidden_size"], model["num_attention_heads"]
+    batch, seq = tokens.shape
+    mask = torch.full((seq, seq), float("-inf"), dtype=torch.float64).triu(1)
+
+    def norm(x, name):
+        return F.layer_norm(x, (hidden,), p[name + ".weight"], p[name + ".bias"], 1e-5)
+
+    def linear(x, name):
+        return x @ p[name + ".weight"].T + p[name + ".bias"]
+
+    x = p["wte.weight"][tokens] + p["wpe.weight"][:seq]
+    for layer in range(model["num_layers"]):
+        h = f"h.{layer}."
+        q, k, v = (
+            part.view(batch, seq, heads, -1).transpose(1, 2)
+            for part in linear(norm(x, h + "ln_1"), h + "qkv").split(hidden, dim=-1)
+        )
+        scores = q @ k.transpose(-1, -2) / (hidden // heads) ** 0.5 + mask
+        attended = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, seq, hidden)
+        x = x + linear(attended, h + "proj")
+        x = x + linear(F.gelu(linear(norm(x, h + "ln_2"), h + "fc1"), approximate="tanh"), h + "fc2")
+    logits = norm(x, "ln_f") @ p["wte.weight"].T
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def tensors(dump):
+    """Vectors are stored as one row."""
+    result = {}
+    for tensor in dump:
+        values = torch.tensor(tensor["values"], dtype=torch.float64)
+        result[tensor["name"]] = values if tensor["shape"][0] == 1 else values.view(*tensor["shape"])
+    return result
+
+
+def main():
+    torch.set_num_threads(1)
+    with open(sys.argv[1]) as file:
+        dump = json.load(file)
+    training = dump["training"]
+    parameters = {name: t.requires_grad_() for name, t in tensors(dump["initial"]).items()}
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in parameters.values() if p.dim() == 2], "weight_decay": training["weight_decay"]},
+            {"params": [p for p in parameters.values() if p.dim() == 1], "weight_decay": 0.0},
+        ],
+        lr=0.0,  # set before every step
+        betas=(training["adam_beta1"], training["adam_beta2"]),
+        eps=training["adam_eps"],
+    )
+    failures, worst = [], {"loss": 0.0, "norm": 0.0, "gradient": 0.0, "parameter": 0.0}
+
+    def compare(what, name, got, expected, tolerance):
+        got, expected = torch.as_tensor(got), torch.as_tensor(expected)
+        if got.shape != expected.shape:
+            failures.append(f"{what} {name}: shape {list(got.shape)}, PyTorch {list(expected.shape)}")
+            return
+        difference = float((got - expected).norm() / expected.norm())
+        worst[what] = max(worst[what], difference)
+        if not difference <= tolerance:
+            failures.append(f"{what} {name}: differs by {difference:.3e} relative, at most {tolerance:.0e} is allowed")
+
+    for number, step in enumerate(dump["steps"]):
+        optimizer.zero_grad()
+        loss = forward(parameters, dump["model"], torch.tensor(step["tokens"]), torch.tensor(step["targets"]))
+        loss.backward()
+        compare("loss", f"of step {number}", step["loss"], loss.item(), 1e-10)
+        if number == 0:
+            gradients = tensors(dump["gradients"])
+            for name, p in parameters.items():
+                compare("gradient", name, gradients[name], p.grad, 1e-9)
+        norm = torch.nn.utils.clip_grad_norm_(parameters.values(), training["clip_grad"])
+        compare("norm", f"of step {number}", step["norm"], norm.item(), 1e-9)
+        if not norm > training["clip_grad"]:
+            failures.append(f"step {number}: clipping was not active, so it has not been compared")
+        for group in optimizer.param_groups:
+            group["lr"] = step["lr"]
+        optimizer.step()
+    final = tensors(dump["final"])
+    for name, p in parameters.items():
+        compare("parameter", name, final[name], p.detach(), 1e-9)
+    for failure in failures:
+        print(failure)
+    print("worst relative differences:", ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,156 @@
+// The same training in PyTorch, float64: losses, gradients and parameters must agree. tests/torch_reference.py is the
+// other side.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+using nlohmann::json;
+
+// Debian's python3-torch belongs to the system's interpreter, whatever else is first in PATH.
+constexpr const char* kPython = "/usr/bin/python3";
+
+struct Finished {
+  int status = 0;
+  std::string output;
+};
+Finished run_command(const std::string& command) {
+  Finished finished;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::array<char, 4096> buffer;
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    finished.output.append(buffer.data(), count);
+  finished.status = pclose(pipe);
+  return finished;
+}
+
+json to_json(const std::vector<exec::FullTensor>& tensors) {
+  json list = json::array();
+  for (const exec::FullTensor& t : tensors)
+    list.push_back({{"name", t.name}, {"shape", t.shape}, {"values", t.values}});
+  return list;
+}
+
+// All samples of the step, [sample][position].
+json samples_of(const Schedule& schedule, const Scenario& scenario, const exec::MemoryOf& memory_of, const char* name) {
+  const Tensor& tensor = schedule.tensors[schedule.find_tensor(name).value()];
+  const auto seq = static_cast<std::size_t>(scenario.model.seq_length);
+  json samples = json::array();
+  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
+    for (const TensorPlace& place : tensor.places) {
+      const auto ids = memory_of(rank).view<std::int32_t>(schedule, place.storage, place.offset, tensor.elements());
+      for (std::size_t at = 0; at < ids.size(); at += seq)
+        samples.push_back(std::vector<std::int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(at),
+                                                    ids.begin() + static_cast<std::ptrdiff_t>(at + seq)));
+    }
+  return samples;
+}
+
+Scenario scenario_with(const std::string& mode, std::int64_t ranks) {
+  Scenario scenario = tiny_scenario(ranks, mode, "fp64", 4, 1);
+  scenario.model = {2, 24, 3, 40, 8, 11, 31, 31};
+  scenario.training.lr_warmup_iters = 2;
+  scenario.training.train_iters = 5;
+  scenario.training.clip_grad = 0.5;
+  scenario.overlap.bucket_size = 1000;
+  return scenario;
+}
+
+//   model      {num_layers, hidden_size, num_attention_heads}
+//   training   {weight_decay, adam_beta1, adam_beta2, adam_eps, clip_grad}
+//   initial, final, gradients   [{name, shape [rows, cols], values}]; gradients are those of the first step, not
+//   clipped steps      [{lr, loss, norm, tokens [sample][position], targets}]
+json train_and_dump(const Scenario& scenario, int steps) {
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_memory(schedule);
+  require_verified(schedule, &plan);
+  host::HostExecutor executor(schedule, plan, {});
+  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
+  exec::initialise_state(schedule, scenario, memory_of);
+  // Biases are 0 and norm weights 1 at the start, which hides mistakes.
+  std::vector<exec::FullTensor> initial =
+      exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  for (exec::FullTensor& tensor : initial)
+    for (std::size_t i = 0; i < tensor.values.size(); ++i)
+      tensor.values[i] += 0.1 * normal(99, stream_of(tensor.name), i);
+  exec::scatter_state(schedule, scenario, memory_of, exec::StatePart::parameters,
+                      [&](const std::string& name) -> const exec::FullTensor& {
+                        return *std::find_if(initial.begin(), initial.end(),
+                                             [&](const auto& t) { return t.name == name; });
+                      });
+
+  const Training& t = scenario.training;
+  json dump = {{"model",
+                {{"num_layers", scenario.model.num_layers},
+                 {"hidden_size", scenario.model.hidden_size},
+                 {"num_attention_heads", scenario.model.num_attention_heads}}},
+               {"training",
+                {{"weight_decay", t.weight_decay},
+                 {"adam_beta1", t.adam_beta1},
+                 {"adam_beta2", t.adam_beta2},
+                 {"adam_eps", t.adam_eps},
+                 {"clip_grad", t.clip_grad}}},
+               {"initial", to_json(initial)},
+               {"steps", json::array()}};
+  const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
+  for (int step = 0; step < steps; ++step) {
+    exec::write_batch(schedule, scenario, tokens, step, memory_of);
+    exec::write_hyper(schedule, scenario, step, memory_of);
+    executor.run(1);
+    const exec::StepMetrics metrics = exec::read_metrics(schedule, memory_of);
+    dump["steps"].push_back({{"lr", exec::learning_rate(t, step)},
+                             {"loss", metrics.loss},
+                             {"norm", metrics.gradient_norm},
+                             {"tokens", samples_of(schedule, scenario, memory_of, "tokens")},
+                             {"targets", samples_of(schedule, scenario, memory_of, "targets")}});
+    if (step == 0)
+      dump["gradients"] = to_json(exec::gather_state(schedule, scenario, memory_of, exec::StatePart::gradients));
+  }
+  dump["final"] = to_json(exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters));
+  return dump;
+}
+
+}  // namespace
+
+TEST_CASE("PyTorch trains the same") {
+  if (run_command(std::string(kPython) + " -c 'import torch'").status != 0) {
+    std::cout << "skipped: comparison with PyTorch: " << kPython << " has no torch (Debian: python3-torch)"
+              << std::endl;
+    return;
+  }
+  const std::filesystem::path script = std::filesystem::path(__FILE__).parent_path() / "torch_reference.py";
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("stretto-torch-" + std::to_string(getpid()) + ".json");
+  const auto compare = [&](const json& dump) {
+    std::ofstream(file) << dump;
+    Finished finished = run_command(std::string(kPython) + " -B '" + script.string() + "' '" + file.string() + "'");
+    std::filesystem::remove(file);
+    return finished;
+  };
+  json dump;
+  for (const auto& [mode, ranks] : {std::pair{"overlap_param_gather", 2}, std::pair{"plain", 1}}) {
+    dump = train_and_dump(scenario_with(mode, ranks), 3);
+    const Finished finished = compare(dump);
+    INFO(mode << " at " << ranks << " ranks:\n" << finished.output);
+    CHECK(finished.status == 0);
+  }
+  // The comparison is able to fail.
+  dump["final"][3]["values"][1] = dump["final"][3]["values"][1].get<double>() + 1e-6;
+  const Finished spoilt = compare(dump);
+  CHECK(spoilt.status != 0);
+  CHECK_THAT(spoilt.output, Catch::Matchers::Contains("parameter h.0.ln_1.bias: differs"));
+}
+
+}  // namespace stretto::testing
