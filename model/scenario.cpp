@@ -18,6 +18,7 @@ constexpr std::int64_t kMaxFfn = 1 << 22;
 constexpr std::int64_t kMaxTokens = 1 << 24;  // sequence, positions, tokens of a micro-batch
 constexpr std::int64_t kMaxVocab = 1 << 24;
 constexpr std::int64_t kMaxRanks = 1 << 24;
+constexpr std::int64_t kMaxRanksOnDevice = 1 << 10;  // they are told apart, one by one, by whatever looks at a schedule
 constexpr std::int64_t kMaxMicroBatch = 1 << 16;
 constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 32;
 constexpr std::int64_t kMaxLayerCalls = 1 << 22;  // layers × micro-batches of one step: the length of an order
@@ -173,6 +174,17 @@ Compare read_compare(TomlTable table, const Scenario& scenario) {
   return compare;
 }
 
+void check_device(TomlTable& root, const Scenario& scenario) {
+  std::int64_t ranks = scenario.parallel.data_parallel_size;
+  for (const std::int64_t compared : scenario.compare.ranks) ranks = std::max(ranks, compared);
+  const std::int64_t limit = scenario.cluster.ranks_per_device;
+  if (limit > 0) ranks = std::min(ranks, limit);
+  if (ranks > kMaxRanksOnDevice)
+    throw root.section("cluster").failure(
+        "ranks_per_device", "expected at most " + number(kMaxRanksOnDevice) + " ranks on one device, got " +
+                                (limit > 0 ? number(ranks) : "all " + number(ranks) + "; set it to 1 for a rank a device"));
+}
+
 // An upper bound of what one rank can be asked to hold, in doubles because it is what must not overflow.
 void check_size(TomlTable& root, const Scenario& scenario) {
   const Transformer& model = scenario.model;
@@ -219,6 +231,7 @@ Scenario scenario_of(TomlTable root, const std::string& file) {
   scenario.training = read_training(std::move(training), scenario.parallel);
   check_size(root, scenario);
   scenario.compare = read_compare(std::move(compare), scenario);
+  check_device(root, scenario);
   return scenario;
 }
 

@@ -1,6 +1,7 @@
 #include "model/transformer.hpp"
 
 #include "base/error.hpp"
+#include "model/schedule/work.hpp"
 
 namespace stretto {
 namespace {
@@ -97,9 +98,9 @@ Flops training_flops_per_sequence(const Transformer& model) {
   Flops flops;
   flops.model_full_attention = 3 * (linears + head + 2 * attention_matmul);
   flops.model = 3 * (linears + head + attention_matmul);
-  // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each
-  // over the whole square: the mask is applied to the product.
-  flops.hardware = 3 * (linears + padded_head) + 7 * attention_matmul;
+  // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each over
+  // the part of the square that its blocks touch.
+  flops.hardware = 3 * (linears + padded_head) + 7 * causal_attention_share(model.seq_length) * attention_matmul;
   return flops;
 }
 

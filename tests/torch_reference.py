@@ -1,4 +1,4 @@
-"""Trains what a dump of Stretto trained, in PyTorch float64, and compares. Usage: torch_reference.py DUMP.json
+"""Trains what dumps of Stretto trained, in PyTorch float64, and compares. Usage: torch_reference.py DUMP.json ...
 
 Exits with 1 and a line for every number that differs. torch_reference_test.cpp writes the dump and says what is in it.
 """
@@ -13,7 +13,7 @@ def forward(p, model, tokens, targets):
     """Mean loss of GPT-2: pre-norm blocks, learned positions, tanh GELU, head tied to the token embedding."""
     hidden, heads = model["hidden_size"], model["num_attention_heads"]
     batch, seq = tokens.shape
-    mask = torch.full((seq, seq), float("-inf"), dtype=torch.float64).triu(1)
+    mask = torch.full((seq, seq), float("-inf")).triu(1)
 
     def norm(x, name):
         return F.layer_norm(x, (hidden,), p[name + ".weight"], p[name + ".bias"], 1e-5)
@@ -40,15 +40,13 @@ def tensors(dump):
     """Vectors are stored as one row."""
     result = {}
     for tensor in dump:
-        values = torch.tensor(tensor["values"], dtype=torch.float64)
+        values = torch.tensor(tensor["values"])
         result[tensor["name"]] = values if tensor["shape"][0] == 1 else values.view(*tensor["shape"])
     return result
 
 
-def main():
-    torch.set_num_threads(1)
-    with open(sys.argv[1]) as file:
-        dump = json.load(file)
+def check(dump):
+    """Prints what differs; whether anything did."""
     training = dump["training"]
     parameters = {name: t.requires_grad_() for name, t in tensors(dump["initial"]).items()}
     optimizer = torch.optim.AdamW(
@@ -94,7 +92,17 @@ def main():
     for failure in failures:
         print(failure)
     print("worst relative differences:", ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
-    return 1 if failures else 0
+    return bool(failures)
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)  # of plain numbers too
+    failed = False
+    for path in sys.argv[1:]:
+        with open(path) as file:
+            failed |= check(json.load(file))
+    return 1 if failed else 0
 
 
 sys.exit(main())

@@ -1,5 +1,6 @@
 #include "model/schedule/work.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace stretto {
@@ -17,6 +18,15 @@ std::string dims(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x
 const char* name_of(Pass pass) { return pass == Pass::forward ? "forward" : pass == Pass::dgrad ? "dgrad" : "wgrad"; }
 
 }  // namespace
+
+double causal_attention_share(std::int64_t seq) {
+  double multiplied = 0;
+  for (std::int64_t begin = 0; begin < seq; begin += kAttentionQueryBlock) {
+    const std::int64_t end = std::min(begin + kAttentionQueryBlock, seq);
+    multiplied += double(end - begin) * double(end);
+  }
+  return multiplied / (double(seq) * double(seq));
+}
 
 bool is_communication(const Work& work) { return std::holds_alternative<Collective>(work); }
 

@@ -21,6 +21,11 @@ struct Gemm {
 
 enum class Pass : std::uint8_t { forward, dgrad, wgrad };
 
+// Causal attention multiplies blocks of this many queries with the keys up to the block's last query, so of the seq × seq
+// square it executes causal_attention_share(seq): between a half and all of it.
+constexpr std::int64_t kAttentionQueryBlock = 64;
+double causal_attention_share(std::int64_t seq);
+
 // Softmax attention, per head of `head_dim`, causal when set; scale 1/sqrt(head_dim).
 // qkv is [T, 3H]: for token t the row holds q of all heads, then k, then v; head h takes columns h·head_dim….
 // forward: qkv R, out[T,H] W, lse[batch·heads, seq] W (log-sum-exp of the scaled scores of each query).

@@ -20,7 +20,7 @@
 namespace stretto::host {
 namespace {
 
-constexpr std::int64_t kQueryRows = 64;
+constexpr std::int64_t kQueryRows = kAttentionQueryBlock;
 
 // One head's columns of a [T, …] operand from the first token of its sequence on.
 template <class T>
