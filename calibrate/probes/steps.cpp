@@ -27,7 +27,7 @@ constexpr Shape kShapes[] = {
 };
 // Both are among kShapes: sharing is a ratio to the same step alone.
 constexpr Shape kSharedShapes[] = {{256, 4, 128, 4, 256}, {640, 10, 64, 4, 256}};
-constexpr int kTurns = 5;
+constexpr int kTurns = 4;
 
 Scenario scenario_of(const Shape& shape, std::int64_t ranks) {
   Scenario scenario;
