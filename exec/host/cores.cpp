@@ -1,35 +1,72 @@
 #include "exec/host/cores.hpp"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 
 namespace stretto::host {
 
-bool CorePool::acquire() {
+CorePool::CorePool(int cores, int first) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  std::vector<int> usable;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &allowed)) usable.push_back(cpu);
+  for (int core = cores; core-- > 0;) free_.push_back(core);
+  // More cores than the process may use (a simulated larger machine, a small container): no pinning, the scheduler
+  // shares.
+  if (cores <= static_cast<int>(usable.size()))
+    for (int core = 0; core < cores; ++core)
+      cpus_.push_back(usable[static_cast<std::size_t>(first + core) % usable.size()]);
+}
+
+std::optional<int> CorePool::acquire() {
+  const std::optional<int> core = take();
+  if (core) pin(*core);
+  return core;
+}
+
+std::optional<int> CorePool::take() {
   std::unique_lock lock(mutex_);
-  if (closed_) return false;
-  if (free_ > 0) {
+  if (closed_) return std::nullopt;
+  if (!free_.empty()) {
     // Invariant: nobody queues while a core is free, because release() hands a core over before it counts as free.
-    --free_;
-    return true;
+    const int core = free_.back();
+    free_.pop_back();
+    return core;
   }
   Waiter self;
   queue_.push_back(&self);
   self.granted_changed.wait(lock, [&] { return self.granted || closed_; });
-  if (self.granted) return true;
-  queue_.erase(std::find(queue_.begin(), queue_.end(), &self));
-  return false;
+  if (!self.granted) queue_.erase(std::find(queue_.begin(), queue_.end(), &self));
+  return self.granted;
 }
 
-void CorePool::release() {
+void CorePool::pin(int core) const {
+  if (cpus_.empty()) return;
+  const int cpu = cpus_[static_cast<std::size_t>(core)];
+  // Most of the time the thread is there already: moving costs a system call and, if it is elsewhere, its caches.
+  cpu_set_t now;
+  if (pthread_getaffinity_np(pthread_self(), sizeof now, &now) == 0 && CPU_COUNT(&now) == 1 && CPU_ISSET(cpu, &now))
+    return;
+  cpu_set_t wanted;
+  CPU_ZERO(&wanted);
+  CPU_SET(cpu, &wanted);
+  pthread_setaffinity_np(pthread_self(), sizeof wanted, &wanted);  // a refusal only costs steadiness
+}
+
+void CorePool::release(int core) {
   std::lock_guard lock(mutex_);
-  while (!queue_.empty() && !closed_) {
+  if (!queue_.empty() && !closed_) {
     Waiter* next = queue_.front();
     queue_.pop_front();
-    next->granted = true;
+    next->granted = core;
     next->granted_changed.notify_one();
     return;
   }
-  ++free_;
+  free_.push_back(core);
 }
 
 void CorePool::shut_down() {

@@ -2,32 +2,41 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 namespace stretto::host {
 
-// The cores of one device, handed out first come, first served and never taken away. What runs holds one, so that an
-// oversubscribed machine behaves like the simulator's queue and not like the operating system's scheduler.
-// Thread-safe.
+// The cores of one device, handed out first come, first served and never taken away. What runs holds one and is pinned
+// to it, so that an oversubscribed machine behaves like the simulator's queue and not like the operating system's
+// scheduler, which would now and then put two running operations on one core while another is idle. Thread-safe.
 class CorePool {
  public:
-  explicit CorePool(int cores) : free_(cores) {}
+  // `first` numbers the pool's cores among those of the process, so that devices do not share them while there are
+  // enough.
+  explicit CorePool(int cores, int first = 0);
   CorePool(const CorePool&) = delete;
   CorePool& operator=(const CorePool&) = delete;
 
-  // Blocks until it is this caller's turn. Returns false when the pool was shut down meanwhile.
-  bool acquire();
-  void release();
+  // Blocks until it is this caller's turn, pins the calling thread to the core and returns its number in the pool,
+  // which release() wants back. nullopt when the pool was shut down meanwhile.
+  std::optional<int> acquire();
+  void release(int core);
   // Wakes all that wait and refuses all that come later, for good.
   void shut_down();
 
  private:
   struct Waiter {
     std::condition_variable granted_changed;
-    bool granted = false;
+    std::optional<int> granted;
   };
+  std::optional<int> take();  // the next core, without pinning
+  void pin(int core) const;
+
   std::mutex mutex_;
   std::deque<Waiter*> queue_;
-  int free_;
+  std::vector<int> free_;
+  std::vector<int> cpus_;  // [core]: the operating system's number of it
   bool closed_ = false;
 };
 

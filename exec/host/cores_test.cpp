@@ -1,5 +1,8 @@
 #include "exec/host/cores.hpp"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -24,13 +27,14 @@ TEST_CASE("as many hold a core as there are") {
     for (int t = 0; t < 6; ++t)
       threads.emplace_back([&] {
         for (int i = 0; i < 50; ++i) {
-          if (!pool.acquire()) return;
+          const auto core = pool.acquire();
+          if (!core) return;
           const int now = ++inside;
           for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
           }
           std::this_thread::yield();
           --inside;
-          pool.release();
+          pool.release(*core);
         }
       });
   }
@@ -54,7 +58,7 @@ TEST_CASE("cores are handed out first come, first served") {
           std::lock_guard lock(mutex);
           served.push_back(t);
         }
-        pool.release();
+        pool.release(0);
       });
       settle();  // so that it queues before the next one does
     }
@@ -62,7 +66,7 @@ TEST_CASE("cores are handed out first come, first served") {
       std::lock_guard lock(mutex);
       CHECK(served.empty());
     }
-    pool.release();
+    pool.release(0);
   }
   CHECK(served == std::vector<int>{0, 1, 2, 3});
 }
@@ -76,14 +80,14 @@ TEST_CASE("a core is not taken by who comes while others wait") {
       if (!pool.acquire()) return;
       waiter_had_it = true;
       while (!waiter_may_go) std::this_thread::yield();
-      pool.release();
+      pool.release(0);
     });
     settle();
-    pool.release();  // goes to the waiter, whether or not its thread has run since
+    pool.release(0);  // goes to the waiter, whether or not its thread has run since
     std::jthread late([&] {
       if (!pool.acquire()) return;
       late_was_second = waiter_had_it.load();
-      pool.release();
+      pool.release(0);
     });
     settle();
     waiter_may_go = true;
@@ -107,6 +111,19 @@ TEST_CASE("shutting down wakes all that wait and refuses all that come later") {
   }
   CHECK(refused == 3);
   CHECK_FALSE(pool.acquire());
-  pool.release();  // the holder may still give it back
+  pool.release(0);  // the holder may still give it back
   CHECK_FALSE(pool.acquire());
+}
+
+TEST_CASE("who holds a core is pinned to it") {
+  CorePool pool(1);
+  std::jthread thread([&] {
+    const auto core = pool.acquire();
+    REQUIRE(core);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    REQUIRE(pthread_getaffinity_np(pthread_self(), sizeof set, &set) == 0);
+    CHECK(CPU_COUNT(&set) == 1);
+    pool.release(*core);
+  });
 }

@@ -103,7 +103,8 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
     options.cores_per_device = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const std::int64_t count = schedule.mesh.ranks(), per_device = schedule.placement.ranks_per_device;
   for (std::int64_t d = 0; d < (count + per_device - 1) / per_device; ++d)
-    devices.push_back(std::make_unique<CorePool>(options.cores_per_device));
+    devices.push_back(
+        std::make_unique<CorePool>(options.cores_per_device, static_cast<int>(d) * options.cores_per_device));
   recorded.resize(static_cast<std::size_t>(count));
   for (std::int64_t r = 0; r < count; ++r) {
     auto rank = std::make_unique<Rank>();
@@ -242,11 +243,13 @@ bool HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t ste
 }
 
 void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row) {
-  if (!rank.cores->acquire()) throw Aborted{};
+  const std::optional<int> core = rank.cores->acquire();
+  if (!core) throw Aborted{};
   struct Release {
     CorePool& cores;
-    ~Release() { cores.release(); }
-  } release{*rank.cores};
+    int core;
+    ~Release() { cores.release(core); }
+  } release{*rank.cores, *core};
   advance(rank, rank.program.ops[op].lane, &LaneProgress::started);
   row.start = row.transfer = at(Clock::now());
   run_work(schedule.operations[rank.program.ops[op].op].work, rank.program.coordinates, rank.operands.of(op));
@@ -290,9 +293,10 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
     deadline += std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
   }
   for (int phase = 0; phase < local::phases(collective.kind); ++phase) {
-    if (!rank.cores->acquire()) throw Aborted{};
+    const std::optional<int> core = rank.cores->acquire();
+    if (!core) throw Aborted{};
     local::run_share(collective.kind, dtype, collective.elements, self, buffers, phase);
-    rank.cores->release();
+    rank.cores->release(*core);
     end = meet(rank, op, group);
   }
   if (deadline > end) {
