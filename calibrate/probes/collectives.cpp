@@ -63,7 +63,7 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
         const Schedule schedule = collective_schedule(kind, dtype, members, sizes);
         host::HostOptions options;
         options.cores_per_device = cores;
-        const ProbeRun run = run_probe(schedule, options, 3, 9);
+        const ProbeRun run = run_probe(schedule, options, 3, 31);
         std::map<OpId, std::vector<double>> times_us;
         for (const Timeline& timeline : run.timelines)
           for (const TimelineRow& row : timeline.rows) {

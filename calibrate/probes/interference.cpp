@@ -14,7 +14,7 @@ namespace {
 using sim::DemandClass;
 using sim::kDemandClasses;
 
-constexpr int kTurns = 8;
+constexpr int kTurns = 5;
 constexpr int kMeasured = 24;     // operations timed on the first lane
 constexpr int kBackground = 160;  // on the second lane: more than enough to outlast them; the rest is not looked at
 

@@ -39,8 +39,8 @@ Overheads probe_overheads();
 std::array<std::array<sim::Quantity, sim::kDemandClasses>, sim::kDemandClasses> probe_interference(int cores);
 
 // sgemm 1024³ on `ranks` ranks at once, one thread each: how fast the cores are at this moment. On a shared machine
-// that moves by tens of percent within seconds, so `calibrate` and `compare` both run it between their steps, in the
-// same turns, and a prediction is made for the speed that the cores had while the step was measured.
+// that moves by tens of percent within seconds, so `calibrate` and `compare` both run it between their steps: the peak
+// for MFU, and a sign of whether the machine is still as it was calibrated.
 class SgemmYardstick {
  public:
   SgemmYardstick(int ranks, int cores);

@@ -8,7 +8,7 @@ namespace stretto::calibrate {
 namespace {
 
 constexpr std::int64_t kSize = 1024;
-constexpr int kRepeats = 4;
+constexpr int kRepeats = 3;
 
 }  // namespace
 

@@ -1,6 +1,5 @@
 #include <map>
 #include <memory>
-#include <span>
 
 #include "base/rng.hpp"
 #include "calibrate/probes/probes.hpp"
@@ -25,9 +24,10 @@ constexpr Shape kShapes[] = {
     {256, 8, 256, 4, 2048}, {320, 5, 64, 4, 768},   {384, 6, 256, 2, 256}, {384, 12, 128, 8, 512},
     {512, 8, 128, 2, 4096}, {512, 16, 256, 4, 256}, {640, 10, 64, 4, 256}, {768, 12, 64, 4, 512},
 };
-// Both are among kShapes: sharing is a ratio to the same step alone.
-constexpr Shape kSharedShapes[] = {{256, 4, 128, 4, 256}, {640, 10, 64, 4, 256}};
-constexpr int kTurns = 4;
+// Which of them also run with a rank on every core and with two: sharing is a ratio to the same step alone.
+constexpr std::size_t kShared[] = {3, 6};
+constexpr int kTurns = 7;
+constexpr std::int64_t kCacheBytes = 64 << 20;  // more than the last-level cache that a core of today can use
 
 Scenario scenario_of(const Shape& shape, std::int64_t ranks) {
   Scenario scenario;
@@ -57,11 +57,13 @@ struct Step {
   Schedule schedule;
   std::unique_ptr<host::HostExecutor> executor;
   std::map<OpId, std::vector<double>> times_us;
+  bool outgrows_caches = false;
 
   Step(const Shape& shape, std::int64_t ranks, int cores)
       : scenario(scenario_of(shape, ranks)), schedule(build_schedule(scenario)) {
     const MemoryPlan plan = plan_memory(schedule);
     require_verified(schedule, &plan);
+    outgrows_caches = plan.bytes > kCacheBytes;
     host::HostOptions options;
     options.cores_per_device = cores;
     executor = std::make_unique<host::HostExecutor>(schedule, plan, options);
@@ -73,50 +75,60 @@ struct Step {
     exec::write_hyper(schedule, scenario, 0, memory_of);
   }
 
-  void run(bool record) {
-    const Timeline timeline = executor->run(2);  // the first brings the caches back to what a step leaves behind
-    if (!record) return;
+  void run() {
+    // The first of two brings the caches back to what a step leaves behind; a large step does that by itself.
+    const Timeline timeline = executor->run(outgrows_caches ? 1 : 2);
     for (const TimelineRow& row : timeline.rows)
       times_us[executor->programs()[static_cast<std::size_t>(row.rank)].ops[row.op].op].push_back(
           to_us(row.end - row.start));
   }
 };
 
-void append_samples(const Step& step, std::vector<Sample>& samples) {
-  for (const auto& [op, times] : step.times_us) {
-    if (is_communication(step.schedule.operations[op].work)) continue;
-    sim::WorkCost cost = sim::work_cost(step.schedule, step.schedule.operations[op]);
-    samples.push_back({cost.key, cost.features, cost.cls, median_of(times), spread_pct_of(times)});
-  }
+using Steps = std::vector<std::unique_ptr<Step>>;
+
+std::vector<Sample> samples_of(const Steps& steps) {
+  std::vector<Sample> samples;
+  for (const auto& step : steps)
+    for (const auto& [op, times] : step->times_us) {
+      if (is_communication(step->schedule.operations[op].work)) continue;
+      sim::WorkCost cost = sim::work_cost(step->schedule, step->schedule.operations[op]);
+      samples.push_back({cost.key, cost.features, cost.cls, median_of(times), spread_pct_of(times)});
+    }
+  return samples;
 }
 
 }  // namespace
 
 StepSamples probe_steps(int cores, const std::function<void(const std::string&)>& progress) {
-  std::vector<std::unique_ptr<Step>> alone, filled, shared;
+  Steps alone, filled, shared;
   for (const Shape& shape : kShapes) alone.push_back(std::make_unique<Step>(shape, 1, cores));
-  for (const Shape& shape : kSharedShapes) {
-    if (cores > 1) filled.push_back(std::make_unique<Step>(shape, cores, cores));
-    shared.push_back(std::make_unique<Step>(shape, 2 * cores, cores));
+  for (const std::size_t i : kShared) {
+    if (cores > 1) filled.push_back(std::make_unique<Step>(kShapes[i], cores, cores));
+    shared.push_back(std::make_unique<Step>(kShapes[i], 2 * cores, cores));
   }
   SgemmYardstick one(1, cores), all(cores, cores);
   std::vector<double> one_GFLOPs, all_GFLOPs;
-  for (int turn = 0; turn <= kTurns; ++turn) {
+  for (int turn = 1; turn <= kTurns; ++turn) {
     progress("training steps of " + std::to_string(alone.size()) + " shapes, turn " + std::to_string(turn) + " of " +
              std::to_string(kTurns));
-    for (const auto* steps : {&alone, &filled, &shared})
-      for (const auto& step : *steps) step->run(turn > 0);
-    const double alone_GFLOPs = one.run_GFLOPs(), filled_GFLOPs = all.run_GFLOPs();
-    if (turn > 0) one_GFLOPs.push_back(alone_GFLOPs), all_GFLOPs.push_back(filled_GFLOPs);
+    for (const auto& step : alone) step->run();
+    one_GFLOPs.push_back(one.run_GFLOPs());
+    for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
+      for (const auto& step : filled) step->run();
+      for (const auto& step : shared) step->run();
+      all_GFLOPs.push_back(all.run_GFLOPs());
+      for (const std::size_t i : kShared) alone[i]->run();
+      one_GFLOPs.push_back(one.run_GFLOPs());
+    }
   }
-  StepSamples samples;
-  for (const auto& step : alone) append_samples(*step, samples.alone);
-  for (const auto& step : filled) append_samples(*step, samples.filled);
-  for (const auto& step : shared) append_samples(*step, samples.shared);
   const std::string origin = "sgemm 1024 cubed, between the training steps, ";
+  StepSamples samples;
   samples.sgemm_GFLOPs = {median_of(one_GFLOPs), {"measured", origin + "one core busy", spread_pct_of(one_GFLOPs)}};
   samples.sgemm_filled_GFLOPs = {median_of(all_GFLOPs),
                                  {"measured", origin + "all cores busy, of one", spread_pct_of(all_GFLOPs)}};
+  samples.alone = samples_of(alone);
+  samples.filled = samples_of(filled);
+  samples.shared = samples_of(shared);
   return samples;
 }
 

@@ -23,38 +23,41 @@ CorePool::CorePool(int cores, int first) {
 }
 
 std::optional<int> CorePool::acquire() {
-  const std::optional<int> core = take();
-  if (core) pin(*core);
-  return core;
-}
-
-std::optional<int> CorePool::take() {
   std::unique_lock lock(mutex_);
   if (closed_) return std::nullopt;
   if (!free_.empty()) {
     // Invariant: nobody queues while a core is free, because release() hands a core over before it counts as free.
-    const int core = free_.back();
-    free_.pop_back();
+    auto choice = free_.end() - 1;
+    if (!cpus_.empty()) {
+      // The core this thread is on, if free: its caches are warm and nothing has to move.
+      const int here = sched_getcpu();
+      const auto mine =
+          std::find_if(free_.begin(), free_.end(), [&](int c) { return cpus_[static_cast<std::size_t>(c)] == here; });
+      if (mine != free_.end()) choice = mine;
+    }
+    const int core = *choice;
+    free_.erase(choice);
+    lock.unlock();
+    pin(pthread_self(), core);
     return core;
   }
-  Waiter self;
+  Waiter self{{}, std::nullopt, pthread_self()};
   queue_.push_back(&self);
   self.granted_changed.wait(lock, [&] { return self.granted || closed_; });
   if (!self.granted) queue_.erase(std::find(queue_.begin(), queue_.end(), &self));
   return self.granted;
 }
 
-void CorePool::pin(int core) const {
+void CorePool::pin(pthread_t thread, int core) const {
   if (cpus_.empty()) return;
   const int cpu = cpus_[static_cast<std::size_t>(core)];
-  // Most of the time the thread is there already: moving costs a system call and, if it is elsewhere, its caches.
+  // Most of the time the thread is pinned there already; asking is cheaper than setting.
   cpu_set_t now;
-  if (pthread_getaffinity_np(pthread_self(), sizeof now, &now) == 0 && CPU_COUNT(&now) == 1 && CPU_ISSET(cpu, &now))
-    return;
+  if (pthread_getaffinity_np(thread, sizeof now, &now) == 0 && CPU_COUNT(&now) == 1 && CPU_ISSET(cpu, &now)) return;
   cpu_set_t wanted;
   CPU_ZERO(&wanted);
   CPU_SET(cpu, &wanted);
-  pthread_setaffinity_np(pthread_self(), sizeof wanted, &wanted);  // a refusal only costs steadiness
+  pthread_setaffinity_np(thread, sizeof wanted, &wanted);  // a refusal only costs steadiness
 }
 
 void CorePool::release(int core) {
@@ -63,6 +66,9 @@ void CorePool::release(int core) {
     Waiter* next = queue_.front();
     queue_.pop_front();
     next->granted = core;
+    // Before it wakes: where it slept, another operation may be running, and it would have to wait for its turn there
+    // to learn that it has a core.
+    pin(next->thread, core);
     next->granted_changed.notify_one();
     return;
   }

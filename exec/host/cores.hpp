@@ -1,4 +1,6 @@
 #pragma once
+#include <pthread.h>
+
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -29,9 +31,9 @@ class CorePool {
   struct Waiter {
     std::condition_variable granted_changed;
     std::optional<int> granted;
+    pthread_t thread;
   };
-  std::optional<int> take();  // the next core, without pinning
-  void pin(int core) const;
+  void pin(pthread_t thread, int core) const;
 
   std::mutex mutex_;
   std::deque<Waiter*> queue_;

@@ -30,13 +30,22 @@ struct LaneProgress {
   std::uint64_t finished = 0;
 };
 
+// What a sleeping lane waits for. It is woken when that has come and not before: a wake-up that finds nothing to do
+// takes the core from an operation for some 20 µs.
+struct LaneWait {
+  std::condition_variable woken;
+  std::uint64_t LaneProgress::*counter = nullptr;  // nullptr: the lane does not wait
+  LaneId on = 0;
+  std::uint64_t needed = 0;
+};
+
 struct Rank {
   BoundProgram program;
   std::unique_ptr<RankMemory> memory;
   BoundOperands operands;
-  std::mutex mutex;  // guards progress
-  std::condition_variable moved;
+  std::mutex mutex;                    // guards progress and waits
   std::vector<LaneProgress> progress;  // [lane]
+  std::vector<LaneWait> waits;         // [lane]
   CorePool* cores = nullptr;
 };
 
@@ -112,6 +121,7 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
     rank->memory = std::make_unique<RankMemory>(schedule, plan);
     rank->operands = bind_operands(schedule, rank->program, *rank->memory);
     rank->progress.resize(schedule.lanes.size());
+    rank->waits = std::vector<LaneWait>(schedule.lanes.size());
     rank->cores = devices[static_cast<std::size_t>(r / per_device)].get();
     programs.push_back(rank->program);
     ranks.push_back(std::move(rank));
@@ -148,7 +158,7 @@ void HostExecutor::State::fail(std::exception_ptr why) {
   }
   for (auto& rank : ranks) {
     std::lock_guard lock(rank->mutex);
-    rank->moved.notify_all();
+    for (LaneWait& wait : rank->waits) wait.woken.notify_all();
   }
   for (auto& group : groups) group->rendezvous.abort();
   for (auto& device : devices) device->shut_down();
@@ -190,12 +200,13 @@ void HostExecutor::State::lane_main(Rank& rank, LaneId lane) {
   }
 }
 
-// Counts an operation as started or finished and wakes the lanes of this rank that wait for it.
+// Counts an operation as started or finished and wakes the lanes of this rank that wait for just that.
 void HostExecutor::State::advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter) {
   if (schedule.lanes.size() == 1) return;  // nobody waits on the only lane
   std::lock_guard lock(rank.mutex);
-  ++(rank.progress[lane].*counter);
-  rank.moved.notify_all();
+  const std::uint64_t reached = ++(rank.progress[lane].*counter);
+  for (LaneWait& wait : rank.waits)
+    if (wait.counter == counter && wait.on == lane && reached >= wait.needed) wait.woken.notify_one();
 }
 
 TimelineRow HostExecutor::State::run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op,
@@ -227,13 +238,17 @@ bool HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t ste
     const BoundWait& wait = rank.program.waits[w];
     if (wait.steps_ago > step) continue;  // before the first step everything is done
     const std::uint64_t needed = (step - wait.steps_ago) * rank.program.lanes[wait.lane].size() + wait.position + 1;
-    const LaneProgress& progress = rank.progress[wait.lane];
-    const auto met = [&] {
-      return (wait.kind == EdgeKind::finish_start ? progress.finished : progress.started) >= needed || aborted;
-    };
+    const auto counter = wait.kind == EdgeKind::finish_start ? &LaneProgress::finished : &LaneProgress::started;
+    const auto met = [&] { return rank.progress[wait.lane].*counter >= needed || aborted; };
     if (met()) continue;
     waited = true;
-    if (!rank.moved.wait_for(lock, timeout(), met)) {
+    LaneWait& mine = rank.waits[op.lane];
+    mine.counter = counter;
+    mine.on = wait.lane;
+    mine.needed = needed;
+    const bool came = mine.woken.wait_for(lock, timeout(), met);
+    mine.counter = nullptr;
+    if (!came) {
       throw runtime_failure(label(schedule, op) + " waited " + std::to_string(options.timeout_s) + " s for " +
                             label(schedule, rank.program.ops[wait.op]) + " on lane " + schedule.lanes[wait.lane].name);
     }

@@ -10,14 +10,13 @@
 namespace stretto::host {
 namespace {
 
-void require_targets_in_range(const Operand& targets, std::int64_t vocab) {
-  for (std::int64_t row = 0; row < targets.rows; ++row) {
-    const std::int32_t target = *row_of<std::int32_t>(targets, row);
-    if (target < 0 || target >= vocab) {
-      throw runtime_failure("cross-entropy: target " + std::to_string(target) + " at row " + std::to_string(row) +
-                            " is outside the vocabulary [0, " + std::to_string(vocab) + ")");
-    }
-  }
+// Checked again where it is used: in a wrong schedule another buffer may be written over the targets meanwhile.
+std::int32_t target_at(const Operand& targets, std::int64_t row, std::int64_t vocab) {
+  const std::int32_t target = *row_of<std::int32_t>(targets, row);
+  if (target < 0 || target >= vocab)
+    throw runtime_failure("cross-entropy: target " + std::to_string(target) + " at row " + std::to_string(row) +
+                          " is outside the vocabulary [0, " + std::to_string(vocab) + ")");
+  return target;
 }
 
 template <class T>
@@ -25,7 +24,7 @@ double sum_nll(const CrossEntropy& work, const Operand& logits, const Operand& t
   double nll = 0;
   for (std::int64_t row = 0; row < work.rows; ++row) {
     T* x = row_of<T>(logits, row);
-    const std::int32_t target = *row_of<std::int32_t>(targets, row);
+    const std::int32_t target = target_at(targets, row, work.vocab);
     const T top = row_max(x, work.vocab);
     const double shifted = static_cast<double>(x[target]) - static_cast<double>(top);
     const T sum = row_exp(x, work.vocab, top);
@@ -46,7 +45,7 @@ void run_cross_entropy(const CrossEntropy& work, std::span<const Operand> operan
   assert(has_shape(logits, work.rows, work.vocab));
   assert(targets.dtype == Dtype::i32 && has_shape(targets, work.rows, 1));
   assert(loss.dtype == Dtype::f64 && elements_of(loss) == 1);
-  require_targets_in_range(targets, work.vocab);
+  for (std::int64_t row = 0; row < work.rows; ++row) target_at(targets, row, work.vocab);
   with_compute_type(logits.dtype, [&](auto type) {
     *data_of<double>(loss) += work.scale * sum_nll<decltype(type)>(work, logits, targets);
   });
