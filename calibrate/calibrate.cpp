@@ -7,6 +7,7 @@
 #include <ctime>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <thread>
 
 #include "calibrate/probes/probes.hpp"
@@ -36,16 +37,24 @@ std::string today() {
 }
 
 // How much longer the operations of a class take when `shared` was measured than when `reference` was: median ratio of
-// samples with equal key and features.
+// samples with equal key and features. Shards depend on the number of ranks, so the optimizer's operations have no
+// equal in the reference: those are compared with their fitted cost, times `fitted_slowdown`.
 double median_ratio(const std::vector<Sample>& shared, const std::vector<Sample>& reference, sim::DemandClass cls,
-                    double& spread_pct) {
+                    const sim::Platform& platform, double fitted_slowdown, double& spread_pct) {
   std::vector<double> ratios;
-  for (const Sample& s : shared)
-    for (const Sample& r : reference)
-      if (s.cls == cls && s.key == r.key && s.features == r.features) {
-        ratios.push_back(s.us / r.us);
-        break;
-      }
+  for (const Sample& s : shared) {
+    if (s.cls != cls) continue;
+    const auto equal = std::find_if(reference.begin(), reference.end(),
+                                    [&](const Sample& r) { return s.key == r.key && s.features == r.features; });
+    if (equal != reference.end()) {
+      ratios.push_back(s.us / equal->us);
+      continue;
+    }
+    const std::vector<double>& coefficients = platform.costs.at(s.key).coefficients;
+    const double fitted_us =
+        std::inner_product(s.features.begin(), s.features.end(), coefficients.begin(), 0.0) * fitted_slowdown;
+    if (fitted_us > 0) ratios.push_back(s.us / fitted_us);
+  }
   spread_pct = ratios.empty() ? 0 : spread_pct_of(ratios);
   return ratios.empty() ? 1 : median_of(ratios);
 }
@@ -92,12 +101,12 @@ Calibration calibrate_host(int cores, const std::function<void(const std::string
     // Ranks of a data-parallel group run the same operations at the same time, so a class beside itself is the pair
     // that matters most: it is taken from training steps, the other pairs from the probe of pairs.
     if (!steps.filled.empty()) {
-      const double beside_itself = median_ratio(steps.filled, steps.alone, cls, spread);
+      const double beside_itself = median_ratio(steps.filled, steps.alone, cls, platform, 1, spread);
       platform.slowdown[c][c] = {std::max(0.0, beside_itself - 1),
                                  {"measured", "training steps with a rank on every core over one rank alone", spread}};
     }
-    const double taking_turns =
-        median_ratio(steps.shared, steps.filled.empty() ? steps.alone : steps.filled, cls, spread);
+    const double taking_turns = median_ratio(steps.shared, steps.filled.empty() ? steps.alone : steps.filled, cls,
+                                             platform, 1 + platform.slowdown[c][c].value, spread);
     platform.oversubscribed[c] = {std::max(0.0, taking_turns - 1),
                                   {"measured", "training steps with two ranks a core over one rank a core", spread}};
   }

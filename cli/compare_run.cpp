@@ -149,20 +149,23 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
         Contender& contender = *contenders[(i + static_cast<std::size_t>(repeat + 1)) % contenders.size()];
         Timeline timeline = contender.executor->run(2);
         if (repeat >= 0) contender.measured.push_back(std::move(timeline));
+        sgemm_GFLOPs.push_back(yardstick.run_GFLOPs());
       }
-      sgemm_GFLOPs.push_back(yardstick.run_GFLOPs());
     }
     const double a = median_step_ms(contenders.front()->measured),
                  a_again = median_step_ms(contenders.back()->measured);
     run.comparison.noise_pct_by_ranks.push_back(100 * std::abs(a - a_again) / a);
     contenders.pop_back();
     const sim::Quantity& calibrated = fills_cores ? platform.sgemm_filled_GFLOPs : platform.sgemm_GFLOPs;
+    const double core_speed = median(sgemm_GFLOPs) / calibrated.value;
     for (std::size_t m = 0; m < modes.size(); ++m) {
       Contender& c = *contenders[m];
-      c.predicted = sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster));
+      c.predicted = sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster, core_speed));
       run.comparison.rows.push_back(row_of(c, modes[m], n));
       ComparisonRow& row = run.comparison.rows.back();
-      row.core_speed = median(sgemm_GFLOPs) / calibrated.value;
+      row.core_speed = core_speed;
+      row.predicted_as_calibrated_ms =
+          to_ms(sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster)).step);
       if (n == 1 && modes[m] == "plain") {
         run.comparison.sgemm_GFLOPs = median(sgemm_GFLOPs);
         run.comparison.step_GFLOPs = model_GFLOP(c.schedule) / median_step_ms(c.measured) * 1e3;

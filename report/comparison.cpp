@@ -58,6 +58,12 @@ double Comparison::worst_abs_error_pct() const {
   return worst;
 }
 
+double Comparison::mean_abs_error_as_calibrated_pct() const {
+  double sum = 0;
+  for (const ComparisonRow& row : rows) sum += std::abs(row.predicted_as_calibrated_ms / row.measured_median_ms() - 1);
+  return rows.empty() ? 0 : 100 * sum / double(rows.size());
+}
+
 Comparison::Ranking Comparison::ranking() const {
   Ranking ranking;
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -114,8 +120,9 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
       speeds += fmt::format("{}{:.2f} at {}", speeds.empty() ? "" : ", ", comparison.rows[i].core_speed,
                             comparison.rows[i].ranks);
   text += fmt::format(
-      "sgemm between the steps ran at {} ranks of its speed at calibration, which is what predictions are for\n",
-      speeds);
+      "cores ran at {} ranks of their speed at calibration (sgemm in the same turns), which predictions use; without: "
+      "mean error {:.1f} %\n",
+      speeds, comparison.mean_abs_error_as_calibrated_pct());
   text += fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right\n",
                       ranking.pairs, ranking.right);
   if (comparison.step_GFLOPs > 0)
@@ -169,6 +176,7 @@ nlohmann::json comparison_json(const Comparison& comparison) {
                     {"saved_measured_ms", comparison.saved_measured_ms(row)},
                     {"loss", row.loss},
                     {"core_speed", row.core_speed},
+                    {"predicted_as_calibrated_ms", row.predicted_as_calibrated_ms},
                     {"breakdown_predicted", parts(row.predicted)},
                     {"breakdown_measured", parts(row.measured)},
                     {"operations", std::move(operations)}});
@@ -179,6 +187,7 @@ nlohmann::json comparison_json(const Comparison& comparison) {
           {"noise_pct", comparison.noise_pct()},
           {"mean_abs_error_pct", comparison.mean_abs_error_pct()},
           {"worst_abs_error_pct", comparison.worst_abs_error_pct()},
+          {"mean_abs_error_as_calibrated_pct", comparison.mean_abs_error_as_calibrated_pct()},
           {"ranked_pairs", ranking.pairs},
           {"ranked_right", ranking.right},
           {"sgemm_GFLOPs", comparison.sgemm_GFLOPs},

@@ -30,7 +30,8 @@ struct ComparisonRow {
   BreakdownMs predicted, measured;        // measured: median over repeats of each part
   std::vector<OperationTime> operations;  // in the order of the schedule's templates
   double loss = 0;                        // after the last repeat
-  double core_speed = 1;  // sgemm between the measured steps over sgemm at calibration; predictions do not know it
+  double core_speed = 1;                  // sgemm between the measured steps over sgemm at calibration
+  double predicted_as_calibrated_ms = 0;  // the prediction for core_speed 1
 
   double measured_median_ms() const;
   double error_pct() const;  // (predicted − measured) / measured
@@ -45,6 +46,7 @@ struct Comparison {
   double noise_pct() const;  // mean over the numbers of ranks
   double mean_abs_error_pct() const;
   double worst_abs_error_pct() const;
+  double mean_abs_error_as_calibrated_pct() const;
   // Of the pairs of modes at equal ranks whose measured medians differ by more than 5 %: how many, and how many of them
   // the prediction ranks the same way.
   struct Ranking {

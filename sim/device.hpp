@@ -67,7 +67,7 @@ class Devices {
     std::deque<std::uint32_t> waiting;
     std::vector<std::uint32_t> running;  // only kept when `couples`
     std::array<int, kDemandClasses> count{};
-    std::array<double, kDemandClasses> stretch{1, 1, 1};  // [class]: time factor of what runs
+    std::array<double, kDemandClasses> stretch{1, 1, 1, 1};  // [class]: time factor of what runs
   };
 
   void grant(Device& device, std::uint32_t lane, Picoseconds now);

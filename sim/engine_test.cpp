@@ -167,8 +167,8 @@ TEST_CASE("a wide operation at the head of the queue is not overtaken", "[sim]")
 TEST_CASE("operations on one device slow each other while they overlap", "[sim]") {
   Toy toy;
   toy.costs.cores_per_device = 2;
-  toy.costs.slowdown[0][2] = 0.2;  // gemm beside memory
-  toy.costs.slowdown[2][0] = 0.2;
+  toy.costs.slowdown[0][3] = 0.2;  // gemm beside memory
+  toy.costs.slowdown[3][0] = 0.2;
   SECTION("all the time") {
     const OpId a = toy.compute("a", ms, {}, 1, DemandClass::gemm);
     const OpId b = toy.compute("b", ms, {}, 1, DemandClass::memory, 1);
@@ -187,7 +187,7 @@ TEST_CASE("operations on one device slow each other while they overlap", "[sim]"
     CHECK(times_of(result, a).end == 1100 * us);
   }
   SECTION("one way only") {
-    toy.costs.slowdown[2][0] = 0;
+    toy.costs.slowdown[3][0] = 0;
     const OpId a = toy.compute("a", ms, {}, 1, DemandClass::gemm);
     const OpId b = toy.compute("b", 600 * us, {}, 1, DemandClass::memory, 1);
     const SimResult result = one_step(toy);
@@ -284,7 +284,7 @@ TEST_CASE("phases of movement meet in between", "[sim]") {
 TEST_CASE("movement slows the compute that it overlaps, only while it lasts", "[sim]") {
   Toy toy(2, 1);
   toy.costs.cores_per_device = 4;
-  toy.costs.slowdown[0][2] = 0.25;
+  toy.costs.slowdown[0][3] = 0.25;
   const OpId a = toy.compute("a", ms, {}, 1, DemandClass::gemm);
   // Movement 0.4 ms at once; the transfer lasts 2 ms and slows nothing.
   const OpId r = toy.collective("r", {0, 2'000'000, {400 * us, 1, DemandClass::memory}, 1});
@@ -356,7 +356,8 @@ TEST_CASE("equal inputs give equal results, crowded devices included", "[sim]") 
   toy.costs.cores_per_device = 2;
   toy.costs.wake = 7 * us;
   toy.costs.op_overhead = us;
-  toy.costs.slowdown = {{{0.07, 0.02, 0.31}, {0.11, 0.13, 0.17}, {0.41, 0.23, 0.29}}};
+  toy.costs.slowdown = {
+      {{0.07, 0.02, 0.31, 0.05}, {0.11, 0.13, 0.17, 0.03}, {0.41, 0.23, 0.29, 0.19}, {0.37, 0.43, 0.47, 0.53}}};
   for (int i = 0; i < 30; ++i) {
     const OpId a = toy.compute("a" + std::to_string(i), (i * 37 % 11 + 1) * 13 * us, {}, 1,
                                static_cast<DemandClass>(i % kDemandClasses));

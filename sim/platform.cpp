@@ -14,7 +14,7 @@ namespace stretto::sim {
 namespace {
 
 constexpr std::array<DemandClass, kDemandClasses> kClasses = {DemandClass::gemm, DemandClass::attention,
-                                                              DemandClass::memory};
+                                                              DemandClass::vector, DemandClass::memory};
 
 Source read_source(TomlTable& table) {
   Source source;
@@ -43,7 +43,7 @@ std::string quantity_text(const Quantity& quantity) {
 }  // namespace
 
 const char* name_of(DemandClass cls) {
-  static constexpr const char* kNames[kDemandClasses] = {"gemm", "attention", "memory"};
+  static constexpr const char* kNames[kDemandClasses] = {"gemm", "attention", "vector", "memory"};
   return kNames[static_cast<int>(cls)];
 }
 

@@ -36,11 +36,12 @@ Overheads probe_overheads();
 
 // Two compute lanes of one rank, joined by a start→start edge; one class of operation timed while the other runs beside
 // it. slowdown[a][b] = time of a beside b / time of a alone − 1. Zero, and said to be assumed, with fewer than 2 cores.
+// The diagonal is left to the training steps, where ranks run the same operations at the same time.
 std::array<std::array<sim::Quantity, sim::kDemandClasses>, sim::kDemandClasses> probe_interference(int cores);
 
 // sgemm 1024³ on `ranks` ranks at once, one thread each: how fast the cores are at this moment. On a shared machine
-// that moves by tens of percent within seconds, so `calibrate` and `compare` both run it between their steps: the peak
-// for MFU, and a sign of whether the machine is still as it was calibrated.
+// that moves by tens of percent within seconds, so `calibrate` and `compare` both run it between their steps, in the
+// same turns, and a prediction is made for the speed that the cores had while the step was measured.
 class SgemmYardstick {
  public:
   SgemmYardstick(int ranks, int cores);

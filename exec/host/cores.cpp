@@ -8,12 +8,11 @@
 namespace stretto::host {
 
 CorePool::CorePool(int cores, int first) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
+  CPU_ZERO(&allowed_);
   std::vector<int> usable;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+  if (sched_getaffinity(0, sizeof allowed_, &allowed_) == 0)
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-      if (CPU_ISSET(cpu, &allowed)) usable.push_back(cpu);
+      if (CPU_ISSET(cpu, &allowed_)) usable.push_back(cpu);
   for (int core = cores; core-- > 0;) free_.push_back(core);
   // More cores than the process may use (a simulated larger machine, a small container): no pinning, the scheduler
   // shares.
@@ -58,6 +57,13 @@ void CorePool::pin(pthread_t thread, int core) const {
   CPU_ZERO(&wanted);
   CPU_SET(cpu, &wanted);
   pthread_setaffinity_np(thread, sizeof wanted, &wanted);  // a refusal only costs steadiness
+}
+
+void CorePool::roam() const {
+  if (cpus_.empty()) return;
+  cpu_set_t now;
+  if (pthread_getaffinity_np(pthread_self(), sizeof now, &now) == 0 && CPU_COUNT(&now) > 1) return;
+  pthread_setaffinity_np(pthread_self(), sizeof allowed_, &allowed_);
 }
 
 void CorePool::release(int core) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <pthread.h>
+#include <sched.h>
 
 #include <condition_variable>
 #include <deque>
@@ -24,6 +25,9 @@ class CorePool {
   // which release() wants back. nullopt when the pool was shut down meanwhile.
   std::optional<int> acquire();
   void release(int core);
+  // Lets the calling thread, which holds no core, run on any. To be called before it sleeps for something else than a
+  // core: pinned, it would wake behind the operation that runs on its old core, although another core may be idle.
+  void roam() const;
   // Wakes all that wait and refuses all that come later, for good.
   void shut_down();
 
@@ -38,7 +42,8 @@ class CorePool {
   std::mutex mutex_;
   std::deque<Waiter*> queue_;
   std::vector<int> free_;
-  std::vector<int> cpus_;  // [core]: the operating system's number of it
+  std::vector<int> cpus_;  // [core]: the operating system's number of it; empty: threads are not pinned
+  cpu_set_t allowed_;      // where the process may run
   bool closed_ = false;
 };
 

@@ -127,3 +127,16 @@ TEST_CASE("who holds a core is pinned to it") {
     pool.release(*core);
   });
 }
+
+TEST_CASE("who holds no core may run on any") {
+  cpu_set_t before, after;
+  REQUIRE(pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0);
+  CorePool pool(1);
+  std::jthread thread([&] {
+    pool.release(*pool.acquire());
+    pool.roam();
+    REQUIRE(pthread_getaffinity_np(pthread_self(), sizeof after, &after) == 0);
+  });
+  thread.join();
+  CHECK(CPU_EQUAL(&before, &after));
+}

@@ -242,14 +242,18 @@ bool HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t ste
     const auto met = [&] { return rank.progress[wait.lane].*counter >= needed || aborted; };
     if (met()) continue;
     waited = true;
+    rank.cores->roam();
     LaneWait& mine = rank.waits[op.lane];
     mine.counter = counter;
     mine.on = wait.lane;
     mine.needed = needed;
-    const bool came = mine.woken.wait_for(lock, timeout(), met);
+    // A communication that does not end gives up by itself, and knows which ranks did not come: it speaks first.
+    const bool communicates = schedule.lanes[wait.lane].kind == LaneKind::communication;
+    const bool came = mine.woken.wait_for(lock, communicates ? 2 * timeout() : timeout(), met);
     mine.counter = nullptr;
     if (!came) {
-      throw runtime_failure(label(schedule, op) + " waited " + std::to_string(options.timeout_s) + " s for " +
+      throw runtime_failure(label(schedule, op) + " waited " +
+                            std::to_string((communicates ? 2 : 1) * options.timeout_s) + " s for " +
                             label(schedule, rank.program.ops[wait.op]) + " on lane " + schedule.lanes[wait.lane].name);
     }
   }
@@ -312,6 +316,7 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
     if (!core) throw Aborted{};
     local::run_share(collective.kind, dtype, collective.elements, self, buffers, phase);
     rank.cores->release(*core);
+    rank.cores->roam();
     end = meet(rank, op, group);
   }
   if (deadline > end) {

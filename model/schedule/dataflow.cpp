@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/overloaded.hpp"
 #include "base/rng.hpp"
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/rendezvous.hpp"
@@ -12,13 +13,6 @@
 
 namespace stretto {
 namespace {
-
-template <class... Fs>
-struct Overloaded : Fs... {
-  using Fs::operator()...;
-};
-template <class... Fs>
-Overloaded(Fs...) -> Overloaded<Fs...>;
 
 template <class... Values>
 std::uint64_t hash_of(Values... values) {

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "base/overloaded.hpp"
+
 namespace stretto {
 namespace {
-
-template <class... Fs>
-struct Overloaded : Fs... {
-  using Fs::operator()...;
-};
-template <class... Fs>
-Overloaded(Fs...) -> Overloaded<Fs...>;
 
 std::string dims(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
 

@@ -9,8 +9,10 @@
 namespace stretto::sim {
 
 // What running work does to its neighbours on a device. Measured classes; slowdowns between them are in Costs.
-enum class DemandClass : std::uint8_t { gemm, attention, memory };
-constexpr int kDemandClasses = 3;
+//   vector  walks over activations, which caches mostly hold
+//   memory  streams over parameters, gradients and optimizer state, which they do not; data movement of collectives
+enum class DemandClass : std::uint8_t { gemm, attention, vector, memory };
+constexpr int kDemandClasses = 4;
 
 // What one operation asks of its device.
 struct Demand {

@@ -29,7 +29,7 @@ Dtype dtype_of(const Schedule& schedule, const Operation& operation) {
 
 }  // namespace
 
-Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster) {
+Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed) {
   Costs costs;
   costs.cores_per_device = cluster.cores_per_device > 0 ? static_cast<int>(cluster.cores_per_device) : platform.cores;
   costs.link_bytes_per_s = cluster.link_GBps * 1e9;
@@ -43,7 +43,7 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
   const bool oversubscribed = schedule.placement.ranks_per_device * threads > costs.cores_per_device;
   auto demand = [&](const WorkCost& cost) {
     const double turns = oversubscribed ? 1 + platform.oversubscribed[static_cast<int>(cost.cls)].value : 1.0;
-    return Demand{static_cast<Picoseconds>(double(evaluate(platform, cost)) * turns), threads, cost.cls};
+    return Demand{static_cast<Picoseconds>(double(evaluate(platform, cost)) * turns / core_speed), threads, cost.cls};
   };
   for (const Operation& operation : schedule.operations) {
     Demand compute;

@@ -6,8 +6,9 @@
 
 namespace stretto::sim {
 
-// What every operation of the schedule costs on the platform, with the scenario's links and cores. Throws
-// Error(input) naming the cost key that the platform file lacks.
-Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster);
+// What every operation of the schedule costs on the platform, with the scenario's links and cores. `core_speed` is how
+// fast the cores are relative to when the platform was measured (sgemm now over sgemm then); 1 where nobody measured it
+// again. Throws Error(input) naming the cost key that the platform file lacks.
+Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed = 1);
 
 }  // namespace stretto::sim

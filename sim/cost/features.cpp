@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/overloaded.hpp"
+
 namespace stretto::sim {
 namespace {
 
@@ -14,13 +16,6 @@ std::vector<double> row_wise(std::int64_t rows, std::int64_t cols) {
 }
 
 const char* suffix(Pass pass) { return pass == Pass::forward ? "_forward" : pass == Pass::dgrad ? "_dgrad" : "_wgrad"; }
-
-template <class... Fs>
-struct Overloaded : Fs... {
-  using Fs::operator()...;
-};
-template <class... Fs>
-Overloaded(Fs...) -> Overloaded<Fs...>;
 
 }  // namespace
 
@@ -56,16 +51,16 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
                        return {"cross_entropy", row_wise(c.rows, c.vocab)};
                      },
                      [&](const Fill& f) -> WorkCost {
-                       return {"fill", streaming(f.elements)};
+                       return {"fill", streaming(f.elements), DemandClass::memory};
                      },
                      [&](const Cast& c) -> WorkCost {
-                       return {"cast", streaming(c.elements)};
+                       return {"cast", streaming(c.elements), DemandClass::memory};
                      },
                      [&](const SumSquares& s) -> WorkCost {
-                       return {"sum_squares", streaming(s.elements)};
+                       return {"sum_squares", streaming(s.elements), DemandClass::memory};
                      },
                      [&](const AdamW& a) -> WorkCost {
-                       return {"adamw", streaming(a.elements)};
+                       return {"adamw", streaming(a.elements), DemandClass::memory};
                      },
                      [&](const Collective&) -> WorkCost { return {}; },
                  },

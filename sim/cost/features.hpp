@@ -19,7 +19,7 @@ namespace stretto::sim {
 struct WorkCost {
   std::string key;               // with the operand dtype: "gemm_tn_acc_f32"
   std::vector<double> features;  // first: the constant
-  DemandClass cls = DemandClass::memory;
+  DemandClass cls = DemandClass::vector;
 };
 constexpr double kPrivateElements = 131072;  // 512 KiB of f32: second-level caches of current CPUs are 0.25 to 2 MiB
 constexpr double kSharedElements = 4194304;  // 16 MiB: where a share of the last level ends

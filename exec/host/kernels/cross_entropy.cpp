@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/error.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
 #include "exec/host/kernels/row.hpp"
@@ -10,21 +9,14 @@
 namespace stretto::host {
 namespace {
 
-// Checked again where it is used: in a wrong schedule another buffer may be written over the targets meanwhile.
-std::int32_t target_at(const Operand& targets, std::int64_t row, std::int64_t vocab) {
-  const std::int32_t target = *row_of<std::int32_t>(targets, row);
-  if (target < 0 || target >= vocab)
-    throw runtime_failure("cross-entropy: target " + std::to_string(target) + " at row " + std::to_string(row) +
-                          " is outside the vocabulary [0, " + std::to_string(vocab) + ")");
-  return target;
-}
+constexpr const char* kWhat = "cross-entropy: target";
 
 template <class T>
 double sum_nll(const CrossEntropy& work, const Operand& logits, const Operand& targets) {
   double nll = 0;
   for (std::int64_t row = 0; row < work.rows; ++row) {
     T* x = row_of<T>(logits, row);
-    const std::int32_t target = target_at(targets, row, work.vocab);
+    const std::int32_t target = index_at(targets, row, work.vocab, kWhat);
     const T top = row_max(x, work.vocab);
     const double shifted = static_cast<double>(x[target]) - static_cast<double>(top);
     const T sum = row_exp(x, work.vocab, top);
@@ -45,7 +37,7 @@ void run_cross_entropy(const CrossEntropy& work, std::span<const Operand> operan
   assert(has_shape(logits, work.rows, work.vocab));
   assert(targets.dtype == Dtype::i32 && has_shape(targets, work.rows, 1));
   assert(loss.dtype == Dtype::f64 && elements_of(loss) == 1);
-  for (std::int64_t row = 0; row < work.rows; ++row) target_at(targets, row, work.vocab);
+  for (std::int64_t row = 0; row < work.rows; ++row) index_at(targets, row, work.vocab, kWhat);
   with_compute_type(logits.dtype, [&](auto type) {
     *data_of<double>(loss) += work.scale * sum_nll<decltype(type)>(work, logits, targets);
   });

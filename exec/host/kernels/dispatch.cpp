@@ -3,18 +3,11 @@
 #include <cassert>
 #include <variant>
 
+#include "base/overloaded.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/kernels.hpp"
 
 namespace stretto::host {
-namespace {
-
-template <class... Fns>
-struct Overloaded : Fns... {
-  using Fns::operator()...;
-};
-
-}  // namespace
 
 void run_work(const Work& work, const Coordinates& rank, std::span<const Operand> operands) {
   std::visit(Overloaded{

@@ -1,7 +1,6 @@
 #include <cassert>
 #include <cstdint>
 
-#include "base/error.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
 #include "exec/host/kernels/row.hpp"
@@ -9,14 +8,7 @@
 namespace stretto::host {
 namespace {
 
-// Checked again where it is used: in a wrong schedule another buffer may be written over the tokens meanwhile.
-std::int64_t token_at(const Operand& tokens, std::int64_t row, std::int64_t vocab) {
-  const std::int32_t token = *row_of<std::int32_t>(tokens, row);
-  if (token < 0 || token >= vocab)
-    throw runtime_failure("embedding: token " + std::to_string(token) + " at row " + std::to_string(row) +
-                          " is outside the vocabulary [0, " + std::to_string(vocab) + ")");
-  return token;
-}
+constexpr const char* kWhat = "embedding: token";
 
 template <class T>
 void add_row(T* to, const T* a, const T* b, std::int64_t cols) {
@@ -28,7 +20,7 @@ void add_row(T* to, const T* a, const T* b, std::int64_t cols) {
 template <class T>
 void forward(const Embedding& work, const Operand& tokens, const Operand& wte, const Operand& wpe, const Operand& x) {
   for (std::int64_t row = 0; row < work.rows; ++row) {
-    const std::int64_t token = token_at(tokens, row, work.vocab);
+    const std::int64_t token = index_at(tokens, row, work.vocab, kWhat);
     add_row(row_of<T>(x, row), row_of<T>(wte, token), row_of<T>(wpe, row % work.seq), work.cols);
   }
 }
@@ -37,7 +29,7 @@ void forward(const Embedding& work, const Operand& tokens, const Operand& wte, c
 template <class T>
 void wgrad(const Embedding& work, const Operand& tokens, const Operand& dx, const Operand& dwte, const Operand& dwpe) {
   for (std::int64_t row = 0; row < work.rows; ++row) {
-    T* of_token = row_of<T>(dwte, token_at(tokens, row, work.vocab));
+    T* of_token = row_of<T>(dwte, index_at(tokens, row, work.vocab, kWhat));
     T* of_position = row_of<T>(dwpe, row % work.seq);
     const T* from = row_of<T>(dx, row);
     add_row(of_token, of_token, from, work.cols);
@@ -57,7 +49,7 @@ void run_embedding(const Embedding& work, std::span<const Operand> operands) {
   assert(tokens.dtype == Dtype::i32 && has_shape(tokens, work.rows, 1) && has_shape(x, work.rows, work.cols));
   assert(has_shape(wte, work.vocab, work.cols) && wpe.cols == work.cols && wpe.rows >= work.seq);
   assert(wte.dtype == x.dtype && wpe.dtype == x.dtype);
-  for (std::int64_t row = 0; row < work.rows; ++row) token_at(tokens, row, work.vocab);
+  for (std::int64_t row = 0; row < work.rows; ++row) index_at(tokens, row, work.vocab, kWhat);
   with_compute_type(x.dtype, [&](auto type) {
     using T = decltype(type);
     is_forward ? forward<T>(work, tokens, wte, wpe, x) : wgrad<T>(work, tokens, x, wte, wpe);

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 
+#include "base/error.hpp"
 #include "exec/host/kernels/kernels.hpp"
 
 namespace stretto::host {
@@ -46,6 +48,17 @@ inline Walk walk_of(std::initializer_list<const Operand*> operands) {
     if (!is_contiguous(*operand)) return {first.rows, first.cols};
   }
   return {1, elements_of(first)};
+}
+
+// Row `row` of an i32 operand, which indexes `count` classes: a token or a target. Throws Error(runtime) when it is
+// none. Kernels check all rows before they write anything, and each again where they use it: in a wrong schedule
+// another buffer may be written over the indices meanwhile.
+inline std::int32_t index_at(const Operand& indices, std::int64_t row, std::int64_t count, const char* what) {
+  const std::int32_t index = *row_of<std::int32_t>(indices, row);
+  if (index < 0 || index >= count)
+    throw runtime_failure(std::string(what) + " " + std::to_string(index) + " at row " + std::to_string(row) +
+                          " is outside the vocabulary [0, " + std::to_string(count) + ")");
+  return index;
 }
 
 // Calls fn(T{}) with the element type of a compute operand.
