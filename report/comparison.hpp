@@ -47,8 +47,8 @@ struct Comparison {
   double mean_abs_error_pct() const;
   double worst_abs_error_pct() const;
   double mean_abs_error_as_calibrated_pct() const;
-  // Of the pairs of modes at equal ranks whose measured medians differ by more than 5 %: how many, and how many of them
-  // the prediction ranks the same way.
+  // Of the pairs of different schedules at equal ranks whose measured medians differ by more than 5 %: how many, and how
+  // many of them the prediction ranks the same way.
   struct Ranking {
     int pairs = 0, right = 0;
   };
