@@ -21,17 +21,19 @@ struct CalibrateOptions {
 };
 
 void calibrate_command(const CalibrateOptions& options) {
+  const std::string path = options.output.empty() ? default_platform_path() : options.output;
+  if (const auto parent = std::filesystem::path(path).parent_path(); !parent.empty()) {
+    std::error_code ignored;  // require_writable reports what matters
+    std::filesystem::create_directories(parent, ignored);
+  }
+  require_writable(path);
+  require_writable(options.json);
   const auto begin = std::chrono::steady_clock::now();
   Progress progress;
   const calibrate::Calibration calibration =
       calibrate::calibrate_host(options.cores, [&](const std::string& line) { progress.show(line); });
   progress.clear();
   const sim::Platform& platform = calibration.platform;
-  const std::string path = options.output.empty() ? default_platform_path() : options.output;
-  if (const auto parent = std::filesystem::path(path).parent_path(); !parent.empty()) {
-    std::error_code ignored;  // write_platform reports what matters
-    std::filesystem::create_directories(parent, ignored);
-  }
   sim::write_platform(path, platform);
 
   Table table({"cost", "points", "spread", "fit error, median", "95th pct"});

@@ -36,6 +36,9 @@ std::string default_platform_path();
 // none.
 sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario);
 
+// For outputs named before minutes of work: Error(input) when `path` cannot be opened for writing. Leaves what is there
+// as it is. "" and "-" are fine.
+void require_writable(const std::string& path);
 // "-" is standard output. Throws Error(runtime) with the path and the system's reason. "" does nothing.
 void write_json(const std::string& path, const nlohmann::json& value);
 

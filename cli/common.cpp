@@ -59,6 +59,14 @@ sim::Platform load_platform(const CommonOptions& options, const Scenario& scenar
   return sim::read_platform(path);
 }
 
+void require_writable(const std::string& path) {
+  if (path.empty() || path == "-") return;
+  std::error_code ignored;
+  const bool existed = std::filesystem::exists(path, ignored);
+  if (!std::ofstream(path, std::ios::app)) throw input_error(path + ": cannot be written: " + std::strerror(errno));
+  if (!existed) std::filesystem::remove(path, ignored);
+}
+
 void write_json(const std::string& path, const nlohmann::json& value) {
   if (path.empty()) return;
   if (path == "-") {

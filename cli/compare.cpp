@@ -15,6 +15,8 @@ namespace {
 
 void compare(const CommonOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
+  require_writable(options.json);
+  require_writable(options.trace);
   const sim::Platform platform = load_platform(options, scenario);
   watch_interrupts();
   Progress progress;

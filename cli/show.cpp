@@ -14,6 +14,7 @@ namespace {
 
 void show(const CommonOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
+  require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_memory(schedule);
   require_verified(schedule, &plan);

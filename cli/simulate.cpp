@@ -38,6 +38,8 @@ std::vector<std::pair<std::string, double>> limits_of(const Schedule& schedule, 
 
 void simulate_command(const SimulateOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
+  require_writable(options.json);
+  require_writable(options.trace);
   const sim::Platform platform = load_platform(options, scenario);
   const auto begin = std::chrono::steady_clock::now();
   const Schedule schedule = build_schedule(scenario);

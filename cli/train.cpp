@@ -18,6 +18,7 @@ namespace {
 
 void train(const CommonOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
+  require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_memory(schedule);
   require_verified(schedule, &plan);

@@ -107,6 +107,10 @@ void Core::run() {
 void Core::advance(Picoseconds until) {
   while (!finished_ && events_.next_time() != kNever && events_.next_time() <= until) {
     const EventHeap::Entry event = events_.fire();
+    if (event.time > kHorizon)
+      throw input_error(
+          "simulation: simulated time has passed 26 days, which is as far as it reaches; the step is too "
+          "long for this platform");
     switch (event.kind()) {
       case EventKind::finish:
         on_finish(event.lane(), event.time);

@@ -418,6 +418,17 @@ TEST_CASE("costs that do not fit are refused", "[sim]") {
   CHECK_THROWS_AS(one_step(Toy()), Error);
 }
 
+TEST_CASE("times that cannot be represented are refused", "[sim]") {
+  Toy toy;
+  toy.compute("long", kLongestOperation, {}, 0, DemandClass::memory);
+  for (int i = 0; i < 40; ++i) toy.compute("longer", kLongestOperation, {}, 0, DemandClass::memory);
+  CHECK(one_step(toy).step == 41 * kLongestOperation);
+  for (int i = 0; i < 250; ++i) toy.compute("longer", kLongestOperation, {}, 0, DemandClass::memory);
+  CHECK_THROWS_WITH(one_step(toy), Catch::Contains("passed 26 days"));
+  toy.costs.compute[0].alone += 1;
+  CHECK_THROWS_WITH(one_step(toy), Catch::Contains("long takes more than 2.5 hours"));
+}
+
 TEST_CASE("no steady period: max_steps are simulated and it says so", "[sim]") {
   // Lane 1 takes longer than lane 0 and nothing couples them: the period is that of lane 1. With a wait two steps back
   // on a slower lane, the first periods differ.

@@ -21,6 +21,14 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
     if (demand.alone < 0 || demand.cores < 0 || demand.cores > std::numeric_limits<std::uint16_t>::max() ||
         (communicates && (collective.latency < 0 || collective.edge_bytes < 0)))
       throw input_error("simulation: the cost of " + operation.name + " is negative or too large");
+    const double wire_s = communicates && collective.edge_bytes > 0 && costs.link_bytes_per_s > 0
+                              ? static_cast<double>(collective.edge_bytes) / costs.link_bytes_per_s
+                              : 0;
+    if (demand.alone > kLongestOperation || (communicates && collective.latency > kLongestOperation) ||
+        wire_s * 1e12 > static_cast<double>(kLongestOperation))
+      throw input_error("simulation: a " + operation.name +
+                        " takes more than 2.5 hours, the longest that a simulation can represent; check the model's "
+                        "dimensions, the link and the platform");
     if (costs.cores_per_device > 0 && demand.cores > costs.cores_per_device)
       throw input_error("simulation: " + operation.name + " needs " + std::to_string(demand.cores) +
                         " cores, but a device has " + std::to_string(costs.cores_per_device));

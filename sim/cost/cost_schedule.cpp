@@ -9,7 +9,7 @@
 namespace stretto::sim {
 namespace {
 
-Picoseconds evaluate(const Platform& platform, const WorkCost& cost) {
+double evaluate_us(const Platform& platform, const WorkCost& cost) {
   const auto fit = platform.costs.find(cost.key);
   if (fit == platform.costs.end())
     throw input_error("platform " + platform.name + " has no cost \"" + cost.key +
@@ -20,7 +20,7 @@ Picoseconds evaluate(const Platform& platform, const WorkCost& cost) {
                       std::to_string(fit->second.coefficients.size()));
   double us = 0;
   for (std::size_t i = 0; i < cost.features.size(); ++i) us += fit->second.coefficients[i] * cost.features[i];
-  return std::max<Picoseconds>(1, from_us(us));
+  return us;
 }
 
 Dtype dtype_of(const Schedule& schedule, const Operation& operation) {
@@ -43,7 +43,8 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
   const bool oversubscribed = schedule.placement.ranks_per_device * threads > costs.cores_per_device;
   auto demand = [&](const WorkCost& cost) {
     const double turns = oversubscribed ? 1 + platform.oversubscribed[static_cast<int>(cost.cls)].value : 1.0;
-    return Demand{static_cast<Picoseconds>(double(evaluate(platform, cost)) * turns / core_speed), threads, cost.cls};
+    const Picoseconds alone = from_us(evaluate_us(platform, cost) * turns / core_speed);
+    return Demand{std::max<Picoseconds>(1, alone), threads, cost.cls};
   };
   for (const Operation& operation : schedule.operations) {
     Demand compute;

@@ -60,9 +60,14 @@ class Files(ProgramTest):
         self.fails(2, "train", self.tiny, "--set", "model.vocab_size=40", says=["text.txt", "token", "40"])
 
     def test_outputs_that_cannot_be_written(self):
-        for option in ("--json", "--trace"):
-            self.fails(1, "simulate", self.tiny, "--platform", PLATFORM, option, "no/such/folder/x", says=["no/such/folder/x", "No such file"])
-            self.fails(1, "simulate", self.tiny, "--platform", PLATFORM, option, ".", says=["directory"])
+        for command in ("simulate", "compare"):
+            for option in ("--json", "--trace"):
+                self.fails(2, command, self.tiny, "--platform", PLATFORM, option, "no/such/folder/x", says=["no/such/folder/x", "No such file"])
+                self.fails(2, command, self.tiny, "--platform", PLATFORM, option, ".", says=["directory"])
+        self.fails(2, "calibrate", "-o", ".", says=["directory"])
+        self.fails(2, "calibrate", "-o", "text.txt/x", says=["text.txt/x"])
+        self.fails(2, "train", self.tiny, "--json", "no/such/folder/x", says=["no/such/folder/x"])
+        self.ok("simulate", self.tiny, "--platform", PLATFORM, "--trace", "trace.json", "--json", "result.json")
         self.fails(1, "simulate", self.tiny, "--platform", PLATFORM, "--json", "/dev/full", says=["/dev/full", "No space"])
 
     def test_checkpoint_directory_that_cannot_be_written(self):
