@@ -5,8 +5,16 @@
 
 namespace stretto {
 
-// A decoder-only transformer. GPT-2 style (Radford et al. 2019): LayerNorm before each sublayer, GELU (tanh), learned
-// positions, biases, output head tied to the token embedding.
+enum class Normalization : std::uint8_t { layer_norm, rms_norm };
+enum class PositionEmbedding : std::uint8_t { learned_absolute, rope };
+// Megatron-LM's spellings: "LayerNorm", "RMSNorm"; "learned_absolute", "rope".
+const char* name_of(Normalization normalization);
+const char* name_of(PositionEmbedding embedding);
+
+// A decoder-only transformer with a norm before each sublayer. The defaults are GPT-2's style (Radford et al. 2019):
+// LayerNorm, GELU (tanh), learned positions, biases, output head tied to the token embedding. Llama's (Touvron et al.,
+// arXiv 2302.13971) is RMSNorm, SwiGLU, rotary positions, no biases, a head of its own, and from Llama 3 on (arXiv
+// 2407.21783) fewer heads of keys and values than of queries. Fields are named as Megatron-LM's options.
 struct Transformer {
   std::int64_t num_layers = 12;
   std::int64_t hidden_size = 768;
@@ -17,29 +25,66 @@ struct Transformer {
   std::int64_t vocab_size = 50257;              // as published: parameters and FLOPs count these rows
   std::int64_t padded_vocab_size = 50257;       // rows of wte as allocated (make_vocab_size_divisible_by)
 
+  Normalization normalization = Normalization::layer_norm;
+  bool swiglu = false;  // the MLP is fc2(silu(gate) ∘ up) with fc1 = [gate; up], of 2 · ffn_hidden_size rows
+  PositionEmbedding position_embedding_type = PositionEmbedding::learned_absolute;
+  double rotary_base = 10000;         // of rope
+  std::int64_t num_query_groups = 0;  // heads of k and of v; 0: num_attention_heads
+  bool add_bias_linear = true;
+  bool untie_embeddings_and_output_weights = false;
+
   std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
+  std::int64_t kv_heads() const { return num_query_groups > 0 ? num_query_groups : num_attention_heads; }
+  std::int64_t qkv_size() const { return hidden_size + 2 * kv_heads() * head_dim(); }    // rows of qkv.weight
+  std::int64_t fc1_size() const { return swiglu ? 2 * ffn_hidden_size : ffn_hidden_size; }  // rows of fc1.weight
+  // Where the head's weight is: "lm_head.weight", or "wte.weight" when tied.
+  const char* head_weight() const { return untie_embeddings_and_output_weights ? "lm_head.weight" : "wte.weight"; }
 };
 
-// "gpt2-124m", "gpt2-1558m", "gpt3-175b", … ; throws Error(input) naming the nearest preset.
+// The same sizes in Llama's style, with as many heads of keys and values as `model` has.
+constexpr Transformer in_llama_style(Transformer model) {
+  model.normalization = Normalization::rms_norm;
+  model.swiglu = true;
+  model.position_embedding_type = PositionEmbedding::rope;
+  model.add_bias_linear = false;
+  model.untie_embeddings_and_output_weights = true;
+  return model;
+}
+
+// "gpt2-124m", "gpt3-175b", "llama3-8b", … ; throws Error(input) naming the nearest preset.
 Transformer preset(const std::string& name);
 std::vector<std::string> preset_names();
 
+// How tensor parallelism cuts a parameter into parts (Shoeybi et al., arXiv 1909.08053): column-parallel layers (qkv, fc1,
+// wte, lm_head) by output, row-parallel ones (proj, fc2) by input. Nothing cuts them yet.
+enum class Shard : std::uint8_t {
+  none,     // every rank has the whole
+  rows,     // rows of a [out, in] matrix; elements of its bias
+  columns,  // columns of a [out, in] matrix
+};
+
 // One learnable array. `layer` is -1 outside the layers. Order of `parameters()` is registration order: wte, wpe, layers,
-// final norm; gradients become ready in about the reverse of it.
+// final norm, lm_head; gradients become ready in about the reverse of it.
 struct Parameter {
   std::string name;  // within a layer: "qkv.weight"; full_name() adds "h.<layer>."
   std::int64_t layer = -1;
   std::int64_t rows = 1, cols = 1;
   bool decayed = false;  // weight decay applies to matrices only (GPT-2, nanoGPT)
+  Shard shard = Shard::none;
+  // Pieces of what `shard` cuts (q, k, v; gate, up): every part gets its share of each. Empty: one piece.
+  std::vector<std::int64_t> segments = {};
   std::int64_t elements() const { return rows * cols; }
   std::string full_name() const { return layer < 0 ? name : "h." + std::to_string(layer) + "." + name; }
 };
 // Shapes are [out, in] (PyTorch's Linear). Names: wte.weight [padded V,H], wpe.weight [P,H]; per layer ln_1.weight,
-// ln_1.bias, qkv.weight [3H,H], qkv.bias, proj.weight [H,H], proj.bias, ln_2.weight, ln_2.bias, fc1.weight [F,H], fc1.bias,
-// fc2.weight [H,F], fc2.bias; ln_f.weight, ln_f.bias. Vectors have rows = 1.
+// ln_1.bias, qkv.weight [qkv_size,H] (rows of q, then k, then v), qkv.bias, proj.weight [H,H], proj.bias, ln_2.weight,
+// ln_2.bias, fc1.weight [fc1_size,H] (rows of the gate, then up, under swiglu), fc1.bias, fc2.weight [H,F], fc2.bias;
+// ln_f.weight, ln_f.bias, lm_head.weight [padded V,H]. Vectors have rows = 1. Absent: wpe with rope, ln biases with
+// RMSNorm, other biases without add_bias_linear, lm_head when tied.
 std::vector<Parameter> parameters(const Transformer& model);
 
-// Distinct learnable numbers, vocab not padded, tied embedding counted once. GPT-2 124M: 124,439,808.
+// Distinct learnable numbers, vocab not padded, tied embedding counted once. GPT-2 124M: 124,439,808; Llama 3 8B:
+// 8,030,261,248.
 std::int64_t parameter_count(const Transformer& model);
 
 // FLOPs of one forward and backward pass over one sequence of seq_length tokens.

@@ -14,7 +14,14 @@ TEST_CASE("presets have their published parameter counts", "[transformer]") {
   CHECK(parameter_count(preset("gpt2-1558m")) == 1'557'611'200);
   // arXiv 2005.14165, table D.1 gives 174,600 million.
   CHECK(parameter_count(preset("gpt3-175b")) == 174'604'259'328);
+  // The released checkpoints. Touvron et al., arXiv 2307.09288, table 1: 7B; arXiv 2407.21783, table 3: 8B, 70B, 405B.
+  CHECK(parameter_count(preset("llama2-7b")) == 6'738'415'616);
+  CHECK(parameter_count(preset("llama3-8b")) == 8'030'261'248);
+  CHECK(parameter_count(preset("llama3-70b")) == 70'553'706'496);
+  CHECK(parameter_count(preset("llama3-405b")) == 405'853'388'800);
   CHECK(preset("gpt3-175b").head_dim() == 128);  // table 2.1
+  CHECK(preset("llama3-405b").head_dim() == 128);
+  CHECK(preset("llama3-8b").kv_heads() == 8);
   CHECK(preset("gpt2-1558m").head_dim() == 64);
 }
 
@@ -67,6 +74,7 @@ TEST_CASE("FLOPs with full attention are Megatron's published formula", "[transf
   // 72·B·s·L·h²·(1 + s/(6h) + V/(12·L·h)).
   for (const std::string& name : preset_names()) {
     const Transformer model = preset(name);
+    if (model.swiglu) continue;
     const double s = double(model.seq_length), h = double(model.hidden_size), v = double(model.vocab_size);
     const double layers = double(model.num_layers);
     const double published = 96 * s * layers * h * h * (1 + s / (6 * h) + v / (16 * layers * h));
@@ -75,6 +83,58 @@ TEST_CASE("FLOPs with full attention are Megatron's published formula", "[transf
     CHECK(flops.model_full_attention == Approx(published - recomputed).epsilon(1e-12));
     CHECK(flops.model_full_attention ==
           Approx(72 * s * layers * h * h * (1 + s / (6 * h) + v / (12 * layers * h))).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("Llama's list of parameters", "[transformer]") {
+  Transformer model = preset("llama3-8b");
+  model.num_layers = 1;
+  std::vector<std::string> names;
+  for (const Parameter& p : parameters(model)) names.push_back(p.full_name());
+  CHECK(names == std::vector<std::string>{"wte.weight", "h.0.ln_1.weight", "h.0.qkv.weight", "h.0.proj.weight",
+                                          "h.0.ln_2.weight", "h.0.fc1.weight", "h.0.fc2.weight", "ln_f.weight",
+                                          "lm_head.weight"});
+}
+
+TEST_CASE("what tensor parallelism will cut", "[transformer]") {
+  const auto find = [](const Transformer& model, const std::string& name) {
+    for (const Parameter& p : parameters(model))
+      if (p.name == name) return p;
+    FAIL("no parameter " << name);
+    return Parameter{};
+  };
+  using Segments = std::vector<std::int64_t>;
+  const Transformer llama = preset("llama3-8b"), gpt = preset("gpt2-124m");
+  CHECK(find(llama, "qkv.weight").shard == Shard::rows);
+  CHECK(find(llama, "qkv.weight").segments == Segments{4096, 1024, 1024});
+  CHECK(find(llama, "fc1.weight").shard == Shard::rows);
+  CHECK(find(llama, "fc1.weight").segments == Segments{14336, 14336});
+  CHECK(find(llama, "lm_head.weight").shard == Shard::rows);
+  CHECK(find(gpt, "qkv.bias").segments == Segments{768, 768, 768});
+  CHECK(find(gpt, "fc1.weight").segments.empty());
+  for (const char* name : {"wte.weight", "qkv.weight", "qkv.bias", "fc1.weight", "fc1.bias"})
+    CHECK(find(gpt, name).shard == Shard::rows);
+  for (const char* name : {"proj.weight", "fc2.weight"}) CHECK(find(gpt, name).shard == Shard::columns);
+  for (const char* name : {"wpe.weight", "proj.bias", "fc2.bias", "ln_1.weight", "ln_1.bias", "ln_f.weight"})
+    CHECK(find(gpt, name).shard == Shard::none);
+  for (const Transformer& model : {llama, gpt})
+    for (const Parameter& p : parameters(model)) {
+      std::int64_t sum = 0;
+      for (const std::int64_t segment : p.segments) sum += segment;
+      if (!p.segments.empty()) CHECK(sum == (p.rows > 1 ? p.rows : p.cols));
+    }
+}
+
+TEST_CASE("FLOPs are 6 per token and per weight that is multiplied with, and attention's", "[transformer]") {
+  for (const std::string& name : preset_names()) {
+    const Transformer model = preset(name);
+    double weights = double(model.vocab_size) * double(model.hidden_size);  // the head, tied or not
+    for (const Parameter& p : parameters(model))
+      if (p.layer >= 0 && p.rows > 1) weights += double(p.elements());
+    const double s = double(model.seq_length);
+    const double attention = 12 * double(model.num_layers) * s * s * double(model.hidden_size);
+    CHECK(training_flops_per_sequence(model).model_full_attention ==
+          Approx(6 * s * weights + attention).epsilon(1e-12));
   }
 }
 
