@@ -49,7 +49,7 @@ BlockId add_class_operation(Schedule& schedule, DemandClass cls, LaneId lane, co
     case DemandClass::attention:
       return add_single(
           schedule, {name,
-                     Attention{Pass::forward, 2, 4, 128, 64, true},
+                     Attention{Pass::forward, 2, 4, 4, 128, 64, true},
                      lane,
                      Phase::forward,
                      {read(buffer("qkv", 256, 768)), write(buffer("out", 256, 256)), write(buffer("lse", 8, 128))}});

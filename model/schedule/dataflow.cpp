@@ -26,10 +26,15 @@ std::uint64_t hash_of_work(const Work& work) {
   const std::uint64_t fields = std::visit(
       Overloaded{
           [](const Gemm& g) { return hash_of(g.m, g.n, g.k, g.trans_a, g.trans_b, g.bias); },
-          [](const Attention& a) { return hash_of(a.pass, a.batch, a.heads, a.seq, a.head_dim, a.causal); },
+          [](const Attention& a) { return hash_of(a.pass, a.batch, a.heads, a.kv_heads, a.seq, a.head_dim, a.causal); },
+          [](const Rope& r) {
+            return hash_of(r.pass, r.rows, r.heads, r.kv_heads, r.seq, r.head_dim,
+                           std::bit_cast<std::uint64_t>(r.base));
+          },
           [](const LayerNorm& n) { return hash_of(n.pass, n.rows, n.cols); },
+          [](const RmsNorm& n) { return hash_of(n.pass, n.rows, n.cols); },
           [](const Elementwise& e) { return hash_of(e.fn, e.rows, e.cols); },
-          [](const Embedding& e) { return hash_of(e.pass, e.rows, e.cols, e.vocab, e.seq); },
+          [](const Embedding& e) { return hash_of(e.pass, e.rows, e.cols, e.vocab, e.seq, e.positions); },
           [](const CrossEntropy& c) { return hash_of(c.rows, c.vocab, std::bit_cast<std::uint64_t>(c.scale)); },
           [](const Fill& f) { return hash_of(std::bit_cast<std::uint64_t>(f.value)); },
           [](const auto&) { return std::uint64_t{0}; },

@@ -27,13 +27,19 @@ Json fields(const Gemm& w) {
   return {{"m", w.m}, {"n", w.n}, {"k", w.k}, {"trans_a", w.trans_a}, {"trans_b", w.trans_b}, {"bias", w.bias}};
 }
 Json fields(const Attention& w) {
-  return {{"pass", text_of(w.pass)}, {"batch", w.batch},  {"heads", w.heads}, {"seq", w.seq},
+  return {{"pass", text_of(w.pass)}, {"batch", w.batch},  {"heads", w.heads}, {"kv_heads", w.kv_heads}, {"seq", w.seq},
           {"head_dim", w.head_dim},  {"causal", w.causal}};
 }
+Json fields(const Rope& w) {
+  return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"heads", w.heads}, {"kv_heads", w.kv_heads}, {"seq", w.seq},
+          {"head_dim", w.head_dim},  {"base", w.base}};
+}
 Json fields(const LayerNorm& w) { return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
+Json fields(const RmsNorm& w) { return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
 Json fields(const Elementwise& w) { return {{"rows", w.rows}, {"cols", w.cols}}; }  // fn is the kind
 Json fields(const Embedding& w) {
-  return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}, {"vocab", w.vocab}, {"seq", w.seq}};
+  return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols},
+          {"vocab", w.vocab},        {"seq", w.seq},   {"positions", w.positions}};
 }
 Json fields(const CrossEntropy& w) { return {{"rows", w.rows}, {"vocab", w.vocab}, {"scale", w.scale}}; }
 Json fields(const Fill& w) { return {{"elements", w.elements}, {"value", w.value}}; }

@@ -32,19 +32,31 @@ struct ListOperands {
   }
 
   OperandList operator()(const Attention& a) const {
-    if (a.batch < 1 || a.heads < 1 || a.seq < 1 || a.head_dim < 1) return bad("dimensions must be positive");
+    if (a.batch < 1 || a.heads < 1 || a.kv_heads < 1 || a.seq < 1 || a.head_dim < 1)
+      return bad("dimensions must be positive");
+    if (a.heads % a.kv_heads != 0) return bad("kv_heads must divide heads");
     const std::int64_t tokens = a.batch * a.seq, hidden = a.heads * a.head_dim;
+    const std::int64_t qkv = hidden + 2 * a.kv_heads * a.head_dim;
     const bool is_forward = a.pass == Pass::forward;
     if (a.pass == Pass::wgrad) return bad("attention has no weights");
     OperandList list;
-    list.operands.push_back({"qkv", "R", tokens, 3 * hidden});
+    list.operands.push_back({"qkv", "R", tokens, qkv});
     list.operands.push_back({"out", is_forward ? "W" : "R", tokens, hidden});
     list.operands.push_back({"lse", is_forward ? "W" : "R", a.batch * a.heads, a.seq});
     if (!is_forward) {
       list.operands.push_back({"dout", "R", tokens, hidden});
-      list.operands.push_back({"dqkv", "W", tokens, 3 * hidden});
+      list.operands.push_back({"dqkv", "W", tokens, qkv});
     }
     return list;
+  }
+
+  OperandList operator()(const Rope& r) const {
+    if (r.rows < 1 || r.heads < 1 || r.kv_heads < 1 || r.seq < 1 || r.head_dim < 1)
+      return bad("dimensions must be positive");
+    if (r.head_dim % 2 != 0) return bad("head_dim must be even");
+    if (!(r.base > 0)) return bad("base must be positive");
+    if (r.pass == Pass::wgrad) return bad("rope has no weights");
+    return {{{r.pass == Pass::forward ? "qkv" : "dqkv", "A", r.rows, (r.heads + 2 * r.kv_heads) * r.head_dim}}, ""};
   }
 
   OperandList operator()(const LayerNorm& n) const {
@@ -62,9 +74,25 @@ struct ListOperands {
     return bad("unknown pass");
   }
 
+  OperandList operator()(const RmsNorm& n) const {
+    if (n.rows < 1 || n.cols < 1) return bad("dimensions must be positive");
+    const OperandSpec x{"x", "R", n.rows, n.cols}, dy{"dy", "R", n.rows, n.cols}, stats{"stats", "R", n.rows, 1};
+    const OperandSpec gamma = vector_of("gamma", "R", n.cols);
+    switch (n.pass) {
+      case Pass::forward:
+        return {{x, gamma, {"y", "W", n.rows, n.cols}, {"stats", "W", n.rows, 1}}, ""};
+      case Pass::dgrad:
+        return {{dy, x, stats, gamma, {"dx", "WA", n.rows, n.cols}}, ""};
+      case Pass::wgrad:
+        return {{dy, x, stats, vector_of("dgamma", "A", n.cols)}, ""};
+    }
+    return bad("unknown pass");
+  }
+
   OperandList operator()(const Elementwise& e) const {
     if (e.rows < 1 || e.cols < 1) return bad("dimensions must be positive");
     const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, e.rows, e.cols}; };
+    const auto pair = [&](const char* name, const char* modes) { return OperandSpec{name, modes, e.rows, 2 * e.cols}; };
     switch (e.fn) {
       case ElementwiseFn::gelu:
         return {{full("x", "R"), full("y", "W")}, ""};
@@ -74,26 +102,26 @@ struct ListOperands {
         return {{full("a", "R"), full("b", "R"), full("c", "W")}, ""};
       case ElementwiseFn::column_sum:
         return {{full("dy", "R"), vector_of("db", "A", e.cols)}, ""};
+      case ElementwiseFn::swiglu:
+        return {{pair("x", "R"), full("y", "W")}, ""};
+      case ElementwiseFn::swiglu_backward:
+        return {{full("dy", "R"), pair("x", "R"), pair("dx", "W")}, ""};
     }
     return bad("unknown function");
   }
 
   OperandList operator()(const Embedding& e) const {
     if (e.rows < 1 || e.cols < 1 || e.vocab < 1 || e.seq < 1) return bad("dimensions must be positive");
-    const OperandSpec tokens = vector_of("tokens", "R", e.rows, Type::i32);
-    if (e.pass == Pass::forward)
-      return {{tokens,
-               table_of("wte", "R", e.vocab, e.cols),
-               table_of("wpe", "R", e.seq, e.cols),
-               {"x", "W", e.rows, e.cols}},
-              ""};
-    if (e.pass == Pass::wgrad)
-      return {{tokens,
-               {"dx", "R", e.rows, e.cols},
-               table_of("dwte", "A", e.vocab, e.cols),
-               table_of("dwpe", "A", e.seq, e.cols)},
-              ""};
-    return bad("tokens have no gradient");
+    const bool is_forward = e.pass == Pass::forward;
+    if (e.pass == Pass::dgrad) return bad("tokens have no gradient");
+    OperandList list;
+    list.operands.push_back(vector_of("tokens", "R", e.rows, Type::i32));
+    if (!is_forward) list.operands.push_back({"dx", "R", e.rows, e.cols});
+    list.operands.push_back(table_of(is_forward ? "wte" : "dwte", is_forward ? "R" : "A", e.vocab, e.cols));
+    if (e.positions)
+      list.operands.push_back(table_of(is_forward ? "wpe" : "dwpe", is_forward ? "R" : "A", e.seq, e.cols));
+    if (is_forward) list.operands.push_back({"x", "W", e.rows, e.cols});
+    return list;
   }
 
   OperandList operator()(const CrossEntropy& c) const {

@@ -10,6 +10,10 @@ namespace {
 
 std::string dims(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
 
+std::string heads_text(std::int64_t heads, std::int64_t kv_heads) {
+  return " heads " + std::to_string(heads) + (kv_heads == heads ? "" : " kv " + std::to_string(kv_heads));
+}
+
 const char* name_of(Pass pass) { return pass == Pass::forward ? "forward" : pass == Pass::dgrad ? "dgrad" : "wgrad"; }
 
 }  // namespace
@@ -29,9 +33,12 @@ const char* kind_of(const Work& work) {
   return std::visit(Overloaded{
                         [](const Gemm&) { return "gemm"; },
                         [](const Attention&) { return "attention"; },
+                        [](const Rope&) { return "rope"; },
                         [](const LayerNorm&) { return "layernorm"; },
+                        [](const RmsNorm&) { return "rmsnorm"; },
                         [](const Elementwise& e) {
-                          static constexpr std::array kNames = {"gelu", "gelu_backward", "add", "column_sum"};
+                          static constexpr std::array kNames = {"gelu",       "gelu_backward", "add",
+                                                                "column_sum", "swiglu",        "swiglu_backward"};
                           return kNames[static_cast<int>(e.fn)];
                         },
                         [](const Embedding&) { return "embedding"; },
@@ -57,15 +64,21 @@ std::string describe(const Work& work) {
                                  (g.trans_b ? "t" : "n") + (g.bias ? " +bias" : "");
                         },
                         [](const Attention& a) {
-                          return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) + " heads " +
-                                 std::to_string(a.heads) + " seq " + std::to_string(a.seq) + " dim " +
+                          return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) +
+                                 heads_text(a.heads, a.kv_heads) + " seq " + std::to_string(a.seq) + " dim " +
                                  std::to_string(a.head_dim) + (a.causal ? " causal" : "");
                         },
+                        [](const Rope& r) {
+                          return std::string(name_of(r.pass)) + " rows " + std::to_string(r.rows) +
+                                 heads_text(r.heads, r.kv_heads) + " seq " + std::to_string(r.seq) + " dim " +
+                                 std::to_string(r.head_dim);
+                        },
                         [](const LayerNorm& n) { return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols); },
+                        [](const RmsNorm& n) { return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols); },
                         [](const Elementwise& e) { return dims(e.rows, e.cols); },
                         [](const Embedding& e) {
                           return std::string(name_of(e.pass)) + " " + dims(e.rows, e.cols) + " vocab " +
-                                 std::to_string(e.vocab);
+                                 std::to_string(e.vocab) + (e.positions ? "" : " without positions");
                         },
                         [](const CrossEntropy& c) { return dims(c.rows, c.vocab); },
                         [](const Fill& f) { return std::to_string(f.elements); },

@@ -27,13 +27,27 @@ constexpr std::int64_t kAttentionQueryBlock = 64;
 double causal_attention_share(std::int64_t seq);
 
 // Softmax attention, per head of `head_dim`, causal when set; scale 1/sqrt(head_dim).
-// qkv is [T, 3H]: for token t the row holds q of all heads, then k, then v; head h takes columns h·head_dim….
+// qkv is [T, Q], Q = (heads + 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads, then
+// v; head h takes columns h·head_dim… of its part. Query head h attends with kv head h / (heads / kv_heads) (grouped
+// queries, Ainslie et al., arXiv 2305.13245); dk and dv are sums over the query heads of the group.
 // forward: qkv R, out[T,H] W, lse[batch·heads, seq] W (log-sum-exp of the scaled scores of each query).
-// dgrad:   qkv R, out R, lse R, dout[T,H] R, dqkv[T,3H] W.
+// dgrad:   qkv R, out R, lse R, dout[T,H] R, dqkv[T,Q] W.
 struct Attention {
   Pass pass = Pass::forward;
-  std::int64_t batch = 0, heads = 0, seq = 0, head_dim = 0;
+  std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
   bool causal = true;
+};
+
+// Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as Attention has it; v stays.
+// Halves are rotated, as Llama in Hugging Face and Megatron-LM do it: with d = head_dim, elements i and i + d/2 of a head
+// are a pair that is turned by the angle p · base^(−2i/d), p = row mod seq.
+// forward: qkv[rows, Q] A.
+// dgrad:   dqkv[rows, Q] A (turned back).
+// The operand is the whole of qkv although v is not touched, so that it is one stretch of memory to the verifier.
+struct Rope {
+  Pass pass = Pass::forward;
+  std::int64_t rows = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
+  double base = 10000;
 };
 
 // LayerNorm over the last dimension (Ba et al., arXiv 1607.06450), epsilon 1e-5 as GPT-2.
@@ -45,11 +59,24 @@ struct LayerNorm {
   std::int64_t rows = 0, cols = 0;
 };
 
-// gelu:          x R, y W.   tanh approximation as GPT-2.
-// gelu_backward: dy R, x R, dx W.
-// add:           a R, b R, c W.
-// column_sum:    dy[rows,cols] R, db[1,cols] A.   (bias gradients)
-enum class ElementwiseFn : std::uint8_t { gelu, gelu_backward, add, column_sum };
+// RMSNorm over the last dimension (Zhang & Sennrich, arXiv 1910.07467), epsilon 1e-5 as Llama 2 and 3:
+// y = r · x ∘ gamma, r = 1/sqrt(mean(x²) + epsilon).
+// forward: x[rows,cols] R, gamma[1,cols] R, y W, stats[rows,1] W (r).
+// dgrad:   dy R, x R, stats R, gamma R, dx W|A (as LayerNorm).
+// wgrad:   dy R, x R, stats R, dgamma A.
+struct RmsNorm {
+  Pass pass = Pass::forward;
+  std::int64_t rows = 0, cols = 0;
+};
+
+// gelu:            x R, y W.   tanh approximation as GPT-2.
+// gelu_backward:   dy R, x R, dx W.
+// add:             a R, b R, c W.
+// column_sum:      dy[rows,cols] R, db[1,cols] A.   (bias gradients)
+// swiglu:          x[rows,2·cols] R, y[rows,cols] W.   y = silu(gate) ∘ up, x = [gate, up], silu(g) = g · sigmoid(g)
+//                  (Shazeer, arXiv 2002.05202).
+// swiglu_backward: dy[rows,cols] R, x[rows,2·cols] R, dx[rows,2·cols] W.
+enum class ElementwiseFn : std::uint8_t { gelu, gelu_backward, add, column_sum, swiglu, swiglu_backward };
 struct Elementwise {
   ElementwiseFn fn = ElementwiseFn::add;
   std::int64_t rows = 0, cols = 0;
@@ -57,9 +84,11 @@ struct Elementwise {
 
 // forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.  Position of row r is r mod seq.
 // wgrad:   tokens R, dx R, dwte A, dwpe A.
+// Without `positions` there is no wpe and no dwpe among the operands, and x is the rows of wte alone.
 struct Embedding {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, vocab = 0, seq = 0;
+  bool positions = true;
 };
 
 // Softmax cross-entropy and its gradient in one pass, in place.
@@ -113,8 +142,8 @@ struct Collective {
   std::int64_t elements = 0;       // of the whole buffer; divisible by the group size unless all_reduce
 };
 
-using Work = std::variant<Gemm, Attention, LayerNorm, Elementwise, Embedding, CrossEntropy, Fill, Cast, SumSquares, AdamW,
-                          Collective>;
+using Work = std::variant<Gemm, Attention, Rope, LayerNorm, RmsNorm, Elementwise, Embedding, CrossEntropy, Fill, Cast,
+                          SumSquares, AdamW, Collective>;
 
 bool is_communication(const Work& work);
 const char* kind_of(const Work& work);            // "gemm", "attention", …

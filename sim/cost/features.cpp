@@ -35,8 +35,19 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
                                {bh, bh * s * d, bh * s * s, bh * s * s * d},
                                DemandClass::attention};
                      },
+                     [&](const Rope& r) -> WorkCost {
+                       const double rows = double(r.rows), d = double(r.head_dim);
+                       return {std::string("rope") + suffix(r.pass),
+                               {1, double(r.seq) * d, rows * double(r.heads + r.kv_heads) * d}};
+                     },
                      [&](const LayerNorm& n) -> WorkCost {
                        std::string key = std::string("layernorm") + suffix(n.pass);
+                       if (n.pass == Pass::dgrad && operation.accesses.back().mode == AccessMode::accumulate)
+                         key += "_acc";
+                       return {key, row_wise(n.rows, n.cols)};
+                     },
+                     [&](const RmsNorm& n) -> WorkCost {
+                       std::string key = std::string("rmsnorm") + suffix(n.pass);
                        if (n.pass == Pass::dgrad && operation.accesses.back().mode == AccessMode::accumulate)
                          key += "_acc";
                        return {key, row_wise(n.rows, n.cols)};
@@ -45,7 +56,8 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
                        return {kind_of(e), streaming(e.rows * e.cols)};
                      },
                      [&](const Embedding& e) -> WorkCost {
-                       return {std::string("embedding") + suffix(e.pass), row_wise(e.rows, e.cols)};
+                       const std::string key = e.positions ? "embedding" : "token_embedding";
+                       return {key + suffix(e.pass), row_wise(e.rows, e.cols)};
                      },
                      [&](const CrossEntropy& c) -> WorkCost {
                        return {"cross_entropy", row_wise(c.rows, c.vocab)};

@@ -14,6 +14,7 @@ namespace stretto::sim {
 //
 //   gemm        1, mnk, mk, kn, mn          arithmetic, packing of A and of B, update of C (Goto & van de Geijn 2008)
 //   attention   bh, bh·s·d, bh·s², bh·s²·d  bh = batch · heads: overhead, reading q k v, softmax, matmuls
+//   rope        1, s·d, elements            angles of the positions, turning q and k
 //   row-wise    1, rows, elements           norms, cross-entropy
 //   streaming   1, n, max(0, n − kPrivateElements), max(0, n − kSharedElements)   a slope for each level of caches
 struct WorkCost {

@@ -42,7 +42,13 @@ std::int64_t score_ld(std::int64_t seq) {
 }
 
 template <class T>
-void forward_head(const Attention& work, HeadView<T> q, HeadView<T> k, HeadView<T> v, HeadView<T> out, T* lse) {
+struct HeadParts {
+  HeadView<T> q, k, v;
+};
+
+template <class T>
+void forward_head(const Attention& work, HeadParts<T> in, HeadView<T> out, T* lse) {
+  const auto [q, k, v] = in;
   const std::int64_t d = work.head_dim, ld = score_ld<T>(work.seq);
   const T scale = T(1) / std::sqrt(static_cast<T>(d));
   T* scores = thread_scratch<T>(kQueryRows * ld);
@@ -73,25 +79,23 @@ T row_dot(const T* a, const T* b, std::int64_t n) {
   return sum.sum();
 }
 
+// `adds_to_kv`: dk and dv already hold what other query heads of the group gave.
 template <class T>
-struct HeadGradients {
-  HeadView<T> q, k, v;
-};
-
-template <class T>
-void dgrad_head(const Attention& work, HeadView<T> q, HeadView<T> k, HeadView<T> v, HeadView<T> out, const T* lse,
-                HeadView<T> dout, HeadGradients<T> grad) {
+void dgrad_head(const Attention& work, HeadParts<T> in, HeadView<T> out, const T* lse, HeadView<T> dout,
+                HeadParts<T> grad, bool adds_to_kv) {
+  const auto [q, k, v] = in;
   const std::int64_t d = work.head_dim, ld = score_ld<T>(work.seq);
   const T scale = T(1) / std::sqrt(static_cast<T>(d));
   T* probabilities = thread_scratch<T>(2 * kQueryRows * ld);
   T* dscores = probabilities + kQueryRows * ld;
   const std::int64_t blocks = (work.seq + kQueryRows - 1) / kQueryRows;
-  // Last block first: it sees every key, so its dK and dV overwrite all rows and the other blocks add.
+  // Last block first: it sees every key, so its dK and dV overwrite all rows and the other blocks add. So does every
+  // block of the query heads that share a kv head with one before.
   for (std::int64_t block = blocks - 1; block >= 0; --block) {
     const std::int64_t begin = block * kQueryRows;
     const std::int64_t rows = std::min(kQueryRows, work.seq - begin);
     const std::int64_t keys = work.causal ? begin + rows : work.seq;
-    const T beta = block == blocks - 1 ? T(0) : T(1);
+    const T beta = block == blocks - 1 && !adds_to_kv ? T(0) : T(1);
     blas_gemm(false, true, rows, keys, d, scale, q.row(begin), q.ld, k.data, k.ld, T(0), probabilities, ld);
     blas_gemm(false, true, rows, keys, d, T(1), dout.row(begin), dout.ld, v.data, v.ld, T(0), dscores, ld);
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -117,20 +121,24 @@ void dgrad_head(const Attention& work, HeadView<T> q, HeadView<T> k, HeadView<T>
 
 template <class T>
 void attention(const Attention& work, std::span<const Operand> operands) {
-  const std::int64_t hidden = work.heads * work.head_dim;
+  const std::int64_t group = work.heads / work.kv_heads;  // query heads of a kv head
+  const std::int64_t k_begin = work.heads * work.head_dim, v_begin = k_begin + work.kv_heads * work.head_dim;
   for (std::int64_t batch = 0; batch < work.batch; ++batch) {
     const std::int64_t row = batch * work.seq;
     for (std::int64_t head = 0; head < work.heads; ++head) {
-      const std::int64_t col = head * work.head_dim;
-      const HeadView<T> q = head_view<T>(operands[0], row, col), k = head_view<T>(operands[0], row, hidden + col),
-                        v = head_view<T>(operands[0], row, 2 * hidden + col), out = head_view<T>(operands[1], row, col);
+      const std::int64_t col = head * work.head_dim, kv_col = head / group * work.head_dim;
+      const auto parts_of = [&](const Operand& qkv) -> HeadParts<T> {
+        return {head_view<T>(qkv, row, col), head_view<T>(qkv, row, k_begin + kv_col),
+                head_view<T>(qkv, row, v_begin + kv_col)};
+      };
+      const HeadParts<T> in = parts_of(operands[0]);
+      const HeadView<T> out = head_view<T>(operands[1], row, col);
       T* lse = row_of<T>(operands[2], batch * work.heads + head);
       if (work.pass == Pass::forward) {
-        forward_head(work, q, k, v, out, lse);
+        forward_head(work, in, out, lse);
       } else {
-        dgrad_head<T>(work, q, k, v, out, lse, head_view<T>(operands[3], row, col),
-                      {head_view<T>(operands[4], row, col), head_view<T>(operands[4], row, hidden + col),
-                       head_view<T>(operands[4], row, 2 * hidden + col)});
+        dgrad_head<T>(work, in, out, lse, head_view<T>(operands[3], row, col), parts_of(operands[4]),
+                      head % group != 0);
       }
     }
   }
@@ -141,15 +149,17 @@ void attention(const Attention& work, std::span<const Operand> operands) {
 void run_attention(const Attention& work, std::span<const Operand> operands) {
   assert(work.pass != Pass::wgrad);
   assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u));
+  assert(work.kv_heads > 0 && work.heads % work.kv_heads == 0);
   const std::int64_t tokens = work.batch * work.seq, hidden = work.heads * work.head_dim;
-  assert(has_shape(operands[0], tokens, 3 * hidden) && has_shape(operands[1], tokens, hidden));
+  const std::int64_t qkv = hidden + 2 * work.kv_heads * work.head_dim;
+  assert(has_shape(operands[0], tokens, qkv) && has_shape(operands[1], tokens, hidden));
   assert(has_shape(operands[2], work.batch * work.heads, work.seq));
   assert(have_one_dtype(operands));
   if (work.pass == Pass::dgrad) {
-    assert(has_shape(operands[3], tokens, hidden) && has_shape(operands[4], tokens, 3 * hidden));
+    assert(has_shape(operands[3], tokens, hidden) && has_shape(operands[4], tokens, qkv));
     assert(operands[4].mode == AccessMode::write);
   }
-  static_cast<void>(tokens), static_cast<void>(hidden);
+  static_cast<void>(tokens), static_cast<void>(hidden), static_cast<void>(qkv);
   with_compute_type(operands[0].dtype, [&](auto type) { attention<decltype(type)>(work, operands); });
 }
 

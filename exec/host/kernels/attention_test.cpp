@@ -13,19 +13,20 @@ struct Forward {
 
 // Softmax attention written out, in the order of the definition.
 Forward naive(const Attention& work, const Matrix<double>& qkv) {
-  const std::int64_t hidden = work.heads * work.head_dim;
+  const std::int64_t hidden = work.heads * work.head_dim, kv = work.kv_heads * work.head_dim;
   Forward result{Matrix<double>(work.batch * work.seq, hidden), Matrix<double>(work.batch * work.heads, work.seq)};
   for (std::int64_t batch = 0; batch < work.batch; ++batch) {
     for (std::int64_t head = 0; head < work.heads; ++head) {
       for (std::int64_t query = 0; query < work.seq; ++query) {
         const std::int64_t row = batch * work.seq, col = head * work.head_dim;
+        const std::int64_t kv_col = head / (work.heads / work.kv_heads) * work.head_dim;
         const std::int64_t seen = work.causal ? query + 1 : work.seq;
         std::vector<double> p(static_cast<std::size_t>(seen));
         double sum = 0;
         for (std::int64_t key = 0; key < seen; ++key) {
           double dot = 0;
           for (std::int64_t d = 0; d < work.head_dim; ++d) {
-            dot += qkv.at(row + query, col + d) * qkv.at(row + key, hidden + col + d);
+            dot += qkv.at(row + query, col + d) * qkv.at(row + key, hidden + kv_col + d);
           }
           p[key] = std::exp(dot / std::sqrt(static_cast<double>(work.head_dim)));
           sum += p[key];
@@ -33,7 +34,8 @@ Forward naive(const Attention& work, const Matrix<double>& qkv) {
         result.lse.at(batch * work.heads + head, query) = std::log(sum);
         for (std::int64_t d = 0; d < work.head_dim; ++d) {
           double value = 0;
-          for (std::int64_t key = 0; key < seen; ++key) value += p[key] / sum * qkv.at(row + key, 2 * hidden + col + d);
+          for (std::int64_t key = 0; key < seen; ++key)
+            value += p[key] / sum * qkv.at(row + key, hidden + kv + kv_col + d);
           result.out.at(row + query, col + d) = value;
         }
       }
@@ -51,9 +53,10 @@ struct Run {
 template <class T>
 Run<T> run_both(Attention work) {
   const std::int64_t tokens = work.batch * work.seq, hidden = work.heads * work.head_dim;
-  Run<T> r{random_matrix<T>(tokens, 3 * hidden, 1, 2), Matrix<T>(tokens, hidden, 3),
+  const std::int64_t qkv = hidden + 2 * work.kv_heads * work.head_dim;
+  Run<T> r{random_matrix<T>(tokens, qkv, 1, 2), Matrix<T>(tokens, hidden, 3),
            Matrix<T>(work.batch * work.heads, work.seq, 1), random_matrix<T>(tokens, hidden, 2, 1),
-           Matrix<T>(tokens, 3 * hidden, 4)};
+           Matrix<T>(tokens, qkv, 4)};
   work.pass = Pass::forward;
   run(work, {r.qkv.operand(), r.out.write(), r.lse.write()});
   work.pass = Pass::dgrad;
@@ -62,9 +65,11 @@ Run<T> run_both(Attention work) {
 }
 
 const std::vector<Attention> kShapes{
-    {Pass::forward, 2, 3, 5, 3, true},    {Pass::forward, 1, 2, 5, 4, false}, {Pass::forward, 1, 1, 67, 5, true},
-    {Pass::forward, 1, 1, 67, 5, false},  {Pass::forward, 1, 2, 64, 8, true}, {Pass::forward, 1, 1, 1, 1, true},
-    {Pass::forward, 1, 1, 130, 33, true},
+    {Pass::forward, 2, 3, 3, 5, 3, true},    {Pass::forward, 1, 2, 2, 5, 4, false},
+    {Pass::forward, 2, 6, 2, 5, 3, true},    {Pass::forward, 1, 3, 1, 67, 4, true},
+    {Pass::forward, 1, 1, 1, 67, 5, true},   {Pass::forward, 1, 1, 1, 67, 5, false},
+    {Pass::forward, 1, 2, 2, 64, 8, true},   {Pass::forward, 1, 1, 1, 1, 1, true},
+    {Pass::forward, 1, 1, 1, 130, 33, true},
 };
 
 }  // namespace
@@ -81,7 +86,7 @@ TEST_CASE("attention agrees with its definition", "[kernels]") {
 }
 
 TEST_CASE("attention dgrad agrees with finite differences", "[kernels]") {
-  for (const Attention& work : {kShapes[0], kShapes[1], Attention{Pass::forward, 1, 1, 67, 3, true}}) {
+  for (const Attention& work : {kShapes[0], kShapes[1], kShapes[2], Attention{Pass::forward, 1, 2, 1, 67, 3, true}}) {
     CAPTURE(work.seq, work.head_dim, work.causal);
     Run<double> r = run_both<double>(work);
     Matrix<double> out(r.out.rows, r.out.cols), lse(r.lse.rows, r.lse.cols);
@@ -95,7 +100,7 @@ TEST_CASE("attention dgrad agrees with finite differences", "[kernels]") {
 
 TEST_CASE("attention dgrad is the same however the queries are blocked", "[kernels]") {
   // A sequence of several blocks: the gradient of a key that later blocks see must sum over all of them.
-  const Attention work{Pass::forward, 1, 1, 200, 4, true};
+  const Attention work{Pass::forward, 1, 1, 1, 200, 4, true};
   Run<double> r = run_both<double>(work);
   for (const std::int64_t token : {0, 63, 64, 127, 199}) {
     Matrix<double> out(200, 4), lse(1, 200);
@@ -124,7 +129,7 @@ TEST_CASE("attention in f32 agrees with f64", "[kernels]") {
 }
 
 TEST_CASE("attention is stable for large scores and keeps NaNs", "[kernels]") {
-  const Attention work{Pass::forward, 1, 1, 70, 4, true};
+  const Attention work{Pass::forward, 1, 1, 1, 70, 4, true};
   auto qkv = random_matrix<float>(70, 12, 1);
   for (float& value : qkv.data) value *= 100;
   Matrix<float> out(70, 4), lse(1, 70);
@@ -134,4 +139,28 @@ TEST_CASE("attention is stable for large scores and keeps NaNs", "[kernels]") {
   run(work, {qkv.operand(), out.write(), lse.write()});
   CHECK(std::isnan(out.at(10, 0)));
   CHECK_FALSE(std::isnan(out.at(11, 0)));
+}
+
+TEST_CASE("attention with grouped queries is attention with the keys and values repeated", "[kernels]") {
+  const Attention grouped{Pass::forward, 2, 6, 2, 70, 4, true};
+  const Run<double> r = run_both<double>(grouped);
+  // The same q, and each of k and v three times: head 0..2 the first, 3..5 the second.
+  Attention repeated = grouped;
+  repeated.kv_heads = 6;
+  const auto source = [](std::int64_t col) {  // column of the 72-wide qkv in the 40-wide one
+    if (col < 24) return col;
+    const std::int64_t part = (col - 24) / 24, head = (col - 24) % 24 / 4;
+    return 24 + part * 8 + head / 3 * 4 + col % 4;
+  };
+  Matrix<double> qkv(140, 72), out(140, 24), lse(12, 70), dqkv(140, 72), summed(140, 40);
+  qkv.for_each([&](std::int64_t row, std::int64_t col, double& value) { value = r.qkv.at(row, source(col)); });
+  Matrix<double> dout = r.dout;
+  run(repeated, {qkv.operand(), out.write(), lse.write()});
+  repeated.pass = Pass::dgrad;
+  run(repeated, {qkv.operand(), out.operand(), lse.operand(), dout.operand(), dqkv.write()});
+  CHECK(max_difference(out, r.out) == 0);
+  CHECK(max_difference(lse, r.lse) == 0);
+  summed.for_each([](std::int64_t, std::int64_t, double& value) { value = 0; });
+  dqkv.for_each([&](std::int64_t row, std::int64_t col, double value) { summed.at(row, source(col)) += value; });
+  CHECK(max_difference(r.dqkv, summed) < 1e-14);
 }

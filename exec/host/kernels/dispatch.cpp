@@ -13,7 +13,9 @@ void run_work(const Work& work, const Coordinates& rank, std::span<const Operand
   std::visit(Overloaded{
                  [&](const Gemm& gemm) { run_gemm(gemm, operands); },
                  [&](const Attention& attention) { run_attention(attention, operands); },
+                 [&](const Rope& rope) { run_rope(rope, operands); },
                  [&](const LayerNorm& norm) { run_layernorm(norm, operands); },
+                 [&](const RmsNorm& norm) { run_rmsnorm(norm, operands); },
                  [&](const Elementwise& elementwise) { run_elementwise(elementwise, operands); },
                  [&](const Embedding& embedding) { run_embedding(embedding, operands); },
                  [&](const CrossEntropy& loss) { run_cross_entropy(loss, operands); },

@@ -51,6 +51,41 @@ void gelu_backward(const Operand& dy, const Operand& x, const Operand& dx) {
 }
 
 template <class T>
+Lanes<T> sigmoid(const Lanes<T>& x) {
+  return (T(1) + (-x).exp()).inverse();
+}
+
+// Rows of x are the gate, then up.
+template <class T>
+void swiglu(const Operand& x, const Operand& y) {
+  for (std::int64_t row = 0; row < y.rows; ++row) {
+    const T* gate = row_of<T>(x, row);
+    const T* up = gate + y.cols;
+    T* to = row_of<T>(y, row);
+    for_lanes<T>(y.cols, [&](std::int64_t i, std::int64_t count) {
+      const Lanes<T> g = load(gate + i, count);
+      store<T>(to + i, count, g * sigmoid<T>(g) * load(up + i, count));
+    });
+  }
+}
+
+template <class T>
+void swiglu_backward(const Operand& dy, const Operand& x, const Operand& dx) {
+  for (std::int64_t row = 0; row < dy.rows; ++row) {
+    const T* upstream = row_of<T>(dy, row);
+    const T* gate = row_of<T>(x, row);
+    const T* up = gate + dy.cols;
+    T* to_gate = row_of<T>(dx, row);
+    T* to_up = to_gate + dy.cols;
+    for_lanes<T>(dy.cols, [&](std::int64_t i, std::int64_t count) {
+      const Lanes<T> d = load(upstream + i, count), g = load(gate + i, count), s = sigmoid<T>(g);
+      store<T>(to_gate + i, count, d * load(up + i, count) * s * (T(1) + g * (T(1) - s)));
+      store<T>(to_up + i, count, d * g * s);
+    });
+  }
+}
+
+template <class T>
 void add(const Operand& a, const Operand& b, const Operand& c) {
   const Walk walk = walk_of({&a, &b, &c});
   for (std::int64_t row = 0; row < walk.rows; ++row) {
@@ -80,7 +115,7 @@ void column_sum(const Operand& dy, const Operand& db) {
 }  // namespace
 
 void run_elementwise(const Elementwise& work, std::span<const Operand> operands) {
-  assert(has_shape(operands[0], work.rows, work.cols));
+  assert(work.fn == ElementwiseFn::swiglu || has_shape(operands[0], work.rows, work.cols));
   assert(have_one_dtype(operands));
   with_compute_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
@@ -97,6 +132,14 @@ void run_elementwise(const Elementwise& work, std::span<const Operand> operands)
       case ElementwiseFn::column_sum:
         assert(operands.size() == 2 && elements_of(operands[1]) == work.cols);
         return column_sum<T>(operands[0], operands[1]);
+      case ElementwiseFn::swiglu:
+        assert(operands.size() == 2 && has_shape(operands[0], work.rows, 2 * work.cols));
+        assert(has_shape(operands[1], work.rows, work.cols));
+        return swiglu<T>(operands[0], operands[1]);
+      case ElementwiseFn::swiglu_backward:
+        assert(operands.size() == 3 && has_shape(operands[1], work.rows, 2 * work.cols));
+        assert(has_shape(operands[2], work.rows, 2 * work.cols));
+        return swiglu_backward<T>(operands[0], operands[1], operands[2]);
     }
   });
 }

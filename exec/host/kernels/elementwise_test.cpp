@@ -92,3 +92,54 @@ TEST_CASE("column_sum adds row after row to what is there", "[kernels]") {
     CHECK(max_difference(db, expected) == 0);
   }
 }
+
+namespace {
+
+template <class T>
+Matrix<T> swiglu_of(Matrix<T>& x) {
+  Matrix<T> y(kRows, kCols, 2);
+  run(Elementwise{ElementwiseFn::swiglu, kRows, kCols}, {x.operand(), y.write()});
+  return y;
+}
+
+template <class T>
+Matrix<T> gate_and_up(std::int64_t gap = 0) {
+  auto x = random_matrix<T>(kRows, 2 * kCols, 5, gap);
+  x.for_each([](std::int64_t, std::int64_t, T& value) { value *= 6; });
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("swiglu agrees with its definition", "[kernels]") {
+  auto x = gate_and_up<double>(3);
+  Matrix<double> expected(kRows, kCols);
+  expected.for_each([&](std::int64_t row, std::int64_t col, double& value) {
+    const double gate = x.at(row, col);
+    value = gate / (1 + std::exp(-gate)) * x.at(row, kCols + col);
+  });
+  CHECK(max_difference(swiglu_of(x), expected) < 1e-13);
+  auto single = gate_and_up<float>();
+  CHECK(max_difference(swiglu_of(single), expected) < 1e-5);
+
+  auto extreme = constant_matrix<float>(kRows, 2 * kCols, 1.f);
+  extreme.at(0, 0) = -200, extreme.at(0, 1) = 200, extreme.at(0, 2) = NAN;
+  const auto y = swiglu_of(extreme);
+  CHECK(std::fabs(y.at(0, 0)) < 1e-30f);
+  CHECK(y.at(0, 1) == 200);
+  CHECK(std::isnan(y.at(0, 2)));
+}
+
+TEST_CASE("swiglu_backward agrees with finite differences", "[kernels]") {
+  auto x = gate_and_up<double>(3);
+  auto dy = random_matrix<double>(kRows, kCols, 2, 1);
+  Matrix<double> dx(kRows, 2 * kCols, 2);
+  const Elementwise work{ElementwiseFn::swiglu_backward, kRows, kCols};
+  run(work, {dy.operand(), x.operand(), dx.write()});
+  CHECK(max_difference(dx, numeric_gradient(x, [&] { return weighted_sum(dy, swiglu_of(x)); })) < 1e-7);
+
+  auto x32 = gate_and_up<float>(), dy32 = random_matrix<float>(kRows, kCols, 2);
+  Matrix<float> dx32(kRows, 2 * kCols);
+  run(work, {dy32.operand(), x32.operand(), dx32.write()});
+  CHECK(max_difference(dx32, dx) < 1e-5);
+}

@@ -48,3 +48,21 @@ TEST_CASE("embedding names a token outside the vocabulary", "[kernels]") {
     CHECK_THROWS_AS(run(wgrad, {tokens.operand(), x.operand(), wte.accumulate(), wpe.accumulate()}), Error);
   }
 }
+
+TEST_CASE("embedding without positions", "[kernels]") {
+  auto tokens = column({6, 0, 2, 2, 6, 6});
+  auto wte = random_matrix<double>(kVocab, kCols, 1, 2);
+  auto dx = random_matrix<double>(6, kCols, 3, 4);
+  Matrix<double> x(6, kCols, 3);
+  const auto loss = [&] {
+    run(Embedding{Pass::forward, 6, kCols, kVocab, kSeq, false}, {tokens.operand(), wte.operand(), x.write()});
+    return weighted_sum(dx, x);
+  };
+  loss();
+  for (std::int64_t row = 0; row < 6; ++row) CHECK(x.at(row, 4) == wte.at(tokens.at(row, 0), 4));
+
+  auto dwte = constant_matrix(kVocab, kCols, 1.0);
+  run(Embedding{Pass::wgrad, 6, kCols, kVocab, kSeq, false}, {tokens.operand(), dx.operand(), dwte.accumulate()});
+  dwte.for_each([](std::int64_t, std::int64_t, double& value) { value -= 1; });
+  CHECK(max_difference(dwte, numeric_gradient(wte, loss)) < 1e-8);
+}

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+
+#include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/operand.hpp"
+#include "exec/host/kernels/row.hpp"
+
+namespace stretto::host {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+
+// Rows whose sums are added in one sweep over dgamma, as in layernorm.cpp.
+constexpr std::int64_t kRowsAtOnce = 4;
+
+template <class T>
+void forward(const RmsNorm& work, std::span<const Operand> operands) {
+  const T* gamma = data_of<T>(operands[1]);
+  const T inverse_cols = T(1) / static_cast<T>(work.cols);
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    const T* x = row_of<T>(operands[0], row);
+    T* y = row_of<T>(operands[2], row);
+    Lanes<T> squares = Lanes<T>::Zero();
+    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) { squares += load(x + i, count).square(); });
+    const T rrms = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(kEpsilon));
+    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+      store<T>(y + i, count, load(x + i, count) * rrms * load(gamma + i, count));
+    });
+    *row_of<T>(operands[3], row) = rrms;
+  }
+}
+
+// With g = dy∘gamma and r the row's reciprocal rms: dx = r · (g − x · r² · mean(g∘x)).
+template <class T>
+void dgrad(const RmsNorm& work, std::span<const Operand> operands) {
+  const T* gamma = data_of<T>(operands[3]);
+  const bool accumulate = operands[4].mode == AccessMode::accumulate;
+  const T inverse_cols = T(1) / static_cast<T>(work.cols);
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    const T* dy = row_of<T>(operands[0], row);
+    const T* x = row_of<T>(operands[1], row);
+    T* dx = row_of<T>(operands[4], row);
+    const T rrms = *row_of<T>(operands[2], row);
+    Lanes<T> sum = Lanes<T>::Zero();
+    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+      sum += load(dy + i, count) * load(gamma + i, count) * load(x + i, count);
+    });
+    const T of_x = sum.sum() * inverse_cols * rrms * rrms;
+    const auto gradient = [&](std::int64_t i, std::int64_t count) -> Lanes<T> {
+      return rrms * (load(dy + i, count) * load(gamma + i, count) - load(x + i, count) * of_x);
+    };
+    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+      if (accumulate) {
+        store<T>(dx + i, count, load(dx + i, count) + gradient(i, count));
+      } else {
+        store<T>(dx + i, count, gradient(i, count));
+      }
+    });
+  }
+}
+
+template <class T>
+void wgrad(const RmsNorm& work, std::span<const Operand> operands) {
+  T* dgamma = data_of<T>(operands[3]);
+  for (std::int64_t first = 0; first < work.rows; first += kRowsAtOnce) {
+    const std::int64_t last = std::min(first + kRowsAtOnce, work.rows);
+    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+      Lanes<T> sum = load(dgamma + i, count);
+      for (std::int64_t row = first; row < last; ++row)
+        sum += load(row_of<T>(operands[0], row) + i, count) *
+               (load(row_of<T>(operands[1], row) + i, count) * *row_of<T>(operands[2], row));
+      store<T>(dgamma + i, count, sum);
+    });
+  }
+}
+
+}  // namespace
+
+void run_rmsnorm(const RmsNorm& work, std::span<const Operand> operands) {
+  assert(operands.size() == (work.pass == Pass::dgrad ? 5u : 4u));
+  assert(have_one_dtype(operands));
+  const auto is_matrix = [&](std::size_t index) { return has_shape(operands[index], work.rows, work.cols); };
+  const auto is_vector = [&](std::size_t index) { return elements_of(operands[index]) == work.cols; };
+  const auto is_stats = [&](std::size_t index) { return has_shape(operands[index], work.rows, 1); };
+  static_cast<void>(is_matrix), static_cast<void>(is_vector), static_cast<void>(is_stats);
+  with_compute_type(operands[0].dtype, [&](auto type) {
+    using T = decltype(type);
+    switch (work.pass) {
+      case Pass::forward:
+        assert(is_matrix(0) && is_vector(1) && is_matrix(2) && is_stats(3));
+        return forward<T>(work, operands);
+      case Pass::dgrad:
+        assert(is_matrix(0) && is_matrix(1) && is_stats(2) && is_vector(3) && is_matrix(4));
+        return dgrad<T>(work, operands);
+      case Pass::wgrad:
+        assert(is_matrix(0) && is_matrix(1) && is_stats(2) && is_vector(3));
+        return wgrad<T>(work, operands);
+    }
+  });
+}
+
+}  // namespace stretto::host

@@ -1,0 +1,80 @@
+#include <catch2/catch.hpp>
+
+#include "exec/host/kernels/kernel_testing.hpp"
+
+using namespace stretto;
+using namespace stretto::host::testing;
+
+namespace {
+
+template <class T>
+struct Run {
+  Matrix<T> x, gamma, dy, y, stats, dx, dgamma;
+};
+
+template <class T>
+Run<T> run_all(std::int64_t rows, std::int64_t cols) {
+  Run<T> r{random_matrix<T>(rows, cols, 1, 2), random_matrix<T>(1, cols, 2), random_matrix<T>(rows, cols, 4, 1),
+           Matrix<T>(rows, cols, 3),           Matrix<T>(rows, 1, 1),        Matrix<T>(rows, cols),
+           constant_matrix(1, cols, T(0))};
+  run(RmsNorm{Pass::forward, rows, cols}, {r.x.operand(), r.gamma.operand(), r.y.write(), r.stats.write()});
+  run(RmsNorm{Pass::dgrad, rows, cols},
+      {r.dy.operand(), r.x.operand(), r.stats.operand(), r.gamma.operand(), r.dx.write()});
+  run(RmsNorm{Pass::wgrad, rows, cols}, {r.dy.operand(), r.x.operand(), r.stats.operand(), r.dgamma.accumulate()});
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("rmsnorm forward agrees with its definition", "[kernels]") {
+  for (const std::int64_t cols : {1, 7, 16, 100}) {
+    CAPTURE(cols);
+    const Run<double> r = run_all<double>(3, cols);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      double mean_square = 0;
+      for (std::int64_t col = 0; col < cols; ++col) mean_square += std::pow(r.x.at(row, col), 2) / double(cols);
+      const double rms = std::sqrt(mean_square + 1e-5);
+      CHECK(r.stats.at(row, 0) == Approx(1 / rms).epsilon(1e-12));
+      for (std::int64_t col = 0; col < cols; ++col)
+        CHECK(r.y.at(row, col) == Approx(r.x.at(row, col) / rms * r.gamma.at(0, col)).margin(1e-12));
+    }
+  }
+}
+
+TEST_CASE("rmsnorm gradients agree with finite differences", "[kernels]") {
+  for (const std::int64_t cols : {5, 16, 37}) {
+    CAPTURE(cols);
+    const std::int64_t rows = 6;
+    Run<double> r = run_all<double>(rows, cols);
+    Matrix<double> y(rows, cols), stats(rows, 1);
+    const auto loss = [&] {
+      run(RmsNorm{Pass::forward, rows, cols}, {r.x.operand(), r.gamma.operand(), y.write(), stats.write()});
+      return weighted_sum(r.dy, y);
+    };
+    CHECK(max_difference(r.dx, numeric_gradient(r.x, loss)) < 1e-7);
+    CHECK(max_difference(r.dgamma, numeric_gradient(r.gamma, loss)) < 1e-8);
+  }
+}
+
+TEST_CASE("rmsnorm gradients accumulate when asked to", "[kernels]") {
+  Run<double> r = run_all<double>(5, 19);
+  Matrix<double> dx = random_matrix<double>(5, 19, 9, 4);
+  Matrix<double> expected = dx;
+  expected.for_each([&](std::int64_t row, std::int64_t col, double& value) { value += r.dx.at(row, col); });
+  run(RmsNorm{Pass::dgrad, 5, 19},
+      {r.dy.operand(), r.x.operand(), r.stats.operand(), r.gamma.operand(), dx.accumulate()});
+  CHECK(max_difference(dx, expected) < 1e-15);
+
+  Matrix<double> twice = r.dgamma;
+  run(RmsNorm{Pass::wgrad, 5, 19}, {r.dy.operand(), r.x.operand(), r.stats.operand(), twice.accumulate()});
+  twice.for_each([](std::int64_t, std::int64_t, double& value) { value /= 2; });
+  CHECK(max_difference(twice, r.dgamma) < 1e-14);
+}
+
+TEST_CASE("rmsnorm in f32 agrees with f64", "[kernels]") {
+  const Run<float> single = run_all<float>(9, 133);
+  const Run<double> exact = run_all<double>(9, 133);
+  CHECK(max_difference(single.y, exact.y) < 2e-6);
+  CHECK(max_difference(single.dx, exact.dx) < 1e-5);
+  CHECK(max_difference(single.dgamma, exact.dgamma) < 1e-5);
+}

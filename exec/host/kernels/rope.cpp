@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+
+#include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/operand.hpp"
+#include "exec/host/kernels/row.hpp"
+#include "exec/host/kernels/scratch.hpp"
+
+namespace stretto::host {
+namespace {
+
+// From one position to the next each pair's cosine and sine follow by one complex product; they are computed anew at
+// every position that is a multiple of this, so that rounding (about 1e-16 a position, in f64) stays below 1e-13.
+constexpr std::int64_t kAnew = 64;
+
+// Of one pair: at the present position, and what one position more turns it by.
+struct Angle {
+  double cos, sin, step_cos, step_sin;
+};
+
+// Positions are visited in order from 0.
+void move_to(std::int64_t position, const Rope& work, Angle* angles) {
+  const std::int64_t half = work.head_dim / 2;
+  for (std::int64_t i = 0; i < half; ++i) {
+    Angle& angle = angles[i];
+    if (position % kAnew == 0) {
+      const double step = std::pow(work.base, -double(i) / double(half)), now = double(position) * step;
+      angle = {std::cos(now), std::sin(now), std::cos(step), std::sin(step)};
+    } else {
+      const double c = angle.cos, s = angle.sin;
+      angle.cos = c * angle.step_cos - s * angle.step_sin;
+      angle.sin = s * angle.step_cos + c * angle.step_sin;
+    }
+  }
+}
+
+// (a, b) ← (a·cos − b·sin, b·cos + a·sin), a and b the halves of a head.
+template <class T>
+void turn(T* head, const T* cos, const T* sin, std::int64_t half) {
+  for_lanes<T>(half, [&](std::int64_t i, std::int64_t count) {
+    const Lanes<T> a = load(head + i, count), b = load(head + half + i, count);
+    const Lanes<T> c = load(cos + i, count), s = load(sin + i, count);
+    store<T>(head + i, count, a * c - b * s);
+    store<T>(head + half + i, count, b * c + a * s);
+  });
+}
+
+template <class T>
+void rope(const Rope& work, const Operand& qkv) {
+  const std::int64_t half = work.head_dim / 2, turned = work.heads + work.kv_heads;
+  const double direction = work.pass == Pass::forward ? 1 : -1;
+  Angle* angles = thread_scratch<Angle>(half);
+  T* cos = thread_scratch<T>(2 * half);
+  T* sin = cos + half;
+  for (std::int64_t position = 0; position < std::min(work.seq, work.rows); ++position) {
+    move_to(position, work, angles);
+    for (std::int64_t i = 0; i < half; ++i) {
+      cos[i] = static_cast<T>(angles[i].cos);
+      sin[i] = static_cast<T>(direction * angles[i].sin);
+    }
+    for (std::int64_t row = position; row < work.rows; row += work.seq)
+      for (std::int64_t head = 0; head < turned; ++head)
+        turn(row_of<T>(qkv, row) + head * work.head_dim, cos, sin, half);
+  }
+}
+
+}  // namespace
+
+void run_rope(const Rope& work, std::span<const Operand> operands) {
+  assert(operands.size() == 1 && work.pass != Pass::wgrad && work.head_dim % 2 == 0);
+  assert(has_shape(operands[0], work.rows, (work.heads + 2 * work.kv_heads) * work.head_dim));
+  assert(operands[0].mode == AccessMode::accumulate);
+  with_compute_type(operands[0].dtype, [&](auto type) { rope<decltype(type)>(work, operands[0]); });
+}
+
+}  // namespace stretto::host
