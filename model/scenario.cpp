@@ -26,6 +26,28 @@ constexpr double kMaxBytes = double(std::int64_t{1} << 60);
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
+// Norms, activation, positions, heads of keys and values, biases, head: GPT-2's unless the preset or the file says more.
+void read_style(TomlTable& table, Transformer& model) {
+  const auto one_of = [&](const char* key, auto& value, auto first, auto second) {
+    value = choice_or(table, key, name_of(value), {name_of(first), name_of(second)}) == name_of(first) ? first : second;
+  };
+  const bool has_base = table.has("rotary_base");
+  one_of("normalization", model.normalization, Normalization::layer_norm, Normalization::rms_norm);
+  one_of("position_embedding_type", model.position_embedding_type, PositionEmbedding::learned_absolute,
+         PositionEmbedding::rope);
+  model.swiglu = value_or<bool>(table, "swiglu", model.swiglu);
+  model.rotary_base =
+      value_or<double>(table, "rotary_base", model.rotary_base, {.min = 1, .max = 1e12, .above_min = true});
+  model.num_query_groups =
+      value_or<std::int64_t>(table, "num_query_groups", model.kv_heads(), {.min = 1, .max = kMaxHidden});
+  model.add_bias_linear = value_or<bool>(table, "add_bias_linear", model.add_bias_linear);
+  model.untie_embeddings_and_output_weights =
+      value_or<bool>(table, "untie_embeddings_and_output_weights", model.untie_embeddings_and_output_weights);
+  if (has_base && model.position_embedding_type != PositionEmbedding::rope)
+    throw table.failure("rotary_base", std::string("expected position_embedding_type = \"rope\" as well, got \"") +
+                                           name_of(model.position_embedding_type) + "\"");
+}
+
 Transformer read_model(TomlTable table) {
   Transformer model;
   const bool from_preset = table.has("preset");
@@ -39,19 +61,29 @@ Transformer read_model(TomlTable table) {
   size("num_attention_heads", model.num_attention_heads, kMaxHidden);
   size("seq_length", model.seq_length, kMaxTokens);
   size("vocab_size", model.vocab_size, kMaxVocab);
-  model.ffn_hidden_size =
-      value_or<std::int64_t>(table, "ffn_hidden_size", 4 * model.hidden_size, {.min = 1, .max = kMaxFfn});
+  const std::int64_t ffn = from_preset && !table.has("hidden_size") ? model.ffn_hidden_size : 4 * model.hidden_size;
+  model.ffn_hidden_size = value_or<std::int64_t>(table, "ffn_hidden_size", ffn, {.min = 1, .max = kMaxFfn});
   model.max_position_embeddings = value_or<std::int64_t>(table, "max_position_embeddings",
                                                          from_preset ? model.max_position_embeddings : model.seq_length,
                                                          {.min = 1, .max = kMaxTokens});
   const auto multiple =
       value_or<std::int64_t>(table, "make_vocab_size_divisible_by", 1, {.min = 1, .max = kMaxMicroBatch});
   model.padded_vocab_size = (model.vocab_size + multiple - 1) / multiple * multiple;
+  read_style(table, model);
   table.finish();
 
   if (model.hidden_size % model.num_attention_heads != 0)
     throw table.failure("num_attention_heads", "expected a divisor of hidden_size " + number(model.hidden_size) +
                                                    ", got " + number(model.num_attention_heads));
+  if (model.num_attention_heads % model.kv_heads() != 0)
+    throw table.failure("num_query_groups", "expected a divisor of num_attention_heads " +
+                                                number(model.num_attention_heads) + ", got " +
+                                                number(model.kv_heads()));
+  if (model.position_embedding_type == PositionEmbedding::rope && model.head_dim() % 2 != 0)
+    throw table.failure("num_attention_heads", "expected an even hidden_size / num_attention_heads for rope, got " +
+                                                   number(model.hidden_size) + " / " +
+                                                   number(model.num_attention_heads) + " = " +
+                                                   number(model.head_dim()));
   if (model.seq_length > model.max_position_embeddings)
     throw table.failure("seq_length", "expected at most max_position_embeddings " +
                                           number(model.max_position_embeddings) + ", got " + number(model.seq_length));
@@ -181,8 +213,9 @@ void check_device(TomlTable& root, const Scenario& scenario) {
   if (limit > 0) ranks = std::min(ranks, limit);
   if (ranks > kMaxRanksOnDevice)
     throw root.section("cluster").failure(
-        "ranks_per_device", "expected at most " + number(kMaxRanksOnDevice) + " ranks on one device, got " +
-                                (limit > 0 ? number(ranks) : "all " + number(ranks) + "; set it to 1 for a rank a device"));
+        "ranks_per_device",
+        "expected at most " + number(kMaxRanksOnDevice) + " ranks on one device, got " +
+            (limit > 0 ? number(ranks) : "all " + number(ranks) + "; set it to 1 for a rank a device"));
 }
 
 // An upper bound of what one rank can be asked to hold, in doubles because it is what must not overflow.
@@ -198,10 +231,11 @@ void check_size(TomlTable& root, const Scenario& scenario) {
     throw training.failure("global_batch_size",
                            "expected at most " + number(kMaxLayerCalls) + " layers x micro-batches in a step, got " +
                                number(model.num_layers) + " x " + number(scenario.num_microbatches()));
-  const double h = double(model.hidden_size), f = double(model.ffn_hidden_size), v = double(model.padded_vocab_size);
-  const double parameters =
-      (v + double(model.max_position_embeddings)) * h + double(model.num_layers) * (4 * h * h + 2 * h * f + 9 * h + f);
-  const double activations = double(tokens) * (double(model.num_layers) * (24 * h + 4 * f) + 2 * v);
+  const double h = double(model.hidden_size), f = double(model.ffn_hidden_size), fc1 = double(model.fc1_size());
+  const double v = double(model.padded_vocab_size) * (model.untie_embeddings_and_output_weights ? 2 : 1);
+  const double parameters = (v + double(model.max_position_embeddings)) * h +
+                            double(model.num_layers) * (4 * h * h + h * (f + fc1) + 9 * h + fc1);
+  const double activations = double(tokens) * (double(model.num_layers) * (24 * h + 2 * f + 2 * fc1) + 2 * v);
   if (8 * (4 * parameters + activations) > kMaxBytes)
     throw root.section("model").failure("hidden_size",
                                         "expected parameters and activations of at most 2^60 bytes, got more");

@@ -79,6 +79,13 @@ TEST_CASE("defaults are the structs' and follow what was given", "[scenario]") {
   CHECK(s.model.ffn_hidden_size == 256);
   CHECK(s.model.max_position_embeddings == 32);
   CHECK(s.model.padded_vocab_size == 250);
+  CHECK(s.model.normalization == Normalization::layer_norm);
+  CHECK_FALSE(s.model.swiglu);
+  CHECK(s.model.position_embedding_type == PositionEmbedding::learned_absolute);
+  CHECK(s.model.kv_heads() == 4);
+  CHECK(s.model.add_bias_linear);
+  CHECK_FALSE(s.model.untie_embeddings_and_output_weights);
+  CHECK(parse_scenario(kTiny, "t", {"model.swiglu=true"}).model.ffn_hidden_size == 256);
   CHECK(s.cluster.link_GBps == built.cluster.link_GBps);
   CHECK(s.cluster.link_latency_us == built.cluster.link_latency_us);
   CHECK(s.overlap.bucket_size == 0);
@@ -100,6 +107,8 @@ TEST_CASE("every key reaches its field", "[scenario]") {
   const Scenario s = parse_scenario(
       "name = \"n\"\nplatform = \"p.toml\"\n" + kTiny +
           "ffn_hidden_size = 96\nmax_position_embeddings = 48\nmake_vocab_size_divisible_by = 128\n"
+          "normalization = \"RMSNorm\"\nswiglu = true\nposition_embedding_type = \"rope\"\nrotary_base = 5e5\n"
+          "num_query_groups = 2\nadd_bias_linear = false\nuntie_embeddings_and_output_weights = true\n"
           "[cluster]\ncores_per_device = 3\nranks_per_device = 2\nlink_GBps = 0.25\nlink_latency_us = 7\n"
           "[parallel]\ndata_parallel_size = 2\n"
           "[overlap]\noverlap_grad_reduce = true\noverlap_param_gather = true\nbucket_size = 5000\n"
@@ -120,6 +129,13 @@ TEST_CASE("every key reaches its field", "[scenario]") {
   CHECK(s.model.max_position_embeddings == 48);
   CHECK(s.model.vocab_size == 250);
   CHECK(s.model.padded_vocab_size == 256);
+  CHECK(s.model.normalization == Normalization::rms_norm);
+  CHECK(s.model.swiglu);
+  CHECK(s.model.position_embedding_type == PositionEmbedding::rope);
+  CHECK(s.model.rotary_base == 5e5);
+  CHECK(s.model.num_query_groups == 2);
+  CHECK_FALSE(s.model.add_bias_linear);
+  CHECK(s.model.untie_embeddings_and_output_weights);
   CHECK(s.cluster.cores_per_device == 3);
   CHECK(s.cluster.ranks_per_device == 2);
   CHECK(s.cluster.link_GBps == 0.25);
@@ -163,6 +179,12 @@ TEST_CASE("presets may be overridden key by key", "[scenario]") {
   CHECK(deep.ffn_hidden_size == 3072);
   CHECK(model({"model.preset=gpt2-124m", "model.hidden_size=384"}).ffn_hidden_size == 1536);
   CHECK(model({"model.preset=gpt2-124m", "model.seq_length=512"}).max_position_embeddings == 1024);
+  const Transformer llama = model({"model.preset=llama3-8b", "model.num_layers=3"});
+  CHECK(llama.ffn_hidden_size == 14336);
+  CHECK(llama.num_query_groups == 8);
+  CHECK(llama.rotary_base == 5e5);
+  CHECK(model({"model.preset=llama3-8b", "model.hidden_size=2048"}).ffn_hidden_size == 8192);
+  CHECK(model({"model.preset=gpt2-124m", "model.num_attention_heads=6"}).kv_heads() == 6);
   CHECK(message_of("[model]\npreset = \"gpt2-124\"\n").find("did you mean \"gpt2-124m\"?") != std::string::npos);
 }
 
@@ -194,6 +216,14 @@ TEST_CASE("what a file lacks is said", "[scenario]") {
 TEST_CASE("keys that must fit each other are checked", "[scenario]") {
   CHECK(override_message("model.num_attention_heads=5") ==
         "--set model.num_attention_heads: expected a divisor of hidden_size 64, got 5");
+  CHECK(override_message("model.num_query_groups=3") ==
+        "--set model.num_query_groups: expected a divisor of num_attention_heads 4, got 3");
+  CHECK(override_message("model.rotary_base=5e5") ==
+        "--set model.rotary_base: expected position_embedding_type = \"rope\" as well, got \"learned_absolute\"");
+  CHECK(
+      message_of(kTiny, {"model.position_embedding_type=rope", "model.hidden_size=60"}) ==
+      "s.toml:4: [model] num_attention_heads: expected an even hidden_size / num_attention_heads for rope, got 60 / 4 "
+      "= 15");
   CHECK(override_message("model.max_position_embeddings=16") ==
         "s.toml:5: [model] seq_length: expected at most max_position_embeddings 16, got 32");
   CHECK(message_of(kTiny + "[training]\nglobal_batch_size = 6\n", {"parallel.data_parallel_size=4"})
@@ -218,7 +248,9 @@ TEST_CASE("values out of range are refused", "[scenario]") {
                        "training.timeout_s=0",  "training.train_iters=0",        "training.micro_batch_size=0",
                        "compare.ranks=[0]",     "compare.ranks=[2.5]",           "compare.repeats=0",
                        "training.lr=\"fast\"",  "overlap.overlap_grad_reduce=1", "model=3",
-                       "training.clip_grad=-1", "model.seq_length=1e3",          "training.data=3"};
+                       "training.clip_grad=-1", "model.seq_length=1e3",          "training.data=3",
+                       "model.swiglu=1",        "model.normalization=layernorm", "model.num_query_groups=0",
+                       "model.rotary_base=1",   "model.add_bias_linear=\"no\""};
   for (const char* one : bad) {
     INFO(one);
     CHECK(override_message(one).rfind("--set ", 0) == 0);
