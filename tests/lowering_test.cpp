@@ -85,11 +85,52 @@ TEST_CASE("every mode verifies, with its memory plan, whatever the buckets, rank
             Scenario scenario = tiny_scenario(ranks, mode.name, precision, ranks * micro_batches);
             scenario.overlap.bucket_size = bucket_size;
             scenario.overlap.grad_reduce_in_fp32 = fp32;
-            const Schedule schedule = build_schedule(scenario);
-            const MemoryPlan plan = plan_memory(schedule);
-            for (const Violation& violation : verify(schedule, &plan)) FAIL_CHECK(violation.message);
-            CHECK(plan.bytes <= plan.bytes_without_sharing);
+            for (const Scenario& styled : {scenario, with_llama(scenario)}) {
+              const Schedule schedule = build_schedule(styled);
+              const MemoryPlan plan = plan_memory(schedule);
+              for (const Violation& violation : verify(schedule, &plan)) FAIL_CHECK(violation.message);
+              CHECK(plan.bytes <= plan.bytes_without_sharing);
+            }
           }
+}
+
+TEST_CASE("every combination of styles verifies") {
+  for (int bits = 0; bits < 64; ++bits) {
+    INFO("combination " << bits);
+    Scenario scenario = tiny_scenario(2, "overlap_param_gather", "fp32", 4);
+    Transformer& model = scenario.model;
+    model.hidden_size = 24, model.num_attention_heads = 6;
+    const Transformer llama = with_llama(scenario).model;
+    if (bits & 1) model.normalization = llama.normalization;
+    if (bits & 2) model.swiglu = true;
+    if (bits & 4) model.position_embedding_type = llama.position_embedding_type;
+    if (bits & 8) model.num_query_groups = llama.num_query_groups;
+    if (bits & 16) model.add_bias_linear = false;
+    if (bits & 32) model.untie_embeddings_and_output_weights = true;
+    const Schedule schedule = build_schedule(scenario);
+    const MemoryPlan plan = plan_memory(schedule);
+    for (const Violation& violation : verify(schedule, &plan)) FAIL_CHECK(violation.message);
+    for (const Parameter& p : parameters(model)) CHECK(schedule.find_tensor("grad." + p.name));
+  }
+}
+
+TEST_CASE("Llama's style: what is in a layer") {
+  const Built built(with_llama(tiny_scenario(1, "plain", "fp32", 1)));
+  std::vector<std::string> layer;
+  for (const Block& block : built.schedule.blocks)
+    if (block.name.starts_with("layer."))
+      for (const OpId op : block.ops) layer.push_back(built.schedule.operations[op].name);
+  CHECK(layer == std::vector<std::string>{"ln_1.fprop",      "qkv.fprop",        "rope.fprop",       "attention.fprop",
+                                          "proj.fprop",      "residual_1.fprop", "ln_2.fprop",       "fc1.fprop",
+                                          "swiglu.fprop",    "fc2.fprop",        "residual_2.fprop", "fc2.dgrad",
+                                          "fc2.wgrad",       "swiglu.dgrad",     "fc1.dgrad",        "fc1.wgrad",
+                                          "ln_2.wgrad",      "ln_2.dgrad",       "proj.dgrad",       "proj.wgrad",
+                                          "attention.dgrad", "rope.dgrad",       "qkv.dgrad",        "qkv.wgrad",
+                                          "ln_1.wgrad",      "ln_1.dgrad"});
+  CHECK_FALSE(built.schedule.find_tensor("wpe.weight"));
+  CHECK_FALSE(built.schedule.find_tensor("qkv.bias"));
+  const Operation& head = built.operation(built.find("lm_head.fprop"));
+  CHECK(built.schedule.tensors[head.accesses[1].view.tensor].name == "lm_head.weight");
 }
 
 TEST_CASE("every mode computes what the plain schedule computes") {
@@ -98,13 +139,15 @@ TEST_CASE("every mode computes what the plain schedule computes") {
       for (const std::int64_t bucket_size : {1, 300, 1500})
         for (const bool fp32 : {true, false}) {
           INFO(mode.name << ", " << ranks << " ranks, buckets of " << bucket_size);
-          const auto build = [&](const std::string& name) {
+          const auto build = [&](const std::string& name, bool llama) {
             Scenario scenario = tiny_scenario(ranks, name, "fp32", 2 * ranks);
             scenario.overlap.bucket_size = bucket_size;
             scenario.overlap.grad_reduce_in_fp32 = fp32;
-            return build_schedule(scenario);
+            return build_schedule(llama ? with_llama(scenario) : scenario);
           };
-          for (const std::string& line : verify_equivalent(build("plain"), build(mode.name))) FAIL_CHECK(line);
+          for (const bool llama : {false, true})
+            for (const std::string& line : verify_equivalent(build("plain", llama), build(mode.name, llama)))
+              FAIL_CHECK(line);
         }
 }
 

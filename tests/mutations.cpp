@@ -66,6 +66,7 @@ std::vector<Subject> make_subjects() {
           Subject s;
           s.scenario = tiny_scenario(ranks, mode.name, "fp32", ranks * micro_batches);
           s.scenario.overlap.grad_reduce_in_fp32 = fp32;
+          if (ranks == 2 && micro_batches == 2) s.scenario = with_llama(s.scenario);
           s.schedule = build_schedule(s.scenario);
           s.plan = plan_memory(s.schedule);
           require_verified(s.schedule, &s.plan);

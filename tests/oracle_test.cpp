@@ -17,6 +17,13 @@ TEST_CASE("a verified schedule gives the same bits in every legal order") {
       for (const std::uint64_t seed : {100, 200, 300, 400, 500})
         CHECK(same_bits(train(scenario, 2, false, seed).parameters, reference.parameters));
     }
+  for (const OverlapMode& mode : overlap_modes()) {
+    INFO(mode.name << ", Llama's style");
+    const Scenario scenario = with_llama(tiny_scenario(3, mode.name, "fp32", 6, 1));
+    const Trained reference = train(scenario, 2, false, 1);
+    for (const std::uint64_t seed : {100, 200, 300})
+      CHECK(same_bits(train(scenario, 2, false, seed).parameters, reference.parameters));
+  }
 }
 
 // At least 1,000 that can run; a sanitizer's build looks at a few, for its own kind of fault.

@@ -8,13 +8,16 @@ namespace {
 
 constexpr int kSteps = 3;
 
-void check_against_one_rank(bool threaded) {
-  const Trained reference = train(tiny_scenario(1, "plain"), kSteps, false);
+void check_against_one_rank(const std::vector<std::int64_t>& sizes, bool threaded, bool llama = false) {
+  const auto scenario_of = [&](std::int64_t ranks, const std::string& mode) {
+    return llama ? with_llama(tiny_scenario(ranks, mode)) : tiny_scenario(ranks, mode);
+  };
+  const Trained reference = train(scenario_of(1, "plain"), kSteps, false);
   REQUIRE(std::isfinite(reference.losses.back()));
-  for (const std::int64_t ranks : {1, 2, 3, 4, 8})
+  for (const std::int64_t ranks : sizes)
     for (const OverlapMode& mode : overlap_modes()) {
       INFO(mode.name << " at " << ranks << " ranks");
-      const Trained trained = train(tiny_scenario(ranks, mode.name), kSteps, threaded);
+      const Trained trained = train(scenario_of(ranks, mode.name), kSteps, threaded);
       for (int step = 0; step < kSteps; ++step)
         CHECK(trained.losses[step] == Approx(reference.losses[step]).epsilon(1e-10));
       CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
@@ -24,9 +27,15 @@ void check_against_one_rank(bool threaded) {
 
 }  // namespace
 
-TEST_CASE("fp64: every mode at 1, 2, 3, 4, 8 ranks equals the single rank, serially") { check_against_one_rank(false); }
+TEST_CASE("fp64: every mode at 1, 2, 3, 4, 8 ranks equals the single rank, serially") {
+  check_against_one_rank({1, 2, 3, 4, 8}, false);
+}
 TEST_CASE("fp64: every mode at 1, 2, 3, 4, 8 ranks equals the single rank, on threads") {
-  check_against_one_rank(true);
+  check_against_one_rank({1, 2, 3, 4, 8}, true);
+}
+TEST_CASE("fp64: Llama's style in every mode at 1, 2, 3 ranks equals the single rank") {
+  check_against_one_rank({1, 2, 3}, false, true);
+  check_against_one_rank({1, 2, 3}, true, true);
 }
 
 TEST_CASE("fp32: every mode is within 1e-5 of the single rank") {

@@ -9,30 +9,56 @@ import torch
 import torch.nn.functional as F
 
 
+def rms_norm(x, weight):
+    return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight
+
+
+def rotate(x, base):
+    """Rotary positions as Llama in Hugging Face: x is [batch, heads, seq, dim], halves are rotated."""
+    seq, half = x.shape[-2], x.shape[-1] // 2
+    angles = torch.outer(torch.arange(seq) * 1.0, base ** (-torch.arange(half) / half))
+    cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+
 def forward(p, model, tokens, targets):
-    """Mean loss of GPT-2: pre-norm blocks, learned positions, tanh GELU, head tied to the token embedding."""
-    hidden, heads = model["hidden_size"], model["num_attention_heads"]
+    """Mean loss of pre-norm blocks: GPT-2's, or Llama's, or any mixture, as `model` and the parameters say."""
+    hidden, heads, groups = model["hidden_size"], model["num_attention_heads"], model["num_query_groups"]
+    dim, rope = hidden // heads, model["position_embedding_type"] == "rope"
     batch, seq = tokens.shape
     mask = torch.full((seq, seq), float("-inf")).triu(1)
 
     def norm(x, name):
+        if model["normalization"] == "RMSNorm":
+            return rms_norm(x, p[name + ".weight"])
         return F.layer_norm(x, (hidden,), p[name + ".weight"], p[name + ".bias"], 1e-5)
 
     def linear(x, name):
-        return x @ p[name + ".weight"].T + p[name + ".bias"]
+        return x @ p[name + ".weight"].T + p.get(name + ".bias", 0.0)
 
-    x = p["wte.weight"][tokens] + p["wpe.weight"][:seq]
+    def mlp(x):
+        if not model["swiglu"]:
+            return F.gelu(x, approximate="tanh")
+        gate, up = x.chunk(2, -1)
+        return gate * gate.sigmoid() * up
+
+    x = p["wte.weight"][tokens]
+    if not rope:
+        x = x + p["wpe.weight"][:seq]
     for layer in range(model["num_layers"]):
         h = f"h.{layer}."
         q, k, v = (
-            part.view(batch, seq, heads, -1).transpose(1, 2)
-            for part in linear(norm(x, h + "ln_1"), h + "qkv").split(hidden, dim=-1)
+            part.view(batch, seq, -1, dim).transpose(1, 2)
+            for part in linear(norm(x, h + "ln_1"), h + "qkv").split([hidden, groups * dim, groups * dim], dim=-1)
         )
-        scores = q @ k.transpose(-1, -2) / (hidden // heads) ** 0.5 + mask
+        if rope:
+            q, k = rotate(q, model["rotary_base"]), rotate(k, model["rotary_base"])
+        k, v = (part.repeat_interleave(heads // groups, dim=1) for part in (k, v))
+        scores = q @ k.transpose(-1, -2) / dim**0.5 + mask
         attended = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, seq, hidden)
         x = x + linear(attended, h + "proj")
-        x = x + linear(F.gelu(linear(norm(x, h + "ln_2"), h + "fc1"), approximate="tanh"), h + "fc2")
-    logits = norm(x, "ln_f") @ p["wte.weight"].T
+        x = x + linear(mlp(linear(norm(x, h + "ln_2"), h + "fc1")), h + "fc2")
+    logits = norm(x, "ln_f") @ p.get("lm_head.weight", p["wte.weight"]).T
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 

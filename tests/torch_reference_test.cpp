@@ -58,9 +58,15 @@ json samples_of(const Schedule& schedule, const Scenario& scenario, const exec::
   return samples;
 }
 
-Scenario scenario_with(const std::string& mode, std::int64_t ranks) {
+Scenario scenario_with(const std::string& mode, std::int64_t ranks, bool llama = false) {
   Scenario scenario = tiny_scenario(ranks, mode, "fp64", 4, 1);
   scenario.model = {2, 24, 3, 40, 8, 11, 31, 31};
+  if (llama) {
+    scenario.model = in_llama_style(scenario.model);
+    scenario.model.num_attention_heads = 6;
+    scenario.model.num_query_groups = 2;
+    scenario.model.rotary_base = 100;
+  }
   scenario.training.lr_warmup_iters = 2;
   scenario.training.train_iters = 5;
   scenario.training.clip_grad = 0.5;
@@ -68,7 +74,8 @@ Scenario scenario_with(const std::string& mode, std::int64_t ranks) {
   return scenario;
 }
 
-//   model      {num_layers, hidden_size, num_attention_heads}
+//   model      {num_layers, hidden_size, num_attention_heads, num_query_groups, normalization, swiglu,
+//              position_embedding_type, rotary_base}; biases and a head of its own where `initial` has them
 //   training   {weight_decay, adam_beta1, adam_beta2, adam_eps, clip_grad}
 //   initial, final, gradients   [{name, shape [rows, cols], values}]; gradients are those of the first step, not
 //   clipped steps      [{lr, loss, norm, tokens [sample][position], targets}]
@@ -95,7 +102,12 @@ json train_and_dump(const Scenario& scenario, int steps) {
   json dump = {{"model",
                 {{"num_layers", scenario.model.num_layers},
                  {"hidden_size", scenario.model.hidden_size},
-                 {"num_attention_heads", scenario.model.num_attention_heads}}},
+                 {"num_attention_heads", scenario.model.num_attention_heads},
+                 {"num_query_groups", scenario.model.kv_heads()},
+                 {"normalization", name_of(scenario.model.normalization)},
+                 {"swiglu", scenario.model.swiglu},
+                 {"position_embedding_type", name_of(scenario.model.position_embedding_type)},
+                 {"rotary_base", scenario.model.rotary_base}}},
                {"training",
                 {{"weight_decay", t.weight_decay},
                  {"adam_beta1", t.adam_beta1},
@@ -146,7 +158,8 @@ TEST_CASE("PyTorch trains the same") {
     return finished;
   };
   json overlapped = train_and_dump(scenario_with("overlap_param_gather", 2), 3);
-  const Finished finished = compare({overlapped, train_and_dump(scenario_with("plain", 1), 3)});
+  const Finished finished = compare({overlapped, train_and_dump(scenario_with("plain", 1), 3),
+                                     train_and_dump(scenario_with("overlap_param_gather", 2, true), 3)});
   INFO(finished.output);
   CHECK(finished.status == 0);
   // The comparison is able to fail.

@@ -34,6 +34,14 @@ inline Scenario tiny_scenario(std::int64_t ranks, const std::string& mode, const
   return scenario;
 }
 
+// The same with a model of Llama's style: RMSNorm, SwiGLU, rotary positions, grouped queries, no biases, untied head.
+inline Scenario with_llama(Scenario scenario) {
+  scenario.model = in_llama_style({2, 24, 6, 20, 7, 9, 31, 31});
+  scenario.model.num_query_groups = 2;
+  scenario.model.rotary_base = 100;
+  return scenario;
+}
+
 inline exec::TokenSource tiny_tokens(std::int64_t vocab, std::int64_t count = 4096) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(random_bits(7, 8, i) % static_cast<std::uint64_t>(vocab));
