@@ -16,13 +16,15 @@ namespace {
 
 struct Shape {
   std::int64_t hidden, heads, seq, micro_batch, vocab;
+  std::int64_t query_groups = 0;  // above 0: Llama's style, else GPT-2's
 };
 // Spread over the sizes that train in reasonable time on a CPU. Two layers each, so that a layer's operations find the
 // caches as another layer leaves them.
 constexpr Shape kShapes[] = {
-    {128, 4, 128, 2, 256},  {128, 2, 64, 16, 1024}, {192, 6, 96, 4, 512},  {256, 4, 128, 4, 256},
-    {256, 8, 256, 4, 2048}, {320, 5, 64, 4, 768},   {384, 6, 256, 2, 256}, {384, 12, 128, 8, 512},
-    {512, 8, 128, 2, 4096}, {512, 16, 256, 4, 256}, {640, 10, 64, 4, 256}, {768, 12, 64, 4, 512},
+    {128, 4, 128, 2, 256},    {128, 2, 64, 16, 1024, 1}, {192, 6, 96, 4, 512},  {256, 4, 128, 4, 256},
+    {256, 8, 256, 4, 2048},   {320, 5, 64, 4, 768, 1},   {384, 6, 256, 2, 256}, {384, 12, 128, 8, 512},
+    {512, 8, 128, 2, 4096},   {512, 16, 256, 4, 256, 4}, {640, 10, 64, 4, 256}, {768, 12, 64, 4, 512},
+    {256, 4, 128, 1, 512, 2}, {640, 10, 128, 1, 256, 5},
 };
 // Which of them also run with a rank on every core and with two: sharing is a ratio to the same step alone.
 constexpr std::size_t kShared[] = {3, 6};
@@ -33,6 +35,12 @@ Scenario scenario_of(const Shape& shape, std::int64_t ranks) {
   Scenario scenario;
   scenario.name = "probe";
   scenario.model = {2, shape.hidden, shape.heads, 4 * shape.hidden, shape.seq, shape.seq, shape.vocab, shape.vocab};
+  if (shape.query_groups > 0) {
+    scenario.model = in_llama_style(scenario.model);
+    scenario.model.num_query_groups = shape.query_groups;
+    scenario.model.ffn_hidden_size =
+        (8 * shape.hidden / 3 + 63) / 64 * 64;  // as Llama: three matrices cost what two did
+  }
   scenario.parallel.data_parallel_size = ranks;
   scenario.training.micro_batch_size = shape.micro_batch;
   scenario.training.global_batch_size = shape.micro_batch * ranks;
