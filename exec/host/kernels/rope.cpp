@@ -5,7 +5,6 @@
 
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
-#include "exec/host/kernels/row.hpp"
 #include "exec/host/kernels/scratch.hpp"
 
 namespace stretto::host {
@@ -36,15 +35,15 @@ void move_to(std::int64_t position, const Rope& work, Angle* angles) {
   }
 }
 
-// (a, b) ← (a·cos − b·sin, b·cos + a·sin), a and b the halves of a head.
+// (a, b) ← (a·cos − b·sin, b·cos + a·sin), a and b the halves of a head. A plain loop: halves are shorter than kLanes.
 template <class T>
 void turn(T* head, const T* cos, const T* sin, std::int64_t half) {
-  for_lanes<T>(half, [&](std::int64_t i, std::int64_t count) {
-    const Lanes<T> a = load(head + i, count), b = load(head + half + i, count);
-    const Lanes<T> c = load(cos + i, count), s = load(sin + i, count);
-    store<T>(head + i, count, a * c - b * s);
-    store<T>(head + half + i, count, b * c + a * s);
-  });
+  T* other = head + half;
+  for (std::int64_t i = 0; i < half; ++i) {
+    const T a = head[i], b = other[i];
+    head[i] = a * cos[i] - b * sin[i];
+    other[i] = b * cos[i] + a * sin[i];
+  }
 }
 
 template <class T>

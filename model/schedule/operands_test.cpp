@@ -1,0 +1,62 @@
+#include "model/schedule/operands.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace stretto;
+
+namespace {
+
+// "name modes [rows,cols]" of each operand, or the error.
+std::vector<std::string> listed(const Work& work) {
+  const OperandList list = operands_of(work, 1);
+  if (!list.error.empty()) return {list.error};
+  std::vector<std::string> lines;
+  for (const OperandSpec& o : list.operands)
+    lines.push_back(std::string(o.name) + " " + o.modes + " [" + std::to_string(o.rows) + "," + std::to_string(o.cols) +
+                    "]");
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("operands of grouped-query attention and of rope") {
+  Attention attention{Pass::dgrad, 2, 6, 2, 5, 4, true};
+  CHECK(listed(attention) ==
+        Lines{"qkv R [10,40]", "out R [10,24]", "lse R [12,5]", "dout R [10,24]", "dqkv W [10,40]"});
+  attention.kv_heads = 4;
+  CHECK(listed(attention) == Lines{"kv_heads must divide heads"});
+  attention.kv_heads = 0;
+  CHECK(listed(attention) == Lines{"dimensions must be positive"});
+
+  Rope rope{Pass::forward, 10, 6, 2, 5, 4, 10000};
+  CHECK(listed(rope) == Lines{"qkv A [10,40]"});
+  rope.pass = Pass::dgrad;
+  CHECK(listed(rope) == Lines{"dqkv A [10,40]"});
+  rope.head_dim = 3;
+  CHECK(listed(rope) == Lines{"head_dim must be even"});
+  rope.head_dim = 4, rope.base = 0;
+  CHECK(listed(rope) == Lines{"base must be positive"});
+  rope.base = 1, rope.pass = Pass::wgrad;
+  CHECK(listed(rope) == Lines{"rope has no weights"});
+}
+
+TEST_CASE("operands of norms, gated activations and embeddings") {
+  CHECK(listed(RmsNorm{Pass::forward, 3, 8}) == Lines{"x R [3,8]", "gamma R [1,8]", "y W [3,8]", "stats W [3,1]"});
+  CHECK(listed(RmsNorm{Pass::dgrad, 3, 8}) ==
+        Lines{"dy R [3,8]", "x R [3,8]", "stats R [3,1]", "gamma R [1,8]", "dx WA [3,8]"});
+  CHECK(listed(RmsNorm{Pass::wgrad, 3, 8}) == Lines{"dy R [3,8]", "x R [3,8]", "stats R [3,1]", "dgamma A [1,8]"});
+  CHECK(listed(Elementwise{ElementwiseFn::swiglu, 3, 8}) == Lines{"x R [3,16]", "y W [3,8]"});
+  CHECK(listed(Elementwise{ElementwiseFn::swiglu_backward, 3, 8}) == Lines{"dy R [3,8]", "x R [3,16]", "dx W [3,16]"});
+  Embedding embedding{Pass::forward, 3, 8, 20, 5};
+  CHECK(listed(embedding) == Lines{"tokens R [1,3]", "wte R [20,8]", "wpe R [5,8]", "x W [3,8]"});
+  embedding.positions = false;
+  CHECK(listed(embedding) == Lines{"tokens R [1,3]", "wte R [20,8]", "x W [3,8]"});
+  embedding.pass = Pass::wgrad;
+  CHECK(listed(embedding) == Lines{"tokens R [1,3]", "dx R [3,8]", "dwte A [20,8]"});
+  embedding.positions = true;
+  CHECK(listed(embedding) == Lines{"tokens R [1,3]", "dx R [3,8]", "dwte A [20,8]", "dwpe A [5,8]"});
+  embedding.pass = Pass::dgrad;
+  CHECK(listed(embedding) == Lines{"tokens have no gradient"});
+}
