@@ -93,6 +93,18 @@ double model_GFLOP(const Schedule& schedule) {
   return flops * 1e-9;
 }
 
+// Speed of the cores against that at calibration; 1 while the calibrated speed lies between the quartiles of the
+// readings, which then cannot tell the two apart. Correcting by less than the readings scatter adds noise to
+// predictions.
+double speed_against(std::vector<double> readings_GFLOPs, double calibrated_GFLOPs) {
+  std::sort(readings_GFLOPs.begin(), readings_GFLOPs.end());
+  const std::size_t quarter = readings_GFLOPs.size() / 4;
+  if (calibrated_GFLOPs >= readings_GFLOPs[quarter] &&
+      calibrated_GFLOPs <= readings_GFLOPs[readings_GFLOPs.size() - 1 - quarter])
+    return 1;
+  return median(readings_GFLOPs) / calibrated_GFLOPs;
+}
+
 exec::TokenSource open_tokens(const Scenario& scenario) {
   if (!scenario.training.data.empty()) return exec::TokenSource::open(scenario.training.data);
   // Without data the step is timed on random bytes: its time does not depend on them.
@@ -109,7 +121,8 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
                        const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
   std::vector<std::string> modes = scenario.compare.modes;
   if (modes.empty())
-    for (const OverlapMode& mode : overlap_modes()) modes.push_back(mode.name);
+    for (const OverlapMode& mode : overlap_modes())
+      if (mode.applies(scenario.parallel)) modes.push_back(mode.name);
   try {
     for (const std::string& mode : modes) find_overlap_mode(mode);
   } catch (const Error& error) {
@@ -121,7 +134,13 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
   else
     std::rotate(modes.begin(), plain, plain + 1);
   std::vector<std::int64_t> ranks = scenario.compare.ranks;
-  if (ranks.empty()) ranks = {scenario.parallel.data_parallel_size};
+  if (ranks.empty()) ranks = {scenario.parallel.ranks()};
+  // Only comparing needs them to be possible: the same file may be trained in a layout that they do not fit.
+  const std::int64_t tp = scenario.parallel.tensor_model_parallel_size;
+  for (const std::int64_t n : ranks)
+    if (n % tp != 0)
+      throw input_error(scenario.file + ": [compare] ranks: expected multiples of tensor_model_parallel_size " +
+                        std::to_string(tp) + ", got " + std::to_string(n));
   const exec::TokenSource tokens = open_tokens(scenario);
   const int cores =
       static_cast<int>(scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores);
@@ -157,7 +176,7 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
     run.comparison.noise_pct_by_ranks.push_back(100 * std::abs(a - a_again) / a);
     contenders.pop_back();
     const sim::Quantity& calibrated = fills_cores ? platform.sgemm_filled_GFLOPs : platform.sgemm_GFLOPs;
-    const double core_speed = median(sgemm_GFLOPs) / calibrated.value;
+    const double core_speed = speed_against(sgemm_GFLOPs, calibrated.value);
     for (std::size_t m = 0; m < modes.size(); ++m) {
       Contender& c = *contenders[m];
       c.predicted = sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster, core_speed));

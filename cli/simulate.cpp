@@ -36,6 +36,14 @@ std::vector<std::pair<std::string, double>> limits_of(const Schedule& schedule, 
   return limits;
 }
 
+// Of the communicators whose first axis it is: the metrics of all ranks count as data-parallel.
+double exposed_ms(const Schedule& schedule, const Breakdown& b, Coord axis) {
+  Picoseconds sum = 0;
+  for (std::size_t c = 0; c < b.exposed.size(); ++c)
+    if (schedule.communicators[c].axes.front() == axis) sum += b.exposed[c];
+  return to_ms(sum);
+}
+
 void simulate_command(const SimulateOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
   require_writable(options.json);
@@ -68,7 +76,8 @@ void simulate_command(const SimulateOptions& options) {
   const double busy_cores = double(std::min(per_device, cores)) * double(ranks / per_device);
   const double peak_flops = platform.sgemm_GFLOPs.value * 1e9 * busy_cores;
   const double mfu = flops.model * sequences / (step_ms * 1e-3) / peak_flops,
-               hfu = flops.hardware * sequences / (step_ms * 1e-3) / peak_flops;
+               hfu = (flops.hardware + recompute_flops_per_sequence(scenario.model, scenario.training.recompute)) *
+                     sequences / (step_ms * 1e-3) / peak_flops;
   // Issuing operations is part of the bubble; a step is host bound when it is the larger part of the step.
   const double issue_ms = to_ms(costs.op_overhead) * double(result.programs.front().lanes.front().size());
   const bool host_bound = issue_ms > 0.5 * step_ms;
@@ -103,10 +112,10 @@ void simulate_command(const SimulateOptions& options) {
                             {"hfu", hfu},
                             {"tflops_per_gpu", flops.model * sequences / (step_ms * 1e-3) / double(ranks) * 1e-12},
                             {"exposed_ms",
-                             {{"dp", to_ms(b.exposed_total)},
-                              {"tp", 0},
-                              {"pp", 0},
-                              {"cp", 0},
+                             {{"dp", exposed_ms(schedule, b, Coord::dp)},
+                              {"tp", exposed_ms(schedule, b, Coord::tp)},
+                              {"pp", exposed_ms(schedule, b, Coord::pp)},
+                              {"cp", exposed_ms(schedule, b, Coord::cp)},
                               {"ep", 0},
                               {"total", to_ms(b.exposed_total)}}},
                             {"bubble_ms", to_ms(b.bubble)},

@@ -61,7 +61,8 @@ void train(const CommonOptions& options) {
     const double sequences = double(scenario.training.global_batch_size), seconds = median(times_ms) * 1e-3,
                  peak = yardstick * 1e9 * cores;
     mfu = flops.model * sequences / seconds / peak;
-    hfu = flops.hardware * sequences / seconds / peak;
+    hfu = (flops.hardware + recompute_flops_per_sequence(scenario.model, scenario.training.recompute)) * sequences /
+          seconds / peak;
     std::cout << fmt::format(
         "median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} GFLOP/s; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same "
         "{} core{} ({:.1f} GFLOP/s a core; docs/mfu.md)\n",

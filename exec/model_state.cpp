@@ -7,15 +7,15 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "model/lower/sharding.hpp"
 
 namespace stretto::exec {
 namespace {
 
-// Where one learnable array lies: in bucket `bucket` at `offset`, and which tensors hold the bucket's parts.
+// Where elements of a learnable array lie.
 struct Location {
   StorageId storage = 0;
   std::int64_t offset = 0;
-  std::int64_t shard = 0;  // elements of a shard of this bucket
 };
 
 std::string prefix_of(StatePart part) {
@@ -33,20 +33,38 @@ std::string prefix_of(StatePart part) {
 
 bool is_sharded_storage(StatePart part) { return part == StatePart::adam_m || part == StatePart::adam_v; }
 
-// Optimizer state lies as its bucket does, one shard a rank: "adam.m.b3" belongs to the storage "parameters.b3".
-Location locate(const Schedule& schedule, const Parameter& parameter, StatePart part) {
-  const std::string family = part == StatePart::gradients ? "grad." + parameter.name : parameter.name;
+// Rows that make up a vocabulary for better shapes are nobody's business outside.
+std::int64_t saved_rows(const Transformer& model, const Parameter& p) {
+  return p.name == "wte.weight" || p.name == "lm_head.weight" ? model.vocab_size : p.rows;
+}
+
+// Calls fn(index in the whole array, where it lies, tp coordinate, owner) for every element that tensor-parallel ranks
+// hold between them. `owner` is the rank that updates the element; the others of its dp group hold a copy at the same
+// place, except of optimizer state: "adam.m.b3" holds the owner's shard of bucket 3 alone. What all tensor-parallel
+// ranks hold comes once for each of them.
+template <class Fn>
+void for_elements(const Schedule& schedule, const Parameter& whole, StatePart part, Fn fn) {
+  const std::int64_t dp = schedule.mesh.size(Coord::dp), tp = schedule.mesh.size(Coord::tp);
+  const std::string family = part == StatePart::gradients ? "grad." + whole.name : whole.name;
   const Tensor& tensor = schedule.tensors[schedule.find_tensor(family).value()];
   const TensorPlace& place =
-      tensor.places[static_cast<std::size_t>(std::max<std::int64_t>(parameter.layer, 0) * tensor.slots)];
-  const std::int64_t dp = schedule.mesh.size(Coord::dp);
-  Location location{place.storage, place.offset, schedule.storages[place.storage].elements / dp};
+      tensor.places[static_cast<std::size_t>(std::max<std::int64_t>(whole.layer, 0) * tensor.slots)];
+  const std::int64_t shard = schedule.storages[place.storage].elements / dp;
+  StorageId storage = place.storage;
   if (is_sharded_storage(part)) {
     const std::string& bucket = schedule.storages[place.storage].name;
     const std::string state = prefix_of(part).substr(0, 6) + bucket.substr(bucket.rfind('.'));
-    location.storage = schedule.tensors[schedule.find_tensor(state).value()].places.front().storage;
+    storage = schedule.tensors[schedule.find_tensor(state).value()].places.front().storage;
   }
-  return location;
+  Coordinates owner;
+  for (std::int64_t t = 0; t < tp; ++t)
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      const std::int64_t in_bucket = place.offset + i;
+      owner[Coord::dp] = in_bucket / shard;
+      owner[Coord::tp] = t;
+      fn(index_in_whole(whole, tp, t, i), Location{storage, is_sharded_storage(part) ? in_bucket % shard : in_bucket},
+         t, schedule.mesh.rank_of(owner));
+    }
 }
 
 double load(Dtype dtype, const std::byte* base, std::int64_t i) {
@@ -65,6 +83,17 @@ std::byte* tensor_data(const Schedule& schedule, host::RankMemory& memory, const
   const Tensor& tensor = schedule.tensors[schedule.find_tensor(name).value()];
   const TensorPlace& place = tensor.places[static_cast<std::size_t>(slot)];
   return memory.at(place.storage) + place.offset * bytes_of(schedule.storages[place.storage].dtype);
+}
+
+// Into all ranks with tp coordinate `t`.
+void store_everywhere(const Schedule& schedule, const MemoryOf& memory_of, const Location& at, std::int64_t t,
+                      double value) {
+  Coordinates rank;
+  rank[Coord::tp] = t;
+  for (std::int64_t d = 0; d < schedule.mesh.size(Coord::dp); ++d) {
+    rank[Coord::dp] = d;
+    store(schedule.compute_dtype, memory_of(schedule.mesh.rank_of(rank)).at(at.storage), at.offset, value);
+  }
 }
 
 }  // namespace
@@ -87,10 +116,10 @@ void initialise_state(const Schedule& schedule, const Scenario& scenario, const 
     values.assign(static_cast<std::size_t>(p.elements()), norm_weight ? 1.0 : 0.0);
     if (std > 0)
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = std * normal(seed, stream, i);
-    const Location at = locate(schedule, p, StatePart::parameters);
-    for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
-      for (std::size_t i = 0; i < values.size(); ++i)
-        store(schedule.compute_dtype, memory_of(r).at(at.storage), at.offset + static_cast<std::int64_t>(i), values[i]);
+    for_elements(schedule, p, StatePart::parameters,
+                 [&](std::int64_t whole, const Location& at, std::int64_t t, std::int64_t) {
+                   store_everywhere(schedule, memory_of, at, t, values[static_cast<std::size_t>(whole)]);
+                 });
   }
 }
 
@@ -98,14 +127,13 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& s
                                      StatePart part) {
   std::vector<FullTensor> result;
   for (const Parameter& p : parameters(scenario.model)) {
-    const Location at = locate(schedule, p, part);
-    FullTensor full{
-        prefix_of(part) + p.full_name(), {p.rows, p.cols}, std::vector<double>(static_cast<std::size_t>(p.elements()))};
-    for (std::int64_t i = 0; i < p.elements(); ++i) {
-      const std::int64_t in_bucket = at.offset + i, owner = in_bucket / at.shard;
-      full.values[static_cast<std::size_t>(i)] = load(schedule.compute_dtype, memory_of(owner).at(at.storage),
-                                                      is_sharded_storage(part) ? in_bucket % at.shard : in_bucket);
-    }
+    FullTensor full{prefix_of(part) + p.full_name(), {saved_rows(scenario.model, p), p.cols}, {}};
+    full.values.resize(static_cast<std::size_t>(full.shape[0] * full.shape[1]));
+    for_elements(schedule, p, part, [&](std::int64_t whole, const Location& at, std::int64_t, std::int64_t owner) {
+      if (whole < std::int64_t(full.values.size()))
+        full.values[static_cast<std::size_t>(whole)] =
+            load(schedule.compute_dtype, memory_of(owner).at(at.storage), at.offset);
+    });
     result.push_back(std::move(full));
   }
   return result;
@@ -114,21 +142,19 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& s
 void scatter_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, StatePart part,
                    const std::function<const FullTensor&(const std::string&)>& find) {
   for (const Parameter& p : parameters(scenario.model)) {
-    const Location at = locate(schedule, p, part);
     const FullTensor& full = find(prefix_of(part) + p.full_name());
-    if (full.shape != std::vector<std::int64_t>{p.rows, p.cols})
-      throw input_error("tensor " + full.name + " does not have the shape [" + std::to_string(p.rows) + ", " +
+    const std::int64_t rows = saved_rows(scenario.model, p);
+    if (full.shape != std::vector<std::int64_t>{rows, p.cols})
+      throw input_error("tensor " + full.name + " does not have the shape [" + std::to_string(rows) + ", " +
                         std::to_string(p.cols) + "] that the scenario's model needs");
-    for (std::int64_t i = 0; i < p.elements(); ++i) {
-      const std::int64_t in_bucket = at.offset + i;
-      if (is_sharded_storage(part)) {
-        store(schedule.compute_dtype, memory_of(in_bucket / at.shard).at(at.storage), in_bucket % at.shard,
-              full.values[static_cast<std::size_t>(i)]);
-        continue;
-      }
-      for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
-        store(schedule.compute_dtype, memory_of(r).at(at.storage), in_bucket, full.values[static_cast<std::size_t>(i)]);
-    }
+    for_elements(schedule, p, part, [&](std::int64_t whole, const Location& at, std::int64_t t, std::int64_t owner) {
+      if (whole >= std::int64_t(full.values.size())) return;
+      const double value = full.values[static_cast<std::size_t>(whole)];
+      if (is_sharded_storage(part))
+        store(schedule.compute_dtype, memory_of(owner).at(at.storage), at.offset, value);
+      else
+        store_everywhere(schedule, memory_of, at, t, value);
+    });
   }
 }
 

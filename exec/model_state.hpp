@@ -21,7 +21,7 @@ using MemoryOf = std::function<host::RankMemory&(std::int64_t rank)>;
 // layout. Optimizer state 0; padding 0.
 void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of);
 
-// Full tensors, in f64 whatever the schedule computes in (f32 → f64 → f32 is exact).
+// Full tensors, as no parallelism cuts them and without padding of the vocabulary, in f64 whatever the schedule computes in (f32 → f64 → f32 is exact).
 struct FullTensor {
   std::string name;  // Parameter::full_name(), with prefix "adam.m." or "adam.v." for optimizer state
   std::vector<std::int64_t> shape;

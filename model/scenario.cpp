@@ -18,6 +18,7 @@ constexpr std::int64_t kMaxFfn = 1 << 22;
 constexpr std::int64_t kMaxTokens = 1 << 24;  // sequence, positions, tokens of a micro-batch
 constexpr std::int64_t kMaxVocab = 1 << 24;
 constexpr std::int64_t kMaxRanks = 1 << 24;
+constexpr std::int64_t kMaxTensorParallel = 1 << 10;
 constexpr std::int64_t kMaxRanksOnDevice = 1 << 10;  // they are told apart, one by one, by whatever looks at a schedule
 constexpr std::int64_t kMaxMicroBatch = 1 << 16;
 constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 32;
@@ -26,7 +27,8 @@ constexpr double kMaxBytes = double(std::int64_t{1} << 60);
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-// Norms, activation, positions, heads of keys and values, biases, head: GPT-2's unless the preset or the file says more.
+// Norms, activation, positions, heads of keys and values, biases, head: GPT-2's unless the preset or the file says
+// more.
 void read_style(TomlTable& table, Transformer& model) {
   const auto one_of = [&](const char* key, auto& value, auto first, auto second) {
     value = choice_or(table, key, name_of(value), {name_of(first), name_of(second)}) == name_of(first) ? first : second;
@@ -48,7 +50,7 @@ void read_style(TomlTable& table, Transformer& model) {
                                            name_of(model.position_embedding_type) + "\"");
 }
 
-Transformer read_model(TomlTable table) {
+Transformer read_model(TomlTable table, const Parallel& parallel) {
   Transformer model;
   const bool from_preset = table.has("preset");
   if (from_preset) model = preset(choice_or(table, "preset", "", preset_names()));
@@ -66,8 +68,10 @@ Transformer read_model(TomlTable table) {
   model.max_position_embeddings = value_or<std::int64_t>(table, "max_position_embeddings",
                                                          from_preset ? model.max_position_embeddings : model.seq_length,
                                                          {.min = 1, .max = kMaxTokens});
-  const auto multiple =
-      value_or<std::int64_t>(table, "make_vocab_size_divisible_by", 1, {.min = 1, .max = kMaxMicroBatch});
+  // Megatron-LM's: each tensor-parallel rank gets a multiple of it.
+  const std::int64_t multiple =
+      value_or<std::int64_t>(table, "make_vocab_size_divisible_by", 1, {.min = 1, .max = kMaxMicroBatch}) *
+      parallel.tensor_model_parallel_size;
   model.padded_vocab_size = (model.vocab_size + multiple - 1) / multiple * multiple;
   read_style(table, model);
   table.finish();
@@ -107,8 +111,31 @@ Parallel read_parallel(TomlTable table) {
   Parallel parallel;
   parallel.data_parallel_size =
       value_or<std::int64_t>(table, "data_parallel_size", parallel.data_parallel_size, {.min = 1, .max = kMaxRanks});
+  parallel.tensor_model_parallel_size =
+      value_or<std::int64_t>(table, "tensor_model_parallel_size", 1, {.min = 1, .max = kMaxTensorParallel});
+  parallel.sequence_parallel = value_or<bool>(table, "sequence_parallel", parallel.sequence_parallel);
   table.finish();
+  if (parallel.ranks() > kMaxRanks)
+    throw table.failure("data_parallel_size", "expected at most " + number(kMaxRanks) + " ranks, got " +
+                                                  number(parallel.data_parallel_size) + " x " +
+                                                  number(parallel.tensor_model_parallel_size));
   return parallel;
+}
+
+// What tensor parallelism cuts must divide (Megatron-LM checks the same); the vocabulary is padded to.
+void check_tensor_parallel(const TomlTable& table, const Transformer& model, const Parallel& parallel) {
+  const std::int64_t tp = parallel.tensor_model_parallel_size;
+  const auto divide = [&](const char* what, std::int64_t size) {
+    if (size % tp != 0)
+      throw table.failure("tensor_model_parallel_size",
+                          std::string("expected a divisor of ") + what + " " + number(size) + ", got " + number(tp));
+  };
+  divide("num_attention_heads", model.num_attention_heads);
+  divide("num_query_groups", model.kv_heads());
+  divide("ffn_hidden_size", model.ffn_hidden_size);
+  if (parallel.sequence_parallel && model.seq_length % tp != 0)
+    throw table.failure("sequence_parallel", "expected a seq_length that tensor_model_parallel_size " + number(tp) +
+                                                 " divides, got " + number(model.seq_length));
 }
 
 // A switch that Megatron-LM and NeMo name differently.
@@ -128,6 +155,10 @@ Overlap read_overlap(TomlTable table) {
   overlap.bucket_size =
       value_or<std::int64_t>(table, "bucket_size", overlap.bucket_size, {.min = 1, .max = std::int64_t{1} << 40});
   overlap.grad_reduce_in_fp32 = value_or<bool>(table, "grad_reduce_in_fp32", overlap.grad_reduce_in_fp32);
+  overlap.async_tensor_model_parallel_allreduce = value_or<bool>(table, "async_tensor_model_parallel_allreduce", false);
+  overlap.tp_comm_overlap = switch_or(table, "tp_comm_overlap", "ub_tp_comm_overlap", overlap.tp_comm_overlap);
+  overlap.tp_comm_bulk_dgrad = value_or<bool>(table, "tp_comm_bulk_dgrad", overlap.tp_comm_bulk_dgrad);
+  overlap.tp_comm_bulk_wgrad = value_or<bool>(table, "tp_comm_bulk_wgrad", overlap.tp_comm_bulk_wgrad);
   table.finish();
   if (overlap.overlap_param_gather && !overlap.overlap_grad_reduce)
     throw table.failure(table.has("overlap_param_sync") ? "overlap_param_sync" : "overlap_param_gather",
@@ -172,9 +203,26 @@ void read_optimizer(TomlTable& table, Training& training) {
                       "less than the " + number(decay) + " iterations that the learning rate decays");
 }
 
-Training read_training(TomlTable table, const Parallel& parallel) {
+// Megatron-LM's three options and what it checks of them.
+Recompute read_recompute(TomlTable& table, const Transformer& model) {
+  Recompute recompute;
+  const std::string granularity = choice_or(table, "recompute_granularity", "none", {"none", "selective", "full"});
+  const bool has_method = table.has("recompute_method"), has_layers = table.has("recompute_num_layers");
+  const std::string method = choice_or(table, "recompute_method", "uniform", {"uniform", "block"});
+  recompute.num_layers = value_or<std::int64_t>(table, "recompute_num_layers", 1, {.min = 1, .max = model.num_layers});
+  recompute.method = method == "block" ? Recompute::Method::block : Recompute::Method::uniform;
+  if (granularity == "selective") recompute.granularity = Recompute::Granularity::selective;
+  if (granularity == "full") recompute.granularity = Recompute::Granularity::full;
+  if (granularity != "full" && (has_method || has_layers))
+    throw table.failure(has_method ? "recompute_method" : "recompute_num_layers",
+                        "expected recompute_granularity = \"full\" as well, got \"" + granularity + "\"");
+  return recompute;
+}
+
+Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model) {
   Training training;
   read_batch(table, parallel, training);
+  training.recompute = read_recompute(table, model);
   read_optimizer(table, training);
   training.precision = choice_or(table, "precision", training.precision, {"fp32", "fp64"});
   training.seed = static_cast<std::uint64_t>(
@@ -198,8 +246,9 @@ Compare read_compare(TomlTable table, const Scenario& scenario) {
   compare.repeats = value_or<std::int64_t>(table, "repeats", compare.repeats, {.min = 1, .max = 1 << 20});
   table.finish();
   const std::int64_t per_rank = scenario.training.micro_batch_size * scenario.num_microbatches();
+  const std::int64_t tp = scenario.parallel.tensor_model_parallel_size;
   for (const std::int64_t ranks : compare.ranks)
-    if (ranks > kMaxGlobalBatch / per_rank)
+    if (ranks / tp > kMaxGlobalBatch / per_rank)
       throw table.failure("ranks", "expected a global batch of at most " + number(kMaxGlobalBatch) +
                                        " sequences, got " + number(per_rank) + " a rank on " + number(ranks) +
                                        " ranks");
@@ -207,7 +256,7 @@ Compare read_compare(TomlTable table, const Scenario& scenario) {
 }
 
 void check_device(TomlTable& root, const Scenario& scenario) {
-  std::int64_t ranks = scenario.parallel.data_parallel_size;
+  std::int64_t ranks = scenario.parallel.ranks();
   for (const std::int64_t compared : scenario.compare.ranks) ranks = std::max(ranks, compared);
   const std::int64_t limit = scenario.cluster.ranks_per_device;
   if (limit > 0) ranks = std::min(ranks, limit);
@@ -258,11 +307,12 @@ Scenario scenario_of(TomlTable root, const std::string& file) {
     throw model.failure("preset", std::string("expected a preset, or num_layers, hidden_size, num_attention_heads, "
                                               "seq_length and vocab_size, got ") +
                                       (empty ? "an empty file" : "no [model] section"));
-  scenario.model = read_model(std::move(model));
+  scenario.parallel = read_parallel(parallel);
+  scenario.model = read_model(std::move(model), scenario.parallel);
+  check_tensor_parallel(parallel, scenario.model, scenario.parallel);
   scenario.cluster = read_cluster(std::move(cluster));
-  scenario.parallel = read_parallel(std::move(parallel));
   scenario.overlap = read_overlap(std::move(overlap));
-  scenario.training = read_training(std::move(training), scenario.parallel);
+  scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
   check_size(root, scenario);
   scenario.compare = read_compare(std::move(compare), scenario);
   check_device(root, scenario);

@@ -3,12 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "model/lower/recompute.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {
 
-// A scenario file as values: docs/scenario.md is its specification, key by key. Everything has been range-checked by the
-// reader, and unknown keys rejected.
+// A scenario file as values: docs/scenario.md is its specification, key by key. Everything has been range-checked by
+// the reader, and unknown keys rejected.
 struct Cluster {
   std::int64_t cores_per_device = 0;  // host: cores that ranks share; 0 = all of this machine (sim: of the platform)
   std::int64_t ranks_per_device = 0;  // 0 = every rank on one device
@@ -18,6 +19,9 @@ struct Cluster {
 
 struct Parallel {
   std::int64_t data_parallel_size = 1;
+  std::int64_t tensor_model_parallel_size = 1;
+  bool sequence_parallel = false;  // norms and residuals on a token shard each (Korthikanti et al., arXiv 2205.05198)
+  std::int64_t ranks() const { return data_parallel_size * tensor_model_parallel_size; }
 };
 
 struct Overlap {
@@ -25,12 +29,17 @@ struct Overlap {
   bool overlap_param_gather = false;
   std::int64_t bucket_size = 0;  // elements; 0 = Megatron's default max(40e6, 1e6 · dp)
   bool grad_reduce_in_fp32 = true;
+  bool async_tensor_model_parallel_allreduce = false;  // all-reduce of a layer's dgrad beside its wgrad, without sp
+  bool tp_comm_overlap = false;                        // the same with sp, all-gather and reduce-scatter:
+  bool tp_comm_bulk_dgrad = true;                      //   all-gather of the layer's input beside its dgrad
+  bool tp_comm_bulk_wgrad = true;                      //   reduce-scatter of the dgrad beside its wgrad
 };
 
 struct Training {
   std::int64_t micro_batch_size = 1;   // sequences
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64"
+  Recompute recompute;
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;
   std::int64_t lr_warmup_iters = 10;
@@ -39,17 +48,17 @@ struct Training {
   double clip_grad = 1.0;  // 0 = off
   std::uint64_t seed = 1234;
   double init_method_std = 0.02;
-  std::string data;             // text file (bytes are tokens) or .bin token shard; relative to the scenario file
-  std::string checkpoint_dir;   // "" = none
+  std::string data;            // text file (bytes are tokens) or .bin token shard; relative to the scenario file
+  std::string checkpoint_dir;  // "" = none
   std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
-  double timeout_s = 60;        // a rank that makes no progress for this long is an error on all ranks
+  double timeout_s = 60;                 // a rank that makes no progress for this long is an error on all ranks
 };
 
 // `stretto compare`: the table's rows.
 struct Compare {
-  std::vector<std::string> modes;       // names from model/overlap/table; empty = all
-  std::vector<std::int64_t> ranks;      // data-parallel sizes; micro_batch and micro-batches per rank stay as given
-  std::int64_t repeats = 9;             // measured steps per mode and ranks
+  std::vector<std::string> modes;   // names from model/overlap/table; empty = all
+  std::vector<std::int64_t> ranks;  // of the whole layout: dp follows; micro-batches per rank stay as given
+  std::int64_t repeats = 9;         // measured steps per mode and ranks
 };
 
 struct Scenario {
@@ -72,6 +81,7 @@ struct Scenario {
 // before checking. Throws Error(input): "file:line: [section] key: expected …, got …; did you mean …?".
 Scenario read_scenario(const std::string& path, const std::vector<std::string>& overrides = {});
 // The same from text; `name` stands for the file in messages. For tests and fuzzing.
-Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
+Scenario parse_scenario(const std::string& text, const std::string& name,
+                        const std::vector<std::string>& overrides = {});
 
 }  // namespace stretto

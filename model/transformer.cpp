@@ -39,8 +39,8 @@ struct Preset {
 // GPT-2: Radford et al. 2019, table 2; head counts from the released checkpoints' hparams.json. The names count
 // parameters as the checkpoints hold them (the paper's table differs: 117M, 345M, 762M, 1542M). GPT-3: Brown et al.,
 // arXiv 2005.14165, table 2.1; its alternating sparse attention is taken as dense. Llama 2: Touvron et al., arXiv
-// 2307.09288, table 1 and the released params.json. Llama 3: arXiv 2407.21783, table 3 (layers, width, FFN width, heads,
-// key/value heads, RoPE base, vocabulary of 128,000 tokens and 256 special ones), pre-trained on 8192 tokens.
+// 2307.09288, table 1 and the released params.json. Llama 3: arXiv 2407.21783, table 3 (layers, width, FFN width,
+// heads, key/value heads, RoPE base, vocabulary of 128,000 tokens and 256 special ones), pre-trained on 8192 tokens.
 constexpr Preset kPresets[] = {
     {"gpt2-124m", gpt(12, 768, 12, 1024)},
     {"gpt2-355m", gpt(24, 1024, 16, 1024)},
@@ -99,7 +99,7 @@ std::vector<Parameter> parameters(const Transformer& model) {
   };
   matrix("wte.weight", -1, model.padded_vocab_size, h, Shard::rows);
   if (model.position_embedding_type == PositionEmbedding::learned_absolute)
-    matrix("wpe.weight", -1, model.max_position_embeddings, h);
+    matrix("wpe.weight", -1, model.max_position_embeddings, h, Shard::columns);
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     norm("ln_1", layer);
     linear("qkv", layer, model.qkv_size(), h, Shard::rows, {h, kv, kv});
@@ -136,8 +136,8 @@ Flops training_flops_per_sequence(const Transformer& model) {
   Flops flops;
   flops.model_full_attention = 3 * (linears + head + 2 * attention_matmul);
   flops.model = 3 * (linears + head + attention_matmul);
-  // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each over
-  // the part of the square that its blocks touch.
+  // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each
+  // over the part of the square that its blocks touch.
   flops.hardware = 3 * (linears + padded_head) + 7 * causal_attention_share(model.seq_length) * attention_matmul;
   return flops;
 }

@@ -56,7 +56,8 @@ Transformer preset(const std::string& name);
 std::vector<std::string> preset_names();
 
 // How tensor parallelism cuts a parameter into parts (Shoeybi et al., arXiv 1909.08053): column-parallel layers (qkv, fc1,
-// wte, lm_head) by output, row-parallel ones (proj, fc2) by input. Nothing cuts them yet.
+// wte, lm_head) by output, row-parallel ones (proj, fc2) by
+// input, and wpe by columns, so that embeddings of all ranks add up (Megatron-LM has all of wpe on every rank).
 enum class Shard : std::uint8_t {
   none,     // every rank has the whole
   rows,     // rows of a [out, in] matrix; elements of its bias

@@ -62,7 +62,7 @@ constexpr double kPrompt_s = 5;  // far more than it takes, far less than the de
 }  // namespace
 
 TEST_CASE("an operation that throws on one rank fails the step on all ranks and names the rank") {
-  for (const OverlapMode& mode : overlap_modes())
+  for (const OverlapMode& mode : data_parallel_modes())
     for (const char* name : {"embedding.fprop", "attention.dgrad", "dp.reduce_scatter.b0", "dp.all_reduce_metrics",
                              "adamw.b0", "dp.all_gather.b0"}) {
       INFO(mode.name << ", " << name);
@@ -110,7 +110,7 @@ TEST_CASE("several ranks that fail at once give one error") {
 }
 
 TEST_CASE("a rank that does not come in time is an error that says who waited for what") {
-  for (const OverlapMode& mode : overlap_modes()) {
+  for (const OverlapMode& mode : data_parallel_modes()) {
     INFO(mode.name);
     constexpr double kTimeout_s = 0.2, kSleep_s = 0.8;
     std::atomic<std::uint32_t> victim{0};

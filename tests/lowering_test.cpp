@@ -72,7 +72,7 @@ std::string numbered(const std::string& name, std::size_t b) { return name + ".b
 }  // namespace
 
 TEST_CASE("every mode verifies, with its memory plan, whatever the buckets, ranks and micro-batches") {
-  for (const OverlapMode& mode : overlap_modes())
+  for (const OverlapMode& mode : data_parallel_modes())
     for (const std::int64_t ranks : {1, 2, 3, 5, 8})
       for (const std::int64_t micro_batches : {1, 2, 3})
         for (const std::int64_t bucket_size : {1, 333, 1500, 1'000'000'000})
@@ -134,7 +134,7 @@ TEST_CASE("Llama's style: what is in a layer") {
 }
 
 TEST_CASE("every mode computes what the plain schedule computes") {
-  for (const OverlapMode& mode : overlap_modes())
+  for (const OverlapMode& mode : data_parallel_modes())
     for (const std::int64_t ranks : {1, 2, 3})
       for (const std::int64_t bucket_size : {1, 300, 1500})
         for (const bool fp32 : {true, false}) {
@@ -152,7 +152,7 @@ TEST_CASE("every mode computes what the plain schedule computes") {
 }
 
 TEST_CASE("buckets hold every parameter once, and one bucket holds all without overlap_grad_reduce") {
-  for (const OverlapMode& mode : overlap_modes())
+  for (const OverlapMode& mode : data_parallel_modes())
     for (const std::int64_t ranks : {1, 2, 5}) {
       INFO(mode.name << ", " << ranks << " ranks");
       const Scenario scenario = tiny_scenario(ranks, mode.name, "fp32", ranks);

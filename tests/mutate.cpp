@@ -112,6 +112,42 @@ std::string soften_edge(Mutant& m, Random& random) {
   return name_of(m.schedule, call) + " only waits for the " + name_of(m.schedule, edge);
 }
 
+BlockWait* random_block_wait(Mutant& m, Random& random) {
+  Block& block = random.pick(m.schedule.blocks);
+  return block.waits.empty() ? nullptr : &random.pick(block.waits);
+}
+std::string name_of(const BlockWait& wait) {
+  return std::to_string(wait.op) + " of its block on " +
+         (wait.on == BlockWait::kBefore ? "lane " + std::to_string(wait.lane) : std::to_string(wait.on));
+}
+
+std::string drop_block_wait(Mutant& m, Random& random) {
+  Block& block = random.pick(m.schedule.blocks);
+  if (block.waits.empty()) return "";
+  const std::size_t at = random.below(block.waits.size());
+  const std::string what = block.name + ": no wait of " + name_of(block.waits[at]);
+  block.waits.erase(block.waits.begin() + static_cast<std::ptrdiff_t>(at));
+  return what;
+}
+
+std::string change_block_wait(Mutant& m, Random& random) {
+  BlockWait* wait = random_block_wait(m, random);
+  if (wait == nullptr) return "";
+  const std::string before = name_of(*wait);
+  if (wait->on == BlockWait::kBefore)
+    wait->lane = static_cast<LaneId>(random.below(m.schedule.lanes.size()));
+  else if (wait->on > 0)
+    wait->on -= 1;
+  return before + ", now of " + name_of(*wait);
+}
+
+std::string soften_block_wait(Mutant& m, Random& random) {
+  BlockWait* wait = random_block_wait(m, random);
+  if (wait == nullptr || wait->kind == EdgeKind::start_start) return "";
+  wait->kind = EdgeKind::start_start;
+  return "start only: " + name_of(*wait);
+}
+
 // ---- order ----
 
 std::string swap_calls(Mutant& m, std::size_t a, std::size_t b) {
@@ -335,6 +371,9 @@ constexpr std::array kKinds = {
     Kind{"retarget edge", retarget_edge},
     Kind{"change the step of an edge", change_steps_ago},
     Kind{"soften edge", soften_edge},
+    Kind{"drop block wait", drop_block_wait},
+    Kind{"change block wait", change_block_wait},
+    Kind{"soften block wait", soften_block_wait},
     Kind{"swap adjacent calls", swap_adjacent_calls},
     Kind{"swap calls", swap_random_calls},
     Kind{"move collective", move_collective},

@@ -60,19 +60,21 @@ bool same(const Result& a, const Result& b) {
 std::vector<Subject> make_subjects() {
   std::vector<Subject> subjects;
   for (const OverlapMode& mode : overlap_modes())
-    for (const std::int64_t ranks : {2, 3})
+    for (const Layout& layout : {Layout{2, 1}, Layout{3, 1}, Layout{1, 2}, Layout{2, 2, true}})
       for (const bool fp32 : {true, false})
         for (const std::int64_t micro_batches : {1, 2}) {
           Subject s;
-          s.scenario = tiny_scenario(ranks, mode.name, "fp32", ranks * micro_batches);
+          s.scenario = layout.tp == 1 ? tiny_scenario(layout.dp, mode.name, "fp32", layout.dp * micro_batches)
+                                      : layout_scenario(layout, mode.name, false, "fp32", 1, layout.dp * micro_batches);
+          if (!mode.applies(s.scenario.parallel)) continue;
           s.scenario.overlap.grad_reduce_in_fp32 = fp32;
-          if (ranks == 2 && micro_batches == 2) s.scenario = with_llama(s.scenario);
+          if (layout.tp == 1 && layout.dp == 2 && micro_batches == 2) s.scenario = with_llama(s.scenario);
           s.schedule = build_schedule(s.scenario);
           s.plan = plan_memory(s.schedule);
           require_verified(s.schedule, &s.plan);
           s.flow = trace_dataflow(s.schedule, SumOrder::same);
           s.result = run_serially(s.scenario, s.schedule, s.plan, 0).value();
-          s.name = mode.name + ", " + std::to_string(ranks) + " ranks, " + (fp32 ? "fp32" : "bf16") + ", " +
+          s.name = mode.name + ", " + layout.text() + ", " + (fp32 ? "fp32" : "bf16") + ", " +
                    std::to_string(micro_batches) + " micro-batches: ";
           subjects.push_back(std::move(s));
         }

@@ -1,4 +1,5 @@
-// The verifier against its oracle: whatever changes the result of a schedule must be rejected, what is correct accepted.
+// The verifier against its oracle: whatever changes the result of a schedule must be rejected, what is correct
+// accepted.
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -8,7 +9,7 @@
 namespace stretto::testing {
 
 TEST_CASE("a verified schedule gives the same bits in every legal order") {
-  for (const OverlapMode& mode : overlap_modes())
+  for (const OverlapMode& mode : data_parallel_modes())
     for (const bool bf16 : {false, true}) {
       INFO(mode.name << (bf16 ? ", reduced in bf16" : ""));
       Scenario scenario = tiny_scenario(3, mode.name, "fp32", 6, 1);
@@ -17,7 +18,7 @@ TEST_CASE("a verified schedule gives the same bits in every legal order") {
       for (const std::uint64_t seed : {100, 200, 300, 400, 500})
         CHECK(same_bits(train(scenario, 2, false, seed).parameters, reference.parameters));
     }
-  for (const OverlapMode& mode : overlap_modes()) {
+  for (const OverlapMode& mode : data_parallel_modes()) {
     INFO(mode.name << ", Llama's style");
     const Scenario scenario = with_llama(tiny_scenario(3, mode.name, "fp32", 6, 1));
     const Trained reference = train(scenario, 2, false, 1);
@@ -41,7 +42,8 @@ TEST_CASE("every mutation that changes the result is rejected") {
   CHECK(report.missed.empty());
   for (const std::string& alarm : report.false_alarms) UNSCOPED_INFO("false alarm: " << alarm);
   CHECK(report.false_alarms.empty());
-  // The mutations are worth something: most of them could run, many changed the result, some are races and some are not.
+  // The mutations are worth something: most of them could run, many changed the result, some are races and some are
+  // not.
   CHECK(report.mutations - report.malformed >= kMutations * 5 / 7);
   CHECK(report.harmful >= kMutations / 3);
   CHECK(report.rejected - report.malformed - report.rejected_by_flow >= kMutations / 5);

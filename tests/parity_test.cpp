@@ -15,7 +15,7 @@ void check_against_one_rank(const std::vector<std::int64_t>& sizes, bool threade
   const Trained reference = train(scenario_of(1, "plain"), kSteps, false);
   REQUIRE(std::isfinite(reference.losses.back()));
   for (const std::int64_t ranks : sizes)
-    for (const OverlapMode& mode : overlap_modes()) {
+    for (const OverlapMode& mode : data_parallel_modes()) {
       INFO(mode.name << " at " << ranks << " ranks");
       const Trained trained = train(scenario_of(ranks, mode.name), kSteps, threaded);
       for (int step = 0; step < kSteps; ++step)
@@ -42,7 +42,7 @@ TEST_CASE("fp32: every mode is within 1e-5 of the single rank") {
   // One step: later ones amplify rounding through Adam, whose first updates are ±lr whatever the gradient's size.
   const Trained reference = train(tiny_scenario(1, "plain", "fp32"), 1, true);
   for (const std::int64_t ranks : {2, 3, 4, 8})
-    for (const OverlapMode& mode : overlap_modes()) {
+    for (const OverlapMode& mode : data_parallel_modes()) {
       INFO(mode.name << " at " << ranks << " ranks");
       const Trained trained = train(tiny_scenario(ranks, mode.name, "fp32"), 1, true);
       CHECK(trained.losses.back() == Approx(reference.losses.back()).epsilon(1e-5));
@@ -59,7 +59,7 @@ TEST_CASE("modes that only move operations give the same bits") {
       return train(scenario, kSteps, threaded);
     };
     const Trained plain = run("plain", false);
-    for (const OverlapMode& mode : overlap_modes())
+    for (const OverlapMode& mode : data_parallel_modes())
       for (const bool threaded : {false, true}) {
         INFO(mode.name << " at " << ranks << " ranks, threaded " << threaded);
         const Trained trained = run(mode.name, threaded);

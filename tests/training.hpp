@@ -16,6 +16,14 @@
 
 namespace stretto::testing {
 
+// Those that act without tensor parallelism.
+inline std::vector<OverlapMode> data_parallel_modes() {
+  std::vector<OverlapMode> modes;
+  for (const OverlapMode& mode : overlap_modes())
+    if (mode.applies(Parallel{2})) modes.push_back(mode);
+  return modes;
+}
+
 // Sizes are odd on purpose: nothing is a power of two or divides another.
 inline Scenario tiny_scenario(std::int64_t ranks, const std::string& mode, const std::string& precision = "fp64",
                               std::int64_t global_batch = 24, std::int64_t micro_batch = 1) {
@@ -30,7 +38,37 @@ inline Scenario tiny_scenario(std::int64_t ranks, const std::string& mode, const
   scenario.training.init_method_std = 0.2;
   scenario.parallel.data_parallel_size = ranks;
   scenario.overlap.bucket_size = 300;
-  find_overlap_mode(mode).configure(scenario.overlap);
+  set_mode(scenario.overlap, find_overlap_mode(mode));
+  return scenario;
+}
+
+struct Layout {
+  std::int64_t dp = 1, tp = 1;
+  bool sequence_parallel = false;
+  std::string text() const {
+    return "dp " + std::to_string(dp) + " tp " + std::to_string(tp) + (sequence_parallel ? " sp" : "");
+  }
+};
+// Sizes that 2 and 3 divide where they must be divided, and no vocabulary does.
+inline Scenario layout_scenario(const Layout& layout, const std::string& mode, bool llama,
+                                const std::string& precision = "fp64", std::int64_t micro_batch = 1,
+                                std::int64_t global_batch = 12) {
+  Scenario scenario = tiny_scenario(1, mode, precision, global_batch, micro_batch);
+  Transformer& model = scenario.model;
+  model.hidden_size = 24;
+  model.num_attention_heads = 12;
+  model.ffn_hidden_size = 18;
+  model.seq_length = 6;
+  model.padded_vocab_size = (model.vocab_size + layout.tp - 1) / layout.tp * layout.tp;
+  if (llama) {
+    model.normalization = Normalization::rms_norm;
+    model.swiglu = true;
+    model.position_embedding_type = PositionEmbedding::rope;
+    model.num_query_groups = 6;
+    model.add_bias_linear = false;
+    model.untie_embeddings_and_output_weights = true;
+  }
+  scenario.parallel = {layout.dp, layout.tp, layout.sequence_parallel};
   return scenario;
 }
 
@@ -44,12 +82,13 @@ inline Scenario with_llama(Scenario scenario) {
 
 inline exec::TokenSource tiny_tokens(std::int64_t vocab, std::int64_t count = 4096) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(random_bits(7, 8, i) % static_cast<std::uint64_t>(vocab));
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = std::byte(random_bits(7, 8, i) % static_cast<std::uint64_t>(vocab));
   return exec::TokenSource::parse(std::move(bytes), "tiny.txt");
 }
 
 struct Trained {
-  std::vector<double> losses, norms;  // by step
+  std::vector<double> losses, norms;                    // by step
   std::vector<exec::FullTensor> gradients, parameters;  // after the last step; gradients before clipping
 };
 
@@ -64,7 +103,9 @@ inline Trained train(const Scenario& scenario, int steps, bool threaded, std::ui
     host = std::make_unique<host::HostExecutor>(schedule, plan, host::HostOptions{});
   else
     serial = std::make_unique<serial::SerialExecutor>(schedule, plan);
-  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return threaded ? host->memory(rank) : serial->memory(rank); };
+  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& {
+    return threaded ? host->memory(rank) : serial->memory(rank);
+  };
   exec::initialise_state(schedule, scenario, memory_of);
   const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
   Trained trained;
@@ -85,7 +126,8 @@ inline Trained train(const Scenario& scenario, int steps, bool threaded, std::ui
 }
 
 // ‖a − b‖ / ‖b‖, the largest over the tensors.
-inline double worst_relative_difference(const std::vector<exec::FullTensor>& a, const std::vector<exec::FullTensor>& b) {
+inline double worst_relative_difference(const std::vector<exec::FullTensor>& a,
+                                        const std::vector<exec::FullTensor>& b) {
   double worst = a.size() == b.size() ? 0 : 1;
   for (std::size_t t = 0; t < a.size() && t < b.size(); ++t) {
     double difference = 0, norm = 0;

@@ -54,12 +54,12 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64}) {
       for (const CollectiveKind kind :
            {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce}) {
-        // f64 travels in all-reduces of scalars only, in f32 training.
-        if ((dtype == Dtype::f64) != (kind == CollectiveKind::all_reduce)) continue;
-        if (dtype == Dtype::bf16 && kind == CollectiveKind::all_gather) continue;  // parameters are gathered in f32
+        // In f32 training f64 travels in all-reduces of scalars only, bf16 in reduce-scatters of gradients.
+        if (dtype == Dtype::f64 && kind != CollectiveKind::all_reduce) continue;
+        if (dtype == Dtype::bf16 && kind != CollectiveKind::reduce_scatter) continue;
         const std::vector<std::int64_t> sizes =
-            kind == CollectiveKind::all_reduce ? std::vector<std::int64_t>{4, 1 << 10, 1 << 16}
-                                               : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));
+            dtype == Dtype::f64 ? std::vector<std::int64_t>{4, 1 << 10, 1 << 16}
+                                : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));
         const Schedule schedule = collective_schedule(kind, dtype, members, sizes);
         host::HostOptions options;
         options.cores_per_device = cores;
@@ -77,7 +77,7 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
         const double phases = kind == CollectiveKind::all_reduce ? 2 : 1;
         for (auto& [op, times] : times_us) {
           const sim::WorkCost cost =
-              sim::movement_cost(std::get<Collective>(schedule.operations[op].work), dtype, members);
+              sim::movement_cost(std::get<Collective>(schedule.operations[op].work), dtype, members, true);
           const double one_share_us = (median_of(times) / phases - (1 + turns) * wake_us) / turns;
           samples.push_back({cost.key, cost.features, cost.cls, std::max(one_share_us, 0.5), spread_pct_of(times)});
         }

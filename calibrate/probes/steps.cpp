@@ -28,10 +28,12 @@ constexpr Shape kShapes[] = {
 };
 // Which of them also run with a rank on every core and with two: sharing is a ratio to the same step alone.
 constexpr std::size_t kShared[] = {3, 6};
+// Run by two tensor-parallel ranks that take turns on one core, for what only they do.
+constexpr Shape kCut[] = {{64, 2, 128, 2, 256}, {64, 2, 64, 8, 1024}, {64, 2, 256, 2, 4096}, {64, 2, 96, 4, 2048}};
 constexpr int kTurns = 6;
 constexpr std::int64_t kCacheBytes = 64 << 20;  // more than the last-level cache that a core of today can use
 
-Scenario scenario_of(const Shape& shape, std::int64_t ranks) {
+Scenario scenario_of(const Shape& shape, std::int64_t ranks, std::int64_t tp) {
   Scenario scenario;
   scenario.name = "probe";
   scenario.model = {2, shape.hidden, shape.heads, 4 * shape.hidden, shape.seq, shape.seq, shape.vocab, shape.vocab};
@@ -41,9 +43,10 @@ Scenario scenario_of(const Shape& shape, std::int64_t ranks) {
     scenario.model.ffn_hidden_size =
         (8 * shape.hidden / 3 + 63) / 64 * 64;  // as Llama: three matrices cost what two did
   }
-  scenario.parallel.data_parallel_size = ranks;
+  scenario.parallel.data_parallel_size = ranks / tp;
+  scenario.parallel.tensor_model_parallel_size = tp;
   scenario.training.micro_batch_size = shape.micro_batch;
-  scenario.training.global_batch_size = shape.micro_batch * ranks;
+  scenario.training.global_batch_size = shape.micro_batch * ranks / tp;
   return scenario;
 }
 
@@ -67,8 +70,8 @@ struct Step {
   std::map<OpId, std::vector<double>> times_us;
   bool outgrows_caches = false;
 
-  Step(const Shape& shape, std::int64_t ranks, int cores)
-      : scenario(scenario_of(shape, ranks)), schedule(build_schedule(scenario)) {
+  Step(const Shape& shape, std::int64_t ranks, int cores, std::int64_t tp = 1)
+      : scenario(scenario_of(shape, ranks, tp)), schedule(build_schedule(scenario)) {
     const MemoryPlan plan = plan_memory(schedule);
     require_verified(schedule, &plan);
     outgrows_caches = plan.bytes > kCacheBytes;
@@ -108,8 +111,9 @@ std::vector<Sample> samples_of(const Steps& steps) {
 }  // namespace
 
 StepSamples probe_steps(int cores, const std::function<void(const std::string&)>& progress) {
-  Steps alone, filled, shared;
+  Steps alone, filled, shared, cut;
   for (const Shape& shape : kShapes) alone.push_back(std::make_unique<Step>(shape, 1, cores));
+  for (const Shape& shape : kCut) cut.push_back(std::make_unique<Step>(shape, 2, 1, 2));
   for (const std::size_t i : kShared) {
     if (cores > 1) filled.push_back(std::make_unique<Step>(kShapes[i], cores, cores));
     shared.push_back(std::make_unique<Step>(kShapes[i], 2 * cores, cores));
@@ -123,6 +127,7 @@ StepSamples probe_steps(int cores, const std::function<void(const std::string&)>
       alone[i]->run();
       if (i % 3 == 2) one_GFLOPs.push_back(one.run_GFLOPs());
     }
+    for (const auto& step : cut) step->run();
     for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
       for (const auto& step : filled) step->run();
       all_GFLOPs.push_back(all.run_GFLOPs());
@@ -138,6 +143,8 @@ StepSamples probe_steps(int cores, const std::function<void(const std::string&)>
   samples.sgemm_filled_GFLOPs = {median_of(all_GFLOPs),
                                  {"measured", origin + "all cores busy, of one", spread_pct_of(all_GFLOPs)}};
   samples.alone = samples_of(alone);
+  for (Sample& sample : samples_of(cut))
+    if (sample.key.starts_with("vocab_stats")) samples.alone.push_back(std::move(sample));
   samples.filled = samples_of(filled);
   samples.shared = samples_of(shared);
   return samples;

@@ -26,7 +26,7 @@ Slice slice_of(std::int64_t elements, std::int64_t members, std::int64_t member)
 constexpr std::int64_t kChunk = 1024;
 
 template <class T>
-void sum_slice(Slice slice, int member, std::span<void* const> buffers) {
+void sum_slice(Slice slice, std::span<const Buffers> buffers, T* out) {
   constexpr bool is_bf16 = std::is_same_v<T, Bf16>;
   using Sum = std::conditional_t<is_bf16, float, T>;
   const auto widen = [](T value) -> Sum {
@@ -36,8 +36,7 @@ void sum_slice(Slice slice, int member, std::span<void* const> buffers) {
       return value;
     }
   };
-  const auto source = [&](std::size_t from) { return static_cast<const T*>(buffers[from]); };
-  T* own = static_cast<T*>(buffers[static_cast<std::size_t>(member)]);
+  const auto source = [&](std::size_t from) { return static_cast<const T*>(buffers[from].in); };
   alignas(64) Sum sum[kChunk];
   for (std::int64_t begin = slice.begin; begin < slice.end; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, slice.end - begin);
@@ -49,70 +48,58 @@ void sum_slice(Slice slice, int member, std::span<void* const> buffers) {
       for (std::int64_t i = 0; i < count; ++i) sum[i] += widen(next[i]);
     }
     if constexpr (is_bf16) {
-      for (std::int64_t i = 0; i < count; ++i) own[begin + i] = to_bf16(sum[i]);
+      for (std::int64_t i = 0; i < count; ++i) out[begin - slice.begin + i] = to_bf16(sum[i]);
     } else {
-      std::memcpy(own + begin, sum, static_cast<std::size_t>(count) * sizeof(T));
+      std::memcpy(out + begin - slice.begin, sum, static_cast<std::size_t>(count) * sizeof(T));
     }
   }
 }
 
-void reduce(Dtype dtype, Slice slice, int member, std::span<void* const> buffers) {
+// `out` is where the slice goes.
+void reduce(Dtype dtype, Slice slice, std::span<const Buffers> buffers, void* out) {
   switch (dtype) {
     case Dtype::f32:
-      return sum_slice<float>(slice, member, buffers);
+      return sum_slice<float>(slice, buffers, static_cast<float*>(out));
     case Dtype::f64:
-      return sum_slice<double>(slice, member, buffers);
+      return sum_slice<double>(slice, buffers, static_cast<double*>(out));
     case Dtype::bf16:
-      return sum_slice<Bf16>(slice, member, buffers);
+      return sum_slice<Bf16>(slice, buffers, static_cast<Bf16*>(out));
     case Dtype::i32:
       break;
   }
   assert(false && "integers are not reduced");
 }
 
-void gather(Dtype dtype, std::int64_t elements, int member, std::span<void* const> buffers) {
-  const auto members = static_cast<std::int64_t>(buffers.size());
-  const auto bytes = [&](std::int64_t count) { return static_cast<std::size_t>(count * bytes_of(dtype)); };
-  auto* own = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)]);
-  // Each member begins at its right neighbour, so that not all read the same buffer at once.
-  for (std::int64_t step = 1; step < members; ++step) {
-    const std::int64_t from = (member + step) % members;
-    const Slice slice = slice_of(elements, members, from);
-    const auto* source = static_cast<const std::byte*>(buffers[static_cast<std::size_t>(from)]);
-    std::memcpy(own + bytes(slice.begin), source + bytes(slice.begin), bytes(slice.end - slice.begin));
-  }
-}
-
 }  // namespace
 
-void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member, std::span<void* const> buffers,
+void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member, std::span<const Buffers> buffers,
                int phase) {
   const auto members = static_cast<std::int64_t>(buffers.size());
   assert(member >= 0 && member < members && phase >= 0 && phase < phases(kind));
   assert(kind == CollectiveKind::all_reduce || elements % members == 0);
-  if (members == 1) return;
-  const bool gathers = kind == CollectiveKind::all_gather || phase == 1;
-  if (gathers) {
-    gather(dtype, elements, member, buffers);
-  } else {
-    reduce(dtype, slice_of(elements, members, member), member, buffers);
+  const std::int64_t bytes = bytes_of(dtype);
+  auto* out = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);
+  if (members == 1) {
+    const void* in = buffers[0].in;
+    if (in != out) std::memcpy(out, in, static_cast<std::size_t>(elements * bytes));
+    return;
   }
-}
-
-// With s the bytes of the longest slice: reducing reads n slices and writes one, gathering reads and writes n − 1.
-std::int64_t share_bytes(CollectiveKind kind, Dtype dtype, std::int64_t elements, int members) {
-  if (members == 1) return 0;
-  const std::int64_t slice = (elements + members - 1) / members * bytes_of(dtype);
-  const std::int64_t reduced = (members + 1) * slice, gathered = 2 * (members - 1) * slice;
-  switch (kind) {
-    case CollectiveKind::all_gather:
-      return gathered;
-    case CollectiveKind::reduce_scatter:
-      return reduced;
-    case CollectiveKind::all_reduce:
-      return reduced + gathered;
+  if (kind != CollectiveKind::all_gather && phase == 0) {
+    const Slice slice = slice_of(elements, members, member);
+    reduce(dtype, slice, buffers, kind == CollectiveKind::all_reduce ? out + slice.begin * bytes : out);
+    return;
   }
-  return 0;
+  // Each member begins at its right neighbour, so that not all read the same buffer at once.
+  for (std::int64_t step = 1; step <= members; ++step) {
+    const std::int64_t from = (member + step) % members;
+    const Slice slice = slice_of(elements, members, from);
+    const Buffers& theirs = buffers[static_cast<std::size_t>(from)];
+    const std::byte* source = kind == CollectiveKind::all_gather
+                                  ? static_cast<const std::byte*>(theirs.in)
+                                  : static_cast<const std::byte*>(theirs.out) + slice.begin * bytes;
+    std::byte* to = out + slice.begin * bytes;
+    if (source != to) std::memcpy(to, source, static_cast<std::size_t>((slice.end - slice.begin) * bytes));
+  }
 }
 
 }  // namespace stretto::local

@@ -42,22 +42,34 @@ Buffers<T> random_buffers(int members, std::int64_t elements) {
 }
 
 // All members at once, each on its own thread, as the executor does.
-template <class T>
-void run_collective(CollectiveKind kind, Buffers<T>& buffers) {
-  std::vector<void*> addresses;
-  for (auto& buffer : buffers) addresses.push_back(buffer.data());
-  const auto elements = static_cast<std::int64_t>(buffers[0].size());
-  std::barrier barrier(static_cast<std::ptrdiff_t>(buffers.size()));
+void run_members(CollectiveKind kind, Dtype dtype, std::int64_t elements,
+                 const std::vector<local::Buffers>& addresses) {
+  std::barrier barrier(static_cast<std::ptrdiff_t>(addresses.size()));
   std::vector<std::thread> threads;
-  for (int member = 0; member < static_cast<int>(buffers.size()); ++member) {
+  for (int member = 0; member < static_cast<int>(addresses.size()); ++member) {
     threads.emplace_back([&, member] {
       for (int phase = 0; phase < local::phases(kind); ++phase) {
         barrier.arrive_and_wait();
-        local::run_share(kind, Type<T>::dtype, elements, member, addresses, phase);
+        local::run_share(kind, dtype, elements, member, addresses, phase);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// In place: shards are slices of the whole.
+template <class T>
+void run_collective(CollectiveKind kind, Buffers<T>& buffers) {
+  const auto elements = static_cast<std::int64_t>(buffers[0].size());
+  const auto shard = elements / static_cast<std::int64_t>(buffers.size());
+  std::vector<local::Buffers> addresses;
+  for (auto& buffer : buffers) {
+    T* slice = buffer.data() + static_cast<std::int64_t>(addresses.size()) * shard;
+    if (kind == CollectiveKind::all_gather) addresses.push_back({slice, buffer.data()});
+    if (kind == CollectiveKind::reduce_scatter) addresses.push_back({buffer.data(), slice});
+    if (kind == CollectiveKind::all_reduce) addresses.push_back({buffer.data(), buffer.data()});
+  }
+  run_members(kind, Type<T>::dtype, elements, addresses);
 }
 
 template <class T>
@@ -133,10 +145,19 @@ TEST_CASE("bf16 sums are rounded once", "[comm]") {
   CHECK(to_float(buffers[1][0]) == 258);
 }
 
-TEST_CASE("bytes that a share moves", "[comm]") {
-  using local::share_bytes;
-  CHECK(share_bytes(CollectiveKind::reduce_scatter, Dtype::f32, 1000, 4) == 5 * 250 * 4);
-  CHECK(share_bytes(CollectiveKind::all_gather, Dtype::bf16, 1000, 4) == 6 * 250 * 2);
-  CHECK(share_bytes(CollectiveKind::all_reduce, Dtype::f64, 1, 4) == 11 * 8);
-  CHECK(share_bytes(CollectiveKind::all_reduce, Dtype::f32, 1000, 1) == 0);
+TEST_CASE("shards of their own, out of place", "[comm]") {
+  for (const int members : {1, 2, 3, 5}) {
+    const std::int64_t shard = 1500;
+    const auto wholes = random_buffers<double>(members, members * shard);
+    const auto sum = rank_order_sum(wholes);
+    Buffers<double> shards(wholes.size(), std::vector<double>(shard)), gathered = wholes;
+    std::vector<local::Buffers> scatter, gather;
+    for (std::size_t m = 0; m < wholes.size(); ++m) {
+      scatter.push_back({wholes[m].data(), shards[m].data()});
+      gather.push_back({shards[m].data(), gathered[m].data()});
+    }
+    run_members(CollectiveKind::reduce_scatter, Dtype::f64, members * shard, scatter);
+    run_members(CollectiveKind::all_gather, Dtype::f64, members * shard, gather);
+    for (const auto& whole : gathered) CHECK(same_bits(whole, sum, 0, sum.size()));
+  }
 }

@@ -295,16 +295,12 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
   Clock::time_point end = meet(rank, op, group);
   row.transfer = at(end);
 
-  // The whole buffer is the widest view of the operation: the shard is a slice of it, in place.
-  std::vector<void*> buffers;
-  Dtype dtype = Dtype::f32;
+  std::vector<local::Buffers> buffers;
   for (const std::int64_t member : group.members) {
     const auto operands = ranks[static_cast<std::size_t>(member)]->operands.of(op);
-    const auto whole = std::max_element(operands.begin(), operands.end(),
-                                        [](const Operand& a, const Operand& b) { return a.cols < b.cols; });
-    buffers.push_back(whole->data);
-    dtype = whole->dtype;
+    buffers.push_back({operands.front().data, operands.back().data});
   }
+  const Dtype dtype = rank.operands.of(op).front().dtype;
   const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, members);
   Clock::time_point deadline = end;
   if (options.link_GBps > 0) {

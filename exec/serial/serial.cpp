@@ -12,11 +12,6 @@ namespace {
 
 constexpr unsigned char kPoison = 0xff;
 
-const host::Operand& widest(std::span<const host::Operand> operands) {
-  return *std::max_element(operands.begin(), operands.end(),
-                           [](const auto& a, const auto& b) { return a.cols < b.cols; });
-}
-
 }  // namespace
 
 SerialExecutor::SerialExecutor(const Schedule& schedule, const MemoryPlan& plan) : schedule_(schedule) {
@@ -66,9 +61,11 @@ bool SerialExecutor::can_finish(const RankState& rank, LaneId lane) const {
   if (!rank.lanes[lane].running) return false;
   if (!is_communication(schedule_.operations[head_op(rank, lane).op].work)) return true;
   for (const Head& peer : peers(rank, lane)) {
-    // A member that has finished this very operation is ahead; otherwise it must have arrived.
+    // A member that has finished this very operation is ahead; otherwise it must have arrived, and not be behind: on a
+    // lane with several communicators its group may be another one there.
     const LaneState& other = peer.rank->lanes[lane];
-    if (other.finished == rank.lanes[lane].finished && !other.running) return false;
+    const std::uint64_t mine = rank.lanes[lane].finished;
+    if (other.finished < mine || (other.finished == mine && !other.running)) return false;
   }
   return true;
 }
@@ -104,7 +101,7 @@ void SerialExecutor::poison_outputs(RankState& rank, LaneId lane) {
 void SerialExecutor::apply_collective(const std::vector<Head>& members) {
   const BoundOp& first = head_op(*members.front().rank, members.front().lane);
   const auto& collective = std::get<Collective>(schedule_.operations[first.op].work);
-  std::vector<void*> buffers;
+  std::vector<local::Buffers> buffers;
   Dtype dtype = Dtype::f32;
   for (const Head& member : members) {
     const BoundOp& op = head_op(*member.rank, member.lane);
@@ -112,10 +109,9 @@ void SerialExecutor::apply_collective(const std::vector<Head>& members) {
       throw runtime_failure("members of " + schedule_.communicators[collective.communicator].name +
                             " meet in different operations: " + label(schedule_, first) + " and " +
                             label(schedule_, op));
-    const host::Operand& whole =
-        widest(member.rank->operands.of(static_cast<std::uint32_t>(&op - member.rank->program.ops.data())));
-    buffers.push_back(whole.data);
-    dtype = whole.dtype;
+    const auto operands = member.rank->operands.of(static_cast<std::uint32_t>(&op - member.rank->program.ops.data()));
+    buffers.push_back({operands.front().data, operands.back().data});
+    dtype = operands.front().dtype;
   }
   for (int phase = 0; phase < local::phases(collective.kind); ++phase)
     for (std::size_t i = 0; i < members.size(); ++i)

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "model/lower/builder.hpp"
+#include "model/lower/lower.hpp"
+#include "model/lower/recompute.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {
@@ -14,6 +16,11 @@ struct BlockShape {
   double loss_scale = 1;           // 1 / tokens of the global batch
   std::int64_t slots = 1;          // activation slots that micro-batches rotate through
   std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
+  Recompute recompute;
+  std::int64_t tp = 1;             // tensor-parallel ranks that cut the layers
+  bool sequence_parallel = false;  // and, between layers, the tokens
+  LaneId tp_lane = 0;              // of their communication
+  std::uint32_t tp_communicator = 0;
   std::int64_t tokens() const { return micro_batch_size * model.seq_length; }
 };
 
@@ -27,6 +34,11 @@ struct ParameterTensors {
 struct ModelBlocks {
   BlockId embedding_forward = 0, layer_forward = 0, head_forward = 0;
   BlockId head_backward = 0, layer_backward = 0, embedding_backward = 0;
+  // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs,
+  // the rest is the input of the layer behind it.
+  BlockId layer_recompute = 0;
+  std::uint32_t recompute_inner = 0;
+  std::vector<ColumnParallel> column_parallel;
 };
 
 // Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view that losses add up in.

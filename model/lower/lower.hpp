@@ -1,4 +1,5 @@
 #pragma once
+#include <string>
 #include <vector>
 
 #include "model/lower/buckets.hpp"
@@ -13,14 +14,23 @@ namespace stretto {
 constexpr OpId kNone = ~OpId{0};
 struct BucketOps {
   StorageId parameter = 0, gradient = 0;
-  OpId cast_down = kNone, reduce_scatter = kNone, cast_up = kNone, sum_squares = kNone, adamw = kNone,
-       all_gather = kNone;
+  OpId tp_all_reduce = kNone, cast_down = kNone, reduce_scatter = kNone, cast_up = kNone, sum_squares = kNone,
+       adamw = kNone, all_gather = kNone;
+};
+
+// A column-parallel layer under tensor parallelism, for the rewrites of its backward pass.
+struct ColumnParallel {
+  std::string name;       // "fc1"; with sequence parallelism "fc1.all_gather_wgrad" stands before "fc1.dgrad"
+  BlockId backward = 0;   // the block that holds it
+  std::string reduction;  // the operation that sums the dgrad over ranks
+  std::string reader;     // the first that reads the sum
 };
 
 struct Lowered {
   Schedule schedule;
   std::vector<Bucket> buckets;
   std::vector<BucketOps> bucket_ops;
+  std::vector<ColumnParallel> column_parallel;  // empty without tensor parallelism
 };
 
 // The plain schedule of one training step: gradient accumulation over micro-batches, then gradient reduce-scatter,

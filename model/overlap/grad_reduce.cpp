@@ -15,9 +15,10 @@ void rewrite_overlap_grad_reduce(Lowered& lowered) {
   Schedule& schedule = lowered.schedule;
   Program& program = schedule.programs.front();
   for (const BucketOps& ops : lowered.bucket_ops) {
-    // What the plain schedule has between backward and the norm: the cast on the compute lane, then the reduce-scatter.
+    // What the plain schedule has between backward and the norm: sums over tensor-parallel ranks, the cast on the
+    // compute lane, then the reduce-scatter.
     std::vector<Call> moved;
-    for (const OpId op : {ops.cast_down, ops.reduce_scatter}) {
+    for (const OpId op : {ops.tp_all_reduce, ops.cast_down, ops.reduce_scatter}) {
       if (op == kNone) continue;
       const std::size_t call = call_of(schedule, program, op);
       moved.push_back(std::move(program.order[call]));
@@ -32,7 +33,12 @@ void rewrite_overlap_grad_reduce(Lowered& lowered) {
                 ops.cast_up != kNone ? lowered.bucket_ops.front().cast_up : lowered.bucket_ops.front().sum_squares));
     const OrderPosition last = last_writer(schedule, backward, ops.gradient, compute);
     const Edge complete{EdgeKind::finish_start, address_of(schedule, program, last)};
-    if (ops.cast_down == kNone) moved.back().waits = {complete};
+    if (ops.tp_all_reduce != kNone) {
+      moved.front().waits = {complete};
+      moved[1].waits = {{EdgeKind::finish_start, {ops.tp_all_reduce, 0, 0, 0, 0}}};
+    } else if (ops.cast_down == kNone) {
+      moved.back().waits = {complete};
+    }
     std::size_t at = last.call + 1;
     if (last.within + 1 < program.order[last.call].count) at = cut_before(program, {last.call, last.within + 1});
     program.order.insert(program.order.begin() + static_cast<std::ptrdiff_t>(at), moved.begin(), moved.end());

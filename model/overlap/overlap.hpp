@@ -11,24 +11,28 @@ namespace stretto {
 // exposed part in its file.
 void rewrite_overlap_grad_reduce(Lowered& lowered);
 void rewrite_overlap_param_gather(Lowered& lowered);
+void rewrite_tp_backward(Lowered& lowered, bool beside_dgrad, bool beside_wgrad);
 
 // One row per mode that `compare` can put beside the others.
 struct OverlapMode {
   std::string name;
   std::string meaning;
-  void (*configure)(Overlap& overlap);  // sets the knobs of this mode and clears those of the others
+  void (*configure)(Overlap& overlap);        // sets the knobs of this mode; those of all modes are off before
+  bool (*applies)(const Parallel& parallel);  // false: in this layout the knobs cannot act
 };
 const std::vector<OverlapMode>& overlap_modes();
 // Throws Error(input) naming the nearest mode.
 const OverlapMode& find_overlap_mode(const std::string& name);
-// The name of the mode whose knobs are set.
+// The name of the mode whose knobs are set; of several joined by "+".
 std::string mode_name(const Overlap& overlap);
+// Sets the knobs of one mode and clears those of all others.
+void set_mode(Overlap& overlap, const OverlapMode& mode);
 
 // Scenario → verified-to-be schedule: lowering, then the rewrites whose knobs are on. Knobs that are on but cannot act
 // (dp 1) are named in Schedule::notes.
 Schedule build_schedule(const Scenario& scenario);
-// The same scenario with another mode's knobs and another data-parallel size; micro-batch size and micro-batches per
-// rank stay, so the global batch grows with the ranks (weak scaling).
-Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t data_parallel_size);
+// The same scenario with another mode's knobs on another number of ranks: data parallelism takes what the other axes
+// leave. Micro-batch size and micro-batches per rank stay, so the global batch grows with it (weak scaling).
+Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t ranks);
 
 }  // namespace stretto

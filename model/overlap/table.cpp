@@ -4,16 +4,28 @@
 #include "model/overlap/overlap.hpp"
 
 namespace stretto {
+namespace {
+
+bool always(const Parallel&) { return true; }
+
+}  // namespace
 
 const std::vector<OverlapMode>& overlap_modes() {
   static const std::vector<OverlapMode> kModes = {
       {"plain", "nothing overlaps: backward, reduce-scatter, optimizer, all-gather one after the other",
-       [](Overlap& o) { o.overlap_grad_reduce = o.overlap_param_gather = false; }},
+       [](Overlap&) {}, always},
       {"overlap_grad_reduce", "gradient buckets are reduced while backward goes on",
-       [](Overlap& o) { o.overlap_grad_reduce = true, o.overlap_param_gather = false; }},
+       [](Overlap& o) { o.overlap_grad_reduce = true; }, always},
       {"overlap_param_gather",
        "also: parameter buckets are gathered while the next forward goes on (needs overlap_grad_reduce)",
-       [](Overlap& o) { o.overlap_grad_reduce = o.overlap_param_gather = true; }},
+       [](Overlap& o) { o.overlap_grad_reduce = o.overlap_param_gather = true; }, always},
+      {"async_tensor_model_parallel_allreduce", "data gradients are summed over tp beside the layer's weight gradient",
+       [](Overlap& o) { o.async_tensor_model_parallel_allreduce = true; },
+       [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && !p.sequence_parallel; }},
+      {"tp_comm_overlap",
+       "a layer's input is gathered over tp beside its dgrad, its dgrad scattered beside its wgrad (bulk)",
+       [](Overlap& o) { o.tp_comm_overlap = o.tp_comm_bulk_dgrad = o.tp_comm_bulk_wgrad = true; },
+       [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && p.sequence_parallel; }},
   };
   return kModes;
 }
@@ -31,30 +43,60 @@ const OverlapMode& find_overlap_mode(const std::string& name) {
   throw input_error(message);
 }
 
-std::string mode_name(const Overlap& overlap) {
-  if (overlap.overlap_param_gather) return "overlap_param_gather";
-  return overlap.overlap_grad_reduce ? "overlap_grad_reduce" : "plain";
+std::string mode_name(const Overlap& o) {
+  std::string name;
+  const auto add = [&](bool on, const char* mode) {
+    if (on) name += (name.empty() ? "" : "+") + std::string(mode);
+  };
+  add(o.overlap_grad_reduce && !o.overlap_param_gather, "overlap_grad_reduce");
+  add(o.overlap_param_gather, "overlap_param_gather");
+  add(o.async_tensor_model_parallel_allreduce, "async_tensor_model_parallel_allreduce");
+  add(o.tp_comm_overlap, "tp_comm_overlap");
+  return name.empty() ? "plain" : name;
+}
+
+void set_mode(Overlap& overlap, const OverlapMode& mode) {
+  overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
+  overlap.async_tensor_model_parallel_allreduce = overlap.tp_comm_overlap = false;
+  mode.configure(overlap);
 }
 
 Schedule build_schedule(const Scenario& scenario) {
   Lowered lowered = lower_plain(scenario);
-  const bool communicates = scenario.parallel.data_parallel_size > 1;
-  auto gated = [&](const char* knob) {
-    if (!communicates)
-      lowered.schedule.notes.push_back(std::string(knob) + " is off: data_parallel_size is 1; it acts from 2 on");
-    return communicates;
+  const Overlap& overlap = scenario.overlap;
+  const Parallel& parallel = scenario.parallel;
+  // What Megatron-LM would switch off without a word.
+  const auto gate = [&](const std::string& knob, bool open, const std::string& why) {
+    if (!open) lowered.schedule.notes.push_back(knob + " is off: " + why);
+    return open;
   };
-  if (scenario.overlap.overlap_grad_reduce && gated("overlap_grad_reduce")) rewrite_overlap_grad_reduce(lowered);
-  if (scenario.overlap.overlap_param_gather && gated("overlap_param_gather")) rewrite_overlap_param_gather(lowered);
-  lowered.schedule.name = mode_name(scenario.overlap);
+  const auto needs = [&](const char* knob, const char* size_key, std::int64_t size) {
+    return gate(knob, size > 1, std::string(size_key) + " is 1; it acts from 2 on");
+  };
+  const std::int64_t dp = parallel.data_parallel_size, tp = parallel.tensor_model_parallel_size;
+  if (overlap.overlap_grad_reduce && needs("overlap_grad_reduce", "data_parallel_size", dp))
+    rewrite_overlap_grad_reduce(lowered);
+  if (overlap.overlap_param_gather && needs("overlap_param_gather", "data_parallel_size", dp))
+    rewrite_overlap_param_gather(lowered);
+  if (parallel.sequence_parallel) needs("sequence_parallel", "tensor_model_parallel_size", tp);
+  constexpr const char* kAsync = "async_tensor_model_parallel_allreduce";
+  if (overlap.async_tensor_model_parallel_allreduce && needs(kAsync, "tensor_model_parallel_size", tp) &&
+      gate(kAsync, !parallel.sequence_parallel,
+           "sequence_parallel is on, which has no all-reduce; tp_comm_overlap acts"))
+    rewrite_tp_backward(lowered, false, true);
+  if (overlap.tp_comm_overlap && needs("tp_comm_overlap", "tensor_model_parallel_size", tp) &&
+      gate("tp_comm_overlap", parallel.sequence_parallel, "it needs sequence_parallel = true"))
+    rewrite_tp_backward(lowered, overlap.tp_comm_bulk_dgrad, overlap.tp_comm_bulk_wgrad);
+  lowered.schedule.name = mode_name(overlap);
   return std::move(lowered.schedule);
 }
 
-Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t data_parallel_size) {
+Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t ranks) {
   const std::int64_t micro_batches = scenario.num_microbatches();
-  find_overlap_mode(mode).configure(scenario.overlap);
-  scenario.parallel.data_parallel_size = data_parallel_size;
-  scenario.training.global_batch_size = micro_batches * scenario.training.micro_batch_size * data_parallel_size;
+  set_mode(scenario.overlap, find_overlap_mode(mode));
+  scenario.parallel.data_parallel_size = ranks / scenario.parallel.tensor_model_parallel_size;
+  scenario.training.global_batch_size =
+      micro_batches * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;
   return scenario;
 }
 

@@ -1,5 +1,6 @@
 #include "model/schedule/bind.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <unordered_map>
 
@@ -14,8 +15,10 @@ std::uint64_t instance_key(std::int64_t layer, std::int64_t micro_batch, std::in
          static_cast<std::uint64_t>(chunk);
 }
 
+bool holds(const Call& call, std::uint32_t op) { return op >= call.first && op - call.first < call.count; }
+
 struct InstanceIndex {
-  // Only operations that some edge names are indexed: a handful out of millions.
+  // Only operations that some edge between calls names are indexed: a handful out of millions.
   std::vector<bool> wanted;                                          // [OpId]
   std::vector<std::unordered_map<std::uint64_t, std::uint32_t>> at;  // [OpId]: coordinates → index in ops
 };
@@ -40,6 +43,12 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
         throw input_error("schedule: an edge names operation " + std::to_string(edge.on.op) + ", which does not exist");
       index.wanted[edge.on.op] = true;
     }
+    // A wait inside a block leads to another call where a rewrite has cut the block between the two.
+    if (call.block < schedule.blocks.size())
+      for (const BlockWait& wait : schedule.blocks[call.block].waits)
+        if (holds(call, wait.op) && !holds(call, wait.on) && wait.on < schedule.blocks[call.block].ops.size() &&
+            schedule.blocks[call.block].ops[wait.on] < schedule.operations.size())
+          index.wanted[schedule.blocks[call.block].ops[wait.on]] = true;
   }
   bound.ops.reserve(count);
 
@@ -69,28 +78,51 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
     }
   }
 
-  std::size_t next = 0;
+  const auto wait_for = [&](const BoundOp& op, const OpAddress& on, EdgeKind kind) {
+    const auto found = index.at[on.op].find(instance_key(on.layer, on.micro_batch, on.chunk));
+    if (found == index.at[on.op].end())
+      throw input_error("schedule: " + label(schedule, op) + " waits for " + schedule.operations[on.op].name +
+                        " layer " + std::to_string(on.layer) + " micro-batch " + std::to_string(on.micro_batch) +
+                        ", which the program does not contain");
+    const BoundOp& other = bound.ops[found->second];
+    bound.waits.push_back({kind, other.lane, static_cast<std::uint8_t>(on.steps_ago), other.position, found->second});
+  };
+  // The last operation of `lane` before `next`, or of the step before; nothing when the lane has none.
+  const auto wait_for_lane = [&](LaneId lane, std::uint32_t next, EdgeKind kind) {
+    const auto& ops = bound.lanes[lane];
+    if (ops.empty()) return;
+    const auto behind = std::lower_bound(ops.begin(), ops.end(), next);
+    const std::uint32_t on = behind == ops.begin() ? ops.back() : *(behind - 1);
+    bound.waits.push_back({kind, lane, std::uint8_t(behind == ops.begin()), bound.ops[on].position, on});
+  };
+  std::uint32_t next = 0;
   for (const Call& call : program.order) {
-    if (call.count == 0) {
-      if (!call.waits.empty())
-        throw input_error("schedule: an empty call of " + schedule.blocks[call.block].name + " has waits");
-      continue;
+    const Block& block = schedule.blocks[call.block];
+    if (call.count == 0 && !call.waits.empty())
+      throw input_error("schedule: an empty call of " + block.name + " has waits");
+    auto wait = block.waits.begin();
+    for (std::uint32_t i = call.first; i < call.first + call.count; ++i) {
+      BoundOp& op = bound.ops[next + i - call.first];
+      op.wait_begin = static_cast<std::uint32_t>(bound.waits.size());
+      if (i == call.first)
+        for (const Edge& edge : call.waits) wait_for(op, edge.on, edge.kind);
+      while (wait != block.waits.end() && wait->op < i) ++wait;
+      for (; wait != block.waits.end() && wait->op == i; ++wait) {
+        if (wait->on == BlockWait::kBefore) {
+          wait_for_lane(wait->lane, next, wait->kind);
+          continue;
+        }
+        if (wait->on >= block.ops.size())
+          throw input_error("schedule: a wait in block " + block.name + " names an operation that it does not have");
+        if (holds(call, wait->on)) {
+          const std::uint32_t on = next + wait->on - call.first;
+          bound.waits.push_back({wait->kind, bound.ops[on].lane, 0, bound.ops[on].position, on});
+        } else {
+          wait_for(op, {block.ops[wait->on], call.layer, call.micro_batch, call.chunk, 0}, wait->kind);
+        }
+      }
+      op.wait_end = static_cast<std::uint32_t>(bound.waits.size());
     }
-    BoundOp& op = bound.ops[next];
-    op.wait_begin = static_cast<std::uint32_t>(bound.waits.size());
-    for (const Edge& edge : call.waits) {
-      const auto found = index.at[edge.on.op].find(instance_key(edge.on.layer, edge.on.micro_batch, edge.on.chunk));
-      if (found == index.at[edge.on.op].end())
-        throw input_error("schedule: " + label(schedule, op) + " waits for " + schedule.operations[edge.on.op].name +
-                          " layer " + std::to_string(edge.on.layer) + " micro-batch " +
-                          std::to_string(edge.on.micro_batch) + ", which the program does not contain");
-      const BoundOp& on = bound.ops[found->second];
-      bound.waits.push_back(
-          {edge.kind, on.lane, static_cast<std::uint8_t>(edge.on.steps_ago), on.position, found->second});
-    }
-    op.wait_end = static_cast<std::uint32_t>(bound.waits.size());
-    for (std::uint32_t i = 1; i < call.count; ++i)
-      bound.ops[next + i].wait_begin = bound.ops[next + i].wait_end = op.wait_end;
     next += call.count;
   }
   assert(next == bound.ops.size());

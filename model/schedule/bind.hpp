@@ -25,13 +25,13 @@ struct BoundOp {
   std::int32_t micro_batch = 0;
   std::int16_t chunk = 0;
   LaneId lane = 0;
-  std::uint32_t position = 0;  // in its lane
+  std::uint32_t position = 0;                  // in its lane
   std::uint32_t wait_begin = 0, wait_end = 0;  // into BoundProgram::waits
 };
 
 struct BoundProgram {
   std::int64_t rank = 0;
-  Coordinates coordinates;  // of the rank; layer, micro_batch and chunk are 0
+  Coordinates coordinates;   // of the rank; layer, micro_batch and chunk are 0
   std::vector<BoundOp> ops;  // host issue order
   std::vector<BoundWait> waits;
   std::vector<std::vector<std::uint32_t>> lanes;  // [lane] → indices into ops, in order

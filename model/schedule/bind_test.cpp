@@ -86,6 +86,43 @@ TEST_CASE("a call may be a part of its block") {
   CHECK(bound.ops[1].op == t.fill_op);
 }
 
+TEST_CASE("waits of a block go with every call, also where it is cut") {
+  Called t;
+  const OpId side = t.fill("side", 1, t.tensor("z", 4, 8));
+  t.schedule.blocks[0] = {
+      "layer", {t.fill_op, side, t.map_op}, {{1, EdgeKind::finish_start, 0, 0}, {2, EdgeKind::start_start, 1, 0}}};
+  t.order() = {{0, 0, 0, 0, 0, 3, {}}, {0, 1, 0, 0, 0, 2, {}}, {0, 1, 0, 0, 2, 1, {}}};
+  const BoundProgram bound = bind(t.schedule, 0);
+  REQUIRE(bound.ops.size() == 6);
+  REQUIRE(bound.waits.size() == 4);
+  for (const std::uint32_t call : {0u, 3u}) {
+    CHECK(bound.ops[call].wait_begin == bound.ops[call].wait_end);
+    const BoundWait& on_fill = bound.waits[bound.ops[call + 1].wait_begin];
+    CHECK(on_fill.op == call);
+    CHECK(on_fill.lane == 0);
+    CHECK(on_fill.kind == EdgeKind::finish_start);
+    const BoundWait& on_side = bound.waits[bound.ops[call + 2].wait_begin];
+    CHECK(on_side.op == call + 1);
+    CHECK(on_side.lane == 1);
+    CHECK(on_side.position == call / 3);
+    CHECK(on_side.kind == EdgeKind::start_start);
+  }
+}
+
+TEST_CASE("a block may wait for whatever a lane was issued before it") {
+  Called t;
+  t.schedule.blocks[1].waits = {{0, EdgeKind::finish_start, BlockWait::kBefore, 0}};
+  t.order() = {{1, 0, 0, 0, 0, 1, {}}, {0, 0, 0, 0, 0, 2, {}}, {1, 0, 1, 0, 0, 1, {}}, {0, 1, 0, 0, 0, 2, {}}};
+  const BoundProgram bound = bind(t.schedule, 0);
+  REQUIRE(bound.waits.size() == 2);
+  CHECK(bound.waits[0].op == 5);  // nothing is before it: the last of the step before
+  CHECK(bound.waits[0].steps_ago == 1);
+  CHECK(bound.waits[0].position == 3);
+  CHECK(bound.waits[1].op == 2);
+  CHECK(bound.waits[1].steps_ago == 0);
+  CHECK(bound.waits[1].position == 1);
+}
+
 TEST_CASE("what cannot be bound is said to be so") {
   Called t;
   SECTION("an edge to an operation that the program does not contain") {

@@ -34,8 +34,11 @@ std::uint64_t hash_of_work(const Work& work) {
           [](const LayerNorm& n) { return hash_of(n.pass, n.rows, n.cols); },
           [](const RmsNorm& n) { return hash_of(n.pass, n.rows, n.cols); },
           [](const Elementwise& e) { return hash_of(e.fn, e.rows, e.cols); },
-          [](const Embedding& e) { return hash_of(e.pass, e.rows, e.cols, e.vocab, e.seq, e.positions); },
-          [](const CrossEntropy& c) { return hash_of(c.rows, c.vocab, std::bit_cast<std::uint64_t>(c.scale)); },
+          [](const Embedding& e) { return hash_of(e.pass, e.rows, e.cols, e.vocab, e.seq, e.positions, e.shards); },
+          [](const CrossEntropy& c) {
+            return hash_of(c.rows, c.cols, c.classes, c.shards, std::bit_cast<std::uint64_t>(c.scale));
+          },
+          [](const VocabStats& v) { return hash_of(v.rows, v.cols, v.classes); },
           [](const Fill& f) { return hash_of(std::bit_cast<std::uint64_t>(f.value)); },
           [](const auto&) { return std::uint64_t{0}; },
       },
@@ -58,9 +61,10 @@ class Tracer {
     }
     for (const Storage& storage : schedule.storages)
       start_.push_back({{storage.elements, is_persistent(storage.kind) ? 0 : stream_of("not written"), Run::kUniform}});
-    owner_.assign(start_.size(), {});
+    std::vector<Runs> nobody(start_.size());
     for (std::size_t s = 0; s < start_.size(); ++s)
-      append(owner_[s], {schedule.storages[s].elements, 0, Run::kUniform});
+      append(nobody[s], {schedule.storages[s].elements, 0, Run::kUniform});
+    owner_.assign(static_cast<std::size_t>(schedule.mesh.size(Coord::tp)), nobody);
     for (const TensorId t : learnable_)
       for (std::size_t i = 0; i < schedule.tensors[t].places.size(); ++i) {
         const TensorPlace& place = schedule.tensors[t].places[i];
@@ -190,7 +194,8 @@ class Tracer {
     for (const std::size_t result : {3, 4, 5}) write(p, at, result, map_elements(mix(scalars, result), operands));
     const BoundProgram& program = ranks_[p].program;
     const BoundView view = resolve(schedule_, program, program.ops[at.op], 3);
-    overwrite(owner_[view.storage], view.offset, {{adamw.elements, p, Run::kUniform}});
+    overwrite(owner_[static_cast<std::size_t>(program.coordinates[Coord::tp])][view.storage], view.offset,
+              {{adamw.elements, p, Run::kUniform}});
   }
 
   void communicate(const CollectiveGroup& group, std::uint32_t index, std::uint32_t step) {
@@ -217,16 +222,18 @@ class Tracer {
     DataFlow flow;
     for (const TensorId t : learnable_) {
       const Tensor& tensor = schedule_.tensors[t];
-      for (std::size_t i = 0; i < tensor.places.size(); ++i) {
-        const TensorPlace& place = tensor.places[i];
-        Runs value;
-        std::int64_t begin = place.offset;
-        for (const Run& owned : slice(owner_[place.storage], place.offset, tensor.elements())) {
-          append(value, slice(ranks_[owned.hash].memory[place.storage], begin, owned.length));
-          begin += owned.length;
+      for (std::size_t i = 0; i < tensor.places.size(); ++i)
+        for (std::size_t part = 0; part < owner_.size(); ++part) {
+          const TensorPlace& place = tensor.places[i];
+          Runs value;
+          std::int64_t begin = place.offset;
+          for (const Run& owned : slice(owner_[part][place.storage], place.offset, tensor.elements())) {
+            append(value, slice(ranks_[owned.hash].memory[place.storage], begin, owned.length));
+            begin += owned.length;
+          }
+          const std::string suffix = owner_.size() > 1 ? " of tp " + std::to_string(part) : "";
+          flow.results[instance_name(t, i) + suffix] = fingerprint(value);
         }
-        flow.results[instance_name(t, i)] = fingerprint(value);
-      }
     }
     for (StorageId s = 0; s < schedule_.storages.size(); ++s) {
       const Storage& storage = schedule_.storages[s];
@@ -240,8 +247,8 @@ class Tracer {
   const Schedule& schedule_;
   SumOrder order_;
   std::vector<TensorId> learnable_;
-  std::vector<Runs> start_;  // [storage]
-  std::vector<Runs> owner_;  // [storage]: which rank has updated what; the hash is its number
+  std::vector<Runs> start_;               // [storage]
+  std::vector<std::vector<Runs>> owner_;  // [tp][storage]: which rank has updated what; the hash is its number
   std::vector<RankState> ranks_;
 };
 

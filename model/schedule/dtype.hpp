@@ -8,20 +8,27 @@ enum class Dtype : std::uint8_t { f32, f64, bf16, i32 };
 
 constexpr std::int64_t bytes_of(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f64: return 8;
-    case Dtype::bf16: return 2;
+    case Dtype::f64:
+      return 8;
+    case Dtype::bf16:
+      return 2;
     case Dtype::f32:
-    case Dtype::i32: return 4;
+    case Dtype::i32:
+      return 4;
   }
   return 0;
 }
 
 constexpr std::string_view name_of(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return "f32";
-    case Dtype::f64: return "f64";
-    case Dtype::bf16: return "bf16";
-    case Dtype::i32: return "i32";
+    case Dtype::f32:
+      return "f32";
+    case Dtype::f64:
+      return "f64";
+    case Dtype::bf16:
+      return "bf16";
+    case Dtype::i32:
+      return "i32";
   }
   return "?";
 }

@@ -18,14 +18,15 @@ struct Coordinates {
   std::int64_t operator[](Coord coord) const { return value[static_cast<int>(coord)]; }
 };
 
-// An integer expression of coordinates: `(tp + 1) mod n`, `dp * shard`, `select(layer <= 3, …)`. A value type; immutable
-// once built. Stored as postfix; the constant and the coordinate+constant cases, which are nearly all, take no memory.
-// mod is the mathematical one: the result has the sign of the divisor, so `(tp - 1) mod n` is never negative.
+// An integer expression of coordinates: `(tp + 1) mod n`, `dp * shard`, `select(layer <= 3, …)`. A value type;
+// immutable once built. Stored as postfix; the constant and the coordinate+constant cases, which are nearly all, take
+// no memory. mod is the mathematical one: the result has the sign of the divisor, so `(tp - 1) mod n` is never
+// negative.
 class Expr {
  public:
   Expr() = default;
-  Expr(std::int64_t constant) : constant_(constant) {}  // NOLINT: constants convert silently on purpose
-  Expr(int constant) : constant_(constant) {}           // NOLINT
+  Expr(std::int64_t constant) : constant_(constant) {}    // NOLINT: constants convert silently on purpose
+  Expr(int constant) : constant_(constant) {}             // NOLINT
   Expr(Coord coord) : coord_(static_cast<int>(coord)) {}  // NOLINT
 
   std::int64_t eval(const Coordinates& at) const;
@@ -40,7 +41,8 @@ class Expr {
   friend Expr operator-(const Expr& a, const Expr& b);
   friend Expr operator*(const Expr& a, const Expr& b);
   friend Expr mod(const Expr& a, const Expr& b);
-  friend Expr select_le(const Expr& a, const Expr& b, const Expr& then, const Expr& otherwise);  // a <= b ? then : otherwise
+  friend Expr select_le(const Expr& a, const Expr& b, const Expr& then,
+                        const Expr& otherwise);  // a <= b ? then : otherwise
 
  private:
   enum class Op : std::uint8_t { constant, coord, add, sub, mul, mod, select_le };

@@ -41,10 +41,13 @@ Json fields(const Embedding& w) {
   return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols},
           {"vocab", w.vocab},        {"seq", w.seq},   {"positions", w.positions}};
 }
-Json fields(const CrossEntropy& w) { return {{"rows", w.rows}, {"vocab", w.vocab}, {"scale", w.scale}}; }
+Json fields(const CrossEntropy& w) {
+  return {{"rows", w.rows}, {"cols", w.cols}, {"classes", w.classes}, {"scale", w.scale}, {"shards", w.shards}};
+}
+Json fields(const VocabStats& w) { return {{"rows", w.rows}, {"cols", w.cols}, {"classes", w.classes}}; }
 Json fields(const Fill& w) { return {{"elements", w.elements}, {"value", w.value}}; }
 Json fields(const Cast& w) { return {{"elements", w.elements}}; }
-Json fields(const SumSquares& w) { return {{"elements", w.elements}}; }
+Json fields(const SumSquares& w) { return {{"elements", w.elements}, {"copies", w.copies}}; }
 Json fields(const AdamW& w) {
   Json decayed = Json::array();
   for (const AdamW::Range& range : w.decayed) decayed.push_back({range.begin, range.end});
@@ -112,7 +115,17 @@ Json to_json(const Operation& operation) {
           {"phase", name_of(operation.phase)},
           {"accesses", array_of(operation.accesses, to_json)}};
 }
-Json to_json(const Block& block) { return {{"name", block.name}, {"ops", block.ops}}; }
+Json to_json(const BlockWait& wait) {
+  Json json = {{"op", wait.op}, {"kind", text_of(wait.kind)}};
+  if (wait.on == BlockWait::kBefore)
+    json["on_last_of_lane"] = wait.lane;
+  else
+    json["on"] = wait.on;
+  return json;
+}
+Json to_json(const Block& block) {
+  return {{"name", block.name}, {"ops", block.ops}, {"waits", array_of(block.waits, to_json)}};
+}
 Json to_json(const Call& call) {
   return {{"block", call.block}, {"layer", call.layer}, {"micro_batch", call.micro_batch},       {"chunk", call.chunk},
           {"first", call.first}, {"count", call.count}, {"waits", array_of(call.waits, to_json)}};

@@ -100,6 +100,8 @@ struct ListOperands {
         return {{full("dy", "R"), full("x", "R"), full("dx", "W")}, ""};
       case ElementwiseFn::add:
         return {{full("a", "R"), full("b", "R"), full("c", "W")}, ""};
+      case ElementwiseFn::bias_add:
+        return {{full("a", "R"), full("b", "R"), vector_of("bias", "R", e.cols), full("c", "W")}, ""};
       case ElementwiseFn::column_sum:
         return {{full("dy", "R"), vector_of("db", "A", e.cols)}, ""};
       case ElementwiseFn::swiglu:
@@ -111,22 +113,36 @@ struct ListOperands {
   }
 
   OperandList operator()(const Embedding& e) const {
-    if (e.rows < 1 || e.cols < 1 || e.vocab < 1 || e.seq < 1) return bad("dimensions must be positive");
+    if (e.rows < 1 || e.cols < 1 || e.vocab < 1 || e.seq < 1 || e.shards < 1) return bad("dimensions must be positive");
+    if (e.vocab % e.shards != 0 || e.cols % e.shards != 0) return bad("shards must divide vocab and cols");
     const bool is_forward = e.pass == Pass::forward;
     if (e.pass == Pass::dgrad) return bad("tokens have no gradient");
     OperandList list;
     list.operands.push_back(vector_of("tokens", "R", e.rows, Type::i32));
     if (!is_forward) list.operands.push_back({"dx", "R", e.rows, e.cols});
-    list.operands.push_back(table_of(is_forward ? "wte" : "dwte", is_forward ? "R" : "A", e.vocab, e.cols));
+    list.operands.push_back(table_of(is_forward ? "wte" : "dwte", is_forward ? "R" : "A", e.vocab / e.shards, e.cols));
     if (e.positions)
-      list.operands.push_back(table_of(is_forward ? "wpe" : "dwpe", is_forward ? "R" : "A", e.seq, e.cols));
+      list.operands.push_back(table_of(is_forward ? "wpe" : "dwpe", is_forward ? "R" : "A", e.seq, e.cols / e.shards));
     if (is_forward) list.operands.push_back({"x", "W", e.rows, e.cols});
     return list;
   }
 
   OperandList operator()(const CrossEntropy& c) const {
-    if (c.rows < 1 || c.vocab < 1) return bad("dimensions must be positive");
-    return {{{"logits", "A", c.rows, c.vocab}, vector_of("targets", "R", c.rows, Type::i32), scalar_of("loss", "A")},
+    if (c.rows < 1 || c.cols < 1 || c.shards < 1) return bad("dimensions must be positive");
+    if (c.classes < 1 || c.classes > c.cols * c.shards) return bad("classes must be among the columns");
+    OperandList list;
+    list.operands.push_back({"logits", "A", c.rows, c.cols});
+    list.operands.push_back(vector_of("targets", "R", c.rows, Type::i32));
+    if (c.shards > 1) list.operands.push_back(vector_of("stats", "R", 3 * c.shards * c.rows));
+    list.operands.push_back(scalar_of("loss", "A"));
+    return list;
+  }
+
+  OperandList operator()(const VocabStats& v) const {
+    if (v.rows < 1 || v.cols < 1 || v.classes < 1) return bad("dimensions must be positive");
+    return {{{"logits", "R", v.rows, v.cols},
+             vector_of("targets", "R", v.rows, Type::i32),
+             vector_of("stats", "W", 3 * v.rows)},
             ""};
   }
 

@@ -176,12 +176,21 @@ std::string blocks_text(const Schedule& schedule) {
   std::string out;
   for (const Block& block : schedule.blocks) {
     out += fmt::format("block {}:\n", block.name);
-    for (const OpId op : block.ops) {
-      const Operation& operation = schedule.operations[op];
+    for (std::size_t i = 0; i < block.ops.size(); ++i) {
+      const Operation& operation = schedule.operations[block.ops[i]];
       out += fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:<10}", operation.name, name_width, describe(operation.work),
                          work_width, schedule.lanes[operation.lane].name, lane_width, name_of(operation.phase));
       for (const Access& access : operation.accesses)
         out += fmt::format("{}{}", &access == operation.accesses.data() ? "  " : ", ", access_text(schedule, access));
+      bool first = true;
+      for (const BlockWait& wait : block.waits) {
+        if (wait.op != i) continue;
+        out += fmt::format(
+            "{}{}{}", first ? "  <- waits for " : "; ", wait.kind == EdgeKind::start_start ? "the start of " : "",
+            wait.on == BlockWait::kBefore ? "lane " + schedule.lanes[wait.lane].name + " as issued before"
+                                          : schedule.operations[block.ops[wait.on]].name);
+        first = false;
+      }
       out += '\n';
     }
   }

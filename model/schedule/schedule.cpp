@@ -57,15 +57,16 @@ std::optional<OpId> Schedule::find_operation(const std::string& wanted) const {
   return std::nullopt;
 }
 
-// dp is the only axis yet. It enters expressions as the offset of equal shards, which moves where a rank works in its
-// buffers and nothing else: layer and slot must not depend on it, offsets may.
+// Axes enter expressions as the offset of equal shards, which moves where a rank works in its buffers and nothing else:
+// layer and slot must not depend on them, offsets may.
 std::vector<std::int64_t> representative_ranks(const Schedule& schedule) {
   const std::int64_t ranks = schedule.mesh.ranks();
   bool foldable = true;
   for (const Operation& operation : schedule.operations)
     for (const Access& access : operation.accesses)
-      foldable = foldable && access.view.layer.is_symmetric_in(Coord::dp, schedule.mesh.size(Coord::dp)) &&
-                 access.view.slot.is_symmetric_in(Coord::dp, schedule.mesh.size(Coord::dp));
+      for (const MeshAxis& axis : schedule.mesh.axes())
+        foldable = foldable && access.view.layer.is_symmetric_in(axis.coord, axis.size) &&
+                   access.view.slot.is_symmetric_in(axis.coord, axis.size);
   // A last device that is only part full competes less for its cores: not symmetric.
   const std::int64_t per_device = std::min(ranks, schedule.placement.ranks_per_device);
   foldable = foldable && ranks % per_device == 0;

@@ -12,8 +12,8 @@
 namespace stretto {
 
 // The schedule of one training step: what each rank does, on which lane, after what, on which buffers. Built once by
-// `model/lower` and `model/overlap`, then simulated by `sim` and run by `exec`. A value type; never changed after it has
-// been verified. See docs/schedule.md.
+// `model/lower` and `model/overlap`, then simulated by `sim` and run by `exec`. A value type; never changed after it
+// has been verified. See docs/schedule.md.
 
 using TensorId = std::uint32_t;
 using StorageId = std::uint32_t;
@@ -24,17 +24,19 @@ using LaneId = std::uint16_t;
 // ---- buffers ----
 
 enum class BufferKind : std::uint8_t {
-  parameter,        // initialised before step 0, lives across steps
+  parameter,  // initialised before step 0, lives across steps
   gradient,
   optimizer_state,  // initialised before step 0, lives across steps
   activation,
   workspace,
-  input,            // written from outside before every step
-  scalar,           // small results (loss, norm) readable after the step
+  input,   // written from outside before every step
+  scalar,  // small results (loss, norm) readable after the step
 };
 const char* name_of(BufferKind kind);
 // True when the contents at the end of a step are the contents at the start of the next.
-inline bool is_persistent(BufferKind kind) { return kind == BufferKind::parameter || kind == BufferKind::optimizer_state; }
+inline bool is_persistent(BufferKind kind) {
+  return kind == BufferKind::parameter || kind == BufferKind::optimizer_state;
+}
 
 // One allocation of a rank. Every rank of a role has the same storages.
 struct Storage {
@@ -105,8 +107,8 @@ struct Edge {
   OpAddress on;
 };
 
-// A template, instantiated by every call of a block that holds it. Operations of one lane are ordered by the order itself;
-// only waits across lanes are stated (on the call, because they depend on where it stands).
+// A template, instantiated by every call of a block that holds it. Operations of one lane are ordered by the order
+// itself; only waits across lanes are stated: within a block on the block, everything else on the call.
 struct Operation {
   std::string name;  // "fc1.dgrad", unique in the schedule
   Work work;
@@ -115,10 +117,22 @@ struct Operation {
   std::vector<Access> accesses;  // in the operand order that Work documents
 };
 
-// A straight-line list of operations: one layer's forward, its backward, an optimizer shard.
+// A wait that goes with a block wherever it is called: ops[op] waits for ops[on], at the same coordinates; or, with
+// `on` = kBefore, for the operation that `lane` was issued last before the call (in the first call: before the step).
+struct BlockWait {
+  static constexpr std::uint32_t kBefore = ~std::uint32_t{0};
+  std::uint32_t op = 0;
+  EdgeKind kind = EdgeKind::finish_start;
+  std::uint32_t on = 0;
+  LaneId lane = 0;
+};
+
+// A straight-line list of operations: one layer's forward, its backward, an optimizer shard. They may be on several
+// lanes; the waits among them are stated here, once for all calls.
 struct Block {
   std::string name;
   std::vector<OpId> ops;
+  std::vector<BlockWait> waits = {};  // by op
 };
 
 // One entry of an order: operations [first, first + count) of a block at the given coordinates. A rewrite that needs to
@@ -133,7 +147,8 @@ struct Call {
   std::vector<Edge> waits;  // before the first operation of this call
 };
 
-// The program of a role: every rank whose coordinates are on this role's stage follows it. List order is host issue order.
+// The program of a role: every rank whose coordinates are on this role's stage follows it. List order is host issue
+// order.
 struct Program {
   std::string role;  // "rank", later "stage 0", …
   std::vector<Call> order;
@@ -161,15 +176,15 @@ struct Communicator {
 };
 
 // Ranks → devices: rank r is on device r / ranks_per_device and may use any of its `cores` (host) or SMs; a compute
-// operation occupies `threads_per_rank` cores while it runs. Four ranks on a 2-core host and four ranks on one GPU are the
-// same concept.
+// operation occupies `threads_per_rank` cores while it runs. Four ranks on a 2-core host and four ranks on one GPU are
+// the same concept.
 struct Placement {
   std::int64_t ranks_per_device = 1;
   int threads_per_rank = 1;
 };
 
 struct Schedule {
-  std::string name;      // of the mode: "plain", "overlap_grad_reduce", …
+  std::string name;  // of the mode: "plain", "overlap_grad_reduce", …
   Dtype compute_dtype = Dtype::f32;
   Mesh mesh;
   Placement placement;
@@ -179,7 +194,7 @@ struct Schedule {
   std::vector<Tensor> tensors;
   std::vector<Operation> operations;
   std::vector<Block> blocks;
-  std::vector<Program> programs;  // one per role
+  std::vector<Program> programs;   // one per role
   std::vector<std::string> notes;  // one line per knob that is off although it was asked for, and why
 
   // The program that a rank follows. (One role while only dp exists.)
@@ -189,9 +204,9 @@ struct Schedule {
   std::optional<OpId> find_operation(const std::string& name) const;
 };
 
-// Ranks that must be bound and simulated: all distinct classes of behaviour. Exact, not a sample: an axis is folded only
-// when every expression on it is symmetric (Expr::is_symmetric_in) or enters only as a buffer offset of equal shards.
-// Folding keeps the ranks of one whole device, because ranks of a device compete for its cores.
+// Ranks that must be bound and simulated: all distinct classes of behaviour. Exact, not a sample: an axis is folded
+// only when every expression on it is symmetric (Expr::is_symmetric_in) or enters only as a buffer offset of equal
+// shards. Folding keeps the ranks of one whole device, because ranks of a device compete for its cores.
 std::vector<std::int64_t> representative_ranks(const Schedule& schedule);
 
 }  // namespace stretto

@@ -10,7 +10,8 @@ namespace stretto {
 // What the verifier proves of a schedule, over two consecutive steps of every representative rank (a step is cyclic):
 //  - every byte read has been written before it, in this step or, for persistent storages, before step 0;
 //  - any two accesses to the same byte of which one writes are ordered by lanes, edges and collectives;
-//  - all members of a communicator issue its operations in the same order, with equal kinds and sizes, and the orders of
+//  - all members of a communicator issue its operations in the same order, with equal kinds and sizes, and the orders
+//  of
 //    two communicators that share members agree unless both can be resident at once;
 //  - the step can run to its end: no cycle across lanes and ranks.
 // With a plan, the same on planned bytes: two storages that share an address are one buffer.

@@ -37,12 +37,13 @@ const char* kind_of(const Work& work) {
                         [](const LayerNorm&) { return "layernorm"; },
                         [](const RmsNorm&) { return "rmsnorm"; },
                         [](const Elementwise& e) {
-                          static constexpr std::array kNames = {"gelu",       "gelu_backward", "add",
-                                                                "column_sum", "swiglu",        "swiglu_backward"};
+                          static constexpr std::array kNames = {
+                              "gelu", "gelu_backward", "add", "column_sum", "bias_add", "swiglu", "swiglu_backward"};
                           return kNames[static_cast<int>(e.fn)];
                         },
                         [](const Embedding&) { return "embedding"; },
                         [](const CrossEntropy&) { return "cross_entropy"; },
+                        [](const VocabStats&) { return "vocab_stats"; },
                         [](const Fill&) { return "fill"; },
                         [](const Cast&) { return "cast"; },
                         [](const SumSquares&) { return "sum_squares"; },
@@ -80,7 +81,11 @@ std::string describe(const Work& work) {
                           return std::string(name_of(e.pass)) + " " + dims(e.rows, e.cols) + " vocab " +
                                  std::to_string(e.vocab) + (e.positions ? "" : " without positions");
                         },
-                        [](const CrossEntropy& c) { return dims(c.rows, c.vocab); },
+                        [](const CrossEntropy& c) {
+                          return dims(c.rows, c.cols) +
+                                 (c.shards > 1 ? " of " + std::to_string(c.shards) + " shards" : "");
+                        },
+                        [](const VocabStats& v) { return dims(v.rows, v.cols); },
                         [](const Fill& f) { return std::to_string(f.elements); },
                         [](const Cast& c) { return std::to_string(c.elements); },
                         [](const SumSquares& s) { return std::to_string(s.elements); },

@@ -8,8 +8,8 @@ namespace stretto {
 
 // What an operation does. Each kind lists its operands in order; an operation's accesses follow that order exactly.
 // R = read, W = write (old contents ignored), A = accumulate (reads the old contents and adds to or updates them).
-// Matrices are row-major. T = tokens of a micro-batch (micro_batch_size × sequence), H = hidden, F = ffn, V = vocabulary.
-// Adding a kind: a struct here, a row in the visitor of exec/host/kernels/dispatch.cpp, one in sim/cost/.
+// Matrices are row-major. T = tokens of a micro-batch (micro_batch_size × sequence), H = hidden, F = ffn, V =
+// vocabulary. Adding a kind: a struct here, a row in the visitor of exec/host/kernels/dispatch.cpp, one in sim/cost/.
 
 // C[m,n] (W: =, A: +=) op(A)[m,k] · op(B)[k,n] (+ bias[n] on every row).
 // Stored shapes: A is [m,k], or [k,m] when trans_a; B is [k,n], or [n,k] when trans_b.
@@ -21,17 +21,17 @@ struct Gemm {
 
 enum class Pass : std::uint8_t { forward, dgrad, wgrad };
 
-// Causal attention multiplies blocks of this many queries with the keys up to the block's last query, so of the seq × seq
-// square it executes causal_attention_share(seq): between a half and all of it.
+// Causal attention multiplies blocks of this many queries with the keys up to the block's last query, so of the seq ×
+// seq square it executes causal_attention_share(seq): between a half and all of it.
 constexpr std::int64_t kAttentionQueryBlock = 64;
 double causal_attention_share(std::int64_t seq);
 
 // Softmax attention, per head of `head_dim`, causal when set; scale 1/sqrt(head_dim).
-// qkv is [T, Q], Q = (heads + 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads, then
-// v; head h takes columns h·head_dim… of its part. Query head h attends with kv head h / (heads / kv_heads) (grouped
-// queries, Ainslie et al., arXiv 2305.13245); dk and dv are sums over the query heads of the group.
-// forward: qkv R, out[T,H] W, lse[batch·heads, seq] W (log-sum-exp of the scaled scores of each query).
-// dgrad:   qkv R, out R, lse R, dout[T,H] R, dqkv[T,Q] W.
+// qkv is [T, Q], Q = (heads + 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads,
+// then v; head h takes columns h·head_dim… of its part. Query head h attends with kv head h / (heads / kv_heads)
+// (grouped queries, Ainslie et al., arXiv 2305.13245); dk and dv are sums over the query heads of the group. forward:
+// qkv R, out[T,H] W, lse[batch·heads, seq] W (log-sum-exp of the scaled scores of each query). dgrad:   qkv R, out R,
+// lse R, dout[T,H] R, dqkv[T,Q] W.
 struct Attention {
   Pass pass = Pass::forward;
   std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
@@ -39,11 +39,10 @@ struct Attention {
 };
 
 // Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as Attention has it; v stays.
-// Halves are rotated, as Llama in Hugging Face and Megatron-LM do it: with d = head_dim, elements i and i + d/2 of a head
-// are a pair that is turned by the angle p · base^(−2i/d), p = row mod seq.
-// forward: qkv[rows, Q] A.
-// dgrad:   dqkv[rows, Q] A (turned back).
-// The operand is the whole of qkv although v is not touched, so that it is one stretch of memory to the verifier.
+// Halves are rotated, as Llama in Hugging Face and Megatron-LM do it: with d = head_dim, elements i and i + d/2 of a
+// head are a pair that is turned by the angle p · base^(−2i/d), p = row mod seq. forward: qkv[rows, Q] A. dgrad:
+// dqkv[rows, Q] A (turned back). The operand is the whole of qkv although v is not touched, so that it is one stretch
+// of memory to the verifier.
 struct Rope {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
@@ -73,30 +72,45 @@ struct RmsNorm {
 // gelu_backward:   dy R, x R, dx W.
 // add:             a R, b R, c W.
 // column_sum:      dy[rows,cols] R, db[1,cols] A.   (bias gradients)
+// bias_add:        a R, b R, bias[1,cols] R, c W.   c = a + (b + bias)
 // swiglu:          x[rows,2·cols] R, y[rows,cols] W.   y = silu(gate) ∘ up, x = [gate, up], silu(g) = g · sigmoid(g)
 //                  (Shazeer, arXiv 2002.05202).
 // swiglu_backward: dy[rows,cols] R, x[rows,2·cols] R, dx[rows,2·cols] W.
-enum class ElementwiseFn : std::uint8_t { gelu, gelu_backward, add, column_sum, swiglu, swiglu_backward };
+enum class ElementwiseFn : std::uint8_t { gelu, gelu_backward, add, column_sum, bias_add, swiglu, swiglu_backward };
 struct Elementwise {
   ElementwiseFn fn = ElementwiseFn::add;
   std::int64_t rows = 0, cols = 0;
 };
 
-// forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.  Position of row r is r mod seq.
-// wgrad:   tokens R, dx R, dwte A, dwpe A.
-// Without `positions` there is no wpe and no dwpe among the operands, and x is the rows of wte alone.
+// forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.  Position of row r is r mod
+// seq. wgrad:   tokens R, dx R, dwte A, dwpe A. Without `positions` there is no wpe and no dwpe among the operands, and
+// x is the rows of wte alone. With shards > 1, shard t (the tp coordinate) holds rows [t·vocab/shards, …) of wte and
+// columns [t·cols/shards, …) of wpe: x is then what the shard adds to the sum over all, 0 for other shards' tokens
+// (vocab-parallel, Megatron-LM).
 struct Embedding {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, vocab = 0, seq = 0;
   bool positions = true;
+  std::int64_t shards = 1;
 };
 
-// Softmax cross-entropy and its gradient in one pass, in place.
-// logits[rows,vocab] A (on return: scale · (softmax − onehot)), targets[rows,1] i32 R, loss[1,1] f64 A (+= scale · Σ nll).
-// `scale` is 1 / tokens of the global batch, so that gradients and losses of all ranks and micro-batches simply add up.
+// Softmax cross-entropy and its gradient, in place.
+// logits[rows,cols] A (on return: scale · (softmax − onehot)), targets[rows,1] i32 R, loss[1,1] f64 A
+// (+= scale / shards · Σ nll). `scale` is 1 / tokens of the global batch, so that gradients and losses of all ranks and
+// micro-batches simply add up. Columns from `classes` on are padding: they take no part and their gradient is 0.
+// With shards > 1 each rank has a slice of the vocabulary (Megatron-LM's vocab-parallel cross-entropy): shard t, the tp
+// coordinate, has classes [t·cols, (t+1)·cols), and stats[shards, 3·rows] R from VocabStats of all stands before loss.
 struct CrossEntropy {
-  std::int64_t rows = 0, vocab = 0;
+  std::int64_t rows = 0, cols = 0, classes = 0;
   double scale = 1;
+  std::int64_t shards = 1;
+};
+
+// What one slice of the vocabulary adds to the softmax of each row.
+// logits[rows,cols] R, targets[rows,1] i32 R, stats[3,rows] W contiguous: max, Σ exp(logit − max), logit of the target
+// or 0 when it lies in another slice.
+struct VocabStats {
+  std::int64_t rows = 0, cols = 0, classes = 0;
 };
 
 // dst W.
@@ -110,17 +124,19 @@ struct Cast {
   std::int64_t elements = 0;
 };
 
-// x[1,elements] R, sum[1,1] f64 A: sum += Σ x². The squared global gradient norm is accumulated bucket by bucket.
+// x[1,elements] R, sum[1,1] f64 A: sum += Σ x² / copies. The squared global gradient norm is accumulated bucket by
+// bucket; what several ranks hold alike counts once.
 struct SumSquares {
   std::int64_t elements = 0;
+  std::int64_t copies = 1;
 };
 
 // AdamW (Loshchilov & Hutter, arXiv 1711.05101) on one shard of a bucket, with global-norm clipping folded in:
-// g is multiplied by min(1, clip / (norm + 1e-6)) (Megatron's and PyTorch's clip_grad_norm_), norm = sqrt(norm_squared).
-// grad[1,elements] R, norm_squared[1,1] f64 R, hyper[1,8] f64 R, param A, m A, v A.
-// hyper = {lr, beta1, beta2, eps, weight_decay, clip (0 = off), 1 − beta1^t, 1 − beta2^t}.
-// `decayed` are the ranges of the *bucket* [begin, end) that weight decay applies to (matrices, not biases and norms);
-// the shard covers [shard · elements, (shard + 1) · elements) of it, shard = the dp coordinate.
+// g is multiplied by min(1, clip / (norm + 1e-6)) (Megatron's and PyTorch's clip_grad_norm_), norm =
+// sqrt(norm_squared). grad[1,elements] R, norm_squared[1,1] f64 R, hyper[1,8] f64 R, param A, m A, v A. hyper = {lr,
+// beta1, beta2, eps, weight_decay, clip (0 = off), 1 − beta1^t, 1 − beta2^t}. `decayed` are the ranges of the *bucket*
+// [begin, end) that weight decay applies to (matrices, not biases and norms); the shard covers [shard · elements,
+// (shard + 1) · elements) of it, shard = the dp coordinate.
 struct AdamW {
   std::int64_t elements = 0;
   struct Range {
@@ -130,7 +146,7 @@ struct AdamW {
   std::int64_t shards = 1;
 };
 
-// all_gather:     own shard R, whole buffer W.     In place: the shard is slice `rank` of the whole.
+// all_gather:     own shard R, whole buffer W.     Where the two overlap, the shard is slice `rank` of the whole.
 // reduce_scatter: whole buffer R, own shard W.     Sum in rank order 0,1,…,n−1 whatever the shard, accumulated in the
 //                 element type (bf16: in f32, rounded once), so results do not depend on timing.
 // all_reduce:     whole buffer A.                  Sum in rank order.
@@ -142,12 +158,12 @@ struct Collective {
   std::int64_t elements = 0;       // of the whole buffer; divisible by the group size unless all_reduce
 };
 
-using Work = std::variant<Gemm, Attention, Rope, LayerNorm, RmsNorm, Elementwise, Embedding, CrossEntropy, Fill, Cast,
-                          SumSquares, AdamW, Collective>;
+using Work = std::variant<Gemm, Attention, Rope, LayerNorm, RmsNorm, Elementwise, Embedding, CrossEntropy, VocabStats,
+                          Fill, Cast, SumSquares, AdamW, Collective>;
 
 bool is_communication(const Work& work);
-const char* kind_of(const Work& work);            // "gemm", "attention", …
-std::string describe(const Work& work);           // "gemm 512x768x256 tn"
-double model_flops(const Work& work);             // multiply-adds × 2 of GEMMs and attention (causal halves it); others 0
+const char* kind_of(const Work& work);   // "gemm", "attention", …
+std::string describe(const Work& work);  // "gemm 512x768x256 tn"
+double model_flops(const Work& work);    // multiply-adds × 2 of GEMMs and attention (causal halves it); others 0
 
 }  // namespace stretto

@@ -52,11 +52,12 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
     if (const auto* c = std::get_if<Collective>(&operation.work)) {
       const std::int64_t members = schedule.communicators[c->communicator].size;
       const Dtype dtype = dtype_of(schedule, operation);
+      const bool in_place = operation.accesses.front().view.tensor == operation.accesses.back().view.tensor;
       const RingCost ring = ring_cost(c->kind, dtype, c->elements, members);
       collective.latency = from_us(double(ring.steps) * cluster.link_latency_us);
       collective.edge_bytes = ring.edge_bytes;
       collective.phases = c->kind == CollectiveKind::all_reduce ? 2 : 1;
-      collective.movement = demand(movement_cost(*c, dtype, members));
+      collective.movement = demand(movement_cost(*c, dtype, members, in_place));
       collective.movement.cores = 1;
     } else {
       compute = demand(work_cost(schedule, operation));

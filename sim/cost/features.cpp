@@ -60,7 +60,10 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
                        return {key + suffix(e.pass), row_wise(e.rows, e.cols)};
                      },
                      [&](const CrossEntropy& c) -> WorkCost {
-                       return {"cross_entropy", row_wise(c.rows, c.vocab)};
+                       return {"cross_entropy", row_wise(c.rows, c.cols)};
+                     },
+                     [&](const VocabStats& v) -> WorkCost {
+                       return {"vocab_stats", row_wise(v.rows, v.cols)};
                      },
                      [&](const Fill& f) -> WorkCost {
                        return {"fill", streaming(f.elements), DemandClass::memory};
@@ -81,12 +84,12 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
   return cost;
 }
 
-WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t members) {
+WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t members, bool in_place) {
   // A reduce-scatter reads its slice of every member's buffer, an all-gather copies every other member's slice; each
   // phase of an all-reduce does one of them.
   const double slice = double(collective.elements) / double(members);
   const bool gathers = collective.kind == CollectiveKind::all_gather;
-  const double touched = slice * double(gathers ? 2 * (members - 1) : members + 1);
+  const double touched = slice * double(gathers ? 2 * (in_place ? members - 1 : members) : members + 1);
   return {std::string("move_") + kind_of(collective) + "_" + std::string(name_of(dtype)),
           {1, touched},
           DemandClass::memory};

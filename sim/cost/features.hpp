@@ -28,7 +28,7 @@ constexpr double kSharedElements = 4194304;  // 16 MiB: where a share of the las
 // Of a compute operation, with the dtypes and access modes of its operands.
 WorkCost work_cost(const Schedule& schedule, const Operation& operation);
 
-// Of one member's data movement in a collective on a host, per phase.
-WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t members);
+// Of one member's data movement in a collective on a host, per phase. `in_place`: a gather need not copy its own shard.
+WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t members, bool in_place);
 
 }  // namespace stretto::sim

@@ -59,6 +59,10 @@ class Files(ProgramTest):
         self.fails(2, "train", self.tiny, "--set", "training.data=", says=["[training] data"])
         self.fails(2, "train", self.tiny, "--set", "model.vocab_size=40", says=["text.txt", "token", "40"])
 
+    def test_ranks_that_a_layout_cannot_have(self):
+        self.fails(2, "compare", self.tiny, "--platform", PLATFORM, "--set", "parallel.tensor_model_parallel_size=3",
+                   says=["[compare] ranks", "multiples of tensor_model_parallel_size 3", "got 1"])
+
     def test_outputs_that_cannot_be_written(self):
         for command in ("simulate", "compare"):
             for option in ("--json", "--trace"):

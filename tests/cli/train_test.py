@@ -41,10 +41,16 @@ class Train(ProgramTest):
     def test_resumed_in_another_layout(self):
         whole = self.losses()
         self.losses("--set", "training.checkpoint_dir=ck", "--set", "training.train_iters=3", "--set", "training.lr_decay_iters=6")
-        rest = self.losses("--set", "training.checkpoint_dir=ck", "--set", "parallel.data_parallel_size=3")
-        self.assertEqual(list(rest), [3, 4, 5])
-        for step, loss in rest.items():
-            self.assertAlmostEqual(loss, whole[step], delta=1e-4 * loss)
+        written = self.checkpoint("ck")
+        for dp, tp in ((3, 1), (2, 3), (1, 3)):
+            folder = f"dp{dp}tp{tp}"
+            os.mkdir(self.folder / folder)
+            (self.folder / folder / "step-00000003.safetensors").write_bytes(written)
+            rest = self.losses("--set", f"training.checkpoint_dir={folder}", "--set", f"parallel.data_parallel_size={dp}",
+                               "--set", f"parallel.tensor_model_parallel_size={tp}")
+            self.assertEqual(list(rest), [3, 4, 5])
+            for step, loss in rest.items():
+                self.assertAlmostEqual(loss, whole[step], delta=1e-4 * loss)
 
     def test_another_model_does_not_resume(self):
         self.losses("--set", "training.checkpoint_dir=ck")

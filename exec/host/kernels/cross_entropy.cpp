@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
@@ -11,35 +13,124 @@ namespace {
 
 constexpr const char* kWhat = "cross-entropy: target";
 
+// The columns of one shard's slice that are classes, and the place of a target among them.
+struct Slice {
+  std::int64_t begin = 0, classes = 0;
+  Slice(std::int64_t shard, std::int64_t cols, std::int64_t all)
+      : begin(shard * cols), classes(std::clamp<std::int64_t>(all - begin, 0, cols)) {}
+  bool holds(std::int64_t target) const { return target >= begin && target < begin + classes; }
+};
+
+// What all shards know of one row, from their stats [3, rows]: max, Σ exp(x − max), logit of the target.
+template <class T>
+struct RowStats {
+  T top = -std::numeric_limits<T>::infinity(), sum = 0, target = 0;
+  RowStats(const Operand& stats, std::int64_t rows, std::int64_t row) {
+    for (std::int64_t s = 0; s < stats.rows; ++s) {
+      const T theirs = row_of<T>(stats, s)[row];
+      if (!(theirs <= top)) top = theirs;  // a NaN stays
+    }
+    for (std::int64_t s = 0; s < stats.rows; ++s) {
+      const T* of_shard = row_of<T>(stats, s);
+      if (of_shard[rows + row] != 0) sum += of_shard[rows + row] * std::exp(of_shard[row] - top);
+      target += of_shard[2 * rows + row];
+    }
+  }
+};
+
+// row ← scale · (softmax − onehot), from its exponentials; padding ← 0.
+template <class T>
+void finish_row(T* x, const Slice& slice, const CrossEntropy& work, std::int64_t target, T sum) {
+  row_scale(x, slice.classes, static_cast<T>(work.scale) / sum);
+  if (slice.holds(target)) x[target - slice.begin] -= static_cast<T>(work.scale);
+  std::fill(x + slice.classes, x + work.cols, T(0));
+}
+
 template <class T>
 double sum_nll(const CrossEntropy& work, const Operand& logits, const Operand& targets) {
+  const Slice slice(0, work.cols, work.classes);
   double nll = 0;
   for (std::int64_t row = 0; row < work.rows; ++row) {
     T* x = row_of<T>(logits, row);
-    const std::int32_t target = index_at(targets, row, work.vocab, kWhat);
-    const T top = row_max(x, work.vocab);
+    const std::int32_t target = index_at(targets, row, work.classes, kWhat);
+    const T top = row_max(x, slice.classes);
     const double shifted = static_cast<double>(x[target]) - static_cast<double>(top);
-    const T sum = row_exp(x, work.vocab, top);
+    const T sum = row_exp(x, slice.classes, top);
     nll += std::log(static_cast<double>(sum)) - shifted;
-    row_scale(x, work.vocab, static_cast<T>(work.scale) / sum);
-    x[target] -= static_cast<T>(work.scale);
+    finish_row(x, slice, work, target, sum);
   }
   return nll;
 }
 
+template <class T>
+double sum_nll(const CrossEntropy& work, std::int64_t shard, const Operand& logits, const Operand& targets,
+               const Operand& stats) {
+  const Slice slice(shard, work.cols, work.classes);
+  double nll = 0;
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    T* x = row_of<T>(logits, row);
+    const std::int32_t target = index_at(targets, row, work.classes, kWhat);
+    const RowStats<T> all(stats, work.rows, row);
+    if (slice.classes > 0) row_exp(x, slice.classes, all.top);
+    nll += std::log(static_cast<double>(all.sum)) - (static_cast<double>(all.target) - static_cast<double>(all.top));
+    finish_row(x, slice, work, target, all.sum);
+  }
+  return nll;
+}
+
+template <class T>
+void write_stats(const VocabStats& work, std::int64_t shard, const Operand& logits, const Operand& targets, T* stats) {
+  const Slice slice(shard, work.cols, work.classes);
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    const T* x = row_of<T>(logits, row);
+    const std::int32_t target = index_at(targets, row, work.classes, kWhat);
+    T top = -std::numeric_limits<T>::infinity(), sum = 0;
+    if (slice.classes > 0) {
+      top = row_max(x, slice.classes);
+      Lanes<T> sums = Lanes<T>::Zero();
+      for_lanes<T>(slice.classes, [&](std::int64_t i, std::int64_t count) {
+        Lanes<T> y = (load(x + i, count, top) - top).exp();
+        if (count < kLanes<T>) y.tail(kLanes<T> - count).setZero();
+        sums += y;
+      });
+      sum = sums.sum();
+    }
+    stats[row] = top;
+    stats[work.rows + row] = sum;
+    stats[2 * work.rows + row] = slice.holds(target) ? x[target - slice.begin] : T(0);
+  }
+}
+
+void check_targets(const Operand& targets, std::int64_t rows, std::int64_t classes) {
+  assert(targets.dtype == Dtype::i32 && has_shape(targets, rows, 1));
+  for (std::int64_t row = 0; row < rows; ++row) index_at(targets, row, classes, kWhat);
+}
+
 }  // namespace
 
-void run_cross_entropy(const CrossEntropy& work, std::span<const Operand> operands) {
-  assert(operands.size() == 3);
+void run_cross_entropy(const CrossEntropy& work, std::int64_t shard, std::span<const Operand> operands) {
+  assert(operands.size() == (work.shards > 1 ? 4u : 3u));
   const Operand& logits = operands[0];
   const Operand& targets = operands[1];
-  const Operand& loss = operands[2];
-  assert(has_shape(logits, work.rows, work.vocab));
-  assert(targets.dtype == Dtype::i32 && has_shape(targets, work.rows, 1));
+  const Operand& loss = operands.back();
+  assert(has_shape(logits, work.rows, work.cols));
   assert(loss.dtype == Dtype::f64 && elements_of(loss) == 1);
-  for (std::int64_t row = 0; row < work.rows; ++row) index_at(targets, row, work.vocab, kWhat);
+  check_targets(targets, work.rows, work.classes);
   with_compute_type(logits.dtype, [&](auto type) {
-    *data_of<double>(loss) += work.scale * sum_nll<decltype(type)>(work, logits, targets);
+    using T = decltype(type);
+    const double nll =
+        work.shards > 1 ? sum_nll<T>(work, shard, logits, targets, operands[2]) : sum_nll<T>(work, logits, targets);
+    *data_of<double>(loss) += work.scale / double(work.shards) * nll;
+  });
+}
+
+void run_vocab_stats(const VocabStats& work, std::int64_t shard, std::span<const Operand> operands) {
+  assert(operands.size() == 3 && has_shape(operands[0], work.rows, work.cols));
+  assert(elements_of(operands[2]) == 3 * work.rows && is_contiguous(operands[2]));
+  check_targets(operands[1], work.rows, work.classes);
+  with_compute_type(operands[0].dtype, [&](auto type) {
+    using T = decltype(type);
+    write_stats<T>(work, shard, operands[0], operands[1], data_of<T>(operands[2]));
   });
 }
 

@@ -99,6 +99,19 @@ void add(const Operand& a, const Operand& b, const Operand& c) {
 }
 
 template <class T>
+void bias_add(const Operand& a, const Operand& b, const Operand& bias, const Operand& c) {
+  const T* add = data_of<T>(bias);
+  for (std::int64_t row = 0; row < c.rows; ++row) {
+    const T* left = row_of<T>(a, row);
+    const T* right = row_of<T>(b, row);
+    T* to = row_of<T>(c, row);
+    for_lanes<T>(c.cols, [&](std::int64_t i, std::int64_t count) {
+      store<T>(to + i, count, load(left + i, count) + (load(right + i, count) + load(add + i, count)));
+    });
+  }
+}
+
+template <class T>
 void column_sum(const Operand& dy, const Operand& db) {
   constexpr std::int64_t rows_at_once = 8;  // so that loading and storing db does not dominate
   T* sum = data_of<T>(db);
@@ -129,6 +142,9 @@ void run_elementwise(const Elementwise& work, std::span<const Operand> operands)
       case ElementwiseFn::add:
         assert(operands.size() == 3);
         return add<T>(operands[0], operands[1], operands[2]);
+      case ElementwiseFn::bias_add:
+        assert(operands.size() == 4 && elements_of(operands[2]) == work.cols);
+        return bias_add<T>(operands[0], operands[1], operands[2], operands[3]);
       case ElementwiseFn::column_sum:
         assert(operands.size() == 2 && elements_of(operands[1]) == work.cols);
         return column_sum<T>(operands[0], operands[1]);

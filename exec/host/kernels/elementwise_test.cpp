@@ -82,6 +82,18 @@ TEST_CASE("add, also in place", "[kernels]") {
   CHECK(max_difference(a, expected) == 0);
 }
 
+TEST_CASE("bias_add adds a row to every row of the sum", "[kernels]") {
+  for (const std::int64_t gap : {0, 3}) {
+    auto a = random_matrix<double>(5, kCols, 1, gap), b = random_matrix<double>(5, kCols, 2),
+         bias = random_matrix<double>(1, kCols, 3);
+    Matrix<double> c(5, kCols, gap);
+    run(Elementwise{ElementwiseFn::bias_add, 5, kCols}, {a.operand(), b.operand(), bias.operand(), c.write()});
+    c.for_each([&](std::int64_t row, std::int64_t col, double& value) {
+      CHECK(value == a.at(row, col) + (b.at(row, col) + bias.at(0, col)));
+    });
+  }
+}
+
 TEST_CASE("column_sum adds row after row to what is there", "[kernels]") {
   for (const std::int64_t rows : {1, 8, 21}) {
     CAPTURE(rows);

@@ -18,47 +18,68 @@ void add_row(T* to, const T* a, const T* b, std::int64_t cols) {
   });
 }
 
+// What a rank has of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
+struct Part {
+  std::int64_t rows = 0, first_row = 0, cols = 0, first_col = 0;
+  Part(const Embedding& work, std::int64_t shard)
+      : rows(work.vocab / work.shards),
+        first_row(shard * rows),
+        cols(work.cols / work.shards),
+        first_col(shard * cols) {}
+  // The token's row, or -1 when another rank has it.
+  std::int64_t row_of(std::int64_t token) const {
+    return token >= first_row && token < first_row + rows ? token - first_row : -1;
+  }
+};
+
 // `wpe` is null without positions, here and below.
 template <class T>
-void forward(const Embedding& work, const Operand& tokens, const Operand& wte, const Operand* wpe, const Operand& x) {
+void forward(const Embedding& work, const Part& part, const Operand& tokens, const Operand& wte, const Operand* wpe,
+             const Operand& x) {
   for (std::int64_t row = 0; row < work.rows; ++row) {
-    const T* of_token = row_of<T>(wte, index_at(tokens, row, work.vocab, kWhat));
-    if (wpe)
-      add_row(row_of<T>(x, row), of_token, row_of<T>(*wpe, row % work.seq), work.cols);
+    T* to = row_of<T>(x, row);
+    const std::int64_t of_token = part.row_of(index_at(tokens, row, work.vocab, kWhat));
+    if (of_token < 0)
+      std::fill_n(to, work.cols, T(0));
     else
-      std::copy_n(of_token, work.cols, row_of<T>(x, row));
+      std::copy_n(row_of<T>(wte, of_token), work.cols, to);
+    if (wpe) add_row(to + part.first_col, to + part.first_col, row_of<T>(*wpe, row % work.seq), part.cols);
   }
 }
 
 // Row after row, so a token that occurs twice always sums in the same order.
 template <class T>
-void wgrad(const Embedding& work, const Operand& tokens, const Operand& dx, const Operand& dwte, const Operand* dwpe) {
+void wgrad(const Embedding& work, const Part& part, const Operand& tokens, const Operand& dx, const Operand& dwte,
+           const Operand* dwpe) {
   for (std::int64_t row = 0; row < work.rows; ++row) {
-    T* of_token = row_of<T>(dwte, index_at(tokens, row, work.vocab, kWhat));
     const T* from = row_of<T>(dx, row);
-    add_row(of_token, of_token, from, work.cols);
+    if (const std::int64_t of_token = part.row_of(index_at(tokens, row, work.vocab, kWhat)); of_token >= 0) {
+      T* to = row_of<T>(dwte, of_token);
+      add_row(to, to, from, work.cols);
+    }
     if (!dwpe) continue;
     T* of_position = row_of<T>(*dwpe, row % work.seq);
-    add_row(of_position, of_position, from, work.cols);
+    add_row(of_position, of_position, from + part.first_col, part.cols);
   }
 }
 
 }  // namespace
 
-void run_embedding(const Embedding& work, std::span<const Operand> operands) {
+void run_embedding(const Embedding& work, std::int64_t shard, std::span<const Operand> operands) {
   assert(operands.size() == (work.positions ? 4u : 3u) && work.pass != Pass::dgrad);
   const bool is_forward = work.pass == Pass::forward;
+  const Part part(work, shard);
   const Operand& tokens = operands[0];
   const Operand& x = is_forward ? operands.back() : operands[1];
   const Operand& wte = is_forward ? operands[1] : operands[2];
   const Operand* wpe = work.positions ? &operands[is_forward ? 2 : 3] : nullptr;
   assert(tokens.dtype == Dtype::i32 && has_shape(tokens, work.rows, 1) && has_shape(x, work.rows, work.cols));
-  assert(has_shape(wte, work.vocab, work.cols) && wte.dtype == x.dtype);
-  assert(!wpe || (wpe->cols == work.cols && wpe->rows >= work.seq && wpe->dtype == x.dtype));
+  assert(has_shape(wte, part.rows, work.cols) && wte.dtype == x.dtype);
+  assert(!wpe || (wpe->cols == part.cols && wpe->rows >= work.seq && wpe->dtype == x.dtype));
   for (std::int64_t row = 0; row < work.rows; ++row) index_at(tokens, row, work.vocab, kWhat);
   with_compute_type(x.dtype, [&](auto type) {
     using T = decltype(type);
-    is_forward ? forward<T>(work, tokens, wte, wpe, x) : wgrad<T>(work, tokens, x, wte, wpe);
+    is_forward ? forward<T>(work, part, tokens, wte, wpe, x) : wgrad<T>(work, part, tokens, x, wte, wpe);
   });
 }
 

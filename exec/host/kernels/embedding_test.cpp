@@ -66,3 +66,37 @@ TEST_CASE("embedding without positions", "[kernels]") {
   dwte.for_each([](std::int64_t, std::int64_t, double& value) { value -= 1; });
   CHECK(max_difference(dwte, numeric_gradient(wte, loss)) < 1e-8);
 }
+
+TEST_CASE("shards of the embedding add up to the whole", "[kernels]") {
+  constexpr std::int64_t kShards = 3, cols = 18, vocab = 9;
+  auto tokens = column({8, 0, 2, 2, 6, 5});
+  auto wte = random_matrix<double>(vocab, cols, 1), wpe = random_matrix<double>(kSeq, cols, 2);
+  auto dx = random_matrix<double>(6, cols, 3);
+  Matrix<double> x(6, cols);
+  auto dwte = constant_matrix(vocab, cols, 0.0), dwpe = constant_matrix(kSeq, cols, 0.0);
+  run(Embedding{Pass::forward, 6, cols, vocab, kSeq}, {tokens.operand(), wte.operand(), wpe.operand(), x.write()});
+  run(Embedding{Pass::wgrad, 6, cols, vocab, kSeq},
+      {tokens.operand(), dx.operand(), dwte.accumulate(), dwpe.accumulate()});
+
+  auto sum = constant_matrix(std::int64_t{6}, cols, 0.0);
+  for (std::int64_t s = 0; s < kShards; ++s) {
+    Coordinates rank;
+    rank[Coord::tp] = s;
+    Matrix<double> rows(vocab / kShards, cols), positions(kSeq, cols / kShards), part(6, cols);
+    rows.for_each([&](std::int64_t row, std::int64_t col, double& value) { value = wte.at(s * rows.rows + row, col); });
+    positions.for_each(
+        [&](std::int64_t row, std::int64_t col, double& value) { value = wpe.at(row, s * positions.cols + col); });
+    run(Embedding{Pass::forward, 6, cols, vocab, kSeq, true, kShards},
+        {tokens.operand(), rows.operand(), positions.operand(), part.write()}, rank);
+    sum.for_each([&](std::int64_t row, std::int64_t col, double& value) { value += part.at(row, col); });
+    auto drows = constant_matrix(rows.rows, cols, 0.0), dpositions = constant_matrix(kSeq, positions.cols, 0.0);
+    run(Embedding{Pass::wgrad, 6, cols, vocab, kSeq, true, kShards},
+        {tokens.operand(), dx.operand(), drows.accumulate(), dpositions.accumulate()}, rank);
+    drows.for_each(
+        [&](std::int64_t row, std::int64_t col, double& value) { CHECK(value == dwte.at(s * rows.rows + row, col)); });
+    dpositions.for_each([&](std::int64_t row, std::int64_t col, double& value) {
+      CHECK(value == dwpe.at(row, s * positions.cols + col));
+    });
+  }
+  CHECK(max_difference(sum, x) < 1e-15);
+}

@@ -14,9 +14,10 @@ void run_layernorm(const LayerNorm& work, std::span<const Operand> operands);
 void run_rmsnorm(const RmsNorm& work, std::span<const Operand> operands);
 void run_elementwise(const Elementwise& work, std::span<const Operand> operands);
 // Throws Error(runtime) for a token outside [0, vocab), before anything is written.
-void run_embedding(const Embedding& work, std::span<const Operand> operands);
+void run_embedding(const Embedding& work, std::int64_t shard, std::span<const Operand> operands);
 // Throws Error(runtime) for a target outside [0, vocab), before anything is written.
-void run_cross_entropy(const CrossEntropy& work, std::span<const Operand> operands);
+void run_cross_entropy(const CrossEntropy& work, std::int64_t shard, std::span<const Operand> operands);
+void run_vocab_stats(const VocabStats& work, std::int64_t shard, std::span<const Operand> operands);
 void run_fill(const Fill& work, std::span<const Operand> operands);
 void run_cast(const Cast& work, std::span<const Operand> operands);
 void run_sum_squares(const SumSquares& work, std::span<const Operand> operands);

@@ -74,10 +74,13 @@ inline Matrix<std::int32_t> column(const std::vector<std::int32_t>& values) {
   return matrix;
 }
 
+inline void run(const Work& work, const std::vector<Operand>& operands, const Coordinates& rank) {
+  run_work(work, rank, operands);
+}
 inline void run(const Work& work, const std::vector<Operand>& operands, std::int64_t dp = 0) {
   Coordinates rank;
   rank[Coord::dp] = dp;
-  run_work(work, rank, operands);
+  run(work, operands, rank);
 }
 
 // max |a − b|; infinity when any is NaN.

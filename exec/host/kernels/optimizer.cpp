@@ -104,7 +104,8 @@ void run_sum_squares(const SumSquares& work, std::span<const Operand> operands) 
   assert(operands.size() == 2 && operands[1].dtype == Dtype::f64 && elements_of(operands[1]) == 1);
   assert(elements_of(operands[0]) == work.elements && is_contiguous(operands[0]));
   with_compute_type(operands[0].dtype, [&](auto type) {
-    *data_of<double>(operands[1]) += sum_squares(data_of<const decltype(type)>(operands[0]), work.elements);
+    const double sum = sum_squares(data_of<const decltype(type)>(operands[0]), work.elements);
+    *data_of<double>(operands[1]) += sum / double(work.copies);
   });
 }
 

@@ -1,0 +1,218 @@
+#include "model/lower/block_writer.hpp"
+
+#include <map>
+
+namespace stretto {
+
+BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
+                         LaneId compute)
+    : schedule_(schedule),
+      parameters_(parameters),
+      shape_(shape),
+      lane_(compute),
+      dtype_(schedule.compute_dtype),
+      slot_(mod(Expr(Coord::micro_batch), shape.slots)) {
+  if (shape.sequence_parallel) gathered_ = workspace("gathered", tokens(), shape.model.hidden_size);
+}
+
+void BlockWriter::begin(const std::string& name, bool after_tp) {
+  block_ = {name, {}, {}};
+  open_columns_ = column_parallel_.size();
+  if (after_tp && shape_.tp > 1)
+    block_.waits.push_back({0, EdgeKind::finish_start, BlockWait::kBefore, shape_.tp_lane});
+}
+
+BlockId BlockWriter::end() {
+  for (std::uint32_t i = 0; i < block_.ops.size(); ++i) {
+    const LaneId lane = schedule_.operations[block_.ops[i]].lane;
+    if (i == 0 && lane != lane_)
+      block_.waits.push_back({0, EdgeKind::finish_start, BlockWait::kBefore, lane_});
+    else if (i > 0 && lane != schedule_.operations[block_.ops[i - 1]].lane)
+      block_.waits.push_back({i, EdgeKind::finish_start, i - 1, 0});
+  }
+  const BlockId id = add_block(schedule_, std::move(block_));
+  for (std::size_t i = open_columns_; i < column_parallel_.size(); ++i) column_parallel_[i].backward = id;
+  return id;
+}
+
+void BlockWriter::op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses) {
+  add_operation(schedule_, block_, {name, std::move(work), lane_, phase, std::move(accesses)});
+}
+
+void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,
+                             std::vector<Access> accesses) {
+  add_operation(schedule_, block_,
+                {name, Collective{kind, shape_.tp_communicator, elements}, shape_.tp_lane, phase, std::move(accesses)});
+}
+
+TensorId BlockWriter::activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
+  return add_tensor(schedule_, name, dtype_, BufferKind::activation, rows, cols, layers, shape_.slots);
+}
+TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
+                                   bool is_input, bool is_core) {
+  const Recompute& recompute = shape_.recompute;
+  const bool shares_core = is_core && recompute.granularity == Recompute::Granularity::selective;
+  std::vector<TensorPlace> places;
+  std::map<std::string, StorageId> storages;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const std::int64_t in_group = layer % recompute.group();
+    const bool is_kept = layer >= shape_.model.num_layers || !recompute.is_full(layer) || (is_input && in_group == 0);
+    const std::string of_layer = shares_core ? ".recomputed"
+                                 : is_kept   ? ".l" + std::to_string(layer)
+                                             : ".recomputed" + std::to_string(in_group);
+    for (std::int64_t slot = 0; slot < shape_.slots; ++slot) {
+      const std::string instance = name + of_layer + (shape_.slots > 1 ? ".s" + std::to_string(slot) : "");
+      const auto [at, fresh] = storages.try_emplace(instance, 0);
+      if (fresh) at->second = add_storage(schedule_, instance, dtype_, BufferKind::activation, rows * cols);
+      places.push_back({at->second, 0});
+    }
+  }
+  const TensorId id = add_placed_tensor(schedule_, name, rows, cols, std::move(places));
+  schedule_.tensors[id].layers = layers;
+  schedule_.tensors[id].slots = shape_.slots;
+  return id;
+}
+
+BlockId BlockWriter::copy(BlockId block, const std::string& name, const std::string& suffix) {
+  Block copied{name, {}, schedule_.blocks[block].waits};
+  for (const OpId id : std::vector<OpId>(schedule_.blocks[block].ops)) {
+    Operation operation = schedule_.operations[id];
+    operation.name += suffix;
+    add_operation(schedule_, copied, std::move(operation));
+  }
+  return add_block(schedule_, std::move(copied));
+}
+
+TensorId BlockWriter::workspace(const std::string& name, std::int64_t rows, std::int64_t cols) {
+  return add_tensor(schedule_, name, dtype_, BufferKind::workspace, rows, cols);
+}
+View BlockWriter::parameter(const std::string& name, const Expr& layer) const {
+  return whole(schedule_, parameters_.parameter.at(name), layer);
+}
+View BlockWriter::gradient(const std::string& name, const Expr& layer) const {
+  return whole(schedule_, parameters_.gradient.at(name), layer);
+}
+
+View BlockWriter::gathered(const std::string& name, Phase phase, View part) {
+  if (!shape_.sequence_parallel) return part;
+  const View all = work(gathered_);
+  collective(name, phase, CollectiveKind::all_gather, all.rows * all.cols, {read(std::move(part)), write(all)});
+  return all;
+}
+
+View BlockWriter::summed(const std::string& name, Phase phase, View partial, View part) {
+  if (shape_.tp == 1) return partial;
+  const std::int64_t elements = partial.rows * partial.cols;
+  if (!shape_.sequence_parallel) {
+    collective(name + ".all_reduce", phase, CollectiveKind::all_reduce, elements, {accumulate(partial)});
+    return partial;
+  }
+  collective(name + ".reduce_scatter", phase, CollectiveKind::reduce_scatter, elements,
+             {read(std::move(partial)), write(part)});
+  return part;
+}
+
+void BlockWriter::column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y) {
+  const bool bias = shape_.model.add_bias_linear;
+  std::vector<Access> accesses = {read(std::move(x)), read(parameter(name + ".weight", Coord::layer))};
+  if (bias) accesses.push_back(read(parameter(name + ".bias", Coord::layer)));
+  accesses.push_back(write(std::move(y)));
+  op(name + ".fprop", Phase::forward, Gemm{tokens(), out, in, false, true, bias}, std::move(accesses));
+}
+
+void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y) {
+  op(name + ".fprop", Phase::forward, Gemm{tokens(), out, in, false, true, false},
+     {read(std::move(x)), read(parameter(name + ".weight", Coord::layer)), write(std::move(y))});
+}
+
+View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
+                                  View dx_part, const std::string& reader, const std::string& weight, bool layered) {
+  const Expr layer = layered ? Expr(Coord::layer) : Expr(0);
+  // Only the rows of this rank were kept.
+  const View all = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
+  op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
+     {read(dy), read(parameter(weight, layer)), write(dx)});
+  const View sum = summed(name + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
+  if (shape_.tp > 1)
+    column_parallel_.push_back(
+        {name, 0, name + ".dgrad" + (shape_.sequence_parallel ? ".reduce_scatter" : ".all_reduce"), reader});
+  op(name + ".wgrad", Phase::wgrad, Gemm{out, in, tokens(), true, false, false},
+     {read(dy), read(all), accumulate(gradient(weight, layer))});
+  if (layered && shape_.model.add_bias_linear)
+    op(name + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, tokens(), out},
+       {read(dy), accumulate(gradient(name + ".bias", layer))});
+  return sum;
+}
+
+void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x,
+                               View dx) {
+  const View dy = gathered(name + ".all_gather_dgrad", Phase::dgrad, dy_part);
+  op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
+     {read(dy), read(parameter(name + ".weight", Coord::layer)), write(std::move(dx))});
+  op(name + ".wgrad", Phase::wgrad, Gemm{out, in, tokens(), true, false, false},
+     {read(dy), read(std::move(x)), accumulate(gradient(name + ".weight", Coord::layer))});
+  if (shape_.model.add_bias_linear)
+    op(name + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, residual_rows(), out},
+       {read(std::move(dy_part)), accumulate(gradient(name + ".bias", Coord::layer))});
+}
+
+void BlockWriter::residual(const std::string& name, const std::string& layer, View a, View b, View c) {
+  const bool bias = shape_.model.add_bias_linear;
+  std::vector<Access> accesses = {read(std::move(a)), read(std::move(b))};
+  if (bias) accesses.push_back(read(parameter(layer + ".bias", Coord::layer)));
+  accesses.push_back(write(std::move(c)));
+  op(name, Phase::forward,
+     Elementwise{bias ? ElementwiseFn::bias_add : ElementwiseFn::add, residual_rows(), shape_.model.hidden_size},
+     std::move(accesses));
+}
+
+Work BlockWriter::norm(Pass pass) const {
+  if (has_beta()) return LayerNorm{pass, residual_rows(), shape_.model.hidden_size};
+  return RmsNorm{pass, residual_rows(), shape_.model.hidden_size};
+}
+
+void BlockWriter::norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer) {
+  std::vector<Access> accesses = {read(std::move(x)), read(parameter(name + ".weight", layer))};
+  if (has_beta()) accesses.push_back(read(parameter(name + ".bias", layer)));
+  accesses.push_back(write(std::move(y)));
+  accesses.push_back(write(std::move(stats)));
+  op(name + ".fprop", Phase::forward, norm(Pass::forward), std::move(accesses));
+}
+
+void BlockWriter::norm_backward(const std::string& name, View dy, View x, View stats, Access dx, const Expr& layer) {
+  std::vector<Access> accesses = {read(dy), read(x), read(stats), accumulate(gradient(name + ".weight", layer))};
+  if (has_beta()) accesses.push_back(accumulate(gradient(name + ".bias", layer)));
+  op(name + ".wgrad", Phase::wgrad, norm(Pass::wgrad), std::move(accesses));
+  op(name + ".dgrad", Phase::dgrad, norm(Pass::dgrad),
+     {read(dy), read(x), read(stats), read(parameter(name + ".weight", layer)), std::move(dx)});
+}
+
+void BlockWriter::cross_entropy(View logits, View targets, View loss) {
+  const std::int64_t tp = shape_.tp, classes = shape_.model.vocab_size;
+  std::vector<Access> accesses = {accumulate(logits), read(targets)};
+  if (tp > 1) {
+    const TensorId stats = workspace("vocab_stats", tp, 3 * tokens());
+    View own = work(stats);
+    own.offset = Expr(Coord::tp) * Expr(3 * tokens());
+    own.rows = 1;
+    op("vocab_stats", Phase::forward, VocabStats{tokens(), logits.cols, classes},
+       {read(std::move(logits)), read(std::move(targets)), write(own)});
+    collective("vocab_stats.all_gather", Phase::forward, CollectiveKind::all_gather, 3 * tp * tokens(),
+               {read(own), write(work(stats))});
+    accesses.push_back(read(work(stats)));
+  }
+  const CrossEntropy work{tokens(), accesses[0].view.cols, classes, shape_.loss_scale, tp};
+  accesses.push_back(accumulate(std::move(loss)));
+  op("cross_entropy", Phase::forward, work, std::move(accesses));
+}
+
+void BlockWriter::rope(const std::string& name, Phase phase, Pass pass, View qkv) {
+  const Transformer& model = shape_.model;
+  if (model.position_embedding_type != PositionEmbedding::rope) return;
+  op(name, phase,
+     Rope{pass, tokens(), model.num_attention_heads / shape_.tp, model.kv_heads() / shape_.tp, model.seq_length,
+          model.head_dim(), model.rotary_base},
+     {accumulate(std::move(qkv))});
+}
+
+}  // namespace stretto

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+
+#include "model/transformer.hpp"
+
+namespace stretto {
+
+// Which activations of a layer are kept for its backward pass, and which are computed again there (Chen et al., arXiv
+// 1604.06174). Names and meaning are Megatron-LM's recompute_granularity, recompute_method and recompute_num_layers.
+struct Recompute {
+  enum class Granularity : std::uint8_t {
+    none,
+    selective,  // the output of the attention core (Korthikanti et al., arXiv 2205.05198)
+    full,       // everything but the input of a layer, or of a group of layers
+  };
+  enum class Method : std::uint8_t {
+    uniform,  // every layer, in groups of num_layers of which only the first one's input is kept
+    block,    // the first num_layers layers, each by itself
+  };
+  Granularity granularity = Granularity::none;
+  Method method = Method::uniform;
+  std::int64_t num_layers = 1;
+
+  bool is_full(std::int64_t layer) const {
+    return granularity == Granularity::full && (method == Method::uniform || layer < num_layers);
+  }
+  // Layers that are recomputed together.
+  std::int64_t group() const { return method == Method::uniform ? num_layers : 1; }
+};
+
+// What a step computes again, per sequence, counted as Flops::hardware counts it, to which it adds.
+double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute);
+
+}  // namespace stretto

@@ -1,0 +1,21 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "model/transformer.hpp"
+
+namespace stretto {
+
+// How tensor parallelism cuts a model over `tp` ranks (Megatron-LM's ColumnParallelLinear, RowParallelLinear and
+// VocabParallelEmbedding; Shoeybi et al., arXiv 1909.08053).
+
+// The part of a parameter that each rank holds: the same shape on all of them. Every segment divides by tp.
+Parameter part_of(const Parameter& whole, std::int64_t tp);
+
+// Where element `index` (row-major) of the part of rank `t` lies in the whole, row-major too.
+std::int64_t index_in_whole(const Parameter& whole, std::int64_t tp, std::int64_t t, std::int64_t index);
+
+// True when every rank of the tp group has all of the parameter.
+inline bool is_replicated(const Parameter& whole, std::int64_t tp) { return tp > 1 && whole.shard == Shard::none; }
+
+}  // namespace stretto

@@ -1,0 +1,98 @@
+// Recomputing activations changes what is kept and how often it is computed, never the numbers.
+#include "model/lower/recompute.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+using Granularity = Recompute::Granularity;
+using Method = Recompute::Method;
+
+Scenario scenario_of(const Layout& layout, const Recompute& recompute, bool llama, const std::string& mode = "plain") {
+  Scenario scenario = layout_scenario(layout, mode, llama, "fp32", 2);
+  scenario.model.num_layers = 5;
+  scenario.training.recompute = recompute;
+  return scenario;
+}
+
+const Recompute kSettings[] = {
+    {Granularity::selective, Method::uniform, 1}, {Granularity::full, Method::uniform, 1},
+    {Granularity::full, Method::uniform, 2},      {Granularity::full, Method::uniform, 5},
+    {Granularity::full, Method::block, 1},        {Granularity::full, Method::block, 3},
+};
+
+std::string text(const Recompute& r) {
+  return std::string(r.granularity == Granularity::selective ? "selective" : "full") +
+         (r.method == Method::block ? " block " : " uniform ") + std::to_string(r.num_layers);
+}
+
+// 2·m·n·k of GEMMs and what attention executes, of one rank's step.
+double executed_flops(const Schedule& schedule) {
+  double flops = 0;
+  for (const Call& call : schedule.programs.front().order)
+    for (std::uint32_t i = call.first; i < call.first + call.count; ++i) {
+      const Work& work = schedule.operations[schedule.blocks[call.block].ops[i]].work;
+      if (const auto* a = std::get_if<Attention>(&work))
+        flops += (a->pass == Pass::forward ? 2 : 5) * 2.0 * double(a->batch * a->heads) * double(a->seq * a->seq) *
+                 double(a->head_dim) * causal_attention_share(a->seq);
+      else
+        flops += model_flops(work);
+    }
+  return flops;
+}
+
+}  // namespace
+
+TEST_CASE("recomputing gives the same bits and needs no more memory") {
+  for (const bool llama : {false, true})
+    for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}, Layout{2, 2, true}}) {
+      const Scenario kept = scenario_of(layout, {}, llama);
+      const Trained reference = train(kept, 2, false);
+      const std::int64_t bytes = plan_memory(build_schedule(kept)).bytes;
+      for (const Recompute& recompute : kSettings) {
+        INFO(layout.text() << (llama ? " llama " : " gpt ") << text(recompute));
+        const Scenario scenario = scenario_of(layout, recompute, llama);
+        for (const bool threaded : {false, true}) {
+          const Trained trained = train(scenario, 2, threaded);
+          CHECK(trained.losses == reference.losses);
+          CHECK(same_bits(trained.parameters, reference.parameters));
+        }
+        // One instance of a layer's activations for every layer of a group: nothing is saved where that is all of them.
+        const bool saves = recompute.granularity == Granularity::selective ||
+                           (recompute.method == Method::uniform ? recompute.num_layers < 5 : recompute.num_layers > 1);
+        const std::int64_t needed = plan_memory(build_schedule(scenario)).bytes;
+        if (saves)
+          CHECK(needed < bytes);
+        else
+          CHECK(needed == bytes);
+      }
+    }
+}
+
+TEST_CASE("recomputing goes with the overlap of data- and tensor-parallel communication") {
+  for (const Recompute& recompute : kSettings)
+    for (const char* mode : {"overlap_param_gather", "tp_comm_overlap"}) {
+      INFO(text(recompute) << " " << mode);
+      const Layout layout{2, 2, true};
+      CHECK(same_bits(train(scenario_of(layout, recompute, false, mode), 2, true).parameters,
+                      train(scenario_of(layout, recompute, false), 2, false).parameters));
+    }
+}
+
+TEST_CASE("HFU counts what is recomputed") {
+  for (const bool llama : {false, true}) {
+    const Scenario kept = scenario_of({1, 1}, {}, llama);
+    for (const Recompute& recompute : kSettings) {
+      INFO(text(recompute) << (llama ? " llama" : " gpt"));
+      const double more =
+          executed_flops(build_schedule(scenario_of({1, 1}, recompute, llama))) - executed_flops(build_schedule(kept));
+      CHECK(more ==
+            Approx(double(kept.training.global_batch_size) * recompute_flops_per_sequence(kept.model, recompute)));
+    }
+  }
+}
+
+}  // namespace stretto::testing
