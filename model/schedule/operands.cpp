@@ -18,6 +18,25 @@ OperandSpec table_of(const char* name, const char* modes, std::int64_t rows, std
 
 OperandList bad(std::string error) { return {{}, std::move(error)}; }
 
+// LayerNorm has a beta, and a mean in its stats; RMSNorm has neither.
+OperandList norm_operands(Pass pass, std::int64_t rows, std::int64_t cols, bool has_beta) {
+  if (rows < 1 || cols < 1) return bad("dimensions must be positive");
+  const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, rows, cols}; };
+  const OperandSpec stats{"stats", pass == Pass::forward ? "W" : "R", rows, has_beta ? 2 : 1};
+  const OperandSpec gamma = vector_of("gamma", "R", cols);
+  if (pass == Pass::dgrad) return {{full("dy", "R"), full("x", "R"), stats, gamma, full("dx", "WA")}, ""};
+  OperandList list;
+  if (pass == Pass::forward) {
+    list.operands = {full("x", "R"), gamma};
+    if (has_beta) list.operands.push_back(vector_of("beta", "R", cols));
+    list.operands.insert(list.operands.end(), {full("y", "W"), stats});
+  } else {
+    list.operands = {full("dy", "R"), full("x", "R"), stats, vector_of("dgamma", "A", cols)};
+    if (has_beta) list.operands.push_back(vector_of("dbeta", "A", cols));
+  }
+  return list;
+}
+
 struct ListOperands {
   std::int64_t group_size;
 
@@ -59,35 +78,8 @@ struct ListOperands {
     return {{{r.pass == Pass::forward ? "qkv" : "dqkv", "A", r.rows, (r.heads + 2 * r.kv_heads) * r.head_dim}}, ""};
   }
 
-  OperandList operator()(const LayerNorm& n) const {
-    if (n.rows < 1 || n.cols < 1) return bad("dimensions must be positive");
-    const OperandSpec x{"x", "R", n.rows, n.cols}, dy{"dy", "R", n.rows, n.cols}, stats{"stats", "R", n.rows, 2};
-    const OperandSpec gamma = vector_of("gamma", "R", n.cols);
-    switch (n.pass) {
-      case Pass::forward:
-        return {{x, gamma, vector_of("beta", "R", n.cols), {"y", "W", n.rows, n.cols}, {"stats", "W", n.rows, 2}}, ""};
-      case Pass::dgrad:
-        return {{dy, x, stats, gamma, {"dx", "WA", n.rows, n.cols}}, ""};
-      case Pass::wgrad:
-        return {{dy, x, stats, vector_of("dgamma", "A", n.cols), vector_of("dbeta", "A", n.cols)}, ""};
-    }
-    return bad("unknown pass");
-  }
-
-  OperandList operator()(const RmsNorm& n) const {
-    if (n.rows < 1 || n.cols < 1) return bad("dimensions must be positive");
-    const OperandSpec x{"x", "R", n.rows, n.cols}, dy{"dy", "R", n.rows, n.cols}, stats{"stats", "R", n.rows, 1};
-    const OperandSpec gamma = vector_of("gamma", "R", n.cols);
-    switch (n.pass) {
-      case Pass::forward:
-        return {{x, gamma, {"y", "W", n.rows, n.cols}, {"stats", "W", n.rows, 1}}, ""};
-      case Pass::dgrad:
-        return {{dy, x, stats, gamma, {"dx", "WA", n.rows, n.cols}}, ""};
-      case Pass::wgrad:
-        return {{dy, x, stats, vector_of("dgamma", "A", n.cols)}, ""};
-    }
-    return bad("unknown pass");
-  }
+  OperandList operator()(const LayerNorm& n) const { return norm_operands(n.pass, n.rows, n.cols, true); }
+  OperandList operator()(const RmsNorm& n) const { return norm_operands(n.pass, n.rows, n.cols, false); }
 
   OperandList operator()(const Elementwise& e) const {
     if (e.rows < 1 || e.cols < 1) return bad("dimensions must be positive");

@@ -4,17 +4,12 @@
 #include <cstdint>
 
 #include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/norm.hpp"
 #include "exec/host/kernels/operand.hpp"
 #include "exec/host/kernels/row.hpp"
 
 namespace stretto::host {
 namespace {
-
-constexpr double kEpsilon = 1e-5;
-
-// Rows whose sums are added in one sweep over dgamma and dbeta: enough that loading and storing those does not
-// dominate.
-constexpr std::int64_t kRowsAtOnce = 4;
 
 template <class T>
 void forward(const LayerNorm& work, std::span<const Operand> operands) {
@@ -29,7 +24,7 @@ void forward(const LayerNorm& work, std::span<const Operand> operands) {
     Lanes<T> squares = Lanes<T>::Zero();
     for_lanes<T>(work.cols,
                  [&](std::int64_t i, std::int64_t count) { squares += (load(x + i, count, mean) - mean).square(); });
-    const T rstd = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(kEpsilon));
+    const T rstd = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(kNormEpsilon));
     for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
       store<T>(y + i, count, (load(x + i, count) - mean) * rstd * load(gamma + i, count) + load(beta + i, count));
     });
@@ -60,13 +55,7 @@ void dgrad(const LayerNorm& work, std::span<const Operand> operands) {
       const Lanes<T> g = load(dy + i, count) * load(gamma + i, count);
       return rstd * (g - mean_g - (load(x + i, count) - mean) * (rstd * mean_gx));
     };
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
-      if (accumulate) {
-        store<T>(dx + i, count, load(dx + i, count) + gradient(i, count));
-      } else {
-        store<T>(dx + i, count, gradient(i, count));
-      }
-    });
+    write_gradient(dx, work.cols, accumulate, gradient);
   }
 }
 
@@ -87,8 +76,8 @@ void wgrad(const LayerNorm& work, std::span<const Operand> operands) {
       store<T>(dbeta + i, count, sum_beta);
     });
   };
-  for (std::int64_t row = 0; row < work.rows; row += kRowsAtOnce) {
-    add_rows(row, std::min(kRowsAtOnce, work.rows - row));
+  for (std::int64_t row = 0; row < work.rows; row += kNormRowsAtOnce) {
+    add_rows(row, std::min(kNormRowsAtOnce, work.rows - row));
   }
 }
 

@@ -4,16 +4,12 @@
 #include <cstdint>
 
 #include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/norm.hpp"
 #include "exec/host/kernels/operand.hpp"
 #include "exec/host/kernels/row.hpp"
 
 namespace stretto::host {
 namespace {
-
-constexpr double kEpsilon = 1e-5;
-
-// Rows whose sums are added in one sweep over dgamma, as in layernorm.cpp.
-constexpr std::int64_t kRowsAtOnce = 4;
 
 template <class T>
 void forward(const RmsNorm& work, std::span<const Operand> operands) {
@@ -24,7 +20,7 @@ void forward(const RmsNorm& work, std::span<const Operand> operands) {
     T* y = row_of<T>(operands[2], row);
     Lanes<T> squares = Lanes<T>::Zero();
     for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) { squares += load(x + i, count).square(); });
-    const T rrms = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(kEpsilon));
+    const T rrms = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(kNormEpsilon));
     for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
       store<T>(y + i, count, load(x + i, count) * rrms * load(gamma + i, count));
     });
@@ -51,21 +47,15 @@ void dgrad(const RmsNorm& work, std::span<const Operand> operands) {
     const auto gradient = [&](std::int64_t i, std::int64_t count) -> Lanes<T> {
       return rrms * (load(dy + i, count) * load(gamma + i, count) - load(x + i, count) * of_x);
     };
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
-      if (accumulate) {
-        store<T>(dx + i, count, load(dx + i, count) + gradient(i, count));
-      } else {
-        store<T>(dx + i, count, gradient(i, count));
-      }
-    });
+    write_gradient(dx, work.cols, accumulate, gradient);
   }
 }
 
 template <class T>
 void wgrad(const RmsNorm& work, std::span<const Operand> operands) {
   T* dgamma = data_of<T>(operands[3]);
-  for (std::int64_t first = 0; first < work.rows; first += kRowsAtOnce) {
-    const std::int64_t last = std::min(first + kRowsAtOnce, work.rows);
+  for (std::int64_t first = 0; first < work.rows; first += kNormRowsAtOnce) {
+    const std::int64_t last = std::min(first + kNormRowsAtOnce, work.rows);
     for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
       Lanes<T> sum = load(dgamma + i, count);
       for (std::int64_t row = first; row < last; ++row)

@@ -1,0 +1,28 @@
+#pragma once
+#include <cstdint>
+
+#include "exec/host/kernels/row.hpp"
+
+namespace stretto::host {
+
+// What LayerNorm and RMSNorm have in common.
+
+constexpr double kNormEpsilon = 1e-5;  // of GPT-2, Llama 2 and Llama 3
+
+// Rows whose sums are added in one sweep over the weights' gradients: enough that loading and storing those does not
+// dominate.
+constexpr std::int64_t kNormRowsAtOnce = 4;
+
+// to[i…] ← (accumulate: to[i…] +) gradient(i, count), for a row of n elements.
+template <class T, class Fn>
+void write_gradient(T* to, std::int64_t n, bool accumulate, Fn gradient) {
+  for_lanes<T>(n, [&](std::int64_t i, std::int64_t count) {
+    if (accumulate) {
+      store<T>(to + i, count, load(to + i, count) + gradient(i, count));
+    } else {
+      store<T>(to + i, count, gradient(i, count));
+    }
+  });
+}
+
+}  // namespace stretto::host
