@@ -27,7 +27,8 @@ struct CompareRun {
 // Predicts and measures every mode at every number of ranks. Per number of ranks all modes are built at once and run in
 // turns, step by step, with a second copy of the plain schedule among them (A/A), so that a slow moment of the machine
 // meets all of them. A turn is two steps back to back of which the second is timed: the steady period. Between them
-// runs the sgemm yardstick: predictions are made for the speed that the cores had, and beside them as calibrated.
+// runs the sgemm yardstick: predictions are made for the speed that the cores had, where its readings tell that from
+// the speed at calibration, and beside them as calibrated.
 CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
                        const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop);
 

@@ -121,7 +121,8 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
       speeds += fmt::format("{}{:.2f} at {}", speeds.empty() ? "" : ", ", comparison.rows[i].core_speed,
                             comparison.rows[i].ranks);
   text += fmt::format(
-      "cores ran at {} ranks of their speed at calibration (sgemm in the same turns), which predictions use; without: "
+      "cores ran at {} ranks of their speed at calibration (sgemm in the same turns; 1.00: no clear difference), which "
+      "predictions use; without: "
       "mean error {:.1f} %\n",
       speeds, comparison.mean_abs_error_as_calibrated_pct());
   text += fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right\n",

@@ -30,7 +30,8 @@ struct ComparisonRow {
   BreakdownMs predicted, measured;        // measured: median over repeats of each part
   std::vector<OperationTime> operations;  // in the order of the schedule's templates
   double loss = 0;                        // after the last repeat
-  double core_speed = 1;                  // sgemm between the measured steps over sgemm at calibration
+  double core_speed = 1;                  // what the prediction was made for: sgemm between the measured steps over
+                                          // sgemm at calibration, 1 where its readings cannot tell the two apart
   double predicted_as_calibrated_ms = 0;  // the prediction for core_speed 1
 
   double measured_median_ms() const;
@@ -47,8 +48,8 @@ struct Comparison {
   double mean_abs_error_pct() const;
   double worst_abs_error_pct() const;
   double mean_abs_error_as_calibrated_pct() const;
-  // Of the pairs of different schedules at equal ranks whose measured medians differ by more than 5 %: how many, and how
-  // many of them the prediction ranks the same way.
+  // Of the pairs of different schedules at equal ranks whose measured medians differ by more than 5 %: how many, and
+  // how many of them the prediction ranks the same way.
   struct Ranking {
     int pairs = 0, right = 0;
   };
