@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "model/lower/recompute.hpp"
+#include "model/recompute.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {

@@ -1,5 +1,5 @@
 // Recomputing activations changes what is kept and how often it is computed, never the numbers.
-#include "model/lower/recompute.hpp"
+#include "model/recompute.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -20,6 +20,8 @@ class Rendezvous {
     Clock::time_point complete{};  // when the last member came: the same value for all
     int missing = 0;               // how many had not come, when timed out
   };
+  // Blocks until all members have called it, abort() is called, or `timeout` has passed; after anything but `met` the
+  // rendezvous is good for nothing more. Sleeps, never spins.
   Meeting meet(std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
     if (aborted_) return {Outcome::aborted, {}, 0};
@@ -39,6 +41,7 @@ class Rendezvous {
     return {Outcome::met, complete_, 0};
   }
 
+  // From any thread, at any time: everybody who waits, or comes later, gets `aborted`.
   void abort() {
     std::lock_guard lock(mutex_);
     aborted_ = true;

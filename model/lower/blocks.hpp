@@ -4,7 +4,7 @@
 
 #include "model/lower/builder.hpp"
 #include "model/lower/lower.hpp"
-#include "model/lower/recompute.hpp"
+#include "model/recompute.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {

@@ -1,4 +1,4 @@
-#include "model/lower/recompute.hpp"
+#include "model/recompute.hpp"
 
 #include "model/schedule/work.hpp"
 
