@@ -20,8 +20,12 @@ void show(const CommonOptions& options) {
   require_verified(schedule, &plan);
   if (options.json != "-") {
     std::cout << print_schedule(schedule);
-    std::cout << "\nmemory: " << plan.bytes << " bytes a rank planned, " << plan.bytes_without_sharing
-              << " without sharing\nverified: no race, no read of unwritten bytes, no deadlock\n";
+    for (std::size_t role = 0; role < plan.roles.size(); ++role)
+      std::cout << (role == 0 ? "\n" : "") << "memory"
+                << (plan.roles.size() > 1 ? " of " + schedule.programs[role].role : "") << ": "
+                << plan.roles[role].bytes << " bytes a rank planned, " << plan.roles[role].bytes_without_sharing
+                << " without sharing\n";
+    std::cout << "verified: no race, no read of unwritten bytes, no deadlock\n";
     for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
   }
   write_json(options.json, options.json.empty() ? nlohmann::json() : write_schedule_json(schedule));

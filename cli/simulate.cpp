@@ -81,7 +81,7 @@ void simulate_command(const SimulateOptions& options) {
   // Issuing operations is part of the bubble; a step is host bound when it is the larger part of the step.
   const double issue_ms = to_ms(costs.op_overhead) * double(result.programs.front().lanes.front().size());
   const bool host_bound = issue_ms > 0.5 * step_ms;
-  const bool fits = plan.bytes * per_device <= platform.memory_bytes;
+  const bool fits = plan.peak_bytes() * per_device <= platform.memory_bytes;
   const auto limits = limits_of(schedule, b, step_ms);
 
   std::cout << fmt::format("scenario {} on {}: {} rank{}, schedule {}, network {}\n\n", scenario.name, platform.name,
@@ -92,7 +92,7 @@ void simulate_command(const SimulateOptions& options) {
   table.add_row({"MFU / HFU", fmt::format("{:.1f} % / {:.1f} % of sgemm", 100 * mfu, 100 * hfu)});
   table.add_row({"exposed communication", fmt::format("{:.3f} ms", to_ms(b.exposed_total))});
   table.add_row({"bubble", fmt::format("{:.3f} ms", to_ms(b.bubble))});
-  table.add_row({"memory", fmt::format("{:.1f} MiB a rank, {} of {:.1f} GiB a device", double(plan.bytes) / (1 << 20),
+  table.add_row({"memory", fmt::format("{:.1f} MiB a rank, {} of {:.1f} GiB a device", double(plan.peak_bytes()) / (1 << 20),
                                        fits ? "fits" : "DOES NOT FIT", double(platform.memory_bytes) / (1 << 30))});
   std::cout << table.text() << "\nwhat limits it:";
   for (const auto& [what, share] : limits)
@@ -121,7 +121,7 @@ void simulate_command(const SimulateOptions& options) {
                             {"bubble_ms", to_ms(b.bubble)},
                             {"core_wait_ms", to_ms(b.core_wait)},
                             {"host_bound", host_bound},
-                            {"peak_bytes", plan.bytes},
+                            {"peak_bytes", plan.peak_bytes()},
                             {"fits", fits},
                             {"limits", std::move(limits_json)},
                             {"operations", result.operations},

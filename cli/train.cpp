@@ -25,7 +25,7 @@ void train(const CommonOptions& options) {
   const std::int64_t ranks = schedule.mesh.ranks();
   std::cout << fmt::format("scenario {}: {:.2f} M parameters, {} rank{}, schedule {}, {:.1f} MiB a rank\n",
                            scenario.name, double(parameter_count(scenario.model)) * 1e-6, ranks, ranks == 1 ? "" : "s",
-                           schedule.name, double(plan.bytes) / (1 << 20));
+                           schedule.name, double(plan.peak_bytes()) / (1 << 20));
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
   watch_interrupts();
   exec::TrainOptions callbacks;

@@ -84,8 +84,8 @@ class Walk {
       const BoundOp& op = program_.ops[row.op];
       if (op.lane == compute_lane) {
         compute_.push_back(&row);
-      } else if (const auto* collective = std::get_if<Collective>(&work_of(row.op))) {
-        windows_[op.lane].push_back({row.transfer, row.end, op.position, collective->communicator});
+      } else if (is_communication(work_of(row.op))) {
+        windows_[op.lane].push_back({row.transfer, row.end, op.position, communicator_of(work_of(row.op))});
       }
     }
     const auto position = [&](const TimelineRow* row) { return program_.ops[row->op].position; };
@@ -138,9 +138,9 @@ class Walk {
 
   // A collective issued on the compute lane itself blocks it: fully exposed, and waiting for its peers is bubble.
   void run_on_compute_lane(std::uint32_t op, Picoseconds start, Picoseconds transfer, Picoseconds end) {
-    if (const auto* collective = std::get_if<Collective>(&work_of(op))) {
+    if (is_communication(work_of(op))) {
       result_.bubble += transfer - start;
-      result_.exposed[collective->communicator] += end - transfer;
+      result_.exposed[communicator_of(work_of(op))] += end - transfer;
     } else {
       result_.compute += end - start;
     }

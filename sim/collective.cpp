@@ -86,6 +86,12 @@ void Core::movement_ended(std::uint32_t number, Picoseconds now) {
 }
 
 void Core::transfer_done(std::uint32_t transfer, Picoseconds now) {
+  if (transfer >= meetings_.size()) {
+    const auto message = transfer - static_cast<std::uint32_t>(meetings_.size());
+    messages_[message].wire = now;
+    try_complete_message(message);
+    return;
+  }
   meetings_[transfer].wire = now;
   try_complete(meetings_[transfer]);
 }
@@ -130,6 +136,8 @@ std::string Core::deadlock_message() const {
                  std::to_string((lane.blocked_until - 1) / other.length) + " on lane " +
                  schedule_.lanes[lane.blocked_on % lanes_per_rank_].name +
                  (lane.blocked_kind == EdgeKind::finish_start ? " to finish" : " to start");
+    } else if (lane.state == State::meeting && current(lane).kind != FlatKind::collective) {
+      message += "the other end of its message";
     } else if (lane.state == State::meeting) {
       const Meeting& meeting =
           meetings_[meeting_index_[number * schedule_.communicators.size() + current(lane).communicator]];

@@ -43,8 +43,8 @@ std::size_t count_busy_lanes(const std::vector<BoundProgram>& programs) {
 }  // namespace
 
 Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<BoundProgram>& programs,
-           const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Groups& groups, Network& network,
-           int max_steps)
+           const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Groups& groups, const MessageLinks& links,
+           Network& network, int max_steps)
     : schedule_(schedule),
       costs_(costs),
       programs_(programs),
@@ -55,6 +55,9 @@ Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<Bound
       lanes_(programs.size() * schedule.lanes.size()),
       devices_(costs, devices_of_lanes(schedule, programs), cores_of_lanes(flat), events_),
       groups_(groups),
+      message_links_(links),
+      exchanges_(lanes_.size()),
+      links_(links.links.size()),
       recorder_(max_steps, count_rows(programs), count_busy_lanes(programs)) {
   const std::size_t communicators = schedule.communicators.size();
   meeting_index_.assign(lanes_.size() * communicators, kNone);
@@ -71,7 +74,7 @@ Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<Bound
       lane.length = lane.program->length(id);
       if (lane.length > 0) lane.state = State::blocked;
       for (std::uint32_t i = 0; i < lane.length; ++i) {
-        if (lane.ops[i].communicator < 0) continue;
+        if (lane.ops[i].kind != FlatKind::collective) continue;
         std::uint32_t& index = meeting_index_[number * communicators + lane.ops[i].communicator];
         if (index != kNone) continue;
         const std::uint32_t group = groups.of[rank][lane.ops[i].communicator];
@@ -179,8 +182,12 @@ void Core::begin(std::uint32_t number, Picoseconds ready) {
   Lane& lane = lanes_[number];
   const FlatOp& op = current(lane);
   lane.ready = ready;
-  if (op.communicator >= 0) {
+  if (op.kind == FlatKind::collective) {
     arrive(number, ready);
+    return;
+  }
+  if (op.kind != FlatKind::compute) {
+    exchange(number, ready);
     return;
   }
   lane.state = State::working;
@@ -198,7 +205,7 @@ void Core::set_started(std::uint32_t number, Picoseconds time) {
 void Core::drain_granted() {
   // set_started may launch further lanes, but only an event can grant cores: the list does not grow meanwhile.
   for (const std::uint32_t lane : devices_.granted())
-    if (current(lanes_[lane]).communicator < 0) set_started(lane, devices_.activity(lane).start);
+    if (current(lanes_[lane]).kind == FlatKind::compute) set_started(lane, devices_.activity(lane).start);
   devices_.granted().clear();
 }
 
@@ -209,28 +216,38 @@ void Core::on_finish(std::uint32_t number, Picoseconds now) {
     return;
   }
   devices_.on_finish(number, now);
-  if (current(lanes_[number]).communicator >= 0)
+  const FlatKind kind = current(lanes_[number]).kind;
+  if (kind == FlatKind::collective)
     movement_ended(number, now);
-  else
+  else if (kind == FlatKind::compute)
     finish_operation(number, now);
+  else
+    moved(number, now);
   if (!devices_.granted().empty()) drain_granted();
 }
 
 void Core::finish_operation(std::uint32_t number, Picoseconds now) {
   Lane& lane = lanes_[number];
   const std::uint32_t rank = rank_of(number);
+  const std::uint32_t group = current(lane).group;
   if (TimelineRow* rows = recorder_.rows_of(lane.step)) {
-    const std::uint32_t op = current(lane).op;
-    rows[row_begin_[rank] + op] = {
-        static_cast<std::int32_t>(programs_[rank].rank), op, lane.ready, lane.start, lane.transfer, now};
+    for (std::uint32_t i = 0; i < group; ++i) {
+      const std::uint32_t op = lane.ops[lane.position + i].op;
+      const FlatKind kind = current(lane).kind;
+      const bool is_message = kind == FlatKind::send || kind == FlatKind::receive;
+      const Picoseconds transfer = is_message ? exchanges_[number].met[i] : lane.transfer;
+      rows[row_begin_[rank] + op] = {
+          static_cast<std::int32_t>(programs_[rank].rank), op, lane.ready, lane.start, transfer, now};
+    }
   }
-  ++lane.finished;
+  lane.finished += group;
   const std::int32_t step = lane.step;
   lane.wait = 0;
   lane.waited = 0;
   lane.reached = now + costs_.op_overhead;
   lane.state = State::blocked;
-  if (++lane.position == lane.length) {
+  lane.position += group;
+  if (lane.position == lane.length) {
     lane.position = 0;
     ++lane.step;
     if (recorder_.lane_done(step, now)) {

@@ -1,5 +1,7 @@
 #pragma once
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,8 +23,8 @@ class Core : public TimedCore {
  public:
   // Everything is borrowed and must outlive the core. `programs` and `flat` are those of the simulated ranks, in order.
   Core(const Schedule& schedule, const Costs& costs, const std::vector<BoundProgram>& programs,
-       const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Groups& groups, Network& network,
-       int max_steps);
+       const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Groups& groups, const MessageLinks& links,
+       Network& network, int max_steps);
 
   // Simulates until the period is steady or max_steps are done. Throws Error(runtime) on a deadlock.
   void run();
@@ -74,6 +76,31 @@ class Core : public TimedCore {
     std::optional<Picoseconds> wire;  // the transfer is (or will be) complete
   };
 
+  // What a lane does in a group of joined sends and receives. They complete together.
+  struct Exchange {
+    std::uint32_t served = 0;             // receives before this one of the group are over
+    std::uint32_t open = 0;               // messages that are not over
+    Picoseconds latest = 0;               // the last of them was over, or this rank was woken for it
+    Picoseconds wire = 0;                 // the last transfer was complete
+    std::vector<std::uint32_t> messages;  // [operation of the group] → index into messages_; kNone: over
+    std::vector<Picoseconds> met;         // [operation of the group] when both ends were there
+  };
+  // A message of which at least one end is posted.
+  struct Message {
+    std::uint32_t link = 0;
+    std::array<std::uint32_t, 2> lane = {kNone, kNone};  // of sender and receiver
+    std::array<Picoseconds, 2> ready{};
+    const CollectiveCost* cost = nullptr;  // the receiver's
+    Picoseconds met = 0;
+    std::optional<Picoseconds> wire, moved;
+    bool is_posted() const { return lane[0] != kNone && lane[1] != kNone; }
+  };
+  struct Link {
+    std::deque<std::uint32_t> messages;     // index into messages_, in order, those with an end missing
+    std::array<std::uint64_t, 2> posted{};  // of sender and receiver
+    std::uint64_t complete = 0;             // both
+  };
+
   const FlatOp& current(const Lane& lane) const { return lane.ops[lane.position]; }
   std::uint32_t rank_of(std::uint32_t lane) const { return lane / lanes_per_rank_; }
   Meeting& meeting_of(std::uint32_t lane);
@@ -92,6 +119,14 @@ class Core : public TimedCore {
   void movement_ended(std::uint32_t lane, Picoseconds now);
   void try_complete(Meeting& meeting);
 
+  void exchange(std::uint32_t lane, Picoseconds ready);
+  std::uint32_t post(std::uint32_t link, bool is_receiver, std::uint32_t lane, Picoseconds ready);
+  void begin_transfer(std::uint32_t message);
+  void serve(std::uint32_t lane);
+  void moved(std::uint32_t lane, Picoseconds now);
+  void try_complete_message(std::uint32_t message);
+  void end_message(std::uint32_t message, bool is_receiver);
+
   std::string deadlock_message() const;
   std::string describe(std::uint32_t lane) const;
 
@@ -107,6 +142,11 @@ class Core : public TimedCore {
   std::vector<Meeting> meetings_;
   std::vector<std::uint32_t> meeting_index_;  // [lane · communicators + communicator]
   const Groups& groups_;
+  const MessageLinks& message_links_;
+  std::vector<Exchange> exchanges_;  // [lane]
+  std::vector<Link> links_;
+  std::vector<Message> messages_;
+  std::vector<std::uint32_t> free_messages_;
   std::vector<std::size_t> row_begin_;  // [rank]
   StepRecorder recorder_;
   bool finished_ = false;

@@ -24,6 +24,7 @@ struct Prepared {
   std::vector<BoundProgram> programs;
   std::vector<std::shared_ptr<const FlatProgram>> flat;
   Groups groups;
+  MessageLinks links;
 };
 
 Prepared prepare(const Schedule& schedule, const Costs& costs) {
@@ -32,12 +33,13 @@ Prepared prepare(const Schedule& schedule, const Costs& costs) {
   for (const std::int64_t rank : prepared.ranks) prepared.programs.push_back(bind(schedule, rank));
   prepared.flat = flatten_all(schedule, prepared.programs, costs);
   prepared.groups = find_groups(schedule, prepared.ranks);
+  prepared.links = find_links(schedule, prepared.programs);
   return prepared;
 }
 
 Outcome run_on(Network& network, const Schedule& schedule, const Costs& costs, const Prepared& prepared,
                int max_steps) {
-  Core core(schedule, costs, prepared.programs, prepared.flat, prepared.groups, network, max_steps);
+  Core core(schedule, costs, prepared.programs, prepared.flat, prepared.groups, prepared.links, network, max_steps);
   core.run();
   return {core.recorder().take_timeline(), core.recorder().steady(), core.operations()};
 }
@@ -94,7 +96,7 @@ SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOption
     outcome = run_on(network, schedule, costs, prepared, options.max_steps);
   } else {
     const bool backbone = options.fabric.backbone_GBps > 0;
-    const Rings rings = find_rings(schedule, prepared.ranks, prepared.groups, backbone);
+    const Rings rings = find_rings(schedule, prepared.ranks, prepared.groups, prepared.links, backbone);
     // SimGrid has one engine per process, whose clock and platform cannot be reset: a process for each simulation.
     outcome = unpack(run_in_child([&] {
       // Never destroyed: the process ends while flows may still be in flight, which SimGrid's destructors do not like.

@@ -403,7 +403,8 @@ TEST_CASE("members that bring different operations to a meeting are an error", "
   const Groups groups = find_groups(toy.schedule, ranks);
   const auto flat = flatten_all(toy.schedule, programs, toy.costs);
   FluidNetwork network(toy.costs.link_bytes_per_s);
-  Core core(toy.schedule, toy.costs, programs, flat, groups, network, 1);
+  const MessageLinks links = find_links(toy.schedule, programs);
+  Core core(toy.schedule, toy.costs, programs, flat, groups, links, network, 1);
   CHECK_THROWS_WITH(core.run(), Catch::Contains("members of communicator dp issue different operations") &&
                                     Catch::Contains("h.0 first mb 0") && Catch::Contains("h.0 second mb 0"));
 }

@@ -46,6 +46,7 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
   flat.lane_cores.assign(program.lanes.size(), 0);
   for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
     flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
+    std::size_t group_begin = 0;
     for (const std::uint32_t index : program.lanes[lane]) {
       const BoundOp& bound = program.ops[index];
       const Work& work = schedule.operations[bound.op].work;
@@ -53,16 +54,23 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
       op.op = index;
       op.id = bound.op;
       op.wait_begin = static_cast<std::uint32_t>(flat.waits.size());
-      if (bound.wait_end - bound.wait_begin > std::numeric_limits<std::uint16_t>::max())
-        throw input_error("simulation: " + label(schedule, bound) + " has more than 65535 waits");
-      op.wait_count = static_cast<std::uint16_t>(bound.wait_end - bound.wait_begin);
       for (std::uint32_t i = bound.wait_begin; i < bound.wait_end; ++i) {
         const BoundWait& wait = program.waits[i];
         flat.waits.push_back({wait.position, wait.lane, wait.steps_ago, wait.kind});
       }
+      // The first of a group waits for all of it.
+      if (!bound.joined) group_begin = flat.ops.size();
+      FlatOp& first = bound.joined ? flat.ops[group_begin] : op;
+      if (bound.joined) ++first.group, op.group = 0;
+      const std::size_t waits = flat.waits.size() - first.wait_begin;
+      if (waits > std::numeric_limits<std::uint16_t>::max())
+        throw input_error("simulation: " + label(schedule, bound) + " has more than 65535 waits");
+      first.wait_count = static_cast<std::uint16_t>(waits);
       const Demand& demand = is_communication(work) ? costs.collective[bound.op].movement : costs.compute[bound.op];
       if (is_communication(work)) {
-        op.communicator = static_cast<std::int16_t>(std::get<Collective>(work).communicator);
+        op.communicator = static_cast<std::int16_t>(communicator_of(work));
+        const auto* message = std::get_if<PointToPoint>(&work);
+        op.kind = !message ? FlatKind::collective : message->is_send ? FlatKind::send : FlatKind::receive;
       } else {
         op.duration = demand.alone;
         op.cores = static_cast<std::uint16_t>(demand.cores);

@@ -11,6 +11,8 @@ namespace stretto::sim {
 // A bound program with its costs, laid out for the engine: one array per lane, in order. Ranks whose programs are equal
 // share one (a rank class).
 
+enum class FlatKind : std::uint8_t { compute, collective, send, receive };
+
 struct FlatOp {
   Picoseconds duration = 0;      // compute: Demand.alone
   std::uint32_t wait_begin = 0;  // into FlatProgram::waits
@@ -20,6 +22,8 @@ struct FlatOp {
   std::uint16_t cores = 0;         // compute: Demand.cores
   std::int16_t communicator = -1;  // -1: a compute operation
   DemandClass cls = DemandClass::memory;
+  FlatKind kind = FlatKind::compute;
+  std::uint16_t group = 1;  // operations that start with this one, itself included (BoundOp::joined); 0: not the first
   bool operator==(const FlatOp&) const = default;
 };
 

@@ -28,7 +28,7 @@ class Random {
 // Each edits the mutant and says what it did, or changes nothing and returns "" when what it drew cannot be done.
 using Edit = std::string (*)(Mutant&, Random&);
 
-std::vector<Call>& order_of(Mutant& m) { return m.schedule.programs.front().order; }
+std::vector<Call>& order_of(Mutant& m) { return m.schedule.programs[m.role].order; }
 
 std::string name_of(const Schedule& schedule, const OpAddress& at) {
   std::string name =
@@ -54,7 +54,7 @@ std::set<LaneId> lanes_of(const Schedule& schedule, const Call& call) {
 OpAddress random_address(Mutant& m, Random& random) {
   const std::size_t call = random.below(order_of(m).size());
   const auto within = static_cast<std::uint32_t>(random.below(order_of(m)[call].count));
-  return address_of(m.schedule, m.schedule.programs.front(), {call, within});
+  return address_of(m.schedule, m.schedule.programs[m.role], {call, within});
 }
 
 struct EdgeAt {
@@ -310,12 +310,15 @@ std::string point_at_other_tensor(Mutant& m, Random& random) {
 
 std::string overlap_storages(Mutant& m, Random& random) {
   const auto& storages = m.schedule.storages;
-  const std::size_t a = random.below(storages.size()), b = random.below(storages.size());
+  RolePlan& plan = m.plan->roles[m.role];
+  const auto a = static_cast<StorageId>(random.below(storages.size())),
+             b = static_cast<StorageId>(random.below(storages.size()));
   if (a == b || storages[a].bytes() == 0 || storages[b].bytes() == 0) return "";
   const auto lines = static_cast<std::size_t>((storages[b].bytes() + 63) / 64);
-  const std::int64_t offset = m.plan->offset_bytes[b] + 64 * static_cast<std::int64_t>(random.below(lines));
-  if (offset == m.plan->offset_bytes[a] || offset + storages[a].bytes() > m.plan->bytes) return "";
-  m.plan->offset_bytes[a] = offset;
+  const std::int64_t offset = plan.offset_bytes[b] + 64 * static_cast<std::int64_t>(random.below(lines));
+  if (!plan.has(a) || !plan.has(b) || offset == plan.offset_bytes[a] || offset + storages[a].bytes() > plan.bytes)
+    return "";
+  plan.offset_bytes[a] = offset;
   return storages[a].name + " onto " + storages[b].name + " at byte " + std::to_string(offset);
 }
 
@@ -334,14 +337,14 @@ std::string cut_call(Mutant& m, Random& random) {
   const std::uint32_t count = order_of(m)[at].count;
   if (count < 2) return "";
   const std::string what = name_of(m.schedule, order_of(m)[at]);
-  cut_before(m.schedule.programs.front(), {at, static_cast<std::uint32_t>(1 + random.below(count - 1))});
+  cut_before(m.schedule.programs[m.role], {at, static_cast<std::uint32_t>(1 + random.below(count - 1))});
   return what;
 }
 
 std::string add_implied_edge(Mutant& m, Random& random) {
   const std::size_t later = random.below(order_of(m).size()), earlier = random.below(order_of(m).size());
   Call& call = order_of(m)[later];
-  const OpAddress on = address_of(m.schedule, m.schedule.programs.front(), {earlier, 0}, earlier < later ? 0 : 1);
+  const OpAddress on = address_of(m.schedule, m.schedule.programs[m.role], {earlier, 0}, earlier < later ? 0 : 1);
   const OpId first = m.schedule.blocks[call.block].ops[call.first];
   if (m.schedule.operations[on.op].lane != m.schedule.operations[first].lane) return "";
   call.waits.push_back({random.coin() ? EdgeKind::finish_start : EdgeKind::start_start, on});
@@ -401,7 +404,8 @@ constexpr std::array kKinds = {
 Mutant mutate(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64& engine) {
   constexpr int kTries = 100;  // some kinds have nothing to work on in some schedules
   Random random(engine);
-  Mutant mutant{schedule, plan, "", false};
+  Mutant mutant{schedule, plan, "", false, 0};
+  mutant.role = random.below(schedule.programs.size());
   while (true) {
     const Kind& kind = kKinds[random.below(kKinds.size())];
     for (int i = 0; i < kTries; ++i) {

@@ -51,7 +51,7 @@ TEST_CASE("recomputing gives the same bits and needs no more memory") {
     for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}, Layout{2, 2, true}}) {
       const Scenario kept = scenario_of(layout, {}, llama);
       const Trained reference = train(kept, 2, false);
-      const std::int64_t bytes = plan_memory(build_schedule(kept)).bytes;
+      const std::int64_t bytes = plan_memory(build_schedule(kept)).peak_bytes();
       for (const Recompute& recompute : kSettings) {
         INFO(layout.text() << (llama ? " llama " : " gpt ") << text(recompute));
         const Scenario scenario = scenario_of(layout, recompute, llama);
@@ -63,7 +63,7 @@ TEST_CASE("recomputing gives the same bits and needs no more memory") {
         // One instance of a layer's activations for every layer of a group: nothing is saved where that is all of them.
         const bool saves = recompute.granularity == Granularity::selective ||
                            (recompute.method == Method::uniform ? recompute.num_layers < 5 : recompute.num_layers > 1);
-        const std::int64_t needed = plan_memory(build_schedule(scenario)).bytes;
+        const std::int64_t needed = plan_memory(build_schedule(scenario)).peak_bytes();
         if (saves)
           CHECK(needed < bytes);
         else

@@ -74,7 +74,7 @@ struct Step {
       : scenario(scenario_of(shape, ranks, tp)), schedule(build_schedule(scenario)) {
     const MemoryPlan plan = plan_memory(schedule);
     require_verified(schedule, &plan);
-    outgrows_caches = plan.bytes > kCacheBytes;
+    outgrows_caches = plan.peak_bytes() > kCacheBytes;
     host::HostOptions options;
     options.cores_per_device = cores;
     executor = std::make_unique<host::HostExecutor>(schedule, plan, options);

@@ -17,7 +17,7 @@ constexpr unsigned char kPoison = 0xff;  // all bits set is a NaN in f32, f64 an
 
 void RankMemory::Free::operator()(std::byte* p) const { std::free(p); }
 
-RankMemory::RankMemory(const Schedule& schedule, const MemoryPlan& plan)
+RankMemory::RankMemory(const Schedule& schedule, const RolePlan& plan)
     : offset_bytes_(plan.offset_bytes), bytes_(plan.bytes) {
   const std::size_t size = (static_cast<std::size_t>(plan.bytes) + kAlignment - 1) / kAlignment * kAlignment;
   void* memory = std::aligned_alloc(kAlignment, size == 0 ? kAlignment : size);

@@ -1,4 +1,5 @@
 #pragma once
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,14 +12,18 @@
 
 namespace stretto::host {
 
-// One rank's arena, allocated once from the memory plan: `bytes()` is exactly MemoryPlan::bytes. Every byte is poisoned
+// One rank's arena, allocated once from the memory plan: `bytes()` is exactly RolePlan::bytes. Every byte is poisoned
 // (NaN in any float type), so that reading what nobody wrote shows up in the result. Not thread-safe by itself: the
 // schedule says who may touch what when.
 class RankMemory {
  public:
-  RankMemory(const Schedule& schedule, const MemoryPlan& plan);
+  RankMemory(const Schedule& schedule, const RolePlan& plan);
 
-  std::byte* at(StorageId storage) { return arena_.get() + offset_bytes_[storage]; }
+  bool has(StorageId storage) const { return offset_bytes_[storage] != RolePlan::kNowhere; }
+  std::byte* at(StorageId storage) {
+    assert(has(storage));
+    return arena_.get() + offset_bytes_[storage];
+  }
   std::int64_t bytes() const { return bytes_; }
 
   // Element access for tests, the trainer and checkpoints. The dtype of the storage must be T's.

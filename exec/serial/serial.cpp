@@ -12,6 +12,14 @@ namespace {
 
 constexpr unsigned char kPoison = 0xff;
 
+std::uint32_t index_of(const BoundProgram& program, const BoundOp& op) {
+  return static_cast<std::uint32_t>(&op - program.ops.data());
+}
+
+void copy_message(const host::Operand& in, const host::Operand& out) {
+  std::memcpy(out.data, in.data, static_cast<std::size_t>(in.rows * in.cols * bytes_of(in.dtype)));
+}
+
 }  // namespace
 
 SerialExecutor::SerialExecutor(const Schedule& schedule, const MemoryPlan& plan) : schedule_(schedule) {
@@ -19,24 +27,30 @@ SerialExecutor::SerialExecutor(const Schedule& schedule, const MemoryPlan& plan)
   for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r) {
     RankState rank;
     rank.program = bind(schedule, r);
-    rank.memory = std::make_unique<host::RankMemory>(schedule, plan);
+    rank.memory = std::make_unique<host::RankMemory>(schedule, plan.roles[schedule.role_of(rank.program.coordinates)]);
     rank.operands = host::bind_operands(schedule, rank.program, *rank.memory);
     rank.lanes.resize(schedule.lanes.size());
     ranks_.push_back(std::move(rank));
   }
 }
 
-const BoundOp& SerialExecutor::head_op(const RankState& rank, LaneId lane) const {
+const BoundOp& SerialExecutor::op_at(const RankState& rank, LaneId lane, std::uint64_t number) const {
   const auto& ops = rank.program.lanes[lane];
-  return rank.program.ops[ops[rank.lanes[lane].finished % ops.size()]];
+  return rank.program.ops[ops[number % ops.size()]];
 }
 
-bool SerialExecutor::can_start(const RankState& rank, LaneId lane, int steps) const {
-  const LaneState& state = rank.lanes[lane];
-  const std::size_t length = rank.program.lanes[lane].size();
-  if (state.running || length == 0 || state.finished == static_cast<std::uint64_t>(steps) * length) return false;
-  const std::uint64_t step = state.finished / length;
-  const BoundOp& op = head_op(rank, lane);
+const BoundOp& SerialExecutor::head_op(const RankState& rank, LaneId lane) const {
+  return op_at(rank, lane, rank.lanes[lane].finished);
+}
+
+std::uint64_t SerialExecutor::group_size(const RankState& rank, LaneId lane) const {
+  const std::uint64_t first = rank.lanes[lane].finished;
+  std::uint64_t size = 1;
+  while ((first + size) % rank.program.lanes[lane].size() != 0 && op_at(rank, lane, first + size).joined) ++size;
+  return size;
+}
+
+bool SerialExecutor::waits_are_met(const RankState& rank, std::uint64_t step, const BoundOp& op) const {
   for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w) {
     const BoundWait& wait = rank.program.waits[w];
     if (wait.steps_ago > step) continue;
@@ -47,32 +61,46 @@ bool SerialExecutor::can_start(const RankState& rank, LaneId lane, int steps) co
   return true;
 }
 
-// The same operation on all members: same communicator, so the same place in each member's lane.
-std::vector<SerialExecutor::Head> SerialExecutor::peers(const RankState& rank, LaneId lane) const {
-  const auto& collective = std::get<Collective>(schedule_.operations[head_op(rank, lane).op].work);
+bool SerialExecutor::can_start(const RankState& rank, LaneId lane, int steps) const {
+  const LaneState& state = rank.lanes[lane];
+  const std::size_t length = rank.program.lanes[lane].size();
+  if (state.running() || length == 0 || state.finished == static_cast<std::uint64_t>(steps) * length) return false;
+  for (std::uint64_t i = 0; i < group_size(rank, lane); ++i)
+    if (!waits_are_met(rank, state.finished / length, op_at(rank, lane, state.finished + i))) return false;
+  return true;
+}
+
+// The members of the group that have arrived at the collective that this rank is in: those that have finished as many
+// of the communicator's and are in one of them, on whatever lane.
+std::vector<SerialExecutor::Head> SerialExecutor::present(const RankState& rank, LaneId lane) const {
+  const std::uint32_t communicator = communicator_of(schedule_.operations[head_op(rank, lane).op].work);
   std::vector<Head> heads;
-  for (const std::int64_t member :
-       schedule_.mesh.members(rank.program.rank, schedule_.communicators[collective.communicator].axes))
-    heads.push_back({&ranks_[static_cast<std::size_t>(member)], lane});
+  for (const std::int64_t member : members_of(schedule_, schedule_.communicators[communicator], rank.program.rank)) {
+    RankState& other = ranks_[static_cast<std::size_t>(member)];
+    if (other.collectives[communicator] != rank.collectives[communicator]) continue;
+    for (LaneId l = 0; l < other.lanes.size(); ++l) {
+      if (!other.lanes[l].running()) continue;
+      const auto* work = std::get_if<Collective>(&schedule_.operations[head_op(other, l).op].work);
+      if (work && work->communicator == communicator) heads.push_back({&other, l});
+    }
+  }
   return heads;
 }
 
 bool SerialExecutor::can_finish(const RankState& rank, LaneId lane) const {
-  if (!rank.lanes[lane].running) return false;
-  if (!is_communication(schedule_.operations[head_op(rank, lane).op].work)) return true;
-  for (const Head& peer : peers(rank, lane)) {
-    // A member that has finished this very operation is ahead; otherwise it must have arrived, and not be behind: on a
-    // lane with several communicators its group may be another one there.
-    const LaneState& other = peer.rank->lanes[lane];
-    const std::uint64_t mine = rank.lanes[lane].finished;
-    if (other.finished < mine || (other.finished == mine && !other.running)) return false;
+  const LaneState& state = rank.lanes[lane];
+  if (!state.running()) return false;
+  const Work& work = schedule_.operations[head_op(rank, lane).op].work;
+  if (!is_communication(work)) return true;
+  if (std::holds_alternative<PointToPoint>(work)) {
+    const Message& message = messages_.at(state.messages.front());
+    return message.in && message.out;
   }
-  return true;
+  return static_cast<std::int64_t>(present(rank, lane).size()) == schedule_.communicators[communicator_of(work)].size;
 }
 
-void SerialExecutor::poison_outputs(RankState& rank, LaneId lane) {
-  const auto op = static_cast<std::uint32_t>(&head_op(rank, lane) - rank.program.ops.data());
-  const auto operands = rank.operands.of(op);
+void SerialExecutor::poison_outputs(RankState& rank, const BoundOp& op) {
+  const auto operands = rank.operands.of(index_of(rank.program, op));
   for (const host::Operand& out : operands) {
     if (out.mode != AccessMode::write) continue;
     for (std::int64_t row = 0; row < out.rows; ++row) {
@@ -109,7 +137,7 @@ void SerialExecutor::apply_collective(const std::vector<Head>& members) {
       throw runtime_failure("members of " + schedule_.communicators[collective.communicator].name +
                             " meet in different operations: " + label(schedule_, first) + " and " +
                             label(schedule_, op));
-    const auto operands = member.rank->operands.of(static_cast<std::uint32_t>(&op - member.rank->program.ops.data()));
+    const auto operands = member.rank->operands.of(index_of(member.rank->program, op));
     buffers.push_back({operands.front().data, operands.back().data});
     dtype = operands.front().dtype;
   }
@@ -118,57 +146,89 @@ void SerialExecutor::apply_collective(const std::vector<Head>& members) {
       local::run_share(collective.kind, dtype, collective.elements, static_cast<int>(i), buffers, phase);
 }
 
-void SerialExecutor::start(RankState& rank, LaneId lane, bool late) {
+void SerialExecutor::deliver(Message& message) {
+  if (message.in->rows * message.in->cols != message.out->rows * message.out->cols)
+    throw runtime_failure("a message is received in a buffer of another size");
+  copy_message(*message.in, *message.out);
+  message.delivered = true;
+}
+
+// Bytes may move as soon as both ends have started, or as late as when the first of them finishes; until then the
+// receiver's buffer may hold anything.
+void SerialExecutor::start_message(RankState& rank, const BoundOp& op, std::uint64_t coin) {
+  const auto& work = std::get<PointToPoint>(schedule_.operations[op.op].work);
+  const std::int64_t self = rank.program.rank,
+                     peer = peer_of(schedule_, schedule_.communicators[work.communicator], self, work.offset);
+  const std::uint64_t number = rank.messages[{work.communicator, peer, work.is_send}]++;
+  const MessageKey key{work.communicator, work.is_send ? self : peer, work.is_send ? peer : self, number};
+  rank.lanes[op.lane].messages.push_back(key);
+  Message& message = messages_[key];
+  (work.is_send ? message.in : message.out) = rank.operands.of(index_of(rank.program, op)).front();
+  if (!work.is_send && coin % 2 == 0) poison_outputs(rank, op);
+  if (message.in && message.out && coin / 2 % 2 == 0) deliver(message);
+}
+
+void SerialExecutor::start(RankState& rank, LaneId lane, std::uint64_t coin) {
   LaneState& state = rank.lanes[lane];
-  state.running = true;
-  ++state.started;
-  state.when = late ? When::at_finish : When::at_start;
   const BoundOp& op = head_op(rank, lane);
   const Work& work = schedule_.operations[op.op].work;
+  const std::uint64_t group = group_size(rank, lane);
+  if (std::holds_alternative<PointToPoint>(work)) {
+    for (std::uint64_t i = 0; i < group; ++i) start_message(rank, op_at(rank, lane, state.finished + i), coin >> 2 * i);
+    state.started += group;
+    return;
+  }
+  ++state.started;
+  state.when = coin % 2 == 0 ? When::at_finish : When::at_start;
   if (is_communication(work)) {
-    const auto members = peers(rank, lane);
-    for (const Head& member : members)
-      if (!member.rank->lanes[lane].running || member.rank->lanes[lane].finished != state.finished) return;
+    const auto members = present(rank, lane);
+    if (static_cast<std::int64_t>(members.size()) < schedule_.communicators[communicator_of(work)].size) return;
     // The last to arrive decides for all, so that bytes move once.
-    for (const Head& member : members) member.rank->lanes[lane].when = state.when;
+    for (const Head& member : members) member.rank->lanes[member.lane].when = state.when;
     if (state.when == When::at_start) {
       apply_collective(members);
     } else {
-      for (const Head& member : members) poison_outputs(*member.rank, lane);
+      for (const Head& member : members) poison_outputs(*member.rank, head_op(*member.rank, member.lane));
     }
     return;
   }
   if (state.when == When::at_start)
-    host::run_work(work, rank.program.coordinates,
-                   rank.operands.of(static_cast<std::uint32_t>(&op - rank.program.ops.data())));
+    host::run_work(work, rank.program.coordinates, rank.operands.of(index_of(rank.program, op)));
   else
-    poison_outputs(rank, lane);
+    poison_outputs(rank, op);
 }
 
 void SerialExecutor::finish(RankState& rank, LaneId lane) {
   LaneState& state = rank.lanes[lane];
   const BoundOp& op = head_op(rank, lane);
   const Work& work = schedule_.operations[op.op].work;
-  if (is_communication(work)) {
+  if (std::holds_alternative<PointToPoint>(work)) {
+    const auto found = messages_.find(state.messages.front());
+    state.messages.pop_front();
+    if (!found->second.delivered) deliver(found->second);
+    if (++found->second.finished_ends == 2) messages_.erase(found);
+  } else if (is_communication(work)) {
     // Members complete together.
-    const auto members = peers(rank, lane);
+    const auto members = present(rank, lane);
     if (state.when == When::at_finish) apply_collective(members);
     for (const Head& member : members) {
-      member.rank->lanes[lane].running = false;
-      ++member.rank->lanes[lane].finished;
+      ++member.rank->lanes[member.lane].finished;
+      ++member.rank->collectives[communicator_of(work)];
     }
     return;
+  } else if (state.when == When::at_finish) {
+    host::run_work(work, rank.program.coordinates, rank.operands.of(index_of(rank.program, op)));
   }
-  if (state.when == When::at_finish)
-    host::run_work(work, rank.program.coordinates,
-                   rank.operands.of(static_cast<std::uint32_t>(&op - rank.program.ops.data())));
-  state.running = false;
   ++state.finished;
 }
 
 void SerialExecutor::run(int steps, std::uint64_t seed) {
-  for (RankState& rank : ranks_)
+  for (RankState& rank : ranks_) {
     for (LaneState& lane : rank.lanes) lane = {};
+    rank.collectives.assign(schedule_.communicators.size(), 0);
+    rank.messages.clear();
+  }
+  messages_.clear();
   std::mt19937_64 random(seed);
   struct Move {
     RankState* rank;
@@ -191,7 +251,7 @@ void SerialExecutor::run(int steps, std::uint64_t seed) {
     if (move.finishes)
       finish(*move.rank, move.lane);
     else
-      start(*move.rank, move.lane, random() % 2 == 0);
+      start(*move.rank, move.lane, random());
   }
 }
 

@@ -1,6 +1,10 @@
 #pragma once
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
+#include <optional>
+#include <tuple>
 #include <vector>
 
 #include "exec/host/memory.hpp"
@@ -31,33 +35,54 @@ class SerialExecutor {
 
  private:
   enum class When : std::uint8_t { at_start, at_finish };
+  // A message of which at least one end has started. The n-th that is sent is the n-th that is received.
+  struct MessageKey {
+    std::uint32_t communicator = 0;
+    std::int64_t from = 0, to = 0;
+    std::uint64_t number = 0;
+    auto operator<=>(const MessageKey&) const = default;
+  };
+  struct Message {
+    std::optional<host::Operand> in, out;  // of the ends that have started
+    bool delivered = false;
+    int finished_ends = 0;
+  };
   struct LaneState {
     std::uint64_t started = 0, finished = 0;  // operations, over all steps
-    bool running = false;
     When when = When::at_start;
+    std::deque<MessageKey> messages;  // of the operations between finished and started
+    bool running() const { return started > finished; }
   };
   struct RankState {
     BoundProgram program;
     std::unique_ptr<host::RankMemory> memory;
     host::BoundOperands operands;
     std::vector<LaneState> lanes;
+    std::vector<std::uint64_t> collectives;                                           // [communicator] finished
+    std::map<std::tuple<std::uint32_t, std::int64_t, bool>, std::uint64_t> messages;  // communicator, peer, is_send
   };
   struct Head {
     RankState* rank;
     LaneId lane;
   };
 
+  const BoundOp& op_at(const RankState& rank, LaneId lane, std::uint64_t number) const;
   const BoundOp& head_op(const RankState& rank, LaneId lane) const;
+  std::uint64_t group_size(const RankState& rank, LaneId lane) const;  // operations that start together with the head
+  bool waits_are_met(const RankState& rank, std::uint64_t step, const BoundOp& op) const;
   bool can_start(const RankState& rank, LaneId lane, int steps) const;
   bool can_finish(const RankState& rank, LaneId lane) const;
-  void start(RankState& rank, LaneId lane, bool late);
+  void start(RankState& rank, LaneId lane, std::uint64_t coin);
   void finish(RankState& rank, LaneId lane);
-  std::vector<Head> peers(const RankState& rank, LaneId lane) const;
+  std::vector<Head> present(const RankState& rank, LaneId lane) const;
   void apply_collective(const std::vector<Head>& members);
-  void poison_outputs(RankState& rank, LaneId lane);
+  void deliver(Message& message);
+  void start_message(RankState& rank, const BoundOp& op, std::uint64_t coin);
+  void poison_outputs(RankState& rank, const BoundOp& op);
 
   const Schedule& schedule_;
   mutable std::vector<RankState> ranks_;
+  std::map<MessageKey, Message> messages_;
 };
 
 }  // namespace stretto::serial

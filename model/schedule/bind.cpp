@@ -66,6 +66,9 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
       op.layer = static_cast<std::int32_t>(call.layer);
       op.micro_batch = static_cast<std::int32_t>(call.micro_batch);
       op.chunk = static_cast<std::int16_t>(call.chunk);
+      op.slot = static_cast<std::int16_t>(call.slot);
+      op.buffer = static_cast<std::int16_t>(call.buffer);
+      op.joined = call.joined;
       op.lane = schedule.operations[id].lane;
       auto& lane = bound.lanes[op.lane];
       op.position = static_cast<std::uint32_t>(lane.size());
@@ -138,6 +141,8 @@ BoundView resolve(const Schedule& schedule, const BoundProgram& program, const B
   at[Coord::layer] = op.layer;
   at[Coord::micro_batch] = op.micro_batch;
   at[Coord::chunk] = op.chunk;
+  at[Coord::slot] = op.slot;
+  at[Coord::buffer] = op.buffer;
   const std::int64_t layer = view.layer.eval(at), slot = view.slot.eval(at), offset = view.offset.eval(at);
   if (layer < 0 || layer >= tensor.layers || slot < 0 || slot >= tensor.slots)
     throw input_error("schedule: " + label(schedule, op) + " accesses " + tensor.name + "[layer " +

@@ -24,6 +24,8 @@ struct BoundOp {
   std::int32_t layer = 0;
   std::int32_t micro_batch = 0;
   std::int16_t chunk = 0;
+  std::int16_t slot = 0, buffer = 0;
+  bool joined = false;  // in one group with the operation before it on its lane
   LaneId lane = 0;
   std::uint32_t position = 0;                  // in its lane
   std::uint32_t wait_begin = 0, wait_end = 0;  // into BoundProgram::waits
@@ -31,7 +33,7 @@ struct BoundOp {
 
 struct BoundProgram {
   std::int64_t rank = 0;
-  Coordinates coordinates;   // of the rank; layer, micro_batch and chunk are 0
+  Coordinates coordinates;   // of the rank; those of calls are 0
   std::vector<BoundOp> ops;  // host issue order
   std::vector<BoundWait> waits;
   std::vector<std::vector<std::uint32_t>> lanes;  // [lane] → indices into ops, in order

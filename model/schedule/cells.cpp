@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
+
 namespace stretto {
 namespace {
 
@@ -33,7 +35,7 @@ struct ByteRange {
 
 }  // namespace
 
-Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, const MemoryPlan* plan) {
+Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, const RolePlan* plan) {
   Cells cells;
   std::vector<ByteRange> ranges;  // [use]
   std::vector<Cuts> cuts(schedule.storages.size());
@@ -58,6 +60,11 @@ Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, cons
     }
   }
   cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));
+
+  if (plan)
+    for (const CellUse& use : cells.uses)
+      if (!plan->has(use.storage))
+        throw input_error("memory plan: " + schedule.storages[use.storage].name + " is used but has no place");
 
   // A cell is named by the cut at its beginning.
   std::vector<std::vector<std::uint32_t>> cell_at(cuts.size());  // [storage][cut]

@@ -26,6 +26,6 @@ struct Cells {
 };
 
 // Throws Error(input) when a view leaves its tensor instance.
-Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, const MemoryPlan* plan);
+Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, const RolePlan* plan);
 
 }  // namespace stretto

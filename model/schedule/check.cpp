@@ -1,6 +1,7 @@
 #include "model/schedule/check.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -53,6 +54,16 @@ void check_communicators(const Schedule& schedule, Findings& out) {
   for (const Communicator& communicator : schedule.communicators) {
     std::int64_t size = 1;
     for (const Coord axis : communicator.axes) size *= schedule.mesh.size(axis);
+    if (!communicator.subset.empty()) {
+      if (communicator.axes.size() != 1) {
+        out.add("communicator " + communicator.name, "a subset needs exactly one axis");
+        continue;
+      }
+      for (std::size_t i = 0; i < communicator.subset.size(); ++i)
+        if (communicator.subset[i] < (i == 0 ? 0 : communicator.subset[i - 1] + 1) || communicator.subset[i] >= size)
+          out.add("communicator " + communicator.name, "its subset must be ascending coordinates of the axis");
+      size = static_cast<std::int64_t>(communicator.subset.size());
+    }
     if (size != communicator.size)
       out.add("communicator " + communicator.name,
               "size " + std::to_string(communicator.size) + ", but its axes have " + std::to_string(size) + " ranks");
@@ -128,12 +139,13 @@ void check_operation(const Schedule& schedule, const Operation& operation, Findi
   if (is_communication(operation.work) != (lane.kind == LaneKind::communication))
     out.add(operation.name, std::string(kind_of(operation.work)) + " does not belong on lane " + lane.name);
   std::int64_t group_size = 1;
-  if (const auto* collective = std::get_if<Collective>(&operation.work)) {
-    if (collective->communicator >= schedule.communicators.size()) {
-      out.add(operation.name, "communicator " + std::to_string(collective->communicator) + " does not exist");
+  if (is_communication(operation.work)) {
+    const std::uint32_t communicator = communicator_of(operation.work);
+    if (communicator >= schedule.communicators.size()) {
+      out.add(operation.name, "communicator " + std::to_string(communicator) + " does not exist");
       return;
     }
-    group_size = std::max<std::int64_t>(1, schedule.communicators[collective->communicator].size);
+    group_size = std::max<std::int64_t>(1, schedule.communicators[communicator].size);
   }
   const OperandList list = operands_of(operation.work, group_size);
   if (!list.error.empty()) {
@@ -146,8 +158,26 @@ void check_operation(const Schedule& schedule, const Operation& operation, Findi
   }
 }
 
+// The lane of a call that is one send or receive; nullopt of any other.
+std::optional<LaneId> lane_of_message(const Schedule& schedule, const Call& call) {
+  if (call.count != 1 || call.block >= schedule.blocks.size() || call.first >= schedule.blocks[call.block].ops.size())
+    return std::nullopt;
+  const OpId op = schedule.blocks[call.block].ops[call.first];
+  if (op >= schedule.operations.size() || !std::holds_alternative<PointToPoint>(schedule.operations[op].work))
+    return std::nullopt;
+  return schedule.operations[op].lane;
+}
+
+void check_joined(const Schedule& schedule, const Program& program, const Call& call, Findings& out) {
+  const auto lane = lane_of_message(schedule, call);
+  if (!lane || &call == program.order.data() || lane_of_message(schedule, *(&call - 1)) != lane)
+    out.add("program " + program.role, "only a send or receive can be joined, to one before it on its lane");
+}
+
 void check_calls(const Schedule& schedule, Findings& out) {
-  if (schedule.programs.empty()) out.add("schedule", "no program");
+  if (schedule.programs.size() != 1 && std::int64_t(schedule.programs.size()) != schedule.mesh.size(Coord::pp))
+    out.add("schedule", std::to_string(schedule.programs.size()) + " programs; expected one, or one for each of the " +
+                            std::to_string(schedule.mesh.size(Coord::pp)) + " pipeline stages");
   for (const Block& block : schedule.blocks)
     for (const OpId op : block.ops)
       if (op >= schedule.operations.size())
@@ -170,6 +200,7 @@ void check_calls(const Schedule& schedule, Findings& out) {
         continue;
       }
       const Block& block = schedule.blocks[call.block];
+      if (call.joined) check_joined(schedule, program, call, out);
       if (std::uint64_t(call.first) + call.count > block.ops.size())
         out.add("program " + program.role, "a call leaves block " + block.name);
       for (const Edge& edge : call.waits) {

@@ -3,6 +3,7 @@
 #include <bit>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "base/overloaded.hpp"
@@ -96,10 +97,22 @@ class Tracer {
       for (std::size_t p = 0; p < ranks_.size(); ++p) {
         while (next[p] < clocks.order[p].size()) {
           const Instance at = clocks.order[p][next[p]];
-          const CollectiveSlot slot = rendezvous.slots[p][at.op];
-          if (slot.group == CollectiveSlot::kNone) {
+          const MeetingSlot slot = rendezvous.slots[p][at.op];
+          if (slot.kind == MeetingSlot::Kind::none) {
             compute(p, at);
             ++next[p];
+          } else if (slot.kind == MeetingSlot::Kind::send) {
+            // Nobody writes the buffer before the send has finished, so it may be read at any time until then.
+            in_flight_[{slot.group, at.step, slot.index}] = read(p, at, 0);
+            ++next[p];
+            progress = true;
+          } else if (slot.kind == MeetingSlot::Kind::receive) {
+            const auto sent = in_flight_.find({slot.group, at.step, slot.index});
+            if (sent == in_flight_.end()) break;
+            write(p, at, 0, sent->second);
+            in_flight_.erase(sent);
+            ++next[p];
+            progress = true;
           } else {
             const CollectiveGroup& group = rendezvous.groups[slot.group];
             bool all_are_here = true;
@@ -250,6 +263,7 @@ class Tracer {
   std::vector<Runs> start_;               // [storage]
   std::vector<std::vector<Runs>> owner_;  // [tp][storage]: which rank has updated what; the hash is its number
   std::vector<RankState> ranks_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Runs> in_flight_;  // pair, step, index
 };
 
 }  // namespace

@@ -14,7 +14,8 @@ std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
 }  // namespace
 
 const char* name_of(Coord coord) {
-  static constexpr const char* kNames[kCoordCount] = {"micro_batch", "layer", "chunk", "pp", "dp", "cp", "tp"};
+  static constexpr const char* kNames[kCoordCount] = {"micro_batch", "layer", "chunk", "slot", "buffer",
+                                                      "pp",          "dp",    "cp",    "tp"};
   return kNames[static_cast<int>(coord)];
 }
 

@@ -6,9 +6,10 @@
 
 namespace stretto {
 
-// What an expression may depend on. The first group changes inside a program, the second is fixed per rank.
-enum class Coord : std::uint8_t { micro_batch, layer, chunk, pp, dp, cp, tp };
-constexpr int kCoordCount = 7;
+// What an expression may depend on. The first group is that of a call and changes inside a program, the second is fixed
+// per rank. `slot` and `buffer` are assigned with the order: see Call.
+enum class Coord : std::uint8_t { micro_batch, layer, chunk, slot, buffer, pp, dp, cp, tp };
+constexpr int kCoordCount = 9;
 const char* name_of(Coord coord);
 
 // A point at which expressions are evaluated. Absent axes are 0.

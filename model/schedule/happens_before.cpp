@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <tuple>
 #include <utility>
 
 namespace stretto {
@@ -97,19 +98,63 @@ class Executor {
     const bool is_second_step = me.head >= ops;
     const Instance i{is_second_step ? me.head - ops : me.head, is_second_step ? 1u : 0u};
     const bool arrives = me.started == me.finished;
-    if (arrives) {
-      if (first_unmet(p, i)) return false;
-      clocks_.before_row[p][index(p, i)] = start_row(p, lane, i);
-      ++me.started;
+    if (arrives && !arrive(p, lane, i)) return false;
+    const MeetingSlot slot = rendezvous_.slots[p][i.op];
+    switch (slot.kind) {
+      case MeetingSlot::Kind::none:
+        finish(p, lane, i, clocks_.before_row[p][index(p, i)]);
+        return true;
+      case MeetingSlot::Kind::collective: {
+        const CollectiveGroup& group = rendezvous_.groups[slot.group];
+        if (absent_member(group, {slot.index, i.step}) != group.members.size()) return arrives;
+        complete(group, {slot.index, i.step});
+        return true;
+      }
+      case MeetingSlot::Kind::send:
+      case MeetingSlot::Kind::receive:
+        return complete_message(p, lane, i, slot) || arrives;
     }
-    const CollectiveSlot slot = rendezvous_.slots[p][i.op];
-    if (slot.group == CollectiveSlot::kNone) {
-      finish(p, lane, i, clocks_.before_row[p][index(p, i)]);
-      return true;
+    return false;
+  }
+
+  // The operation at the head of the lane starts, with those joined to it, when all waits of all of them are met.
+  bool arrive(std::size_t p, LaneId lane, Instance i) {
+    LaneState& me = state(p, lane);
+    const std::uint32_t position = clocks_.position(p, i);
+    std::uint32_t end = position + 1;  // of the group
+    while (end < (i.step + 1) * programs_[p].lanes[lane].size() && programs_[p].ops[at(p, lane, end).op].joined) ++end;
+    for (std::uint32_t n = position; n < end; ++n)
+      if (first_unmet(p, at(p, lane, n))) return false;
+    std::uint32_t row = 0;
+    for (std::uint32_t n = position; n < end; ++n) row = start_row(p, lane, at(p, lane, n), n == position, row);
+    for (std::uint32_t n = position; n < end; ++n) clocks_.before_row[p][index(p, at(p, lane, n))] = row;
+    me.started = end;
+    return true;
+  }
+
+  // The other end of a message: program and instance.
+  std::pair<std::uint32_t, Instance> other_end(MeetingSlot slot, std::uint32_t step) const {
+    const MessagePair& pair = rendezvous_.pairs[slot.group];
+    return slot.kind == MeetingSlot::Kind::send ? std::pair(pair.to, Instance{pair.receives[slot.index], step})
+                                                : std::pair(pair.from, Instance{pair.sends[slot.index], step});
+  }
+
+  // Each end finishes by itself, and knows then that the other had started.
+  bool complete_message(std::size_t p, LaneId lane, Instance i, MeetingSlot slot) {
+    const auto [other, theirs] = other_end(slot, i.step);
+    const LaneId on = programs_[other].ops[theirs.op].lane;
+    const std::uint32_t position = clocks_.position(other, theirs);
+    if (state(other, on).started <= position) return false;
+    const std::uint32_t row = copy_of(clocks_.before_row[p][index(p, i)]);
+    // Their before_row knows what had finished when their group started; of their own lane that is less than
+    // `position` where the message is joined to others.
+    join(row, clocks_.before_row[other][index(other, theirs)], other, on, clocks_.finished_before(other, theirs, on));
+    // Operations of a lane finish in order.
+    if (state(p, lane).finished > 0) {
+      const Instance previous = at(p, lane, state(p, lane).finished - 1);
+      join(row, clocks_.after_row[p][index(p, previous)], p, lane, state(p, lane).finished);
     }
-    const CollectiveGroup& group = rendezvous_.groups[slot.group];
-    if (absent_member(group, {slot.index, i.step}) != group.members.size()) return arrives;
-    complete(group, {slot.index, i.step});
+    finish(p, lane, i, row);
     return true;
   }
 
@@ -164,9 +209,10 @@ class Executor {
     own = std::max(own, finished);
   }
 
-  std::uint32_t start_row(std::size_t p, LaneId lane, Instance i) {
+  // What is known when `i` starts: of a group of joined operations, the row grows from the first to the last.
+  std::uint32_t start_row(std::size_t p, LaneId lane, Instance i, bool is_first, std::uint32_t row) {
     const std::uint32_t position = state(p, lane).finished;
-    std::uint32_t row = position == 0 ? 0 : clocks_.after_row[p][index(p, at(p, lane, position - 1))];
+    if (is_first) row = position == 0 ? 0 : clocks_.after_row[p][index(p, at(p, lane, position - 1))];
     bool is_mine = false;
     const BoundOp& op = programs_[p].ops[i.op];
     for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w) {
@@ -203,17 +249,26 @@ class Executor {
     const Instance i = at(p, lane, me.finished);
     const std::string head = label(schedule_, programs_[p].ops[i.op]) + " (" + lane_name(p, lane) + ")";
     if (me.started == me.finished) {
-      const BoundWait& wait = *first_unmet(p, i);
+      // Of the operation itself, or of one that is joined to it.
+      std::uint32_t n = me.finished;
+      while (!first_unmet(p, at(p, lane, n))) ++n;
+      const BoundWait& wait = *first_unmet(p, at(p, lane, n));
       return {p, wait.lane,
               head + " waits for the " + (wait.kind == EdgeKind::finish_start ? "finish" : "start") + " of " +
                   label(schedule_, programs_[p].ops[wait.op]) + (wait.steps_ago > 0 ? " of the step before" : "") +
                   behind(p, wait.lane, {wait.op, i.step - wait.steps_ago})};
     }
-    const CollectiveSlot slot = rendezvous_.slots[p][i.op];
-    const CollectiveGroup& group = rendezvous_.groups[slot.group];
-    const std::size_t m = absent_member(group, {slot.index, i.step});
-    const std::uint32_t other = group.members[m];
-    const Instance theirs{group.sequence[m][slot.index], i.step};
+    const MeetingSlot slot = rendezvous_.slots[p][i.op];
+    std::uint32_t other = 0;
+    Instance theirs;
+    if (slot.kind == MeetingSlot::Kind::collective) {
+      const CollectiveGroup& group = rendezvous_.groups[slot.group];
+      const std::size_t m = absent_member(group, {slot.index, i.step});
+      other = group.members[m];
+      theirs = {group.sequence[m][slot.index], i.step};
+    } else {
+      std::tie(other, theirs) = other_end(slot, i.step);
+    }
     const LaneId on = programs_[other].ops[theirs.op].lane;
     return {other, on, head + " waits for rank " + std::to_string(programs_[other].rank) + behind(other, on, theirs)};
   }
@@ -274,7 +329,13 @@ const std::uint32_t* HappensBefore::known(std::size_t program, Instance at) cons
 }
 
 std::uint32_t HappensBefore::finished_before(std::size_t program, Instance at, LaneId lane) const {
-  return programs[program].ops[at.op].lane == lane ? position(program, at) : known(program, at)[lane];
+  const BoundProgram& bound = programs[program];
+  const BoundOp& op = bound.ops[at.op];
+  if (op.lane != lane) return known(program, at)[lane];
+  // What is joined to it starts with it.
+  std::uint32_t first = op.position;
+  while (bound.ops[bound.lanes[lane][first]].joined) --first;
+  return position(program, at) - (op.position - first);
 }
 
 HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram> programs,

@@ -45,8 +45,9 @@ struct HappensBefore {
 };
 
 // Executes the steps abstractly: lanes in order, waits as stated (those that reach before the first step are met),
-// collectives as rendezvous: a member's finish implies that all members have arrived. A collective has started
-// (EdgeKind::start_start) when this rank has arrived. `programs` must outlive the result.
+// collectives as rendezvous: a member's finish implies that all members have arrived; so with the two ends of a
+// message. A communication has started (EdgeKind::start_start) when this rank has arrived. Operations that are joined
+// start at once. `programs` must outlive the result.
 HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram> programs,
                           const Rendezvous& rendezvous);
 

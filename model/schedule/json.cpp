@@ -55,6 +55,10 @@ Json fields(const AdamW& w) {
 }
 Json fields(const Collective& w) { return {{"communicator", w.communicator}, {"elements", w.elements}}; }
 
+Json fields(const PointToPoint& w) {
+  return {{"communicator", w.communicator}, {"offset", w.offset}, {"elements", w.elements}};
+}
+
 Json to_json(const Work& work) {
   Json json = std::visit([](const auto& kind) { return fields(kind); }, work);
   json["kind"] = kind_of(work);
@@ -95,7 +99,8 @@ Json to_json(const Communicator& communicator) {
           {"axes", array_of(communicator.axes, to_json)},
           {"engine", text_of(communicator.engine)},
           {"channels", communicator.channels},
-          {"size", communicator.size}};
+          {"size", communicator.size},
+          {"subset", communicator.subset}};
 }
 Json to_json(const Storage& storage) {
   return {{"name", storage.name},
@@ -127,8 +132,10 @@ Json to_json(const Block& block) {
   return {{"name", block.name}, {"ops", block.ops}, {"waits", array_of(block.waits, to_json)}};
 }
 Json to_json(const Call& call) {
-  return {{"block", call.block}, {"layer", call.layer}, {"micro_batch", call.micro_batch},       {"chunk", call.chunk},
-          {"first", call.first}, {"count", call.count}, {"waits", array_of(call.waits, to_json)}};
+  return {{"block", call.block},  {"layer", call.layer}, {"micro_batch", call.micro_batch},
+          {"chunk", call.chunk},  {"slot", call.slot},   {"buffer", call.buffer},
+          {"first", call.first},  {"count", call.count}, {"waits", array_of(call.waits, to_json)},
+          {"joined", call.joined}};
 }
 Json to_json(const Program& program) { return {{"role", program.role}, {"order", array_of(program.order, to_json)}}; }
 

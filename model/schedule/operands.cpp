@@ -175,6 +175,12 @@ struct ListOperands {
       return {{vector_of("shard", "R", shard), vector_of("whole", "W", c.elements)}, ""};
     return {{vector_of("whole", "R", c.elements), vector_of("shard", "W", shard)}, ""};
   }
+
+  OperandList operator()(const PointToPoint& p) const {
+    if (p.elements < 1) return bad("elements must be positive");
+    if (p.offset % group_size == 0) return bad("a message to the rank itself");
+    return {{vector_of("buffer", p.is_send ? "R" : "W", p.elements)}, ""};
+  }
 };
 
 }  // namespace

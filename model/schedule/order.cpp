@@ -11,6 +11,8 @@ bool touches(const Schedule& schedule, const Call& call, const Operation& operat
   at[Coord::layer] = call.layer;
   at[Coord::micro_batch] = call.micro_batch;
   at[Coord::chunk] = call.chunk;
+  at[Coord::slot] = call.slot;
+  at[Coord::buffer] = call.buffer;
   for (const Access& access : operation.accesses) {
     if (writes_only && access.mode == AccessMode::read) continue;
     const Tensor& tensor = schedule.tensors[access.view.tensor];
@@ -28,6 +30,7 @@ std::size_t cut_before(Program& program, OrderPosition at) {
   second.first += at.within;
   second.count -= at.within;
   second.waits.clear();
+  second.joined = false;
   program.order[at.call].count = at.within;
   program.order.insert(program.order.begin() + static_cast<std::ptrdiff_t>(at.call) + 1, std::move(second));
   return at.call + 1;

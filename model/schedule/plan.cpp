@@ -18,17 +18,19 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAl
 constexpr std::uint32_t kUnused = std::numeric_limits<std::uint32_t>::max();
 
 // All uses of every storage, per (program, lane). Lanes are in order, so the first and the last use of a lane stand for
-// all of them, and "every use of A before every use of B" is one comparison per lane.
+// all of them, and "every use of A before every use of B" is one comparison per lane. `members` are the programs of one
+// role: what they have in common must hold for each of them.
 class Lifetimes {
  public:
-  Lifetimes(const Schedule& schedule, const HappensBefore& clocks)
-      : lanes_(clocks.lanes), width_(clocks.programs.size() * clocks.lanes) {
+  Lifetimes(const Schedule& schedule, const HappensBefore& clocks, const std::vector<std::size_t>& members)
+      : lanes_(clocks.lanes), width_(members.size() * clocks.lanes) {
     const std::size_t storages = schedule.storages.size();
     finished_.assign(storages * width_, 0);
     for (auto& known : known_) known.assign(storages * width_, kUnused);
     start_.assign(storages, kUnused);
     std::vector<std::uint32_t> first_op(storages * lanes_), last_op(storages * lanes_);
-    for (std::size_t p = 0; p < clocks.programs.size(); ++p) {
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      const std::size_t p = members[m];
       const BoundProgram& program = clocks.programs[p];
       std::fill(first_op.begin(), first_op.end(), kUnused);
       for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
@@ -41,7 +43,8 @@ class Lifetimes {
           start_[storage] = std::min(start_[storage], i);
         }
       }
-      for (std::size_t s = 0; s < storages; ++s) summarise(clocks, p, s, &first_op[s * lanes_], &last_op[s * lanes_]);
+      for (std::size_t s = 0; s < storages; ++s)
+        summarise(clocks, p, m, s, &first_op[s * lanes_], &last_op[s * lanes_]);
     }
   }
 
@@ -54,13 +57,13 @@ class Lifetimes {
   }
 
  private:
-  void summarise(const HappensBefore& clocks, std::size_t p, std::size_t storage, const std::uint32_t* first_op,
-                 const std::uint32_t* last_op) {
+  void summarise(const HappensBefore& clocks, std::size_t p, std::size_t m, std::size_t storage,
+                 const std::uint32_t* first_op, const std::uint32_t* last_op) {
     for (LaneId lane = 0; lane < lanes_; ++lane) {
       if (first_op[lane] == kUnused) continue;
-      finished_[storage * width_ + p * lanes_ + lane] = clocks.position(p, {last_op[lane], 0}) + 1;
+      finished_[storage * width_ + m * lanes_ + lane] = clocks.position(p, {last_op[lane], 0}) + 1;
       for (std::uint32_t step = 0; step < kUnrolledSteps; ++step) {
-        std::uint32_t* known = &known_[step][storage * width_ + p * lanes_];
+        std::uint32_t* known = &known_[step][storage * width_ + m * lanes_];
         for (LaneId l = 0; l < lanes_; ++l)
           known[l] = std::min(known[l], clocks.finished_before(p, {first_op[lane], step}, l));
       }
@@ -77,7 +80,7 @@ class Lifetimes {
   }
 
   std::size_t lanes_, width_;
-  std::vector<std::uint32_t> finished_;  // [storage · width + program · lanes + lane]: last use + 1, or 0
+  std::vector<std::uint32_t> finished_;               // [storage · width + member · lanes + lane]: last use + 1, or 0
   std::vector<std::uint32_t> known_[kUnrolledSteps];  // the same: finished before any use of that step can begin
   std::vector<std::uint32_t> start_;
 };
@@ -87,25 +90,15 @@ struct Placed {
   StorageId storage = 0;
 };
 
-}  // namespace
-
-MemoryPlan plan_memory(const Schedule& schedule) {
-  std::vector<BoundProgram> programs;
-  for (const std::int64_t rank : representative_ranks(schedule)) programs.push_back(bind(schedule, rank));
-  const Rendezvous rendezvous = find_rendezvous(schedule, programs);
-  if (const auto mismatch = check_issue_order(schedule, programs, rendezvous, 1); !mismatch.empty())
-    throw input_error(mismatch.front().message);
-  const HappensBefore clocks = order_steps(schedule, programs, rendezvous);
-  if (!clocks.deadlock.empty()) throw input_error(clocks.deadlock);
-  const Lifetimes lifetimes(schedule, clocks);
-
-  MemoryPlan plan;
-  plan.offset_bytes.resize(schedule.storages.size());
+RolePlan plan_role(const Schedule& schedule, const Lifetimes& lifetimes, const std::vector<bool>& is_used_by_any) {
+  RolePlan plan;
+  plan.offset_bytes.assign(schedule.storages.size(), RolePlan::kNowhere);
   std::vector<StorageId> shared;
   for (StorageId s = 0; s < schedule.storages.size(); ++s) {
+    // What no operation uses is there for someone outside, about whom the clocks say nothing.
+    if (!lifetimes.is_used(s) && is_used_by_any[s]) continue;
     const std::int64_t bytes = aligned(schedule.storages[s].bytes());
     plan.bytes_without_sharing += bytes;
-    // What no operation uses is there for someone outside, about whom the clocks say nothing.
     if (shares_with_nobody(schedule.storages[s].kind) || !lifetimes.is_used(s)) {
       plan.offset_bytes[s] = plan.bytes;
       plan.bytes += bytes;
@@ -136,6 +129,38 @@ MemoryPlan plan_memory(const Schedule& schedule) {
     plan.offset_bytes[s] = begin;
     plan.bytes = std::max(plan.bytes, mine.end);
   }
+  return plan;
+}
+
+}  // namespace
+
+std::int64_t MemoryPlan::peak_bytes() const {
+  std::int64_t peak = 0;
+  for (const RolePlan& role : roles) peak = std::max(peak, role.bytes);
+  return peak;
+}
+
+MemoryPlan plan_memory(const Schedule& schedule) {
+  std::vector<BoundProgram> programs;
+  for (const std::int64_t rank : representative_ranks(schedule)) programs.push_back(bind(schedule, rank));
+  const Rendezvous rendezvous = find_rendezvous(schedule, programs);
+  if (const auto mismatch = check_issue_order(schedule, programs, rendezvous, 1); !mismatch.empty())
+    throw input_error(mismatch.front().message);
+  const HappensBefore clocks = order_steps(schedule, programs, rendezvous);
+  if (!clocks.deadlock.empty()) throw input_error(clocks.deadlock);
+
+  std::vector<Lifetimes> lifetimes;  // [role]
+  std::vector<bool> is_used_by_any(schedule.storages.size(), false);
+  for (std::size_t role = 0; role < schedule.programs.size(); ++role) {
+    std::vector<std::size_t> members;
+    for (std::size_t p = 0; p < programs.size(); ++p)
+      if (schedule.role_of(programs[p].coordinates) == role) members.push_back(p);
+    lifetimes.emplace_back(schedule, clocks, members);
+    for (StorageId s = 0; s < schedule.storages.size(); ++s)
+      if (lifetimes.back().is_used(s)) is_used_by_any[s] = true;
+  }
+  MemoryPlan plan;
+  for (const Lifetimes& of_role : lifetimes) plan.roles.push_back(plan_role(schedule, of_role, is_used_by_any));
   return plan;
 }
 

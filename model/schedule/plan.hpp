@@ -6,13 +6,20 @@
 
 namespace stretto {
 
-// Where every storage of a rank lies in its one arena. Predicted and allocated peak are this `bytes`.
-// Two storages share bytes only where every use of one happens before every use of the other, in this step and across
-// the step boundary (persistent, input and scalar storages share with nobody). Offsets are 64-byte aligned.
-struct MemoryPlan {
-  std::vector<std::int64_t> offset_bytes;  // [storage]
-  std::int64_t bytes = 0;
+// Where every storage of a rank lies in its one arena; ranks of one role are alike. Two storages share bytes only where
+// every use of one happens before every use of the other, in this step and across the step boundary (persistent, input
+// and scalar storages share with nobody). Offsets are 64-byte aligned.
+struct RolePlan {
+  static constexpr std::int64_t kNowhere = -1;
+  std::vector<std::int64_t> offset_bytes;  // [storage]; kNowhere: ranks of this role do not have it
+  std::int64_t bytes = 0;                  // predicted and allocated peak of a rank
   std::int64_t bytes_without_sharing = 0;
+  bool has(StorageId storage) const { return offset_bytes[storage] != kNowhere; }
+};
+
+struct MemoryPlan {
+  std::vector<RolePlan> roles;      // [program]
+  std::int64_t peak_bytes() const;  // of the rank that needs most
 };
 
 // True for kinds whose bytes belong to one storage alone.

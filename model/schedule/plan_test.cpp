@@ -11,8 +11,8 @@ using namespace stretto;
 namespace {
 
 bool overlap(const Schedule& schedule, const MemoryPlan& plan, StorageId a, StorageId b) {
-  return plan.offset_bytes[a] < plan.offset_bytes[b] + schedule.storages[b].bytes() &&
-         plan.offset_bytes[b] < plan.offset_bytes[a] + schedule.storages[a].bytes();
+  return plan.roles[0].offset_bytes[a] < plan.roles[0].offset_bytes[b] + schedule.storages[b].bytes() &&
+         plan.roles[0].offset_bytes[b] < plan.roles[0].offset_bytes[a] + schedule.storages[a].bytes();
 }
 
 }  // namespace
@@ -25,14 +25,14 @@ TEST_CASE("dead storages share, live ones do not") {
   chain.push_back(out);
   for (std::size_t i = 1; i < chain.size(); ++i) t.map("op" + std::to_string(i), 0, chain[i - 1], chain[i]);
   const MemoryPlan plan = plan_memory(t.schedule);
-  CHECK(plan.bytes_without_sharing == 6 * 64);
-  CHECK(plan.bytes == 4 * 64);  // in, out, and two that take turns
-  for (const std::int64_t offset : plan.offset_bytes) CHECK(offset % 64 == 0);
+  CHECK(plan.roles[0].bytes_without_sharing == 6 * 64);
+  CHECK(plan.roles[0].bytes == 4 * 64);  // in, out, and two that take turns
+  for (const std::int64_t offset : plan.roles[0].offset_bytes) CHECK(offset % 64 == 0);
   CHECK(overlap(t.schedule, plan, chain[1], chain[3]));
   CHECK_FALSE(overlap(t.schedule, plan, chain[1], chain[2]));  // one operation reads the one and writes the other
   CHECK(verify(t.schedule, &plan).empty());
   MemoryPlan wrong = plan;
-  wrong.offset_bytes[chain[2]] = wrong.offset_bytes[chain[1]] + 4;
+  wrong.roles[0].offset_bytes[chain[2]] = wrong.roles[0].offset_bytes[chain[1]] + 4;
   CHECK_FALSE(verify(t.schedule, &wrong).empty());
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("persistent, input, scalar and unused storages share with nobody") {
   for (int i = 0; i < 4; ++i) t.fill("f" + std::to_string(i), 0, t.tensor("s" + std::to_string(i), 1, 16, kinds[i]));
   t.tensor("unused", 1, 16);
   const MemoryPlan plan = plan_memory(t.schedule);
-  CHECK(plan.bytes == 5 * 64);
+  CHECK(plan.roles[0].bytes == 5 * 64);
 }
 
 TEST_CASE("sharing across lanes needs an order both ways round the step") {
@@ -73,7 +73,7 @@ TEST_CASE("a buffer that a collective works on is not reused beside it") {
   t.fill("after", 0, v, {finish_of(sum)});
   const MemoryPlan plan = plan_memory(t.schedule);
   CHECK_FALSE(overlap(t.schedule, plan, g, w));
-  CHECK(plan.bytes == 2 * 256);  // v takes the place of g or of w
+  CHECK(plan.roles[0].bytes == 2 * 256);  // v takes the place of g or of w
   CHECK(verify(t.schedule, &plan).empty());
 }
 
@@ -84,10 +84,10 @@ TEST_CASE("large storages are placed first and holes are filled") {
   t.map("b", 0, View{small, 0, 0, 0, 1, 16, 16}, View{half, 0, 0, 0, 1, 16, 16});
   t.fill("c", 0, big);
   const MemoryPlan plan = plan_memory(t.schedule);
-  CHECK(plan.offset_bytes[big] == 0);
-  CHECK(plan.offset_bytes[half] == 0);
-  CHECK(plan.offset_bytes[small] == 128);
-  CHECK(plan.bytes == 256);
+  CHECK(plan.roles[0].offset_bytes[big] == 0);
+  CHECK(plan.roles[0].offset_bytes[half] == 0);
+  CHECK(plan.roles[0].offset_bytes[small] == 128);
+  CHECK(plan.roles[0].bytes == 256);
 }
 
 TEST_CASE("a schedule that cannot run has no plan") {

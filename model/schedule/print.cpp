@@ -89,6 +89,9 @@ class OrderPrinter {
     if (!micro_batch_is_folded && (call.micro_batch != 0 || per_micro_batch_[call.block]))
       line += fmt::format(" mb {}", call.micro_batch);
     if (call.chunk != 0) line += fmt::format(" chunk {}", call.chunk);
+    if (call.slot != 0) line += fmt::format(" slot {}", call.slot);
+    if (call.buffer != 0) line += fmt::format(" buffer {}", call.buffer);
+    if (call.joined) line += ", in one group with the one before";
     if (call.count != block.ops.size()) {
       const Operation& first = schedule_.operations[block.ops[call.first]];
       line += fmt::format(", operations {}..{} of {} from {}", call.first, call.first + call.count - 1,
@@ -138,6 +141,8 @@ std::string head_text(const Schedule& schedule) {
   for (const Communicator& communicator : schedule.communicators) {
     out += fmt::format("communicator {}: {} ranks along", communicator.name, communicator.size);
     for (const Coord axis : communicator.axes) out += fmt::format(" {}", name_of(axis));
+    for (const std::int64_t coordinate : communicator.subset)
+      out += fmt::format("{}{}", &coordinate == communicator.subset.data() ? ", only " : " and ", coordinate);
     out += fmt::format(", on the {}, {} channel{}\n", kEngines[static_cast<std::size_t>(communicator.engine)],
                        communicator.channels, communicator.channels == 1 ? "" : "s");
   }

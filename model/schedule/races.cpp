@@ -25,7 +25,7 @@ struct Touch {
 
 class Walk {
  public:
-  Walk(const Schedule& schedule, const HappensBefore& clocks, std::size_t p, const MemoryPlan* plan, RaceReport& report)
+  Walk(const Schedule& schedule, const HappensBefore& clocks, std::size_t p, const RolePlan* plan, RaceReport& report)
       : schedule_(schedule),
         clocks_(clocks),
         p_(p),
@@ -49,6 +49,11 @@ class Walk {
     const LaneId lane = program_.ops[at.op].lane;
     const std::uint32_t count = clocks_.position(p_, at) + 1;
     const std::uint32_t* known = clocks_.known(p_, at);
+    const std::uint32_t known_here = clocks_.finished_before(p_, at, lane);
+    // Whether operation number `of` of a lane (counted from 1) may still run when this one does.
+    const auto is_open = [&](LaneId l, std::uint32_t of) {
+      return l == lane ? of > known_here && of != count : of > known[l];
+    };
     const CellUse* begin = cells_.uses.data() + cells_.begin[at.op];
     const CellUse* end = cells_.uses.data() + cells_.begin[at.op + 1];
     // All reads come before all writes, because accesses of one operation to one storage do not conflict: whoever built
@@ -61,7 +66,7 @@ class Walk {
         const LastWrite& last = writes_[c];
         const bool is_stale =
             last.count == 0 ? needs_write : last.storage != use->storage || (needs_write && last.step != at.step);
-        if (last.lane != lane && last.count > known[last.lane])
+        if (is_open(last.lane, last.count))
           report_race({at, *use}, last.lane, last.count, true, c);
         else if (is_stale)
           report_unwritten(at, *use, c);
@@ -74,13 +79,13 @@ class Walk {
       if (use->mode == AccessMode::read) continue;
       for (std::uint32_t c = use->first; c < use->last; ++c) {
         LastWrite& last = writes_[c];
-        if (last.lane != lane && last.count > known[last.lane]) report_race({at, *use}, last.lane, last.count, true, c);
+        if (is_open(last.lane, last.count)) report_race({at, *use}, last.lane, last.count, true, c);
         std::uint32_t* reads = &reads_[c * lanes_];
         if (last.lane == lane && last.count == count && last.storage != use->storage)
           report_alias({at, *use}, last.storage);
         if (reads[lane] == count && read_storage_[c] != use->storage) report_alias({at, *use}, read_storage_[c]);
         for (LaneId l = 0; l < lanes_; ++l) {
-          if (l != lane && reads[l] > known[l]) report_race({at, *use}, l, reads[l], false, c);
+          if (is_open(l, reads[l])) report_race({at, *use}, l, reads[l], false, c);
           reads[l] = 0;
         }
         last = {count, use->storage, lane, static_cast<std::uint16_t>(at.step)};
@@ -208,7 +213,7 @@ class Walk {
 
 }  // namespace
 
-void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, const MemoryPlan* plan,
+void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, const RolePlan* plan,
                 RaceReport& report) {
   Walk(schedule, clocks, program, plan, report).run();
 }

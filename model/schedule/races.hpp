@@ -24,7 +24,7 @@ struct RaceReport {
 // same step (unless their storage is persistent or an input), and conflicting accesses that are not ordered. With a
 // plan, bytes are those of the arena, and what another storage wrote does not count as written. Throws Error(input)
 // when a view leaves its tensor instance. `clocks` must have run to its end.
-void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, const MemoryPlan* plan,
+void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, const RolePlan* plan,
                 RaceReport& report);
 
 }  // namespace stretto

@@ -24,7 +24,7 @@ struct Oracle {
   const Schedule& schedule;
   const HappensBefore& clocks;
 
-  Oracle(const Schedule& s, const HappensBefore& c, const MemoryPlan& plan) : schedule(s), clocks(c) {
+  Oracle(const Schedule& s, const HappensBefore& c, const RolePlan& plan) : schedule(s), clocks(c) {
     const BoundProgram& program = c.programs[0];
     for (std::uint32_t step = 0; step < kUnrolledSteps; ++step) {
       for (std::uint32_t o = 0; o < program.ops.size(); ++o) {
@@ -86,7 +86,7 @@ TEST_CASE("races and uninitialised reads are those that looking at every byte fi
   for (int trial = 0; trial < 1500; ++trial) {
     TinySchedule t(1);
     std::vector<TensorId> tensors;
-    MemoryPlan apart, shared;
+    RolePlan apart, shared;
     for (int i = 0; i < 3; ++i) {
       tensors.push_back(
           t.tensor("x" + std::to_string(i), 4, 4, i == 0 ? BufferKind::parameter : BufferKind::activation));

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
+
+#include "base/error.hpp"
 
 namespace stretto {
 namespace {
@@ -100,6 +103,67 @@ void check_pair(const Schedule& schedule, std::span<const BoundProgram> programs
   }
 }
 
+// Sorts messages by their ends as they are issued.
+class Messages {
+ public:
+  Messages(const Schedule& schedule, std::span<const BoundProgram> programs, Rendezvous& out)
+      : schedule_(schedule), out_(out) {
+    for (const BoundProgram& program : programs) ranks_.push_back(program.rank);
+  }
+
+  void add(std::uint32_t p, std::uint32_t op, const PointToPoint& message) {
+    const auto [peer_at, is_new_peer] = peer_.try_emplace({p, message.communicator, message.offset}, 0);
+    if (is_new_peer) peer_at->second = find_peer(p, message);
+    const std::uint32_t peer = peer_at->second;
+    const std::uint32_t from = message.is_send ? p : peer, to = message.is_send ? peer : p;
+    const auto [at, is_new] = pair_.try_emplace(
+        {message.communicator, from, to, message.distance(schedule_.communicators[message.communicator].size)},
+        static_cast<std::uint32_t>(out_.pairs.size()));
+    if (is_new) out_.pairs.push_back({message.communicator, from, to, {}, {}});
+    auto& list = message.is_send ? out_.pairs[at->second].sends : out_.pairs[at->second].receives;
+    out_.slots[p][op] = {message.is_send ? MeetingSlot::Kind::send : MeetingSlot::Kind::receive, at->second,
+                         static_cast<std::uint32_t>(list.size())};
+    list.push_back(op);
+  }
+
+ private:
+  std::uint32_t find_peer(std::uint32_t p, const PointToPoint& message) const {
+    const std::int64_t rank =
+        peer_of(schedule_, schedule_.communicators[message.communicator], ranks_[p], message.offset);
+    const std::int64_t stands_for_it = representative_of(schedule_, ranks_, rank);
+    return static_cast<std::uint32_t>(std::lower_bound(ranks_.begin(), ranks_.end(), stands_for_it) - ranks_.begin());
+  }
+
+  const Schedule& schedule_;
+  Rendezvous& out_;
+  std::vector<std::int64_t> ranks_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> peer_;
+  // Ranks that are folded onto one are told apart by the distance.
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> pair_;
+};
+
+// The n-th send and the n-th receive.
+void check_messages(const Schedule& schedule, std::span<const BoundProgram> programs, const MessagePair& pair,
+                    std::vector<Violation>& out) {
+  const auto text = [&](std::uint32_t p, const std::vector<std::uint32_t>& ops, std::size_t i) {
+    return i < ops.size() ? label(schedule, programs[p].ops[ops[i]]) : std::string("nothing");
+  };
+  const auto elements = [&](std::uint32_t p, const std::vector<std::uint32_t>& ops, std::size_t i) {
+    return std::get<PointToPoint>(schedule.operations[programs[p].ops[ops[i]].op].work).elements;
+  };
+  for (std::size_t i = 0; i < std::max(pair.sends.size(), pair.receives.size()); ++i) {
+    const bool both = i < pair.sends.size() && i < pair.receives.size();
+    if (both && elements(pair.from, pair.sends, i) == elements(pair.to, pair.receives, i)) continue;
+    out.push_back({Violation::Kind::order_mismatch,
+                   "order mismatch: message " + std::to_string(i) + " from " + rank_name(programs[pair.from]) + " to " +
+                       rank_name(programs[pair.to]) + " on communicator " +
+                       schedule.communicators[pair.communicator].name + " is sent by " +
+                       text(pair.from, pair.sends, i) + " but received by " + text(pair.to, pair.receives, i) +
+                       (both ? ", which is of another size" : "")});
+    return;
+  }
+}
+
 }  // namespace
 
 Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgram> programs) {
@@ -107,25 +171,35 @@ Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgra
   const std::size_t communicators = schedule.communicators.size();
   std::vector<std::vector<std::vector<std::uint32_t>>> issued(programs.size());  // [program][communicator]
   std::vector<bool> used(communicators, false);
+  Messages messages(schedule, programs, result);
   for (std::size_t p = 0; p < programs.size(); ++p) {
     issued[p].resize(communicators);
     result.slots.emplace_back(programs[p].ops.size());
     for (std::uint32_t i = 0; i < programs[p].ops.size(); ++i) {
-      const auto* work = std::get_if<Collective>(&schedule.operations[programs[p].ops[i].op].work);
-      if (!work) continue;
-      issued[p][work->communicator].push_back(i);
-      used[work->communicator] = true;
+      const Work& work = schedule.operations[programs[p].ops[i].op].work;
+      if (const auto* collective = std::get_if<Collective>(&work)) {
+        issued[p][collective->communicator].push_back(i);
+        used[collective->communicator] = true;
+      } else if (const auto* message = std::get_if<PointToPoint>(&work)) {
+        messages.add(p, i, *message);
+      }
     }
   }
   for (std::uint32_t c = 0; c < communicators; ++c) {
     if (!used[c]) continue;
     std::map<std::int64_t, std::uint32_t> group_of;  // first rank of the instance → group
     for (std::uint32_t p = 0; p < programs.size(); ++p) {
-      const auto members = schedule.mesh.members(programs[p].rank, schedule.communicators[c].axes);
+      const auto members = members_of(schedule, schedule.communicators[c], programs[p].rank);
+      if (members.empty() && issued[p][c].empty()) continue;
+      if (members.empty())
+        throw input_error("schedule: " + label(schedule, programs[p].ops[issued[p][c].front()]) + " of rank " +
+                          std::to_string(programs[p].rank) + " uses communicator " + schedule.communicators[c].name +
+                          ", of which the rank is not a member");
       const auto [at, is_new] = group_of.try_emplace(members.front(), static_cast<std::uint32_t>(result.groups.size()));
       if (is_new) result.groups.push_back({c, {}, {}});
       CollectiveGroup& group = result.groups[at->second];
-      for (std::uint32_t i = 0; i < issued[p][c].size(); ++i) result.slots[p][issued[p][c][i]] = {at->second, i};
+      for (std::uint32_t i = 0; i < issued[p][c].size(); ++i)
+        result.slots[p][issued[p][c][i]] = {MeetingSlot::Kind::collective, at->second, i};
       group.members.push_back(p);
       group.sequence.push_back(std::move(issued[p][c]));
     }
@@ -137,6 +211,7 @@ std::vector<Violation> check_issue_order(const Schedule& schedule, std::span<con
                                          const Rendezvous& rendezvous, std::size_t limit) {
   std::vector<Violation> out;
   for (const CollectiveGroup& group : rendezvous.groups) check_sequence(schedule, programs, group, out);
+  for (const MessagePair& pair : rendezvous.pairs) check_messages(schedule, programs, pair, out);
   // The second rule compares positions in sequences that the first one has proved equal.
   if (out.empty()) {
     for (std::size_t a = 0; a < rendezvous.groups.size(); ++a) {

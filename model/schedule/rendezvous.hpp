@@ -8,8 +8,8 @@
 
 namespace stretto {
 
-// Internal to the verifier and the memory plan: which bound operations meet in a collective. Programs are those of the
-// representatives; members that are folded away behave like a representative and are not listed.
+// Internal to the verifier and the memory plan: which bound operations meet, in a collective or as send and receive.
+// Programs are those of the representatives; who is folded away behaves like a representative and is not listed.
 
 // A collective kernel spins until its peers are resident. Two kernels issued in opposite order on two GPUs deadlock
 // only where one keeps the other from becoming resident. A kernel takes one CTA per channel and a CTA takes at most one
@@ -24,24 +24,34 @@ struct CollectiveGroup {
   std::vector<std::vector<std::uint32_t>> sequence;  // [member] → indices into BoundProgram::ops, in host issue order
 };
 
-// The place of an operation in its group's sequence.
-struct CollectiveSlot {
-  static constexpr std::uint32_t kNone = 0xffffffff;
-  std::uint32_t group = kNone;  // kNone: not a collective
+// All messages from one rank to another on one communicator, in the order in which they meet.
+struct MessagePair {
+  std::uint32_t communicator = 0;
+  std::uint32_t from = 0, to = 0;              // indices into the programs
+  std::vector<std::uint32_t> sends, receives;  // indices into BoundProgram::ops of `from` and `to`, in host issue order
+};
+
+// The place of an operation in its group's sequence, or among the messages of its pair.
+struct MeetingSlot {
+  enum class Kind : std::uint8_t { none, collective, send, receive };
+  Kind kind = Kind::none;
+  std::uint32_t group = 0;  // index into groups or pairs
   std::uint32_t index = 0;
 };
 
 struct Rendezvous {
-  std::vector<CollectiveGroup> groups;             // only those that are used
-  std::vector<std::vector<CollectiveSlot>> slots;  // [program][op]
+  std::vector<CollectiveGroup> groups;  // only those that are used
+  std::vector<MessagePair> pairs;
+  std::vector<std::vector<MeetingSlot>> slots;  // [program][op]
 };
 
 Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgram> programs);
 
-// order_mismatch violations, at most `limit`. Two rules:
+// order_mismatch violations, at most `limit`. Three rules:
 //  1. all members of a group issue the same sequence of (operation, coordinates, kind, elements);
 //  2. two groups on different lanes that share two or more members are issued in one relative order by all of them.
-//     Waived when an engine is not `sm`, or when both hold at most kResidentChannels CTAs together.
+//     Waived when an engine is not `sm`, or when both hold at most kResidentChannels CTAs together;
+//  3. every send has a receive of the same size.
 std::vector<Violation> check_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs,
                                          const Rendezvous& rendezvous, std::size_t limit);
 

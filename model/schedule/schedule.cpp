@@ -1,7 +1,7 @@
 #include "model/schedule/schedule.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <cassert>
 
 namespace stretto {
 
@@ -57,22 +57,53 @@ std::optional<OpId> Schedule::find_operation(const std::string& wanted) const {
   return std::nullopt;
 }
 
+std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank) {
+  if (communicator.subset.empty()) return schedule.mesh.members(rank, communicator.axes);
+  Coordinates at = schedule.mesh.coordinates_of(rank);
+  std::vector<std::int64_t> members;
+  for (const std::int64_t coordinate : communicator.subset) {
+    at[communicator.axes.front()] = coordinate;
+    members.push_back(schedule.mesh.rank_of(at));
+  }
+  if (std::find(members.begin(), members.end(), rank) == members.end()) members.clear();
+  return members;
+}
+
+std::int64_t peer_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank,
+                     std::int64_t offset) {
+  const std::vector<std::int64_t> members = members_of(schedule, communicator, rank);
+  const auto at = std::find(members.begin(), members.end(), rank) - members.begin();
+  const auto size = static_cast<std::int64_t>(members.size());
+  assert(at < size);
+  return members[static_cast<std::size_t>(((at + offset) % size + size) % size)];
+}
+
 // Axes enter expressions as the offset of equal shards, which moves where a rank works in its buffers and nothing else:
-// layer and slot must not depend on them, offsets may.
+// layer and slot must not depend on them, offsets may. pp is the slowest axis, so a stage is a range of ranks.
 std::vector<std::int64_t> representative_ranks(const Schedule& schedule) {
-  const std::int64_t ranks = schedule.mesh.ranks();
-  bool foldable = true;
+  const std::int64_t ranks = schedule.mesh.ranks(), stages = schedule.mesh.size(Coord::pp);
+  const std::int64_t of_stage = ranks / stages;
+  bool foldable = stages == 1 || schedule.mesh.axes().front().coord == Coord::pp;
   for (const Operation& operation : schedule.operations)
     for (const Access& access : operation.accesses)
       for (const MeshAxis& axis : schedule.mesh.axes())
-        foldable = foldable && access.view.layer.is_symmetric_in(axis.coord, axis.size) &&
-                   access.view.slot.is_symmetric_in(axis.coord, axis.size);
-  // A last device that is only part full competes less for its cores: not symmetric.
+        foldable = foldable && (axis.coord == Coord::pp || (access.view.layer.is_symmetric_in(axis.coord, axis.size) &&
+                                                            access.view.slot.is_symmetric_in(axis.coord, axis.size)));
+  // A last device that is only part full competes less for its cores, and one that two stages share does not repeat.
   const std::int64_t per_device = std::min(ranks, schedule.placement.ranks_per_device);
-  foldable = foldable && ranks % per_device == 0;
-  std::vector<std::int64_t> result(foldable ? per_device : ranks);
-  std::iota(result.begin(), result.end(), 0);
+  foldable = foldable && of_stage % per_device == 0;
+  std::vector<std::int64_t> result;
+  for (std::int64_t stage = 0; stage < stages; ++stage)
+    for (std::int64_t i = 0; i < (foldable ? per_device : of_stage); ++i) result.push_back(stage * of_stage + i);
   return result;
+}
+
+std::int64_t representative_of(const Schedule& schedule, std::span<const std::int64_t> representatives,
+                               std::int64_t rank) {
+  const auto kept = static_cast<std::int64_t>(representatives.size());
+  const std::int64_t of_stage = schedule.mesh.ranks() / schedule.mesh.size(Coord::pp);
+  const std::int64_t kept_of_stage = kept / schedule.mesh.size(Coord::pp);
+  return rank / of_stage * of_stage + rank % of_stage % kept_of_stage;
 }
 
 }  // namespace stretto

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,7 @@ inline bool is_persistent(BufferKind kind) {
   return kind == BufferKind::parameter || kind == BufferKind::optimizer_state;
 }
 
-// One allocation of a rank. Every rank of a role has the same storages.
+// One allocation of a rank. A rank has those that its program uses, and those that no program uses.
 struct Storage {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -145,12 +146,18 @@ struct Call {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   std::vector<Edge> waits;  // before the first operation of this call
+  // Which instance of the activations the micro-batch uses, and which of the buffers at the boundary of a model chunk
+  // (its output in forward, the gradient in backward). Rotation follows from the order; both may be named in views.
+  std::int64_t slot = 0;
+  std::int64_t buffer = 0;
+  // Issued in one group with the call before it (ncclGroupStart … ncclGroupEnd): both start when the waits of all of
+  // the group are met, and they finish in order. Only for calls of one send or receive each, on one lane.
+  bool joined = false;
 };
 
-// The program of a role: every rank whose coordinates are on this role's stage follows it. List order is host issue
-// order.
+// The program of a role: every rank of a pipeline stage follows it. List order is host issue order.
 struct Program {
-  std::string role;  // "rank", later "stage 0", …
+  std::string role;  // "rank"; with pipeline parallelism "stage 0", …
   std::vector<Call> order;
 };
 
@@ -173,6 +180,8 @@ struct Communicator {
   CommEngine engine = CommEngine::nic;
   int channels = 1;  // CTAs when engine is sm
   std::int64_t size = 1;
+  // Only members with these coordinates on the only axis; empty: all. (Tied embeddings: first and last stage.)
+  std::vector<std::int64_t> subset = {};
 };
 
 // Ranks → devices: rank r is on device r / ranks_per_device and may use any of its `cores` (host) or SMs; a compute
@@ -197,16 +206,30 @@ struct Schedule {
   std::vector<Program> programs;   // one per role
   std::vector<std::string> notes;  // one line per knob that is off although it was asked for, and why
 
-  // The program that a rank follows. (One role while only dp exists.)
-  const Program& program_of(const Coordinates&) const { return programs.front(); }
+  // Index of the program that a rank follows: its pipeline stage, where stages differ.
+  std::size_t role_of(const Coordinates& at) const {
+    return programs.size() == 1 ? 0 : static_cast<std::size_t>(at[Coord::pp]);
+  }
+  const Program& program_of(const Coordinates& at) const { return programs[role_of(at)]; }
   // nullopt when absent.
   std::optional<TensorId> find_tensor(const std::string& name) const;
   std::optional<OpId> find_operation(const std::string& name) const;
 };
 
+// The ranks of `rank`'s instance of a communicator, in the order of their coordinates; empty when it is not a member.
+std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank);
+
+// The member `offset` places after `rank` in the ring of its instance of the communicator; `rank` must be a member.
+std::int64_t peer_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank,
+                     std::int64_t offset);
+
 // Ranks that must be bound and simulated: all distinct classes of behaviour. Exact, not a sample: an axis is folded
 // only when every expression on it is symmetric (Expr::is_symmetric_in) or enters only as a buffer offset of equal
-// shards. Folding keeps the ranks of one whole device, because ranks of a device compete for its cores.
+// shards. Folding keeps all pipeline stages, and of each the ranks of one whole device, because ranks of a device
+// compete for its cores.
 std::vector<std::int64_t> representative_ranks(const Schedule& schedule);
+// The representative that stands for a rank: that on the same stage and at the same place of its device.
+std::int64_t representative_of(const Schedule& schedule, std::span<const std::int64_t> representatives,
+                               std::int64_t rank);
 
 }  // namespace stretto

@@ -14,7 +14,7 @@ namespace stretto {
 namespace {
 
 // A plan is only data here: it may come from a file or a test.
-std::vector<Violation> check_plan(const Schedule& schedule, const MemoryPlan& plan) {
+std::vector<Violation> check_plan(const Schedule& schedule, const RolePlan& plan) {
   const auto malformed = [](const std::string& what) {
     return std::vector<Violation>{{Violation::Kind::malformed, "malformed: memory plan: " + what}};
   };
@@ -23,7 +23,7 @@ std::vector<Violation> check_plan(const Schedule& schedule, const MemoryPlan& pl
     return malformed(std::to_string(plan.offset_bytes.size()) + " offsets for " + std::to_string(count) + " storages");
   const auto end_of = [&](std::size_t s) { return plan.offset_bytes[s] + schedule.storages[s].bytes(); };
   for (std::size_t s = 0; s < count; ++s)
-    if (plan.offset_bytes[s] < 0 || end_of(s) > plan.bytes)
+    if (plan.has(StorageId(s)) && (plan.offset_bytes[s] < 0 || end_of(s) > plan.bytes))
       return malformed(schedule.storages[s].name + " leaves the arena of " + std::to_string(plan.bytes) + " bytes");
 
   std::vector<std::size_t> by_offset(count);
@@ -33,7 +33,7 @@ std::vector<Violation> check_plan(const Schedule& schedule, const MemoryPlan& pl
   // The one that reaches furthest so far: of all, and of those that share with nobody.
   std::size_t furthest = count, furthest_alone = count;
   for (const std::size_t s : by_offset) {
-    if (schedule.storages[s].bytes() == 0) continue;
+    if (schedule.storages[s].bytes() == 0 || !plan.has(StorageId(s))) continue;
     const bool is_alone = shares_with_nobody(schedule.storages[s].kind);
     const std::size_t other = is_alone ? furthest : furthest_alone;
     if (other != count && end_of(other) > plan.offset_bytes[s])
@@ -61,7 +61,7 @@ void check_in_place(const Schedule& schedule, const BoundProgram& program, std::
       continue;
     std::int64_t& index = index_in[work->communicator];
     if (index < 0) {
-      const auto members = schedule.mesh.members(program.rank, communicator.axes);
+      const auto members = members_of(schedule, communicator, program.rank);
       index = std::distance(members.begin(), std::find(members.begin(), members.end(), program.rank));
     }
     if (shard.offset != whole.offset + index * size)
@@ -72,26 +72,34 @@ void check_in_place(const Schedule& schedule, const BoundProgram& program, std::
   }
 }
 
+// Operations that meet others in a sequence, but stand on different lanes: each must be ordered against the next.
+void check_sequence(const Schedule& schedule, const HappensBefore& clocks, std::uint32_t p,
+                    const std::vector<std::uint32_t>& sequence, std::uint32_t communicator,
+                    std::vector<Violation>& out) {
+  for (std::size_t i = 0; i < sequence.size(); ++i) {
+    const bool wraps = i + 1 == sequence.size();
+    const Instance first{sequence[i], 0}, second{sequence[wraps ? 0 : i + 1], wraps ? 1u : 0u};
+    const auto& ops = clocks.programs[p].ops;
+    if (ops[first.op].lane == ops[second.op].lane || clocks.ordered(p, first, second)) continue;
+    const std::string a = label(schedule, ops[first.op]);
+    const std::string b = label(schedule, ops[second.op]) + (wraps ? " of the next step" : "");
+    out.push_back({Violation::Kind::order_mismatch, "order mismatch: " + a + " and " + b + " use communicator " +
+                                                        schedule.communicators[communicator].name +
+                                                        " on different lanes in no order; missing edge: " + a + " -> " +
+                                                        b});
+    return;
+  }
+}
+
 // One communicator on two lanes: the lanes do not order its operations, so edges must, or members may differ in order.
 void check_serialised(const Schedule& schedule, const HappensBefore& clocks, const Rendezvous& rendezvous,
                       std::vector<Violation>& out) {
-  for (const CollectiveGroup& group : rendezvous.groups) {
-    for (std::size_t m = 0; m < group.members.size(); ++m) {
-      const std::uint32_t p = group.members[m];
-      const auto& sequence = group.sequence[m];
-      for (std::size_t i = 0; i < sequence.size(); ++i) {
-        const bool wraps = i + 1 == sequence.size();
-        const Instance first{sequence[i], 0}, second{sequence[wraps ? 0 : i + 1], wraps ? 1u : 0u};
-        if (clocks.ordered(p, first, second)) continue;
-        const std::string a = label(schedule, clocks.programs[p].ops[first.op]);
-        const std::string b = label(schedule, clocks.programs[p].ops[second.op]) + (wraps ? " of the next step" : "");
-        out.push_back({Violation::Kind::order_mismatch, "order mismatch: " + a + " and " + b + " use communicator " +
-                                                            schedule.communicators[group.communicator].name +
-                                                            " on different lanes in no order; missing edge: " + a +
-                                                            " -> " + b});
-        break;
-      }
-    }
+  for (const CollectiveGroup& group : rendezvous.groups)
+    for (std::size_t m = 0; m < group.members.size(); ++m)
+      check_sequence(schedule, clocks, group.members[m], group.sequence[m], group.communicator, out);
+  for (const MessagePair& pair : rendezvous.pairs) {
+    check_sequence(schedule, clocks, pair.from, pair.sends, pair.communicator, out);
+    check_sequence(schedule, clocks, pair.to, pair.receives, pair.communicator, out);
   }
 }
 
@@ -106,8 +114,13 @@ std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan, 
   // Each proof stands on the one before it: what is not well formed cannot be bound, what cannot run has no order.
   std::vector<Violation> found = check_form(schedule, limit);
   if (!found.empty()) return found;
-  if (plan) found = check_plan(schedule, *plan);
-  if (!found.empty()) return at_most(found, limit);
+  if (plan && plan->roles.size() != schedule.programs.size())
+    return {{Violation::Kind::malformed, "malformed: memory plan: " + std::to_string(plan->roles.size()) +
+                                             " roles for " + std::to_string(schedule.programs.size()) + " programs"}};
+  for (std::size_t role = 0; plan && role < plan->roles.size(); ++role) {
+    found = check_plan(schedule, plan->roles[role]);
+    if (!found.empty()) return at_most(found, limit);
+  }
   try {
     std::vector<BoundProgram> programs;
     for (const std::int64_t rank : representative_ranks(schedule)) programs.push_back(bind(schedule, rank));
@@ -122,7 +135,10 @@ std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan, 
     if (found.size() >= limit) return at_most(found, limit);
     RaceReport report;
     report.limit = limit - found.size();
-    for (std::size_t p = 0; p < programs.size(); ++p) find_races(schedule, clocks, p, plan, report);
+    for (std::size_t p = 0; p < programs.size(); ++p) {
+      const std::size_t role = schedule.role_of(programs[p].coordinates);
+      find_races(schedule, clocks, p, plan ? &plan->roles[role] : nullptr, report);
+    }
     std::move(report.violations.begin(), report.violations.end(), std::back_inserter(found));
   } catch (const Error& error) {
     // Edges and views are judged where they are evaluated.

@@ -341,25 +341,25 @@ TEST_CASE("with a plan, bytes are shared") {
   t.map("second", 0, a, b);
   t.map("third", 0, b, c);
   t.map("fourth", 0, c, out);
-  const MemoryPlan apart{{0, 64, 128, 192, 256}, 320, 320};
+  const MemoryPlan apart{{RolePlan{{0, 64, 128, 192, 256}, 320, 320}}};
   CHECK(kinds(t.schedule, &apart) == kNone);
-  const MemoryPlan shared{{0, 64, 128, 192, 128}, 256, 320};  // a and c
+  const MemoryPlan shared{{RolePlan{{0, 64, 128, 192, 128}, 256, 320}}};  // a and c
   CHECK(kinds(t.schedule, &shared) == kNone);
-  const MemoryPlan in_place{{0, 64, 128, 128, 192}, 256, 320};  // second reads a and writes b
+  const MemoryPlan in_place{{RolePlan{{0, 64, 128, 128, 192}, 256, 320}}};  // second reads a and writes b
   CHECK(kinds(t.schedule, &in_place) == kRace);
   CHECK_THAT(verify(t.schedule, &in_place)[0].message, Contains("over its own operand a"));
   t.map("again", 0, a, out);
   CHECK(kinds(t.schedule, &apart) == kNone);
   CHECK(kinds(t.schedule, &shared) == kUninitialised);  // c has clobbered a
   CHECK_THAT(verify(t.schedule, &shared)[0].message, Contains("h.0 third mb 0 (lane compute) has overwritten with c"));
-  const MemoryPlan partly{{0, 64, 128, 256, 132}, 320, 320};
+  const MemoryPlan partly{{RolePlan{{0, 64, 128, 256, 132}, 320, 320}}};
   CHECK(kinds(t.schedule, &partly) == kUninitialised);
 
-  const MemoryPlan on_input{{0, 64, 32, 192, 256}, 320, 320};
+  const MemoryPlan on_input{{RolePlan{{0, 64, 32, 192, 256}, 320, 320}}};
   CHECK(kinds(t.schedule, &on_input) == kMalformed);
-  const MemoryPlan too_small{{0, 64, 128, 192, 256}, 300, 320};
+  const MemoryPlan too_small{{RolePlan{{0, 64, 128, 192, 256}, 300, 320}}};
   CHECK(kinds(t.schedule, &too_small) == kMalformed);
-  const MemoryPlan too_few{{0}, 320, 320};
+  const MemoryPlan too_few{{RolePlan{{0}, 320, 320}}};
   CHECK(kinds(t.schedule, &too_few) == kMalformed);
 }
 
@@ -367,7 +367,7 @@ TEST_CASE("with a plan, storages of two lanes that share bytes can race") {
   TinySchedule t;
   const TensorId x = t.tensor("x", 1, 16), y = t.tensor("y", 1, 16);
   const OpId fill_x = t.fill("fill_x", 0, x), fill_y = t.fill("fill_y", 1, y);
-  const MemoryPlan apart{{0, 64}, 128, 128}, same{{0, 0}, 64, 128};
+  const MemoryPlan apart{{RolePlan{{0, 64}, 128, 128}}}, same{{RolePlan{{0, 0}, 64, 128}}};
   CHECK(kinds(t.schedule, &apart) == kNone);
   CHECK(verify(t.schedule, &same)[0].kind == Kind::race);
   CHECK_THAT(verify(t.schedule, &same)[0].message, Contains("which has the same planned bytes"));

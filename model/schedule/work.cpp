@@ -27,7 +27,14 @@ double causal_attention_share(std::int64_t seq) {
   return multiplied / (double(seq) * double(seq));
 }
 
-bool is_communication(const Work& work) { return std::holds_alternative<Collective>(work); }
+bool is_communication(const Work& work) {
+  return std::holds_alternative<Collective>(work) || std::holds_alternative<PointToPoint>(work);
+}
+
+std::uint32_t communicator_of(const Work& work) {
+  const auto* message = std::get_if<PointToPoint>(&work);
+  return message ? message->communicator : std::get<Collective>(work).communicator;
+}
 
 const char* kind_of(const Work& work) {
   return std::visit(Overloaded{
@@ -52,6 +59,7 @@ const char* kind_of(const Work& work) {
                           static constexpr std::array kNames = {"all_gather", "reduce_scatter", "all_reduce"};
                           return kNames[static_cast<int>(c.kind)];
                         },
+                        [](const PointToPoint& p) { return p.is_send ? "send" : "receive"; },
                     },
                     work);
 }
@@ -93,6 +101,10 @@ std::string describe(const Work& work) {
                           return std::to_string(a.elements) + " of " + std::to_string(a.shards) + " shards";
                         },
                         [](const Collective& c) { return std::to_string(c.elements); },
+                        [](const PointToPoint& p) {
+                          return std::to_string(p.elements) + (p.is_send ? " to " : " from ") +
+                                 (p.offset > 0 ? "+" : "") + std::to_string(p.offset);
+                        },
                     },
                     work);
 }

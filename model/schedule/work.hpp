@@ -158,12 +158,26 @@ struct Collective {
   std::int64_t elements = 0;       // of the whole buffer; divisible by the group size unless all_reduce
 };
 
+// One message to or from a neighbour: the member `offset` places after this one in the ring of the communicator's
+// members. The n-th send from one member to another meets the n-th receive there from it, in issue order on both sides.
+// Bytes move when both have started (a posted receive means that its buffer is free), and both complete together.
+// send: buffer R.  receive: buffer W.
+struct PointToPoint {
+  bool is_send = false;
+  std::uint32_t communicator = 0;
+  std::int64_t offset = 1;
+  std::int64_t elements = 0;
+  // From the sender to the receiver, in a ring of `size`: the same for the two ends of a message.
+  std::int64_t distance(std::int64_t size) const { return (((is_send ? offset : -offset) % size) + size) % size; }
+};
+
 using Work = std::variant<Gemm, Attention, Rope, LayerNorm, RmsNorm, Elementwise, Embedding, CrossEntropy, VocabStats,
-                          Fill, Cast, SumSquares, AdamW, Collective>;
+                          Fill, Cast, SumSquares, AdamW, Collective, PointToPoint>;
 
 bool is_communication(const Work& work);
-const char* kind_of(const Work& work);   // "gemm", "attention", …
-std::string describe(const Work& work);  // "gemm 512x768x256 tn"
-double model_flops(const Work& work);    // multiply-adds × 2 of GEMMs and attention (causal halves it); others 0
+std::uint32_t communicator_of(const Work& work);  // of a communication
+const char* kind_of(const Work& work);            // "gemm", "attention", …
+std::string describe(const Work& work);           // "gemm 512x768x256 tn"
+double model_flops(const Work& work);  // multiply-adds × 2 of GEMMs and attention (causal halves it); others 0
 
 }  // namespace stretto

@@ -23,7 +23,8 @@ struct Demand {
 
 // What one collective asks of the network, per member, and of every member's device. Ring: each member sends
 // `edge_bytes` to the next, all edges at once, after `latency` (NCCL's α–β form, Hockney 1994; ring of Patarasuk & Yuan
-// 2009: (n−1)/n · bytes per edge for all-gather and reduce-scatter, twice that for all-reduce).
+// 2009: (n−1)/n · bytes per edge for all-gather and reduce-scatter, twice that for all-reduce). A message crosses one
+// edge, and its receiver moves it.
 struct CollectiveCost {
   Picoseconds latency = 0;
   std::int64_t edge_bytes = 0;

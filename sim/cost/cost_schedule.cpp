@@ -59,6 +59,14 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
       collective.phases = c->kind == CollectiveKind::all_reduce ? 2 : 1;
       collective.movement = demand(movement_cost(*c, dtype, members, in_place));
       collective.movement.cores = 1;
+    } else if (const auto* message = std::get_if<PointToPoint>(&operation.work)) {
+      const Dtype dtype = dtype_of(schedule, operation);
+      collective.latency = from_us(cluster.link_latency_us);
+      collective.edge_bytes = message->elements * bytes_of(dtype);
+      if (!message->is_send) {
+        collective.movement = demand(movement_cost(*message, dtype));
+        collective.movement.cores = 1;
+      }
     } else {
       compute = demand(work_cost(schedule, operation));
     }

@@ -78,6 +78,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
                        return {"adamw", streaming(a.elements), DemandClass::memory};
                      },
                      [&](const Collective&) -> WorkCost { return {}; },
+                     [&](const PointToPoint&) -> WorkCost { return {}; },
                  },
                  operation.work);
   cost.key += std::string("_") + std::string(name_of(schedule.compute_dtype));
@@ -93,6 +94,11 @@ WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t m
   return {std::string("move_") + kind_of(collective) + "_" + std::string(name_of(dtype)),
           {1, touched},
           DemandClass::memory};
+}
+
+WorkCost movement_cost(const PointToPoint& message, Dtype dtype) {
+  // The copy of an all-gather: one slice read, one written.
+  return {"move_all_gather_" + std::string(name_of(dtype)), {1, 2 * double(message.elements)}, DemandClass::memory};
 }
 
 }  // namespace stretto::sim

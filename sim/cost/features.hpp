@@ -31,4 +31,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation);
 // Of one member's data movement in a collective on a host, per phase. `in_place`: a gather need not copy its own shard.
 WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t members, bool in_place);
 
+// Of the receiver of a message.
+WorkCost movement_cost(const PointToPoint& message, Dtype dtype);
+
 }  // namespace stretto::sim

@@ -4,35 +4,13 @@
 #include <array>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
 
 namespace stretto::sim {
 namespace {
-
-bool spans(const Communicator& communicator, Coord axis) {
-  return std::find(communicator.axes.begin(), communicator.axes.end(), axis) != communicator.axes.end();
-}
-
-// The first member names the instance.
-std::int64_t first_member(const Schedule& schedule, const Communicator& communicator, std::int64_t rank) {
-  Coordinates at = schedule.mesh.coordinates_of(rank);
-  for (const Coord axis : communicator.axes) at[axis] = 0;
-  return schedule.mesh.rank_of(at);
-}
-
-// The member after `rank` in the order of the group's coordinates (that of Mesh::members), around.
-std::int64_t next_member(const Schedule& schedule, const Communicator& communicator, std::int64_t rank) {
-  Coordinates at = schedule.mesh.coordinates_of(rank);
-  const auto& axes = schedule.mesh.axes();
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    if (!spans(communicator, axis->coord)) continue;
-    if (++at[axis->coord] < axis->size) break;
-    at[axis->coord] = 0;
-  }
-  return schedule.mesh.rank_of(at);
-}
 
 // Which simulated rank stands for a rank. Folding keeps, on every axis, the first coordinates: as many as divide it.
 class Representatives {
@@ -73,19 +51,16 @@ class Representatives {
 
 Groups find_groups(const Schedule& schedule, std::span<const std::int64_t> ranks) {
   Groups result;
-  result.of.assign(ranks.size(), std::vector<std::uint32_t>(schedule.communicators.size()));
+  result.of.assign(ranks.size(), std::vector<std::uint32_t>(schedule.communicators.size(), Groups::kNone));
   std::map<std::pair<std::uint32_t, std::int64_t>, std::uint32_t> index;
   for (std::uint32_t i = 0; i < ranks.size(); ++i) {
     for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c) {
-      const Communicator& communicator = schedule.communicators[c];
-      const auto [found, fresh] = index.try_emplace({c, first_member(schedule, communicator, ranks[i])},
-                                                    static_cast<std::uint32_t>(result.groups.size()));
-      if (fresh) {
-        Group group;
-        group.communicator = c;
-        for (const Coord axis : communicator.axes) group.size *= schedule.mesh.size(axis);
-        result.groups.push_back(group);
-      }
+      const std::vector<std::int64_t> members = members_of(schedule, schedule.communicators[c], ranks[i]);
+      if (members.empty()) continue;
+      // The first member names the instance.
+      const auto [found, fresh] =
+          index.try_emplace({c, members.front()}, static_cast<std::uint32_t>(result.groups.size()));
+      if (fresh) result.groups.push_back({c, static_cast<std::int64_t>(members.size()), {}});
       result.groups[found->second].members.push_back(i);
       result.of[i][c] = found->second;
     }
@@ -93,7 +68,33 @@ Groups find_groups(const Schedule& schedule, std::span<const std::int64_t> ranks
   return result;
 }
 
-Rings find_rings(const Schedule& schedule, std::span<const std::int64_t> ranks, const Groups& groups, bool unfolded) {
+MessageLinks find_links(const Schedule& schedule, std::span<const BoundProgram> programs) {
+  MessageLinks result;
+  std::vector<std::int64_t> ranks;
+  for (const BoundProgram& program : programs) ranks.push_back(program.rank);
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> index;
+  for (std::uint32_t p = 0; p < programs.size(); ++p) {
+    std::vector<std::uint32_t>& of = result.of.emplace_back(schedule.operations.size(), MessageLinks::kNone);
+    for (const BoundOp& op : programs[p].ops) {
+      const auto* message = std::get_if<PointToPoint>(&schedule.operations[op.op].work);
+      if (!message || of[op.op] != MessageLinks::kNone) continue;
+      const std::int64_t rank =
+          peer_of(schedule, schedule.communicators[message->communicator], ranks[p], message->offset);
+      const auto found = std::lower_bound(ranks.begin(), ranks.end(), representative_of(schedule, ranks, rank));
+      const auto peer = static_cast<std::uint32_t>(found - ranks.begin());
+      const MessageLink link{message->communicator, message->is_send ? p : peer, message->is_send ? peer : p,
+                             message->distance(schedule.communicators[message->communicator].size)};
+      const auto [at, fresh] = index.try_emplace({link.communicator, link.from, link.to, link.distance},
+                                                 static_cast<std::uint32_t>(result.links.size()));
+      if (fresh) result.links.push_back(link);
+      of[op.op] = at->second;
+    }
+  }
+  return result;
+}
+
+Rings find_rings(const Schedule& schedule, std::span<const std::int64_t> ranks, const Groups& groups,
+                 const MessageLinks& links, bool unfolded) {
   const std::int64_t endpoints = unfolded ? schedule.mesh.ranks() : static_cast<std::int64_t>(ranks.size());
   if (endpoints > kMostEndpoints)
     throw input_error("simgrid: the fabric needs " + std::to_string(endpoints) + " endpoints" +
@@ -102,14 +103,23 @@ Rings find_rings(const Schedule& schedule, std::span<const std::int64_t> ranks, 
   const Representatives representatives(schedule, ranks);
   Rings rings;
   rings.endpoints = static_cast<std::uint32_t>(endpoints);
-  rings.edges.resize(groups.groups.size());
-  for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c) {
-    for (std::int64_t i = 0; i < endpoints; ++i) {
-      const std::int64_t rank = unfolded ? i : ranks[i];
-      const std::int64_t next = next_member(schedule, schedule.communicators[c], rank);
-      const RingEdge edge = unfolded ? RingEdge{static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(next)}
-                                     : RingEdge{static_cast<std::uint32_t>(i), representatives.of(next)};
-      rings.edges[groups.of[representatives.of(rank)][c]].push_back(edge);
+  rings.edges.resize(groups.groups.size() + links.links.size());
+  for (std::int64_t i = 0; i < endpoints; ++i) {
+    const std::int64_t rank = unfolded ? i : ranks[i];
+    const std::uint32_t stands_for_it = representatives.of(rank);
+    const auto edge_to = [&](std::int64_t peer) {
+      return RingEdge{static_cast<std::uint32_t>(i),
+                      unfolded ? static_cast<std::uint32_t>(peer) : representatives.of(peer)};
+    };
+    for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c)
+      if (groups.of[stands_for_it][c] != Groups::kNone)
+        rings.edges[groups.of[stands_for_it][c]].push_back(
+            edge_to(peer_of(schedule, schedule.communicators[c], rank, 1)));
+    for (std::size_t l = 0; l < links.links.size(); ++l) {
+      const MessageLink& link = links.links[l];
+      if (link.from == stands_for_it)
+        rings.edges[groups.groups.size() + l].push_back(
+            edge_to(peer_of(schedule, schedule.communicators[link.communicator], rank, link.distance)));
     }
   }
   return rings;

@@ -42,13 +42,13 @@ TEST_CASE("rings lead around the group, folded onto the simulated ranks or over 
   const Schedule schedule = dp_by_tp(3, 2);
   const std::vector<std::int64_t> ranks = {0, 1};
   const Groups groups = find_groups(schedule, ranks);
-  const Rings folded = find_rings(schedule, ranks, groups, false);
+  const Rings folded = find_rings(schedule, ranks, groups, {}, false);
   CHECK(folded.endpoints == 2);
   CHECK(edges_of(folded, groups.of[0][0]) == Edges{{0, 0}});
   CHECK(edges_of(folded, groups.of[1][0]) == Edges{{1, 1}});
   CHECK(edges_of(folded, groups.of[0][1]) == Edges{{0, 1}, {1, 0}});
 
-  const Rings all = find_rings(schedule, ranks, groups, true);
+  const Rings all = find_rings(schedule, ranks, groups, {}, true);
   CHECK(all.endpoints == 6);
   CHECK(edges_of(all, groups.of[0][0]) == Edges{{0, 2}, {2, 4}, {4, 0}});
   CHECK(edges_of(all, groups.of[1][0]) == Edges{{1, 3}, {3, 5}, {5, 1}});
@@ -58,7 +58,7 @@ TEST_CASE("rings lead around the group, folded onto the simulated ranks or over 
 TEST_CASE("a device of two ranks folds a ring of eight into one of two", "[sim]") {
   const Schedule schedule = dp_by_tp(8, 1);
   const std::vector<std::int64_t> ranks = {0, 1};
-  const Rings rings = find_rings(schedule, ranks, find_groups(schedule, ranks), false);
+  const Rings rings = find_rings(schedule, ranks, find_groups(schedule, ranks), {}, false);
   CHECK(edges_of(rings, 0) == Edges{{0, 1}, {1, 0}});
 }
 
@@ -66,10 +66,10 @@ TEST_CASE("fabrics that are too large or cannot be folded are refused", "[sim]")
   const Schedule large = dp_by_tp(16384, 1);
   const std::vector<std::int64_t> one = {0};
   const Groups groups = find_groups(large, one);
-  CHECK(find_rings(large, one, groups, false).endpoints == 1);
-  CHECK_THROWS_WITH(find_rings(large, one, groups, true), Catch::Contains("16384 endpoints"));
+  CHECK(find_rings(large, one, groups, {}, false).endpoints == 1);
+  CHECK_THROWS_WITH(find_rings(large, one, groups, {}, true), Catch::Contains("16384 endpoints"));
   const std::vector<std::int64_t> odd = {0, 5};
-  CHECK_THROWS_AS(find_rings(large, odd, find_groups(large, odd), false), Error);
+  CHECK_THROWS_AS(find_rings(large, odd, find_groups(large, odd), {}, false), Error);
 }
 
 }  // namespace stretto::sim

@@ -22,10 +22,10 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  // Every edge of the ring of `group` (index into the groups it was built with) carries `edge_bytes` > 0 from `begin`
-  // on, which is not in the past. Returns when the last edge will be done, if that is certain now; otherwise
-  // core.transfer_done(transfer, …) is called at that time. `transfer` is the caller's name for it, and free for use
-  // again after that.
+  // Every edge of the ring of `group` (index into the groups it was built with; behind those come the links of
+  // messages) carries `edge_bytes` > 0 from `begin` on, which is not in the past. Returns when the last edge will be
+  // done, if that is certain now; otherwise core.transfer_done(transfer, …) is called at that time. `transfer` is the
+  // caller's name for it, and free for use again after that.
   virtual std::optional<Picoseconds> start(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes,
                                            Picoseconds begin) = 0;
 

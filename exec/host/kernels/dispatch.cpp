@@ -25,6 +25,7 @@ void run_work(const Work& work, const Coordinates& rank, std::span<const Operand
                  [&](const SumSquares& squares) { run_sum_squares(squares, operands); },
                  [&](const AdamW& adamw) { run_adamw(adamw, rank[Coord::dp], operands); },
                  [](const Collective&) { assert(false && "a collective is not compute"); },
+                 [](const PointToPoint&) { assert(false && "a message is not compute"); },
              },
              work);
 }

@@ -1,0 +1,96 @@
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+
+#include "exec/comm/rendezvous.hpp"
+
+namespace stretto::local {
+
+// Messages from one rank to another on one communicator: the n-th that is sent is the n-th that is received. The
+// receiver moves the bytes. Thread-safe; one thread at a time on each side. Waiting sleeps, never spins.
+class Link {
+ public:
+  using Outcome = Rendezvous::Outcome;
+  struct Meeting {
+    Outcome outcome = Outcome::met;
+    Clock::time_point complete{};  // when the second end was posted: the same value for both
+    const void* in = nullptr;      // the sender's buffer, good until delivered() is called
+  };
+
+  // Each returns the number of the message, for the calls below. The buffer is the sender's and stays as it is until
+  // await_delivery has returned.
+  std::uint64_t post_send(const void* in) {
+    std::lock_guard lock(mutex_);
+    Message& message = at(sent_);
+    message.in = in;
+    post(message);
+    return sent_++;
+  }
+  std::uint64_t post_receive() {
+    std::lock_guard lock(mutex_);
+    post(at(received_));
+    return received_++;
+  }
+
+  // Until both ends are posted. After anything but `met` the link is good for nothing more.
+  Meeting meet(std::uint64_t number, std::chrono::nanoseconds timeout) {
+    std::unique_lock lock(mutex_);
+    const Outcome outcome = wait(lock, timeout, [&] { return at(number).ends == 2; });
+    return {outcome, at(number).complete, at(number).in};
+  }
+
+  // By the receiver, when it has the bytes.
+  void delivered(std::uint64_t number) {
+    std::lock_guard lock(mutex_);
+    at(number).is_delivered = true;
+    changed_.notify_all();
+  }
+  // By the sender. Messages are forgotten with this, so it must be called for each of them, in order.
+  Outcome await_delivery(std::uint64_t number, std::chrono::nanoseconds timeout) {
+    std::unique_lock lock(mutex_);
+    const Outcome outcome = wait(lock, timeout, [&] { return at(number).is_delivered; });
+    if (outcome == Outcome::met) messages_.pop_front(), ++first_;
+    return outcome;
+  }
+
+  // From any thread, at any time: everybody who waits, or comes later, gets `aborted`.
+  void abort() {
+    std::lock_guard lock(mutex_);
+    aborted_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  struct Message {
+    const void* in = nullptr;
+    int ends = 0;
+    bool is_delivered = false;
+    Clock::time_point complete{};
+  };
+
+  Message& at(std::uint64_t number) {
+    while (first_ + messages_.size() <= number) messages_.emplace_back();
+    return messages_[number - first_];
+  }
+  void post(Message& message) {
+    if (++message.ends < 2) return;
+    message.complete = Clock::now();
+    changed_.notify_all();
+  }
+  template <class Ready>
+  Outcome wait(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout, Ready ready) {
+    if (!changed_.wait_for(lock, timeout, [&] { return ready() || aborted_; })) return Outcome::timed_out;
+    return ready() ? Outcome::met : Outcome::aborted;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Message> messages_;  // from number first_ on
+  std::uint64_t first_ = 0, sent_ = 0, received_ = 0;
+  bool aborted_ = false;
+};
+
+}  // namespace stretto::local

@@ -1,0 +1,169 @@
+#include "model/layout.hpp"
+
+#include <cctype>
+
+#include "base/error.hpp"
+
+namespace stretto {
+namespace {
+
+constexpr std::size_t kMostPieces = 1 << 20;  // characters of a layout with its repetitions written out
+
+Error layout_error(const std::string& what) { return input_error("pipeline_model_parallel_layout: expected " + what); }
+
+// The text with repetitions written out: only E, t, L and |.
+class Expander {
+ public:
+  explicit Expander(const std::string& text) : text_(text) {}
+
+  std::string run() {
+    std::string all = sequence(0);
+    if (at_ < text_.size()) throw layout_error("an opening parenthesis before the one at character " + place());
+    return all;
+  }
+
+ private:
+  std::string place() const { return std::to_string(at_ + 1); }
+
+  std::string sequence(int depth) {
+    constexpr int kDeepest = 64;
+    if (depth > kDeepest) throw layout_error("at most 64 nested parentheses");
+    std::string all;
+    while (at_ < text_.size() && text_[at_] != ')') {
+      const char c = text_[at_];
+      if (c == ' ' || c == ',') {
+        ++at_;
+        continue;
+      }
+      std::string piece;
+      if (c == '(') {
+        ++at_;
+        piece = sequence(depth + 1);
+        if (at_ == text_.size()) throw layout_error("a closing parenthesis at the end");
+        ++at_;
+      } else if (c == 'E' || c == 't' || c == 'L' || c == '|') {
+        piece = c;
+        ++at_;
+      } else {
+        throw layout_error(std::string("E, t, L, |, *, a number or parentheses at character ") + place() + ", got '" +
+                           c + "'");
+      }
+      const std::size_t count = repetitions();
+      if (all.size() + piece.size() * count > kMostPieces) throw layout_error("at most 2^20 layers and bars");
+      for (std::size_t i = 0; i < count; ++i) all += piece;
+    }
+    return all;
+  }
+
+  std::size_t repetitions() {
+    if (at_ == text_.size() || text_[at_] != '*') return 1;
+    ++at_;
+    std::size_t count = 0;
+    bool has_digits = false;
+    for (; at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])); ++at_) {
+      count = count * 10 + static_cast<std::size_t>(text_[at_] - '0');
+      has_digits = true;
+      if (count > kMostPieces) throw layout_error("at most 2^20 repetitions");
+    }
+    if (!has_digits) throw layout_error("a number after * at character " + place());
+    return count;
+  }
+
+  const std::string& text_;
+  std::size_t at_ = 0;
+};
+
+std::int64_t divided(std::int64_t layers, std::int64_t parts, const char* what) {
+  if (layers < 0 || layers % parts != 0)
+    throw input_error("pipeline_model_parallel_size: expected " + std::string(what) + " " + std::to_string(layers) +
+                      " to divide by " + std::to_string(parts) +
+                      "; num_layers_in_first_pipeline_stage, num_layers_in_last_pipeline_stage or "
+                      "pipeline_model_parallel_layout split unevenly");
+  return layers / parts;
+}
+
+// Layers of every stage, as Megatron-LM counts them.
+std::vector<std::int64_t> layers_of_stages(const Transformer& model, const Parallel& p) {
+  const std::int64_t stages = p.pipeline_model_parallel_size;
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(stages), 0);
+  std::int64_t rest = model.num_layers, others = stages;
+  for (const auto& [given, stage] : {std::pair(p.num_layers_in_first_pipeline_stage, std::int64_t{0}),
+                                     std::pair(p.num_layers_in_last_pipeline_stage, stages - 1)}) {
+    if (given == 0) continue;
+    layers[static_cast<std::size_t>(stage)] = given;
+    rest -= given;
+    --others;
+  }
+  if (others < 0)
+    throw input_error("num_layers_in_last_pipeline_stage: expected at least 2 stages, got " + std::to_string(stages));
+  rest += std::int64_t(p.account_for_embedding_in_pipeline_split) + std::int64_t(p.account_for_loss_in_pipeline_split);
+  if (others == 0 && rest != 0)
+    throw input_error("num_layers_in_first_pipeline_stage: expected all " + std::to_string(model.num_layers) +
+                      " layers on the stages given, got " + std::to_string(model.num_layers - rest));
+  const std::int64_t each = others > 0 ? divided(rest, others, "the remaining layers") : 0;
+  for (std::int64_t& stage : layers)
+    if (stage == 0) stage = each;
+  layers.front() -= std::int64_t(p.account_for_embedding_in_pipeline_split);
+  layers.back() -= std::int64_t(p.account_for_loss_in_pipeline_split);
+  return layers;
+}
+
+}  // namespace
+
+std::vector<ModelChunk> parse_layout(const std::string& text) {
+  std::vector<ModelChunk> chunks(1);
+  std::int64_t layer = 0;
+  for (const char c : Expander(text).run()) {
+    ModelChunk& chunk = chunks.back();
+    if (c == 'E' && (chunks.size() > 1 || layer > 0 || chunk.has_embedding))
+      throw layout_error("one E, at the beginning");
+    if (c != '|' && chunk.has_head) throw layout_error("one L, at the end");
+    if (c == 'E') chunk.has_embedding = true;
+    if (c == 't') chunk.end_layer = ++layer;
+    if (c == 'L') chunk.has_head = true;
+    if (c == '|') chunks.push_back({layer, layer, false, false});
+  }
+  if (!chunks.front().has_embedding) throw layout_error("E at the beginning");
+  if (!chunks.back().has_head) throw layout_error("L at the end");
+  return chunks;
+}
+
+std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& p) {
+  const std::int64_t stages = p.pipeline_model_parallel_size, depth = p.virtual_pipeline_model_parallel_size;
+  const auto count = static_cast<std::size_t>(stages * depth);
+  if (!p.pipeline_model_parallel_layout.empty()) {
+    std::vector<ModelChunk> chunks = parse_layout(p.pipeline_model_parallel_layout);
+    if (chunks.size() != count)
+      throw layout_error(std::to_string(count) +
+                         " chunks (pipeline_model_parallel_size x "
+                         "virtual_pipeline_model_parallel_size), got " +
+                         std::to_string(chunks.size()));
+    if (chunks.back().end_layer != model.num_layers)
+      throw layout_error(std::to_string(model.num_layers) + " layers, got " + std::to_string(chunks.back().end_layer));
+    for (const ModelChunk& chunk : chunks)
+      if (chunk.layers() == 0 && !chunk.has_embedding && !chunk.has_head)
+        throw layout_error("something in every chunk");
+    return chunks;
+  }
+  const std::vector<std::int64_t> of_stage = layers_of_stages(model, p);
+  std::vector<ModelChunk> chunks;
+  std::int64_t layer = 0;
+  for (std::size_t piece = 0; piece < count; ++piece) {
+    const auto stage = static_cast<std::size_t>(piece) % static_cast<std::size_t>(stages);
+    const bool is_first = piece == 0, is_last = piece + 1 == count;
+    // The embedding and the head take the place of a layer in the first and in the last chunk.
+    const std::int64_t counted_first = stage == 0 && p.account_for_embedding_in_pipeline_split,
+                       counted_last = stage + 1 == std::size_t(stages) && p.account_for_loss_in_pipeline_split;
+    std::int64_t layers = divided(of_stage[stage] + counted_first + counted_last, depth, "the layers of a stage");
+    if (is_first) layers -= counted_first;
+    if (is_last) layers -= counted_last;
+    if (layers < 0 || (layers == 0 && !is_first && !is_last))
+      throw input_error("pipeline_model_parallel_size: expected at least one layer for every model chunk, got " +
+                        std::to_string(model.num_layers) + " layers for " + std::to_string(count) + " chunks");
+    chunks.push_back({layer, layer + layers, is_first, is_last});
+    layer += layers;
+  }
+  return chunks;
+}
+
+}  // namespace stretto

@@ -1,0 +1,280 @@
+#include "model/lower/pipeline_order.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace stretto {
+namespace {
+
+class Writer {
+ public:
+  Writer(const PipelineShape& shape, std::int64_t stage) : s_(shape), stage_(stage) {
+    // In groups of micro-batches, chunk by chunk.
+    for (std::int64_t begin = 0; begin < s_.micro_batches; begin += s_.group) {
+      const std::int64_t end = std::min(begin + s_.group, s_.micro_batches);
+      for (std::int64_t chunk = 0; chunk < s_.chunks; ++chunk)
+        for (std::int64_t mb = begin; mb < end; ++mb) {
+          table_[0].push_back({Direction::forward, chunk, mb, 0, 0});
+          table_[1].push_back({Direction::backward, s_.chunks - 1 - chunk, mb, 0, 0});
+        }
+    }
+    total_ = static_cast<std::int64_t>(table_[0].size());
+    const std::int64_t behind = s_.stages - 1 - stage_;  // stages
+    warmup_ = std::min(s_.chunks == 1 ? behind : 2 * behind + (s_.chunks - 1) * s_.group, total_);
+  }
+
+  std::vector<PipelineItem> run() {
+    if (s_.overlap)
+      write_overlapped();
+    else if (s_.chunks == 1)
+      write_1f1b();
+    else
+      write_interleaved();
+    return std::move(items_);
+  }
+
+ private:
+  using Messages = std::vector<PipelineMessage>;
+  static constexpr Direction kForward = Direction::forward, kBackward = Direction::backward;
+
+  const PipelineUnit& unit(Direction direction, std::int64_t k) const {
+    return table_[static_cast<int>(direction)][static_cast<std::size_t>(k)];
+  }
+  void compute(Direction direction, std::int64_t k) { items_.push_back({true, unit(direction, k), {}}); }
+  void exchange(Messages messages) {
+    if (!messages.empty()) items_.push_back({false, {}, std::move(messages)});
+  }
+
+  bool is_first(std::int64_t chunk) const { return stage_ == 0 && chunk == 0; }
+  bool is_last(std::int64_t chunk) const { return stage_ + 1 == s_.stages && chunk + 1 == s_.chunks; }
+
+  void add_send(Messages& to, Direction direction, std::int64_t k) const {
+    const PipelineUnit& made = unit(direction, k);
+    if (direction == kForward ? !is_last(made.chunk) : !is_first(made.chunk)) to.push_back({made, true});
+  }
+
+  // What arrives while this stage is between its steps `k` and `k + 1` of a direction: that which its neighbour makes
+  // meanwhile. A neighbour on the near side of the pipeline is a step ahead; the one that closes the ring of chunks is
+  // stages − 1 steps behind, and what it makes is of the chunk before (forward) or behind (backward).
+  std::optional<PipelineMessage> arriving(Direction direction, std::int64_t k) const {
+    const bool closes_ring = direction == kForward ? stage_ == 0 : stage_ + 1 == s_.stages;
+    if (!closes_ring) {
+      if (k + 1 < 0 || k + 1 >= total_) return std::nullopt;
+      return PipelineMessage{unit(direction, k + 1), false};
+    }
+    const std::int64_t made = k - (s_.stages - 1);
+    if (s_.chunks == 1 || made < 0 || made >= total_) return std::nullopt;
+    PipelineUnit needed = unit(direction, made);
+    needed.chunk += direction == kForward ? 1 : -1;
+    if (needed.chunk < 0 || needed.chunk >= s_.chunks) return std::nullopt;
+    return PipelineMessage{needed, false};
+  }
+  void add_arriving(Messages& to, Direction direction, std::int64_t k) const {
+    if (const auto message = arriving(direction, k)) to.push_back(*message);
+  }
+  void receive(Direction direction, std::int64_t k) {
+    Messages messages;
+    add_arriving(messages, direction, k);
+    exchange(std::move(messages));
+  }
+  void send(Direction direction, std::int64_t k) {
+    Messages messages;
+    add_send(messages, direction, k);
+    exchange(std::move(messages));
+  }
+  void exchange_both(Direction sent, std::int64_t k_sent, Direction received, std::int64_t k_received) {
+    Messages messages;
+    add_send(messages, sent, k_sent);
+    add_arriving(messages, received, k_received);
+    exchange(std::move(messages));
+  }
+
+  // recv_forward, send_forward_recv_backward and so on, each of which blocks.
+  void write_1f1b() {
+    const std::int64_t steady = total_ - warmup_;
+    for (std::int64_t k = 0; k < warmup_; ++k) {
+      receive(kForward, k - 1);
+      compute(kForward, k);
+      send(kForward, k);
+    }
+    if (steady > 0) receive(kForward, warmup_ - 1);
+    for (std::int64_t i = 0; i < steady; ++i) {
+      compute(kForward, warmup_ + i);
+      exchange_both(kForward, warmup_ + i, kBackward, i - 1);
+      compute(kBackward, i);
+      if (i + 1 < steady)
+        exchange_both(kBackward, i, kForward, warmup_ + i);
+      else
+        send(kBackward, i);
+    }
+    for (std::int64_t i = steady; i < total_; ++i) {
+      receive(kBackward, i - 1);
+      compute(kBackward, i);
+      send(kBackward, i);
+    }
+  }
+
+  void write_interleaved() {
+    const std::int64_t steady = total_ - warmup_;
+    receive(kForward, -1);
+    for (std::int64_t k = 0; k < warmup_; ++k) {
+      compute(kForward, k);
+      Messages messages;
+      add_send(messages, kForward, k);
+      add_arriving(messages, kForward, k);
+      if (k + 1 == warmup_ && steady > 0) add_arriving(messages, kBackward, -1);
+      exchange(std::move(messages));
+    }
+    for (std::int64_t i = 0; i < steady; ++i) {
+      compute(kForward, warmup_ + i);
+      compute(kBackward, i);
+      Messages messages;
+      add_send(messages, kForward, warmup_ + i);
+      add_arriving(messages, kForward, warmup_ + i);
+      add_send(messages, kBackward, i);
+      add_arriving(messages, kBackward, i);
+      exchange(std::move(messages));
+    }
+    if (steady == 0) receive(kBackward, -1);
+    for (std::int64_t i = steady; i < total_; ++i) {
+      compute(kBackward, i);
+      exchange_both(kBackward, i, kBackward, i);
+    }
+  }
+
+  void write_overlapped() {
+    const std::int64_t steady = total_ - warmup_;
+    const auto step = [&](Direction direction, std::int64_t k, bool early) {
+      if (early) receive(direction, k);
+      compute(direction, k);
+      send(direction, k);
+      if (!early) receive(direction, k);
+    };
+    receive(kForward, -1);
+    for (std::int64_t k = 0; k < warmup_; ++k) step(kForward, k, s_.overlap_warmup_flush);
+    if (steady == 0 || warmup_ > 0) receive(kBackward, -1);
+    for (std::int64_t i = 0; i < steady; ++i) {
+      step(kForward, warmup_ + i, false);
+      if (i == 0 && warmup_ == 0) receive(kBackward, -1);
+      step(kBackward, i, false);
+    }
+    for (std::int64_t i = steady; i < total_; ++i) step(kBackward, i, s_.overlap_warmup_flush);
+  }
+
+  const PipelineShape& s_;
+  const std::int64_t stage_;
+  std::vector<PipelineUnit> table_[2];  // [direction]: what is computed at each step
+  std::int64_t total_ = 0, warmup_ = 0;
+  std::vector<PipelineItem> items_;
+};
+
+// Hands out numbers; the one that has been free longest first, so that whoever used it last has had most time.
+class Pool {
+ public:
+  explicit Pool(std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) free_.push_back(i);
+  }
+  std::int64_t take(std::pair<std::int64_t, std::int64_t> owner) {
+    if (const auto found = owned_.find(owner); found != owned_.end()) return found->second;
+    if (free_.empty()) free_.push_back(most_);
+    const std::int64_t number = free_.front();
+    free_.pop_front();
+    most_ = std::max(most_, number + 1);
+    owned_.emplace(owner, number);
+    return number;
+  }
+  void give_back(std::pair<std::int64_t, std::int64_t> owner) {
+    const auto found = owned_.find(owner);
+    assert(found != owned_.end());
+    free_.push_back(found->second);
+    owned_.erase(found);
+  }
+  std::int64_t most() const { return most_; }
+
+ private:
+  std::deque<std::int64_t> free_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> owned_;  // (chunk, micro-batch) → number
+  std::int64_t most_ = 0;
+};
+
+class BufferAssigner {
+ public:
+  // `spare`: buffers more than are needed at once, for messages that are still under way.
+  BufferAssigner(const PipelineShape& shape, std::int64_t stage, std::int64_t outputs, std::int64_t gradients)
+      : shape_(shape), stage_(stage), outputs_(outputs), gradients_(gradients) {
+    for (std::int64_t chunk = 0; chunk < shape.chunks; ++chunk) slots_.emplace_back(0);
+  }
+
+  void assign(PipelineOrder& order) {
+    for (PipelineItem& item : order.items) {
+      if (item.is_compute) {
+        assign(item.unit);
+        after_compute(item.unit);
+      }
+      for (PipelineMessage& message : item.messages) assign(message.unit);
+      for (const PipelineMessage& message : item.messages)
+        if (message.is_send)
+          (message.unit.direction == Direction::forward ? outputs_ : gradients_).give_back(key(message.unit));
+    }
+    order.slots.clear();
+    for (const Pool& pool : slots_) order.slots.push_back(std::max<std::int64_t>(1, pool.most()));
+    order.output_buffers = std::max<std::int64_t>(1, outputs_.most());
+    order.gradient_buffers = std::max<std::int64_t>(1, gradients_.most());
+  }
+
+ private:
+  static std::pair<std::int64_t, std::int64_t> key(const PipelineUnit& unit) { return {unit.chunk, unit.micro_batch}; }
+  Pool& slots_of(const PipelineUnit& unit) { return slots_[static_cast<std::size_t>(unit.chunk)]; }
+
+  void assign(PipelineUnit& unit) {
+    // A gradient that is sent, and an activation that is, are of a unit that has been computed; its slot may be gone.
+    const bool is_forward = unit.direction == Direction::forward;
+    if (const auto done = slot_of_.find({unit.chunk, unit.micro_batch}); done != slot_of_.end())
+      unit.slot = done->second;
+    else
+      slot_of_[key(unit)] = unit.slot = slots_of(unit).take(key(unit));
+    const bool is_last = stage_ + 1 == shape_.stages && unit.chunk + 1 == shape_.chunks;
+    if (is_forward)
+      unit.buffer = 0;
+    else
+      unit.buffer = gradients_.take(key(unit));
+    if (is_forward && !is_last && computed_.contains(key(unit))) unit.buffer = outputs_.take(key(unit));
+  }
+
+  void after_compute(PipelineUnit& unit) {
+    if (unit.direction == Direction::forward) {
+      const bool is_last = stage_ + 1 == shape_.stages && unit.chunk + 1 == shape_.chunks;
+      computed_[key(unit)] = true;
+      if (!is_last) unit.buffer = outputs_.take(key(unit));
+    } else {
+      slots_of(unit).give_back(key(unit));
+      if (stage_ == 0 && unit.chunk == 0) gradients_.give_back(key(unit));
+    }
+  }
+
+  const PipelineShape& shape_;
+  const std::int64_t stage_;
+  std::vector<Pool> slots_;  // [chunk]
+  Pool outputs_, gradients_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> slot_of_;  // every micro-batch of every chunk has one
+  std::map<std::pair<std::int64_t, std::int64_t>, bool> computed_;         // forward
+};
+
+}  // namespace
+
+PipelineOrder pipeline_order(const PipelineShape& shape, std::int64_t stage) {
+  assert(shape.chunks == 1 || (shape.stages > 1 && shape.group >= shape.stages));
+  PipelineOrder order;
+  order.items = Writer(shape, stage).run();
+  BufferAssigner(shape, stage, 0, 0).assign(order);
+  // What is sent beside compute is read for a while after the order has given it back.
+  if (shape.overlap && shape.stages > 1)
+    BufferAssigner(shape, stage, order.output_buffers + 1, order.gradient_buffers + 1).assign(order);
+  return order;
+}
+
+}  // namespace stretto

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace stretto {
+
+// What one pipeline stage does in a step, in order, before it becomes operations: whole chunks forward or backward, and
+// messages to and from its neighbours. One entry of a table, no more: rewrites of the order belong here.
+
+struct PipelineShape {
+  std::int64_t stages = 1;
+  std::int64_t chunks = 1;  // of a stage (virtual pipeline stages)
+  std::int64_t micro_batches = 1;
+  std::int64_t group = 1;  // micro-batches of one chunk in a row, with several chunks
+  // Messages run beside compute: a receive is posted one compute item ahead of its use, and only its user waits for it.
+  // Otherwise they are issued together after the compute item, and the next waits for all of them.
+  bool overlap = false;
+  bool overlap_warmup_flush = false;  // while only one direction is under way, two items ahead
+};
+
+enum class Direction : std::uint8_t { forward, backward };
+
+// One micro-batch of one chunk of a stage, and which buffers it uses.
+struct PipelineUnit {
+  Direction direction = Direction::forward;
+  std::int64_t chunk = 0, micro_batch = 0;
+  std::int64_t slot = 0;    // of the chunk's activations; the same forward and backward
+  std::int64_t buffer = 0;  // forward: of outputs; backward: of gradients
+};
+
+struct PipelineMessage {
+  PipelineUnit unit;     // forward: the activations it has made or needs; backward: the gradients
+  bool is_send = false;  // of what the unit has made; otherwise of what it needs
+};
+
+struct PipelineItem {
+  bool is_compute = false;
+  PipelineUnit unit;                      // of compute
+  std::vector<PipelineMessage> messages;  // otherwise; empty never
+};
+
+struct PipelineOrder {
+  std::vector<PipelineItem> items;
+  std::vector<std::int64_t> slots;  // [chunk] of this stage: most micro-batches whose activations are alive at once
+  std::int64_t output_buffers = 1, gradient_buffers = 1;
+};
+
+// 1F1B (Narayanan et al., PipeDream, SOSP 2019; Megatron-LM's forward_backward_pipelining_without_interleaving) with
+// one chunk, interleaved 1F1B (Narayanan et al., arXiv 2104.04473; …_with_interleaving) with several. One stage:
+// forward and backward of one micro-batch after the other. Bubble of the compute, F and B of a whole stage: (stages −
+// 1)(F + B) / chunks. Needs, with several chunks: stages ≥ 2, stages ≤ group ≤ micro_batches, micro_batches mod group 0
+// or ≥ stages.
+PipelineOrder pipeline_order(const PipelineShape& shape, std::int64_t stage);
+
+}  // namespace stretto

@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <cassert>
+
+#include "sim/core.hpp"
+
+// The part of the core that concerns sends and receives: two ends are posted, bytes cross the link while the receiver
+// moves them, and a group of joined operations completes together. docs/simulation.md states the semantics.
+
+namespace stretto::sim {
+
+void Core::exchange(std::uint32_t number, Picoseconds ready) {
+  Lane& lane = lanes_[number];
+  Exchange& mine = exchanges_[number];
+  const std::uint32_t group = current(lane).group;
+  lane.state = State::meeting;
+  mine.served = 0;
+  mine.open = group;
+  mine.latest = mine.wire = ready;
+  mine.messages.clear();
+  mine.met.assign(group, ready);
+  const auto& link_of = message_links_.of[rank_of(number)];
+  for (std::uint32_t i = 0; i < group; ++i) {
+    const FlatOp& op = lane.ops[lane.position + i];
+    const bool is_receiver = op.kind == FlatKind::receive;
+    const std::uint32_t message = post(link_of[op.id], is_receiver, number, ready);
+    if (is_receiver) messages_[message].cost = &costs_.collective[op.id];
+    mine.messages.push_back(message);
+  }
+  lane.start = lane.transfer = ready;
+  lane.started += group;
+  lane.started_at = ready;
+  if (lane.first_blocked != kNone) wake_blocked(number, EdgeKind::start_start, ready);
+  for (std::uint32_t i = 0; i < group; ++i)
+    if (messages_[mine.messages[i]].is_posted()) begin_transfer(mine.messages[i]);
+}
+
+// The n-th that is sent is the n-th that is received.
+std::uint32_t Core::post(std::uint32_t number, bool is_receiver, std::uint32_t lane, Picoseconds ready) {
+  Link& link = links_[number];
+  const std::uint64_t behind = link.posted[is_receiver]++ - link.complete;
+  if (behind == link.messages.size()) {
+    std::uint32_t fresh = 0;
+    if (free_messages_.empty()) {
+      fresh = static_cast<std::uint32_t>(messages_.size());
+      messages_.emplace_back();
+    } else {
+      fresh = free_messages_.back();
+      free_messages_.pop_back();
+      messages_[fresh] = {};
+    }
+    link.messages.push_back(fresh);
+  }
+  const std::uint32_t index = link.messages[behind];
+  Message& message = messages_[index];
+  message.link = number;
+  message.lane[is_receiver] = lane;
+  message.ready[is_receiver] = ready;
+  if (message.is_posted()) {
+    // One side posts in order, so the ends of a link meet in order too.
+    assert(behind == 0);
+    link.messages.pop_front();
+    ++link.complete;
+  }
+  return index;
+}
+
+void Core::begin_transfer(std::uint32_t index) {
+  Message& message = messages_[index];
+  message.met = std::max(message.ready[0], message.ready[1]);
+  for (const std::uint32_t lane : message.lane) {
+    Exchange& side = exchanges_[lane];
+    for (std::size_t i = 0; i < side.messages.size(); ++i)
+      if (side.messages[i] == index) side.met[i] = message.met;
+  }
+  const Picoseconds begin = message.met + message.cost->latency;
+  message.wire = message.cost->edge_bytes > 0
+                     ? network_.start(static_cast<std::uint32_t>(meetings_.size()) + index,
+                                      static_cast<std::uint32_t>(groups_.groups.size()) + message.link,
+                                      message.cost->edge_bytes, begin)
+                     : std::optional(begin);
+  serve(message.lane[1]);
+}
+
+// The receives of a group are served one after the other, in order.
+void Core::serve(std::uint32_t number) {
+  Lane& lane = lanes_[number];
+  Exchange& mine = exchanges_[number];
+  if (lane.state == State::working) return;
+  while (mine.served < mine.messages.size()) {
+    const std::uint32_t index = mine.messages[mine.served];
+    if (index == kNone || messages_[index].lane[1] != number) {
+      ++mine.served;
+      continue;
+    }
+    Message& message = messages_[index];
+    if (!message.is_posted()) return;
+    const Demand& movement = message.cost->movement;
+    // It sleeps until the sender has come, unless it is busy with another message until then.
+    const bool slept = mine.latest < message.met;
+    const Picoseconds from = slept ? message.met + costs_.wake : mine.latest;
+    if (movement.alone > 0) {
+      lane.state = State::working;
+      devices_.launch(number, from, movement.alone, movement.cores, movement.cls);
+      return;
+    }
+    ++mine.served;
+    mine.latest = from;
+    message.moved = from;
+    try_complete_message(index);
+  }
+}
+
+void Core::moved(std::uint32_t number, Picoseconds now) {
+  Exchange& mine = exchanges_[number];
+  lanes_[number].state = State::meeting;
+  const std::uint32_t index = mine.messages[mine.served++];
+  mine.latest = now;
+  messages_[index].moved = now;
+  serve(number);
+  try_complete_message(index);
+}
+
+void Core::try_complete_message(std::uint32_t index) {
+  const Message& message = messages_[index];
+  if (!message.moved || !message.wire) return;
+  end_message(index, true);
+  end_message(index, false);
+  free_messages_.push_back(index);
+}
+
+void Core::end_message(std::uint32_t index, bool is_receiver) {
+  const Message& message = messages_[index];
+  const std::uint32_t number = message.lane[is_receiver];
+  Exchange& side = exchanges_[number];
+  *std::find(side.messages.begin(), side.messages.end(), index) = kNone;
+  // The sender sleeps until the receiver has the bytes.
+  if (!is_receiver) side.latest = std::max(side.latest, *message.moved + costs_.wake);
+  side.wire = std::max(side.wire, *message.wire);
+  if (--side.open > 0) return;
+  // A deadline that has passed costs nothing.
+  const Picoseconds end = side.wire > side.latest ? side.wire + costs_.timer_overshoot : side.latest;
+  lanes_[number].state = State::completing;
+  events_.schedule(number, end, EventKind::finish);
+}
+
+}  // namespace stretto::sim
