@@ -136,11 +136,13 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
   std::vector<std::int64_t> ranks = scenario.compare.ranks;
   if (ranks.empty()) ranks = {scenario.parallel.ranks()};
   // Only comparing needs them to be possible: the same file may be trained in a layout that they do not fit.
-  const std::int64_t tp = scenario.parallel.tensor_model_parallel_size;
+  const std::int64_t of_model = scenario.parallel.model_ranks();
   for (const std::int64_t n : ranks)
-    if (n % tp != 0)
-      throw input_error(scenario.file + ": [compare] ranks: expected multiples of tensor_model_parallel_size " +
-                        std::to_string(tp) + ", got " + std::to_string(n));
+    if (n % of_model != 0)
+      throw input_error(scenario.file +
+                        ": [compare] ranks: expected multiples of tensor_model_parallel_size x "
+                        "pipeline_model_parallel_size = " +
+                        std::to_string(of_model) + ", got " + std::to_string(n));
   const exec::TokenSource tokens = open_tokens(scenario);
   const int cores =
       static_cast<int>(scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores);

@@ -7,6 +7,8 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "model/layout.hpp"
+#include "model/lower/parameters.hpp"
 #include "model/lower/sharding.hpp"
 
 namespace stretto::exec {
@@ -38,33 +40,55 @@ std::int64_t saved_rows(const Transformer& model, const Parameter& p) {
   return p.name == "wte.weight" || p.name == "lm_head.weight" ? model.vocab_size : p.rows;
 }
 
-// Calls fn(index in the whole array, where it lies, tp coordinate, owner) for every element that tensor-parallel ranks
-// hold between them. `owner` is the rank that updates the element; the others of its dp group hold a copy at the same
-// place, except of optimizer state: "adam.m.b3" holds the owner's shard of bucket 3 alone. What all tensor-parallel
-// ranks hold comes once for each of them.
-template <class Fn>
-void for_elements(const Schedule& schedule, const Parameter& whole, StatePart part, Fn fn) {
-  const std::int64_t dp = schedule.mesh.size(Coord::dp), tp = schedule.mesh.size(Coord::tp);
-  const std::string family = part == StatePart::gradients ? "grad." + whole.name : whole.name;
-  const Tensor& tensor = schedule.tensors[schedule.find_tensor(family).value()];
-  const TensorPlace& place =
-      tensor.places[static_cast<std::size_t>(std::max<std::int64_t>(whole.layer, 0) * tensor.slots)];
-  const std::int64_t shard = schedule.storages[place.storage].elements / dp;
-  StorageId storage = place.storage;
-  if (is_sharded_storage(part)) {
-    const std::string& bucket = schedule.storages[place.storage].name;
-    const std::string state = prefix_of(part).substr(0, 6) + bucket.substr(bucket.rfind('.'));
-    storage = schedule.tensors[schedule.find_tensor(state).value()].places.front().storage;
+// Where a learnable array is: the family that holds it on a pipeline stage. A tied embedding is on two.
+struct Home {
+  std::string family;
+  std::int64_t stage = 0;
+};
+std::vector<Home> homes_of(const Schedule& schedule, const Scenario& scenario, const Parameter& p) {
+  const std::int64_t stages = schedule.mesh.size(Coord::pp);
+  if (p.layer < 0) {
+    const bool is_embedding = p.name == "wte.weight" || p.name == "wpe.weight";
+    std::vector<Home> homes = {{p.name, is_embedding ? 0 : stages - 1}};
+    if (p.name == "wte.weight" && schedule.find_tensor(kTiedHeadWeight)) homes.push_back({kTiedHeadWeight, stages - 1});
+    return homes;
   }
-  Coordinates owner;
-  for (std::int64_t t = 0; t < tp; ++t)
-    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-      const std::int64_t in_bucket = place.offset + i;
-      owner[Coord::dp] = in_bucket / shard;
-      owner[Coord::tp] = t;
-      fn(index_in_whole(whole, tp, t, i), Location{storage, is_sharded_storage(part) ? in_bucket % shard : in_bucket},
-         t, schedule.mesh.rank_of(owner));
+  const std::vector<ModelChunk> chunks = model_chunks(scenario.model, scenario.parallel);
+  for (std::size_t c = 0; c < chunks.size(); ++c)
+    if (p.layer < chunks[c].end_layer) return {{p.name, std::int64_t(c) % stages}};
+  return {};
+}
+
+// Calls fn(index in the whole array, where it lies, its tp and pp coordinates, owner) for every element that the ranks
+// of a replica hold between them. `owner` is the rank that updates the element; the others of its dp group hold a copy
+// at the same place, except of optimizer state: "adam.m.b3" holds the owner's shard of bucket 3 alone. What several
+// ranks of a replica hold comes once for each of them.
+template <class Fn>
+void for_elements(const Schedule& schedule, const Scenario& scenario, const Parameter& whole, StatePart part, Fn fn) {
+  const std::int64_t dp = schedule.mesh.size(Coord::dp), tp = schedule.mesh.size(Coord::tp);
+  for (const Home& home : homes_of(schedule, scenario, whole)) {
+    const std::string family = part == StatePart::gradients ? "grad." + home.family : home.family;
+    const Tensor& tensor = schedule.tensors[schedule.find_tensor(family).value()];
+    const TensorPlace& place =
+        tensor.places[static_cast<std::size_t>(std::max<std::int64_t>(whole.layer, 0) * tensor.slots)];
+    const std::int64_t shard = schedule.storages[place.storage].elements / dp;
+    StorageId storage = place.storage;
+    if (is_sharded_storage(part)) {
+      const std::string& bucket = schedule.storages[place.storage].name;
+      const std::string state = prefix_of(part).substr(0, 6) + bucket.substr(bucket.rfind('.'));
+      storage = schedule.tensors[schedule.find_tensor(state).value()].places.front().storage;
     }
+    Coordinates owner;
+    owner[Coord::pp] = home.stage;
+    for (std::int64_t t = 0; t < tp; ++t)
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        const std::int64_t in_bucket = place.offset + i;
+        owner[Coord::dp] = in_bucket / shard;
+        owner[Coord::tp] = t;
+        fn(index_in_whole(whole, tp, t, i), Location{storage, is_sharded_storage(part) ? in_bucket % shard : in_bucket},
+           owner, schedule.mesh.rank_of(owner));
+      }
+  }
 }
 
 double load(Dtype dtype, const std::byte* base, std::int64_t i) {
@@ -78,18 +102,19 @@ void store(Dtype dtype, std::byte* base, std::int64_t i, double value) {
     reinterpret_cast<float*>(base)[i] = static_cast<float>(value);
 }
 
+// nullptr where the rank does not have it: only the first stage reads tokens, only the last reads targets.
 std::byte* tensor_data(const Schedule& schedule, host::RankMemory& memory, const std::string& name,
                        std::int64_t slot = 0) {
   const Tensor& tensor = schedule.tensors[schedule.find_tensor(name).value()];
   const TensorPlace& place = tensor.places[static_cast<std::size_t>(slot)];
+  if (!memory.has(place.storage)) return nullptr;
   return memory.at(place.storage) + place.offset * bytes_of(schedule.storages[place.storage].dtype);
 }
 
-// Into all ranks with tp coordinate `t`.
-void store_everywhere(const Schedule& schedule, const MemoryOf& memory_of, const Location& at, std::int64_t t,
+// Into all ranks with the tp and pp coordinates of `owner`.
+void store_everywhere(const Schedule& schedule, const MemoryOf& memory_of, const Location& at, const Coordinates& owner,
                       double value) {
-  Coordinates rank;
-  rank[Coord::tp] = t;
+  Coordinates rank = owner;
   for (std::int64_t d = 0; d < schedule.mesh.size(Coord::dp); ++d) {
     rank[Coord::dp] = d;
     store(schedule.compute_dtype, memory_of(schedule.mesh.rank_of(rank)).at(at.storage), at.offset, value);
@@ -105,7 +130,7 @@ void initialise_state(const Schedule& schedule, const Scenario& scenario, const 
     const Storage& storage = schedule.storages[id];
     if (!is_persistent(storage.kind)) continue;
     for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
-      std::memset(memory_of(r).at(id), 0, static_cast<std::size_t>(storage.bytes()));
+      if (memory_of(r).has(id)) std::memset(memory_of(r).at(id), 0, static_cast<std::size_t>(storage.bytes()));
   }
   std::vector<double> values;
   for (const Parameter& p : parameters(scenario.model)) {
@@ -116,9 +141,9 @@ void initialise_state(const Schedule& schedule, const Scenario& scenario, const 
     values.assign(static_cast<std::size_t>(p.elements()), norm_weight ? 1.0 : 0.0);
     if (std > 0)
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = std * normal(seed, stream, i);
-    for_elements(schedule, p, StatePart::parameters,
-                 [&](std::int64_t whole, const Location& at, std::int64_t t, std::int64_t) {
-                   store_everywhere(schedule, memory_of, at, t, values[static_cast<std::size_t>(whole)]);
+    for_elements(schedule, scenario, p, StatePart::parameters,
+                 [&](std::int64_t whole, const Location& at, const Coordinates& owner, std::int64_t) {
+                   store_everywhere(schedule, memory_of, at, owner, values[static_cast<std::size_t>(whole)]);
                  });
   }
 }
@@ -129,11 +154,12 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& s
   for (const Parameter& p : parameters(scenario.model)) {
     FullTensor full{prefix_of(part) + p.full_name(), {saved_rows(scenario.model, p), p.cols}, {}};
     full.values.resize(static_cast<std::size_t>(full.shape[0] * full.shape[1]));
-    for_elements(schedule, p, part, [&](std::int64_t whole, const Location& at, std::int64_t, std::int64_t owner) {
-      if (whole < std::int64_t(full.values.size()))
-        full.values[static_cast<std::size_t>(whole)] =
-            load(schedule.compute_dtype, memory_of(owner).at(at.storage), at.offset);
-    });
+    for_elements(schedule, scenario, p, part,
+                 [&](std::int64_t whole, const Location& at, const Coordinates&, std::int64_t owner) {
+                   if (whole < std::int64_t(full.values.size()))
+                     full.values[static_cast<std::size_t>(whole)] =
+                         load(schedule.compute_dtype, memory_of(owner).at(at.storage), at.offset);
+                 });
     result.push_back(std::move(full));
   }
   return result;
@@ -147,14 +173,15 @@ void scatter_state(const Schedule& schedule, const Scenario& scenario, const Mem
     if (full.shape != std::vector<std::int64_t>{rows, p.cols})
       throw input_error("tensor " + full.name + " does not have the shape [" + std::to_string(rows) + ", " +
                         std::to_string(p.cols) + "] that the scenario's model needs");
-    for_elements(schedule, p, part, [&](std::int64_t whole, const Location& at, std::int64_t t, std::int64_t owner) {
-      if (whole >= std::int64_t(full.values.size())) return;
-      const double value = full.values[static_cast<std::size_t>(whole)];
-      if (is_sharded_storage(part))
-        store(schedule.compute_dtype, memory_of(owner).at(at.storage), at.offset, value);
-      else
-        store_everywhere(schedule, memory_of, at, t, value);
-    });
+    for_elements(schedule, scenario, p, part,
+                 [&](std::int64_t whole, const Location& at, const Coordinates& coordinates, std::int64_t owner) {
+                   if (whole >= std::int64_t(full.values.size())) return;
+                   const double value = full.values[static_cast<std::size_t>(whole)];
+                   if (is_sharded_storage(part))
+                     store(schedule.compute_dtype, memory_of(owner).at(at.storage), at.offset, value);
+                   else
+                     store_everywhere(schedule, memory_of, at, coordinates, value);
+                 });
   }
 }
 
@@ -164,12 +191,14 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
                      seq = scenario.model.seq_length;
   const Sampling sampling{seq, scenario.training.global_batch_size, scenario.model.vocab_size, scenario.training.seed};
   const auto count = static_cast<std::size_t>(micro * seq);
+  std::vector<std::int32_t> tokens(count), targets(count);
   for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r) {
     const std::int64_t replica = schedule.mesh.coordinates_of(r)[Coord::dp];
     for (std::int64_t mb = 0; mb < scenario.num_microbatches(); ++mb) {
-      auto* tokens = reinterpret_cast<std::int32_t*>(tensor_data(schedule, memory_of(r), "tokens", mb));
-      auto* targets = reinterpret_cast<std::int32_t*>(tensor_data(schedule, memory_of(r), "targets", mb));
-      fill_batch(source, sampling, step, (mb * dp + replica) * micro, {tokens, count}, {targets, count});
+      fill_batch(source, sampling, step, (mb * dp + replica) * micro, tokens, targets);
+      for (const auto& [name, values] : {std::pair("tokens", &tokens), std::pair("targets", &targets)})
+        if (std::byte* data = tensor_data(schedule, memory_of(r), name, mb))
+          std::memcpy(data, values->data(), count * sizeof(std::int32_t));
     }
   }
 }

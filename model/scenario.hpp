@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "model/layout.hpp"
 #include "model/recompute.hpp"
 #include "model/transformer.hpp"
 
@@ -17,13 +18,6 @@ struct Cluster {
   double link_latency_us = 50.0;      // α of a collective's step, see docs/scenario.md
 };
 
-struct Parallel {
-  std::int64_t data_parallel_size = 1;
-  std::int64_t tensor_model_parallel_size = 1;
-  bool sequence_parallel = false;  // norms and residuals on a token shard each (Korthikanti et al., arXiv 2205.05198)
-  std::int64_t ranks() const { return data_parallel_size * tensor_model_parallel_size; }
-};
-
 struct Overlap {
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
@@ -33,6 +27,9 @@ struct Overlap {
   bool tp_comm_overlap = false;                        // the same with sp, all-gather and reduce-scatter:
   bool tp_comm_bulk_dgrad = true;                      //   all-gather of the layer's input beside its dgrad
   bool tp_comm_bulk_wgrad = true;                      //   reduce-scatter of the dgrad beside its wgrad
+  bool overlap_p2p_comm = false;               // messages between pipeline stages beside compute
+  bool overlap_p2p_comm_warmup_flush = false;  //   also while the pipeline fills and drains
+  bool batch_p2p_comm = true;                  // without overlap: messages of a compute item in one group
 };
 
 struct Training {

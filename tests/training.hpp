@@ -45,8 +45,12 @@ inline Scenario tiny_scenario(std::int64_t ranks, const std::string& mode, const
 struct Layout {
   std::int64_t dp = 1, tp = 1;
   bool sequence_parallel = false;
+  std::int64_t pp = 1, vp = 1;
+  std::string split = "";  // pipeline_model_parallel_layout
+  std::int64_t group = 0;  // microbatch_group_size_per_vp_stage
   std::string text() const {
-    return "dp " + std::to_string(dp) + " tp " + std::to_string(tp) + (sequence_parallel ? " sp" : "");
+    return "dp " + std::to_string(dp) + " tp " + std::to_string(tp) + (sequence_parallel ? " sp" : "") +
+           (pp > 1 ? " pp " + std::to_string(pp) + " vp " + std::to_string(vp) + " " + split : "");
   }
 };
 // Sizes that 2 and 3 divide where they must be divided, and no vocabulary does.
@@ -69,6 +73,11 @@ inline Scenario layout_scenario(const Layout& layout, const std::string& mode, b
     model.untie_embeddings_and_output_weights = true;
   }
   scenario.parallel = {layout.dp, layout.tp, layout.sequence_parallel};
+  scenario.parallel.pipeline_model_parallel_size = layout.pp;
+  scenario.parallel.virtual_pipeline_model_parallel_size = layout.vp;
+  scenario.parallel.pipeline_model_parallel_layout = layout.split;
+  scenario.parallel.microbatch_group_size_per_vp_stage = layout.group;
+  if (layout.pp > 1) model.num_layers = 6;
   return scenario;
 }
 

@@ -11,7 +11,7 @@ BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const Para
       shape_(shape),
       lane_(compute),
       dtype_(schedule.compute_dtype),
-      slot_(mod(Expr(Coord::micro_batch), shape.slots)) {
+      slot_(Coord::slot) {
   if (shape.sequence_parallel) gathered_ = workspace("gathered", tokens(), shape.model.hidden_size);
 }
 
@@ -46,30 +46,41 @@ void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKin
 }
 
 TensorId BlockWriter::activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
-  return add_tensor(schedule_, name, dtype_, BufferKind::activation, rows, cols, layers, shape_.slots);
+  return add_tensor(schedule_, name, dtype_, BufferKind::activation, rows, cols, layers, shape_.slots.back());
 }
 TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                                    bool is_input, bool is_core) {
   const Recompute& recompute = shape_.recompute;
   const bool shares_core = is_core && recompute.granularity == Recompute::Granularity::selective;
+  const std::int64_t slots = shape_.most_slots();
   std::vector<TensorPlace> places;
   std::map<std::string, StorageId> storages;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const std::int64_t in_group = layer % recompute.group();
-    const bool is_kept = layer >= shape_.model.num_layers || !recompute.is_full(layer) || (is_input && in_group == 0);
-    const std::string of_layer = shares_core ? ".recomputed"
-                                 : is_kept   ? ".l" + std::to_string(layer)
-                                             : ".recomputed" + std::to_string(in_group);
-    for (std::int64_t slot = 0; slot < shape_.slots; ++slot) {
-      const std::string instance = name + of_layer + (shape_.slots > 1 ? ".s" + std::to_string(slot) : "");
+    const bool is_head_input = layer >= shape_.model.num_layers;
+    const std::int64_t in_chunk = is_head_input ? 0 : shape_.layer_in_chunk[static_cast<std::size_t>(layer)];
+    const std::int64_t in_group = in_chunk % recompute.group();
+    const bool is_recomputed =
+        shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(is_input && in_group == 0));
+    for (std::int64_t slot = 0; slot < slots; ++slot) {
+      // What is computed again is used up before anything else is, whatever the micro-batch.
+      std::string instance = name + (shares_core     ? ".recomputed"
+                                     : is_recomputed ? ".recomputed" + std::to_string(in_group)
+                                                     : ".l" + std::to_string(layer));
+      if (!is_recomputed && slots > 1)
+        instance += ".s" + std::to_string(slot % shape_.slots[static_cast<std::size_t>(layer)]);
       const auto [at, fresh] = storages.try_emplace(instance, 0);
       if (fresh) at->second = add_storage(schedule_, instance, dtype_, BufferKind::activation, rows * cols);
       places.push_back({at->second, 0});
     }
   }
+  return family(name, rows, cols, layers, slots, std::move(places));
+}
+
+TensorId BlockWriter::family(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
+                             std::int64_t slots, std::vector<TensorPlace> places) {
   const TensorId id = add_placed_tensor(schedule_, name, rows, cols, std::move(places));
   schedule_.tensors[id].layers = layers;
-  schedule_.tensors[id].slots = shape_.slots;
+  schedule_.tensors[id].slots = slots;
   return id;
 }
 
@@ -83,8 +94,8 @@ BlockId BlockWriter::copy(BlockId block, const std::string& name, const std::str
   return add_block(schedule_, std::move(copied));
 }
 
-TensorId BlockWriter::workspace(const std::string& name, std::int64_t rows, std::int64_t cols) {
-  return add_tensor(schedule_, name, dtype_, BufferKind::workspace, rows, cols);
+TensorId BlockWriter::workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots) {
+  return add_tensor(schedule_, name, dtype_, BufferKind::workspace, rows, cols, 1, slots);
 }
 View BlockWriter::parameter(const std::string& name, const Expr& layer) const {
   return whole(schedule_, parameters_.parameter.at(name), layer);

@@ -30,7 +30,10 @@ class BlockWriter {
                         bool is_input = false, bool is_core = false);
   // A copy of a block under other names. Waits are copied too.
   BlockId copy(BlockId block, const std::string& name, const std::string& suffix);
-  TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols);
+  TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1);
+  // A tensor of instances that exist already.
+  TensorId family(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
+                  std::int64_t slots, std::vector<TensorPlace> places);
   View act(TensorId tensor, const Expr& layer = 0) const { return whole(schedule_, tensor, layer, slot_); }
   View work(TensorId tensor) const { return whole(schedule_, tensor); }
   View parameter(const std::string& name, const Expr& layer = 0) const;

@@ -3,6 +3,45 @@
 #include "model/lower/block_writer.hpp"
 
 namespace stretto {
+namespace {
+
+// Input and output of every chunk of the model. Inside a chunk the output of a layer is the input of the next; what a
+// chunk sends on is in buffers of their own, which are free again when it has been sent.
+struct ChunkEnds {
+  TensorId input = 0;       // [chunk][slot]
+  TensorId output = 0;      // [chunk][slot · output_buffers + buffer]
+  TensorId next_input = 0;  // [layer][the same]: what a layer writes
+};
+
+ChunkEnds add_chunk_ends(Schedule& schedule, BlockWriter& w, const BlockShape& shape, TensorId x) {
+  const std::int64_t slots = shape.most_slots(), buffers = shape.output_buffers;
+  const std::int64_t rows = schedule.tensors[x].rows, cols = schedule.tensors[x].cols;
+  const TensorId sent = w.workspace("x.sent", rows, cols, buffers);
+  const auto input_of = [&](std::int64_t layer, std::int64_t slot) {
+    return schedule.tensors[x].places[static_cast<std::size_t>(layer * slots + slot)];
+  };
+  std::vector<TensorPlace> inputs, outputs, next_inputs;
+  const auto chunks = static_cast<std::int64_t>(shape.chunks.size());
+  for (const ModelChunk& chunk : shape.chunks)
+    for (std::int64_t slot = 0; slot < slots; ++slot) {
+      inputs.push_back(input_of(chunk.first_layer, slot));
+      for (std::int64_t buffer = 0; buffer < buffers; ++buffer)
+        outputs.push_back(chunk.layers() == 0 || chunk.has_head
+                              ? input_of(chunk.end_layer, slot)
+                              : schedule.tensors[sent].places[static_cast<std::size_t>(buffer)]);
+    }
+  for (std::int64_t c = 0; c < chunks; ++c)
+    for (std::int64_t layer = shape.chunks[c].first_layer; layer < shape.chunks[c].end_layer; ++layer)
+      for (std::int64_t i = 0; i < slots * buffers; ++i)
+        next_inputs.push_back(layer + 1 == shape.chunks[c].end_layer
+                                  ? outputs[static_cast<std::size_t>(c * slots * buffers + i)]
+                                  : input_of(layer + 1, i / buffers));
+  return {w.family("chunk.input", rows, cols, chunks, slots, std::move(inputs)),
+          w.family("chunk.output", rows, cols, chunks, slots * buffers, std::move(outputs)),
+          w.family("x.next", rows, cols, shape.model.num_layers, slots * buffers, std::move(next_inputs))};
+}
+
+}  // namespace
 
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
                              const View& loss, LaneId compute) {
@@ -40,7 +79,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const TensorId ln_f_stats = w.activation("ln_f.stats", rows, w.norm_stats(), 1);
   const TensorId logits = w.activation("logits", tokens, vocab, 1);
   const TensorId branch = w.workspace("branch.out", tokens, hidden);  // of proj and fc2, before the residual addition
-  const TensorId dx = w.workspace("dx", rows, hidden);
+  const TensorId dx = w.workspace("dx", rows, hidden, shape.gradient_buffers);
   const TensorId d_hidden = w.workspace("d_hidden", tokens, hidden);  // gradient of a norm's output
   const TensorId d_attention = w.workspace("d_attention", tokens, attended);
   const TensorId d_qkv = w.workspace("d_qkv", tokens, qkv_size);
@@ -51,7 +90,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const TensorId d_part = shape.sequence_parallel ? w.workspace("d_hidden.part", rows, hidden) : d_hidden;
 
   const Expr layer = Coord::layer;
-  const Expr next_layer = layer + 1;
+  const View d_x = whole(schedule, dx, 0, Coord::buffer);
   const Attention attend{Pass::forward,    shape.micro_batch_size, heads, kv_heads,
                          model.seq_length, model.head_dim(),       true};
   Attention attend_dgrad = attend;
@@ -62,6 +101,15 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   embed_wgrad.pass = Pass::wgrad;
 
   ModelBlocks blocks;
+  blocks.gradient = dx;
+  View x_next = w.act(x, layer + 1);
+  if (shape.chunks.size() > 1) {
+    const ChunkEnds ends = add_chunk_ends(schedule, w, shape, x);
+    blocks.chunk_input = ends.input;
+    blocks.chunk_output = ends.output;
+    x_next =
+        whole(schedule, ends.next_input, layer, Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer));
+  }
   w.begin("embedding.forward");
   const View embedded = shape.sequence_parallel ? w.work(branch) : w.act(x);
   std::vector<Access> looked_up = {read(ids), read(w.parameter("wte.weight"))};
@@ -89,7 +137,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
        {read(w.act(fc1, layer)), write(w.act(act_out, layer))});
   w.row_forward("fc2", ffn, hidden, w.act(act_out, layer), w.work(branch));
   w.residual("residual_2.fprop", "fc2", w.act(x_mid, layer),
-             w.summed("fc2", Phase::forward, w.work(branch), w.work(branch_part)), w.act(x, next_layer));
+             w.summed("fc2", Phase::forward, w.work(branch), w.work(branch_part)), x_next);
   blocks.layer_forward = w.end();
   if (shape.recompute.granularity == Recompute::Granularity::full) {
     blocks.layer_recompute = w.copy(blocks.layer_forward, "layer.recompute", ".recompute");
@@ -101,39 +149,39 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   w.norm_forward("ln_f", w.act(x, layers), w.act(ln_f), w.act(ln_f_stats), 0);
   const View head_in = w.gathered("lm_head.all_gather", Phase::forward, w.act(ln_f));
   w.op("lm_head.fprop", Phase::forward, Gemm{tokens, vocab, hidden, false, true, false},
-       {read(head_in), read(w.parameter(model.head_weight())), write(w.act(logits))});
+       {read(head_in), read(w.parameter(shape.head_weight)), write(w.act(logits))});
   w.cross_entropy(w.act(logits), targets, loss);
   blocks.head_forward = w.end();
 
   w.begin("head.backward");
   const View d_ln_f = w.column_backward("lm_head", hidden, vocab, w.act(logits), w.act(ln_f), w.work(d_hidden),
-                                        w.work(d_part), "ln_f.wgrad", model.head_weight(), false);
-  w.norm_backward("ln_f", d_ln_f, w.act(x, layers), w.act(ln_f_stats), write(w.work(dx)), 0);
+                                        w.work(d_part), "ln_f.wgrad", shape.head_weight, false);
+  w.norm_backward("ln_f", d_ln_f, w.act(x, layers), w.act(ln_f_stats), write(d_x), 0);
   blocks.head_backward = w.end();
 
   w.begin("layer.backward");
-  w.row_backward("fc2", ffn, hidden, w.work(dx), w.act(act_out, layer), w.work(d_act));
+  w.row_backward("fc2", ffn, hidden, d_x, w.act(act_out, layer), w.work(d_act));
   w.op(act + ".dgrad", Phase::dgrad,
        Elementwise{model.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, tokens, ffn},
        {read(w.work(d_act)), read(w.act(fc1, layer)), write(w.work(d_fc1))});
   const View d_ln_2 = w.column_backward("fc1", hidden, fc1_size, w.work(d_fc1), w.act(ln_2, layer), w.work(d_hidden),
                                         w.work(d_part), "ln_2.wgrad", "fc1.weight");
-  w.norm_backward("ln_2", d_ln_2, w.act(x_mid, layer), w.act(ln_2_stats, layer), accumulate(w.work(dx)), layer);
+  w.norm_backward("ln_2", d_ln_2, w.act(x_mid, layer), w.act(ln_2_stats, layer), accumulate(d_x), layer);
   if (shape.recompute.granularity == Recompute::Granularity::selective)
     w.op("attention.fprop.recompute", Phase::forward, attend,
          {read(w.act(qkv, layer)), write(w.act(attention, layer)), write(w.act(lse, layer))});
-  w.row_backward("proj", attended, hidden, w.work(dx), w.act(attention, layer), w.work(d_attention));
+  w.row_backward("proj", attended, hidden, d_x, w.act(attention, layer), w.work(d_attention));
   w.op("attention.dgrad", Phase::dgrad, attend_dgrad,
        {read(w.act(qkv, layer)), read(w.act(attention, layer)), read(w.act(lse, layer)), read(w.work(d_attention)),
         write(w.work(d_qkv))});
   w.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, w.work(d_qkv));
   const View d_ln_1 = w.column_backward("qkv", hidden, qkv_size, w.work(d_qkv), w.act(ln_1, layer), w.work(d_hidden),
                                         w.work(d_part), "ln_1.wgrad", "qkv.weight");
-  w.norm_backward("ln_1", d_ln_1, w.act(x, layer), w.act(ln_1_stats, layer), accumulate(w.work(dx)), layer);
+  w.norm_backward("ln_1", d_ln_1, w.act(x, layer), w.act(ln_1_stats, layer), accumulate(d_x), layer);
   blocks.layer_backward = w.end();
 
   w.begin("embedding.backward");
-  const View d_embedded = w.gathered("embedding.all_gather_wgrad", Phase::wgrad, w.work(dx));
+  const View d_embedded = w.gathered("embedding.all_gather_wgrad", Phase::wgrad, d_x);
   std::vector<Access> tables = {read(ids), read(d_embedded), accumulate(w.gradient("wte.weight"))};
   if (positions) tables.push_back(accumulate(w.gradient("wpe.weight")));
   w.op("embedding.wgrad", Phase::wgrad, embed_wgrad, std::move(tables));

@@ -1,7 +1,10 @@
 #pragma once
+#include <algorithm>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "model/layout.hpp"
 #include "model/lower/builder.hpp"
 #include "model/lower/lower.hpp"
 #include "model/recompute.hpp"
@@ -13,14 +16,22 @@ namespace stretto {
 struct BlockShape {
   Transformer model;
   std::int64_t micro_batch_size = 1;
-  double loss_scale = 1;           // 1 / tokens of the global batch
-  std::int64_t slots = 1;          // activation slots that micro-batches rotate through
-  std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
+  double loss_scale = 1;  // 1 / tokens of the global batch
+  // [layer, and one for the head's input] micro-batches whose activations are alive at once where it is computed.
+  std::vector<std::int64_t> slots;
+  std::vector<std::int64_t> layer_in_chunk;  // [layer] place in its model chunk; layers are recomputed chunk by chunk
+  std::int64_t output_buffers = 1;           // of what a chunk sends to the next
+  std::int64_t gradient_buffers = 1;         // of the gradient at a boundary of chunks
+  std::vector<ModelChunk> chunks;            // of the model, from input to head
+  std::int64_t stages = 1;                   // chunk number c is on stage c mod stages
+  std::string head_weight;                   // parameter of the head's GEMM
+  std::int64_t micro_batches = 1;            // per step and rank; inputs of all of them are there when the step starts
   Recompute recompute;
   std::int64_t tp = 1;             // tensor-parallel ranks that cut the layers
   bool sequence_parallel = false;  // and, between layers, the tokens
   LaneId tp_lane = 0;              // of their communication
   std::uint32_t tp_communicator = 0;
+  std::int64_t most_slots() const { return *std::max_element(slots.begin(), slots.end()); }
   std::int64_t tokens() const { return micro_batch_size * model.seq_length; }
 };
 
@@ -32,6 +43,8 @@ struct ParameterTensors {
 // Straight-line pieces of forward and backward, each called per micro-batch and, for layers, per layer. Backward holds
 // data-gradient and weight-gradient operations as separate operations (phases dgrad and wgrad).
 struct ModelBlocks {
+  // Between chunks, both families over all chunks of the model: what comes in is the input of the chunk's first layer.
+  TensorId chunk_input = 0, chunk_output = 0, gradient = 0;
   BlockId embedding_forward = 0, layer_forward = 0, head_forward = 0;
   BlockId head_backward = 0, layer_backward = 0, embedding_backward = 0;
   // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs,

@@ -13,9 +13,10 @@ namespace stretto {
 // casts).
 constexpr OpId kNone = ~OpId{0};
 struct BucketOps {
+  std::size_t role = 0;  // program that it is of
   StorageId parameter = 0, gradient = 0;
   OpId tp_all_reduce = kNone, cast_down = kNone, reduce_scatter = kNone, cast_up = kNone, sum_squares = kNone,
-       adamw = kNone, all_gather = kNone;
+       adamw = kNone, all_gather = kNone, tied_all_reduce = kNone;
 };
 
 // A column-parallel layer under tensor parallelism, for the rewrites of its backward pass.

@@ -9,34 +9,73 @@
 namespace stretto {
 namespace {
 
-// Buckets of the parts for which `replicated` holds; entries are indices into `parts`.
-void add_buckets(const std::vector<Parameter>& parts, bool replicated, std::int64_t tp, std::int64_t bucket_size,
-                 std::int64_t dp, std::vector<Bucket>& buckets) {
+enum class Kind : std::uint8_t { own, replicated, tied };
+
+// Buckets of parts [begin, end) that are of a kind; entries are indices into `parts`.
+void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Kind kind, const Parallel& parallel,
+                 std::int64_t bucket_size, std::size_t role, std::vector<Bucket>& buckets, bool is_tied) {
   std::vector<Parameter> chosen;
   std::vector<std::size_t> index;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (is_replicated(parts[i], tp) != replicated) continue;
+  for (std::size_t i = begin; i < parts.size(); ++i) {
+    const bool is_embedding = parts[i].name == "wte.weight" || parts[i].name == kTiedHeadWeight;
+    const Kind of_part = is_tied && is_embedding                                        ? Kind::tied
+                         : is_replicated(parts[i], parallel.tensor_model_parallel_size) ? Kind::replicated
+                                                                                        : Kind::own;
+    if (of_part != kind) continue;
     chosen.push_back(parts[i]);
     index.push_back(i);
   }
-  for (Bucket& bucket : make_buckets(chosen, bucket_size, dp)) {
+  for (Bucket& bucket : make_buckets(chosen, bucket_size, parallel.data_parallel_size)) {
     for (BucketEntry& entry : bucket.entries) entry.parameter = index[entry.parameter];
-    bucket.replicated = replicated;
+    bucket.role = role;
+    bucket.replicated = kind == Kind::replicated;
+    bucket.tied = kind == Kind::tied;
     buckets.push_back(std::move(bucket));
   }
 }
 
+// What a chunk has of the model, in registration order.
+std::vector<Parameter> parameters_of(const std::vector<Parameter>& all, const ModelChunk& chunk, bool is_tied) {
+  std::vector<Parameter> chosen;
+  for (const Parameter& p : all) {
+    const bool is_embedding = p.name == "wte.weight" || p.name == "wpe.weight";
+    if (p.layer >= 0   ? p.layer >= chunk.first_layer && p.layer < chunk.end_layer
+        : is_embedding ? chunk.has_embedding
+                       : chunk.has_head)
+      chosen.push_back(p);
+  }
+  if (is_tied && chunk.has_head) {
+    chosen.push_back(all.front());
+    chosen.back().name = kTiedHeadWeight;
+  }
+  return chosen;
+}
+
 }  // namespace
 
+bool ties_across_stages(const Scenario& scenario) {
+  return scenario.parallel.pipeline_model_parallel_size > 1 && !scenario.model.untie_embeddings_and_output_weights;
+}
+
 ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered) {
-  const std::int64_t dp = scenario.parallel.data_parallel_size, tp = scenario.parallel.tensor_model_parallel_size;
-  ModelParameters result;
-  for (const Parameter& whole : parameters(scenario.model)) result.parts.push_back(part_of(whole, tp));
+  const Parallel& parallel = scenario.parallel;
+  const std::int64_t dp = parallel.data_parallel_size, stages = parallel.pipeline_model_parallel_size;
+  const std::vector<ModelChunk> chunks = model_chunks(scenario.model, parallel);
+  const std::vector<Parameter> all = parameters(scenario.model);
+  const bool is_tied = ties_across_stages(scenario);
   std::int64_t bucket_size = 0;  // one bucket
   if (scenario.overlap.overlap_grad_reduce && dp > 1)
     bucket_size = scenario.overlap.bucket_size > 0 ? scenario.overlap.bucket_size : default_bucket_size(dp);
-  for (const bool replicated : {false, true})
-    add_buckets(result.parts, replicated, tp, bucket_size, dp, lowered.buckets);
+  ModelParameters result;
+  for (std::int64_t stage = 0; stage < stages; ++stage)
+    for (std::int64_t piece = std::int64_t(chunks.size()) - stages + stage; piece >= 0; piece -= stages) {
+      const std::size_t begin = result.parts.size();
+      for (const Parameter& whole : parameters_of(all, chunks[static_cast<std::size_t>(piece)], is_tied))
+        result.parts.push_back(part_of(whole, parallel.tensor_model_parallel_size));
+      for (const Kind kind : {Kind::own, Kind::replicated, Kind::tied})
+        add_buckets(result.parts, begin, kind, parallel, piece == 0 ? bucket_size : 0, static_cast<std::size_t>(stage),
+                    lowered.buckets, is_tied);
+    }
 
   struct Family {
     const Parameter* shape = nullptr;
@@ -47,6 +86,7 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
     const std::string suffix = ".b" + std::to_string(b);
     const Bucket& bucket = lowered.buckets[b];
     BucketOps ops;
+    ops.role = bucket.role;
     ops.parameter =
         add_storage(schedule, "parameters" + suffix, schedule.compute_dtype, BufferKind::parameter, bucket.elements);
     ops.gradient =

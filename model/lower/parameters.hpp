@@ -7,15 +7,22 @@
 
 namespace stretto {
 
-// The learnable arrays of one rank.
+// The learnable arrays of all ranks.
 struct ModelParameters {
-  std::vector<Parameter> parts;  // in registration order, as tensor parallelism cuts them
+  std::vector<Parameter> parts;  // as tensor parallelism cuts them, chunk after chunk, each in registration order
   ParameterTensors tensors;      // views of the buckets
 };
 
+// The last stage's copy of a tied embedding's weight.
+constexpr const char* kTiedHeadWeight = "head.wte.weight";
+// True when the head's weight is the embedding's, but on another stage.
+bool ties_across_stages(const Scenario& scenario);
+
 // Cuts the model's parameters, lays the parts out in buckets and adds the buckets' storages. Fills `lowered.buckets`
-// and the storages of `lowered.bucket_ops`. Parameters that all ranks of a tensor-parallel group hold alike have
-// buckets of their own behind the others: they are reduced, and count in the norm, differently.
+// and the storages of `lowered.bucket_ops`. Every model chunk has buckets of its own, those of a stage from its last
+// chunk to its first; only the first chunk of the first stage is cut into several (Megatron-LM: elsewhere the chunks
+// themselves are what communication is cut by). Parameters that all ranks of a tensor-parallel group hold alike, and
+// a tied embedding, have buckets of their own behind the others: they are reduced, and count in the norm, differently.
 ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered);
 
 // Whole buckets as tensors, and the optimizer state of a shard.

@@ -156,10 +156,9 @@ class Writer {
     };
     receive(kForward, -1);
     for (std::int64_t k = 0; k < warmup_; ++k) step(kForward, k, s_.overlap_warmup_flush);
-    if (steady == 0 || warmup_ > 0) receive(kBackward, -1);
+    receive(kBackward, -1);
     for (std::int64_t i = 0; i < steady; ++i) {
       step(kForward, warmup_ + i, false);
-      if (i == 0 && warmup_ == 0) receive(kBackward, -1);
       step(kBackward, i, false);
     }
     for (std::int64_t i = steady; i < total_; ++i) step(kBackward, i, s_.overlap_warmup_flush);

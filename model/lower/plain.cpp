@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "model/lower/blocks.hpp"
 #include "model/lower/builder.hpp"
 #include "model/lower/lower.hpp"
+#include "model/lower/optimizer.hpp"
 #include "model/lower/parameters.hpp"
-#include "model/schedule/order.hpp"
+#include "model/lower/pipeline_order.hpp"
+#include "model/lower/stage_writer.hpp"
 
 namespace stretto {
 namespace {
@@ -14,18 +17,21 @@ constexpr LaneId kCompute = 0;
 
 // Lanes and communicators; those of an axis of size 1 do not exist.
 struct Lanes {
-  LaneId dp = 0, tp = 0, all = 0;
-  std::uint32_t dp_communicator = 0, tp_communicator = 0, all_communicator = 0;
+  LaneId dp = 0, tp = 0;
+  std::uint32_t dp_communicator = 0, tp_communicator = 0;
 };
 
-// tp varies fastest, as Megatron-LM numbers ranks: its groups are neighbours.
+// tp varies fastest and pp slowest, as Megatron-LM numbers ranks: tensor-parallel groups are neighbours.
 Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
-  const std::int64_t dp = scenario.parallel.data_parallel_size, tp = scenario.parallel.tensor_model_parallel_size;
-  std::vector<MeshAxis> axes = {{Coord::dp, dp}};
+  const std::int64_t dp = scenario.parallel.data_parallel_size, tp = scenario.parallel.tensor_model_parallel_size,
+                     pp = scenario.parallel.pipeline_model_parallel_size, ranks = scenario.parallel.ranks();
+  std::vector<MeshAxis> axes;
+  if (pp > 1) axes.push_back({Coord::pp, pp});
+  axes.push_back({Coord::dp, dp});
   if (tp > 1) axes.push_back({Coord::tp, tp});
   schedule.mesh = Mesh(axes);
   schedule.placement.ranks_per_device =
-      scenario.cluster.ranks_per_device > 0 ? std::min(scenario.cluster.ranks_per_device, dp * tp) : dp * tp;
+      scenario.cluster.ranks_per_device > 0 ? std::min(scenario.cluster.ranks_per_device, ranks) : ranks;
   schedule.lanes = {{"compute", LaneKind::compute, 0}};
   Lanes lanes;
   const auto add = [&](Coord axis, std::int64_t size, LaneId& lane, std::uint32_t& communicator) {
@@ -37,211 +43,172 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
   };
   add(Coord::dp, dp, lanes.dp, lanes.dp_communicator);
   add(Coord::tp, tp, lanes.tp, lanes.tp_communicator);
-  lanes.all = dp > 1 ? lanes.dp : lanes.tp;
-  lanes.all_communicator = dp > 1 ? lanes.dp_communicator : lanes.tp_communicator;
-  if (dp > 1 && tp > 1) {
-    lanes.all_communicator = static_cast<std::uint32_t>(schedule.communicators.size());
-    schedule.communicators.push_back({"dp-tp", {Coord::dp, Coord::tp}, CommEngine::nic, 1, dp * tp});
-  }
   return lanes;
 }
 
-// Backward of layers [begin, end), which are recomputed together: forward again, of the last only what it needs itself.
-void append_recomputed(const Schedule& schedule, const ModelBlocks& blocks, std::int64_t begin, std::int64_t end,
-                       std::int64_t mb, std::vector<Call>& order) {
-  for (std::int64_t l = begin; l < end; ++l) {
-    order.push_back(call_block(schedule, blocks.layer_recompute, l, mb));
-    if (l + 1 == end) order.back().count = blocks.recompute_inner;
+// The communicator of all ranks, which sums losses and norms; that of the only axis where there is one.
+std::uint32_t add_communicator_of_all(Schedule& schedule) {
+  std::vector<Coord> axes;
+  std::string name;
+  for (const MeshAxis& axis : schedule.mesh.axes()) {
+    if (axis.size == 1) continue;
+    axes.push_back(axis.coord);
+    name += (name.empty() ? "" : "-") + std::string(name_of(axis.coord));
   }
-  for (std::int64_t l = end; l-- > begin;) order.push_back(call_block(schedule, blocks.layer_backward, l, mb));
+  for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c)
+    if (schedule.communicators[c].name == name) return c;
+  schedule.communicators.push_back({name, axes, CommEngine::nic, 1, schedule.mesh.ranks()});
+  return static_cast<std::uint32_t>(schedule.communicators.size() - 1);
 }
 
-// Forward and backward of every micro-batch. One micro-batch is in flight at a time without pipeline parallelism.
-void append_micro_batches(const Schedule& schedule, const ModelBlocks& blocks, const Scenario& scenario,
-                          std::vector<Call>& order) {
-  const std::int64_t layers = scenario.model.num_layers;
-  const Recompute& recompute = scenario.training.recompute;
-  for (std::int64_t mb = 0; mb < scenario.num_microbatches(); ++mb) {
-    order.push_back(call_block(schedule, blocks.embedding_forward, 0, mb));
-    for (std::int64_t l = 0; l < layers; ++l) order.push_back(call_block(schedule, blocks.layer_forward, l, mb));
-    order.push_back(call_block(schedule, blocks.head_forward, 0, mb));
-    order.push_back(call_block(schedule, blocks.head_backward, 0, mb));
-    for (std::int64_t end = layers; end > 0;) {
-      std::int64_t begin = end - 1;
-      if (recompute.is_full(begin)) {
-        begin -= begin % recompute.group();
-        append_recomputed(schedule, blocks, begin, end, mb, order);
-      } else {
-        order.push_back(call_block(schedule, blocks.layer_backward, begin, mb));
-      }
-      end = begin;
+// Orders of all stages.
+std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
+  const Parallel& parallel = scenario.parallel;
+  PipelineShape shape;
+  shape.stages = parallel.pipeline_model_parallel_size;
+  shape.chunks = parallel.virtual_pipeline_model_parallel_size;
+  shape.micro_batches = scenario.num_microbatches();
+  shape.group =
+      parallel.microbatch_group_size_per_vp_stage > 0 ? parallel.microbatch_group_size_per_vp_stage : shape.stages;
+  shape.overlap = scenario.overlap.overlap_p2p_comm;
+  shape.overlap_warmup_flush = scenario.overlap.overlap_p2p_comm_warmup_flush;
+  std::vector<PipelineOrder> orders;
+  for (std::int64_t stage = 0; stage < shape.stages; ++stage) orders.push_back(pipeline_order(shape, stage));
+  return orders;
+}
+
+BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vector<PipelineOrder>& orders) {
+  const Parallel& parallel = scenario.parallel;
+  BlockShape shape;
+  shape.model = scenario.model;
+  shape.micro_batch_size = scenario.training.micro_batch_size;
+  shape.micro_batches = scenario.num_microbatches();
+  shape.loss_scale = 1.0 / (double(parallel.data_parallel_size) * double(shape.micro_batches) * double(shape.tokens()));
+  shape.recompute = scenario.training.recompute;
+  shape.tp = parallel.tensor_model_parallel_size;
+  shape.sequence_parallel = parallel.sequence_parallel && shape.tp > 1;
+  shape.tp_lane = lanes.tp;
+  shape.tp_communicator = lanes.tp_communicator;
+  shape.stages = parallel.pipeline_model_parallel_size;
+  shape.chunks = model_chunks(scenario.model, parallel);
+  shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
+  shape.slots.assign(static_cast<std::size_t>(scenario.model.num_layers) + 1, 1);
+  for (std::size_t c = 0; c < shape.chunks.size(); ++c) {
+    const ModelChunk& chunk = shape.chunks[c];
+    const auto stages = static_cast<std::size_t>(shape.stages);
+    const std::int64_t slots = orders[c % stages].slots[c / stages];
+    for (std::int64_t layer = chunk.first_layer; layer < chunk.end_layer; ++layer) {
+      shape.layer_in_chunk.push_back(layer - chunk.first_layer);
+      shape.slots[static_cast<std::size_t>(layer)] = std::max(shape.slots[static_cast<std::size_t>(layer)], slots);
     }
-    order.push_back(call_block(schedule, blocks.embedding_backward, 0, mb));
+    // A chunk without layers has its input alone.
+    if (chunk.layers() == 0 || chunk.has_head) {
+      std::int64_t& of_input = shape.slots[static_cast<std::size_t>(chunk.end_layer)];
+      of_input = std::max(of_input, slots);
+    }
   }
+  for (const PipelineOrder& order : orders) {
+    shape.output_buffers = std::max(shape.output_buffers, order.output_buffers);
+    shape.gradient_buffers = std::max(shape.gradient_buffers, order.gradient_buffers);
+  }
+  return shape;
 }
 
-Edge finished(const Schedule& schedule, const Program& program, std::size_t call, int steps_ago = 0) {
-  return {EdgeKind::finish_start, address_of(schedule, program, {call, program.order[call].count - 1}, steps_ago)};
+// The sum of a tied embedding's gradient: one operation of both stages, each on the bucket that its copy is in.
+void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, LaneId lane, Optimizer& optimizer) {
+  std::vector<TensorPlace> places;
+  std::int64_t elements = 0;
+  for (std::size_t b = 0; b < lowered.buckets.size(); ++b) {
+    if (!lowered.buckets[b].tied) continue;
+    places.push_back({lowered.bucket_ops[b].gradient, 0});
+    elements = lowered.buckets[b].elements;
+  }
+  const std::int64_t last = schedule.mesh.size(Coord::pp) - 1, shard = elements / schedule.mesh.size(Coord::dp);
+  const TensorId gradient = add_placed_tensor(schedule, "bucket.gradient.tied", 1, elements, std::move(places));
+  schedule.communicators.push_back({"embedding", {Coord::pp}, CommEngine::nic, 1, 2, {0, last}});
+  const auto communicator = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
+  const View view{gradient, select_le(Expr(Coord::pp), 0, 0, 1), 0, Expr(Coord::dp) * Expr(shard), 1, shard, shard};
+  optimizer.sum_tied = add_single(schedule, {"embedding.all_reduce_wgrad",
+                                             Collective{CollectiveKind::all_reduce, communicator, shard},
+                                             lane,
+                                             Phase::grad_sync,
+                                             {accumulate(view)}});
 }
 
 }  // namespace
 
 Lowered lower_plain(const Scenario& scenario) {
-  const std::int64_t dp = scenario.parallel.data_parallel_size, tp = scenario.parallel.tensor_model_parallel_size;
-  const bool reduces = dp > 1;
-
+  const Parallel& parallel = scenario.parallel;
+  const std::int64_t dp = parallel.data_parallel_size, stages = parallel.pipeline_model_parallel_size;
   Lowered lowered;
   Schedule& schedule = lowered.schedule;
   schedule.name = "plain";
   schedule.compute_dtype = scenario.training.precision == "fp64" ? Dtype::f64 : Dtype::f32;
   const Lanes lanes = add_mesh(schedule, scenario);
   const ModelParameters parameters = add_parameters(schedule, scenario, lowered);
-  const std::vector<Bucket>& buckets = lowered.buckets;
 
   // metrics = {loss, squared gradient norm}: summed over ranks in one all-reduce.
   const TensorId metrics = add_tensor(schedule, "metrics", Dtype::f64, BufferKind::scalar, 1, 2);
-  const View loss{metrics, 0, 0, 0, 1, 1, 1}, norm_squared{metrics, 0, 0, 1, 1, 1, 1};
+  const View loss{metrics, 0, 0, 0, 1, 1, 1};
   const TensorId hyper = add_tensor(schedule, "hyper", Dtype::f64, BufferKind::input, 1, 8);
 
-  BlockShape shape;
-  shape.model = scenario.model;
-  shape.micro_batch_size = scenario.training.micro_batch_size;
-  shape.micro_batches = scenario.num_microbatches();
-  shape.slots = 1;
-  shape.loss_scale = 1.0 / (double(dp) * double(shape.micro_batches) * double(shape.tokens()));
-  shape.recompute = scenario.training.recompute;
-  shape.tp = tp;
-  shape.sequence_parallel = scenario.parallel.sequence_parallel && tp > 1;
-  shape.tp_lane = lanes.tp;
-  shape.tp_communicator = lanes.tp_communicator;
+  const std::vector<PipelineOrder> orders = order_stages(scenario);
+  const BlockShape shape = shape_of(scenario, lanes, orders);
   const ModelBlocks blocks = add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute);
-
   lowered.column_parallel = blocks.column_parallel;
+  PipelineBlocks messages;
+  if (stages > 1)
+    messages = add_pipeline_blocks(schedule, blocks, shape,
+                                   scenario.overlap.batch_p2p_comm && !scenario.overlap.overlap_p2p_comm,
+                                   scenario.overlap.overlap_p2p_comm);
 
-  Block zero{"zero", {}, {}};
-  add_operation(schedule, zero,
-                {"metrics.zero", Fill{2, 0}, kCompute, Phase::setup, {write(whole(schedule, metrics))}});
-  const bool casts = reduces && !scenario.overlap.grad_reduce_in_fp32;
-  const std::vector<BucketTensors> tensors = add_bucket_tensors(schedule, lowered, dp, casts);
-  for (std::size_t b = 0; b < buckets.size(); ++b)
-    add_operation(schedule, zero,
-                  {"gradients.zero.b" + std::to_string(b),
-                   Fill{buckets[b].elements, 0},
-                   kCompute,
-                   Phase::setup,
-                   {write(whole(schedule, tensors[b].gradient))}});
-  const BlockId zero_block = add_block(schedule, std::move(zero));
+  Optimizer optimizer;
+  optimizer.tensors = add_bucket_tensors(schedule, lowered, dp, dp > 1 && !scenario.overlap.grad_reduce_in_fp32);
+  optimizer.norm_squared = {metrics, 0, 0, 1, 1, 1, 1};
+  optimizer.hyper = whole(schedule, hyper);
+  optimizer.compute = kCompute;
+  optimizer.dp = lanes.dp;
+  optimizer.tp = lanes.tp;
+  optimizer.dp_communicator = lanes.dp_communicator;
+  optimizer.tp_communicator = lanes.tp_communicator;
+  optimizer.sums_metrics = parallel.ranks() > 1;
+  optimizer.is_tied = ties_across_stages(scenario);
+  // What all ranks, or two stages, do together is on the first communication lane.
+  const LaneId common = 1;
+  if (optimizer.sums_metrics) {
+    const std::uint32_t all = add_communicator_of_all(schedule);
+    optimizer.sum_metrics = add_single(schedule, {schedule.lanes[common].name + ".all_reduce_metrics",
+                                                  Collective{CollectiveKind::all_reduce, all, 2},
+                                                  common,
+                                                  Phase::optimizer,
+                                                  {accumulate(whole(schedule, metrics))}});
+  }
+  if (optimizer.is_tied) add_sum_of_tied(schedule, lowered, common, optimizer);
 
-  schedule.programs = {{"rank", {}}};
-  Program& program = schedule.programs.front();
-  std::vector<Call>& order = program.order;
-  order.push_back(call_block(schedule, zero_block));
-  append_micro_batches(schedule, blocks, scenario, order);
-
-  auto place = [&](Operation operation) {
-    const BlockId block = add_single(schedule, std::move(operation));
-    order.push_back(call_block(schedule, block));
-    return schedule.blocks[block].ops.front();
-  };
-  auto wait_for = [&](OpId op, int steps_ago = 0) {
-    order.back().waits.push_back({EdgeKind::finish_start, {op, 0, 0, 0, steps_ago}});
-  };
-  auto shard_of = [&](TensorId tensor, std::int64_t elements) {
-    return View{tensor, 0, 0, Expr(Coord::dp) * Expr(elements), 1, elements, elements};
-  };
-
-  // Under sequence parallelism each rank has the gradients of replicated parameters for its tokens only.
-  for (std::size_t b = 0; b < buckets.size() && shape.sequence_parallel; ++b) {
-    if (!buckets[b].replicated) continue;
-    const Edge ready = finished(schedule, program, order.size() - 1);
-    lowered.bucket_ops[b].tp_all_reduce =
-        place({"tp.all_reduce_norms.b" + std::to_string(b),
-               Collective{CollectiveKind::all_reduce, lanes.tp_communicator, buckets[b].elements},
-               lanes.tp,
-               Phase::grad_sync,
-               {accumulate(whole(schedule, tensors[b].gradient))}});
-    order.back().waits.push_back(ready);
+  const Operation zero_metrics{"metrics.zero", Fill{2, 0}, kCompute, Phase::setup, {write(whole(schedule, metrics))}};
+  std::optional<OpId> metrics_zero;
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    const auto role = static_cast<std::size_t>(stage);
+    Block zero{stages > 1 ? "zero.stage" + std::to_string(stage) : "zero", {}, {}};
+    if (metrics_zero)
+      zero.ops.push_back(*metrics_zero);
+    else
+      metrics_zero = add_operation(schedule, zero, zero_metrics);
+    for (std::size_t b = 0; b < lowered.buckets.size(); ++b)
+      if (lowered.buckets[b].role == role)
+        add_operation(schedule, zero,
+                      {"gradients.zero.b" + std::to_string(b),
+                       Fill{lowered.buckets[b].elements, 0},
+                       kCompute,
+                       Phase::setup,
+                       {write(whole(schedule, optimizer.tensors[b].gradient))}});
+    const BlockId zero_block = add_block(schedule, std::move(zero));
+    schedule.programs.push_back({stages > 1 ? "stage " + std::to_string(stage) : "rank", {}});
+    std::vector<Call>& calls = schedule.programs.back().order;
+    calls.push_back(call_block(schedule, zero_block));
+    append_pipeline(schedule, blocks, messages, shape, stage, orders[role], calls);
+    append_optimizer(lowered, optimizer, parameters, scenario, role);
   }
-  for (std::size_t b = 0; b < buckets.size() && reduces; ++b) {
-    const std::string suffix = ".b" + std::to_string(b);
-    const std::int64_t elements = buckets[b].elements, shard = elements / dp;
-    BucketOps& ops = lowered.bucket_ops[b];
-    const TensorId reduced = casts ? tensors[b].low : tensors[b].gradient;
-    const Edge accumulated = finished(schedule, program, order.size() - 1);
-    if (casts) {
-      ops.cast_down = place({"dp.cast_to_bf16" + suffix,
-                             Cast{elements},
-                             kCompute,
-                             Phase::grad_sync,
-                             {read(whole(schedule, tensors[b].gradient)), write(whole(schedule, reduced))}});
-      if (ops.tp_all_reduce != kNone) wait_for(ops.tp_all_reduce);
-    }
-    const Edge ready = casts ? finished(schedule, program, order.size() - 1) : accumulated;
-    ops.reduce_scatter = place({"dp.reduce_scatter" + suffix,
-                                Collective{CollectiveKind::reduce_scatter, lanes.dp_communicator, elements},
-                                lanes.dp,
-                                Phase::grad_sync,
-                                {read(whole(schedule, reduced)), write(shard_of(reduced, shard))}});
-    // A reduce-scatter that follows another on the lane has the same compute before it: one edge says it.
-    if (casts || b == 0) order.back().waits.push_back(ready);
-    if (!casts && ops.tp_all_reduce != kNone && b != 0) wait_for(ops.tp_all_reduce);
-  }
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    const std::string suffix = ".b" + std::to_string(b);
-    const std::int64_t shard = buckets[b].elements / dp;
-    BucketOps& ops = lowered.bucket_ops[b];
-    if (casts) {
-      ops.cast_up = place({"dp.cast_to_f32" + suffix,
-                           Cast{shard},
-                           kCompute,
-                           Phase::grad_sync,
-                           {read(shard_of(tensors[b].low, shard)), write(shard_of(tensors[b].gradient, shard))}});
-      wait_for(ops.reduce_scatter);
-    }
-    ops.sum_squares = place({"norm.sum_squares" + suffix,
-                             SumSquares{shard, buckets[b].replicated ? tp : 1},
-                             kCompute,
-                             Phase::optimizer,
-                             {read(shard_of(tensors[b].gradient, shard)), accumulate(norm_squared)}});
-    if (reduces && !casts) wait_for(ops.reduce_scatter);
-    if (!reduces && ops.tp_all_reduce != kNone) wait_for(ops.tp_all_reduce);
-  }
-  OpId all_reduce = kNone;
-  if (dp * tp > 1) {
-    const Edge ready = finished(schedule, program, order.size() - 1);
-    all_reduce = place({schedule.lanes[lanes.all].name + ".all_reduce_metrics",
-                        Collective{CollectiveKind::all_reduce, lanes.all_communicator, 2},
-                        lanes.all,
-                        Phase::optimizer,
-                        {accumulate(whole(schedule, metrics))}});
-    order.back().waits.push_back(ready);
-  }
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    const std::int64_t shard = buckets[b].elements / dp;
-    lowered.bucket_ops[b].adamw =
-        place({"adamw.b" + std::to_string(b),
-               AdamW{shard, decayed_ranges(buckets[b], parameters.parts), dp},
-               kCompute,
-               Phase::optimizer,
-               {read(shard_of(tensors[b].gradient, shard)), read(norm_squared), read(whole(schedule, hyper)),
-                accumulate(shard_of(tensors[b].parameter, shard)), accumulate(whole(schedule, tensors[b].m)),
-                accumulate(whole(schedule, tensors[b].v))}});
-    if (b == 0 && all_reduce != kNone) wait_for(all_reduce);
-  }
-  for (std::size_t b = 0; b < buckets.size() && reduces; ++b) {
-    const std::int64_t elements = buckets[b].elements, shard = elements / dp;
-    BucketOps& ops = lowered.bucket_ops[b];
-    ops.all_gather =
-        place({"dp.all_gather.b" + std::to_string(b),
-               Collective{CollectiveKind::all_gather, lanes.dp_communicator, elements},
-               lanes.dp,
-               Phase::param_sync,
-               {read(shard_of(tensors[b].parameter, shard)), write(whole(schedule, tensors[b].parameter))}});
-    wait_for(ops.adamw);
-  }
-  // The next step starts when the parameters are whole again.
-  if (reduces)
-    order.front().waits.push_back({EdgeKind::finish_start, {lowered.bucket_ops.back().all_gather, 0, 0, 0, 1}});
   return lowered;
 }
 

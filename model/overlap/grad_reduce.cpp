@@ -4,6 +4,7 @@
 // Edges:   last accumulate into bucket b, last micro-batch  →  RS_b  →  norm (all buckets, after backward)
 // Order:   buckets are serialised among themselves on the dp lane, in the order in which they become ready.
 // Exposed: f_b = max(r_b, f_{b−1}) + c_b;  exposed = max(0, f_B − t_bwd_end): the last bucket and the backlog.
+#include <algorithm>
 #include <utility>
 
 #include "model/overlap/overlap.hpp"
@@ -13,8 +14,8 @@ namespace stretto {
 
 void rewrite_overlap_grad_reduce(Lowered& lowered) {
   Schedule& schedule = lowered.schedule;
-  Program& program = schedule.programs.front();
   for (const BucketOps& ops : lowered.bucket_ops) {
+    Program& program = schedule.programs[ops.role];
     // What the plain schedule has between backward and the norm: sums over tensor-parallel ranks, the cast on the
     // compute lane, then the reduce-scatter.
     std::vector<Call> moved;
@@ -27,10 +28,10 @@ void rewrite_overlap_grad_reduce(Lowered& lowered) {
     const LaneId compute = schedule.operations[ops.adamw].lane;
     // The last accumulate of backward: what follows on the compute lane (casts of the shard) writes gradients too, so
     // look at weight-gradient operations only, by leaving the optimizer part of the order out.
+    const BucketOps& first = *std::find_if(lowered.bucket_ops.begin(), lowered.bucket_ops.end(),
+                                           [&](const BucketOps& other) { return other.role == ops.role; });
     Program backward = program;
-    backward.order.resize(
-        call_of(schedule, program,
-                ops.cast_up != kNone ? lowered.bucket_ops.front().cast_up : lowered.bucket_ops.front().sum_squares));
+    backward.order.resize(call_of(schedule, program, ops.cast_up != kNone ? first.cast_up : first.sum_squares));
     const OrderPosition last = last_writer(schedule, backward, ops.gradient, compute);
     const Edge complete{EdgeKind::finish_start, address_of(schedule, program, last)};
     if (ops.tp_all_reduce != kNone) {

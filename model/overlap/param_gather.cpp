@@ -13,11 +13,15 @@
 #include "model/schedule/order.hpp"
 
 namespace stretto {
+namespace {
 
-void rewrite_overlap_param_gather(Lowered& lowered) {
+void rewrite_role(Lowered& lowered, std::size_t role) {
   Schedule& schedule = lowered.schedule;
-  Program& program = schedule.programs.front();
-  const LaneId compute = schedule.operations[lowered.bucket_ops.front().adamw].lane;
+  Program& program = schedule.programs[role];
+  std::vector<BucketOps> buckets;
+  for (const BucketOps& ops : lowered.bucket_ops)
+    if (ops.role == role) buckets.push_back(ops);
+  const LaneId compute = schedule.operations[buckets.front().adamw].lane;
 
   // The plain schedule holds the next step back until all parameters are gathered: no longer.
   program.order.front().waits.clear();
@@ -27,13 +31,13 @@ void rewrite_overlap_param_gather(Lowered& lowered) {
     Call call;
   };
   std::vector<Gather> gathers;
-  for (const BucketOps& ops : lowered.bucket_ops) {
+  for (const BucketOps& ops : buckets) {
     const std::size_t call = call_of(schedule, program, ops.all_gather);
     gathers.push_back({{}, ops.all_gather, ops.adamw, std::move(program.order[call])});
     program.order.erase(program.order.begin() + static_cast<std::ptrdiff_t>(call));
   }
   for (std::size_t b = 0; b < gathers.size(); ++b)
-    gathers[b].first_use = first_user(schedule, program, lowered.bucket_ops[b].parameter, compute);
+    gathers[b].first_use = first_user(schedule, program, buckets[b].parameter, compute);
   std::stable_sort(gathers.begin(), gathers.end(), [](const Gather& a, const Gather& b) {
     return std::tie(a.first_use.call, a.first_use.within) < std::tie(b.first_use.call, b.first_use.within);
   });
@@ -70,6 +74,12 @@ void rewrite_overlap_param_gather(Lowered& lowered) {
     }
     end = begin;
   }
+}
+
+}  // namespace
+
+void rewrite_overlap_param_gather(Lowered& lowered) {
+  for (std::size_t role = 0; role < lowered.schedule.programs.size(); ++role) rewrite_role(lowered, role);
 }
 
 }  // namespace stretto

@@ -26,6 +26,9 @@ const std::vector<OverlapMode>& overlap_modes() {
        "a layer's input is gathered over tp beside its dgrad, its dgrad scattered beside its wgrad (bulk)",
        [](Overlap& o) { o.tp_comm_overlap = o.tp_comm_bulk_dgrad = o.tp_comm_bulk_wgrad = true; },
        [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && p.sequence_parallel; }},
+      {"overlap_p2p_comm", "messages between pipeline stages run beside compute",
+       [](Overlap& o) { o.overlap_p2p_comm = true; },
+       [](const Parallel& p) { return p.pipeline_model_parallel_size > 1; }},
   };
   return kModes;
 }
@@ -52,12 +55,13 @@ std::string mode_name(const Overlap& o) {
   add(o.overlap_param_gather, "overlap_param_gather");
   add(o.async_tensor_model_parallel_allreduce, "async_tensor_model_parallel_allreduce");
   add(o.tp_comm_overlap, "tp_comm_overlap");
+  add(o.overlap_p2p_comm, "overlap_p2p_comm");
   return name.empty() ? "plain" : name;
 }
 
 void set_mode(Overlap& overlap, const OverlapMode& mode) {
   overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
-  overlap.async_tensor_model_parallel_allreduce = overlap.tp_comm_overlap = false;
+  overlap.async_tensor_model_parallel_allreduce = overlap.tp_comm_overlap = overlap.overlap_p2p_comm = false;
   mode.configure(overlap);
 }
 
@@ -87,6 +91,8 @@ Schedule build_schedule(const Scenario& scenario) {
   if (overlap.tp_comm_overlap && needs("tp_comm_overlap", "tensor_model_parallel_size", tp) &&
       gate("tp_comm_overlap", parallel.sequence_parallel, "it needs sequence_parallel = true"))
     rewrite_tp_backward(lowered, overlap.tp_comm_bulk_dgrad, overlap.tp_comm_bulk_wgrad);
+  if (overlap.overlap_p2p_comm)
+    needs("overlap_p2p_comm", "pipeline_model_parallel_size", parallel.pipeline_model_parallel_size);
   lowered.schedule.name = mode_name(overlap);
   return std::move(lowered.schedule);
 }
@@ -94,7 +100,7 @@ Schedule build_schedule(const Scenario& scenario) {
 Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t ranks) {
   const std::int64_t micro_batches = scenario.num_microbatches();
   set_mode(scenario.overlap, find_overlap_mode(mode));
-  scenario.parallel.data_parallel_size = ranks / scenario.parallel.tensor_model_parallel_size;
+  scenario.parallel.data_parallel_size = ranks / scenario.parallel.model_ranks();
   scenario.training.global_batch_size =
       micro_batches * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;
   return scenario;

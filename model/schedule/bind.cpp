@@ -159,7 +159,7 @@ BoundView resolve(const Schedule& schedule, const BoundProgram& program, const B
 
 std::string label(const Schedule& schedule, const BoundOp& op) {
   return "h." + std::to_string(op.layer) + " " + schedule.operations[op.op].name + " mb " +
-         std::to_string(op.micro_batch);
+         std::to_string(op.micro_batch) + (op.chunk != 0 ? " chunk " + std::to_string(op.chunk) : "");
 }
 
 }  // namespace stretto

@@ -88,42 +88,26 @@ class Tracer {
     if (!clocks.deadlock.empty()) throw input_error(clocks.deadlock);
 
     std::vector<std::size_t> next(ranks_.size(), 0);
-    const auto stands_at = [&](std::uint32_t p, Instance at) {
-      const auto& order = clocks.order[p];
-      return next[p] < order.size() && order[next[p]].op == at.op && order[next[p]].step == at.step;
-    };
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (std::size_t p = 0; p < ranks_.size(); ++p) {
-        while (next[p] < clocks.order[p].size()) {
-          const Instance at = clocks.order[p][next[p]];
-          const MeetingSlot slot = rendezvous.slots[p][at.op];
-          if (slot.kind == MeetingSlot::Kind::none) {
-            compute(p, at);
-            ++next[p];
-          } else if (slot.kind == MeetingSlot::Kind::send) {
-            // Nobody writes the buffer before the send has finished, so it may be read at any time until then.
-            in_flight_[{slot.group, at.step, slot.index}] = read(p, at, 0);
-            ++next[p];
-            progress = true;
-          } else if (slot.kind == MeetingSlot::Kind::receive) {
-            const auto sent = in_flight_.find({slot.group, at.step, slot.index});
-            if (sent == in_flight_.end()) break;
-            write(p, at, 0, sent->second);
-            in_flight_.erase(sent);
-            ++next[p];
-            progress = true;
-          } else {
-            const CollectiveGroup& group = rendezvous.groups[slot.group];
-            bool all_are_here = true;
-            for (std::size_t m = 0; m < group.members.size(); ++m)
-              all_are_here = all_are_here && stands_at(group.members[m], {group.sequence[m][slot.index], at.step});
-            if (!all_are_here) break;
-            communicate(group, slot.index, at.step);
-            for (const std::uint32_t member : group.members) ++next[member];
+    for (const std::uint32_t p : clocks.sequence) {
+      const Instance at = clocks.order[p][next[p]++];
+      const MeetingSlot slot = rendezvous.slots[p][at.op];
+      // What several ranks do together happens when the first of them finishes: all have started by then.
+      switch (slot.kind) {
+        case MeetingSlot::Kind::none:
+          compute(p, at);
+          break;
+        case MeetingSlot::Kind::collective:
+          if (done_collectives_.emplace(slot.group, at.step, slot.index).second)
+            communicate(rendezvous.groups[slot.group], slot.index, at.step);
+          break;
+        case MeetingSlot::Kind::send:
+        case MeetingSlot::Kind::receive:
+          if (done_messages_.emplace(slot.group, at.step, slot.index).second) {
+            const MessagePair& pair = rendezvous.pairs[slot.group];
+            write(pair.to, {pair.receives[slot.index], at.step}, 0,
+                  read(pair.from, {pair.sends[slot.index], at.step}, 0));
           }
-          progress = true;
-        }
+          break;
       }
     }
     return results();
@@ -263,7 +247,8 @@ class Tracer {
   std::vector<Runs> start_;               // [storage]
   std::vector<std::vector<Runs>> owner_;  // [tp][storage]: which rank has updated what; the hash is its number
   std::vector<RankState> ranks_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Runs> in_flight_;  // pair, step, index
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> done_collectives_,
+      done_messages_;  // group, step, index
 };
 
 }  // namespace

@@ -161,6 +161,7 @@ class Executor {
   void finish(std::size_t p, LaneId lane, Instance i, std::uint32_t row) {
     clocks_.after_row[p][index(p, i)] = row;
     clocks_.order[p].push_back(i);
+    clocks_.sequence.push_back(static_cast<std::uint32_t>(p));
     LaneState& me = state(p, lane);
     if (++me.finished < me.total) me.head = static_cast<std::uint32_t>(index(p, at(p, lane, me.finished)));
   }

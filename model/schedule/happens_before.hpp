@@ -25,6 +25,7 @@ struct Instance {
 struct HappensBefore {
   std::string deadlock;                      // "" when the steps run to their end; then everything below is complete
   std::vector<std::vector<Instance>> order;  // [program] one legal order of finishing
+  std::vector<std::uint32_t> sequence;       // the programs whose operations finish, one after the other, in that order
 
   // Position of an instance in its lane, counted over all steps.
   std::uint32_t position(std::size_t program, Instance at) const;

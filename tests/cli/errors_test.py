@@ -61,7 +61,7 @@ class Files(ProgramTest):
 
     def test_ranks_that_a_layout_cannot_have(self):
         self.fails(2, "compare", self.tiny, "--platform", PLATFORM, "--set", "parallel.tensor_model_parallel_size=3",
-                   says=["[compare] ranks", "multiples of tensor_model_parallel_size 3", "got 1"])
+                   says=["[compare] ranks", "pipeline_model_parallel_size = 3", "got 1"])
 
     def test_outputs_that_cannot_be_written(self):
         for command in ("simulate", "compare"):

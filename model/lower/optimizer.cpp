@@ -1,0 +1,192 @@
+#include "model/lower/optimizer.hpp"
+
+#include <optional>
+#include <string>
+
+#include "model/lower/builder.hpp"
+
+namespace stretto {
+namespace {
+
+class OptimizerWriter {
+ public:
+  OptimizerWriter(Lowered& lowered, const Optimizer& optimizer, const ModelParameters& parameters,
+                  const Scenario& scenario, std::size_t role)
+      : lowered_(lowered),
+        schedule_(lowered.schedule),
+        o_(optimizer),
+        parameters_(parameters),
+        order_(lowered.schedule.programs[role].order),
+        dp_(scenario.parallel.data_parallel_size),
+        tp_(scenario.parallel.tensor_model_parallel_size),
+        casts_(dp_ > 1 && !scenario.overlap.grad_reduce_in_fp32),
+        sequence_parallel_(scenario.parallel.sequence_parallel && tp_ > 1) {
+    for (std::size_t b = 0; b < lowered.buckets.size(); ++b)
+      if (lowered.buckets[b].role == role) buckets_.push_back(b);
+  }
+
+  void run() {
+    if (sequence_parallel_) sum_norm_gradients();
+    if (dp_ > 1) reduce_scatter();
+    sum_squares();
+    const std::optional<OpAddress> summed = sum_metrics();
+    step(summed);
+    if (dp_ > 1) all_gather();
+  }
+
+ private:
+  OpId place(Operation operation) {
+    const BlockId block = add_single(schedule_, std::move(operation));
+    order_.push_back(call_block(schedule_, block));
+    return schedule_.blocks[block].ops.front();
+  }
+  void wait_for(OpId op) { order_.back().waits.push_back({EdgeKind::finish_start, {op, 0, 0, 0, 0}}); }
+  View shard_of(TensorId tensor, std::int64_t elements) const {
+    return View{tensor, 0, 0, Expr(Coord::dp) * Expr(elements), 1, elements, elements};
+  }
+  static std::string suffix(std::size_t b) { return ".b" + std::to_string(b); }
+  const BucketTensors& tensors(std::size_t b) const { return o_.tensors[b]; }
+  BucketOps& ops(std::size_t b) { return lowered_.bucket_ops[b]; }
+  std::int64_t shard(std::size_t b) const { return lowered_.buckets[b].elements / dp_; }
+  // The latest operation on the compute lane.
+  Edge computed() const {
+    for (auto call = order_.rbegin();; ++call)
+      for (std::uint32_t i = call->first + call->count; i-- > call->first;) {
+        const OpId op = schedule_.blocks[call->block].ops[i];
+        if (schedule_.operations[op].lane == o_.compute)
+          return {EdgeKind::finish_start, {op, call->layer, call->micro_batch, call->chunk, 0}};
+      }
+  }
+
+  // Under sequence parallelism each rank has the gradients of replicated parameters for its tokens only.
+  void sum_norm_gradients() {
+    for (const std::size_t b : buckets_) {
+      if (!lowered_.buckets[b].replicated) continue;
+      const Edge ready = computed();
+      ops(b).tp_all_reduce =
+          place({"tp.all_reduce_norms" + suffix(b),
+                 Collective{CollectiveKind::all_reduce, o_.tp_communicator, lowered_.buckets[b].elements},
+                 o_.tp,
+                 Phase::grad_sync,
+                 {accumulate(whole(schedule_, tensors(b).gradient))}});
+      order_.back().waits.push_back(ready);
+      summed_norms_ = Edge{EdgeKind::finish_start, {ops(b).tp_all_reduce, 0, 0, 0, 0}};
+    }
+  }
+
+  void reduce_scatter() {
+    bool is_first = true;
+    for (const std::size_t b : buckets_) {
+      const std::int64_t elements = lowered_.buckets[b].elements;
+      const TensorId reduced = casts_ ? tensors(b).low : tensors(b).gradient;
+      if (casts_) {
+        ops(b).cast_down = place({"dp.cast_to_bf16" + suffix(b),
+                                  Cast{elements},
+                                  o_.compute,
+                                  Phase::grad_sync,
+                                  {read(whole(schedule_, tensors(b).gradient)), write(whole(schedule_, reduced))}});
+        if (ops(b).tp_all_reduce != kNone) wait_for(ops(b).tp_all_reduce);
+      }
+      const Edge ready = computed();
+      ops(b).reduce_scatter = place({"dp.reduce_scatter" + suffix(b),
+                                     Collective{CollectiveKind::reduce_scatter, o_.dp_communicator, elements},
+                                     o_.dp,
+                                     Phase::grad_sync,
+                                     {read(whole(schedule_, reduced)), write(shard_of(reduced, shard(b)))}});
+      // A reduce-scatter that follows another on the lane has the same operations before it: one edge says it.
+      if (!casts_ && is_first && summed_norms_)
+        order_.back().waits.push_back(*summed_norms_);
+      else if (casts_ || is_first)
+        order_.back().waits.push_back(ready);
+      is_first = false;
+    }
+  }
+
+  void sum_squares() {
+    for (const std::size_t b : buckets_) {
+      const Bucket& bucket = lowered_.buckets[b];
+      const View gradient = shard_of(tensors(b).gradient, shard(b));
+      if (casts_) {
+        ops(b).cast_up = place({"dp.cast_to_f32" + suffix(b),
+                                Cast{shard(b)},
+                                o_.compute,
+                                Phase::grad_sync,
+                                {read(shard_of(tensors(b).low, shard(b))), write(gradient)}});
+        wait_for(ops(b).reduce_scatter);
+      }
+      if (bucket.tied) {
+        const Edge ready = computed();
+        order_.push_back(call_block(schedule_, o_.sum_tied));
+        ops(b).tied_all_reduce = schedule_.blocks[order_.back().block].ops.front();
+        order_.back().waits.push_back(ready);
+        if (dp_ > 1 && !casts_) wait_for(ops(b).reduce_scatter);
+      }
+      ops(b).sum_squares = place({"norm.sum_squares" + suffix(b),
+                                  SumSquares{shard(b), (bucket.replicated ? tp_ : 1) * (bucket.tied ? 2 : 1)},
+                                  o_.compute,
+                                  Phase::optimizer,
+                                  {read(gradient), accumulate(o_.norm_squared)}});
+      if (bucket.tied)
+        wait_for(ops(b).tied_all_reduce);
+      else if (dp_ > 1 && !casts_)
+        wait_for(ops(b).reduce_scatter);
+      if (dp_ == 1 && ops(b).tp_all_reduce != kNone) wait_for(ops(b).tp_all_reduce);
+    }
+  }
+
+  std::optional<OpAddress> sum_metrics() {
+    if (!o_.sums_metrics) return std::nullopt;
+    const Edge ready = computed();
+    order_.push_back(call_block(schedule_, o_.sum_metrics));
+    order_.back().waits.push_back(ready);
+    return OpAddress{schedule_.blocks[o_.sum_metrics].ops.front(), 0, 0, 0, 0};
+  }
+
+  void step(const std::optional<OpAddress>& summed) {
+    bool is_first = true;
+    for (const std::size_t b : buckets_) {
+      ops(b).adamw = place({"adamw" + suffix(b),
+                            AdamW{shard(b), decayed_ranges(lowered_.buckets[b], parameters_.parts), dp_},
+                            o_.compute,
+                            Phase::optimizer,
+                            {read(shard_of(tensors(b).gradient, shard(b))), read(o_.norm_squared), read(o_.hyper),
+                             accumulate(shard_of(tensors(b).parameter, shard(b))),
+                             accumulate(whole(schedule_, tensors(b).m)), accumulate(whole(schedule_, tensors(b).v))}});
+      if (is_first && summed) order_.back().waits.push_back({EdgeKind::finish_start, *summed});
+      is_first = false;
+    }
+  }
+
+  void all_gather() {
+    for (const std::size_t b : buckets_) {
+      ops(b).all_gather =
+          place({"dp.all_gather" + suffix(b),
+                 Collective{CollectiveKind::all_gather, o_.dp_communicator, lowered_.buckets[b].elements},
+                 o_.dp,
+                 Phase::param_sync,
+                 {read(shard_of(tensors(b).parameter, shard(b))), write(whole(schedule_, tensors(b).parameter))}});
+      wait_for(ops(b).adamw);
+    }
+    // The next step starts when the parameters are whole again.
+    order_.front().waits.push_back({EdgeKind::finish_start, {ops(buckets_.back()).all_gather, 0, 0, 0, 1}});
+  }
+
+  Lowered& lowered_;
+  Schedule& schedule_;
+  const Optimizer& o_;
+  const ModelParameters& parameters_;
+  std::vector<Call>& order_;
+  const std::int64_t dp_, tp_;
+  const bool casts_, sequence_parallel_;
+  std::vector<std::size_t> buckets_;  // of the role
+  std::optional<Edge> summed_norms_;  // the last of them
+};
+
+}  // namespace
+
+void append_optimizer(Lowered& lowered, const Optimizer& optimizer, const ModelParameters& parameters,
+                      const Scenario& scenario, std::size_t role) {
+  OptimizerWriter(lowered, optimizer, parameters, scenario, role).run();
+}
+
+}  // namespace stretto

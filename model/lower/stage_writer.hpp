@@ -1,0 +1,29 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/lower/blocks.hpp"
+#include "model/lower/pipeline_order.hpp"
+
+namespace stretto {
+
+// Sends and receives between model chunks: one block each, called with chunk, micro-batch, slot and buffer.
+struct PipelineBlocks {
+  BlockId send_forward = 0, recv_forward = 0, send_backward = 0, recv_backward = 0;
+  bool is_batched = false;
+  bool overlap = false;
+};
+// Adds lanes, communicators and blocks. Batched messages share one lane ("pp"); others have one for each direction and
+// side, so that a posted receive holds nothing up. Forward and backward messages are on communicators of their own: with
+// two stages the next and the previous are the same rank.
+PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks, const BlockShape& shape,
+                                   bool is_batched, bool overlap);
+
+// Writes the forward and backward passes of one stage into its program.
+//
+// Messages of an item wait for the compute before them, and the compute after them for all of them. With overlap, a
+// send waits for what made it, a receive for the last use of its buffer, compute for what it needs.
+void append_pipeline(const Schedule& schedule, const ModelBlocks& blocks, const PipelineBlocks& messages,
+                     const BlockShape& shape, std::int64_t stage, const PipelineOrder& order, std::vector<Call>& calls);
+
+}  // namespace stretto

@@ -1,0 +1,75 @@
+#include "model/scenario/sections.hpp"
+
+namespace stretto {
+namespace {
+
+// Norms, activation, positions, heads of keys and values, biases, head: GPT-2's unless the preset or the file says
+// more.
+void read_style(TomlTable& table, Transformer& model) {
+  const auto one_of = [&](const char* key, auto& value, auto first, auto second) {
+    value = choice_or(table, key, name_of(value), {name_of(first), name_of(second)}) == name_of(first) ? first : second;
+  };
+  const bool has_base = table.has("rotary_base");
+  one_of("normalization", model.normalization, Normalization::layer_norm, Normalization::rms_norm);
+  one_of("position_embedding_type", model.position_embedding_type, PositionEmbedding::learned_absolute,
+         PositionEmbedding::rope);
+  model.swiglu = value_or<bool>(table, "swiglu", model.swiglu);
+  model.rotary_base =
+      value_or<double>(table, "rotary_base", model.rotary_base, {.min = 1, .max = 1e12, .above_min = true});
+  model.num_query_groups =
+      value_or<std::int64_t>(table, "num_query_groups", model.kv_heads(), {.min = 1, .max = kMaxHidden});
+  model.add_bias_linear = value_or<bool>(table, "add_bias_linear", model.add_bias_linear);
+  model.untie_embeddings_and_output_weights =
+      value_or<bool>(table, "untie_embeddings_and_output_weights", model.untie_embeddings_and_output_weights);
+  if (has_base && model.position_embedding_type != PositionEmbedding::rope)
+    throw table.failure("rotary_base", std::string("expected position_embedding_type = \"rope\" as well, got \"") +
+                                           name_of(model.position_embedding_type) + "\"");
+}
+
+}  // namespace
+
+Transformer read_model(TomlTable table, const Parallel& parallel) {
+  Transformer model;
+  const bool from_preset = table.has("preset");
+  if (from_preset) model = preset(choice_or(table, "preset", "", preset_names()));
+  const auto size = [&](const char* key, std::int64_t& value, std::int64_t max) {
+    const Integers limits{.min = 1, .max = max};
+    value = from_preset ? value_or<std::int64_t>(table, key, value, limits) : require<std::int64_t>(table, key, limits);
+  };
+  size("num_layers", model.num_layers, kMaxLayers);
+  size("hidden_size", model.hidden_size, kMaxHidden);
+  size("num_attention_heads", model.num_attention_heads, kMaxHidden);
+  size("seq_length", model.seq_length, kMaxTokens);
+  size("vocab_size", model.vocab_size, kMaxVocab);
+  const std::int64_t ffn = from_preset && !table.has("hidden_size") ? model.ffn_hidden_size : 4 * model.hidden_size;
+  model.ffn_hidden_size = value_or<std::int64_t>(table, "ffn_hidden_size", ffn, {.min = 1, .max = kMaxFfn});
+  model.max_position_embeddings = value_or<std::int64_t>(table, "max_position_embeddings",
+                                                         from_preset ? model.max_position_embeddings : model.seq_length,
+                                                         {.min = 1, .max = kMaxTokens});
+  // Megatron-LM's: each tensor-parallel rank gets a multiple of it.
+  const std::int64_t multiple =
+      value_or<std::int64_t>(table, "make_vocab_size_divisible_by", 1, {.min = 1, .max = kMaxMicroBatch}) *
+      parallel.tensor_model_parallel_size;
+  model.padded_vocab_size = (model.vocab_size + multiple - 1) / multiple * multiple;
+  read_style(table, model);
+  table.finish();
+
+  if (model.hidden_size % model.num_attention_heads != 0)
+    throw table.failure("num_attention_heads", "expected a divisor of hidden_size " + number(model.hidden_size) +
+                                                   ", got " + number(model.num_attention_heads));
+  if (model.num_attention_heads % model.kv_heads() != 0)
+    throw table.failure("num_query_groups", "expected a divisor of num_attention_heads " +
+                                                number(model.num_attention_heads) + ", got " +
+                                                number(model.kv_heads()));
+  if (model.position_embedding_type == PositionEmbedding::rope && model.head_dim() % 2 != 0)
+    throw table.failure("num_attention_heads", "expected an even hidden_size / num_attention_heads for rope, got " +
+                                                   number(model.hidden_size) + " / " +
+                                                   number(model.num_attention_heads) + " = " +
+                                                   number(model.head_dim()));
+  if (model.seq_length > model.max_position_embeddings)
+    throw table.failure("seq_length", "expected at most max_position_embeddings " +
+                                          number(model.max_position_embeddings) + ", got " + number(model.seq_length));
+  return model;
+}
+
+}  // namespace stretto

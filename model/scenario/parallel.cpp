@@ -1,0 +1,86 @@
+#include "base/error.hpp"
+#include "model/scenario/sections.hpp"
+
+namespace stretto {
+
+Parallel read_parallel(TomlTable table) {
+  Parallel parallel;
+  parallel.data_parallel_size =
+      value_or<std::int64_t>(table, "data_parallel_size", parallel.data_parallel_size, {.min = 1, .max = kMaxRanks});
+  parallel.tensor_model_parallel_size =
+      value_or<std::int64_t>(table, "tensor_model_parallel_size", 1, {.min = 1, .max = kMaxTensorParallel});
+  parallel.sequence_parallel = value_or<bool>(table, "sequence_parallel", parallel.sequence_parallel);
+  const auto size = [&](const char* key, std::int64_t fallback, Integers limits) {
+    return value_or<std::int64_t>(table, key, fallback, limits);
+  };
+  parallel.pipeline_model_parallel_size = size("pipeline_model_parallel_size", 1, {.min = 1, .max = kMaxPipeline});
+  parallel.virtual_pipeline_model_parallel_size =
+      size("virtual_pipeline_model_parallel_size", 1, {.min = 1, .max = kMaxPipeline});
+  parallel.microbatch_group_size_per_vp_stage =
+      size("microbatch_group_size_per_vp_stage", 0, {.min = 1, .max = kMaxGlobalBatch});
+  parallel.num_layers_in_first_pipeline_stage =
+      size("num_layers_in_first_pipeline_stage", 0, {.min = 1, .max = kMaxLayers});
+  parallel.num_layers_in_last_pipeline_stage =
+      size("num_layers_in_last_pipeline_stage", 0, {.min = 1, .max = kMaxLayers});
+  parallel.account_for_embedding_in_pipeline_split =
+      value_or<bool>(table, "account_for_embedding_in_pipeline_split", false);
+  parallel.account_for_loss_in_pipeline_split = value_or<bool>(table, "account_for_loss_in_pipeline_split", false);
+  parallel.pipeline_model_parallel_layout = value_or<std::string>(table, "pipeline_model_parallel_layout", "");
+  table.finish();
+  const std::int64_t stages = parallel.pipeline_model_parallel_size;
+  if (parallel.model_ranks() > kMaxRanks || parallel.data_parallel_size > kMaxRanks / parallel.model_ranks())
+    throw table.failure("data_parallel_size", "expected at most " + number(kMaxRanks) + " ranks, got " +
+                                                  number(parallel.data_parallel_size) + " x " +
+                                                  number(parallel.tensor_model_parallel_size) + " x " + number(stages));
+  if (parallel.virtual_pipeline_model_parallel_size > 1 && stages < 2)
+    throw table.failure("virtual_pipeline_model_parallel_size",
+                        "expected pipeline_model_parallel_size of at least 2 as well, got " + number(stages));
+  const bool has_layout = !parallel.pipeline_model_parallel_layout.empty();
+  for (const char* key : {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage",
+                          "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"})
+    if (has_layout && table.has(key))
+      throw table.failure(key, "expected only one of it and pipeline_model_parallel_layout, got both");
+  return parallel;
+}
+
+// What tensor parallelism cuts must divide (Megatron-LM checks the same); the vocabulary is padded to.
+void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel) {
+  const std::int64_t tp = parallel.tensor_model_parallel_size;
+  const auto divide = [&](const char* what, std::int64_t size) {
+    if (size % tp != 0)
+      throw table.failure("tensor_model_parallel_size",
+                          std::string("expected a divisor of ") + what + " " + number(size) + ", got " + number(tp));
+  };
+  divide("num_attention_heads", model.num_attention_heads);
+  divide("num_query_groups", model.kv_heads());
+  divide("ffn_hidden_size", model.ffn_hidden_size);
+  if (parallel.sequence_parallel && model.seq_length % tp != 0)
+    throw table.failure("sequence_parallel", "expected a seq_length that tensor_model_parallel_size " + number(tp) +
+                                                 " divides, got " + number(model.seq_length));
+  try {
+    model_chunks(model, parallel);
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    const std::size_t colon = what.find(": ");
+    throw table.failure(what.substr(0, colon), what.substr(colon + 2));
+  }
+}
+
+void check_pipeline(const TomlTable& table, const Scenario& scenario) {
+  const Parallel& parallel = scenario.parallel;
+  if (parallel.virtual_pipeline_model_parallel_size == 1) return;
+  const std::int64_t stages = parallel.pipeline_model_parallel_size, micro_batches = scenario.num_microbatches();
+  const bool is_given = parallel.microbatch_group_size_per_vp_stage > 0;
+  const std::int64_t group = is_given ? parallel.microbatch_group_size_per_vp_stage : stages;
+  const char* key = is_given ? "microbatch_group_size_per_vp_stage" : "virtual_pipeline_model_parallel_size";
+  if (group < stages || group > micro_batches)
+    throw table.failure(key, "expected micro-batches in groups of at least pipeline_model_parallel_size " +
+                                 number(stages) + " and at most the " + number(micro_batches) +
+                                 " of a step, got groups of " + number(group));
+  if (const std::int64_t rest = micro_batches % group; rest != 0 && rest < stages)
+    throw table.failure(key, "expected the " + number(micro_batches) + " micro-batches of a step in groups of " +
+                                 number(group) + " to leave none or at least pipeline_model_parallel_size " +
+                                 number(stages) + ", got " + number(rest));
+}
+
+}  // namespace stretto

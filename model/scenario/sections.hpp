@@ -1,0 +1,41 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "base/toml.hpp"
+#include "model/scenario.hpp"
+
+namespace stretto {
+
+// Internal to the scenario reader: one section each. All throw Error(input) as docs/scenario.md says.
+
+using Integers = Limits<std::int64_t>;
+using Numbers = Limits<double>;
+
+// Far above anything built, and low enough that products of sizes stay within 64 bits.
+constexpr std::int64_t kMaxLayers = 1 << 14;
+constexpr std::int64_t kMaxHidden = 1 << 20;
+constexpr std::int64_t kMaxFfn = 1 << 22;
+constexpr std::int64_t kMaxTokens = 1 << 24;  // sequence, positions, tokens of a micro-batch
+constexpr std::int64_t kMaxVocab = 1 << 24;
+constexpr std::int64_t kMaxRanks = 1 << 24;
+constexpr std::int64_t kMaxTensorParallel = 1 << 10;
+constexpr std::int64_t kMaxPipeline = 1 << 10;       // stages, and chunks of one: each is bound and simulated
+constexpr std::int64_t kMaxRanksOnDevice = 1 << 10;  // they are told apart, one by one, by whatever looks at a schedule
+constexpr std::int64_t kMaxMicroBatch = 1 << 16;
+constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 32;
+constexpr std::int64_t kMaxLayerCalls = 1 << 22;  // layers × micro-batches of one step: the length of an order
+constexpr double kMaxBytes = double(std::int64_t{1} << 60);
+
+inline std::string number(std::int64_t value) { return std::to_string(value); }
+
+Transformer read_model(TomlTable table, const Parallel& parallel);
+Parallel read_parallel(TomlTable table);
+// What the layout cuts must divide; `table` is [parallel].
+void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel);
+Overlap read_overlap(TomlTable table);
+Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model);
+// Needs training: what a pipeline asks of the micro-batches.
+void check_pipeline(const TomlTable& table, const Scenario& scenario);
+
+}  // namespace stretto

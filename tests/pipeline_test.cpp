@@ -1,0 +1,100 @@
+// Pipeline parallelism, in any mixture with the other axes and with every overlap, trains what one rank trains.
+#include <catch2/catch.hpp>
+
+#include "model/schedule/dataflow.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+constexpr int kSteps = 2;
+
+const Layout kLayouts[] = {
+    {1, 1, false, 2},
+    {1, 1, false, 3},
+    {1, 1, false, 6},
+    {2, 1, false, 2},
+    {1, 2, true, 2},
+    {2, 2, false, 2},
+    {1, 1, false, 2, 3},
+    {1, 1, false, 3, 2},
+    {2, 1, false, 2, 3},
+    {1, 2, true, 3, 2},
+    {1, 1, false, 2, 1, "Et|tttttL"},
+    {1, 1, false, 3, 1, "E|tttttt|L"},
+    {1, 1, false, 2, 2, "E|ttt|tt|tL"},
+    {1, 1, false, 2, 3, "E|t|tt|t|tt|L"},
+    {1, 1, false, 2, 2, "Et|tt|t|ttL", 5},  // 12 = 5 + 5 + 2
+    {1, 1, false, 3, 2, "", 12},
+};
+
+Scenario reference_scenario(bool llama) {
+  Scenario scenario = layout_scenario({}, "plain", llama);
+  scenario.model.num_layers = 6;
+  return scenario;
+}
+
+void check_all(bool threaded, bool llama) {
+  const Trained reference = train(reference_scenario(llama), kSteps, false);
+  REQUIRE(std::isfinite(reference.losses.back()));
+  for (const Layout& layout : kLayouts)
+    for (const OverlapMode& mode : overlap_modes()) {
+      const Scenario scenario = layout_scenario(layout, mode.name, llama);
+      if (!mode.applies(scenario.parallel)) continue;
+      INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt"));
+      const Trained trained = train(scenario, kSteps, threaded);
+      for (int step = 0; step < kSteps; ++step) {
+        CHECK(trained.losses[step] == Approx(reference.losses[step]).epsilon(1e-10));
+        CHECK(trained.norms[step] == Approx(reference.norms[step]).epsilon(1e-10));
+      }
+      CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
+      CHECK(worst_relative_difference(trained.parameters, reference.parameters) < 1e-8);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("fp64: every pipeline and mode equals the single rank, serially, GPT") { check_all(false, false); }
+TEST_CASE("fp64: every pipeline and mode equals the single rank, serially, Llama") { check_all(false, true); }
+TEST_CASE("fp64: every pipeline and mode equals the single rank, on threads") { check_all(true, false); }
+
+TEST_CASE("how messages are issued does not change a bit") {
+  for (const Layout& layout : kLayouts) {
+    const Scenario plain = layout_scenario(layout, "plain", false, "fp32");
+    const Trained reference = train(plain, 2, false);
+    const Schedule schedule = build_schedule(plain);
+    for (const bool overlap : {false, true}) {
+      Scenario scenario = plain;
+      scenario.overlap.batch_p2p_comm = false;
+      scenario.overlap.overlap_p2p_comm = scenario.overlap.overlap_p2p_comm_warmup_flush = overlap;
+      for (const std::uint64_t seed : {1, 2, 3}) {
+        INFO(layout.text() << ", overlap " << overlap << ", seed " << seed);
+        const Trained trained = train(scenario, 2, false, seed);
+        CHECK(trained.losses == reference.losses);
+        CHECK(same_bits(trained.parameters, reference.parameters));
+      }
+      INFO(layout.text() << ", overlap " << overlap);
+      CHECK(verify_equivalent(schedule, build_schedule(scenario), SumOrder::same) == std::vector<std::string>{});
+    }
+  }
+}
+
+TEST_CASE("layers are recomputed chunk by chunk") {
+  for (const Layout& layout :
+       {Layout{1, 1, false, 2}, Layout{1, 1, false, 2, 3}, Layout{1, 1, false, 2, 2, "E|ttt|tt|tL"}})
+    for (const Recompute& recompute : {Recompute{Recompute::Granularity::selective},
+                                       Recompute{Recompute::Granularity::full, Recompute::Method::uniform, 2},
+                                       Recompute{Recompute::Granularity::full, Recompute::Method::block, 1}})
+      for (const char* mode : {"plain", "overlap_p2p_comm"}) {
+        Scenario scenario = layout_scenario(layout, mode, false);
+        const Trained reference = train(scenario, 2, false);
+        const std::int64_t kept = plan_memory(build_schedule(scenario)).peak_bytes();
+        scenario.training.recompute = recompute;
+        INFO(layout.text() << ", " << mode);
+        for (const bool threaded : {false, true})
+          CHECK(same_bits(train(scenario, 2, threaded).parameters, reference.parameters));
+        CHECK(plan_memory(build_schedule(scenario)).peak_bytes() <= kept);
+      }
+}
+
+}  // namespace stretto::testing
