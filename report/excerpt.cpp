@@ -66,7 +66,10 @@ TimelineExcerpt excerpt(const Schedule& schedule, const std::vector<BoundProgram
     if (full) continue;
     std::stable_sort(rows.begin(), rows.end(),
                      [](const TimelineRow* a, const TimelineRow* b) { return a->start < b->start; });
-    if (!fits) rows.resize(static_cast<std::size_t>(std::max<std::int64_t>(left, 0)));
+    if (!fits) {
+      rows.resize(static_cast<std::size_t>(std::max<std::int64_t>(left, 0)));
+      result.cut_in_time = true;
+    }
     left -= static_cast<std::int64_t>(rows.size());
 
     ExcerptTrack track{candidate.program->rank, candidate.role->role, {}};

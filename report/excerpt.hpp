@@ -37,6 +37,8 @@ struct TimelineExcerpt {
   std::vector<ExcerptTrack> tracks;                // by rank
   std::int64_t all_ranks = 0, all_operations = 0;  // of the timeline that this is an excerpt of
 
+  bool cut_in_time = false;  // the one rank that is shown is not whole: its operations that start first
+
   std::int64_t operations() const;
   bool complete() const { return operations() == all_operations; }
 };

@@ -61,6 +61,7 @@ TEST_CASE("what is too large is cut by whole ranks, and says how much there was"
   CHECK(shown.all_operations == 80);
   CHECK(shown.all_ranks == 8);
   CHECK_FALSE(shown.complete());
+  CHECK_FALSE(shown.cut_in_time);
 }
 
 TEST_CASE("of a rank that alone is too large the operations that start first are shown", "[excerpt]") {
@@ -68,6 +69,7 @@ TEST_CASE("of a rank that alone is too large the operations that start first are
   REQUIRE(ranks_of(shown) == std::vector<std::int64_t>{0});
   REQUIRE(shown.tracks[0].slices.size() == 6);
   CHECK(shown.tracks[0].slices.back().start == 5'000'000);
+  CHECK(shown.cut_in_time);
 }
 
 TEST_CASE("an empty timeline has an empty excerpt; all timelines of a page share its room", "[excerpt]") {

@@ -223,6 +223,7 @@ class TimelineData {
             {"lanes", timeline.lanes},
             {"tracks", std::move(tracks)},
             {"ranks", timeline.all_ranks},
+            {"cut", timeline.cut_in_time},
             {"left_out", timeline.all_operations - timeline.operations()}};
   }
 

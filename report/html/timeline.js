@@ -1,7 +1,7 @@
 // Draws the timelines. The data (report/html.cpp):
 //   phases  names, by number          works   texts such as "gemm 512x256x1024 nn"
 //   labels  [name, phase, work]       steps   {title, sides, operations: [name, kind, predicted ms, measured ms]}
-//   side    {title, step, lanes, tracks, ranks, left_out}; all times are nanoseconds from the beginning of the step
+//   side    {title, step, lanes, tracks, ranks, cut, left_out}; all times are nanoseconds from the step's beginning
 //   track   {rank, role, slices}, where slices are five numbers each: label, lane, start, waiting for peers, duration
 "use strict";
 (() => {
@@ -332,10 +332,11 @@
     legend.replaceChildren(...data.phases.flatMap((phase, i) => used.has(i) ? [element("li", {}, element("i",
       { style: `background: var(${colours[i]})` }), phase)] : []));
     notes.textContent = step.sides.filter((side) => side.left_out > 0).map((side) => {
-      const ranks = side.tracks.map((track) => track.rank);
-      return `Left out to keep this file small: ${side.left_out} operations of ${side.title}; shown ` +
-        (ranks.length < side.ranks ? `are ${ranks.length} of ${side.ranks} ranks, the first of each role.` : "are those that start first.");
-    }).join(" ");
+      const shown = [];
+      if (side.tracks.length < side.ranks) shown.push(`${side.tracks.length} of ${side.ranks} ranks, the first of each role`);
+      if (side.cut) shown.push("the operations that start first");
+      return `Left out of ${side.title} to keep this file small: ${side.left_out} operations; shown: ${shown.join("; ")}.`;
+    }).join("\n");
     table();
     layOut();
     show(...whole());
