@@ -21,9 +21,9 @@ void add_show(CLI::App& app);
 struct CommonOptions {
   std::string scenario;
   std::vector<std::string> set;  // key=value
-  std::string platform, json, trace;
+  std::string platform, json, trace, html;
 };
-// SCENARIO and --set; --platform, --json and --trace where the command has a use for them.
+// SCENARIO and --set; --platform, and --json, --trace and --html where the command has a use for them.
 void add_scenario_options(CLI::App& command, CommonOptions& options);
 void add_platform_option(CLI::App& command, CommonOptions& options);
 void add_output_options(CLI::App& command, CommonOptions& options);
@@ -39,7 +39,10 @@ sim::Platform load_platform(const CommonOptions& options, const Scenario& scenar
 // For outputs named before minutes of work: Error(input) when `path` cannot be opened for writing. Leaves what is there
 // as it is. "" and "-" are fine.
 void require_writable(const std::string& path);
+// Of all outputs that `options` names.
+void require_writable(const CommonOptions& options);
 // "-" is standard output. Throws Error(runtime) with the path and the system's reason. "" does nothing.
+void write_text(const std::string& path, const std::string& text);
 void write_json(const std::string& path, const nlohmann::json& value);
 
 // Set by SIGINT and SIGTERM once `watch_interrupts` has been called; a second signal ends the program at once.

@@ -39,6 +39,7 @@ void add_platform_option(CLI::App& command, CommonOptions& options) {
 void add_output_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--json", options.json, "write results as JSON to this file, - for standard output");
   command.add_option("--trace", options.trace, "write a trace that ui.perfetto.dev opens");
+  command.add_option("--html", options.html, "write a page with charts and timelines: one file, opens in any browser");
 }
 
 std::string default_platform_path() {
@@ -67,17 +68,23 @@ void require_writable(const std::string& path) {
   if (!existed) std::filesystem::remove(path, ignored);
 }
 
-void write_json(const std::string& path, const nlohmann::json& value) {
+void require_writable(const CommonOptions& options) {
+  for (const std::string& path : {options.json, options.trace, options.html}) require_writable(path);
+}
+
+void write_text(const std::string& path, const std::string& text) {
   if (path.empty()) return;
   if (path == "-") {
-    std::cout << value.dump(2) << "\n";
+    std::cout << text;
     return;
   }
   std::ofstream file(path, std::ios::trunc);
-  file << value.dump(2) << "\n";
+  file << text;
   file.flush();
   if (!file) throw runtime_failure(path + ": cannot be written: " + std::strerror(errno));
 }
+
+void write_json(const std::string& path, const nlohmann::json& value) { write_text(path, value.dump(2) + "\n"); }
 
 void watch_interrupts() {
   std::signal(SIGINT, on_interrupt);

@@ -8,27 +8,53 @@
 #include "cli/commands.hpp"
 #include "cli/compare_run.hpp"
 #include "cli/progress.hpp"
+#include "report/html.hpp"
 #include "report/trace.hpp"
 
 namespace stretto::cli {
 namespace {
 
+std::string about(const Scenario& scenario) {
+  return fmt::format(
+      "scenario {}: {} layers, hidden {}, {} x {} tokens a micro-batch, {} micro-batches a step and rank; link {:g} "
+      "GB/s, {:g} us",
+      scenario.name, scenario.model.num_layers, scenario.model.hidden_size, scenario.model.seq_length,
+      scenario.training.micro_batch_size, scenario.num_microbatches(), scenario.cluster.link_GBps,
+      scenario.cluster.link_latency_us);
+}
+
+HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const CompareRun& run) {
+  HtmlReport report;
+  report.title = scenario.name + ": predicted and measured";
+  report.about = {about(scenario), "platform " + run.comparison.platform};
+  report.device_bytes = platform.memory_bytes;
+  report.summary = comparison_table(run.comparison);
+  if (!run.comparison.rows.empty()) report.remarks = comparison_remarks(run.comparison);
+  if (!run.complete) report.remarks.push_back("interrupted; shown is what was finished");
+  const ExcerptLimits limits = limits_of_page(2 * run.timelines.size());
+  for (std::size_t i = 0; i < run.timelines.size(); ++i) {
+    const ComparedTimelines& t = run.timelines[i];
+    HtmlStep step;
+    step.row = run.comparison.rows[i];
+    for (const Communicator& communicator : t.schedule.communicators) step.communicators.push_back(communicator.name);
+    step.predicted = excerpt(t.schedule, t.predicted_programs, t.predicted, limits);
+    step.measured = excerpt(t.schedule, t.measured_programs, t.measured, limits);
+    step.memory = memory_use(t.schedule, t.plan);
+    report.steps.push_back(std::move(step));
+  }
+  return report;
+}
+
 void compare(const CommonOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
-  require_writable(options.json);
-  require_writable(options.trace);
+  require_writable(options);
   const sim::Platform platform = load_platform(options, scenario);
   watch_interrupts();
   Progress progress;
   const CompareRun run = run_compare(
       scenario, platform, [&](const std::string& line) { progress.show(line); }, interrupted);
   progress.clear();
-  std::cout << "scenario " << scenario.name << ": " << scenario.model.num_layers << " layers, hidden "
-            << scenario.model.hidden_size << ", " << scenario.model.seq_length << " x "
-            << scenario.training.micro_batch_size << " tokens a micro-batch, " << scenario.num_microbatches()
-            << " micro-batches a step and rank; link "
-            << fmt::format("{:g} GB/s, {:g} us", scenario.cluster.link_GBps, scenario.cluster.link_latency_us)
-            << "\nplatform " << run.comparison.platform << "\n\n";
+  std::cout << about(scenario) << "\nplatform " << run.comparison.platform << "\n\n";
   if (!run.comparison.rows.empty()) std::cout << comparison_text(run.comparison);
   write_json(options.json, comparison_json(run.comparison));
   if (!options.trace.empty()) {
@@ -40,6 +66,7 @@ void compare(const CommonOptions& options) {
     }
     write_trace(options.trace, sections);
   }
+  if (!options.html.empty()) write_text(options.html, render_html(page(scenario, platform, run)));
   if (!run.complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 

@@ -24,6 +24,7 @@ namespace {
 struct Contender {
   Scenario scenario;
   Schedule schedule;
+  MemoryPlan plan;
   std::unique_ptr<host::HostExecutor> executor;
   sim::SimResult predicted;
   std::vector<Timeline> measured;
@@ -39,14 +40,14 @@ std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode
   contender->scenario = with_mode(base, mode, ranks);
   contender->schedule = build_schedule(contender->scenario);
   const Schedule& schedule = contender->schedule;
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
+  contender->plan = plan_memory(schedule);
+  require_verified(schedule, &contender->plan);
   host::HostOptions options;
   options.cores_per_device = cores;
   options.link_GBps = base.cluster.link_GBps;
   options.link_latency_us = base.cluster.link_latency_us;
   options.timeout_s = base.training.timeout_s;
-  contender->executor = std::make_unique<host::HostExecutor>(schedule, plan, options);
+  contender->executor = std::make_unique<host::HostExecutor>(schedule, contender->plan, options);
   exec::initialise_state(schedule, contender->scenario, contender->memory_of());
   exec::write_batch(schedule, contender->scenario, tokens, 0, contender->memory_of());
   exec::write_hyper(schedule, contender->scenario, 0, contender->memory_of());
@@ -62,13 +63,19 @@ double median_step_ms(const std::vector<Timeline>& timelines) {
 }
 
 BreakdownMs median_breakdown(const Contender& c) {
-  std::vector<double> parts[4];
+  std::vector<double> compute, core_wait, exposed, bubble;
+  std::vector<std::vector<double>> exposed_by(c.schedule.communicators.size());
   for (const Timeline& timeline : c.measured) {
     const BreakdownMs b = to_ms(mean_breakdown(c.schedule, c.executor->programs(), timeline));
-    parts[0].push_back(b.compute), parts[1].push_back(b.core_wait), parts[2].push_back(b.exposed),
-        parts[3].push_back(b.bubble);
+    compute.push_back(b.compute);
+    core_wait.push_back(b.core_wait);
+    exposed.push_back(b.exposed);
+    bubble.push_back(b.bubble);
+    for (std::size_t i = 0; i < exposed_by.size(); ++i) exposed_by[i].push_back(b.exposed_by[i]);
   }
-  return {median(parts[0]), median(parts[1]), median(parts[2]), median(parts[3])};
+  BreakdownMs medians{median(compute), median(core_wait), median(exposed), median(bubble), {}};
+  for (const std::vector<double>& one : exposed_by) medians.exposed_by.push_back(median(one));
+  return medians;
 }
 
 ComparisonRow row_of(Contender& c, const std::string& mode, std::int64_t ranks) {
@@ -196,6 +203,7 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
       ComparedTimelines kept{modes[m],
                              n,
                              {},
+                             std::move(c.plan),
                              c.predicted.programs,
                              c.executor->programs(),
                              c.predicted.timeline,

@@ -4,16 +4,18 @@
 #include <vector>
 
 #include "model/scenario.hpp"
+#include "model/schedule/plan.hpp"
 #include "report/comparison.hpp"
 #include "sim/platform.hpp"
 
 namespace stretto::cli {
 
-// Both timelines of one row, kept for --trace.
+// Both timelines of one row, kept for --trace and --html.
 struct ComparedTimelines {
   std::string mode;
   std::int64_t ranks = 1;
   Schedule schedule;
+  MemoryPlan plan;
   std::vector<BoundProgram> predicted_programs, measured_programs;
   Timeline predicted, measured;  // measured: the repeat with the median step time
 };

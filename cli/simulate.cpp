@@ -12,6 +12,7 @@
 #include "model/schedule/plan.hpp"
 #include "model/schedule/verify.hpp"
 #include "report/exposure.hpp"
+#include "report/html.hpp"
 #include "report/table.hpp"
 #include "report/trace.hpp"
 #include "sim/cost/cost_schedule.hpp"
@@ -44,10 +45,23 @@ double exposed_ms(const Schedule& schedule, const Breakdown& b, Coord axis) {
   return to_ms(sum);
 }
 
+// The step that was predicted, as a page shows it.
+HtmlStep html_step(const Schedule& schedule, const MemoryPlan& plan, const sim::SimResult& result, const Breakdown& b) {
+  HtmlStep step;
+  step.row.mode = schedule.name;
+  step.row.ranks = schedule.mesh.ranks();
+  step.row.predicted_ms = to_ms(result.step);
+  step.row.predicted = to_ms(b);
+  step.row.operations = operation_times(schedule, result.programs, result.timeline, {}, {});
+  for (const Communicator& communicator : schedule.communicators) step.communicators.push_back(communicator.name);
+  step.predicted = excerpt(schedule, result.programs, result.timeline);
+  step.memory = memory_use(schedule, plan);
+  return step;
+}
+
 void simulate_command(const SimulateOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
-  require_writable(options.json);
-  require_writable(options.trace);
+  require_writable(options);
   const sim::Platform platform = load_platform(options, scenario);
   const auto begin = std::chrono::steady_clock::now();
   const Schedule schedule = build_schedule(scenario);
@@ -84,8 +98,9 @@ void simulate_command(const SimulateOptions& options) {
   const bool fits = plan.peak_bytes() * per_device <= platform.memory_bytes;
   const auto limits = limits_of(schedule, b, step_ms);
 
-  std::cout << fmt::format("scenario {} on {}: {} rank{}, schedule {}, network {}\n\n", scenario.name, platform.name,
-                           ranks, ranks == 1 ? "" : "s", schedule.name, options.engine);
+  const std::string about = fmt::format("scenario {} on {}: {} rank{}, schedule {}, network {}", scenario.name,
+                                        platform.name, ranks, ranks == 1 ? "" : "s", schedule.name, options.engine);
+  std::cout << about << "\n\n";
   Table table({"what", "value"});
   table.add_row({"step", fmt::format("{:.3f} ms{}", step_ms, result.steady ? "" : " (not steady)")});
   table.add_row({"tokens/s", fmt::format("{:.0f}", tokens_per_s)});
@@ -94,9 +109,10 @@ void simulate_command(const SimulateOptions& options) {
   table.add_row({"bubble", fmt::format("{:.3f} ms", to_ms(b.bubble))});
   table.add_row({"memory", fmt::format("{:.1f} MiB a rank, {} of {:.1f} GiB a device", double(plan.peak_bytes()) / (1 << 20),
                                        fits ? "fits" : "DOES NOT FIT", double(platform.memory_bytes) / (1 << 30))});
-  std::cout << table.text() << "\nwhat limits it:";
+  std::string limits_line = "what limits it:";
   for (const auto& [what, share] : limits)
-    if (share >= 0.005) std::cout << fmt::format("  {} {:.1f} %", what, 100 * share);
+    if (share >= 0.005) limits_line += fmt::format("  {} {:.1f} %", what, 100 * share);
+  std::cout << table.text() << "\n" << limits_line;
   std::cout << fmt::format("\n{} operations simulated in {:.4f} s; with building and verifying the schedule {:.4f} s\n",
                            result.operations, result.simulate_s, simulate_s);
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
@@ -128,6 +144,17 @@ void simulate_command(const SimulateOptions& options) {
                             {"simulate_s", simulate_s}});
   if (!options.trace.empty())
     write_trace(options.trace, {{"predicted " + schedule.name, &schedule, &result.programs, &result.timeline}});
+  if (!options.html.empty()) {
+    HtmlReport report;
+    report.title = scenario.name + ": predicted";
+    report.about = {about, fmt::format("platform {} ({}, {})", platform.name, platform.device, platform.date)};
+    report.summary = table;
+    report.remarks = {limits_line};
+    for (const std::string& note : schedule.notes) report.remarks.push_back("note: " + note);
+    report.steps = {html_step(schedule, plan, result, b)};
+    report.device_bytes = platform.memory_bytes;
+    write_text(options.html, render_html(report));
+  }
 }
 
 }  // namespace

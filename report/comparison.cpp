@@ -40,7 +40,9 @@ double mean_abs(const std::vector<ComparisonRow>& rows) {
 }  // namespace
 
 BreakdownMs to_ms(const Breakdown& b) {
-  return {to_ms(b.compute), to_ms(b.core_wait), to_ms(b.exposed_total), to_ms(b.bubble)};
+  BreakdownMs ms{to_ms(b.compute), to_ms(b.core_wait), to_ms(b.exposed_total), to_ms(b.bubble), {}};
+  for (const Picoseconds exposed : b.exposed) ms.exposed_by.push_back(to_ms(exposed));
+  return ms;
 }
 
 double ComparisonRow::measured_median_ms() const { return median(measured_ms); }
@@ -99,7 +101,7 @@ std::vector<OperationTime> operation_times(const Schedule& schedule,
   return times;
 }
 
-std::string comparison_text(const Comparison& comparison, std::size_t operations_per_row) {
+Table comparison_table(const Comparison& comparison) {
   Table table({"ranks", "mode", "predicted ms", "measured ms", "min–max", "error", "exposed pred.", "exposed meas.",
                "saved pred.", "saved meas.", "loss"});
   for (const ComparisonRow& row : comparison.rows)
@@ -110,28 +112,36 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
                    fmt::format("{:.1f}", row.measured.exposed),
                    fmt::format("{:.1f}", comparison.saved_predicted_ms(row)),
                    fmt::format("{:.1f}", comparison.saved_measured_ms(row)), fmt::format("{:.4f}", row.loss)});
-  std::string text = table.text();
-  const Comparison::Ranking ranking = comparison.ranking();
-  text += fmt::format(
-      "\nmean error {:.1f} %, worst {:.1f} %; noise floor {:.1f} % (two runs of the plain schedule, A/A);\n",
-      comparison.mean_abs_error_pct(), comparison.worst_abs_error_pct(), comparison.noise_pct());
+  return table;
+}
+
+std::vector<std::string> comparison_remarks(const Comparison& comparison) {
+  std::vector<std::string> remarks;
+  remarks.push_back(
+      fmt::format("mean error {:.1f} %, worst {:.1f} %; noise floor {:.1f} % (two runs of the plain schedule, A/A);",
+                  comparison.mean_abs_error_pct(), comparison.worst_abs_error_pct(), comparison.noise_pct()));
   std::string speeds;
   for (std::size_t i = 0; i < comparison.rows.size(); ++i)
     if (i == 0 || comparison.rows[i].ranks != comparison.rows[i - 1].ranks)
       speeds += fmt::format("{}{:.2f} at {}", speeds.empty() ? "" : ", ", comparison.rows[i].core_speed,
                             comparison.rows[i].ranks);
-  text += fmt::format(
+  remarks.push_back(fmt::format(
       "cores ran at {} ranks of their speed at calibration (sgemm in the same turns; 1.00: no clear difference), which "
-      "predictions use; without: "
-      "mean error {:.1f} %\n",
-      speeds, comparison.mean_abs_error_as_calibrated_pct());
-  text += fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right\n",
-                      ranking.pairs, ranking.right);
+      "predictions use; without: mean error {:.1f} %",
+      speeds, comparison.mean_abs_error_as_calibrated_pct()));
+  const Comparison::Ranking ranking = comparison.ranking();
+  remarks.push_back(fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right",
+                                ranking.pairs, ranking.right));
   if (comparison.step_GFLOPs > 0)
-    text += fmt::format("one-rank step sustains {:.1f} GFLOP/s, {:.0f} % of sgemm 1024³ on the same thread ({:.1f})\n",
-                        comparison.step_GFLOPs, 100 * comparison.step_GFLOPs / comparison.sgemm_GFLOPs,
-                        comparison.sgemm_GFLOPs);
+    remarks.push_back(fmt::format(
+        "one-rank step sustains {:.1f} GFLOP/s, {:.0f} % of sgemm 1024³ on the same thread ({:.1f})",
+        comparison.step_GFLOPs, 100 * comparison.step_GFLOPs / comparison.sgemm_GFLOPs, comparison.sgemm_GFLOPs));
+  return remarks;
+}
 
+std::string comparison_text(const Comparison& comparison, std::size_t operations_per_row) {
+  std::string text = comparison_table(comparison).text() + "\n";
+  for (const std::string& remark : comparison_remarks(comparison)) text += remark + "\n";
   text += "\nwhat explains the difference (predicted − measured, ms per step and rank):\n";
   Table detail({"ranks", "mode", "total", "compute", "core wait", "exposed", "bubble",
                 "operations that differ most (predicted / measured)"});

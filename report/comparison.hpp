@@ -6,6 +6,7 @@
 #include "base/timeline.hpp"
 #include "model/schedule/bind.hpp"
 #include "report/exposure.hpp"
+#include "report/table.hpp"
 
 namespace stretto {
 
@@ -18,6 +19,7 @@ struct OperationTime {
 // Where the compute lane's time went, in milliseconds, mean over ranks.
 struct BreakdownMs {
   double compute = 0, core_wait = 0, exposed = 0, bubble = 0;
+  std::vector<double> exposed_by;  // [communicator]; of predictions they add up to `exposed`
 };
 BreakdownMs to_ms(const Breakdown& breakdown);
 
@@ -66,7 +68,10 @@ std::vector<OperationTime> operation_times(const Schedule& schedule,
                                            const std::vector<BoundProgram>& measured_programs,
                                            const std::vector<Timeline>& measured);
 
-// The table, then for each row the operations that explain most of the difference.
+// One line a row, as it is printed; and what is said below it, one remark an element.
+Table comparison_table(const Comparison& comparison);
+std::vector<std::string> comparison_remarks(const Comparison& comparison);
+// The table and the remarks, then for each row the operations that explain most of the difference.
 std::string comparison_text(const Comparison& comparison, std::size_t operations_per_row = 4);
 // Keys of the `compare` command, and `operations`, `breakdown` per row.
 nlohmann::json comparison_json(const Comparison& comparison);

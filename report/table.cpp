@@ -39,18 +39,25 @@ void Table::add_row(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::text() const {
-  std::vector<std::size_t> width(headers_.size());
+std::vector<bool> Table::right_aligned() const {
   std::vector<bool> right(headers_.size(), !rows_.empty());
   for (std::size_t column = 0; column < headers_.size(); ++column) {
-    width[column] = display_width(headers_[column]);
     bool filled = false;
     for (const auto& row : rows_) {
-      width[column] = std::max(width[column], display_width(row[column]));
       filled = filled || !row[column].empty();
       if (!looks_numeric(row[column])) right[column] = false;
     }
     right[column] = right[column] && filled;
+  }
+  return right;
+}
+
+std::string Table::text() const {
+  const std::vector<bool> right = right_aligned();
+  std::vector<std::size_t> width(headers_.size());
+  for (std::size_t column = 0; column < headers_.size(); ++column) {
+    width[column] = display_width(headers_[column]);
+    for (const auto& row : rows_) width[column] = std::max(width[column], display_width(row[column]));
   }
   const auto line_of = [&](const std::vector<std::string>& cells) {
     std::string line;

@@ -18,6 +18,11 @@ class Table {
   std::string text() const;  // ends with a newline
   std::size_t rows() const { return rows_.size(); }
 
+  // For other forms of the same table.
+  const std::vector<std::string>& headers() const { return headers_; }
+  const std::vector<std::vector<std::string>>& cells() const { return rows_; }  // [row][column], as many as headers
+  std::vector<bool> right_aligned() const;                                      // [column]
+
  private:
   std::vector<std::string> headers_;
   std::vector<std::vector<std::string>> rows_;

@@ -65,14 +65,15 @@ class Files(ProgramTest):
 
     def test_outputs_that_cannot_be_written(self):
         for command in ("simulate", "compare"):
-            for option in ("--json", "--trace"):
+            for option in ("--json", "--trace", "--html"):
                 self.fails(2, command, self.tiny, "--platform", PLATFORM, option, "no/such/folder/x", says=["no/such/folder/x", "No such file"])
                 self.fails(2, command, self.tiny, "--platform", PLATFORM, option, ".", says=["directory"])
         self.fails(2, "calibrate", "-o", ".", says=["directory"])
         self.fails(2, "calibrate", "-o", "text.txt/x", says=["text.txt/x"])
         self.fails(2, "train", self.tiny, "--json", "no/such/folder/x", says=["no/such/folder/x"])
         self.ok("simulate", self.tiny, "--platform", PLATFORM, "--trace", "trace.json", "--json", "result.json")
-        self.fails(1, "simulate", self.tiny, "--platform", PLATFORM, "--json", "/dev/full", says=["/dev/full", "No space"])
+        for option in ("--json", "--html"):
+            self.fails(1, "simulate", self.tiny, "--platform", PLATFORM, option, "/dev/full", says=["/dev/full", "No space"])
 
     def test_checkpoint_directory_that_cannot_be_written(self):
         self.fails(2, "train", self.tiny, "--set", "training.checkpoint_dir=text.txt", says=["text.txt"])

@@ -1,0 +1,274 @@
+#include "report/html.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "report/html_assets.hpp"
+#include "report/html_bars.hpp"
+#include "report/html_text.hpp"
+
+namespace stretto {
+namespace {
+
+constexpr std::size_t kExposedColours = 5;  // classes exposed0, exposed1, … of the style
+
+bool is_measured(const HtmlStep& step) { return !step.row.measured_ms.empty(); }
+
+bool has_measured(const HtmlReport& report) {
+  return std::any_of(report.steps.begin(), report.steps.end(), is_measured);
+}
+
+std::string ranks_text(std::int64_t ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
+
+std::string paragraph(const std::string& text, const char* css) {
+  return fmt::format("<p class=\"{}\">{}</p>\n", css, html_escaped(text));
+}
+
+// One row a step, with the bars that `bars` gives.
+template <typename Bars>
+void add_rows(BarChart& chart, const HtmlReport& report, const Bars& bars) {
+  for (const HtmlStep& step : report.steps)
+    chart.rows.push_back({ranks_text(step.row.ranks), step.row.mode, bars(step)});
+}
+
+BarChart step_times(const HtmlReport& report) {
+  BarChart chart;
+  chart.id = "steps";
+  chart.title = "Time of a step";
+  chart.series = {{"predicted", "predicted"}};
+  chart.caption = "From the end of one step to the end of the next.";
+  if (has_measured(report)) {
+    chart.series.push_back({"measured", "measured"});
+    chart.caption +=
+        " Measured: the median of the repeats; the thin line is their range, the thick one reaches from the first to "
+        "the third quartile.";
+  }
+  add_rows(chart, report, [](const HtmlStep& step) {
+    std::vector<Bar> bars{{"predicted", {{0, step.row.predicted_ms}}}};
+    const std::vector<double>& ms = step.row.measured_ms;
+    if (!ms.empty())
+      bars.push_back(
+          {"measured", {{1, median(ms)}}, BarSpread{minimum(ms), percentile(ms, 25), percentile(ms, 75), maximum(ms)}});
+    return bars;
+  });
+  return chart;
+}
+
+// Names of all communicators, in the order in which they first appear.
+std::vector<std::string> communicators_of(const HtmlReport& report) {
+  std::vector<std::string> names;
+  for (const HtmlStep& step : report.steps)
+    for (const std::string& name : step.communicators)
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  return names;
+}
+
+// Appends a series for each communicator and returns the segments that a breakdown has in them.
+class ExposedSeries {
+ public:
+  ExposedSeries(BarChart& chart, const HtmlReport& report)
+      : names_(communicators_of(report)), first_(chart.series.size()) {
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      chart.series.push_back({"exposed " + names_[i], "exposed" + std::to_string(i % kExposedColours)});
+  }
+  void append(std::vector<BarSegment>& segments, const HtmlStep& step, const BreakdownMs& breakdown) const {
+    for (std::size_t c = 0; c < std::min(step.communicators.size(), breakdown.exposed_by.size()); ++c) {
+      const auto name = std::find(names_.begin(), names_.end(), step.communicators[c]);
+      segments.push_back({first_ + static_cast<std::size_t>(name - names_.begin()), breakdown.exposed_by[c]});
+    }
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::size_t first_;
+};
+
+// `segments_of` a breakdown, for both sides of a step.
+template <typename SegmentsOf>
+std::vector<Bar> both_sides(const HtmlStep& step, const SegmentsOf& segments_of) {
+  std::vector<Bar> bars{{"predicted", segments_of(step, step.row.predicted)}};
+  if (is_measured(step)) bars.push_back({"measured", segments_of(step, step.row.measured)});
+  return bars;
+}
+
+BarChart breakdowns(const HtmlReport& report) {
+  BarChart chart;
+  chart.id = "breakdown";
+  chart.title = "Where the time of the compute lane goes";
+  chart.caption =
+      "Mean over ranks. Exposed: the lane waits for a transfer itself; waiting for a peer's compute, for the host or "
+      "for nothing is bubble.";
+  if (has_measured(report))
+    chart.caption += " Measured: the median of each part over the repeats; their sum need not be the median step.";
+  chart.stacked = true;
+  chart.series = {{"compute", "compute"}, {"waiting for a core", "core-wait"}};
+  const ExposedSeries exposed(chart, report);
+  const std::size_t bubble = chart.series.size();
+  chart.series.push_back({"bubble", "bubble"});
+  add_rows(chart, report, [&](const HtmlStep& step) {
+    return both_sides(step, [&](const HtmlStep& of, const BreakdownMs& b) {
+      std::vector<BarSegment> segments{{0, b.compute}, {1, b.core_wait}};
+      exposed.append(segments, of, b);
+      segments.push_back({bubble, b.bubble});
+      return segments;
+    });
+  });
+  return chart;
+}
+
+BarChart exposures(const HtmlReport& report) {
+  BarChart chart;
+  chart.id = "exposed";
+  chart.title = "Exposed communication";
+  chart.caption = "The part of the step that overlap is there to remove, by communicator; mean over ranks.";
+  chart.stacked = true;
+  const ExposedSeries exposed(chart, report);
+  add_rows(chart, report, [&](const HtmlStep& step) {
+    return both_sides(step, [&](const HtmlStep& of, const BreakdownMs& b) {
+      std::vector<BarSegment> segments;
+      exposed.append(segments, of, b);
+      return segments;
+    });
+  });
+  return chart;
+}
+
+BarChart memory(const HtmlReport& report) {
+  BarChart chart;
+  chart.id = "memory";
+  chart.title = "Memory of a rank";
+  chart.bar_header = "role";
+  chart.caption = "The peak, as planned; execution allocates exactly that.";
+  if (report.device_bytes > 0) {
+    const auto bytes = double(report.device_bytes);
+    chart.caption += " A device of this platform has " + byte_unit(bytes).text(bytes) + ".";
+  }
+  chart.bytes = chart.stacked = true;
+  chart.series = {{"parameters", "parameters"},
+                  {"optimizer state", "optimizer-state"},
+                  {"inputs and scalars", "inputs"},
+                  {"gradients, activations, workspaces (they share bytes)", "reused"}};
+  for (const HtmlStep& step : report.steps) {
+    BarRow row{ranks_text(step.row.ranks), step.row.mode, {}};
+    for (const MemoryUse& use : step.memory)
+      row.bars.push_back({use.role,
+                          {{0, double(use.parameters)},
+                           {1, double(use.optimizer_state)},
+                           {2, double(use.inputs_and_scalars)},
+                           {3, double(use.reused)}}});
+    chart.rows.push_back(std::move(row));
+  }
+  return chart;
+}
+
+std::int64_t nanoseconds(Picoseconds time) { return std::llround(double(time) * 1e-3); }
+
+// null for what is no number, tenths of a microsecond otherwise.
+nlohmann::json rounded_ms(double ms) {
+  return std::isfinite(ms) ? nlohmann::json(std::round(ms * 1e4) / 1e4) : nlohmann::json(nullptr);
+}
+
+// What report/html/timeline.js reads; it says what the fields are. Names stand in it once.
+class TimelineData {
+ public:
+  nlohmann::json of(const HtmlReport& report) {
+    nlohmann::json steps = nlohmann::json::array();
+    for (const HtmlStep& step : report.steps) {
+      nlohmann::json operations = nlohmann::json::array(), sides = nlohmann::json::array();
+      for (const OperationTime& op : step.row.operations)
+        operations.push_back({op.name, op.kind, rounded_ms(op.predicted_ms), rounded_ms(op.measured_ms)});
+      sides.push_back(side("predicted", step.predicted));
+      if (is_measured(step)) sides.push_back(side("measured", step.measured));
+      steps.push_back({{"title", ranks_text(step.row.ranks) + ", " + step.row.mode},
+                       {"sides", std::move(sides)},
+                       {"operations", std::move(operations)}});
+    }
+    nlohmann::json phases = nlohmann::json::array();
+    for (int phase = 0; phase <= static_cast<int>(Phase::param_sync); ++phase)
+      phases.push_back(name_of(static_cast<Phase>(phase)));
+    return {{"phases", std::move(phases)}, {"works", works_}, {"labels", labels_}, {"steps", std::move(steps)}};
+  }
+
+ private:
+  std::size_t index_of(const ExcerptLabel& label) {
+    const auto [work, new_work] = work_index_.try_emplace(label.work, works_.size());
+    if (new_work) works_.push_back(label.work);
+    const auto [found, is_new] = label_index_.try_emplace({label.name, work->second, label.phase}, labels_.size());
+    if (is_new) labels_.push_back({label.name, static_cast<int>(label.phase), work->second});
+    return found->second;
+  }
+
+  nlohmann::json side(const char* title, const TimelineExcerpt& timeline) {
+    std::vector<std::size_t> index;
+    for (const ExcerptLabel& label : timeline.labels) index.push_back(index_of(label));
+    nlohmann::json tracks = nlohmann::json::array();
+    for (const ExcerptTrack& track : timeline.tracks) {
+      nlohmann::json slices = nlohmann::json::array();
+      for (const ExcerptSlice& s : track.slices) {
+        slices.push_back(index[s.label]);
+        slices.push_back(s.lane);
+        slices.push_back(nanoseconds(s.start));
+        slices.push_back(nanoseconds(s.transfer - s.start));
+        slices.push_back(nanoseconds(s.end - s.start));
+      }
+      tracks.push_back({{"rank", track.rank}, {"role", track.role}, {"slices", std::move(slices)}});
+    }
+    return {{"title", title},
+            {"step", nanoseconds(timeline.step)},
+            {"lanes", timeline.lanes},
+            {"tracks", std::move(tracks)},
+            {"ranks", timeline.all_ranks},
+            {"cut", timeline.cut_in_time},
+            {"left_out", timeline.all_operations - timeline.operations()}};
+  }
+
+  std::map<std::string, std::size_t> work_index_;
+  std::map<std::tuple<std::string, std::size_t, Phase>, std::size_t> label_index_;
+  nlohmann::json works_ = nlohmann::json::array(), labels_ = nlohmann::json::array();
+};
+
+std::string timelines(const HtmlReport& report) {
+  return std::string("<section id=\"timelines\">\n<h2>Timelines</h2>\n") +
+         "<p>One step, operation by operation: gaps are waiting, a pale front of a communication is waiting for its "
+         "peers, dashes are where the step begins and ends. Ranks that behave alike are predicted once, by the first "
+         "of "
+         "them." +
+         (has_measured(report) ? " Measured is the repeat with the median step." : "") + "</p>\n" +
+         "<noscript><p class=\"nothing\">The timelines are drawn by a script, which this browser does not "
+         "run.</p></noscript>\n<div id=\"timeline\"></div>\n</section>\n"
+         "<script type=\"application/json\" id=\"data\">" +
+         script_json(TimelineData().of(report)) + "</script>\n<script>\n" + kHtmlScript + "</script>\n";
+}
+
+}  // namespace
+
+std::string render_html(const HtmlReport& report) {
+  std::string html =
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n";
+  html += fmt::format("<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n", html_escaped(report.title),
+                      kHtmlStyle);
+  html += fmt::format("<header>\n<h1>{}</h1>\n", html_escaped(report.title));
+  for (const std::string& line : report.about) html += paragraph(line, "about");
+  html += "</header>\n<section id=\"summary\">\n<h2>Summary</h2>\n";
+  if (report.summary.rows() > 0) html += html_table(report.summary);
+  for (const std::string& remark : report.remarks) html += paragraph(remark, "remark");
+  html += "</section>\n";
+  if (report.steps.empty()) {
+    html += paragraph("No step was finished.", "nothing");
+  } else {
+    for (const auto& chart : {step_times(report), breakdowns(report), exposures(report)}) html += bar_section(chart);
+    html += timelines(report) + bar_section(memory(report));
+  }
+  return html + "</main>\n</body>\n</html>\n";
+}
+
+}  // namespace stretto

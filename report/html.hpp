@@ -1,0 +1,35 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report/comparison.hpp"
+#include "report/excerpt.hpp"
+#include "report/memory.hpp"
+#include "report/table.hpp"
+
+namespace stretto {
+
+// One mode at one number of ranks. A step that was only predicted has no row.measured_ms and an empty `measured`.
+struct HtmlStep {
+  ComparisonRow row;
+  std::vector<std::string> communicators;  // names, in the order of BreakdownMs::exposed_by
+  TimelineExcerpt predicted, measured;
+  std::vector<MemoryUse> memory;  // one entry a role
+};
+
+// What the page of `--html` shows: plain data, owned. Strings are text as a person wrote it; rendering escapes them.
+struct HtmlReport {
+  std::string title;
+  std::vector<std::string> about;    // lines under the title: what was predicted or run, and on what
+  Table summary{{}};                 // the table that the command prints
+  std::vector<std::string> remarks;  // lines under it
+  std::vector<HtmlStep> steps;       // steps of equal numbers of ranks stand together
+  std::int64_t device_bytes = 0;     // memory of one device; 0: not known
+};
+
+// One HTML file that needs nothing else and loads nothing: tables and bars as HTML and SVG, timelines drawn by a script
+// in it. Equal reports give equal bytes.
+std::string render_html(const HtmlReport& report);
+
+}  // namespace stretto

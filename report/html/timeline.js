@@ -1,0 +1,350 @@
+// Draws the timelines. The data (report/html.cpp):
+//   phases  names, by number          works   texts such as "gemm 512x256x1024 nn"
+//   labels  [name, phase, work]       steps   {title, sides, operations: [name, kind, predicted ms, measured ms]}
+//   side    {title, step, lanes, tracks, ranks, cut, left_out}; all times are nanoseconds from the step's beginning
+//   track   {rank, role, slices}, where slices are five numbers each: label, lane, start, waiting for peers, duration
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const colours = ["--grey", "--blue", "--green", "--yellow", "--red", "--violet", "--pink"];  // by phase
+  const STRIDE = 5, GUTTER = 132, RIGHT = 16, ROW = 18, HEADING = 46, TRACK_GAP = 7, SIDE_GAP = 22;
+
+  const element = (name, properties, ...children) => {
+    const made = Object.assign(document.createElement(name), properties);
+    made.append(...children);
+    return made;
+  };
+  const time = (ns, digits = 3) => {
+    const size = Math.abs(ns);
+    if (size >= 1e10) return (ns / 1e9).toFixed(digits) + " s";
+    if (size >= 1e6 || size === 0) return (ns / 1e6).toFixed(digits) + " ms";
+    return (ns / 1e3).toFixed(digits) + " µs";
+  };
+  const number = (value) => (value === null ? "–" : value.toFixed(value < 1 ? 4 : 2));
+
+  // ---- the page around the drawing ----
+
+  const root = document.getElementById("timeline");
+  const select = element("select", { id: "step" });
+  data.steps.forEach((step, i) => select.append(element("option", { value: i, textContent: step.title })));
+  const button = (text, label, action) => {
+    const made = element("button", { type: "button", textContent: text, title: label, onclick: action });
+    made.setAttribute("aria-label", label);
+    return made;
+  };
+  const help = "Drag to zoom into a stretch, Shift and drag to move; click, then the wheel zooms. Keys: + − ← → 0.";
+  const canvas = element("canvas", { tabIndex: 0 });
+  canvas.setAttribute("role", "img");
+  const hint = element("div", { className: "hint", hidden: true });
+  const notes = element("p", { className: "remark" });
+  const operations = element("div", { className: "table" });
+  const legend = element("ul", { className: "legend" });
+  root.append(
+    element("div", { className: "controls" }, element("label", { htmlFor: "step", textContent: "Step" }), select,
+      button("+", "zoom in", () => zoom(0.5)), button("−", "zoom out", () => zoom(2)),
+      button("whole step", "show the whole step", () => show(...whole())), element("span", { className: "help", textContent: help })),
+    legend, element("div", { className: "lanes" }, canvas, hint), notes,
+    element("details", {}, element("summary", { textContent: "the numbers: time of each operation in a step, mean over ranks" }),
+      operations));
+
+  // ---- what is shown ----
+
+  let step, rows, headings, height, from, to, style, hovered = null, drag = null;
+
+  // Rows of the drawing: each lane of each track that has operations, sides below each other.
+  const layOut = () => {
+    rows = [];
+    headings = [];
+    let y = 0;
+    for (const side of step.sides) {
+      headings.push({ side, y });
+      y += HEADING;
+      for (const track of side.tracks) {
+        const lanes = new Map();
+        for (let i = 0; i < track.slices.length; i += STRIDE) {
+          const lane = track.slices[i + 1];
+          if (!lanes.has(lane)) lanes.set(lane, []);
+          lanes.get(lane).push(i);
+        }
+        const role = new Set(side.tracks.map((t) => t.role)).size > 1 ? track.role + " " : "";
+        for (const [lane, slices] of [...lanes].sort((a, b) => a[0] - b[0])) {
+          rows.push({ y, side, track, slices, name: `${role}rank ${track.rank}`, lane: side.lanes[lane] });
+          y += ROW;
+        }
+        y += TRACK_GAP;
+      }
+      y += SIDE_GAP;
+    }
+    height = y;
+  };
+  const whole = () => {
+    let first = 0, last = 0;
+    for (const side of step.sides) {
+      last = Math.max(last, side.step);
+      for (const track of side.tracks)
+        for (let i = 0; i < track.slices.length; i += STRIDE) {
+          first = Math.min(first, track.slices[i + 2]);
+          last = Math.max(last, track.slices[i + 2] + track.slices[i + 4]);
+        }
+    }
+    return [first, Math.max(last, first + 1)];
+  };
+
+  const plotWidth = () => canvas.clientWidth - GUTTER - RIGHT;
+  const xOf = (ns) => GUTTER + ((ns - from) / (to - from)) * plotWidth();
+  const timeAt = (x) => from + ((x - GUTTER) / plotWidth()) * (to - from);
+
+  const show = (a, b) => {
+    const [first, last] = whole();
+    const span = Math.min(Math.max(b - a, 100), last - first);
+    from = Math.min(Math.max(a, first), last - span);
+    to = from + span;
+    draw();
+  };
+  const zoom = (factor, centre = (from + to) / 2) => show(centre - (centre - from) * factor, centre + (to - centre) * factor);
+
+  // ---- drawing ----
+
+  const readStyle = () => {
+    const computed = getComputedStyle(document.documentElement);
+    const of = (name) => computed.getPropertyValue(name).trim();
+    const dark = (hex) => {
+      const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+      return 0.299 * r + 0.587 * g + 0.114 * b < 140;
+    };
+    const fill = colours.map(of);
+    style = { fill, text: fill.map((hex) => (dark(hex) ? "#ffffff" : "#111111")), ink: of("--ink"), muted: of("--muted"),
+      line: of("--line"), page: of("--page"), panel: of("--panel"), blue: of("--blue") };
+  };
+  const tickStep = () => {
+    const raw = (to - from) / Math.max(2, plotWidth() / 110), power = 10 ** Math.floor(Math.log10(raw));
+    return [1, 2, 5, 10].find((factor) => raw <= factor * power) * power;
+  };
+
+  const drawAxis = (g, heading, bottom) => {
+    g.font = "600 13px system-ui, sans-serif";
+    g.fillStyle = style.ink;
+    g.textAlign = "left";
+    g.fillText(`${heading.side.title}: ${time(heading.side.step)}`, 0, heading.y + 15);
+    g.font = "11.5px system-ui, sans-serif";
+    g.fillStyle = style.muted;
+    g.strokeStyle = style.line;
+    g.textAlign = "center";
+    const tick = tickStep();
+    const [unit, name] = tick >= 1e9 ? [1e9, "s"] : tick >= 1e5 ? [1e6, "ms"] : [1e3, "µs"];
+    for (let t = Math.ceil(from / tick) * tick; t <= to; t += tick) {
+      const x = xOf(t);
+      g.beginPath();
+      g.moveTo(x, heading.y + HEADING - 8);
+      g.lineTo(x, bottom);
+      g.stroke();
+      const text = `${+(t / unit).toFixed(6)} ${name}`;
+      if (x + g.measureText(text).width / 2 < canvas.clientWidth) g.fillText(text, x, heading.y + HEADING - 13);
+    }
+  };
+  const drawSlice = (g, row, i) => {
+    const s = row.track.slices, start = s[i + 2], end = start + s[i + 4];
+    if (end < from || start > to) return;
+    const [name, phase] = data.labels[s[i]];
+    const x0 = Math.max(xOf(start), GUTTER - 1), x1 = Math.max(Math.min(xOf(end), GUTTER + plotWidth() + 1), x0 + 0.6);
+    const moving = Math.min(Math.max(xOf(start + s[i + 3]), x0), x1);
+    g.fillStyle = style.fill[phase];
+    if (moving > x0) {
+      g.globalAlpha = 0.35;
+      g.fillRect(x0, row.y, moving - x0, ROW - 3);
+      g.globalAlpha = 1;
+    }
+    const gap = x1 - moving > 3 ? 0.7 : 0;
+    g.fillRect(moving, row.y, x1 - moving - gap, ROW - 3);
+    if (hovered && hovered.label === s[i]) {
+      g.strokeStyle = style.ink;
+      g.lineWidth = 1.5;
+      g.strokeRect(x0, row.y + 0.5, x1 - x0, ROW - 4);
+      g.lineWidth = 1;
+    }
+    if (x1 - moving > 44) {
+      g.save();
+      g.beginPath();
+      g.rect(moving, row.y, x1 - moving - 3, ROW);
+      g.clip();
+      g.fillStyle = style.text[phase];
+      g.fillText(name.replace(/^h\.\d+ (.*) mb \d+$/, "$1"), moving + 4, row.y + 11.5);
+      g.restore();
+    }
+  };
+  const draw = () => {
+    const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth;
+    canvas.style.height = height + "px";
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    const g = canvas.getContext("2d");
+    g.scale(ratio, ratio);
+    headings.forEach((heading, i) => drawAxis(g, heading, (i + 1 < headings.length ? headings[i + 1].y : height) - SIDE_GAP));
+    g.font = "11.5px system-ui, sans-serif";
+    let last = null;
+    for (const row of rows) {
+      g.textAlign = "left";
+      g.fillStyle = style.muted;
+      g.fillText(row.lane, 66, row.y + 11.5, GUTTER - 72);
+      if (row.track !== last) {
+        g.fillStyle = style.ink;
+        g.fillText(row.name, 0, row.y + 11.5, 62);
+      }
+      last = row.track;
+      for (const i of row.slices) drawSlice(g, row, i);
+    }
+    // Where the step begins and ends.
+    g.strokeStyle = style.ink;
+    g.setLineDash([4, 3]);
+    headings.forEach((heading, i) => {
+      for (const t of [0, heading.side.step])
+        if (t >= from && t <= to) {
+          g.beginPath();
+          g.moveTo(xOf(t), heading.y + HEADING - 8);
+          g.lineTo(xOf(t), (i + 1 < headings.length ? headings[i + 1].y : height) - SIDE_GAP);
+          g.stroke();
+        }
+    });
+    g.setLineDash([]);
+    if (drag && drag.mode === "select") {
+      g.globalAlpha = 0.2;
+      g.fillStyle = style.blue;
+      g.fillRect(Math.min(drag.x, drag.now), 0, Math.abs(drag.now - drag.x), height);
+      g.globalAlpha = 1;
+    }
+  };
+
+  // ---- pointing at an operation ----
+
+  const find = (x, y) => {
+    const row = rows.find((r) => y >= r.y && y < r.y + ROW - 2);
+    if (!row || x < GUTTER) return null;
+    const s = row.track.slices, slack = ((to - from) / plotWidth()) * 2, at = timeAt(x);
+    let best = null;
+    for (const i of row.slices) {
+      const off = Math.max(s[i + 2] - at, at - s[i + 2] - s[i + 4], 0);
+      if (off <= slack && (best === null || off < best.off)) best = { row, i, off, label: s[i] };
+    }
+    return best;
+  };
+  const describe = ({ row, i, label }) => {
+    const s = row.track.slices, [name, phase, work] = data.labels[label];
+    const lines = [data.works[work], `${row.name}, ${row.lane}, ${data.phases[phase]}`,
+      `starts ${time(s[i + 2])}, takes ${time(s[i + 4])}`];
+    if (s[i + 3] > 0) lines.push(`waits for its peers ${time(s[i + 3])}, transfers ${time(s[i + 4] - s[i + 3])}`);
+    for (const other of step.sides) {
+      if (other === row.side) continue;
+      const track = other.tracks.find((t) => t.rank === row.track.rank);
+      for (let k = 0; track && k < track.slices.length; k += STRIDE)
+        if (track.slices[k] === label) {
+          lines.push(`${other.title}: starts ${time(track.slices[k + 2])}, takes ${time(track.slices[k + 4])}`);
+          break;
+        }
+    }
+    return [name, `${row.side.title}\n${lines.join("\n")}`];
+  };
+  const point = (event) => {
+    const found = drag ? null : find(event.offsetX, event.offsetY);
+    const changed = (found && found.label) !== (hovered && hovered.label);
+    hovered = found;
+    hint.hidden = !found;
+    if (found) {
+      const [name, text] = describe(found);
+      hint.replaceChildren(element("b", { textContent: name }), text);
+      const left = event.offsetX + 16 + hint.offsetWidth > canvas.clientWidth ? event.offsetX - hint.offsetWidth - 12 : event.offsetX + 16;
+      hint.style.left = Math.max(0, left) + "px";
+      hint.style.top = event.offsetY + 18 + "px";
+    }
+    if (changed) draw();
+  };
+
+  // ---- moving about ----
+
+  canvas.onpointerdown = (event) => {
+    if (event.offsetX < GUTTER) return;
+    canvas.focus({ preventScroll: true });
+    canvas.setPointerCapture(event.pointerId);
+    drag = { mode: event.shiftKey ? "move" : "select", x: event.offsetX, now: event.offsetX, from, to };
+  };
+  canvas.onpointermove = (event) => {
+    if (drag) {
+      drag.now = event.offsetX;
+      const shift = ((drag.x - drag.now) / plotWidth()) * (drag.to - drag.from);
+      if (drag.mode === "move") show(drag.from + shift, drag.to + shift);
+      else draw();
+    }
+    point(event);
+  };
+  canvas.onpointerup = () => {
+    const done = drag;
+    drag = null;
+    if (done && done.mode === "select" && Math.abs(done.now - done.x) > 4)
+      show(timeAt(Math.max(Math.min(done.x, done.now), GUTTER)), timeAt(Math.max(done.x, done.now)));
+    else draw();
+  };
+  canvas.onpointercancel = () => { drag = null; draw(); };
+  canvas.onpointerleave = () => { hovered = null; hint.hidden = true; draw(); };
+  canvas.ondblclick = () => show(...whole());
+  canvas.addEventListener("wheel", (event) => {
+    // Unless it was asked for, the wheel scrolls the page.
+    if (document.activeElement !== canvas && !event.ctrlKey) return;
+    event.preventDefault();
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      const shift = (event.deltaX / plotWidth()) * (to - from);
+      show(from + shift, to + shift);
+    } else {
+      zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY * 0.002))), timeAt(event.offsetX));
+    }
+  }, { passive: false });
+  canvas.onkeydown = (event) => {
+    const quarter = (to - from) / 4;
+    const actions = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), "0": () => show(...whole()),
+      ArrowLeft: () => show(from - quarter, to - quarter), ArrowRight: () => show(from + quarter, to + quarter),
+      Escape: () => canvas.blur() };
+    if (!actions[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    actions[event.key]();
+  };
+
+  // ---- choosing a step ----
+
+  const table = () => {
+    const measured = step.sides.length > 1;
+    const head = ["operation", "kind", "predicted, ms", ...(measured ? ["measured, ms", "difference, ms"] : [])];
+    const line = (cells, name) => element("tr", {}, ...cells.map((text, i) =>
+      element(name, { textContent: text, className: i > 1 ? "n" : "" })));
+    const body = step.operations.map(([name, kind, predicted, actual]) => {
+      const difference = predicted === null || actual === null ? null : predicted - actual;
+      const cells = [name, kind, number(predicted)];
+      if (measured) cells.push(number(actual), difference === null ? "–" : (difference > 0 ? "+" : "") + difference.toFixed(3));
+      return line(cells, "td");
+    });
+    operations.replaceChildren(element("table", {}, element("thead", {}, line(head, "th")), element("tbody", {}, ...body)));
+  };
+  const choose = () => {
+    step = data.steps[select.value];
+    canvas.setAttribute("aria-label", `Timelines of ${step.title}: ` +
+      step.sides.map((side) => `${side.title} ${time(side.step)}`).join(", ") + ". The numbers are in the table below.");
+    const used = new Set();
+    for (const side of step.sides)
+      for (const track of side.tracks)
+        for (let i = 0; i < track.slices.length; i += STRIDE) used.add(data.labels[track.slices[i]][1]);
+    legend.replaceChildren(...data.phases.flatMap((phase, i) => used.has(i) ? [element("li", {}, element("i",
+      { style: `background: var(${colours[i]})` }), phase)] : []));
+    notes.textContent = step.sides.filter((side) => side.left_out > 0).map((side) => {
+      const shown = [];
+      if (side.tracks.length < side.ranks) shown.push(`${side.tracks.length} of ${side.ranks} ranks, the first of each role`);
+      if (side.cut) shown.push("the operations that start first");
+      return `Left out of ${side.title} to keep this file small: ${side.left_out} operations; shown: ${shown.join("; ")}.`;
+    }).join("\n");
+    table();
+    layOut();
+    show(...whole());
+  };
+  select.onchange = choose;
+  window.addEventListener("resize", draw);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readStyle(); draw(); });
+  readStyle();
+  select.value = data.steps.length - 1;  // the most ranks, the most overlap
+  choose();
+})();

@@ -1,0 +1,191 @@
+#include "report/html_bars.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace stretto {
+namespace {
+
+// Lengths in the SVG's own units, which are CSS pixels at full width.
+constexpr double kWidth = 1040, kBarHeight = 13, kBarGap = 3, kRowGap = 12, kGroupHeading = 26, kAxis = 26;
+constexpr double kBarNameWidth = 66, kValueWidth = 84, kCharacter = 6.9;
+constexpr std::size_t kLongestLabel = 40;
+
+double drawable(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
+
+double largest_of(const BarChart& chart) {
+  double largest = 0;
+  for (const BarRow& row : chart.rows)
+    for (const Bar& bar : row.bars)
+      largest = std::max({largest, drawable(bar.total()), bar.spread ? drawable(bar.spread->high) : 0});
+  return largest;
+}
+
+// 1, 2 or 5 times a power of ten: at most six lines on the axis.
+double tick_step(double largest) {
+  const double raw = largest / 5, power = std::pow(10, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (raw <= factor * power) return factor * power;
+  return 10 * power;
+}
+
+std::string shortened(const std::string& label) {
+  if (display_width(label) <= kLongestLabel) return label;
+  std::size_t end = 0;
+  while (display_width(label.substr(0, end)) < kLongestLabel - 1) ++end;
+  while (end < label.size() && (static_cast<unsigned char>(label[end]) & 0xC0) == 0x80) ++end;
+  return label.substr(0, end) + "…";
+}
+
+// The drawing, from top to bottom.
+class Svg {
+ public:
+  explicit Svg(const BarChart& chart)
+      : chart_(chart), unit_(chart.bytes ? byte_unit(largest_of(chart)) : time_unit(largest_of(chart))) {
+    std::size_t longest = 0;
+    for (const BarRow& row : chart.rows) longest = std::max(longest, display_width(shortened(row.label)));
+    left_ = kCharacter * double(longest) + 12 + kBarNameWidth;
+    const double largest = largest_of(chart);
+    scale_ = largest > 0 ? (kWidth - kValueWidth - left_) / largest : 0;
+    for (std::size_t i = 0; i < chart.rows.size(); ++i) {
+      if (!chart.rows[i].group.empty() && (i == 0 || chart.rows[i].group != chart.rows[i - 1].group)) heading(i);
+      row(chart.rows[i]);
+    }
+    if (largest > 0) axis(largest);
+  }
+
+  std::string text() const {
+    return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">\n{}{}</svg>\n", kWidth,
+                       y_ + kAxis, html_escaped(chart_.title), grid_, body_);
+  }
+
+ private:
+  void heading(std::size_t row) {
+    y_ += kGroupHeading;
+    body_ += fmt::format("<text class=\"group\" x=\"0\" y=\"{:.1f}\">{}</text>\n", y_ - 9,
+                         html_escaped(chart_.rows[row].group));
+  }
+
+  void row(const BarRow& row) {
+    const double height = double(row.bars.size()) * (kBarHeight + kBarGap) - kBarGap;
+    body_ += fmt::format("<text class=\"label\" x=\"0\" y=\"{:.1f}\">{}<title>{}</title></text>\n", y_ + height / 2 + 4,
+                         html_escaped(shortened(row.label)), html_escaped(row.label));
+    for (const Bar& bar : row.bars) {
+      draw(row, bar);
+      y_ += kBarHeight + kBarGap;
+    }
+    y_ += kRowGap - kBarGap;
+  }
+
+  void draw(const BarRow& row, const Bar& bar) {
+    const double middle = y_ + kBarHeight / 2;
+    body_ += fmt::format("<text class=\"side\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", left_ - 8, middle + 4,
+                         html_escaped(bar.name));
+    double x = left_;
+    for (const BarSegment& segment : bar.segments) {
+      const double width = drawable(segment.value) * scale_;
+      if (width <= 0) continue;
+      const BarSeries& series = chart_.series[segment.series];
+      std::string title = row.group.empty() ? row.label : row.group + ", " + row.label;
+      title += ", " + bar.name;
+      if (chart_.stacked) title += ", " + series.name;
+      body_ += fmt::format(
+          "<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\">"
+          "<title>{}: {}</title></rect>\n",
+          series.css, x, y_, width, kBarHeight, html_escaped(title), unit_.text(segment.value));
+      x += width;
+    }
+    if (bar.spread) {
+      const auto at = [&](double value) { return left_ + drawable(value) * scale_; };
+      const BarSpread& s = *bar.spread;
+      body_ += fmt::format("<path class=\"range\" d=\"M{:.2f} {:.1f}H{:.2f}\"/>\n", at(s.low), middle, at(s.high));
+      body_ += fmt::format(
+          "<path class=\"quartiles\" d=\"M{0:.2f} {2:.1f}v6m0 -3H{1:.2f}m0 -3v6\"><title>quartiles {3}–{4}, range "
+          "{5}–{6}</title></path>\n",
+          at(s.quartile_1), at(s.quartile_3), middle - 3, unit_.number(s.quartile_1), unit_.text(s.quartile_3),
+          unit_.number(s.low), unit_.text(s.high));
+      x = std::max(x, at(s.high));
+    }
+    body_ += fmt::format("<text class=\"value\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x + 6, middle + 4,
+                         unit_.text(bar.total()));
+  }
+
+  void axis(double largest) {
+    const double step = tick_step(largest / unit_.per_unit) * unit_.per_unit;
+    for (int i = 0; i * step <= largest * (1 + 1e-9); ++i) {
+      const double x = left_ + i * step * scale_;
+      grid_ += fmt::format("<path class=\"grid\" d=\"M{:.1f} 0V{:.1f}\"/>\n", x, y_);
+      grid_ += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\">{:g}{}</text>\n", x, y_ + 16,
+                           i * step / unit_.per_unit, i == 0 ? " " + unit_.name : "");
+    }
+  }
+
+  const BarChart& chart_;
+  Unit unit_;
+  double left_ = 0, scale_ = 0, y_ = 4;
+  std::string grid_, body_;
+};
+
+std::string legend(const BarChart& chart) {
+  std::string items;
+  for (const BarSeries& series : chart.series)
+    items += fmt::format("<li><i class=\"{}\"></i>{}</li>", series.css, html_escaped(series.name));
+  return "<ul class=\"legend\">" + items + "</ul>\n";
+}
+
+std::string numbers(const BarChart& chart) {
+  const Unit unit = chart.bytes ? byte_unit(largest_of(chart)) : time_unit(largest_of(chart));
+  bool grouped = false, scattered = false;
+  for (const BarRow& row : chart.rows) {
+    grouped = grouped || !row.group.empty();
+    for (const Bar& bar : row.bars) scattered = scattered || bar.spread.has_value();
+  }
+  std::vector<std::string> headers;
+  if (grouped) headers.push_back(chart.group_header);
+  headers.insert(headers.end(), {chart.row_header, chart.bar_header});
+  if (chart.stacked)
+    for (const BarSeries& series : chart.series) headers.push_back(series.name + ", " + unit.name);
+  headers.push_back((chart.stacked ? "sum, " : "") + unit.name);
+  if (scattered) headers.insert(headers.end(), {"lowest", "1st quartile", "3rd quartile", "highest"});
+
+  Table table(headers);
+  for (const BarRow& row : chart.rows)
+    for (const Bar& bar : row.bars) {
+      std::vector<std::string> cells;
+      if (grouped) cells.push_back(row.group);
+      cells.insert(cells.end(), {row.label, bar.name});
+      if (chart.stacked) {
+        std::vector<double> values(chart.series.size());
+        for (const BarSegment& segment : bar.segments) values[segment.series] += segment.value;
+        for (const double value : values) cells.push_back(unit.number(value));
+      }
+      cells.push_back(unit.number(bar.total()));
+      if (bar.spread)
+        for (const double value : {bar.spread->low, bar.spread->quartile_1, bar.spread->quartile_3, bar.spread->high})
+          cells.push_back(unit.number(value));
+      table.add_row(std::move(cells));
+    }
+  return "<details><summary>the numbers</summary>\n" + html_table(table) + "</details>\n";
+}
+
+}  // namespace
+
+double Bar::total() const {
+  double sum = 0;
+  for (const BarSegment& segment : segments) sum += segment.value;
+  return sum;
+}
+
+std::string bar_section(const BarChart& chart) {
+  std::string html = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>\n", html_escaped(chart.id),
+                                 html_escaped(chart.title), html_escaped(chart.caption));
+  if (largest_of(chart) <= 0)
+    return html + "<p class=\"nothing\">Nothing to show: all of it is zero.</p>\n" +
+           (chart.rows.empty() ? "" : numbers(chart)) + "</section>\n";
+  return html + legend(chart) + "<div class=\"figure\">" + Svg(chart).text() + "</div>\n" + numbers(chart) +
+         "</section>\n";
+}
+
+}  // namespace stretto

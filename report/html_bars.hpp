@@ -1,0 +1,51 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/html_text.hpp"
+
+namespace stretto {
+
+// What a colour stands for. `css` is a class of report/html/style.css: "compute", "exposed0", "predicted", …
+struct BarSeries {
+  std::string name, css;
+};
+
+// How repeated measurements of one bar scatter.
+struct BarSpread {
+  double low = 0, quartile_1 = 0, quartile_3 = 0, high = 0;
+};
+
+struct BarSegment {
+  std::size_t series = 0;
+  double value = 0;  // ≥ 0; what is no finite positive number takes no room
+};
+
+struct Bar {
+  std::string name;                       // "predicted"
+  std::vector<BarSegment> segments = {};  // stacked from left to right
+  std::optional<BarSpread> spread = {};
+  double total() const;
+};
+
+// Bars that stand together, one mode for example. Rows of equal `group` follow each other under one heading.
+struct BarRow {
+  std::string group, label;
+  std::vector<Bar> bars;
+};
+
+struct BarChart {
+  std::string id;  // of the HTML element
+  std::string title, caption;
+  std::string group_header = "ranks", row_header = "mode", bar_header = "side";  // of the table
+  bool bytes = false;                                                            // values are bytes; else milliseconds
+  bool stacked = false;  // segments are parts of their bar: the table has a column for each series
+  std::vector<BarSeries> series;
+  std::vector<BarRow> rows;
+};
+
+// A <section> with a heading, a legend, horizontal bars as SVG, and the same numbers as a table.
+std::string bar_section(const BarChart& chart);
+
+}  // namespace stretto

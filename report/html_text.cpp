@@ -1,0 +1,101 @@
+#include "report/html_text.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace stretto {
+namespace {
+
+// Three significant digits or more, at most three decimals.
+int decimals_for(double largest) { return largest >= 100 ? 1 : largest >= 10 ? 2 : 3; }
+
+}  // namespace
+
+std::string html_escaped(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default: {
+        const auto byte = static_cast<unsigned char>(c);
+        const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
+        escaped += control ? "\uFFFD" : std::string(1, c);
+      }
+    }
+  }
+  return escaped;
+}
+
+std::string script_json(const nlohmann::json& value) {
+  const std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  std::string escaped;
+  escaped.reserve(text.size());
+  // "<" stands only in strings, so that nothing can end the script element or open a comment in it.
+  for (const char c : text) {
+    if (c == '<')
+      escaped += "\\u003c";
+    else
+      escaped += c;
+  }
+  return escaped;
+}
+
+std::string html_table(const Table& table) {
+  const std::vector<bool> right = table.right_aligned();
+  const auto line = [&](const std::vector<std::string>& cells, const char* element, const char* attributes) {
+    std::string html = "<tr>";
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      html += fmt::format("<{0}{1}{2}>{3}</{0}>", element, attributes, right[i] ? " class=\"n\"" : "",
+                          html_escaped(cells[i]));
+    return html + "</tr>\n";
+  };
+  std::string html =
+      "<div class=\"table\"><table>\n<thead>" + line(table.headers(), "th", " scope=\"col\"") + "</thead>\n<tbody>\n";
+  for (const std::vector<std::string>& row : table.cells()) html += line(row, "td", "");
+  return html + "</tbody></table></div>\n";
+}
+
+std::string Unit::number(double value) const {
+  if (!std::isfinite(value)) return "–";
+  const std::string digits = fmt::format("{:.{}f}", value / per_unit, decimals);
+  return digits.find_first_not_of("-0.") == std::string::npos && digits.front() == '-' ? digits.substr(1) : digits;
+}
+
+std::string Unit::text(double value) const { return std::isfinite(value) ? number(value) + " " + name : number(value); }
+
+Unit time_unit(double largest_ms) {
+  constexpr double kMsPerSecond = 1e3, kMsPerMicrosecond = 1e-3;
+  if (largest_ms >= 10 * kMsPerSecond) return {kMsPerSecond, "s", decimals_for(largest_ms / kMsPerSecond)};
+  if (largest_ms > 0 && largest_ms < 1) return {kMsPerMicrosecond, "µs", decimals_for(largest_ms / kMsPerMicrosecond)};
+  return {1, "ms", decimals_for(largest_ms)};
+}
+
+Unit byte_unit(double largest_bytes) {
+  double per_unit = 1;
+  std::string name = "B";
+  for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (largest_bytes < 1024 * per_unit) break;
+    per_unit *= 1024;
+    name = larger;
+  }
+  return {per_unit, name, per_unit == 1 ? 0 : decimals_for(largest_bytes / per_unit)};
+}
+
+}  // namespace stretto

@@ -1,0 +1,114 @@
+"""--html writes one page that loads nothing, is well formed, and says what --json says."""
+import html.parser
+import json
+import re
+
+from program import PLATFORM, ProgramTest, main
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that elements nest; collects ids, tables as rows of cells, headings, and the data of the timelines."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.tables, self.headings, self.data, self.attributes = [], [], [], [], "", []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.attributes += [(tag, *pair) for pair in attributes]
+        self.ids += [value for name, value in attributes if name == "id"]
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        if tag not in VOID:
+            self.open.append((tag, dict(attributes).get("id")))
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1][0] == tag, (tag, self.open)
+        self.open.pop()
+
+    def handle_data(self, data):
+        tag, name = self.open[-1] if self.open else ("", None)
+        if tag in ("td", "th"):
+            self.tables[-1][-1][-1] += data
+        if tag in ("h1", "h2"):
+            self.headings.append(data)
+        if tag == "script" and name == "data":
+            self.data += data
+
+
+class Html(ProgramTest):
+    def page(self, name="page.html"):
+        text = (self.folder / name).read_text()
+        page = Page(text)
+        self.assertEqual(len(page.ids), len(set(page.ids)), "ids must be unique")
+        self.assertFalse([a for a in page.attributes if a[1] in ("src", "href", "srcset")], "a page loads nothing")
+        self.assertNotRegex(text, r"https?://|@import|url\(")
+        self.assertNotRegex(re.sub(r"<(style|script)\b.*?</\1>", "", text, flags=re.S), r"[>\" ](nan|-?inf)\b")
+        self.assertNotIn(str(self.folder), text)
+        return page
+
+    def test_simulate(self):
+        value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--html", "page.html")
+        page = self.page()
+        self.assertEqual(page.headings, ["tiny: predicted", "Summary", "Time of a step", "Where the time of the compute lane goes",
+                                         "Exposed communication", "Timelines", "Memory of a rank"])
+        self.assertEqual(page.tables[0][1], ["step", f"{value['step_ms']:.3f} ms"])
+        data = json.loads(page.data)
+        self.assertEqual([side["title"] for side in data["steps"][0]["sides"]], ["predicted"])
+        side = data["steps"][0]["sides"][0]
+        self.assertEqual(side["step"], round(value["step_ms"] * 1e6))
+        self.assertEqual([track["rank"] for track in side["tracks"]], [0, 1])
+        for track in side["tracks"]:
+            self.assertEqual(len(track["slices"]) % 5, 0)
+            for label, lane, _, waits, lasts in zip(*[iter(track["slices"])] * 5):
+                self.assertLess(label, len(data["labels"]))
+                self.assertLess(lane, len(side["lanes"]))
+                self.assertLessEqual(0, waits)
+                self.assertLessEqual(waits, lasts)
+
+    def test_simulate_repeats_exactly(self):
+        for name in ("a.html", "b.html"):
+            self.ok("simulate", self.tiny, "--platform", PLATFORM, "--html", name)
+        self.assertEqual((self.folder / "a.html").read_bytes(), (self.folder / "b.html").read_bytes())
+
+    def test_compare(self):
+        value = self.json("compare", self.tiny, "--platform", PLATFORM, "--html", "page.html")
+        page = self.page()
+        rows = page.tables[0][1:]
+        self.assertEqual([(row[1], int(row[0])) for row in rows], [(row["mode"], row["ranks"]) for row in value["rows"]])
+        for row, expected in zip(rows, value["rows"]):
+            self.assertEqual(row[2:4], [f"{expected['predicted_ms']:.1f}", f"{expected['measured_ms']:.1f}"])
+        data = json.loads(page.data)
+        for step, expected in zip(data["steps"], value["rows"], strict=True):
+            self.assertIn(expected["mode"], step["title"])
+            self.assertEqual([side["title"] for side in step["sides"]], ["predicted", "measured"])
+            self.assertEqual(step["sides"][0]["step"], round(expected["predicted_ms"] * 1e6))
+            self.assertEqual(step["sides"][1]["left_out"], 0)
+            names = {operation[0] for operation in step["operations"]}
+            self.assertIn("fc1.dgrad", names)
+
+    def test_names_are_text(self):
+        name = "</script><b>&\\u2028"
+        self.ok("simulate", self.tiny, "--platform", PLATFORM, "--html", "page.html", "--set", f'name="{name}"')
+        self.assertEqual(self.page().headings[0], "</script><b>&\u2028: predicted")
+
+    def test_many_ranks_are_cut_and_say_so(self):
+        self.ok("simulate", self.tiny, "--platform", PLATFORM, "--html", "page.html", "--set", "parallel.data_parallel_size=64",
+                "--set", "training.global_batch_size=64")
+        side = json.loads(self.page().data)["steps"][0]["sides"][0]
+        self.assertEqual([track["rank"] for track in side["tracks"]], list(range(32)))
+        self.assertEqual(side["ranks"], 64)
+        self.assertGreater(side["left_out"], 0)
+        self.assertLess((self.folder / "page.html").stat().st_size, 5_000_000)
+
+
+if __name__ == "__main__":
+    main()
