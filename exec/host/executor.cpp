@@ -166,8 +166,7 @@ void HostExecutor::State::connect(Rank& rank) {
   for (const BoundOp& op : rank.program.ops) {
     const auto* message = std::get_if<PointToPoint>(&schedule.operations[op.op].work);
     if (!message || rank.link_of[op.op]) continue;
-    const std::int64_t self = rank.program.rank,
-                       peer = peer_of(schedule, schedule.communicators[message->communicator], self, message->offset);
+    const std::int64_t self = rank.program.rank, peer = peer_of(schedule, *message, self).rank;
     auto& link = links[{message->communicator, message->is_send ? self : peer, message->is_send ? peer : self}];
     if (!link) link = std::make_unique<Link>();
     rank.link_of[op.op] = link.get();
@@ -376,8 +375,7 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
       const auto& work = std::get<PointToPoint>(schedule.operations[id].work);
       if (work.is_send != sends) continue;
       const Link::Meeting meeting = rank.link_of[id]->meet(numbers[i], timeout());
-      const std::string peer = "rank " + std::to_string(peer_of(schedule, schedule.communicators[work.communicator],
-                                                                rank.program.rank, work.offset));
+      const std::string peer = "rank " + std::to_string(peer_of(schedule, work, rank.program.rank).rank);
       if (meeting.outcome != Rendezvous::Outcome::met) give_up(rank, op, meeting.outcome, peer + " that did not come");
       const Operand& buffer = rank.operands.of(op).front();
       rows[first + i].transfer = at(meeting.complete);

@@ -157,8 +157,7 @@ void SerialExecutor::deliver(Message& message) {
 // receiver's buffer may hold anything.
 void SerialExecutor::start_message(RankState& rank, const BoundOp& op, std::uint64_t coin) {
   const auto& work = std::get<PointToPoint>(schedule_.operations[op.op].work);
-  const std::int64_t self = rank.program.rank,
-                     peer = peer_of(schedule_, schedule_.communicators[work.communicator], self, work.offset);
+  const std::int64_t self = rank.program.rank, peer = peer_of(schedule_, work, self).rank;
   const std::uint64_t number = rank.messages[{work.communicator, peer, work.is_send}]++;
   const MessageKey key{work.communicator, work.is_send ? self : peer, work.is_send ? peer : self, number};
   rank.lanes[op.lane].messages.push_back(key);

@@ -147,12 +147,20 @@ class Tracer {
     const Operation& operation = schedule_.operations[ranks_[p].program.ops[at.op].op];
     if (const auto* fill = std::get_if<Fill>(&operation.work)) {
       write(p, at, 0, {{fill->elements, fill->value == 0 ? 0 : hash_of_work(operation.work), Run::kUniform}});
+    } else if (const auto* reduce = std::get_if<LocalReduce>(&operation.work)) {
+      const Runs parts = read(p, at, 0);
+      std::vector<Runs> rows;
+      for (std::int64_t i = 0; i < reduce->parts; ++i)
+        rows.push_back(slice(parts, i * reduce->elements, reduce->elements));
+      write(p, at, 1, sum_elements(rows));
     } else if (std::holds_alternative<Cast>(operation.work)) {
       Runs value = read(p, at, 0);
       const Tensor& to = schedule_.tensors[operation.accesses[1].view.tensor];
       const Dtype dtype = schedule_.storages[to.places.front().storage].dtype;
+      const Tensor& from = schedule_.tensors[operation.accesses[0].view.tensor];
+      const bool is_copy = schedule_.storages[from.places.front().storage].dtype == dtype;
       for (Run& run : value)  // zero is zero in every type
-        if (run.hash != 0) run.hash = hash_of(hash_of_work(operation.work), dtype, run.hash);
+        if (run.hash != 0 && !is_copy) run.hash = hash_of(hash_of_work(operation.work), dtype, run.hash);
       write(p, at, 1, value);
     } else if (std::holds_alternative<SumSquares>(operation.work)) {
       const Runs x = read(p, at, 0);

@@ -47,6 +47,7 @@ Json fields(const CrossEntropy& w) {
 Json fields(const VocabStats& w) { return {{"rows", w.rows}, {"cols", w.cols}, {"classes", w.classes}}; }
 Json fields(const Fill& w) { return {{"elements", w.elements}, {"value", w.value}}; }
 Json fields(const Cast& w) { return {{"elements", w.elements}}; }
+Json fields(const LocalReduce& w) { return {{"parts", w.parts}, {"elements", w.elements}}; }
 Json fields(const SumSquares& w) { return {{"elements", w.elements}, {"copies", w.copies}}; }
 Json fields(const AdamW& w) {
   Json decayed = Json::array();
@@ -56,7 +57,7 @@ Json fields(const AdamW& w) {
 Json fields(const Collective& w) { return {{"communicator", w.communicator}, {"elements", w.elements}}; }
 
 Json fields(const PointToPoint& w) {
-  return {{"communicator", w.communicator}, {"offset", w.offset}, {"elements", w.elements}};
+  return {{"communicator", w.communicator}, {"offset", to_json(w.offset)}, {"elements", w.elements}};
 }
 
 Json to_json(const Work& work) {

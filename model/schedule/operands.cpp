@@ -148,6 +148,11 @@ struct ListOperands {
     return {{{"src", "R", 1, c.elements, Shape::elements}, {"dst", "W", 1, c.elements, Shape::elements}}, ""};
   }
 
+  OperandList operator()(const LocalReduce& r) const {
+    if (r.parts < 1 || r.elements < 1) return bad("dimensions must be positive");
+    return {{vector_of("parts", "R", r.parts * r.elements), {"sum", "W", 1, r.elements, Shape::elements}}, ""};
+  }
+
   OperandList operator()(const SumSquares& s) const {
     if (s.elements < 1) return bad("elements must be positive");
     return {{vector_of("x", "R", s.elements), scalar_of("sum", "A")}, ""};
@@ -178,7 +183,7 @@ struct ListOperands {
 
   OperandList operator()(const PointToPoint& p) const {
     if (p.elements < 1) return bad("elements must be positive");
-    if (p.offset % group_size == 0) return bad("a message to the rank itself");
+    if (p.offset.is_constant() && p.offset.eval({}) % group_size == 0) return bad("a message to the rank itself");
     return {{vector_of("buffer", p.is_send ? "R" : "W", p.elements)}, ""};
   }
 };

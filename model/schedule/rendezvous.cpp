@@ -111,14 +111,13 @@ class Messages {
     for (const BoundProgram& program : programs) ranks_.push_back(program.rank);
   }
 
-  void add(std::uint32_t p, std::uint32_t op, const PointToPoint& message) {
-    const auto [peer_at, is_new_peer] = peer_.try_emplace({p, message.communicator, message.offset}, 0);
-    if (is_new_peer) peer_at->second = find_peer(p, message);
-    const std::uint32_t peer = peer_at->second;
+  void add(std::uint32_t p, std::uint32_t op, OpId id, const PointToPoint& message) {
+    const auto [found, is_new_peer] = peer_.try_emplace({p, id});
+    if (is_new_peer) found->second = find_peer(p, message);
+    const auto& [peer, distance] = found->second;
     const std::uint32_t from = message.is_send ? p : peer, to = message.is_send ? peer : p;
-    const auto [at, is_new] = pair_.try_emplace(
-        {message.communicator, from, to, message.distance(schedule_.communicators[message.communicator].size)},
-        static_cast<std::uint32_t>(out_.pairs.size()));
+    const auto [at, is_new] =
+        pair_.try_emplace({message.communicator, from, to, distance}, static_cast<std::uint32_t>(out_.pairs.size()));
     if (is_new) out_.pairs.push_back({message.communicator, from, to, {}, {}});
     auto& list = message.is_send ? out_.pairs[at->second].sends : out_.pairs[at->second].receives;
     out_.slots[p][op] = {message.is_send ? MeetingSlot::Kind::send : MeetingSlot::Kind::receive, at->second,
@@ -127,17 +126,17 @@ class Messages {
   }
 
  private:
-  std::uint32_t find_peer(std::uint32_t p, const PointToPoint& message) const {
-    const std::int64_t rank =
-        peer_of(schedule_, schedule_.communicators[message.communicator], ranks_[p], message.offset);
-    const std::int64_t stands_for_it = representative_of(schedule_, ranks_, rank);
-    return static_cast<std::uint32_t>(std::lower_bound(ranks_.begin(), ranks_.end(), stands_for_it) - ranks_.begin());
+  std::pair<std::uint32_t, std::int64_t> find_peer(std::uint32_t p, const PointToPoint& message) const {
+    const Peer peer = peer_of(schedule_, message, ranks_[p]);
+    const std::int64_t stands_for_it = representative_of(schedule_, ranks_, peer.rank);
+    const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), stands_for_it) - ranks_.begin();
+    return {static_cast<std::uint32_t>(at), peer.distance};
   }
 
   const Schedule& schedule_;
   Rendezvous& out_;
   std::vector<std::int64_t> ranks_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> peer_;
+  std::map<std::pair<std::uint32_t, OpId>, std::pair<std::uint32_t, std::int64_t>> peer_;  // and the distance
   // Ranks that are folded onto one are told apart by the distance.
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> pair_;
 };
@@ -181,7 +180,7 @@ Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgra
         issued[p][collective->communicator].push_back(i);
         used[collective->communicator] = true;
       } else if (const auto* message = std::get_if<PointToPoint>(&work)) {
-        messages.add(p, i, *message);
+        messages.add(p, i, programs[p].ops[i].op, *message);
       }
     }
   }

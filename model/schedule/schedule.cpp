@@ -69,13 +69,20 @@ std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicato
   return members;
 }
 
-std::int64_t peer_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank,
-                     std::int64_t offset) {
+std::int64_t member_after(const Schedule& schedule, const Communicator& communicator, std::int64_t rank,
+                          std::int64_t offset) {
   const std::vector<std::int64_t> members = members_of(schedule, communicator, rank);
   const auto at = std::find(members.begin(), members.end(), rank) - members.begin();
   const auto size = static_cast<std::int64_t>(members.size());
   assert(at < size);
   return members[static_cast<std::size_t>(((at + offset) % size + size) % size)];
+}
+
+Peer peer_of(const Schedule& schedule, const PointToPoint& message, std::int64_t rank) {
+  const Communicator& communicator = schedule.communicators[message.communicator];
+  const std::int64_t offset = message.offset.eval(schedule.mesh.coordinates_of(rank));
+  const std::int64_t distance = (message.is_send ? offset : -offset) % communicator.size;
+  return {member_after(schedule, communicator, rank, offset), distance < 0 ? distance + communicator.size : distance};
 }
 
 // Axes enter expressions as the offset of equal shards, which moves where a rank works in its buffers and nothing else:

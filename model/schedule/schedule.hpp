@@ -220,8 +220,15 @@ struct Schedule {
 std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank);
 
 // The member `offset` places after `rank` in the ring of its instance of the communicator; `rank` must be a member.
-std::int64_t peer_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank,
-                     std::int64_t offset);
+std::int64_t member_after(const Schedule& schedule, const Communicator& communicator, std::int64_t rank,
+                          std::int64_t offset);
+// The other end of a message of `rank`, and how many places the receiver is after the sender in the ring: the same for
+// both ends.
+struct Peer {
+  std::int64_t rank = 0;
+  std::int64_t distance = 0;
+};
+Peer peer_of(const Schedule& schedule, const PointToPoint& message, std::int64_t rank);
 
 // Ranks that must be bound and simulated: all distinct classes of behaviour. Exact, not a sample: an axis is folded
 // only when every expression on it is symmetric (Expr::is_symmetric_in) or enters only as a buffer offset of equal

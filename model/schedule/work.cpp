@@ -53,6 +53,7 @@ const char* kind_of(const Work& work) {
                         [](const VocabStats&) { return "vocab_stats"; },
                         [](const Fill&) { return "fill"; },
                         [](const Cast&) { return "cast"; },
+                        [](const LocalReduce&) { return "local_reduce"; },
                         [](const SumSquares&) { return "sum_squares"; },
                         [](const AdamW&) { return "adamw"; },
                         [](const Collective& c) {
@@ -96,6 +97,7 @@ std::string describe(const Work& work) {
                         [](const VocabStats& v) { return dims(v.rows, v.cols); },
                         [](const Fill& f) { return std::to_string(f.elements); },
                         [](const Cast& c) { return std::to_string(c.elements); },
+                        [](const LocalReduce& r) { return dims(r.parts, r.elements); },
                         [](const SumSquares& s) { return std::to_string(s.elements); },
                         [](const AdamW& a) {
                           return std::to_string(a.elements) + " of " + std::to_string(a.shards) + " shards";
@@ -103,7 +105,7 @@ std::string describe(const Work& work) {
                         [](const Collective& c) { return std::to_string(c.elements); },
                         [](const PointToPoint& p) {
                           return std::to_string(p.elements) + (p.is_send ? " to " : " from ") +
-                                 (p.offset > 0 ? "+" : "") + std::to_string(p.offset);
+                                 (p.offset.is_constant() && p.offset.eval({}) > 0 ? "+" : "") + p.offset.text();
                         },
                     },
                     work);

@@ -4,6 +4,8 @@
 #include <variant>
 #include <vector>
 
+#include "model/schedule/expr.hpp"
+
 namespace stretto {
 
 // What an operation does. Each kind lists its operands in order; an operation's accesses follow that order exactly.
@@ -119,9 +121,15 @@ struct Fill {
   double value = 0;
 };
 
-// src R, dst W; element types are those of the tensors (f32/f64 ↔ bf16, round to nearest even).
+// src R, dst W; element types are those of the tensors (f32/f64 ↔ bf16, round to nearest even; equal types: a copy).
 struct Cast {
   std::int64_t elements = 0;
+};
+
+// parts[parts,elements] R, sum[1,elements] W: the sum of the rows, in order. (What is left of a reduce-scatter whose
+// parts have been sent one by one.)
+struct LocalReduce {
+  std::int64_t parts = 1, elements = 0;
 };
 
 // x[1,elements] R, sum[1,1] f64 A: sum += Σ x² / copies. The squared global gradient norm is accumulated bucket by
@@ -158,21 +166,19 @@ struct Collective {
   std::int64_t elements = 0;       // of the whole buffer; divisible by the group size unless all_reduce
 };
 
-// One message to or from a neighbour: the member `offset` places after this one in the ring of the communicator's
-// members. The n-th send from one member to another meets the n-th receive there from it, in issue order on both sides.
+// One message to or from another member of a communicator: that `offset` places after this one in the ring of members;
+// an expression of the rank's coordinates. The n-th send from one member to another meets the n-th receive there from it, in issue order on both sides.
 // Bytes move when both have started (a posted receive means that its buffer is free), and both complete together.
 // send: buffer R.  receive: buffer W.
 struct PointToPoint {
   bool is_send = false;
   std::uint32_t communicator = 0;
-  std::int64_t offset = 1;
+  Expr offset = 1;
   std::int64_t elements = 0;
-  // From the sender to the receiver, in a ring of `size`: the same for the two ends of a message.
-  std::int64_t distance(std::int64_t size) const { return (((is_send ? offset : -offset) % size) + size) % size; }
 };
 
 using Work = std::variant<Gemm, Attention, Rope, LayerNorm, RmsNorm, Elementwise, Embedding, CrossEntropy, VocabStats,
-                          Fill, Cast, SumSquares, AdamW, Collective, PointToPoint>;
+                          Fill, Cast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 bool is_communication(const Work& work);
 std::uint32_t communicator_of(const Work& work);  // of a communication

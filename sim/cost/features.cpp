@@ -71,6 +71,9 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
                      [&](const Cast& c) -> WorkCost {
                        return {"cast", streaming(c.elements), DemandClass::memory};
                      },
+                     [&](const LocalReduce& r) -> WorkCost {
+                       return {"local_reduce", {1, double(r.parts + 1) * double(r.elements)}};
+                     },
                      [&](const SumSquares& s) -> WorkCost {
                        return {"sum_squares", streaming(s.elements), DemandClass::memory};
                      },

@@ -78,12 +78,11 @@ MessageLinks find_links(const Schedule& schedule, std::span<const BoundProgram> 
     for (const BoundOp& op : programs[p].ops) {
       const auto* message = std::get_if<PointToPoint>(&schedule.operations[op.op].work);
       if (!message || of[op.op] != MessageLinks::kNone) continue;
-      const std::int64_t rank =
-          peer_of(schedule, schedule.communicators[message->communicator], ranks[p], message->offset);
-      const auto found = std::lower_bound(ranks.begin(), ranks.end(), representative_of(schedule, ranks, rank));
+      const Peer other = peer_of(schedule, *message, ranks[p]);
+      const auto found = std::lower_bound(ranks.begin(), ranks.end(), representative_of(schedule, ranks, other.rank));
       const auto peer = static_cast<std::uint32_t>(found - ranks.begin());
       const MessageLink link{message->communicator, message->is_send ? p : peer, message->is_send ? peer : p,
-                             message->distance(schedule.communicators[message->communicator].size)};
+                             other.distance};
       const auto [at, fresh] = index.try_emplace({link.communicator, link.from, link.to, link.distance},
                                                  static_cast<std::uint32_t>(result.links.size()));
       if (fresh) result.links.push_back(link);
@@ -114,12 +113,12 @@ Rings find_rings(const Schedule& schedule, std::span<const std::int64_t> ranks, 
     for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c)
       if (groups.of[stands_for_it][c] != Groups::kNone)
         rings.edges[groups.of[stands_for_it][c]].push_back(
-            edge_to(peer_of(schedule, schedule.communicators[c], rank, 1)));
+            edge_to(member_after(schedule, schedule.communicators[c], rank, 1)));
     for (std::size_t l = 0; l < links.links.size(); ++l) {
       const MessageLink& link = links.links[l];
       if (link.from == stands_for_it)
         rings.edges[groups.groups.size() + l].push_back(
-            edge_to(peer_of(schedule, schedule.communicators[link.communicator], rank, link.distance)));
+            edge_to(member_after(schedule, schedule.communicators[link.communicator], rank, link.distance)));
     }
   }
   return rings;

@@ -22,6 +22,7 @@ void run_work(const Work& work, const Coordinates& rank, std::span<const Operand
                  [&](const VocabStats& stats) { run_vocab_stats(stats, rank[Coord::tp], operands); },
                  [&](const Fill& fill) { run_fill(fill, operands); },
                  [&](const Cast& cast) { run_cast(cast, operands); },
+                 [&](const LocalReduce& reduce) { run_local_reduce(reduce, operands); },
                  [&](const SumSquares& squares) { run_sum_squares(squares, operands); },
                  [&](const AdamW& adamw) { run_adamw(adamw, rank[Coord::dp], operands); },
                  [](const Collective&) { assert(false && "a collective is not compute"); },

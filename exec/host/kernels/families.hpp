@@ -20,6 +20,7 @@ void run_cross_entropy(const CrossEntropy& work, std::int64_t shard, std::span<c
 void run_vocab_stats(const VocabStats& work, std::int64_t shard, std::span<const Operand> operands);
 void run_fill(const Fill& work, std::span<const Operand> operands);
 void run_cast(const Cast& work, std::span<const Operand> operands);
+void run_local_reduce(const LocalReduce& work, std::span<const Operand> operands);
 void run_sum_squares(const SumSquares& work, std::span<const Operand> operands);
 void run_adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> operands);
 

@@ -1,0 +1,153 @@
+#include "model/overlap/block_editor.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace stretto {
+namespace {
+
+constexpr std::size_t kAbsent = ~std::size_t{0};
+
+// Elements that an operation touches. Strided views count as all from end to end: a wait too many, never one too few.
+struct Range {
+  StorageId storage = 0;
+  std::int64_t begin = 0, end = 0;
+  bool writes = false;
+};
+using Ranges = std::vector<std::vector<Range>>;  // [point of the coordinates]
+
+// Operations of one call share layer, slot and buffer, so that a few points tell which of their views are one storage:
+// the first and the last layer, on every tensor-parallel rank.
+Ranges ranges_of(const Schedule& schedule, const Operation& operation, std::int64_t layers) {
+  Ranges ranges;
+  for (std::int64_t t = 0; t < schedule.mesh.size(Coord::tp); ++t)
+    for (const std::int64_t layer : {std::int64_t{0}, layers - 1}) {
+      Coordinates at;
+      at[Coord::tp] = t;
+      at[Coord::layer] = layer;
+      std::vector<Range>& here = ranges.emplace_back();
+      for (const Access& access : operation.accesses) {
+        const View& view = access.view;
+        const Tensor& tensor = schedule.tensors[view.tensor];
+        const TensorPlace& place = tensor.places[static_cast<std::size_t>(view.layer.eval(at) * tensor.slots)];
+        const std::int64_t begin = place.offset + view.offset.eval(at);
+        here.push_back(
+            {place.storage, begin, begin + (view.rows - 1) * view.ld + view.cols, access.mode != AccessMode::read});
+      }
+    }
+  return ranges;
+}
+
+bool conflict(const Ranges& a, const Ranges& b) {
+  for (std::size_t point = 0; point < a.size(); ++point)
+    for (const Range& x : a[point])
+      for (const Range& y : b[point])
+        if (x.storage == y.storage && (x.writes || y.writes) && x.begin < y.end && y.begin < x.end) return true;
+  return false;
+}
+
+}  // namespace
+
+BlockEditor::BlockEditor(Schedule& schedule, BlockId block, std::vector<LaneId> lanes, std::int64_t layers)
+    : schedule_(schedule), block_(block), lanes_(std::move(lanes)), layers_(layers) {
+  for (std::uint32_t i = 0; i < schedule.blocks[block].ops.size(); ++i)
+    entries_.push_back({schedule.blocks[block].ops[i], i, false});
+}
+
+std::size_t BlockEditor::find(const std::string& name) const {
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (schedule_.operations[entries_[i].op].name == name) return i;
+  return kAbsent;
+}
+
+bool BlockEditor::has(const std::string& name) const { return find(name) != kAbsent; }
+
+const Operation& BlockEditor::operation(const std::string& name) const {
+  const std::size_t i = find(name);
+  if (i == kAbsent) throw std::logic_error("block " + schedule_.blocks[block_].name + " has no operation " + name);
+  return schedule_.operations[entries_[i].op];
+}
+
+void BlockEditor::set_free(const std::string& name) {
+  operation(name);
+  entries_[find(name)].is_free = true;
+}
+
+void BlockEditor::remove(const std::string& name) {
+  operation(name);
+  entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(find(name)));
+}
+
+void BlockEditor::replace(const std::string& name, std::vector<Operation> operations) {
+  operation(name);
+  const std::size_t at = find(name);
+  const std::uint32_t old = entries_[at].old;
+  std::vector<Entry> fresh;
+  for (Operation& operation : operations) {
+    schedule_.operations.push_back(std::move(operation));
+    fresh.push_back({static_cast<OpId>(schedule_.operations.size() - 1), old, true});
+  }
+  entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(at));
+  entries_.insert(entries_.begin() + static_cast<std::ptrdiff_t>(at), fresh.begin(), fresh.end());
+}
+
+// Clocks as in the verifier, for one block: known[lane] is the number of the latest operation of a lane, plus one, that
+// is known to have finished. What is known already needs no wait.
+std::vector<BlockWait> BlockEditor::waits() const {
+  const std::size_t lanes = schedule_.lanes.size(), count = entries_.size();
+  std::vector<Ranges> ranges;
+  for (const Entry& entry : entries_) ranges.push_back(ranges_of(schedule_, schedule_.operations[entry.op], layers_));
+  std::vector<std::vector<std::uint32_t>> after(count);    // [op][lane] known when it has finished
+  std::vector<std::vector<std::uint32_t>> on_lane(lanes);  // [lane] operations so far
+  std::vector<BlockWait> waits;
+  const auto lane_of = [&](std::size_t i) { return schedule_.operations[entries_[i].op].lane; };
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const LaneId lane = lane_of(i);
+    const bool is_first_of_lane = on_lane[lane].empty();
+    std::vector<std::uint32_t> known(lanes, 0);
+    if (!is_first_of_lane) known = after[on_lane[lane].back()];
+    // From the latest to the earliest, so that a wait makes others unnecessary.
+    for (std::uint32_t j = i; j-- > 0;) {
+      if (lane_of(j) == lane || known[lane_of(j)] > j) continue;
+      const bool in_sequence = !entries_[i].is_free && !entries_[j].is_free;
+      if (!in_sequence && !conflict(ranges[i], ranges[j])) continue;
+      waits.push_back({i, EdgeKind::finish_start, j, 0});
+      for (std::size_t l = 0; l < lanes; ++l) known[l] = std::max(known[l], after[j][l]);
+    }
+    if (is_first_of_lane) {
+      if (i > 0 && known[lane_of(0)] == 0) waits.push_back({i, EdgeKind::start_start, 0, 0});
+      for (const LaneId other : lanes_)
+        if (other != lane && known[other] == 0) waits.push_back({i, EdgeKind::finish_start, BlockWait::kBefore, other});
+    }
+    after[i] = std::move(known);
+    after[i][lane] = i + 1;
+    on_lane[lane].push_back(i);
+  }
+  return waits;
+}
+
+// A part of the block that is called by itself stays the part that it was.
+void BlockEditor::update_calls() const {
+  const auto new_index = [&](std::uint32_t old) {
+    const auto at = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.old >= old; });
+    return static_cast<std::uint32_t>(at - entries_.begin());
+  };
+  for (Program& program : schedule_.programs)
+    for (Call& call : program.order) {
+      if (call.block != block_) continue;
+      const std::uint32_t end = new_index(call.first + call.count);
+      call.first = new_index(call.first);
+      call.count = end - call.first;
+    }
+}
+
+void BlockEditor::commit() {
+  update_calls();
+  Block& block = schedule_.blocks[block_];
+  block.ops.clear();
+  for (const Entry& entry : entries_) block.ops.push_back(entry.op);
+  block.waits = waits();
+}
+
+}  // namespace stretto

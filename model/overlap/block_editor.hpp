@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/schedule/schedule.hpp"
+
+namespace stretto {
+
+// Rewrites the operations of one block and what follows from them: its waits, and the calls of parts of it.
+//
+// An operation is either in sequence, as the plain schedule has it (it waits for everything in sequence before it, on
+// whatever lane), or free: then it waits only for operations that it shares data with, whatever else is under way. What
+// a block as a whole waits for, each of its lanes waits for; and a lane begins the block when all lanes of `lanes` have
+// done what they were issued before, which is what keeps buffers that blocks share.
+class BlockEditor {
+ public:
+  // `lanes` are those whose operations touch the buffers of the block: compute and tensor-parallel lanes. The block is
+  // called for layers [0, layers).
+  BlockEditor(Schedule& schedule, BlockId block, std::vector<LaneId> lanes, std::int64_t layers);
+
+  bool has(const std::string& name) const;
+  const Operation& operation(const std::string& name) const;  // which must be there
+
+  void set_free(const std::string& name);
+  void remove(const std::string& name);
+  // In place of the operation come others, all of them free. Names are new.
+  void replace(const std::string& name, std::vector<Operation> operations);
+
+  // Must be called once, at the end: nothing changes before.
+  void commit();
+
+ private:
+  struct Entry {
+    OpId op = 0;
+    std::uint32_t old = 0;  // index in the block of what it stands for
+    bool is_free = false;
+  };
+  std::size_t find(const std::string& name) const;
+  std::vector<BlockWait> waits() const;
+  void update_calls() const;
+
+  Schedule& schedule_;
+  BlockId block_;
+  std::vector<LaneId> lanes_;
+  std::int64_t layers_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace stretto
