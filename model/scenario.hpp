@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,14 @@ struct Cluster {
   double link_latency_us = 50.0;      // α of a collective's step, see docs/scenario.md
 };
 
+// How the communication of a tensor-parallel GEMM overlaps with it: model/overlap/tp_methods.hpp.
+enum class TpMethod : std::uint8_t { none, bulk, ring_exchange, pipeline };
+struct TpGemm {
+  TpMethod method = TpMethod::none;
+  bool aggregate = false;       // of ring_exchange before a GEMM: pairs of ranks
+  std::int64_t num_splits = 4;  // of pipeline
+};
+
 struct Overlap {
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
@@ -27,9 +36,15 @@ struct Overlap {
   bool tp_comm_overlap = false;                        // the same with sp, all-gather and reduce-scatter:
   bool tp_comm_bulk_dgrad = true;                      //   all-gather of the layer's input beside its dgrad
   bool tp_comm_bulk_wgrad = true;                      //   reduce-scatter of the dgrad beside its wgrad
-  bool overlap_p2p_comm = false;               // messages between pipeline stages beside compute
-  bool overlap_p2p_comm_warmup_flush = false;  //   also while the pipeline fills and drains
-  bool batch_p2p_comm = true;                  // without overlap: messages of a compute item in one group
+  bool tp_comm_overlap_ag = true;                      //   all-gathers before GEMMs by ring exchange
+  bool tp_comm_overlap_rs = true;                      //   reduce-scatters after GEMMs in pieces
+  bool tp_comm_overlap_rs_dgrad = false;               //   also those of qkv and fc1 dgrad, instead of bulk
+  bool tp_comm_overlap_disable_qkv = false, tp_comm_overlap_disable_fc1 = false;
+  std::map<std::string, TpGemm> tp_comm_overlap_cfg;  // by "qkv_fprop", …: instead of what the switches say
+  std::int64_t tp_comm_overlap_compute_lanes = 1;     // that pieces of a GEMM take turns on
+  bool overlap_p2p_comm = false;                      // messages between pipeline stages beside compute
+  bool overlap_p2p_comm_warmup_flush = false;         //   also while the pipeline fills and drains
+  bool batch_p2p_comm = true;                         // without overlap: messages of a compute item in one group
 };
 
 struct Training {

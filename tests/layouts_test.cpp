@@ -50,7 +50,7 @@ TEST_CASE("fp32: tensor parallelism is within 1e-5 of the single rank") {
 TEST_CASE("overlap of tensor-parallel communication gives the same bits") {
   for (const Layout& layout : kLayouts) {
     const Trained plain = train(layout_scenario(layout, "plain", false, "fp32", 2), 2, false);
-    for (const char* name : {"async_tensor_model_parallel_allreduce", "tp_comm_overlap"}) {
+    for (const char* name : {"async_tensor_model_parallel_allreduce", "tp_comm_bulk"}) {
       const Scenario scenario = layout_scenario(layout, name, false, "fp32", 2);
       if (!find_overlap_mode(name).applies(scenario.parallel)) continue;
       for (const std::uint64_t seed : {1, 2, 3}) {
@@ -67,7 +67,7 @@ TEST_CASE("overlap of tensor-parallel communication gives the same bits") {
 }
 
 TEST_CASE("each bulk overlap can be had alone") {
-  Scenario scenario = layout_scenario({1, 2, true}, "tp_comm_overlap", false);
+  Scenario scenario = layout_scenario({1, 2, true}, "tp_comm_bulk", false);
   const Trained plain = train(layout_scenario({1, 2, true}, "plain", false), 1, false);
   for (const bool dgrad : {false, true}) {
     scenario.overlap.tp_comm_bulk_dgrad = dgrad;

@@ -74,7 +74,7 @@ TEST_CASE("recomputing gives the same bits and needs no more memory") {
 
 TEST_CASE("recomputing goes with the overlap of data- and tensor-parallel communication") {
   for (const Recompute& recompute : kSettings)
-    for (const char* mode : {"overlap_param_gather", "tp_comm_overlap"}) {
+    for (const char* mode : {"overlap_param_gather", "tp_comm_bulk"}) {
       INFO(text(recompute) << " " << mode);
       const Layout layout{2, 2, true};
       CHECK(same_bits(train(scenario_of(layout, recompute, false, mode), 2, true).parameters,

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "base/rng.hpp"
 #include "calibrate/probes/probes.hpp"
@@ -28,8 +31,13 @@ constexpr Shape kShapes[] = {
 };
 // Which of them also run with a rank on every core and with two: sharing is a ratio to the same step alone.
 constexpr std::size_t kShared[] = {3, 6};
-// Run by two tensor-parallel ranks that take turns on one core, for what only they do.
-constexpr Shape kCut[] = {{64, 2, 128, 2, 256}, {64, 2, 64, 8, 1024}, {64, 2, 256, 2, 4096}, {64, 2, 96, 4, 2048}};
+// Run by two ranks that take turns on one core, for what only they do: cut the model (statistics of the vocabulary,
+// what is left of communication in pieces), or reduce gradients in bf16.
+constexpr Shape kCut[] = {{64, 2, 128, 2, 256}, {64, 2, 64, 8, 1024},  {64, 2, 256, 2, 4096},
+                          {64, 2, 96, 4, 2048}, {256, 2, 128, 4, 256}, {384, 2, 128, 8, 256}};
+constexpr Shape kReduced[] = {{64, 2, 64, 1, 256}, {192, 2, 32, 1, 256}, {512, 4, 32, 1, 1024}};
+constexpr const char* kOfCut[] = {"vocab_stats", "copy", "local_reduce"};
+constexpr const char* kOfReduced[] = {"cast"};
 constexpr int kTurns = 6;
 constexpr std::int64_t kCacheBytes = 64 << 20;  // more than the last-level cache that a core of today can use
 
@@ -47,6 +55,8 @@ Scenario scenario_of(const Shape& shape, std::int64_t ranks, std::int64_t tp) {
   scenario.parallel.tensor_model_parallel_size = tp;
   scenario.training.micro_batch_size = shape.micro_batch;
   scenario.training.global_batch_size = shape.micro_batch * ranks / tp;
+  scenario.parallel.sequence_parallel = scenario.overlap.tp_comm_overlap = tp > 1;
+  scenario.overlap.tp_comm_overlap_cfg["proj_fprop"] = {TpMethod::ring_exchange};
   return scenario;
 }
 
@@ -71,7 +81,8 @@ struct Step {
   bool outgrows_caches = false;
 
   Step(const Shape& shape, std::int64_t ranks, int cores, std::int64_t tp = 1)
-      : scenario(scenario_of(shape, ranks, tp)), schedule(build_schedule(scenario)) {
+      : Step(scenario_of(shape, ranks, tp), ranks, cores) {}
+  Step(Scenario of, std::int64_t ranks, int cores) : scenario(std::move(of)), schedule(build_schedule(scenario)) {
     const MemoryPlan plan = plan_memory(schedule);
     require_verified(schedule, &plan);
     outgrows_caches = plan.peak_bytes() > kCacheBytes;
@@ -111,9 +122,14 @@ std::vector<Sample> samples_of(const Steps& steps) {
 }  // namespace
 
 StepSamples probe_steps(int cores, const std::function<void(const std::string&)>& progress) {
-  Steps alone, filled, shared, cut;
+  Steps alone, filled, shared, cut, reduced;
   for (const Shape& shape : kShapes) alone.push_back(std::make_unique<Step>(shape, 1, cores));
   for (const Shape& shape : kCut) cut.push_back(std::make_unique<Step>(shape, 2, 1, 2));
+  for (const Shape& shape : kReduced) {
+    Scenario scenario = scenario_of(shape, 2, 1);
+    scenario.overlap.grad_reduce_in_fp32 = false;
+    reduced.push_back(std::make_unique<Step>(std::move(scenario), 2, 1));
+  }
   for (const std::size_t i : kShared) {
     if (cores > 1) filled.push_back(std::make_unique<Step>(kShapes[i], cores, cores));
     shared.push_back(std::make_unique<Step>(kShapes[i], 2 * cores, cores));
@@ -128,6 +144,7 @@ StepSamples probe_steps(int cores, const std::function<void(const std::string&)>
       if (i % 3 == 2) one_GFLOPs.push_back(one.run_GFLOPs());
     }
     for (const auto& step : cut) step->run();
+    for (const auto& step : reduced) step->run();
     for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
       for (const auto& step : filled) step->run();
       all_GFLOPs.push_back(all.run_GFLOPs());
@@ -143,8 +160,13 @@ StepSamples probe_steps(int cores, const std::function<void(const std::string&)>
   samples.sgemm_filled_GFLOPs = {median_of(all_GFLOPs),
                                  {"measured", origin + "all cores busy, of one", spread_pct_of(all_GFLOPs)}};
   samples.alone = samples_of(alone);
-  for (Sample& sample : samples_of(cut))
-    if (sample.key.starts_with("vocab_stats")) samples.alone.push_back(std::move(sample));
+  const auto add = [&](const Steps& steps, std::span<const char* const> keys) {
+    for (Sample& sample : samples_of(steps))
+      if (std::any_of(keys.begin(), keys.end(), [&](const char* key) { return sample.key.starts_with(key); }))
+        samples.alone.push_back(std::move(sample));
+  };
+  add(cut, kOfCut);
+  add(reduced, kOfReduced);
   samples.filled = samples_of(filled);
   samples.shared = samples_of(shared);
   return samples;

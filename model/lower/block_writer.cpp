@@ -17,7 +17,6 @@ BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const Para
 
 void BlockWriter::begin(const std::string& name, bool after_tp) {
   block_ = {name, {}, {}};
-  open_columns_ = column_parallel_.size();
   if (after_tp && shape_.tp > 1)
     block_.waits.push_back({0, EdgeKind::finish_start, BlockWait::kBefore, shape_.tp_lane});
 }
@@ -30,9 +29,7 @@ BlockId BlockWriter::end() {
     else if (i > 0 && lane != schedule_.operations[block_.ops[i - 1]].lane)
       block_.waits.push_back({i, EdgeKind::finish_start, i - 1, 0});
   }
-  const BlockId id = add_block(schedule_, std::move(block_));
-  for (std::size_t i = open_columns_; i < column_parallel_.size(); ++i) column_parallel_[i].backward = id;
-  return id;
+  return add_block(schedule_, std::move(block_));
 }
 
 void BlockWriter::op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses) {
@@ -137,16 +134,13 @@ void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int
 }
 
 View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                                  View dx_part, const std::string& reader, const std::string& weight, bool layered) {
+                                  View dx_part, const std::string& weight, bool layered) {
   const Expr layer = layered ? Expr(Coord::layer) : Expr(0);
   // Only the rows of this rank were kept.
   const View all = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
   op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
      {read(dy), read(parameter(weight, layer)), write(dx)});
   const View sum = summed(name + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
-  if (shape_.tp > 1)
-    column_parallel_.push_back(
-        {name, 0, name + ".dgrad" + (shape_.sequence_parallel ? ".reduce_scatter" : ".all_reduce"), reader});
   op(name + ".wgrad", Phase::wgrad, Gemm{out, in, tokens(), true, false, false},
      {read(dy), read(all), accumulate(gradient(weight, layer))});
   if (layered && shape_.model.add_bias_linear)

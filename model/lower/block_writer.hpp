@@ -57,7 +57,7 @@ class BlockWriter {
   // dx[T,in] = dy[T,out] · W;  dW[out,in] += dyᵀ · x;  db[out] += Σ dy, of the rows that this rank answers for.
   // Column: `x` is the residual stream's, `dx` is summed into `dx_part` (see summed); returns where the sum is.
   View column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                       View dx_part, const std::string& reader, const std::string& weight, bool layered = true);
+                       View dx_part, const std::string& weight, bool layered = true);
   void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx);
 
   // c[R,H] = a + (b + bias of the row-parallel layer before).
@@ -69,9 +69,6 @@ class BlockWriter {
   void cross_entropy(View logits, View targets, View loss);
   // Turns q and k in place; nothing where positions are learned.
   void rope(const std::string& name, Phase phase, Pass pass, View qkv);
-
-  // Column-parallel layers of the blocks ended so far.
-  std::vector<ColumnParallel> column_parallel() const { return column_parallel_; }
 
  private:
   bool has_beta() const { return shape_.model.normalization == Normalization::layer_norm; }
@@ -87,8 +84,6 @@ class BlockWriter {
   Expr slot_;
   Block block_;
   TensorId gathered_ = 0;  // [T,H] with sequence parallelism
-  std::vector<ColumnParallel> column_parallel_;
-  std::size_t open_columns_ = 0;  // of column_parallel_, those before the open block
 };
 
 }  // namespace stretto

@@ -155,7 +155,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
 
   w.begin("head.backward");
   const View d_ln_f = w.column_backward("lm_head", hidden, vocab, w.act(logits), w.act(ln_f), w.work(d_hidden),
-                                        w.work(d_part), "ln_f.wgrad", shape.head_weight, false);
+                                        w.work(d_part), shape.head_weight, false);
   w.norm_backward("ln_f", d_ln_f, w.act(x, layers), w.act(ln_f_stats), write(d_x), 0);
   blocks.head_backward = w.end();
 
@@ -165,7 +165,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
        Elementwise{model.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, tokens, ffn},
        {read(w.work(d_act)), read(w.act(fc1, layer)), write(w.work(d_fc1))});
   const View d_ln_2 = w.column_backward("fc1", hidden, fc1_size, w.work(d_fc1), w.act(ln_2, layer), w.work(d_hidden),
-                                        w.work(d_part), "ln_2.wgrad", "fc1.weight");
+                                        w.work(d_part), "fc1.weight");
   w.norm_backward("ln_2", d_ln_2, w.act(x_mid, layer), w.act(ln_2_stats, layer), accumulate(d_x), layer);
   if (shape.recompute.granularity == Recompute::Granularity::selective)
     w.op("attention.fprop.recompute", Phase::forward, attend,
@@ -176,7 +176,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
         write(w.work(d_qkv))});
   w.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, w.work(d_qkv));
   const View d_ln_1 = w.column_backward("qkv", hidden, qkv_size, w.work(d_qkv), w.act(ln_1, layer), w.work(d_hidden),
-                                        w.work(d_part), "ln_1.wgrad", "qkv.weight");
+                                        w.work(d_part), "qkv.weight");
   w.norm_backward("ln_1", d_ln_1, w.act(x, layer), w.act(ln_1_stats, layer), accumulate(d_x), layer);
   blocks.layer_backward = w.end();
 
@@ -186,7 +186,6 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   if (positions) tables.push_back(accumulate(w.gradient("wpe.weight")));
   w.op("embedding.wgrad", Phase::wgrad, embed_wgrad, std::move(tables));
   blocks.embedding_backward = w.end();
-  blocks.column_parallel = w.column_parallel();
   return blocks;
 }
 

@@ -51,7 +51,6 @@ struct ModelBlocks {
   // the rest is the input of the layer behind it.
   BlockId layer_recompute = 0;
   std::uint32_t recompute_inner = 0;
-  std::vector<ColumnParallel> column_parallel;
 };
 
 // Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view that losses add up in.

@@ -19,19 +19,16 @@ struct BucketOps {
        adamw = kNone, all_gather = kNone, tied_all_reduce = kNone;
 };
 
-// A column-parallel layer under tensor parallelism, for the rewrites of its backward pass.
-struct ColumnParallel {
-  std::string name;       // "fc1"; with sequence parallelism "fc1.all_gather_wgrad" stands before "fc1.dgrad"
-  BlockId backward = 0;   // the block that holds it
-  std::string reduction;  // the operation that sums the dgrad over ranks
-  std::string reader;     // the first that reads the sum
-};
-
 struct Lowered {
   Schedule schedule;
   std::vector<Bucket> buckets;
   std::vector<BucketOps> bucket_ops;
-  std::vector<ColumnParallel> column_parallel;  // empty without tensor parallelism
+  // For the rewrites of tensor-parallel communication, which find operations by their names.
+  std::vector<BlockId> layer_blocks;  // forward, (recompute,) backward
+  std::vector<BlockId> end_blocks;    // embedding forward, head forward, head backward, embedding backward
+  std::int64_t layers = 1;
+  LaneId compute = 0, tp_lane = 0;
+  std::uint32_t tp_communicator = 0;
 };
 
 // The plain schedule of one training step: gradient accumulation over micro-batches, then gradient reduce-scatter,

@@ -155,7 +155,16 @@ Lowered lower_plain(const Scenario& scenario) {
   const std::vector<PipelineOrder> orders = order_stages(scenario);
   const BlockShape shape = shape_of(scenario, lanes, orders);
   const ModelBlocks blocks = add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute);
-  lowered.column_parallel = blocks.column_parallel;
+  lowered.layer_blocks = {blocks.layer_forward};
+  if (shape.recompute.granularity == Recompute::Granularity::full)
+    lowered.layer_blocks.push_back(blocks.layer_recompute);
+  lowered.layer_blocks.push_back(blocks.layer_backward);
+  lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward,
+                        blocks.embedding_backward};
+  lowered.layers = scenario.model.num_layers;
+  lowered.compute = kCompute;
+  lowered.tp_lane = lanes.tp;
+  lowered.tp_communicator = lanes.tp_communicator;
   PipelineBlocks messages;
   if (stages > 1)
     messages = add_pipeline_blocks(schedule, blocks, shape,

@@ -14,8 +14,8 @@ struct PipelineBlocks {
   bool overlap = false;
 };
 // Adds lanes, communicators and blocks. Batched messages share one lane ("pp"); others have one for each direction and
-// side, so that a posted receive holds nothing up. Forward and backward messages are on communicators of their own: with
-// two stages the next and the previous are the same rank.
+// side, so that a posted receive holds nothing up. Forward and backward messages are on communicators of their own:
+// with two stages the next and the previous are the same rank.
 PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks, const BlockShape& shape,
                                    bool is_batched, bool overlap);
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "model/lower/lower.hpp"
+#include "model/overlap/tp_methods.hpp"
 #include "model/scenario.hpp"
 
 namespace stretto {
@@ -11,7 +12,9 @@ namespace stretto {
 // exposed part in its file.
 void rewrite_overlap_grad_reduce(Lowered& lowered);
 void rewrite_overlap_param_gather(Lowered& lowered);
-void rewrite_tp_backward(Lowered& lowered, bool beside_dgrad, bool beside_wgrad);
+void rewrite_async_allreduce(Lowered& lowered);
+// `compute_lanes` that the pieces of a cut GEMM take turns on.
+void rewrite_tp_comm_overlap(Lowered& lowered, const TpMethods& methods, std::int64_t compute_lanes);
 
 // One row per mode that `compare` can put beside the others.
 struct OverlapMode {

@@ -74,6 +74,14 @@ void rewrite_role(Lowered& lowered, std::size_t role) {
     }
     end = begin;
   }
+  // Pieces of GEMMs on further compute lanes may be ahead of the first user.
+  for (LaneId lane = 0; lane < schedule.lanes.size(); ++lane) {
+    if (lane == compute || schedule.lanes[lane].kind != LaneKind::compute) continue;
+    for (const BucketOps& ops : buckets)
+      if (const auto use = find_first_user(schedule, program, ops.parameter, lane))
+        program.order[cut_before(program, *use)].waits.push_back(
+            {EdgeKind::finish_start, {ops.all_gather, 0, 0, 0, 0}});
+  }
 }
 
 }  // namespace

@@ -7,6 +7,16 @@ namespace stretto {
 namespace {
 
 bool always(const Parallel&) { return true; }
+bool with_sequence_parallel(const Parallel& p) { return p.tensor_model_parallel_size > 1 && p.sequence_parallel; }
+
+// Of the modes that tp_comm_overlap covers, the one whose knobs are set.
+const char* tp_mode_name(const Overlap& o) {
+  const auto proj = o.tp_comm_overlap_cfg.find("proj_fprop");
+  if (proj != o.tp_comm_overlap_cfg.end() && proj->second.method == TpMethod::ring_exchange)
+    return "tp_comm_ring_exchange";
+  return o.tp_comm_overlap_ag || o.tp_comm_overlap_rs || !o.tp_comm_overlap_cfg.empty() ? "tp_comm_overlap"
+                                                                                        : "tp_comm_bulk";
+}
 
 }  // namespace
 
@@ -22,10 +32,22 @@ const std::vector<OverlapMode>& overlap_modes() {
       {"async_tensor_model_parallel_allreduce", "data gradients are summed over tp beside the layer's weight gradient",
        [](Overlap& o) { o.async_tensor_model_parallel_allreduce = true; },
        [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && !p.sequence_parallel; }},
-      {"tp_comm_overlap",
-       "a layer's input is gathered over tp beside its dgrad, its dgrad scattered beside its wgrad (bulk)",
-       [](Overlap& o) { o.tp_comm_overlap = o.tp_comm_bulk_dgrad = o.tp_comm_bulk_wgrad = true; },
-       [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && p.sequence_parallel; }},
+      {"tp_comm_bulk", "a layer's input is gathered over tp beside its dgrad, its dgrad scattered beside its wgrad",
+       [](Overlap& o) {
+         o.tp_comm_overlap = true;
+         o.tp_comm_overlap_ag = o.tp_comm_overlap_rs = o.tp_comm_overlap_rs_dgrad = false;
+         o.tp_comm_overlap_cfg.clear();
+       },
+       with_sequence_parallel},
+      {"tp_comm_overlap", "also: inputs are gathered, and results scattered, in pieces beside the GEMM they belong to",
+       [](Overlap& o) { o.tp_comm_overlap = true; }, with_sequence_parallel},
+      {"tp_comm_ring_exchange", "the same with results sent to their owners piece by piece and summed there",
+       [](Overlap& o) {
+         o.tp_comm_overlap = true;
+         for (const char* gemm : {"proj_fprop", "fc2_fprop"})
+           o.tp_comm_overlap_cfg.emplace(gemm, TpGemm{TpMethod::ring_exchange});
+       },
+       with_sequence_parallel},
       {"overlap_p2p_comm", "messages between pipeline stages run beside compute",
        [](Overlap& o) { o.overlap_p2p_comm = true; },
        [](const Parallel& p) { return p.pipeline_model_parallel_size > 1; }},
@@ -54,7 +76,7 @@ std::string mode_name(const Overlap& o) {
   add(o.overlap_grad_reduce && !o.overlap_param_gather, "overlap_grad_reduce");
   add(o.overlap_param_gather, "overlap_param_gather");
   add(o.async_tensor_model_parallel_allreduce, "async_tensor_model_parallel_allreduce");
-  add(o.tp_comm_overlap, "tp_comm_overlap");
+  add(o.tp_comm_overlap, tp_mode_name(o));
   add(o.overlap_p2p_comm, "overlap_p2p_comm");
   return name.empty() ? "plain" : name;
 }
@@ -62,6 +84,7 @@ std::string mode_name(const Overlap& o) {
 void set_mode(Overlap& overlap, const OverlapMode& mode) {
   overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
   overlap.async_tensor_model_parallel_allreduce = overlap.tp_comm_overlap = overlap.overlap_p2p_comm = false;
+  overlap.overlap_p2p_comm_warmup_flush = false;
   mode.configure(overlap);
 }
 
@@ -78,19 +101,21 @@ Schedule build_schedule(const Scenario& scenario) {
     return gate(knob, size > 1, std::string(size_key) + " is 1; it acts from 2 on");
   };
   const std::int64_t dp = parallel.data_parallel_size, tp = parallel.tensor_model_parallel_size;
-  if (overlap.overlap_grad_reduce && needs("overlap_grad_reduce", "data_parallel_size", dp))
-    rewrite_overlap_grad_reduce(lowered);
-  if (overlap.overlap_param_gather && needs("overlap_param_gather", "data_parallel_size", dp))
-    rewrite_overlap_param_gather(lowered);
+  // Blocks are cut first: what follows looks for operations in them.
   if (parallel.sequence_parallel) needs("sequence_parallel", "tensor_model_parallel_size", tp);
   constexpr const char* kAsync = "async_tensor_model_parallel_allreduce";
   if (overlap.async_tensor_model_parallel_allreduce && needs(kAsync, "tensor_model_parallel_size", tp) &&
       gate(kAsync, !parallel.sequence_parallel,
            "sequence_parallel is on, which has no all-reduce; tp_comm_overlap acts"))
-    rewrite_tp_backward(lowered, false, true);
+    rewrite_async_allreduce(lowered);
   if (overlap.tp_comm_overlap && needs("tp_comm_overlap", "tensor_model_parallel_size", tp) &&
       gate("tp_comm_overlap", parallel.sequence_parallel, "it needs sequence_parallel = true"))
-    rewrite_tp_backward(lowered, overlap.tp_comm_bulk_dgrad, overlap.tp_comm_bulk_wgrad);
+    rewrite_tp_comm_overlap(lowered, tp_methods(overlap, scenario.model, tp, lowered.schedule.notes),
+                            overlap.tp_comm_overlap_compute_lanes);
+  if (overlap.overlap_grad_reduce && needs("overlap_grad_reduce", "data_parallel_size", dp))
+    rewrite_overlap_grad_reduce(lowered);
+  if (overlap.overlap_param_gather && needs("overlap_param_gather", "data_parallel_size", dp))
+    rewrite_overlap_param_gather(lowered);
   if (overlap.overlap_p2p_comm)
     needs("overlap_p2p_comm", "pipeline_model_parallel_size", parallel.pipeline_model_parallel_size);
   lowered.schedule.name = mode_name(overlap);

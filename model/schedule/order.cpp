@@ -41,14 +41,20 @@ OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosi
   return {schedule.blocks[call.block].ops[call.first + at.within], call.layer, call.micro_batch, call.chunk, steps_ago};
 }
 
-OrderPosition first_user(const Schedule& schedule, const Program& program, StorageId storage, LaneId lane) {
+std::optional<OrderPosition> find_first_user(const Schedule& schedule, const Program& program, StorageId storage,
+                                             LaneId lane) {
   for (std::size_t c = 0; c < program.order.size(); ++c) {
     const Call& call = program.order[c];
     for (std::uint32_t i = 0; i < call.count; ++i) {
       const Operation& operation = schedule.operations[schedule.blocks[call.block].ops[call.first + i]];
-      if (operation.lane == lane && touches(schedule, call, operation, storage, false)) return {c, i};
+      if (operation.lane == lane && touches(schedule, call, operation, storage, false)) return OrderPosition{c, i};
     }
   }
+  return std::nullopt;
+}
+
+OrderPosition first_user(const Schedule& schedule, const Program& program, StorageId storage, LaneId lane) {
+  if (const auto user = find_first_user(schedule, program, storage, lane)) return *user;
   throw std::logic_error("no operation uses storage " + schedule.storages[storage].name);
 }
 

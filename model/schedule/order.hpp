@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "model/schedule/schedule.hpp"
 
@@ -25,6 +26,8 @@ OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosi
 // First and last operation, in order, that touches any of the storage with (for `last_writer`) a write or accumulate,
 // of operations on `lane`. Views are taken at their tensor's place, whatever the rank. Throws std::logic_error when
 // none does.
+std::optional<OrderPosition> find_first_user(const Schedule& schedule, const Program& program, StorageId storage,
+                                             LaneId lane);
 OrderPosition first_user(const Schedule& schedule, const Program& program, StorageId storage, LaneId lane);
 OrderPosition last_writer(const Schedule& schedule, const Program& program, StorageId storage, LaneId lane);
 

@@ -20,70 +20,72 @@ const char* suffix(Pass pass) { return pass == Pass::forward ? "_forward" : pass
 }  // namespace
 
 WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
-  WorkCost cost =
-      std::visit(Overloaded{
-                     [&](const Gemm& g) -> WorkCost {
-                       const double m = double(g.m), n = double(g.n), k = double(g.k);
-                       std::string key = std::string("gemm_") + (g.trans_a ? 't' : 'n') + (g.trans_b ? 't' : 'n');
-                       if (g.bias) key += "_bias";
-                       if (operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
-                       return {key, {1, m * n * k, m * k, k * n, m * n}, DemandClass::gemm};
-                     },
-                     [&](const Attention& a) -> WorkCost {
-                       const double bh = double(a.batch) * double(a.heads), s = double(a.seq), d = double(a.head_dim);
-                       return {std::string("attention") + suffix(a.pass),
-                               {bh, bh * s * d, bh * s * s, bh * s * s * d},
-                               DemandClass::attention};
-                     },
-                     [&](const Rope& r) -> WorkCost {
-                       const double rows = double(r.rows), d = double(r.head_dim);
-                       return {std::string("rope") + suffix(r.pass),
-                               {1, double(r.seq) * d, rows * double(r.heads + r.kv_heads) * d}};
-                     },
-                     [&](const LayerNorm& n) -> WorkCost {
-                       std::string key = std::string("layernorm") + suffix(n.pass);
-                       if (n.pass == Pass::dgrad && operation.accesses.back().mode == AccessMode::accumulate)
-                         key += "_acc";
-                       return {key, row_wise(n.rows, n.cols)};
-                     },
-                     [&](const RmsNorm& n) -> WorkCost {
-                       std::string key = std::string("rmsnorm") + suffix(n.pass);
-                       if (n.pass == Pass::dgrad && operation.accesses.back().mode == AccessMode::accumulate)
-                         key += "_acc";
-                       return {key, row_wise(n.rows, n.cols)};
-                     },
-                     [&](const Elementwise& e) -> WorkCost {
-                       return {kind_of(e), streaming(e.rows * e.cols)};
-                     },
-                     [&](const Embedding& e) -> WorkCost {
-                       const std::string key = e.positions ? "embedding" : "token_embedding";
-                       return {key + suffix(e.pass), row_wise(e.rows, e.cols)};
-                     },
-                     [&](const CrossEntropy& c) -> WorkCost {
-                       return {"cross_entropy", row_wise(c.rows, c.cols)};
-                     },
-                     [&](const VocabStats& v) -> WorkCost {
-                       return {"vocab_stats", row_wise(v.rows, v.cols)};
-                     },
-                     [&](const Fill& f) -> WorkCost {
-                       return {"fill", streaming(f.elements), DemandClass::memory};
-                     },
-                     [&](const Cast& c) -> WorkCost {
-                       return {"cast", streaming(c.elements), DemandClass::memory};
-                     },
-                     [&](const LocalReduce& r) -> WorkCost {
-                       return {"local_reduce", {1, double(r.parts + 1) * double(r.elements)}};
-                     },
-                     [&](const SumSquares& s) -> WorkCost {
-                       return {"sum_squares", streaming(s.elements), DemandClass::memory};
-                     },
-                     [&](const AdamW& a) -> WorkCost {
-                       return {"adamw", streaming(a.elements), DemandClass::memory};
-                     },
-                     [&](const Collective&) -> WorkCost { return {}; },
-                     [&](const PointToPoint&) -> WorkCost { return {}; },
-                 },
-                 operation.work);
+  WorkCost cost = std::visit(
+      Overloaded{
+          [&](const Gemm& g) -> WorkCost {
+            const double m = double(g.m), n = double(g.n), k = double(g.k);
+            std::string key = std::string("gemm_") + (g.trans_a ? 't' : 'n') + (g.trans_b ? 't' : 'n');
+            if (g.bias) key += "_bias";
+            if (operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
+            return {key, {1, m * n * k, m * k, k * n, m * n}, DemandClass::gemm};
+          },
+          [&](const Attention& a) -> WorkCost {
+            const double bh = double(a.batch) * double(a.heads), s = double(a.seq), d = double(a.head_dim);
+            return {std::string("attention") + suffix(a.pass),
+                    {bh, bh * s * d, bh * s * s, bh * s * s * d},
+                    DemandClass::attention};
+          },
+          [&](const Rope& r) -> WorkCost {
+            const double rows = double(r.rows), d = double(r.head_dim);
+            return {std::string("rope") + suffix(r.pass),
+                    {1, double(r.seq) * d, rows * double(r.heads + r.kv_heads) * d}};
+          },
+          [&](const LayerNorm& n) -> WorkCost {
+            std::string key = std::string("layernorm") + suffix(n.pass);
+            if (n.pass == Pass::dgrad && operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
+            return {key, row_wise(n.rows, n.cols)};
+          },
+          [&](const RmsNorm& n) -> WorkCost {
+            std::string key = std::string("rmsnorm") + suffix(n.pass);
+            if (n.pass == Pass::dgrad && operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
+            return {key, row_wise(n.rows, n.cols)};
+          },
+          [&](const Elementwise& e) -> WorkCost {
+            return {kind_of(e), streaming(e.rows * e.cols)};
+          },
+          [&](const Embedding& e) -> WorkCost {
+            const std::string key = e.positions ? "embedding" : "token_embedding";
+            return {key + suffix(e.pass), row_wise(e.rows, e.cols)};
+          },
+          [&](const CrossEntropy& c) -> WorkCost {
+            return {"cross_entropy", row_wise(c.rows, c.cols)};
+          },
+          [&](const VocabStats& v) -> WorkCost {
+            return {"vocab_stats", row_wise(v.rows, v.cols)};
+          },
+          [&](const Fill& f) -> WorkCost {
+            return {"fill", streaming(f.elements), DemandClass::memory};
+          },
+          [&](const Cast& c) -> WorkCost {
+            const auto dtype_of = [&](std::size_t operand) {
+              const Tensor& tensor = schedule.tensors[operation.accesses[operand].view.tensor];
+              return schedule.storages[tensor.places.front().storage].dtype;
+            };
+            return {dtype_of(0) == dtype_of(1) ? "copy" : "cast", streaming(c.elements), DemandClass::memory};
+          },
+          [&](const LocalReduce& r) -> WorkCost {
+            return {"local_reduce", {1, double(r.parts + 1) * double(r.elements)}};
+          },
+          [&](const SumSquares& s) -> WorkCost {
+            return {"sum_squares", streaming(s.elements), DemandClass::memory};
+          },
+          [&](const AdamW& a) -> WorkCost {
+            return {"adamw", streaming(a.elements), DemandClass::memory};
+          },
+          [&](const Collective&) -> WorkCost { return {}; },
+          [&](const PointToPoint&) -> WorkCost { return {}; },
+      },
+      operation.work);
   cost.key += std::string("_") + std::string(name_of(schedule.compute_dtype));
   return cost;
 }

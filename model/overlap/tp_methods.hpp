@@ -1,0 +1,23 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/scenario.hpp"
+
+namespace stretto {
+
+// How the communication of each GEMM of a layer overlaps with it, after all switches: TransformerEngine's user-buffer
+// methods, by Megatron-Bridge's names "qkv_fprop", "proj_dgrad", … .
+struct TpMethods {
+  TpGemm qkv_fprop, fc1_fprop;   // all-gather of the input before the GEMM
+  TpGemm proj_dgrad, fc2_dgrad;  // all-gather of the output's gradient before the GEMM
+  TpGemm proj_fprop, fc2_fprop;  // reduce-scatter of the output after the GEMM
+  TpGemm qkv_dgrad, fc1_dgrad;   // bulk: all-gather of the input (for wgrad) beside it; else its reduce-scatter
+  TpGemm qkv_wgrad, fc1_wgrad;   // bulk: reduce-scatter of the data gradient beside it
+};
+// Defaults are TransformerEngine's: all-gathers by ring exchange, reduce-scatters in four pieces, bulk for the rest.
+// `notes` gets a line for each method that cannot act in this model, which is then none.
+TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp,
+                     std::vector<std::string>& notes);
+
+}  // namespace stretto

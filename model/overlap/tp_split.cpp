@@ -1,0 +1,39 @@
+#include "model/overlap/tp_split.hpp"
+
+#include <utility>
+
+#include "model/lower/builder.hpp"
+
+namespace stretto {
+
+std::vector<LaneId> SplitContext::lanes() const {
+  std::vector<LaneId> all = compute;
+  all.insert(all.end(), {tp, send, recv});
+  return all;
+}
+
+Operation SplitContext::message(const Operation& like, const std::string& suffix, bool is_send, const Expr& offset,
+                                View view) const {
+  const PointToPoint work{is_send, ring_communicator, offset, view.rows * view.cols};
+  return {like.name + suffix, work, is_send ? send : recv, like.phase, {is_send ? read(view) : write(view)}};
+}
+
+Operation SplitContext::gemm(const Operation& whole, std::size_t piece, Gemm work, View a, View b, View c) const {
+  Operation part = whole;
+  part.name += "." + std::to_string(piece);
+  part.work = work;
+  part.lane = compute[piece % compute.size()];
+  part.accesses[0].view = std::move(a);
+  part.accesses[1].view = std::move(b);
+  part.accesses.back().view = std::move(c);
+  return part;
+}
+
+View rows_of(const View& whole, const Expr& chunk, std::int64_t rows) {
+  View part = whole;
+  part.offset = whole.offset + chunk * Expr(rows * whole.ld);
+  part.rows = rows;
+  return part;
+}
+
+}  // namespace stretto
