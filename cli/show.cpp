@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/json.hpp"
 #include "model/schedule/plan.hpp"
@@ -12,8 +13,16 @@
 namespace stretto::cli {
 namespace {
 
-void show(const CommonOptions& options) {
+struct ShowOptions : CommonOptions {
+  bool gates = false;
+};
+
+void show(const ShowOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
+  if (options.gates) {
+    std::cout << print_gates(gates_of(scenario));
+    return;
+  }
   require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_memory(schedule);
@@ -34,10 +43,11 @@ void show(const CommonOptions& options) {
 }  // namespace
 
 void add_show(CLI::App& app) {
-  auto options = std::make_shared<CommonOptions>();
+  auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "the schedule itself, readable, and what it needs");
   add_scenario_options(*command, *options);
   command->add_option("--json", options->json, "write the schedule as JSON to this file, - for standard output");
+  command->add_flag("--gates", options->gates, "only what each overlap knob needs, and which of it is missing");
   command->callback([options] { show(*options); });
 }
 

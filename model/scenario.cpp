@@ -17,6 +17,8 @@ Cluster read_cluster(TomlTable table) {
   cluster.link_GBps =
       value_or<double>(table, "link_GBps", cluster.link_GBps, {.min = 0, .max = 1e6, .above_min = true});
   cluster.link_latency_us = value_or<double>(table, "link_latency_us", cluster.link_latency_us, {.min = 0, .max = 1e9});
+  cluster.cuda_device_max_connections =
+      value_or<std::int64_t>(table, "cuda_device_max_connections", 0, {.min = 0, .max = 32});
   table.finish();
   return cluster;
 }

@@ -16,7 +16,8 @@ struct Cluster {
   std::int64_t cores_per_device = 0;  // host: cores that ranks share; 0 = all of this machine (sim: of the platform)
   std::int64_t ranks_per_device = 0;  // 0 = every rank on one device
   double link_GBps = 1.0;             // of each rank, each direction; the host paces its transfers to it
-  double link_latency_us = 50.0;      // α of a collective's step, see docs/scenario.md
+  std::int64_t cuda_device_max_connections = 0;  // hardware queues that lanes share; 0 = one for each lane
+  double link_latency_us = 50.0;                 // α of a collective's step, see docs/scenario.md
 };
 
 // How the communication of a tensor-parallel GEMM overlaps with it: model/overlap/tp_methods.hpp.
@@ -44,6 +45,8 @@ struct Overlap {
   std::int64_t tp_comm_overlap_compute_lanes = 1;     // that pieces of a GEMM take turns on
   bool overlap_p2p_comm = false;                      // messages between pipeline stages beside compute
   bool overlap_p2p_comm_warmup_flush = false;         //   also while the pipeline fills and drains
+  bool defer_embedding_wgrad_compute = false;         // weight gradient of the head in the last stage's flush
+  std::int64_t wgrad_deferral_limit = 0;              //   of so many micro-batches; 0: all
   bool batch_p2p_comm = true;                         // without overlap: messages of a compute item in one group
 };
 

@@ -79,6 +79,35 @@ TEST_CASE("how messages are issued does not change a bit") {
   }
 }
 
+TEST_CASE("the head's weight gradient can wait for the flush") {
+  for (const Layout& layout : {Layout{1, 1, false, 2}, Layout{1, 2, true, 3, 2}, Layout{2, 1, false, 2, 3}})
+    for (const std::int64_t limit : {0, 1, 5, 100}) {
+      Scenario scenario = layout_scenario(layout, "overlap_p2p_comm", false);
+      const Trained reference = train(scenario, 2, false);
+      scenario.overlap.defer_embedding_wgrad_compute = true;
+      scenario.overlap.wgrad_deferral_limit = limit;
+      INFO(layout.text() << ", limit " << limit);
+      // With some put off and some not, the sum over micro-batches is in another order.
+      for (const bool threaded : {false, true})
+        CHECK(worst_relative_difference(train(scenario, 2, threaded).parameters, reference.parameters) <
+              (limit == 0 || limit > 12 ? 1e-300 : 1e-8));
+    }
+}
+
+TEST_CASE("hardware queues order starts and change nothing else") {
+  for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{1, 1, false, 2, 3}, Layout{2, 2, true, 2}})
+    for (const char* mode : {"overlap_param_gather", "tp_comm_overlap", "overlap_p2p_comm"}) {
+      Scenario scenario = layout_scenario(layout, mode, false);
+      const Trained reference = train(scenario, 2, false);
+      for (const std::int64_t queues : {1, 2, 8}) {
+        scenario.cluster.cuda_device_max_connections = queues;
+        INFO(layout.text() << ", " << mode << ", " << queues << " queues");
+        CHECK(same_bits(train(scenario, 2, false, 7).parameters, reference.parameters));
+        CHECK(same_bits(train(scenario, 2, true).parameters, reference.parameters));
+      }
+    }
+}
+
 TEST_CASE("layers are recomputed chunk by chunk") {
   for (const Layout& layout :
        {Layout{1, 1, false, 2}, Layout{1, 1, false, 2, 3}, Layout{1, 1, false, 2, 2, "E|ttt|tt|tL"}})

@@ -134,19 +134,28 @@ void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int
 }
 
 View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                                  View dx_part, const std::string& weight, bool layered) {
+                                  View dx_part, const std::string& weight, bool layered, bool with_wgrad) {
   const Expr layer = layered ? Expr(Coord::layer) : Expr(0);
   // Only the rows of this rank were kept.
-  const View all = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
+  View all;
+  if (with_wgrad) all = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
   op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
      {read(dy), read(parameter(weight, layer)), write(dx)});
   const View sum = summed(name + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
+  if (!with_wgrad) return sum;
   op(name + ".wgrad", Phase::wgrad, Gemm{out, in, tokens(), true, false, false},
      {read(dy), read(all), accumulate(gradient(weight, layer))});
   if (layered && shape_.model.add_bias_linear)
     op(name + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, tokens(), out},
        {read(dy), accumulate(gradient(name + ".bias", layer))});
   return sum;
+}
+
+void BlockWriter::column_wgrad(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x,
+                               const std::string& weight, bool layered) {
+  const View all = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
+  op(name + ".wgrad", Phase::wgrad, Gemm{out, in, tokens(), true, false, false},
+     {read(std::move(dy)), read(all), accumulate(gradient(weight, layered ? Expr(Coord::layer) : Expr(0)))});
 }
 
 void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x,

@@ -57,7 +57,10 @@ class BlockWriter {
   // dx[T,in] = dy[T,out] · W;  dW[out,in] += dyᵀ · x;  db[out] += Σ dy, of the rows that this rank answers for.
   // Column: `x` is the residual stream's, `dx` is summed into `dx_part` (see summed); returns where the sum is.
   View column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                       View dx_part, const std::string& weight, bool layered = true);
+                       View dx_part, const std::string& weight, bool layered = true, bool with_wgrad = true);
+  // dW alone, where column_backward has left it out.
+  void column_wgrad(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x,
+                    const std::string& weight, bool layered);
   void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx);
 
   // c[R,H] = a + (b + bias of the row-parallel layer before).

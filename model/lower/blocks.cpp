@@ -75,9 +75,18 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const TensorId ln_2_stats = w.recomputable("ln_2.stats", rows, w.norm_stats(), layers);
   const TensorId fc1 = w.recomputable("fc1.out", tokens, fc1_size, layers);
   const TensorId act_out = w.recomputable(act + ".out", tokens, ffn, layers);
-  const TensorId ln_f = w.activation("ln_f.out", rows, hidden, 1);
+  // What a weight gradient that is put off needs is kept for each of those micro-batches, and once for all others.
+  const std::int64_t kept = shape.deferred + 1;
+  const Expr kept_slot = select_le(Expr(Coord::micro_batch), shape.deferred - 1, Coord::micro_batch, shape.deferred);
+  const auto keep = [&](const std::string& name, std::int64_t cols_, std::int64_t rows_) {
+    if (shape.deferred == 0) return w.act(w.activation(name, rows_, cols_, 1));
+    return whole(schedule,
+                 add_tensor(schedule, name, schedule.compute_dtype, BufferKind::activation, rows_, cols_, 1, kept), 0,
+                 kept_slot);
+  };
+  const View ln_f = keep("ln_f.out", hidden, rows);
   const TensorId ln_f_stats = w.activation("ln_f.stats", rows, w.norm_stats(), 1);
-  const TensorId logits = w.activation("logits", tokens, vocab, 1);
+  const View logits = keep("logits", vocab, tokens);
   const TensorId branch = w.workspace("branch.out", tokens, hidden);  // of proj and fc2, before the residual addition
   const TensorId dx = w.workspace("dx", rows, hidden, shape.gradient_buffers);
   const TensorId d_hidden = w.workspace("d_hidden", tokens, hidden);  // gradient of a norm's output
@@ -146,18 +155,23 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   }
 
   w.begin("head.forward");
-  w.norm_forward("ln_f", w.act(x, layers), w.act(ln_f), w.act(ln_f_stats), 0);
-  const View head_in = w.gathered("lm_head.all_gather", Phase::forward, w.act(ln_f));
+  w.norm_forward("ln_f", w.act(x, layers), ln_f, w.act(ln_f_stats), 0);
+  const View head_in = w.gathered("lm_head.all_gather", Phase::forward, ln_f);
   w.op("lm_head.fprop", Phase::forward, Gemm{tokens, vocab, hidden, false, true, false},
-       {read(head_in), read(w.parameter(shape.head_weight)), write(w.act(logits))});
-  w.cross_entropy(w.act(logits), targets, loss);
+       {read(head_in), read(w.parameter(shape.head_weight)), write(logits)});
+  w.cross_entropy(logits, targets, loss);
   blocks.head_forward = w.end();
 
   w.begin("head.backward");
-  const View d_ln_f = w.column_backward("lm_head", hidden, vocab, w.act(logits), w.act(ln_f), w.work(d_hidden),
-                                        w.work(d_part), shape.head_weight, false);
+  const View d_ln_f = w.column_backward("lm_head", hidden, vocab, logits, ln_f, w.work(d_hidden), w.work(d_part),
+                                        shape.head_weight, false, shape.deferred == 0);
   w.norm_backward("ln_f", d_ln_f, w.act(x, layers), w.act(ln_f_stats), write(d_x), 0);
   blocks.head_backward = w.end();
+  if (shape.deferred > 0) {
+    w.begin("head.wgrad");
+    w.column_wgrad("lm_head", hidden, vocab, logits, ln_f, shape.head_weight, false);
+    blocks.head_wgrad = w.end();
+  }
 
   w.begin("layer.backward");
   w.row_backward("fc2", ffn, hidden, d_x, w.act(act_out, layer), w.work(d_act));

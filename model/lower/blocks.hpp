@@ -24,8 +24,9 @@ struct BlockShape {
   std::int64_t gradient_buffers = 1;         // of the gradient at a boundary of chunks
   std::vector<ModelChunk> chunks;            // of the model, from input to head
   std::int64_t stages = 1;                   // chunk number c is on stage c mod stages
-  std::string head_weight;                   // parameter of the head's GEMM
-  std::int64_t micro_batches = 1;            // per step and rank; inputs of all of them are there when the step starts
+  std::int64_t deferred = 0;       // micro-batches whose head.wgrad waits for the flush; 0: a part of backward
+  std::string head_weight;         // parameter of the head's GEMM
+  std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
   Recompute recompute;
   std::int64_t tp = 1;             // tensor-parallel ranks that cut the layers
   bool sequence_parallel = false;  // and, between layers, the tokens
@@ -49,6 +50,7 @@ struct ModelBlocks {
   BlockId head_backward = 0, layer_backward = 0, embedding_backward = 0;
   // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs,
   // the rest is the input of the layer behind it.
+  BlockId head_wgrad = 0;  // with `deferred`: not a part of head_backward
   BlockId layer_recompute = 0;
   std::uint32_t recompute_inner = 0;
 };

@@ -91,6 +91,9 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.tp_communicator = lanes.tp_communicator;
   shape.stages = parallel.pipeline_model_parallel_size;
   shape.chunks = model_chunks(scenario.model, parallel);
+  if (const Overlap& overlap = scenario.overlap; overlap.defer_embedding_wgrad_compute && shape.stages > 1)
+    shape.deferred = overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, shape.micro_batches)
+                                                      : shape.micro_batches;
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
   shape.slots.assign(static_cast<std::size_t>(scenario.model.num_layers) + 1, 1);
   for (std::size_t c = 0; c < shape.chunks.size(); ++c) {
@@ -159,8 +162,8 @@ Lowered lower_plain(const Scenario& scenario) {
   if (shape.recompute.granularity == Recompute::Granularity::full)
     lowered.layer_blocks.push_back(blocks.layer_recompute);
   lowered.layer_blocks.push_back(blocks.layer_backward);
-  lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward,
-                        blocks.embedding_backward};
+  lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward, blocks.embedding_backward};
+  if (shape.deferred > 0) lowered.end_blocks.push_back(blocks.head_wgrad);
   lowered.layers = scenario.model.num_layers;
   lowered.compute = kCompute;
   lowered.tp_lane = lanes.tp;

@@ -31,6 +31,7 @@ class StageWriter {
       else
         exchange(item.messages);
     }
+    for (const PipelineUnit& unit : deferred_) call(blocks_.head_wgrad, unit);
     // Nothing is computed any more that would wait for the last messages: the next step does.
     for (const OpAddress& op : pending_) calls_.front().waits.push_back(after(op, 1));
     // What a step uses first, the step before has used last.
@@ -109,7 +110,7 @@ class StageWriter {
   void backward(const PipelineUnit& unit) {
     const ModelChunk& chunk = chunk_of(unit);
     const Recompute& recompute = shape_.recompute;
-    if (chunk.has_head) call(blocks_.head_backward, unit);
+    if (chunk.has_head) head_backward(unit);
     for (std::int64_t end = chunk.end_layer; end > chunk.first_layer;) {
       std::int64_t begin = end - 1;
       const std::int64_t in_chunk = begin - chunk.first_layer;
@@ -122,6 +123,14 @@ class StageWriter {
       end = begin;
     }
     if (chunk.has_embedding) call(blocks_.embedding_backward, unit);
+  }
+
+  void head_backward(const PipelineUnit& unit) {
+    call(blocks_.head_backward, unit);
+    if (unit.micro_batch < shape_.deferred)
+      deferred_.push_back(unit);
+    else if (shape_.deferred > 0)
+      call(blocks_.head_wgrad, unit);
   }
 
   // Backward of layers [begin, end), which are recomputed together: forward again, of the last only what it needs.
@@ -196,6 +205,7 @@ class StageWriter {
   std::optional<OpAddress> compute_;  // the latest
   std::vector<OpAddress> pending_;    // without overlap: messages that the next compute waits for
   std::map<std::tuple<Direction, std::int64_t, std::int64_t>, OpAddress> received_;  // overlap: and are still needed
+  std::vector<PipelineUnit> deferred_;                                               // whose head.wgrad is to come
   std::map<Key, LastUse> last_;
   std::map<Key, std::size_t> first_;  // → index into calls
 };

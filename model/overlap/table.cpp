@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
 
 namespace stretto {
@@ -91,33 +92,21 @@ void set_mode(Overlap& overlap, const OverlapMode& mode) {
 Schedule build_schedule(const Scenario& scenario) {
   Lowered lowered = lower_plain(scenario);
   const Overlap& overlap = scenario.overlap;
-  const Parallel& parallel = scenario.parallel;
-  // What Megatron-LM would switch off without a word.
-  const auto gate = [&](const std::string& knob, bool open, const std::string& why) {
-    if (!open) lowered.schedule.notes.push_back(knob + " is off: " + why);
-    return open;
-  };
-  const auto needs = [&](const char* knob, const char* size_key, std::int64_t size) {
-    return gate(knob, size > 1, std::string(size_key) + " is 1; it acts from 2 on");
-  };
-  const std::int64_t dp = parallel.data_parallel_size, tp = parallel.tensor_model_parallel_size;
+  const std::vector<Gate> gates = gates_of(scenario);
+  lowered.schedule.notes = notes_of(gates);
   // Blocks are cut first: what follows looks for operations in them.
-  if (parallel.sequence_parallel) needs("sequence_parallel", "tensor_model_parallel_size", tp);
-  constexpr const char* kAsync = "async_tensor_model_parallel_allreduce";
-  if (overlap.async_tensor_model_parallel_allreduce && needs(kAsync, "tensor_model_parallel_size", tp) &&
-      gate(kAsync, !parallel.sequence_parallel,
-           "sequence_parallel is on, which has no all-reduce; tp_comm_overlap acts"))
-    rewrite_async_allreduce(lowered);
-  if (overlap.tp_comm_overlap && needs("tp_comm_overlap", "tensor_model_parallel_size", tp) &&
-      gate("tp_comm_overlap", parallel.sequence_parallel, "it needs sequence_parallel = true"))
-    rewrite_tp_comm_overlap(lowered, tp_methods(overlap, scenario.model, tp, lowered.schedule.notes),
-                            overlap.tp_comm_overlap_compute_lanes);
-  if (overlap.overlap_grad_reduce && needs("overlap_grad_reduce", "data_parallel_size", dp))
-    rewrite_overlap_grad_reduce(lowered);
-  if (overlap.overlap_param_gather && needs("overlap_param_gather", "data_parallel_size", dp))
-    rewrite_overlap_param_gather(lowered);
-  if (overlap.overlap_p2p_comm)
-    needs("overlap_p2p_comm", "pipeline_model_parallel_size", parallel.pipeline_model_parallel_size);
+  if (acts(gates, "async_tensor_model_parallel_allreduce")) rewrite_async_allreduce(lowered);
+  if (acts(gates, "tp_comm_overlap"))
+    rewrite_tp_comm_overlap(
+        lowered,
+        tp_methods(overlap, scenario.model, scenario.parallel.tensor_model_parallel_size, lowered.schedule.notes),
+        overlap.tp_comm_overlap_compute_lanes);
+  if (acts(gates, "overlap_grad_reduce")) rewrite_overlap_grad_reduce(lowered);
+  if (acts(gates, "overlap_param_gather")) rewrite_overlap_param_gather(lowered);
+  // Streams are given queues in turn, as they are made.
+  if (const std::int64_t queues = scenario.cluster.cuda_device_max_connections; queues > 0)
+    for (std::size_t lane = 0; lane < lowered.schedule.lanes.size(); ++lane)
+      lowered.schedule.lanes[lane].queue = static_cast<int>(lane % static_cast<std::size_t>(queues));
   lowered.schedule.name = mode_name(overlap);
   return std::move(lowered.schedule);
 }

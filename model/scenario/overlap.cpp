@@ -99,7 +99,12 @@ Overlap read_overlap(TomlTable table) {
   overlap.overlap_p2p_comm = p2p.value_or(false);
   overlap.batch_p2p_comm = batch.value_or(!overlap.overlap_p2p_comm);
   overlap.overlap_p2p_comm_warmup_flush = value_or<bool>(table, "overlap_p2p_comm_warmup_flush", false);
+  overlap.defer_embedding_wgrad_compute = value_or<bool>(table, "defer_embedding_wgrad_compute", false);
+  overlap.wgrad_deferral_limit =
+      value_or<std::int64_t>(table, "wgrad_deferral_limit", 0, {.min = 0, .max = kMaxGlobalBatch});
   table.finish();
+  if (overlap.wgrad_deferral_limit > 0 && !overlap.defer_embedding_wgrad_compute)
+    throw table.failure("wgrad_deferral_limit", "expected defer_embedding_wgrad_compute = true as well, got false");
   if (overlap.overlap_p2p_comm && overlap.batch_p2p_comm)
     throw table.failure("batch_p2p_comm", "expected only one of it and overlap_p2p_comm, got both");
   if (overlap.overlap_p2p_comm_warmup_flush && !overlap.overlap_p2p_comm)

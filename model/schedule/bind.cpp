@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "base/error.hpp"
@@ -21,6 +23,39 @@ struct InstanceIndex {
   // Only operations that some edge between calls names are indexed: a handful out of millions.
   std::vector<bool> wanted;                                          // [OpId]
   std::vector<std::unordered_map<std::uint64_t, std::uint32_t>> at;  // [OpId]: coordinates → index in ops
+};
+
+// The edges that hardware queues add.
+class QueueOrder {
+ public:
+  QueueOrder(const Schedule& schedule, const BoundProgram& bound) : bound_(bound) {
+    const bool shares =
+        std::any_of(schedule.lanes.begin(), schedule.lanes.end(), [](const Lane& l) { return l.queue >= 0; });
+    if (!shares) return;
+    before_.assign(bound.ops.size(), kNobody);
+    std::map<int, std::uint32_t> last;  // by queue
+    // Twice: what stands before the first operation of a step is the last of the step before.
+    for (int step = 0; step < 2; ++step)
+      for (std::uint32_t i = 0; i < bound.ops.size(); ++i) {
+        const int queue = schedule.lanes[bound.ops[i].lane].queue;
+        if (queue < 0) continue;
+        if (const auto found = last.find(queue); found != last.end()) before_[i] = found->second;
+        last[queue] = i;
+      }
+  }
+
+  std::optional<BoundWait> wait_of(std::uint32_t op) const {
+    if (before_.empty() || before_[op] == kNobody) return std::nullopt;
+    const BoundOp& other = bound_.ops[before_[op]];
+    if (other.lane == bound_.ops[op].lane) return std::nullopt;  // its lane orders them
+    const std::uint8_t steps_ago = before_[op] > op ? 1 : 0;
+    return BoundWait{EdgeKind::start_start, other.lane, steps_ago, other.position, before_[op]};
+  }
+
+ private:
+  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+  const BoundProgram& bound_;
+  std::vector<std::uint32_t> before_;  // [op]; empty without queues
 };
 
 }  // namespace
@@ -98,6 +133,8 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
     const std::uint32_t on = behind == ops.begin() ? ops.back() : *(behind - 1);
     bound.waits.push_back({kind, lane, std::uint8_t(behind == ops.begin()), bound.ops[on].position, on});
   };
+  // What was issued to the operation's queue before it, on another lane: its start comes first.
+  const QueueOrder queues(schedule, bound);
   std::uint32_t next = 0;
   for (const Call& call : program.order) {
     const Block& block = schedule.blocks[call.block];
@@ -124,6 +161,7 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
           wait_for(op, {block.ops[wait->on], call.layer, call.micro_batch, call.chunk, 0}, wait->kind);
         }
       }
+      if (const auto wait = queues.wait_of(next + i - call.first)) bound.waits.push_back(*wait);
       op.wait_end = static_cast<std::uint32_t>(bound.waits.size());
     }
     next += call.count;

@@ -92,7 +92,7 @@ Json array_of(const std::vector<T>& items, Json (*one)(const T&)) {
 
 Json to_json(const MeshAxis& axis) { return {{"coord", name_of(axis.coord)}, {"size", axis.size}}; }
 Json to_json(const Lane& lane) {
-  return {{"name", lane.name}, {"kind", text_of(lane.kind)}, {"priority", lane.priority}};
+  return {{"name", lane.name}, {"kind", text_of(lane.kind)}, {"priority", lane.priority}, {"queue", lane.queue}};
 }
 Json to_json(const Coord& coord) { return name_of(coord); }
 Json to_json(const Communicator& communicator) {

@@ -134,6 +134,7 @@ std::string head_text(const Schedule& schedule) {
     out += fmt::format(" {}", lane.name);
     if (lane.kind == LaneKind::communication) out += " (communication)";
     if (lane.priority != 0) out += fmt::format(" (priority {})", lane.priority);
+    if (lane.queue >= 0) out += fmt::format(" (queue {})", lane.queue);
     out += &lane == &schedule.lanes.back() ? "" : ",";
   }
   out += '\n';

@@ -168,6 +168,9 @@ struct Lane {
   std::string name;  // "compute", "dp"
   LaneKind kind = LaneKind::compute;
   int priority = 0;  // CUDA stream priority: lower runs first
+  // Hardware queue that it feeds. Lanes of one queue are dispatched in host issue order: an operation starts only after
+  // what was issued before it to the queue has started (CUDA_DEVICE_MAX_CONNECTIONS). -1: a queue of its own.
+  int queue = -1;
 };
 
 enum class CommEngine : std::uint8_t { sm, copy_engine, nic };

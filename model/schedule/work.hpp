@@ -167,9 +167,9 @@ struct Collective {
 };
 
 // One message to or from another member of a communicator: that `offset` places after this one in the ring of members;
-// an expression of the rank's coordinates. The n-th send from one member to another meets the n-th receive there from it, in issue order on both sides.
-// Bytes move when both have started (a posted receive means that its buffer is free), and both complete together.
-// send: buffer R.  receive: buffer W.
+// an expression of the rank's coordinates. The n-th send from one member to another meets the n-th receive there from
+// it, in issue order on both sides. Bytes move when both have started (a posted receive means that its buffer is free),
+// and both complete together. send: buffer R.  receive: buffer W.
 struct PointToPoint {
   bool is_send = false;
   std::uint32_t communicator = 0;

@@ -1,0 +1,79 @@
+#include "model/overlap/gates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace stretto {
+
+std::vector<Gate> gates_of(const Scenario& s) {
+  const Parallel& p = s.parallel;
+  const Overlap& o = s.overlap;
+  std::vector<Gate> gates;
+  const auto off = [&](const char* knob, bool asked, const std::string& needs, bool open, const std::string& why) {
+    gates.push_back({knob, needs, false, asked, open, why});
+  };
+  const auto error = [&](const char* knob, bool asked, const std::string& needs, bool open) {
+    gates.push_back({knob, needs, true, asked, open, ""});
+  };
+  const auto above_one = [&](const char* knob, bool asked, const std::string& key, std::int64_t size) {
+    off(knob, asked, key + " above 1", size > 1, key + " is 1; it acts from 2 on");
+  };
+  const std::int64_t dp = p.data_parallel_size, tp = p.tensor_model_parallel_size, pp = p.pipeline_model_parallel_size,
+                     vp = p.virtual_pipeline_model_parallel_size;
+  above_one("overlap_grad_reduce", o.overlap_grad_reduce, "data_parallel_size", dp);
+  above_one("overlap_param_gather", o.overlap_param_gather, "data_parallel_size", dp);
+  error("overlap_param_gather", o.overlap_param_gather, "overlap_grad_reduce", o.overlap_grad_reduce);
+  above_one("sequence_parallel", p.sequence_parallel, "tensor_model_parallel_size", tp);
+  constexpr const char* kAsync = "async_tensor_model_parallel_allreduce";
+  above_one(kAsync, o.async_tensor_model_parallel_allreduce, "tensor_model_parallel_size", tp);
+  off(kAsync, o.async_tensor_model_parallel_allreduce, "sequence_parallel off", !p.sequence_parallel,
+      "sequence_parallel is on, which has no all-reduce; tp_comm_overlap acts");
+  above_one("tp_comm_overlap", o.tp_comm_overlap, "tensor_model_parallel_size", tp);
+  off("tp_comm_overlap", o.tp_comm_overlap, "sequence_parallel", p.sequence_parallel,
+      "it needs sequence_parallel = true");
+  above_one("overlap_p2p_comm", o.overlap_p2p_comm, "pipeline_model_parallel_size", pp);
+  error("overlap_p2p_comm", o.overlap_p2p_comm, "batch_p2p_comm off", !o.overlap_p2p_comm || !o.batch_p2p_comm);
+  error("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush, "overlap_p2p_comm", o.overlap_p2p_comm);
+  above_one("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_model_parallel_size", pp);
+  error("wgrad_deferral_limit", o.wgrad_deferral_limit > 0, "defer_embedding_wgrad_compute",
+        o.defer_embedding_wgrad_compute);
+  error("virtual_pipeline_model_parallel_size", vp > 1, "pipeline_model_parallel_size above 1", pp > 1);
+  error("virtual_pipeline_model_parallel_size", vp > 1,
+        "micro-batches in groups of at least pipeline_model_parallel_size, none or as many left over", true);
+  return gates;
+}
+
+bool acts(const std::vector<Gate>& gates, const std::string& knob) {
+  return std::all_of(gates.begin(), gates.end(),
+                     [&](const Gate& gate) { return gate.knob != knob || (gate.asked && gate.open); });
+}
+
+std::vector<std::string> notes_of(const std::vector<Gate>& gates) {
+  std::vector<std::string> notes;
+  for (const Gate& gate : gates) {
+    const std::string start = gate.knob + " is off: ";
+    const bool is_said = !notes.empty() && notes.back().starts_with(start);
+    if (gate.asked && !gate.open && !is_said) notes.push_back(start + gate.why);
+  }
+  return notes;
+}
+
+std::string print_gates(const std::vector<Gate>& gates) {
+  std::size_t knob_width = 4, needs_width = 5;
+  for (const Gate& gate : gates) {
+    knob_width = std::max(knob_width, gate.knob.size());
+    needs_width = std::max(needs_width, gate.needs.size());
+  }
+  std::string out = fmt::format("{:<{}}  {:<9}  {:<{}}  {:<6}  {}\n", "knob", knob_width, "asked for", "needs",
+                                needs_width, "gate", "when closed");
+  for (const Gate& gate : gates)
+    out += fmt::format("{:<{}}  {:<9}  {:<{}}  {:<6}  {}\n", gate.knob, knob_width, gate.asked ? "yes" : "no",
+                       gate.needs, needs_width, gate.open ? "open" : "closed",
+                       gate.is_error ? "an error"
+                       : gate.open   ? "off"
+                                     : "off: " + gate.why);
+  return out;
+}
+
+}  // namespace stretto
