@@ -230,7 +230,7 @@ void Core::finish_operation(std::uint32_t number, Picoseconds now) {
   Lane& lane = lanes_[number];
   const std::uint32_t rank = rank_of(number);
   const std::uint32_t group = current(lane).group;
-  if (TimelineRow* rows = recorder_.rows_of(lane.step)) {
+  if (TimelineRow* rows = recorder_.rows_of(lane.step, row_begin_[rank] + programs_[rank].ops.size())) {
     for (std::uint32_t i = 0; i < group; ++i) {
       const std::uint32_t op = lane.ops[lane.position + i].op;
       const FlatKind kind = current(lane).kind;
