@@ -5,6 +5,7 @@
 
 #include "model/schedule/bind.hpp"
 #include "sim/cost/cost.hpp"
+#include "sim/network/groups.hpp"
 
 namespace stretto::sim {
 
@@ -23,6 +24,7 @@ struct FlatOp {
   std::int16_t communicator = -1;  // -1: a compute operation
   DemandClass cls = DemandClass::memory;
   FlatKind kind = FlatKind::compute;
+  std::uint16_t shape = 0;  // of the call that begins here, index into shapes + 1; 0: not to be played (solo.hpp)
   std::uint16_t group = 1;  // operations that start with this one, itself included (BoundOp::joined); 0: not the first
   bool operator==(const FlatOp&) const = default;
 };
@@ -35,21 +37,38 @@ struct FlatWait {
   bool operator==(const FlatWait&) const = default;
 };
 
+// What the calls of one range of a block have in common, where they can be played (solo.hpp).
+struct SoloShape {
+  struct OnLane {
+    LaneId lane = 0;
+    std::uint32_t first = 0;  // operation of the call
+    std::uint32_t count = 0;
+    bool operator==(const OnLane&) const = default;
+  };
+  std::vector<OnLane> lanes;  // the lane of the call's first operation comes first
+  LaneId last_lane = 0;       // of the call's last operation
+  std::uint32_t count = 0;
+  bool operator==(const SoloShape&) const = default;
+};
+
 struct FlatProgram {
   std::vector<FlatOp> ops;                // lane after lane
   std::vector<std::uint32_t> lane_begin;  // [lane]; one more entry than lanes
   std::vector<FlatWait> waits;
+  std::vector<SoloShape> shapes;
   std::vector<int> lane_cores;  // [lane]: most cores that any of its operations, or its data movement, holds
   std::uint32_t length(LaneId lane) const { return lane_begin[lane + 1] - lane_begin[lane]; }
   bool operator==(const FlatProgram&) const = default;
 };
 
-// Throws Error(input) when the costs do not cover the schedule or ask for more cores than a device has.
-FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs);
+// `is_local`: [communicator], only one of its members is simulated. Throws Error(input) when the costs do not cover the
+// schedule or ask for more cores than a device has.
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs,
+                    const std::vector<bool>& is_local);
 
 // [program] → its flat form; equal ones are one object.
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs);
+                                                            const Costs& costs, const Groups& groups);
 
 }  // namespace stretto::sim
