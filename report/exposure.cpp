@@ -1,6 +1,7 @@
 #include "report/exposure.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <limits>
 #include <utility>
@@ -28,21 +29,31 @@ struct RankOrder {
 
 constexpr std::int64_t kNothing = -1, kAll = std::numeric_limits<std::int64_t>::max();
 
-// Moves what `window` covers of the free intervals from them to the return value, so that no instant counts twice.
+// Takes what [begin, end) covers of the free intervals out of them, so that no instant counts twice; how much it was.
 Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end) {
   Picoseconds taken = 0;
-  std::vector<Interval> left;
-  for (const Interval& part : free) {
+  for (std::size_t i = 0; i < free.size();) {
+    const Interval part = free[i];
     const Picoseconds from = std::max(begin, part.begin), to = std::min(end, part.end);
     if (from >= to) {
-      left.push_back(part);
+      ++i;
       continue;
     }
     taken += to - from;
-    if (part.begin < from) left.push_back({part.begin, from});
-    if (to < part.end) left.push_back({to, part.end});
+    const auto here = free.begin() + static_cast<std::ptrdiff_t>(i);
+    if (part.begin < from && to < part.end) {
+      free[i].end = from;
+      free.insert(here + 1, {to, part.end});
+      return taken;
+    }
+    if (part.begin < from) {
+      free[i++].end = from;
+    } else if (to < part.end) {
+      free[i++].begin = to;
+    } else {
+      free.erase(here);
+    }
   }
-  free = std::move(left);
   return taken;
 }
 
@@ -86,6 +97,11 @@ class Walk {
     while (compute_lane < schedule_.lanes.size() && schedule_.lanes[compute_lane].kind != LaneKind::compute)
       ++compute_lane;
     const auto [begin, end] = std::equal_range(timeline.rows.begin(), timeline.rows.end(), program_.rank, RankOrder{});
+    for (std::size_t lane = 0; lane < windows_.size(); ++lane)
+      if (lane == compute_lane)
+        compute_.reserve(program_.lanes[lane].size());
+      else
+        windows_[lane].reserve(program_.lanes[lane].size());
     for (auto at = begin; at != end; ++at) {
       const TimelineRow& row = *at;
       assert(row.op < program_.ops.size());

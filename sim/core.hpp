@@ -13,7 +13,7 @@
 #include "sim/network/groups.hpp"
 #include "sim/network/network.hpp"
 #include "sim/recorder.hpp"
-#include "sim/solo.hpp"
+#include "sim/recording.hpp"
 
 namespace stretto::sim {
 

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "sim/solo.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -83,7 +82,11 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
     }
   }
   flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
-  find_solo_calls(schedule, program, is_local, flat);
+  SoloCalls calls = find_solo_calls(schedule, program, is_local);
+  for (std::uint32_t i = 0; i < program.ops.size(); ++i)
+    if (calls.at[i] != 0 && is_waited_for(program, i, calls.shapes[calls.at[i] - 1u]))
+      flat.ops[flat.lane_begin[program.ops[i].lane] + program.ops[i].position].shape = calls.at[i];
+  flat.shapes = std::move(calls.shapes);
   return flat;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/schedule/bind.hpp"
+#include "model/schedule/solo.hpp"
 #include "sim/cost/cost.hpp"
 #include "sim/network/groups.hpp"
 
@@ -24,7 +25,7 @@ struct FlatOp {
   std::int16_t communicator = -1;  // -1: a compute operation
   DemandClass cls = DemandClass::memory;
   FlatKind kind = FlatKind::compute;
-  std::uint16_t shape = 0;  // of the call that begins here, index into shapes + 1; 0: not to be played (solo.hpp)
+  std::uint16_t shape = 0;  // of the call that begins here, index into shapes + 1; 0: not to be played
   std::uint16_t group = 1;  // operations that start with this one, itself included (BoundOp::joined); 0: not the first
   bool operator==(const FlatOp&) const = default;
 };
@@ -35,20 +36,6 @@ struct FlatWait {
   std::uint8_t steps_ago = 0;
   EdgeKind kind = EdgeKind::finish_start;
   bool operator==(const FlatWait&) const = default;
-};
-
-// What the calls of one range of a block have in common, where they can be played (solo.hpp).
-struct SoloShape {
-  struct OnLane {
-    LaneId lane = 0;
-    std::uint32_t first = 0;  // operation of the call
-    std::uint32_t count = 0;
-    bool operator==(const OnLane&) const = default;
-  };
-  std::vector<OnLane> lanes;  // the lane of the call's first operation comes first
-  LaneId last_lane = 0;       // of the call's last operation
-  std::uint32_t count = 0;
-  bool operator==(const SoloShape&) const = default;
 };
 
 struct FlatProgram {

@@ -6,15 +6,18 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "model/schedule/solo.hpp"
 
 namespace stretto {
 namespace {
 
+constexpr std::uint32_t kDone = ~std::uint32_t{0};
+
 struct LaneState {
+  std::span<const std::uint32_t> ops;       // of the program's lane
   std::uint32_t started = 0, finished = 0;  // operations, counted over all steps
-  std::uint32_t total = 0;
-  std::uint32_t head = 0;   // the next to finish, as step · ops + op
-  std::uint32_t after = 0;  // row: what is known when the last to finish has finished
+  std::uint32_t step = 0, position = 0;     // of the next to finish; position in the step
+  std::uint32_t after = 0;                  // row: what is known when the last to finish has finished
 };
 
 class Executor {
@@ -29,15 +32,25 @@ class Executor {
     clocks_.rows.assign(width_, 0);         // row 0: nothing is known
     clocks_.others.assign(components_, 0);  // the same
     lanes_.resize(components_);
+    heads_.resize(components_, kDone);
     learnt_.resize(programs_.size());
+    std::size_t instances = 0;
     for (std::size_t p = 0; p < programs_.size(); ++p) {
+      instances += programs_[p].ops.size() * kUnrolledSteps;
       clocks_.order.emplace_back().reserve(programs_[p].ops.size() * kUnrolledSteps);
       clocks_.before.emplace_back(programs_[p].ops.size() * kUnrolledSteps, 0);
       for (LaneId lane = 0; lane < clocks_.lanes; ++lane) {
-        const auto& ops = programs_[p].lanes[lane];
-        state(p, lane).total = static_cast<std::uint32_t>(ops.size()) * kUnrolledSteps;
-        if (!ops.empty()) state(p, lane).head = ops.front();
+        state(p, lane).ops = programs_[p].lanes[lane];
+        if (!state(p, lane).ops.empty()) head(p, lane) = state(p, lane).ops.front();
       }
+    }
+    clocks_.sequence.reserve(instances);
+    std::vector<std::vector<bool>> is_local(programs_.size(), std::vector<bool>(schedule.communicators.size()));
+    for (const CollectiveGroup& group : rendezvous.groups)
+      for (const std::uint32_t p : group.members) is_local[p][group.communicator] = group.members.size() == 1;
+    for (std::size_t p = 0; p < programs_.size(); ++p) {
+      solos_.push_back(find_solo_calls(schedule, programs_[p], is_local[p]));
+      inside_.emplace_back(solos_.back().shapes.size());
     }
   }
 
@@ -56,9 +69,11 @@ class Executor {
  private:
   LaneState& state(std::size_t p, LaneId lane) { return lanes_[p * clocks_.lanes + lane]; }
   const LaneState& state(std::size_t p, LaneId lane) const { return lanes_[p * clocks_.lanes + lane]; }
+  // The next of a lane to finish, as step · ops + op; kDone when there is none.
+  std::uint32_t& head(std::size_t p, LaneId lane) { return heads_[p * clocks_.lanes + lane]; }
 
   Instance at(std::size_t p, LaneId lane, std::uint32_t position) const {
-    const auto& ops = programs_[p].lanes[lane];
+    const auto& ops = state(p, lane).ops;
     const auto size = static_cast<std::uint32_t>(ops.size());
     static_assert(kUnrolledSteps == 2);
     return position < size ? Instance{ops[position], 0} : Instance{ops[position - size], 1};
@@ -73,30 +88,30 @@ class Executor {
   }
   // Position of what the wait is for, in its lane and counted over all steps.
   std::uint32_t target_of(std::size_t p, const BoundWait& wait, std::uint32_t step) const {
-    return (step - wait.steps_ago) * static_cast<std::uint32_t>(programs_[p].lanes[wait.lane].size()) + wait.position;
+    return (step - wait.steps_ago) * static_cast<std::uint32_t>(state(p, wait.lane).ops.size()) + wait.position;
   }
 
   const BoundWait* first_unmet(std::size_t p, Instance i) const {
-    const BoundOp& op = programs_[p].ops[i.op];
+    const BoundProgram& program = programs_[p];
+    const BoundOp& op = program.ops[i.op];
     for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w)
-      if (!is_met(p, programs_[p].waits[w], i.step)) return &programs_[p].waits[w];
+      if (!is_met(p, program.waits[w], i.step)) return &program.waits[w];
     return nullptr;
   }
 
-  // Moves the first operation in issue order that can move.
+  // Moves the first operation in issue order that can move, or all of its call.
   bool advance(std::size_t p) {
-    const auto size = programs_[p].ops.size();
-    std::size_t tried = 0;  // heads before this one (step · ops + op) cannot move
+    std::uint32_t tried = 0;  // heads before this one cannot move
     while (true) {
-      std::size_t next = size * kUnrolledSteps;
+      std::uint32_t next = kDone;
       LaneId next_lane = 0;
       for (LaneId lane = 0; lane < clocks_.lanes; ++lane) {
-        const LaneState& me = state(p, lane);
-        if (me.finished == me.total || me.head < tried || me.head >= next) continue;
-        next = me.head;
+        const std::uint32_t candidate = head(p, lane);
+        if (candidate < tried || candidate >= next) continue;
+        next = candidate;
         next_lane = lane;
       }
-      if (next == size * kUnrolledSteps) return false;
+      if (next == kDone) return false;
       if (advance(p, next_lane)) return true;
       tried = next + 1;
     }
@@ -105,10 +120,10 @@ class Executor {
   // Arrives at, and if nothing else is missing finishes, the head of a lane.
   bool advance(std::size_t p, LaneId lane) {
     LaneState& me = state(p, lane);
-    const auto ops = static_cast<std::uint32_t>(programs_[p].ops.size());
-    const bool is_second_step = me.head >= ops;
-    const Instance i{is_second_step ? me.head - ops : me.head, is_second_step ? 1u : 0u};
+    const Instance i{me.ops[me.position], me.step};
     const bool arrives = me.started == me.finished;
+    if (const std::uint16_t shape = solos_[p].at[i.op]; shape != 0 && arrives && run_solo(p, lane, i, shape - 1u))
+      return true;
     if (arrives && !arrive(p, lane, i)) return false;
     const MeetingSlot slot = rendezvous_.slots[p][i.op];
     switch (slot.kind) {
@@ -117,6 +132,10 @@ class Executor {
         return true;
       case MeetingSlot::Kind::collective: {
         const CollectiveGroup& group = rendezvous_.groups[slot.group];
+        if (group.members.size() == 1) {
+          finish(p, lane, i, before(p, i));
+          return true;
+        }
         if (absent_member(group, {slot.index, i.step}) != group.members.size()) return arrives;
         complete(group, {slot.index, i.step});
         return true;
@@ -131,16 +150,15 @@ class Executor {
   // The operation at the head of the lane starts, with those joined to it, when all waits of all of them are met.
   bool arrive(std::size_t p, LaneId lane, Instance i) {
     LaneState& me = state(p, lane);
-    const std::uint32_t position = me.finished;
-    const auto end_of_step = (i.step + 1) * static_cast<std::uint32_t>(programs_[p].lanes[lane].size());
-    std::uint32_t end = position + 1;  // of the group
-    while (end < end_of_step && programs_[p].ops[at(p, lane, end).op].joined) ++end;
-    for (std::uint32_t n = position; n < end; ++n)
-      if (first_unmet(p, at(p, lane, n))) return false;
+    const BoundProgram& program = programs_[p];
+    std::uint32_t end = me.position + 1;  // of the group
+    while (end < me.ops.size() && program.ops[me.ops[end]].joined) ++end;
+    for (std::uint32_t n = me.position; n < end; ++n)
+      if (first_unmet(p, {me.ops[n], i.step})) return false;
     std::uint32_t row = me.after;  // of a group of joined operations, it grows from the first to the last
-    for (std::uint32_t n = position; n < end; ++n) row = learn_from_waits(p, lane, at(p, lane, n), row);
-    for (std::uint32_t n = position; n < end; ++n) clocks_.before[p][index(p, at(p, lane, n))] = row;
-    me.started = end;
+    for (std::uint32_t n = me.position; n < end; ++n) row = learn_from_waits(p, lane, {me.ops[n], i.step}, row);
+    for (std::uint32_t n = me.position; n < end; ++n) clocks_.before[p][index(p, {me.ops[n], i.step})] = row;
+    me.started += end - me.position;
     return true;
   }
 
@@ -163,6 +181,54 @@ class Executor {
         join(row, before(p, on), wait.lane, target);
     }
     return row;
+  }
+
+  // Runs a solo call as a whole, which is what its operations would do one after the other. False when that is not so.
+  bool run_solo(std::size_t p, LaneId lane, Instance first, std::size_t number) {
+    const SoloShape& shape = solos_[p].shapes[number];
+    const BoundProgram& program = programs_[p];
+    if (first_unmet(p, first)) return false;
+    for (const SoloShape::OnLane& on : shape.lanes) {
+      const LaneState& other = state(p, on.lane);
+      if (other.step != first.step || other.position != program.ops[first.op + on.first].position) return false;
+    }
+    for (LaneId other = 0; other < clocks_.lanes; ++other)
+      if (head(p, other) < head(p, lane) && !is_stuck_without(p, other, shape)) return false;
+    const std::uint32_t start = learn_from_waits(p, lane, first, state(p, lane).after);
+    for (const SoloShape::OnLane& on : shape.lanes)
+      if (on.lane != lane && clocks_.rows[start * width_ + on.lane] < state(p, on.lane).finished) return false;
+
+    SoloClocks& inside = inside_[p][number];
+    if (inside.row.empty()) inside = clocks_inside(program, first.op, shape);
+    const std::size_t lanes = shape.lanes.size();
+    const auto begin = static_cast<std::uint32_t>(clocks_.rows.size() / width_);  // row 1 of the call
+    for (std::size_t row = 1; row * lanes < inside.finished.size(); ++row) {
+      std::uint32_t* clock = &clocks_.rows[copy_of(start) * width_];
+      for (std::size_t l = 0; l < lanes; ++l)
+        clock[shape.lanes[l].lane] = state(p, shape.lanes[l].lane).finished + inside.finished[row * lanes + l];
+    }
+    const std::size_t index_of_first = index(p, first);
+    for (std::uint32_t i = 0; i < shape.count; ++i) {
+      const std::uint32_t row = inside.row[i] == 0 ? start : begin + inside.row[i] - 1;
+      clocks_.before[p][index_of_first + i] = row;
+      clocks_.order[p].push_back({first.op + i, first.step});
+      clocks_.sequence.push_back(static_cast<std::uint32_t>(p));
+      state(p, program.ops[first.op + i].lane).after = row;
+    }
+    for (const SoloShape::OnLane& on : shape.lanes) {
+      state(p, on.lane).started += on.count;
+      pass(p, on.lane, on.count);
+    }
+    return true;
+  }
+
+  // Whether the lane, whose next operation cannot move, still cannot when the operations of a call have finished.
+  bool is_stuck_without(std::size_t p, LaneId lane, const SoloShape& shape) const {
+    const LaneState& me = state(p, lane);
+    if (me.started > me.finished) return true;  // the other end of a message, or a member, is missing
+    const BoundWait* wait = first_unmet(p, {me.ops[me.position], me.step});
+    return wait && std::none_of(shape.lanes.begin(), shape.lanes.end(),
+                                [&](const SoloShape::OnLane& on) { return on.lane == wait->lane; });
   }
 
   // What is known when something has finished that met nobody is what was known when it started.
@@ -210,7 +276,20 @@ class Executor {
     clocks_.sequence.push_back(static_cast<std::uint32_t>(p));
     LaneState& me = state(p, lane);
     me.after = after;
-    if (++me.finished < me.total) me.head = static_cast<std::uint32_t>(index(p, at(p, lane, me.finished)));
+    pass(p, lane, 1);
+  }
+
+  // The lane leaves operations behind; none of another step.
+  void pass(std::size_t p, LaneId lane, std::uint32_t operations) {
+    LaneState& me = state(p, lane);
+    me.finished += operations;
+    me.position += operations;
+    if (me.position == me.ops.size()) {
+      me.position = 0;
+      ++me.step;
+    }
+    head(p, lane) =
+        me.step == kUnrolledSteps ? kDone : static_cast<std::uint32_t>(index(p, {me.ops[me.position], me.step}));
   }
 
   // `which`: index in the group's sequence, and step. The number of members when all have arrived.
@@ -224,9 +303,8 @@ class Executor {
   }
 
   void complete(const CollectiveGroup& group, Instance which) {
-    const bool is_alone = group.members.size() == 1;
-    const std::uint32_t met = is_alone ? 0 : copy_of_others(0);
-    for (std::size_t m = 0; m < group.members.size() && !is_alone; ++m) {
+    const std::uint32_t met = copy_of_others(0);
+    for (std::size_t m = 0; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
       const Instance i{group.sequence[m][which.op], which.step};
       join_everything(met, p, before(p, i), programs_[p].ops[i.op].lane, clocks_.position(p, i));
@@ -234,10 +312,7 @@ class Executor {
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
       const Instance i{group.sequence[m][which.op], which.step};
-      if (is_alone)
-        finish(p, programs_[p].ops[i.op].lane, i, before(p, i));
-      else
-        finish_after_meeting(p, programs_[p].ops[i.op].lane, i, met);
+      finish_after_meeting(p, programs_[p].ops[i.op].lane, i, met);
     }
   }
 
@@ -338,7 +413,7 @@ class Executor {
 
   std::string describe_blocked() const {
     std::size_t stuck = 0;
-    while (stuck < lanes_.size() && lanes_[stuck].finished == lanes_[stuck].total) ++stuck;
+    while (stuck < lanes_.size() && heads_[stuck] == kDone) ++stuck;
     if (stuck == lanes_.size()) return "";
     // Every blocked lane waits for another, so that following them comes round to one seen before.
     std::vector<std::size_t> path;
@@ -356,7 +431,7 @@ class Executor {
     constexpr std::size_t kOthers = 4;  // enough to see what else hangs; the cycle is the cause
     std::size_t shown = 0;
     for (std::size_t l = 0; l < lanes_.size() && shown < kOthers; ++l) {
-      if (lanes_[l].finished == lanes_[l].total ||
+      if (heads_[l] == kDone ||
           std::find(path.begin() + static_cast<std::ptrdiff_t>(begin), path.end(), l) != path.end())
         continue;
       message += (shown++ == 0 ? ". Behind it: " : "; ");
@@ -369,8 +444,11 @@ class Executor {
   const Rendezvous& rendezvous_;
   HappensBefore& clocks_;
   std::span<const BoundProgram> programs_;
-  const std::size_t width_, components_;  // of a row, of a row of others
-  std::vector<LaneState> lanes_;          // [program · lanes + lane]
+  const std::size_t width_, components_;         // of a row, of a row of others
+  std::vector<LaneState> lanes_;                 // [program · lanes + lane]
+  std::vector<std::uint32_t> heads_;             // the same
+  std::vector<SoloCalls> solos_;                 // [program]
+  std::vector<std::vector<SoloClocks>> inside_;  // [program][shape], made when first needed
   // [program]: step · ops + op → row, what is known when it has finished; of what met somebody.
   std::vector<std::unordered_map<std::uint32_t, std::uint32_t>> learnt_;
 };

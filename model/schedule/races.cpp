@@ -43,6 +43,7 @@ class Walk {
         lanes_(clocks.lanes),
         footprints_(footprints),
         cells_(cut_into_cells(schedule, program_, footprints, plan)),
+        known_(lanes_),
         writes_(cells_.count),
         reads_(cells_.count * lanes_, 0),
         read_storage_(cells_.count, 0),
@@ -64,11 +65,11 @@ class Walk {
     const LaneId lane = program_.ops[at.op].lane;
     const std::uint32_t count = clocks_.position(p_, at) + 1;
     const std::uint32_t* known = clocks_.known(p_, at);
-    const std::uint32_t known_here = clocks_.finished_before(p_, at, lane);
+    // Of its own lane what is before it is over, except what is joined to it.
+    std::copy_n(known, lanes_, known_.data());
+    known_[lane] = program_.ops[at.op].joined ? clocks_.finished_before(p_, at, lane) : count;
     // Whether operation number `of` of a lane (counted from 1) may still run when this one does.
-    const auto is_open = [&](LaneId l, std::uint32_t of) {
-      return l == lane ? of > known_here && of != count : of > known[l];
-    };
+    const auto is_open = [&](LaneId l, std::uint32_t of) { return of > known_[l] && (l != lane || of != count); };
     const CellUse* begin = uses_begin(at.op);
     const CellUse* end = uses_end(at.op);
     // All reads come before all writes, because accesses of one operation to one storage do not conflict: whoever built
@@ -220,6 +221,7 @@ class Walk {
   const std::size_t lanes_;
   const Footprints& footprints_;
   const Cells cells_;
+  std::vector<std::uint32_t> known_;  // [lane], of the operation that is visited
   std::vector<LastWrite> writes_;     // [cell]
   std::vector<std::uint32_t> reads_;  // [cell · lanes + lane]: the latest read since the last write, counted as there
   std::vector<StorageId> read_storage_;      // [cell]: through which storage that was
