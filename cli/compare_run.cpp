@@ -11,7 +11,6 @@
 #include "exec/host/executor.hpp"
 #include "exec/model_state.hpp"
 #include "model/overlap/overlap.hpp"
-#include "model/schedule/plan.hpp"
 #include "model/schedule/verify.hpp"
 #include "report/table.hpp"
 #include "sim/cost/cost_schedule.hpp"
@@ -40,8 +39,7 @@ std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode
   contender->scenario = with_mode(base, mode, ranks);
   contender->schedule = build_schedule(contender->scenario);
   const Schedule& schedule = contender->schedule;
-  contender->plan = plan_memory(schedule);
-  require_verified(schedule, &contender->plan);
+  contender->plan = plan_and_verify(schedule).plan;
   host::HostOptions options;
   options.cores_per_device = cores;
   options.link_GBps = base.cluster.link_GBps;

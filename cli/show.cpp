@@ -6,7 +6,6 @@
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/json.hpp"
-#include "model/schedule/plan.hpp"
 #include "model/schedule/print.hpp"
 #include "model/schedule/verify.hpp"
 
@@ -25,8 +24,7 @@ void show(const ShowOptions& options) {
   }
   require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
+  const MemoryPlan plan = plan_and_verify(schedule).plan;
   if (options.json != "-") {
     std::cout << print_schedule(schedule);
     for (std::size_t role = 0; role < plan.roles.size(); ++role)

@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 #include "cli/commands.hpp"
 #include "model/overlap/overlap.hpp"
-#include "model/schedule/plan.hpp"
 #include "model/schedule/verify.hpp"
 #include "report/exposure.hpp"
 #include "report/html.hpp"
@@ -65,8 +64,8 @@ void simulate_command(const SimulateOptions& options) {
   const sim::Platform platform = load_platform(options, scenario);
   const auto begin = std::chrono::steady_clock::now();
   const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
+  VerifiedSchedule verified = plan_and_verify(schedule);
+  const MemoryPlan& plan = verified.plan;
   sim::SimOptions sim_options;
   sim_options.network = options.engine == "simgrid" ? sim::NetworkKind::simgrid : sim::NetworkKind::fluid;
   sim_options.fabric.devices = schedule.mesh.ranks() / schedule.placement.ranks_per_device;
@@ -75,7 +74,7 @@ void simulate_command(const SimulateOptions& options) {
     throw input_error(
         "--backbone-GBps: the closed-form network cannot see flows that share a link; use --engine simgrid");
   const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster);
-  const sim::SimResult result = sim::simulate(schedule, costs, sim_options);
+  const sim::SimResult result = sim::simulate(schedule, std::move(verified.programs), costs, sim_options);
   const double simulate_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 
   const double step_ms = to_ms(result.step);
@@ -107,8 +106,9 @@ void simulate_command(const SimulateOptions& options) {
   table.add_row({"MFU / HFU", fmt::format("{:.1f} % / {:.1f} % of sgemm", 100 * mfu, 100 * hfu)});
   table.add_row({"exposed communication", fmt::format("{:.3f} ms", to_ms(b.exposed_total))});
   table.add_row({"bubble", fmt::format("{:.3f} ms", to_ms(b.bubble))});
-  table.add_row({"memory", fmt::format("{:.1f} MiB a rank, {} of {:.1f} GiB a device", double(plan.peak_bytes()) / (1 << 20),
-                                       fits ? "fits" : "DOES NOT FIT", double(platform.memory_bytes) / (1 << 30))});
+  table.add_row(
+      {"memory", fmt::format("{:.1f} MiB a rank, {} of {:.1f} GiB a device", double(plan.peak_bytes()) / (1 << 20),
+                             fits ? "fits" : "DOES NOT FIT", double(platform.memory_bytes) / (1 << 30))});
   std::string limits_line = "what limits it:";
   for (const auto& [what, share] : limits)
     if (share >= 0.005) limits_line += fmt::format("  {} {:.1f} %", what, 100 * share);

@@ -20,8 +20,7 @@ void train(const CommonOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
   require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
+  const MemoryPlan plan = plan_and_verify(schedule).plan;
   const std::int64_t ranks = schedule.mesh.ranks();
   std::cout << fmt::format("scenario {}: {:.2f} M parameters, {} rank{}, schedule {}, {:.1f} MiB a rank\n",
                            scenario.name, double(parameter_count(scenario.model)) * 1e-6, ranks, ranks == 1 ? "" : "s",

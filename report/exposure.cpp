@@ -1,6 +1,7 @@
 #include "report/exposure.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <limits>
 #include <utility>
@@ -20,23 +21,39 @@ struct Interval {
   Picoseconds begin = 0, end = 0;
 };
 
+// Rows are in order of (rank, op).
+struct RankOrder {
+  bool operator()(const TimelineRow& row, std::int64_t rank) const { return row.rank < rank; }
+  bool operator()(std::int64_t rank, const TimelineRow& row) const { return rank < row.rank; }
+};
+
 constexpr std::int64_t kNothing = -1, kAll = std::numeric_limits<std::int64_t>::max();
 
-// Moves what `window` covers of the free intervals from them to the return value, so that no instant counts twice.
+// Takes what [begin, end) covers of the free intervals out of them, so that no instant counts twice; how much it was.
 Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end) {
   Picoseconds taken = 0;
-  std::vector<Interval> left;
-  for (const Interval& part : free) {
+  for (std::size_t i = 0; i < free.size();) {
+    const Interval part = free[i];
     const Picoseconds from = std::max(begin, part.begin), to = std::min(end, part.end);
     if (from >= to) {
-      left.push_back(part);
+      ++i;
       continue;
     }
     taken += to - from;
-    if (part.begin < from) left.push_back({part.begin, from});
-    if (to < part.end) left.push_back({to, part.end});
+    const auto here = free.begin() + static_cast<std::ptrdiff_t>(i);
+    if (part.begin < from && to < part.end) {
+      free[i].end = from;
+      free.insert(here + 1, {to, part.end});
+      return taken;
+    }
+    if (part.begin < from) {
+      free[i++].end = from;
+    } else if (to < part.end) {
+      free[i++].begin = to;
+    } else {
+      free.erase(here);
+    }
   }
-  free = std::move(left);
   return taken;
 }
 
@@ -46,6 +63,7 @@ class Walk {
       : schedule_(schedule), program_(program), period_(timeline.step_end - timeline.step_begin) {
     result_.exposed.assign(schedule.communicators.size(), 0);
     windows_.resize(program.lanes.size());
+    first_.resize(program.lanes.size());
     collect(timeline);
     // A step whose compute starts before the last operation of the step before has ended (parameters are still being
     // gathered) is looked at over the period that starts with its compute; the next step's compute fills the rest.
@@ -78,8 +96,14 @@ class Walk {
     std::size_t compute_lane = 0;
     while (compute_lane < schedule_.lanes.size() && schedule_.lanes[compute_lane].kind != LaneKind::compute)
       ++compute_lane;
-    for (const TimelineRow& row : timeline.rows) {
-      if (row.rank != program_.rank) continue;
+    const auto [begin, end] = std::equal_range(timeline.rows.begin(), timeline.rows.end(), program_.rank, RankOrder{});
+    for (std::size_t lane = 0; lane < windows_.size(); ++lane)
+      if (lane == compute_lane)
+        compute_.reserve(program_.lanes[lane].size());
+      else
+        windows_[lane].reserve(program_.lanes[lane].size());
+    for (auto at = begin; at != end; ++at) {
+      const TimelineRow& row = *at;
       assert(row.op < program_.ops.size());
       const BoundOp& op = program_.ops[row.op];
       if (op.lane == compute_lane) {
@@ -88,10 +112,6 @@ class Walk {
         windows_[op.lane].push_back({row.transfer, row.end, op.position, communicator_of(work_of(row.op))});
       }
     }
-    const auto position = [&](const TimelineRow* row) { return program_.ops[row->op].position; };
-    std::sort(compute_.begin(), compute_.end(), [&](auto* a, auto* b) { return position(a) < position(b); });
-    for (auto& lane : windows_)
-      std::sort(lane.begin(), lane.end(), [](const Window& a, const Window& b) { return a.position < b.position; });
   }
 
   // Charges to their communicators the transfers of a lane, up to `last_position`, of the step `steps_ago` steps
@@ -99,11 +119,12 @@ class Walk {
   void charge(std::size_t lane, int steps_ago, std::int64_t last_position, std::vector<Interval>& free) {
     const Picoseconds shift = -steps_ago * period_;
     const auto& windows = windows_[lane];
-    // Lanes are in order, so ends are too, and windows that ended before the gap can be skipped.
-    auto window = std::partition_point(windows.begin(), windows.end(), [&](const Window& candidate) {
-      return free.empty() || candidate.end + shift <= free.front().begin;
-    });
-    for (; window != windows.end() && window->position <= last_position && !free.empty(); ++window) {
+    if (last_position == kNothing || free.empty()) return;
+    // Lanes are in order, so ends are too, and windows that ended before the gap can be skipped; gaps only move on.
+    std::size_t& first = first_[lane][steps_ago];
+    while (first < windows.size() && windows[first].end + shift <= free.front().begin) ++first;
+    for (auto window = windows.begin() + static_cast<std::ptrdiff_t>(first);
+         window != windows.end() && window->position <= last_position && !free.empty(); ++window) {
       if (window->begin + shift >= free.back().end) break;
       result_.exposed[window->communicator] += take(free, window->begin + shift, window->end + shift);
     }
@@ -113,20 +134,20 @@ class Walk {
     if (from >= to) return;
     // Per lane, how far in this step and in the one before the lane must have come. What is queued ahead on the lane of
     // an awaited operation is waited for as well.
-    std::vector<std::pair<std::int64_t, std::int64_t>> last(windows_.size(), {kNothing, kNothing});
+    last_.assign(windows_.size(), {kNothing, kNothing});
     for (std::uint32_t i = program_.ops[op].wait_begin; i < program_.ops[op].wait_end; ++i) {
       const BoundWait& wait = program_.waits[i];
       if (wait.kind != EdgeKind::finish_start || !is_communication(work_of(wait.op))) continue;
-      auto& [this_step, step_before] = last[wait.lane];
+      auto& [this_step, step_before] = last_[wait.lane];
       if (wait.steps_ago == 0) this_step = std::max<std::int64_t>(this_step, wait.position), step_before = kAll;
       if (wait.steps_ago == 1) step_before = std::max<std::int64_t>(step_before, wait.position);
     }
-    std::vector<Interval> free{{from, to}};
+    free_.assign(1, {from, to});
     for (std::size_t lane = 0; lane < windows_.size(); ++lane) {
-      charge(lane, 1, last[lane].second, free);
-      charge(lane, 0, last[lane].first, free);
+      charge(lane, 1, last_[lane].second, free_);
+      charge(lane, 0, last_[lane].first, free_);
     }
-    for (const Interval& rest : free) result_.bubble += rest.end - rest.begin;
+    for (const Interval& rest : free_) result_.bubble += rest.end - rest.begin;
   }
 
   void wait_at_the_tail(Picoseconds from) {
@@ -149,8 +170,11 @@ class Walk {
   const Schedule& schedule_;
   const BoundProgram& program_;
   Picoseconds period_ = 0, begin_ = 0, end_ = 0;
-  std::vector<const TimelineRow*> compute_;   // in lane order
-  std::vector<std::vector<Window>> windows_;  // [lane], in lane order
+  std::vector<const TimelineRow*> compute_;        // in lane order
+  std::vector<std::vector<Window>> windows_;       // [lane], in lane order
+  std::vector<std::array<std::size_t, 2>> first_;  // [lane][steps ago]: the first window that may reach beyond a gap
+  std::vector<std::pair<std::int64_t, std::int64_t>> last_;  // of one gap, see wait_before
+  std::vector<Interval> free_;
   Breakdown result_;
 };
 

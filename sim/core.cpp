@@ -58,13 +58,17 @@ Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<Bound
       message_links_(links),
       exchanges_(lanes_.size()),
       links_(links.links.size()),
-      recorder_(max_steps, count_rows(programs), count_busy_lanes(programs)) {
+      recorder_(max_steps, count_rows(programs), count_busy_lanes(programs)),
+      solos_(programs.size()),
+      recordings_(programs.size()),
+      solo_on_(devices_.count(), kNone) {
   const std::size_t communicators = schedule.communicators.size();
   meeting_index_.assign(lanes_.size() * communicators, kNone);
   std::map<std::pair<LaneId, std::uint32_t>, std::uint32_t> meeting_at;
   std::size_t rows = 0;
   for (std::uint32_t rank = 0; rank < programs.size(); ++rank) {
     row_begin_.push_back(rows);
+    if (network.is_closed_form()) recordings_[rank].resize(flat[rank]->shapes.size());
     rows += programs[rank].ops.size();
     for (LaneId id = 0; id < lanes_per_rank_; ++id) {
       const std::uint32_t number = rank * lanes_per_rank_ + id;
@@ -90,7 +94,7 @@ Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<Bound
 }
 
 std::int64_t Core::operations() const {
-  std::int64_t total = 0;
+  std::int64_t total = played_;
   for (const Lane& lane : lanes_) total += static_cast<std::int64_t>(lane.finished);
   return total;
 }
@@ -122,6 +126,11 @@ void Core::advance(Picoseconds until) {
         devices_.on_start(event.lane(), event.time);
         break;
       case EventKind::request:
+        if (disturb(event.lane())) {
+          // What is simulated after all comes first.
+          events_.schedule(event.lane(), event.time, EventKind::request);
+          break;
+        }
         devices_.on_request(event.lane(), event.time);
         drain_granted();
         break;
@@ -149,6 +158,8 @@ void Core::resolve_waits(std::uint32_t number) {
       if (other.started == required) lane.waited = std::max(lane.waited, other.started_at);
       continue;
     }
+    const std::uint32_t rank = rank_of(number);
+    if (solos_[rank].plays && is_inside(solos_[rank], on, wait.kind, required)) stop_playing(rank);
     lane.blocked_kind = wait.kind;
     lane.blocked_until = required;
     lane.blocked_on = on;
@@ -179,6 +190,10 @@ void Core::wake_blocked(std::uint32_t on, EdgeKind kind, Picoseconds time) {
 }
 
 void Core::begin(std::uint32_t number, Picoseconds ready) {
+  if (current(lanes_[number]).shape == 0 || !begin_solo(number, ready)) begin_operation(number, ready);
+}
+
+void Core::begin_operation(std::uint32_t number, Picoseconds ready) {
   Lane& lane = lanes_[number];
   const FlatOp& op = current(lane);
   lane.ready = ready;
@@ -215,6 +230,10 @@ void Core::on_finish(std::uint32_t number, Picoseconds now) {
     finish_operation(number, now);
     return;
   }
+  if (state == State::playing) {
+    end_playing(number, now);
+    return;
+  }
   devices_.on_finish(number, now);
   const FlatKind kind = current(lanes_[number]).kind;
   if (kind == FlatKind::collective)
@@ -230,34 +249,46 @@ void Core::finish_operation(std::uint32_t number, Picoseconds now) {
   Lane& lane = lanes_[number];
   const std::uint32_t rank = rank_of(number);
   const std::uint32_t group = current(lane).group;
-  if (TimelineRow* rows = recorder_.rows_of(lane.step)) {
+  TimelineRow* rows = recorder_.rows_of(lane.step, row_begin_[rank] + programs_[rank].ops.size());
+  Solo& solo = solos_[rank];
+  if (rows || solo.shape) {
     for (std::uint32_t i = 0; i < group; ++i) {
       const std::uint32_t op = lane.ops[lane.position + i].op;
       const FlatKind kind = current(lane).kind;
       const bool is_message = kind == FlatKind::send || kind == FlatKind::receive;
       const Picoseconds transfer = is_message ? exchanges_[number].met[i] : lane.transfer;
-      rows[row_begin_[rank] + op] = {
+      const TimelineRow row = {
           static_cast<std::int32_t>(programs_[rank].rank), op, lane.ready, lane.start, transfer, now};
+      if (rows) rows[row_begin_[rank] + op] = row;
+      if (solo.shape) record(solo, op, row);
     }
   }
-  lane.finished += group;
-  const std::int32_t step = lane.step;
+  if (pass(number, group, now)) return;
+  go_on(number, now);
+}
+
+// The lane leaves `operations` behind, the last of which ended at `end`. True when that ends the simulation.
+bool Core::pass(std::uint32_t number, std::uint32_t operations, Picoseconds end) {
+  Lane& lane = lanes_[number];
+  lane.finished += operations;
   lane.wait = 0;
   lane.waited = 0;
-  lane.reached = now + costs_.op_overhead;
+  lane.reached = end + costs_.op_overhead;
   lane.state = State::blocked;
-  lane.position += group;
-  if (lane.position == lane.length) {
-    lane.position = 0;
-    ++lane.step;
-    if (recorder_.lane_done(step, now)) {
-      finished_ = true;
-      return;
-    }
-    if (lane.step == max_steps_) lane.state = State::done;
-  }
-  if (lane.first_blocked != kNone) wake_blocked(number, EdgeKind::finish_start, now);
-  if (lane.state != State::done) resolve_waits(number);
+  lane.position += operations;
+  if (lane.position < lane.length) return false;
+  lane.position = 0;
+  ++lane.step;
+  finished_ = recorder_.lane_done(lane.step - 1, end);
+  if (lane.step == max_steps_) lane.state = State::done;
+  if (finished_) count_played(end, number);
+  return finished_;
+}
+
+// Wakes who waited for the lane, and has it look at its next operation; a solo call may have taken it along.
+void Core::go_on(std::uint32_t number, Picoseconds now) {
+  if (lanes_[number].first_blocked != kNone) wake_blocked(number, EdgeKind::finish_start, now);
+  if (lanes_[number].state == State::blocked && lanes_[number].blocked_on == kNone) resolve_waits(number);
 }
 
 }  // namespace stretto::sim

@@ -13,6 +13,7 @@
 #include "sim/network/groups.hpp"
 #include "sim/network/network.hpp"
 #include "sim/recorder.hpp"
+#include "sim/recording.hpp"
 
 namespace stretto::sim {
 
@@ -39,7 +40,7 @@ class Core : public TimedCore {
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  enum class State : std::uint8_t { blocked, working, meeting, completing, done };
+  enum class State : std::uint8_t { blocked, working, meeting, completing, playing, done };
 
   struct Lane {
     const FlatProgram* program = nullptr;
@@ -101,6 +102,15 @@ class Core : public TimedCore {
     std::uint64_t complete = 0;             // both
   };
 
+  // The call that a rank plays, or records: one at a time.
+  struct Solo {
+    const SoloShape* shape = nullptr;  // nullptr: none
+    SoloRecording* recording = nullptr;
+    std::uint32_t first_op = 0;  // index into BoundProgram::ops
+    Picoseconds begin = 0;
+    bool plays = false;
+  };
+
   const FlatOp& current(const Lane& lane) const { return lane.ops[lane.position]; }
   std::uint32_t rank_of(std::uint32_t lane) const { return lane / lanes_per_rank_; }
   Meeting& meeting_of(std::uint32_t lane);
@@ -108,10 +118,24 @@ class Core : public TimedCore {
   void resolve_waits(std::uint32_t lane);
   void wake_blocked(std::uint32_t on, EdgeKind kind, Picoseconds time);
   void begin(std::uint32_t lane, Picoseconds ready);
+  void begin_operation(std::uint32_t lane, Picoseconds ready);
   void set_started(std::uint32_t lane, Picoseconds time);
   void drain_granted();
   void on_finish(std::uint32_t lane, Picoseconds now);
   void finish_operation(std::uint32_t lane, Picoseconds now);
+  bool pass(std::uint32_t lane, std::uint32_t operations, Picoseconds end);
+  void go_on(std::uint32_t lane, Picoseconds now);
+
+  bool begin_solo(std::uint32_t lane, Picoseconds ready);
+  bool can_begin_solo(std::uint32_t lane, const SoloShape& shape, std::uint32_t first_op, Picoseconds ready) const;
+  bool is_of_solo(const Solo& solo, std::uint32_t lane) const;
+  bool is_inside(const Solo& solo, std::uint32_t lane, EdgeKind kind, std::uint64_t count) const;
+  void forget_blocked(std::uint32_t lane);
+  void record(Solo& solo, std::uint32_t op, const TimelineRow& row);
+  void end_playing(std::uint32_t lane, Picoseconds now);
+  void stop_playing(std::uint32_t rank);
+  bool disturb(std::uint32_t lane);
+  void count_played(Picoseconds until, std::uint32_t lane);
 
   void arrive(std::uint32_t lane, Picoseconds now);
   void gather(Meeting& meeting);
@@ -149,6 +173,10 @@ class Core : public TimedCore {
   std::vector<std::uint32_t> free_messages_;
   std::vector<std::size_t> row_begin_;  // [rank]
   StepRecorder recorder_;
+  std::vector<Solo> solos_;                             // [rank]
+  std::vector<std::vector<SoloRecording>> recordings_;  // [rank][shape]
+  std::vector<std::uint32_t> solo_on_;                  // [device]: the rank whose solo call has it; kNone
+  std::int64_t played_ = 0;  // operations finished in calls that were still played at the end
   bool finished_ = false;
 };
 

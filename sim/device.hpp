@@ -45,15 +45,25 @@ class Devices {
       events_.schedule(lane, activity.end, EventKind::finish);
       return true;
     }
+    ++devices_[device_of_[lane]].busy;
     events_.schedule(lane, ready, EventKind::request);
     return false;
   }
+
+  std::uint32_t count() const { return static_cast<std::uint32_t>(devices_.size()); }
+  std::uint32_t device_of(std::uint32_t lane) const { return device_of_[lane]; }
+  // Whether other work on the lane's device, once there is some, may delay or slow that of the lane.
+  bool is_contended(std::uint32_t lane) const { return contended_[lane] != 0; }
+  // No lane of a contended device has an activity that asks, or will ask, for cores.
+  bool is_idle(std::uint32_t device) const { return devices_[device].busy == 0; }
 
   // Event handlers; `now` is the event's time. Lanes that get their cores are appended to granted().
   void on_request(std::uint32_t lane, Picoseconds now);
   void on_start(std::uint32_t lane, Picoseconds now);
   void on_finish(std::uint32_t lane, Picoseconds now) {
-    if (activities_[lane].cores > 0 && contended_[lane]) release(lane, now);
+    if (activities_[lane].cores == 0 || !contended_[lane]) return;
+    --devices_[device_of_[lane]].busy;
+    release(lane, now);
   }
 
   // Lanes whose activity.start has just become final; the caller clears it.
@@ -64,6 +74,7 @@ class Devices {
     bool queues = false;   // its lanes together can ask for more cores than there are
     bool couples = false;  // what runs on it can slow something else on it
     int free_cores = 0;
+    std::uint32_t busy = 0;  // activities from launch to end, where contended
     std::deque<std::uint32_t> waiting;
     std::vector<std::uint32_t> running;  // only kept when `couples`
     std::array<int, kDemandClasses> count{};

@@ -27,12 +27,12 @@ struct Prepared {
   MessageLinks links;
 };
 
-Prepared prepare(const Schedule& schedule, const Costs& costs) {
+Prepared prepare(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs) {
   Prepared prepared;
-  prepared.ranks = representative_ranks(schedule);
-  for (const std::int64_t rank : prepared.ranks) prepared.programs.push_back(bind(schedule, rank));
-  prepared.flat = flatten_all(schedule, prepared.programs, costs);
+  prepared.programs = std::move(programs);
+  for (const BoundProgram& program : prepared.programs) prepared.ranks.push_back(program.rank);
   prepared.groups = find_groups(schedule, prepared.ranks);
+  prepared.flat = flatten_all(schedule, prepared.programs, costs, prepared.groups);
   prepared.links = find_links(schedule, prepared.programs);
   return prepared;
 }
@@ -86,9 +86,14 @@ Outcome unpack(const std::string& bytes) {
 }  // namespace
 
 SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOptions& options) {
+  return simulate(schedule, bind_representatives(schedule), costs, options);
+}
+
+SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs,
+                   const SimOptions& options) {
   if (options.max_steps < 1) throw input_error("simulation: max_steps must be at least 1");
   const auto begin = std::chrono::steady_clock::now();
-  Prepared prepared = prepare(schedule, costs);
+  Prepared prepared = prepare(schedule, std::move(programs), costs);
 
   Outcome outcome;
   if (options.network == NetworkKind::fluid) {

@@ -40,5 +40,8 @@ struct SimResult {
 // been verified; one that deadlocks all the same is an Error(runtime) naming the lanes that wait and what for. simgrid:
 // one SimGrid engine exists per process; calls must come from one thread.
 SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOptions& options = {});
+// The same, of representative ranks that have been bound (bind_representatives).
+SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs,
+                   const SimOptions& options = {});
 
 }  // namespace stretto::sim

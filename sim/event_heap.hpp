@@ -2,6 +2,7 @@
 #include <cassert>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/timeline.hpp"
@@ -54,10 +55,20 @@ class EventHeap {
     return top;
   }
   void settle() {
-    if (fired_ == kAbsent) return;
-    const std::uint32_t at = position_[fired_];
-    position_[fired_] = kAbsent;
-    fired_ = kAbsent;
+    if (fired_ != kAbsent) remove(std::exchange(fired_, kAbsent));
+  }
+
+  // Takes the lane's event back, which has not fired.
+  void cancel(std::uint32_t lane) {
+    assert(lane != fired_ && position_[lane] != kAbsent);
+    remove(lane);
+  }
+
+ private:
+  static constexpr std::uint32_t kAbsent = ~std::uint32_t{0};
+
+  void remove(std::uint32_t lane) {
+    const std::uint32_t at = std::exchange(position_[lane], kAbsent);
     const Entry last = heap_.back();
     heap_.pop_back();
     if (at == heap_.size()) return;
@@ -66,10 +77,6 @@ class EventHeap {
     else
       sift_down(at, last);
   }
-
- private:
-  static constexpr std::uint32_t kAbsent = ~std::uint32_t{0};
-
   void place(std::uint32_t at, const Entry& entry) {
     heap_[at] = entry;
     position_[entry.lane()] = at;

@@ -39,7 +39,8 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
 
 }  // namespace
 
-FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs) {
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs,
+                    const std::vector<bool>& is_local) {
   FlatProgram flat;
   flat.ops.reserve(program.ops.size());
   flat.waits.reserve(program.waits.size());
@@ -81,16 +82,24 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
     }
   }
   flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
+  SoloCalls calls = find_solo_calls(schedule, program, is_local);
+  for (std::uint32_t i = 0; i < program.ops.size(); ++i)
+    if (calls.at[i] != 0 && is_waited_for(program, i, calls.shapes[calls.at[i] - 1u]))
+      flat.ops[flat.lane_begin[program.ops[i].lane] + program.ops[i].position].shape = calls.at[i];
+  flat.shapes = std::move(calls.shapes);
   return flat;
 }
 
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs) {
+                                                            const Costs& costs, const Groups& groups) {
   check_costs(schedule, costs);
   std::vector<std::shared_ptr<const FlatProgram>> classes, result;
-  for (const BoundProgram& program : programs) {
-    FlatProgram flat = flatten(schedule, program, costs);
+  for (std::size_t p = 0; p < programs.size(); ++p) {
+    std::vector<bool> is_local;
+    for (const std::uint32_t group : groups.of[p])
+      is_local.push_back(group != Groups::kNone && groups.groups[group].members.size() == 1);
+    FlatProgram flat = flatten(schedule, programs[p], costs, is_local);
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& other) { return *other == flat; });
     if (same != classes.end()) {
       result.push_back(*same);

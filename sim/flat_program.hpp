@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "model/schedule/bind.hpp"
+#include "model/schedule/solo.hpp"
 #include "sim/cost/cost.hpp"
+#include "sim/network/groups.hpp"
 
 namespace stretto::sim {
 
@@ -23,6 +25,7 @@ struct FlatOp {
   std::int16_t communicator = -1;  // -1: a compute operation
   DemandClass cls = DemandClass::memory;
   FlatKind kind = FlatKind::compute;
+  std::uint16_t shape = 0;  // of the call that begins here, index into shapes + 1; 0: not to be played
   std::uint16_t group = 1;  // operations that start with this one, itself included (BoundOp::joined); 0: not the first
   bool operator==(const FlatOp&) const = default;
 };
@@ -39,17 +42,20 @@ struct FlatProgram {
   std::vector<FlatOp> ops;                // lane after lane
   std::vector<std::uint32_t> lane_begin;  // [lane]; one more entry than lanes
   std::vector<FlatWait> waits;
+  std::vector<SoloShape> shapes;
   std::vector<int> lane_cores;  // [lane]: most cores that any of its operations, or its data movement, holds
   std::uint32_t length(LaneId lane) const { return lane_begin[lane + 1] - lane_begin[lane]; }
   bool operator==(const FlatProgram&) const = default;
 };
 
-// Throws Error(input) when the costs do not cover the schedule or ask for more cores than a device has.
-FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs);
+// `is_local`: [communicator], only one of its members is simulated. Throws Error(input) when the costs do not cover the
+// schedule or ask for more cores than a device has.
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs,
+                    const std::vector<bool>& is_local);
 
 // [program] → its flat form; equal ones are one object.
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs);
+                                                            const Costs& costs, const Groups& groups);
 
 }  // namespace stretto::sim

@@ -20,13 +20,15 @@ class StepRecorder {
   static constexpr int kFewestSteps = 3;  // two periods, to compare
   static constexpr double kSteady = 1e-6;
 
-  // Where the rows of a step are written, indexed as the caller likes; nullptr when this step cannot be the last.
-  TimelineRow* rows_of(int step) {
+  // Where the first `count` rows of a step are written, indexed as the caller likes; nullptr when this step cannot be
+  // the last. Of a step that few ranks have begun, few rows are touched.
+  TimelineRow* rows_of(int step, std::size_t count) {
     if (step < std::min(kFewestSteps, max_steps_) - 1) return nullptr;
     std::vector<TimelineRow>& rows = steps_[step].rows;
-    if (rows.empty()) {
-      rows = std::move(spare_);
-      rows.resize(row_count_);
+    if (rows.size() < count) {
+      if (rows.empty()) rows = std::move(spare_);
+      rows.reserve(row_count_);
+      rows.resize(std::max(rows.size(), count));
     }
     return rows.data();
   }

@@ -170,6 +170,12 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
   return bound;
 }
 
+std::vector<BoundProgram> bind_representatives(const Schedule& schedule) {
+  std::vector<BoundProgram> programs;
+  for (const std::int64_t rank : representative_ranks(schedule)) programs.push_back(bind(schedule, rank));
+  return programs;
+}
+
 BoundView resolve(const Schedule& schedule, const BoundProgram& program, const BoundOp& op, std::size_t access) {
   const View& view = schedule.operations[op.op].accesses[access].view;
   if (view.tensor >= schedule.tensors.size())

@@ -42,6 +42,8 @@ struct BoundProgram {
 // Throws Error(input) when an edge names an operation that the program does not contain, or two instances of the same
 // template share all coordinates.
 BoundProgram bind(const Schedule& schedule, std::int64_t rank);
+// Those of the representative ranks, in order.
+std::vector<BoundProgram> bind_representatives(const Schedule& schedule);
 
 // A view with all expressions evaluated.
 struct BoundView {

@@ -35,18 +35,17 @@ struct ByteRange {
 
 }  // namespace
 
-Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, const RolePlan* plan) {
+Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Footprints& footprints,
+                     const RolePlan* plan) {
   Cells cells;
   std::vector<ByteRange> ranges;  // [use]
   std::vector<Cuts> cuts(schedule.storages.size());
-  cells.begin.reserve(program.ops.size() + 1);
-  cells.uses.reserve(4 * program.ops.size());
-  ranges.reserve(4 * program.ops.size());
-  for (const BoundOp& op : program.ops) {
+  for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint) {
     cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));
-    const auto& accesses = schedule.operations[op.op].accesses;
+    const auto& accesses = schedule.operations[program.ops[footprints.first_op(footprint)].op].accesses;
+    const std::span<const BoundView> views = footprints.views(footprint);
     for (std::size_t a = 0; a < accesses.size(); ++a) {
-      const BoundView view = resolve(schedule, program, op, a);
+      const BoundView& view = views[a];
       const std::int64_t size = bytes_of(schedule.storages[view.storage].dtype);
       const bool is_contiguous = view.rows == 1 || view.ld == view.cols;
       const std::int64_t rows = is_contiguous ? 1 : view.rows;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "model/schedule/bind.hpp"
+#include "model/schedule/footprint.hpp"
 #include "model/schedule/plan.hpp"
 
 namespace stretto {
@@ -21,11 +22,12 @@ struct CellUse {
 
 struct Cells {
   std::uint32_t count = 0;
-  std::vector<CellUse> uses;         // by operation, then by access
-  std::vector<std::uint32_t> begin;  // [op] → first in uses; one more at the end
+  std::vector<CellUse> uses;         // by footprint, then by access
+  std::vector<std::uint32_t> begin;  // [footprint] → first in uses; one more at the end
 };
 
 // Throws Error(input) when a view leaves its tensor instance.
-Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, const RolePlan* plan);
+Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Footprints& footprints,
+                     const RolePlan* plan);
 
 }  // namespace stretto

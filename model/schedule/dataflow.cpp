@@ -81,11 +81,8 @@ class Tracer {
       ranks_.push_back({programs.back(), start_});
     }
     const Rendezvous rendezvous = find_rendezvous(schedule_, programs);
-    if (const auto mismatch = check_issue_order(schedule_, programs, rendezvous, 1); !mismatch.empty())
-      throw input_error(mismatch.front().message);
     // In a schedule without races every legal order computes the same; this is one.
-    const HappensBefore clocks = order_steps(schedule_, programs, rendezvous);
-    if (!clocks.deadlock.empty()) throw input_error(clocks.deadlock);
+    const HappensBefore clocks = require_order(schedule_, programs, rendezvous);
 
     std::vector<std::size_t> next(ranks_.size(), 0);
     for (const std::uint32_t p : clocks.sequence) {

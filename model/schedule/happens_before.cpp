@@ -2,34 +2,55 @@
 
 #include <algorithm>
 #include <cassert>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
+
+#include "base/error.hpp"
+#include "model/schedule/solo.hpp"
 
 namespace stretto {
 namespace {
 
+constexpr std::uint32_t kDone = ~std::uint32_t{0};
+
 struct LaneState {
+  std::span<const std::uint32_t> ops;       // of the program's lane
   std::uint32_t started = 0, finished = 0;  // operations, counted over all steps
-  std::uint32_t total = 0;
-  std::uint32_t head = 0;  // the next to finish, as step · ops + op
+  std::uint32_t step = 0, position = 0;     // of the next to finish; position in the step
+  std::uint32_t after = 0;                  // row: what is known when the last to finish has finished
 };
 
 class Executor {
  public:
   Executor(const Schedule& schedule, const Rendezvous& rendezvous, HappensBefore& clocks)
-      : schedule_(schedule), rendezvous_(rendezvous), clocks_(clocks), programs_(clocks.programs) {
-    components_ = programs_.size() * clocks_.lanes;
-    clocks_.rows.assign(components_, 0);  // row 0: nothing is known
+      : schedule_(schedule),
+        rendezvous_(rendezvous),
+        clocks_(clocks),
+        programs_(clocks.programs),
+        width_(clocks.lanes + 1),
+        components_(programs_.size() * clocks.lanes) {
+    clocks_.rows.assign(width_, 0);         // row 0: nothing is known
+    clocks_.others.assign(components_, 0);  // the same
     lanes_.resize(components_);
+    heads_.resize(components_, kDone);
+    learnt_.resize(programs_.size());
+    std::size_t instances = 0;
     for (std::size_t p = 0; p < programs_.size(); ++p) {
+      instances += programs_[p].ops.size() * kUnrolledSteps;
       clocks_.order.emplace_back().reserve(programs_[p].ops.size() * kUnrolledSteps);
-      clocks_.before_row.emplace_back(programs_[p].ops.size() * kUnrolledSteps, 0);
-      clocks_.after_row.emplace_back(programs_[p].ops.size() * kUnrolledSteps, 0);
+      clocks_.before.emplace_back(programs_[p].ops.size() * kUnrolledSteps, 0);
       for (LaneId lane = 0; lane < clocks_.lanes; ++lane) {
-        const auto& ops = programs_[p].lanes[lane];
-        state(p, lane).total = static_cast<std::uint32_t>(ops.size()) * kUnrolledSteps;
-        if (!ops.empty()) state(p, lane).head = ops.front();
+        state(p, lane).ops = programs_[p].lanes[lane];
+        if (!state(p, lane).ops.empty()) head(p, lane) = state(p, lane).ops.front();
       }
+    }
+    clocks_.sequence.reserve(instances);
+    std::vector<std::vector<bool>> is_local(programs_.size(), std::vector<bool>(schedule.communicators.size()));
+    for (const CollectiveGroup& group : rendezvous.groups)
+      for (const std::uint32_t p : group.members) is_local[p][group.communicator] = group.members.size() == 1;
+    for (std::size_t p = 0; p < programs_.size(); ++p) {
+      solos_.push_back(find_solo_calls(schedule, programs_[p], is_local[p]));
+      inside_.emplace_back(solos_.back().shapes.size());
     }
   }
 
@@ -48,43 +69,49 @@ class Executor {
  private:
   LaneState& state(std::size_t p, LaneId lane) { return lanes_[p * clocks_.lanes + lane]; }
   const LaneState& state(std::size_t p, LaneId lane) const { return lanes_[p * clocks_.lanes + lane]; }
+  // The next of a lane to finish, as step · ops + op; kDone when there is none.
+  std::uint32_t& head(std::size_t p, LaneId lane) { return heads_[p * clocks_.lanes + lane]; }
 
   Instance at(std::size_t p, LaneId lane, std::uint32_t position) const {
-    const auto& ops = programs_[p].lanes[lane];
+    const auto& ops = state(p, lane).ops;
     const auto size = static_cast<std::uint32_t>(ops.size());
-    const std::uint32_t step = position / size;
-    return {ops[position - step * size], step};
+    static_assert(kUnrolledSteps == 2);
+    return position < size ? Instance{ops[position], 0} : Instance{ops[position - size], 1};
   }
   std::size_t index(std::size_t p, Instance i) const { return i.step * programs_[p].ops.size() + i.op; }
+  std::uint32_t before(std::size_t p, Instance i) const { return clocks_.before[p][index(p, i)]; }
 
   bool is_met(std::size_t p, const BoundWait& wait, std::uint32_t step) const {
     if (wait.steps_ago > step) return true;
     const LaneState& lane = state(p, wait.lane);
-    const std::uint32_t target = clocks_.position(p, {wait.op, step - wait.steps_ago});
-    return (wait.kind == EdgeKind::finish_start ? lane.finished : lane.started) > target;
+    return (wait.kind == EdgeKind::finish_start ? lane.finished : lane.started) > target_of(p, wait, step);
+  }
+  // Position of what the wait is for, in its lane and counted over all steps.
+  std::uint32_t target_of(std::size_t p, const BoundWait& wait, std::uint32_t step) const {
+    return (step - wait.steps_ago) * static_cast<std::uint32_t>(state(p, wait.lane).ops.size()) + wait.position;
   }
 
   const BoundWait* first_unmet(std::size_t p, Instance i) const {
-    const BoundOp& op = programs_[p].ops[i.op];
+    const BoundProgram& program = programs_[p];
+    const BoundOp& op = program.ops[i.op];
     for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w)
-      if (!is_met(p, programs_[p].waits[w], i.step)) return &programs_[p].waits[w];
+      if (!is_met(p, program.waits[w], i.step)) return &program.waits[w];
     return nullptr;
   }
 
-  // Moves the first operation in issue order that can move.
+  // Moves the first operation in issue order that can move, or all of its call.
   bool advance(std::size_t p) {
-    const auto size = programs_[p].ops.size();
-    std::size_t tried = 0;  // heads before this one (step · ops + op) cannot move
+    std::uint32_t tried = 0;  // heads before this one cannot move
     while (true) {
-      std::size_t next = size * kUnrolledSteps;
+      std::uint32_t next = kDone;
       LaneId next_lane = 0;
       for (LaneId lane = 0; lane < clocks_.lanes; ++lane) {
-        const LaneState& me = state(p, lane);
-        if (me.finished == me.total || me.head < tried || me.head >= next) continue;
-        next = me.head;
+        const std::uint32_t candidate = head(p, lane);
+        if (candidate < tried || candidate >= next) continue;
+        next = candidate;
         next_lane = lane;
       }
-      if (next == size * kUnrolledSteps) return false;
+      if (next == kDone) return false;
       if (advance(p, next_lane)) return true;
       tried = next + 1;
     }
@@ -93,19 +120,22 @@ class Executor {
   // Arrives at, and if nothing else is missing finishes, the head of a lane.
   bool advance(std::size_t p, LaneId lane) {
     LaneState& me = state(p, lane);
-    const auto ops = static_cast<std::uint32_t>(programs_[p].ops.size());
-    static_assert(kUnrolledSteps == 2);
-    const bool is_second_step = me.head >= ops;
-    const Instance i{is_second_step ? me.head - ops : me.head, is_second_step ? 1u : 0u};
+    const Instance i{me.ops[me.position], me.step};
     const bool arrives = me.started == me.finished;
+    if (const std::uint16_t shape = solos_[p].at[i.op]; shape != 0 && arrives && run_solo(p, lane, i, shape - 1u))
+      return true;
     if (arrives && !arrive(p, lane, i)) return false;
     const MeetingSlot slot = rendezvous_.slots[p][i.op];
     switch (slot.kind) {
       case MeetingSlot::Kind::none:
-        finish(p, lane, i, clocks_.before_row[p][index(p, i)]);
+        finish(p, lane, i, before(p, i));
         return true;
       case MeetingSlot::Kind::collective: {
         const CollectiveGroup& group = rendezvous_.groups[slot.group];
+        if (group.members.size() == 1) {
+          finish(p, lane, i, before(p, i));
+          return true;
+        }
         if (absent_member(group, {slot.index, i.step}) != group.members.size()) return arrives;
         complete(group, {slot.index, i.step});
         return true;
@@ -120,16 +150,94 @@ class Executor {
   // The operation at the head of the lane starts, with those joined to it, when all waits of all of them are met.
   bool arrive(std::size_t p, LaneId lane, Instance i) {
     LaneState& me = state(p, lane);
-    const std::uint32_t position = clocks_.position(p, i);
-    std::uint32_t end = position + 1;  // of the group
-    while (end < (i.step + 1) * programs_[p].lanes[lane].size() && programs_[p].ops[at(p, lane, end).op].joined) ++end;
-    for (std::uint32_t n = position; n < end; ++n)
-      if (first_unmet(p, at(p, lane, n))) return false;
-    std::uint32_t row = 0;
-    for (std::uint32_t n = position; n < end; ++n) row = start_row(p, lane, at(p, lane, n), n == position, row);
-    for (std::uint32_t n = position; n < end; ++n) clocks_.before_row[p][index(p, at(p, lane, n))] = row;
-    me.started = end;
+    const BoundProgram& program = programs_[p];
+    std::uint32_t end = me.position + 1;  // of the group
+    while (end < me.ops.size() && program.ops[me.ops[end]].joined) ++end;
+    for (std::uint32_t n = me.position; n < end; ++n)
+      if (first_unmet(p, {me.ops[n], i.step})) return false;
+    std::uint32_t row = me.after;  // of a group of joined operations, it grows from the first to the last
+    for (std::uint32_t n = me.position; n < end; ++n) row = learn_from_waits(p, lane, {me.ops[n], i.step}, row);
+    for (std::uint32_t n = me.position; n < end; ++n) clocks_.before[p][index(p, {me.ops[n], i.step})] = row;
+    me.started += end - me.position;
     return true;
+  }
+
+  // What is known when `i` starts, `row` without its waits.
+  std::uint32_t learn_from_waits(std::size_t p, LaneId lane, Instance i, std::uint32_t row) {
+    bool is_mine = false;
+    const BoundOp& op = programs_[p].ops[i.op];
+    for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w) {
+      const BoundWait& wait = programs_[p].waits[w];
+      if (wait.steps_ago > i.step || wait.lane == lane) continue;
+      const std::uint32_t target = target_of(p, wait, i.step);
+      // What has finished brought all that came before it along, so nothing is new.
+      if (clocks_.rows[row * width_ + wait.lane] > target) continue;
+      if (!is_mine) row = copy_of(row);
+      is_mine = true;
+      const Instance on{wait.op, i.step - wait.steps_ago};
+      if (wait.kind == EdgeKind::finish_start)
+        join(row, after(p, on), wait.lane, target + 1);
+      else
+        join(row, before(p, on), wait.lane, target);
+    }
+    return row;
+  }
+
+  // Runs a solo call as a whole, which is what its operations would do one after the other. False when that is not so.
+  bool run_solo(std::size_t p, LaneId lane, Instance first, std::size_t number) {
+    const SoloShape& shape = solos_[p].shapes[number];
+    const BoundProgram& program = programs_[p];
+    if (first_unmet(p, first)) return false;
+    for (const SoloShape::OnLane& on : shape.lanes) {
+      const LaneState& other = state(p, on.lane);
+      if (other.step != first.step || other.position != program.ops[first.op + on.first].position) return false;
+    }
+    for (LaneId other = 0; other < clocks_.lanes; ++other)
+      if (head(p, other) < head(p, lane) && !is_stuck_without(p, other, shape)) return false;
+    const std::uint32_t start = learn_from_waits(p, lane, first, state(p, lane).after);
+    for (const SoloShape::OnLane& on : shape.lanes)
+      if (on.lane != lane && clocks_.rows[start * width_ + on.lane] < state(p, on.lane).finished) return false;
+
+    SoloClocks& inside = inside_[p][number];
+    if (inside.row.empty()) inside = clocks_inside(program, first.op, shape);
+    const std::size_t lanes = shape.lanes.size();
+    const auto begin = static_cast<std::uint32_t>(clocks_.rows.size() / width_);  // row 1 of the call
+    for (std::size_t row = 1; row * lanes < inside.finished.size(); ++row) {
+      std::uint32_t* clock = &clocks_.rows[copy_of(start) * width_];
+      for (std::size_t l = 0; l < lanes; ++l)
+        clock[shape.lanes[l].lane] = state(p, shape.lanes[l].lane).finished + inside.finished[row * lanes + l];
+    }
+    const std::size_t index_of_first = index(p, first);
+    for (std::uint32_t i = 0; i < shape.count; ++i) {
+      const std::uint32_t row = inside.row[i] == 0 ? start : begin + inside.row[i] - 1;
+      clocks_.before[p][index_of_first + i] = row;
+      clocks_.order[p].push_back({first.op + i, first.step});
+      clocks_.sequence.push_back(static_cast<std::uint32_t>(p));
+      state(p, program.ops[first.op + i].lane).after = row;
+    }
+    for (const SoloShape::OnLane& on : shape.lanes) {
+      state(p, on.lane).started += on.count;
+      pass(p, on.lane, on.count);
+    }
+    return true;
+  }
+
+  // Whether the lane, whose next operation cannot move, still cannot when the operations of a call have finished.
+  bool is_stuck_without(std::size_t p, LaneId lane, const SoloShape& shape) const {
+    const LaneState& me = state(p, lane);
+    if (me.started > me.finished) return true;  // the other end of a message, or a member, is missing
+    const BoundWait* wait = first_unmet(p, {me.ops[me.position], me.step});
+    return wait && std::none_of(shape.lanes.begin(), shape.lanes.end(),
+                                [&](const SoloShape::OnLane& on) { return on.lane == wait->lane; });
+  }
+
+  // What is known when something has finished that met nobody is what was known when it started.
+  std::uint32_t after(std::size_t p, Instance i) const {
+    const MeetingSlot slot = rendezvous_.slots[p][i.op];
+    if (slot.kind == MeetingSlot::Kind::none ||
+        (slot.kind == MeetingSlot::Kind::collective && rendezvous_.groups[slot.group].members.size() == 1))
+      return before(p, i);
+    return learnt_[p].at(static_cast<std::uint32_t>(index(p, i)));
   }
 
   // The other end of a message: program and instance.
@@ -143,27 +251,45 @@ class Executor {
   bool complete_message(std::size_t p, LaneId lane, Instance i, MeetingSlot slot) {
     const auto [other, theirs] = other_end(slot, i.step);
     const LaneId on = programs_[other].ops[theirs.op].lane;
-    const std::uint32_t position = clocks_.position(other, theirs);
-    if (state(other, on).started <= position) return false;
-    const std::uint32_t row = copy_of(clocks_.before_row[p][index(p, i)]);
-    // Their before_row knows what had finished when their group started; of their own lane that is less than
-    // `position` where the message is joined to others.
-    join(row, clocks_.before_row[other][index(other, theirs)], other, on, clocks_.finished_before(other, theirs, on));
+    if (state(other, on).started <= clocks_.position(other, theirs)) return false;
+    // Of their own lane their clock knows what had finished when their group started.
+    const std::uint32_t met = copy_of_others(0);
+    join_everything(met, p, before(p, i), lane, state(p, lane).finished);
+    join_everything(met, other, before(other, theirs), on, clocks_.finished_before(other, theirs, on));
     // Operations of a lane finish in order.
-    if (state(p, lane).finished > 0) {
-      const Instance previous = at(p, lane, state(p, lane).finished - 1);
-      join(row, clocks_.after_row[p][index(p, previous)], p, lane, state(p, lane).finished);
-    }
-    finish(p, lane, i, row);
+    if (state(p, lane).finished > 0) join_everything(met, p, state(p, lane).after, lane, state(p, lane).finished);
+    finish_after_meeting(p, lane, i, met);
     return true;
   }
 
-  void finish(std::size_t p, LaneId lane, Instance i, std::uint32_t row) {
-    clocks_.after_row[p][index(p, i)] = row;
+  void finish_after_meeting(std::size_t p, LaneId lane, Instance i, std::uint32_t met) {
+    const std::uint32_t row = copy_of(0);
+    for (LaneId l = 0; l < clocks_.lanes; ++l)
+      clocks_.rows[row * width_ + l] = clocks_.others[met * components_ + p * clocks_.lanes + l];
+    clocks_.rows[row * width_ + clocks_.lanes] = met;
+    learnt_[p].emplace(static_cast<std::uint32_t>(index(p, i)), row);
+    finish(p, lane, i, row);
+  }
+
+  void finish(std::size_t p, LaneId lane, Instance i, std::uint32_t after) {
     clocks_.order[p].push_back(i);
     clocks_.sequence.push_back(static_cast<std::uint32_t>(p));
     LaneState& me = state(p, lane);
-    if (++me.finished < me.total) me.head = static_cast<std::uint32_t>(index(p, at(p, lane, me.finished)));
+    me.after = after;
+    pass(p, lane, 1);
+  }
+
+  // The lane leaves operations behind; none of another step.
+  void pass(std::size_t p, LaneId lane, std::uint32_t operations) {
+    LaneState& me = state(p, lane);
+    me.finished += operations;
+    me.position += operations;
+    if (me.position == me.ops.size()) {
+      me.position = 0;
+      ++me.step;
+    }
+    head(p, lane) =
+        me.step == kUnrolledSteps ? kDone : static_cast<std::uint32_t>(index(p, {me.ops[me.position], me.step}));
   }
 
   // `which`: index in the group's sequence, and step. The number of members when all have arrived.
@@ -177,60 +303,65 @@ class Executor {
   }
 
   void complete(const CollectiveGroup& group, Instance which) {
-    std::uint32_t row = 0;
-    if (group.members.size() > 1) {
-      row = copy_of(0);
-      for (std::size_t m = 0; m < group.members.size(); ++m) {
-        const std::uint32_t p = group.members[m];
-        const Instance i{group.sequence[m][which.op], which.step};
-        join(row, clocks_.before_row[p][index(p, i)], p, programs_[p].ops[i.op].lane, clocks_.position(p, i));
-      }
+    const std::uint32_t met = copy_of_others(0);
+    for (std::size_t m = 0; m < group.members.size(); ++m) {
+      const std::uint32_t p = group.members[m];
+      const Instance i{group.sequence[m][which.op], which.step};
+      join_everything(met, p, before(p, i), programs_[p].ops[i.op].lane, clocks_.position(p, i));
     }
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
       const Instance i{group.sequence[m][which.op], which.step};
-      finish(p, programs_[p].ops[i.op].lane, i, group.members.size() > 1 ? row : clocks_.before_row[p][index(p, i)]);
+      finish_after_meeting(p, programs_[p].ops[i.op].lane, i, met);
     }
   }
 
-  std::uint32_t copy_of(std::uint32_t row) {
-    const std::size_t from = row * components_, to = clocks_.rows.size();
-    clocks_.rows.resize(to + components_);
-    std::copy_n(clocks_.rows.begin() + static_cast<std::ptrdiff_t>(from), components_,
-                clocks_.rows.begin() + static_cast<std::ptrdiff_t>(to));
-    return static_cast<std::uint32_t>(to / components_);
+  std::uint32_t copy_of(std::uint32_t row) { return append_copy(clocks_.rows, row, width_); }
+  std::uint32_t copy_of_others(std::uint32_t row) { return append_copy(clocks_.others, row, components_); }
+  static std::uint32_t append_copy(std::vector<std::uint32_t>& table, std::size_t row, std::size_t width) {
+    const std::size_t to = table.size();
+    table.resize(to + width);
+    std::copy_n(table.data() + row * width, width, table.data() + to);
+    return static_cast<std::uint32_t>(to / width);
   }
 
-  // `from` is the row of an operation of (p, lane), of whose lane `finished` operations have finished.
-  void join(std::uint32_t into, std::uint32_t from, std::size_t p, LaneId lane, std::uint32_t finished) {
-    std::uint32_t* to = &clocks_.rows[into * components_];
-    const std::uint32_t* other = &clocks_.rows[from * components_];
-    for (std::size_t c = 0; c < components_; ++c) to[c] = std::max(to[c], other[c]);
-    std::uint32_t& own = to[p * clocks_.lanes + lane];
-    own = std::max(own, finished);
+  // `from` is a row of the same program, of an operation of a lane of which `finished` operations have finished.
+  void join(std::uint32_t into, std::uint32_t from, LaneId lane, std::uint32_t finished) {
+    std::uint32_t* to = &clocks_.rows[into * width_];
+    const std::uint32_t* row = &clocks_.rows[from * width_];
+    for (std::size_t l = 0; l < clocks_.lanes; ++l) to[l] = std::max(to[l], row[l]);
+    to[lane] = std::max(to[lane], finished);
+    to[clocks_.lanes] = joined_others(to[clocks_.lanes], row[clocks_.lanes]);
   }
 
-  // What is known when `i` starts: of a group of joined operations, the row grows from the first to the last.
-  std::uint32_t start_row(std::size_t p, LaneId lane, Instance i, bool is_first, std::uint32_t row) {
-    const std::uint32_t position = state(p, lane).finished;
-    if (is_first) row = position == 0 ? 0 : clocks_.after_row[p][index(p, at(p, lane, position - 1))];
-    bool is_mine = false;
-    const BoundOp& op = programs_[p].ops[i.op];
-    for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w) {
-      const BoundWait& wait = programs_[p].waits[w];
-      if (wait.steps_ago > i.step || wait.lane == lane) continue;
-      const Instance on{wait.op, i.step - wait.steps_ago};
-      const std::uint32_t target = clocks_.position(p, on);
-      // What has finished brought all that came before it along, so nothing is new.
-      if (clocks_.rows[row * components_ + p * clocks_.lanes + wait.lane] > target) continue;
-      if (!is_mine) row = copy_of(row);
-      is_mine = true;
-      if (wait.kind == EdgeKind::finish_start)
-        join(row, clocks_.after_row[p][index(p, on)], p, wait.lane, target + 1);
-      else
-        join(row, clocks_.before_row[p][index(p, on)], p, wait.lane, target);
+  // A row of `others` that knows what both know.
+  std::uint32_t joined_others(std::uint32_t a, std::uint32_t b) {
+    if (a == b || b == 0) return a;
+    const auto covers = [&](std::uint32_t x, std::uint32_t y) {
+      for (std::size_t c = 0; c < components_; ++c)
+        if (clocks_.others[x * components_ + c] < clocks_.others[y * components_ + c]) return false;
+      return true;
+    };
+    if (covers(a, b)) return a;
+    if (covers(b, a)) return b;
+    const std::uint32_t both = copy_of_others(a);
+    for (std::size_t c = 0; c < components_; ++c) {
+      std::uint32_t& to = clocks_.others[both * components_ + c];
+      to = std::max(to, clocks_.others[b * components_ + c]);
     }
-    return row;
+    return both;
+  }
+
+  // Adds to a row of `others` all that is known in a row of program p, of an operation of a lane of which `finished`
+  // operations have finished.
+  void join_everything(std::uint32_t into, std::size_t p, std::uint32_t from, LaneId lane, std::uint32_t finished) {
+    std::uint32_t* to = &clocks_.others[into * components_];
+    const std::uint32_t* row = &clocks_.rows[from * width_];
+    const std::uint32_t* others = &clocks_.others[row[clocks_.lanes] * components_];
+    for (std::size_t c = 0; c < components_; ++c) to[c] = std::max(to[c], others[c]);
+    for (std::size_t l = 0; l < clocks_.lanes; ++l)
+      to[p * clocks_.lanes + l] = std::max(to[p * clocks_.lanes + l], row[l]);
+    to[p * clocks_.lanes + lane] = std::max(to[p * clocks_.lanes + lane], finished);
   }
 
   struct Blocked {
@@ -282,7 +413,7 @@ class Executor {
 
   std::string describe_blocked() const {
     std::size_t stuck = 0;
-    while (stuck < lanes_.size() && lanes_[stuck].finished == lanes_[stuck].total) ++stuck;
+    while (stuck < lanes_.size() && heads_[stuck] == kDone) ++stuck;
     if (stuck == lanes_.size()) return "";
     // Every blocked lane waits for another, so that following them comes round to one seen before.
     std::vector<std::size_t> path;
@@ -300,7 +431,7 @@ class Executor {
     constexpr std::size_t kOthers = 4;  // enough to see what else hangs; the cycle is the cause
     std::size_t shown = 0;
     for (std::size_t l = 0; l < lanes_.size() && shown < kOthers; ++l) {
-      if (lanes_[l].finished == lanes_[l].total ||
+      if (heads_[l] == kDone ||
           std::find(path.begin() + static_cast<std::ptrdiff_t>(begin), path.end(), l) != path.end())
         continue;
       message += (shown++ == 0 ? ". Behind it: " : "; ");
@@ -313,8 +444,13 @@ class Executor {
   const Rendezvous& rendezvous_;
   HappensBefore& clocks_;
   std::span<const BoundProgram> programs_;
-  std::size_t components_ = 0;
-  std::vector<LaneState> lanes_;  // [program · lanes + lane]
+  const std::size_t width_, components_;         // of a row, of a row of others
+  std::vector<LaneState> lanes_;                 // [program · lanes + lane]
+  std::vector<std::uint32_t> heads_;             // the same
+  std::vector<SoloCalls> solos_;                 // [program]
+  std::vector<std::vector<SoloClocks>> inside_;  // [program][shape], made when first needed
+  // [program]: step · ops + op → row, what is known when it has finished; of what met somebody.
+  std::vector<std::unordered_map<std::uint32_t, std::uint32_t>> learnt_;
 };
 
 }  // namespace
@@ -325,8 +461,8 @@ std::uint32_t HappensBefore::position(std::size_t program, Instance at) const {
 }
 
 const std::uint32_t* HappensBefore::known(std::size_t program, Instance at) const {
-  const std::size_t row = before_row[program][at.step * programs[program].ops.size() + at.op];
-  return &rows[(row * programs.size() + program) * lanes];
+  const std::size_t row = before[program][at.step * programs[program].ops.size() + at.op];
+  return &rows[row * (lanes + 1)];
 }
 
 std::uint32_t HappensBefore::finished_before(std::size_t program, Instance at, LaneId lane) const {
@@ -345,6 +481,15 @@ HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram
   clocks.programs = programs;
   clocks.lanes = schedule.lanes.size();
   Executor(schedule, rendezvous, clocks).run();
+  return clocks;
+}
+
+HappensBefore require_order(const Schedule& schedule, std::span<const BoundProgram> programs,
+                            const Rendezvous& rendezvous) {
+  if (const auto mismatch = check_issue_order(schedule, programs, rendezvous, 1); !mismatch.empty())
+    throw input_error(mismatch.front().message);
+  HappensBefore clocks = order_steps(schedule, programs, rendezvous);
+  if (!clocks.deadlock.empty()) throw input_error(clocks.deadlock);
   return clocks;
 }
 

@@ -37,12 +37,15 @@ struct HappensBefore {
     return finished_before(program, second, programs[program].ops[first.op].lane) > position(program, first);
   }
 
-  // Clocks are shared: an operation that learns nothing new has the row of its predecessor in the lane, and its own
-  // lane's component is not stored but is its position. So memory grows with the cross-lane waits, not the operations.
+  // Clocks are shared: an operation that learns nothing new has the clock of its predecessor in the lane, and its own
+  // lane's component is not stored but is its position. What is known of the own program's lanes changes all the time;
+  // what is known of others changes with messages and with collectives of several representatives only. So a clock is a
+  // row of [lanes] components and, behind them, which row of `others` it has: memory grows with the waits across lanes.
   std::span<const BoundProgram> programs;
   std::size_t lanes = 0;
-  std::vector<std::vector<std::uint32_t>> before_row, after_row;  // [program][step · ops + op] → row
-  std::vector<std::uint32_t> rows;  // [row · programs · lanes + program · lanes + lane]
+  std::vector<std::vector<std::uint32_t>> before;  // [program][step · ops + op] → row
+  std::vector<std::uint32_t> rows;                 // [row · (lanes + 1) + lane]
+  std::vector<std::uint32_t> others;  // [row · programs · lanes + program · lanes + lane]; row 0: nothing
 };
 
 // Executes the steps abstractly: lanes in order, waits as stated (those that reach before the first step are met),
@@ -51,5 +54,8 @@ struct HappensBefore {
 // start at once. `programs` must outlive the result.
 HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram> programs,
                           const Rendezvous& rendezvous);
+// The same; throws Error(input) when members disagree about the order of collectives and messages, or on a deadlock.
+HappensBefore require_order(const Schedule& schedule, std::span<const BoundProgram> programs,
+                            const Rendezvous& rendezvous);
 
 }  // namespace stretto

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "base/error.hpp"
+#include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/rendezvous.hpp"
 
@@ -22,7 +22,8 @@ constexpr std::uint32_t kUnused = std::numeric_limits<std::uint32_t>::max();
 // role: what they have in common must hold for each of them.
 class Lifetimes {
  public:
-  Lifetimes(const Schedule& schedule, const HappensBefore& clocks, const std::vector<std::size_t>& members)
+  Lifetimes(const Schedule& schedule, const HappensBefore& clocks, std::vector<Footprints>& footprints,
+            const std::vector<std::size_t>& members)
       : lanes_(clocks.lanes), width_(members.size() * clocks.lanes) {
     const std::size_t storages = schedule.storages.size();
     finished_.assign(storages * width_, 0);
@@ -33,14 +34,16 @@ class Lifetimes {
       const std::size_t p = members[m];
       const BoundProgram& program = clocks.programs[p];
       std::fill(first_op.begin(), first_op.end(), kUnused);
-      for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
-        const BoundOp& op = program.ops[i];
-        for (std::size_t a = 0; a < schedule.operations[op.op].accesses.size(); ++a) {
-          const StorageId storage = resolve(schedule, program, op, a).storage;
-          const std::size_t at = storage * lanes_ + op.lane;
-          if (first_op[at] == kUnused) first_op[at] = i;
-          last_op[at] = i;
-          start_[storage] = std::min(start_[storage], i);
+      std::fill(last_op.begin(), last_op.end(), 0);
+      std::vector<std::uint32_t> last_of(footprints[p].count());  // [footprint]: the last operation that has it
+      for (std::uint32_t i = 0; i < program.ops.size(); ++i) last_of[footprints[p].of(i)] = i;
+      for (std::uint32_t f = 0; f < footprints[p].count(); ++f) {
+        const std::uint32_t first = footprints[p].first_op(f);
+        for (const BoundView& view : footprints[p].views(f)) {
+          const std::size_t at = view.storage * lanes_ + program.ops[first].lane;
+          first_op[at] = std::min(first_op[at], first);
+          last_op[at] = std::max(last_op[at], last_of[f]);
+          start_[view.storage] = std::min(start_[view.storage], first);
         }
       }
       for (std::size_t s = 0; s < storages; ++s)
@@ -141,21 +144,20 @@ std::int64_t MemoryPlan::peak_bytes() const {
 }
 
 MemoryPlan plan_memory(const Schedule& schedule) {
-  std::vector<BoundProgram> programs;
-  for (const std::int64_t rank : representative_ranks(schedule)) programs.push_back(bind(schedule, rank));
-  const Rendezvous rendezvous = find_rendezvous(schedule, programs);
-  if (const auto mismatch = check_issue_order(schedule, programs, rendezvous, 1); !mismatch.empty())
-    throw input_error(mismatch.front().message);
-  const HappensBefore clocks = order_steps(schedule, programs, rendezvous);
-  if (!clocks.deadlock.empty()) throw input_error(clocks.deadlock);
+  const std::vector<BoundProgram> programs = bind_representatives(schedule);
+  const HappensBefore clocks = require_order(schedule, programs, find_rendezvous(schedule, programs));
+  std::vector<Footprints> footprints = footprints_of(schedule, programs);
+  return plan_memory(schedule, clocks, footprints);
+}
 
+MemoryPlan plan_memory(const Schedule& schedule, const HappensBefore& clocks, std::vector<Footprints>& footprints) {
   std::vector<Lifetimes> lifetimes;  // [role]
   std::vector<bool> is_used_by_any(schedule.storages.size(), false);
   for (std::size_t role = 0; role < schedule.programs.size(); ++role) {
     std::vector<std::size_t> members;
-    for (std::size_t p = 0; p < programs.size(); ++p)
-      if (schedule.role_of(programs[p].coordinates) == role) members.push_back(p);
-    lifetimes.emplace_back(schedule, clocks, members);
+    for (std::size_t p = 0; p < clocks.programs.size(); ++p)
+      if (schedule.role_of(clocks.programs[p].coordinates) == role) members.push_back(p);
+    lifetimes.emplace_back(schedule, clocks, footprints, members);
     for (StorageId s = 0; s < schedule.storages.size(); ++s)
       if (lifetimes.back().is_used(s)) is_used_by_any[s] = true;
   }

@@ -6,6 +6,9 @@
 
 namespace stretto {
 
+class Footprints;
+struct HappensBefore;
+
 // Where every storage of a rank lies in its one arena; ranks of one role are alike. Two storages share bytes only where
 // every use of one happens before every use of the other, in this step and across the step boundary (persistent, input
 // and scalar storages share with nobody). Offsets are 64-byte aligned.
@@ -29,5 +32,8 @@ inline bool shares_with_nobody(BufferKind kind) {
 
 // Throws Error(input) when the schedule cannot be bound or deadlocks; it need not have been verified otherwise.
 MemoryPlan plan_memory(const Schedule& schedule);
+// The same of a schedule whose representatives have been bound and ordered, and do not deadlock. `footprints` are
+// theirs.
+MemoryPlan plan_memory(const Schedule& schedule, const HappensBefore& clocks, std::vector<Footprints>& footprints);
 
 }  // namespace stretto

@@ -17,6 +17,14 @@ struct LastWrite {
   std::uint16_t step = 0;
 };
 
+// What of the second step is walked.
+enum class SecondStep : std::uint8_t {
+  all,
+  // Only operations that in the first step were the first on their lane to touch some byte, before anything had written
+  // it. Enough to find out whether there is anything to report: docs/verifier.md says why.
+  first_touches,
+};
+
 // Where an access stands: an operation and one of its contiguous ranges.
 struct Touch {
   Instance at;
@@ -25,37 +33,45 @@ struct Touch {
 
 class Walk {
  public:
-  Walk(const Schedule& schedule, const HappensBefore& clocks, std::size_t p, const RolePlan* plan, RaceReport& report)
+  Walk(const Schedule& schedule, const HappensBefore& clocks, std::size_t p, Footprints& footprints,
+       const RolePlan* plan, SecondStep second_step, RaceReport& report)
       : schedule_(schedule),
         clocks_(clocks),
         p_(p),
         program_(clocks.programs[p]),
         report_(report),
         lanes_(clocks.lanes),
-        cells_(cut_into_cells(schedule, program_, plan)),
+        footprints_(footprints),
+        cells_(cut_into_cells(schedule, program_, footprints, plan)),
+        known_(lanes_),
         writes_(cells_.count),
         reads_(cells_.count * lanes_, 0),
-        read_storage_(cells_.count, 0) {}
+        read_storage_(cells_.count, 0),
+        touches_first_(program_.ops.size(), second_step == SecondStep::all) {}
 
   void run() {
     for (const Instance at : clocks_.order[p_]) {
       if (report_.violations.size() >= report_.limit) return;
+      if (at.step > 0 && !touches_first_[at.op]) continue;
       visit(at);
     }
   }
 
  private:
+  const CellUse* uses_begin(std::uint32_t op) const { return cells_.uses.data() + cells_.begin[footprints_.of(op)]; }
+  const CellUse* uses_end(std::uint32_t op) const { return cells_.uses.data() + cells_.begin[footprints_.of(op) + 1]; }
+
   void visit(Instance at) {
     const LaneId lane = program_.ops[at.op].lane;
     const std::uint32_t count = clocks_.position(p_, at) + 1;
     const std::uint32_t* known = clocks_.known(p_, at);
-    const std::uint32_t known_here = clocks_.finished_before(p_, at, lane);
+    // Of its own lane what is before it is over, except what is joined to it.
+    std::copy_n(known, lanes_, known_.data());
+    known_[lane] = program_.ops[at.op].joined ? clocks_.finished_before(p_, at, lane) : count;
     // Whether operation number `of` of a lane (counted from 1) may still run when this one does.
-    const auto is_open = [&](LaneId l, std::uint32_t of) {
-      return l == lane ? of > known_here && of != count : of > known[l];
-    };
-    const CellUse* begin = cells_.uses.data() + cells_.begin[at.op];
-    const CellUse* end = cells_.uses.data() + cells_.begin[at.op + 1];
+    const auto is_open = [&](LaneId l, std::uint32_t of) { return of > known_[l] && (l != lane || of != count); };
+    const CellUse* begin = uses_begin(at.op);
+    const CellUse* end = uses_end(at.op);
     // All reads come before all writes, because accesses of one operation to one storage do not conflict: whoever built
     // the operation in place knew that its kernel reads what it overwrites first. A plan knows nothing of kernels, so
     // that two storages of one operation on the same bytes do conflict.
@@ -64,6 +80,7 @@ class Walk {
       const bool needs_write = must_be_written(use->storage);
       for (std::uint32_t c = use->first; c < use->last; ++c) {
         const LastWrite& last = writes_[c];
+        if (last.count == 0 && reads_[c * lanes_ + lane] == 0) touches_first_[at.op] = true;
         const bool is_stale =
             last.count == 0 ? needs_write : last.storage != use->storage || (needs_write && last.step != at.step);
         if (is_open(last.lane, last.count))
@@ -79,6 +96,7 @@ class Walk {
       if (use->mode == AccessMode::read) continue;
       for (std::uint32_t c = use->first; c < use->last; ++c) {
         LastWrite& last = writes_[c];
+        if (last.count == 0) touches_first_[at.op] = true;
         if (is_open(last.lane, last.count)) report_race({at, *use}, last.lane, last.count, true, c);
         std::uint32_t* reads = &reads_[c * lanes_];
         if (last.lane == lane && last.count == count && last.storage != use->storage)
@@ -108,10 +126,8 @@ class Walk {
 
   // The range by which an operation touches a cell.
   CellUse use_of(Instance at, std::uint32_t cell, bool is_write) const {
-    for (std::uint32_t u = cells_.begin[at.op]; u < cells_.begin[at.op + 1]; ++u) {
-      const CellUse& use = cells_.uses[u];
-      if (use.first <= cell && cell < use.last && (use.mode != AccessMode::read) == is_write) return use;
-    }
+    for (const CellUse* use = uses_begin(at.op); use != uses_end(at.op); ++use)
+      if (use->first <= cell && cell < use->last && (use->mode != AccessMode::read) == is_write) return *use;
     return {};
   }
 
@@ -165,11 +181,9 @@ class Walk {
   std::optional<Touch> writer_of(StorageId storage, std::uint32_t cell, Instance reader) const {
     for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
       if (op == reader.op) continue;
-      for (std::uint32_t u = cells_.begin[op]; u < cells_.begin[op + 1]; ++u) {
-        const CellUse& use = cells_.uses[u];
-        if (use.mode == AccessMode::write && use.storage == storage && use.first <= cell && cell < use.last)
-          return Touch{{op, reader.step}, use};
-      }
+      for (const CellUse* use = uses_begin(op); use != uses_end(op); ++use)
+        if (use->mode == AccessMode::write && use->storage == storage && use->first <= cell && cell < use->last)
+          return Touch{{op, reader.step}, *use};
     }
     return std::nullopt;
   }
@@ -205,17 +219,23 @@ class Walk {
   const BoundProgram& program_;
   RaceReport& report_;
   const std::size_t lanes_;
+  const Footprints& footprints_;
   const Cells cells_;
+  std::vector<std::uint32_t> known_;  // [lane], of the operation that is visited
   std::vector<LastWrite> writes_;     // [cell]
   std::vector<std::uint32_t> reads_;  // [cell · lanes + lane]: the latest read since the last write, counted as there
-  std::vector<StorageId> read_storage_;  // [cell]: through which storage that was
+  std::vector<StorageId> read_storage_;      // [cell]: through which storage that was
+  std::vector<std::uint8_t> touches_first_;  // [op]
 };
 
 }  // namespace
 
-void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, const RolePlan* plan,
-                RaceReport& report) {
-  Walk(schedule, clocks, program, plan, report).run();
+void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, Footprints& footprints,
+                const RolePlan* plan, RaceReport& report) {
+  RaceReport quick = report;
+  Walk(schedule, clocks, program, footprints, plan, SecondStep::first_touches, quick).run();
+  if (quick.violations.size() != report.violations.size())
+    Walk(schedule, clocks, program, footprints, plan, SecondStep::all, report).run();
 }
 
 }  // namespace stretto

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/schedule/bind.hpp"
+#include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/verify.hpp"
@@ -23,8 +24,8 @@ struct RaceReport {
 // Walks the accesses of one program in the order of `clocks` and reports reads of bytes that were not written in the
 // same step (unless their storage is persistent or an input), and conflicting accesses that are not ordered. With a
 // plan, bytes are those of the arena, and what another storage wrote does not count as written. Throws Error(input)
-// when a view leaves its tensor instance. `clocks` must have run to its end.
-void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, const RolePlan* plan,
-                RaceReport& report);
+// when a view leaves its tensor instance. `footprints` are those of the program; `clocks` must have run to its end.
+void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, Footprints& footprints,
+                const RolePlan* plan, RaceReport& report);
 
 }  // namespace stretto

@@ -123,12 +123,13 @@ TEST_CASE("races and uninitialised reads are those that looking at every byte fi
     const Rendezvous rendezvous = find_rendezvous(t.schedule, programs);
     const HappensBefore clocks = order_steps(t.schedule, programs, rendezvous);
     REQUIRE(clocks.deadlock.empty());
+    Footprints footprints(t.schedule, programs[0]);
     for (const bool with_plan : {false, true}) {
       const Oracle oracle(t.schedule, clocks, with_plan ? shared : apart);
       const bool has_race = oracle.has_race(), has_uninitialised = !has_race && oracle.has_uninitialised();
       RaceReport report;
       report.limit = 1000;
-      find_races(t.schedule, clocks, 0, with_plan ? &shared : nullptr, report);
+      find_races(t.schedule, clocks, 0, footprints, with_plan ? &shared : nullptr, report);
       bool found_race = false;
       for (const Violation& v : report.violations) found_race = found_race || v.kind == Violation::Kind::race;
       CAPTURE(trial, with_plan);

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "model/schedule/check.hpp"
+#include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/races.hpp"
 #include "model/schedule/rendezvous.hpp"
@@ -46,14 +47,16 @@ std::vector<Violation> check_plan(const Schedule& schedule, const RolePlan& plan
 }
 
 // "In place: the shard is slice `rank` of the whole", otherwise members would read what others have overwritten.
-void check_in_place(const Schedule& schedule, const BoundProgram& program, std::vector<Violation>& out) {
+void check_in_place(const Schedule& schedule, const BoundProgram& program, Footprints& footprints,
+                    std::vector<Violation>& out) {
   std::vector<std::int64_t> index_in(schedule.communicators.size(), -1);  // of this rank, found when first needed
-  for (const BoundOp& op : program.ops) {
+  for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
+    const BoundOp& op = program.ops[i];
     const auto* work = std::get_if<Collective>(&schedule.operations[op.op].work);
     if (!work || work->kind == CollectiveKind::all_reduce) continue;
     const bool is_gather = work->kind == CollectiveKind::all_gather;
-    const BoundView shard = resolve(schedule, program, op, is_gather ? 0 : 1);
-    const BoundView whole = resolve(schedule, program, op, is_gather ? 1 : 0);
+    const std::span<const BoundView> views = footprints.views(footprints.of(i));
+    const BoundView &shard = views[is_gather ? 0 : 1], &whole = views[is_gather ? 1 : 0];
     const Communicator& communicator = schedule.communicators[work->communicator];
     const std::int64_t size = work->elements / communicator.size;
     if (shard.storage != whole.storage || shard.offset + size <= whole.offset ||
@@ -108,49 +111,91 @@ std::vector<Violation> at_most(std::vector<Violation> violations, std::size_t li
   return violations;
 }
 
+// What can be said before anything is bound.
+std::vector<Violation> check_unbound(const Schedule& schedule, const MemoryPlan* plan, std::size_t limit) {
+  std::vector<Violation> found = check_form(schedule, limit);
+  if (!found.empty() || !plan) return found;
+  if (plan->roles.size() != schedule.programs.size())
+    return {{Violation::Kind::malformed, "malformed: memory plan: " + std::to_string(plan->roles.size()) +
+                                             " roles for " + std::to_string(schedule.programs.size()) + " programs"}};
+  for (const RolePlan& role : plan->roles) {
+    found = check_plan(schedule, role);
+    if (!found.empty()) return at_most(found, limit);
+  }
+  return {};
+}
+
+// What `order`, which does not deadlock, leaves to be proved.
+std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefore& clocks,
+                                     const Rendezvous& rendezvous, std::vector<Footprints>& footprints,
+                                     const MemoryPlan* plan, std::size_t limit) {
+  std::vector<Violation> found;
+  check_serialised(schedule, clocks, rendezvous, found);
+  if (found.size() >= limit) return at_most(found, limit);
+  RaceReport report;
+  report.limit = limit - found.size();
+  for (std::size_t p = 0; p < clocks.programs.size(); ++p) {
+    const std::size_t role = schedule.role_of(clocks.programs[p].coordinates);
+    find_races(schedule, clocks, p, footprints[p], plan ? &plan->roles[role] : nullptr, report);
+  }
+  std::move(report.violations.begin(), report.violations.end(), std::back_inserter(found));
+  return found;
+}
+
+// Edges and views are judged where they are evaluated.
+Violation malformed(const Error& error) {
+  return {Violation::Kind::malformed, std::string("malformed: ") + error.what()};
+}
+
+void require_none(const Schedule& schedule, const std::vector<Violation>& violations) {
+  if (!violations.empty())
+    throw input_error("schedule " + schedule.name + " is not correct: " + violations.front().message);
+}
+
 }  // namespace
 
 std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan, std::size_t limit) {
   // Each proof stands on the one before it: what is not well formed cannot be bound, what cannot run has no order.
-  std::vector<Violation> found = check_form(schedule, limit);
+  std::vector<Violation> found = check_unbound(schedule, plan, limit);
   if (!found.empty()) return found;
-  if (plan && plan->roles.size() != schedule.programs.size())
-    return {{Violation::Kind::malformed, "malformed: memory plan: " + std::to_string(plan->roles.size()) +
-                                             " roles for " + std::to_string(schedule.programs.size()) + " programs"}};
-  for (std::size_t role = 0; plan && role < plan->roles.size(); ++role) {
-    found = check_plan(schedule, plan->roles[role]);
-    if (!found.empty()) return at_most(found, limit);
-  }
   try {
-    std::vector<BoundProgram> programs;
-    for (const std::int64_t rank : representative_ranks(schedule)) programs.push_back(bind(schedule, rank));
-    for (const BoundProgram& program : programs) check_in_place(schedule, program, found);
+    const std::vector<BoundProgram> programs = bind_representatives(schedule);
+    std::vector<Footprints> footprints = footprints_of(schedule, programs);
+    for (std::size_t p = 0; p < programs.size(); ++p) check_in_place(schedule, programs[p], footprints[p], found);
     if (!found.empty()) return at_most(found, limit);
     const Rendezvous rendezvous = find_rendezvous(schedule, programs);
     found = check_issue_order(schedule, programs, rendezvous, limit);
     if (!found.empty()) return found;
     const HappensBefore clocks = order_steps(schedule, programs, rendezvous);
     if (!clocks.deadlock.empty()) return {{Violation::Kind::deadlock, clocks.deadlock}};
-    check_serialised(schedule, clocks, rendezvous, found);
-    if (found.size() >= limit) return at_most(found, limit);
-    RaceReport report;
-    report.limit = limit - found.size();
-    for (std::size_t p = 0; p < programs.size(); ++p) {
-      const std::size_t role = schedule.role_of(programs[p].coordinates);
-      find_races(schedule, clocks, p, plan ? &plan->roles[role] : nullptr, report);
-    }
-    std::move(report.violations.begin(), report.violations.end(), std::back_inserter(found));
+    found = check_ordered(schedule, clocks, rendezvous, footprints, plan, limit);
   } catch (const Error& error) {
-    // Edges and views are judged where they are evaluated.
-    found.push_back({Violation::Kind::malformed, std::string("malformed: ") + error.what()});
+    found.push_back(malformed(error));
   }
   return at_most(found, limit);
 }
 
 void require_verified(const Schedule& schedule, const MemoryPlan* plan) {
-  const std::vector<Violation> violations = verify(schedule, plan, 1);
-  if (!violations.empty())
-    throw input_error("schedule " + schedule.name + " is not correct: " + violations.front().message);
+  require_none(schedule, verify(schedule, plan, 1));
+}
+
+VerifiedSchedule plan_and_verify(const Schedule& schedule) {
+  VerifiedSchedule result;
+  result.programs = bind_representatives(schedule);
+  const Rendezvous rendezvous = find_rendezvous(schedule, result.programs);
+  const HappensBefore clocks = require_order(schedule, result.programs, rendezvous);
+  std::vector<Footprints> footprints = footprints_of(schedule, result.programs);
+  result.plan = plan_memory(schedule, clocks, footprints);
+  std::vector<Violation> found = check_unbound(schedule, &result.plan, 1);
+  try {
+    for (std::size_t p = 0; found.empty() && p < result.programs.size(); ++p)
+      check_in_place(schedule, result.programs[p], footprints[p], found);
+    if (found.empty()) found = check_ordered(schedule, clocks, rendezvous, footprints, &result.plan, 1);
+  } catch (const Error& error) {
+    found.push_back(malformed(error));
+  }
+  require_none(schedule, found);
+  return result;
 }
 
 }  // namespace stretto

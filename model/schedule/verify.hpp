@@ -27,4 +27,12 @@ std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan =
 // Throws Error(input) with the first violation.
 void require_verified(const Schedule& schedule, const MemoryPlan* plan = nullptr);
 
+// A schedule that may be simulated and run: what plan_memory and require_verified find out, with the work that both do
+// done once. Throws as they do.
+struct VerifiedSchedule {
+  std::vector<BoundProgram> programs;  // of the representative ranks, in order
+  MemoryPlan plan;
+};
+VerifiedSchedule plan_and_verify(const Schedule& schedule);
+
 }  // namespace stretto

@@ -29,6 +29,9 @@ class Network {
   virtual std::optional<Picoseconds> start(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes,
                                            Picoseconds begin) = 0;
 
+  // Whether start() always knows when the last edge will be done, whatever else goes on.
+  virtual bool is_closed_form() const { return false; }
+
   // Lets time pass until the core is finished or neither core nor network has anything left to do.
   virtual void run(TimedCore& core) = 0;
 };

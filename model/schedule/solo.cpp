@@ -1,0 +1,123 @@
+#include "model/schedule/solo.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+
+namespace stretto {
+namespace {
+
+// Whether the wait, of operation `op` of a call that begins at `begin`, is for an earlier operation of the call.
+bool is_inside(const BoundWait& wait, std::uint32_t begin, std::uint32_t op) {
+  return wait.steps_ago == 0 && begin <= wait.op && wait.op < op;
+}
+
+// Its `lanes` are empty when it is not a solo call.
+SoloShape shape_of(const Schedule& schedule, const BoundProgram& program, const std::vector<bool>& is_local,
+                   std::uint32_t begin, std::uint32_t end) {
+  SoloShape shape;
+  shape.count = end - begin;
+  shape.last_lane = program.ops[end - 1].lane;
+  std::vector<SoloShape::OnLane> lanes;
+  for (std::uint32_t i = begin; i < end; ++i) {
+    const BoundOp& op = program.ops[i];
+    const Work& work = schedule.operations[op.op].work;
+    const bool is_alone = !is_communication(work) || (std::holds_alternative<Collective>(work) &&
+                                                      is_local[static_cast<std::size_t>(communicator_of(work))]);
+    if (!is_alone || op.joined) return shape;
+    for (std::uint32_t w = op.wait_begin; w < op.wait_end && i > begin; ++w)
+      if (!is_inside(program.waits[w], begin, i)) return shape;
+    const auto found = std::find_if(lanes.begin(), lanes.end(), [&](const auto& l) { return l.lane == op.lane; });
+    if (found != lanes.end()) {
+      ++found->count;
+    } else {
+      if (i > begin && op.wait_begin == op.wait_end) return shape;
+      lanes.push_back({op.lane, i - begin, 1});
+    }
+  }
+  shape.lanes = std::move(lanes);
+  return shape;
+}
+
+std::size_t index_of(const SoloShape& shape, LaneId lane) {
+  std::size_t index = 0;
+  while (shape.lanes[index].lane != lane) ++index;
+  return index;
+}
+
+}  // namespace
+
+SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program, const std::vector<bool>& is_local) {
+  SoloCalls calls;
+  calls.at.resize(program.ops.size());
+  std::map<std::array<std::uint32_t, 3>, std::uint16_t> known;  // (block, first, count) → shape + 1; 0: not solo
+  std::uint32_t begin = 0, end = 0;
+  for (const Call& call : schedule.program_of(program.coordinates).order) {
+    begin = end;
+    end += call.count;
+    if (call.count < 2) continue;
+    const auto [found, is_new] = known.try_emplace({call.block, call.first, call.count}, 0);
+    if (is_new && calls.shapes.size() < std::numeric_limits<std::uint16_t>::max()) {
+      SoloShape shape = shape_of(schedule, program, is_local, begin, end);
+      if (!shape.lanes.empty()) {
+        calls.shapes.push_back(std::move(shape));
+        found->second = static_cast<std::uint16_t>(calls.shapes.size());
+      }
+    }
+    calls.at[begin] = found->second;
+  }
+  return calls;
+}
+
+bool is_waited_for(const BoundProgram& program, std::uint32_t op, const SoloShape& shape) {
+  const std::uint32_t last = program.ops[op + shape.count - 1].position;
+  return std::all_of(shape.lanes.begin(), shape.lanes.end(), [&](const SoloShape::OnLane& on) {
+    if (on.lane == shape.last_lane) return true;
+    const std::uint32_t next = program.ops[op + on.first].position + on.count;
+    if (next == program.lanes[on.lane].size()) return false;
+    const BoundOp& behind = program.ops[program.lanes[on.lane][next]];
+    return std::any_of(program.waits.begin() + behind.wait_begin, program.waits.begin() + behind.wait_end,
+                       [&](const BoundWait& wait) {
+                         return wait.steps_ago == 0 && wait.lane == shape.last_lane && wait.position >= last &&
+                                (wait.kind == EdgeKind::finish_start || wait.position > last);
+                       });
+  });
+}
+
+SoloClocks clocks_inside(const BoundProgram& program, std::uint32_t op, const SoloShape& shape) {
+  const std::size_t lanes = shape.lanes.size();
+  SoloClocks clocks;
+  clocks.row.assign(shape.count, 0);
+  clocks.finished.assign(lanes, 0);
+  std::vector<std::uint32_t> in_lane(shape.count);                  // position among the operations of its lane
+  std::vector<std::uint32_t> last_row(lanes, 0), passed(lanes, 0);  // of each lane
+  for (std::uint32_t i = 0; i < shape.count; ++i) {
+    const BoundOp& bound = program.ops[op + i];
+    const std::size_t own = index_of(shape, bound.lane);
+    in_lane[i] = passed[own]++;
+    std::uint32_t& row = clocks.row[i] = last_row[own];
+    std::vector<std::uint32_t> knows(clocks.finished.begin() + static_cast<std::ptrdiff_t>(row * lanes),
+                                     clocks.finished.begin() + static_cast<std::ptrdiff_t>((row + 1) * lanes));
+    bool is_new = own != 0 && in_lane[i] == 0;
+    const auto learn = [&](std::size_t lane, std::uint32_t finished) {
+      if (lane == own || knows[lane] >= finished) return;
+      knows[lane] = finished;
+      is_new = true;
+    };
+    for (std::uint32_t w = bound.wait_begin; w < bound.wait_end && i > 0; ++w) {
+      const std::uint32_t on = program.waits[w].op - op;
+      for (std::size_t l = 0; l < lanes; ++l) learn(l, clocks.finished[clocks.row[on] * lanes + l]);
+      learn(index_of(shape, program.ops[op + on].lane),
+            in_lane[on] + (program.waits[w].kind == EdgeKind::finish_start ? 1 : 0));
+    }
+    if (is_new) {
+      row = static_cast<std::uint32_t>(clocks.finished.size() / lanes);
+      clocks.finished.insert(clocks.finished.end(), knows.begin(), knows.end());
+    }
+    last_row[own] = row;
+  }
+  return clocks;
+}
+
+}  // namespace stretto
