@@ -168,7 +168,8 @@ class Generator {
     training_.set("recompute_granularity", granularity);
     if (granularity != std::string("full")) return;
     training_.set("recompute_method", draw_.one_of({"uniform", "block"}));
-    training_.set("recompute_num_layers", draw_.between(1, std::max<std::int64_t>(1, std::min<std::int64_t>(layers_, 3))));
+    training_.set("recompute_num_layers",
+                  draw_.between(1, std::max<std::int64_t>(1, std::min<std::int64_t>(layers_, 3))));
   }
 
   void overlap() {
@@ -291,8 +292,8 @@ std::vector<std::string> broken_properties(const Scenario& scenario, bool thread
     Draw draw(seed);
     if (const std::string line = broken_folding(schedule, draw); !line.empty()) broken.push_back(line);
 
-    const Trained reference = train(on_single_rank(scenario), kSteps, false), trained =
-                                                                                  train(scenario, kSteps, threaded, seed);
+    const Trained reference = train(on_single_rank(scenario), kSteps, false),
+                  trained = train(scenario, kSteps, threaded, seed);
     for (std::size_t step = 0; step < kSteps; ++step)
       for (const auto& [what, of] :
            {std::pair("loss", &Trained::losses), std::pair("gradient norm", &Trained::norms)}) {
