@@ -10,7 +10,7 @@
 //                             2T(m(P - 1) / P + P - 2) more, because 1F1B has no slack to hide anything in
 //   overlap_grad_reduce       f_b = max(r_b, f_{b−1}) + c_b
 //   overlap_param_gather      s_k = max(t_k, g_k),  g_{k+1} = s_k + a_{k+1}
-//   tp_comm_overlap           T_dgrad + T_wgrad + max(0, T_AG − T_dgrad) + max(0, T_RS − T_wgrad)
+//   tp_comm_overlap, bulk     T_dgrad + T_wgrad + max(0, T_AG − T_dgrad) + max(0, T_RS − T_wgrad)
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -460,13 +460,14 @@ TEST_CASE("overlap_param_gather: s_k = max(t_k, g_k), g_(k+1) = s_k + a_(k+1)", 
   }
 }
 
-TEST_CASE("tp_comm_overlap: each transfer is exposed for what it takes longer than its GEMM", "[closed]") {
+TEST_CASE("tp_comm_overlap, bulk: each transfer is exposed for what it takes longer than its GEMM", "[closed]") {
   constexpr Time kDgrad = 2000, kWgrad = 3000;
   for (const Time gather : {0, 1500, 2000, 2700})
     for (const Time scatter : {0, 2900, 3000, 4100})
       for (const bool beside_dgrad : {false, true})
         for (const bool beside_wgrad : {false, true}) {
           Scenario scenario = layout_scenario({1, 2, true}, "tp_comm_overlap", false, "fp32", 1, 3);
+          scenario.overlap.tp_comm_overlap_ag = scenario.overlap.tp_comm_overlap_rs = false;
           scenario.overlap.tp_comm_bulk_dgrad = beside_dgrad;
           scenario.overlap.tp_comm_bulk_wgrad = beside_wgrad;
           Ideal ideal(scenario);

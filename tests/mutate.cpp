@@ -264,8 +264,8 @@ std::string change_offset(Mutant& m, Random& random) {
   Operation& operation = random.pick(m.schedule.operations);
   auto* message = std::get_if<PointToPoint>(&operation.work);
   if (message == nullptr) return "";
-  message->offset += random.coin() ? 1 : -1;
-  return operation.name + " to " + std::to_string(message->offset);
+  message->offset = message->offset + (random.coin() ? 1 : -1);
+  return operation.name + " to " + message->offset.text();
 }
 
 std::string shrink_message(Mutant& m, Random& random) {

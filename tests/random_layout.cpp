@@ -58,7 +58,7 @@ class Generator {
     micro_batches();
     recompute();
     overlap();
-    return model_.text() + cluster_.text() + parallel_.text() + overlap_.text() + training_.text();
+    return model_.text() + cluster_.text() + parallel_.text() + overlap_.text() + gemms_ + training_.text();
   }
 
  private:
@@ -181,13 +181,33 @@ class Generator {
     overlap_.set("tp_comm_overlap", draw_.coin());
     overlap_.set("tp_comm_bulk_dgrad", draw_.coin());
     overlap_.set("tp_comm_bulk_wgrad", draw_.coin());
+    for (const char* knob : {"tp_comm_overlap_ag", "tp_comm_overlap_rs", "tp_comm_overlap_rs_dgrad"})
+      overlap_.set(knob, draw_.coin());
+    for (const char* knob : {"tp_comm_overlap_disable_qkv", "tp_comm_overlap_disable_fc1"})
+      overlap_.set(knob, draw_.seldom());
+    overlap_.set("tp_comm_overlap_compute_lanes", draw_.between(1, 3));
+    if (draw_.seldom()) overlap_of_gemms();
     const bool beside = draw_.coin();
     overlap_.set("overlap_p2p_comm", beside);
     if (beside) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());
     if (!beside) overlap_.set("batch_p2p_comm", draw_.coin());
   }
 
+  // Any method anywhere: the reader refuses what a GEMM cannot do.
+  void overlap_of_gemms() {
+    for (const char* gemm : {"qkv_fprop", "proj_fprop", "fc1_dgrad", "fc1_wgrad", "fc2_fprop", "fc2_dgrad"}) {
+      if (!draw_.seldom()) continue;
+      Section section(("overlap.tp_comm_overlap_cfg." + std::string(gemm)).c_str());
+      const std::string method = draw_.one_of({"none", "bulk", "ring_exchange", "pipeline"});
+      section.set("method", method);
+      if (method == "ring_exchange" && draw_.seldom()) section.set("aggregate", true);
+      if (method == "pipeline") section.set("num_splits", draw_.between(2, 4));
+      gemms_ += section.text();
+    }
+  }
+
   Draw& draw_;
+  std::string gemms_;
   std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, layers_ = 0;
   bool sequence_parallel_ = false;
   Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"};
@@ -202,10 +222,12 @@ Scenario on_single_rank(Scenario scenario) {
   return scenario;
 }
 
+// Tensor-parallel overlap cuts GEMMs, which is another computation: it stays.
 Scenario without_overlap(Scenario scenario) {
-  const std::int64_t bucket_size = scenario.overlap.bucket_size;
-  scenario.overlap = {};
-  scenario.overlap.bucket_size = bucket_size;
+  Overlap& overlap = scenario.overlap;
+  overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
+  overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = false;
+  overlap.batch_p2p_comm = true;
   return scenario;
 }
 

@@ -19,9 +19,9 @@ struct RandomLayout {
 RandomLayout random_layout(std::uint64_t seed);
 
 // Trains two steps and compares with a single rank: loss and gradients within 1e-10, parameters within 1e-8 (see
-// layouts_test.cpp). The schedule and its plan verify; it computes what the same layout does without overlap; every
-// rank allocates what the plan says; the simulated step is the same when no rank is folded away. One line for each that
-// does not hold.
+// layouts_test.cpp). The schedule and its plan verify; it computes what the same layout does when buckets and messages
+// do not overlap; every rank allocates what the plan says; the simulated step is the same when no rank is folded away.
+// One line for each that does not hold.
 std::vector<std::string> broken_properties(const Scenario& scenario, bool threaded, std::uint64_t seed);
 
 }  // namespace stretto::testing
