@@ -425,10 +425,18 @@ std::string duplicate_edge(Mutant& m, Random& random) {
 
 std::string cut_call(Mutant& m, Random& random) {
   const std::size_t at = random.below(order_of(m).size());
-  const std::uint32_t count = order_of(m)[at].count;
-  if (count < 2) return "";
-  const std::string what = name_of(m.schedule, order_of(m)[at]);
-  cut_before(m.schedule.programs[m.role], {at, static_cast<std::uint32_t>(1 + random.below(count - 1))});
+  const Call& call = order_of(m)[at];
+  if (call.count < 2) return "";
+  const auto within = static_cast<std::uint32_t>(1 + random.below(call.count - 1));
+  // What the second part finds before it on a lane is another thing where the first part is on that lane.
+  const Block& block = m.schedule.blocks[call.block];
+  for (const BlockWait& wait : block.waits)
+    for (std::uint32_t i = call.first; i < call.first + within; ++i)
+      if (wait.on == BlockWait::kBefore && wait.op >= call.first + within &&
+          m.schedule.operations[block.ops[i]].lane == wait.lane)
+        return "";
+  const std::string what = name_of(m.schedule, call);
+  cut_before(m.schedule.programs[m.role], {at, within});
   return what;
 }
 
