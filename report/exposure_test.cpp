@@ -155,3 +155,51 @@ TEST_CASE("the mean of ranks adds up as well", "[exposure]") {
   CHECK(mean.core_wait == 1);
   CHECK(mean.compute + mean.core_wait + mean.exposed_total + mean.bubble == 100);
 }
+
+namespace {
+
+// The operation is a receive. Its row's `transfer` is when both ends were there.
+void make_receive(HandMade& made, std::uint32_t op) {
+  made.schedule.operations[op].work = PointToPoint{false, made.program.ops[op].lane - 1u, -1, 16};
+}
+
+}  // namespace
+
+TEST_CASE("waiting for a message: until the sender has come it is bubble, then the message is exposed", "[exposure]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 10);
+  const auto received = made.add(1, 5, 5, 40, 60);  // posted at 5, sent at 40
+  make_receive(made, received);
+  made.compute(60, 60, 100, {{received}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed == std::vector<Picoseconds>{20, 0});
+  CHECK(result.bubble == 30);
+}
+
+TEST_CASE("of a group of messages the earliest counts from its own begin on", "[exposure]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 10);
+  // They end together, but each has begun when its peer came.
+  const auto late = made.add(1, 10, 10, 50, 60), early = made.add(1, 10, 10, 20, 60);
+  make_receive(made, late);
+  make_receive(made, early);
+  made.compute(60, 60, 100, {{early}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed == std::vector<Picoseconds>{40, 0});
+  CHECK(result.bubble == 10);
+}
+
+TEST_CASE("a group of messages behind another lane's transfer loses nothing", "[exposure][!shouldfail]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  const auto reduced = made.add(1, 0, 0, 40, 60);
+  const auto late = made.add(2, 0, 0, 50, 60), early = made.add(2, 0, 0, 20, 60);
+  make_receive(made, late);
+  make_receive(made, early);
+  made.compute(60, 60, 100, {{reduced}, {early}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed == std::vector<Picoseconds>{20, 20});  // 40-60, then what is left of 20-60
+  CHECK(result.bubble == 20);
+}

@@ -21,7 +21,9 @@ struct Ready {
   std::unique_ptr<host::HostExecutor> executor;
 
   Ready(const std::string& mode, host::HostOptions options)
-      : scenario(tiny_scenario(3, mode, "fp32", 6)), schedule(build_schedule(scenario)), plan(plan_memory(schedule)) {
+      : Ready(tiny_scenario(3, mode, "fp32", 6), std::move(options)) {}
+  Ready(Scenario of, host::HostOptions options)
+      : scenario(std::move(of)), schedule(build_schedule(scenario)), plan(plan_memory(schedule)) {
     executor = std::make_unique<host::HostExecutor>(schedule, plan, std::move(options));
     exec::initialise_state(schedule, scenario, memory());
     exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory());
@@ -31,9 +33,9 @@ struct Ready {
     return [this](std::int64_t rank) -> host::RankMemory& { return executor->memory(rank); };
   }
 
-  // Index of an operation in every rank's program.
-  std::uint32_t op(const std::string& name) const {
-    const BoundProgram program = bind(schedule, 0);
+  // Index of an operation in a rank's program; without pipeline stages in every rank's.
+  std::uint32_t op(const std::string& name, std::int64_t rank = 0) const {
+    const BoundProgram program = bind(schedule, rank);
     for (std::uint32_t i = 0; i < program.ops.size(); ++i)
       if (schedule.operations[program.ops[i].op].name == name) return i;
     throw std::logic_error("no operation " + name);
@@ -56,6 +58,20 @@ struct Ready {
     return failure;
   }
 };
+
+// Three stages, messages in groups, side by side or beside compute.
+struct Messages {
+  const char* name;
+  bool batch, overlap;
+};
+constexpr Messages kMessages[] = {
+    {"batched", true, false}, {"side by side", false, false}, {"overlapped", false, true}};
+Scenario pipeline_scenario(const Messages& messages) {
+  Scenario scenario = layout_scenario({1, 1, false, 3}, "plain", false, "fp32", 1, 6);
+  scenario.overlap.batch_p2p_comm = messages.batch;
+  scenario.overlap.overlap_p2p_comm = messages.overlap;
+  return scenario;
+}
 
 constexpr double kPrompt_s = 5;  // far more than it takes, far less than the default timeout
 
@@ -84,6 +100,47 @@ TEST_CASE("an operation that throws on one rank fails the step on all ranks and 
       CHECK_THAT(again.message, Contains("failed before"));
       CHECK(again.seconds < kPrompt_s);
     }
+}
+
+TEST_CASE("a stage that throws fails the step on all stages and names the rank") {
+  for (const Messages& messages : kMessages)
+    for (const char* name :
+         {"ln_1.fprop", "pp.recv_forward", "pp.send_forward", "pp.recv_backward", "pp.send_backward", "fc1.wgrad"}) {
+      INFO(messages.name << ", " << name);
+      host::HostOptions options;
+      std::atomic<std::uint32_t> victim{0};
+      options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
+        if (rank == 1 && op == victim) throw std::runtime_error("injected fault");
+      };
+      Ready ready(pipeline_scenario(messages), options);
+      victim = ready.op(name, 1);
+      const Ready::Failure failure = ready.run();
+      CHECK(failure.kind == ErrorKind::runtime);
+      CHECK_THAT(failure.message, Contains("rank 1") && Contains("injected fault"));
+      CHECK(failure.seconds < kPrompt_s);
+      CHECK_THAT(ready.run().message, Contains("failed before"));
+    }
+}
+
+TEST_CASE("a stage that does not come in time is an error that says who waited for what message") {
+  for (const Messages& messages : kMessages) {
+    INFO(messages.name);
+    constexpr double kTimeout_s = 0.2, kSleep_s = 0.8;
+    std::atomic<std::uint32_t> victim{0};
+    host::HostOptions options;
+    options.timeout_s = kTimeout_s;
+    options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
+      if (rank == 1 && op == victim) std::this_thread::sleep_for(std::chrono::duration<double>(kSleep_s));
+    };
+    Ready ready(pipeline_scenario(messages), options);
+    victim = ready.op("fc1.fprop", 1);
+    const Ready::Failure failure = ready.run();
+    CHECK(failure.kind == ErrorKind::runtime);
+    CHECK_THAT(failure.message, Catch::Matchers::Matches(
+                                    "rank [012]: .*(pp\\.[a-z_]+|fprop|dgrad|wgrad).* waited 0\\.2[0-9]* s for .*"));
+    CHECK(failure.seconds >= kTimeout_s);
+    CHECK(failure.seconds < kSleep_s + kPrompt_s);
+  }
 }
 
 TEST_CASE("a fault in a later step of one run fails it too") {

@@ -209,6 +209,97 @@ std::string move_to_other_lane(Mutant& m, Random& random) {
   return operation.name + " to " + lane.name;
 }
 
+// ---- messages ----
+
+const PointToPoint* message_of(const Mutant& m, const Call& call) {
+  return std::get_if<PointToPoint>(&m.schedule.operations[m.schedule.blocks[call.block].ops[call.first]].work);
+}
+
+// Indices of the calls that send, or receive, or (nullopt) do either.
+std::vector<std::size_t> messages_of(Mutant& m, std::optional<bool> is_send = std::nullopt) {
+  std::vector<std::size_t> calls;
+  for (std::size_t c = 0; c < order_of(m).size(); ++c)
+    if (const PointToPoint* message = message_of(m, order_of(m)[c]);
+        message && message->is_send == is_send.value_or(message->is_send))
+      calls.push_back(c);
+  return calls;
+}
+
+std::string drop_message(Mutant& m, Random& random) {
+  std::vector<std::size_t> calls = messages_of(m);
+  if (calls.empty()) return "";
+  const std::size_t at = random.pick(calls);
+  const std::string what = name_of(m.schedule, order_of(m)[at]);
+  order_of(m).erase(order_of(m).begin() + static_cast<std::ptrdiff_t>(at));
+  return what;
+}
+
+std::string swap_messages(Mutant& m, Random& random) {
+  std::vector<std::size_t> calls = messages_of(m, random.coin());
+  if (calls.size() < 2) return "";
+  const std::size_t a = random.below(calls.size() - 1);
+  const std::size_t b = random.coin() ? a + 1 : random.below(calls.size());
+  return a == b ? "" : swap_calls(m, calls[std::min(a, b)], calls[std::max(a, b)]);
+}
+
+// Which micro-batch a message is of, by name alone: its buffers stay.
+std::string swap_names_of_messages(Mutant& m, Random& random) {
+  std::vector<std::size_t> calls = messages_of(m);
+  if (calls.size() < 2) return "";
+  Call &a = order_of(m)[random.pick(calls)], &b = order_of(m)[random.pick(calls)];
+  if (a.block != b.block || a.micro_batch == b.micro_batch || a.chunk != b.chunk) return "";
+  std::swap(a.micro_batch, b.micro_batch);
+  return name_of(m.schedule, a) + " and " + name_of(m.schedule, b);
+}
+
+std::string toggle_joined(Mutant& m, Random& random) {
+  std::vector<std::size_t> calls = messages_of(m);
+  if (calls.empty()) return "";
+  Call& call = order_of(m)[random.pick(calls)];
+  call.joined = !call.joined;
+  return name_of(m.schedule, call) + (call.joined ? " joined to the one before" : " by itself");
+}
+
+std::string change_offset(Mutant& m, Random& random) {
+  Operation& operation = random.pick(m.schedule.operations);
+  auto* message = std::get_if<PointToPoint>(&operation.work);
+  if (message == nullptr) return "";
+  message->offset = message->offset + (random.coin() ? 1 : -1);
+  return operation.name + " to " + message->offset.text();
+}
+
+std::string shrink_message(Mutant& m, Random& random) {
+  Operation& operation = random.pick(m.schedule.operations);
+  auto* message = std::get_if<PointToPoint>(&operation.work);
+  if (message == nullptr) return "";
+  View& view = operation.accesses[0].view;
+  message->elements -= view.rows;
+  --view.cols;
+  return operation.name + " by a column";
+}
+
+std::string change_instance(Mutant& m, Random& random) {
+  std::vector<std::size_t> messages = messages_of(m);
+  if (messages.empty()) return "";
+  Call& call = order_of(m)[random.coin() ? random.pick(messages) : random.below(order_of(m).size())];
+  std::int64_t& number = random.coin() ? call.slot : call.buffer;
+  const std::int64_t before = number;
+  number += random.coin() ? 1 : -1;
+  if (number < 0) number = 1;
+  return name_of(m.schedule, call) + (&number == &call.slot ? " slot " : " buffer ") + std::to_string(before) + " to " +
+         std::to_string(number);
+}
+
+// As a receive that is posted without waiting for whoever has used its buffer last.
+std::string post_early(Mutant& m, Random& random) {
+  std::vector<std::size_t> calls = messages_of(m);
+  if (calls.empty()) return "";
+  Call& call = order_of(m)[random.pick(calls)];
+  if (call.waits.empty()) return "";
+  call.waits.clear();
+  return name_of(m.schedule, call) + " waits for nothing";
+}
+
 // ---- accesses ----
 
 struct AccessAt {
@@ -334,16 +425,25 @@ std::string duplicate_edge(Mutant& m, Random& random) {
 
 std::string cut_call(Mutant& m, Random& random) {
   const std::size_t at = random.below(order_of(m).size());
-  const std::uint32_t count = order_of(m)[at].count;
-  if (count < 2) return "";
-  const std::string what = name_of(m.schedule, order_of(m)[at]);
-  cut_before(m.schedule.programs[m.role], {at, static_cast<std::uint32_t>(1 + random.below(count - 1))});
+  const Call& call = order_of(m)[at];
+  if (call.count < 2) return "";
+  const auto within = static_cast<std::uint32_t>(1 + random.below(call.count - 1));
+  // What the second part finds before it on a lane is another thing where the first part is on that lane.
+  const Block& block = m.schedule.blocks[call.block];
+  for (const BlockWait& wait : block.waits)
+    for (std::uint32_t i = call.first; i < call.first + within; ++i)
+      if (wait.on == BlockWait::kBefore && wait.op >= call.first + within &&
+          m.schedule.operations[block.ops[i]].lane == wait.lane)
+        return "";
+  const std::string what = name_of(m.schedule, call);
+  cut_before(m.schedule.programs[m.role], {at, within});
   return what;
 }
 
 std::string add_implied_edge(Mutant& m, Random& random) {
   const std::size_t later = random.below(order_of(m).size()), earlier = random.below(order_of(m).size());
   Call& call = order_of(m)[later];
+  if (call.joined) return "";  // what is before it may be in its group, which starts at once
   const OpAddress on = address_of(m.schedule, m.schedule.programs[m.role], {earlier, 0}, earlier < later ? 0 : 1);
   const OpId first = m.schedule.blocks[call.block].ops[call.first];
   if (m.schedule.operations[on.op].lane != m.schedule.operations[first].lane) return "";
@@ -360,6 +460,8 @@ std::string swap_calls_of_two_lanes(Mutant& m, Random& random) {
   for (const Edge& edge : b.waits)
     for (std::uint32_t i = 0; i < a.count; ++i)
       if (edge.on.op == m.schedule.blocks[a.block].ops[a.first + i]) return "";
+  // Messages of a group stay together.
+  if (a.joined || b.joined || (at + 2 < order.size() && order[at + 2].joined)) return "";
   // What a block waits for in whatever stands before it is another thing in another place, and its own parts have an
   // order.
   const auto has_block_waits = [&](const Call& call) { return !m.schedule.blocks[call.block].waits.empty(); };
@@ -387,6 +489,14 @@ constexpr std::array kKinds = {
     Kind{"swap in block", swap_in_block},
     Kind{"drop call", drop_call},
     Kind{"move to another lane", move_to_other_lane},
+    Kind{"drop message", drop_message},
+    Kind{"swap messages", swap_messages},
+    Kind{"swap names of messages", swap_names_of_messages},
+    Kind{"join or part messages", toggle_joined},
+    Kind{"change offset of a message", change_offset},
+    Kind{"shrink message", shrink_message},
+    Kind{"change slot or buffer", change_instance},
+    Kind{"post early", post_early},
     Kind{"shrink", shrink},
     Kind{"shrink collective", shrink_collective},
     Kind{"shift view", shift_view},

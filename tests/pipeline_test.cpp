@@ -1,6 +1,7 @@
 // Pipeline parallelism, in any mixture with the other axes and with every overlap, trains what one rank trains.
 #include <catch2/catch.hpp>
 
+#include "base/error.hpp"
 #include "model/schedule/dataflow.hpp"
 #include "tests/training.hpp"
 
@@ -124,6 +125,54 @@ TEST_CASE("layers are recomputed chunk by chunk") {
           CHECK(same_bits(train(scenario, 2, threaded).parameters, reference.parameters));
         CHECK(plan_memory(build_schedule(scenario)).peak_bytes() <= kept);
       }
+}
+
+// ---- the smallest layouts of faults that random layouts have found ----
+
+namespace {
+
+// "" when the schedule can be planned and verifies.
+std::string fault_of(const Scenario& scenario) {
+  try {
+    const Schedule schedule = build_schedule(scenario);
+    const MemoryPlan plan = plan_memory(schedule);
+    require_verified(schedule, &plan);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Scenario small_pipeline(const Layout& layout, const char* mode, std::int64_t layers, std::int64_t micro_batches) {
+  Scenario scenario = layout_scenario(layout, mode, false, "fp64", 1, layout.dp * micro_batches);
+  scenario.model.num_layers = layers;
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("layers are recomputed in groups, with several chunks", "[!shouldfail]") {
+  Scenario scenario = small_pipeline({1, 1, false, 2, 2}, "plain", 8, 4);
+  scenario.training.recompute = {Recompute::Granularity::full, Recompute::Method::uniform, 2};
+  CHECK(fault_of(scenario) == "");
+}
+
+TEST_CASE("the last messages of a step are over before the next uses their buffers, also with overlap_param_gather",
+          "[!shouldfail]") {
+  Scenario scenario = small_pipeline({2, 1, false, 2}, "overlap_param_gather", 2, 1);
+  scenario.overlap.batch_p2p_comm = false;
+  CHECK(fault_of(scenario) == "");
+}
+
+TEST_CASE("overlapped, an embedding alone is summed over tensor-parallel ranks before the next is looked up",
+          "[!shouldfail]") {
+  CHECK(fault_of(small_pipeline({1, 2, true, 2, 1, "E|tL"}, "overlap_p2p_comm", 1, 2)) == "");
+}
+
+TEST_CASE("overlapped, an embedding alone is sent from its slot, which is free only then", "[!shouldfail]") {
+  Scenario scenario = small_pipeline({2, 1, false, 3, 1, "E|t|L"}, "overlap_p2p_comm", 1, 4);
+  scenario.overlap.overlap_p2p_comm_warmup_flush = true;
+  CHECK(fault_of(scenario) == "");
 }
 
 }  // namespace stretto::testing

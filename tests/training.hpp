@@ -99,6 +99,7 @@ inline exec::TokenSource tiny_tokens(std::int64_t vocab, std::int64_t count = 40
 struct Trained {
   std::vector<double> losses, norms;                    // by step
   std::vector<exec::FullTensor> gradients, parameters;  // after the last step; gradients before clipping
+  std::vector<std::int64_t> allocated_bytes;            // [rank]
 };
 
 // Verifies, plans and trains for `steps` steps. `threaded` picks the executor.
@@ -131,6 +132,8 @@ inline Trained train(const Scenario& scenario, int steps, bool threaded, std::ui
   }
   trained.gradients = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::gradients);
   trained.parameters = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
+    trained.allocated_bytes.push_back(memory_of(rank).bytes());
   return trained;
 }
 

@@ -123,6 +123,23 @@ TEST_CASE("a block may wait for whatever a lane was issued before it") {
   CHECK(bound.waits[1].position == 1);
 }
 
+// The second part of a cut call comes behind the first, but the block that both are of does not.
+TEST_CASE("a wait for whatever a lane was issued before a block is the same where a call is cut", "[!shouldfail]") {
+  Called t;
+  const OpId side = t.fill("side", 1, t.tensor("z", 4, 8));
+  // The operation on the side waits for what the compute lane did before the block, not for the block itself.
+  t.schedule.blocks[0] = {"layer", {t.fill_op, side, t.map_op}, {{1, EdgeKind::finish_start, BlockWait::kBefore, 0}}};
+  t.order() = {{0, 0, 0, 0, 0, 3, {}}, {0, 1, 0, 0, 0, 3, {}}};
+  const auto waits_for = [&] {
+    const BoundProgram bound = bind(t.schedule, 0);
+    REQUIRE(bound.waits.size() == 2);
+    return bound.waits[1].op;
+  };
+  CHECK(waits_for() == 2);  // the last of layer 0
+  t.order() = {{0, 0, 0, 0, 0, 3, {}}, {0, 1, 0, 0, 0, 1, {}}, {0, 1, 0, 0, 1, 2, {}}};
+  CHECK(waits_for() == 2);
+}
+
 TEST_CASE("what cannot be bound is said to be so") {
   Called t;
   SECTION("an edge to an operation that the program does not contain") {

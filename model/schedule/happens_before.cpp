@@ -471,7 +471,7 @@ std::uint32_t HappensBefore::finished_before(std::size_t program, Instance at, L
   if (op.lane != lane) return known(program, at)[lane];
   // What is joined to it starts with it.
   std::uint32_t first = op.position;
-  while (bound.ops[bound.lanes[lane][first]].joined) --first;
+  while (first > 0 && bound.ops[bound.lanes[lane][first]].joined) --first;
   return position(program, at) - (op.position - first);
 }
 

@@ -1,0 +1,208 @@
+#include "model/lower/pipeline_order.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+namespace stretto {
+namespace {
+
+// "F0b": forward of micro-batch 0, the second chunk. The letter is left out with one chunk.
+std::string text_of(const PipelineShape& shape, const PipelineUnit& unit) {
+  return (unit.direction == Direction::forward ? "F" : "B") + std::to_string(unit.micro_batch) +
+         (shape.chunks > 1 ? std::string(1, static_cast<char>('a' + unit.chunk)) : "");
+}
+
+// "F0 [sF0 rB0]": compute, then an exchange of messages.
+std::string text_of(const PipelineShape& shape, std::int64_t stage) {
+  std::string text;
+  for (const PipelineItem& item : pipeline_order(shape, stage).items) {
+    text += text.empty() ? "" : " ";
+    if (item.is_compute) {
+      text += text_of(shape, item.unit);
+      continue;
+    }
+    text += "[";
+    for (const PipelineMessage& message : item.messages)
+      text += (text.back() == '[' ? "" : " ") + std::string(message.is_send ? "s" : "r") + text_of(shape, message.unit);
+    text += "]";
+  }
+  return text;
+}
+
+std::vector<PipelineShape> all_shapes() {
+  std::vector<PipelineShape> shapes;
+  for (const std::int64_t stages : {1, 2, 3, 4, 5})
+    for (const std::int64_t chunks : {1, 2, 3})
+      for (std::int64_t count = 1; count <= 9; ++count)
+        for (std::int64_t group = stages; group <= std::max(stages, count); ++group)
+          for (const int overlap : {0, 1, 2}) {
+            if (chunks == 1 && group > stages) continue;
+            const std::int64_t rest = count % group;
+            if (chunks > 1 && (stages < 2 || group > count || (rest != 0 && rest < stages))) continue;
+            shapes.push_back({stages, chunks, count, group, overlap > 0, overlap > 1});
+          }
+  return shapes;
+}
+
+std::string name_of(const PipelineShape& shape) {
+  return std::to_string(shape.stages) + " stages, " + std::to_string(shape.chunks) + " chunks, " +
+         std::to_string(shape.micro_batches) + " micro-batches in groups of " + std::to_string(shape.group) +
+         (shape.overlap ? ", overlap" : "") + (shape.overlap_warmup_flush ? ", warm-up too" : "");
+}
+
+}  // namespace
+
+TEST_CASE("1F1B as a table", "[pipeline]") {
+  const PipelineShape two{2, 1, 3};
+  CHECK(text_of(two, 0) == "F0 [sF0] F1 [sF1 rB0] B0 F2 [sF2 rB1] B1 [rB2] B2");
+  CHECK(text_of(two, 1) == "[rF0] F0 B0 [sB0 rF1] F1 B1 [sB1 rF2] F2 B2 [sB2]");
+  const PipelineShape three{3, 1, 3};
+  CHECK(text_of(three, 1) == "[rF0] F0 [sF0] [rF1] F1 [sF1 rB0] B0 [sB0 rF2] F2 [sF2 rB1] B1 [sB1] [rB2] B2 [sB2]");
+  // Fewer micro-batches than stages: there is no steady state on the first.
+  CHECK(text_of({3, 1, 1}, 0) == "F0 [sF0] [rB0] B0");
+  CHECK(text_of({1, 1, 2}, 0) == "F0 B0 F1 B1");
+}
+
+TEST_CASE("interleaved 1F1B as a table", "[pipeline]") {
+  const PipelineShape shape{2, 2, 2, 2};
+  CHECK(text_of(shape, 0) ==
+        "F0a [sF0a] F1a [sF1a rF0b] F0b [sF0b rF1b] F1b [sF1b] [rB0b] B0b [sB0b rB1b] B1b [sB1b rB0a] B0a [rB1a] B1a");
+  CHECK(text_of(shape, 1) ==
+        "[rF0a] F0a [sF0a rF1a] F1a [sF1a rF0b] F0b B0b [rF1b sB0b] F1b B1b [sB1b rB0a] B0a [sB0a rB1a] B1a [sB1a]");
+}
+
+TEST_CASE("overlapped: what is needed next is under way beside compute", "[pipeline]") {
+  CHECK(text_of({2, 1, 3, 1, true}, 1) == "[rF0] F0 [rF1] B0 [sB0] F1 [rF2] B1 [sB1] F2 B2 [sB2]");
+}
+
+TEST_CASE("every micro-batch of every chunk goes forward, then backward, once", "[pipeline]") {
+  for (const PipelineShape& shape : all_shapes())
+    for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
+      INFO(name_of(shape) << ", stage " << stage);
+      std::set<std::pair<std::int64_t, std::int64_t>> forward, backward;
+      bool is_ordered = true;
+      for (const PipelineItem& item : pipeline_order(shape, stage).items) {
+        if (!item.is_compute) continue;
+        const std::pair unit{item.unit.chunk, item.unit.micro_batch};
+        const bool is_forward = item.unit.direction == Direction::forward;
+        is_ordered = is_ordered && (is_forward ? forward : backward).insert(unit).second;
+        is_ordered = is_ordered && (is_forward || forward.contains(unit));
+      }
+      CHECK(is_ordered);
+      CHECK(static_cast<std::int64_t>(backward.size()) == shape.chunks * shape.micro_batches);
+      CHECK(forward == backward);
+    }
+}
+
+TEST_CASE("what a stage sends is what its neighbour receives, in that order", "[pipeline]") {
+  for (const PipelineShape& shape : all_shapes()) {
+    INFO(name_of(shape));
+    // [direction, from, to] → (piece of the model that needs it, micro-batch)
+    using Key = std::tuple<Direction, std::int64_t, std::int64_t>;
+    std::map<Key, std::vector<std::pair<std::int64_t, std::int64_t>>> sent, received;
+    for (std::int64_t stage = 0; stage < shape.stages; ++stage)
+      for (const PipelineItem& item : pipeline_order(shape, stage).items)
+        for (const PipelineMessage& message : item.messages) {
+          const std::int64_t way = message.unit.direction == Direction::forward ? 1 : -1;
+          const std::int64_t piece = message.unit.chunk * shape.stages + stage + (message.is_send ? way : 0);
+          const auto wrapped = [&](std::int64_t s) { return (s + shape.stages) % shape.stages; };
+          const Key key = message.is_send ? Key{message.unit.direction, stage, wrapped(stage + way)}
+                                          : Key{message.unit.direction, wrapped(stage - way), stage};
+          (message.is_send ? sent : received)[key].emplace_back(piece, message.unit.micro_batch);
+        }
+    CHECK(sent == received);
+    std::size_t messages = 0;
+    for (const auto& [key, list] : sent) messages += list.size();
+    CHECK(static_cast<std::int64_t>(messages) == 2 * shape.micro_batches * (shape.stages * shape.chunks - 1));
+  }
+}
+
+TEST_CASE("what a unit needs has been received before it, what it sends was made before", "[pipeline]") {
+  for (const PipelineShape& shape : all_shapes())
+    for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
+      INFO(name_of(shape) << ", stage " << stage);
+      std::set<std::tuple<Direction, std::int64_t, std::int64_t>> received, made;
+      bool is_ordered = true;
+      for (const PipelineItem& item : pipeline_order(shape, stage).items) {
+        CHECK(item.is_compute == item.messages.empty());
+        const auto key = [](const PipelineUnit& unit) {
+          return std::tuple(unit.direction, unit.chunk, unit.micro_batch);
+        };
+        if (item.is_compute) {
+          const bool is_forward = item.unit.direction == Direction::forward;
+          const std::int64_t piece = item.unit.chunk * shape.stages + stage;
+          const bool needs = piece != (is_forward ? 0 : shape.stages * shape.chunks - 1);
+          is_ordered = is_ordered && (!needs || received.contains(key(item.unit)));
+          made.insert(key(item.unit));
+        }
+        for (const PipelineMessage& message : item.messages) {
+          if (!message.is_send) received.insert(key(message.unit));
+          is_ordered = is_ordered && (!message.is_send || made.contains(key(message.unit)));
+        }
+      }
+      CHECK(is_ordered);
+    }
+}
+
+TEST_CASE("a slot is of one micro-batch from its input to the end of its backward pass", "[pipeline]") {
+  for (const PipelineShape& shape : all_shapes())
+    for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
+      INFO(name_of(shape) << ", stage " << stage);
+      const PipelineOrder order = pipeline_order(shape, stage);
+      REQUIRE(static_cast<std::int64_t>(order.slots.size()) == shape.chunks);
+      std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> owner;  // chunk and slot → micro-batch
+      bool is_own = true;
+      const auto use = [&](const PipelineUnit& unit) {
+        is_own = is_own && unit.slot >= 0 && unit.slot < order.slots[static_cast<std::size_t>(unit.chunk)];
+        is_own =
+            is_own && owner.try_emplace({unit.chunk, unit.slot}, unit.micro_batch).first->second == unit.micro_batch;
+      };
+      for (const PipelineItem& item : order.items) {
+        if (item.is_compute) {
+          use(item.unit);
+          if (item.unit.direction == Direction::backward) owner.erase({item.unit.chunk, item.unit.slot});
+        }
+        for (const PipelineMessage& message : item.messages)
+          if (message.unit.direction == Direction::forward && !message.is_send) use(message.unit);
+      }
+      CHECK(is_own);
+      CHECK(owner.empty());
+      // 1F1B keeps as many micro-batches as there are stages from this one to the last (PipeDream).
+      if (shape.chunks == 1 && !shape.overlap)
+        CHECK(order.slots[0] == std::min(shape.stages - stage, shape.micro_batches));
+    }
+}
+
+TEST_CASE("a buffer is not used again before it has been sent", "[pipeline]") {
+  for (const PipelineShape& shape : all_shapes())
+    for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
+      INFO(name_of(shape) << ", stage " << stage);
+      const PipelineOrder order = pipeline_order(shape, stage);
+      const std::int64_t last_piece = shape.stages * shape.chunks - 1;
+      std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> outputs;  // buffer → chunk and micro-batch
+      bool is_free = true;
+      for (const PipelineItem& item : order.items) {
+        const auto unit_of = [](const PipelineUnit& unit) { return std::pair(unit.chunk, unit.micro_batch); };
+        if (item.is_compute && item.unit.direction == Direction::forward &&
+            item.unit.chunk * shape.stages + stage != last_piece) {
+          is_free = is_free && item.unit.buffer < order.output_buffers;
+          is_free = is_free && outputs.try_emplace(item.unit.buffer, unit_of(item.unit)).second;
+        }
+        for (const PipelineMessage& message : item.messages)
+          if (message.is_send && message.unit.direction == Direction::forward) {
+            is_free = is_free && outputs.contains(message.unit.buffer) &&
+                      outputs.at(message.unit.buffer) == unit_of(message.unit);
+            outputs.erase(message.unit.buffer);
+          }
+      }
+      CHECK(is_free);
+      CHECK(outputs.empty());
+      if (!shape.overlap) CHECK(order.output_buffers == 1);
+    }
+}
+
+}  // namespace stretto

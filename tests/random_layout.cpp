@@ -1,0 +1,340 @@
+#include "tests/random_layout.hpp"
+
+#include <initializer_list>
+#include <random>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "model/schedule/dataflow.hpp"
+#include "sim/engine.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+constexpr int kMostDraws = 100;
+constexpr std::int64_t kMostRanks = 16;
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : engine_(seed) {}
+  std::int64_t between(std::int64_t least, std::int64_t most) {
+    return least + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(most - least + 1));
+  }
+  bool coin() { return between(0, 1) == 1; }
+  bool seldom() { return between(0, 3) == 0; }
+  template <class T>
+  T one_of(std::initializer_list<T> values) {
+    return values.begin()[between(0, static_cast<std::int64_t>(values.size()) - 1)];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+class Section {
+ public:
+  explicit Section(const char* name) { text_ << "[" << name << "]\n"; }
+  void set(const char* key, std::int64_t value) { line(key) << value << "\n"; }
+  void set(const char* key, bool value) { line(key) << (value ? "true" : "false") << "\n"; }
+  void set(const char* key, double value) { line(key) << std::showpoint << value << "\n"; }
+  void set(const char* key, const std::string& value) { line(key) << '"' << value << "\"\n"; }
+  void set(const char* key, const char* value) { set(key, std::string(value)); }
+  std::string text() const { return text_.str() + "\n"; }
+
+ private:
+  std::ostream& line(const char* key) { return text_ << key << " = "; }
+  std::ostringstream text_;
+};
+
+class Generator {
+ public:
+  explicit Generator(Draw& draw) : draw_(draw) {}
+
+  std::string toml() {
+    sizes();
+    split();
+    style();
+    micro_batches();
+    recompute();
+    overlap();
+    return model_.text() + cluster_.text() + parallel_.text() + overlap_.text() + gemms_ + training_.text();
+  }
+
+ private:
+  void sizes() {
+    do {
+      pp_ = draw_.one_of({1, 2, 2, 2, 3, 3, 4, 5, 8});
+      tp_ = draw_.one_of({1, 1, 1, 2, 2, 3, 4});
+      dp_ = draw_.one_of({1, 1, 2, 2, 3, 4, 7});
+    } while (pp_ * tp_ * dp_ > kMostRanks);
+    if (pp_ > 1) vp_ = draw_.one_of({1, 1, 2, 2, 3});
+    sequence_parallel_ = draw_.coin();
+    parallel_.set("data_parallel_size", dp_);
+    parallel_.set("tensor_model_parallel_size", tp_);
+    parallel_.set("sequence_parallel", sequence_parallel_);
+    parallel_.set("pipeline_model_parallel_size", pp_);
+    parallel_.set("virtual_pipeline_model_parallel_size", vp_);
+    cluster_.set("ranks_per_device", draw_.one_of({std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, tp_, tp_ * dp_}));
+  }
+
+  void split() {
+    if (draw_.seldom())
+      split_by_layout();
+    else
+      split_by_counts();
+    model_.set("num_layers", layers_);
+  }
+
+  void split_by_layout() {
+    std::vector<std::string> chunks;
+    for (std::int64_t c = 0; c < pp_ * vp_; ++c) {
+      const bool is_first = c == 0, is_last = c + 1 == pp_ * vp_;
+      const std::int64_t layers = draw_.between(is_first || is_last ? 0 : 1, 2);
+      layers_ += layers;
+      const std::string text = layers == 2 && draw_.coin() ? "t*2" : std::string(static_cast<std::size_t>(layers), 't');
+      chunks.push_back((is_first ? "E" : "") + text + (is_last ? "L" : ""));
+    }
+    if (layers_ == 0) chunks.front() += "t", layers_ = 1;
+    std::string text;
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      const bool is_repeated = c + 2 < chunks.size() && chunks[c] == chunks[c + 1] && draw_.coin();
+      if (is_repeated) {
+        text += "(" + chunks[c] + "|)*2";
+        ++c;
+      } else {
+        text += chunks[c] + (c + 1 < chunks.size() ? draw_.one_of({"|", " | ", ",|"}) : "");
+      }
+    }
+    parallel_.set("pipeline_model_parallel_layout", text);
+  }
+
+  void split_by_counts() {
+    const std::int64_t each = vp_ * draw_.between(1, pp_ * vp_ > 8 ? 1 : 2);
+    layers_ = each * pp_;
+    const auto uneven = [&](const char* key) {
+      if (pp_ == 1 || !draw_.seldom()) return;
+      const std::int64_t layers = vp_ * draw_.between(1, 3);
+      layers_ += layers - each;
+      parallel_.set(key, layers);
+    };
+    uneven("num_layers_in_first_pipeline_stage");
+    uneven("num_layers_in_last_pipeline_stage");
+    const auto account = [&](const char* key) {
+      if (!draw_.seldom()) return;
+      --layers_;
+      parallel_.set(key, true);
+    };
+    account("account_for_embedding_in_pipeline_split");
+    account("account_for_loss_in_pipeline_split");
+  }
+
+  void style() {
+    // GPT's, Llama's, or each choice by itself.
+    const int kind = draw_.one_of({0, 1, 2});
+    const auto llama = [&] { return kind == 2 ? draw_.coin() : kind == 1; };
+    const std::int64_t heads_of_rank = draw_.between(1, 4), heads = tp_ * heads_of_rank;
+    model_.set("num_attention_heads", heads);
+    model_.set("hidden_size", heads * draw_.one_of({2, 4}));
+    model_.set("ffn_hidden_size", tp_ * draw_.one_of({3, 5, 7}));
+    model_.set("seq_length", sequence_parallel_ ? tp_ * draw_.between(1, 3) : draw_.one_of<std::int64_t>({3, 5, 7}));
+    model_.set("max_position_embeddings", std::int64_t{13});
+    model_.set("vocab_size", draw_.between(13, 40));
+    model_.set("make_vocab_size_divisible_by", draw_.one_of<std::int64_t>({1, 1, 2, 3, 8}));
+    if (llama()) model_.set("normalization", "RMSNorm");
+    if (llama()) model_.set("swiglu", true);
+    if (llama()) model_.set("position_embedding_type", "rope");
+    if (llama()) model_.set("add_bias_linear", false);
+    if (llama()) model_.set("untie_embeddings_and_output_weights", true);
+    if (llama()) model_.set("num_query_groups", heads_of_rank % 2 == 0 && draw_.coin() ? heads / 2 : tp_);
+  }
+
+  void micro_batches() {
+    const std::int64_t count = vp_ > 1 ? draw_.between(pp_, 2 * pp_ + 3) : draw_.between(1, 2 * pp_ + 1);
+    if (draw_.coin()) parallel_.set("microbatch_group_size_per_vp_stage", draw_.between(pp_, std::max(pp_, count)));
+    const std::int64_t size = draw_.one_of<std::int64_t>({1, 1, 2});
+    training_.set("micro_batch_size", size);
+    training_.set("global_batch_size", count * size * dp_);
+    training_.set("precision", "fp64");
+    training_.set("train_iters", std::int64_t{3});
+    training_.set("lr", 1e-2);
+    training_.set("init_method_std", 0.2);
+    training_.set("clip_grad", draw_.one_of({0.0, 1.0, 0.05}));
+    training_.set("seed", draw_.between(0, 1000));
+  }
+
+  void recompute() {
+    const char* granularity = draw_.one_of({"none", "none", "selective", "full", "full"});
+    training_.set("recompute_granularity", granularity);
+    if (granularity != std::string("full")) return;
+    training_.set("recompute_method", draw_.one_of({"uniform", "block"}));
+    training_.set("recompute_num_layers",
+                  draw_.between(1, std::max<std::int64_t>(1, std::min<std::int64_t>(layers_, 3))));
+  }
+
+  void overlap() {
+    const bool reduces = draw_.coin();
+    overlap_.set("overlap_grad_reduce", reduces);
+    overlap_.set("overlap_param_gather", reduces && draw_.coin());
+    if (!draw_.seldom()) overlap_.set("bucket_size", draw_.one_of<std::int64_t>({1, 50, 300, 2000}));
+    overlap_.set("async_tensor_model_parallel_allreduce", draw_.coin());
+    overlap_.set("tp_comm_overlap", draw_.coin());
+    overlap_.set("tp_comm_bulk_dgrad", draw_.coin());
+    overlap_.set("tp_comm_bulk_wgrad", draw_.coin());
+    for (const char* knob : {"tp_comm_overlap_ag", "tp_comm_overlap_rs", "tp_comm_overlap_rs_dgrad"})
+      overlap_.set(knob, draw_.coin());
+    for (const char* knob : {"tp_comm_overlap_disable_qkv", "tp_comm_overlap_disable_fc1"})
+      overlap_.set(knob, draw_.seldom());
+    overlap_.set("tp_comm_overlap_compute_lanes", draw_.between(1, 3));
+    if (draw_.seldom()) overlap_of_gemms();
+    const bool beside = draw_.coin();
+    overlap_.set("overlap_p2p_comm", beside);
+    if (beside) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());
+    if (!beside) overlap_.set("batch_p2p_comm", draw_.coin());
+  }
+
+  // Any method anywhere: the reader refuses what a GEMM cannot do.
+  void overlap_of_gemms() {
+    for (const char* gemm : {"qkv_fprop", "proj_fprop", "fc1_dgrad", "fc1_wgrad", "fc2_fprop", "fc2_dgrad"}) {
+      if (!draw_.seldom()) continue;
+      Section section(("overlap.tp_comm_overlap_cfg." + std::string(gemm)).c_str());
+      const std::string method = draw_.one_of({"none", "bulk", "ring_exchange", "pipeline"});
+      section.set("method", method);
+      if (method == "ring_exchange" && draw_.seldom()) section.set("aggregate", true);
+      if (method == "pipeline") section.set("num_splits", draw_.between(2, 4));
+      gemms_ += section.text();
+    }
+  }
+
+  Draw& draw_;
+  std::string gemms_;
+  std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, layers_ = 0;
+  bool sequence_parallel_ = false;
+  Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"};
+};
+
+// The same training without any parallelism and overlap.
+Scenario on_single_rank(Scenario scenario) {
+  scenario.parallel = {};
+  scenario.overlap = {};
+  scenario.training.recompute = {};
+  scenario.model.padded_vocab_size = scenario.model.vocab_size;
+  return scenario;
+}
+
+// Tensor-parallel overlap cuts GEMMs, which is another computation: it stays.
+Scenario without_overlap(Scenario scenario) {
+  Overlap& overlap = scenario.overlap;
+  overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
+  overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = false;
+  overlap.batch_p2p_comm = true;
+  return scenario;
+}
+
+// A machine on which everything takes some time and has to do with everything else.
+sim::Costs random_costs(const Schedule& schedule, Draw& draw) {
+  sim::Costs costs;
+  costs.link_bytes_per_s = 1e9;
+  costs.cores_per_device = static_cast<int>(draw.between(0, 3));
+  costs.op_overhead = draw.between(0, 500);
+  costs.wake = draw.between(0, 500);
+  costs.timer_overshoot = draw.between(0, 500);
+  for (auto& row : costs.slowdown)
+    for (double& by : row) by = 0.1 * static_cast<double>(draw.between(0, 3));
+  const auto demand = [&] {
+    return sim::Demand{draw.between(0, 9000), static_cast<int>(draw.between(0, std::min(1, costs.cores_per_device))),
+                       static_cast<sim::DemandClass>(draw.between(0, sim::kDemandClasses - 1))};
+  };
+  for (const Operation& operation : schedule.operations) {
+    costs.compute.emplace_back();
+    costs.collective.emplace_back();
+    if (is_communication(operation.work))
+      costs.collective.back() = {draw.between(0, 3000), draw.between(0, 9), demand(),
+                                 std::holds_alternative<Collective>(operation.work) ? 2 : 1};
+    else
+      costs.compute.back() = demand();
+  }
+  return costs;
+}
+
+// Makes ranks different in the eyes of representative_ranks.
+void forbid_folding(Schedule& schedule) {
+  for (const Coord axis : {Coord::dp, Coord::tp}) {
+    View view;
+    view.slot = Expr(axis) * Expr(3);
+    schedule.operations.front().accesses.push_back({AccessMode::read, view});
+  }
+}
+
+std::string broken_folding(const Schedule& schedule, Draw& draw) {
+  const sim::Costs costs = random_costs(schedule, draw);
+  Schedule unfolded = schedule;
+  forbid_folding(unfolded);
+  const sim::SimResult some = sim::simulate(schedule, costs), all = sim::simulate(unfolded, costs);
+  std::ostringstream line;
+  if (static_cast<std::int64_t>(all.programs.size()) != schedule.mesh.ranks() && schedule.mesh.size(Coord::pp) > 1)
+    line << "folding was not forbidden";
+  if (some.step != all.step)
+    line << "simulated step is " << some.step << " ps of " << some.programs.size() << " ranks, " << all.step
+         << " ps of all " << all.programs.size();
+  return line.str();
+}
+
+}  // namespace
+
+RandomLayout random_layout(std::uint64_t seed) {
+  Draw draw(seed);
+  RandomLayout layout;
+  for (; layout.refused < kMostDraws; ++layout.refused) {
+    layout.toml = Generator(draw).toml();
+    try {
+      layout.scenario = parse_scenario(layout.toml, "random.toml");
+      return layout;
+    } catch (const Error&) {
+    }
+  }
+  throw runtime_failure("every draw was refused, lastly\n" + layout.toml);
+}
+
+std::vector<std::string> broken_properties(const Scenario& scenario, bool threaded, std::uint64_t seed) {
+  constexpr int kSteps = 2;
+  std::vector<std::string> broken;
+  const auto check = [&](const std::string& what, double difference, double most) {
+    if (difference <= most) return;
+    std::ostringstream line;
+    line << what << " by " << difference << ", at most " << most;
+    broken.push_back(line.str());
+  };
+  try {
+    const Schedule schedule = build_schedule(scenario);
+    const MemoryPlan plan = plan_memory(schedule);
+    if (const auto lines = verify_equivalent(build_schedule(without_overlap(scenario)), schedule, SumOrder::any);
+        !lines.empty())
+      broken.push_back("not what is computed without overlap: " + lines.front());
+    Draw draw(seed);
+    if (const std::string line = broken_folding(schedule, draw); !line.empty()) broken.push_back(line);
+
+    const Trained reference = train(on_single_rank(scenario), kSteps, false),
+                  trained = train(scenario, kSteps, threaded, seed);
+    for (std::size_t step = 0; step < kSteps; ++step)
+      for (const auto& [what, of] :
+           {std::pair("loss", &Trained::losses), std::pair("gradient norm", &Trained::norms)}) {
+        const double expected = (reference.*of)[step], got = (trained.*of)[step];
+        check(what + (" of step " + std::to_string(step)), std::abs(got - expected) / std::abs(expected), 1e-10);
+      }
+    check("gradients", worst_relative_difference(trained.gradients, reference.gradients), 1e-10);
+    check("parameters", worst_relative_difference(trained.parameters, reference.parameters), 1e-8);
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
+      const std::int64_t planned = plan.roles[schedule.role_of(schedule.mesh.coordinates_of(rank))].bytes,
+                         allocated = trained.allocated_bytes[static_cast<std::size_t>(rank)];
+      if (planned != allocated)
+        broken.push_back("rank " + std::to_string(rank) + " allocates " + std::to_string(allocated) + " bytes of " +
+                         std::to_string(planned) + " planned");
+    }
+  } catch (const std::exception& error) {
+    broken.push_back(error.what());
+  }
+  return broken;
+}
+
+}  // namespace stretto::testing

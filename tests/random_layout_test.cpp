@@ -1,0 +1,85 @@
+// Layouts drawn at random train what one rank trains. scripts/soak looks at many more.
+#include "tests/random_layout.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <set>
+
+namespace stretto::testing {
+namespace {
+
+void check_layouts(std::uint64_t first_seed, int count, bool threaded) {
+  int refused = 0;
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t seed = first_seed + static_cast<std::uint64_t>(i);
+    const RandomLayout layout = random_layout(seed);
+    refused += layout.refused;
+    const std::vector<std::string> broken = broken_properties(layout.scenario, threaded, seed);
+    INFO("seed " << seed << (threaded ? ", on threads" : ", serially") << "\n" << layout.toml);
+    for (const std::string& line : broken) UNSCOPED_INFO(line);
+    CHECK(broken.empty());
+  }
+  INFO(refused << " draws were refused");
+  CHECK(refused <= 4 * count + 20);
+}
+
+std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? std::strtoull(value, nullptr, 10) : fallback;
+}
+
+}  // namespace
+
+// A sanitizer's build is many times slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kSerial = 2, kThreaded = 1;
+#else
+constexpr int kSerial = 12, kThreaded = 4;
+#endif
+
+TEST_CASE("fp64: random layouts equal the single rank, serially", "[!shouldfail]") { check_layouts(1, kSerial, false); }
+TEST_CASE("fp64: random layouts equal the single rank, on threads") { check_layouts(1001, kThreaded, true); }
+
+TEST_CASE("fp64: many random layouts equal the single rank", "[.][soak]") {
+  const std::uint64_t seed = from_environment("STRETTO_LAYOUT_SEED", 10'000);
+  check_layouts(seed, static_cast<int>(from_environment("STRETTO_SERIAL_LAYOUTS", 300)), false);
+  check_layouts(seed, static_cast<int>(from_environment("STRETTO_THREADED_LAYOUTS", 60)), true);
+}
+
+TEST_CASE("random layouts are everywhere") {
+  std::set<std::string> seen;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Scenario scenario = random_layout(seed).scenario;
+    const Parallel& p = scenario.parallel;
+    const Overlap& o = scenario.overlap;
+    const auto see = [&](const char* what, bool there) {
+      if (there) seen.insert(what);
+    };
+    const std::int64_t group = p.microbatch_group_size_per_vp_stage, count = scenario.num_microbatches();
+    const std::vector<ModelChunk> chunks = model_chunks(scenario.model, p);
+    const bool pipeline = p.pipeline_model_parallel_size > 1, interleaved = p.virtual_pipeline_model_parallel_size > 1;
+    CHECK(p.ranks() <= 16);
+    see("16 ranks", p.ranks() == 16);
+    see("all axes", p.data_parallel_size > 1 && p.tensor_model_parallel_size > 1 && pipeline);
+    see("interleaved", interleaved);
+    see("sequence parallel in a pipeline", p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
+    see("first stage", p.num_layers_in_first_pipeline_stage > 0);
+    see("last stage", p.num_layers_in_last_pipeline_stage > 0);
+    see("embedding counts", p.account_for_embedding_in_pipeline_split && pipeline);
+    see("head counts", p.account_for_loss_in_pipeline_split && pipeline);
+    see("layout", pipeline && !p.pipeline_model_parallel_layout.empty());
+    see("embedding alone", chunks.front().layers() == 0);
+    see("head alone", chunks.back().layers() == 0);
+    see("remainder of groups", interleaved && group > 0 && count % group != 0);
+    see("fewer micro-batches than stages", count < p.pipeline_model_parallel_size);
+    see("batched", pipeline && o.batch_p2p_comm);
+    see("side by side", pipeline && !o.batch_p2p_comm && !o.overlap_p2p_comm);
+    see("overlapped", pipeline && o.overlap_p2p_comm && !o.overlap_p2p_comm_warmup_flush);
+    see("overlapped warm-up", interleaved && o.overlap_p2p_comm_warmup_flush);
+    see("tied over stages", pipeline && !scenario.model.untie_embeddings_and_output_weights);
+    see("recomputed", scenario.training.recompute.granularity == Recompute::Granularity::full && pipeline);
+  }
+  CHECK(seen.size() == 19);
+}
+
+}  // namespace stretto::testing
