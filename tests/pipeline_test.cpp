@@ -175,4 +175,16 @@ TEST_CASE("overlapped, an embedding alone is sent from its slot, which is free o
   CHECK(fault_of(scenario) == "");
 }
 
+// Which neighbour a rank exchanges with depends on whether it is even, so one rank does not stand for all.
+TEST_CASE("aggregated ring exchange with a rank on each device", "[!shouldfail]") {
+  Scenario scenario = layout_scenario({1, 4, true}, "tp_comm_overlap", false, "fp64", 1, 1);
+  scenario.model.ffn_hidden_size = 16;
+  scenario.model.seq_length = 8;
+  scenario.model.max_position_embeddings = 8;
+  scenario.overlap.tp_comm_overlap_cfg["qkv_fprop"] = {TpMethod::ring_exchange, true};
+  CHECK(fault_of(scenario) == "");
+  scenario.cluster.ranks_per_device = 1;
+  CHECK(fault_of(scenario) == "");
+}
+
 }  // namespace stretto::testing
