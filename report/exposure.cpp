@@ -125,7 +125,11 @@ class Walk {
     while (first < windows.size() && windows[first].end + shift <= free.front().begin) ++first;
     for (auto window = windows.begin() + static_cast<std::ptrdiff_t>(first);
          window != windows.end() && window->position <= last_position && !free.empty(); ++window) {
-      if (window->begin + shift >= free.back().end) break;
+      if (window->begin + shift >= free.back().end) {
+        // Messages of a group end together but begin one by one, so that a later one may have begun earlier.
+        if (window + 1 != windows.end() && (window + 1)->end == window->end) continue;
+        break;
+      }
       result_.exposed[window->communicator] += take(free, window->begin + shift, window->end + shift);
     }
   }

@@ -30,8 +30,14 @@ void Core::exchange(std::uint32_t number, Picoseconds ready) {
   lane.started += group;
   lane.started_at = ready;
   if (lane.first_blocked != kNone) wake_blocked(number, EdgeKind::start_start, ready);
-  for (std::uint32_t i = 0; i < group; ++i)
-    if (messages_[mine.messages[i]].is_posted()) begin_transfer(mine.messages[i]);
+  // All set off before any is served, because serving may end one and go on to the next.
+  std::vector<std::uint32_t> receivers;
+  for (const std::uint32_t message : mine.messages)
+    if (messages_[message].is_posted()) {
+      begin_transfer(message);
+      receivers.push_back(messages_[message].lane[1]);
+    }
+  for (const std::uint32_t receiver : receivers) serve(receiver);
 }
 
 // The n-th that is sent is the n-th that is received.
@@ -78,7 +84,6 @@ void Core::begin_transfer(std::uint32_t index) {
                                       static_cast<std::uint32_t>(groups_.groups.size()) + message.link,
                                       message.cost->edge_bytes, begin)
                      : std::optional(begin);
-  serve(message.lane[1]);
 }
 
 // The receives of a group are served one after the other, in order.

@@ -119,7 +119,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     x_next =
         whole(schedule, ends.next_input, layer, Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer));
   }
-  w.begin("embedding.forward");
+  w.begin("embedding.forward", true);
   const View embedded = shape.sequence_parallel ? w.work(branch) : w.act(x);
   std::vector<Access> looked_up = {read(ids), read(w.parameter("wte.weight"))};
   if (positions) looked_up.push_back(read(w.parameter("wpe.weight")));

@@ -88,6 +88,11 @@ class StageWriter {
       calls_[first].waits.push_back(after(received->second));
       received_.erase(received);
     }
+    if (const auto sent = sent_.find(unit.micro_batch);
+        sent != sent_.end() && unit.direction == Direction::backward && chunk_of(unit).layers() == 0) {
+      calls_[first].waits.push_back(after(sent->second));
+      sent_.erase(sent);
+    }
     if (unit.direction == Direction::forward) {
       if (!needs_message(unit)) acquire({Buffer::slot, unit.chunk, unit.slot}, first);
       if (makes_message(unit)) acquire({Buffer::output, 0, unit.buffer}, first);
@@ -137,6 +142,7 @@ class StageWriter {
   void recompute_layers(const PipelineUnit& unit, std::int64_t begin, std::int64_t end) {
     for (std::int64_t layer = begin; layer < end; ++layer) {
       Call& again = call(blocks_.layer_recompute, unit, layer);
+      again.buffer = 0;  // of outputs, none of which it writes; the unit's is of gradients
       if (layer + 1 == end) again.count = blocks_.recompute_inner;
     }
     for (std::int64_t layer = end; layer-- > begin;) call(blocks_.layer_backward, unit, layer);
@@ -176,6 +182,8 @@ class StageWriter {
     Call& posted = call(block_of(message), unit);
     if (message.is_send) {
       posted.waits.push_back(after(*compute_));
+      // What an embedding alone sends is in its slot, which backward gives back.
+      if (is_forward && chunk_of(unit).layers() == 0) sent_[unit.micro_batch] = last_of(posted);
     } else {
       acquire(buffer, calls_.size() - 1);
       received_[key_of(unit)] = last_of(posted);
@@ -206,6 +214,7 @@ class StageWriter {
   std::vector<OpAddress> pending_;    // without overlap: messages that the next compute waits for
   std::map<std::tuple<Direction, std::int64_t, std::int64_t>, OpAddress> received_;  // overlap: and are still needed
   std::vector<PipelineUnit> deferred_;                                               // whose head.wgrad is to come
+  std::map<std::int64_t, OpAddress> sent_;  // overlap: by an embedding alone, of micro-batches before their backward
   std::map<Key, LastUse> last_;
   std::map<Key, std::size_t> first_;  // → index into calls
 };

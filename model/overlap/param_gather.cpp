@@ -24,7 +24,10 @@ void rewrite_role(Lowered& lowered, std::size_t role) {
   const LaneId compute = schedule.operations[buckets.front().adamw].lane;
 
   // The plain schedule holds the next step back until all parameters are gathered: no longer.
-  program.order.front().waits.clear();
+  std::erase_if(program.order.front().waits, [&](const Edge& wait) {
+    return std::any_of(buckets.begin(), buckets.end(),
+                       [&](const BucketOps& ops) { return ops.all_gather == wait.on.op; });
+  });
   struct Gather {
     OrderPosition first_use;
     OpId gather, adamw;

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 
 #include "base/error.hpp"
@@ -135,11 +136,21 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
   };
   // What was issued to the operation's queue before it, on another lane: its start comes first.
   const QueueOrder queues(schedule, bound);
+  std::map<std::tuple<BlockId, std::int64_t, std::int64_t, std::int64_t>, std::uint32_t> begun;
   std::uint32_t next = 0;
   for (const Call& call : program.order) {
     const Block& block = schedule.blocks[call.block];
     if (call.count == 0 && !call.waits.empty())
       throw input_error("schedule: an empty call of " + block.name + " has waits");
+    // Of a block that is called in parts, what came before its first part.
+    std::uint32_t block_begin = next;
+    if (call.count < block.ops.size()) {
+      const auto key = std::tuple(call.block, call.layer, call.micro_batch, call.chunk);
+      if (call.first == 0)
+        begun[key] = next;
+      else if (const auto found = begun.find(key); found != begun.end())
+        block_begin = found->second;
+    }
     auto wait = block.waits.begin();
     for (std::uint32_t i = call.first; i < call.first + call.count; ++i) {
       BoundOp& op = bound.ops[next + i - call.first];
@@ -149,7 +160,7 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
       while (wait != block.waits.end() && wait->op < i) ++wait;
       for (; wait != block.waits.end() && wait->op == i; ++wait) {
         if (wait->on == BlockWait::kBefore) {
-          wait_for_lane(wait->lane, next, wait->kind);
+          wait_for_lane(wait->lane, block_begin, wait->kind);
           continue;
         }
         if (wait->on >= block.ops.size())

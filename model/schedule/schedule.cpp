@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 namespace stretto {
 
@@ -97,11 +98,19 @@ std::vector<std::int64_t> representative_ranks(const Schedule& schedule) {
         foldable = foldable && (axis.coord == Coord::pp || (access.view.layer.is_symmetric_in(axis.coord, axis.size) &&
                                                             access.view.slot.is_symmetric_in(axis.coord, axis.size)));
   // A last device that is only part full competes less for its cores, and one that two stages share does not repeat.
-  const std::int64_t per_device = std::min(ranks, schedule.placement.ranks_per_device);
-  foldable = foldable && of_stage % per_device == 0;
+  // Devices that cut tensor-parallel groups in different places repeat when both do; ranks that send to one or the
+  // other neighbour by their coordinate repeat with their group.
+  const std::int64_t per_device = std::min(ranks, schedule.placement.ranks_per_device),
+                     tp = schedule.mesh.size(Coord::tp);
+  bool differs = per_device % tp != 0 && tp % per_device != 0;
+  for (const Operation& operation : schedule.operations)
+    if (const auto* message = std::get_if<PointToPoint>(&operation.work))
+      differs = differs || message->offset.depends_on(Coord::tp);
+  const std::int64_t period = differs ? std::lcm(per_device, tp) : per_device;
+  foldable = foldable && of_stage % period == 0;
   std::vector<std::int64_t> result;
   for (std::int64_t stage = 0; stage < stages; ++stage)
-    for (std::int64_t i = 0; i < (foldable ? per_device : of_stage); ++i) result.push_back(stage * of_stage + i);
+    for (std::int64_t i = 0; i < (foldable ? period : of_stage); ++i) result.push_back(stage * of_stage + i);
   return result;
 }
 
