@@ -47,6 +47,7 @@ Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Foot
     for (std::size_t a = 0; a < accesses.size(); ++a) {
       const BoundView& view = views[a];
       const std::int64_t size = bytes_of(schedule.storages[view.storage].dtype);
+      const BufferKind kind = schedule.storages[view.storage].kind;
       const bool is_contiguous = view.rows == 1 || view.ld == view.cols;
       const std::int64_t rows = is_contiguous ? 1 : view.rows;
       const std::int64_t cols = is_contiguous ? view.rows * view.cols : view.cols;
@@ -54,7 +55,8 @@ Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Foot
         const std::int64_t begin = (view.offset + row * view.ld) * size, end = begin + cols * size;
         cuts[view.storage].add(begin, end);
         ranges.push_back({begin, end});
-        cells.uses.push_back({0, 0, view.storage, static_cast<std::uint16_t>(a), accesses[a].mode});
+        cells.uses.push_back({0, 0, view.storage, static_cast<std::uint16_t>(a), accesses[a].mode,
+                              !is_persistent(kind) && kind != BufferKind::input});
       }
     }
   }

@@ -18,6 +18,7 @@ struct CellUse {
   StorageId storage = 0;
   std::uint16_t access = 0;  // index into Operation::accesses
   AccessMode mode = AccessMode::read;
+  bool needs_write = false;  // what is read must have been written in the same step
 };
 
 struct Cells {

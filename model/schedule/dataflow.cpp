@@ -84,33 +84,40 @@ class Tracer {
     // In a schedule without races every legal order computes the same; this is one.
     const HappensBefore clocks = require_order(schedule_, programs, rendezvous);
 
+    std::vector<std::vector<Instance>> order(ranks_.size());
+    for (std::size_t p = 0; p < ranks_.size(); ++p)
+      for (const Stretch& run : clocks.order[p])
+        for (std::uint32_t i = 0; i < run.count; ++i) order[p].push_back({run.first.op + i, run.first.step});
     std::vector<std::size_t> next(ranks_.size(), 0);
-    for (const std::uint32_t p : clocks.sequence) {
-      const Instance at = clocks.order[p][next[p]++];
-      const MeetingSlot slot = rendezvous.slots[p][at.op];
-      // What several ranks do together happens when the first of them finishes: all have started by then.
-      switch (slot.kind) {
-        case MeetingSlot::Kind::none:
-          compute(p, at);
-          break;
-        case MeetingSlot::Kind::collective:
-          if (done_collectives_.emplace(slot.group, at.step, slot.index).second)
-            communicate(rendezvous.groups[slot.group], slot.index, at.step);
-          break;
-        case MeetingSlot::Kind::send:
-        case MeetingSlot::Kind::receive:
-          if (done_messages_.emplace(slot.group, at.step, slot.index).second) {
-            const MessagePair& pair = rendezvous.pairs[slot.group];
-            write(pair.to, {pair.receives[slot.index], at.step}, 0,
-                  read(pair.from, {pair.sends[slot.index], at.step}, 0));
-          }
-          break;
-      }
-    }
+    for (const Turn& turn : clocks.turns)
+      for (std::uint32_t i = 0; i < turn.count; ++i)
+        execute(rendezvous, turn.program, order[turn.program][next[turn.program]++]);
     return results();
   }
 
  private:
+  void execute(const Rendezvous& rendezvous, std::uint32_t p, Instance at) {
+    const MeetingSlot slot = rendezvous.slots[p][at.op];
+    // What several ranks do together happens when the first of them finishes: all have started by then.
+    switch (slot.kind) {
+      case MeetingSlot::Kind::none:
+        compute(p, at);
+        break;
+      case MeetingSlot::Kind::collective:
+        if (done_collectives_.emplace(slot.group, at.step, slot.index).second)
+          communicate(rendezvous.groups[slot.group], slot.index, at.step);
+        break;
+      case MeetingSlot::Kind::send:
+      case MeetingSlot::Kind::receive:
+        if (done_messages_.emplace(slot.group, at.step, slot.index).second) {
+          const MessagePair& pair = rendezvous.pairs[slot.group];
+          write(pair.to, {pair.receives[slot.index], at.step}, 0,
+                read(pair.from, {pair.sends[slot.index], at.step}, 0));
+        }
+        break;
+    }
+  }
+
   std::string instance_name(TensorId t, std::size_t place) const {
     const Tensor& tensor = schedule_.tensors[t];
     const std::string layer = tensor.layers > 1 ? "h." + std::to_string(place / tensor.slots) + "." : "";

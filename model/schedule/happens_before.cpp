@@ -37,14 +37,14 @@ class Executor {
     std::size_t instances = 0;
     for (std::size_t p = 0; p < programs_.size(); ++p) {
       instances += programs_[p].ops.size() * kUnrolledSteps;
-      clocks_.order.emplace_back().reserve(programs_[p].ops.size() * kUnrolledSteps);
+      clocks_.order.emplace_back();
       clocks_.before.emplace_back(programs_[p].ops.size() * kUnrolledSteps, 0);
       for (LaneId lane = 0; lane < clocks_.lanes; ++lane) {
         state(p, lane).ops = programs_[p].lanes[lane];
         if (!state(p, lane).ops.empty()) head(p, lane) = state(p, lane).ops.front();
       }
     }
-    clocks_.sequence.reserve(instances);
+    clocks_.rows.reserve(instances * width_);  // nearly all that will be needed, and what is not touched costs nothing
     std::vector<std::vector<bool>> is_local(programs_.size(), std::vector<bool>(schedule.communicators.size()));
     for (const CollectiveGroup& group : rendezvous.groups)
       for (const std::uint32_t p : group.members) is_local[p][group.communicator] = group.members.size() == 1;
@@ -211,10 +211,9 @@ class Executor {
     for (std::uint32_t i = 0; i < shape.count; ++i) {
       const std::uint32_t row = inside.row[i] == 0 ? start : begin + inside.row[i] - 1;
       clocks_.before[p][index_of_first + i] = row;
-      clocks_.order[p].push_back({first.op + i, first.step});
-      clocks_.sequence.push_back(static_cast<std::uint32_t>(p));
       state(p, program.ops[first.op + i].lane).after = row;
     }
+    finish_in_order(p, first, shape.count);
     for (const SoloShape::OnLane& on : shape.lanes) {
       state(p, on.lane).started += on.count;
       pass(p, on.lane, on.count);
@@ -272,11 +271,22 @@ class Executor {
   }
 
   void finish(std::size_t p, LaneId lane, Instance i, std::uint32_t after) {
-    clocks_.order[p].push_back(i);
-    clocks_.sequence.push_back(static_cast<std::uint32_t>(p));
+    finish_in_order(p, i, 1);
     LaneState& me = state(p, lane);
     me.after = after;
     pass(p, lane, 1);
+  }
+
+  void finish_in_order(std::size_t p, Instance first, std::uint32_t count) {
+    std::vector<Stretch>& order = clocks_.order[p];
+    if (!order.empty() && order.back().first.step == first.step &&
+        order.back().first.op + order.back().count == first.op)
+      order.back().count += count;
+    else
+      order.push_back({first, count});
+    if (clocks_.turns.empty() || clocks_.turns.back().program != p)
+      clocks_.turns.push_back({static_cast<std::uint32_t>(p), 0});
+    clocks_.turns.back().count += count;
   }
 
   // The lane leaves operations behind; none of another step.
@@ -454,16 +464,6 @@ class Executor {
 };
 
 }  // namespace
-
-std::uint32_t HappensBefore::position(std::size_t program, Instance at) const {
-  const BoundOp& op = programs[program].ops[at.op];
-  return at.step * static_cast<std::uint32_t>(programs[program].lanes[op.lane].size()) + op.position;
-}
-
-const std::uint32_t* HappensBefore::known(std::size_t program, Instance at) const {
-  const std::size_t row = before[program][at.step * programs[program].ops.size() + at.op];
-  return &rows[row * (lanes + 1)];
-}
 
 std::uint32_t HappensBefore::finished_before(std::size_t program, Instance at, LaneId lane) const {
   const BoundProgram& bound = programs[program];

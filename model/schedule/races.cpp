@@ -50,10 +50,11 @@ class Walk {
         touches_first_(program_.ops.size(), second_step == SecondStep::all) {}
 
   void run() {
-    for (const Instance at : clocks_.order[p_]) {
-      if (report_.violations.size() >= report_.limit) return;
-      if (at.step > 0 && !touches_first_[at.op]) continue;
-      visit(at);
+    for (const Stretch& run : clocks_.order[p_]) {
+      for (Instance at = run.first; at.op < run.first.op + run.count; ++at.op) {
+        if (report_.violations.size() >= report_.limit) return;
+        if (at.step == 0 || touches_first_[at.op]) visit(at);
+      }
     }
   }
 
@@ -62,61 +63,66 @@ class Walk {
   const CellUse* uses_end(std::uint32_t op) const { return cells_.uses.data() + cells_.begin[footprints_.of(op) + 1]; }
 
   void visit(Instance at) {
-    const LaneId lane = program_.ops[at.op].lane;
+    const BoundOp& op = program_.ops[at.op];
+    const std::size_t lanes = lanes_;
+    const LaneId lane = op.lane;
     const std::uint32_t count = clocks_.position(p_, at) + 1;
-    const std::uint32_t* known = clocks_.known(p_, at);
     // Of its own lane what is before it is over, except what is joined to it.
-    std::copy_n(known, lanes_, known_.data());
-    known_[lane] = program_.ops[at.op].joined ? clocks_.finished_before(p_, at, lane) : count;
+    std::uint32_t* known = known_.data();
+    std::copy_n(clocks_.known(p_, at), lanes, known);
+    known[lane] = op.joined ? clocks_.finished_before(p_, at, lane) : count;
     // Whether operation number `of` of a lane (counted from 1) may still run when this one does.
-    const auto is_open = [&](LaneId l, std::uint32_t of) { return of > known_[l] && (l != lane || of != count); };
+    const auto is_open = [&](LaneId l, std::uint32_t of) { return of > known[l] && (l != lane || of != count); };
     const CellUse* begin = uses_begin(at.op);
     const CellUse* end = uses_end(at.op);
+    bool touches_first = false;
     // All reads come before all writes, because accesses of one operation to one storage do not conflict: whoever built
     // the operation in place knew that its kernel reads what it overwrites first. A plan knows nothing of kernels, so
     // that two storages of one operation on the same bytes do conflict.
     for (const CellUse* use = begin; use != end; ++use) {
       if (use->mode == AccessMode::write) continue;
-      const bool needs_write = must_be_written(use->storage);
-      for (std::uint32_t c = use->first; c < use->last; ++c) {
-        const LastWrite& last = writes_[c];
-        if (last.count == 0 && reads_[c * lanes_ + lane] == 0) touches_first_[at.op] = true;
+      const bool needs_write = use->needs_write, is_read = use->mode == AccessMode::read;
+      const StorageId storage = use->storage;
+      LastWrite* last = &writes_[use->first];
+      std::uint32_t* read = &reads_[use->first * lanes + lane];
+      for (std::uint32_t c = use->first; c < use->last; ++c, ++last, read += lanes) {
+        const bool is_first = last->count == 0;
+        touches_first |= is_first && *read == 0;
         const bool is_stale =
-            last.count == 0 ? needs_write : last.storage != use->storage || (needs_write && last.step != at.step);
-        if (is_open(last.lane, last.count))
-          report_race({at, *use}, last.lane, last.count, true, c);
-        else if (is_stale)
+            is_first ? needs_write : last->storage != storage || (needs_write && last->step != at.step);
+        if (is_open(last->lane, last->count)) [[unlikely]]
+          report_race({at, *use}, last->lane, last->count, true, c);
+        else if (is_stale) [[unlikely]]
           report_unwritten(at, *use, c);
-        if (use->mode != AccessMode::read) continue;
-        reads_[c * lanes_ + lane] = count;
-        read_storage_[c] = use->storage;
+        if (!is_read) continue;
+        *read = count;
+        read_storage_[c] = storage;
       }
     }
     for (const CellUse* use = begin; use != end; ++use) {
       if (use->mode == AccessMode::read) continue;
-      for (std::uint32_t c = use->first; c < use->last; ++c) {
-        LastWrite& last = writes_[c];
-        if (last.count == 0) touches_first_[at.op] = true;
-        if (is_open(last.lane, last.count)) report_race({at, *use}, last.lane, last.count, true, c);
-        std::uint32_t* reads = &reads_[c * lanes_];
-        if (last.lane == lane && last.count == count && last.storage != use->storage)
-          report_alias({at, *use}, last.storage);
-        if (reads[lane] == count && read_storage_[c] != use->storage) report_alias({at, *use}, read_storage_[c]);
-        for (LaneId l = 0; l < lanes_; ++l) {
-          if (is_open(l, reads[l])) report_race({at, *use}, l, reads[l], false, c);
+      const StorageId storage = use->storage;
+      LastWrite* last = &writes_[use->first];
+      std::uint32_t* reads = &reads_[use->first * lanes];
+      for (std::uint32_t c = use->first; c < use->last; ++c, ++last, reads += lanes) {
+        touches_first |= last->count == 0;
+        if (is_open(last->lane, last->count)) [[unlikely]]
+          report_race({at, *use}, last->lane, last->count, true, c);
+        if (last->lane == lane && last->count == count && last->storage != storage)
+          report_alias({at, *use}, last->storage);
+        if (reads[lane] == count && read_storage_[c] != storage) report_alias({at, *use}, read_storage_[c]);
+        for (LaneId l = 0; l < lanes; ++l) {
+          if (is_open(l, reads[l])) [[unlikely]]
+            report_race({at, *use}, l, reads[l], false, c);
           reads[l] = 0;
         }
-        last = {count, use->storage, lane, static_cast<std::uint16_t>(at.step)};
+        *last = {count, storage, lane, static_cast<std::uint16_t>(at.step)};
       }
     }
+    if (touches_first) touches_first_[at.op] = true;
   }
 
   // ---- from here on, only what a violation needs ----
-
-  bool must_be_written(StorageId storage) const {
-    const BufferKind kind = schedule_.storages[storage].kind;
-    return !is_persistent(kind) && kind != BufferKind::input;
-  }
 
   Instance instance(LaneId lane, std::uint32_t count) const {
     const auto& ops = program_.lanes[lane];

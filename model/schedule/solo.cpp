@@ -13,6 +13,21 @@ bool is_inside(const BoundWait& wait, std::uint32_t begin, std::uint32_t op) {
   return wait.steps_ago == 0 && begin <= wait.op && wait.op < op;
 }
 
+// Waits of a block are the same in all calls, those that hardware queues add depend on what was issued before: a call
+// is like `like`, a solo call of the same operations, when each waits for the same ones as there.
+bool has_equal_waits(const BoundProgram& program, std::uint32_t begin, std::uint32_t like, std::uint32_t count) {
+  for (std::uint32_t i = 1; i < count; ++i) {
+    const BoundOp &mine = program.ops[begin + i], &other = program.ops[like + i];
+    const auto equal = [&](const BoundWait& a, const BoundWait& b) {
+      return a.kind == b.kind && a.lane == b.lane && a.steps_ago == b.steps_ago && a.op - begin == b.op - like;
+    };
+    if (!std::equal(program.waits.begin() + mine.wait_begin, program.waits.begin() + mine.wait_end,
+                    program.waits.begin() + other.wait_begin, program.waits.begin() + other.wait_end, equal))
+      return false;
+  }
+  return true;
+}
+
 // Its `lanes` are empty when it is not a solo call.
 SoloShape shape_of(const Schedule& schedule, const BoundProgram& program, const std::vector<bool>& is_local,
                    std::uint32_t begin, std::uint32_t end) {
@@ -51,21 +66,26 @@ std::size_t index_of(const SoloShape& shape, LaneId lane) {
 SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program, const std::vector<bool>& is_local) {
   SoloCalls calls;
   calls.at.resize(program.ops.size());
-  std::map<std::array<std::uint32_t, 3>, std::uint16_t> known;  // (block, first, count) → shape + 1; 0: not solo
+  struct Known {
+    std::uint16_t shape = 0;  // + 1
+    std::uint32_t begin = 0;  // of the call in which it was found
+  };
+  std::map<std::array<std::uint32_t, 3>, Known> known;  // (block, first, count), of solo calls only
   std::uint32_t begin = 0, end = 0;
   for (const Call& call : schedule.program_of(program.coordinates).order) {
     begin = end;
     end += call.count;
     if (call.count < 2) continue;
-    const auto [found, is_new] = known.try_emplace({call.block, call.first, call.count}, 0);
-    if (is_new && calls.shapes.size() < std::numeric_limits<std::uint16_t>::max()) {
-      SoloShape shape = shape_of(schedule, program, is_local, begin, end);
-      if (!shape.lanes.empty()) {
-        calls.shapes.push_back(std::move(shape));
-        found->second = static_cast<std::uint16_t>(calls.shapes.size());
-      }
+    const std::array<std::uint32_t, 3> key = {call.block, call.first, call.count};
+    if (const auto found = known.find(key); found != known.end()) {
+      if (has_equal_waits(program, begin, found->second.begin, call.count)) calls.at[begin] = found->second.shape;
+      continue;
     }
-    calls.at[begin] = found->second;
+    SoloShape shape = shape_of(schedule, program, is_local, begin, end);
+    if (shape.lanes.empty() || calls.shapes.size() == std::numeric_limits<std::uint16_t>::max()) continue;
+    calls.shapes.push_back(std::move(shape));
+    calls.at[begin] = static_cast<std::uint16_t>(calls.shapes.size());
+    known.emplace(key, Known{calls.at[begin], begin});
   }
   return calls;
 }

@@ -1,0 +1,164 @@
+#include "model/schedule/solo.hpp"
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "model/schedule/happens_before.hpp"
+#include "model/schedule/tiny_schedule.hpp"
+
+using namespace stretto;
+
+namespace {
+
+// A layer on "compute" and "dp": a gathers, b and c compute, d reduces, e ends it.
+struct Layer : TinySchedule {
+  Layer() {
+    const TensorId x = tensor("x", 1, 8, BufferKind::parameter);
+    all_reduce("a", 2, x);
+    for (const char* name : {"b", "c"}) fill(name, 0, x);
+    all_reduce("d", 2, x);
+    fill("e", 0, x);
+    schedule.blocks.push_back(
+        {"layer",
+         {0, 1, 2, 3, 4},
+         {{1, EdgeKind::finish_start, 0}, {3, EdgeKind::finish_start, 2}, {4, EdgeKind::finish_start, 3}}});
+    schedule.programs[0].order.clear();
+    for (const std::int64_t layer : {0, 1, 2}) schedule.programs[0].order.push_back({5, layer, 0, 0, 0, 5, {}});
+  }
+  std::vector<Call>& order() { return schedule.programs[0].order; }
+  std::vector<BlockWait>& waits() { return schedule.blocks[5].waits; }
+  SoloCalls solo(bool is_local = true) const {
+    return find_solo_calls(schedule, bind(schedule, 0), std::vector<bool>(schedule.communicators.size(), is_local));
+  }
+};
+
+// The same operations and waits, one call each: none is solo.
+Schedule cut_apart(Schedule schedule) {
+  std::vector<Call> single;
+  for (const Call& call : schedule.programs[0].order)
+    for (std::uint32_t i = 0; i < call.count; ++i) {
+      single.push_back(call);
+      single.back().first += i;
+      single.back().count = 1;
+      if (i > 0) single.back().waits.clear();
+    }
+  schedule.programs[0].order = std::move(single);
+  return schedule;
+}
+
+}  // namespace
+
+TEST_CASE("calls that nobody else takes part in are solo, and those of one block share a shape") {
+  Layer t;
+  const SoloCalls calls = t.solo();
+  REQUIRE(calls.shapes.size() == 1);
+  CHECK(calls.at == std::vector<std::uint16_t>{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0});
+  CHECK(calls.shapes[0] == SoloShape{{{2, 0, 2}, {0, 1, 3}}, 0, 5});
+  const BoundProgram program = bind(t.schedule, 0);
+  // "dp" goes on in the next call before this one has ended; an edge would forbid that.
+  CHECK_FALSE(is_waited_for(program, 0, calls.shapes[0]));
+  t.waits().insert(t.waits().begin(), {0, EdgeKind::finish_start, BlockWait::kBefore, 0});
+  CHECK(is_waited_for(bind(t.schedule, 0), 0, t.solo().shapes[0]));
+  CHECK_FALSE(is_waited_for(bind(t.schedule, 0), 10, t.solo().shapes[0]));  // the next call is that of another step
+}
+
+TEST_CASE("what others take part in, or what waits inside for something outside, is not solo") {
+  Layer t;
+  CHECK(t.solo(false).shapes.empty());
+  t.waits()[1].on = BlockWait::kBefore;
+  t.waits()[1].lane = 0;
+  CHECK(t.solo().shapes.empty());
+  Layer early;
+  early.waits().erase(early.waits().begin());  // b no longer waits for a: it may start before the call does
+  CHECK(early.solo().shapes.empty());
+  Layer forward;
+  forward.waits()[0] = {1, EdgeKind::finish_start, 3};
+  CHECK(forward.solo().shapes.empty());
+  Layer cut;
+  cut.schedule = cut_apart(cut.schedule);
+  CHECK(cut.solo().shapes.empty());
+}
+
+TEST_CASE("a call that a hardware queue makes wait for something outside is not solo, though others of its block are") {
+  TinySchedule t;
+  const TensorId x = t.tensor("x", 1, 8, BufferKind::parameter);
+  t.all_reduce("a", 2, x);
+  t.fill("b", 0, x);
+  t.fill("other", 1, x);
+  t.schedule.lanes[0].queue = t.schedule.lanes[1].queue = 0;
+  t.schedule.blocks.push_back({"pair", {0, 1}, {{1, EdgeKind::finish_start, 0}}});
+  auto& order = t.schedule.programs[0].order;
+  order.clear();
+  for (const std::int64_t layer : {0, 1}) order.push_back({3, layer, 0, 0, 0, 2, {}});
+  order.push_back({2, 0, 0, 0, 0, 1, {}});
+  order.push_back({3, 2, 0, 0, 0, 2, {}});
+  // b waits for the start of "other" in the first call, of the step before, and in the last.
+  const SoloCalls calls = find_solo_calls(t.schedule, bind(t.schedule, 0), {true, true});
+  CHECK(calls.at == std::vector<std::uint16_t>{0, 0, 1, 0, 0, 0, 0});
+}
+
+TEST_CASE("the first operation of a solo call may wait for anything") {
+  Layer t;
+  t.order()[1].waits = {finish_of(1)};
+  CHECK(t.solo().at[5] == 1);
+}
+
+TEST_CASE("clocks do not depend on whether calls are run as a whole") {
+  std::mt19937 random(5);
+  int solo = 0, deadlocks = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    const auto draw = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+    TinySchedule t(1);
+    const TensorId x = t.tensor("x", 1, 8, BufferKind::parameter);
+    t.schedule.blocks.clear();
+    for (BlockId b = 0; b < 3; ++b) {
+      Block block;
+      block.name = "block" + std::to_string(b);
+      for (std::uint32_t i = 0, count = 1 + draw(5); i < count; ++i) {
+        const auto lane = static_cast<LaneId>(draw(4));
+        const std::string name = block.name + std::to_string(i);
+        block.ops.push_back(lane < 2 ? t.fill(name, lane, x) : t.all_reduce(name, lane, x));
+        const auto kind = draw(4) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
+        if (i > 0 && draw(5) > 0) block.waits.push_back({i, kind, draw(i)});
+      }
+      t.schedule.blocks.resize(b);
+      t.schedule.blocks.push_back(std::move(block));
+    }
+    auto& order = t.schedule.programs[0].order;
+    order.clear();
+    for (std::int64_t call = 0; call < 6; ++call) {
+      const BlockId b = draw(3);
+      order.push_back({b, call, 0, 0, 0, static_cast<std::uint32_t>(t.schedule.blocks[b].ops.size()), {}});
+      if (call == 0 || draw(2) == 0) continue;
+      const Call& on = order[draw(static_cast<std::uint32_t>(call))];
+      const auto& ops = t.schedule.blocks[on.block].ops;
+      const auto kind = draw(4) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
+      order.back().waits = {
+          {kind, {ops[draw(static_cast<std::uint32_t>(ops.size()))], on.layer, 0, 0, draw(5) == 0 ? 1 : 0}}};
+    }
+    const std::vector<BoundProgram> whole = {bind(t.schedule, 0)};
+    const Schedule apart = cut_apart(t.schedule);
+    const std::vector<BoundProgram> single = {bind(apart, 0)};
+    const HappensBefore a = order_steps(t.schedule, whole, find_rendezvous(t.schedule, whole));
+    const HappensBefore b = order_steps(apart, single, find_rendezvous(apart, single));
+    REQUIRE(a.deadlock == b.deadlock);
+    if (!a.deadlock.empty()) {
+      ++deadlocks;
+      continue;
+    }
+    const SoloCalls calls = find_solo_calls(t.schedule, whole[0], {true, true});
+    for (const std::uint16_t shape : calls.at) solo += shape != 0;
+    REQUIRE(a.order[0].size() == b.order[0].size());
+    for (std::size_t n = 0; n < a.order[0].size(); ++n) {
+      REQUIRE(a.order[0][n].first.op == b.order[0][n].first.op);
+      REQUIRE(a.order[0][n].first.step == b.order[0][n].first.step);
+      REQUIRE(a.order[0][n].count == b.order[0][n].count);
+    }
+    const auto ops = static_cast<std::uint32_t>(whole[0].ops.size());
+    for (std::uint32_t i = 0; i < ops * kUnrolledSteps; ++i)
+      for (LaneId lane = 0; lane < 4; ++lane)
+        REQUIRE(a.finished_before(0, {i % ops, i / ops}, lane) == b.finished_before(0, {i % ops, i / ops}, lane));
+  }
+  CHECK(solo > 300);
+  CHECK(deadlocks == 0);
+}

@@ -1,0 +1,99 @@
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "sim/engine.hpp"
+#include "sim/toy_schedule.hpp"
+
+namespace stretto::sim {
+namespace {
+
+constexpr Picoseconds us = kPicosecondsPerMicrosecond;
+
+// The same operations and waits, one call each: none is solo, so that nothing is played.
+Toy cut_apart(Toy toy) {
+  std::vector<Call> single;
+  for (const Call& call : toy.schedule.programs[0].order)
+    for (std::uint32_t i = 0; i < call.count; ++i) {
+      single.push_back(call);
+      single.back().first += i;
+      single.back().count = 1;
+      if (i > 0) single.back().waits.clear();
+    }
+  toy.schedule.programs[0].order = std::move(single);
+  return toy;
+}
+
+void require_equal(const SimResult& a, const SimResult& b) {
+  REQUIRE(a.operations == b.operations);
+  REQUIRE(a.steady == b.steady);
+  REQUIRE(a.timeline.step_begin == b.timeline.step_begin);
+  REQUIRE(a.timeline.step_end == b.timeline.step_end);
+  REQUIRE(a.timeline.rows.size() == b.timeline.rows.size());
+  for (std::size_t i = 0; i < a.timeline.rows.size(); ++i) {
+    const TimelineRow &x = a.timeline.rows[i], &y = b.timeline.rows[i];
+    CAPTURE(i, x.ready, y.ready, x.start, y.start, x.transfer, y.transfer, x.end, y.end);
+    REQUIRE((x.rank == y.rank && x.op == y.op && x.ready == y.ready && x.start == y.start && x.transfer == y.transfer &&
+             x.end == y.end));
+  }
+}
+
+// Layers of blocks on all lanes, called in a row; between them operations of one lane, which wait for the end of a call
+// or for something inside, and compete for the cores.
+Toy random_toy(std::mt19937& random) {
+  const auto draw = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+  Toy toy(64);
+  toy.costs.cores_per_device = static_cast<int>(draw(3));
+  toy.costs.op_overhead = draw(3) * us;
+  toy.costs.wake = draw(3) * us;
+  toy.costs.timer_overshoot = draw(2) * us;
+  if (draw(2) == 0)
+    for (auto& row : toy.costs.slowdown)
+      for (double& slowdown : row) slowdown = 0.1 * draw(5);
+  const auto add = [&](const std::string& name, LaneId lane) {
+    const auto cls = static_cast<DemandClass>(draw(kDemandClasses));
+    if (lane == 0) return toy.compute(name, (1 + draw(9)) * us, {}, static_cast<int>(draw(2)), cls);
+    const CollectiveCost cost{draw(4) * us, draw(4) * 1000, {draw(4) * us, 1, cls}, 1 + static_cast<int>(draw(2))};
+    return toy.collective(name, cost, {}, lane);
+  };
+  std::vector<Block> blocks;
+  for (BlockId b = 0; b < 4; ++b) {
+    Block block;
+    block.name = "block" + std::to_string(b);
+    for (std::uint32_t i = 0, count = b == 3 ? 1 : 2 + draw(5); i < count; ++i) {
+      const auto lane = b == 3 ? LaneId{2} : static_cast<LaneId>(draw(8) == 0 ? 2 : draw(2));
+      block.ops.push_back(add(block.name + "." + std::to_string(i), lane));
+      const auto kind = draw(8) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
+      if (i > 0 && draw(8) > 0) block.waits.push_back({i, kind, draw(8) == 0 ? draw(i) : i - 1});
+    }
+    blocks.push_back(std::move(block));
+  }
+  toy.schedule.blocks = std::move(blocks);
+  auto& order = toy.schedule.programs[0].order;
+  order.clear();
+  for (std::int64_t call = 0; call < 24; ++call) {
+    const BlockId b = draw(6) == 0 ? 3 : draw(3);
+    order.push_back({b, call, 0, 0, 0, static_cast<std::uint32_t>(toy.schedule.blocks[b].ops.size()), {}});
+    if (call == 0 || draw(3) > 0) continue;
+    const Call& on = order[call - 1 - draw(static_cast<std::uint32_t>(std::min<std::int64_t>(call, 3)))];
+    const auto& ops = toy.schedule.blocks[on.block].ops;
+    const OpId op = draw(2) == 0 ? ops.back() : ops[draw(static_cast<std::uint32_t>(ops.size()))];
+    const auto kind = draw(8) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
+    order.back().waits = {{kind, {op, on.layer, 0, 0, draw(8) == 0 ? 1 : 0}}};
+  }
+  return toy;
+}
+
+}  // namespace
+
+TEST_CASE("playing calls changes nothing", "[sim]") {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 2000; ++trial) {
+    CAPTURE(trial);
+    const Toy toy = random_toy(random);
+    SimOptions options;
+    options.max_steps = 1 + trial % 6;
+    require_equal(simulate(toy.schedule, toy.costs, options), simulate(cut_apart(toy).schedule, toy.costs, options));
+  }
+}
+
+}  // namespace stretto::sim
