@@ -8,6 +8,7 @@
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace stretto::sim {
@@ -73,7 +74,7 @@ class SimgridNetwork : public Network {
     if (core_->finished()) return;
     Transfer& state = transfers_[transfer];
     const std::vector<RingEdge>& edges = rings_.edges[group];
-    state.flows.clear();
+    retire(state.flows);
     state.in_flight = edges.size();
     for (const RingEdge& edge : edges) {
       s4u::CommPtr flow = s4u::Comm::sendto_init(senders_[edge.from], receivers_[edge.to]);
@@ -82,6 +83,15 @@ class SimgridNetwork : public Network {
       state.flows.push_back(flow);
       flow->vetoable_start();
     }
+  }
+
+  // A name may be in use again in the very moment in which its transfer is done, while SimGrid is still busy with the
+  // flows: they are kept until its clock has moved on.
+  void retire(std::vector<s4u::CommPtr>& flows) {
+    const double now = s4u::Engine::get_clock();
+    std::erase_if(retired_, [&](const auto& flow) { return flow.first < now; });
+    for (s4u::CommPtr& flow : flows) retired_.emplace_back(now, std::move(flow));
+    flows.clear();
   }
 
   void on_flow_done(const s4u::Activity& activity) {
@@ -115,7 +125,8 @@ class SimgridNetwork : public Network {
   TimedCore* core_ = nullptr;
   std::vector<s4u::Host*> senders_, receivers_;
   std::vector<Transfer> transfers_;
-  std::size_t pending_ = 0;  // transfers announced or in flight
+  std::vector<std::pair<double, s4u::CommPtr>> retired_;  // and since when
+  std::size_t pending_ = 0;                               // transfers announced or in flight
   Timer* timer_ = nullptr;
   Picoseconds armed_ = kNever;
 };
