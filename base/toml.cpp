@@ -143,8 +143,13 @@ std::vector<std::string> TomlTable::keys() const {
   return names;
 }
 
+const std::string& TomlTable::written(const std::string& key) const {
+  const auto found = written_.find(key);
+  return found == written_.end() ? key : found->second;
+}
+
 const TomlNode* TomlTable::peek(const std::string& key) const {
-  const auto found = table().find(key);
+  const auto found = table().find(written(key));
   return found == table().end() ? nullptr : &found->second;
 }
 
@@ -155,11 +160,19 @@ const TomlNode* TomlTable::look(const std::string& key) {
 
 bool TomlTable::has(const std::string& key) { return look(key) != nullptr; }
 
+void TomlTable::also_spelled(const std::string& key, const std::string& other) {
+  if (!look(other)) return;
+  if (peek(key))
+    throw failure(other, "expected only one of " + written(key) + " and " + other + " (the same setting), got both");
+  written_[key] = other;
+}
+
 std::string TomlTable::place(const std::string& key) const {
   const TomlNode* node = peek(key);
-  if (node && node->line == 0) return "--set " + (path_.empty() ? "" : path_ + ".") + shown_key(key);
+  const std::string shown = shown_key(written(key));
+  if (node && node->line == 0) return "--set " + (path_.empty() ? "" : path_ + ".") + shown;
   const int line = node ? node->line : node_ && node_->line > 0 ? node_->line : 1;
-  return file_ + ":" + std::to_string(line) + ": " + (path_.empty() ? "" : "[" + path_ + "] ") + shown_key(key);
+  return file_ + ":" + std::to_string(line) + ": " + (path_.empty() ? "" : "[" + path_ + "] ") + shown;
 }
 
 Error TomlTable::failure(const std::string& key, const std::string& message) const {

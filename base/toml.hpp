@@ -73,6 +73,10 @@ class TomlTable {
   std::vector<std::string> keys() const;
   bool has(const std::string& key);
 
+  // `other` is another spelling of `key`: from here on `key` stands for either, and messages name what the file has.
+  // Throws Error(input) where it has both. Not for keys that are asked for already.
+  void also_spelled(const std::string& key, const std::string& other);
+
   // The table under `key`; an absent one reads as empty.
   TomlTable section(const std::string& key);
   // The array of tables under `key` ([[key]]); empty when absent.
@@ -93,14 +97,16 @@ class TomlTable {
 
  private:
   const TomlNode::Table& table() const;
-  const TomlNode* look(const std::string& key);        // notes that the key is known
-  const TomlNode* peek(const std::string& key) const;  // does not
+  const TomlNode* look(const std::string& key);              // notes that the key is known
+  const TomlNode* peek(const std::string& key) const;        // does not
+  const std::string& written(const std::string& key) const;  // the spelling of the file
   std::string place(const std::string& key) const;
 
   std::shared_ptr<const TomlNode> root_;
   const TomlNode* node_;
   std::string file_, path_;
   std::vector<std::string> known_;
+  std::map<std::string, std::string> written_;  // key → the other spelling that the file has
 };
 
 template <typename T>

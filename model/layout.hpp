@@ -20,13 +20,13 @@ struct Parallel {
   std::int64_t num_layers_in_last_pipeline_stage = 0;
   bool account_for_embedding_in_pipeline_split = false;  // it counts as a layer of the first stage
   bool account_for_loss_in_pipeline_split = false;       // so does the head, of the last
-  std::string pipeline_model_parallel_layout;            // "Et|tt|ttL": every chunk in full
+  std::string pipeline_model_parallel_layout = {};       // "Et|tt|ttL": every chunk in full
   std::int64_t model_ranks() const { return tensor_model_parallel_size * pipeline_model_parallel_size; }
   std::int64_t ranks() const { return data_parallel_size * model_ranks(); }
 };
 
-// What one pipeline stage has of the model in one piece. Chunk number c of stage s is the (c · stages + s)-th piece from
-// the input (Narayanan et al., arXiv 2104.04473).
+// What one pipeline stage has of the model in one piece. Chunk number c of stage s is the (c · stages + s)-th piece
+// from the input (Narayanan et al., arXiv 2104.04473).
 struct ModelChunk {
   std::int64_t first_layer = 0, end_layer = 0;  // [first, end)
   bool has_embedding = false, has_head = false;
@@ -36,8 +36,8 @@ struct ModelChunk {
 // All pieces from input to head. Throws Error(input), without file and line, naming the key that does not fit.
 std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& parallel);
 
-// Reads pipeline_model_parallel_layout: E embedding, t transformer layer, L head, | between chunks; "*n" repeats what is
-// before it, parentheses group, commas and spaces are ignored. Throws Error(input) naming the character.
+// Reads pipeline_model_parallel_layout: E embedding, t transformer layer, L head, | between chunks; "*n" repeats what
+// is before it, parentheses group, commas and spaces are ignored. Throws Error(input) naming the character.
 std::vector<ModelChunk> parse_layout(const std::string& text);
 
 }  // namespace stretto

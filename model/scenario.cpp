@@ -55,7 +55,7 @@ void check_device(TomlTable& root, const Scenario& scenario) {
 void check_size(TomlTable& root, const Scenario& scenario) {
   const Transformer& model = scenario.model;
   const std::int64_t tokens = scenario.training.micro_batch_size * model.seq_length;
-  TomlTable training = root.section("training");
+  TomlTable training = section_of(root, "training");
   if (tokens > kMaxTokens)
     throw training.failure("micro_batch_size", "expected at most " + number(kMaxTokens) +
                                                    " tokens a micro-batch (micro_batch_size x seq_length), got " +
@@ -70,7 +70,7 @@ void check_size(TomlTable& root, const Scenario& scenario) {
                             double(model.num_layers) * (4 * h * h + h * (f + fc1) + 9 * h + fc1);
   const double activations = double(tokens) * (double(model.num_layers) * (24 * h + 2 * f + 2 * fc1) + 2 * v);
   if (8 * (4 * parameters + activations) > kMaxBytes)
-    throw root.section("model").failure("hidden_size",
+    throw section_of(root, "model").failure("hidden_size",
                                         "expected parameters and activations of at most 2^60 bytes, got more");
 }
 
@@ -83,8 +83,9 @@ Scenario scenario_of(TomlTable root, const std::string& file) {
   scenario.name = value_or<std::string>(root, "name", std::filesystem::path(file).stem().string());
   scenario.platform = value_or<std::string>(root, "platform", "");
   const bool empty = root.empty();
-  TomlTable model = root.section("model"), cluster = root.section("cluster"), parallel = root.section("parallel");
-  TomlTable overlap = root.section("overlap"), training = root.section("training"), compare = root.section("compare");
+  TomlTable model = section_of(root, "model"), cluster = section_of(root, "cluster"),
+            parallel = section_of(root, "parallel"), overlap = section_of(root, "overlap"),
+            training = section_of(root, "training"), compare = section_of(root, "compare");
   // Before a missing [model], which a misspelt one causes.
   root.finish();
   if (!model.present())

@@ -195,7 +195,45 @@ TEST_CASE("NeMo's spellings are accepted, but not both", "[scenario]") {
   CHECK(
       message_of(kTiny + "[overlap]\noverlap_grad_reduce = true\noverlap_grad_sync = true\n") ==
       "s.toml:9: [overlap] overlap_grad_sync: expected only one of overlap_grad_reduce and overlap_grad_sync (the same "
-      "switch), got both");
+      "setting), got both");
+}
+
+TEST_CASE("every other spelling is that of a key", "[scenario]") {
+  const auto parse = [](const std::vector<std::string>& overrides) { return parse_scenario(kTiny, "t", overrides); };
+  CHECK(parse_scenario("[model]\nnum_layers = 2\nhidden_size = 64\nnum_attention_heads = 4\nencoder_seq_length = 32\n"
+                       "vocab_size = 250\n",
+                       "t")
+            .model.seq_length == 32);
+  CHECK_FALSE(parse({"overlap.grad_sync_dtype=bf16"}).overlap.grad_reduce_in_fp32);
+  CHECK(parse({"overlap.grad_sync_dtype=fp32"}).overlap.grad_reduce_in_fp32);
+  CHECK_FALSE(parse({"overlap.tp_comm_split_ag=false"}).overlap.tp_comm_overlap_ag);
+  CHECK_FALSE(parse({"overlap.tp_comm_split_rs=false"}).overlap.tp_comm_overlap_rs);
+  CHECK(parse({"overlap.ub_tp_comm_overlap=true"}).overlap.tp_comm_overlap);
+  CHECK(parse({"overlap.ub_tp_comm_overlap_cfg={fc1_fprop={method=\"ring_exchange\"}}"})
+            .overlap.tp_comm_overlap_cfg.contains("fc1_fprop"));
+  CHECK(parse({"training.gradient_clip_val=0.5"}).training.clip_grad == 0.5);
+  const Scenario s =
+      parse({"training.activations_checkpoint_granularity=full", "training.activations_checkpoint_method=block",
+             "training.activations_checkpoint_num_layers=2"});
+  CHECK(s.training.recompute.granularity == Recompute::Granularity::full);
+  CHECK(s.training.recompute.method == Recompute::Method::block);
+  CHECK(s.training.recompute.num_layers == 2);
+  const Parallel split =
+      parse({"model.num_layers=6", "parallel.pipeline_model_parallel_size=3",
+             "parallel.decoder_first_pipeline_num_layers=1", "parallel.decoder_last_pipeline_num_layers=1"})
+          .parallel;
+  CHECK(split.num_layers_in_first_pipeline_stage == 1);
+  CHECK(split.num_layers_in_last_pipeline_stage == 1);
+  // Messages name what the file has.
+  CHECK(override_message("overlap.ub_tp_comm_overlap=3") ==
+        "--set overlap.ub_tp_comm_overlap: expected true or false, got 3");
+  CHECK(override_message("overlap.fp8_params=true") ==
+        "--set overlap.fp8_params: expected parameters in fp8, which no precision has yet, got true");
+  CHECK(override_message("overlap.grad_sync_dtype=fp16") ==
+        "--set overlap.grad_sync_dtype: expected one of fp32, bf16, got \"fp16\"");
+  CHECK(message_of(kTiny, {"overlap.grad_sync_dtype=bf16", "overlap.grad_reduce_in_fp32=true"}) ==
+        "--set overlap.grad_sync_dtype: expected only one of grad_reduce_in_fp32 and grad_sync_dtype (the same "
+        "setting), got both");
 }
 
 TEST_CASE("what a file lacks is said", "[scenario]") {

@@ -17,8 +17,8 @@ struct MutationReport {
 };
 
 // Mutates verified schedules `count` times and asks verifier and oracle: all modes on two and three ranks, with and
-// without bf16 reduction, one and two micro-batches; pipelines with messages of every kind. The oracle is the serial executor: two steps in several
-// random legal orders; the result is metrics and parameters, bit by bit.
+// without bf16 reduction, one and two micro-batches; pipelines with messages of every kind. The oracle is the serial
+// executor: two steps in several random legal orders; the result is metrics and parameters, bit by bit.
 MutationReport run_mutations(int count, std::uint64_t seed);
 
 }  // namespace stretto::testing

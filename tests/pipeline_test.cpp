@@ -3,12 +3,10 @@
 
 #include "base/error.hpp"
 #include "model/schedule/dataflow.hpp"
-#include "tests/training.hpp"
+#include "tests/single_rank.hpp"
 
 namespace stretto::testing {
 namespace {
-
-constexpr int kSteps = 2;
 
 const Layout kLayouts[] = {
     {1, 1, false, 2},
@@ -36,31 +34,23 @@ Scenario reference_scenario(bool llama) {
 }
 
 void check_all(bool threaded, bool llama) {
-  const Trained reference = train(reference_scenario(llama), kSteps, false);
-  REQUIRE(std::isfinite(reference.losses.back()));
-  for (const Layout& layout : kLayouts)
-    for (const OverlapMode& mode : overlap_modes()) {
-      const Scenario scenario = layout_scenario(layout, mode.name, llama);
-      if (!mode.applies(scenario.parallel)) continue;
-      INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt"));
-      const Trained trained = train(scenario, kSteps, threaded);
-      for (int step = 0; step < kSteps; ++step) {
-        CHECK(trained.losses[step] == Approx(reference.losses[step]).epsilon(1e-10));
-        CHECK(trained.norms[step] == Approx(reference.norms[step]).epsilon(1e-10));
-      }
-      CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
-      CHECK(worst_relative_difference(trained.parameters, reference.parameters) < 1e-8);
-    }
+  check_against_single_rank(reference_scenario(llama), kLayouts, threaded, llama);
 }
 
 }  // namespace
 
-TEST_CASE("fp64: every pipeline and mode equals the single rank, serially, GPT") { check_all(false, false); }
-TEST_CASE("fp64: every pipeline and mode equals the single rank, serially, Llama") { check_all(false, true); }
+TEST_CASE("fp64: every pipeline and mode equals the single rank, serially, GPT", "[serial]") {
+  check_all(false, false);
+}
+TEST_CASE("fp64: every pipeline and mode equals the single rank, serially, Llama", "[serial]") {
+  check_all(false, true);
+}
 TEST_CASE("fp64: every pipeline and mode equals the single rank, on threads") { check_all(true, false); }
 
-TEST_CASE("how messages are issued does not change a bit") {
+TEST_CASE("how messages are issued does not change a bit", "[serial]") {
+  Cases cases;
   for (const Layout& layout : kLayouts) {
+    if (!cases.takes_next()) continue;
     const Scenario plain = layout_scenario(layout, "plain", false, "fp32");
     const Trained reference = train(plain, 2, false);
     const Schedule schedule = build_schedule(plain);
@@ -81,8 +71,10 @@ TEST_CASE("how messages are issued does not change a bit") {
 }
 
 TEST_CASE("the head's weight gradient can wait for the flush") {
+  Cases cases;
   for (const Layout& layout : {Layout{1, 1, false, 2}, Layout{1, 2, true, 3, 2}, Layout{2, 1, false, 2, 3}})
     for (const std::int64_t limit : {0, 1, 5, 100}) {
+      if (!cases.takes_next()) continue;
       Scenario scenario = layout_scenario(layout, "overlap_p2p_comm", false);
       const Trained reference = train(scenario, 2, false);
       scenario.overlap.defer_embedding_wgrad_compute = true;
@@ -96,8 +88,10 @@ TEST_CASE("the head's weight gradient can wait for the flush") {
 }
 
 TEST_CASE("hardware queues order starts and change nothing else") {
+  Cases cases;
   for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{1, 1, false, 2, 3}, Layout{2, 2, true, 2}})
     for (const char* mode : {"overlap_param_gather", "tp_comm_overlap", "overlap_p2p_comm"}) {
+      if (!cases.takes_next()) continue;
       Scenario scenario = layout_scenario(layout, mode, false);
       const Trained reference = train(scenario, 2, false);
       for (const std::int64_t queues : {1, 2, 8}) {
@@ -110,12 +104,14 @@ TEST_CASE("hardware queues order starts and change nothing else") {
 }
 
 TEST_CASE("layers are recomputed chunk by chunk") {
+  Cases cases;
   for (const Layout& layout :
        {Layout{1, 1, false, 2}, Layout{1, 1, false, 2, 3}, Layout{1, 1, false, 2, 2, "E|ttt|tt|tL"}})
     for (const Recompute& recompute : {Recompute{Recompute::Granularity::selective},
                                        Recompute{Recompute::Granularity::full, Recompute::Method::uniform, 2},
                                        Recompute{Recompute::Granularity::full, Recompute::Method::block, 1}})
       for (const char* mode : {"plain", "overlap_p2p_comm"}) {
+        if (!cases.takes_next()) continue;
         Scenario scenario = layout_scenario(layout, mode, false);
         const Trained reference = train(scenario, 2, false);
         const std::int64_t kept = plan_memory(build_schedule(scenario)).peak_bytes();

@@ -176,6 +176,7 @@ class Generator {
     const bool reduces = draw_.coin();
     overlap_.set("overlap_grad_reduce", reduces);
     overlap_.set("overlap_param_gather", reduces && draw_.coin());
+    overlap_.set("align_param_gather", draw_.coin());
     if (!draw_.seldom()) overlap_.set("bucket_size", draw_.one_of<std::int64_t>({1, 50, 300, 2000}));
     overlap_.set("async_tensor_model_parallel_allreduce", draw_.coin());
     overlap_.set("tp_comm_overlap", draw_.coin());
@@ -226,7 +227,7 @@ Scenario on_single_rank(Scenario scenario) {
 Scenario without_overlap(Scenario scenario) {
   Overlap& overlap = scenario.overlap;
   overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
-  overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = false;
+  overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = overlap.align_param_gather = false;
   overlap.batch_p2p_comm = true;
   return scenario;
 }

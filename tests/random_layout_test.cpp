@@ -37,7 +37,7 @@ constexpr int kSerial = 2, kThreaded = 1;
 constexpr int kSerial = 12, kThreaded = 4;
 #endif
 
-TEST_CASE("fp64: random layouts equal the single rank, serially") { check_layouts(1, kSerial, false); }
+TEST_CASE("fp64: random layouts equal the single rank, serially", "[serial]") { check_layouts(1, kSerial, false); }
 TEST_CASE("fp64: random layouts equal the single rank, on threads") { check_layouts(1001, kThreaded, true); }
 
 TEST_CASE("fp64: many random layouts equal the single rank", "[.][soak]") {
@@ -46,7 +46,7 @@ TEST_CASE("fp64: many random layouts equal the single rank", "[.][soak]") {
   check_layouts(seed, static_cast<int>(from_environment("STRETTO_THREADED_LAYOUTS", 60)), true);
 }
 
-TEST_CASE("random layouts are everywhere") {
+TEST_CASE("random layouts are everywhere", "[serial]") {
   std::set<std::string> seen;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const Scenario scenario = random_layout(seed).scenario;

@@ -47,12 +47,14 @@ double executed_flops(const Schedule& schedule) {
 }  // namespace
 
 TEST_CASE("recomputing gives the same bits and needs no more memory") {
+  Cases cases;
   for (const bool llama : {false, true})
     for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}, Layout{2, 2, true}}) {
       const Scenario kept = scenario_of(layout, {}, llama);
       const Trained reference = train(kept, 2, false);
       const std::int64_t bytes = plan_memory(build_schedule(kept)).peak_bytes();
       for (const Recompute& recompute : kSettings) {
+        if (!cases.takes_next()) continue;
         INFO(layout.text() << (llama ? " llama " : " gpt ") << text(recompute));
         const Scenario scenario = scenario_of(layout, recompute, llama);
         for (const bool threaded : {false, true}) {
@@ -72,7 +74,7 @@ TEST_CASE("recomputing gives the same bits and needs no more memory") {
     }
 }
 
-TEST_CASE("recomputing goes with the overlap of data- and tensor-parallel communication") {
+TEST_CASE("recomputing goes with the overlap of data- and tensor-parallel communication", "[serial]") {
   for (const Recompute& recompute : kSettings)
     for (const char* mode : {"overlap_param_gather", "tp_comm_bulk"}) {
       INFO(text(recompute) << " " << mode);

@@ -49,6 +49,7 @@ Scenario cut_scenario(const Layout& layout, const Cut& cut, bool llama, std::int
 }  // namespace
 
 TEST_CASE("fp64: cut GEMMs equal the single rank") {
+  Cases cases;
   for (const bool llama : {false, true})
     for (const Layout& layout : kLayouts) {
       if (llama && layout.dp * layout.tp * layout.pp > 3) continue;
@@ -57,6 +58,7 @@ TEST_CASE("fp64: cut GEMMs equal the single rank") {
       const Trained reference = train(single, kSteps, false);
       for (const Cut& cut : kCuts)
         for (const std::int64_t lanes : {1, 3}) {
+          if (!cases.takes_next()) continue;
           INFO(layout.text() << ", " << cut.text << ", " << lanes << " compute lanes" << (llama ? ", llama" : ", gpt"));
           const Scenario scenario = cut_scenario(layout, cut, llama, lanes);
           const Trained trained = train(scenario, kSteps, lanes == 3 && layout.tp * layout.dp * layout.pp < 4);
@@ -67,7 +69,7 @@ TEST_CASE("fp64: cut GEMMs equal the single rank") {
     }
 }
 
-TEST_CASE("cut GEMMs go with recomputation and with data-parallel overlap") {
+TEST_CASE("cut GEMMs go with recomputation and with data-parallel overlap", "[serial]") {
   for (const Recompute& recompute : {Recompute{Recompute::Granularity::selective},
                                      Recompute{Recompute::Granularity::full, Recompute::Method::uniform, 2}}) {
     Scenario scenario = cut_scenario({2, 2, true}, kCuts[1], false, 2);

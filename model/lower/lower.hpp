@@ -24,8 +24,9 @@ struct Lowered {
   std::vector<Bucket> buckets;
   std::vector<BucketOps> bucket_ops;
   // For the rewrites of tensor-parallel communication, which find operations by their names.
-  std::vector<BlockId> layer_blocks;  // forward, (recompute,) backward
-  std::vector<BlockId> end_blocks;    // embedding forward, head forward, head backward, embedding backward
+  std::vector<BlockId> layer_blocks;    // forward, (recompute,) backward
+  std::vector<BlockId> forward_blocks;  // embedding, layer, head
+  std::vector<BlockId> end_blocks;      // embedding forward, head forward, head backward, embedding backward
   std::int64_t layers = 1;
   LaneId compute = 0, tp_lane = 0;
   std::uint32_t tp_communicator = 0;

@@ -162,6 +162,7 @@ Lowered lower_plain(const Scenario& scenario) {
   if (shape.recompute.granularity == Recompute::Granularity::full)
     lowered.layer_blocks.push_back(blocks.layer_recompute);
   lowered.layer_blocks.push_back(blocks.layer_backward);
+  lowered.forward_blocks = {blocks.embedding_forward, blocks.layer_forward, blocks.head_forward};
   lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward, blocks.embedding_backward};
   if (shape.deferred > 0) lowered.end_blocks.push_back(blocks.head_wgrad);
   lowered.layers = scenario.model.num_layers;

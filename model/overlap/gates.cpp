@@ -24,6 +24,11 @@ std::vector<Gate> gates_of(const Scenario& s) {
   above_one("overlap_grad_reduce", o.overlap_grad_reduce, "data_parallel_size", dp);
   above_one("overlap_param_gather", o.overlap_param_gather, "data_parallel_size", dp);
   error("overlap_param_gather", o.overlap_param_gather, "overlap_grad_reduce", o.overlap_grad_reduce);
+  off("align_param_gather", o.align_param_gather, "overlap_param_gather", o.overlap_param_gather,
+      "it needs overlap_param_gather = true");
+  above_one("align_param_gather", o.align_param_gather, "data_parallel_size", dp);
+  above_one("align_param_gather", o.align_param_gather, "virtual_pipeline_model_parallel_size", vp);
+  error("fp8_param_gather", false, "a precision of fp8, which there is not yet", false);
   above_one("sequence_parallel", p.sequence_parallel, "tensor_model_parallel_size", tp);
   constexpr const char* kAsync = "async_tensor_model_parallel_allreduce";
   above_one(kAsync, o.async_tensor_model_parallel_allreduce, "tensor_model_parallel_size", tp);

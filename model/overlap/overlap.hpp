@@ -11,7 +11,7 @@ namespace stretto {
 // Rewrites of the plain schedule, one file each, applied in the order of the table below. Each states its edges and its
 // exposed part in its file.
 void rewrite_overlap_grad_reduce(Lowered& lowered);
-void rewrite_overlap_param_gather(Lowered& lowered);
+void rewrite_overlap_param_gather(Lowered& lowered, bool align);
 void rewrite_async_allreduce(Lowered& lowered);
 // `compute_lanes` that the pieces of a cut GEMM take turns on.
 void rewrite_tp_comm_overlap(Lowered& lowered, const TpMethods& methods, std::int64_t compute_lanes);

@@ -85,7 +85,7 @@ std::string mode_name(const Overlap& o) {
 void set_mode(Overlap& overlap, const OverlapMode& mode) {
   overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
   overlap.async_tensor_model_parallel_allreduce = overlap.tp_comm_overlap = overlap.overlap_p2p_comm = false;
-  overlap.overlap_p2p_comm_warmup_flush = false;
+  overlap.overlap_p2p_comm_warmup_flush = overlap.align_param_gather = false;
   mode.configure(overlap);
 }
 
@@ -102,7 +102,7 @@ Schedule build_schedule(const Scenario& scenario) {
         tp_methods(overlap, scenario.model, scenario.parallel.tensor_model_parallel_size, lowered.schedule.notes),
         overlap.tp_comm_overlap_compute_lanes);
   if (acts(gates, "overlap_grad_reduce")) rewrite_overlap_grad_reduce(lowered);
-  if (acts(gates, "overlap_param_gather")) rewrite_overlap_param_gather(lowered);
+  if (acts(gates, "overlap_param_gather")) rewrite_overlap_param_gather(lowered, acts(gates, "align_param_gather"));
   // Streams are given queues in turn, as they are made.
   if (const std::int64_t queues = scenario.cluster.cuda_device_max_connections; queues > 0)
     for (std::size_t lane = 0; lane < lowered.schedule.lanes.size(); ++lane)

@@ -1,11 +1,11 @@
 // Reduce-scatter after a GEMM as direct sends of partial results (TransformerEngine's split reduce-scatter over P2P).
 //
 // Piece i of rank r is rows j(i) = (r + 1 + i) mod n, its own last.
-// Nodes:   G_i = GEMM of rows j(i);  send_i = rows j(i) to their owner, r + 1 + i;  recv_i from r − 1 − i;  i = 0 … n −
-// 2
+// Nodes:   G_i = GEMM of rows j(i);  send_i = rows j(i) to their owner, r + 1 + i;  recv_i from r − 1 − i;
+//          i = 0 … n − 2
 //          reduce = the sum of all n partial results of the own rows, in rank order as a reduce-scatter sums them
 // Edges:   G_i → send_i;  recv_*, G_{n−1} → reduce
-// Exposed: the reduction, and what the last messages take longer than the last GEMM.
+// Time:    n · Tg + (n − 1) · max(0, Tc − Tg) + T_reduce.   Exposed: all but the GEMMs.
 #include "model/lower/builder.hpp"
 #include "model/overlap/tp_split.hpp"
 

@@ -14,7 +14,7 @@ namespace stretto {
 struct SplitContext {
   Schedule& schedule;
   std::int64_t n = 1;
-  std::vector<LaneId> compute;  // lanes that the pieces of a GEMM take turns on; the first is the rank's own
+  std::vector<LaneId> compute = {};  // lanes that the pieces of a GEMM take turns on; the first is the rank's own
   LaneId tp = 0, send = 0, recv = 0;
   std::uint32_t tp_communicator = 0, ring_communicator = 0;
   TensorId partials = 0;  // [n, R · hidden]: of a ring exchange

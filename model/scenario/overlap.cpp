@@ -7,12 +7,14 @@
 namespace stretto {
 namespace {
 
-// A switch that Megatron-LM and NeMo name differently.
-bool switch_or(TomlTable& table, const std::string& megatron, const std::string& nemo, bool fallback) {
-  const auto first = table.find<bool>(megatron), second = table.find<bool>(nemo);
-  if (first && second)
-    throw table.failure(nemo, "expected only one of " + megatron + " and " + nemo + " (the same switch), got both");
-  return first ? *first : second.value_or(fallback);
+// NeMo names the type, Megatron-LM has a switch for the same.
+bool read_grad_reduce_in_fp32(TomlTable& table) {
+  const bool is_fp32 = value_or<bool>(table, "grad_reduce_in_fp32", true);
+  if (!table.has("grad_sync_dtype")) return is_fp32;
+  if (table.has("grad_reduce_in_fp32"))
+    throw table.failure("grad_sync_dtype",
+                        "expected only one of grad_reduce_in_fp32 and grad_sync_dtype (the same setting), got both");
+  return choice_or(table, "grad_sync_dtype", "fp32", {"fp32", "bf16"}) == "fp32";
 }
 
 // What a GEMM of a layer can do: Megatron-Bridge's TransformerLayerTPOverlapCfg.
@@ -76,15 +78,15 @@ std::map<std::string, TpGemm> read_tp_cfg(TomlTable table) {
 
 Overlap read_overlap(TomlTable table) {
   Overlap overlap;
-  overlap.overlap_grad_reduce =
-      switch_or(table, "overlap_grad_reduce", "overlap_grad_sync", overlap.overlap_grad_reduce);
-  overlap.overlap_param_gather =
-      switch_or(table, "overlap_param_gather", "overlap_param_sync", overlap.overlap_param_gather);
+  overlap.overlap_grad_reduce = value_or<bool>(table, "overlap_grad_reduce", overlap.overlap_grad_reduce);
+  overlap.overlap_param_gather = value_or<bool>(table, "overlap_param_gather", overlap.overlap_param_gather);
+  overlap.align_param_gather = value_or<bool>(table, "align_param_gather", overlap.align_param_gather);
+  const bool fp8_param_gather = value_or<bool>(table, "fp8_param_gather", false);
   overlap.bucket_size =
       value_or<std::int64_t>(table, "bucket_size", overlap.bucket_size, {.min = 1, .max = std::int64_t{1} << 40});
-  overlap.grad_reduce_in_fp32 = value_or<bool>(table, "grad_reduce_in_fp32", overlap.grad_reduce_in_fp32);
+  overlap.grad_reduce_in_fp32 = read_grad_reduce_in_fp32(table);
   overlap.async_tensor_model_parallel_allreduce = value_or<bool>(table, "async_tensor_model_parallel_allreduce", false);
-  overlap.tp_comm_overlap = switch_or(table, "tp_comm_overlap", "ub_tp_comm_overlap", overlap.tp_comm_overlap);
+  overlap.tp_comm_overlap = value_or<bool>(table, "tp_comm_overlap", overlap.tp_comm_overlap);
   overlap.tp_comm_bulk_dgrad = value_or<bool>(table, "tp_comm_bulk_dgrad", overlap.tp_comm_bulk_dgrad);
   overlap.tp_comm_bulk_wgrad = value_or<bool>(table, "tp_comm_bulk_wgrad", overlap.tp_comm_bulk_wgrad);
   overlap.tp_comm_overlap_ag = value_or<bool>(table, "tp_comm_overlap_ag", true);
@@ -110,9 +112,11 @@ Overlap read_overlap(TomlTable table) {
   if (overlap.overlap_p2p_comm_warmup_flush && !overlap.overlap_p2p_comm)
     throw table.failure("overlap_p2p_comm_warmup_flush", "expected overlap_p2p_comm = true as well, got false");
   if (overlap.overlap_param_gather && !overlap.overlap_grad_reduce)
-    throw table.failure(table.has("overlap_param_sync") ? "overlap_param_sync" : "overlap_param_gather",
-                        "expected overlap_grad_reduce = true as well, got false: overlap_param_gather needs "
-                        "overlap_grad_reduce");
+    throw table.failure("overlap_param_gather",
+                        "expected overlap_grad_reduce = true as well, got false: "
+                        "overlap_param_gather needs overlap_grad_reduce");
+  if (fp8_param_gather)
+    throw table.failure("fp8_param_gather", "expected parameters in fp8, which no precision has yet, got true");
   return overlap;
 }
 

@@ -29,6 +29,8 @@ constexpr double kMaxBytes = double(std::int64_t{1} << 60);
 
 inline std::string number(std::int64_t value) { return std::to_string(value); }
 
+// The table of a section, in which other frameworks' spellings of its keys are known (docs/scenario.md lists them).
+TomlTable section_of(TomlTable& root, const std::string& name);
 Transformer read_model(TomlTable table, const Parallel& parallel);
 Parallel read_parallel(TomlTable table);
 // What the layout cuts must divide; `table` is [parallel].

@@ -41,6 +41,16 @@ OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosi
   return {schedule.blocks[call.block].ops[call.first + at.within], call.layer, call.micro_batch, call.chunk, steps_ago};
 }
 
+OrderPosition position_of(const Schedule& schedule, const Program& program, const OpAddress& address) {
+  for (std::size_t c = 0; c < program.order.size(); ++c) {
+    const Call& call = program.order[c];
+    if (call.layer != address.layer || call.micro_batch != address.micro_batch || call.chunk != address.chunk) continue;
+    for (std::uint32_t i = 0; i < call.count; ++i)
+      if (schedule.blocks[call.block].ops[call.first + i] == address.op) return {c, i};
+  }
+  throw std::logic_error("the order does not have " + schedule.operations[address.op].name);
+}
+
 std::optional<OrderPosition> find_first_user(const Schedule& schedule, const Program& program, StorageId storage,
                                              LaneId lane) {
   for (std::size_t c = 0; c < program.order.size(); ++c) {

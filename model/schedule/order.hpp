@@ -1,4 +1,5 @@
 #pragma once
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,6 +15,7 @@ namespace stretto {
 struct OrderPosition {
   std::size_t call = 0;
   std::uint32_t within = 0;
+  auto operator<=>(const OrderPosition&) const = default;
 };
 
 // Cuts the call at `at` so that operation `at.within` begins a call of its own, and returns the index of that call.
@@ -22,6 +24,9 @@ std::size_t cut_before(Program& program, OrderPosition at);
 
 // The address by which edges name the operation at a position.
 OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosition at, int steps_ago = 0);
+
+// The operation with that address (steps_ago is not looked at). Throws std::logic_error when there is none.
+OrderPosition position_of(const Schedule& schedule, const Program& program, const OpAddress& address);
 
 // First and last operation, in order, that touches any of the storage with (for `last_writer`) a write or accumulate,
 // of operations on `lane`. Views are taken at their tensor's place, whatever the rank. Throws std::logic_error when

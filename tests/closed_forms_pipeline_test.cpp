@@ -1,6 +1,4 @@
-// On an ideal machine (cores for everybody, nothing slows anything, no overheads) where a few operations cost whole
-// picoseconds and all others nothing, the simulated step is what a formula says, to the picosecond. Schedules are
-// those that real scenarios give.
+// Pipelines on an ideal machine. Schedules are those that real scenarios give.
 //
 //   1F1B                      (m + P − 1)(F + B)                                Narayanan et al., SOSP 2019
 //   interleaved               m(F + B) + (P − 1)(F + B) / V                     Narayanan et al., arXiv 2104.04473
@@ -8,41 +6,15 @@
 //   overlap_p2p_comm          messages of T <= min(f, b), f and b of a chunk, V > 1: 2(PV - 1)T more, the way of the
 //                             first micro-batch in and of the last one out; the steady state hides them. V = 1, P | m:
 //                             2T(m(P - 1) / P + P - 2) more, because 1F1B has no slack to hide anything in
-//   overlap_grad_reduce       f_b = max(r_b, f_{b−1}) + c_b
-//   overlap_param_gather      s_k = max(t_k, g_k),  g_{k+1} = s_k + a_{k+1}
-//   tp_comm_overlap, bulk     T_dgrad + T_wgrad + max(0, T_AG − T_dgrad) + max(0, T_RS − T_wgrad)
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 #include <tuple>
 
-#include "sim/engine.hpp"
-#include "tests/training.hpp"
+#include "tests/ideal.hpp"
 
 namespace stretto::testing {
 namespace {
-
-using Time = Picoseconds;
-
-// A schedule on the ideal machine. Operations cost nothing unless told.
-struct Ideal {
-  explicit Ideal(const Scenario& scenario) : schedule(build_schedule(scenario)) {
-    costs.compute.resize(schedule.operations.size());
-    costs.collective.resize(schedule.operations.size());
-    costs.link_bytes_per_s = 1e9;
-  }
-  // Of computation and of communication alike: the transfer takes as long, from when all are there.
-  void set(const std::string& name, Time time) { set(schedule.find_operation(name).value(), time); }
-  void set(OpId op, Time time) { costs.compute[op].alone = costs.collective[op].latency = time; }
-  sim::SimResult run() const {
-    sim::SimResult result = sim::simulate(schedule, costs);
-    REQUIRE(result.steady);
-    return result;
-  }
-
-  Schedule schedule;
-  sim::Costs costs;
-};
 
 struct Stages {
   std::int64_t stages = 2, micro_batches = 4;
@@ -343,144 +315,6 @@ TEST_CASE("overlap_p2p_comm: interleaved with longer messages is the longest pat
             CHECK(step == path);
           else
             CHECK(step >= path);
-        }
-}
-
-namespace {
-
-// Rows of one rank's last step, and what they are of.
-struct Rows {
-  explicit Rows(const Ideal& ideal) : schedule(ideal.schedule), result(ideal.run()) {}
-  const BoundOp& op(const TimelineRow& row) const { return result.programs[0].ops[row.op]; }
-  const TimelineRow& of(OpId id) const {
-    for (const TimelineRow& row : result.timeline.rows)
-      if (op(row).op == id) return row;
-    throw std::logic_error("no row of " + schedule.operations[id].name);
-  }
-  const TimelineRow& of(const std::string& name) const { return of(schedule.find_operation(name).value()); }
-  // Rows of the compute lane that use a storage, of phases up to `last`, in order.
-  std::vector<const TimelineRow*> users(StorageId storage, AccessMode mode, Phase last) const {
-    std::vector<const TimelineRow*> rows;
-    for (const TimelineRow& row : result.timeline.rows) {
-      const Operation& operation = schedule.operations[op(row).op];
-      if (operation.lane != 0 || operation.phase > last) continue;
-      for (std::size_t a = 0; a < operation.accesses.size(); ++a)
-        if (operation.accesses[a].mode == mode && resolve(schedule, result.programs[0], op(row), a).storage == storage)
-          rows.push_back(&row);
-    }
-    std::sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return a->start < b->start; });
-    return rows;
-  }
-  StorageId storage(const std::string& tensor) const {
-    return schedule.tensors[schedule.find_tensor(tensor).value()].places[0].storage;
-  }
-
-  const Schedule& schedule;
-  sim::SimResult result;
-};
-
-// Every compute operation costs something else, and so does every bucket.
-Ideal with_buckets(const std::string& mode, std::int64_t bucket_size) {
-  Scenario scenario = tiny_scenario(4, mode, "fp32", 8);
-  scenario.model.num_layers = 3;
-  scenario.cluster.ranks_per_device = 1;
-  scenario.overlap.bucket_size = bucket_size;
-  Ideal ideal(scenario);
-  for (OpId op = 0; op < ideal.schedule.operations.size(); ++op)
-    if (!is_communication(ideal.schedule.operations[op].work)) ideal.set(op, 1000 + 37 * (op % 11));
-  return ideal;
-}
-
-}  // namespace
-
-TEST_CASE("overlap_grad_reduce: f_b = max(r_b, f_(b-1)) + c_b", "[closed]") {
-  for (const Time transfer : {100, 5'000, 40'000}) {
-    Ideal ideal = with_buckets("overlap_grad_reduce", 500);
-    std::vector<Time> takes;
-    while (ideal.schedule.find_operation("dp.reduce_scatter.b" + std::to_string(takes.size()))) {
-      takes.push_back(transfer + 11 * static_cast<Time>(takes.size() % 3));
-      ideal.set("dp.reduce_scatter.b" + std::to_string(takes.size() - 1), takes.back());
-    }
-    REQUIRE(takes.size() > 4);
-    const Rows rows(ideal);
-    Time done = 0;
-    for (std::size_t b = 0; b < takes.size(); ++b) {
-      const std::string number = ".b" + std::to_string(b);
-      const auto gradients = rows.users(rows.storage("bucket.gradient" + number), AccessMode::accumulate, Phase::wgrad);
-      REQUIRE_FALSE(gradients.empty());
-      done = std::max(gradients.back()->end, done) + takes[b];
-      INFO("bucket " << b << ", transfers of " << transfer);
-      CHECK(rows.of("dp.reduce_scatter" + number).end == done);
-    }
-    // What comes then waits for the last bucket.
-    CHECK(rows.of("norm.sum_squares.b" + std::to_string(takes.size() - 1)).start >= done);
-  }
-}
-
-TEST_CASE("overlap_param_gather: s_k = max(t_k, g_k), g_(k+1) = s_k + a_(k+1)", "[closed]") {
-  for (const Time transfer : {100, 5'000, 40'000}) {
-    Ideal ideal = with_buckets("overlap_param_gather", 500);
-    std::size_t count = 0;
-    for (; ideal.schedule.find_operation("dp.all_gather.b" + std::to_string(count)); ++count)
-      ideal.set("dp.all_gather.b" + std::to_string(count), transfer + 11 * static_cast<Time>(count % 3));
-    REQUIRE(count > 4);
-    const Rows rows(ideal);
-    // Buckets by first use; those that one operation uses first are released together.
-    std::map<std::pair<Time, const TimelineRow*>, std::vector<std::size_t>> first_uses;
-    for (std::size_t b = 0; b < count; ++b) {
-      const auto users =
-          rows.users(rows.storage("bucket.parameter.b" + std::to_string(b)), AccessMode::read, Phase::forward);
-      REQUIRE_FALSE(users.empty());
-      first_uses[{users.front()->start, users.front()}].push_back(b);
-    }
-    REQUIRE(first_uses.size() > 3);
-    Time gathered = 0, released = 0;
-    bool is_first = true;
-    for (const auto& [use, buckets] : first_uses) {
-      const TimelineRow& user = *use.second;
-      INFO("first used by " << rows.schedule.operations[rows.op(user).op].name << ", transfers of " << transfer);
-      for (const std::size_t b : buckets) {
-        const TimelineRow& gather = rows.of("dp.all_gather.b" + std::to_string(b));
-        const Time takes = transfer + 11 * static_cast<Time>(b % 3);
-        if (is_first)
-          gathered = gather.end;  // nothing of this step is before it
-        else
-          gathered = std::max(released, gathered) + takes;
-        CHECK(gather.end == gathered);
-        is_first = false;
-      }
-      // t_k: when the compute lane comes to the first user.
-      const std::uint32_t position = rows.op(user).position;
-      Time reached = rows.result.timeline.step_begin;
-      for (const TimelineRow& row : rows.result.timeline.rows)
-        if (rows.op(row).lane == 0 && rows.op(row).position + 1 == position) reached = row.end;
-      CHECK(user.start == std::max(reached, gathered));
-      released = user.start;
-    }
-  }
-}
-
-TEST_CASE("tp_comm_overlap, bulk: each transfer is exposed for what it takes longer than its GEMM", "[closed]") {
-  constexpr Time kDgrad = 2000, kWgrad = 3000;
-  for (const Time gather : {0, 1500, 2000, 2700})
-    for (const Time scatter : {0, 2900, 3000, 4100})
-      for (const bool beside_dgrad : {false, true})
-        for (const bool beside_wgrad : {false, true}) {
-          Scenario scenario = layout_scenario({1, 2, true}, "tp_comm_overlap", false, "fp32", 1, 3);
-          scenario.overlap.tp_comm_overlap_ag = scenario.overlap.tp_comm_overlap_rs = false;
-          scenario.overlap.tp_comm_bulk_dgrad = beside_dgrad;
-          scenario.overlap.tp_comm_bulk_wgrad = beside_wgrad;
-          Ideal ideal(scenario);
-          ideal.set("fc1.dgrad", kDgrad);
-          ideal.set("fc1.wgrad", kWgrad);
-          ideal.set("fc1.all_gather_wgrad", gather);
-          ideal.set("fc1.dgrad.reduce_scatter", scatter);
-          const Time exposed_gather = beside_dgrad ? std::max<Time>(0, gather - kDgrad) : gather,
-                     exposed_scatter = beside_wgrad ? std::max<Time>(0, scatter - kWgrad) : scatter;
-          INFO("all-gather " << gather << " ps, reduce-scatter " << scatter << " ps, bulk dgrad " << beside_dgrad
-                             << ", bulk wgrad " << beside_wgrad);
-          CHECK(ideal.run().step == scenario.model.num_layers * scenario.num_microbatches() *
-                                        (kDgrad + kWgrad + exposed_gather + exposed_scatter));
         }
 }
 

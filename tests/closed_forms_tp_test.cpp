@@ -1,0 +1,127 @@
+// Tensor-parallel communication beside the GEMM that it belongs to, on an ideal machine. Schedules are those that real
+// scenarios give. Tg: of a piece of the GEMM, Tc: of a piece of the communication, n ranks.
+//
+//   bulk                      T_dgrad + T_wgrad + max(0, T_AG − T_dgrad) + max(0, T_RS − T_wgrad)
+//   ring all-gather           n·Tg + (n − 1)·max(0, Tc − Tg)
+//   the same, aggregate       Tc + n·Tg + (n/2 − 1)·max(0, 2·Tc − 2·Tg)
+//   reduce-scatter by ring    n·Tg + (n − 1)·max(0, Tc − Tg) + T_sum
+//   reduce-scatter in pieces  S·Tg + Tc + (S − 1)·max(0, Tc − Tg): the last piece is the tail
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "tests/ideal.hpp"
+
+namespace stretto::testing {
+
+TEST_CASE("tp_comm_overlap, bulk: each transfer is exposed for what it takes longer than its GEMM", "[closed]") {
+  constexpr Time kDgrad = 2000, kWgrad = 3000;
+  for (const Time gather : {0, 1500, 2000, 2700})
+    for (const Time scatter : {0, 2900, 3000, 4100})
+      for (const bool beside_dgrad : {false, true})
+        for (const bool beside_wgrad : {false, true}) {
+          Scenario scenario = layout_scenario({1, 2, true}, "tp_comm_overlap", false, "fp32", 1, 3);
+          scenario.overlap.tp_comm_overlap_ag = scenario.overlap.tp_comm_overlap_rs = false;
+          scenario.overlap.tp_comm_bulk_dgrad = beside_dgrad;
+          scenario.overlap.tp_comm_bulk_wgrad = beside_wgrad;
+          Ideal ideal(scenario);
+          ideal.set("fc1.dgrad", kDgrad);
+          ideal.set("fc1.wgrad", kWgrad);
+          ideal.set("fc1.all_gather_wgrad", gather);
+          ideal.set("fc1.dgrad.reduce_scatter", scatter);
+          const Time exposed_gather = beside_dgrad ? std::max<Time>(0, gather - kDgrad) : gather,
+                     exposed_scatter = beside_wgrad ? std::max<Time>(0, scatter - kWgrad) : scatter;
+          INFO("all-gather " << gather << " ps, reduce-scatter " << scatter << " ps, bulk dgrad " << beside_dgrad
+                             << ", bulk wgrad " << beside_wgrad);
+          CHECK(ideal.run().step == scenario.model.num_layers * scenario.num_microbatches() *
+                                        (kDgrad + kWgrad + exposed_gather + exposed_scatter));
+        }
+}
+
+namespace {
+
+// One GEMM of every layer with its communication in pieces; everything else costs nothing.
+struct Pieces {
+  Pieces(std::int64_t tp, const std::string& gemm, const TpGemm& method)
+      : scenario(scenario_of(tp, gemm, method)), ideal(scenario) {}
+
+  static Scenario scenario_of(std::int64_t tp, const std::string& gemm, const TpGemm& method) {
+    Scenario scenario = layout_scenario({1, tp, true}, "tp_comm_bulk", false, "fp32", 1, 3);
+    scenario.model.hidden_size = scenario.model.ffn_hidden_size = 12 * tp;
+    scenario.model.num_attention_heads = tp;
+    scenario.model.num_query_groups = tp;
+    scenario.model.seq_length = 2 * tp;
+    scenario.model.max_position_embeddings = 2 * tp;
+    scenario.overlap.tp_comm_bulk_dgrad = scenario.overlap.tp_comm_bulk_wgrad = false;
+    scenario.overlap.tp_comm_overlap_cfg = {{gemm, method}};
+    return scenario;
+  }
+  // All that are called so with a number behind it. Returns how many there are.
+  std::int64_t set(const std::string& name, Time time) {
+    std::int64_t count = 0;
+    for (; ideal.schedule.find_operation(name + std::to_string(count)); ++count)
+      ideal.set(name + std::to_string(count), time);
+    return count;
+  }
+  void set_messages(const std::string& gemm, Time time) {
+    set(gemm + ".send", time);
+    set(gemm + ".recv", time);
+  }
+  Time layer() const { return ideal.run().step / (scenario.model.num_layers * scenario.num_microbatches()); }
+
+  Scenario scenario;
+  Ideal ideal;
+};
+
+constexpr Time kPiece = 1000;
+
+}  // namespace
+
+TEST_CASE("ring all-gather: exposed is what a message takes longer than a piece, (n - 1) times", "[closed]") {
+  for (const std::int64_t tp : {2, 3, 4, 8})
+    for (const Time message : {0, 400, 1000, 1700}) {
+      INFO("tp " << tp << ", messages of " << message);
+      Pieces run(tp, "fc1_fprop", {TpMethod::ring_exchange});
+      REQUIRE(run.set("fc1.fprop.", kPiece) == tp);
+      run.set_messages("fc1.fprop", message);
+      CHECK(run.layer() == tp * kPiece + (tp - 1) * std::max<Time>(0, message - kPiece));
+    }
+}
+
+TEST_CASE("ring all-gather in pairs: neighbours first, then half as many of twice the size", "[closed]") {
+  for (const std::int64_t tp : {2, 4, 6, 8})
+    for (const Time message : {0, 400, 1000, 1700}) {
+      INFO("tp " << tp << ", messages of " << message);
+      Pieces run(tp, "fc1_fprop", {TpMethod::ring_exchange, true});
+      REQUIRE(run.set("fc1.fprop.", 2 * kPiece) == tp / 2);
+      run.set_messages("fc1.fprop", 2 * message);
+      for (const char* neighbour : {"fc1.fprop.send_neighbour", "fc1.fprop.recv_neighbour"})
+        run.ideal.set(neighbour, message);
+      CHECK(run.layer() == message + tp * kPiece + (tp / 2 - 1) * std::max<Time>(0, 2 * message - 2 * kPiece));
+    }
+}
+
+TEST_CASE("reduce-scatter by ring: the last messages and the sum are exposed", "[closed]") {
+  constexpr Time kSum = 130;
+  for (const std::int64_t tp : {2, 3, 4, 8})
+    for (const Time message : {0, 400, 1000, 1700}) {
+      INFO("tp " << tp << ", messages of " << message);
+      Pieces run(tp, "fc2_fprop", {TpMethod::ring_exchange});
+      REQUIRE(run.set("fc2.fprop.", kPiece) == tp);
+      run.set_messages("fc2.fprop", message);
+      run.ideal.set("fc2.fprop.reduce", kSum);
+      CHECK(run.layer() == tp * kPiece + (tp - 1) * std::max<Time>(0, message - kPiece) + kSum);
+    }
+}
+
+TEST_CASE("reduce-scatter in pieces: the last piece is the tail", "[closed]") {
+  for (const std::int64_t splits : {2, 3, 4, 6})
+    for (const Time scatter : {0, 400, 1000, 1700}) {
+      INFO(splits << " pieces, scattered in " << scatter);
+      Pieces run(2, "fc2_fprop", {TpMethod::pipeline, false, splits});
+      REQUIRE(run.set("fc2.fprop.", kPiece) == splits);
+      REQUIRE(run.set("fc2.reduce_scatter.", scatter) == splits);
+      CHECK(run.layer() == splits * kPiece + scatter + (splits - 1) * std::max<Time>(0, scatter - kPiece));
+    }
+}
+
+}  // namespace stretto::testing

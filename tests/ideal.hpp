@@ -1,0 +1,32 @@
+#pragma once
+#include <string>
+
+#include "sim/engine.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+
+using Time = Picoseconds;
+
+// A schedule on an ideal machine: cores for everybody, nothing slows anything, no overheads. Operations cost nothing
+// unless told, so a simulated step is what a formula says, to the picosecond.
+struct Ideal {
+  explicit Ideal(const Scenario& scenario) : schedule(build_schedule(scenario)) {
+    costs.compute.resize(schedule.operations.size());
+    costs.collective.resize(schedule.operations.size());
+    costs.link_bytes_per_s = 1e9;
+  }
+  // Of computation and of communication alike: the transfer takes as long, from when all are there.
+  void set(const std::string& name, Time time) { set(schedule.find_operation(name).value(), time); }
+  void set(OpId op, Time time) { costs.compute[op].alone = costs.collective[op].latency = time; }
+  sim::SimResult run() const {
+    sim::SimResult result = sim::simulate(schedule, costs);
+    REQUIRE(result.steady);
+    return result;
+  }
+
+  Schedule schedule;
+  sim::Costs costs;
+};
+
+}  // namespace stretto::testing
