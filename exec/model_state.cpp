@@ -104,9 +104,9 @@ void store(Dtype dtype, std::byte* base, std::int64_t i, double value) {
 
 // nullptr where the rank does not have it: only the first stage reads tokens, only the last reads targets.
 std::byte* tensor_data(const Schedule& schedule, host::RankMemory& memory, const std::string& name,
-                       std::int64_t slot = 0) {
+                       std::int64_t slot = 0, std::int64_t layer = 0) {
   const Tensor& tensor = schedule.tensors[schedule.find_tensor(name).value()];
-  const TensorPlace& place = tensor.places[static_cast<std::size_t>(slot)];
+  const TensorPlace& place = tensor.places[static_cast<std::size_t>(layer * tensor.slots + slot)];
   if (!memory.has(place.storage)) return nullptr;
   return memory.at(place.storage) + place.offset * bytes_of(schedule.storages[place.storage].dtype);
 }
@@ -185,17 +185,43 @@ void scatter_state(const Schedule& schedule, const Scenario& scenario, const Mem
   }
 }
 
+std::uint64_t dropout_key(const Scenario& scenario, std::int64_t step, std::int64_t layer) {
+  const auto layers = static_cast<std::uint64_t>(scenario.model.num_layers);
+  return random_bits(scenario.training.seed, stream_of("dropout"),
+                     static_cast<std::uint64_t>(step) * layers + static_cast<std::uint64_t>(layer));
+}
+
+namespace {
+
+// Which elements dropout keeps: a key for every layer and step, and where the micro-batch is in the global batch.
+void write_dropout_keys(const Schedule& schedule, const Scenario& scenario, std::int64_t step, std::int64_t micro_batch,
+                        std::int64_t first_sample, host::RankMemory& memory) {
+  for (std::int64_t layer = 0; layer < scenario.model.num_layers; ++layer) {
+    const std::uint64_t key = dropout_key(scenario, step, layer);
+    const std::uint32_t words[kDropoutKeyWords] = {static_cast<std::uint32_t>(key),
+                                                   static_cast<std::uint32_t>(key >> 32),
+                                                   static_cast<std::uint32_t>(first_sample)};
+    if (std::byte* data = tensor_data(schedule, memory, kDropoutKey, micro_batch, layer))
+      std::memcpy(data, words, sizeof words);
+  }
+}
+
+}  // namespace
+
 void write_batch(const Schedule& schedule, const Scenario& scenario, const TokenSource& source, std::int64_t step,
                  const MemoryOf& memory_of) {
   const std::int64_t dp = schedule.mesh.size(Coord::dp), micro = scenario.training.micro_batch_size,
                      seq = scenario.model.seq_length;
   const Sampling sampling{seq, scenario.training.global_batch_size, scenario.model.vocab_size, scenario.training.seed};
+  const bool drops = schedule.find_tensor(kDropoutKey).has_value();
   const auto count = static_cast<std::size_t>(micro * seq);
   std::vector<std::int32_t> tokens(count), targets(count);
   for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r) {
     const std::int64_t replica = schedule.mesh.coordinates_of(r)[Coord::dp];
     for (std::int64_t mb = 0; mb < scenario.num_microbatches(); ++mb) {
-      fill_batch(source, sampling, step, (mb * dp + replica) * micro, tokens, targets);
+      const std::int64_t first_sample = (mb * dp + replica) * micro;
+      fill_batch(source, sampling, step, first_sample, tokens, targets);
+      if (drops) write_dropout_keys(schedule, scenario, step, mb, first_sample, memory_of(r));
       for (const auto& [name, values] : {std::pair("tokens", &tokens), std::pair("targets", &targets)})
         if (std::byte* data = tensor_data(schedule, memory_of(r), name, mb))
           std::memcpy(data, values->data(), count * sizeof(std::int32_t));

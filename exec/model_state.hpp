@@ -37,7 +37,9 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& s
 void scatter_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, StatePart part,
                    const std::function<const FullTensor&(const std::string& full_name)>& find);
 
-// Tokens and targets of every rank and micro-batch for `step`, and the optimizer's scalars.
+// What dropout in a layer is drawn from in a step.
+std::uint64_t dropout_key(const Scenario& scenario, std::int64_t step, std::int64_t layer);
+// Tokens, targets and keys of dropout of every rank and micro-batch for `step`, and the optimizer's scalars.
 void write_batch(const Schedule& schedule, const Scenario& scenario, const TokenSource& source, std::int64_t step,
                  const MemoryOf& memory_of);
 void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_t step, const MemoryOf& memory_of);

@@ -32,10 +32,12 @@ struct Transformer {
   std::int64_t num_query_groups = 0;  // heads of k and of v; 0: num_attention_heads
   bool add_bias_linear = true;
   bool untie_embeddings_and_output_weights = false;
+  double hidden_dropout = 0;     // of the embedding, and of each sublayer's result before it is added to the residual
+  double attention_dropout = 0;  // of attention's probabilities
 
   std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
   std::int64_t kv_heads() const { return num_query_groups > 0 ? num_query_groups : num_attention_heads; }
-  std::int64_t qkv_size() const { return hidden_size + 2 * kv_heads() * head_dim(); }    // rows of qkv.weight
+  std::int64_t qkv_size() const { return hidden_size + 2 * kv_heads() * head_dim(); }       // rows of qkv.weight
   std::int64_t fc1_size() const { return swiglu ? 2 * ffn_hidden_size : ffn_hidden_size; }  // rows of fc1.weight
   // Where the head's weight is: "lm_head.weight", or "wte.weight" when tied.
   const char* head_weight() const { return untie_embeddings_and_output_weights ? "lm_head.weight" : "wte.weight"; }
@@ -55,17 +57,17 @@ constexpr Transformer in_llama_style(Transformer model) {
 Transformer preset(const std::string& name);
 std::vector<std::string> preset_names();
 
-// How tensor parallelism cuts a parameter into parts (Shoeybi et al., arXiv 1909.08053): column-parallel layers (qkv, fc1,
-// wte, lm_head) by output, row-parallel ones (proj, fc2) by
-// input, and wpe by columns, so that embeddings of all ranks add up (Megatron-LM has all of wpe on every rank).
+// How tensor parallelism cuts a parameter into parts (Shoeybi et al., arXiv 1909.08053): column-parallel layers (qkv,
+// fc1, wte, lm_head) by output, row-parallel ones (proj, fc2) by input, and wpe by columns, so that embeddings of all
+// ranks add up (Megatron-LM has all of wpe on every rank).
 enum class Shard : std::uint8_t {
   none,     // every rank has the whole
   rows,     // rows of a [out, in] matrix; elements of its bias
   columns,  // columns of a [out, in] matrix
 };
 
-// One learnable array. `layer` is -1 outside the layers. Order of `parameters()` is registration order: wte, wpe, layers,
-// final norm, lm_head; gradients become ready in about the reverse of it.
+// One learnable array. `layer` is -1 outside the layers. Order of `parameters()` is registration order: wte, wpe,
+// layers, final norm, lm_head; gradients become ready in about the reverse of it.
 struct Parameter {
   std::string name;  // within a layer: "qkv.weight"; full_name() adds "h.<layer>."
   std::int64_t layer = -1;
@@ -89,11 +91,11 @@ std::vector<Parameter> parameters(const Transformer& model);
 std::int64_t parameter_count(const Transformer& model);
 
 // FLOPs of one forward and backward pass over one sequence of seq_length tokens.
-// Convention (docs/mfu.md): GEMMs and attention matmuls count 2·m·n·k; backward is twice forward; attention is causal, so
-// its matmuls count half; the LM head counts; embedding look-ups, norms and elementwise work do not.
+// Convention (docs/mfu.md): GEMMs and attention matmuls count 2·m·n·k; backward is twice forward; attention is causal,
+// so its matmuls count half; the LM head counts; embedding look-ups, norms and elementwise work do not.
 struct Flops {
-  double model = 0;          // what MFU counts
-  double hardware = 0;       // what HFU counts: what the schedule executes, with recompute; attention as executed
+  double model = 0;     // what MFU counts
+  double hardware = 0;  // what HFU counts: what the schedule executes, with recompute; attention as executed
   double model_full_attention = 0;  // the same as `model` without the causal half: Megatron's published convention
 };
 Flops training_flops_per_sequence(const Transformer& model);

@@ -142,6 +142,8 @@ class Generator {
     model_.set("vocab_size", draw_.between(13, 40));
     model_.set("make_vocab_size_divisible_by", draw_.one_of<std::int64_t>({1, 1, 2, 3, 8}));
     if (llama()) model_.set("normalization", "RMSNorm");
+    if (draw_.coin()) model_.set("hidden_dropout", 0.25);
+    if (draw_.coin()) model_.set("attention_dropout", 0.1);
     if (llama()) model_.set("swiglu", true);
     if (llama()) model_.set("position_embedding_type", "rope");
     if (llama()) model_.set("add_bias_linear", false);

@@ -57,6 +57,8 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     };
     const std::int64_t group = p.microbatch_group_size_per_vp_stage, count = scenario.num_microbatches();
     const std::vector<ModelChunk> chunks = model_chunks(scenario.model, p);
+    see("dropout of attention alone", scenario.model.attention_dropout > 0 && scenario.model.hidden_dropout == 0);
+    see("dropout of residuals alone", scenario.model.attention_dropout == 0 && scenario.model.hidden_dropout > 0);
     const bool pipeline = p.pipeline_model_parallel_size > 1, interleaved = p.virtual_pipeline_model_parallel_size > 1;
     CHECK(p.ranks() <= 16);
     see("16 ranks", p.ranks() == 16);
@@ -79,7 +81,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("tied over stages", pipeline && !scenario.model.untie_embeddings_and_output_weights);
     see("recomputed", scenario.training.recompute.granularity == Recompute::Granularity::full && pipeline);
   }
-  CHECK(seen.size() == 19);
+  CHECK(seen.size() == 21);
 }
 
 }  // namespace stretto::testing

@@ -5,8 +5,35 @@ Exits with 1 and a line for every number that differs. torch_reference_test.cpp 
 import json
 import sys
 
+import numpy
 import torch
 import torch.nn.functional as F
+
+
+def philox(counter, key):
+    """Philox4x32-10 (Salmon et al., SC'11): four arrays of counter words and two key words to four arrays of bits."""
+    low = numpy.uint64(0xFFFFFFFF)
+    c, k = [numpy.asarray(word, numpy.uint64) for word in counter], [numpy.uint64(word) for word in key]
+    for _ in range(10):
+        first, second = c[0] * numpy.uint64(0xD2511F53), c[2] * numpy.uint64(0xCD9E8D57)
+        shift = numpy.uint64(32)
+        c = [(second >> shift) ^ c[1] ^ k[0], second & low, (first >> shift) ^ c[3] ^ k[1], first & low]
+        k = [(k[0] + numpy.uint64(0x9E3779B9)) & low, (k[1] + numpy.uint64(0xBB67AE85)) & low]
+    return c
+
+
+def dropout(x, probability, key, site):
+    """x is [samples, rows, columns], all samples of a global batch; see Dropout in model/schedule/work.hpp."""
+    if probability == 0:
+        return x
+    samples, rows, columns = x.shape
+    groups = (columns + 3) // 4
+    sample, row, group = numpy.meshgrid(
+        numpy.arange(samples), numpy.arange(rows), numpy.arange(groups), indexing="ij"
+    )
+    bits = numpy.stack(philox((group, row, sample, numpy.full_like(group, site)), key), -1)
+    kept = bits.reshape(samples, rows, 4 * groups)[..., :columns] >= probability * 2**32
+    return x * torch.from_numpy(kept) / (1 - probability)
 
 
 def rms_norm(x, weight):
@@ -21,8 +48,11 @@ def rotate(x, base):
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
 
-def forward(p, model, tokens, targets):
-    """Mean loss of pre-norm blocks: GPT-2's, or Llama's, or any mixture, as `model` and the parameters say."""
+def forward(p, model, tokens, targets, keys):
+    """Mean loss of pre-norm blocks: GPT-2's, or Llama's, or any mixture, as `model` and the parameters say.
+
+    `keys` are of dropout, one a layer.
+    """
     hidden, heads, groups = model["hidden_size"], model["num_attention_heads"], model["num_query_groups"]
     dim, rope = hidden // heads, model["position_embedding_type"] == "rope"
     batch, seq = tokens.shape
@@ -45,8 +75,10 @@ def forward(p, model, tokens, targets):
     x = p["wte.weight"][tokens]
     if not rope:
         x = x + p["wpe.weight"][:seq]
+    hidden_dropout, attention_dropout = model["hidden_dropout"], model["attention_dropout"]
+    x = dropout(x, hidden_dropout, keys[0], 1)
     for layer in range(model["num_layers"]):
-        h = f"h.{layer}."
+        h, key = f"h.{layer}.", keys[layer]
         q, k, v = (
             part.view(batch, seq, -1, dim).transpose(1, 2)
             for part in linear(norm(x, h + "ln_1"), h + "qkv").split([hidden, groups * dim, groups * dim], dim=-1)
@@ -55,9 +87,10 @@ def forward(p, model, tokens, targets):
             q, k = rotate(q, model["rotary_base"]), rotate(k, model["rotary_base"])
         k, v = (part.repeat_interleave(heads // groups, dim=1) for part in (k, v))
         scores = q @ k.transpose(-1, -2) / dim**0.5 + mask
-        attended = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, seq, hidden)
-        x = x + linear(attended, h + "proj")
-        x = x + linear(mlp(linear(norm(x, h + "ln_2"), h + "fc1")), h + "fc2")
+        weights = dropout(scores.softmax(-1).reshape(batch, heads * seq, seq), attention_dropout, key, 0)
+        attended = (weights.view(scores.shape) @ v).transpose(1, 2).reshape(batch, seq, hidden)
+        x = x + dropout(linear(attended, h + "proj"), hidden_dropout, key, 2)
+        x = x + dropout(linear(mlp(linear(norm(x, h + "ln_2"), h + "fc1")), h + "fc2"), hidden_dropout, key, 3)
     logits = norm(x, "ln_f") @ p.get("lm_head.weight", p["wte.weight"]).T
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -98,7 +131,8 @@ def check(dump):
 
     for number, step in enumerate(dump["steps"]):
         optimizer.zero_grad()
-        loss = forward(parameters, dump["model"], torch.tensor(step["tokens"]), torch.tensor(step["targets"]))
+        tokens, targets = torch.tensor(step["tokens"]), torch.tensor(step["targets"])
+        loss = forward(parameters, dump["model"], tokens, targets, step["dropout_keys"])
         loss.backward()
         compare("loss", f"of step {number}", step["loss"], loss.item(), 1e-10)
         if number == 0:

@@ -43,13 +43,13 @@ json to_json(const std::vector<exec::FullTensor>& tensors) {
   return list;
 }
 
-// All samples of the step, [sample][position].
+// All samples of the step, [sample][position], in the order of the global batch.
 json samples_of(const Schedule& schedule, const Scenario& scenario, const exec::MemoryOf& memory_of, const char* name) {
   const Tensor& tensor = schedule.tensors[schedule.find_tensor(name).value()];
   const auto seq = static_cast<std::size_t>(scenario.model.seq_length);
   json samples = json::array();
-  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
-    for (const TensorPlace& place : tensor.places) {
+  for (const TensorPlace& place : tensor.places)
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
       const auto ids = memory_of(rank).view<std::int32_t>(schedule, place.storage, place.offset, tensor.elements());
       for (std::size_t at = 0; at < ids.size(); at += seq)
         samples.push_back(std::vector<std::int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(at),
@@ -74,11 +74,21 @@ Scenario scenario_with(const std::string& mode, std::int64_t ranks, bool llama =
   return scenario;
 }
 
+json dropout_keys(const Scenario& scenario, int step) {
+  json keys = json::array();
+  for (std::int64_t layer = 0; layer < scenario.model.num_layers; ++layer) {
+    const std::uint64_t key = exec::dropout_key(scenario, step, layer);
+    keys.push_back({key & 0xFFFFFFFFu, key >> 32});
+  }
+  return keys;
+}
+
 //   model      {num_layers, hidden_size, num_attention_heads, num_query_groups, normalization, swiglu,
-//              position_embedding_type, rotary_base}; biases and a head of its own where `initial` has them
+//              position_embedding_type, rotary_base, hidden_dropout, attention_dropout}; biases and a head of its own
+//              where `initial` has them
 //   training   {weight_decay, adam_beta1, adam_beta2, adam_eps, clip_grad}
 //   initial, final, gradients   [{name, shape [rows, cols], values}]; gradients are those of the first step, not
-//   clipped steps      [{lr, loss, norm, tokens [sample][position], targets}]
+//   clipped steps      [{lr, loss, norm, tokens [sample][position], targets, dropout_keys [layer][2]}]
 json train_and_dump(const Scenario& scenario, int steps) {
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_memory(schedule);
@@ -107,7 +117,9 @@ json train_and_dump(const Scenario& scenario, int steps) {
                  {"normalization", name_of(scenario.model.normalization)},
                  {"swiglu", scenario.model.swiglu},
                  {"position_embedding_type", name_of(scenario.model.position_embedding_type)},
-                 {"rotary_base", scenario.model.rotary_base}}},
+                 {"rotary_base", scenario.model.rotary_base},
+                 {"hidden_dropout", scenario.model.hidden_dropout},
+                 {"attention_dropout", scenario.model.attention_dropout}}},
                {"training",
                 {{"weight_decay", t.weight_decay},
                  {"adam_beta1", t.adam_beta1},
@@ -126,7 +138,8 @@ json train_and_dump(const Scenario& scenario, int steps) {
                              {"loss", metrics.loss},
                              {"norm", metrics.gradient_norm},
                              {"tokens", samples_of(schedule, scenario, memory_of, "tokens")},
-                             {"targets", samples_of(schedule, scenario, memory_of, "targets")}});
+                             {"targets", samples_of(schedule, scenario, memory_of, "targets")},
+                             {"dropout_keys", dropout_keys(scenario, step)}});
     if (step == 0)
       dump["gradients"] = to_json(exec::gather_state(schedule, scenario, memory_of, exec::StatePart::gradients));
   }
@@ -157,9 +170,13 @@ TEST_CASE("PyTorch trains the same") {
     for (std::size_t i = 0; i < dumps.size(); ++i) std::filesystem::remove(file(int(i)));
     return finished;
   };
+  Scenario dropping = scenario_with("overlap_param_gather", 2);
+  dropping.model.hidden_dropout = 0.2;
+  dropping.model.attention_dropout = 0.1;
   json overlapped = train_and_dump(scenario_with("overlap_param_gather", 2), 3);
-  const Finished finished = compare({overlapped, train_and_dump(scenario_with("plain", 1), 3),
-                                     train_and_dump(scenario_with("overlap_param_gather", 2, true), 3)});
+  const Finished finished =
+      compare({overlapped, train_and_dump(scenario_with("plain", 1), 3),
+               train_and_dump(scenario_with("overlap_param_gather", 2, true), 3), train_and_dump(dropping, 3)});
   INFO(finished.output);
   CHECK(finished.status == 0);
   // The comparison is able to fail.

@@ -36,6 +36,9 @@ constexpr std::size_t kShared[] = {3, 6};
 constexpr Shape kCut[] = {{64, 2, 128, 2, 256}, {64, 2, 64, 8, 1024},  {64, 2, 256, 2, 4096},
                           {64, 2, 96, 4, 2048}, {256, 2, 128, 4, 256}, {384, 2, 128, 8, 256}};
 constexpr Shape kReduced[] = {{64, 2, 64, 1, 256}, {192, 2, 32, 1, 256}, {512, 4, 32, 1, 1024}};
+// Run once more with dropout, for what is then other than above.
+constexpr std::size_t kDropping[] = {0, 2, 3, 4, 6, 8, 10};
+constexpr const char* kOfDropping[] = {"dropout", "attention_dropout"};
 constexpr const char* kOfCut[] = {"vocab_stats", "copy", "local_reduce"};
 constexpr const char* kOfReduced[] = {"cast"};
 constexpr int kTurns = 6;
@@ -122,13 +125,18 @@ std::vector<Sample> samples_of(const Steps& steps) {
 }  // namespace
 
 StepSamples probe_steps(int cores, const std::function<void(const std::string&)>& progress) {
-  Steps alone, filled, shared, cut, reduced;
+  Steps alone, filled, shared, cut, reduced, dropping;
   for (const Shape& shape : kShapes) alone.push_back(std::make_unique<Step>(shape, 1, cores));
   for (const Shape& shape : kCut) cut.push_back(std::make_unique<Step>(shape, 2, 1, 2));
   for (const Shape& shape : kReduced) {
     Scenario scenario = scenario_of(shape, 2, 1);
     scenario.overlap.grad_reduce_in_fp32 = false;
     reduced.push_back(std::make_unique<Step>(std::move(scenario), 2, 1));
+  }
+  for (const std::size_t i : kDropping) {
+    Scenario scenario = scenario_of(kShapes[i], 1, 1);
+    scenario.model.hidden_dropout = scenario.model.attention_dropout = 0.1;
+    dropping.push_back(std::make_unique<Step>(std::move(scenario), 1, cores));
   }
   for (const std::size_t i : kShared) {
     if (cores > 1) filled.push_back(std::make_unique<Step>(kShapes[i], cores, cores));
@@ -145,6 +153,7 @@ StepSamples probe_steps(int cores, const std::function<void(const std::string&)>
     }
     for (const auto& step : cut) step->run();
     for (const auto& step : reduced) step->run();
+    for (const auto& step : dropping) step->run();
     for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
       for (const auto& step : filled) step->run();
       all_GFLOPs.push_back(all.run_GFLOPs());
@@ -167,6 +176,7 @@ StepSamples probe_steps(int cores, const std::function<void(const std::string&)>
   };
   add(cut, kOfCut);
   add(reduced, kOfReduced);
+  add(dropping, kOfDropping);
   samples.filled = samples_of(filled);
   samples.shared = samples_of(shared);
   return samples;

@@ -13,6 +13,16 @@ BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const Para
       dtype_(schedule.compute_dtype),
       slot_(Coord::slot) {
   if (shape.sequence_parallel) gathered_ = workspace("gathered", tokens(), shape.model.hidden_size);
+  if (shape.model.hidden_dropout > 0 || shape.model.attention_dropout > 0) add_dropout_keys();
+}
+
+void BlockWriter::add_dropout_keys() {
+  const std::int64_t layers = shape_.model.num_layers, count = layers * shape_.micro_batches;
+  const StorageId storage =
+      add_storage(schedule_, kDropoutKey, Dtype::i32, BufferKind::input, count * kDropoutKeyWords);
+  std::vector<TensorPlace> places;
+  for (std::int64_t i = 0; i < count; ++i) places.push_back({storage, i * kDropoutKeyWords});
+  dropout_key_ = family(kDropoutKey, 1, kDropoutKeyWords, layers, shape_.micro_batches, std::move(places));
 }
 
 void BlockWriter::begin(const std::string& name, bool after_tp) {
@@ -170,10 +180,55 @@ void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::in
        {read(std::move(dy_part)), accumulate(gradient(name + ".bias", Coord::layer))});
 }
 
-void BlockWriter::residual(const std::string& name, const std::string& layer, View a, View b, View c) {
+View BlockWriter::dropout_key() const { return whole(schedule_, dropout_key_, Coord::layer, Coord::micro_batch); }
+
+Dropout BlockWriter::hidden_dropout(Pass pass, DropoutSite site) const {
+  const Transformer& model = shape_.model;
+  return {pass,
+          residual_rows(),
+          model.hidden_size,
+          model.seq_length,
+          model.hidden_dropout,
+          site,
+          false,
+          false,
+          shape_.sequence_parallel ? shape_.tp : 1};
+}
+
+void BlockWriter::dropout(const std::string& name, View b, View c, DropoutSite site) {
+  op(name, Phase::forward, hidden_dropout(Pass::forward, site),
+     {read(std::move(b)), read(dropout_key()), write(std::move(c))});
+}
+
+View BlockWriter::dropped(const std::string& name, View dc, TensorId db, DropoutSite site) {
+  if (!drops()) return dc;
+  op(name, Phase::dgrad, hidden_dropout(Pass::dgrad, site),
+     {read(std::move(dc)), read(dropout_key()), write(work(db))});
+  return work(db);
+}
+
+void BlockWriter::attention(const std::string& name, Pass pass, std::vector<Access> accesses) {
+  const Transformer& model = shape_.model;
+  if (model.attention_dropout > 0) accesses.push_back(read(dropout_key()));
+  op(name, pass == Pass::forward ? Phase::forward : Phase::dgrad,
+     Attention{pass, shape_.micro_batch_size, model.num_attention_heads / shape_.tp, model.kv_heads() / shape_.tp,
+               model.seq_length, model.head_dim(), true, model.attention_dropout},
+     std::move(accesses));
+}
+
+void BlockWriter::residual(const std::string& name, const std::string& layer, View a, View b, View c,
+                           DropoutSite site) {
   const bool bias = shape_.model.add_bias_linear;
   std::vector<Access> accesses = {read(std::move(a)), read(std::move(b))};
   if (bias) accesses.push_back(read(parameter(layer + ".bias", Coord::layer)));
+  if (drops()) {
+    Dropout work = hidden_dropout(Pass::forward, site);
+    work.bias = bias;
+    work.residual = true;
+    accesses.insert(accesses.end(), {read(dropout_key()), write(std::move(c))});
+    op(name, Phase::forward, work, std::move(accesses));
+    return;
+  }
   accesses.push_back(write(std::move(c)));
   op(name, Phase::forward,
      Elementwise{bias ? ElementwiseFn::bias_add : ElementwiseFn::add, residual_rows(), shape_.model.hidden_size},

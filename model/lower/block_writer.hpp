@@ -63,8 +63,15 @@ class BlockWriter {
                     const std::string& weight, bool layered);
   void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx);
 
-  // c[R,H] = a + (b + bias of the row-parallel layer before).
-  void residual(const std::string& name, const std::string& layer, View a, View b, View c);
+  // c[R,H] = a + dropout(b + bias of the row-parallel layer before).
+  void residual(const std::string& name, const std::string& layer, View a, View b, View c, DropoutSite site);
+  // c[R,H] = dropout(b); only with hidden_dropout.
+  void dropout(const std::string& name, View b, View c, DropoutSite site);
+  // The gradient of what dropout was given, of `dc` behind it: in `db`, or `dc` itself without hidden_dropout.
+  View dropped(const std::string& name, View dc, TensorId db, DropoutSite site);
+  bool drops() const { return shape_.model.hidden_dropout > 0; }
+  // Attention, forward or dgrad; accesses without the key.
+  void attention(const std::string& name, Pass pass, std::vector<Access> accesses);
   void norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer);
   // `dx` accumulates when the residual branch's gradient is already in it.
   void norm_backward(const std::string& name, View dy, View x, View stats, Access dx, const Expr& layer);
@@ -76,6 +83,9 @@ class BlockWriter {
  private:
   bool has_beta() const { return shape_.model.normalization == Normalization::layer_norm; }
   Work norm(Pass pass) const;
+  Dropout hidden_dropout(Pass pass, DropoutSite site) const;
+  View dropout_key() const;
+  void add_dropout_keys();
   void collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,
                   std::vector<Access> accesses);
 
@@ -86,7 +96,8 @@ class BlockWriter {
   Dtype dtype_;
   Expr slot_;
   Block block_;
-  TensorId gathered_ = 0;  // [T,H] with sequence parallelism
+  TensorId gathered_ = 0;     // [T,H] with sequence parallelism
+  TensorId dropout_key_ = 0;  // [layer][micro-batch], where anything drops
 };
 
 }  // namespace stretto

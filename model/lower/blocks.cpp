@@ -48,9 +48,9 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const Transformer& model = shape.model;
   const std::int64_t tp = shape.tp, layers = model.num_layers, hidden = model.hidden_size;
   // This rank's parts of what tensor parallelism cuts.
-  const std::int64_t ffn = model.ffn_hidden_size / tp, heads = model.num_attention_heads / tp,
-                     kv_heads = model.kv_heads() / tp, attended = hidden / tp, qkv_size = model.qkv_size() / tp,
-                     fc1_size = model.fc1_size() / tp, vocab = model.padded_vocab_size / tp;
+  const std::int64_t ffn = model.ffn_hidden_size / tp, heads = model.num_attention_heads / tp, attended = hidden / tp,
+                     qkv_size = model.qkv_size() / tp, fc1_size = model.fc1_size() / tp,
+                     vocab = model.padded_vocab_size / tp;
   const std::string act = model.swiglu ? "swiglu" : "gelu";  // of the MLP
   BlockWriter w(schedule, shape, parameters, compute);
   const std::int64_t tokens = w.tokens(), rows = w.residual_rows();
@@ -98,12 +98,10 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const TensorId branch_part = shape.sequence_parallel ? w.workspace("branch.part", rows, hidden) : branch;
   const TensorId d_part = shape.sequence_parallel ? w.workspace("d_hidden.part", rows, hidden) : d_hidden;
 
+  const TensorId d_branch = w.drops() ? w.workspace("d_branch", rows, hidden) : dx;
+
   const Expr layer = Coord::layer;
   const View d_x = whole(schedule, dx, 0, Coord::buffer);
-  const Attention attend{Pass::forward,    shape.micro_batch_size, heads, kv_heads,
-                         model.seq_length, model.head_dim(),       true};
-  Attention attend_dgrad = attend;
-  attend_dgrad.pass = Pass::dgrad;
   const bool positions = model.position_embedding_type == PositionEmbedding::learned_absolute;
   const Embedding embed{Pass::forward, tokens, hidden, model.padded_vocab_size, model.seq_length, positions, tp};
   Embedding embed_wgrad = embed;
@@ -120,12 +118,14 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
         whole(schedule, ends.next_input, layer, Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer));
   }
   w.begin("embedding.forward", true);
-  const View embedded = shape.sequence_parallel ? w.work(branch) : w.act(x);
+  const View embedded = shape.sequence_parallel || w.drops() ? w.work(branch) : w.act(x);
   std::vector<Access> looked_up = {read(ids), read(w.parameter("wte.weight"))};
   if (positions) looked_up.push_back(read(w.parameter("wpe.weight")));
   looked_up.push_back(write(embedded));
   w.op("embedding.fprop", Phase::forward, embed, std::move(looked_up));
-  w.summed("embedding", Phase::forward, embedded, w.act(x));
+  const View embedding_sum =
+      w.summed("embedding", Phase::forward, embedded, w.drops() ? w.work(branch_part) : w.act(x));
+  if (w.drops()) w.dropout("embedding.dropout", embedding_sum, w.act(x), DropoutSite::embedding);
   blocks.embedding_forward = w.end();
 
   w.begin("layer.forward", true);
@@ -133,11 +133,13 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   w.column_forward("qkv", hidden, qkv_size, w.gathered("qkv.all_gather", Phase::forward, w.act(ln_1, layer)),
                    w.act(qkv, layer));
   w.rope("rope.fprop", Phase::forward, Pass::forward, w.act(qkv, layer));
-  w.op("attention.fprop", Phase::forward, attend,
-       {read(w.act(qkv, layer)), write(w.act(attention, layer)), write(w.act(lse, layer))});
+  const std::vector<Access> attended_by = {read(w.act(qkv, layer)), write(w.act(attention, layer)),
+                                           write(w.act(lse, layer))};
+  w.attention("attention.fprop", Pass::forward, attended_by);
   w.row_forward("proj", attended, hidden, w.act(attention, layer), w.work(branch));
   w.residual("residual_1.fprop", "proj", w.act(x, layer),
-             w.summed("proj", Phase::forward, w.work(branch), w.work(branch_part)), w.act(x_mid, layer));
+             w.summed("proj", Phase::forward, w.work(branch), w.work(branch_part)), w.act(x_mid, layer),
+             DropoutSite::residual_1);
   w.norm_forward("ln_2", w.act(x_mid, layer), w.act(ln_2, layer), w.act(ln_2_stats, layer), layer);
   w.column_forward("fc1", hidden, fc1_size, w.gathered("fc1.all_gather", Phase::forward, w.act(ln_2, layer)),
                    w.act(fc1, layer));
@@ -146,7 +148,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
        {read(w.act(fc1, layer)), write(w.act(act_out, layer))});
   w.row_forward("fc2", ffn, hidden, w.act(act_out, layer), w.work(branch));
   w.residual("residual_2.fprop", "fc2", w.act(x_mid, layer),
-             w.summed("fc2", Phase::forward, w.work(branch), w.work(branch_part)), x_next);
+             w.summed("fc2", Phase::forward, w.work(branch), w.work(branch_part)), x_next, DropoutSite::residual_2);
   blocks.layer_forward = w.end();
   if (shape.recompute.granularity == Recompute::Granularity::full) {
     blocks.layer_recompute = w.copy(blocks.layer_forward, "layer.recompute", ".recompute");
@@ -174,7 +176,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   }
 
   w.begin("layer.backward");
-  w.row_backward("fc2", ffn, hidden, d_x, w.act(act_out, layer), w.work(d_act));
+  w.row_backward("fc2", ffn, hidden, w.dropped("residual_2.dgrad", d_x, d_branch, DropoutSite::residual_2),
+                 w.act(act_out, layer), w.work(d_act));
   w.op(act + ".dgrad", Phase::dgrad,
        Elementwise{model.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, tokens, ffn},
        {read(w.work(d_act)), read(w.act(fc1, layer)), write(w.work(d_fc1))});
@@ -182,12 +185,12 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
                                         w.work(d_part), "fc1.weight");
   w.norm_backward("ln_2", d_ln_2, w.act(x_mid, layer), w.act(ln_2_stats, layer), accumulate(d_x), layer);
   if (shape.recompute.granularity == Recompute::Granularity::selective)
-    w.op("attention.fprop.recompute", Phase::forward, attend,
-         {read(w.act(qkv, layer)), write(w.act(attention, layer)), write(w.act(lse, layer))});
-  w.row_backward("proj", attended, hidden, d_x, w.act(attention, layer), w.work(d_attention));
-  w.op("attention.dgrad", Phase::dgrad, attend_dgrad,
-       {read(w.act(qkv, layer)), read(w.act(attention, layer)), read(w.act(lse, layer)), read(w.work(d_attention)),
-        write(w.work(d_qkv))});
+    w.attention("attention.fprop.recompute", Pass::forward, attended_by);
+  w.row_backward("proj", attended, hidden, w.dropped("residual_1.dgrad", d_x, d_branch, DropoutSite::residual_1),
+                 w.act(attention, layer), w.work(d_attention));
+  w.attention("attention.dgrad", Pass::dgrad,
+              {read(w.act(qkv, layer)), read(w.act(attention, layer)), read(w.act(lse, layer)),
+               read(w.work(d_attention)), write(w.work(d_qkv))});
   w.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, w.work(d_qkv));
   const View d_ln_1 = w.column_backward("qkv", hidden, qkv_size, w.work(d_qkv), w.act(ln_1, layer), w.work(d_hidden),
                                         w.work(d_part), "qkv.weight");
@@ -195,7 +198,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   blocks.layer_backward = w.end();
 
   w.begin("embedding.backward");
-  const View d_embedded = w.gathered("embedding.all_gather_wgrad", Phase::wgrad, d_x);
+  const View d_embedded = w.gathered("embedding.all_gather_wgrad", Phase::wgrad,
+                                     w.dropped("embedding.dropout.dgrad", d_x, d_branch, DropoutSite::embedding));
   std::vector<Access> tables = {read(ids), read(d_embedded), accumulate(w.gradient("wte.weight"))};
   if (positions) tables.push_back(accumulate(w.gradient("wpe.weight")));
   w.op("embedding.wgrad", Phase::wgrad, embed_wgrad, std::move(tables));

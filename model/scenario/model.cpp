@@ -52,6 +52,9 @@ Transformer read_model(TomlTable table, const Parallel& parallel) {
       parallel.tensor_model_parallel_size;
   model.padded_vocab_size = (model.vocab_size + multiple - 1) / multiple * multiple;
   read_style(table, model);
+  const Numbers probability{.min = 0, .max = 1, .below_max = true};
+  model.hidden_dropout = value_or<double>(table, "hidden_dropout", model.hidden_dropout, probability);
+  model.attention_dropout = value_or<double>(table, "attention_dropout", model.attention_dropout, probability);
   table.finish();
 
   if (model.hidden_size % model.num_attention_heads != 0)

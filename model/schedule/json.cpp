@@ -27,8 +27,9 @@ Json fields(const Gemm& w) {
   return {{"m", w.m}, {"n", w.n}, {"k", w.k}, {"trans_a", w.trans_a}, {"trans_b", w.trans_b}, {"bias", w.bias}};
 }
 Json fields(const Attention& w) {
-  return {{"pass", text_of(w.pass)}, {"batch", w.batch},  {"heads", w.heads}, {"kv_heads", w.kv_heads}, {"seq", w.seq},
-          {"head_dim", w.head_dim},  {"causal", w.causal}};
+  return {{"pass", text_of(w.pass)}, {"batch", w.batch},    {"heads", w.heads},
+          {"kv_heads", w.kv_heads},  {"seq", w.seq},        {"head_dim", w.head_dim},
+          {"causal", w.causal},      {"dropout", w.dropout}};
 }
 Json fields(const Rope& w) {
   return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"heads", w.heads}, {"kv_heads", w.kv_heads}, {"seq", w.seq},
@@ -37,6 +38,17 @@ Json fields(const Rope& w) {
 Json fields(const LayerNorm& w) { return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
 Json fields(const RmsNorm& w) { return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
 Json fields(const Elementwise& w) { return {{"rows", w.rows}, {"cols", w.cols}}; }  // fn is the kind
+Json fields(const Dropout& w) {
+  return {{"pass", text_of(w.pass)},
+          {"rows", w.rows},
+          {"cols", w.cols},
+          {"seq", w.seq},
+          {"probability", w.probability},
+          {"site", static_cast<std::uint32_t>(w.site)},
+          {"bias", w.bias},
+          {"residual", w.residual},
+          {"shards", w.shards}};
+}
 Json fields(const Embedding& w) {
   return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols},
           {"vocab", w.vocab},        {"seq", w.seq},   {"positions", w.positions}};

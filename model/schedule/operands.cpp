@@ -66,6 +66,8 @@ struct ListOperands {
       list.operands.push_back({"dout", "R", tokens, hidden});
       list.operands.push_back({"dqkv", "W", tokens, qkv});
     }
+    if (!(a.dropout >= 0 && a.dropout < 1)) return bad("dropout must be a probability below 1");
+    if (a.dropout > 0) list.operands.push_back(vector_of("key", "R", kDropoutKeyWords, Type::i32));
     return list;
   }
 
@@ -102,6 +104,21 @@ struct ListOperands {
         return {{full("dy", "R"), pair("x", "R"), pair("dx", "W")}, ""};
     }
     return bad("unknown function");
+  }
+
+  OperandList operator()(const Dropout& d) const {
+    if (d.rows < 1 || d.cols < 1 || d.seq < 1 || d.shards < 1) return bad("dimensions must be positive");
+    if (!(d.probability > 0 && d.probability < 1)) return bad("the probability must be above 0 and below 1");
+    if (d.pass == Pass::wgrad) return bad("dropout has no weights");
+    const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, d.rows, d.cols}; };
+    const OperandSpec key = vector_of("key", "R", kDropoutKeyWords, Type::i32);
+    if (d.pass == Pass::dgrad) return {{full("dc", "R"), key, full("db", "W")}, ""};
+    OperandList list;
+    if (d.residual) list.operands.push_back(full("a", "R"));
+    list.operands.push_back(full("b", "R"));
+    if (d.bias) list.operands.push_back(vector_of("bias", "R", d.cols));
+    list.operands.insert(list.operands.end(), {key, full("c", "W")});
+    return list;
   }
 
   OperandList operator()(const Embedding& e) const {

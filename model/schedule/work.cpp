@@ -48,6 +48,7 @@ const char* kind_of(const Work& work) {
                               "gelu", "gelu_backward", "add", "column_sum", "bias_add", "swiglu", "swiglu_backward"};
                           return kNames[static_cast<int>(e.fn)];
                         },
+                        [](const Dropout&) { return "dropout"; },
                         [](const Embedding&) { return "embedding"; },
                         [](const CrossEntropy&) { return "cross_entropy"; },
                         [](const VocabStats&) { return "vocab_stats"; },
@@ -68,47 +69,51 @@ const char* kind_of(const Work& work) {
 std::string describe(const Work& work) {
   const std::string kind = kind_of(work);
   return kind + " " +
-         std::visit(Overloaded{
-                        [](const Gemm& g) {
-                          return dims(g.m, g.n) + "x" + std::to_string(g.k) + " " + (g.trans_a ? "t" : "n") +
-                                 (g.trans_b ? "t" : "n") + (g.bias ? " +bias" : "");
-                        },
-                        [](const Attention& a) {
-                          return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) +
-                                 heads_text(a.heads, a.kv_heads) + " seq " + std::to_string(a.seq) + " dim " +
-                                 std::to_string(a.head_dim) + (a.causal ? " causal" : "");
-                        },
-                        [](const Rope& r) {
-                          return std::string(name_of(r.pass)) + " rows " + std::to_string(r.rows) +
-                                 heads_text(r.heads, r.kv_heads) + " seq " + std::to_string(r.seq) + " dim " +
-                                 std::to_string(r.head_dim);
-                        },
-                        [](const LayerNorm& n) { return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols); },
-                        [](const RmsNorm& n) { return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols); },
-                        [](const Elementwise& e) { return dims(e.rows, e.cols); },
-                        [](const Embedding& e) {
-                          return std::string(name_of(e.pass)) + " " + dims(e.rows, e.cols) + " vocab " +
-                                 std::to_string(e.vocab) + (e.positions ? "" : " without positions");
-                        },
-                        [](const CrossEntropy& c) {
-                          return dims(c.rows, c.cols) +
-                                 (c.shards > 1 ? " of " + std::to_string(c.shards) + " shards" : "");
-                        },
-                        [](const VocabStats& v) { return dims(v.rows, v.cols); },
-                        [](const Fill& f) { return std::to_string(f.elements); },
-                        [](const Cast& c) { return std::to_string(c.elements); },
-                        [](const LocalReduce& r) { return dims(r.parts, r.elements); },
-                        [](const SumSquares& s) { return std::to_string(s.elements); },
-                        [](const AdamW& a) {
-                          return std::to_string(a.elements) + " of " + std::to_string(a.shards) + " shards";
-                        },
-                        [](const Collective& c) { return std::to_string(c.elements); },
-                        [](const PointToPoint& p) {
-                          return std::to_string(p.elements) + (p.is_send ? " to " : " from ") +
-                                 (p.offset.is_constant() && p.offset.eval({}) > 0 ? "+" : "") + p.offset.text();
-                        },
-                    },
-                    work);
+         std::visit(
+             Overloaded{
+                 [](const Gemm& g) {
+                   return dims(g.m, g.n) + "x" + std::to_string(g.k) + " " + (g.trans_a ? "t" : "n") +
+                          (g.trans_b ? "t" : "n") + (g.bias ? " +bias" : "");
+                 },
+                 [](const Attention& a) {
+                   return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) +
+                          heads_text(a.heads, a.kv_heads) + " seq " + std::to_string(a.seq) + " dim " +
+                          std::to_string(a.head_dim) + (a.causal ? " causal" : "") + (a.dropout > 0 ? " dropout" : "");
+                 },
+                 [](const Rope& r) {
+                   return std::string(name_of(r.pass)) + " rows " + std::to_string(r.rows) +
+                          heads_text(r.heads, r.kv_heads) + " seq " + std::to_string(r.seq) + " dim " +
+                          std::to_string(r.head_dim);
+                 },
+                 [](const LayerNorm& n) { return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols); },
+                 [](const RmsNorm& n) { return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols); },
+                 [](const Elementwise& e) { return dims(e.rows, e.cols); },
+                 [](const Dropout& d) {
+                   return std::string(name_of(d.pass)) + " " + dims(d.rows, d.cols) + (d.residual ? " +residual" : "") +
+                          (d.bias ? " +bias" : "");
+                 },
+                 [](const Embedding& e) {
+                   return std::string(name_of(e.pass)) + " " + dims(e.rows, e.cols) + " vocab " +
+                          std::to_string(e.vocab) + (e.positions ? "" : " without positions");
+                 },
+                 [](const CrossEntropy& c) {
+                   return dims(c.rows, c.cols) + (c.shards > 1 ? " of " + std::to_string(c.shards) + " shards" : "");
+                 },
+                 [](const VocabStats& v) { return dims(v.rows, v.cols); },
+                 [](const Fill& f) { return std::to_string(f.elements); },
+                 [](const Cast& c) { return std::to_string(c.elements); },
+                 [](const LocalReduce& r) { return dims(r.parts, r.elements); },
+                 [](const SumSquares& s) { return std::to_string(s.elements); },
+                 [](const AdamW& a) {
+                   return std::to_string(a.elements) + " of " + std::to_string(a.shards) + " shards";
+                 },
+                 [](const Collective& c) { return std::to_string(c.elements); },
+                 [](const PointToPoint& p) {
+                   return std::to_string(p.elements) + (p.is_send ? " to " : " from ") +
+                          (p.offset.is_constant() && p.offset.eval({}) > 0 ? "+" : "") + p.offset.text();
+                 },
+             },
+             work);
 }
 
 double model_flops(const Work& work) {

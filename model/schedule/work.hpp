@@ -23,6 +23,16 @@ struct Gemm {
 
 enum class Pass : std::uint8_t { forward, dgrad, wgrad };
 
+// Dropout (Srivastava et al., JMLR 2014) of probability p multiplies each element by 0 or by 1 / (1 − p). Which is a
+// pure function of (key, site, sample, row, column), all of them places in the whole model: neither the layout nor the
+// order of execution changes it, and the gradient draws it again instead of keeping it. Philox4x32-10 (base/rng.hpp) of
+// counter {column / 4, row, sample, site} gives 32 bits for each of four columns; an element is kept when they are at
+// least p·2³². key[1,3] i32: the 64-bit key of a step and layer, low half first, and the first sample of the
+// micro-batch in the step's global batch.
+enum class DropoutSite : std::uint32_t { attention, embedding, residual_1, residual_2 };
+constexpr std::int64_t kDropoutKeyWords = 3;
+constexpr const char* kDropoutKey = "dropout.key";  // the input tensor, [layer][micro-batch]
+
 // Causal attention multiplies blocks of this many queries with the keys up to the block's last query, so of the seq ×
 // seq square it executes causal_attention_share(seq): between a half and all of it.
 constexpr std::int64_t kAttentionQueryBlock = 64;
@@ -31,13 +41,16 @@ double causal_attention_share(std::int64_t seq);
 // Softmax attention, per head of `head_dim`, causal when set; scale 1/sqrt(head_dim).
 // qkv is [T, Q], Q = (heads + 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads,
 // then v; head h takes columns h·head_dim… of its part. Query head h attends with kv head h / (heads / kv_heads)
-// (grouped queries, Ainslie et al., arXiv 2305.13245); dk and dv are sums over the query heads of the group. forward:
-// qkv R, out[T,H] W, lse[batch·heads, seq] W (log-sum-exp of the scaled scores of each query). dgrad:   qkv R, out R,
-// lse R, dout[T,H] R, dqkv[T,Q] W.
+// (grouped queries, Ainslie et al., arXiv 2305.13245); dk and dv are sums over the query heads of the group.
+// forward: qkv R, out[T,H] W, lse[batch·heads, seq] W (log-sum-exp of the scaled scores of each query).
+// dgrad:   qkv R, out R, lse R, dout[T,H] R, dqkv[T,Q] W.
+// With dropout > 0 the last operand is key R. Dropout's row is head · seq + query and its column the key; the
+// tensor-parallel rank t has heads [t · heads, …).
 struct Attention {
   Pass pass = Pass::forward;
   std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
   bool causal = true;
+  double dropout = 0;
 };
 
 // Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as Attention has it; v stays.
@@ -82,6 +95,20 @@ enum class ElementwiseFn : std::uint8_t { gelu, gelu_backward, add, column_sum, 
 struct Elementwise {
   ElementwiseFn fn = ElementwiseFn::add;
   std::int64_t rows = 0, cols = 0;
+};
+
+// forward: (a[rows,cols] R when `residual`), b R, (bias[1,cols] R when `bias`), key R, c W.
+//          c = a + dropout(b + bias)
+// dgrad:   dc R, key R, db W.   db = dropout(dc)
+// Dropout's row is the token in its sequence of `seq`. With shards > 1, shard t (the tp coordinate) has tokens
+// [t·rows, …) of the micro-batch (sequence parallelism).
+struct Dropout {
+  Pass pass = Pass::forward;
+  std::int64_t rows = 0, cols = 0, seq = 0;
+  double probability = 0;
+  DropoutSite site = DropoutSite::embedding;
+  bool bias = false, residual = false;
+  std::int64_t shards = 1;
 };
 
 // forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.  Position of row r is r mod
@@ -177,8 +204,8 @@ struct PointToPoint {
   std::int64_t elements = 0;
 };
 
-using Work = std::variant<Gemm, Attention, Rope, LayerNorm, RmsNorm, Elementwise, Embedding, CrossEntropy, VocabStats,
-                          Fill, Cast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
+using Work = std::variant<Gemm, Attention, Rope, LayerNorm, RmsNorm, Elementwise, Dropout, Embedding, CrossEntropy,
+                          VocabStats, Fill, Cast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 bool is_communication(const Work& work);
 std::uint32_t communicator_of(const Work& work);  // of a communication

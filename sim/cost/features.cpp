@@ -31,7 +31,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           },
           [&](const Attention& a) -> WorkCost {
             const double bh = double(a.batch) * double(a.heads), s = double(a.seq), d = double(a.head_dim);
-            return {std::string("attention") + suffix(a.pass),
+            return {std::string("attention") + (a.dropout > 0 ? "_dropout" : "") + suffix(a.pass),
                     {bh, bh * s * d, bh * s * s, bh * s * s * d},
                     DemandClass::attention};
           },
@@ -52,6 +52,9 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           },
           [&](const Elementwise& e) -> WorkCost {
             return {kind_of(e), streaming(e.rows * e.cols)};
+          },
+          [&](const Dropout& d) -> WorkCost {
+            return {std::string("dropout") + suffix(d.pass), streaming(d.rows * d.cols)};
           },
           [&](const Embedding& e) -> WorkCost {
             const std::string key = e.positions ? "embedding" : "token_embedding";

@@ -3,6 +3,7 @@
 //   forward: S = scale·Q·Kᵀ, P = softmax(S), O = P·V                                   2 matmuls
 //   dgrad:   S again, P = exp(S − lse), dP = dO·Vᵀ, dS = scale·P∘(dP − rowsum(dO∘O)),
 //            dQ = dS·K, dK += dSᵀ·Q, dV += Pᵀ·dO                                        5 matmuls
+// Dropout multiplies P by D before it meets V, and dP by D: rowsum(dP∘P) is rowsum(dO∘O) all the same.
 // Each matmul of a block is 2·(i1 − i0)·e·head_dim FLOPs, so a causal head executes about (seq + kQueryRows) / (2·seq)
 // of the full square, where the causal convention of model_flops() counts one half. Masked scores inside the diagonal
 // block are computed and then zeroed. The lse formulation of the gradient is FlashAttention-2's (arXiv 2307.08691).
@@ -10,8 +11,10 @@
 #include <cassert>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "exec/host/kernels/blas.hpp"
+#include "exec/host/kernels/dropout_mask.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
 #include "exec/host/kernels/row.hpp"
@@ -46,8 +49,18 @@ struct HeadParts {
   HeadView<T> q, k, v;
 };
 
+// Dropout of one head of one sample; nothing where there is none.
+struct HeadDropout {
+  const DropoutMask* mask = nullptr;
+  std::int64_t sample = 0, first_row = 0;
+  template <class T>
+  Lanes<T> factors(std::int64_t query, std::int64_t key) const {
+    return mask->factors<T>(sample, first_row + query, key);
+  }
+};
+
 template <class T>
-void forward_head(const Attention& work, HeadParts<T> in, HeadView<T> out, T* lse) {
+void forward_head(const Attention& work, HeadParts<T> in, HeadView<T> out, T* lse, const HeadDropout& dropout) {
   const auto [q, k, v] = in;
   const std::int64_t d = work.head_dim, ld = score_ld<T>(work.seq);
   const T scale = T(1) / std::sqrt(static_cast<T>(d));
@@ -62,6 +75,10 @@ void forward_head(const Attention& work, HeadParts<T> in, HeadView<T> out, T* ls
       const std::int64_t seen = work.causal ? begin + row + 1 : work.seq;
       const T top = row_max(score, seen);
       const T sum = row_exp(score, seen, top);
+      if (dropout.mask)
+        for_lanes<T>(seen, [&](std::int64_t i, std::int64_t count) {
+          store<T>(score + i, count, load(score + i, count) * dropout.factors<T>(begin + row, i));
+        });
       std::fill(score + seen, score + keys, T(0));
       lse[begin + row] = top + std::log(sum);
       inverse_sum[row] = T(1) / sum;
@@ -82,7 +99,7 @@ T row_dot(const T* a, const T* b, std::int64_t n) {
 // `adds_to_kv`: dk and dv already hold what other query heads of the group gave.
 template <class T>
 void dgrad_head(const Attention& work, HeadParts<T> in, HeadView<T> out, const T* lse, HeadView<T> dout,
-                HeadParts<T> grad, bool adds_to_kv) {
+                HeadParts<T> grad, bool adds_to_kv, const HeadDropout& dropout) {
   const auto [q, k, v] = in;
   const std::int64_t d = work.head_dim, ld = score_ld<T>(work.seq);
   const T scale = T(1) / std::sqrt(static_cast<T>(d));
@@ -106,8 +123,14 @@ void dgrad_head(const Attention& work, HeadParts<T> in, HeadView<T> out, const T
       const T mean = row_dot(out.row(begin + row), dout.row(begin + row), d);
       for_lanes<T>(seen, [&](std::int64_t i, std::int64_t count) {
         const Lanes<T> y = (load(p + i, count, shift) - shift).exp();
-        store<T>(p + i, count, y);
-        store<T>(ds + i, count, y * (load(ds + i, count) - mean) * scale);
+        Lanes<T> dp = load(ds + i, count), dropped = y;
+        if (dropout.mask) {
+          const Lanes<T> factors = dropout.factors<T>(begin + row, i);
+          dp *= factors;
+          dropped *= factors;
+        }
+        store<T>(p + i, count, dropped);
+        store<T>(ds + i, count, y * (dp - mean) * scale);
       });
       std::fill(p + seen, p + keys, T(0));
       std::fill(ds + seen, ds + keys, T(0));
@@ -120,7 +143,9 @@ void dgrad_head(const Attention& work, HeadParts<T> in, HeadView<T> out, const T
 }
 
 template <class T>
-void attention(const Attention& work, std::span<const Operand> operands) {
+void attention(const Attention& work, std::int64_t shard, std::span<const Operand> operands) {
+  std::optional<DropoutMask> mask;
+  if (work.dropout > 0) mask.emplace(operands.back(), work.dropout, DropoutSite::attention);
   const std::int64_t group = work.heads / work.kv_heads;  // query heads of a kv head
   const std::int64_t k_begin = work.heads * work.head_dim, v_begin = k_begin + work.kv_heads * work.head_dim;
   for (std::int64_t batch = 0; batch < work.batch; ++batch) {
@@ -134,11 +159,12 @@ void attention(const Attention& work, std::span<const Operand> operands) {
       const HeadParts<T> in = parts_of(operands[0]);
       const HeadView<T> out = head_view<T>(operands[1], row, col);
       T* lse = row_of<T>(operands[2], batch * work.heads + head);
+      const HeadDropout dropout{mask ? &*mask : nullptr, batch, (shard * work.heads + head) * work.seq};
       if (work.pass == Pass::forward) {
-        forward_head(work, in, out, lse);
+        forward_head(work, in, out, lse, dropout);
       } else {
-        dgrad_head<T>(work, in, out, lse, head_view<T>(operands[3], row, col), parts_of(operands[4]),
-                      head % group != 0);
+        dgrad_head<T>(work, in, out, lse, head_view<T>(operands[3], row, col), parts_of(operands[4]), head % group != 0,
+                      dropout);
       }
     }
   }
@@ -146,21 +172,21 @@ void attention(const Attention& work, std::span<const Operand> operands) {
 
 }  // namespace
 
-void run_attention(const Attention& work, std::span<const Operand> operands) {
+void run_attention(const Attention& work, std::int64_t shard, std::span<const Operand> operands) {
   assert(work.pass != Pass::wgrad);
-  assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u));
+  assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u) + (work.dropout > 0));
   assert(work.kv_heads > 0 && work.heads % work.kv_heads == 0);
   const std::int64_t tokens = work.batch * work.seq, hidden = work.heads * work.head_dim;
   const std::int64_t qkv = hidden + 2 * work.kv_heads * work.head_dim;
   assert(has_shape(operands[0], tokens, qkv) && has_shape(operands[1], tokens, hidden));
   assert(has_shape(operands[2], work.batch * work.heads, work.seq));
-  assert(have_one_dtype(operands));
+  assert(have_one_dtype(operands.first(work.pass == Pass::forward ? 3 : 5)));
   if (work.pass == Pass::dgrad) {
     assert(has_shape(operands[3], tokens, hidden) && has_shape(operands[4], tokens, qkv));
     assert(operands[4].mode == AccessMode::write);
   }
   static_cast<void>(tokens), static_cast<void>(hidden), static_cast<void>(qkv);
-  with_compute_type(operands[0].dtype, [&](auto type) { attention<decltype(type)>(work, operands); });
+  with_compute_type(operands[0].dtype, [&](auto type) { attention<decltype(type)>(work, shard, operands); });
 }
 
 }  // namespace stretto::host

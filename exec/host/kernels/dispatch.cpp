@@ -12,11 +12,12 @@ namespace stretto::host {
 void run_work(const Work& work, const Coordinates& rank, std::span<const Operand> operands) {
   std::visit(Overloaded{
                  [&](const Gemm& gemm) { run_gemm(gemm, operands); },
-                 [&](const Attention& attention) { run_attention(attention, operands); },
+                 [&](const Attention& attention) { run_attention(attention, rank[Coord::tp], operands); },
                  [&](const Rope& rope) { run_rope(rope, operands); },
                  [&](const LayerNorm& norm) { run_layernorm(norm, operands); },
                  [&](const RmsNorm& norm) { run_rmsnorm(norm, operands); },
                  [&](const Elementwise& elementwise) { run_elementwise(elementwise, operands); },
+                 [&](const Dropout& dropout) { run_dropout(dropout, rank[Coord::tp], operands); },
                  [&](const Embedding& embedding) { run_embedding(embedding, rank[Coord::tp], operands); },
                  [&](const CrossEntropy& loss) { run_cross_entropy(loss, rank[Coord::tp], operands); },
                  [&](const VocabStats& stats) { run_vocab_stats(stats, rank[Coord::tp], operands); },

@@ -8,10 +8,11 @@ namespace stretto::host {
 // One function a kernel family, each in the file of its name; run_work() chooses. Operands as Work documents; shapes
 // and element types that do not fit the work are our own bugs and asserted.
 void run_gemm(const Gemm& work, std::span<const Operand> operands);
-void run_attention(const Attention& work, std::span<const Operand> operands);
+void run_attention(const Attention& work, std::int64_t shard, std::span<const Operand> operands);
 void run_rope(const Rope& work, std::span<const Operand> operands);
 void run_layernorm(const LayerNorm& work, std::span<const Operand> operands);
 void run_rmsnorm(const RmsNorm& work, std::span<const Operand> operands);
+void run_dropout(const Dropout& work, std::int64_t shard, std::span<const Operand> operands);
 void run_elementwise(const Elementwise& work, std::span<const Operand> operands);
 // Throws Error(runtime) for a token outside [0, vocab), before anything is written.
 void run_embedding(const Embedding& work, std::int64_t shard, std::span<const Operand> operands);

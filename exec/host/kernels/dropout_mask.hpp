@@ -1,0 +1,46 @@
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "base/rng.hpp"
+#include "exec/host/kernels/operand.hpp"
+#include "exec/host/kernels/row.hpp"
+
+namespace stretto::host {
+
+// What dropout multiplies elements by, as model/schedule/work.hpp specifies it.
+class DropoutMask {
+ public:
+  // `key` is the operand of that name.
+  DropoutMask(const Operand& key, double probability, DropoutSite site)
+      : site_(static_cast<std::uint32_t>(site)),
+        threshold_(static_cast<std::uint64_t>(probability * 4294967296.0)),
+        scale_(1 / (1 - probability)) {
+    const auto* words = data_of<const std::int32_t>(key);
+    key_ = {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(words[1])};
+    first_sample_ = static_cast<std::uint32_t>(words[2]);
+  }
+
+  // Of columns [col, col + kLanes) of a row of the micro-batch's sample number `sample`; col is a multiple of 4.
+  template <class T>
+  Lanes<T> factors(std::int64_t sample, std::int64_t row, std::int64_t col) const {
+    Lanes<T> factors;
+    for (std::int64_t i = 0; i < kLanes<T>; i += 4) {
+      const std::array<std::uint32_t, 4> bits =
+          philox4x32({static_cast<std::uint32_t>((col + i) / 4), static_cast<std::uint32_t>(row),
+                      first_sample_ + static_cast<std::uint32_t>(sample), site_},
+                     key_);
+      for (int j = 0; j < 4; ++j)
+        factors[i + j] = bits[static_cast<std::size_t>(j)] < threshold_ ? T(0) : static_cast<T>(scale_);
+    }
+    return factors;
+  }
+
+ private:
+  std::array<std::uint32_t, 2> key_{};
+  std::uint32_t first_sample_ = 0, site_;
+  std::uint64_t threshold_;
+  double scale_;
+};
+
+}  // namespace stretto::host

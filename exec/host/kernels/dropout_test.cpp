@@ -1,0 +1,101 @@
+#include <catch2/catch.hpp>
+
+#include "exec/host/kernels/kernel_testing.hpp"
+
+using namespace stretto;
+using namespace stretto::host::testing;
+
+namespace {
+
+constexpr std::int64_t kSeq = 6, kSamples = 3, kRows = kSamples * kSeq, kCols = 45;
+constexpr double kProbability = 0.3;
+
+Matrix<std::int32_t> key_of(std::int32_t low, std::int32_t first_sample) {
+  Matrix<std::int32_t> key(1, kDropoutKeyWords);
+  key.data = {low, -7, first_sample};
+  return key;
+}
+
+Dropout work_of(Pass pass = Pass::forward) {
+  Dropout work;
+  work.pass = pass;
+  work.rows = kRows;
+  work.cols = kCols;
+  work.seq = kSeq;
+  work.probability = kProbability;
+  work.site = DropoutSite::residual_1;
+  return work;
+}
+
+// What ones become.
+template <class T = double>
+Matrix<T> mask_of(const Dropout& work, Matrix<std::int32_t> key, std::int64_t tp = 0) {
+  auto x = constant_matrix<T>(work.rows, work.cols, T(1));
+  Matrix<T> y(work.rows, work.cols, 3);
+  Coordinates rank;
+  rank[Coord::tp] = tp;
+  run(work, {x.operand(), key.operand(), y.write()}, rank);
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("dropout keeps its share of elements and scales them up", "[kernels]") {
+  Dropout work = work_of();
+  work.rows = 40 * kSeq;
+  work.cols = 1001;
+  const Matrix<double> mask = mask_of(work, key_of(1, 0));
+  std::int64_t kept = 0;
+  for (std::int64_t row = 0; row < work.rows; ++row)
+    for (std::int64_t col = 0; col < work.cols; ++col) {
+      const double factor = mask.at(row, col);
+      if (factor != 0) ++kept;
+      if (factor != 0) REQUIRE(factor == 1 / (1 - kProbability));
+    }
+  const double count = double(work.rows * work.cols), sigma = std::sqrt(count * kProbability * (1 - kProbability));
+  CHECK(std::fabs(double(kept) - count * (1 - kProbability)) < 4 * sigma);
+}
+
+TEST_CASE("dropout of a residual branch: c = a + mask (b + bias), and the gradient has the same mask", "[kernels]") {
+  Dropout work = work_of();
+  const Matrix<double> mask = mask_of(work, key_of(1, 4));
+  work.bias = work.residual = true;
+  auto a = random_matrix<double>(kRows, kCols, 1, 2), b = random_matrix<double>(kRows, kCols, 2);
+  auto bias = random_matrix<double>(1, kCols, 3), dc = random_matrix<double>(kRows, kCols, 4);
+  auto key = key_of(1, 4);
+  Matrix<double> c(kRows, kCols), db(kRows, kCols), expected_c = a, expected_db = dc;
+  run(work, {a.operand(), b.operand(), bias.operand(), key.operand(), c.write()});
+  expected_c.for_each([&](std::int64_t row, std::int64_t col, double& value) {
+    value += mask.at(row, col) * (b.at(row, col) + bias.at(0, col));
+  });
+  CHECK(max_difference(c, expected_c) < 1e-15);
+  run(work_of(Pass::dgrad), {dc.operand(), key.operand(), db.write()});
+  expected_db.for_each([&](std::int64_t row, std::int64_t col, double& value) { value *= mask.at(row, col); });
+  CHECK(max_difference(db, expected_db) == 0);
+}
+
+TEST_CASE("what dropout keeps depends on key, site and sample, and on nothing else", "[kernels]") {
+  const Dropout work = work_of();
+  const Matrix<double> mask = mask_of(work, key_of(1, 4));
+  CHECK(max_difference(mask, mask_of<float>(work, key_of(1, 4))) < 1e-7);
+  CHECK(max_difference(mask, mask_of(work, key_of(2, 4))) > 1);
+  Dropout other = work;
+  other.site = DropoutSite::residual_2;
+  CHECK(max_difference(mask, mask_of(other, key_of(1, 4))) > 1);
+  // The same samples in a micro-batch that begins with the second of them.
+  Dropout later = work;
+  later.rows = kRows - kSeq;
+  Matrix<double> tail(later.rows, kCols);
+  tail.for_each([&](std::int64_t row, std::int64_t col, double& value) { value = mask.at(row + kSeq, col); });
+  CHECK(max_difference(tail, mask_of(later, key_of(1, 5))) == 0);
+  // A rank's share of the tokens.
+  Dropout part = work;
+  part.shards = 2;
+  part.rows = kRows / 2;
+  for (const std::int64_t shard : {0, 1}) {
+    Matrix<double> rows(part.rows, kCols);
+    rows.for_each(
+        [&](std::int64_t row, std::int64_t col, double& value) { value = mask.at(shard * part.rows + row, col); });
+    CHECK(max_difference(rows, mask_of(part, key_of(1, 4), shard)) == 0);
+  }
+}
