@@ -3,123 +3,11 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstring>
-#include <exception>
-#include <map>
-#include <mutex>
-#include <span>
-#include <thread>
-#include <tuple>
 
 #include "base/error.hpp"
-#include "exec/comm/link.hpp"
-#include "exec/comm/local.hpp"
-#include "exec/comm/rendezvous.hpp"
-#include "exec/host/cores.hpp"
-#include "model/ring.hpp"
+#include "exec/host/executor_state.hpp"
 
 namespace stretto::host {
-namespace {
-
-using local::Clock;
-using local::Link;
-using local::Rendezvous;
-
-struct Aborted {};  // another lane has failed and has already said why
-
-// What a lane has done, counted over all steps: operation p of step s is finished when finished > s · length + p.
-struct LaneProgress {
-  std::uint64_t started = 0;
-  std::uint64_t finished = 0;
-};
-
-// What a sleeping lane waits for. It is woken when that has come and not before: a wake-up that finds nothing to do
-// takes the core from an operation for some 20 µs.
-struct LaneWait {
-  std::condition_variable woken;
-  std::uint64_t LaneProgress::*counter = nullptr;  // nullptr: the lane does not wait
-  LaneId on = 0;
-  std::uint64_t needed = 0;
-};
-
-struct Rank {
-  BoundProgram program;
-  std::unique_ptr<RankMemory> memory;
-  BoundOperands operands;
-  std::mutex mutex;                    // guards progress and waits
-  std::vector<LaneProgress> progress;  // [lane]
-  std::vector<LaneWait> waits;         // [lane]
-  CorePool* cores = nullptr;
-  std::vector<Link*> link_of;  // [OpId] of sends and receives
-};
-
-// One instance of a communicator: its members and where they meet.
-struct Group {
-  std::vector<std::int64_t> members;
-  std::vector<local::Buffers> buffers;  // [member]: of the collective that they are in; each sets its own and meets
-  Rendezvous rendezvous;
-  explicit Group(std::vector<std::int64_t> ranks)
-      : members(std::move(ranks)), buffers(members.size()), rendezvous(static_cast<int>(members.size())) {}
-};
-
-}  // namespace
-
-struct HostExecutor::State {
-  const Schedule& schedule;
-  HostOptions options;
-  std::vector<BoundProgram> programs;
-  std::vector<std::unique_ptr<Rank>> ranks;
-  std::vector<std::unique_ptr<CorePool>> devices;
-  std::vector<std::unique_ptr<Group>> groups;
-  std::vector<std::vector<Group*>> group_of;  // [communicator][rank]
-  std::map<std::tuple<std::uint32_t, std::int64_t, std::int64_t>, std::unique_ptr<Link>>
-      links;  // communicator, from, to
-  Clock::time_point origin = Clock::now();
-
-  // Commands to the lane threads: `steps_wanted` grows, every lane works until it has done as many.
-  std::mutex command_mutex;
-  std::condition_variable commanded, all_idle;
-  std::uint64_t steps_wanted = 0;
-  std::size_t busy = 0;
-  bool quit = false;
-  std::exception_ptr failure;
-  std::atomic<bool> aborted{false};
-  // What each lane records; written by its thread only, read when all are idle.
-  struct Recorded {
-    std::vector<TimelineRow> rows;  // of the latest step
-    Picoseconds previous_end = 0;   // end of the last operation of the step before it
-  };
-  std::vector<std::vector<Recorded>> recorded;  // [rank][lane]
-  std::vector<std::jthread> threads;            // last member: joined before anything they use goes away
-
-  State(const Schedule& s, const MemoryPlan& plan, HostOptions o);
-  ~State();
-
-  Picoseconds at(Clock::time_point time) const {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin).count() * 1000;
-  }
-  std::chrono::nanoseconds timeout() const {
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(options.timeout_s * 1e9));
-  }
-
-  void connect(Rank& rank);
-  void lane_main(Rank& rank, LaneId lane);
-  void run_step(Rank& rank, LaneId lane, std::uint64_t step, std::vector<TimelineRow>& rows);
-  TimelineRow run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op, Picoseconds previous_end);
-  void exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
-                std::vector<TimelineRow>& rows);
-  [[noreturn]] void give_up(const Rank& rank, std::uint32_t op, Rendezvous::Outcome outcome, const std::string& whom);
-  Clock::time_point deadline_of(Clock::time_point begin, std::int64_t steps, std::int64_t bytes) const;
-  bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // whether it had to wait
-  void advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter);
-  void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
-  void communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row);
-  Clock::time_point meet(Rank& rank, std::uint32_t op, Group& group);
-  void fail(std::exception_ptr why);
-};
 
 HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOptions o)
     : schedule(s), options(std::move(o)) {
@@ -143,34 +31,11 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
     ranks.push_back(std::move(rank));
     recorded[static_cast<std::size_t>(r)].resize(schedule.lanes.size());
   }
-  for (const Communicator& communicator : schedule.communicators) {
-    std::vector<Group*> of(static_cast<std::size_t>(count), nullptr);
-    for (std::int64_t r = 0; r < count; ++r) {
-      if (of[static_cast<std::size_t>(r)] != nullptr) continue;
-      std::vector<std::int64_t> members = members_of(schedule, communicator, r);
-      if (members.empty()) continue;
-      groups.push_back(std::make_unique<Group>(std::move(members)));
-      for (const std::int64_t member : groups.back()->members)
-        of[static_cast<std::size_t>(member)] = groups.back().get();
-    }
-    group_of.push_back(std::move(of));
-  }
+  form_groups();
   for (auto& rank : ranks) connect(*rank);
   for (auto& rank : ranks)
     for (LaneId lane = 0; lane < schedule.lanes.size(); ++lane)
       threads.emplace_back([this, &rank = *rank, lane] { lane_main(rank, lane); });
-}
-
-void HostExecutor::State::connect(Rank& rank) {
-  rank.link_of.assign(schedule.operations.size(), nullptr);
-  for (const BoundOp& op : rank.program.ops) {
-    const auto* message = std::get_if<PointToPoint>(&schedule.operations[op.op].work);
-    if (!message || rank.link_of[op.op]) continue;
-    const std::int64_t self = rank.program.rank, peer = peer_of(schedule, *message, self).rank;
-    auto& link = links[{message->communicator, message->is_send ? self : peer, message->is_send ? peer : self}];
-    if (!link) link = std::make_unique<Link>();
-    rank.link_of[op.op] = link.get();
-  }
 }
 
 HostExecutor::State::~State() {
@@ -317,118 +182,6 @@ void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row
   row.start = row.transfer = at(Clock::now());
   run_work(schedule.operations[rank.program.ops[op].op].work, rank.program.coordinates, rank.operands.of(op));
   row.end = at(Clock::now());
-}
-
-Clock::time_point HostExecutor::State::meet(Rank& rank, std::uint32_t op, Group& group) {
-  const Rendezvous::Meeting meeting = group.rendezvous.meet(timeout());
-  if (meeting.outcome != Rendezvous::Outcome::met)
-    give_up(
-        rank, op, meeting.outcome,
-        std::to_string(meeting.missing) + " of " + std::to_string(group.members.size()) + " ranks that did not come");
-  return meeting.complete;
-}
-
-void HostExecutor::State::give_up(const Rank& rank, std::uint32_t op, Rendezvous::Outcome outcome,
-                                  const std::string& whom) {
-  if (outcome == Rendezvous::Outcome::aborted) throw Aborted{};
-  throw runtime_failure(label(schedule, rank.program.ops[op]) + " waited " + std::to_string(options.timeout_s) +
-                        " s for " + whom);
-}
-
-// When the scenario's link would be through.
-Clock::time_point HostExecutor::State::deadline_of(Clock::time_point begin, std::int64_t steps,
-                                                   std::int64_t bytes) const {
-  if (options.link_GBps <= 0) return begin;
-  const double ns = double(steps) * options.link_latency_us * 1e3 + double(bytes) / options.link_GBps;
-  return begin + std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
-}
-
-// Sends and receives that are issued as one group: all are posted, then the receives are served, then each is waited
-// for in turn.
-void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
-                                   std::vector<TimelineRow>& rows) {
-  const Picoseconds previous_end = rows.empty() ? 0 : rows.back().end;
-  const std::size_t first = rows.size();
-  bool waited = false;
-  for (const std::uint32_t op : group) {
-    if (options.before_operation) options.before_operation(rank.program.rank, op);
-    waited = await(rank, rank.program.ops[op], step) || waited;
-  }
-  const Picoseconds now = at(Clock::now());
-  std::vector<std::uint64_t> numbers;
-  for (const std::uint32_t op : group) {
-    TimelineRow row;
-    row.rank = static_cast<std::int32_t>(rank.program.rank);
-    row.op = op;
-    row.ready = row.start = waited || previous_end == 0 ? now : previous_end;
-    rows.push_back(row);
-    const OpId id = rank.program.ops[op].op;
-    const bool is_send = std::get<PointToPoint>(schedule.operations[id].work).is_send;
-    const Operand& buffer = rank.operands.of(op).front();
-    numbers.push_back(is_send ? rank.link_of[id]->post_send(buffer.data) : rank.link_of[id]->post_receive());
-    advance(rank, lane, &LaneProgress::started);
-  }
-  for (const bool sends : {false, true})
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      const std::uint32_t op = group[i];
-      const OpId id = rank.program.ops[op].op;
-      const auto& work = std::get<PointToPoint>(schedule.operations[id].work);
-      if (work.is_send != sends) continue;
-      const Link::Meeting meeting = rank.link_of[id]->meet(numbers[i], timeout());
-      const std::string peer = "rank " + std::to_string(peer_of(schedule, work, rank.program.rank).rank);
-      if (meeting.outcome != Rendezvous::Outcome::met) give_up(rank, op, meeting.outcome, peer + " that did not come");
-      const Operand& buffer = rank.operands.of(op).front();
-      rows[first + i].transfer = at(meeting.complete);
-      rows[first + i].end = at(deadline_of(meeting.complete, 1, work.elements * bytes_of(buffer.dtype)));
-      if (sends) {
-        const Rendezvous::Outcome outcome = rank.link_of[id]->await_delivery(numbers[i], timeout());
-        if (outcome != Rendezvous::Outcome::met) give_up(rank, op, outcome, peer + " to take the message");
-        continue;
-      }
-      const std::optional<int> core = rank.cores->acquire();
-      if (!core) throw Aborted{};
-      std::memcpy(buffer.data, meeting.in, static_cast<std::size_t>(work.elements * bytes_of(buffer.dtype)));
-      rank.cores->release(*core);
-      rank.cores->roam();
-      rank.link_of[id]->delivered(numbers[i]);
-    }
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    TimelineRow& row = rows[first + i];
-    const Clock::time_point deadline = origin + std::chrono::nanoseconds(row.end / 1000);
-    if (deadline > Clock::now()) std::this_thread::sleep_until(deadline);
-    row.end = at(Clock::now());
-    advance(rank, lane, &LaneProgress::finished);
-  }
-}
-
-void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row) {
-  Group& group = *group_of[collective.communicator][static_cast<std::size_t>(rank.program.rank)];
-  const int members = static_cast<int>(group.members.size());
-  const auto operands = rank.operands.of(op);
-  const int self = static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.program.rank) -
-                                    group.members.begin());
-  row.start = row.ready;
-  advance(rank, rank.program.ops[op].lane, &LaneProgress::started);
-  // Everybody has left the meeting before when the last of its phases was over.
-  group.buffers[static_cast<std::size_t>(self)] = {operands.front().data, operands.back().data};
-  Clock::time_point end = meet(rank, op, group);
-  row.transfer = at(end);
-  const Dtype dtype = operands.front().dtype;
-  const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, members);
-  const Clock::time_point deadline = deadline_of(end, ring.steps, ring.edge_bytes);
-  for (int phase = 0; phase < local::phases(collective.kind); ++phase) {
-    const std::optional<int> core = rank.cores->acquire();
-    if (!core) throw Aborted{};
-    local::run_share(collective.kind, dtype, collective.elements, self, group.buffers, phase);
-    rank.cores->release(*core);
-    rank.cores->roam();
-    end = meet(rank, op, group);
-  }
-  if (deadline > end) {
-    std::this_thread::sleep_until(deadline);
-    end = Clock::now();
-  }
-  row.end = at(std::max(end, deadline));
 }
 
 HostExecutor::HostExecutor(const Schedule& schedule, const MemoryPlan& plan, HostOptions options)

@@ -26,10 +26,12 @@ class RankMemory {
   }
   std::int64_t bytes() const { return bytes_; }
 
-  // Element access for tests, the trainer and checkpoints. The dtype of the storage must be T's.
+  // Element access for tests, the trainer and checkpoints. T must have the size of the storage's dtype.
   template <class T>
   std::span<T> view(const Schedule& schedule, StorageId storage, std::int64_t offset, std::int64_t elements) {
-    (void)schedule;
+    assert(bytes_of(schedule.storages[storage].dtype) == static_cast<std::int64_t>(sizeof(T)));
+    assert(offset + elements <= schedule.storages[storage].elements);
+    static_cast<void>(schedule);
     return {reinterpret_cast<T*>(at(storage)) + offset, static_cast<std::size_t>(elements)};
   }
 

@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "base/error.hpp"
+#include "exec/host/executor_state.hpp"
+#include "model/ring.hpp"
+
+namespace stretto::host {
+
+void HostExecutor::State::form_groups() {
+  const std::int64_t count = schedule.mesh.ranks();
+  for (const Communicator& communicator : schedule.communicators) {
+    std::vector<Group*> of(static_cast<std::size_t>(count), nullptr);
+    for (std::int64_t r = 0; r < count; ++r) {
+      if (of[static_cast<std::size_t>(r)] != nullptr) continue;
+      std::vector<std::int64_t> members = members_of(schedule, communicator, r);
+      if (members.empty()) continue;
+      groups.push_back(std::make_unique<Group>(std::move(members)));
+      for (const std::int64_t member : groups.back()->members)
+        of[static_cast<std::size_t>(member)] = groups.back().get();
+    }
+    group_of.push_back(std::move(of));
+  }
+}
+
+void HostExecutor::State::connect(Rank& rank) {
+  rank.link_of.assign(schedule.operations.size(), nullptr);
+  for (const BoundOp& op : rank.program.ops) {
+    const auto* message = std::get_if<PointToPoint>(&schedule.operations[op.op].work);
+    if (!message || rank.link_of[op.op]) continue;
+    const std::int64_t self = rank.program.rank, peer = peer_of(schedule, *message, self).rank;
+    auto& link = links[{message->communicator, message->is_send ? self : peer, message->is_send ? peer : self}];
+    if (!link) link = std::make_unique<Link>();
+    rank.link_of[op.op] = link.get();
+  }
+}
+
+Clock::time_point HostExecutor::State::meet(Rank& rank, std::uint32_t op, Group& group) {
+  const Rendezvous::Meeting meeting = group.rendezvous.meet(timeout());
+  if (meeting.outcome != Rendezvous::Outcome::met)
+    give_up(
+        rank, op, meeting.outcome,
+        std::to_string(meeting.missing) + " of " + std::to_string(group.members.size()) + " ranks that did not come");
+  return meeting.complete;
+}
+
+void HostExecutor::State::give_up(const Rank& rank, std::uint32_t op, Rendezvous::Outcome outcome,
+                                  const std::string& whom) {
+  if (outcome == Rendezvous::Outcome::aborted) throw Aborted{};
+  throw runtime_failure(label(schedule, rank.program.ops[op]) + " waited " + std::to_string(options.timeout_s) +
+                        " s for " + whom);
+}
+
+// When the scenario's link would be through.
+Clock::time_point HostExecutor::State::deadline_of(Clock::time_point begin, std::int64_t steps,
+                                                   std::int64_t bytes) const {
+  if (options.link_GBps <= 0) return begin;
+  const double ns = double(steps) * options.link_latency_us * 1e3 + double(bytes) / options.link_GBps;
+  return begin + std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
+}
+
+// Sends and receives that are issued as one group: all are posted, then the receives are served, then each is waited
+// for in turn.
+void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
+                                   std::vector<TimelineRow>& rows) {
+  const Picoseconds previous_end = rows.empty() ? 0 : rows.back().end;
+  const std::size_t first = rows.size();
+  bool waited = false;
+  for (const std::uint32_t op : group) {
+    if (options.before_operation) options.before_operation(rank.program.rank, op);
+    waited = await(rank, rank.program.ops[op], step) || waited;
+  }
+  const Picoseconds now = at(Clock::now());
+  std::vector<std::uint64_t> numbers;
+  for (const std::uint32_t op : group) {
+    TimelineRow row;
+    row.rank = static_cast<std::int32_t>(rank.program.rank);
+    row.op = op;
+    row.ready = row.start = waited || previous_end == 0 ? now : previous_end;
+    rows.push_back(row);
+    const OpId id = rank.program.ops[op].op;
+    const bool is_send = std::get<PointToPoint>(schedule.operations[id].work).is_send;
+    const Operand& buffer = rank.operands.of(op).front();
+    numbers.push_back(is_send ? rank.link_of[id]->post_send(buffer.data) : rank.link_of[id]->post_receive());
+    advance(rank, lane, &LaneProgress::started);
+  }
+  for (const bool sends : {false, true})
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const std::uint32_t op = group[i];
+      const OpId id = rank.program.ops[op].op;
+      const auto& work = std::get<PointToPoint>(schedule.operations[id].work);
+      if (work.is_send != sends) continue;
+      const Link::Meeting meeting = rank.link_of[id]->meet(numbers[i], timeout());
+      const std::string peer = "rank " + std::to_string(peer_of(schedule, work, rank.program.rank).rank);
+      if (meeting.outcome != Rendezvous::Outcome::met) give_up(rank, op, meeting.outcome, peer + " that did not come");
+      const Operand& buffer = rank.operands.of(op).front();
+      rows[first + i].transfer = at(meeting.complete);
+      rows[first + i].end = at(deadline_of(meeting.complete, 1, work.elements * bytes_of(buffer.dtype)));
+      if (sends) {
+        const Rendezvous::Outcome outcome = rank.link_of[id]->await_delivery(numbers[i], timeout());
+        if (outcome != Rendezvous::Outcome::met) give_up(rank, op, outcome, peer + " to take the message");
+        continue;
+      }
+      const std::optional<int> core = rank.cores->acquire();
+      if (!core) throw Aborted{};
+      std::memcpy(buffer.data, meeting.in, static_cast<std::size_t>(work.elements * bytes_of(buffer.dtype)));
+      rank.cores->release(*core);
+      rank.cores->roam();
+      rank.link_of[id]->delivered(numbers[i]);
+    }
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    TimelineRow& row = rows[first + i];
+    const Clock::time_point deadline = origin + std::chrono::nanoseconds(row.end / 1000);
+    if (deadline > Clock::now()) std::this_thread::sleep_until(deadline);
+    row.end = at(Clock::now());
+    advance(rank, lane, &LaneProgress::finished);
+  }
+}
+
+void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row) {
+  Group& group = *group_of[collective.communicator][static_cast<std::size_t>(rank.program.rank)];
+  const int members = static_cast<int>(group.members.size());
+  const auto operands = rank.operands.of(op);
+  const int self = static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.program.rank) -
+                                    group.members.begin());
+  row.start = row.ready;
+  advance(rank, rank.program.ops[op].lane, &LaneProgress::started);
+  // Everybody has left the meeting before when the last of its phases was over.
+  group.buffers[static_cast<std::size_t>(self)] = {operands.front().data, operands.back().data};
+  Clock::time_point end = meet(rank, op, group);
+  row.transfer = at(end);
+  const Dtype dtype = operands.front().dtype;
+  const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, members);
+  const Clock::time_point deadline = deadline_of(end, ring.steps, ring.edge_bytes);
+  for (int phase = 0; phase < local::phases(collective.kind); ++phase) {
+    const std::optional<int> core = rank.cores->acquire();
+    if (!core) throw Aborted{};
+    local::run_share(collective.kind, dtype, collective.elements, self, group.buffers, phase);
+    rank.cores->release(*core);
+    rank.cores->roam();
+    end = meet(rank, op, group);
+  }
+  if (deadline > end) {
+    std::this_thread::sleep_until(deadline);
+    end = Clock::now();
+  }
+  row.end = at(std::max(end, deadline));
+}
+
+}  // namespace stretto::host

@@ -1,0 +1,121 @@
+#pragma once
+// Internal to the executor: executor.cpp runs lanes, communicate.cpp what they do together with other ranks.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "exec/comm/link.hpp"
+#include "exec/comm/local.hpp"
+#include "exec/comm/rendezvous.hpp"
+#include "exec/host/cores.hpp"
+#include "exec/host/executor.hpp"
+
+namespace stretto::host {
+
+using local::Clock;
+using local::Link;
+using local::Rendezvous;
+
+struct Aborted {};  // another lane has failed and has already said why
+
+// What a lane has done, counted over all steps: operation p of step s is finished when finished > s · length + p.
+struct LaneProgress {
+  std::uint64_t started = 0;
+  std::uint64_t finished = 0;
+};
+
+// What a sleeping lane waits for. It is woken when that has come and not before: a wake-up that finds nothing to do
+// takes the core from an operation for some 20 µs.
+struct LaneWait {
+  std::condition_variable woken;
+  std::uint64_t LaneProgress::*counter = nullptr;  // nullptr: the lane does not wait
+  LaneId on = 0;
+  std::uint64_t needed = 0;
+};
+
+struct Rank {
+  BoundProgram program;
+  std::unique_ptr<RankMemory> memory;
+  BoundOperands operands;
+  std::mutex mutex;                    // guards progress and waits
+  std::vector<LaneProgress> progress;  // [lane]
+  std::vector<LaneWait> waits;         // [lane]
+  CorePool* cores = nullptr;
+  std::vector<Link*> link_of;  // [OpId] of sends and receives
+};
+
+// One instance of a communicator: its members and where they meet.
+struct Group {
+  std::vector<std::int64_t> members;
+  std::vector<local::Buffers> buffers;  // [member]: of the collective that they are in; each sets its own and meets
+  Rendezvous rendezvous;
+  explicit Group(std::vector<std::int64_t> ranks)
+      : members(std::move(ranks)), buffers(members.size()), rendezvous(static_cast<int>(members.size())) {}
+};
+
+struct HostExecutor::State {
+  const Schedule& schedule;
+  HostOptions options;
+  std::vector<BoundProgram> programs;
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<std::unique_ptr<CorePool>> devices;
+  std::vector<std::unique_ptr<Group>> groups;
+  std::vector<std::vector<Group*>> group_of;  // [communicator][rank]
+  std::map<std::tuple<std::uint32_t, std::int64_t, std::int64_t>, std::unique_ptr<Link>>
+      links;  // communicator, from, to
+  Clock::time_point origin = Clock::now();
+
+  // Commands to the lane threads: `steps_wanted` grows, every lane works until it has done as many.
+  std::mutex command_mutex;
+  std::condition_variable commanded, all_idle;
+  std::uint64_t steps_wanted = 0;
+  std::size_t busy = 0;
+  bool quit = false;
+  std::exception_ptr failure;
+  std::atomic<bool> aborted{false};
+  // What each lane records; written by its thread only, read when all are idle.
+  struct Recorded {
+    std::vector<TimelineRow> rows;  // of the latest step
+    Picoseconds previous_end = 0;   // end of the last operation of the step before it
+  };
+  std::vector<std::vector<Recorded>> recorded;  // [rank][lane]
+  std::vector<std::jthread> threads;            // last member: joined before anything they use goes away
+
+  State(const Schedule& s, const MemoryPlan& plan, HostOptions o);
+  ~State();
+
+  Picoseconds at(Clock::time_point time) const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin).count() * 1000;
+  }
+  std::chrono::nanoseconds timeout() const {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(options.timeout_s * 1e9));
+  }
+
+  void form_groups();        // of all communicators
+  void connect(Rank& rank);  // its messages to their links
+  void lane_main(Rank& rank, LaneId lane);
+  void run_step(Rank& rank, LaneId lane, std::uint64_t step, std::vector<TimelineRow>& rows);
+  TimelineRow run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op, Picoseconds previous_end);
+  void exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
+                std::vector<TimelineRow>& rows);
+  [[noreturn]] void give_up(const Rank& rank, std::uint32_t op, Rendezvous::Outcome outcome, const std::string& whom);
+  Clock::time_point deadline_of(Clock::time_point begin, std::int64_t steps, std::int64_t bytes) const;
+  bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // whether it had to wait
+  void advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter);
+  void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
+  void communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row);
+  Clock::time_point meet(Rank& rank, std::uint32_t op, Group& group);
+  void fail(std::exception_ptr why);
+};
+
+}  // namespace stretto::host
