@@ -37,10 +37,26 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
   }
 }
 
+Company company_of(const Schedule& schedule, const Groups& groups, const MessageLinks& links, std::size_t p) {
+  Company company;
+  for (OpId id = 0; id < schedule.operations.size(); ++id) {
+    const Work& work = schedule.operations[id].work;
+    const std::uint32_t link = links.of[p][id];
+    std::uint32_t of = Company::kNobody;
+    if (link != MessageLinks::kNone) {
+      of = links.links[link].from == links.links[link].to ? link : Company::kOthers;
+    } else if (const auto* collective = std::get_if<Collective>(&work)) {
+      const std::uint32_t group = groups.of[p][collective->communicator];
+      if (group == Groups::kNone || groups.groups[group].members.size() > 1) of = Company::kOthers;
+    }
+    company.of.push_back(of);
+  }
+  return company;
+}
+
 }  // namespace
 
-FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs,
-                    const std::vector<bool>& is_local) {
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs, const Company& company) {
   FlatProgram flat;
   flat.ops.reserve(program.ops.size());
   flat.waits.reserve(program.waits.size());
@@ -82,7 +98,7 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
     }
   }
   flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
-  SoloCalls calls = find_solo_calls(schedule, program, is_local);
+  SoloCalls calls = find_solo_calls(schedule, program, company);
   for (std::uint32_t i = 0; i < program.ops.size(); ++i)
     if (calls.at[i] != 0 && is_waited_for(program, i, calls.shapes[calls.at[i] - 1u]))
       flat.ops[flat.lane_begin[program.ops[i].lane] + program.ops[i].position].shape = calls.at[i];
@@ -92,14 +108,12 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
 
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs, const Groups& groups) {
+                                                            const Costs& costs, const Groups& groups,
+                                                            const MessageLinks& links) {
   check_costs(schedule, costs);
   std::vector<std::shared_ptr<const FlatProgram>> classes, result;
   for (std::size_t p = 0; p < programs.size(); ++p) {
-    std::vector<bool> is_local;
-    for (const std::uint32_t group : groups.of[p])
-      is_local.push_back(group != Groups::kNone && groups.groups[group].members.size() == 1);
-    FlatProgram flat = flatten(schedule, programs[p], costs, is_local);
+    FlatProgram flat = flatten(schedule, programs[p], costs, company_of(schedule, groups, links, p));
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& other) { return *other == flat; });
     if (same != classes.end()) {
       result.push_back(*same);
