@@ -210,25 +210,27 @@ class Executor {
     for (const SoloShape::OnLane& on : shape.lanes)
       if (on.lane != lane && clocks_.rows[start * width_ + on.lane] < state(p, on.lane).finished) return false;
 
-    std::optional<SoloClocks>& known = inside_[p][number];
-    if (!known) known = clocks_inside(program, first.op, shape);
-    const SoloClocks& inside = *known;
+    std::optional<SoloClocks>& clocks = inside_[p][number];
+    if (!clocks) clocks = clocks_inside(program, first.op, shape);
+    const SoloClocks& inside = *clocks;
     if (inside.order.empty()) return false;
     const std::size_t lanes = shape.lanes.size();
-    const auto begin = static_cast<std::uint32_t>(clocks_.rows.size() / width_);  // row 1 of the call
-    for (std::size_t row = 1; row * lanes < inside.finished.size(); ++row) {
-      std::uint32_t* clock = &clocks_.rows[copy_of(start) * width_];
-      for (std::size_t l = 0; l < lanes; ++l)
-        clock[shape.lanes[l].lane] = state(p, shape.lanes[l].lane).finished + inside.finished[row * lanes + l];
+    const bool is_newest = (start + 1) * width_ == clocks_.rows.size();
+    const std::uint32_t begin = is_newest ? start : copy_of(start);  // row 0 of the call; the others follow
+    const std::size_t rows = inside.finished.size() / lanes;
+    clocks_.rows.resize((begin + rows) * width_);
+    const std::uint32_t* const known = &clocks_.rows[begin * width_];
+    for (std::size_t row = 1; row < rows; ++row) std::copy_n(known, width_, &clocks_.rows[(begin + row) * width_]);
+    for (std::size_t l = 0; l < lanes; ++l) {
+      const std::uint32_t finished = state(p, shape.lanes[l].lane).finished;
+      std::uint32_t* clock = &clocks_.rows[begin * width_ + shape.lanes[l].lane];
+      for (std::size_t row = 1; row < rows; ++row) clock[row * width_] = finished + inside.finished[row * lanes + l];
     }
-    const std::size_t index_of_first = index(p, first);
-    const auto row_of = [&](std::uint32_t row) { return row == 0 ? start : begin + row - 1; };
-    for (std::uint32_t i = 0; i < shape.count; ++i) {
-      clocks_.before[p][index_of_first + i] = row_of(inside.row[i]);
-      const std::uint32_t after = row_of(inside.after[i]);
-      if (shape.other_end[i] != i) after_[p][index_of_first + i] = after;
-      state(p, program.ops[first.op + i].lane).after = after;
-    }
+    std::uint32_t* before = &clocks_.before[p][index(p, first)];
+    for (std::uint32_t i = 0; i < shape.count; ++i) before[i] = begin + inside.row[i];
+    std::uint32_t* after = &after_[p][index(p, first)];
+    for (std::size_t i = 0; i < inside.after.size(); ++i) after[i] = begin + inside.after[i];
+    for (std::size_t l = 0; l < lanes; ++l) state(p, shape.lanes[l].lane).after = begin + inside.last[l];
     for (const SoloClocks::Stretch& stretch : inside.order)
       finish_in_order(p, {first.op + stretch.first, first.step}, stretch.count);
     for (const SoloShape::OnLane& on : shape.lanes) {
@@ -247,7 +249,6 @@ class Executor {
                                 [&](const SoloShape::OnLane& on) { return on.lane == wait->lane; });
   }
 
-  // What is known when something has finished that met nobody is what was known when it started.
   std::uint32_t after(std::size_t p, Instance i) const {
     const std::uint32_t learnt = after_[p][index(p, i)];
     return learnt == 0 ? before(p, i) : learnt;
@@ -481,7 +482,7 @@ class Executor {
   std::vector<std::uint32_t> heads_;                            // the same
   std::vector<SoloCalls> solos_;                                // [program]
   std::vector<std::vector<std::optional<SoloClocks>>> inside_;  // [program][shape], made when first needed
-  // [program][step · ops + op] → row, what is known when it has finished; of what met somebody, 0 otherwise.
+  // [program][step · ops + op] → row, what is known when it has finished; 0: what was known when it started.
   std::vector<std::vector<std::uint32_t>> after_;
 };
 

@@ -221,6 +221,8 @@ class Inside {
         --left;
       }
     }
+    clocks_.last = last_row_;
+    if (!has_messages_) clocks_.after.clear();
     return std::move(clocks_);
   }
 
@@ -263,6 +265,7 @@ class Inside {
   void finish(std::uint32_t i) {
     clocks_.after[i] = clocks_.row[i];
     if (const std::uint32_t other = shape_.other_end[i]; other != i) {
+      has_messages_ = true;
       std::vector<std::uint32_t> knows = row(clocks_.row[i]);
       bool is_new = learn(knows, lane_[i], clocks_.row[other]);
       is_new |= learn(knows, lane_[i], lane_[other], in_lane_[other]);
@@ -301,6 +304,7 @@ class Inside {
   const std::uint32_t begin_;
   const SoloShape& shape_;
   SoloClocks clocks_;
+  bool has_messages_ = false;
   std::vector<std::size_t> lane_;                  // [operation] index of its lane in the shape
   std::vector<std::uint32_t> in_lane_;             // [operation] position among those of its lane
   std::vector<std::vector<std::uint32_t>> ops_;    // [lane]
