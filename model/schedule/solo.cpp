@@ -32,6 +32,7 @@ bool is_over(const BoundProgram& program, const BoundWait& wait, std::uint32_t b
 bool has_equal_waits(const BoundProgram& program, std::uint32_t begin, std::uint32_t like, std::uint32_t count) {
   for (std::uint32_t i = 1; i < count; ++i) {
     const BoundOp &mine = program.ops[begin + i], &other = program.ops[like + i];
+    if (mine.wait_begin == mine.wait_end && other.wait_begin == other.wait_end) continue;
     const auto equal = [&](const BoundWait& a, const BoundWait& b) {
       if (!is_inside(a, begin, begin + i)) return !is_inside(b, like, like + i) && is_over(program, a, begin);
       return a.kind == b.kind && a.lane == b.lane && a.steps_ago == b.steps_ago && a.op - begin == b.op - like;
