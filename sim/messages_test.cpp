@@ -190,9 +190,11 @@ TEST_CASE("the n-th that is sent is the n-th that is received, on whatever lanes
 TEST_CASE("a receive that its own send wakes sets off once", "[sim][simgrid]") {
   Toy toy(4);
   toy.schedule.lanes.push_back({"receive", LaneKind::communication, 0});
+  const OpId made = toy.compute("make", 1 * us);
   const OpId sent = toy.message("send", true, {}, 2);
   const OpId received = toy.message("receive", false, {1 * us, 1000, {}}, 3);
-  toy.schedule.programs[0].order[1].waits = {after_start(sent)};
+  toy.schedule.programs[0].order[1].waits = {after(made)};
+  toy.schedule.programs[0].order[2].waits = {after_start(sent)};
   for (const NetworkKind network : {NetworkKind::fluid, NetworkKind::simgrid}) {
     SimOptions options;
     options.max_steps = 1;
@@ -200,7 +202,7 @@ TEST_CASE("a receive that its own send wakes sets off once", "[sim][simgrid]") {
     const SimResult result = simulate(toy.schedule, toy.costs, options);
     for (const OpId op : {sent, received})
       for (const TimelineRow& row : result.timeline.rows)
-        if (row.op == op) CHECK(row.end == 2 * us);  // one flow, with the link to itself
+        if (row.op == op) CHECK(row.end == 3 * us);  // one flow, with the link to itself
   }
 }
 
