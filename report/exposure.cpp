@@ -27,6 +27,7 @@ struct RankOrder {
   bool operator()(std::int64_t rank, const TimelineRow& row) const { return rank < row.rank; }
 };
 
+constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 constexpr std::int64_t kNothing = -1, kAll = std::numeric_limits<std::int64_t>::max();
 
 // Takes what [begin, end) covers of the free intervals out of them, so that no instant counts twice; how much it was.
@@ -62,6 +63,8 @@ class Walk {
   Walk(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline)
       : schedule_(schedule), program_(program), period_(timeline.step_end - timeline.step_begin) {
     result_.exposed.assign(schedule.communicators.size(), 0);
+    for (const Operation& operation : schedule.operations)
+      communicator_.push_back(is_communication(operation.work) ? communicator_of(operation.work) : kNobody);
     windows_.resize(program.lanes.size());
     first_.resize(program.lanes.size());
     collect(timeline);
@@ -90,7 +93,8 @@ class Walk {
   }
 
  private:
-  const Work& work_of(std::uint32_t op) const { return schedule_.operations[program_.ops[op].op].work; }
+  std::uint32_t communicator(std::uint32_t op) const { return communicator_[program_.ops[op].op]; }
+  bool communicates(std::uint32_t op) const { return communicator(op) != kNobody; }
 
   void collect(const Timeline& timeline) {
     std::size_t compute_lane = 0;
@@ -108,8 +112,8 @@ class Walk {
       const BoundOp& op = program_.ops[row.op];
       if (op.lane == compute_lane) {
         compute_.push_back(&row);
-      } else if (is_communication(work_of(row.op))) {
-        windows_[op.lane].push_back({row.transfer, row.end, op.position, communicator_of(work_of(row.op))});
+      } else if (communicates(row.op)) {
+        windows_[op.lane].push_back({row.transfer, row.end, op.position, communicator(row.op)});
       }
     }
   }
@@ -138,13 +142,19 @@ class Walk {
     if (from >= to) return;
     // Per lane, how far in this step and in the one before the lane must have come. What is queued ahead on the lane of
     // an awaited operation is waited for as well.
-    last_.assign(windows_.size(), {kNothing, kNothing});
+    bool waits = false;
     for (std::uint32_t i = program_.ops[op].wait_begin; i < program_.ops[op].wait_end; ++i) {
       const BoundWait& wait = program_.waits[i];
-      if (wait.kind != EdgeKind::finish_start || !is_communication(work_of(wait.op))) continue;
+      if (wait.kind != EdgeKind::finish_start || !communicates(wait.op)) continue;
+      if (!waits) last_.assign(windows_.size(), {kNothing, kNothing});
+      waits = true;
       auto& [this_step, step_before] = last_[wait.lane];
       if (wait.steps_ago == 0) this_step = std::max<std::int64_t>(this_step, wait.position), step_before = kAll;
       if (wait.steps_ago == 1) step_before = std::max<std::int64_t>(step_before, wait.position);
+    }
+    if (!waits) {
+      result_.bubble += to - from;
+      return;
     }
     free_.assign(1, {from, to});
     for (std::size_t lane = 0; lane < windows_.size(); ++lane) {
@@ -163,9 +173,9 @@ class Walk {
 
   // A collective issued on the compute lane itself blocks it: fully exposed, and waiting for its peers is bubble.
   void run_on_compute_lane(std::uint32_t op, Picoseconds start, Picoseconds transfer, Picoseconds end) {
-    if (is_communication(work_of(op))) {
+    if (communicates(op)) {
       result_.bubble += transfer - start;
-      result_.exposed[communicator_of(work_of(op))] += end - transfer;
+      result_.exposed[communicator(op)] += end - transfer;
     } else {
       result_.compute += end - start;
     }
@@ -173,6 +183,7 @@ class Walk {
 
   const Schedule& schedule_;
   const BoundProgram& program_;
+  std::vector<std::uint32_t> communicator_;  // [OpId]; kNobody: of computation
   Picoseconds period_ = 0, begin_ = 0, end_ = 0;
   std::vector<const TimelineRow*> compute_;        // in lane order
   std::vector<std::vector<Window>> windows_;       // [lane], in lane order

@@ -172,20 +172,26 @@ void Core::resolve_waits(std::uint32_t number) {
 
 void Core::wake_blocked(std::uint32_t on, EdgeKind kind, Picoseconds time) {
   const std::uint64_t count = kind == EdgeKind::finish_start ? lanes_[on].finished : lanes_[on].started;
-  std::uint32_t next = std::exchange(lanes_[on].first_blocked, kNone);
-  while (next != kNone) {
-    const std::uint32_t number = next;
+  // Who goes on waiting stays listed: a solo call that begins meanwhile may take its lane along.
+  std::uint32_t woken = kNone;
+  for (std::uint32_t* link = &lanes_[on].first_blocked; *link != kNone;) {
+    const std::uint32_t number = *link;
     Lane& lane = lanes_[number];
-    next = lane.next_blocked;
     if (lane.blocked_kind == kind && lane.blocked_until <= count) {
-      lane.blocked_on = kNone;
-      lane.waited = std::max(lane.waited, time);
-      ++lane.wait;
-      resolve_waits(number);
+      *link = std::exchange(lane.next_blocked, woken);
+      woken = number;
     } else {
-      lane.next_blocked = lanes_[on].first_blocked;
-      lanes_[on].first_blocked = number;
+      link = &lane.next_blocked;
     }
+  }
+  while (woken != kNone) {
+    const std::uint32_t number = woken;
+    Lane& lane = lanes_[number];
+    woken = lane.next_blocked;
+    lane.blocked_on = kNone;
+    lane.waited = std::max(lane.waited, time);
+    ++lane.wait;
+    resolve_waits(number);
   }
 }
 

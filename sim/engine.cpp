@@ -32,8 +32,8 @@ Prepared prepare(const Schedule& schedule, std::vector<BoundProgram> programs, c
   prepared.programs = std::move(programs);
   for (const BoundProgram& program : prepared.programs) prepared.ranks.push_back(program.rank);
   prepared.groups = find_groups(schedule, prepared.ranks);
-  prepared.flat = flatten_all(schedule, prepared.programs, costs, prepared.groups);
   prepared.links = find_links(schedule, prepared.programs);
+  prepared.flat = flatten_all(schedule, prepared.programs, costs, prepared.groups, prepared.links);
   return prepared;
 }
 

@@ -37,23 +37,56 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
   }
 }
 
+// What all instances of an operation have in common.
+FlatOp template_of(const Work& work, OpId id, const Costs& costs) {
+  FlatOp op;
+  op.id = id;
+  if (is_communication(work)) {
+    op.communicator = static_cast<std::int16_t>(communicator_of(work));
+    const auto* message = std::get_if<PointToPoint>(&work);
+    op.kind = !message ? FlatKind::collective : message->is_send ? FlatKind::send : FlatKind::receive;
+  } else {
+    op.duration = costs.compute[id].alone;
+    op.cores = static_cast<std::uint16_t>(costs.compute[id].cores);
+    op.cls = costs.compute[id].cls;
+  }
+  return op;
+}
+
+Company company_of(const Schedule& schedule, const Groups& groups, const MessageLinks& links, std::size_t p) {
+  Company company;
+  for (OpId id = 0; id < schedule.operations.size(); ++id) {
+    const Work& work = schedule.operations[id].work;
+    const std::uint32_t link = links.of[p][id];
+    std::uint32_t of = Company::kNobody;
+    if (link != MessageLinks::kNone) {
+      of = links.links[link].from == links.links[link].to ? link : Company::kOthers;
+    } else if (const auto* collective = std::get_if<Collective>(&work)) {
+      const std::uint32_t group = groups.of[p][collective->communicator];
+      if (group == Groups::kNone || groups.groups[group].members.size() > 1) of = Company::kOthers;
+    }
+    company.of.push_back(of);
+  }
+  return company;
+}
+
 }  // namespace
 
-FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs,
-                    const std::vector<bool>& is_local) {
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs, const Company& company) {
   FlatProgram flat;
   flat.ops.reserve(program.ops.size());
   flat.waits.reserve(program.waits.size());
   flat.lane_cores.assign(program.lanes.size(), 0);
+  std::vector<FlatOp> templates;
+  for (OpId id = 0; id < schedule.operations.size(); ++id)
+    templates.push_back(template_of(schedule.operations[id].work, id, costs));
   for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
     flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
     std::size_t group_begin = 0;
     for (const std::uint32_t index : program.lanes[lane]) {
       const BoundOp& bound = program.ops[index];
-      const Work& work = schedule.operations[bound.op].work;
-      FlatOp op;
+      FlatOp op = templates[bound.op];
       op.op = index;
-      op.id = bound.op;
       op.wait_begin = static_cast<std::uint32_t>(flat.waits.size());
       for (std::uint32_t i = bound.wait_begin; i < bound.wait_end; ++i) {
         const BoundWait& wait = program.waits[i];
@@ -67,22 +100,13 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
       if (waits > std::numeric_limits<std::uint16_t>::max())
         throw input_error("simulation: " + label(schedule, bound) + " has more than 65535 waits");
       first.wait_count = static_cast<std::uint16_t>(waits);
-      const Demand& demand = is_communication(work) ? costs.collective[bound.op].movement : costs.compute[bound.op];
-      if (is_communication(work)) {
-        op.communicator = static_cast<std::int16_t>(communicator_of(work));
-        const auto* message = std::get_if<PointToPoint>(&work);
-        op.kind = !message ? FlatKind::collective : message->is_send ? FlatKind::send : FlatKind::receive;
-      } else {
-        op.duration = demand.alone;
-        op.cores = static_cast<std::uint16_t>(demand.cores);
-        op.cls = demand.cls;
-      }
-      flat.lane_cores[lane] = std::max(flat.lane_cores[lane], demand.cores);
+      const int cores = op.kind == FlatKind::compute ? op.cores : costs.collective[bound.op].movement.cores;
+      flat.lane_cores[lane] = std::max(flat.lane_cores[lane], cores);
       flat.ops.push_back(op);
     }
   }
   flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
-  SoloCalls calls = find_solo_calls(schedule, program, is_local);
+  SoloCalls calls = find_solo_calls(schedule, program, company);
   for (std::uint32_t i = 0; i < program.ops.size(); ++i)
     if (calls.at[i] != 0 && is_waited_for(program, i, calls.shapes[calls.at[i] - 1u]))
       flat.ops[flat.lane_begin[program.ops[i].lane] + program.ops[i].position].shape = calls.at[i];
@@ -92,14 +116,12 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
 
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs, const Groups& groups) {
+                                                            const Costs& costs, const Groups& groups,
+                                                            const MessageLinks& links) {
   check_costs(schedule, costs);
   std::vector<std::shared_ptr<const FlatProgram>> classes, result;
   for (std::size_t p = 0; p < programs.size(); ++p) {
-    std::vector<bool> is_local;
-    for (const std::uint32_t group : groups.of[p])
-      is_local.push_back(group != Groups::kNone && groups.groups[group].members.size() == 1);
-    FlatProgram flat = flatten(schedule, programs[p], costs, is_local);
+    FlatProgram flat = flatten(schedule, programs[p], costs, company_of(schedule, groups, links, p));
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& other) { return *other == flat; });
     if (same != classes.end()) {
       result.push_back(*same);

@@ -48,14 +48,14 @@ struct FlatProgram {
   bool operator==(const FlatProgram&) const = default;
 };
 
-// `is_local`: [communicator], only one of its members is simulated. Throws Error(input) when the costs do not cover the
-// schedule or ask for more cores than a device has.
-FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs,
-                    const std::vector<bool>& is_local);
+// `company` is the program's. Throws Error(input) when the costs do not cover the schedule or ask for more cores than a
+// device has.
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs, const Company& company);
 
 // [program] → its flat form; equal ones are one object.
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs, const Groups& groups);
+                                                            const Costs& costs, const Groups& groups,
+                                                            const MessageLinks& links);
 
 }  // namespace stretto::sim

@@ -27,16 +27,17 @@ void Core::exchange(std::uint32_t number, Picoseconds ready) {
     mine.messages.push_back(message);
   }
   lane.start = lane.transfer = ready;
-  lane.started += group;
-  lane.started_at = ready;
-  if (lane.first_blocked != kNone) wake_blocked(number, EdgeKind::start_start, ready);
-  // All set off before any is served, because serving may end one and go on to the next.
+  // All set off before any is served, because serving may end one and go on to the next, and before anybody is woken,
+  // because that may bring other ends, which then set off.
   std::vector<std::uint32_t> receivers;
   for (const std::uint32_t message : mine.messages)
     if (messages_[message].is_posted()) {
       begin_transfer(message);
       receivers.push_back(messages_[message].lane[1]);
     }
+  lane.started += group;
+  lane.started_at = ready;
+  if (lane.first_blocked != kNone) wake_blocked(number, EdgeKind::start_start, ready);
   for (const std::uint32_t receiver : receivers) serve(receiver);
 }
 

@@ -187,6 +187,25 @@ TEST_CASE("the n-th that is sent is the n-th that is received, on whatever lanes
   CHECK(times_of(result, q).end == 34 * us);
 }
 
+TEST_CASE("a receive that its own send wakes sets off once", "[sim][simgrid]") {
+  Toy toy(4);
+  toy.schedule.lanes.push_back({"receive", LaneKind::communication, 0});
+  const OpId made = toy.compute("make", 1 * us);
+  const OpId sent = toy.message("send", true, {}, 2);
+  const OpId received = toy.message("receive", false, {1 * us, 1000, {}}, 3);
+  toy.schedule.programs[0].order[1].waits = {after(made)};
+  toy.schedule.programs[0].order[2].waits = {after_start(sent)};
+  for (const NetworkKind network : {NetworkKind::fluid, NetworkKind::simgrid}) {
+    SimOptions options;
+    options.max_steps = 1;
+    options.network = network;
+    const SimResult result = simulate(toy.schedule, toy.costs, options);
+    for (const OpId op : {sent, received})
+      for (const TimelineRow& row : result.timeline.rows)
+        if (row.op == op) CHECK(row.end == 3 * us);  // one flow, with the link to itself
+  }
+}
+
 TEST_CASE("simgrid agrees with closed form about messages where no flows meet", "[sim][simgrid]") {
   // With two stages a rank sends forward or backward, never both: the flows of a link come one after the other.
   for (const bool overlap : {false, true})

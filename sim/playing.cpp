@@ -140,8 +140,9 @@ void Core::end_playing(std::uint32_t number, Picoseconds now) {
     if (on.lane == solo.shape->last_lane) continue;
     [[maybe_unused]] const bool is_end = pass(base + on.lane, on.count, solo.begin + recorded[last].end);
     assert(!is_end);
-    resolve_waits(base + on.lane);
   }
+  for (const SoloShape::OnLane& on : solo.shape->lanes)
+    if (on.lane != solo.shape->last_lane) resolve_waits(base + on.lane);
   const auto of_last = std::find_if(solo.shape->lanes.begin(), solo.shape->lanes.end(),
                                     [&](const SoloShape::OnLane& on) { return on.lane == solo.shape->last_lane; });
   if (!pass(number, of_last->count, now)) go_on(number, now);

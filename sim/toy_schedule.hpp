@@ -40,6 +40,13 @@ struct Toy {
     return id;
   }
 
+  // To the next rank along dp, or from the one before; the receiver's cost is that of the message.
+  OpId message(const std::string& name, bool is_send, const CollectiveCost& cost, LaneId lane) {
+    const OpId id = add(name, PointToPoint{is_send, 0, Expr(is_send ? 1 : -1), 1}, lane, {});
+    costs.collective[id] = cost;
+    return id;
+  }
+
   // Makes ranks along dp different in the eyes of representative_ranks, so that all of them are simulated.
   void forbid_folding() {
     schedule.tensors.push_back({"t", 1, 1, 1, 1, {{0, 0}}});

@@ -71,9 +71,11 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
   InstanceIndex index;
   index.wanted.resize(schedule.operations.size());
   index.at.resize(schedule.operations.size());
-  std::size_t count = 0;
+  std::size_t count = 0, waits = 0;
   for (const Call& call : program.order) {
     count += call.count;
+    waits += call.waits.size();
+    if (call.block < schedule.blocks.size()) waits += schedule.blocks[call.block].waits.size();
     for (const Edge& edge : call.waits) {
       if (edge.on.op >= schedule.operations.size())
         throw input_error("schedule: an edge names operation " + std::to_string(edge.on.op) + ", which does not exist");
@@ -87,6 +89,7 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
           index.wanted[schedule.blocks[call.block].ops[wait.on]] = true;
   }
   bound.ops.reserve(count);
+  bound.waits.reserve(waits);
 
   for (const Call& call : program.order) {
     if (call.block >= schedule.blocks.size() ||

@@ -1,6 +1,10 @@
 #include "model/schedule/cells.hpp"
 
 #include <algorithm>
+#include <compare>
+#include <map>
+#include <span>
+#include <tuple>
 
 #include "base/error.hpp"
 
@@ -29,71 +33,202 @@ struct Cuts {
   }
 };
 
-struct ByteRange {
+struct Range {
   std::int64_t begin = 0, end = 0;
+  auto operator<=>(const Range&) const = default;
+};
+
+// A view that is not contiguous. Many operations have the same: it is cut row by row once.
+struct Strided {
+  BoundView view;
+  std::vector<Range> rows;  // bytes of the storage, then cells
+};
+
+class Strides {
+ public:
+  // The number of a view; its rows are made, and cut, when it is new.
+  std::size_t find(const BoundView& view, std::int64_t size, Cuts& cuts) {
+    const auto key = std::tuple(view.storage, view.offset, view.rows, view.cols, view.ld);
+    const auto [found, is_new] = number_.try_emplace(key, all.size());
+    if (!is_new) return found->second;
+    Strided& strided = all.emplace_back(Strided{view, {}});
+    for (std::int64_t row = 0; row < view.rows; ++row) {
+      const std::int64_t begin = (view.offset + row * view.ld) * size;
+      strided.rows.push_back({begin, begin + view.cols * size});
+      cuts.add(begin, begin + view.cols * size);
+    }
+    return found->second;
+  }
+  std::vector<Strided> all;
+
+ private:
+  std::map<std::tuple<StorageId, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, std::size_t> number_;
+};
+
+// Sorts pieces by the accesses that cover them.
+class Classes {
+ public:
+  explicit Classes(std::size_t pieces) : of_(pieces, 0), part_(1), split_by_(1, 0) {}
+
+  // Pieces that one access covers, those of every range.
+  void split(std::span<const Range> ranges) {
+    ++access_;
+    for (const Range& range : ranges)
+      for (std::int64_t piece = range.begin; piece < range.end; ++piece) {
+        std::uint32_t& cls = of_[static_cast<std::size_t>(piece)];
+        if (split_by_[cls] != access_) {
+          split_by_[cls] = access_;
+          part_[cls] = static_cast<std::uint32_t>(part_.size());
+          part_.push_back(0);
+          split_by_.push_back(0);
+        }
+        cls = part_[cls];
+      }
+  }
+
+  // [piece] → classes that begin before it; one more at the end.
+  std::vector<std::uint32_t> count() const {
+    std::vector<std::uint32_t> result;
+    std::vector<bool> seen(part_.size());
+    std::uint32_t classes = 0;
+    for (const std::uint32_t cls : of_) {
+      result.push_back(classes);
+      classes += !seen[cls];
+      seen[cls] = true;
+    }
+    result.push_back(classes);
+    return result;
+  }
+
+ private:
+  std::vector<std::uint32_t> of_;        // [piece]
+  std::vector<std::uint32_t> part_;      // [class] what the access took of it
+  std::vector<std::uint32_t> split_by_;  // [class]
+  std::uint32_t access_ = 0;
+};
+
+// Where an access of a footprint lies.
+struct Place {
+  StorageId storage = 0;
+  Range range;                // of a contiguous view: bytes of the storage, then pieces, then cells
+  std::int64_t strided = -1;  // index of another view, -1: contiguous
+};
+
+class Cutting {
+ public:
+  Cutting(const Schedule& schedule, Footprints& footprints, const RolePlan* plan)
+      : schedule_(schedule), plan_(plan), cuts_(schedule.storages.size()), piece_at_(cuts_.size()) {
+    for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint)
+      for (const BoundView& view : footprints.views(footprint)) place(view);
+  }
+
+  // Numbers the pieces between cuts. Without a plan every storage has bytes of its own.
+  void cut_into_pieces() {
+    std::vector<std::int64_t> arena;
+    for (std::size_t s = 0; s < cuts_.size(); ++s) {
+      cuts_[s].merge();
+      if (plan_)
+        for (const std::int64_t byte : cuts_[s].bytes) arena.push_back(plan_->offset_bytes[s] + byte);
+    }
+    std::sort(arena.begin(), arena.end());
+    arena.erase(std::unique(arena.begin(), arena.end()), arena.end());
+    for (std::size_t s = 0; s < cuts_.size(); ++s)
+      for (const std::int64_t byte : cuts_[s].bytes) {
+        if (!plan_) {
+          piece_at_[s].push_back(count_++);
+          continue;
+        }
+        const auto at = std::lower_bound(arena.begin(), arena.end(), plan_->offset_bytes[s] + byte);
+        piece_at_[s].push_back(static_cast<std::uint32_t>(at - arena.begin()));
+      }
+    if (plan_) count_ = static_cast<std::uint32_t>(arena.size());
+    for (Place& place : places_)
+      if (place.strided < 0) to_pieces(place.storage, place.range);
+    for (Strided& strided : strides_.all)
+      for (Range& row : strided.rows) to_pieces(strided.view.storage, row);
+  }
+
+  // Makes one cell of the pieces that the same accesses cover. Without strided views there are few such.
+  void join_pieces() {
+    if (strides_.all.empty()) return;
+    Classes classes(count_);
+    std::vector<Range> contiguous;
+    for (const Place& place : places_)
+      if (place.strided < 0) contiguous.push_back(place.range);
+    std::sort(contiguous.begin(), contiguous.end());
+    contiguous.erase(std::unique(contiguous.begin(), contiguous.end()), contiguous.end());
+    for (const Range& range : contiguous) classes.split({&range, 1});
+    for (const Strided& strided : strides_.all) classes.split(strided.rows);
+    const std::vector<std::uint32_t> cells = classes.count();
+    // An access covers a cell whole or not at all. So those of an access are those whose first piece it covers.
+    const auto to_cells = [&](const Range& range) { return Range{cells[range.begin], cells[range.end]}; };
+    for (Place& place : places_)
+      if (place.strided < 0) place.range = to_cells(place.range);
+    for (Strided& strided : strides_.all) {
+      for (Range& row : strided.rows) row = to_cells(row);
+      std::erase_if(strided.rows, [](const Range& row) { return row.begin == row.end; });
+    }
+    count_ = cells.back();
+  }
+
+  std::uint32_t count() const { return count_; }
+  // Of an access; they are numbered through all footprints.
+  std::span<const Range> ranges(std::size_t access) const {
+    const Place& place = places_[access];
+    return place.strided < 0 ? std::span(&place.range, 1) : std::span<const Range>(strides_.all[place.strided].rows);
+  }
+
+ private:
+  void place(const BoundView& view) {
+    if (plan_ && !plan_->has(view.storage))
+      throw input_error("memory plan: " + schedule_.storages[view.storage].name + " is used but has no place");
+    const std::int64_t size = bytes_of(schedule_.storages[view.storage].dtype);
+    if (view.rows != 1 && view.ld != view.cols) {
+      places_.push_back({view.storage, {}, static_cast<std::int64_t>(strides_.find(view, size, cuts_[view.storage]))});
+      return;
+    }
+    const Range bytes{view.offset * size, (view.offset + view.rows * view.cols) * size};
+    cuts_[view.storage].add(bytes.begin, bytes.end);
+    places_.push_back({view.storage, bytes});
+  }
+
+  void to_pieces(StorageId storage, Range& bytes) const {
+    bytes.begin = piece_at_[storage][cuts_[storage].find(bytes.begin)];
+    bytes.end = piece_at_[storage][cuts_[storage].find(bytes.end)];
+  }
+
+  const Schedule& schedule_;
+  const RolePlan* plan_;
+  std::vector<Cuts> cuts_;                            // [storage]
+  std::vector<std::vector<std::uint32_t>> piece_at_;  // [storage][cut]: the piece that begins there
+  std::vector<Place> places_;                         // [access]
+  Strides strides_;
+  std::uint32_t count_ = 0;  // pieces, then cells
 };
 
 }  // namespace
 
 Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Footprints& footprints,
                      const RolePlan* plan) {
+  Cutting cutting(schedule, footprints, plan);
+  cutting.cut_into_pieces();
+  cutting.join_pieces();
   Cells cells;
-  std::vector<ByteRange> ranges;  // [use]
-  std::vector<Cuts> cuts(schedule.storages.size());
+  cells.count = cutting.count();
+  std::size_t number = 0;  // of the access
   for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint) {
     cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));
     const auto& accesses = schedule.operations[program.ops[footprints.first_op(footprint)].op].accesses;
     const std::span<const BoundView> views = footprints.views(footprint);
     for (std::size_t a = 0; a < accesses.size(); ++a) {
-      const BoundView& view = views[a];
-      const std::int64_t size = bytes_of(schedule.storages[view.storage].dtype);
-      const BufferKind kind = schedule.storages[view.storage].kind;
-      const bool is_contiguous = view.rows == 1 || view.ld == view.cols;
-      const std::int64_t rows = is_contiguous ? 1 : view.rows;
-      const std::int64_t cols = is_contiguous ? view.rows * view.cols : view.cols;
-      for (std::int64_t row = 0; row < rows; ++row) {
-        const std::int64_t begin = (view.offset + row * view.ld) * size, end = begin + cols * size;
-        cuts[view.storage].add(begin, end);
-        ranges.push_back({begin, end});
-        cells.uses.push_back({0, 0, view.storage, static_cast<std::uint16_t>(a), accesses[a].mode,
+      const BufferKind kind = schedule.storages[views[a].storage].kind;
+      for (const Range& range : cutting.ranges(number++))
+        cells.uses.push_back({static_cast<std::uint32_t>(range.begin), static_cast<std::uint32_t>(range.end),
+                              views[a].storage, static_cast<std::uint16_t>(a), accesses[a].mode,
                               !is_persistent(kind) && kind != BufferKind::input});
-      }
     }
   }
   cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));
-
-  if (plan)
-    for (const CellUse& use : cells.uses)
-      if (!plan->has(use.storage))
-        throw input_error("memory plan: " + schedule.storages[use.storage].name + " is used but has no place");
-
-  // A cell is named by the cut at its beginning.
-  std::vector<std::vector<std::uint32_t>> cell_at(cuts.size());  // [storage][cut]
-  std::vector<std::int64_t> arena;
-  for (std::size_t s = 0; s < cuts.size(); ++s) {
-    cuts[s].merge();
-    if (plan)
-      for (const std::int64_t byte : cuts[s].bytes) arena.push_back(plan->offset_bytes[s] + byte);
-  }
-  std::sort(arena.begin(), arena.end());
-  arena.erase(std::unique(arena.begin(), arena.end()), arena.end());
-  for (std::size_t s = 0; s < cuts.size(); ++s) {
-    for (const std::int64_t byte : cuts[s].bytes) {
-      if (plan) {
-        const auto at = std::lower_bound(arena.begin(), arena.end(), plan->offset_bytes[s] + byte);
-        cell_at[s].push_back(static_cast<std::uint32_t>(at - arena.begin()));
-      } else {
-        cell_at[s].push_back(cells.count++);
-      }
-    }
-  }
-  if (plan) cells.count = static_cast<std::uint32_t>(arena.size());
-
-  for (std::size_t u = 0; u < cells.uses.size(); ++u) {
-    CellUse& use = cells.uses[u];
-    use.first = cell_at[use.storage][cuts[use.storage].find(ranges[u].begin)];
-    use.last = cell_at[use.storage][cuts[use.storage].find(ranges[u].end)];
-  }
   return cells;
 }
 

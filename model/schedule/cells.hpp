@@ -10,9 +10,10 @@ namespace stretto {
 
 // Internal to the verifier: the bytes of one rank cut at the ends of all its accesses. No access covers part of a cell,
 // so that the state of a cell is the state of each of its bytes. Without a plan every storage has bytes of its own;
-// with one they are the bytes of the arena.
+// with one they are the bytes of the arena. Bytes that the same accesses cover are one cell, wherever they are: the
+// same columns of all rows of a matrix, for instance. Cells are numbered by their first byte.
 
-// One contiguous range of an access: a row of a strided view, or all of a contiguous one.
+// Consecutive cells of an access: all of a contiguous view; of a strided one there may be several.
 struct CellUse {
   std::uint32_t first = 0, last = 0;  // cells [first, last)
   StorageId storage = 0;

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
-#include <unordered_map>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -33,23 +34,20 @@ class Executor {
     clocks_.others.assign(components_, 0);  // the same
     lanes_.resize(components_);
     heads_.resize(components_, kDone);
-    learnt_.resize(programs_.size());
     std::size_t instances = 0;
     for (std::size_t p = 0; p < programs_.size(); ++p) {
       instances += programs_[p].ops.size() * kUnrolledSteps;
       clocks_.order.emplace_back();
       clocks_.before.emplace_back(programs_[p].ops.size() * kUnrolledSteps, 0);
+      after_.emplace_back(programs_[p].ops.size() * kUnrolledSteps, 0);
       for (LaneId lane = 0; lane < clocks_.lanes; ++lane) {
         state(p, lane).ops = programs_[p].lanes[lane];
         if (!state(p, lane).ops.empty()) head(p, lane) = state(p, lane).ops.front();
       }
     }
     clocks_.rows.reserve(instances * width_);  // nearly all that will be needed, and what is not touched costs nothing
-    std::vector<std::vector<bool>> is_local(programs_.size(), std::vector<bool>(schedule.communicators.size()));
-    for (const CollectiveGroup& group : rendezvous.groups)
-      for (const std::uint32_t p : group.members) is_local[p][group.communicator] = group.members.size() == 1;
     for (std::size_t p = 0; p < programs_.size(); ++p) {
-      solos_.push_back(find_solo_calls(schedule, programs_[p], is_local[p]));
+      solos_.push_back(find_solo_calls(schedule, programs_[p], company_of(p)));
       inside_.emplace_back(solos_.back().shapes.size());
     }
   }
@@ -69,6 +67,20 @@ class Executor {
  private:
   LaneState& state(std::size_t p, LaneId lane) { return lanes_[p * clocks_.lanes + lane]; }
   const LaneState& state(std::size_t p, LaneId lane) const { return lanes_[p * clocks_.lanes + lane]; }
+  Company company_of(std::size_t p) const {
+    Company company{std::vector<std::uint32_t>(schedule_.operations.size(), Company::kNobody)};
+    for (std::uint32_t i = 0; i < programs_[p].ops.size(); ++i) {
+      const MeetingSlot slot = rendezvous_.slots[p][i];
+      std::uint32_t& of = company.of[programs_[p].ops[i].op];
+      if (slot.kind == MeetingSlot::Kind::none) continue;
+      if (slot.kind == MeetingSlot::Kind::collective)
+        of = rendezvous_.groups[slot.group].members.size() == 1 ? Company::kNobody : Company::kOthers;
+      else
+        of = rendezvous_.pairs[slot.group].from == rendezvous_.pairs[slot.group].to ? slot.group : Company::kOthers;
+    }
+    return company;
+  }
+
   // The next of a lane to finish, as step · ops + op; kDone when there is none.
   std::uint32_t& head(std::size_t p, LaneId lane) { return heads_[p * clocks_.lanes + lane]; }
 
@@ -198,22 +210,29 @@ class Executor {
     for (const SoloShape::OnLane& on : shape.lanes)
       if (on.lane != lane && clocks_.rows[start * width_ + on.lane] < state(p, on.lane).finished) return false;
 
-    SoloClocks& inside = inside_[p][number];
-    if (inside.row.empty()) inside = clocks_inside(program, first.op, shape);
+    std::optional<SoloClocks>& clocks = inside_[p][number];
+    if (!clocks) clocks = clocks_inside(program, first.op, shape);
+    const SoloClocks& inside = *clocks;
+    if (inside.order.empty()) return false;
     const std::size_t lanes = shape.lanes.size();
-    const auto begin = static_cast<std::uint32_t>(clocks_.rows.size() / width_);  // row 1 of the call
-    for (std::size_t row = 1; row * lanes < inside.finished.size(); ++row) {
-      std::uint32_t* clock = &clocks_.rows[copy_of(start) * width_];
-      for (std::size_t l = 0; l < lanes; ++l)
-        clock[shape.lanes[l].lane] = state(p, shape.lanes[l].lane).finished + inside.finished[row * lanes + l];
+    const bool is_newest = (start + 1) * width_ == clocks_.rows.size();
+    const std::uint32_t begin = is_newest ? start : copy_of(start);  // row 0 of the call; the others follow
+    const std::size_t rows = inside.finished.size() / lanes;
+    clocks_.rows.resize((begin + rows) * width_);
+    const std::uint32_t* const known = &clocks_.rows[begin * width_];
+    for (std::size_t row = 1; row < rows; ++row) std::copy_n(known, width_, &clocks_.rows[(begin + row) * width_]);
+    for (std::size_t l = 0; l < lanes; ++l) {
+      const std::uint32_t finished = state(p, shape.lanes[l].lane).finished;
+      std::uint32_t* clock = &clocks_.rows[begin * width_ + shape.lanes[l].lane];
+      for (std::size_t row = 1; row < rows; ++row) clock[row * width_] = finished + inside.finished[row * lanes + l];
     }
-    const std::size_t index_of_first = index(p, first);
-    for (std::uint32_t i = 0; i < shape.count; ++i) {
-      const std::uint32_t row = inside.row[i] == 0 ? start : begin + inside.row[i] - 1;
-      clocks_.before[p][index_of_first + i] = row;
-      state(p, program.ops[first.op + i].lane).after = row;
-    }
-    finish_in_order(p, first, shape.count);
+    std::uint32_t* before = &clocks_.before[p][index(p, first)];
+    for (std::uint32_t i = 0; i < shape.count; ++i) before[i] = begin + inside.row[i];
+    std::uint32_t* after = &after_[p][index(p, first)];
+    for (std::size_t i = 0; i < inside.after.size(); ++i) after[i] = begin + inside.after[i];
+    for (std::size_t l = 0; l < lanes; ++l) state(p, shape.lanes[l].lane).after = begin + inside.last[l];
+    for (const SoloClocks::Stretch& stretch : inside.order)
+      finish_in_order(p, {first.op + stretch.first, first.step}, stretch.count);
     for (const SoloShape::OnLane& on : shape.lanes) {
       state(p, on.lane).started += on.count;
       pass(p, on.lane, on.count);
@@ -230,13 +249,9 @@ class Executor {
                                 [&](const SoloShape::OnLane& on) { return on.lane == wait->lane; });
   }
 
-  // What is known when something has finished that met nobody is what was known when it started.
   std::uint32_t after(std::size_t p, Instance i) const {
-    const MeetingSlot slot = rendezvous_.slots[p][i.op];
-    if (slot.kind == MeetingSlot::Kind::none ||
-        (slot.kind == MeetingSlot::Kind::collective && rendezvous_.groups[slot.group].members.size() == 1))
-      return before(p, i);
-    return learnt_[p].at(static_cast<std::uint32_t>(index(p, i)));
+    const std::uint32_t learnt = after_[p][index(p, i)];
+    return learnt == 0 ? before(p, i) : learnt;
   }
 
   // The other end of a message: program and instance.
@@ -251,6 +266,14 @@ class Executor {
     const auto [other, theirs] = other_end(slot, i.step);
     const LaneId on = programs_[other].ops[theirs.op].lane;
     if (state(other, on).started <= clocks_.position(other, theirs)) return false;
+    if (other == p) {
+      const std::uint32_t row = copy_of(before(p, i));
+      join(row, before(p, theirs), on, clocks_.finished_before(p, theirs, on));
+      if (state(p, lane).finished > 0) join(row, state(p, lane).after, lane, state(p, lane).finished);
+      after_[p][index(p, i)] = row;
+      finish(p, lane, i, row);
+      return true;
+    }
     // Of their own lane their clock knows what had finished when their group started.
     const std::uint32_t met = copy_of_others(0);
     join_everything(met, p, before(p, i), lane, state(p, lane).finished);
@@ -266,7 +289,7 @@ class Executor {
     for (LaneId l = 0; l < clocks_.lanes; ++l)
       clocks_.rows[row * width_ + l] = clocks_.others[met * components_ + p * clocks_.lanes + l];
     clocks_.rows[row * width_ + clocks_.lanes] = met;
-    learnt_[p].emplace(static_cast<std::uint32_t>(index(p, i)), row);
+    after_[p][index(p, i)] = row;
     finish(p, lane, i, row);
   }
 
@@ -454,13 +477,13 @@ class Executor {
   const Rendezvous& rendezvous_;
   HappensBefore& clocks_;
   std::span<const BoundProgram> programs_;
-  const std::size_t width_, components_;         // of a row, of a row of others
-  std::vector<LaneState> lanes_;                 // [program · lanes + lane]
-  std::vector<std::uint32_t> heads_;             // the same
-  std::vector<SoloCalls> solos_;                 // [program]
-  std::vector<std::vector<SoloClocks>> inside_;  // [program][shape], made when first needed
-  // [program]: step · ops + op → row, what is known when it has finished; of what met somebody.
-  std::vector<std::unordered_map<std::uint32_t, std::uint32_t>> learnt_;
+  const std::size_t width_, components_;                        // of a row, of a row of others
+  std::vector<LaneState> lanes_;                                // [program · lanes + lane]
+  std::vector<std::uint32_t> heads_;                            // the same
+  std::vector<SoloCalls> solos_;                                // [program]
+  std::vector<std::vector<std::optional<SoloClocks>>> inside_;  // [program][shape], made when first needed
+  // [program][step · ops + op] → row, what is known when it has finished; 0: what was known when it started.
+  std::vector<std::vector<std::uint32_t>> after_;
 };
 
 }  // namespace

@@ -34,9 +34,9 @@ struct Turn {
 };
 
 struct HappensBefore {
-  std::string deadlock;                 // "" when the steps run to their end; then everything below is complete
+  std::string deadlock;                     // "" when the steps run to their end; then everything below is complete
   std::vector<std::vector<Stretch>> order;  // [program] one legal order of finishing
-  std::vector<Turn> turns;              // whose operations finish, in that order
+  std::vector<Turn> turns;                  // whose operations finish, in that order
 
   // Position of an instance in its lane, counted over all steps.
   std::uint32_t position(std::size_t program, Instance at) const {

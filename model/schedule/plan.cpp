@@ -55,6 +55,15 @@ class Lifetimes {
   // Index of the first operation that uses it.
   std::uint32_t start(StorageId storage) const { return start_[storage]; }
 
+  // What can_share() needs at least, of one lane: all uses of one before all uses of the other, in either order.
+  struct OnFirstLane {
+    std::uint32_t finished = 0, known = 0;
+    bool may_share(const OnFirstLane& other) const { return finished <= other.known || other.finished <= known; }
+  };
+  OnFirstLane on_first_lane(StorageId storage) const {
+    return {finished_[storage * width_], known_[0][storage * width_]};
+  }
+
   bool can_share(StorageId a, StorageId b) const {
     return (precedes(a, b, 0) && precedes(b, a, 1)) || (precedes(b, a, 0) && precedes(a, b, 1));
   }
@@ -91,6 +100,7 @@ class Lifetimes {
 struct Placed {
   std::int64_t begin = 0, end = 0;
   StorageId storage = 0;
+  Lifetimes::OnFirstLane lifetime = {};
 };
 
 RolePlan plan_role(const Schedule& schedule, const Lifetimes& lifetimes, const std::vector<bool>& is_used_by_any) {
@@ -120,12 +130,15 @@ RolePlan plan_role(const Schedule& schedule, const Lifetimes& lifetimes, const s
   std::vector<Placed> placed;  // by begin
   for (const StorageId s : shared) {
     const std::int64_t bytes = aligned(schedule.storages[s].bytes());
+    const Lifetimes::OnFirstLane lifetime = lifetimes.on_first_lane(s);
     std::int64_t begin = base;
     for (const Placed& other : placed) {
       if (other.begin >= begin + bytes) break;
-      if (other.end > begin && !lifetimes.can_share(s, other.storage)) begin = other.end;
+      // One lane is enough to keep most of them apart.
+      if (other.end > begin && !(lifetime.may_share(other.lifetime) && lifetimes.can_share(s, other.storage)))
+        begin = other.end;
     }
-    const Placed mine{begin, begin + bytes, s};
+    const Placed mine{begin, begin + bytes, s, lifetime};
     placed.insert(std::upper_bound(placed.begin(), placed.end(), mine,
                                    [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
                   mine);

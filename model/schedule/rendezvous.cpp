@@ -112,31 +112,41 @@ class Messages {
   }
 
   void add(std::uint32_t p, std::uint32_t op, OpId id, const PointToPoint& message) {
-    const auto [found, is_new_peer] = peer_.try_emplace({p, id});
-    if (is_new_peer) found->second = find_peer(p, message);
-    const auto& [peer, distance] = found->second;
-    const std::uint32_t from = message.is_send ? p : peer, to = message.is_send ? peer : p;
-    const auto [at, is_new] =
-        pair_.try_emplace({message.communicator, from, to, distance}, static_cast<std::uint32_t>(out_.pairs.size()));
-    if (is_new) out_.pairs.push_back({message.communicator, from, to, {}, {}});
-    auto& list = message.is_send ? out_.pairs[at->second].sends : out_.pairs[at->second].receives;
-    out_.slots[p][op] = {message.is_send ? MeetingSlot::Kind::send : MeetingSlot::Kind::receive, at->second,
+    const std::uint32_t number = pair_of(p, id, message);
+    MessagePair& pair = out_.pairs[number];
+    auto& list = message.is_send ? pair.sends : pair.receives;
+    out_.slots[p][op] = {message.is_send ? MeetingSlot::Kind::send : MeetingSlot::Kind::receive, number,
                          static_cast<std::uint32_t>(list.size())};
     list.push_back(op);
   }
 
  private:
-  std::pair<std::uint32_t, std::int64_t> find_peer(std::uint32_t p, const PointToPoint& message) const {
-    const Peer peer = peer_of(schedule_, message, ranks_[p]);
-    const std::int64_t stands_for_it = representative_of(schedule_, ranks_, peer.rank);
-    const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), stands_for_it) - ranks_.begin();
-    return {static_cast<std::uint32_t>(at), peer.distance};
+  // The messages of a template go to one rank.
+  std::uint32_t pair_of(std::uint32_t p, OpId id, const PointToPoint& message) {
+    if (p != program_ || known_.empty()) known_.assign(schedule_.operations.size(), kUnknown);
+    program_ = p;
+    if (known_[id] == kUnknown) known_[id] = find_pair(p, message);
+    return known_[id];
   }
 
+  std::uint32_t find_pair(std::uint32_t p, const PointToPoint& message) {
+    const Peer other = peer_of(schedule_, message, ranks_[p]);
+    const std::int64_t stands_for_it = representative_of(schedule_, ranks_, other.rank);
+    const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), stands_for_it) - ranks_.begin();
+    const auto peer = static_cast<std::uint32_t>(found);
+    const std::uint32_t from = message.is_send ? p : peer, to = message.is_send ? peer : p;
+    const auto [at, is_new] = pair_.try_emplace({message.communicator, from, to, other.distance},
+                                                static_cast<std::uint32_t>(out_.pairs.size()));
+    if (is_new) out_.pairs.push_back({message.communicator, from, to, {}, {}});
+    return at->second;
+  }
+
+  static constexpr std::uint32_t kUnknown = ~std::uint32_t{0};
   const Schedule& schedule_;
   Rendezvous& out_;
   std::vector<std::int64_t> ranks_;
-  std::map<std::pair<std::uint32_t, OpId>, std::pair<std::uint32_t, std::int64_t>> peer_;  // and the distance
+  std::uint32_t program_ = 0;
+  std::vector<std::uint32_t> known_;  // [OpId], of the program: the pair
   // Ranks that are folded onto one are told apart by the distance.
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> pair_;
 };

@@ -13,12 +13,28 @@ bool is_inside(const BoundWait& wait, std::uint32_t begin, std::uint32_t op) {
   return wait.steps_ago == 0 && begin <= wait.op && wait.op < op;
 }
 
-// Waits of a block are the same in all calls, those that hardware queues add depend on what was issued before: a call
-// is like `like`, a solo call of the same operations, when each waits for the same ones as there.
+// Whether what the wait is for is over when the first operation of the call starts: it stands before that in its lane,
+// or before something that has to finish first.
+bool is_over(const BoundProgram& program, const BoundWait& wait, std::uint32_t begin) {
+  if (wait.kind != EdgeKind::finish_start) return false;
+  const BoundOp& first = program.ops[begin];
+  if (wait.lane == first.lane && (wait.steps_ago > 0 || wait.position < first.position)) return true;
+  return std::any_of(program.waits.begin() + first.wait_begin, program.waits.begin() + first.wait_end,
+                     [&](const BoundWait& earlier) {
+                       return earlier.kind == EdgeKind::finish_start && earlier.lane == wait.lane &&
+                              (earlier.steps_ago < wait.steps_ago ||
+                               (earlier.steps_ago == wait.steps_ago && earlier.position >= wait.position));
+                     });
+}
+
+// Waits inside a block are the same in all calls, those for what was issued before are not: a call is like `like`, a
+// solo call of the same operations, when inside each waits for the same ones as there, and the others are over.
 bool has_equal_waits(const BoundProgram& program, std::uint32_t begin, std::uint32_t like, std::uint32_t count) {
   for (std::uint32_t i = 1; i < count; ++i) {
     const BoundOp &mine = program.ops[begin + i], &other = program.ops[like + i];
+    if (mine.wait_begin == mine.wait_end && other.wait_begin == other.wait_end) continue;
     const auto equal = [&](const BoundWait& a, const BoundWait& b) {
+      if (!is_inside(a, begin, begin + i)) return !is_inside(b, like, like + i) && is_over(program, a, begin);
       return a.kind == b.kind && a.lane == b.lane && a.steps_ago == b.steps_ago && a.op - begin == b.op - like;
     };
     if (!std::equal(program.waits.begin() + mine.wait_begin, program.waits.begin() + mine.wait_end,
@@ -28,26 +44,78 @@ bool has_equal_waits(const BoundProgram& program, std::uint32_t begin, std::uint
   return true;
 }
 
+// The messages of a program to itself, as they are issued.
+class OwnMessages {
+ public:
+  OwnMessages(const Schedule& schedule, const BoundProgram& program, const Company& company)
+      : schedule_(schedule), program_(program), company_(company) {}
+
+  // Whether every send has its receive.
+  bool is_paired() const { return open_ == 0; }
+
+  void issue(std::uint32_t begin, std::uint32_t end) {
+    for (std::uint32_t i = begin; i < end; ++i) {
+      const std::uint32_t number = number_of(i);
+      if (number >= Company::kOthers) continue;
+      std::int64_t& ahead = ahead_[number];
+      open_ -= ahead != 0;
+      ahead += is_send(i) ? 1 : -1;
+      open_ += ahead != 0;
+    }
+  }
+
+  // [operation of the call] → the other end; operations that are no messages are their own. Empty when the call, issued
+  // when all messages were paired, leaves some that are not.
+  std::vector<std::uint32_t> pair_up(std::uint32_t begin, std::uint32_t end) const {
+    std::vector<std::uint32_t> other_end;
+    std::map<std::uint32_t, std::array<std::vector<std::uint32_t>, 2>> ends;  // number → receives, sends
+    for (std::uint32_t i = begin; i < end; ++i) {
+      other_end.push_back(i - begin);
+      if (number_of(i) < Company::kOthers) ends[number_of(i)][is_send(i)].push_back(i - begin);
+    }
+    for (const auto& [number, sides] : ends) {
+      if (sides[0].size() != sides[1].size()) return {};
+      for (std::size_t n = 0; n < sides[0].size(); ++n) {
+        other_end[sides[0][n]] = sides[1][n];
+        other_end[sides[1][n]] = sides[0][n];
+      }
+    }
+    return other_end;
+  }
+
+ private:
+  std::uint32_t number_of(std::uint32_t op) const { return company_.of[program_.ops[op].op]; }
+  bool is_send(std::uint32_t op) const {
+    return std::get<PointToPoint>(schedule_.operations[program_.ops[op].op].work).is_send;
+  }
+
+  const Schedule& schedule_;
+  const BoundProgram& program_;
+  const Company& company_;
+  std::map<std::uint32_t, std::int64_t> ahead_;  // number → sends less receives
+  std::size_t open_ = 0;                         // numbers that have some
+};
+
 // Its `lanes` are empty when it is not a solo call.
-SoloShape shape_of(const Schedule& schedule, const BoundProgram& program, const std::vector<bool>& is_local,
-                   std::uint32_t begin, std::uint32_t end) {
+SoloShape shape_of(const BoundProgram& program, const Company& company, std::uint32_t begin, std::uint32_t end) {
   SoloShape shape;
   shape.count = end - begin;
   shape.last_lane = program.ops[end - 1].lane;
   std::vector<SoloShape::OnLane> lanes;
   for (std::uint32_t i = begin; i < end; ++i) {
     const BoundOp& op = program.ops[i];
-    const Work& work = schedule.operations[op.op].work;
-    const bool is_alone = !is_communication(work) || (std::holds_alternative<Collective>(work) &&
-                                                      is_local[static_cast<std::size_t>(communicator_of(work))]);
-    if (!is_alone || op.joined) return shape;
-    for (std::uint32_t w = op.wait_begin; w < op.wait_end && i > begin; ++w)
-      if (!is_inside(program.waits[w], begin, i)) return shape;
+    if (company.of[op.op] == Company::kOthers || op.joined) return shape;
+    bool waits_inside = false;
+    for (std::uint32_t w = op.wait_begin; w < op.wait_end && i > begin; ++w) {
+      const bool inside = is_inside(program.waits[w], begin, i);
+      if (!inside && !is_over(program, program.waits[w], begin)) return shape;
+      waits_inside = waits_inside || inside;
+    }
     const auto found = std::find_if(lanes.begin(), lanes.end(), [&](const auto& l) { return l.lane == op.lane; });
     if (found != lanes.end()) {
       ++found->count;
     } else {
-      if (i > begin && op.wait_begin == op.wait_end) return shape;
+      if (i > begin && !waits_inside) return shape;
       lanes.push_back({op.lane, i - begin, 1});
     }
   }
@@ -63,7 +131,7 @@ std::size_t index_of(const SoloShape& shape, LaneId lane) {
 
 }  // namespace
 
-SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program, const std::vector<bool>& is_local) {
+SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program, const Company& company) {
   SoloCalls calls;
   calls.at.resize(program.ops.size());
   struct Known {
@@ -71,22 +139,32 @@ SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program,
     std::uint32_t begin = 0;  // of the call in which it was found
   };
   std::map<std::array<std::uint32_t, 3>, Known> known;  // (block, first, count), of solo calls only
+  OwnMessages messages(schedule, program, company);
   std::uint32_t begin = 0, end = 0;
   for (const Call& call : schedule.program_of(program.coordinates).order) {
     begin = end;
     end += call.count;
-    if (call.count < 2) continue;
-    const std::array<std::uint32_t, 3> key = {call.block, call.first, call.count};
-    if (const auto found = known.find(key); found != known.end()) {
-      if (has_equal_waits(program, begin, found->second.begin, call.count)) calls.at[begin] = found->second.shape;
-      continue;
-    }
-    SoloShape shape = shape_of(schedule, program, is_local, begin, end);
-    if (shape.lanes.empty() || calls.shapes.size() == std::numeric_limits<std::uint16_t>::max()) continue;
-    calls.shapes.push_back(std::move(shape));
-    calls.at[begin] = static_cast<std::uint16_t>(calls.shapes.size());
-    known.emplace(key, Known{calls.at[begin], begin});
+    if (call.count == 0) continue;
+    const auto find_shape = [&]() -> std::uint16_t {
+      if (call.count == 1 || !messages.is_paired()) return 0;
+      const std::array<std::uint32_t, 3> key = {call.block, call.first, call.count};
+      if (const auto found = known.find(key); found != known.end())
+        return has_equal_waits(program, begin, found->second.begin, call.count) ? found->second.shape : 0;
+      SoloShape shape = shape_of(program, company, begin, end);
+      shape.other_end = messages.pair_up(begin, end);
+      if (shape.lanes.empty() || shape.other_end.empty() ||
+          calls.shapes.size() == std::numeric_limits<std::uint16_t>::max())
+        return 0;
+      calls.shapes.push_back(std::move(shape));
+      known.emplace(key, Known{static_cast<std::uint16_t>(calls.shapes.size()), begin});
+      return static_cast<std::uint16_t>(calls.shapes.size());
+    };
+    calls.at[begin] = find_shape();
+    // A solo call leaves them as they were.
+    if (calls.at[begin] == 0) messages.issue(begin, end);
   }
+  // In the next step, others would meet.
+  if (!messages.is_paired()) return {{}, std::vector<std::uint16_t>(program.ops.size())};
   return calls;
 }
 
@@ -105,39 +183,140 @@ bool is_waited_for(const BoundProgram& program, std::uint32_t op, const SoloShap
   });
 }
 
-SoloClocks clocks_inside(const BoundProgram& program, std::uint32_t op, const SoloShape& shape) {
-  const std::size_t lanes = shape.lanes.size();
-  SoloClocks clocks;
-  clocks.row.assign(shape.count, 0);
-  clocks.finished.assign(lanes, 0);
-  std::vector<std::uint32_t> in_lane(shape.count);                  // position among the operations of its lane
-  std::vector<std::uint32_t> last_row(lanes, 0), passed(lanes, 0);  // of each lane
-  for (std::uint32_t i = 0; i < shape.count; ++i) {
-    const BoundOp& bound = program.ops[op + i];
-    const std::size_t own = index_of(shape, bound.lane);
-    in_lane[i] = passed[own]++;
-    std::uint32_t& row = clocks.row[i] = last_row[own];
-    std::vector<std::uint32_t> knows(clocks.finished.begin() + static_cast<std::ptrdiff_t>(row * lanes),
-                                     clocks.finished.begin() + static_cast<std::ptrdiff_t>((row + 1) * lanes));
-    bool is_new = own != 0 && in_lane[i] == 0;
-    const auto learn = [&](std::size_t lane, std::uint32_t finished) {
-      if (lane == own || knows[lane] >= finished) return;
-      knows[lane] = finished;
-      is_new = true;
-    };
-    for (std::uint32_t w = bound.wait_begin; w < bound.wait_end && i > 0; ++w) {
-      const std::uint32_t on = program.waits[w].op - op;
-      for (std::size_t l = 0; l < lanes; ++l) learn(l, clocks.finished[clocks.row[on] * lanes + l]);
-      learn(index_of(shape, program.ops[op + on].lane),
-            in_lane[on] + (program.waits[w].kind == EdgeKind::finish_start ? 1 : 0));
+namespace {
+
+// Runs the operations of a solo call in the order in which the verifier would run them one by one.
+class Inside {
+ public:
+  Inside(const BoundProgram& program, std::uint32_t op, const SoloShape& shape)
+      : program_(program),
+        begin_(op),
+        shape_(shape),
+        lane_(shape.count),
+        in_lane_(shape.count),
+        ops_(shape.lanes.size()),
+        started_(shape.lanes.size()),
+        finished_(shape.lanes.size()),
+        last_row_(shape.lanes.size()) {
+    clocks_.row.resize(shape.count);
+    clocks_.after.resize(shape.count);
+    clocks_.finished.resize(shape.lanes.size());
+    for (std::uint32_t i = 0; i < shape.count; ++i) {
+      lane_[i] = index_of(shape, program.ops[op + i].lane);
+      in_lane_[i] = static_cast<std::uint32_t>(ops_[lane_[i]].size());
+      ops_[lane_[i]].push_back(i);
     }
-    if (is_new) {
-      row = static_cast<std::uint32_t>(clocks.finished.size() / lanes);
-      clocks.finished.insert(clocks.finished.end(), knows.begin(), knows.end());
-    }
-    last_row[own] = row;
   }
-  return clocks;
+
+  SoloClocks run() {
+    std::uint32_t left = shape_.count;
+    while (left > 0) {
+      std::uint32_t next = shape_.count;  // the first that can move
+      for (std::size_t l = 0; l < ops_.size(); ++l)
+        if (finished_[l] < ops_[l].size() && ops_[l][finished_[l]] < next && can_move(ops_[l][finished_[l]]))
+          next = ops_[l][finished_[l]];
+      if (next == shape_.count) return {};
+      if (!has_started(next)) start(next);
+      if (has_started(shape_.other_end[next])) {
+        finish(next);
+        --left;
+      }
+    }
+    clocks_.last = last_row_;
+    if (!has_messages_) clocks_.after.clear();
+    return std::move(clocks_);
+  }
+
+ private:
+  bool has_started(std::uint32_t i) const { return started_[lane_[i]] > in_lane_[i]; }
+  bool has_finished(std::uint32_t i) const { return finished_[lane_[i]] > in_lane_[i]; }
+
+  // Calls visit(operation of the call that it waits for, kind).
+  template <class Visit>
+  void for_each_wait(std::uint32_t i, const Visit& visit) const {
+    const BoundOp& op = program_.ops[begin_ + i];
+    for (std::uint32_t w = op.wait_begin; w < op.wait_end && i > 0; ++w)
+      if (is_inside(program_.waits[w], begin_, begin_ + i))
+        visit(program_.waits[w].op - begin_, program_.waits[w].kind);
+  }
+
+  bool can_move(std::uint32_t i) const {
+    if (has_started(i)) return has_started(shape_.other_end[i]);
+    bool can = true;
+    for_each_wait(i, [&](std::uint32_t on, EdgeKind kind) {
+      can = can && (kind == EdgeKind::finish_start ? has_finished(on) : has_started(on));
+    });
+    return can;
+  }
+
+  void start(std::uint32_t i) {
+    clocks_.row[i] = last_row_[lane_[i]];
+    // A lane but the first begins with what it has learnt, even if that is nothing but how far the first had come.
+    bool is_new = lane_[i] != 0 && in_lane_[i] == 0;
+    std::vector<std::uint32_t> knows = row(clocks_.row[i]);
+    for_each_wait(i, [&](std::uint32_t on, EdgeKind kind) {
+      const bool has_ended = kind == EdgeKind::finish_start;
+      is_new |= learn(knows, lane_[i], has_ended ? clocks_.after[on] : clocks_.row[on]);
+      is_new |= learn(knows, lane_[i], lane_[on], in_lane_[on] + has_ended);
+    });
+    if (is_new) clocks_.row[i] = add(knows);
+    ++started_[lane_[i]];
+  }
+
+  void finish(std::uint32_t i) {
+    clocks_.after[i] = clocks_.row[i];
+    if (const std::uint32_t other = shape_.other_end[i]; other != i) {
+      has_messages_ = true;
+      std::vector<std::uint32_t> knows = row(clocks_.row[i]);
+      bool is_new = learn(knows, lane_[i], clocks_.row[other]);
+      is_new |= learn(knows, lane_[i], lane_[other], in_lane_[other]);
+      if (is_new) clocks_.after[i] = add(knows);
+    }
+    last_row_[lane_[i]] = clocks_.after[i];
+    ++finished_[lane_[i]];
+    if (!clocks_.order.empty() && clocks_.order.back().first + clocks_.order.back().count == i)
+      ++clocks_.order.back().count;
+    else
+      clocks_.order.push_back({i, 1});
+  }
+
+  std::vector<std::uint32_t> row(std::uint32_t number) const {
+    const auto at = clocks_.finished.begin() + static_cast<std::ptrdiff_t>(number * ops_.size());
+    return {at, at + static_cast<std::ptrdiff_t>(ops_.size())};
+  }
+  std::uint32_t add(const std::vector<std::uint32_t>& knows) {
+    clocks_.finished.insert(clocks_.finished.end(), knows.begin(), knows.end());
+    return static_cast<std::uint32_t>(clocks_.finished.size() / ops_.size()) - 1;
+  }
+  // What an operation of lane `own` learns; nothing of its own lane. True when that is new.
+  static bool learn(std::vector<std::uint32_t>& knows, std::size_t own, std::size_t lane, std::uint32_t finished) {
+    if (lane == own || knows[lane] >= finished) return false;
+    knows[lane] = finished;
+    return true;
+  }
+  bool learn(std::vector<std::uint32_t>& knows, std::size_t own, std::uint32_t from) const {
+    bool is_new = false;
+    for (std::size_t l = 0; l < ops_.size(); ++l)
+      is_new |= learn(knows, own, l, clocks_.finished[from * ops_.size() + l]);
+    return is_new;
+  }
+
+  const BoundProgram& program_;
+  const std::uint32_t begin_;
+  const SoloShape& shape_;
+  SoloClocks clocks_;
+  bool has_messages_ = false;
+  std::vector<std::size_t> lane_;                  // [operation] index of its lane in the shape
+  std::vector<std::uint32_t> in_lane_;             // [operation] position among those of its lane
+  std::vector<std::vector<std::uint32_t>> ops_;    // [lane]
+  std::vector<std::uint32_t> started_, finished_;  // [lane]
+  std::vector<std::uint32_t> last_row_;            // [lane] what is known when its last has finished
+};
+
+}  // namespace
+
+SoloClocks clocks_inside(const BoundProgram& program, std::uint32_t op, const SoloShape& shape) {
+  return Inside(program, op, shape).run();
 }
 
 }  // namespace stretto

@@ -1,5 +1,6 @@
 #include "model/schedule/solo.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -27,10 +28,17 @@ struct Layer : TinySchedule {
   }
   std::vector<Call>& order() { return schedule.programs[0].order; }
   std::vector<BlockWait>& waits() { return schedule.blocks[5].waits; }
-  SoloCalls solo(bool is_local = true) const {
-    return find_solo_calls(schedule, bind(schedule, 0), std::vector<bool>(schedule.communicators.size(), is_local));
+  SoloCalls solo(std::uint32_t collectives_meet = Company::kNobody) const {
+    Company company;
+    for (const Operation& operation : schedule.operations)
+      company.of.push_back(is_communication(operation.work) ? collectives_meet : Company::kNobody);
+    return find_solo_calls(schedule, bind(schedule, 0), company);
   }
 };
+
+Company alone(const Schedule& schedule) {
+  return {std::vector<std::uint32_t>(schedule.operations.size(), Company::kNobody)};
+}
 
 // The same operations and waits, one call each: none is solo.
 Schedule cut_apart(Schedule schedule) {
@@ -53,7 +61,7 @@ TEST_CASE("calls that nobody else takes part in are solo, and those of one block
   const SoloCalls calls = t.solo();
   REQUIRE(calls.shapes.size() == 1);
   CHECK(calls.at == std::vector<std::uint16_t>{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0});
-  CHECK(calls.shapes[0] == SoloShape{{{2, 0, 2}, {0, 1, 3}}, 0, 5});
+  CHECK(calls.shapes[0] == SoloShape{{{2, 0, 2}, {0, 1, 3}}, 0, 5, {0, 1, 2, 3, 4}});
   const BoundProgram program = bind(t.schedule, 0);
   // "dp" goes on in the next call before this one has ended; an edge would forbid that.
   CHECK_FALSE(is_waited_for(program, 0, calls.shapes[0]));
@@ -64,7 +72,7 @@ TEST_CASE("calls that nobody else takes part in are solo, and those of one block
 
 TEST_CASE("what others take part in, or what waits inside for something outside, is not solo") {
   Layer t;
-  CHECK(t.solo(false).shapes.empty());
+  CHECK(t.solo(Company::kOthers).shapes.empty());
   t.waits()[1].on = BlockWait::kBefore;
   t.waits()[1].lane = 0;
   CHECK(t.solo().shapes.empty());
@@ -94,7 +102,7 @@ TEST_CASE("a call that a hardware queue makes wait for something outside is not 
   order.push_back({3, 2, 0, 0, 0, 2, {}});
   // b waits for the start of "other" in the last call. In the first it would wait for that of the last call of the step
   // before, but that is on its own lane.
-  const SoloCalls calls = find_solo_calls(t.schedule, bind(t.schedule, 0), {true, true});
+  const SoloCalls calls = find_solo_calls(t.schedule, bind(t.schedule, 0), alone(t.schedule));
   CHECK(calls.at == std::vector<std::uint16_t>{1, 0, 1, 0, 0, 0, 0});
 }
 
@@ -104,23 +112,114 @@ TEST_CASE("the first operation of a solo call may wait for anything") {
   CHECK(t.solo().at[5] == 1);
 }
 
+namespace {
+
+// A layer that passes something round: a makes it, b sends while c receives, d uses both.
+struct Ring : TinySchedule {
+  Ring() {
+    const TensorId x = tensor("x", 1, 8);
+    fill("a", 0, x);
+    message("b", true, 2);
+    message("c", false, 3);
+    fill("d", 0, x);
+    schedule.blocks.push_back({"ring", {0, 1, 2, 3}, {}});
+    waits() = {{1, EdgeKind::finish_start, 0}, {2, EdgeKind::start_start, 0}, {3, EdgeKind::finish_start, 2}};
+    schedule.programs[0].order.clear();
+    for (const std::int64_t layer : {0, 1, 2}) schedule.programs[0].order.push_back({4, layer, 0, 0, 0, 4, {}});
+  }
+  OpId message(const std::string& name, bool is_send, LaneId lane) {
+    return op(name, lane, PointToPoint{is_send, 0, Expr(is_send ? 1 : -1), 8}, {});
+  }
+  std::vector<BlockWait>& waits() { return schedule.blocks.back().waits; }
+  // Which calls are solo when the messages are the program's own.
+  std::vector<std::uint16_t> solo() const {
+    return find_solo_calls(schedule, bind(schedule, 0), {{Company::kNobody, 0, 0, Company::kNobody}}).at;
+  }
+};
+
+using Shapes = std::vector<std::uint16_t>;
+
+}  // namespace
+
+TEST_CASE("messages are of a solo call when it has both ends") {
+  Ring t;
+  const SoloCalls calls =
+      find_solo_calls(t.schedule, bind(t.schedule, 0), {{Company::kNobody, 0, 0, Company::kNobody}});
+  CHECK(calls.at == Shapes{1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0});
+  CHECK(calls.shapes.front().other_end == std::vector<std::uint32_t>{0, 2, 1, 3});
+  // c ends when b has started, and b knows that a had finished.
+  const SoloClocks inside = clocks_inside(bind(t.schedule, 0), 0, calls.shapes.front());
+  REQUIRE(inside.order.size() == 4);  // b starts, c starts and ends, b ends
+  CHECK(inside.order[1].first == 2);
+  CHECK(inside.finished[inside.after[2] * 3] == 1);
+
+  const auto apart = find_solo_calls(t.schedule, bind(t.schedule, 0), {{Company::kNobody, 0, 1, Company::kNobody}});
+  CHECK(apart.at == Shapes(12, 0));
+}
+
+TEST_CASE("a call is not solo while a message from before has an end missing, nor when the step leaves one over") {
+  Ring t;
+  auto& order = t.schedule.programs[0].order;
+  order.insert(order.begin() + 1, {1, 9, 0, 0, 0, 1, {}});  // b once more, and c behind the second call
+  order.insert(order.begin() + 3, {2, 9, 0, 0, 0, 1, {}});
+  CHECK(t.solo() == Shapes{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0});
+  order.erase(order.begin() + 3);
+  CHECK(t.solo() == Shapes(13, 0));
+}
+
+TEST_CASE("an operation inside may wait for what is over when the call begins") {
+  Ring t;
+  const auto with_wait = [&](std::vector<BlockWait> more) {
+    Ring r;
+    r.waits().insert(r.waits().begin(), more.begin(), more.end());
+    std::stable_sort(r.waits().begin(), r.waits().end(),
+                     [](const BlockWait& a, const BlockWait& b) { return a.op < b.op; });
+    return r.solo();
+  };
+  constexpr auto finish = EdgeKind::finish_start;
+  constexpr auto start = EdgeKind::start_start;
+  constexpr std::uint32_t before = BlockWait::kBefore;
+  const Shapes all = {1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0}, none(12, 0);
+  CHECK(with_wait({{2, finish, before, 0}}) == all);  // the lane of the first operation
+  CHECK(with_wait({{2, finish, before, 2}}) == none);
+  CHECK(with_wait({{0, finish, before, 2}, {2, finish, before, 2}}) == all);
+  CHECK(with_wait({{0, start, before, 2}, {2, finish, before, 2}}) == none);
+  CHECK(with_wait({{0, finish, before, 2}, {2, start, before, 2}}) == none);
+}
+
 TEST_CASE("clocks do not depend on whether calls are run as a whole") {
   std::mt19937 random(5);
-  int solo = 0, deadlocks = 0;
-  for (int trial = 0; trial < 400; ++trial) {
+  int solo = 0, with_messages = 0, deadlocks = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
     const auto draw = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
-    TinySchedule t(1);
+    TinySchedule t(4);
     const TensorId x = t.tensor("x", 1, 8, BufferKind::parameter);
     t.schedule.blocks.clear();
     for (BlockId b = 0; b < 3; ++b) {
       Block block;
       block.name = "block" + std::to_string(b);
+      const auto add_message = [&](bool is_send, LaneId lane) {
+        const std::string name = block.name + (is_send ? "send" : "receive") + std::to_string(block.ops.size());
+        block.ops.push_back(t.op(name, lane, PointToPoint{is_send, 0, Expr(is_send ? 1 : -1), 8}, {}));
+      };
+      const bool has_messages = trial % 2 == 0 && draw(2) == 0;
       for (std::uint32_t i = 0, count = 1 + draw(5); i < count; ++i) {
         const auto lane = static_cast<LaneId>(draw(4));
         const std::string name = block.name + std::to_string(i);
-        block.ops.push_back(lane < 2 ? t.fill(name, lane, x) : t.all_reduce(name, lane, x));
+        if (has_messages && draw(2) == 0) {
+          const bool is_send = draw(2) == 0;
+          add_message(is_send, is_send ? 2 : 3);
+          if (draw(16) > 0) add_message(!is_send, is_send ? 3 : 2);
+        } else {
+          block.ops.push_back(lane < 2 ? t.fill(name, lane, x) : t.all_reduce(name, lane, x));
+        }
+      }
+      for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
         const auto kind = draw(4) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
         if (i > 0 && draw(5) > 0) block.waits.push_back({i, kind, draw(i)});
+        for (int n = i == 0 ? 3 : 1; n > 0; --n)
+          if (draw(i == 0 ? 2 : 6) == 0)
+            block.waits.push_back({i, EdgeKind::finish_start, BlockWait::kBefore, static_cast<LaneId>(draw(4))});
       }
       t.schedule.blocks.resize(b);
       t.schedule.blocks.push_back(std::move(block));
@@ -138,17 +237,24 @@ TEST_CASE("clocks do not depend on whether calls are run as a whole") {
           {kind, {ops[draw(static_cast<std::uint32_t>(ops.size()))], on.layer, 0, 0, draw(5) == 0 ? 1 : 0}}};
     }
     const std::vector<BoundProgram> whole = {bind(t.schedule, 0)};
+    const Rendezvous rendezvous = find_rendezvous(t.schedule, whole);
+    if (!check_issue_order(t.schedule, whole, rendezvous, 1).empty()) continue;  // a message without its other end
     const Schedule apart = cut_apart(t.schedule);
     const std::vector<BoundProgram> single = {bind(apart, 0)};
-    const HappensBefore a = order_steps(t.schedule, whole, find_rendezvous(t.schedule, whole));
+    const HappensBefore a = order_steps(t.schedule, whole, rendezvous);
     const HappensBefore b = order_steps(apart, single, find_rendezvous(apart, single));
     REQUIRE(a.deadlock == b.deadlock);
     if (!a.deadlock.empty()) {
       ++deadlocks;
       continue;
     }
-    const SoloCalls calls = find_solo_calls(t.schedule, whole[0], {true, true});
+    Company company = alone(t.schedule);
+    for (OpId id = 0; id < t.schedule.operations.size(); ++id)
+      if (std::holds_alternative<PointToPoint>(t.schedule.operations[id].work)) company.of[id] = 0;
+    const SoloCalls calls = find_solo_calls(t.schedule, whole[0], company);
     for (const std::uint16_t shape : calls.at) solo += shape != 0;
+    for (const SoloShape& shape : calls.shapes)
+      for (std::uint32_t i = 0; i < shape.count; ++i) with_messages += shape.other_end[i] < i;
     REQUIRE(a.order[0].size() == b.order[0].size());
     for (std::size_t n = 0; n < a.order[0].size(); ++n) {
       REQUIRE(a.order[0][n].first.op == b.order[0][n].first.op);
@@ -160,6 +266,7 @@ TEST_CASE("clocks do not depend on whether calls are run as a whole") {
       for (LaneId lane = 0; lane < 4; ++lane)
         REQUIRE(a.finished_before(0, {i % ops, i / ops}, lane) == b.finished_before(0, {i % ops, i / ops}, lane));
   }
-  CHECK(solo > 300);
-  CHECK(deadlocks == 0);
+  CHECK(solo > 1000);
+  CHECK(with_messages > 200);
+  CHECK(deadlocks > 0);
 }
