@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "base/steal.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "exec/host/executor.hpp"
 #include "exec/model_state.hpp"
@@ -27,6 +28,7 @@ struct Contender {
   std::unique_ptr<host::HostExecutor> executor;
   sim::SimResult predicted;
   std::vector<Timeline> measured;
+  double loss = 0;  // of the last step of the warm-up: repeats may be more in one than in another
 
   exec::MemoryOf memory_of() {
     return [this](std::int64_t rank) -> host::RankMemory& { return executor->memory(rank); };
@@ -86,7 +88,7 @@ ComparisonRow row_of(Contender& c, const std::string& mode, std::int64_t ranks) 
   row.measured = median_breakdown(c);
   row.operations =
       operation_times(c.schedule, c.predicted.programs, c.predicted.timeline, c.executor->programs(), c.measured);
-  row.loss = exec::read_metrics(c.schedule, c.memory_of()).loss;
+  row.loss = c.loss;
   return row;
 }
 
@@ -160,8 +162,10 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
     contenders.push_back(prepare(scenario, "plain", n, cores, tokens));  // A/A
     const bool fills_cores = n > 1;
     calibrate::SgemmYardstick yardstick(fills_cores ? cores : 1, cores);
+    calibrate::DetourProbe detours(fills_cores ? cores : 1);
     std::vector<double> sgemm_GFLOPs;
     const std::int64_t repeats = scenario.compare.repeats;
+    Undisturbed undisturbed(repeats * static_cast<std::int64_t>(contenders.size()));
     for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
       if (stop()) {
         run.complete = false;
@@ -173,23 +177,36 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
       // Whoever goes first changes from turn to turn: the first of a turn meets caches that the last one left.
       for (std::size_t i = 0; i < contenders.size(); ++i) {
         Contender& contender = *contenders[(i + static_cast<std::size_t>(repeat + 1)) % contenders.size()];
-        Timeline timeline = contender.executor->run(2);
-        if (repeat >= 0) contender.measured.push_back(std::move(timeline));
+        Timeline timeline;
+        if (repeat < 0) {
+          contender.executor->run(2);
+          contender.loss = exec::read_metrics(contender.schedule, contender.memory_of()).loss;
+        } else {
+          undisturbed([&] { timeline = contender.executor->run(2); });
+          contender.measured.push_back(std::move(timeline));
+        }
         sgemm_GFLOPs.push_back(yardstick.run_GFLOPs());
+        detours.run();
       }
     }
     const double a = median_step_ms(contenders.front()->measured),
                  a_again = median_step_ms(contenders.back()->measured);
     run.comparison.noise_pct_by_ranks.push_back(100 * std::abs(a - a_again) / a);
     contenders.pop_back();
+    run.comparison.set_aside += undisturbed.set_aside();
+    run.comparison.runs += undisturbed.runs();
     const sim::Quantity& calibrated = fills_cores ? platform.sgemm_filled_GFLOPs : platform.sgemm_GFLOPs;
     const double core_speed = speed_against(sgemm_GFLOPs, calibrated.value);
     for (std::size_t m = 0; m < modes.size(); ++m) {
       Contender& c = *contenders[m];
-      c.predicted = sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster, core_speed));
+      sim::Costs costs = sim::cost_schedule(c.schedule, platform, scenario.cluster, core_speed);
+      costs.disturbance = detours.disturbance();
+      c.predicted = sim::simulate(c.schedule, costs);
       run.comparison.rows.push_back(row_of(c, modes[m], n));
       ComparisonRow& row = run.comparison.rows.back();
       row.core_speed = core_speed;
+      row.lost_pct = 100 * costs.disturbance.share;
+      row.burst_ms = to_ms(costs.disturbance.length);
       row.predicted_as_calibrated_ms =
           to_ms(sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster)).step);
       if (n == 1 && modes[m] == "plain") {

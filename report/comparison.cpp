@@ -120,18 +120,24 @@ std::vector<std::string> comparison_remarks(const Comparison& comparison) {
   remarks.push_back(
       fmt::format("mean error {:.1f} %, worst {:.1f} %; noise floor {:.1f} % (two runs of the plain schedule, A/A);",
                   comparison.mean_abs_error_pct(), comparison.worst_abs_error_pct(), comparison.noise_pct()));
-  std::string speeds;
+  std::string speeds, losses;
   for (std::size_t i = 0; i < comparison.rows.size(); ++i)
-    if (i == 0 || comparison.rows[i].ranks != comparison.rows[i - 1].ranks)
-      speeds += fmt::format("{}{:.2f} at {}", speeds.empty() ? "" : ", ", comparison.rows[i].core_speed,
-                            comparison.rows[i].ranks);
+    if (i == 0 || comparison.rows[i].ranks != comparison.rows[i - 1].ranks) {
+      const ComparisonRow& row = comparison.rows[i];
+      speeds += fmt::format("{}{:.2f} at {}", speeds.empty() ? "" : ", ", row.core_speed, row.ranks);
+      losses += fmt::format("{}{:.1f} % in bursts of {:.2f} ms at {}", losses.empty() ? "" : ", ", row.lost_pct,
+                            row.burst_ms, row.ranks);
+    }
   remarks.push_back(fmt::format(
-      "cores ran at {} ranks of their speed at calibration (sgemm in the same turns; 1.00: no clear difference), which "
-      "predictions use; without: mean error {:.1f} %",
-      speeds, comparison.mean_abs_error_as_calibrated_pct()));
+      "cores ran at {} ranks of their speed at calibration (sgemm in the same turns; 1.00: no clear difference), and "
+      "others took {} ranks (spinning threads), which predictions use; without: mean error {:.1f} %",
+      speeds, losses, comparison.mean_abs_error_as_calibrated_pct()));
   const Comparison::Ranking ranking = comparison.ranking();
   remarks.push_back(fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right",
                                 ranking.pairs, ranking.right));
+  if (comparison.set_aside > 0)
+    remarks.push_back(fmt::format("{} of {} measurements were made again: the hypervisor had taken the cores meanwhile",
+                                  comparison.set_aside, comparison.runs));
   if (comparison.step_GFLOPs > 0)
     remarks.push_back(fmt::format(
         "one-rank step sustains {:.1f} GFLOP/s, {:.0f} % of sgemm 1024³ on the same thread ({:.1f})",

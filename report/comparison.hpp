@@ -31,10 +31,11 @@ struct ComparisonRow {
   std::vector<double> measured_ms;        // every repeat, in the order they ran
   BreakdownMs predicted, measured;        // measured: median over repeats of each part
   std::vector<OperationTime> operations;  // in the order of the schedule's templates
-  double loss = 0;                        // after the last repeat
+  double loss = 0;                        // after the same number of steps in every mode
   double core_speed = 1;                  // what the prediction was made for: sgemm between the measured steps over
                                           // sgemm at calibration, 1 where its readings cannot tell the two apart
-  double predicted_as_calibrated_ms = 0;  // the prediction for core_speed 1
+  double lost_pct = 0, burst_ms = 0;      // the prediction's disturbance: spinning threads between the same steps
+  double predicted_as_calibrated_ms = 0;  // the prediction for core_speed 1, undisturbed
 
   double measured_median_ms() const;
   double error_pct() const;  // (predicted − measured) / measured
@@ -45,6 +46,10 @@ struct Comparison {
   std::vector<ComparisonRow> rows;  // rows of equal ranks stand together; the first of them is the plain schedule
   std::vector<double> noise_pct_by_ranks;    // |A − A′| / A of two runs of the plain schedule, per number of ranks
   double sgemm_GFLOPs = 0, step_GFLOPs = 0;  // yardstick and what the one-rank step sustains; 0 = not measured
+
+  // Measurements kept, warm-up among them, and those made again because a hypervisor gave the cores to others
+  // meanwhile.
+  std::int64_t runs = 0, set_aside = 0;
 
   double noise_pct() const;  // mean over the numbers of ranks
   double mean_abs_error_pct() const;

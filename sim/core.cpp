@@ -58,7 +58,7 @@ Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<Bound
       message_links_(links),
       exchanges_(lanes_.size()),
       links_(links.links.size()),
-      recorder_(max_steps, count_rows(programs), count_busy_lanes(programs)),
+      recorder_(max_steps, count_rows(programs), count_busy_lanes(programs), costs.disturbance.share > 0),
       solos_(programs.size()),
       recordings_(programs.size()),
       solo_on_(devices_.count(), kNone) {
@@ -196,7 +196,9 @@ void Core::wake_blocked(std::uint32_t on, EdgeKind kind, Picoseconds time) {
 }
 
 void Core::begin(std::uint32_t number, Picoseconds ready) {
-  if (current(lanes_[number]).shape == 0 || !begin_solo(number, ready)) begin_operation(number, ready);
+  // No two runs of a call are the same where others take from its core.
+  const bool can_play = current(lanes_[number]).shape != 0 && costs_.disturbance.share == 0;
+  if (!can_play || !begin_solo(number, ready)) begin_operation(number, ready);
 }
 
 void Core::begin_operation(std::uint32_t number, Picoseconds ready) {

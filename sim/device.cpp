@@ -4,7 +4,21 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/rng.hpp"
+
 namespace stretto::sim {
+
+// Bursts that begin within `duration` of work on the lane's core.
+Picoseconds Devices::lost(std::uint32_t lane, Picoseconds duration) {
+  constexpr std::uint64_t kSeed = 1;  // any: equal inputs give equal results
+  if (drawn_.empty()) drawn_.resize(activities_.size());
+  const double length = static_cast<double>(costs_.disturbance.length), spacing = length / costs_.disturbance.share;
+  const auto exponential = [&] { return -std::log1p(-uniform(kSeed, lane, drawn_[lane]++)); };
+  double lost = 0;
+  for (double at = exponential() * spacing; at < static_cast<double>(duration); at += exponential() * spacing)
+    lost += exponential() * length;
+  return static_cast<Picoseconds>(lost);
+}
 
 Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const std::vector<int>& most_cores,
                  EventHeap& events)

@@ -34,6 +34,7 @@ class Devices {
   // Sets the lane's next activity going. When nothing else on the device can delay or slow it, its end is scheduled at
   // once and true is returned: activity(lane).start is final. Otherwise a request is scheduled for `ready`.
   bool launch(std::uint32_t lane, Picoseconds ready, Picoseconds duration, int cores, DemandClass cls) {
+    if (cores > 0 && costs_.disturbance.share > 0) duration += lost(lane, duration);
     Activity& activity = activities_[lane];
     activity.ready = ready;
     activity.remaining = duration;
@@ -81,6 +82,7 @@ class Devices {
     std::array<double, kDemandClasses> stretch{1, 1, 1, 1};  // [class]: time factor of what runs
   };
 
+  Picoseconds lost(std::uint32_t lane, Picoseconds duration);
   void grant(Device& device, std::uint32_t lane, Picoseconds now);
   void release(std::uint32_t lane, Picoseconds now);
   void rearm(Device& device, Picoseconds now);
@@ -92,6 +94,7 @@ class Devices {
   std::vector<Device> devices_;
   std::vector<Activity> activities_;
   std::vector<std::uint32_t> granted_;
+  std::vector<std::uint64_t> drawn_;  // [lane] random numbers, of disturbances
 };
 
 }  // namespace stretto::sim

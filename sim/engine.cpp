@@ -91,14 +91,16 @@ SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOption
 
 SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs,
                    const SimOptions& options) {
-  if (options.max_steps < 1) throw input_error("simulation: max_steps must be at least 1");
+  if (options.max_steps < 1 || options.disturbed_steps < 1)
+    throw input_error("simulation: max_steps must be at least 1");
   const auto begin = std::chrono::steady_clock::now();
   Prepared prepared = prepare(schedule, std::move(programs), costs);
+  const int steps = costs.disturbance.share > 0 ? options.disturbed_steps : options.max_steps;
 
   Outcome outcome;
   if (options.network == NetworkKind::fluid) {
     FluidNetwork network(costs.link_bytes_per_s);
-    outcome = run_on(network, schedule, costs, prepared, options.max_steps);
+    outcome = run_on(network, schedule, costs, prepared, steps);
   } else {
     const bool backbone = options.fabric.backbone_GBps > 0;
     const Rings rings = find_rings(schedule, prepared.ranks, prepared.groups, prepared.links, backbone);
@@ -107,7 +109,7 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
       // Never destroyed: the process ends while flows may still be in flight, which SimGrid's destructors do not like.
       Network* network =
           make_simgrid_network(costs.link_bytes_per_s, options.fabric.backbone_GBps * 1e9, rings).release();
-      return pack(run_on(*network, schedule, costs, prepared, options.max_steps));
+      return pack(run_on(*network, schedule, costs, prepared, steps));
     }));
   }
 

@@ -25,13 +25,15 @@ struct SimOptions {
   NetworkKind network = NetworkKind::fluid;
   Fabric fabric;
   int max_steps = 8;  // steps simulated before giving up on finding the steady period
+  // With a disturbance no two steps are equal: so many are simulated, and the one of the median period is the result.
+  int disturbed_steps = 41;
 };
 
 struct SimResult {
   Timeline timeline;  // of the last step simulated, when it repeats the one before; rows of representatives
   std::vector<BoundProgram> programs;  // of the representative ranks, in the order of their rank numbers
   Picoseconds step = 0;                // steady period
-  bool steady = false;                 // two consecutive periods were equal (within 1e-6 relative)
+  bool steady = false;                 // two consecutive periods were equal (within 1e-6 relative), or it is a median
   std::int64_t operations = 0;         // operations simulated, all steps and representatives
   double simulate_s = 0;               // wall time
 };

@@ -14,8 +14,13 @@ namespace stretto::sim {
 class StepRecorder {
  public:
   // `rows` of a step; `lanes` that have operations.
-  StepRecorder(int max_steps, std::size_t rows, std::size_t lanes)
-      : max_steps_(max_steps), row_count_(rows), lanes_(lanes), steps_(static_cast<std::size_t>(max_steps)) {}
+  // `disturbed`: all steps are kept, and the one of the median period is the result.
+  StepRecorder(int max_steps, std::size_t rows, std::size_t lanes, bool disturbed)
+      : max_steps_(max_steps),
+        row_count_(rows),
+        lanes_(lanes),
+        disturbed_(disturbed),
+        steps_(static_cast<std::size_t>(max_steps)) {}
 
   static constexpr int kFewestSteps = 3;  // two periods, to compare
   static constexpr double kSteady = 1e-6;
@@ -38,6 +43,7 @@ class StepRecorder {
     Step& state = steps_[step];
     state.end = std::max(state.end, now);
     if (++state.lanes_done < lanes_) return false;
+    if (disturbed_) return step + 1 == max_steps_ && take_median();
     last_ = step;
     steady_ = step + 1 >= kFewestSteps && std::abs(static_cast<double>(period(step) - period(step - 1))) <=
                                               kSteady * static_cast<double>(period(step));
@@ -58,11 +64,22 @@ class StepRecorder {
     std::size_t lanes_done = 0;
     std::vector<TimelineRow> rows;
   };
+  // Of the steps behind the first two, which begin with nothing under way.
+  bool take_median() {
+    std::vector<int> order;
+    for (int step = std::min(2, max_steps_ - 1); step < max_steps_; ++step) order.push_back(step);
+    const auto middle = order.begin() + static_cast<std::ptrdiff_t>(order.size() / 2);
+    std::nth_element(order.begin(), middle, order.end(), [&](int a, int b) { return period(a) < period(b); });
+    last_ = *middle;
+    steady_ = true;
+    return true;
+  }
   Picoseconds period(int step) const { return steps_[step].end - (step == 0 ? 0 : steps_[step - 1].end); }
 
   int max_steps_;
   std::size_t row_count_;
   std::size_t lanes_;
+  bool disturbed_;
   std::vector<Step> steps_;
   std::vector<TimelineRow> spare_;
   int last_ = 0;

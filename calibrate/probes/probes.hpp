@@ -53,4 +53,18 @@ class SgemmYardstick {
   std::unique_ptr<State> state_;
 };
 
+// What others take from `cores` cores at this moment: threads that do nothing but read the clock, and see it jump (the
+// fixed-work and selfish-detour benchmarks: Petrini et al., SC'03; Beckman et al., Cluster 2006). Jumps below 0.2 ms
+// are the system's own timer and in every other measurement too.
+class DetourProbe {
+ public:
+  explicit DetourProbe(int cores) : cores_(cores) {}
+  void run();                            // 20 ms
+  sim::Disturbance disturbance() const;  // over all runs
+
+ private:
+  int cores_;
+  double watched_us_ = 0, lost_us_ = 0, squared_us2_ = 0;
+};
+
 }  // namespace stretto::calibrate

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/steal.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/verify.hpp"
 
@@ -17,7 +18,11 @@ ProbeRun run_probe(const Schedule& schedule, const host::HostOptions& options, i
   if (warmup > 0) executor.run(warmup);
   ProbeRun run;
   run.programs = executor.programs();
-  for (int i = 0; i < repeats; ++i) run.timelines.push_back(executor.run(1));
+  Undisturbed undisturbed(3);
+  undisturbed([&] {
+    run.timelines.clear();
+    for (int i = 0; i < repeats; ++i) run.timelines.push_back(executor.run(1));
+  });
   return run;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/rng.hpp"
+#include "base/steal.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"
 #include "exec/data.hpp"
@@ -100,9 +101,10 @@ struct Step {
     exec::write_hyper(schedule, scenario, 0, memory_of);
   }
 
-  void run() {
+  void run(Undisturbed& undisturbed) {
     // The first of two brings the caches back to what a step leaves behind; a large step does that by itself.
-    const Timeline timeline = executor->run(outgrows_caches ? 1 : 2);
+    Timeline timeline;
+    undisturbed([&] { timeline = executor->run(outgrows_caches ? 1 : 2); });
     for (const TimelineRow& row : timeline.rows)
       times_us[executor->programs()[static_cast<std::size_t>(row.rank)].ops[row.op].op].push_back(
           to_us(row.end - row.start));
@@ -143,23 +145,24 @@ StepSamples probe_steps(int cores, const std::function<void(const std::string&)>
     shared.push_back(std::make_unique<Step>(kShapes[i], 2 * cores, cores));
   }
   SgemmYardstick one(1, cores), all(cores, cores);
+  Undisturbed undisturbed(kTurns * static_cast<std::int64_t>(alone.size()));
   std::vector<double> one_GFLOPs, all_GFLOPs;
   for (int turn = 1; turn <= kTurns; ++turn) {
     progress("training steps of " + std::to_string(alone.size()) + " shapes, turn " + std::to_string(turn) + " of " +
              std::to_string(kTurns));
     for (std::size_t i = 0; i < alone.size(); ++i) {
-      alone[i]->run();
+      alone[i]->run(undisturbed);
       if (i % 3 == 2) one_GFLOPs.push_back(one.run_GFLOPs());
     }
-    for (const auto& step : cut) step->run();
-    for (const auto& step : reduced) step->run();
-    for (const auto& step : dropping) step->run();
+    for (const auto& step : cut) step->run(undisturbed);
+    for (const auto& step : reduced) step->run(undisturbed);
+    for (const auto& step : dropping) step->run(undisturbed);
     for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
-      for (const auto& step : filled) step->run();
+      for (const auto& step : filled) step->run(undisturbed);
       all_GFLOPs.push_back(all.run_GFLOPs());
-      for (const auto& step : shared) step->run();
+      for (const auto& step : shared) step->run(undisturbed);
       all_GFLOPs.push_back(all.run_GFLOPs());
-      for (const std::size_t i : kShared) alone[i]->run();
+      for (const std::size_t i : kShared) alone[i]->run(undisturbed);
       one_GFLOPs.push_back(one.run_GFLOPs());
     }
   }

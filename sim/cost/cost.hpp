@@ -34,6 +34,15 @@ struct CollectiveCost {
   int phases = 1;
 };
 
+// What others take from the cores: other tenants of a virtual machine, daemons. Bursts begin at random (a Poisson
+// process) while an operation holds a core, and make it that much longer; each rank has its own. Ranks that meet often
+// lose the bursts of all of them, ranks that meet seldom little more than their own (Petrini, Kerbyson, Pakin, SC'03;
+// Hoefler, Schneider, Lumsdaine, SC'10, whose way of injecting noise into a simulation this is).
+struct Disturbance {
+  double share = 0;        // mean time lost over time worked; 0: nobody takes anything
+  Picoseconds length = 0;  // mean of a burst; lengths are distributed exponentially
+};
+
 // Everything the engine needs to know about one schedule on one platform. Made by sim/cost, one entry per operation
 // template: costs do not depend on layer or micro-batch.
 struct Costs {
@@ -47,6 +56,7 @@ struct Costs {
   // While it runs, an operation of class a is slowed by each other running operation of class b on its device:
   // rate = 1 / (1 + Σ_b slowdown[a][b] · min(1, number of b)). Measured with pairs (calibrate, interference probe).
   std::array<std::array<double, kDemandClasses>, kDemandClasses> slowdown{};
+  Disturbance disturbance;
 };
 
 }  // namespace stretto::sim
