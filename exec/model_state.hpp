@@ -16,12 +16,13 @@ namespace stretto::exec {
 // every lane to be idle. `memory_of` returns a rank's memory.
 using MemoryOf = std::function<host::RankMemory&(std::int64_t rank)>;
 
-// Parameters as GPT-2, whatever the style: matrices normal(0, init_method_std), the projections into the residual stream (proj, fc2) scaled
-// by 1/sqrt(2 · layers); norm weights 1; biases 0. Random numbers are those of (seed, tensor, element), whatever the
-// layout. Optimizer state 0; padding 0.
+// Parameters as GPT-2, whatever the style: matrices normal(0, init_method_std), the projections into the residual
+// stream (proj, fc2) scaled by 1/sqrt(2 · layers); norm weights 1; biases 0. Random numbers are those of (seed, tensor,
+// element), whatever the layout. Optimizer state 0; padding 0.
 void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of);
 
-// Full tensors, as no parallelism cuts them and without padding of the vocabulary, in f64 whatever the schedule computes in (f32 → f64 → f32 is exact).
+// Full tensors, as no parallelism cuts them and without padding of the vocabulary, in f64 whatever the schedule
+// computes in (f32 → f64 → f32 is exact).
 struct FullTensor {
   std::string name;  // Parameter::full_name(), with prefix "adam.m." or "adam.v." for optimizer state
   std::vector<std::int64_t> shape;

@@ -8,8 +8,8 @@
 
 namespace stretto {
 
-// A mixed-radix factorisation of the rank number: rank = Σ coordinate · stride, the last axis fastest (Megatron's order is
-// pp, dp, cp, tp with tp fastest). A schedule may hold several meshes over the same ranks (dense and expert layers).
+// A mixed-radix factorisation of the rank number: rank = Σ coordinate · stride, the last axis fastest (Megatron's order
+// is pp, dp, cp, tp with tp fastest). A schedule may hold several meshes over the same ranks (dense and expert layers).
 struct MeshAxis {
   Coord coord = Coord::dp;
   std::int64_t size = 1;

@@ -8,7 +8,8 @@ namespace stretto {
 
 // The ring algorithm's cost in steps and bytes (Patarasuk & Yuan, J. Parallel Distrib. Comput. 69, 2009): what the host
 // paces its transfers to and what the simulator predicts, from one definition. n members, each sends to the next.
-//   all-gather, reduce-scatter: n − 1 steps, (n − 1)/n of the buffer over each edge.   all-reduce: both, one after the other.
+//   all-gather, reduce-scatter: n − 1 steps, (n − 1)/n of the buffer over each edge.   all-reduce: both, one after the
+//   other.
 struct RingCost {
   std::int64_t steps = 0;       // each pays the link's latency once
   std::int64_t edge_bytes = 0;  // over each edge of the ring, one direction

@@ -70,8 +70,8 @@ void check_size(TomlTable& root, const Scenario& scenario) {
                             double(model.num_layers) * (4 * h * h + h * (f + fc1) + 9 * h + fc1);
   const double activations = double(tokens) * (double(model.num_layers) * (24 * h + 2 * f + 2 * fc1) + 2 * v);
   if (8 * (4 * parameters + activations) > kMaxBytes)
-    throw section_of(root, "model").failure("hidden_size",
-                                        "expected parameters and activations of at most 2^60 bytes, got more");
+    throw section_of(root, "model")
+        .failure("hidden_size", "expected parameters and activations of at most 2^60 bytes, got more");
 }
 
 std::string resolved(const std::string& path, const std::filesystem::path& folder) {

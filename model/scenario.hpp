@@ -32,7 +32,7 @@ struct Overlap {
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool align_param_gather = false;  // all pipeline stages gather a chunk's parameters at the same moment
-  std::int64_t bucket_size = 0;  // elements; 0 = Megatron's default max(40e6, 1e6 · dp)
+  std::int64_t bucket_size = 0;     // elements; 0 = Megatron's default max(40e6, 1e6 · dp)
   bool grad_reduce_in_fp32 = true;
   bool async_tensor_model_parallel_allreduce = false;  // all-reduce of a layer's dgrad beside its wgrad, without sp
   bool tp_comm_overlap = false;                        // the same with sp, all-gather and reduce-scatter:

@@ -32,7 +32,7 @@ TEST_CASE("errors are against the median, saved times against the plain row of e
 TEST_CASE("only pairs of schedules that clearly differ are ranked", "[report]") {
   Comparison comparison;
   comparison.rows = {row("plain", 1, 100, {100}), row("a", 1, 100, {110}),  // the same schedule: noise
-                     row("plain", 2, 100, {100}), row("a", 2, 90, {80}), row("b", 2, 95, {82}),
+                     row("plain", 2, 100, {100}), row("a", 2, 90, {80}),   row("b", 2, 95, {82}),
                      row("plain", 4, 100, {100}), row("a", 4, 101, {80})};
   const Comparison::Ranking ranking = comparison.ranking();
   CHECK(ranking.pairs == 3);  // at 2: plain-a, plain-b, and not a-b, 2.5 % apart; at 4: plain-a

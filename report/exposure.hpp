@@ -13,11 +13,11 @@ namespace stretto {
 // Times of the compute lane between step_begin and step_end add up:
 //   compute + core_wait + exposed (per communicator) + bubble = step_end − step_begin.
 struct Breakdown {
-  Picoseconds compute = 0;              // compute operations running
-  Picoseconds core_wait = 0;            // compute ready, waiting for a core (oversubscribed devices)
-  std::vector<Picoseconds> exposed;     // [communicator]: the compute lane waits for that communication's own transfer
+  Picoseconds compute = 0;           // compute operations running
+  Picoseconds core_wait = 0;         // compute ready, waiting for a core (oversubscribed devices)
+  std::vector<Picoseconds> exposed;  // [communicator]: the compute lane waits for that communication's own transfer
   Picoseconds exposed_total = 0;
-  Picoseconds bubble = 0;               // the compute lane waits for a peer's compute, for the host, or for nothing
+  Picoseconds bubble = 0;  // the compute lane waits for a peer's compute, for the host, or for nothing
 };
 
 // One rank's breakdown. `program` must be the BoundProgram of that rank that the rows' `op` index into.
