@@ -185,7 +185,7 @@ Error TomlTable::error(const std::string& key, const std::string& expected) cons
 
 TomlTable TomlTable::section(const std::string& key) {
   const TomlNode* node = look(key);
-  const std::string path = path_.empty() ? shown_key(key) : path_ + "." + shown_key(key);
+  const std::string shown = shown_key(written(key)), path = path_.empty() ? shown : path_ + "." + shown;
   if (node && !std::holds_alternative<TomlNode::Table>(node->data)) throw error(key, "a table [" + path + "]");
   return TomlTable(root_, node, file_, path);
 }
@@ -193,7 +193,7 @@ TomlTable TomlTable::section(const std::string& key) {
 std::vector<TomlTable> TomlTable::tables(const std::string& key) {
   const TomlNode* node = look(key);
   if (!node) return {};
-  const std::string path = path_.empty() ? shown_key(key) : path_ + "." + shown_key(key);
+  const std::string shown = shown_key(written(key)), path = path_.empty() ? shown : path_ + "." + shown;
   const auto* array = std::get_if<TomlNode::Array>(&node->data);
   if (!array) throw error(key, "an array of tables [[" + path + "]]");
   std::vector<TomlTable> readers;

@@ -78,7 +78,7 @@ BreakdownMs median_breakdown(const Contender& c) {
   return medians;
 }
 
-ComparisonRow row_of(Contender& c, const std::string& mode, std::int64_t ranks) {
+ComparisonRow row_of(Contender& c, const sim::SimResult& undisturbed, const std::string& mode, std::int64_t ranks) {
   ComparisonRow row;
   row.mode = mode;
   row.ranks = ranks;
@@ -87,7 +87,7 @@ ComparisonRow row_of(Contender& c, const std::string& mode, std::int64_t ranks) 
   row.predicted = to_ms(mean_breakdown(c.schedule, c.predicted.programs, c.predicted.timeline));
   row.measured = median_breakdown(c);
   row.operations =
-      operation_times(c.schedule, c.predicted.programs, c.predicted.timeline, c.executor->programs(), c.measured);
+      operation_times(c.schedule, undisturbed.programs, undisturbed.timeline, c.executor->programs(), c.measured);
   row.loss = c.loss;
   return row;
 }
@@ -165,7 +165,7 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
     calibrate::DetourProbe detours(fills_cores ? cores : 1);
     std::vector<double> sgemm_GFLOPs;
     const std::int64_t repeats = scenario.compare.repeats;
-    Undisturbed undisturbed(repeats * static_cast<std::int64_t>(contenders.size()));
+    Undisturbed measure(repeats * static_cast<std::int64_t>(contenders.size()));
     for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
       if (stop()) {
         run.complete = false;
@@ -177,32 +177,41 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
       // Whoever goes first changes from turn to turn: the first of a turn meets caches that the last one left.
       for (std::size_t i = 0; i < contenders.size(); ++i) {
         Contender& contender = *contenders[(i + static_cast<std::size_t>(repeat + 1)) % contenders.size()];
-        Timeline timeline;
         if (repeat < 0) {
           contender.executor->run(2);
           contender.loss = exec::read_metrics(contender.schedule, contender.memory_of()).loss;
-        } else {
-          undisturbed([&] { timeline = contender.executor->run(2); });
-          contender.measured.push_back(std::move(timeline));
+          continue;
         }
-        sgemm_GFLOPs.push_back(yardstick.run_GFLOPs());
-        detours.run();
+        // The step and what tells how the cores were meanwhile are kept, or made again, together.
+        Timeline timeline;
+        double GFLOPs = 0;
+        calibrate::DetourProbe::Sample jumps;
+        measure([&] {
+          timeline = contender.executor->run(2);
+          GFLOPs = yardstick.run_GFLOPs();
+          jumps = detours.run();
+        });
+        contender.measured.push_back(std::move(timeline));
+        sgemm_GFLOPs.push_back(GFLOPs);
+        detours.add(jumps);
       }
     }
     const double a = median_step_ms(contenders.front()->measured),
                  a_again = median_step_ms(contenders.back()->measured);
     run.comparison.noise_pct_by_ranks.push_back(100 * std::abs(a - a_again) / a);
     contenders.pop_back();
-    run.comparison.set_aside += undisturbed.set_aside();
-    run.comparison.runs += undisturbed.runs();
+    run.comparison.set_aside += measure.set_aside();
+    run.comparison.runs += measure.runs();
     const sim::Quantity& calibrated = fills_cores ? platform.sgemm_filled_GFLOPs : platform.sgemm_GFLOPs;
     const double core_speed = speed_against(sgemm_GFLOPs, calibrated.value);
     for (std::size_t m = 0; m < modes.size(); ++m) {
       Contender& c = *contenders[m];
       sim::Costs costs = sim::cost_schedule(c.schedule, platform, scenario.cluster, core_speed);
+      // Single operations are compared by the median of theirs, which few bursts meet.
+      const sim::SimResult undisturbed = sim::simulate(c.schedule, costs);
       costs.disturbance = detours.disturbance();
       c.predicted = sim::simulate(c.schedule, costs);
-      run.comparison.rows.push_back(row_of(c, modes[m], n));
+      run.comparison.rows.push_back(row_of(c, undisturbed, modes[m], n));
       ComparisonRow& row = run.comparison.rows.back();
       row.core_speed = core_speed;
       row.lost_pct = 100 * costs.disturbance.share;

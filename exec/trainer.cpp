@@ -31,6 +31,8 @@ CheckpointMetadata fingerprint(const Scenario& s) {
           {"seq_length", number(s.model.seq_length)},
           {"vocab_size", number(s.model.vocab_size)},
           {"global_batch_size", number(s.training.global_batch_size)},
+          {"hidden_dropout", number(s.model.hidden_dropout)},
+          {"attention_dropout", number(s.model.attention_dropout)},
           {"seed", number(s.training.seed)},
           {"precision", s.training.precision}};
 }
@@ -66,9 +68,11 @@ std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const Me
   const Checkpoint& checkpoint = *latest.checkpoint;
   for (const auto& [key, expected] : fingerprint(scenario)) {
     const auto found = checkpoint.metadata().find(key);
-    if (found == checkpoint.metadata().end() || found->second != expected)
-      throw input_error(checkpoint.path() + ": was written with " + key + " = " +
-                        (found == checkpoint.metadata().end() ? "(absent)" : found->second) + ", the scenario has " +
+    // Checkpoints from before there was dropout do not name it.
+    const std::string absent = key.ends_with("_dropout") ? std::to_string(0.0) : "(absent)";
+    const std::string& written = found == checkpoint.metadata().end() ? absent : found->second;
+    if (written != expected)
+      throw input_error(checkpoint.path() + ": was written with " + key + " = " + written + ", the scenario has " +
                         expected + "; choose another checkpoint_dir or the same " + key);
   }
   if (checkpoint.step() < 0) throw input_error(checkpoint.path() + ": does not say which step it is of");

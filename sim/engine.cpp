@@ -92,7 +92,7 @@ SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOption
 SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs,
                    const SimOptions& options) {
   if (options.max_steps < 1 || options.disturbed_steps < 1)
-    throw input_error("simulation: max_steps must be at least 1");
+    throw input_error("simulation: max_steps and disturbed_steps must be at least 1");
   const auto begin = std::chrono::steady_clock::now();
   Prepared prepared = prepare(schedule, std::move(programs), costs);
   const int steps = costs.disturbance.share > 0 ? options.disturbed_steps : options.max_steps;

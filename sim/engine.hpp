@@ -26,6 +26,7 @@ struct SimOptions {
   Fabric fabric;
   int max_steps = 8;  // steps simulated before giving up on finding the steady period
   // With a disturbance no two steps are equal: so many are simulated, and the one of the median period is the result.
+  // Their rows are all kept meanwhile.
   int disturbed_steps = 41;
 };
 

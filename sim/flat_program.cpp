@@ -13,6 +13,9 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
     throw input_error("simulation: costs are given for " +
                       std::to_string(std::min(costs.compute.size(), costs.collective.size())) +
                       " operations, but the schedule has " + std::to_string(schedule.operations.size()));
+  const Disturbance& taken = costs.disturbance;
+  if (!(taken.share >= 0 && taken.share < 1e3) || (taken.share > 0 && taken.length < 1))
+    throw input_error("simulation: a disturbance needs a share of at least 0 and bursts of a length above 0");
   for (std::size_t i = 0; i < schedule.operations.size(); ++i) {
     const Operation& operation = schedule.operations[i];
     const bool communicates = is_communication(operation.work);

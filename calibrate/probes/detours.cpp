@@ -1,42 +1,53 @@
+#include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "calibrate/probes/probes.hpp"
 
 namespace stretto::calibrate {
 
-void DetourProbe::run() {
+DetourProbe::DetourProbe(int cores)
+    : threads_(std::min(cores, static_cast<int>(std::max(1u, std::thread::hardware_concurrency())))) {}
+
+DetourProbe::Sample DetourProbe::run() const {
   using Clock = std::chrono::steady_clock;
-  constexpr auto kWatch = std::chrono::milliseconds(20);
-  constexpr double kShortest_us = 200;
-  std::vector<std::vector<double>> jumps_us(static_cast<std::size_t>(cores_));
+  std::vector<Sample> samples(static_cast<std::size_t>(threads_));
   {
     std::vector<std::jthread> threads;
-    for (std::vector<double>& jumps : jumps_us)
-      threads.emplace_back([&jumps, kWatch] {
-        Clock::time_point last = Clock::now();
-        for (const Clock::time_point end = last + kWatch; last < end;) {
+    for (Sample& sample : samples)
+      threads.emplace_back([&sample] {
+        const Clock::time_point begin = Clock::now();
+        for (Clock::time_point last = begin; last < begin + std::chrono::milliseconds(20);) {
           const Clock::time_point now = Clock::now();
-          const double us = std::chrono::duration<double, std::micro>(now - last).count();
-          if (us > kShortest_us) jumps.push_back(us);
-          last = now;
+          const double us = std::chrono::duration<double, std::micro>(now - std::exchange(last, now)).count();
+          sample.watched_us += us;
+          if (us <= kShortestBurst_us) continue;
+          sample.lost_us += us;
+          sample.squared_us2 += us * us;
         }
       });
   }
-  watched_us_ += static_cast<double>(cores_) * std::chrono::duration<double, std::micro>(kWatch).count();
-  for (const std::vector<double>& jumps : jumps_us)
-    for (const double us : jumps) {
-      lost_us_ += us;
-      squared_us2_ += us * us;
-    }
+  Sample sum;
+  for (const Sample& sample : samples) {
+    sum.watched_us += sample.watched_us;
+    sum.lost_us += sample.lost_us;
+    sum.squared_us2 += sample.squared_us2;
+  }
+  return sum;
+}
+
+void DetourProbe::add(const Sample& sample) {
+  sum_.watched_us += sample.watched_us;
+  sum_.lost_us += sample.lost_us;
+  sum_.squared_us2 += sample.squared_us2;
 }
 
 sim::Disturbance DetourProbe::disturbance() const {
-  const double worked_us = watched_us_ - lost_us_;
-  if (lost_us_ <= 0 || worked_us <= 0) return {};
+  if (sum_.lost_us <= 0) return {};
   // Of exponential lengths the mean square is twice the square of the mean.
-  return {lost_us_ / worked_us, from_us(squared_us2_ / lost_us_ / 2)};
+  return {sum_.lost_us / (sum_.watched_us - sum_.lost_us), from_us(sum_.squared_us2 / sum_.lost_us / 2)};
 }
 
 }  // namespace stretto::calibrate

@@ -46,25 +46,34 @@ class SgemmYardstick {
  public:
   SgemmYardstick(int ranks, int cores);
   ~SgemmYardstick();
-  double run_GFLOPs();  // of one core; median over ranks and a few repeats, about 0.1 s
+  // Of one core: mean over ranks of the fastest of a few repeats, about 0.1 s. The fastest, because what neighbours
+  // take in bursts is another probe's.
+  double run_GFLOPs();
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
+// Jumps of a core's clock below this are the system's own timer, and in every other measurement too.
+constexpr double kShortestBurst_us = 200;
 // What others take from `cores` cores at this moment: threads that do nothing but read the clock, and see it jump (the
-// fixed-work and selfish-detour benchmarks: Petrini et al., SC'03; Beckman et al., Cluster 2006). Jumps below 0.2 ms
-// are the system's own timer and in every other measurement too.
+// fixed-work and selfish-detour benchmarks: Petrini et al., SC'03; Beckman et al., Cluster 2006).
 class DetourProbe {
  public:
-  explicit DetourProbe(int cores) : cores_(cores) {}
-  void run();                            // 20 ms
-  sim::Disturbance disturbance() const;  // over all runs
+  // On no more threads than there are cores here: those of one core would take it from each other.
+  explicit DetourProbe(int cores);
+
+  struct Sample {
+    double watched_us = 0, lost_us = 0, squared_us2 = 0;
+  };
+  Sample run() const;  // some 20 ms
+  void add(const Sample& sample);
+  sim::Disturbance disturbance() const;  // over all samples that were added
 
  private:
-  int cores_;
-  double watched_us_ = 0, lost_us_ = 0, squared_us2_ = 0;
+  int threads_;
+  Sample sum_;
 };
 
 }  // namespace stretto::calibrate

@@ -85,7 +85,7 @@ std::string mode_name(const Overlap& o) {
 void set_mode(Overlap& overlap, const OverlapMode& mode) {
   overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
   overlap.async_tensor_model_parallel_allreduce = overlap.tp_comm_overlap = overlap.overlap_p2p_comm = false;
-  overlap.overlap_p2p_comm_warmup_flush = overlap.align_param_gather = false;
+  overlap.overlap_p2p_comm_warmup_flush = false;
   mode.configure(overlap);
 }
 

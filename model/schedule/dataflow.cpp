@@ -27,7 +27,10 @@ std::uint64_t hash_of_work(const Work& work) {
   const std::uint64_t fields = std::visit(
       Overloaded{
           [](const Gemm& g) { return hash_of(g.m, g.n, g.k, g.trans_a, g.trans_b, g.bias); },
-          [](const Attention& a) { return hash_of(a.pass, a.batch, a.heads, a.kv_heads, a.seq, a.head_dim, a.causal); },
+          [](const Attention& a) {
+            return hash_of(a.pass, a.batch, a.heads, a.kv_heads, a.seq, a.head_dim, a.causal,
+                           std::bit_cast<std::uint64_t>(a.dropout));
+          },
           [](const Rope& r) {
             return hash_of(r.pass, r.rows, r.heads, r.kv_heads, r.seq, r.head_dim,
                            std::bit_cast<std::uint64_t>(r.base));
@@ -35,6 +38,10 @@ std::uint64_t hash_of_work(const Work& work) {
           [](const LayerNorm& n) { return hash_of(n.pass, n.rows, n.cols); },
           [](const RmsNorm& n) { return hash_of(n.pass, n.rows, n.cols); },
           [](const Elementwise& e) { return hash_of(e.fn, e.rows, e.cols); },
+          [](const Dropout& d) {
+            return hash_of(d.pass, d.rows, d.cols, d.seq, std::bit_cast<std::uint64_t>(d.probability), d.site, d.bias,
+                           d.residual, d.shards);
+          },
           [](const Embedding& e) { return hash_of(e.pass, e.rows, e.cols, e.vocab, e.seq, e.positions, e.shards); },
           [](const CrossEntropy& c) {
             return hash_of(c.rows, c.cols, c.classes, c.shards, std::bit_cast<std::uint64_t>(c.scale));

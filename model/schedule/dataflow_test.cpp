@@ -131,3 +131,24 @@ TEST_CASE("differences say which result") {
   CHECK(differences(a, b) ==
         std::vector<std::string>{"loss is missing", "w is computed in another way", "other is new"});
 }
+
+TEST_CASE("other dropout is another result") {
+  const auto with = [](const Dropout& dropout) {
+    Update t;
+    const TensorId key = t.tensor(kDropoutKey, 1, kDropoutKeyWords, BufferKind::input, Dtype::i32);
+    Operation& operation = t.schedule.operations[t.square];
+    operation.work = dropout;
+    operation.accesses = {
+        {AccessMode::read, t.whole(t.w)}, {AccessMode::read, t.whole(key)}, {AccessMode::write, t.whole(t.grad)}};
+    return t.schedule;
+  };
+  const Dropout dropout{Pass::forward, 1, Update::kElements, 1, 0.25, DropoutSite::residual_1};
+  Dropout other_site = dropout, other_probability = dropout, other_tokens = dropout, gradient = dropout;
+  other_site.site = DropoutSite::residual_2;
+  other_probability.probability = 0.5;
+  other_tokens.shards = 2;
+  gradient.pass = Pass::dgrad;
+  CHECK(verify_equivalent(with(dropout), with(dropout), SumOrder::same).empty());
+  for (const Dropout& other : {other_site, other_probability, other_tokens, gradient})
+    CHECK_FALSE(verify_equivalent(with(dropout), with(other), SumOrder::same).empty());
+}

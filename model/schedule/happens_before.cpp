@@ -228,8 +228,6 @@ class Executor {
     }
     std::uint32_t* before = &clocks_.before[p][index(p, first)];
     for (std::uint32_t i = 0; i < shape.count; ++i) before[i] = begin + inside.row[i];
-    std::uint32_t* after = &after_[p][index(p, first)];
-    for (std::size_t i = 0; i < inside.after.size(); ++i) after[i] = begin + inside.after[i];
     for (std::size_t l = 0; l < lanes; ++l) state(p, shape.lanes[l].lane).after = begin + inside.last[l];
     for (const SoloClocks::Stretch& stretch : inside.order)
       finish_in_order(p, {first.op + stretch.first, first.step}, stretch.count);
@@ -267,8 +265,9 @@ class Executor {
     const LaneId on = programs_[other].ops[theirs.op].lane;
     if (state(other, on).started <= clocks_.position(other, theirs)) return false;
     if (other == p) {
+      // Nobody sends to itself: the other end is another rank of this class, and how far that has come says nothing
+      // about this one's lanes.
       const std::uint32_t row = copy_of(before(p, i));
-      join(row, before(p, theirs), on, clocks_.finished_before(p, theirs, on));
       if (state(p, lane).finished > 0) join(row, state(p, lane).after, lane, state(p, lane).finished);
       after_[p][index(p, i)] = row;
       finish(p, lane, i, row);

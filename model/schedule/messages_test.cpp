@@ -213,3 +213,17 @@ TEST_CASE("a communicator of a part of an axis") {
     CHECK_THAT(finding(t.schedule), Contains("malformed") && Contains("ends"));
   }
 }
+
+TEST_CASE("what a neighbour has done before it sent says nothing about the rank's own lanes") {
+  TinySchedule t(2);  // folded: one rank stands for both
+  const TensorId made = t.tensor("made", 4, 16), got = t.tensor("got", 4, 16), out = t.tensor("out", 4, 16);
+  const OpId make = t.fill("make", 0, made);
+  const OpId send =
+      t.op("send", 2, PointToPoint{true, 0, 1, 64}, {{AccessMode::read, t.whole(made)}}, {finish_of(make)});
+  const OpId receive = t.op("receive", 3, PointToPoint{false, 0, -1, 64}, {{AccessMode::write, t.whole(got)}});
+  const OpId use = t.map("use", 1, made, out, {finish_of(receive)});
+  t.waits_of(make) = {finish_of(send, 1), finish_of(use, 1)};
+  CHECK_THAT(finding(t.schedule), Contains("made"));
+  t.waits_of(use).push_back(finish_of(make));
+  CHECK(finding(t.schedule).empty());
+}

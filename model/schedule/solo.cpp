@@ -199,7 +199,6 @@ class Inside {
         finished_(shape.lanes.size()),
         last_row_(shape.lanes.size()) {
     clocks_.row.resize(shape.count);
-    clocks_.after.resize(shape.count);
     clocks_.finished.resize(shape.lanes.size());
     for (std::uint32_t i = 0; i < shape.count; ++i) {
       lane_[i] = index_of(shape, program.ops[op + i].lane);
@@ -223,7 +222,6 @@ class Inside {
       }
     }
     clocks_.last = last_row_;
-    if (!has_messages_) clocks_.after.clear();
     return std::move(clocks_);
   }
 
@@ -256,7 +254,7 @@ class Inside {
     std::vector<std::uint32_t> knows = row(clocks_.row[i]);
     for_each_wait(i, [&](std::uint32_t on, EdgeKind kind) {
       const bool has_ended = kind == EdgeKind::finish_start;
-      is_new |= learn(knows, lane_[i], has_ended ? clocks_.after[on] : clocks_.row[on]);
+      is_new |= learn(knows, lane_[i], clocks_.row[on]);
       is_new |= learn(knows, lane_[i], lane_[on], in_lane_[on] + has_ended);
     });
     if (is_new) clocks_.row[i] = add(knows);
@@ -264,15 +262,8 @@ class Inside {
   }
 
   void finish(std::uint32_t i) {
-    clocks_.after[i] = clocks_.row[i];
-    if (const std::uint32_t other = shape_.other_end[i]; other != i) {
-      has_messages_ = true;
-      std::vector<std::uint32_t> knows = row(clocks_.row[i]);
-      bool is_new = learn(knows, lane_[i], clocks_.row[other]);
-      is_new |= learn(knows, lane_[i], lane_[other], in_lane_[other]);
-      if (is_new) clocks_.after[i] = add(knows);
-    }
-    last_row_[lane_[i]] = clocks_.after[i];
+    // What is learnt from messages is about the other ranks of the class that they are with.
+    last_row_[lane_[i]] = clocks_.row[i];
     ++finished_[lane_[i]];
     if (!clocks_.order.empty() && clocks_.order.back().first + clocks_.order.back().count == i)
       ++clocks_.order.back().count;

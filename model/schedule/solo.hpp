@@ -54,10 +54,9 @@ struct SoloClocks {
   struct Stretch {
     std::uint32_t first = 0, count = 0;
   };
-  std::vector<Stretch> order;        // in which they finish; empty when they cannot
-  std::vector<std::uint32_t> row;    // [operation of the call] when it starts; 0: what the first one knows
-  std::vector<std::uint32_t> after;  // the same, when it has finished; empty without messages, which alone learn more
-  std::vector<std::uint32_t> last;   // [lane of the shape] the same, when its last has finished
+  std::vector<Stretch> order;           // in which they finish; empty when they cannot
+  std::vector<std::uint32_t> row;       // [operation of the call] when it starts; 0: what the first one knows
+  std::vector<std::uint32_t> last;      // [lane of the shape] the same, when its last has finished
   std::vector<std::uint32_t> finished;  // [row · lanes of the shape + lane of the shape]
 };
 // Always the first operation in issue order that can move does.

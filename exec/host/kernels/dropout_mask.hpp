@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "base/rng.hpp"
@@ -14,7 +15,7 @@ class DropoutMask {
   // `key` is the operand of that name.
   DropoutMask(const Operand& key, double probability, DropoutSite site)
       : site_(static_cast<std::uint32_t>(site)),
-        threshold_(static_cast<std::uint64_t>(probability * 4294967296.0)),
+        threshold_(static_cast<std::uint64_t>(std::ceil(probability * 4294967296.0))),
         scale_(1 / (1 - probability)) {
     const auto* words = data_of<const std::int32_t>(key);
     key_ = {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(words[1])};
