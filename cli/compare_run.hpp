@@ -30,7 +30,8 @@ struct CompareRun {
 // turns, step by step, with a second copy of the plain schedule among them (A/A), so that a slow moment of the machine
 // meets all of them. A turn is two steps back to back of which the second is timed: the steady period. Between them
 // runs the sgemm yardstick: predictions are made for the speed that the cores had, where its readings tell that from
-// the speed at calibration, and beside them as calibrated.
+// the speed at calibration, and with the bursts that others took from the cores (DetourProbe); beside them as
+// calibrated. What the hypervisor disturbed is measured again (Undisturbed).
 CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
                        const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop);
 

@@ -43,6 +43,8 @@ struct LaneWait {
   std::uint64_t needed = 0;
 };
 
+// Everything of one rank. Each lane is a thread; what they share is guarded by `mutex`, the rest is not written after
+// construction, and memory only by operations, in the order that the verifier has proved.
 struct Rank {
   BoundProgram program;
   std::unique_ptr<RankMemory> memory;
@@ -101,21 +103,27 @@ struct HostExecutor::State {
     return std::chrono::nanoseconds(static_cast<std::int64_t>(options.timeout_s * 1e9));
   }
 
-  void form_groups();        // of all communicators
-  void connect(Rank& rank);  // its messages to their links
+  // At construction: groups of all communicators, and the links that a rank's messages go over.
+  void form_groups();
+  void connect(Rank& rank);
+
+  // On the thread of a lane. They throw Aborted when another lane has failed, and Error(runtime) naming the operation
+  // when somebody did not come within the timeout; lane_main hands the latter to fail(), which stops all ranks.
   void lane_main(Rank& rank, LaneId lane);
   void run_step(Rank& rank, LaneId lane, std::uint64_t step, std::vector<TimelineRow>& rows);
   TimelineRow run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op, Picoseconds previous_end);
+  // Sends and receives of one group; appends a row for each.
   void exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
                 std::vector<TimelineRow>& rows);
   [[noreturn]] void give_up(const Rank& rank, std::uint32_t op, Rendezvous::Outcome outcome, const std::string& whom);
   Clock::time_point deadline_of(Clock::time_point begin, std::int64_t steps, std::int64_t bytes) const;
   bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // whether it had to wait
+  // Counts an operation as started or finished, and wakes who waits for that.
   void advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter);
   void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
   void communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row);
   Clock::time_point meet(Rank& rank, std::uint32_t op, Group& group);
-  void fail(std::exception_ptr why);
+  void fail(std::exception_ptr why);  // from any thread; the first reason is kept
 };
 
 }  // namespace stretto::host

@@ -9,10 +9,11 @@
 
 namespace stretto::host {
 
-// What dropout multiplies elements by, as model/schedule/work.hpp specifies it.
+// What dropout multiplies elements by, 0 or 1 / (1 − probability), as model/schedule/work.hpp specifies it. A pure
+// function of what it was made from, and equal in every element type; thread-safe. 0 < probability < 1.
 class DropoutMask {
  public:
-  // `key` is the operand of that name.
+  // `key`: i32[1,3], the operand of that name; it is read here and not kept.
   DropoutMask(const Operand& key, double probability, DropoutSite site)
       : site_(static_cast<std::uint32_t>(site)),
         threshold_(static_cast<std::uint64_t>(std::ceil(probability * 4294967296.0))),
@@ -22,7 +23,8 @@ class DropoutMask {
     first_sample_ = static_cast<std::uint32_t>(words[2]);
   }
 
-  // Of columns [col, col + kLanes) of a row of the micro-batch's sample number `sample`; col is a multiple of 4.
+  // Of columns [col, col + kLanes) of a row of the micro-batch's sample number `sample` (from 0); col is a multiple of
+  // 4. What a row is depends on the site: a token, or a head's query.
   template <class T>
   Lanes<T> factors(std::int64_t sample, std::int64_t row, std::int64_t col) const {
     Lanes<T> factors;
