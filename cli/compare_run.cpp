@@ -42,11 +42,8 @@ std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode
   contender->schedule = build_schedule(contender->scenario);
   const Schedule& schedule = contender->schedule;
   contender->plan = plan_and_verify(schedule).plan;
-  host::HostOptions options;
+  host::HostOptions options = host::host_options(base);
   options.cores_per_device = cores;
-  options.link_GBps = base.cluster.link_GBps;
-  options.link_latency_us = base.cluster.link_latency_us;
-  options.timeout_s = base.training.timeout_s;
   contender->executor = std::make_unique<host::HostExecutor>(schedule, contender->plan, options);
   exec::initialise_state(schedule, contender->scenario, contender->memory_of());
   exec::write_batch(schedule, contender->scenario, tokens, 0, contender->memory_of());

@@ -107,12 +107,7 @@ TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, co
     throw input_error((scenario.file.empty() ? scenario.name : scenario.file) +
                       ": [training] data: expected a text file or a .bin token shard to train on");
   const TokenSource source = TokenSource::open(training.data);
-  host::HostOptions host;
-  host.cores_per_device = static_cast<int>(scenario.cluster.cores_per_device);
-  host.link_GBps = scenario.cluster.link_GBps;
-  host.link_latency_us = scenario.cluster.link_latency_us;
-  host.timeout_s = training.timeout_s;
-  host::HostExecutor executor(schedule, plan, host);
+  host::HostExecutor executor(schedule, plan, host::host_options(scenario));
   const MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   initialise_state(schedule, scenario, memory_of);
 

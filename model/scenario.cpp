@@ -8,6 +8,10 @@
 namespace stretto {
 namespace {
 
+// Groups of ranks, as Megatron-LM names them.
+const std::vector<std::string> kGroups = {"dp", "tp", "pp", "embd"};
+constexpr std::int64_t kMostCtas = 64;  // of one NCCL communicator (MAXCHANNELS of NCCL 2.28)
+
 Cluster read_cluster(TomlTable table) {
   Cluster cluster;
   cluster.cores_per_device =
@@ -19,6 +23,23 @@ Cluster read_cluster(TomlTable table) {
   cluster.link_latency_us = value_or<double>(table, "link_latency_us", cluster.link_latency_us, {.min = 0, .max = 1e9});
   cluster.cuda_device_max_connections =
       value_or<std::int64_t>(table, "cuda_device_max_connections", 0, {.min = 0, .max = 32});
+  cluster.channel_GBps = value_or<double>(table, "channel_GBps", 0, {.min = 0, .max = 1e6});
+  TomlTable configs = table.section("nccl_communicator_config");
+  for (const std::string& group : kGroups) {
+    TomlTable config = configs.section(group);
+    if (const auto ctas = config.find<std::int64_t>("max_ctas", {.min = 1, .max = kMostCtas}))
+      cluster.max_ctas[group] = *ctas;
+    config.finish();
+  }
+  configs.finish();
+  cluster.high_priority_stream_groups = value_or<std::vector<std::string>>(table, "high_priority_stream_groups", {});
+  for (const std::string& group : cluster.high_priority_stream_groups) {
+    if (std::find(kGroups.begin(), kGroups.end(), group) != kGroups.end()) continue;
+    const std::string nearest = nearest_spelling(group, kGroups);
+    throw table.failure("high_priority_stream_groups",
+                        "expected groups out of dp, tp, pp and embd, got \"" + group + "\"" +
+                            (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+  }
   table.finish();
   return cluster;
 }

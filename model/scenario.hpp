@@ -17,7 +17,12 @@ struct Cluster {
   std::int64_t ranks_per_device = 0;  // 0 = every rank on one device
   double link_GBps = 1.0;             // of each rank, each direction; the host paces its transfers to it
   std::int64_t cuda_device_max_connections = 0;  // hardware queues that lanes share; 0 = one for each lane
-  double link_latency_us = 50.0;                 // α of a collective's step, see docs/scenario.md
+  // By group of ranks, "dp", "tp", "pp" or "embd": CTAs, one a channel, that its communicators' kernels take; 0 or
+  // absent = they take none (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).
+  std::map<std::string, std::int64_t> max_ctas;
+  double channel_GBps = 0;                               // what one such channel carries; 0 = no limit but the link's
+  std::vector<std::string> high_priority_stream_groups;  // whose lanes have priority
+  double link_latency_us = 50.0;                         // α of a collective's step, see docs/scenario.md
 };
 
 // How the communication of a tensor-parallel GEMM overlaps with it: model/overlap/tp_methods.hpp.

@@ -51,7 +51,7 @@ void Core::gather(Meeting& meeting) {
   meeting.moved = false;
   const Picoseconds begin = transfer + cost.latency;
   meeting.wire = cost.edge_bytes > 0 ? network_.start(static_cast<std::uint32_t>(&meeting - meetings_.data()),
-                                                      meeting.group, cost.edge_bytes, begin)
+                                                      meeting.group, cost.edge_bytes, cost.most_bytes_per_s, begin)
                                      : std::optional(begin);
   start_phase(meeting);
 }

@@ -21,6 +21,13 @@ std::vector<std::uint32_t> devices_of_lanes(const Schedule& schedule, const std:
   return result;
 }
 
+std::vector<int> priority_of_lanes(const Schedule& schedule, std::size_t ranks) {
+  std::vector<int> result;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    for (const Lane& lane : schedule.lanes) result.push_back(lane.priority);
+  return result;
+}
+
 std::vector<int> cores_of_lanes(const std::vector<std::shared_ptr<const FlatProgram>>& flat) {
   std::vector<int> result;
   for (const auto& program : flat) result.insert(result.end(), program->lane_cores.begin(), program->lane_cores.end());
@@ -53,7 +60,8 @@ Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<Bound
       max_steps_(max_steps),
       events_(programs.size() * schedule.lanes.size()),
       lanes_(programs.size() * schedule.lanes.size()),
-      devices_(costs, devices_of_lanes(schedule, programs), cores_of_lanes(flat), events_),
+      devices_(costs, devices_of_lanes(schedule, programs), cores_of_lanes(flat),
+               priority_of_lanes(schedule, programs.size()), events_),
       groups_(groups),
       message_links_(links),
       exchanges_(lanes_.size()),
@@ -205,16 +213,20 @@ void Core::begin_operation(std::uint32_t number, Picoseconds ready) {
   Lane& lane = lanes_[number];
   const FlatOp& op = current(lane);
   lane.ready = ready;
-  if (op.kind == FlatKind::collective) {
-    arrive(number, ready);
-    return;
-  }
   if (op.kind != FlatKind::compute) {
-    exchange(number, ready);
+    lane.state = State::queueing;
+    if (op.cores == 0 || devices_.hold(number, ready, op.cores)) communicate(number, ready);
     return;
   }
   lane.state = State::working;
   if (devices_.launch(number, ready, op.duration, op.cores, op.cls)) set_started(number, ready);
+}
+
+void Core::communicate(std::uint32_t number, Picoseconds start) {
+  if (current(lanes_[number]).kind == FlatKind::collective)
+    arrive(number, start);
+  else
+    exchange(number, start);
 }
 
 void Core::set_started(std::uint32_t number, Picoseconds time) {
@@ -226,16 +238,23 @@ void Core::set_started(std::uint32_t number, Picoseconds time) {
 }
 
 void Core::drain_granted() {
-  // set_started may launch further lanes, but only an event can grant cores: the list does not grow meanwhile.
-  for (const std::uint32_t lane : devices_.granted())
-    if (current(lanes_[lane]).kind == FlatKind::compute) set_started(lane, devices_.activity(lane).start);
+  // What starts may launch further lanes, but only an event can grant cores: the list does not grow meanwhile.
+  for (const std::uint32_t lane : devices_.granted()) {
+    const Picoseconds start = devices_.activity(lane).start;
+    if (current(lanes_[lane]).kind == FlatKind::compute)
+      set_started(lane, start);
+    else if (lanes_[lane].state == State::queueing)
+      communicate(lane, start);
+  }
   devices_.granted().clear();
 }
 
 void Core::on_finish(std::uint32_t number, Picoseconds now) {
   const State state = lanes_[number].state;
   if (state == State::completing) {
+    devices_.release_held(number, now);
     finish_operation(number, now);
+    if (!devices_.granted().empty()) drain_granted();
     return;
   }
   if (state == State::playing) {

@@ -40,7 +40,7 @@ class Core : public TimedCore {
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  enum class State : std::uint8_t { blocked, working, meeting, completing, playing, done };
+  enum class State : std::uint8_t { blocked, queueing, working, meeting, completing, playing, done };
 
   struct Lane {
     const FlatProgram* program = nullptr;
@@ -119,6 +119,7 @@ class Core : public TimedCore {
   void wake_blocked(std::uint32_t on, EdgeKind kind, Picoseconds time);
   void begin(std::uint32_t lane, Picoseconds ready);
   void begin_operation(std::uint32_t lane, Picoseconds ready);
+  void communicate(std::uint32_t lane, Picoseconds start);
   void set_started(std::uint32_t lane, Picoseconds time);
   void drain_granted();
   void on_finish(std::uint32_t lane, Picoseconds now);

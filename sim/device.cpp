@@ -21,8 +21,13 @@ Picoseconds Devices::lost(std::uint32_t lane, Picoseconds duration) {
 }
 
 Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const std::vector<int>& most_cores,
-                 EventHeap& events)
-    : costs_(costs), events_(events), device_of_(std::move(device_of)), activities_(device_of_.size()) {
+                 std::vector<int> priority, EventHeap& events)
+    : costs_(costs),
+      events_(events),
+      device_of_(std::move(device_of)),
+      priority_(std::move(priority)),
+      held_(device_of_.size()),
+      activities_(device_of_.size()) {
   bool interferes = false;
   for (const auto& row : costs.slowdown)
     for (const double slowdown : row) interferes = interferes || slowdown != 0;
@@ -46,8 +51,11 @@ Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const
 
 void Devices::on_request(std::uint32_t lane, Picoseconds now) {
   Device& device = devices_[device_of_[lane]];
-  if (device.queues && (!device.waiting.empty() || device.free_cores < activities_[lane].cores))
-    device.waiting.push_back(lane);
+  // Whoever is first in line is not overtaken by those that could do with fewer cores.
+  const auto at = std::upper_bound(device.waiting.begin(), device.waiting.end(), priority_[lane],
+                                   [&](int priority, std::uint32_t other) { return priority < priority_[other]; });
+  if (device.queues && (at != device.waiting.begin() || device.free_cores < activities_[lane].cores))
+    device.waiting.insert(at, lane);
   else
     grant(device, lane, now);
 }
@@ -57,7 +65,10 @@ void Devices::grant(Device& device, std::uint32_t lane, Picoseconds now) {
   if (device.queues) device.free_cores -= activity.cores;
   activity.start = now > activity.ready ? now + costs_.wake : now;
   granted_.push_back(lane);
-  if (!device.couples) {
+  if (activity.holds) {
+    activity.holds = false;
+    held_[lane] = activity.cores;
+  } else if (!device.couples) {
     activity.end = activity.start + activity.remaining;
     events_.schedule(lane, activity.end, EventKind::finish);
   } else if (activity.start > now) {
@@ -93,6 +104,19 @@ void Devices::release(std::uint32_t lane, Picoseconds now) {
   }
   if (!device.queues) return;
   device.free_cores += activities_[lane].cores;
+  serve(device, now);
+}
+
+void Devices::release_held(std::uint32_t lane, Picoseconds now) {
+  if (held_[lane] == 0) return;
+  Device& device = devices_[device_of_[lane]];
+  --device.busy;
+  if (device.queues) device.free_cores += held_[lane];
+  held_[lane] = 0;
+  if (device.queues) serve(device, now);
+}
+
+void Devices::serve(Device& device, Picoseconds now) {
   while (!device.waiting.empty() && activities_[device.waiting.front()].cores <= device.free_cores) {
     const std::uint32_t next = device.waiting.front();
     device.waiting.pop_front();

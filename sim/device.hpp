@@ -18,15 +18,18 @@ struct Activity {
   Picoseconds updated = 0;
   int cores = 0;
   DemandClass cls = DemandClass::memory;
+  bool holds = false;  // is granted cores to hold, and nothing to run
 };
 
-// The devices of the simulated ranks: cores handed out first come, first served, and the interference of what runs
-// together. A lane is known by its number (rank · lanes + lane); it has one activity at a time.
+// The devices of the simulated ranks: cores handed out by priority, first come, first served within one, and the
+// interference of what runs together. A lane is known by its number (rank · lanes + lane); it has one activity at a
+// time, and may besides hold cores for a communication that waits on them.
 class Devices {
  public:
-  // `device_of[lane]` are numbers from 0; `most_cores[lane]` is the most that any activity of the lane holds.
+  // `device_of[lane]` are numbers from 0; `most_cores[lane]` is the most that the lane ever holds; what waits for cores
+  // is granted them by `priority[lane]`, the lowest first.
   Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const std::vector<int>& most_cores,
-          EventHeap& events);
+          std::vector<int> priority, EventHeap& events);
 
   Activity& activity(std::uint32_t lane) { return activities_[lane]; }
   const Activity& activity(std::uint32_t lane) const { return activities_[lane]; }
@@ -50,6 +53,20 @@ class Devices {
     events_.schedule(lane, ready, EventKind::request);
     return false;
   }
+
+  // Has the lane hold cores until release_held(). True when it does at once; otherwise a request is scheduled for
+  // `ready`, and activity(lane).start says when it holds them once the lane is in granted().
+  bool hold(std::uint32_t lane, Picoseconds ready, int cores) {
+    Activity& activity = activities_[lane];
+    activity.ready = activity.start = ready;
+    activity.cores = cores;
+    if (!contended_[lane]) return true;
+    activity.holds = true;
+    ++devices_[device_of_[lane]].busy;
+    events_.schedule(lane, ready, EventKind::request);
+    return false;
+  }
+  void release_held(std::uint32_t lane, Picoseconds now);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(devices_.size()); }
   std::uint32_t device_of(std::uint32_t lane) const { return device_of_[lane]; }
@@ -75,8 +92,8 @@ class Devices {
     bool queues = false;   // its lanes together can ask for more cores than there are
     bool couples = false;  // what runs on it can slow something else on it
     int free_cores = 0;
-    std::uint32_t busy = 0;  // activities from launch to end, where contended
-    std::deque<std::uint32_t> waiting;
+    std::uint32_t busy = 0;              // activities from launch to end, where contended
+    std::deque<std::uint32_t> waiting;   // by priority, then as they came
     std::vector<std::uint32_t> running;  // only kept when `couples`
     std::array<int, kDemandClasses> count{};
     std::array<double, kDemandClasses> stretch{1, 1, 1, 1};  // [class]: time factor of what runs
@@ -85,11 +102,14 @@ class Devices {
   Picoseconds lost(std::uint32_t lane, Picoseconds duration);
   void grant(Device& device, std::uint32_t lane, Picoseconds now);
   void release(std::uint32_t lane, Picoseconds now);
+  void serve(Device& device, Picoseconds now);
   void rearm(Device& device, Picoseconds now);
 
   const Costs& costs_;
   EventHeap& events_;
   std::vector<std::uint32_t> device_of_;
+  std::vector<int> priority_;            // [lane]
+  std::vector<int> held_;                // [lane]
   std::vector<std::uint8_t> contended_;  // [lane]: its device queues or couples
   std::vector<Device> devices_;
   std::vector<Activity> activities_;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "model/schedule/residency.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -16,22 +17,28 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
   const Disturbance& taken = costs.disturbance;
   if (!(taken.share >= 0 && taken.share < 1e3) || (taken.share > 0 && taken.length < 1))
     throw input_error("simulation: a disturbance needs a share of at least 0 and bursts of a length above 0");
+  if (costs.cores_per_device > 0) check_residency(schedule, costs.cores_per_device);
   for (std::size_t i = 0; i < schedule.operations.size(); ++i) {
     const Operation& operation = schedule.operations[i];
     const bool communicates = is_communication(operation.work);
     const Demand& demand = communicates ? costs.collective[i].movement : costs.compute[i];
     const CollectiveCost& collective = costs.collective[i];
     if (demand.alone < 0 || demand.cores < 0 || demand.cores > std::numeric_limits<std::uint16_t>::max() ||
-        (communicates && (collective.latency < 0 || collective.edge_bytes < 0)))
+        (communicates && (collective.latency < 0 || collective.edge_bytes < 0 || collective.cores < 0 ||
+                          collective.cores > std::numeric_limits<std::uint16_t>::max())))
       throw input_error("simulation: the cost of " + operation.name + " is negative or too large");
-    const double wire_s = communicates && collective.edge_bytes > 0 && costs.link_bytes_per_s > 0
-                              ? static_cast<double>(collective.edge_bytes) / costs.link_bytes_per_s
-                              : 0;
+    const double rate = collective.most_bytes_per_s > 0 ? std::min(collective.most_bytes_per_s, costs.link_bytes_per_s)
+                                                        : costs.link_bytes_per_s;
+    const double wire_s =
+        communicates && collective.edge_bytes > 0 && rate > 0 ? static_cast<double>(collective.edge_bytes) / rate : 0;
     if (demand.alone > kLongestOperation || (communicates && collective.latency > kLongestOperation) ||
         wire_s * 1e12 > static_cast<double>(kLongestOperation))
       throw input_error("simulation: a " + operation.name +
                         " takes more than 2.5 hours, the longest that a simulation can represent; check the model's "
                         "dimensions, the link and the platform");
+    if (communicates && collective.cores > 0 && demand.cores > 0)
+      throw input_error("simulation: " + operation.name + " moves data on cores that it holds, and asks for " +
+                        std::to_string(demand.cores) + " more");
     if (costs.cores_per_device > 0 && demand.cores > costs.cores_per_device)
       throw input_error("simulation: " + operation.name + " needs " + std::to_string(demand.cores) +
                         " cores, but a device has " + std::to_string(costs.cores_per_device));
@@ -48,6 +55,7 @@ FlatOp template_of(const Work& work, OpId id, const Costs& costs) {
     op.communicator = static_cast<std::int16_t>(communicator_of(work));
     const auto* message = std::get_if<PointToPoint>(&work);
     op.kind = !message ? FlatKind::collective : message->is_send ? FlatKind::send : FlatKind::receive;
+    op.cores = static_cast<std::uint16_t>(costs.collective[id].cores);
   } else {
     op.duration = costs.compute[id].alone;
     op.cores = static_cast<std::uint16_t>(costs.compute[id].cores);
@@ -98,12 +106,13 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
       // The first of a group waits for all of it.
       if (!bound.joined) group_begin = flat.ops.size();
       FlatOp& first = bound.joined ? flat.ops[group_begin] : op;
-      if (bound.joined) ++first.group, op.group = 0;
+      if (bound.joined) ++first.group, op.group = 0, first.cores = std::max(first.cores, op.cores);
       const std::size_t waits = flat.waits.size() - first.wait_begin;
       if (waits > std::numeric_limits<std::uint16_t>::max())
         throw input_error("simulation: " + label(schedule, bound) + " has more than 65535 waits");
       first.wait_count = static_cast<std::uint16_t>(waits);
-      const int cores = op.kind == FlatKind::compute ? op.cores : costs.collective[bound.op].movement.cores;
+      const int moving = op.kind == FlatKind::compute ? 0 : costs.collective[bound.op].movement.cores;
+      const int cores = std::max<int>(op.cores, moving);
       flat.lane_cores[lane] = std::max(flat.lane_cores[lane], cores);
       flat.ops.push_back(op);
     }

@@ -21,7 +21,7 @@ struct FlatOp {
   std::uint32_t op = 0;          // index into BoundProgram::ops
   OpId id = 0;                   // template
   std::uint16_t wait_count = 0;
-  std::uint16_t cores = 0;         // compute: Demand.cores
+  std::uint16_t cores = 0;         // held from start to end; of the first of a group: the most of any
   std::int16_t communicator = -1;  // -1: a compute operation
   DemandClass cls = DemandClass::memory;
   FlatKind kind = FlatKind::compute;

@@ -83,7 +83,7 @@ void Core::begin_transfer(std::uint32_t index) {
   message.wire = message.cost->edge_bytes > 0
                      ? network_.start(static_cast<std::uint32_t>(meetings_.size()) + index,
                                       static_cast<std::uint32_t>(groups_.groups.size()) + message.link,
-                                      message.cost->edge_bytes, begin)
+                                      message.cost->edge_bytes, message.cost->most_bytes_per_s, begin)
                      : std::optional(begin);
 }
 

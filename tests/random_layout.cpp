@@ -1,11 +1,13 @@
 #include "tests/random_layout.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 #include <random>
 #include <sstream>
 
 #include "base/error.hpp"
 #include "model/schedule/dataflow.hpp"
+#include "model/schedule/residency.hpp"
 #include "sim/engine.hpp"
 #include "tests/training.hpp"
 
@@ -40,6 +42,11 @@ class Section {
   void set(const char* key, double value) { line(key) << std::showpoint << value << "\n"; }
   void set(const char* key, const std::string& value) { line(key) << '"' << value << "\"\n"; }
   void set(const char* key, const char* value) { set(key, std::string(value)); }
+  void set(const char* key, const std::vector<std::string>& values) {
+    line(key) << "[";
+    for (const std::string& value : values) text_ << '"' << value << "\", ";
+    text_ << "]\n";
+  }
   std::string text() const { return text_.str() + "\n"; }
 
  private:
@@ -58,7 +65,8 @@ class Generator {
     micro_batches();
     recompute();
     overlap();
-    return model_.text() + cluster_.text() + parallel_.text() + overlap_.text() + gemms_ + training_.text();
+    streams();
+    return model_.text() + cluster_.text() + channels_ + parallel_.text() + overlap_.text() + gemms_ + training_.text();
   }
 
  private:
@@ -209,8 +217,22 @@ class Generator {
     }
   }
 
+  void streams() {
+    cluster_.set("cuda_device_max_connections", draw_.one_of<std::int64_t>({0, 0, 1, 8, 32}));
+    for (const char* group : {"dp", "tp", "pp", "embd"}) {
+      if (!draw_.seldom()) continue;
+      Section section(("cluster.nccl_communicator_config." + std::string(group)).c_str());
+      section.set("max_ctas", draw_.between(1, 3));
+      channels_ += section.text();
+    }
+    std::vector<std::string> first;
+    for (const char* group : {"dp", "tp", "pp"})
+      if (draw_.seldom()) first.emplace_back(group);
+    cluster_.set("high_priority_stream_groups", first);
+  }
+
   Draw& draw_;
-  std::string gemms_;
+  std::string gemms_, channels_;
   std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, layers_ = 0;
   bool sequence_parallel_ = false;
   Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"};
@@ -239,6 +261,9 @@ sim::Costs random_costs(const Schedule& schedule, Draw& draw) {
   sim::Costs costs;
   costs.link_bytes_per_s = 1e9;
   costs.cores_per_device = static_cast<int>(draw.between(0, 3));
+  const bool resides = std::any_of(schedule.communicators.begin(), schedule.communicators.end(),
+                                   [](const Communicator& of) { return resident_cores(of) > 0; });
+  if (resides && costs.cores_per_device > 0) costs.cores_per_device += static_cast<int>(cores_needed(schedule)) - 1;
   costs.op_overhead = draw.between(0, 500);
   costs.wake = draw.between(0, 500);
   costs.timer_overshoot = draw.between(0, 500);
@@ -251,11 +276,19 @@ sim::Costs random_costs(const Schedule& schedule, Draw& draw) {
   for (const Operation& operation : schedule.operations) {
     costs.compute.emplace_back();
     costs.collective.emplace_back();
-    if (is_communication(operation.work))
-      costs.collective.back() = {draw.between(0, 3000), draw.between(0, 9), demand(),
-                                 std::holds_alternative<Collective>(operation.work) ? 2 : 1};
-    else
+    if (is_communication(operation.work)) {
+      const Communicator& communicator = schedule.communicators[communicator_of(operation.work)];
+      sim::CollectiveCost& cost = costs.collective.back();
+      cost = {draw.between(0, 3000),
+              draw.between(0, 9),
+              demand(),
+              std::holds_alternative<Collective>(operation.work) ? 2 : 1,
+              resident_cores(communicator),
+              1e8 * static_cast<double>(draw.between(0, 20))};
+      if (cost.cores > 0) cost.movement.cores = 0;
+    } else {
       costs.compute.back() = demand();
+    }
   }
   return costs;
 }

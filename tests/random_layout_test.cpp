@@ -79,9 +79,11 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("overlapped", pipeline && o.overlap_p2p_comm && !o.overlap_p2p_comm_warmup_flush);
     see("overlapped warm-up", interleaved && o.overlap_p2p_comm_warmup_flush);
     see("tied over stages", pipeline && !scenario.model.untie_embeddings_and_output_weights);
+    see("channels", !scenario.cluster.max_ctas.empty());
+    see("one queue", scenario.cluster.cuda_device_max_connections == 1);
     see("recomputed", scenario.training.recompute.granularity == Recompute::Granularity::full && pipeline);
   }
-  CHECK(seen.size() == 21);
+  CHECK(seen.size() == 23);
 }
 
 }  // namespace stretto::testing

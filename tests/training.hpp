@@ -12,6 +12,7 @@
 #include "exec/serial/serial.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/plan.hpp"
+#include "model/schedule/residency.hpp"
 #include "model/schedule/verify.hpp"
 
 namespace stretto::testing {
@@ -125,8 +126,11 @@ inline Trained train(const Scenario& scenario, int steps, bool threaded, std::ui
   require_verified(schedule, &plan);
   std::unique_ptr<host::HostExecutor> host;
   std::unique_ptr<serial::SerialExecutor> serial;
+  host::HostOptions options;
+  // No more cores than channels leave room for.
+  if (!scenario.cluster.max_ctas.empty()) options.cores_per_device = static_cast<int>(cores_needed(schedule));
   if (threaded)
-    host = std::make_unique<host::HostExecutor>(schedule, plan, host::HostOptions{});
+    host = std::make_unique<host::HostExecutor>(schedule, plan, options);
   else
     serial = std::make_unique<serial::SerialExecutor>(schedule, plan);
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& {

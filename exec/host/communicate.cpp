@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "exec/host/executor_state.hpp"
 #include "model/ring.hpp"
+#include "model/schedule/residency.hpp"
 
 namespace stretto::host {
 
@@ -52,11 +53,24 @@ void HostExecutor::State::give_up(const Rank& rank, std::uint32_t op, Rendezvous
                         " s for " + whom);
 }
 
-// When the scenario's link would be through.
-Clock::time_point HostExecutor::State::deadline_of(Clock::time_point begin, std::int64_t steps,
-                                                   std::int64_t bytes) const {
+Residence::Residence(CorePool& cores, int count, int priority) : cores_(cores), priority_(priority) {
+  if (count == 0) return;
+  auto held = cores.hold(count, priority);
+  if (!held) throw Aborted{};
+  held_ = std::move(*held);
+}
+
+Residence::~Residence() {
+  for (const int core : held_) cores_.release(core);
+}
+
+// When the scenario's link, or the communicator's channels, would be through.
+Clock::time_point HostExecutor::State::deadline_of(Clock::time_point begin, const Communicator& communicator,
+                                                   std::int64_t steps, std::int64_t bytes) const {
   if (options.link_GBps <= 0) return begin;
-  const double ns = double(steps) * options.link_latency_us * 1e3 + double(bytes) / options.link_GBps;
+  const double channels_GBps = resident_cores(communicator) * options.channel_GBps;
+  const double rate_GBps = channels_GBps > 0 ? std::min(channels_GBps, options.link_GBps) : options.link_GBps;
+  const double ns = double(steps) * options.link_latency_us * 1e3 + double(bytes) / rate_GBps;
   return begin + std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
 }
 
@@ -71,13 +85,20 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
     if (options.before_operation) options.before_operation(rank.program.rank, op);
     waited = await(rank, rank.program.ops[op], step) || waited;
   }
-  const Picoseconds now = at(Clock::now());
+  const Picoseconds ready = waited || previous_end == 0 ? at(Clock::now()) : previous_end;
+  const auto communicator = [&](std::uint32_t op) -> const Communicator& {
+    return schedule.communicators[communicator_of(schedule.operations[rank.program.ops[op].op].work)];
+  };
+  int channels = 0;
+  for (const std::uint32_t op : group) channels = std::max(channels, resident_cores(communicator(op)));
+  const Residence residence(*rank.cores, channels, schedule.lanes[lane].priority);
   std::vector<std::uint64_t> numbers;
   for (const std::uint32_t op : group) {
     TimelineRow row;
     row.rank = static_cast<std::int32_t>(rank.program.rank);
     row.op = op;
-    row.ready = row.start = waited || previous_end == 0 ? now : previous_end;
+    row.ready = ready;
+    row.start = channels > 0 ? at(Clock::now()) : ready;
     rows.push_back(row);
     const OpId id = rank.program.ops[op].op;
     const bool is_send = std::get<PointToPoint>(schedule.operations[id].work).is_send;
@@ -96,17 +117,16 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
       if (meeting.outcome != Rendezvous::Outcome::met) give_up(rank, op, meeting.outcome, peer + " that did not come");
       const Operand& buffer = rank.operands.of(op).front();
       rows[first + i].transfer = at(meeting.complete);
-      rows[first + i].end = at(deadline_of(meeting.complete, 1, work.elements * bytes_of(buffer.dtype)));
+      rows[first + i].end =
+          at(deadline_of(meeting.complete, communicator(op), 1, work.elements * bytes_of(buffer.dtype)));
       if (sends) {
         const Rendezvous::Outcome outcome = rank.link_of[id]->await_delivery(numbers[i], timeout());
         if (outcome != Rendezvous::Outcome::met) give_up(rank, op, outcome, peer + " to take the message");
         continue;
       }
-      const std::optional<int> core = rank.cores->acquire();
-      if (!core) throw Aborted{};
-      std::memcpy(buffer.data, meeting.in, static_cast<std::size_t>(work.elements * bytes_of(buffer.dtype)));
-      rank.cores->release(*core);
-      rank.cores->roam();
+      residence.work([&] {
+        std::memcpy(buffer.data, meeting.in, static_cast<std::size_t>(work.elements * bytes_of(buffer.dtype)));
+      });
       rank.link_of[id]->delivered(numbers[i]);
     }
   for (std::size_t i = 0; i < group.size(); ++i) {
@@ -124,21 +144,21 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
   const auto operands = rank.operands.of(op);
   const int self = static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.program.rank) -
                                     group.members.begin());
-  row.start = row.ready;
-  advance(rank, rank.program.ops[op].lane, &LaneProgress::started);
+  const Communicator& communicator = schedule.communicators[collective.communicator];
+  const LaneId lane = rank.program.ops[op].lane;
+  const int channels = resident_cores(communicator);
+  const Residence residence(*rank.cores, channels, schedule.lanes[lane].priority);
+  row.start = channels > 0 ? at(Clock::now()) : row.ready;
+  advance(rank, lane, &LaneProgress::started);
   // Everybody has left the meeting before when the last of its phases was over.
   group.buffers[static_cast<std::size_t>(self)] = {operands.front().data, operands.back().data};
   Clock::time_point end = meet(rank, op, group);
   row.transfer = at(end);
   const Dtype dtype = operands.front().dtype;
   const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, members);
-  const Clock::time_point deadline = deadline_of(end, ring.steps, ring.edge_bytes);
+  const Clock::time_point deadline = deadline_of(end, communicator, ring.steps, ring.edge_bytes);
   for (int phase = 0; phase < local::phases(collective.kind); ++phase) {
-    const std::optional<int> core = rank.cores->acquire();
-    if (!core) throw Aborted{};
-    local::run_share(collective.kind, dtype, collective.elements, self, group.buffers, phase);
-    rank.cores->release(*core);
-    rank.cores->roam();
+    residence.work([&] { local::run_share(collective.kind, dtype, collective.elements, self, group.buffers, phase); });
     end = meet(rank, op, group);
   }
   if (deadline > end) {

@@ -21,11 +21,10 @@ CorePool::CorePool(int cores, int first) {
       cpus_.push_back(usable[static_cast<std::size_t>(first + core) % usable.size()]);
 }
 
-std::optional<int> CorePool::acquire() {
+std::optional<int> CorePool::acquire(int priority) {
   std::unique_lock lock(mutex_);
   if (closed_) return std::nullopt;
-  if (!free_.empty()) {
-    // Invariant: nobody queues while a core is free, because release() hands a core over before it counts as free.
+  if (!free_.empty() && queue_.empty()) {
     auto choice = free_.end() - 1;
     if (!cpus_.empty()) {
       // The core this thread is on, if free: its caches are warm and nothing has to move.
@@ -40,11 +39,26 @@ std::optional<int> CorePool::acquire() {
     pin(pthread_self(), core);
     return core;
   }
-  Waiter self{{}, std::nullopt, pthread_self()};
-  queue_.push_back(&self);
-  self.granted_changed.wait(lock, [&] { return self.granted || closed_; });
-  if (!self.granted) queue_.erase(std::find(queue_.begin(), queue_.end(), &self));
-  return self.granted;
+  Waiter self{{}, 1, priority, true, pthread_self(), {}};
+  return wait(self, lock) ? std::optional(self.granted.front()) : std::nullopt;
+}
+
+std::optional<std::vector<int>> CorePool::hold(int count, int priority) {
+  std::unique_lock lock(mutex_);
+  if (closed_) return std::nullopt;
+  Waiter self{{}, static_cast<std::size_t>(count), priority, false, pthread_self(), {}};
+  return wait(self, lock) ? std::optional(std::move(self.granted)) : std::nullopt;
+}
+
+// False when the pool was shut down before it was granted what it wants.
+bool CorePool::wait(Waiter& self, std::unique_lock<std::mutex>& lock) {
+  queue_.insert(std::upper_bound(queue_.begin(), queue_.end(), self.priority,
+                                 [](int priority, const Waiter* other) { return priority < other->priority; }),
+                &self);
+  serve();
+  self.granted_changed.wait(lock, [&] { return !self.granted.empty() || closed_; });
+  if (self.granted.empty()) queue_.erase(std::find(queue_.begin(), queue_.end(), &self));
+  return !self.granted.empty();
 }
 
 void CorePool::pin(pthread_t thread, int core) const {
@@ -68,17 +82,23 @@ void CorePool::roam() const {
 
 void CorePool::release(int core) {
   std::lock_guard lock(mutex_);
-  if (!queue_.empty() && !closed_) {
+  free_.push_back(core);
+  if (!closed_) serve();
+}
+
+// Afterwards nobody queues for whom there are cores.
+void CorePool::serve() {
+  while (!queue_.empty() && free_.size() >= queue_.front()->count) {
     Waiter* next = queue_.front();
     queue_.pop_front();
-    next->granted = core;
+    const auto granted = free_.end() - static_cast<std::ptrdiff_t>(next->count);
+    next->granted.assign(granted, free_.end());
+    free_.erase(granted, free_.end());
     // Before it wakes: where it slept, another operation may be running, and it would have to wait for its turn there
     // to learn that it has a core.
-    pin(next->thread, core);
+    if (next->pins) pin(next->thread, next->granted.front());
     next->granted_changed.notify_one();
-    return;
   }
-  free_.push_back(core);
 }
 
 void CorePool::shut_down() {

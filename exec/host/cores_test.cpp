@@ -140,3 +140,55 @@ TEST_CASE("who holds no core may run on any") {
   thread.join();
   CHECK(CPU_EQUAL(&before, &after));
 }
+
+TEST_CASE("several cores are held at once, and who wants them is not overtaken") {
+  CorePool pool(3);
+  const auto one = pool.acquire();
+  REQUIRE(one);
+  std::atomic<bool> held{false}, may_go{false}, late_was_second{false};
+  {
+    std::jthread holder([&] {
+      const auto cores = pool.hold(3, 0);
+      held = cores && cores->size() == 3;
+      while (!may_go) std::this_thread::yield();
+      if (cores)
+        for (const int core : *cores) pool.release(core);
+    });
+    settle();
+    CHECK_FALSE(held);
+    std::jthread late([&] {
+      const auto core = pool.acquire();  // two are free, but not for those that come later
+      late_was_second = held.load();
+      if (core) pool.release(*core);
+    });
+    settle();
+    pool.release(*one);
+    settle();
+    may_go = true;
+  }
+  CHECK(late_was_second);
+  CHECK(pool.hold(3, 0));
+}
+
+TEST_CASE("priority decides who of those that wait gets a core") {
+  CorePool pool(1);
+  REQUIRE(pool.acquire());
+  std::mutex mutex;
+  std::vector<int> served;
+  {
+    std::vector<std::jthread> threads;
+    for (const int priority : {0, 1, -1, 0, -1})
+      threads.emplace_back([&, priority, number = threads.size()] {
+        std::this_thread::sleep_for(number * std::chrono::milliseconds(50));
+        if (!pool.acquire(priority)) return;
+        {
+          std::lock_guard lock(mutex);
+          served.push_back(static_cast<int>(number));
+        }
+        pool.release(0);
+      });
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    pool.release(0);
+  }
+  CHECK(served == std::vector<int>{2, 4, 0, 3, 1});
+}

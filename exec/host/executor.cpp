@@ -6,14 +6,26 @@
 
 #include "base/error.hpp"
 #include "exec/host/executor_state.hpp"
+#include "model/schedule/residency.hpp"
 
 namespace stretto::host {
+
+HostOptions host_options(const Scenario& scenario) {
+  HostOptions options;
+  options.cores_per_device = static_cast<int>(scenario.cluster.cores_per_device);
+  options.link_GBps = scenario.cluster.link_GBps;
+  options.link_latency_us = scenario.cluster.link_latency_us;
+  options.channel_GBps = scenario.cluster.channel_GBps;
+  options.timeout_s = scenario.training.timeout_s;
+  return options;
+}
 
 HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOptions o)
     : schedule(s), options(std::move(o)) {
   use_one_blas_thread();
   if (options.cores_per_device <= 0)
     options.cores_per_device = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  check_residency(schedule, options.cores_per_device);
   const std::int64_t count = schedule.mesh.ranks(), per_device = schedule.placement.ranks_per_device;
   for (std::int64_t d = 0; d < (count + per_device - 1) / per_device; ++d)
     devices.push_back(
@@ -171,7 +183,7 @@ bool HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t ste
 }
 
 void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row) {
-  const std::optional<int> core = rank.cores->acquire();
+  const std::optional<int> core = rank.cores->acquire(schedule.lanes[rank.program.ops[op].lane].priority);
   if (!core) throw Aborted{};
   struct Release {
     CorePool& cores;

@@ -6,6 +6,7 @@
 
 #include "base/timeline.hpp"
 #include "exec/host/memory.hpp"
+#include "model/scenario.hpp"
 #include "model/schedule/bind.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
@@ -16,20 +17,26 @@ struct HostOptions {
   int cores_per_device = 0;    // cores that the ranks of one device share; 0 = all of this machine
   double link_GBps = 0;        // each rank's link, each direction; 0 = not paced: as fast as memory is
   double link_latency_us = 0;  // of one step of a ring
+  double channel_GBps = 0;     // what each channel of a communicator on the `sm` engine carries; 0 = no limit
   double timeout_s = 60;       // a lane that waits this long for another rank or lane gives up for all
   // Called on the lane's thread before each operation, with rank and index into BoundProgram::ops. For tests (injected
   // faults) and progress; may throw, which fails the step on all ranks.
   std::function<void(std::int64_t rank, std::uint32_t op)> before_operation;
 };
 
+// What a scenario says of them.
+HostOptions host_options(const Scenario& scenario);
+
 // Runs a schedule on this machine: every rank's every lane is a thread, communication goes through memory and takes as
-// long as the scenario's link would, compute operations hold a core of their device while they run.
+// long as the scenario's link would. Compute operations hold a core of their device while they run, communication on
+// the `sm` engine as many as it has channels; cores are given by the priority of lanes, then first come, first served.
 //
 // Owns all ranks' memory. Use from one thread; between calls of run() all lanes are idle and memory may be read and
 // written freely. The schedule must have been verified; it and `plan` are copied or referenced as stated.
 class HostExecutor {
  public:
-  // Keeps a reference to `schedule`, which must outlive the executor. Throws Error(runtime) when memory cannot be had.
+  // Keeps a reference to `schedule`, which must outlive the executor. Throws Error(runtime) when memory cannot be had,
+  // Error(input) when channels could take all cores (check_residency).
   HostExecutor(const Schedule& schedule, const MemoryPlan& plan, HostOptions options);
   ~HostExecutor();
   HostExecutor(const HostExecutor&) = delete;

@@ -65,6 +65,30 @@ struct Group {
       : members(std::move(ranks)), buffers(members.size()), rendezvous(static_cast<int>(members.size())) {}
 };
 
+// Cores of channels, held until the end of the communication.
+class Residence {
+ public:
+  Residence(CorePool& cores, int count, int priority);  // 0: holds none, and waits for none; throws Aborted
+  ~Residence();
+  Residence(const Residence&) = delete;
+  Residence& operator=(const Residence&) = delete;
+  // Calls move(), which moves bytes, on a core of this; on one of the pool where this holds none.
+  template <class Move>
+  void work(const Move& move) const {
+    const std::optional<int> core = held_.empty() ? cores_.acquire(priority_) : held_.front();
+    if (!core) throw Aborted{};
+    if (!held_.empty()) cores_.pin_to(*core);
+    move();
+    if (held_.empty()) cores_.release(*core);
+    cores_.roam();
+  }
+
+ private:
+  CorePool& cores_;
+  int priority_;
+  std::vector<int> held_;
+};
+
 struct HostExecutor::State {
   const Schedule& schedule;
   HostOptions options;
@@ -116,7 +140,8 @@ struct HostExecutor::State {
   void exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
                 std::vector<TimelineRow>& rows);
   [[noreturn]] void give_up(const Rank& rank, std::uint32_t op, Rendezvous::Outcome outcome, const std::string& whom);
-  Clock::time_point deadline_of(Clock::time_point begin, std::int64_t steps, std::int64_t bytes) const;
+  Clock::time_point deadline_of(Clock::time_point begin, const Communicator& communicator, std::int64_t steps,
+                                std::int64_t bytes) const;
   bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // whether it had to wait
   // Counts an operation as started or finished, and wakes who waits for that.
   void advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter);

@@ -38,7 +38,7 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
     if (size == 1) return;
     lane = static_cast<LaneId>(schedule.lanes.size());
     communicator = static_cast<std::uint32_t>(schedule.communicators.size());
-    schedule.lanes.push_back({name_of(axis), LaneKind::communication, -1});
+    schedule.lanes.push_back({name_of(axis), LaneKind::communication, 0});
     schedule.communicators.push_back({name_of(axis), {axis}, CommEngine::nic, 1, size});
   };
   add(Coord::dp, dp, lanes.dp, lanes.dp_communicator);

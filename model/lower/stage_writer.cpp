@@ -224,7 +224,7 @@ class StageWriter {
 PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks, const BlockShape& shape,
                                    bool is_batched, bool overlap) {
   const auto add_lane = [&](const std::string& name) {
-    schedule.lanes.push_back({name, LaneKind::communication, -1});
+    schedule.lanes.push_back({name, LaneKind::communication, 0});
     return static_cast<LaneId>(schedule.lanes.size() - 1);
   };
   const auto add_communicator = [&](const std::string& name) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 namespace stretto {
 
@@ -43,6 +44,11 @@ std::vector<Gate> gates_of(const Scenario& s) {
   above_one("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_model_parallel_size", pp);
   error("wgrad_deferral_limit", o.wgrad_deferral_limit > 0, "defer_embedding_wgrad_compute",
         o.defer_embedding_wgrad_compute);
+  for (const auto& [group, key, size] :
+       {std::tuple{"dp", "data_parallel_size", dp}, std::tuple{"tp", "tensor_model_parallel_size", tp},
+        std::tuple{"pp", "pipeline_model_parallel_size", pp}, std::tuple{"embd", "pipeline_model_parallel_size", pp}})
+    if (s.cluster.max_ctas.contains(group))
+      above_one(("nccl_communicator_config." + std::string(group)).c_str(), true, key, size);
   error("virtual_pipeline_model_parallel_size", vp > 1, "pipeline_model_parallel_size above 1", pp > 1);
   error("virtual_pipeline_model_parallel_size", vp > 1,
         "micro-batches in groups of at least pipeline_model_parallel_size, none or as many left over", true);

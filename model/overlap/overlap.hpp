@@ -15,6 +15,8 @@ void rewrite_overlap_param_gather(Lowered& lowered, bool align);
 void rewrite_async_allreduce(Lowered& lowered);
 // `compute_lanes` that the pieces of a cut GEMM take turns on.
 void rewrite_tp_comm_overlap(Lowered& lowered, const TpMethods& methods, std::int64_t compute_lanes);
+// Last of all, when every lane is there: hardware queues, priorities and channels as the cluster says.
+void assign_streams(Schedule& schedule, const Cluster& cluster);
 
 // One row per mode that `compare` can put beside the others.
 struct OverlapMode {

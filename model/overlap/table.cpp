@@ -103,10 +103,7 @@ Schedule build_schedule(const Scenario& scenario) {
         overlap.tp_comm_overlap_compute_lanes);
   if (acts(gates, "overlap_grad_reduce")) rewrite_overlap_grad_reduce(lowered);
   if (acts(gates, "overlap_param_gather")) rewrite_overlap_param_gather(lowered, acts(gates, "align_param_gather"));
-  // Streams are given queues in turn, as they are made.
-  if (const std::int64_t queues = scenario.cluster.cuda_device_max_connections; queues > 0)
-    for (std::size_t lane = 0; lane < lowered.schedule.lanes.size(); ++lane)
-      lowered.schedule.lanes[lane].queue = static_cast<int>(lane % static_cast<std::size_t>(queues));
+  assign_streams(lowered.schedule, scenario.cluster);
   lowered.schedule.name = mode_name(overlap);
   return std::move(lowered.schedule);
 }

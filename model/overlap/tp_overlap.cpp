@@ -27,10 +27,12 @@ class TpOverlap {
     const bool exchanges =
         std::any_of(all.begin(), all.end(), [](const TpGemm* gemm) { return gemm->method == TpMethod::ring_exchange; });
     context_.send = context_.recv = context_.tp;
+    // As in TransformerEngine, whose communication streams have the highest priority.
+    schedule.lanes[context_.tp].priority = kHighPriority;
     if (exchanges) {
-      context_.send = add_lane("tp.send", LaneKind::communication, -1);
-      context_.recv = add_lane("tp.recv", LaneKind::communication, -1);
-      schedule.communicators.push_back({"tp.ring", {Coord::tp}, CommEngine::nic, 1, context_.n});
+      context_.send = add_lane("tp.send", LaneKind::communication, kHighPriority);
+      context_.recv = add_lane("tp.recv", LaneKind::communication, kHighPriority);
+      schedule.communicators.push_back({"tp.ring", {Coord::tp}, CommEngine::copy_engine, 1, context_.n});
       context_.ring_communicator = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
       const Tensor& x = schedule.tensors[schedule.find_tensor("x").value()];  // [R, hidden]
       context_.partials =

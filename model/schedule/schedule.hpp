@@ -164,15 +164,19 @@ struct Program {
 // ---- where things run ----
 
 enum class LaneKind : std::uint8_t { compute, communication };
+constexpr int kHighPriority = -1;
 struct Lane {
   std::string name;  // "compute", "dp"
   LaneKind kind = LaneKind::compute;
-  int priority = 0;  // CUDA stream priority: lower runs first
+  // CUDA stream priority: of what waits for cores of a device, lower comes first. What runs is never interrupted.
+  int priority = 0;
   // Hardware queue that it feeds. Lanes of one queue are dispatched in host issue order: an operation starts only after
   // what was issued before it to the queue has started (CUDA_DEVICE_MAX_CONNECTIONS). -1: a queue of its own.
   int queue = -1;
 };
 
+// What moves the bytes: kernels, which hold an SM (on the host a core) for each channel and wait there for their peers;
+// copy engines of the device; or the network card, with kernels too small to count.
 enum class CommEngine : std::uint8_t { sm, copy_engine, nic };
 
 // A group (mesh + axes) and one instance of it: operations of one communicator are serialised and every member issues
@@ -181,7 +185,7 @@ struct Communicator {
   std::string name;  // "dp"
   std::vector<Coord> axes;
   CommEngine engine = CommEngine::nic;
-  int channels = 1;  // CTAs when engine is sm
+  int channels = 1;  // CTAs, when engine is sm
   std::int64_t size = 1;
   // Only members with these coordinates on the only axis; empty: all. (Tied embeddings: first and last stage.)
   std::vector<std::int64_t> subset = {};

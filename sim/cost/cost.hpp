@@ -32,6 +32,9 @@ struct CollectiveCost {
   // The collective is complete when both the transfer and every member's movement are.
   Demand movement;
   int phases = 1;
+  // Cores held from start to end (resident_cores of the communicator), on which the movement then runs: its own are 0.
+  int cores = 0;
+  double most_bytes_per_s = 0;  // that its channels carry; 0: whatever the link does
 };
 
 // What others take from the cores: other tenants of a virtual machine, daemons. Bursts begin at random (a Poisson

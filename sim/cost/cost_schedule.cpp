@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "model/ring.hpp"
+#include "model/schedule/residency.hpp"
 #include "sim/cost/features.hpp"
 
 namespace stretto::sim {
@@ -49,6 +50,11 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
   for (const Operation& operation : schedule.operations) {
     Demand compute;
     CollectiveCost collective;
+    if (is_communication(operation.work)) {
+      const Communicator& communicator = schedule.communicators[communicator_of(operation.work)];
+      collective.cores = resident_cores(communicator);
+      if (collective.cores > 0) collective.most_bytes_per_s = collective.cores * cluster.channel_GBps * 1e9;
+    }
     if (const auto* c = std::get_if<Collective>(&operation.work)) {
       const std::int64_t members = schedule.communicators[c->communicator].size;
       const Dtype dtype = dtype_of(schedule, operation);
@@ -58,14 +64,14 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
       collective.edge_bytes = ring.edge_bytes;
       collective.phases = c->kind == CollectiveKind::all_reduce ? 2 : 1;
       collective.movement = demand(movement_cost(*c, dtype, members, in_place));
-      collective.movement.cores = 1;
+      collective.movement.cores = collective.cores > 0 ? 0 : 1;
     } else if (const auto* message = std::get_if<PointToPoint>(&operation.work)) {
       const Dtype dtype = dtype_of(schedule, operation);
       collective.latency = from_us(cluster.link_latency_us);
       collective.edge_bytes = message->elements * bytes_of(dtype);
       if (!message->is_send) {
         collective.movement = demand(movement_cost(*message, dtype));
-        collective.movement.cores = 1;
+        collective.movement.cores = collective.cores > 0 ? 0 : 1;
       }
     } else {
       compute = demand(work_cost(schedule, operation));

@@ -8,7 +8,7 @@ class FluidNetwork : public Network {
  public:
   explicit FluidNetwork(double link_bytes_per_s) : link_bytes_per_s_(link_bytes_per_s) {}
   std::optional<Picoseconds> start(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes,
-                                   Picoseconds begin) override;
+                                   double most_bytes_per_s, Picoseconds begin) override;
   bool is_closed_form() const override { return true; }
   void run(TimedCore& core) override;
 

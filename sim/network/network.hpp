@@ -23,11 +23,12 @@ class Network {
   virtual ~Network() = default;
 
   // Every edge of the ring of `group` (index into the groups it was built with; behind those come the links of
-  // messages) carries `edge_bytes` > 0 from `begin` on, which is not in the past. Returns when the last edge will be
-  // done, if that is certain now; otherwise core.transfer_done(transfer, …) is called at that time. `transfer` is the
-  // caller's name for it, and free for use again after that.
+  // messages) carries `edge_bytes` > 0 from `begin` on, which is not in the past, at no more than `most_bytes_per_s`
+  // (0: whatever the links carry). Returns when the last edge will be done, if that is certain now; otherwise
+  // core.transfer_done(transfer, …) is called at that time. `transfer` is the caller's name for it, and free for use
+  // again after that.
   virtual std::optional<Picoseconds> start(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes,
-                                           Picoseconds begin) = 0;
+                                           double most_bytes_per_s, Picoseconds begin) = 0;
 
   // Whether start() always knows when the last edge will be done, whatever else goes on.
   virtual bool is_closed_form() const { return false; }

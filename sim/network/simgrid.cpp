@@ -3,6 +3,7 @@
 #include <xbt/log.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <simgrid/kernel/Timer.hpp>
@@ -19,8 +20,9 @@ using simgrid::kernel::timer::Timer;
 
 class SimgridNetwork : public Network {
  public:
-  SimgridNetwork(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings)
-      : engine_("stretto"), rings_(rings) {
+  SimgridNetwork(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings, std::vector<double> rates)
+      : engine_("stretto"), rings_(rings), rates_(std::move(rates)) {
+    if (std::find(rates_.begin(), rates_.end(), 0.0) == rates_.end()) rates_.push_back(0);
     xbt_log_control_set("root.thresh:warning");
     for (const char* setting : {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e20",
                                 // The defaults merge events that are 1 ns apart.
@@ -29,16 +31,26 @@ class SimgridNetwork : public Network {
     s4u::NetZone* zone = s4u::create_star_zone("fabric");
     std::vector<s4u::LinkInRoute> shared;
     if (backbone_bytes_per_s > 0) shared.emplace_back(zone->create_link("backbone", backbone_bytes_per_s));
+    // A fat pipe limits each flow by itself.
+    std::vector<s4u::Link*> limits;
+    for (const double rate : rates_)
+      limits.push_back(rate > 0 ? zone->create_link("channels " + std::to_string(limits.size()), rate)
+                                      ->set_sharing_policy(s4u::Link::SharingPolicy::FATPIPE)
+                                : nullptr);
     // Sender and receiver are two hosts, so that a folded ring may lead from a rank back to itself over both its links.
     for (std::uint32_t i = 0; i < rings.endpoints; ++i) {
       const std::string number = std::to_string(i);
-      senders_.push_back(zone->create_host("sender " + number, 1.0));
       receivers_.push_back(zone->create_host("receiver " + number, 1.0));
       std::vector<s4u::LinkInRoute> up = {s4u::LinkInRoute(zone->create_link("up " + number, link_bytes_per_s))};
       up.insert(up.end(), shared.begin(), shared.end());
       const std::vector<s4u::LinkInRoute> down = {
           s4u::LinkInRoute(zone->create_link("down " + number, link_bytes_per_s))};
-      zone->add_route(senders_.back()->get_netpoint(), nullptr, nullptr, nullptr, up, false);
+      for (s4u::Link* limit : limits) {
+        senders_.push_back(zone->create_host("sender " + std::to_string(senders_.size()), 1.0));
+        std::vector<s4u::LinkInRoute> route = up;
+        if (limit != nullptr) route.emplace_back(limit);
+        zone->add_route(senders_.back()->get_netpoint(), nullptr, nullptr, nullptr, route, false);
+      }
       zone->add_route(nullptr, receivers_.back()->get_netpoint(), nullptr, nullptr, down, false);
     }
     zone->seal();
@@ -46,10 +58,12 @@ class SimgridNetwork : public Network {
   }
 
   std::optional<Picoseconds> start(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes,
-                                   Picoseconds begin) override {
+                                   double most_bytes_per_s, Picoseconds begin) override {
     if (transfer >= transfers_.size()) transfers_.resize(transfer + 1);
     ++pending_;
-    Timer::set(date_of(begin), [this, transfer, group, edge_bytes] { start_flows(transfer, group, edge_bytes); });
+    Timer::set(date_of(begin), [this, transfer, group, edge_bytes, most_bytes_per_s] {
+      start_flows(transfer, group, edge_bytes, most_bytes_per_s);
+    });
     return std::nullopt;
   }
 
@@ -70,14 +84,17 @@ class SimgridNetwork : public Network {
     return std::max(static_cast<double>(time) * 1e-12, s4u::Engine::get_clock());
   }
 
-  void start_flows(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes) {
+  void start_flows(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes, double most_bytes_per_s) {
     if (core_->finished()) return;
     Transfer& state = transfers_[transfer];
     const std::vector<RingEdge>& edges = rings_.edges[group];
     retire(state.flows);
     state.in_flight = edges.size();
+    const auto rate = std::find(rates_.begin(), rates_.end(), most_bytes_per_s);
+    assert(rate != rates_.end());
     for (const RingEdge& edge : edges) {
-      s4u::CommPtr flow = s4u::Comm::sendto_init(senders_[edge.from], receivers_[edge.to]);
+      const std::size_t sender = edge.from * rates_.size() + static_cast<std::size_t>(rate - rates_.begin());
+      s4u::CommPtr flow = s4u::Comm::sendto_init(senders_[sender], receivers_[edge.to]);
       flow->set_payload_size(static_cast<std::uint64_t>(edge_bytes));
       flow->set_data(reinterpret_cast<void*>(static_cast<std::uintptr_t>(transfer)));
       state.flows.push_back(flow);
@@ -123,7 +140,8 @@ class SimgridNetwork : public Network {
   s4u::Engine engine_;
   const Rings& rings_;
   TimedCore* core_ = nullptr;
-  std::vector<s4u::Host*> senders_, receivers_;
+  std::vector<double> rates_;                    // 0: no limit
+  std::vector<s4u::Host*> senders_, receivers_;  // senders_[endpoint · rates + rate]
   std::vector<Transfer> transfers_;
   std::vector<std::pair<double, s4u::CommPtr>> retired_;  // and since when
   std::size_t pending_ = 0;                               // transfers announced or in flight
@@ -133,9 +151,9 @@ class SimgridNetwork : public Network {
 
 }  // namespace
 
-std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s,
-                                              const Rings& rings) {
-  return std::make_unique<SimgridNetwork>(link_bytes_per_s, backbone_bytes_per_s, rings);
+std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings,
+                                              std::vector<double> rates) {
+  return std::make_unique<SimgridNetwork>(link_bytes_per_s, backbone_bytes_per_s, rings, std::move(rates));
 }
 
 }  // namespace stretto::sim

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "sim/network/groups.hpp"
 #include "sim/network/network.hpp"
@@ -13,6 +14,10 @@ namespace stretto::sim {
 //
 // SimGrid allows one platform per process and keeps its clock for good, so make at most one of these in a process; the
 // engine does that in a child process per simulation (child.hpp).
-std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings);
+//
+// `rates` are the limits that start() will name; each endpoint has a sender for each of them, because SimGrid 3.32
+// takes no rate for such flows.
+std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings,
+                                              std::vector<double> rates);
 
 }  // namespace stretto::sim
