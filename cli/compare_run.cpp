@@ -12,6 +12,7 @@
 #include "exec/host/executor.hpp"
 #include "exec/model_state.hpp"
 #include "model/overlap/overlap.hpp"
+#include "model/schedule/residency.hpp"
 #include "model/schedule/verify.hpp"
 #include "report/table.hpp"
 #include "sim/cost/cost_schedule.hpp"
@@ -150,6 +151,16 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
   const exec::TokenSource tokens = open_tokens(scenario);
   const int cores =
       static_cast<int>(scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores);
+  // Before anything is measured: some modes need more lanes, and so cores for more channels, than others.
+  for (const std::int64_t n : ranks)
+    for (const std::string& mode : modes) {
+      try {
+        check_residency(build_schedule(with_mode(scenario, mode, n)), cores);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::input) throw;
+        throw input_error(scenario.file + ": mode " + mode + " at " + std::to_string(n) + " ranks: " + error.what());
+      }
+    }
 
   CompareRun run;
   run.comparison.platform = platform.name + " (" + platform.device + ", " + platform.date + ")";

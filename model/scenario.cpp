@@ -18,12 +18,11 @@ Cluster read_cluster(TomlTable table) {
       value_or<std::int64_t>(table, "cores_per_device", cluster.cores_per_device, {.min = 0, .max = 1 << 16});
   cluster.ranks_per_device =
       value_or<std::int64_t>(table, "ranks_per_device", cluster.ranks_per_device, {.min = 0, .max = kMaxRanks});
-  cluster.link_GBps =
-      value_or<double>(table, "link_GBps", cluster.link_GBps, {.min = 0, .max = 1e6, .above_min = true});
+  cluster.link_GBps = value_or<double>(table, "link_GBps", cluster.link_GBps, {.min = 1e-6, .max = 1e6});
   cluster.link_latency_us = value_or<double>(table, "link_latency_us", cluster.link_latency_us, {.min = 0, .max = 1e9});
   cluster.cuda_device_max_connections =
       value_or<std::int64_t>(table, "cuda_device_max_connections", 0, {.min = 0, .max = 32});
-  cluster.channel_GBps = value_or<double>(table, "channel_GBps", 0, {.min = 0, .max = 1e6});
+  cluster.channel_GBps = value_or<double>(table, "channel_GBps", 0, {.min = 1e-6, .max = 1e6});
   TomlTable configs = table.section("nccl_communicator_config");
   for (const std::string& group : kGroups) {
     TomlTable config = configs.section(group);
@@ -33,11 +32,13 @@ Cluster read_cluster(TomlTable table) {
   }
   configs.finish();
   cluster.high_priority_stream_groups = value_or<std::vector<std::string>>(table, "high_priority_stream_groups", {});
+  // Tied embeddings are summed on a lane of another group.
+  const std::vector<std::string> with_lanes = {"dp", "tp", "pp"};
   for (const std::string& group : cluster.high_priority_stream_groups) {
-    if (std::find(kGroups.begin(), kGroups.end(), group) != kGroups.end()) continue;
-    const std::string nearest = nearest_spelling(group, kGroups);
+    if (std::find(with_lanes.begin(), with_lanes.end(), group) != with_lanes.end()) continue;
+    const std::string nearest = nearest_spelling(group, with_lanes);
     throw table.failure("high_priority_stream_groups",
-                        "expected groups out of dp, tp, pp and embd, got \"" + group + "\"" +
+                        "expected groups out of dp, tp and pp, got \"" + group + "\"" +
                             (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
   }
   table.finish();

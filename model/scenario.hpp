@@ -17,7 +17,7 @@ struct Cluster {
   std::int64_t ranks_per_device = 0;  // 0 = every rank on one device
   double link_GBps = 1.0;             // of each rank, each direction; the host paces its transfers to it
   std::int64_t cuda_device_max_connections = 0;  // hardware queues that lanes share; 0 = one for each lane
-  // By group of ranks, "dp", "tp", "pp" or "embd": CTAs, one a channel, that its communicators' kernels take; 0 or
+  // By group of ranks, "dp", "tp", "pp" or "embd": CTAs, one a channel, that its communicators' kernels take;
   // absent = they take none (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).
   std::map<std::string, std::int64_t> max_ctas;
   double channel_GBps = 0;                               // what one such channel carries; 0 = no limit but the link's

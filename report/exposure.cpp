@@ -4,13 +4,14 @@
 #include <array>
 #include <cassert>
 #include <limits>
+#include <span>
 #include <utility>
 #include <variant>
 
 namespace stretto {
 namespace {
 
-// A transfer on a communication lane.
+// A transfer on a communication lane, or its wait for cores before that.
 struct Window {
   Picoseconds begin = 0, end = 0;
   std::uint32_t position = 0;
@@ -65,8 +66,8 @@ class Walk {
     result_.exposed.assign(schedule.communicators.size(), 0);
     for (const Operation& operation : schedule.operations)
       communicator_.push_back(is_communication(operation.work) ? communicator_of(operation.work) : kNobody);
-    windows_.resize(program.lanes.size());
-    first_.resize(program.lanes.size());
+    transfers_.resize(program.lanes.size());
+    queued_.resize(program.lanes.size());
     collect(timeline);
     // A step whose compute starts before the last operation of the step before has ended (parameters are still being
     // gathered) is looked at over the period that starts with its compute; the next step's compute fills the rest.
@@ -101,11 +102,11 @@ class Walk {
     while (compute_lane < schedule_.lanes.size() && schedule_.lanes[compute_lane].kind != LaneKind::compute)
       ++compute_lane;
     const auto [begin, end] = std::equal_range(timeline.rows.begin(), timeline.rows.end(), program_.rank, RankOrder{});
-    for (std::size_t lane = 0; lane < windows_.size(); ++lane)
+    for (std::size_t lane = 0; lane < transfers_.size(); ++lane)
       if (lane == compute_lane)
         compute_.reserve(program_.lanes[lane].size());
       else
-        windows_[lane].reserve(program_.lanes[lane].size());
+        transfers_[lane].windows.reserve(program_.lanes[lane].size());
     for (auto at = begin; at != end; ++at) {
       const TimelineRow& row = *at;
       assert(row.op < program_.ops.size());
@@ -113,19 +114,28 @@ class Walk {
       if (op.lane == compute_lane) {
         compute_.push_back(&row);
       } else if (communicates(row.op)) {
-        windows_[op.lane].push_back({row.transfer, row.end, op.position, communicator(row.op)});
+        transfers_[op.lane].windows.push_back({row.transfer, row.end, op.position, communicator(row.op)});
+        if (row.start > row.ready)
+          queued_[op.lane].windows.push_back({row.ready, row.start, op.position, communicator(row.op)});
       }
     }
   }
 
-  // Charges to their communicators the transfers of a lane, up to `last_position`, of the step `steps_ago` steps
-  // before.
-  void charge(std::size_t lane, int steps_ago, std::int64_t last_position, std::vector<Interval>& free) {
+  // What a lane's operations are doing: in lane order, so ends are in order too.
+  struct LaneWindows {
+    std::vector<Window> windows;
+    std::array<std::size_t, 2> first{};  // [steps ago]: the first window that may reach beyond a gap
+  };
+
+  // Charges what windows of a lane, up to `last_position`, of the step `steps_ago` steps before, cover of a gap: to
+  // [communicator] of `to`, or all to its only element.
+  void charge(LaneWindows& lane, int steps_ago, std::int64_t last_position, std::vector<Interval>& free,
+              std::span<Picoseconds> to) {
     const Picoseconds shift = -steps_ago * period_;
-    const auto& windows = windows_[lane];
-    if (last_position == kNothing || free.empty()) return;
-    // Lanes are in order, so ends are too, and windows that ended before the gap can be skipped; gaps only move on.
-    std::size_t& first = first_[lane][steps_ago];
+    const auto& windows = lane.windows;
+    if (last_position == kNothing || free.empty() || windows.empty()) return;
+    // Windows that ended before the gap can be skipped; gaps only move on.
+    std::size_t& first = lane.first[static_cast<std::size_t>(steps_ago)];
     while (first < windows.size() && windows[first].end + shift <= free.front().begin) ++first;
     for (auto window = windows.begin() + static_cast<std::ptrdiff_t>(first);
          window != windows.end() && window->position <= last_position && !free.empty(); ++window) {
@@ -134,7 +144,7 @@ class Walk {
         if (window + 1 != windows.end() && (window + 1)->end == window->end) continue;
         break;
       }
-      result_.exposed[window->communicator] += take(free, window->begin + shift, window->end + shift);
+      to[to.size() == 1 ? 0 : window->communicator] += take(free, window->begin + shift, window->end + shift);
     }
   }
 
@@ -146,7 +156,7 @@ class Walk {
     for (std::uint32_t i = program_.ops[op].wait_begin; i < program_.ops[op].wait_end; ++i) {
       const BoundWait& wait = program_.waits[i];
       if (wait.kind != EdgeKind::finish_start || !communicates(wait.op)) continue;
-      if (!waits) last_.assign(windows_.size(), {kNothing, kNothing});
+      if (!waits) last_.assign(transfers_.size(), {kNothing, kNothing});
       waits = true;
       auto& [this_step, step_before] = last_[wait.lane];
       if (wait.steps_ago == 0) this_step = std::max<std::int64_t>(this_step, wait.position), step_before = kAll;
@@ -157,9 +167,13 @@ class Walk {
       return;
     }
     free_.assign(1, {from, to});
-    for (std::size_t lane = 0; lane < windows_.size(); ++lane) {
-      charge(lane, 1, last_[lane].second, free_);
-      charge(lane, 0, last_[lane].first, free_);
+    for (std::size_t lane = 0; lane < transfers_.size(); ++lane) {
+      charge(transfers_[lane], 1, last_[lane].second, free_, result_.exposed);
+      charge(transfers_[lane], 0, last_[lane].first, free_, result_.exposed);
+    }
+    for (std::size_t lane = 0; lane < queued_.size(); ++lane) {
+      charge(queued_[lane], 1, last_[lane].second, free_, {&result_.core_wait, 1});
+      charge(queued_[lane], 0, last_[lane].first, free_, {&result_.core_wait, 1});
     }
     for (const Interval& rest : free_) result_.bubble += rest.end - rest.begin;
   }
@@ -167,7 +181,8 @@ class Walk {
   void wait_at_the_tail(Picoseconds from) {
     if (from >= end_) return;
     std::vector<Interval> free{{from, end_}};
-    for (std::size_t lane = 0; lane < windows_.size(); ++lane) charge(lane, 0, kAll, free);
+    for (LaneWindows& lane : transfers_) charge(lane, 0, kAll, free, result_.exposed);
+    for (LaneWindows& lane : queued_) charge(lane, 0, kAll, free, {&result_.core_wait, 1});
     for (const Interval& rest : free) result_.bubble += rest.end - rest.begin;
   }
 
@@ -185,9 +200,9 @@ class Walk {
   const BoundProgram& program_;
   std::vector<std::uint32_t> communicator_;  // [OpId]; kNobody: of computation
   Picoseconds period_ = 0, begin_ = 0, end_ = 0;
-  std::vector<const TimelineRow*> compute_;        // in lane order
-  std::vector<std::vector<Window>> windows_;       // [lane], in lane order
-  std::vector<std::array<std::size_t, 2>> first_;  // [lane][steps ago]: the first window that may reach beyond a gap
+  std::vector<const TimelineRow*> compute_;                  // in lane order
+  std::vector<LaneWindows> transfers_;                       // [lane]
+  std::vector<LaneWindows> queued_;                          // [lane]: waits for cores
   std::vector<std::pair<std::int64_t, std::int64_t>> last_;  // of one gap, see wait_before
   std::vector<Interval> free_;
   Breakdown result_;

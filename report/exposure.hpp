@@ -14,7 +14,7 @@ namespace stretto {
 //   compute + core_wait + exposed (per communicator) + bubble = step_end − step_begin.
 struct Breakdown {
   Picoseconds compute = 0;           // compute operations running
-  Picoseconds core_wait = 0;         // compute ready, waiting for a core (oversubscribed devices)
+  Picoseconds core_wait = 0;         // compute, or the channels of what it waits for, ready and waiting for cores
   std::vector<Picoseconds> exposed;  // [communicator]: the compute lane waits for that communication's own transfer
   Picoseconds exposed_total = 0;
   Picoseconds bubble = 0;  // the compute lane waits for a peer's compute, for the host, or for nothing

@@ -61,6 +61,19 @@ TEST_CASE("what is queued ahead of an awaited operation counts, what is behind d
   CHECK(result.bubble == 5 + 10);
 }
 
+TEST_CASE("what is waited for may itself wait for cores", "[exposure]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  const auto sent = made.add(1, 10, 30, 45, 60);  // its channels wait for cores from 10 to 30, and for a peer to 45
+  made.compute(0, 0, 20);
+  made.compute(65, 65, 100, {{sent, 0, EdgeKind::finish_start}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.core_wait == 10);
+  CHECK(result.exposed[0] == 15);
+  CHECK(result.bubble == 15 + 5);
+  CHECK(result.compute == 55);
+}
+
 TEST_CASE("start-start waits expose nothing", "[exposure]") {
   HandMade made;
   made.timeline.step_end = 100;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <utility>
 
 #include "base/rng.hpp"
 
@@ -65,8 +66,8 @@ void Devices::grant(Device& device, std::uint32_t lane, Picoseconds now) {
   if (device.queues) device.free_cores -= activity.cores;
   activity.start = now > activity.ready ? now + costs_.wake : now;
   granted_.push_back(lane);
-  if (activity.holds) {
-    activity.holds = false;
+  if (activity.asks) {
+    activity.asks = false;
     held_[lane] = activity.cores;
   } else if (!device.couples) {
     activity.end = activity.start + activity.remaining;
@@ -92,28 +93,32 @@ void Devices::on_start(std::uint32_t lane, Picoseconds now) {
   events_.schedule(lane, activity.end, EventKind::finish);
 }
 
+// What still runs has a neighbour less.
+void Devices::leave(Device& device, std::uint32_t lane, Picoseconds now) {
+  const auto at = std::find(device.running.begin(), device.running.end(), lane);
+  assert(at != device.running.end());
+  *at = device.running.back();
+  device.running.pop_back();
+  --device.count[static_cast<int>(activities_[lane].cls)];
+  rearm(device, now);
+}
+
 void Devices::release(std::uint32_t lane, Picoseconds now) {
   Device& device = devices_[device_of_[lane]];
-  if (device.couples) {
-    const auto at = std::find(device.running.begin(), device.running.end(), lane);
-    assert(at != device.running.end());
-    *at = device.running.back();
-    device.running.pop_back();
-    --device.count[static_cast<int>(activities_[lane].cls)];
-    rearm(device, now);
-  }
+  if (device.couples) leave(device, lane, now);
   if (!device.queues) return;
   device.free_cores += activities_[lane].cores;
   serve(device, now);
 }
 
 void Devices::release_held(std::uint32_t lane, Picoseconds now) {
-  if (held_[lane] == 0) return;
+  const int held = std::exchange(held_[lane], 0);
+  if (held == 0 || !contended_[lane]) return;
   Device& device = devices_[device_of_[lane]];
   --device.busy;
-  if (device.queues) device.free_cores += held_[lane];
-  held_[lane] = 0;
-  if (device.queues) serve(device, now);
+  if (!device.queues) return;
+  device.free_cores += held;
+  serve(device, now);
 }
 
 void Devices::serve(Device& device, Picoseconds now) {

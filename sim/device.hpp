@@ -18,7 +18,8 @@ struct Activity {
   Picoseconds updated = 0;
   int cores = 0;
   DemandClass cls = DemandClass::memory;
-  bool holds = false;  // is granted cores to hold, and nothing to run
+  bool asks = false;     // for cores to hold, with nothing to run
+  bool on_held = false;  // runs on cores that the lane holds already
 };
 
 // The devices of the simulated ranks: cores handed out by priority, first come, first served within one, and the
@@ -34,17 +35,23 @@ class Devices {
   Activity& activity(std::uint32_t lane) { return activities_[lane]; }
   const Activity& activity(std::uint32_t lane) const { return activities_[lane]; }
 
-  // Sets the lane's next activity going. When nothing else on the device can delay or slow it, its end is scheduled at
-  // once and true is returned: activity(lane).start is final. Otherwise a request is scheduled for `ready`.
+  // Sets the lane's next activity going: on cores that the lane holds, where it does, for which `cores` is 0. When
+  // nothing else on the device can delay or slow it, its end is scheduled at once and true is returned:
+  // activity(lane).start is final. Otherwise a request is scheduled for `ready`.
   bool launch(std::uint32_t lane, Picoseconds ready, Picoseconds duration, int cores, DemandClass cls) {
-    if (cores > 0 && costs_.disturbance.share > 0) duration += lost(lane, duration);
+    const bool holds = held_[lane] > 0;
+    if ((cores > 0 || holds) && costs_.disturbance.share > 0) duration += lost(lane, duration);
     Activity& activity = activities_[lane];
-    activity.ready = ready;
+    activity.ready = activity.start = ready;
     activity.remaining = duration;
     activity.cores = cores;
     activity.cls = cls;
+    activity.on_held = holds && devices_[device_of_[lane]].couples;
+    if (activity.on_held) {
+      events_.schedule(lane, ready, EventKind::start);
+      return false;
+    }
     if (cores == 0 || !contended_[lane]) {
-      activity.start = ready;
       activity.end = ready + duration;
       events_.schedule(lane, activity.end, EventKind::finish);
       return true;
@@ -60,8 +67,11 @@ class Devices {
     Activity& activity = activities_[lane];
     activity.ready = activity.start = ready;
     activity.cores = cores;
-    if (!contended_[lane]) return true;
-    activity.holds = true;
+    if (!contended_[lane]) {
+      held_[lane] = cores;
+      return true;
+    }
+    activity.asks = true;
     ++devices_[device_of_[lane]].busy;
     events_.schedule(lane, ready, EventKind::request);
     return false;
@@ -79,6 +89,7 @@ class Devices {
   void on_request(std::uint32_t lane, Picoseconds now);
   void on_start(std::uint32_t lane, Picoseconds now);
   void on_finish(std::uint32_t lane, Picoseconds now) {
+    if (activities_[lane].on_held) leave(devices_[device_of_[lane]], lane, now);
     if (activities_[lane].cores == 0 || !contended_[lane]) return;
     --devices_[device_of_[lane]].busy;
     release(lane, now);
@@ -101,6 +112,7 @@ class Devices {
 
   Picoseconds lost(std::uint32_t lane, Picoseconds duration);
   void grant(Device& device, std::uint32_t lane, Picoseconds now);
+  void leave(Device& device, std::uint32_t lane, Picoseconds now);
   void release(std::uint32_t lane, Picoseconds now);
   void serve(Device& device, Picoseconds now);
   void rearm(Device& device, Picoseconds now);

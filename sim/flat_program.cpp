@@ -17,7 +17,8 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
   const Disturbance& taken = costs.disturbance;
   if (!(taken.share >= 0 && taken.share < 1e3) || (taken.share > 0 && taken.length < 1))
     throw input_error("simulation: a disturbance needs a share of at least 0 and bursts of a length above 0");
-  if (costs.cores_per_device > 0) check_residency(schedule, costs.cores_per_device);
+  const bool resides = costs.cores_per_device > 0 && cores_needed(schedule) > schedule.placement.threads_per_rank;
+  if (resides) check_residency(schedule, costs.cores_per_device);
   for (std::size_t i = 0; i < schedule.operations.size(); ++i) {
     const Operation& operation = schedule.operations[i];
     const bool communicates = is_communication(operation.work);
@@ -36,6 +37,13 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
       throw input_error("simulation: a " + operation.name +
                         " takes more than 2.5 hours, the longest that a simulation can represent; check the model's "
                         "dimensions, the link and the platform");
+    const int threads = schedule.placement.threads_per_rank;
+    if (resides && !communicates && demand.cores > threads)
+      throw input_error("simulation: " + operation.name + " needs " + std::to_string(demand.cores) +
+                        " cores, but beside channels there are as many as a rank has threads, " +
+                        std::to_string(threads));
+    if (communicates && collective.cores > resident_cores(schedule.communicators[communicator_of(operation.work)]))
+      throw input_error("simulation: " + operation.name + " holds more cores than its communicator has channels");
     if (communicates && collective.cores > 0 && demand.cores > 0)
       throw input_error("simulation: " + operation.name + " moves data on cores that it holds, and asks for " +
                         std::to_string(demand.cores) + " more");

@@ -46,6 +46,19 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
   toy.schedule.lanes.push_back({"send", LaneKind::communication, 0});
   toy.schedule.lanes.push_back({"receive", LaneKind::communication, 0});
   toy.costs.cores_per_device = static_cast<int>(draw(3));
+  for (Lane& lane : toy.schedule.lanes) lane.priority = -static_cast<int>(draw(2));
+  // Sometimes its communication holds cores, of which there are then just enough.
+  const int channels = toy.costs.cores_per_device > 0 && draw(3) == 0 ? 1 + static_cast<int>(draw(2)) : 0;
+  if (channels > 0) {
+    toy.schedule.communicators.front().engine = CommEngine::sm;
+    toy.schedule.communicators.front().channels = channels;
+    toy.costs.cores_per_device += 4 * channels;
+  }
+  const auto with_channels = [&](CollectiveCost cost) {
+    cost.cores = channels;
+    if (channels > 0) cost.movement.cores = 0;
+    return cost;
+  };
   toy.costs.op_overhead = draw(3) * us;
   toy.costs.wake = draw(3) * us;
   toy.costs.timer_overshoot = draw(2) * us;
@@ -56,7 +69,7 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
     const auto cls = static_cast<DemandClass>(draw(kDemandClasses));
     if (lane == 0) return toy.compute(name, (1 + draw(9)) * us, {}, static_cast<int>(draw(2)), cls);
     const CollectiveCost cost{draw(4) * us, draw(4) * 1000, {draw(4) * us, 1, cls}, 1 + static_cast<int>(draw(2))};
-    return toy.collective(name, cost, {}, lane);
+    return toy.collective(name, with_channels(cost), {}, lane);
   };
   std::vector<Block> blocks;
   for (BlockId b = 0; b < 4; ++b) {
@@ -66,7 +79,8 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
       const auto lane = b == 3 ? LaneId{2} : static_cast<LaneId>(draw(8) == 0 ? 2 : draw(2));
       const std::string name = block.name + "." + std::to_string(i);
       if (with_messages && b < 3 && draw(3) == 0) {
-        const CollectiveCost cost{draw(4) * us, draw(4) * 1000, {draw(4) * us, 1, DemandClass::memory}, 1};
+        const CollectiveCost cost =
+            with_channels({draw(4) * us, draw(4) * 1000, {draw(4) * us, 1, DemandClass::memory}, 1});
         // What is received in one lane is sent in another; which comes first does not matter.
         const bool is_send = draw(2) == 0;
         block.ops.push_back(toy.message(name + "a", is_send, cost, is_send ? 3 : 4));

@@ -74,9 +74,65 @@ TEST_CASE("cores that channels gave back are there for what waits", "[sim]") {
 TEST_CASE("without cores to hold, nothing waits", "[sim]") {
   Toy toy = with_channel(0);  // cores are no resource
   CollectiveCost cost{5 * us, 20000, {10 * us, 0, DemandClass::memory}, 1};
-  cost.cores = 7;
+  cost.cores = 1;
   const OpId all_reduce = toy.collective("all_reduce", cost);
   CHECK(row_of(one_step(toy), all_reduce).end == 25 * us);
+}
+
+TEST_CASE("what moves data on held cores slows its neighbours and is slowed", "[sim]") {
+  Toy toy = with_channel(5);
+  toy.costs.slowdown[static_cast<int>(DemandClass::gemm)][static_cast<int>(DemandClass::memory)] = 0.5;
+  toy.costs.slowdown[static_cast<int>(DemandClass::memory)][static_cast<int>(DemandClass::gemm)] = 1.0;
+  CollectiveCost cost{0, 0, {10 * us, 0, DemandClass::memory}, 1};
+  cost.cores = 1;
+  const OpId all_reduce = toy.collective("all_reduce", cost);
+  const OpId gemm = toy.compute("gemm", 30 * us, {}, 1);
+  const SimResult result = one_step(toy);
+  // Movement takes twice as long beside the GEMMs of both ranks; they take half as long again for these 20 us.
+  CHECK(row_of(result, all_reduce).end == 20 * us);
+  CHECK(row_of(result, gemm).end == Approx(20 * us + (30 - 20 / 1.5) * us).margin(2));
+}
+
+TEST_CASE("bursts meet what moves data on held cores", "[sim]") {
+  Toy toy = with_channel(5);
+  CollectiveCost cost{0, 0, {1000 * us, 0, DemandClass::memory}, 1};
+  cost.cores = 1;
+  const OpId all_reduce = toy.collective("all_reduce", cost);
+  toy.costs.disturbance = {0.5, 10 * us};
+  CHECK(row_of(one_step(toy), all_reduce).end > 1100 * us);
+}
+
+TEST_CASE("two rates on one link are limited each by itself", "[sim]") {
+  Toy toy(2);
+  toy.schedule.communicators.front().engine = CommEngine::sm;
+  toy.schedule.communicators.push_back({"tp", {Coord::dp}, CommEngine::sm, 1, 2});
+  CollectiveCost slow{0, 20000, {}, 1}, fast = slow;
+  slow.most_bytes_per_s = 2.5e8;
+  fast.most_bytes_per_s = 5e8;
+  const OpId a = toy.collective("a", slow, {}, 1, 0), b = toy.collective("b", fast, {}, 2, 1);
+  const SimResult result = one_step(toy, NetworkKind::simgrid);
+  CHECK(row_of(result, a).end == 80 * us);
+  CHECK(row_of(result, b).end == 40 * us);
+}
+
+TEST_CASE("costs that hold what the communicator does not have are refused", "[sim]") {
+  Toy toy = with_channel(9);
+  CollectiveCost cost{0, 1000, {}, 1};
+  SECTION("more cores than channels") {
+    cost.cores = 2;
+    toy.collective("all_reduce", cost);
+  }
+  SECTION("cores of their own to move data") {
+    cost.cores = 1;
+    cost.movement = {us, 1, DemandClass::memory};
+    toy.collective("all_reduce", cost);
+  }
+  SECTION("compute with more cores than are left for it") {
+    cost.cores = 1;
+    toy.collective("all_reduce", cost);
+    toy.compute("wide", us, {}, 2);
+  }
+  CHECK_THROWS_AS(one_step(toy), Error);
 }
 
 TEST_CASE("channels carry no more than their rate, on both networks", "[sim]") {

@@ -188,6 +188,51 @@ TEST_CASE("a rank that does not come in time is an error that says who waited fo
   }
 }
 
+TEST_CASE("a rank that throws while others hold or queue for cores fails the step on all ranks") {
+  for (const char* name : {"attention.dgrad", "dp.reduce_scatter.b0", "dp.all_gather.b0"}) {
+    INFO(name);
+    Scenario scenario = tiny_scenario(3, "overlap_param_gather", "fp32", 6);
+    scenario.cluster.max_ctas = {{"dp", 2}};
+    host::HostOptions options;
+    options.cores_per_device = static_cast<int>(cores_needed(build_schedule(scenario)));
+    std::atomic<std::uint32_t> victim{0};
+    options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
+      if (rank == 1 && op == victim) throw std::runtime_error("injected fault");
+    };
+    Ready ready(scenario, options);
+    victim = ready.op(name);
+    const Ready::Failure failure = ready.run();
+    CHECK_THAT(failure.message, Contains("rank 1") && Contains("injected fault"));
+    CHECK(failure.seconds < kPrompt_s);
+  }
+}
+
+TEST_CASE("channels hold cores from start to end, and carry no more than they do") {
+  Scenario scenario = tiny_scenario(2, "plain", "fp32", 2);
+  scenario.cluster.max_ctas = {{"dp", 2}};
+  const Schedule schedule = build_schedule(scenario);
+  host::HostOptions options;
+  options.cores_per_device = static_cast<int>(cores_needed(schedule));
+  options.link_GBps = 1;
+  options.channel_GBps = 0.0001;  // of two: 5 us a byte
+  Ready ready(scenario, options);
+  const Timeline timeline = ready.executor->run(1);
+  int slow = 0;
+  for (const TimelineRow& row : timeline.rows) {
+    const Operation& operation = schedule.operations[ready.executor->programs()[0].ops[row.op].op];
+    const auto* collective = std::get_if<Collective>(&operation.work);
+    if (!collective) continue;
+    INFO(operation.name);
+    CHECK(row.start >= row.ready);
+    const double bytes = double(collective->elements) * 4 / 2;  // of a ring of two, over each edge
+    CHECK(to_us(row.end - row.transfer) >= 0.99 * bytes * 5);
+    slow += bytes * 5 > 1000;
+  }
+  CHECK(slow > 0);
+  options.cores_per_device -= 1;
+  CHECK_THROWS_WITH(host::HostExecutor(ready.schedule, ready.plan, options), Contains("channels (dp 2) of 2 ranks"));
+}
+
 TEST_CASE("a rank that is late but within the timeout is no error") {
   host::HostOptions options;
   options.before_operation = [](std::int64_t rank, std::uint32_t op) {

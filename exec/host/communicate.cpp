@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "exec/host/executor_state.hpp"
@@ -60,8 +61,8 @@ Residence::Residence(CorePool& cores, int count, int priority) : cores_(cores), 
   held_ = std::move(*held);
 }
 
-Residence::~Residence() {
-  for (const int core : held_) cores_.release(core);
+void Residence::release() {
+  for (const int core : std::exchange(held_, {})) cores_.release(core);
 }
 
 // When the scenario's link, or the communicator's channels, would be through.
@@ -91,7 +92,7 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
   };
   int channels = 0;
   for (const std::uint32_t op : group) channels = std::max(channels, resident_cores(communicator(op)));
-  const Residence residence(*rank.cores, channels, schedule.lanes[lane].priority);
+  Residence residence(*rank.cores, channels, schedule.lanes[lane].priority);
   std::vector<std::uint64_t> numbers;
   for (const std::uint32_t op : group) {
     TimelineRow row;
@@ -134,6 +135,7 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
     const Clock::time_point deadline = origin + std::chrono::nanoseconds(row.end / 1000);
     if (deadline > Clock::now()) std::this_thread::sleep_until(deadline);
     row.end = at(Clock::now());
+    if (i + 1 == group.size()) residence.release();  // before somebody is woken who wants a core
     advance(rank, lane, &LaneProgress::finished);
   }
 }

@@ -86,7 +86,7 @@ void CorePool::release(int core) {
   if (!closed_) serve();
 }
 
-// Afterwards nobody queues for whom there are cores.
+// Afterwards there are too few cores for whoever is first in line.
 void CorePool::serve() {
   while (!queue_.empty() && free_.size() >= queue_.front()->count) {
     Waiter* next = queue_.front();

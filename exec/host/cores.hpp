@@ -31,8 +31,8 @@ class CorePool {
   void release(int core);
   // The calling thread holds the core and is going to work.
   void pin_to(int core) const { pin(pthread_self(), core); }
-  // Lets the calling thread, which holds no core, run on any. To be called before it sleeps for something else than a
-  // core: pinned, it would wake behind the operation that runs on its old core, although another core may be idle.
+  // Lets the calling thread, which works on no core, run on any. To be called before it sleeps for something else than
+  // a core: pinned, it would wake behind the operation that runs on its old core, although another core may be idle.
   void roam() const;
   // Wakes all that wait and refuses all that come later, for good.
   void shut_down();

@@ -17,8 +17,9 @@ struct HostOptions {
   int cores_per_device = 0;    // cores that the ranks of one device share; 0 = all of this machine
   double link_GBps = 0;        // each rank's link, each direction; 0 = not paced: as fast as memory is
   double link_latency_us = 0;  // of one step of a ring
-  double channel_GBps = 0;     // what each channel of a communicator on the `sm` engine carries; 0 = no limit
-  double timeout_s = 60;       // a lane that waits this long for another rank or lane gives up for all
+  double channel_GBps =
+      0;  // what each channel of a communicator on the `sm` engine carries; 0 = no limit. Only of paced links
+  double timeout_s = 60;  // a lane that waits this long for another rank or lane gives up for all
   // Called on the lane's thread before each operation, with rank and index into BoundProgram::ops. For tests (injected
   // faults) and progress; may throw, which fails the step on all ranks.
   std::function<void(std::int64_t rank, std::uint32_t op)> before_operation;

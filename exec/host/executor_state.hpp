@@ -69,7 +69,8 @@ struct Group {
 class Residence {
  public:
   Residence(CorePool& cores, int count, int priority);  // 0: holds none, and waits for none; throws Aborted
-  ~Residence();
+  ~Residence() { release(); }
+  void release();  // early
   Residence(const Residence&) = delete;
   Residence& operator=(const Residence&) = delete;
   // Calls move(), which moves bytes, on a core of this; on one of the pool where this holds none.

@@ -46,9 +46,16 @@ std::vector<Gate> gates_of(const Scenario& s) {
         o.defer_embedding_wgrad_compute);
   for (const auto& [group, key, size] :
        {std::tuple{"dp", "data_parallel_size", dp}, std::tuple{"tp", "tensor_model_parallel_size", tp},
-        std::tuple{"pp", "pipeline_model_parallel_size", pp}, std::tuple{"embd", "pipeline_model_parallel_size", pp}})
-    if (s.cluster.max_ctas.contains(group))
-      above_one(("nccl_communicator_config." + std::string(group)).c_str(), true, key, size);
+        std::tuple{"pp", "pipeline_model_parallel_size", pp}, std::tuple{"embd", "pipeline_model_parallel_size", pp}}) {
+    const std::string config = "nccl_communicator_config." + std::string(group);
+    if (s.cluster.max_ctas.contains(group)) above_one(config.c_str(), true, key, size);
+    const auto& first = s.cluster.high_priority_stream_groups;
+    const std::string priority = "high_priority_stream_groups " + std::string(group);
+    if (std::find(first.begin(), first.end(), group) != first.end()) above_one(priority.c_str(), true, key, size);
+  }
+  if (s.cluster.max_ctas.contains("embd"))
+    off("nccl_communicator_config.embd", true, "tied embeddings", !s.model.untie_embeddings_and_output_weights,
+        "untie_embeddings_and_output_weights is on, and nothing is summed");
   error("virtual_pipeline_model_parallel_size", vp > 1, "pipeline_model_parallel_size above 1", pp > 1);
   error("virtual_pipeline_model_parallel_size", vp > 1,
         "micro-batches in groups of at least pipeline_model_parallel_size, none or as many left over", true);
