@@ -133,9 +133,9 @@ class SimgridNetwork : public Network {
 
 }  // namespace
 
-std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s,
-                                              const Rings& rings) {
-  return std::make_unique<SimgridNetwork>(link_bytes_per_s, backbone_bytes_per_s, rings);
-}
-
 }  // namespace stretto::sim
+
+stretto::sim::Network* stretto_make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s,
+                                                    const stretto::sim::Rings& rings) {
+  return new stretto::sim::SimgridNetwork(link_bytes_per_s, backbone_bytes_per_s, rings);
+}

@@ -1,6 +1,4 @@
 #pragma once
-#include <memory>
-
 #include "sim/network/groups.hpp"
 #include "sim/network/network.hpp"
 
@@ -13,6 +11,14 @@ namespace stretto::sim {
 //
 // SimGrid allows one platform per process and keeps its clock for good, so make at most one of these in a process; the
 // engine does that in a child process per simulation (child.hpp).
-std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings);
+using MakeSimgridNetwork = Network*(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings);
+
+// The maker. SimGrid and what it links (ns-3 among others) take longer to load than most simulations, so simgrid.cpp is a
+// module of its own, libstretto_simgrid.so, loaded by the first call. It lies beside the program, or in the folder above.
+// Throws Error(runtime) when it cannot be loaded.
+MakeSimgridNetwork* load_simgrid();
 
 }  // namespace stretto::sim
+
+// What the module exports.
+extern "C" stretto::sim::MakeSimgridNetwork stretto_make_simgrid_network;
