@@ -107,9 +107,9 @@ class Walk {
         compute_.reserve(program_.lanes[lane].size());
       else
         transfers_[lane].windows.reserve(program_.lanes[lane].size());
+    assert(begin == end || (end - 1)->op < program_.ops.size());
     for (auto at = begin; at != end; ++at) {
       const TimelineRow& row = *at;
-      assert(row.op < program_.ops.size());
       const BoundOp& op = program_.ops[row.op];
       if (op.lane == compute_lane) {
         compute_.push_back(&row);

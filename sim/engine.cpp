@@ -107,12 +107,13 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
     const Rings rings = find_rings(schedule, prepared.ranks, prepared.groups, prepared.links, backbone);
     std::set<double> rates;
     for (const CollectiveCost& cost : costs.collective) rates.insert(cost.most_bytes_per_s);
+    // Loaded here, so that later children find it in memory.
+    MakeSimgridNetwork* const make_network = load_simgrid();
     // SimGrid has one engine per process, whose clock and platform cannot be reset: a process for each simulation.
     outcome = unpack(run_in_child([&] {
       // Never destroyed: the process ends while flows may still be in flight, which SimGrid's destructors do not like.
-      Network* network = make_simgrid_network(costs.link_bytes_per_s, options.fabric.backbone_GBps * 1e9, rings,
-                                              {rates.begin(), rates.end()})
-                             .release();
+      Network* network =
+          make_network(costs.link_bytes_per_s, options.fabric.backbone_GBps * 1e9, rings, {rates.begin(), rates.end()});
       return pack(run_on(*network, schedule, costs, prepared, steps));
     }));
   }

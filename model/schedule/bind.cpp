@@ -91,32 +91,34 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
   bound.ops.reserve(count);
   bound.waits.reserve(waits);
 
+  const std::size_t operations = schedule.operations.size();
+  std::uint32_t next = 0;  // op
   for (const Call& call : program.order) {
     if (call.block >= schedule.blocks.size() ||
         std::size_t(call.first) + call.count > schedule.blocks[call.block].ops.size())
       throw input_error("schedule: a call names operations that its block does not have");
     const Block& block = schedule.blocks[call.block];
+    BoundOp op;
+    op.layer = static_cast<std::int32_t>(call.layer);
+    op.micro_batch = static_cast<std::int32_t>(call.micro_batch);
+    op.chunk = static_cast<std::int16_t>(call.chunk);
+    op.slot = static_cast<std::int16_t>(call.slot);
+    op.buffer = static_cast<std::int16_t>(call.buffer);
+    op.joined = call.joined;
     for (std::uint32_t i = call.first; i < call.first + call.count; ++i) {
       const OpId id = block.ops[i];
-      if (id >= schedule.operations.size() || schedule.operations[id].lane >= schedule.lanes.size())
+      if (id >= operations || schedule.operations[id].lane >= bound.lanes.size())
         throw input_error("schedule: block " + block.name + " names an operation or lane that does not exist");
-      BoundOp op;
       op.op = id;
-      op.layer = static_cast<std::int32_t>(call.layer);
-      op.micro_batch = static_cast<std::int32_t>(call.micro_batch);
-      op.chunk = static_cast<std::int16_t>(call.chunk);
-      op.slot = static_cast<std::int16_t>(call.slot);
-      op.buffer = static_cast<std::int16_t>(call.buffer);
-      op.joined = call.joined;
       op.lane = schedule.operations[id].lane;
       auto& lane = bound.lanes[op.lane];
       op.position = static_cast<std::uint32_t>(lane.size());
-      const auto self = static_cast<std::uint32_t>(bound.ops.size());
-      lane.push_back(self);
+      lane.push_back(next);
       if (index.wanted[id] &&
-          !index.at[id].emplace(instance_key(call.layer, call.micro_batch, call.chunk), self).second)
+          !index.at[id].emplace(instance_key(call.layer, call.micro_batch, call.chunk), next).second)
         throw input_error("schedule: two instances of " + label(schedule, op) + ", so an edge to it is ambiguous");
       bound.ops.push_back(op);
+      ++next;
     }
   }
 
@@ -140,7 +142,7 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
   // What was issued to the operation's queue before it, on another lane: its start comes first.
   const QueueOrder queues(schedule, bound);
   std::map<std::tuple<BlockId, std::int64_t, std::int64_t, std::int64_t>, std::uint32_t> begun;
-  std::uint32_t next = 0;
+  next = 0;
   for (const Call& call : program.order) {
     const Block& block = schedule.blocks[call.block];
     if (call.count == 0 && !call.waits.empty())

@@ -1,5 +1,6 @@
 #include "model/schedule/footprint.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 
@@ -10,15 +11,53 @@ constexpr std::array<Coord, 5> kOfCall = {Coord::layer, Coord::micro_batch, Coor
 
 using Key = std::array<std::int64_t, 3 + kOfCall.size()>;
 
+// Tensors that no operation writes, all of whose instances lie in one input storage. Whatever instance is read, that is
+// no conflict and never too early, and storages of inputs share their bytes with nobody: one instance stands for all.
+std::vector<bool> find_only_read(const Schedule& schedule) {
+  std::vector<bool> is_input;  // [storage]: and not written
+  for (const Storage& storage : schedule.storages) is_input.push_back(storage.kind == BufferKind::input);
+  for (const Operation& operation : schedule.operations)
+    for (const Access& access : operation.accesses)
+      if (access.mode != AccessMode::read && access.view.tensor < schedule.tensors.size())
+        for (const TensorPlace& place : schedule.tensors[access.view.tensor].places)
+          if (place.storage < is_input.size()) is_input[place.storage] = false;
+  std::vector<bool> result;
+  for (const Tensor& tensor : schedule.tensors)
+    result.push_back(!tensor.places.empty() &&
+                     std::all_of(tensor.places.begin(), tensor.places.end(), [&](const TensorPlace& place) {
+                       return place.storage == tensor.places.front().storage && place.storage < is_input.size() &&
+                              is_input[place.storage];
+                     }));
+  return result;
+}
+
 // Which coordinates of its calls the views of a block name.
-std::array<bool, kOfCall.size()> named_by(const Schedule& schedule, const Block& block) {
-  std::array<bool, kOfCall.size()> named{};
-  for (const OpId op : block.ops) {
-    if (op >= schedule.operations.size()) continue;  // of a block that nobody calls
-    for (const Access& access : schedule.operations[op].accesses)
+struct Named {
+  struct View {
+    std::uint32_t op = 0;  // of the block
+    std::size_t access = 0;
+  };
+  std::array<bool, kOfCall.size()> coordinates{};  // not by views of tensors that are only read
+  std::vector<View> only_read;                     // those that name any; in order
+};
+
+Named named_by(const Schedule& schedule, const Block& block, const std::vector<bool>& is_only_read) {
+  Named named;
+  for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
+    if (block.ops[i] >= schedule.operations.size()) continue;  // of a block that nobody calls
+    const std::vector<Access>& accesses = schedule.operations[block.ops[i]].accesses;
+    for (std::size_t a = 0; a < accesses.size(); ++a) {
+      const View& view = accesses[a].view;
+      std::array<bool, kOfCall.size()> names{};
       for (std::size_t c = 0; c < kOfCall.size(); ++c)
-        named[c] = named[c] || access.view.layer.depends_on(kOfCall[c]) || access.view.slot.depends_on(kOfCall[c]) ||
-                   access.view.offset.depends_on(kOfCall[c]);
+        names[c] = view.layer.depends_on(kOfCall[c]) || view.slot.depends_on(kOfCall[c]) ||
+                   view.offset.depends_on(kOfCall[c]);
+      if (view.tensor < is_only_read.size() && is_only_read[view.tensor]) {
+        if (std::find(names.begin(), names.end(), true) != names.end()) named.only_read.push_back({i, a});
+        continue;
+      }
+      for (std::size_t c = 0; c < kOfCall.size(); ++c) named.coordinates[c] = named.coordinates[c] || names[c];
+    }
   }
   return named;
 }
@@ -26,8 +65,9 @@ std::array<bool, kOfCall.size()> named_by(const Schedule& schedule, const Block&
 }  // namespace
 
 Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : schedule_(schedule), program_(program) {
-  std::vector<std::array<bool, kOfCall.size()>> named;  // [block]
-  for (const Block& block : schedule.blocks) named.push_back(named_by(schedule, block));
+  const std::vector<bool> is_only_read = find_only_read(schedule);
+  std::vector<Named> named;  // [block]
+  for (const Block& block : schedule.blocks) named.push_back(named_by(schedule, block, is_only_read));
   const std::vector<Call>& order = schedule.program_of(program.coordinates).order;
   std::map<Key, std::uint32_t> known;  // → footprint of its first operation
   of_.resize(program.ops.size());
@@ -38,8 +78,13 @@ Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : 
     const std::array<std::int64_t, kOfCall.size()> at = {call.layer, call.micro_batch, call.chunk, call.slot,
                                                          call.buffer};
     for (std::size_t c = 0; c < kOfCall.size(); ++c)
-      if (named[call.block][c]) key[3 + c] = at[c];
+      if (named[call.block].coordinates[c]) key[3 + c] = at[c];
     const auto [found, is_new] = known.try_emplace(key, count());
+    // That another instance stands for one does not mean that this one exists.
+    if (!is_new)
+      for (const Named::View& view : named[call.block].only_read)
+        if (view.op >= call.first && view.op < call.first + call.count)
+          resolve(schedule, program, program.ops[next + view.op - call.first], view.access);
     for (std::uint32_t i = 0; i < call.count; ++i, ++next) {
       of_[next] = found->second + i;
       if (!is_new) continue;

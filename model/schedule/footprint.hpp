@@ -8,10 +8,12 @@
 namespace stretto {
 
 // Where the accesses of a bound program lie. Views name few of the coordinates of a call, so that most calls touch what
-// an earlier call of their block has touched. Operations that do share a footprint, and it is resolved once. `schedule`
-// and `program` must outlive this.
+// an earlier call of their block has touched. Operations that do share a footprint, and it is resolved once. A view of a
+// tensor that lies in one input storage and is never written may be of any of its instances: nothing can conflict with
+// it. `schedule` and `program` must outlive this.
 class Footprints {
  public:
+  // Throws as resolve() does of views that an earlier one of another instance stands for.
   Footprints(const Schedule& schedule, const BoundProgram& program);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(first_op_.size()); }

@@ -43,7 +43,6 @@ class Walk {
         lanes_(clocks.lanes),
         footprints_(footprints),
         cells_(cut_into_cells(schedule, program_, footprints, plan)),
-        known_(lanes_),
         writes_(cells_.count),
         reads_(cells_.count * lanes_, 0),
         read_storage_(cells_.count, 0),
@@ -67,12 +66,13 @@ class Walk {
     const std::size_t lanes = lanes_;
     const LaneId lane = op.lane;
     const std::uint32_t count = clocks_.position(p_, at) + 1;
+    const std::uint32_t* known = clocks_.known(p_, at);
     // Of its own lane what is before it is over, except what is joined to it.
-    std::uint32_t* known = known_.data();
-    std::copy_n(clocks_.known(p_, at), lanes, known);
-    known[lane] = op.joined ? clocks_.finished_before(p_, at, lane) : count;
+    const std::uint32_t known_here = op.joined ? clocks_.finished_before(p_, at, lane) : count;
     // Whether operation number `of` of a lane (counted from 1) may still run when this one does.
-    const auto is_open = [&](LaneId l, std::uint32_t of) { return of > known[l] && (l != lane || of != count); };
+    const auto is_open = [=](LaneId l, std::uint32_t of) {
+      return l == lane ? of > known_here && of != count : of > known[l];
+    };
     const CellUse* begin = uses_begin(at.op);
     const CellUse* end = uses_end(at.op);
     bool touches_first = false;
@@ -227,8 +227,7 @@ class Walk {
   const std::size_t lanes_;
   const Footprints& footprints_;
   const Cells cells_;
-  std::vector<std::uint32_t> known_;  // [lane], of the operation that is visited
-  std::vector<LastWrite> writes_;     // [cell]
+  std::vector<LastWrite> writes_;  // [cell]
   std::vector<std::uint32_t> reads_;  // [cell · lanes + lane]: the latest read since the last write, counted as there
   std::vector<StorageId> read_storage_;      // [cell]: through which storage that was
   std::vector<std::uint8_t> touches_first_;  // [op]

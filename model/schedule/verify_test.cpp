@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "model/schedule/footprint.hpp"
 #include "model/schedule/tiny_schedule.hpp"
 
 using namespace stretto;
@@ -187,6 +188,49 @@ TEST_CASE("only bytes that overlap conflict") {
   CHECK(pair({x, 0, 0, 0, 4, 5, 8}, {x, 0, 0, 4, 4, 4, 8}));
   CHECK(pair({x, 0, 0, 0, 4, 4, 8}, {x, 0, 0, 26, 1, 2, 2}));
   CHECK_FALSE(pair({x, 0, 0, 0, 4, 4, 8}, {x, 0, 0, 28, 1, 4, 4}));
+}
+
+TEST_CASE("calls may read other instances of an input that nobody writes") {
+  TinySchedule t;
+  const TensorId y = t.tensor("y", 1, 8), in = t.tensor("in", 3, 8, BufferKind::input);
+  t.schedule.tensors[in] = {"in", 1, 8, 1, 3, {{1, 0}, {1, 8}, {1, 16}}};
+  View of_call = t.whole(in);
+  of_call.slot = Coord::micro_batch;
+  const OpId use = t.map("use", 0, of_call, t.whole(y));
+  t.call(use, 1);
+  t.call(use, 2);
+  const auto footprints = [&] {
+    const BoundProgram program = bind(t.schedule, 0);
+    return Footprints(t.schedule, program).count();
+  };
+  CHECK(kinds(t.schedule) == kNone);
+  CHECK(footprints() == 1);
+
+  SECTION("they must exist") {
+    t.call(use, 3);
+    CHECK(kinds(t.schedule) == kMalformed);
+    CHECK_THAT(first_message(t.schedule), Contains("use mb 3 accesses in[layer 0, slot 3]"));
+  }
+  SECTION("where one is written, they differ") {
+    View last = t.whole(in);
+    last.slot = 2;
+    t.fill("late", 1, last);
+    CHECK(footprints() == 4);
+    CHECK(kinds(t.schedule).front() == Violation::Kind::race);
+    CHECK_THAT(first_message(t.schedule), Contains("use mb 2"));
+  }
+  SECTION("where one is written through another tensor, they differ too") {
+    t.schedule.tensors.push_back({"other", 1, 8, 1, 1, {{1, 8}}});
+    t.fill("late", 1, TensorId(t.schedule.tensors.size() - 1));
+    CHECK(footprints() == 4);
+    CHECK(kinds(t.schedule).front() == Violation::Kind::race);
+    CHECK_THAT(first_message(t.schedule), Contains("use mb 1"));
+  }
+  SECTION("of another kind, they differ") {
+    t.schedule.storages[1].kind = BufferKind::activation;
+    CHECK(footprints() == 3);
+    CHECK(kinds(t.schedule).front() == Violation::Kind::uninitialised_read);
+  }
 }
 
 TEST_CASE("shards of different ranks are judged at their own offsets") {

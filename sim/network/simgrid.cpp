@@ -151,9 +151,9 @@ class SimgridNetwork : public Network {
 
 }  // namespace
 
-std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings,
-                                              std::vector<double> rates) {
-  return std::make_unique<SimgridNetwork>(link_bytes_per_s, backbone_bytes_per_s, rings, std::move(rates));
-}
-
 }  // namespace stretto::sim
+
+stretto::sim::Network* stretto_make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s,
+                                                    const stretto::sim::Rings& rings, std::vector<double> rates) {
+  return new stretto::sim::SimgridNetwork(link_bytes_per_s, backbone_bytes_per_s, rings, std::move(rates));
+}

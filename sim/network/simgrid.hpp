@@ -1,5 +1,4 @@
 #pragma once
-#include <memory>
 #include <vector>
 
 #include "sim/network/groups.hpp"
@@ -17,7 +16,15 @@ namespace stretto::sim {
 //
 // `rates` are the limits that start() will name; each endpoint has a sender for each of them, because SimGrid 3.32
 // takes no rate for such flows.
-std::unique_ptr<Network> make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings,
-                                              std::vector<double> rates);
+using MakeSimgridNetwork = Network*(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings,
+                                    std::vector<double> rates);
+
+// The maker. SimGrid and what it links (ns-3 among others) take longer to load than most simulations, so simgrid.cpp is
+// a module of its own, libstretto_simgrid.so, loaded by the first call. It lies beside the program, or in the folder
+// above. Throws Error(runtime) when it cannot be loaded.
+MakeSimgridNetwork* load_simgrid();
 
 }  // namespace stretto::sim
+
+// What the module exports.
+extern "C" stretto::sim::MakeSimgridNetwork stretto_make_simgrid_network;
