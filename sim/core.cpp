@@ -153,21 +153,27 @@ void Core::resolve_waits(std::uint32_t number) {
   Lane& lane = lanes_[number];
   const FlatOp& op = current(lane);
   const FlatWait* waits = lane.program->waits.data() + op.wait_begin;
-  for (; lane.wait < op.wait_count; ++lane.wait) {
+  while (lane.wait < op.wait_count) {
     const FlatWait& wait = waits[lane.wait];
-    if (wait.steps_ago > lane.step) continue;
+    if (wait.steps_ago > lane.step) {
+      ++lane.wait;
+      continue;
+    }
     const std::uint32_t on = number - number % lanes_per_rank_ + wait.lane;
     Lane& other = lanes_[on];
     const std::uint64_t required =
         static_cast<std::uint64_t>(lane.step - wait.steps_ago) * other.length + wait.position + 1;
-    if (wait.kind == EdgeKind::finish_start) {
-      if (other.finished >= required) continue;
-    } else if (other.started >= required) {
-      if (other.started == required) lane.waited = std::max(lane.waited, other.started_at);
+    const bool is_start = wait.kind == EdgeKind::start_start;
+    if ((is_start ? other.started : other.finished) >= required) {
+      if (is_start && other.started == required) lane.waited = std::max(lane.waited, other.started_at);
+      ++lane.wait;
       continue;
     }
     const std::uint32_t rank = rank_of(number);
-    if (solos_[rank].plays && is_inside(solos_[rank], on, wait.kind, required)) stop_playing(rank);
+    if (solos_[rank].plays && is_inside(solos_[rank], on, wait.kind, required)) {
+      stop_playing(rank);  // its first operation may have started with that
+      continue;
+    }
     lane.blocked_kind = wait.kind;
     lane.blocked_until = required;
     lane.blocked_on = on;
