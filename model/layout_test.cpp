@@ -94,7 +94,7 @@ TEST_CASE("layers that cannot be shared are refused, naming the key", "[layout]"
       {{6, 2, 2}, "pipeline_model_parallel_size: expected the layers of a stage 3 to divide by 2"},
       {{8, 2, 1, 3, 4}, "num_layers_in_first_pipeline_stage: expected all 8 layers on the stages given, got 7"},
       {{8, 1, 1, 3, 4}, "num_layers_in_last_pipeline_stage: expected at least 2 stages, got 1"},
-      {{2, 3, 1, 2, 3}, "pipeline_model_parallel_size: expected the remaining layers -3"},
+      {{2, 3, 1, 2, 3}, "num_layers_in_first_pipeline_stage: expected at most 2 layers on the stages given, got 5"},
       {{4, 3, 1, 2, 2}, "pipeline_model_parallel_size: expected at least one layer for every model chunk"},
       {{6, 2, 1, 0, 0, false, false, "Ettt|tttt|L"}, "pipeline_model_parallel_layout: expected 2 chunks"},
       {{6, 2, 1, 0, 0, false, false, "Ettt|ttttL"}, "pipeline_model_parallel_layout: expected 6 layers, got 7"},

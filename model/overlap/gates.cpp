@@ -44,6 +44,8 @@ std::vector<Gate> gates_of(const Scenario& s) {
   above_one("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_model_parallel_size", pp);
   error("wgrad_deferral_limit", o.wgrad_deferral_limit > 0, "defer_embedding_wgrad_compute",
         o.defer_embedding_wgrad_compute);
+  off("channel_GBps", s.cluster.channel_GBps > 0, "max_ctas of a group", !s.cluster.max_ctas.empty(),
+      "no group has channels; nccl_communicator_config.dp.max_ctas gives dp some");
   for (const auto& [group, key, size] :
        {std::tuple{"dp", "data_parallel_size", dp}, std::tuple{"tp", "tensor_model_parallel_size", tp},
         std::tuple{"pp", "pipeline_model_parallel_size", pp}, std::tuple{"embd", "pipeline_model_parallel_size", pp}}) {
