@@ -1,14 +1,12 @@
-#include <malloc.h>
-
 #include <algorithm>
 #include <csignal>
 #include <exception>
 #include <iostream>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "cli/commands.hpp"
+#include "cli/heap.hpp"
 #include "cli/version.hpp"
 
 namespace {
@@ -38,10 +36,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
 
 // Exit codes: 0 done, 1 failed, 2 wrong usage or input.
 int main(int argc, char** argv) {
-  // Large arrays come and go as a schedule is planned, verified and simulated. The allocator keeps their memory: taking
-  // every page from the system anew costs as much as the work.
-  mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  stretto::cli::keep_heap_in_huge_pages();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails like one to a full disk
   CLI::App app{"Stretto: build the schedule of a training step once, run it and predict it"};
   app.require_subcommand(0, 1);
