@@ -1,10 +1,13 @@
 #include "exec/model_state.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <span>
 
+#include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "model/layout.hpp"
@@ -33,7 +36,42 @@ std::string prefix_of(StatePart part) {
   return "";
 }
 
-bool is_sharded_storage(StatePart part) { return part == StatePart::adam_m || part == StatePart::adam_v; }
+// What an array of a part is read from and written to.
+enum class Source : std::uint8_t { parameter, gradient, m, v, master };
+
+// Tensors of a source that hold a shard of a bucket each, "adam.m.b3"; "" where whole buckets are held.
+std::string shards_of(Source source) {
+  switch (source) {
+    case Source::m:
+      return "adam.m";
+    case Source::v:
+      return "adam.v";
+    case Source::master:
+      return kMasterPrefix;
+    case Source::parameter:
+    case Source::gradient:
+      return "";
+  }
+  return "";
+}
+
+// The exact parameters are the optimizer's where it has them.
+bool has_master(const Schedule& schedule) {
+  return accumulation_of(schedule.compute_dtype) != schedule.compute_dtype;
+}
+Source source_of(const Schedule& schedule, StatePart part) {
+  switch (part) {
+    case StatePart::parameters:
+      return has_master(schedule) ? Source::master : Source::parameter;
+    case StatePart::gradients:
+      return Source::gradient;
+    case StatePart::adam_m:
+      return Source::m;
+    case StatePart::adam_v:
+      return Source::v;
+  }
+  return Source::parameter;
+}
 
 // Rows that make up a vocabulary for better shapes are nobody's business outside.
 std::int64_t saved_rows(const Transformer& model, const Parameter& p) {
@@ -64,18 +102,20 @@ std::vector<Home> homes_of(const Schedule& schedule, const Scenario& scenario, c
 // at the same place, except of optimizer state: "adam.m.b3" holds the owner's shard of bucket 3 alone. What several
 // ranks of a replica hold comes once for each of them.
 template <class Fn>
-void for_elements(const Schedule& schedule, const Scenario& scenario, const Parameter& whole, StatePart part, Fn fn) {
+void for_elements(const Schedule& schedule, const Scenario& scenario, const Parameter& whole, Source source, Fn fn) {
   const std::int64_t dp = schedule.mesh.size(Coord::dp), tp = schedule.mesh.size(Coord::tp);
   for (const Home& home : homes_of(schedule, scenario, whole)) {
-    const std::string family = part == StatePart::gradients ? "grad." + home.family : home.family;
+    const std::string family = source == Source::gradient ? "grad." + home.family : home.family;
     const Tensor& tensor = schedule.tensors[schedule.find_tensor(family).value()];
     const TensorPlace& place =
         tensor.places[static_cast<std::size_t>(std::max<std::int64_t>(whole.layer, 0) * tensor.slots)];
     const std::int64_t shard = schedule.storages[place.storage].elements / dp;
     StorageId storage = place.storage;
-    if (is_sharded_storage(part)) {
+    const std::string shards = shards_of(source);
+    const bool is_sharded = !shards.empty();
+    if (is_sharded) {
       const std::string& bucket = schedule.storages[place.storage].name;
-      const std::string state = prefix_of(part).substr(0, 6) + bucket.substr(bucket.rfind('.'));
+      const std::string state = shards + bucket.substr(bucket.rfind('.'));
       storage = schedule.tensors[schedule.find_tensor(state).value()].places.front().storage;
     }
     Coordinates owner;
@@ -85,21 +125,43 @@ void for_elements(const Schedule& schedule, const Scenario& scenario, const Para
         const std::int64_t in_bucket = place.offset + i;
         owner[Coord::dp] = in_bucket / shard;
         owner[Coord::tp] = t;
-        fn(index_in_whole(whole, tp, t, i), Location{storage, is_sharded_storage(part) ? in_bucket % shard : in_bucket},
+        fn(index_in_whole(whole, tp, t, i), Location{storage, is_sharded ? in_bucket % shard : in_bucket},
            owner, schedule.mesh.rank_of(owner));
       }
   }
 }
 
-double load(Dtype dtype, const std::byte* base, std::int64_t i) {
-  if (dtype == Dtype::f64) return reinterpret_cast<const double*>(base)[i];
-  return reinterpret_cast<const float*>(base)[i];
+double load(const Schedule& schedule, host::RankMemory& memory, const Location& at) {
+  const std::byte* base = memory.at(at.storage);
+  switch (schedule.storages[at.storage].dtype) {
+    case Dtype::f64:
+      return reinterpret_cast<const double*>(base)[at.offset];
+    case Dtype::f32:
+      return reinterpret_cast<const float*>(base)[at.offset];
+    case Dtype::bf16:
+      return to_float(reinterpret_cast<const Bf16*>(base)[at.offset]);
+    case Dtype::i32:
+      break;
+  }
+  assert(false && "learnable arrays are of a floating type");
+  return 0;
 }
-void store(Dtype dtype, std::byte* base, std::int64_t i, double value) {
-  if (dtype == Dtype::f64)
-    reinterpret_cast<double*>(base)[i] = value;
-  else
-    reinterpret_cast<float*>(base)[i] = static_cast<float>(value);
+void store(const Schedule& schedule, host::RankMemory& memory, const Location& at, double value) {
+  std::byte* base = memory.at(at.storage);
+  switch (schedule.storages[at.storage].dtype) {
+    case Dtype::f64:
+      reinterpret_cast<double*>(base)[at.offset] = value;
+      return;
+    case Dtype::f32:
+      reinterpret_cast<float*>(base)[at.offset] = static_cast<float>(value);
+      return;
+    case Dtype::bf16:
+      reinterpret_cast<Bf16*>(base)[at.offset] = to_bf16(static_cast<float>(value));
+      return;
+    case Dtype::i32:
+      break;
+  }
+  assert(false && "learnable arrays are of a floating type");
 }
 
 // nullptr where the rank does not have it: only the first stage reads tokens, only the last reads targets.
@@ -117,8 +179,31 @@ void store_everywhere(const Schedule& schedule, const MemoryOf& memory_of, const
   Coordinates rank = owner;
   for (std::int64_t d = 0; d < schedule.mesh.size(Coord::dp); ++d) {
     rank[Coord::dp] = d;
-    store(schedule.compute_dtype, memory_of(schedule.mesh.rank_of(rank)).at(at.storage), at.offset, value);
+    store(schedule, memory_of(schedule.mesh.rank_of(rank)), at, value);
   }
+}
+
+// values: of the whole array, without padding or with it.
+void write_array(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, const Parameter& whole,
+                 Source source, std::span<const double> values) {
+  const bool is_sharded = !shards_of(source).empty();
+  for_elements(schedule, scenario, whole, source,
+               [&](std::int64_t index, const Location& at, const Coordinates& coordinates, std::int64_t owner) {
+                 if (index >= std::int64_t(values.size())) return;
+                 const double value = values[static_cast<std::size_t>(index)];
+                 if (is_sharded)
+                   store(schedule, memory_of(owner), at, value);
+                 else
+                   store_everywhere(schedule, memory_of, at, coordinates, value);
+               });
+}
+
+// Parameters, and their exact form where the optimizer has one.
+void write_part(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, const Parameter& whole,
+                StatePart part, std::span<const double> values) {
+  write_array(schedule, scenario, memory_of, whole, source_of(schedule, part), values);
+  if (part == StatePart::parameters && has_master(schedule))
+    write_array(schedule, scenario, memory_of, whole, Source::parameter, values);
 }
 
 }  // namespace
@@ -141,10 +226,7 @@ void initialise_state(const Schedule& schedule, const Scenario& scenario, const 
     values.assign(static_cast<std::size_t>(p.elements()), norm_weight ? 1.0 : 0.0);
     if (std > 0)
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = std * normal(seed, stream, i);
-    for_elements(schedule, scenario, p, StatePart::parameters,
-                 [&](std::int64_t whole, const Location& at, const Coordinates& owner, std::int64_t) {
-                   store_everywhere(schedule, memory_of, at, owner, values[static_cast<std::size_t>(whole)]);
-                 });
+    write_part(schedule, scenario, memory_of, p, StatePart::parameters, values);
   }
 }
 
@@ -154,11 +236,10 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& s
   for (const Parameter& p : parameters(scenario.model)) {
     FullTensor full{prefix_of(part) + p.full_name(), {saved_rows(scenario.model, p), p.cols}, {}};
     full.values.resize(static_cast<std::size_t>(full.shape[0] * full.shape[1]));
-    for_elements(schedule, scenario, p, part,
+    for_elements(schedule, scenario, p, source_of(schedule, part),
                  [&](std::int64_t whole, const Location& at, const Coordinates&, std::int64_t owner) {
                    if (whole < std::int64_t(full.values.size()))
-                     full.values[static_cast<std::size_t>(whole)] =
-                         load(schedule.compute_dtype, memory_of(owner).at(at.storage), at.offset);
+                     full.values[static_cast<std::size_t>(whole)] = load(schedule, memory_of(owner), at);
                  });
     result.push_back(std::move(full));
   }
@@ -173,15 +254,7 @@ void scatter_state(const Schedule& schedule, const Scenario& scenario, const Mem
     if (full.shape != std::vector<std::int64_t>{rows, p.cols})
       throw input_error("tensor " + full.name + " does not have the shape [" + std::to_string(rows) + ", " +
                         std::to_string(p.cols) + "] that the scenario's model needs");
-    for_elements(schedule, scenario, p, part,
-                 [&](std::int64_t whole, const Location& at, const Coordinates& coordinates, std::int64_t owner) {
-                   if (whole >= std::int64_t(full.values.size())) return;
-                   const double value = full.values[static_cast<std::size_t>(whole)];
-                   if (is_sharded_storage(part))
-                     store(schedule.compute_dtype, memory_of(owner).at(at.storage), at.offset, value);
-                   else
-                     store_everywhere(schedule, memory_of, at, coordinates, value);
-                 });
+    write_part(schedule, scenario, memory_of, p, part, full.values);
   }
 }
 

@@ -42,12 +42,13 @@ void save(const Scenario& scenario, const Schedule& schedule, const MemoryOf& me
   std::vector<FullTensor> full;
   for (const StatePart part : kSaved)
     for (FullTensor& tensor : gather_state(schedule, scenario, memory_of, part)) full.push_back(std::move(tensor));
-  std::vector<std::vector<float>> narrowed;  // f32 training is saved in f32
+  const Dtype saved = accumulation_of(schedule.compute_dtype);
+  std::vector<std::vector<float>> narrowed;  // what is kept in f32 is saved in f32
   std::vector<NamedTensor> tensors;
   narrowed.reserve(full.size());
   for (const FullTensor& tensor : full) {
-    NamedTensor named{tensor.name, schedule.compute_dtype, tensor.shape, std::as_bytes(std::span(tensor.values))};
-    if (schedule.compute_dtype == Dtype::f32) {
+    NamedTensor named{tensor.name, saved, tensor.shape, std::as_bytes(std::span(tensor.values))};
+    if (saved == Dtype::f32) {
       narrowed.emplace_back(tensor.values.begin(), tensor.values.end());
       named.data = std::as_bytes(std::span(narrowed.back()));
     }
@@ -81,7 +82,7 @@ std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const Me
     scatter_state(schedule, scenario, memory_of, part, [&](const std::string& name) -> const FullTensor& {
       const NamedTensor* tensor = checkpoint.find(name);
       if (tensor == nullptr) throw input_error(checkpoint.path() + ": has no tensor " + name);
-      if (tensor->dtype != schedule.compute_dtype)
+      if (tensor->dtype != accumulation_of(schedule.compute_dtype))
         throw input_error(checkpoint.path() + ": tensor " + name + " is " + std::string(name_of(tensor->dtype)));
       converted.name = name;
       converted.shape = tensor->shape;

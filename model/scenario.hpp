@@ -59,7 +59,7 @@ struct Overlap {
 struct Training {
   std::int64_t micro_batch_size = 1;   // sequences
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
-  std::string precision = "fp32";      // or "fp64"
+  std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Recompute recompute;
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;

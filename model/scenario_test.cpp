@@ -297,7 +297,7 @@ TEST_CASE("values out of range are refused", "[scenario]") {
   const char* bad[] = {"model.num_layers=0",    "model.hidden_size=2097152",     "cluster.link_GBps=0",
                        "cluster.link_GBps=nan", "cluster.link_latency_us=-1",    "parallel.data_parallel_size=0",
                        "overlap.bucket_size=0", "training.adam_beta1=1",         "training.adam_beta2=-0.1",
-                       "training.adam_eps=0",   "training.precision=bf16",       "training.seed=-1",
+                       "training.adam_eps=0",   "training.precision=fp16",       "training.seed=-1",
                        "training.timeout_s=0",  "training.train_iters=0",        "training.micro_batch_size=0",
                        "compare.ranks=[0]",     "compare.ranks=[2.5]",           "compare.repeats=0",
                        "training.lr=\"fast\"",  "overlap.overlap_grad_reduce=1", "model=3",

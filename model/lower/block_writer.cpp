@@ -56,9 +56,9 @@ TensorId BlockWriter::activation(const std::string& name, std::int64_t rows, std
   return add_tensor(schedule_, name, dtype_, BufferKind::activation, rows, cols, layers, shape_.slots.back());
 }
 TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
-                                   bool is_input, bool is_core) {
+                                   Role role) {
   const Recompute& recompute = shape_.recompute;
-  const bool shares_core = is_core && recompute.granularity == Recompute::Granularity::selective;
+  const bool shares_core = role.is_core && recompute.granularity == Recompute::Granularity::selective;
   const std::int64_t slots = shape_.most_slots();
   std::vector<TensorPlace> places;
   std::map<std::string, StorageId> storages;
@@ -67,7 +67,7 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
     const std::int64_t in_chunk = is_head_input ? 0 : shape_.layer_in_chunk[static_cast<std::size_t>(layer)];
     const std::int64_t in_group = in_chunk % recompute.group();
     const bool is_recomputed =
-        shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(is_input && in_group == 0));
+        shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0));
     for (std::int64_t slot = 0; slot < slots; ++slot) {
       // What is computed again is used up before anything else is, whatever the micro-batch.
       std::string instance = name + (shares_core     ? ".recomputed"
@@ -76,7 +76,8 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
       if (!is_recomputed && slots > 1)
         instance += ".s" + std::to_string(slot % shape_.slots[static_cast<std::size_t>(layer)]);
       const auto [at, fresh] = storages.try_emplace(instance, 0);
-      if (fresh) at->second = add_storage(schedule_, instance, dtype_, BufferKind::activation, rows * cols);
+      if (fresh) at->second = add_storage(schedule_, instance, role.is_statistics ? statistics_type() : dtype_,
+                                          BufferKind::activation, rows * cols);
       places.push_back({at->second, 0});
     }
   }
@@ -260,7 +261,8 @@ void BlockWriter::cross_entropy(View logits, View targets, View loss) {
   const std::int64_t tp = shape_.tp, classes = shape_.model.vocab_size;
   std::vector<Access> accesses = {accumulate(logits), read(targets)};
   if (tp > 1) {
-    const TensorId stats = workspace("vocab_stats", tp, 3 * tokens());
+    const TensorId stats =
+        add_tensor(schedule_, "vocab_stats", statistics_type(), BufferKind::workspace, tp, 3 * tokens());
     View own = work(stats);
     own.offset = Expr(Coord::tp) * Expr(3 * tokens());
     own.rows = 1;

@@ -25,12 +25,17 @@ class BlockWriter {
   // Activation families; `layers` > 1 keeps one instance a layer until its backward.
   TensorId activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
   // The same for what recomputation is about: layers that compute it again before their backward share instances.
-  // `is_input`: of the layer itself, which is kept where a group of layers begins. `is_core`: of attention's output.
+  struct Role {
+    bool is_input = false;       // of the layer itself, which is kept where a group of layers begins
+    bool is_core = false;        // of attention's output
+    bool is_statistics = false;  // numbers about rows, kept in the type of sums
+  };
   TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
-                        bool is_input = false, bool is_core = false);
+                        Role role = {.is_input = false, .is_core = false, .is_statistics = false});
   // A copy of a block under other names. Waits are copied too.
   BlockId copy(BlockId block, const std::string& name, const std::string& suffix);
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1);
+  Dtype statistics_type() const { return accumulation_of(dtype_); }
   // A tensor of instances that exist already.
   TensorId family(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                   std::int64_t slots, std::vector<TensorPlace> places);

@@ -63,16 +63,17 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
              targets = whole(schedule, target_ids, 0, Coord::micro_batch);
 
   // Residual stream: x of layer l goes in, x of layer l + 1 comes out.
-  const TensorId x = w.recomputable("x", rows, hidden, layers + 1, true);
+  const TensorId x = w.recomputable("x", rows, hidden, layers + 1, {.is_input = true});
   const TensorId ln_1 = w.recomputable("ln_1.out", rows, hidden, layers);
-  const TensorId ln_1_stats = w.recomputable("ln_1.stats", rows, w.norm_stats(), layers);
+  const TensorId ln_1_stats = w.recomputable("ln_1.stats", rows, w.norm_stats(), layers, {.is_statistics = true});
   const TensorId qkv = w.recomputable("qkv.out", tokens, qkv_size, layers);
-  const TensorId attention = w.recomputable("attention.out", tokens, attended, layers, false, true);
+  const TensorId attention = w.recomputable("attention.out", tokens, attended, layers, {.is_core = true});
   const TensorId lse =
-      w.recomputable("attention.lse", shape.micro_batch_size * heads, model.seq_length, layers, false, true);
+      w.recomputable("attention.lse", shape.micro_batch_size * heads, model.seq_length, layers,
+                     {.is_core = true, .is_statistics = true});
   const TensorId x_mid = w.recomputable("x_mid", rows, hidden, layers);
   const TensorId ln_2 = w.recomputable("ln_2.out", rows, hidden, layers);
-  const TensorId ln_2_stats = w.recomputable("ln_2.stats", rows, w.norm_stats(), layers);
+  const TensorId ln_2_stats = w.recomputable("ln_2.stats", rows, w.norm_stats(), layers, {.is_statistics = true});
   const TensorId fc1 = w.recomputable("fc1.out", tokens, fc1_size, layers);
   const TensorId act_out = w.recomputable(act + ".out", tokens, ffn, layers);
   // What a weight gradient that is put off needs is kept for each of those micro-batches, and once for all others.
@@ -85,7 +86,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
                  kept_slot);
   };
   const View ln_f = keep("ln_f.out", hidden, rows);
-  const TensorId ln_f_stats = w.activation("ln_f.stats", rows, w.norm_stats(), 1);
+  const TensorId ln_f_stats = add_tensor(schedule, "ln_f.stats", w.statistics_type(), BufferKind::activation, rows,
+                                         w.norm_stats(), 1, shape.slots.back());
   const View logits = keep("logits", vocab, tokens);
   const TensorId branch = w.workspace("branch.out", tokens, hidden);  // of proj and fc2, before the residual addition
   const TensorId dx = w.workspace("dx", rows, hidden, shape.gradient_buffers);

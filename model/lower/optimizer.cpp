@@ -145,13 +145,17 @@ class OptimizerWriter {
   void step(const std::optional<OpAddress>& summed) {
     bool is_first = true;
     for (const std::size_t b : buckets_) {
-      ops(b).adamw = place({"adamw" + suffix(b),
-                            AdamW{shard(b), decayed_ranges(lowered_.buckets[b], parameters_.parts), dp_},
-                            o_.compute,
-                            Phase::optimizer,
-                            {read(shard_of(tensors(b).gradient, shard(b))), read(o_.norm_squared), read(o_.hyper),
-                             accumulate(shard_of(tensors(b).parameter, shard(b))),
-                             accumulate(whole(schedule_, tensors(b).m)), accumulate(whole(schedule_, tensors(b).v))}});
+      const BucketTensors& t = tensors(b);
+      const View parameter = shard_of(t.parameter, shard(b));
+      std::vector<Access> accesses = {read(shard_of(t.gradient, shard(b))),
+                                      read(o_.norm_squared),
+                                      read(o_.hyper),
+                                      t.master ? write(parameter) : accumulate(parameter),
+                                      accumulate(whole(schedule_, t.m)),
+                                      accumulate(whole(schedule_, t.v))};
+      if (t.master) accesses.push_back(accumulate(whole(schedule_, *t.master)));
+      AdamW work{shard(b), decayed_ranges(lowered_.buckets[b], parameters_.parts), dp_, t.master.has_value()};
+      ops(b).adamw = place({"adamw" + suffix(b), std::move(work), o_.compute, Phase::optimizer, std::move(accesses)});
       if (is_first && summed) order_.back().waits.push_back({EdgeKind::finish_start, *summed});
       is_first = false;
     }

@@ -90,7 +90,7 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
     ops.parameter =
         add_storage(schedule, "parameters" + suffix, schedule.compute_dtype, BufferKind::parameter, bucket.elements);
     ops.gradient =
-        add_storage(schedule, "gradients" + suffix, schedule.compute_dtype, BufferKind::gradient, bucket.elements);
+        add_storage(schedule, "gradients" + suffix, accumulation_of(schedule.compute_dtype), BufferKind::gradient, bucket.elements);
     lowered.bucket_ops.push_back(ops);
     for (const BucketEntry& entry : bucket.entries) {
       const Parameter& p = result.parts[entry.parameter];
@@ -124,8 +124,11 @@ std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered&
         add_placed_tensor(schedule, "bucket.gradient" + suffix, 1, elements, {{lowered.bucket_ops[b].gradient, 0}});
     if (casts)
       t.low = add_tensor(schedule, "bucket.gradient_bf16" + suffix, Dtype::bf16, BufferKind::workspace, 1, elements);
-    t.m = add_tensor(schedule, "adam.m" + suffix, schedule.compute_dtype, BufferKind::optimizer_state, 1, shard);
-    t.v = add_tensor(schedule, "adam.v" + suffix, schedule.compute_dtype, BufferKind::optimizer_state, 1, shard);
+    const Dtype kept = accumulation_of(schedule.compute_dtype);
+    t.m = add_tensor(schedule, "adam.m" + suffix, kept, BufferKind::optimizer_state, 1, shard);
+    t.v = add_tensor(schedule, "adam.v" + suffix, kept, BufferKind::optimizer_state, 1, shard);
+    if (kept != schedule.compute_dtype)
+      t.master = add_tensor(schedule, kMasterPrefix + suffix, kept, BufferKind::optimizer_state, 1, shard);
     result.push_back(t);
   }
   return result;

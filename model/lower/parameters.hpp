@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "model/lower/blocks.hpp"
@@ -25,10 +26,14 @@ bool ties_across_stages(const Scenario& scenario);
 // a tied embedding, have buckets of their own behind the others: they are reduced, and count in the norm, differently.
 ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered);
 
+// Of the tensors of master parameters, one a bucket: "adam.p.b3".
+constexpr const char* kMasterPrefix = "adam.p";
+
 // Whole buckets as tensors, and the optimizer state of a shard.
 struct BucketTensors {
   TensorId parameter = 0, gradient = 0, m = 0, v = 0;
   TensorId low = 0;  // the gradient in bf16, with `casts`
+  std::optional<TensorId> master;  // the parameters that the optimizer updates, where computation has them rounded
 };
 std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t dp, bool casts);
 

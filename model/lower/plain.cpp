@@ -146,7 +146,9 @@ Lowered lower_plain(const Scenario& scenario) {
   Lowered lowered;
   Schedule& schedule = lowered.schedule;
   schedule.name = "plain";
-  schedule.compute_dtype = scenario.training.precision == "fp64" ? Dtype::f64 : Dtype::f32;
+  schedule.compute_dtype = scenario.training.precision == "fp64"   ? Dtype::f64
+                           : scenario.training.precision == "bf16" ? Dtype::bf16
+                                                                   : Dtype::f32;
   const Lanes lanes = add_mesh(schedule, scenario);
   const ModelParameters parameters = add_parameters(schedule, scenario, lowered);
 

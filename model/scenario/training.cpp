@@ -64,7 +64,7 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   read_batch(table, parallel, training);
   training.recompute = read_recompute(table, model);
   read_optimizer(table, training);
-  training.precision = choice_or(table, "precision", training.precision, {"fp32", "fp64"});
+  training.precision = choice_or(table, "precision", training.precision, {"fp32", "fp64", "bf16"});
   training.seed = static_cast<std::uint64_t>(
       value_or<std::int64_t>(table, "seed", static_cast<std::int64_t>(training.seed), {.min = 0}));
   training.init_method_std =

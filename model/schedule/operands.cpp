@@ -181,9 +181,15 @@ struct ListOperands {
       if (range.begin < 0 || range.end < range.begin || range.end > a.elements * a.shards)
         return bad("decayed range [" + std::to_string(range.begin) + ", " + std::to_string(range.end) +
                    ") leaves the bucket of " + std::to_string(a.elements * a.shards));
-    return {{vector_of("grad", "R", a.elements), scalar_of("norm_squared", "R"), vector_of("hyper", "R", 8, Type::f64),
-             vector_of("param", "A", a.elements), vector_of("m", "A", a.elements), vector_of("v", "A", a.elements)},
-            ""};
+    OperandList list;
+    list.operands = {vector_of("grad", "R", a.elements),
+                     scalar_of("norm_squared", "R"),
+                     vector_of("hyper", "R", 8, Type::f64),
+                     vector_of("param", a.master ? "W" : "A", a.elements),
+                     vector_of("m", "A", a.elements),
+                     vector_of("v", "A", a.elements)};
+    if (a.master) list.operands.push_back(vector_of("master", "A", a.elements));
+    return list;
   }
 
   OperandList operator()(const Collective& c) const {

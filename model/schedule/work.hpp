@@ -171,7 +171,8 @@ struct SumSquares {
 // sqrt(norm_squared). grad[1,elements] R, norm_squared[1,1] f64 R, hyper[1,8] f64 R, param A, m A, v A. hyper = {lr,
 // beta1, beta2, eps, weight_decay, clip (0 = off), 1 − beta1^t, 1 − beta2^t}. `decayed` are the ranges of the *bucket*
 // [begin, end) that weight decay applies to (matrices, not biases and norms); the shard covers [shard · elements,
-// (shard + 1) · elements) of it, shard = the dp coordinate.
+// (shard + 1) · elements) of it, shard = the dp coordinate. With `master` the last operand is the master parameters,
+// A, in the type of m and v: they are updated, and param W is what they round to.
 struct AdamW {
   std::int64_t elements = 0;
   struct Range {
@@ -179,6 +180,7 @@ struct AdamW {
   };
   std::vector<Range> decayed;
   std::int64_t shards = 1;
+  bool master = false;
 };
 
 // all_gather:     own shard R, whole buffer W.     Where the two overlap, the shard is slice `rank` of the whole.

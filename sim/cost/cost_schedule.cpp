@@ -12,9 +12,16 @@ namespace {
 
 double evaluate_us(const Platform& platform, const WorkCost& cost) {
   const auto fit = platform.costs.find(cost.key);
-  if (fit == platform.costs.end())
+  if (fit == platform.costs.end()) {
+    // Keys end in the type that was computed in.
+    const std::string operation = cost.key.substr(0, cost.key.rfind('_') + 1);
+    for (const auto& [key, other] : platform.costs)
+      if (key.rfind('_') + 1 == operation.size() && key.starts_with(operation))
+        throw input_error("platform " + platform.name + " has no cost \"" + cost.key + "\", only \"" + key +
+                          "\": it was calibrated for another [training] precision");
     throw input_error("platform " + platform.name + " has no cost \"" + cost.key +
                       "\"; run stretto calibrate to measure it");
+  }
   if (fit->second.coefficients.size() != cost.features.size())
     throw input_error("platform " + platform.name + ", cost \"" + cost.key + "\": expected " +
                       std::to_string(cost.features.size()) + " coefficients, got " +

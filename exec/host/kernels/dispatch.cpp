@@ -10,6 +10,8 @@
 namespace stretto::host {
 
 void run_work(const Work& work, const Coordinates& rank, std::span<const Operand> operands) {
+  const bool converts = std::holds_alternative<Cast>(work) || std::holds_alternative<Fill>(work);
+  if (!converts && computes_in_bf16(operands)) return run_in_f32(work, rank, operands);
   std::visit(Overloaded{
                  [&](const Gemm& gemm) { run_gemm(gemm, operands); },
                  [&](const Attention& attention) { run_attention(attention, rank[Coord::tp], operands); },

@@ -25,4 +25,10 @@ void run_local_reduce(const LocalReduce& work, std::span<const Operand> operands
 void run_sum_squares(const SumSquares& work, std::span<const Operand> operands);
 void run_adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> operands);
 
+// bf16 on a processor that has no arithmetic for it: operands of that type are widened to f32, the kernel runs, what it
+// has written is rounded to nearest even. So every operation rounds once, whatever its inside. Takes scratch of the
+// size of the widened operands, kept by the thread; meant for checking, not for speed.
+bool computes_in_bf16(std::span<const Operand> operands);
+void run_in_f32(const Work& work, const Coordinates& rank, std::span<const Operand> operands);
+
 }  // namespace stretto::host

@@ -17,7 +17,7 @@ struct Operand {
 };
 
 // Runs one compute operation (anything but Collective) on the calling thread, single-threaded, with the operands that
-// `Work` documents, in that order. Element type f32 or f64 is taken from the operands. `rank` gives the dp
+// `Work` documents, in that order. Element type f32, f64 or bf16 is taken from the operands. `rank` gives the dp
 // coordinate that AdamW's shard needs and the tp coordinate of a slice of the vocabulary. Allocates at most small
 // per-thread scratch that is kept between calls. Thread-safe for disjoint operands. Call `use_one_blas_thread()` once
 // per process before.

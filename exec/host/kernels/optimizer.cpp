@@ -49,6 +49,7 @@ template <class T>
 void adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> operands) {
   const T* grad = data_of<T>(operands[0]);
   T* param = data_of<T>(operands[3]);
+  T* master = work.master ? data_of<T>(operands[6]) : param;
   T* m = data_of<T>(operands[4]);
   T* v = data_of<T>(operands[5]);
   const AdamWStep<T> step = adamw_step<T>(data_of<double>(operands[2]), *data_of<double>(operands[1]));
@@ -62,7 +63,9 @@ void adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> opera
       const Lanes<T> m1 = step.beta1 * load(m + i, lanes) + (T(1) - step.beta1) * g;
       const Lanes<T> m2 = step.beta2 * load(v + i, lanes) + (T(1) - step.beta2) * g.square();
       const Lanes<T> update = step.rate * m1 / (m2.sqrt() * step.inverse_sqrt_correction2 + step.eps);
-      store<T>(param + i, lanes, load(factor + offset, lanes) * load(param + i, lanes) - update);
+      const Lanes<T> next = load(factor + offset, lanes) * load(master + i, lanes) - update;
+      store<T>(param + i, lanes, next);
+      if (work.master) store<T>(master + i, lanes, next);
       store<T>(m + i, lanes, m1);
       store<T>(v + i, lanes, m2);
     });
@@ -90,9 +93,10 @@ double sum_squares(const T* x, std::int64_t elements) {
 }  // namespace
 
 void run_adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> operands) {
-  assert(operands.size() == 6 && shard >= 0 && shard < work.shards);
+  assert(operands.size() == (work.master ? 7u : 6u) && shard >= 0 && shard < work.shards);
   assert(operands[1].dtype == Dtype::f64 && operands[2].dtype == Dtype::f64 && elements_of(operands[2]) == 8);
-  for (const std::size_t index : {0, 3, 4, 5}) {
+  for (std::size_t index = 0; index < operands.size(); ++index) {
+    if (index == 1 || index == 2) continue;
     assert(elements_of(operands[index]) == work.elements && is_contiguous(operands[index]));
     assert(operands[index].dtype == operands[0].dtype);
     static_cast<void>(index);

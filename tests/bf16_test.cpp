@@ -1,0 +1,111 @@
+// Mixed precision: operations in bf16, gradients, sums and the optimizer in f32.
+#include <catch2/catch.hpp>
+
+#include "base/bf16.hpp"
+#include "model/lower/parameters.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+// Two roundings of 8 bits an operation, and a few dozen operations deep.
+constexpr double kLossTolerance = 0.02, kGradientTolerance = 0.1;
+
+Layout layout_of(std::int64_t dp, std::int64_t tp, bool sequence_parallel, std::int64_t pp) {
+  Layout layout;
+  layout.dp = dp;
+  layout.tp = tp;
+  layout.sequence_parallel = sequence_parallel;
+  layout.pp = pp;
+  return layout;
+}
+
+}  // namespace
+
+TEST_CASE("bf16: training stays near f32 in every layout and mode", "[bf16][serial]") {
+  const Layout layouts[] = {layout_of(2, 1, false, 1), layout_of(1, 2, false, 1), layout_of(1, 2, true, 1),
+                            layout_of(2, 1, false, 2), layout_of(2, 2, true, 2)};
+  for (const bool llama : {false, true}) {
+    const Trained exact = train(layout_scenario(Layout{}, "plain", llama, "fp32"), 1, false);
+    Cases cases;
+    for (const Layout& layout : layouts) {
+      const Trained exact_here =
+          layout.pp == 1 ? exact : train(layout_scenario(layout, "plain", llama, "fp32"), 1, false);
+      for (const OverlapMode& mode : overlap_modes()) {
+        const Scenario scenario = layout_scenario(layout, mode.name, llama, "bf16");
+        if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
+        INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt"));
+        const Trained rounded = train(scenario, 1, false);
+        CHECK(rounded.losses.back() == Approx(exact_here.losses.back()).epsilon(kLossTolerance));
+        CHECK(rounded.norms.back() == Approx(exact_here.norms.back()).epsilon(kGradientTolerance));
+        CHECK(rounded.losses.back() != exact_here.losses.back());  // it did round
+      }
+    }
+  }
+}
+
+TEST_CASE("bf16: modes that only move operations give the same bits, on threads too", "[bf16]") {
+  for (const std::int64_t ranks : {2, 3}) {
+    const auto run = [&](const std::string& mode, bool threaded) {
+      Scenario scenario = tiny_scenario(ranks, mode, "bf16");
+      scenario.training.clip_grad = 0;
+      return train(scenario, 3, threaded);
+    };
+    const Trained plain = run("plain", false);
+    for (const OverlapMode& mode : data_parallel_modes())
+      for (const bool threaded : {false, true}) {
+        INFO(mode.name << " at " << ranks << " ranks, threaded " << threaded);
+        const Trained trained = run(mode.name, threaded);
+        CHECK(trained.losses == plain.losses);
+        CHECK(same_bits(trained.gradients, plain.gradients));
+        CHECK(same_bits(trained.parameters, plain.parameters));
+      }
+  }
+}
+
+TEST_CASE("bf16: the optimizer keeps what the parameters round away", "[bf16]") {
+  // A rate so small that no parameter of bf16 would ever move by it.
+  Scenario scenario = tiny_scenario(2, "plain", "bf16");
+  scenario.training.lr = scenario.training.min_lr = 1e-6;
+  scenario.training.lr_warmup_iters = 0;
+  scenario.training.weight_decay = 0;
+  const Trained once = train(scenario, 1, false), often = train(scenario, 5, false);
+  double moved = 0;
+  for (std::size_t t = 0; t < once.parameters.size(); ++t)
+    for (std::size_t i = 0; i < once.parameters[t].values.size(); ++i)
+      moved = std::max(moved, std::abs(often.parameters[t].values[i] - once.parameters[t].values[i]));
+  CHECK(moved > 1e-6);
+  CHECK(moved < 1e-5);
+}
+
+TEST_CASE("bf16: state that is written comes back, and parameters are the master's rounded", "[bf16]") {
+  const Scenario scenario = layout_scenario(layout_of(2, 2, true, 1), "overlap_param_gather", false, "bf16");
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_memory(schedule);
+  serial::SerialExecutor executor(schedule, plan);
+  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
+  exec::initialise_state(schedule, scenario, memory_of);
+  std::vector<exec::FullTensor> written =
+      exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  for (exec::FullTensor& tensor : written)
+    for (double& value : tensor.values) value = static_cast<float>(value * 1.001 + 0.01);
+  exec::scatter_state(schedule, scenario, memory_of, exec::StatePart::parameters, [&](const std::string& name) -> const exec::FullTensor& {
+    return *std::find_if(written.begin(), written.end(), [&](const auto& t) { return t.name == name; });
+  });
+  CHECK(same_bits(exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters), written));
+
+  const Tensor& master = schedule.tensors[schedule.find_tensor(std::string(kMasterPrefix) + ".b0").value()];
+  const Tensor& parameter = schedule.tensors[schedule.find_tensor("bucket.parameter.b0").value()];
+  CHECK(schedule.storages[master.places[0].storage].dtype == Dtype::f32);
+  CHECK(schedule.storages[parameter.places[0].storage].dtype == Dtype::bf16);
+  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
+    const std::int64_t shard = master.elements(), begin = schedule.mesh.coordinates_of(rank)[Coord::dp] * shard;
+    const auto exact = memory_of(rank).view<float>(schedule, master.places[0].storage, 0, shard);
+    const auto rounded = memory_of(rank).view<Bf16>(schedule, parameter.places[0].storage, begin, shard);
+    bool same = true;
+    for (std::size_t i = 0; i < exact.size(); ++i) same = same && to_bf16(exact[i]).bits == rounded[i].bits;
+    CHECK(same);
+  }
+}
+
+}  // namespace stretto::testing
