@@ -1,5 +1,7 @@
 #include "cli/compare_run.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -110,6 +112,19 @@ double speed_against(std::vector<double> readings_GFLOPs, double calibrated_GFLO
   return median(readings_GFLOPs) / calibrated_GFLOPs;
 }
 
+// What a mode asks for and does not get. Knobs that are off in the plain schedule already, whose notes `plain` collects,
+// are the scenario's and not the mode's.
+void add_notes(const Schedule& schedule, const std::string& mode, std::int64_t ranks, std::vector<std::string>& plain,
+               std::vector<std::string>& notes) {
+  if (mode == "plain") {
+    plain = schedule.notes;
+    return;
+  }
+  const std::string at = fmt::format(" at {} {}: ", ranks, ranks == 1 ? "rank" : "ranks");
+  for (const std::string& note : schedule.notes)
+    if (std::find(plain.begin(), plain.end(), note) == plain.end()) notes.push_back(mode + at + note);
+}
+
 exec::TokenSource open_tokens(const Scenario& scenario) {
   if (!scenario.training.data.empty()) return exec::TokenSource::open(scenario.training.data);
   // Without data the step is timed on random bytes: its time does not depend on them.
@@ -125,11 +140,18 @@ exec::TokenSource open_tokens(const Scenario& scenario) {
 CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
                        const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
   std::vector<std::string> modes = scenario.compare.modes;
-  if (modes.empty())
-    for (const OverlapMode& mode : overlap_modes())
-      if (mode.applies(scenario.parallel)) modes.push_back(mode.name);
+  if (modes.empty()) {
+    bool is_listed = false;
+    for (const OverlapMode& mode : overlap_modes()) {
+      if (!mode.applies(scenario.parallel)) continue;
+      modes.push_back(mode.name);
+      is_listed = is_listed || with_mode(scenario, mode.name, scenario.parallel.ranks()).overlap == scenario.overlap;
+    }
+    if (!is_listed) modes.push_back(kAsGiven);
+  }
   try {
-    for (const std::string& mode : modes) find_overlap_mode(mode);
+    for (const std::string& mode : modes)
+      if (mode != kAsGiven) find_overlap_mode(mode);
   } catch (const Error& error) {
     throw input_error(scenario.file + ": [compare] modes: " + error.what());
   }
@@ -152,17 +174,21 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
   const int cores =
       static_cast<int>(scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores);
   // Before anything is measured: some modes need more lanes, and so cores for more channels, than others.
-  for (const std::int64_t n : ranks)
+  CompareRun run;
+  for (const std::int64_t n : ranks) {
+    std::vector<std::string> plain;
     for (const std::string& mode : modes) {
       try {
-        check_residency(build_schedule(with_mode(scenario, mode, n)), cores);
+        const Schedule schedule = build_schedule(with_mode(scenario, mode, n));
+        check_residency(schedule, cores);
+        add_notes(schedule, mode, n, plain, run.comparison.notes);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::input) throw;
         throw input_error(scenario.file + ": mode " + mode + " at " + std::to_string(n) + " ranks: " + error.what());
       }
     }
+  }
 
-  CompareRun run;
   run.comparison.platform = platform.name + " (" + platform.device + ", " + platform.date + ")";
   for (const std::int64_t n : ranks) {
     std::vector<std::unique_ptr<Contender>> contenders;

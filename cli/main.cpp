@@ -32,10 +32,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
          (message.back() == '?' ? ")" : "");
 }
 
-}  // namespace
-
-// Exit codes: 0 done, 1 failed, 2 wrong usage or input.
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   stretto::cli::keep_heap_in_huge_pages();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails like one to a full disk
   CLI::App app{"Stretto: build the schedule of a training step once, run it and predict it"};
@@ -74,4 +71,16 @@ int main(int argc, char** argv) {
     std::cerr << "stretto: " << error.what() << "\n";
     return 1;
   }
+}
+
+}  // namespace
+
+// Exit codes: 0 done, 1 failed, 2 wrong usage or input.
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  // What a full disk or a closed pipe has swallowed was not done.
+  std::cout.flush();
+  if (std::cout) return code;
+  std::cerr << "stretto: standard output: cannot be written\n";
+  return code == 0 ? 1 : code;
 }

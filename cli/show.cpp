@@ -18,11 +18,22 @@ struct ShowOptions : CommonOptions {
 
 void show(const ShowOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
+  require_writable(options.json);
   if (options.gates) {
-    std::cout << print_gates(gates_of(scenario));
+    const std::vector<Gate> gates = gates_of(scenario);
+    if (options.json != "-") std::cout << print_gates(gates);
+    if (options.json.empty()) return;
+    nlohmann::json list = nlohmann::json::array();
+    for (const Gate& gate : gates)
+      list.push_back({{"knob", gate.knob},
+                      {"needs", gate.needs},
+                      {"asked", gate.asked},
+                      {"open", gate.open},
+                      {"when_closed", gate.is_error ? "error" : "off"},
+                      {"why", gate.why}});
+    write_json(options.json, {{"gates", std::move(list)}});
     return;
   }
-  require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   if (options.json != "-") {

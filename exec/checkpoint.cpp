@@ -142,6 +142,14 @@ std::vector<std::byte> read_file(const std::string& path) {
 
 }  // namespace
 
+void require_checkpoint_dir(const std::string& dir) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) throw input_error(fmt::format("{}: cannot create the checkpoint directory: {}", dir, error.message()));
+  if (access(dir.c_str(), W_OK | X_OK) != 0)
+    throw input_error(fmt::format("{}: cannot write to the checkpoint directory: {}", dir, cause(errno)));
+}
+
 std::string write_checkpoint(const std::string& dir, std::int64_t step, const CheckpointMetadata& metadata,
                              std::span<const NamedTensor> tensors) {
   assert(step >= 0 && !metadata.contains("step") && !metadata.contains("checksum") && !metadata.contains("format"));

@@ -25,6 +25,10 @@ struct NamedTensor {
 
 using CheckpointMetadata = std::map<std::string, std::string>;
 
+// Creates `dir` if need be, so that a long run does not find out at its end. Throws Error(input) when checkpoints cannot
+// be written there.
+void require_checkpoint_dir(const std::string& dir);
+
 // Writes `dir`/step-<step>.safetensors and returns its path; creates `dir` if need be. Atomic: a kill at any moment
 // leaves either the complete file or none under that name (temporary file, fsync, rename, fsync of the directory). Then
 // deletes checkpoints of earlier steps except the newest of them, so that two remain; files of later steps are not

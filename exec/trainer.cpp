@@ -1,6 +1,7 @@
 #include "exec/trainer.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <map>
 
 #include "base/error.hpp"
@@ -108,6 +109,7 @@ TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, co
     throw input_error((scenario.file.empty() ? scenario.name : scenario.file) +
                       ": [training] data: expected a text file or a .bin token shard to train on");
   const TokenSource source = TokenSource::open(training.data);
+  if (!training.checkpoint_dir.empty()) require_checkpoint_dir(training.checkpoint_dir);
   host::HostExecutor executor(schedule, plan, host::host_options(scenario));
   const MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   initialise_state(schedule, scenario, memory_of);
@@ -126,6 +128,11 @@ TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, co
     result.steps.push_back({step, metrics.loss, metrics.gradient_norm, learning_rate(training, step), step_ms,
                             tokens_per_step / step_ms * 1e3});
     if (options.on_step) options.on_step(result.steps.back());
+    // Megatron-LM's check_for_nan_in_loss. Nothing of this is saved: the checkpoints there are stay.
+    if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.gradient_norm))
+      throw runtime_failure("step " + std::to_string(step + 1) + ": loss " + std::to_string(metrics.loss) +
+                            ", gradient norm " + std::to_string(metrics.gradient_norm) +
+                            ": not finite; a lower lr or clip_grad may help, and checkpoints from before are kept");
     if (checkpoints && training.checkpoint_interval > 0 && (step + 1) % training.checkpoint_interval == 0) {
       save(scenario, schedule, memory_of, step + 1, options);
       saved = step + 1;

@@ -51,6 +51,9 @@ Compare read_compare(TomlTable table, const Scenario& scenario) {
   compare.ranks = value_or<std::vector<std::int64_t>>(table, "ranks", {}, {.min = 1, .max = kMaxRanks});
   compare.repeats = value_or<std::int64_t>(table, "repeats", compare.repeats, {.min = 1, .max = 1 << 20});
   table.finish();
+  for (std::size_t i = 0; i < compare.ranks.size(); ++i)
+    if (std::count(compare.ranks.begin(), compare.ranks.end(), compare.ranks[i]) > 1)
+      throw table.failure("ranks", "expected different numbers, got " + number(compare.ranks[i]) + " twice");
   const std::int64_t per_rank = scenario.training.micro_batch_size * scenario.num_microbatches();
   const std::int64_t of_model = scenario.parallel.model_ranks();
   for (const std::int64_t ranks : compare.ranks)
@@ -121,6 +124,10 @@ Scenario scenario_of(TomlTable root, const std::string& file) {
   scenario.overlap = read_overlap(std::move(overlap));
   scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
   check_pipeline(parallel, scenario);
+  if (scenario.overlap.defer_embedding_wgrad_compute && scenario.parallel.pipeline_model_parallel_size == 1)
+    throw section_of(root, "overlap")
+        .failure("defer_embedding_wgrad_compute",
+                 "expected pipeline_model_parallel_size of at least 2 as well, got 1");
   check_size(root, scenario);
   scenario.compare = read_compare(std::move(compare), scenario);
   check_device(root, scenario);

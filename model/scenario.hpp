@@ -31,6 +31,7 @@ struct TpGemm {
   TpMethod method = TpMethod::none;
   bool aggregate = false;       // of ring_exchange before a GEMM: pairs of ranks
   std::int64_t num_splits = 4;  // of pipeline
+  bool operator==(const TpGemm&) const = default;
 };
 
 struct Overlap {
@@ -54,6 +55,7 @@ struct Overlap {
   bool defer_embedding_wgrad_compute = false;         // weight gradient of the head in the last stage's flush
   std::int64_t wgrad_deferral_limit = 0;              //   of so many micro-batches; 0: all
   bool batch_p2p_comm = true;                         // without overlap: messages of a compute item in one group
+  bool operator==(const Overlap&) const = default;
 };
 
 struct Training {
@@ -77,7 +79,7 @@ struct Training {
 
 // `stretto compare`: the table's rows.
 struct Compare {
-  std::vector<std::string> modes;   // names from model/overlap/table; empty = all
+  std::vector<std::string> modes;   // names from model/overlap/table, or "scenario": as it is; empty = all
   std::vector<std::int64_t> ranks;  // of the whole layout: dp follows; micro-batches per rank stay as given
   std::int64_t repeats = 9;         // measured steps per mode and ranks
 };

@@ -142,6 +142,7 @@ std::vector<std::string> comparison_remarks(const Comparison& comparison) {
     remarks.push_back(fmt::format(
         "one-rank step sustains {:.1f} GFLOP/s, {:.0f} % of sgemm 1024³ on the same thread ({:.1f})",
         comparison.step_GFLOPs, 100 * comparison.step_GFLOPs / comparison.sgemm_GFLOPs, comparison.sgemm_GFLOPs));
+  for (const std::string& note : comparison.notes) remarks.push_back("note: " + note);
   return remarks;
 }
 
@@ -209,7 +210,8 @@ nlohmann::json comparison_json(const Comparison& comparison) {
           {"ranked_pairs", ranking.pairs},
           {"ranked_right", ranking.right},
           {"sgemm_GFLOPs", comparison.sgemm_GFLOPs},
-          {"step_GFLOPs", comparison.step_GFLOPs}};
+          {"step_GFLOPs", comparison.step_GFLOPs},
+          {"notes", comparison.notes}};
 }
 
 }  // namespace stretto

@@ -47,6 +47,7 @@ struct Comparison {
   std::vector<double> noise_pct_by_ranks;    // |A − A′| / A of two runs of the plain schedule, per number of ranks
   double sgemm_GFLOPs = 0, step_GFLOPs = 0;  // yardstick and what the one-rank step sustains; 0 = not measured
 
+  std::vector<std::string> notes;  // which mode asks for what and does not get it, and why
   // Measurements kept, and those made again because a hypervisor gave the cores to others
   // meanwhile.
   std::int64_t runs = 0, set_aside = 0;

@@ -296,7 +296,10 @@ TEST_CASE("on one rank nothing communicates, and the knobs that cannot act are n
   CHECK_THAT(built.schedule.notes[0], Catch::Matchers::Contains("overlap_grad_reduce is off"));
   CHECK_THAT(built.schedule.notes[1], Catch::Matchers::Contains("overlap_param_gather is off"));
   CHECK(build_schedule(tiny_scenario(2, "overlap_param_gather", "fp32", 2)).notes.empty());
-  CHECK(build_schedule(tiny_scenario(1, "plain", "fp32", 2)).notes.empty());
+  Scenario plain = tiny_scenario(1, "plain", "fp32", 2);
+  CHECK_THAT(build_schedule(plain).notes.at(0), Catch::Matchers::Contains("bucket_size is off"));
+  plain.overlap.bucket_size = 0;
+  CHECK(build_schedule(plain).notes.empty());
 }
 
 }  // namespace stretto::testing

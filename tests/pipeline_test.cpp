@@ -87,6 +87,21 @@ TEST_CASE("the head's weight gradient can wait for the flush") {
     }
 }
 
+TEST_CASE("the head's weight gradient can wait for the flush whatever else overlaps") {
+  Cases cases;
+  for (const Layout& layout : {Layout{1, 2, true, 2}, Layout{2, 2, true, 2, 3}})
+    for (const char* mode : {"tp_comm_bulk", "tp_comm_overlap", "tp_comm_ring_exchange", "overlap_param_gather"})
+      for (const bool scatters_dgrad : {false, true}) {
+        if (!cases.takes_next()) continue;
+        Scenario scenario = layout_scenario(layout, mode, false);
+        const Trained reference = train(scenario, 2, false);
+        scenario.overlap.defer_embedding_wgrad_compute = true;
+        scenario.overlap.tp_comm_overlap_rs_dgrad = scatters_dgrad;
+        INFO(layout.text() << ", " << mode << ", rs_dgrad " << scatters_dgrad);
+        CHECK(worst_relative_difference(train(scenario, 2, false).parameters, reference.parameters) < 1e-8);
+      }
+}
+
 TEST_CASE("hardware queues order starts and change nothing else") {
   Cases cases;
   for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{1, 1, false, 2, 3}, Layout{2, 2, true, 2}})

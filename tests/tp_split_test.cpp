@@ -83,6 +83,7 @@ TEST_CASE("cut GEMMs go with recomputation and with data-parallel overlap", "[se
 
 TEST_CASE("pieces that a model does not divide into are off, and said to be") {
   Scenario scenario = cut_scenario({1, 3, true}, {"", {{"fc2_fprop", pieces(5)}, {"qkv_fprop", kAggregate}}}, false, 1);
+  scenario.overlap.bucket_size = 0;
   const Schedule schedule = build_schedule(scenario);
   REQUIRE(schedule.notes.size() == 2);
   CHECK_THAT(schedule.notes[0], Catch::Contains("qkv_fprop is off: aggregate pairs ranks"));

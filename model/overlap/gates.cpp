@@ -25,6 +25,8 @@ std::vector<Gate> gates_of(const Scenario& s) {
   above_one("overlap_grad_reduce", o.overlap_grad_reduce, "data_parallel_size", dp);
   above_one("overlap_param_gather", o.overlap_param_gather, "data_parallel_size", dp);
   error("overlap_param_gather", o.overlap_param_gather, "overlap_grad_reduce", o.overlap_grad_reduce);
+  off("bucket_size", o.bucket_size > 0, "overlap_grad_reduce", o.overlap_grad_reduce,
+      "it needs overlap_grad_reduce = true; the gradients of a model chunk are one bucket");
   off("align_param_gather", o.align_param_gather, "overlap_param_gather", o.overlap_param_gather,
       "it needs overlap_param_gather = true");
   above_one("align_param_gather", o.align_param_gather, "data_parallel_size", dp);
@@ -38,10 +40,24 @@ std::vector<Gate> gates_of(const Scenario& s) {
   above_one("tp_comm_overlap", o.tp_comm_overlap, "tensor_model_parallel_size", tp);
   off("tp_comm_overlap", o.tp_comm_overlap, "sequence_parallel", p.sequence_parallel,
       "it needs sequence_parallel = true");
+  for (const auto& [knob, asked] : {std::pair{"tp_comm_overlap_rs_dgrad", o.tp_comm_overlap_rs_dgrad},
+                                    std::pair{"tp_comm_overlap_disable_qkv", o.tp_comm_overlap_disable_qkv},
+                                    std::pair{"tp_comm_overlap_disable_fc1", o.tp_comm_overlap_disable_fc1},
+                                    std::pair{"tp_comm_overlap_compute_lanes", o.tp_comm_overlap_compute_lanes > 1},
+                                    std::pair{"tp_comm_overlap_cfg", !o.tp_comm_overlap_cfg.empty()}})
+    off(knob, asked, "tp_comm_overlap", o.tp_comm_overlap, "it needs tp_comm_overlap = true");
+  // As TransformerEngine: the pieces of a reduce-scatter beside dgrad leave nothing for bulk.
+  for (const auto& [knob, asked] : {std::pair{"tp_comm_bulk_dgrad", o.tp_comm_bulk_dgrad},
+                                    std::pair{"tp_comm_bulk_wgrad", o.tp_comm_bulk_wgrad}})
+    off(knob, asked && o.tp_comm_overlap, "tp_comm_overlap_rs_dgrad off", !o.tp_comm_overlap_rs_dgrad,
+        "tp_comm_overlap_rs_dgrad is on, which reduces and scatters beside dgrad already");
   above_one("overlap_p2p_comm", o.overlap_p2p_comm, "pipeline_model_parallel_size", pp);
   error("overlap_p2p_comm", o.overlap_p2p_comm, "batch_p2p_comm off", !o.overlap_p2p_comm || !o.batch_p2p_comm);
   error("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush, "overlap_p2p_comm", o.overlap_p2p_comm);
-  above_one("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_model_parallel_size", pp);
+  above_one("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush, "virtual_pipeline_model_parallel_size",
+            vp);
+  error("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_model_parallel_size above 1",
+        pp > 1);
   error("wgrad_deferral_limit", o.wgrad_deferral_limit > 0, "defer_embedding_wgrad_compute",
         o.defer_embedding_wgrad_compute);
   off("channel_GBps", s.cluster.channel_GBps > 0, "max_ctas of a group", !s.cluster.max_ctas.empty(),
@@ -58,6 +74,12 @@ std::vector<Gate> gates_of(const Scenario& s) {
   if (s.cluster.max_ctas.contains("embd"))
     off("nccl_communicator_config.embd", true, "tied embeddings", !s.model.untie_embeddings_and_output_weights,
         "untie_embeddings_and_output_weights is on, and nothing is summed");
+  above_one("account_for_embedding_in_pipeline_split", p.account_for_embedding_in_pipeline_split,
+            "pipeline_model_parallel_size", pp);
+  above_one("account_for_loss_in_pipeline_split", p.account_for_loss_in_pipeline_split, "pipeline_model_parallel_size",
+            pp);
+  above_one("microbatch_group_size_per_vp_stage", p.microbatch_group_size_per_vp_stage > 0,
+            "virtual_pipeline_model_parallel_size", vp);
   error("virtual_pipeline_model_parallel_size", vp > 1, "pipeline_model_parallel_size above 1", pp > 1);
   error("virtual_pipeline_model_parallel_size", vp > 1,
         "micro-batches in groups of at least pipeline_model_parallel_size, none or as many left over", true);

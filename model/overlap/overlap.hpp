@@ -32,6 +32,8 @@ const OverlapMode& find_overlap_mode(const std::string& name);
 std::string mode_name(const Overlap& overlap);
 // Sets the knobs of one mode and clears those of all others.
 void set_mode(Overlap& overlap, const OverlapMode& mode);
+// Names, as those of the table, the knobs as the scenario has them: several modes together, and what no mode sets.
+constexpr const char* kAsGiven = "scenario";
 
 // Scenario → verified-to-be schedule: lowering, then the rewrites whose knobs are on. Knobs that are on but cannot act
 // (dp 1) are named in Schedule::notes.

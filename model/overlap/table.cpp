@@ -104,13 +104,19 @@ Schedule build_schedule(const Scenario& scenario) {
   if (acts(gates, "overlap_grad_reduce")) rewrite_overlap_grad_reduce(lowered);
   if (acts(gates, "overlap_param_gather")) rewrite_overlap_param_gather(lowered, acts(gates, "align_param_gather"));
   assign_streams(lowered.schedule, scenario.cluster);
-  lowered.schedule.name = mode_name(overlap);
+  Overlap acting = overlap;
+  acting.overlap_grad_reduce = acts(gates, "overlap_grad_reduce");
+  acting.overlap_param_gather = acts(gates, "overlap_param_gather");
+  acting.async_tensor_model_parallel_allreduce = acts(gates, "async_tensor_model_parallel_allreduce");
+  acting.tp_comm_overlap = acts(gates, "tp_comm_overlap");
+  acting.overlap_p2p_comm = acts(gates, "overlap_p2p_comm");
+  lowered.schedule.name = mode_name(acting);
   return std::move(lowered.schedule);
 }
 
 Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t ranks) {
   const std::int64_t micro_batches = scenario.num_microbatches();
-  set_mode(scenario.overlap, find_overlap_mode(mode));
+  if (mode != kAsGiven) set_mode(scenario.overlap, find_overlap_mode(mode));
   scenario.parallel.data_parallel_size = ranks / scenario.parallel.model_ranks();
   scenario.training.global_batch_size =
       micro_batches * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;

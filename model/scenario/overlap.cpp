@@ -97,6 +97,12 @@ Overlap read_overlap(TomlTable table) {
   overlap.tp_comm_overlap_compute_lanes =
       value_or<std::int64_t>(table, "tp_comm_overlap_compute_lanes", 1, {.min = 1, .max = 8});
   overlap.tp_comm_overlap_cfg = read_tp_cfg(table.section("tp_comm_overlap_cfg"));
+  for (const auto& [layer, is_off] : {std::pair{std::string("qkv"), overlap.tp_comm_overlap_disable_qkv},
+                                      std::pair{std::string("fc1"), overlap.tp_comm_overlap_disable_fc1}})
+    for (const auto& [gemm, how] : overlap.tp_comm_overlap_cfg)
+      if (is_off && gemm.starts_with(layer) && how.method != TpMethod::none)
+        throw table.failure("tp_comm_overlap_disable_" + layer,
+                            "expected only one of it and a method of " + gemm + " in tp_comm_overlap_cfg, got both");
   const auto p2p = table.find<bool>("overlap_p2p_comm"), batch = table.find<bool>("batch_p2p_comm");
   overlap.overlap_p2p_comm = p2p.value_or(false);
   overlap.batch_p2p_comm = batch.value_or(!overlap.overlap_p2p_comm);

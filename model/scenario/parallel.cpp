@@ -40,6 +40,13 @@ Parallel read_parallel(TomlTable table) {
                           "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"})
     if (has_layout && table.has(key))
       throw table.failure(key, "expected only one of it and pipeline_model_parallel_layout, got both");
+  // As Megatron-LM: numbers given for the ends already say what embedding and loss count for.
+  if (parallel.num_layers_in_first_pipeline_stage > 0 || parallel.num_layers_in_last_pipeline_stage > 0)
+    for (const char* key : {"account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"})
+      if (table.find<bool>(key).value_or(false))
+        throw table.failure(key,
+                            "expected only one of it and num_layers_in_first_pipeline_stage or "
+                            "num_layers_in_last_pipeline_stage, got both");
   return parallel;
 }
 

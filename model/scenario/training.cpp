@@ -73,6 +73,8 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   training.checkpoint_dir = value_or<std::string>(table, "checkpoint_dir", "");
   training.checkpoint_interval = value_or<std::int64_t>(table, "checkpoint_interval", training.checkpoint_interval,
                                                         {.min = 0, .max = std::int64_t{1} << 40});
+  if (training.checkpoint_interval > 0 && training.checkpoint_dir.empty())
+    throw table.failure("checkpoint_interval", "expected a checkpoint_dir as well, got none");
   training.timeout_s =
       value_or<double>(table, "timeout_s", training.timeout_s, {.min = 0, .max = 1e6, .above_min = true});
   table.finish();

@@ -28,6 +28,13 @@ class Usage(ProgramTest):
         self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--backbone-GBps", "-1", says=["--backbone-GBps"])
 
 
+    def test_a_full_standard_output_is_not_success(self):
+        for command in (["--version"], ["show", self.tiny], ["show", self.tiny, "--gates"], ["show", self.tiny, "--json", "-"]):
+            with open("/dev/full", "w") as full:
+                process = self.run_program(*command, stdout=full)
+            self.assertEqual((process.returncode, process.err), (1, "stretto: standard output: cannot be written\n"), command)
+
+
 class Files(ProgramTest):
     def test_scenario_that_is_no_file(self):
         for command in ("show", "train", "compare", "simulate"):

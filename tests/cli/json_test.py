@@ -53,9 +53,30 @@ class Json(ProgramTest):
         value = json.loads(self.ok("show", self.tiny, "--json", "-").out)
         self.assertGreater(len(value["operations"]), 10)
 
+    def test_gates(self):
+        value = json.loads(self.ok("show", self.tiny, "--gates", "--json", "-", "--set", "overlap.tp_comm_overlap=true").out)
+        for gate in value["gates"]:
+            self.assert_keys(gate, "knob needs asked open when_closed why")
+        closed = [gate["knob"] for gate in value["gates"] if gate["asked"] and not gate["open"]]
+        self.assertIn("tp_comm_overlap", closed)
+
+    def test_compare_runs_the_scenario_as_it_is_and_says_what_is_off(self):
+        one = ["--set", "compare.ranks=[1]", "--set", "compare.repeats=1", "--set", "parallel.data_parallel_size=1"]
+        knobs = ["--set", "overlap.overlap_grad_reduce=true", "--set", "overlap.align_param_gather=true"]
+        value = self.json("compare", self.tiny, "--platform", PLATFORM, *one, *knobs)
+        self.assertEqual([row["mode"] for row in value["rows"]], ["plain", "overlap_grad_reduce", "overlap_param_gather"])
+        self.assertTrue(any(note.startswith("overlap_grad_reduce at 1 rank: overlap_grad_reduce is off: data_parallel_size is 1")
+                            for note in value["notes"]), value["notes"])
+        layout = ["--set", "compare.modes=[]", "--set", "parallel.pipeline_model_parallel_size=2", "--set", "compare.ranks=[2]"]
+        both = ["--set", "overlap.overlap_grad_reduce=true", "--set", "overlap.overlap_p2p_comm=true"]
+        value = self.json("compare", self.tiny, "--platform", PLATFORM, *one, *layout, *both)
+        self.assertEqual([row["mode"] for row in value["rows"]],
+                         ["plain", "overlap_grad_reduce", "overlap_param_gather", "overlap_p2p_comm", "scenario"])
+        self.assertEqual(len({row["loss"] for row in value["rows"]}), 1)
+
     def test_compare(self):
         value = self.json("compare", self.tiny, "--platform", PLATFORM, "--trace", "trace.json")
-        self.assert_keys(value, "platform rows noise_pct mean_abs_error_pct worst_abs_error_pct")
+        self.assert_keys(value, "platform rows noise_pct mean_abs_error_pct worst_abs_error_pct notes")
         self.assertEqual([(row["ranks"], row["mode"]) for row in value["rows"]],
                          [(ranks, mode) for ranks in (1, 2) for mode in ("plain", "overlap_grad_reduce", "overlap_param_gather")])
         for row in value["rows"]:

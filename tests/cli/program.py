@@ -56,9 +56,9 @@ class ProgramTest(unittest.TestCase):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return str(path)
 
-    def start(self, *arguments, **options):
+    def start(self, *arguments, stdout=subprocess.PIPE, **options):
         return subprocess.Popen([STRETTO, *map(str, arguments)], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+                                stdout=stdout, stderr=subprocess.PIPE, text=True, **options)
 
     def run_program(self, *arguments, **options):
         process = self.start(*arguments, **options)

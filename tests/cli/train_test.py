@@ -86,6 +86,18 @@ class Train(ProgramTest):
         self.assertEqual(self.checkpoint("ck"), before)
         self.assertEqual(list(self.losses(*folder)), [2, 3, 4, 5])
 
+    def test_a_loss_that_is_no_number_ends_the_run_and_spares_checkpoints(self):
+        wild = ["--set", "training.lr=1000", "--set", "training.clip_grad=0", "--set", "training.lr_warmup_iters=0",
+                "--set", "training.train_iters=50", "--set", "training.checkpoint_dir=ck", "--set", "training.checkpoint_interval=1"]
+        self.fails(1, "train", self.tiny, *wild, says=["not finite", "lower lr"])
+        again = self.fails(1, "train", self.tiny, *wild, says=["not finite"])
+        self.assertIn("resumed from", again.out)
+
+    def test_an_unusable_checkpoint_dir_is_found_before_training(self):
+        self.write("file", "")
+        process = self.fails(2, "train", self.tiny, "--set", "training.checkpoint_dir=file/ck", says=["file/ck", "create"])
+        self.assertNotIn("step ", process.out)
+
     def test_a_damaged_checkpoint_is_skipped_and_named(self):
         folder = ["--set", "training.checkpoint_dir=ck", "--set", "training.checkpoint_interval=3"]
         whole = self.losses(*folder)
