@@ -2,19 +2,13 @@
 #include <cstdint>
 #include <span>
 
-#include "model/schedule/dtype.hpp"
+#include "exec/operand.hpp"
 #include "model/schedule/expr.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::host {
 
-// One bound operand: where the data is and what shape it has. Does not own.
-struct Operand {
-  void* data = nullptr;
-  Dtype dtype = Dtype::f32;
-  std::int64_t rows = 1, cols = 1, ld = 1;  // row-major, ld elements between rows
-  AccessMode mode = AccessMode::read;
-};
+using exec::Operand;
 
 // Runs one compute operation (anything but Collective) on the calling thread, single-threaded, with the operands that
 // `Work` documents, in that order. Element type f32, f64 or bf16 is taken from the operands. `rank` gives the dp

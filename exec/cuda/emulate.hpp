@@ -1,0 +1,71 @@
+#pragma once
+// A GPU's threads on one processor, for tests: blocks one after the other, the threads of a block as fibers that switch
+// where they wait for each other. Exact in what kernels compute and in who must reach which barrier: a barrier that not
+// all threads of the block reach, or a shuffle that not all lanes of the warp join, is an error here and not a hang.
+// Not thread-safe across host threads that launch at the same time; nothing of it is in the program.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "base/bf16.hpp"
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __restrict__
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+namespace stretto::cuda::emulate {
+
+struct Thread {
+  dim3 thread, block, block_size, grid_size;
+};
+// Of the thread that runs.
+const Thread& self();
+void sync_threads();
+int lane();  // of the thread in its warp
+// What the lane `from` of this warp calls it with.
+std::uint64_t shuffle(std::uint64_t value, int from);
+
+template <class T>
+T shuffled(T value, int from) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = shuffle(bits, from);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// Calls `thread` once for every thread of every block. Throws Error(runtime) when threads wait for each other in vain.
+void run(dim3 grid, dim3 block, const std::function<void()>& thread);
+
+}  // namespace stretto::cuda::emulate
+
+#define threadIdx (::stretto::cuda::emulate::self().thread)
+#define blockIdx (::stretto::cuda::emulate::self().block)
+#define blockDim (::stretto::cuda::emulate::self().block_size)
+#define gridDim (::stretto::cuda::emulate::self().grid_size)
+inline void __syncthreads() { stretto::cuda::emulate::sync_threads(); }
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return stretto::cuda::emulate::shuffled(value, stretto::cuda::emulate::lane() ^ mask);
+}
+// Lanes below `delta` get their own value.
+template <class T>
+T __shfl_up_sync(unsigned, T value, int delta) {
+  const int lane = stretto::cuda::emulate::lane();
+  return stretto::cuda::emulate::shuffled(value, lane < delta ? lane : lane - delta);
+}
+inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>((std::uint64_t{a} * b) >> 32);
+}
+inline float __expf(float x) { return std::exp(x); }
+using std::exp;
+using std::log;
+using std::sqrt;

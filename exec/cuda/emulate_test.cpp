@@ -1,0 +1,50 @@
+#include "exec/cuda/emulate.hpp"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "base/error.hpp"
+#include "exec/cuda/kernels/launch.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+__global__ void reverse_kernel(int* data) {
+  __shared__ int copy[96];
+  copy[threadIdx.x] = data[blockIdx.x * blockDim.x + threadIdx.x];
+  __syncthreads();
+  data[blockIdx.x * blockDim.x + threadIdx.x] = copy[blockDim.x - 1 - threadIdx.x];
+}
+__global__ void sum_kernel(double* data) {
+  const double sum = block_sum(data[threadIdx.x]);
+  __syncthreads();
+  data[threadIdx.x] = sum;
+}
+__global__ void half_waits_kernel() {
+  if (threadIdx.x < 32) __syncthreads();
+}
+__global__ void half_a_warp_shuffles_kernel() {
+  if (threadIdx.x % 32 < 16) warp_sum(1.0f);
+}
+
+}  // namespace
+
+TEST_CASE("emulated threads meet at barriers", "[cuda]") {
+  std::vector<int> data(192);
+  for (int i = 0; i < 192; ++i) data[static_cast<std::size_t>(i)] = i;
+  launch(Stream{}, {2, 1, 1}, {96, 1, 1}, reverse_kernel, data.data());
+  for (int i = 0; i < 192; ++i) CHECK(data[static_cast<std::size_t>(i)] == (i < 96 ? 95 - i : 287 - i));
+  std::vector<double> values(96, 0.5);
+  launch(Stream{}, {1, 1, 1}, {96, 1, 1}, sum_kernel, values.data());
+  CHECK(values == std::vector<double>(96, 48));
+}
+
+TEST_CASE("barriers that not all threads reach are found", "[cuda]") {
+  CHECK_THROWS_AS(launch(Stream{}, {1, 1, 1}, {64, 1, 1}, half_waits_kernel), Error);
+  CHECK_THROWS_AS(launch(Stream{}, {1, 1, 1}, {64, 1, 1}, half_a_warp_shuffles_kernel), Error);
+  std::vector<double> values(64, 1);  // and the next kernel is none the worse
+  launch(Stream{}, {1, 1, 1}, {64, 1, 1}, sum_kernel, values.data());
+  CHECK(values[0] == 64);
+}
+
+}  // namespace stretto::cuda

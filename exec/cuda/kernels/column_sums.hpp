@@ -1,0 +1,81 @@
+#pragma once
+// Sums over the rows of a matrix for every column, which biases and the weights of norms need as gradients. Two kernels:
+// blocks sum chunks of rows into the scratch, then one thread a column adds the chunks in order. The result depends on
+// the shape alone, not on timing.
+#include "exec/cuda/kernels/launch.hpp"
+
+namespace stretto::cuda {
+
+constexpr int kSumRows = 8;  // rows that a block takes at a time
+
+// Addends(row, col, float (&)[Sums][N]) gives N columns from `col` on, of each of the sums.
+template <int N, int Sums, class Addends>
+__global__ void partial_sums_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_of_chunk, float* partial,
+                                    Addends addends) {
+  __shared__ float of_row[Sums][kSumRows][kWarp][N];
+  const std::int64_t col = (std::int64_t{blockIdx.x} * kWarp + threadIdx.x) * N;
+  const std::int64_t begin = blockIdx.y * rows_of_chunk;
+  const std::int64_t end = begin + rows_of_chunk < rows ? begin + rows_of_chunk : rows;
+  float sum[Sums][N] = {};
+  if (col < cols)
+    for (std::int64_t row = begin + threadIdx.y; row < end; row += kSumRows) {
+      float x[Sums][N];
+      addends(row, col, x);
+#pragma unroll
+      for (int s = 0; s < Sums; ++s)
+#pragma unroll
+        for (int n = 0; n < N; ++n) sum[s][n] += x[s][n];
+    }
+#pragma unroll
+  for (int s = 0; s < Sums; ++s)
+#pragma unroll
+    for (int n = 0; n < N; ++n) of_row[s][threadIdx.y][threadIdx.x][n] = sum[s][n];
+  __syncthreads();
+  if (threadIdx.y != 0 || col >= cols) return;
+#pragma unroll
+  for (int s = 0; s < Sums; ++s)
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      float total = 0;
+#pragma unroll
+      for (int row = 0; row < kSumRows; ++row) total += of_row[s][row][threadIdx.x][n];
+      partial[(blockIdx.y * Sums + s) * cols + col + n] = total;
+    }
+}
+
+template <int Sums>
+struct SumOutputs {
+  float* at[Sums];
+};
+// out[s][col] += Σ over chunks.
+template <int Sums>
+__global__ void add_partial_sums_kernel(std::int64_t cols, int chunks, const float* partial, SumOutputs<Sums> out) {
+  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (col >= cols) return;
+#pragma unroll
+  for (int s = 0; s < Sums; ++s) {
+    float total = 0;
+    for (int chunk = 0; chunk < chunks; ++chunk) total += partial[(std::int64_t{chunk} * Sums + s) * cols + col];
+    out.at[s][col] += total;
+  }
+}
+
+// `out`: vectors of `cols` in f32 that are added to. `packs`: N columns may be read at once everywhere.
+template <int N, int Sums, class Addends>
+void add_column_sums(const Stream& stream, std::int64_t rows, std::int64_t cols, SumOutputs<Sums> out,
+                     Addends addends) {
+  const std::int64_t tiles = ceil_div(cols, std::int64_t{kWarp} * N);
+  const auto fit = static_cast<std::int64_t>(stream.scratch_bytes / sizeof(float)) / (Sums * cols);
+  // Four blocks an SM, and chunks of at least 64 rows.
+  const std::int64_t chunks =
+      std::max<std::int64_t>(1, std::min({ceil_div(4 * stream.sms, tiles), ceil_div(rows, 64), fit, std::int64_t{65535}}));
+  assert(fit >= 1 && "the scratch holds a row of sums");
+  const std::int64_t rows_of_chunk = ceil_div(rows, chunks);
+  auto* partial = static_cast<float*>(stream.scratch);
+  launch(stream, {static_cast<unsigned>(tiles), static_cast<unsigned>(chunks), 1}, {kWarp, kSumRows, 1},
+         partial_sums_kernel<N, Sums, Addends>, rows, cols, rows_of_chunk, partial, addends);
+  launch(stream, {static_cast<unsigned>(ceil_div(cols, kThreads)), 1, 1}, {kThreads, 1, 1},
+         add_partial_sums_kernel<Sums>, cols, static_cast<int>(chunks), partial, out);
+}
+
+}  // namespace stretto::cuda

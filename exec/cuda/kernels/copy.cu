@@ -1,0 +1,72 @@
+#include "exec/cuda/kernels/families.hpp"
+#include "exec/cuda/kernels/map.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+struct Same {
+  __device__ void operator()(const float (&in)[1], float (&out)[1]) const { out[0] = in[0]; }
+};
+
+template <class T>
+__global__ void fill_kernel(std::int64_t rows, std::int64_t cols, Rows<T> to, T value) {
+  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (col >= cols) return;
+  for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
+       row += std::int64_t{gridDim.y} * blockDim.y)
+    to.row(row)[col] = value;
+}
+
+// The parts lie one behind the other, `elements` each; they are added in order.
+template <class T>
+__global__ void local_reduce_kernel(std::int64_t rows, std::int64_t cols, int parts, std::int64_t elements,
+                                    const T* from, Rows<T> to) {
+  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (col >= cols) return;
+  for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
+       row += std::int64_t{gridDim.y} * blockDim.y) {
+    const T* first = from + row * cols + col;
+    float sum = widened(*first);
+    for (int part = 1; part < parts; ++part) sum += widened(first[part * elements]);
+    to.row(row)[col] = rounded<T>(sum);
+  }
+}
+
+template <class T>
+void fill(const exec::Operand& to, T value, const Stream& stream) {
+  const Tiling t = tile(to.rows, to.cols);
+  launch(stream, t.grid, t.block, fill_kernel<T>, to.rows, to.cols, rows_of<T>(to), value);
+}
+
+}  // namespace
+
+void run_fill(const Fill& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  const exec::Operand& to = operands[0];
+  if (to.dtype == Dtype::f64) return fill(to, work.value, stream);
+  if (to.dtype == Dtype::i32) return fill(to, static_cast<std::int32_t>(work.value), stream);
+  with_device_type(to.dtype,
+                   [&](auto type) { fill(to, rounded<decltype(type)>(static_cast<float>(work.value)), stream); });
+}
+
+void run_cast(const Cast&, std::span<const exec::Operand> operands, const Stream& stream) {
+  const exec::Operand& from = operands[0];
+  with_device_type(from.dtype, [&](auto in) {
+    with_device_type(operands[1].dtype, [&](auto out) {
+      using T = decltype(in);
+      using U = decltype(out);
+      map<1, 1, T, U>(stream, from.rows, from.cols, {{rows_of<const T>(from)}}, {{rows_of<U>(operands[1])}}, Same{});
+    });
+  });
+}
+
+void run_local_reduce(const LocalReduce& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  const exec::Operand& to = operands[1];
+  const Tiling t = tile(to.rows, to.cols);
+  with_device_type(to.dtype, [&](auto type) {
+    using T = decltype(type);
+    launch(stream, t.grid, t.block, local_reduce_kernel<T>, to.rows, to.cols, static_cast<int>(work.parts),
+           work.elements, static_cast<const T*>(operands[0].data), rows_of<T>(to));
+  });
+}
+
+}  // namespace stretto::cuda

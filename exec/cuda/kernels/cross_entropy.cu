@@ -1,0 +1,145 @@
+#include "exec/cuda/kernels/families.hpp"
+#include "exec/cuda/kernels/map.hpp"
+#include "exec/cuda/kernels/sums.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+constexpr unsigned kRowThreads = 512;  // a block a row
+
+// The columns of one shard's slice that are classes.
+struct Slice {
+  std::int64_t begin, classes, all;
+  Slice(std::int64_t shard, std::int64_t cols, std::int64_t of_all)
+      : begin(shard * cols), classes(std::clamp<std::int64_t>(of_all - begin, 0, cols)), all(of_all) {}
+  __device__ bool holds(std::int64_t target) const { return target >= begin && target < begin + classes; }
+};
+
+// Maximum, and Σ exp(x − maximum), of what has been seen.
+struct Softmax {
+  float top = -INFINITY, sum = 0;
+  __device__ void see(float x) {
+    if (x <= top) {
+      sum += __expf(x - top);
+    } else {  // a NaN too
+      sum = sum * __expf(top - x) + 1.0f;
+      top = x;
+    }
+  }
+};
+
+// Of one row, over the block: every thread gets the result. N elements of it are read at once.
+template <int N, class T>
+__device__ Softmax softmax_of(const T* x, std::int64_t classes) {
+  Softmax own;
+  for (std::int64_t i = std::int64_t{threadIdx.x} * N; i < classes; i += std::int64_t{blockDim.x} * N) {
+    float v[N];
+    load(v, x + i);
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+      if (i + n < classes) own.see(v[n]);
+  }
+  Softmax all;
+  all.top = block_max(own.top);
+  // A thread that saw nothing has nothing to add; where nobody has seen anything the sum stays 0.
+  all.sum = block_sum(own.sum == 0.0f ? 0.0f : own.sum * __expf(own.top - all.top));
+  return all;
+}
+
+// stats[shards][3, rows]: max, Σ exp(x − max), logit of the target; of the whole vocabulary.
+__device__ inline Softmax combined(const float* stats, std::int64_t shards, std::int64_t rows, std::int64_t row,
+                                   float& target) {
+  Softmax all;
+  for (std::int64_t s = 0; s < shards; ++s) all.top = max_or_nan(all.top, stats[s * 3 * rows + row]);
+  target = 0;
+  for (std::int64_t s = 0; s < shards; ++s) {
+    const float* of_shard = stats + s * 3 * rows + row;
+    if (of_shard[rows] != 0.0f) all.sum += of_shard[rows] * __expf(of_shard[0] - all.top);
+    target += of_shard[2 * rows];
+  }
+  return all;
+}
+
+// `stats` null: this is the whole vocabulary. nll[row] is what the row adds to the loss.
+template <int N, class T>
+__global__ void cross_entropy_kernel(std::int64_t rows, std::int64_t cols, Slice slice, float scale,
+                                     Rows<T> logits, const std::int32_t* targets, const float* stats,
+                                     std::int64_t shards, float* nll) {
+  const std::int64_t row = blockIdx.x;
+  T* x = logits.row(row);
+  const std::int64_t target = targets[row];
+  const bool is_class = target >= 0 && target < slice.all;
+  float of_target = 0;
+  Softmax all;
+  if (stats != nullptr) {
+    all = combined(stats, shards, rows, row, of_target);
+  } else {
+    all = softmax_of<N>(x, slice.classes);
+    if (is_class) of_target = widened(x[target]);
+  }
+  __syncthreads();  // everybody has read the logit of the target before it is overwritten
+  if (threadIdx.x == 0) nll[row] = is_class ? logf(all.sum) - (of_target - all.top) : nanf("");
+  const float factor = scale / all.sum;
+  for (std::int64_t i = std::int64_t{threadIdx.x} * N; i < cols; i += std::int64_t{blockDim.x} * N) {
+    float v[N];
+    load(v, x + i);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      v[n] = i + n < slice.classes ? factor * __expf(v[n] - all.top) : 0.0f;
+      if (slice.begin + i + n == target && i + n < slice.classes) v[n] -= scale;
+    }
+    store(x + i, v);
+  }
+}
+
+template <int N, class T>
+__global__ void vocab_stats_kernel(std::int64_t rows, Slice slice, Rows<const T> logits, const std::int32_t* targets,
+                                   float* stats) {
+  const std::int64_t row = blockIdx.x;
+  const T* x = logits.row(row);
+  const Softmax own = softmax_of<N>(x, slice.classes);
+  if (threadIdx.x != 0) return;
+  stats[row] = own.top;
+  stats[rows + row] = own.sum;
+  const std::int64_t target = targets[row];
+  float of_target = slice.holds(target) ? widened(x[target - slice.begin]) : 0.0f;
+  if (target < 0 || target >= slice.all) of_target = nanf("");
+  stats[2 * rows + row] = of_target;
+}
+
+}  // namespace
+
+void run_cross_entropy(const CrossEntropy& work, std::int64_t shard, std::span<const exec::Operand> operands,
+                       const Stream& stream) {
+  const Slice slice(shard, work.cols, work.classes);
+  const auto* targets = static_cast<const std::int32_t*>(operands[1].data);
+  const auto* stats = work.shards > 1 ? static_cast<const float*>(operands[2].data) : nullptr;
+  auto* loss = static_cast<double*>(operands.back().data);
+  if (static_cast<std::int64_t>(stream.scratch_bytes / sizeof(float)) < work.rows)
+    throw runtime_failure("cross-entropy of " + std::to_string(work.rows) + " rows needs as many floats of scratch");
+  auto* nll = static_cast<float*>(stream.scratch);
+  with_device_type(operands[0].dtype, [&](auto type) {
+    using T = decltype(type);
+    constexpr int N = 16 / static_cast<int>(sizeof(T));
+    const bool packs = work.cols % N == 0 && is_packable(rows_of<const T>(operands[0]), N);
+    launch(stream, {static_cast<unsigned>(work.rows), 1, 1}, {kRowThreads, 1, 1},
+           packs ? cross_entropy_kernel<N, T> : cross_entropy_kernel<1, T>, work.rows, work.cols, slice, static_cast<float>(work.scale), rows_of<T>(operands[0]), targets, stats, work.shards, nll);
+  });
+  launch(stream, {1, 1, 1}, {1024, 1, 1}, add_sum_kernel<float>, nll, work.rows,
+         work.scale / static_cast<double>(work.shards), loss);
+}
+
+void run_vocab_stats(const VocabStats& work, std::int64_t shard, std::span<const exec::Operand> operands,
+                     const Stream& stream) {
+  const Slice slice(shard, work.cols, work.classes);
+  with_device_type(operands[0].dtype, [&](auto type) {
+    using T = decltype(type);
+    constexpr int N = 16 / static_cast<int>(sizeof(T));
+    const bool packs = work.cols % N == 0 && is_packable(rows_of<const T>(operands[0]), N);
+    launch(stream, {static_cast<unsigned>(work.rows), 1, 1}, {kRowThreads, 1, 1},
+           packs ? vocab_stats_kernel<N, T> : vocab_stats_kernel<1, T>, work.rows, slice, rows_of<const T>(operands[0]), static_cast<const std::int32_t*>(operands[1].data),
+           static_cast<float*>(operands[2].data));
+  });
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,74 @@
+#include "exec/cuda/kernels/families.hpp"
+#include "exec/cuda/kernels/map.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+// gelu(x) = x · sigmoid(2u), u = sqrt(2/pi) · (x + 0.044715 x³), as on the host.
+constexpr float kTwiceSqrtTwoOverPi = 1.5957691216057307f, kCubic = 0.044715f;
+
+__device__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
+__device__ float gate_of(float x) { return sigmoid(kTwiceSqrtTwoOverPi * x * (1.0f + kCubic * x * x)); }
+
+struct Gelu {
+  __device__ void operator()(const float (&in)[1], float (&out)[1]) const { out[0] = in[0] * gate_of(in[0]); }
+};
+struct GeluBackward {
+  __device__ void operator()(const float (&in)[2], float (&out)[1]) const {
+    const float x = in[1], s = gate_of(x);
+    out[0] = in[0] * (s + x * s * (1.0f - s) * kTwiceSqrtTwoOverPi * (1.0f + 3.0f * kCubic * x * x));
+  }
+};
+struct Add {
+  __device__ void operator()(const float (&in)[2], float (&out)[1]) const { out[0] = in[0] + in[1]; }
+};
+struct BiasAdd {
+  __device__ void operator()(const float (&in)[3], float (&out)[1]) const { out[0] = in[0] + (in[1] + in[2]); }
+};
+struct Swiglu {
+  __device__ void operator()(const float (&in)[2], float (&out)[1]) const { out[0] = in[0] * sigmoid(in[0]) * in[1]; }
+};
+struct SwigluBackward {  // dy, gate, up → dgate, dup
+  __device__ void operator()(const float (&in)[3], float (&out)[2]) const {
+    const float d = in[0], g = in[1], s = sigmoid(g);
+    out[0] = d * in[2] * s * (1.0f + g * (1.0f - s));
+    out[1] = d * g * s;
+  }
+};
+
+template <class T>
+void run(const Elementwise& e, std::span<const exec::Operand> o, const Stream& stream) {
+  const auto in = [&](std::size_t i) { return rows_of<const T>(o[i]); };
+  const auto out = [&](std::size_t i) { return rows_of<T>(o[i]); };
+  // The second half of a [rows, 2·cols] operand.
+  const auto half = [&](auto rows) {
+    rows.data += e.cols;
+    return rows;
+  };
+  switch (e.fn) {
+    case ElementwiseFn::gelu:
+      return map<1, 1, T, T>(stream, e.rows, e.cols, {{in(0)}}, {{out(1)}}, Gelu{});
+    case ElementwiseFn::gelu_backward:
+      return map<2, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1)}}, {{out(2)}}, GeluBackward{});
+    case ElementwiseFn::add:
+      return map<2, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1)}}, {{out(2)}}, Add{});
+    case ElementwiseFn::bias_add:
+      return map<3, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1), shared_row<T>(o[2])}}, {{out(3)}}, BiasAdd{});
+    case ElementwiseFn::swiglu:
+      return map<2, 1, T, T>(stream, e.rows, e.cols, {{in(0), half(in(0))}}, {{out(1)}}, Swiglu{});
+    case ElementwiseFn::swiglu_backward:
+      return map<3, 2, T, T>(stream, e.rows, e.cols, {{in(0), in(1), half(in(1))}}, {{out(2), half(out(2))}},
+                             SwigluBackward{});
+    case ElementwiseFn::column_sum:
+      return;
+  }
+}
+
+}  // namespace
+
+void run_elementwise(const Elementwise& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  if (work.fn == ElementwiseFn::column_sum) return run_column_sum(work, operands, stream);
+  with_device_type(operands[0].dtype, [&](auto type) { run<decltype(type)>(work, operands, stream); });
+}
+
+}  // namespace stretto::cuda

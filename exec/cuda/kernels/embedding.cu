@@ -1,0 +1,147 @@
+#include "exec/cuda/kernels/families.hpp"
+#include "exec/cuda/kernels/map.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+// What a rank has of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
+struct Part {
+  std::int64_t vocab, rows, first_row, cols, first_col, seq;
+  Part(const Embedding& work, std::int64_t shard)
+      : vocab(work.vocab),
+        rows(work.vocab / work.shards),
+        first_row(shard * rows),
+        cols(work.cols / work.shards),
+        first_col(shard * cols),
+        seq(work.seq) {}
+};
+
+template <class T>
+__global__ void forward_kernel(std::int64_t rows, std::int64_t cols, Part part, const std::int32_t* tokens,
+                               Rows<const T> wte, Rows<const T> wpe, Rows<T> x) {
+  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (col >= cols) return;
+  for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
+       row += std::int64_t{gridDim.y} * blockDim.y) {
+    const std::int64_t token = tokens[row], own = token - part.first_row;
+    float value = 0;
+    if (own >= 0 && own < part.rows) value = widened(wte.row(own)[col]);
+    if (token < 0 || token >= part.vocab) value = nanf("");
+    if (wpe.data != nullptr && col >= part.first_col && col < part.first_col + part.cols)
+      value += widened(wpe.row(row % part.seq)[col - part.first_col]);
+    x.row(row)[col] = rounded<T>(value);
+  }
+}
+
+constexpr int kFound = 1024;  // occurrences that a block collects before it adds them
+
+// Adds N columns of the rows that were found to those of their tokens. The sum of a token stays in registers while the
+// next row found is of the same one; rows are read eight ahead, because a frequent token has thousands.
+template <int N, class T>
+__device__ void add_rows(int count, const std::int32_t* found, const std::int32_t* tokens, std::int64_t first_row,
+                         Rows<const T> dx, Rows<float> dwte, std::int64_t col) {
+  constexpr int kAhead = 8;
+  float sum[N] = {};
+  std::int64_t current = -1;
+  for (int begin = 0; begin < count; begin += kAhead) {
+    float x[kAhead][N] = {};
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i)
+      if (begin + i < count) load(x[i], dx.row(found[begin + i]) + col);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (begin + i >= count) break;
+      const std::int64_t token = tokens[found[begin + i]] - first_row;
+      if (token != current) {
+        if (current >= 0) store(dwte.row(current) + col, sum);
+        load(sum, dwte.row(token) + col);
+        current = token;
+      }
+#pragma unroll
+      for (int n = 0; n < N; ++n) sum[n] += x[i][n];
+    }
+  }
+  if (current >= 0) store(dwte.row(current) + col, sum);
+}
+
+// A block answers for the tokens t with t mod (number of blocks) = its number, and reads all tokens to find them. It
+// adds the rows of a token one after the other, so that the sum never depends on timing.
+template <int N, class T>
+__global__ void wte_kernel(std::int64_t rows, std::int64_t cols, Part part, const std::int32_t* tokens,
+                           Rows<const T> dx, Rows<float> dwte) {
+  __shared__ std::int32_t found[kFound];
+  __shared__ int of_warp[kWarp];
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  int count = 0;  // the same in all threads
+  for (std::int64_t begin = 0; begin < rows; begin += blockDim.x) {
+    const std::int64_t row = begin + threadIdx.x;
+    const std::int64_t own = row < rows ? tokens[row] - part.first_row : -1;
+    const int mine = own >= 0 && own < part.rows && own % gridDim.x == blockIdx.x ? 1 : 0;
+    // Where it goes: behind the finds of the threads before, which keeps their order.
+    int before = mine;
+    for (int delta = 1; delta < kWarp; delta *= 2) {
+      const int other = __shfl_up_sync(0xffffffffu, before, delta);
+      if (lane >= delta) before += other;
+    }
+    if (lane == kWarp - 1) of_warp[warp] = before;
+    __syncthreads();
+    int total = 0;
+    for (int w = 0; w < warps; ++w) {
+      if (w < warp) before += of_warp[w];
+      total += of_warp[w];
+    }
+    if (mine) found[count + before - 1] = static_cast<std::int32_t>(row);
+    count += total;
+    __syncthreads();
+    const bool is_last = begin + blockDim.x >= rows;
+    if (count + static_cast<int>(blockDim.x) > kFound || is_last) {
+      for (std::int64_t col = std::int64_t{threadIdx.x} * N; col < cols; col += std::int64_t{blockDim.x} * N)
+        add_rows<N>(count, found, tokens, part.first_row, dx, dwte, col);
+      count = 0;
+      __syncthreads();
+    }
+  }
+}
+
+// Position by position, the sequences in order.
+template <class T>
+__global__ void wpe_kernel(std::int64_t rows, Part part, Rows<const T> dx, Rows<float> dwpe) {
+  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (col >= part.cols) return;
+  for (std::int64_t position = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
+       position < part.seq && position < rows; position += std::int64_t{gridDim.y} * blockDim.y) {
+    float sum = dwpe.row(position)[col];
+    for (std::int64_t row = position; row < rows; row += part.seq) sum += widened(dx.row(row)[part.first_col + col]);
+    dwpe.row(position)[col] = sum;
+  }
+}
+
+}  // namespace
+
+void run_embedding(const Embedding& work, std::int64_t shard, std::span<const exec::Operand> operands,
+                   const Stream& stream) {
+  const Part part(work, shard);
+  const auto* tokens = static_cast<const std::int32_t*>(operands[0].data);
+  const bool is_forward = work.pass == Pass::forward;
+  const exec::Operand& x = is_forward ? operands.back() : operands[1];
+  const exec::Operand& wte = operands[is_forward ? 1 : 2];
+  const exec::Operand* wpe = work.positions ? &operands[is_forward ? 2 : 3] : nullptr;
+  with_device_type(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    if (is_forward) {
+      const Tiling t = tile(work.rows, work.cols);
+      return launch(stream, t.grid, t.block, forward_kernel<T>, work.rows, work.cols, part, tokens,
+                    rows_of<const T>(wte), wpe ? rows_of<const T>(*wpe) : Rows<const T>{}, rows_of<T>(x));
+    }
+    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(part.rows, 8 * stream.sms));
+    const bool packs =
+        work.cols % 4 == 0 && is_packable(rows_of<const T>(x), 4) && is_packable(rows_of<float>(wte), 4);
+    launch(stream, {blocks, 1, 1}, {kThreads, 1, 1}, packs ? wte_kernel<4, T> : wte_kernel<1, T>, work.rows, work.cols,
+           part, tokens, rows_of<const T>(x), rows_of<float>(wte));
+    if (wpe == nullptr) return;
+    const Tiling t = tile(std::min(work.seq, work.rows), part.cols);
+    launch(stream, t.grid, t.block, wpe_kernel<T>, work.rows, part, rows_of<const T>(x), rows_of<float>(*wpe));
+  });
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,279 @@
+// Every kernel of the device, its threads emulated, against the host's kernel of the same name on the same random data.
+// Operands come from the specification (model/schedule/operands.hpp), so that a new kind of work needs a line here.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/bf16.hpp"
+#include "base/rng.hpp"
+#include "exec/cuda/kernels/launch_work.hpp"
+#include "exec/host/kernels/kernels.hpp"
+#include "model/schedule/operands.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+// What mixed precision keeps in f32.
+bool is_kept_wide(const Work& work, const std::string& name) {
+  static const std::set<std::string> kNames = {"stats", "dgamma", "dbeta", "dwte", "dwpe",
+                                               "grad",  "m",      "v",     "master"};
+  const bool is_squared = std::holds_alternative<SumSquares>(work) && name == "x",
+             is_bias_gradient = std::holds_alternative<Elementwise>(work) && name == "db";
+  return kNames.contains(name) || is_squared || is_bias_gradient;
+}
+
+struct Buffer {
+  std::vector<std::byte> bytes;
+  exec::Operand operand;
+  std::string name;
+
+  double at(std::int64_t row, std::int64_t col) const {
+    const std::byte* p = bytes.data() + (row * operand.ld + col) * bytes_of(operand.dtype);
+    switch (operand.dtype) {
+      case Dtype::f64:
+        return *reinterpret_cast<const double*>(p);
+      case Dtype::f32:
+        return *reinterpret_cast<const float*>(p);
+      case Dtype::bf16:
+        return to_float(*reinterpret_cast<const Bf16*>(p));
+      case Dtype::i32:
+        return *reinterpret_cast<const std::int32_t*>(p);
+    }
+    return 0;
+  }
+  void set(std::int64_t row, std::int64_t col, double value) {
+    std::byte* p = bytes.data() + (row * operand.ld + col) * bytes_of(operand.dtype);
+    switch (operand.dtype) {
+      case Dtype::f64:
+        *reinterpret_cast<double*>(p) = value;
+        return;
+      case Dtype::f32:
+        *reinterpret_cast<float*>(p) = static_cast<float>(value);
+        return;
+      case Dtype::bf16:
+        *reinterpret_cast<Bf16*>(p) = to_bf16(static_cast<float>(value));
+        return;
+      case Dtype::i32:
+        *reinterpret_cast<std::int32_t*>(p) = static_cast<std::int32_t>(value);
+        return;
+    }
+  }
+};
+
+// What a random number in [-1, 1) becomes where not every number will do.
+double shaped(const std::string& name, std::int64_t row, std::int64_t col, double value, const Work& work) {
+  if (name == "v") return value * value;
+  if (name == "norm_squared") return 30;
+  if (name == "hyper") {
+    constexpr double hyper[8] = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1.0, 0.271, 0.1426};
+    return hyper[col];
+  }
+  if (name == "key") return std::floor(value * 1e6);
+  if (name == "tokens") return std::floor((value + 1) / 2 * double(std::get<Embedding>(work).vocab));
+  if (name == "targets") {
+    const std::int64_t classes = std::holds_alternative<VocabStats>(work) ? std::get<VocabStats>(work).classes
+                                                                          : std::get<CrossEntropy>(work).classes;
+    return std::floor((value + 1) / 2 * double(classes));
+  }
+  // The sums among [shards, 3 · rows] are positive.
+  if (name == "stats" && std::holds_alternative<CrossEntropy>(work)) {
+    const std::int64_t rows = std::get<CrossEntropy>(work).rows;
+    return col / rows == 1 ? 2 + value : value;
+  }
+  return value;
+}
+
+std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_t gap, const std::vector<bool>& accumulates) {
+  const OperandList list = operands_of(work, 1);
+  REQUIRE(list.error.empty());
+  std::vector<Buffer> buffers;
+  for (std::size_t i = 0; i < list.operands.size(); ++i) {
+    const OperandSpec& spec = list.operands[i];
+    Buffer buffer;
+    buffer.name = spec.name;
+    const bool is_wide = is_kept_wide(work, spec.name);
+    buffer.operand.dtype = spec.type == OperandType::i32   ? Dtype::i32
+                           : spec.type == OperandType::f64 ? Dtype::f64
+                           : is_wide                       ? Dtype::f32
+                                                           : dtype;
+    const bool is_column = buffer.name == "tokens" || buffer.name == "targets";
+    buffer.operand.rows = is_column ? spec.cols : spec.rows;
+    buffer.operand.cols = is_column ? 1 : spec.cols;
+    if (const auto* loss = std::get_if<CrossEntropy>(&work); loss != nullptr && buffer.name == "stats") {
+      buffer.operand.rows = loss->shards;
+      buffer.operand.cols = 3 * loss->rows;
+    }
+    const bool may_have_gaps = spec.shape == OperandShape::matrix || spec.shape == OperandShape::table;
+    buffer.operand.ld = buffer.operand.cols + (may_have_gaps && spec.rows > 1 ? gap : 0);
+    const std::string modes = spec.modes;
+    buffer.operand.mode = modes == "R"                                             ? AccessMode::read
+                          : modes == "A" || (modes == "WA" && accumulates[0]) ? AccessMode::accumulate
+                                                                                   : AccessMode::write;
+    buffer.bytes.assign(static_cast<std::size_t>(buffer.operand.rows * buffer.operand.ld * bytes_of(buffer.operand.dtype)),
+                        std::byte{0xff});
+    if (buffer.operand.mode != AccessMode::write)
+      for (std::int64_t row = 0; row < buffer.operand.rows; ++row)
+        for (std::int64_t col = 0; col < buffer.operand.cols; ++col) {
+          const double value =
+              2 * uniform(i, 7, static_cast<std::uint64_t>(row * buffer.operand.cols + col)) - 1;
+          buffer.set(row, col, shaped(buffer.name, row, col, value, work));
+        }
+    buffers.push_back(std::move(buffer));
+  }
+  return buffers;
+}
+
+std::vector<exec::Operand> bound(std::vector<Buffer>& buffers) {
+  std::vector<exec::Operand> operands;
+  for (Buffer& buffer : buffers) {
+    buffer.operand.data = buffer.bytes.data();
+    operands.push_back(buffer.operand);
+  }
+  return operands;
+}
+
+// The same bits where nothing may be written; results within `tolerance` of the largest of them.
+void check_same(const std::vector<Buffer>& device, const std::vector<Buffer>& host, const std::vector<Buffer>& before,
+                double tolerance) {
+  for (std::size_t i = 0; i < device.size(); ++i) {
+    const exec::Operand& o = device[i].operand;
+    INFO("operand " << i << ", " << device[i].name);
+    if (o.mode == AccessMode::read) {
+      CHECK(device[i].bytes == before[i].bytes);
+      continue;
+    }
+    const auto width = static_cast<std::size_t>(bytes_of(o.dtype));
+    bool gaps_untouched = true;
+    double worst = 0, largest = 0;
+    for (std::int64_t row = 0; row < o.rows; ++row) {
+      for (std::int64_t col = 0; col < o.cols; ++col) {
+        const double a = device[i].at(row, col), b = host[i].at(row, col);
+        largest = std::max(largest, std::abs(b));
+        if (!(std::abs(a - b) <= worst)) worst = std::isnan(a - b) ? INFINITY : std::abs(a - b);
+      }
+      const std::size_t gap = static_cast<std::size_t>(row * o.ld + o.cols) * width,
+                        gap_bytes = static_cast<std::size_t>(o.ld - o.cols) * width;
+      if (gap_bytes > 0 &&
+          std::memcmp(device[i].bytes.data() + gap, before[i].bytes.data() + gap, gap_bytes) != 0)
+        gaps_untouched = false;
+    }
+    CHECK(gaps_untouched);
+    const double rounding = o.dtype == Dtype::bf16 ? 1.0 / 128 : tolerance;
+    INFO("largest " << largest << ", worst difference " << worst);
+    CHECK(worst <= rounding * std::max(largest, 1e-3));
+  }
+}
+
+void check(const Work& work, double tolerance = 2e-6, std::int64_t shard = 0) {
+  Coordinates rank;
+  rank[Coord::tp] = rank[Coord::dp] = shard;
+  std::vector<std::byte> scratch(1 << 16);
+  Stream stream;
+  stream.scratch = scratch.data();
+  stream.scratch_bytes = scratch.size();
+  stream.sms = 3;
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+    for (const std::int64_t gap : {0, 3, 8})
+      for (const bool accumulates : {false, true}) {
+        INFO(describe(work) << ", " << name_of(dtype) << ", gap " << gap << ", accumulates " << accumulates);
+        const std::vector<Buffer> before = buffers_of(work, dtype, gap, {accumulates});
+        std::vector<Buffer> device = before, host = before;
+        host::run_work(work, rank, bound(host));
+        launch_work(work, rank, bound(device), stream);
+        check_same(device, host, before, tolerance);
+      }
+}
+
+}  // namespace
+
+TEST_CASE("device kernels agree with the host's: elementwise", "[cuda]") {
+  for (const ElementwiseFn fn : {ElementwiseFn::gelu, ElementwiseFn::gelu_backward, ElementwiseFn::add,
+                                 ElementwiseFn::bias_add, ElementwiseFn::column_sum, ElementwiseFn::swiglu,
+                                 ElementwiseFn::swiglu_backward})
+    for (const auto& [rows, cols] : {std::pair{5, 7}, std::pair{1, 1}, std::pair{13, 64}, std::pair{150, 272}})
+      check(Elementwise{fn, rows, cols}, 5e-6);
+}
+
+TEST_CASE("device kernels agree with the host's: norms", "[cuda]") {
+  for (const Pass pass : {Pass::forward, Pass::dgrad, Pass::wgrad})
+    for (const auto& [rows, cols] : {std::pair{5, 7}, std::pair{1, 1}, std::pair{13, 64}, std::pair{150, 520}}) {
+      check(LayerNorm{pass, rows, cols}, 2e-5);
+      check(RmsNorm{pass, rows, cols}, 2e-5);
+    }
+}
+
+TEST_CASE("device kernels agree with the host's: rope", "[cuda]") {
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const std::int64_t head_dim : {2, 6, 64}) check(Rope{pass, 14, 3, 1, 7, head_dim, 10000}, 1e-5);
+}
+
+TEST_CASE("device kernels agree with the host's: dropout", "[cuda]") {
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const bool bias : {false, true})
+      for (const bool residual : {false, true})
+        for (const std::int64_t cols : {1, 7, 64})
+          check(Dropout{pass, 12, cols, 6, 0.3, DropoutSite::residual_1, bias, residual, 2}, 2e-6, 1);
+}
+
+TEST_CASE("device kernels agree with the host's: embedding", "[cuda]") {
+  for (const Pass pass : {Pass::forward, Pass::wgrad})
+    for (const bool positions : {false, true})
+      for (const auto& [vocab, cols, shards] :
+           {std::tuple{31, 6, 1}, std::tuple{30, 8, 2}, std::tuple{2, 64, 1}, std::tuple{62, 12, 2}})
+        for (std::int64_t shard = 0; shard < shards; ++shard)
+          check(Embedding{pass, 350, cols, vocab, 50, positions, shards}, 1e-5, shard);
+  // More occurrences than a block collects at once.
+  check(Embedding{Pass::wgrad, 2600, 4, 3, 1300, true, 1}, 1e-5);
+}
+
+TEST_CASE("device kernels agree with the host's: cross-entropy", "[cuda]") {
+  for (const auto& [rows, cols, classes] : {std::tuple{3, 7, 7}, std::tuple{5, 640, 601}, std::tuple{2, 1, 1}}) {
+    check(CrossEntropy{rows, cols, classes, 0.25, 1}, 1e-5);
+    check(VocabStats{rows, cols, classes}, 1e-5);
+    for (std::int64_t shard = 0; shard < 2; ++shard) {
+      check(CrossEntropy{rows, cols, cols + (classes + 1) / 2, 0.25, 2}, 1e-5, shard);
+      check(VocabStats{rows, cols, cols + (classes + 1) / 2}, 1e-5, shard);
+    }
+  }
+}
+
+TEST_CASE("device kernels agree with the host's: copies and sums", "[cuda]") {
+  for (const std::int64_t elements : {1, 7, 64, 5000}) {
+    check(Fill{elements, 0.75});
+    check(Cast{elements});
+    check(SumSquares{elements, 3});
+    for (const std::int64_t parts : {1, 3}) check(LocalReduce{parts, elements});
+  }
+}
+
+TEST_CASE("device kernels agree with the host's: AdamW", "[cuda]") {
+  for (const bool master : {false, true})
+    for (const std::int64_t elements : {1, 10, 1003, 4096})
+      for (std::int64_t shard = 0; shard < 2; ++shard)
+        check(AdamW{elements, {{0, elements / 3}, {elements / 2, elements + elements / 3}}, 2, master}, 5e-6, shard);
+  // More ranges than one launch takes, and some that meet.
+  AdamW many{20000, {}, 1, true};
+  for (std::int64_t i = 0; i < 2300; ++i) many.decayed.push_back({i * 8 + 1, i * 8 + (i % 3 == 0 ? 9 : 6)});
+  check(many, 5e-6);
+}
+
+TEST_CASE("a token or target outside the vocabulary makes NaN on the device", "[cuda]") {
+  std::vector<std::byte> scratch(1 << 12);
+  const Stream stream{nullptr, scratch.data(), scratch.size(), 1};
+  const CrossEntropy work{3, 8, 8, 1, 1};
+  std::vector<Buffer> buffers = buffers_of(work, Dtype::f32, 0, {false});
+  buffers[1].set(2, 0, 8);
+  launch_work(work, {}, bound(buffers), stream);
+  CHECK(std::isnan(buffers[2].at(0, 0)));
+  const Embedding embedding{Pass::forward, 4, 8, 5, 4, false, 1};
+  buffers = buffers_of(embedding, Dtype::f32, 0, {false});
+  buffers[0].set(1, 0, -1);
+  launch_work(embedding, {}, bound(buffers), stream);
+  CHECK(std::isnan(buffers[2].at(1, 7)));
+  CHECK_FALSE(std::isnan(buffers[2].at(0, 7)));
+}
+
+}  // namespace stretto::cuda

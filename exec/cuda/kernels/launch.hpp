@@ -1,0 +1,54 @@
+#pragma once
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <utility>
+
+#include "base/error.hpp"
+#include "exec/cuda/device.hpp"
+
+namespace stretto::cuda {
+
+// Threads of a block where a kernel has no reason for another number.
+constexpr unsigned kThreads = 256;
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Starts a kernel on the stream. Throws Error(runtime) when the launch itself is refused; what goes wrong later shows at
+// the next synchronisation.
+template <class... Parameters, class... Arguments>
+void launch(const Stream& stream, dim3 grid, dim3 block, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  if (grid.x == 0 || grid.y == 0) return;
+#if defined(__CUDACC__)
+  kernel<<<grid, block, 0, static_cast<cudaStream_t>(stream.stream)>>>(std::forward<Arguments>(arguments)...);
+  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
+    throw runtime_failure(std::string("launching a kernel: ") + cudaGetErrorString(error));
+#else
+  static_cast<void>(stream);
+  emulate::run(grid, block, [&] { kernel(arguments...); });
+#endif
+}
+
+// Rows of a matrix, `ld` elements apart; 0 when every row is the same one.
+template <class T>
+struct Rows {
+  T* data = nullptr;
+  std::int64_t ld = 0;
+  __device__ T* row(std::int64_t i) const { return data + i * ld; }
+};
+
+// Blocks of `block` threads for a matrix of which each thread takes one column at a time of several rows: columns along
+// x, rows along y, in steps of the grid.
+struct Tiling {
+  dim3 grid, block;
+};
+inline Tiling tile(std::int64_t rows, std::int64_t cols) {
+  unsigned x = kWarp;
+  while (x < kThreads && x < cols) x *= 2;
+  const unsigned y = kThreads / x;
+  constexpr std::int64_t most = 65535;  // of a grid's y
+  return {{static_cast<unsigned>(ceil_div(cols, x)), static_cast<unsigned>(std::min(ceil_div(rows, y), most)), 1},
+          {x, y, 1}};
+}
+
+}  // namespace stretto::cuda

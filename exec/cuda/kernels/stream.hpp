@@ -1,0 +1,17 @@
+#pragma once
+#include <cstddef>
+
+namespace stretto::cuda {
+
+// Where kernels of a lane are launched, and what they may use. The scratch belongs to the lane: launches of one stream
+// run one after the other. Does not own.
+struct Stream {
+  void* stream = nullptr;  // cudaStream_t
+  void* scratch = nullptr;
+  std::size_t scratch_bytes = 0;
+  int sms = 1;  // of the device: work is cut into enough blocks for all of them
+};
+// Kernels cut their work so that they need no more, whatever the shape.
+constexpr std::size_t kScratch_bytes = std::size_t{8} << 20;
+
+}  // namespace stretto::cuda
