@@ -14,6 +14,9 @@ void run_elementwise(const Elementwise& work, std::span<const exec::Operand> ope
 void run_column_sum(const Elementwise& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_layernorm(const LayerNorm& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_rmsnorm(const RmsNorm& work, std::span<const exec::Operand> operands, const Stream& stream);
+// Heads of up to 256. Without tensor cores: what stands in where a library has nothing faster.
+void run_attention(const Attention& work, std::int64_t shard, std::span<const exec::Operand> operands,
+                   const Stream& stream);
 void run_rope(const Rope& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_dropout(const Dropout& work, std::int64_t shard, std::span<const exec::Operand> operands, const Stream& stream);
 // A token outside the vocabulary makes its row NaN, and adds to no gradient.

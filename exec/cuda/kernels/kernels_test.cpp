@@ -1,5 +1,6 @@
 // Every kernel of the device, its threads emulated, against the host's kernel of the same name on the same random data.
 // Operands come from the specification (model/schedule/operands.hpp), so that a new kind of work needs a line here.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include "base/bf16.hpp"
 #include "base/rng.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
+#include "exec/cuda/kernels/share.hpp"
 #include "exec/host/kernels/kernels.hpp"
 #include "model/schedule/operands.hpp"
 
@@ -18,7 +20,7 @@ namespace {
 
 // What mixed precision keeps in f32.
 bool is_kept_wide(const Work& work, const std::string& name) {
-  static const std::set<std::string> kNames = {"stats", "dgamma", "dbeta", "dwte", "dwpe",
+  static const std::set<std::string> kNames = {"stats", "lse", "dgamma", "dbeta", "dwte", "dwpe",
                                                "grad",  "m",      "v",     "master"};
   const bool is_squared = std::holds_alternative<SumSquares>(work) && name == "x",
              is_bias_gradient = std::holds_alternative<Elementwise>(work) && name == "db";
@@ -258,6 +260,59 @@ TEST_CASE("device kernels agree with the host's: AdamW", "[cuda]") {
   AdamW many{20000, {}, 1, true};
   for (std::int64_t i = 0; i < 2300; ++i) many.decayed.push_back({i * 8 + 1, i * 8 + (i % 3 == 0 ? 9 : 6)});
   check(many, 5e-6);
+}
+
+TEST_CASE("device kernels agree with the host's: attention", "[cuda]") {
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const double dropout : {0.0, 0.25}) {
+      check(Attention{pass, 2, 4, 2, 9, 6, true, dropout}, 1e-5, 1);
+      check(Attention{pass, 1, 3, 3, 13, 40, false, dropout}, 1e-5);
+      check(Attention{pass, 1, 1, 1, 1, 1, true, dropout}, 1e-5);
+    }
+  check(Attention{Pass::forward, 1, 1, 1, 3, 256, true, 0}, 1e-5);
+}
+
+TEST_CASE("shares of collectives on the device are those of the host", "[cuda]") {
+  const Pace pace{3, 0};
+  for (const CollectiveKind kind :
+       {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce})
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16})
+      for (const int members : {2, 3})
+        for (const std::int64_t each : {1, 7, 64, 1000}) {
+          // All-reduces of a number of elements that members do not divide.
+          const std::int64_t elements = members * each + (kind == CollectiveKind::all_reduce ? 1 : 0);
+          const auto width = bytes_of(dtype);
+          const std::int64_t in = kind == CollectiveKind::all_gather ? each : elements,
+                             out = kind == CollectiveKind::reduce_scatter ? each : elements;
+          std::vector<std::vector<std::byte>> ins, outs;
+          for (int m = 0; m < members; ++m) {
+            Buffer buffer;
+            buffer.operand = {nullptr, dtype, 1, in, in, AccessMode::read};
+            buffer.bytes.resize(static_cast<std::size_t>(in * width));
+            for (std::int64_t i = 0; i < in; ++i)
+              buffer.set(0, i, 2 * uniform(3, static_cast<std::uint64_t>(m), static_cast<std::uint64_t>(i)) - 1);
+            ins.push_back(buffer.bytes);
+            outs.emplace_back(static_cast<std::size_t>(out * width), std::byte{0xff});
+          }
+          INFO(int(kind) << " " << name_of(dtype) << ", " << members << " members, " << elements << " elements");
+          const auto run = [&](bool on_device) {
+            std::vector<std::vector<std::byte>> from = ins, to = outs;
+            std::vector<local::Buffers> buffers;
+            for (int m = 0; m < members; ++m) {
+              auto& own = kind == CollectiveKind::all_reduce ? from[m] : to[m];
+              buffers.push_back({from[m].data(), own.data()});
+            }
+            for (int phase = 0; phase < local::phases(kind); ++phase)
+              for (int m = members - 1; m >= 0; --m)
+                on_device ? run_share(kind, dtype, elements, m, buffers, phase, pace, Stream{})
+                          : local::run_share(kind, dtype, elements, m, buffers, phase);
+            return kind == CollectiveKind::all_reduce ? from : to;
+          };
+          CHECK(run(true) == run(false));
+        }
+  std::vector<std::byte> from(1001, std::byte{7}), to(1001, std::byte{1});
+  run_message(from.data(), to.data(), 1000, pace, Stream{});
+  CHECK(std::count(to.begin(), to.end(), std::byte{7}) == 1000);
 }
 
 TEST_CASE("a token or target outside the vocabulary makes NaN on the device", "[cuda]") {

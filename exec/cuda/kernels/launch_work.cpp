@@ -8,13 +8,10 @@
 
 namespace stretto::cuda {
 
-bool is_kernel_work(const Work& work) {
-  return !is_communication(work) && !std::holds_alternative<Gemm>(work) && !std::holds_alternative<Attention>(work);
-}
-
 void launch_work(const Work& work, const Coordinates& rank, std::span<const exec::Operand> operands,
                  const Stream& stream) {
   std::visit(Overloaded{
+                 [&](const Attention& attention) { run_attention(attention, rank[Coord::tp], operands, stream); },
                  [&](const Rope& rope) { run_rope(rope, operands, stream); },
                  [&](const LayerNorm& norm) { run_layernorm(norm, operands, stream); },
                  [&](const RmsNorm& norm) { run_rmsnorm(norm, operands, stream); },
@@ -28,7 +25,7 @@ void launch_work(const Work& work, const Coordinates& rank, std::span<const exec
                  [&](const LocalReduce& reduce) { run_local_reduce(reduce, operands, stream); },
                  [&](const SumSquares& squares) { run_sum_squares(squares, operands, stream); },
                  [&](const AdamW& adamw) { run_adamw(adamw, rank[Coord::dp], operands, stream); },
-                 [](const auto&) { assert(false && "GEMMs, attention and communication have libraries of their own"); },
+                 [](const auto&) { assert(false && "GEMMs are cuBLAS's, communication is launched by who knows the others"); },
              },
              work);
 }

@@ -1,0 +1,149 @@
+#include "exec/cuda/kernels/share.hpp"
+
+#include <algorithm>
+
+#include "exec/cuda/kernels/map.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+constexpr unsigned kShareThreads = 512;
+
+#if defined(__CUDACC__)
+__device__ std::int64_t now_ns() {
+  std::int64_t time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+  return time;
+}
+#else
+std::int64_t now_ns() { return 0; }
+#endif
+
+// Keeps the block, and with it an SM's slot, until the link would be through with its part.
+__device__ void stay(std::int64_t begin_ns, std::int64_t least_ns) {
+  if (least_ns == 0 || threadIdx.x != 0) return;
+#if defined(__CUDACC__)
+  while (now_ns() - begin_ns < least_ns) __nanosleep(500);
+#else
+  static_cast<void>(begin_ns);
+#endif
+}
+
+// Copies slices of a whole: part i comes from from[i] + offset[i] and goes to `to` + i · `each`.
+struct Slices {
+  int count = 0;
+  const std::byte* from[kMostMembers];
+  std::byte* to[kMostMembers];
+  std::int64_t bytes[kMostMembers];
+};
+template <class Unit>
+__global__ void copy_kernel(Slices slices, std::int64_t least_ns) {
+  const std::int64_t begin_ns = now_ns();
+  for (int i = 0; i < slices.count; ++i) {
+    const auto* from = reinterpret_cast<const Unit*>(slices.from[i]);
+    auto* to = reinterpret_cast<Unit*>(slices.to[i]);
+    const std::int64_t units = slices.bytes[i] / static_cast<std::int64_t>(sizeof(Unit));
+    for (std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; u < units;
+         u += std::int64_t{gridDim.x} * blockDim.x)
+      to[u] = from[u];
+  }
+  stay(begin_ns, least_ns);
+}
+
+template <class T>
+struct Addends {
+  int count = 0;
+  const T* at[kMostMembers];
+};
+// Sums in the order of members, f32 for bf16, f64 for f64.
+template <class T, class Sum>
+__global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::int64_t least_ns) {
+  const std::int64_t begin_ns = now_ns();
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
+    if constexpr (std::is_same_v<T, double>) {
+      double sum = in.at[0][i];
+      for (int m = 1; m < in.count; ++m) sum += in.at[m][i];
+      out[i] = sum;
+    } else {
+      float sum = widened(in.at[0][i]);
+      for (int m = 1; m < in.count; ++m) sum += widened(in.at[m][i]);
+      out[i] = rounded<T>(sum);
+    }
+  }
+  stay(begin_ns, least_ns);
+}
+
+void copy(const Slices& slices, const Pace& pace, const Stream& stream) {
+  bool packs = true;
+  for (int i = 0; i < slices.count; ++i)
+    packs = packs && (reinterpret_cast<std::uintptr_t>(slices.from[i]) | reinterpret_cast<std::uintptr_t>(slices.to[i]) |
+                      static_cast<std::uintptr_t>(slices.bytes[i])) %
+                             16 ==
+                         0;
+  const dim3 grid{static_cast<unsigned>(pace.ctas), 1, 1}, block{kShareThreads, 1, 1};
+  // Elements have at least two bytes.
+  if (packs)
+    launch(stream, grid, block, copy_kernel<Pack<std::uint32_t, 4>>, slices, pace.least_ns);
+  else
+    launch(stream, grid, block, copy_kernel<std::uint16_t>, slices, pace.least_ns);
+}
+
+// Where slice `member` of a whole begins: even slices, the last ones shorter where they do not divide.
+struct Slice {
+  std::int64_t begin, end;
+};
+Slice slice_of(std::int64_t elements, int members, int member) {
+  const std::int64_t each = ceil_div(elements, members);
+  return {std::min(elements, each * member), std::min(elements, each * (member + 1))};
+}
+
+template <class T, class Sum>
+void sum(std::int64_t elements, int member, std::span<const local::Buffers> buffers, bool in_place, const Pace& pace,
+         const Stream& stream) {
+  const Slice own = slice_of(elements, static_cast<int>(buffers.size()), member);
+  Addends<T> in;
+  for (const local::Buffers& buffer : buffers) in.at[in.count++] = static_cast<const T*>(buffer.in) + own.begin;
+  T* out = static_cast<T*>(buffers[static_cast<std::size_t>(member)].out) + (in_place ? own.begin : 0);
+  launch(stream, {static_cast<unsigned>(pace.ctas), 1, 1}, {kShareThreads, 1, 1}, sum_kernel<T, Sum>,
+         own.end - own.begin, in, out, pace.least_ns);
+}
+
+}  // namespace
+
+void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member,
+               std::span<const local::Buffers> buffers, int phase, const Pace& pace, const Stream& stream) {
+  assert(buffers.size() <= kMostMembers);
+  const int members = static_cast<int>(buffers.size());
+  const std::int64_t width = bytes_of(dtype);
+  const bool is_all_reduce = kind == CollectiveKind::all_reduce;
+  if (kind == CollectiveKind::reduce_scatter || (is_all_reduce && phase == 0)) {
+    if (dtype == Dtype::f64) return sum<double, double>(elements, member, buffers, is_all_reduce, pace, stream);
+    return with_device_type(dtype, [&](auto type) {
+      sum<decltype(type), float>(elements, member, buffers, is_all_reduce, pace, stream);
+    });
+  }
+  Slices slices;
+  auto* to = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);
+  for (int m = 0; m < members; ++m) {
+    const Slice theirs = slice_of(elements, members, m);
+    const auto* in = static_cast<const std::byte*>(buffers[static_cast<std::size_t>(m)].in);
+    const std::byte* from = in + (is_all_reduce ? theirs.begin * width : 0);
+    if (from == to + theirs.begin * width || theirs.begin == theirs.end) continue;  // in place
+    slices.from[slices.count] = from;
+    slices.to[slices.count] = to + theirs.begin * width;
+    slices.bytes[slices.count++] = (theirs.end - theirs.begin) * width;
+  }
+  copy(slices, pace, stream);
+}
+
+void run_message(const void* from, void* to, std::int64_t bytes, const Pace& pace, const Stream& stream) {
+  Slices slices;
+  slices.count = 1;
+  slices.from[0] = static_cast<const std::byte*>(from);
+  slices.to[0] = static_cast<std::byte*>(to);
+  slices.bytes[0] = bytes;
+  copy(slices, pace, stream);
+}
+
+}  // namespace stretto::cuda

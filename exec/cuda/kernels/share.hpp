@@ -1,0 +1,28 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "exec/comm/local.hpp"
+#include "exec/cuda/kernels/stream.hpp"
+#include "model/schedule/dtype.hpp"
+#include "model/schedule/work.hpp"
+
+namespace stretto::cuda {
+
+constexpr int kMostMembers = 64;  // of a group of ranks that share a device
+
+// How a communication kernel uses the device: `ctas` thread blocks, as many as NCCL would use channels; and it takes at
+// least `least_ns`, as the link that it stands for would (0: as fast as memory is).
+struct Pace {
+  int ctas = 16;
+  std::int64_t least_ns = 0;
+};
+
+// One member's share of a collective among ranks whose memory is on one device: what local::run_share() does, with the
+// same sums. At most kMostMembers. Other members' buffers must be ready, and stay until all shares are done.
+void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member,
+               std::span<const local::Buffers> buffers, int phase, const Pace& pace, const Stream& stream);
+// One message: `bytes` from one rank's buffer to another's.
+void run_message(const void* from, void* to, std::int64_t bytes, const Pace& pace, const Stream& stream);
+
+}  // namespace stretto::cuda

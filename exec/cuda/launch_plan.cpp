@@ -1,0 +1,201 @@
+#include "exec/cuda/launch_plan.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <deque>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <variant>
+
+#include "exec/comm/local.hpp"
+#include "model/schedule/rendezvous.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+using Kind = LaunchAction::Kind;
+
+class Planner {
+ public:
+  Planner(const Schedule& schedule, std::span<const BoundProgram> programs)
+      : schedule_(schedule), programs_(programs), meetings_(find_rendezvous(schedule, programs)) {
+    lanes_ = static_cast<std::uint32_t>(schedule.lanes.size());
+    plan_.streams = static_cast<std::uint32_t>(programs.size()) * lanes_;
+    queues_.resize(plan_.streams);
+    for (std::uint32_t r = 0; r < programs.size(); ++r) plan_.sender_of.emplace_back(programs[r].ops.size());
+  }
+
+  LaunchPlan run() {
+    for (rank_ = 0; rank_ < programs_.size(); ++rank_)
+      for (LaneId lane = 0; lane < lanes_; ++lane) lane_actions(lane);
+    interleave();
+    return std::move(plan_);
+  }
+
+ private:
+  // What an event stands for. Meetings of a collective are told apart by the phase they come before.
+  enum class Moment : std::uint8_t { started, finished, arrived, delivered };
+  std::uint32_t event(Moment moment, std::uint32_t rank, std::uint32_t op, int phase = 0) {
+    const auto [at, fresh] = events_.try_emplace({moment, rank, op, phase}, plan_.events);
+    if (fresh) ++plan_.events;
+    return at->second;
+  }
+
+  struct Queued {
+    LaunchAction action;
+    std::uint32_t op = 0;  // that it belongs to: calls follow this order
+  };
+  void push(std::uint32_t op, Kind kind, std::uint32_t what, bool of_step_before = false) {
+    LaunchAction action;
+    action.kind = kind;
+    action.stream = stream_;
+    action.event = what;
+    action.of_step_before = of_step_before;
+    queues_[stream_].push_back({action, op});
+  }
+  void launch(std::uint32_t op, int phase = 0) {
+    LaunchAction action;
+    action.stream = stream_;
+    action.rank = rank_;
+    action.op = op;
+    action.phase = static_cast<std::uint8_t>(phase);
+    queues_[stream_].push_back({action, op});
+  }
+
+  void lane_actions(LaneId lane) {
+    stream_ = rank_ * lanes_ + lane;
+    const BoundProgram& program = programs_[rank_];
+    const std::vector<std::uint32_t>& ops = program.lanes[lane];
+    for (std::size_t i = 0; i < ops.size();) {
+      std::size_t end = i + 1;
+      while (end < ops.size() && program.ops[ops[end]].joined) ++end;
+      const std::span<const std::uint32_t> group = std::span(ops).subspan(i, end - i);
+      for (const std::uint32_t op : group) waits(op);
+      for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::started, rank_, op));
+      const Work& work = schedule_.operations[program.ops[ops[i]].op].work;
+      if (std::holds_alternative<Collective>(work))
+        collective(ops[i], std::get<Collective>(work).kind);
+      else if (std::holds_alternative<PointToPoint>(work))
+        messages(group);
+      else
+        launch(ops[i]);
+      for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::finished, rank_, op));
+      i = end;
+    }
+  }
+
+  void waits(std::uint32_t op) {
+    const BoundProgram& program = programs_[rank_];
+    const BoundOp& bound = program.ops[op];
+    for (std::uint32_t w = bound.wait_begin; w < bound.wait_end; ++w) {
+      const BoundWait& wait = program.waits[w];
+      if (wait.lane == bound.lane) continue;
+      assert(wait.steps_ago <= 1 && "events are kept for one step");
+      const Moment moment = wait.kind == EdgeKind::finish_start ? Moment::finished : Moment::started;
+      push(op, Kind::wait, event(moment, rank_, wait.op), wait.steps_ago > 0);
+    }
+  }
+
+  void collective(std::uint32_t op, CollectiveKind kind) {
+    const MeetingSlot slot = meetings_.slots[rank_][op];
+    const CollectiveGroup& group = meetings_.groups[slot.group];
+    const auto meet = [&](int before_phase) {
+      push(op, Kind::record, event(Moment::arrived, rank_, op, before_phase));
+      for (std::size_t m = 0; m < group.members.size(); ++m)
+        if (group.members[m] != rank_)
+          push(op, Kind::wait,
+               event(Moment::arrived, group.members[m], group.sequence[m][slot.index], before_phase));
+    };
+    const int phases = local::phases(kind);
+    for (int phase = 0; phase < phases; ++phase) {
+      meet(phase);
+      launch(op, phase);
+    }
+    meet(phases);
+  }
+
+  void messages(std::span<const std::uint32_t> group) {
+    for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::arrived, rank_, op));
+    for (const std::uint32_t op : group) {
+      const MeetingSlot slot = meetings_.slots[rank_][op];
+      if (slot.kind != MeetingSlot::Kind::receive) continue;
+      const MessagePair& pair = meetings_.pairs[slot.group];
+      const LaunchPlan::Sender sender{pair.from, pair.sends[slot.index]};
+      plan_.sender_of[rank_][op] = sender;
+      push(op, Kind::wait, event(Moment::arrived, sender.rank, sender.op));
+      launch(op);
+      push(op, Kind::record, event(Moment::delivered, rank_, op));
+    }
+    for (const std::uint32_t op : group) {
+      const MeetingSlot slot = meetings_.slots[rank_][op];
+      if (slot.kind != MeetingSlot::Kind::send) continue;
+      const MessagePair& pair = meetings_.pairs[slot.group];
+      push(op, Kind::wait, event(Moment::delivered, pair.to, pair.receives[slot.index]));
+    }
+  }
+
+  // Merges the queues into one order of calls in which events are recorded before they are waited for, and drops
+  // records that nobody waits for.
+  void interleave() {
+    std::vector<bool> is_awaited(plan_.events), is_recorded(plan_.events);
+    for (const auto& queue : queues_)
+      for (const Queued& queued : queue)
+        if (queued.action.kind == Kind::wait) is_awaited[queued.action.event] = true;
+    std::size_t left = 0;
+    for (const auto& queue : queues_) left += queue.size();
+    while (left > 0) {
+      const std::size_t before = left;
+      for (std::uint32_t rank = 0; rank < programs_.size(); ++rank)
+        while (const auto stream = next_of(rank, is_recorded)) {
+          const LaunchAction action = queues_[*stream].front().action;
+          queues_[*stream].pop_front();
+          --left;
+          if (action.kind == Kind::record) is_recorded[action.event] = true;
+          if (action.kind != Kind::record || is_awaited[action.event]) plan_.actions.push_back(action);
+        }
+      assert(left < before && "a verified schedule has an order of launches");
+      if (left == before) return;
+    }
+    number_events(is_awaited);
+  }
+
+  // The stream of a rank whose next action can be called and belongs to the earliest operation.
+  std::optional<std::uint32_t> next_of(std::uint32_t rank, const std::vector<bool>& is_recorded) const {
+    std::optional<std::uint32_t> best;
+    for (std::uint32_t stream = rank * lanes_; stream < (rank + 1) * lanes_; ++stream) {
+      if (queues_[stream].empty()) continue;
+      const Queued& head = queues_[stream].front();
+      if (head.action.kind == Kind::wait && !head.action.of_step_before && !is_recorded[head.action.event]) continue;
+      if (!best || head.op < queues_[*best].front().op) best = stream;
+    }
+    return best;
+  }
+
+  // Of those that are left, without gaps.
+  void number_events(const std::vector<bool>& is_awaited) {
+    std::vector<std::uint32_t> number(plan_.events);
+    std::uint32_t next = 0;
+    for (std::uint32_t e = 0; e < plan_.events; ++e)
+      if (is_awaited[e]) number[e] = next++;
+    for (LaunchAction& action : plan_.actions)
+      if (action.kind != Kind::launch) action.event = number[action.event];
+    plan_.events = next;
+  }
+
+  const Schedule& schedule_;
+  std::span<const BoundProgram> programs_;
+  const Rendezvous meetings_;
+  LaunchPlan plan_;
+  std::uint32_t lanes_ = 0, rank_ = 0, stream_ = 0;
+  std::map<std::tuple<Moment, std::uint32_t, std::uint32_t, int>, std::uint32_t> events_;
+  std::vector<std::deque<Queued>> queues_;  // [stream]
+};
+
+}  // namespace
+
+LaunchPlan plan_launches(const Schedule& schedule, std::span<const BoundProgram> programs) {
+  return Planner(schedule, programs).run();
+}
+
+}  // namespace stretto::cuda

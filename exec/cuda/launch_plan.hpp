@@ -1,0 +1,54 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::cuda {
+
+// One step of a schedule as calls to the API of a device that all its ranks share: on which stream each operation is
+// launched, and which events are recorded and waited for. Made once, on any machine; what runs it makes one call an
+// action. A stream a lane of a rank, so that operations of a lane need no events between them.
+//
+// Communication meets by events too. A collective: every member records that it has come, waits for all others, moves
+// its share (local::run_share of the same phase), and the same again behind it, so that nobody's buffer is used anew
+// while another still reads it. A group of messages: arrival is recorded, every receive waits for its sender and copies,
+// every send waits until it has been received.
+struct LaunchAction {
+  enum class Kind : std::uint8_t {
+    wait,    // the stream goes on when `event` has happened
+    record,  // `event` happens when everything before it on the stream is done
+    launch,  // the operation, or phase `phase` of a collective; of messages only receives are launched
+  };
+  Kind kind = Kind::launch;
+  std::uint32_t stream = 0;
+  std::uint32_t event = 0;     // of wait and record
+  bool of_step_before = false; // wait: for the event of the step before; before the first step it has happened
+  std::uint32_t rank = 0;      // launch: index into the programs
+  std::uint32_t op = 0;        // launch: index into BoundProgram::ops
+  std::uint8_t phase = 0;      // launch
+};
+
+struct LaunchPlan {
+  std::uint32_t streams = 0;  // rank · lanes + lane
+  std::uint32_t events = 0;
+  // In the order of the calls: an event that is waited for has been recorded by an action before, unless of_step_before.
+  std::vector<LaunchAction> actions;
+  // Of a message that is received: which rank's which operation sends it.
+  struct Sender {
+    std::uint32_t rank = 0, op = 0;
+  };
+  std::vector<std::vector<Sender>> sender_of;  // [rank][op]; meaningful for receives
+};
+
+// `programs`: of all ranks, in order of ranks. Calls follow the host issue order of every rank as far as what they wait
+// for allows. The schedule must have been verified.
+//
+// Start → start edges become "after everything before it on its stream", the latest moment that an event can tell
+// before a kernel starts.
+LaunchPlan plan_launches(const Schedule& schedule, std::span<const BoundProgram> programs);
+
+}  // namespace stretto::cuda

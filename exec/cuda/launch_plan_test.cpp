@@ -1,0 +1,181 @@
+// A launch plan run on the processor as a device would: streams in order, events as CUDA has them, everything else in
+// any order at all. What it computes must be what the schedule computes.
+#include "exec/cuda/launch_plan.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <deque>
+#include <random>
+
+#include "base/error.hpp"
+#include "exec/comm/local.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+class FakeDevice {
+ public:
+  FakeDevice(const Schedule& schedule, const MemoryPlan& memory) : schedule_(schedule) {
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
+      programs_.push_back(bind(schedule, rank));
+      memories_.push_back(std::make_unique<host::RankMemory>(
+          schedule, memory.roles[schedule.role_of(programs_.back().coordinates)]));
+      operands_.push_back(host::bind_operands(schedule, programs_.back(), *memories_.back()));
+    }
+    plan_ = cuda::plan_launches(schedule, programs_);
+  }
+  host::RankMemory& memory(std::int64_t rank) { return *memories_[static_cast<std::size_t>(rank)]; }
+  const cuda::LaunchPlan& plan() const { return plan_; }
+
+  // Calls all steps first, as a host far ahead of its device.
+  void run(int steps, std::uint64_t seed) {
+    std::vector<std::deque<Pending>> streams(plan_.streams);
+    std::vector<int> recorded(2 * plan_.events), happened(2 * plan_.events);
+    for (int step = 0; step < steps; ++step)
+      for (const cuda::LaunchAction& action : plan_.actions) {
+        if (action.kind == cuda::LaunchAction::Kind::launch) {
+          streams[action.stream].push_back({action, 0, 0});
+          continue;
+        }
+        const bool other = action.kind == cuda::LaunchAction::Kind::wait && action.of_step_before;
+        const auto event = 2 * action.event + static_cast<std::uint32_t>((step + other) % 2);
+        if (action.kind == cuda::LaunchAction::Kind::record) ++recorded[event];
+        // cudaStreamWaitEvent waits for what was recorded last when it is called.
+        streams[action.stream].push_back({action, event, recorded[event]});
+      }
+    std::mt19937_64 random(seed);
+    std::vector<std::uint32_t> ready;
+    while (true) {
+      ready.clear();
+      bool done = true;
+      for (std::uint32_t s = 0; s < plan_.streams; ++s) {
+        done = done && streams[s].empty();
+        if (!streams[s].empty() && can_run(streams[s].front(), happened)) ready.push_back(s);
+      }
+      if (done) return;
+      REQUIRE_FALSE(ready.empty());
+      auto& stream = streams[ready[random() % ready.size()]];
+      const Pending next = stream.front();
+      stream.pop_front();
+      if (next.action.kind == cuda::LaunchAction::Kind::record) ++happened[next.event];
+      if (next.action.kind == cuda::LaunchAction::Kind::launch) launch(next.action);
+    }
+  }
+
+ private:
+  struct Pending {
+    cuda::LaunchAction action;
+    std::uint32_t event;
+    int count;
+  };
+  static bool can_run(const Pending& next, const std::vector<int>& happened) {
+    return next.action.kind != cuda::LaunchAction::Kind::wait || happened[next.event] >= next.count;
+  }
+
+  void launch(const cuda::LaunchAction& action) {
+    const BoundProgram& program = programs_[action.rank];
+    const Work& work = schedule_.operations[program.ops[action.op].op].work;
+    if (std::holds_alternative<PointToPoint>(work)) {
+      const cuda::LaunchPlan::Sender sender = plan_.sender_of[action.rank][action.op];
+      const host::Operand& from = operands_[sender.rank].of(sender.op)[0];
+      const host::Operand& to = operands_[action.rank].of(action.op)[0];
+      std::memcpy(to.data, from.data, static_cast<std::size_t>(to.rows * to.cols * bytes_of(to.dtype)));
+    } else if (const auto* collective = std::get_if<Collective>(&work)) {
+      const auto members =
+          members_of(schedule_, schedule_.communicators[collective->communicator], program.rank);
+      std::vector<local::Buffers> buffers;
+      int self = 0;
+      for (const std::int64_t member : members) {
+        if (member == program.rank) self = static_cast<int>(buffers.size());
+        const auto operands = operands_[static_cast<std::size_t>(member)].of(same_op(member, action));
+        buffers.push_back({operands.front().data, operands.back().data});
+      }
+      local::run_share(collective->kind, operands_[action.rank].of(action.op).front().dtype, collective->elements, self,
+                       buffers, action.phase);
+    } else {
+      host::run_work(work, program.coordinates, operands_[action.rank].of(action.op));
+    }
+  }
+
+  // Of another member: the operation with the same coordinates.
+  std::uint32_t same_op(std::int64_t member, const cuda::LaunchAction& action) const {
+    const BoundOp& mine = programs_[action.rank].ops[action.op];
+    const auto& ops = programs_[static_cast<std::size_t>(member)].ops;
+    for (std::uint32_t i = 0; i < ops.size(); ++i)
+      if (ops[i].op == mine.op && ops[i].layer == mine.layer && ops[i].micro_batch == mine.micro_batch &&
+          ops[i].chunk == mine.chunk)
+        return i;
+    throw runtime_failure("no such operation");
+  }
+
+  const Schedule& schedule_;
+  std::vector<BoundProgram> programs_;
+  std::vector<std::unique_ptr<host::RankMemory>> memories_;
+  std::vector<host::BoundOperands> operands_;
+  cuda::LaunchPlan plan_;
+};
+
+Trained train_on_fake_device(const Scenario& scenario, int steps, std::uint64_t seed) {
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_and_verify(schedule).plan;
+  FakeDevice device(schedule, plan);
+  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return device.memory(rank); };
+  exec::initialise_state(schedule, scenario, memory_of);
+  // The same batch every step, so that steps can be issued without anybody in between.
+  exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory_of);
+  exec::write_hyper(schedule, scenario, 0, memory_of);
+  device.run(steps, seed);
+  Trained trained;
+  trained.losses.push_back(exec::read_metrics(schedule, memory_of).loss);
+  trained.parameters = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  return trained;
+}
+
+Trained train_serially(const Scenario& scenario, int steps) {
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_and_verify(schedule).plan;
+  serial::SerialExecutor executor(schedule, plan);
+  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
+  exec::initialise_state(schedule, scenario, memory_of);
+  exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory_of);
+  exec::write_hyper(schedule, scenario, 0, memory_of);
+  executor.run(steps, 1);
+  Trained trained;
+  trained.losses.push_back(exec::read_metrics(schedule, memory_of).loss);
+  trained.parameters = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  return trained;
+}
+
+}  // namespace
+
+TEST_CASE("a launch plan computes what the schedule does, in every mode", "[cuda]") {
+  Cases cases;
+  for (const Layout& layout : {Layout{1, 1}, Layout{3, 1}, Layout{1, 2}, Layout{2, 2, true}, Layout{1, 1, false, 2, 3},
+                               Layout{2, 1, false, 3}, Layout{2, 2, true, 2}})
+    for (const OverlapMode& mode : overlap_modes()) {
+      const Scenario scenario = layout_scenario(layout, mode.name, false);
+      if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
+      const Trained expected = train_serially(scenario, 3);
+      for (const std::uint64_t seed : {1, 2}) {
+        INFO(layout.text() << ", " << mode.name << ", seed " << seed);
+        const Trained trained = train_on_fake_device(scenario, 3, seed);
+        CHECK(trained.losses == expected.losses);
+        CHECK(same_bits(trained.parameters, expected.parameters));
+      }
+    }
+}
+
+TEST_CASE("a launch plan holds what is needed and no more", "[cuda]") {
+  const Scenario one = layout_scenario({1, 1}, "plain", false);
+  const Schedule schedule = build_schedule(one);
+  FakeDevice device(schedule, plan_memory(schedule));
+  // One lane needs no events: the operations of the step in order.
+  CHECK(device.plan().streams == 1);
+  CHECK(device.plan().events == 0);
+  const BoundProgram program = bind(schedule, 0);
+  REQUIRE(device.plan().actions.size() == program.ops.size());
+  for (std::uint32_t i = 0; i < program.ops.size(); ++i) CHECK(device.plan().actions[i].op == i);
+}
+
+}  // namespace stretto::testing
