@@ -51,7 +51,7 @@ int run(int argc, char** argv) {
     if (version && !version_json.empty()) {
       stretto::cli::write_json(version_json, {{"version", stretto::kVersion},
                                               {"git", stretto::kGit},
-                                              {"backends", {"host"}},
+                                              {"backends", nlohmann::json::parse(stretto::kBackends)},
                                               {"engines", {"fluid", "simgrid"}}});
     } else if (version) {
       std::cout << "stretto " << stretto::kVersion << " (" << stretto::kGit << ")\n";

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
+#include "exec/cuda/cuda.hpp"
 #include "exec/trainer.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/verify.hpp"
@@ -16,7 +17,11 @@
 namespace stretto::cli {
 namespace {
 
-void train(const CommonOptions& options) {
+struct TrainCommand : CommonOptions {
+  std::string backend = "host";
+};
+
+void train(const TrainCommand& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
   require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
@@ -36,7 +41,13 @@ void train(const CommonOptions& options) {
                              s.tokens_per_s)
               << std::flush;
   };
-  const exec::TrainResult result = exec::train_on_host(scenario, schedule, plan, callbacks);
+  exec::TrainResult result;
+  if (options.backend == "cuda") {
+    const auto executor = cuda::make_cuda_executor(schedule, plan, cuda::cuda_options(scenario));
+    result = exec::train(scenario, schedule, *executor, callbacks);
+  } else {
+    result = exec::train_on_host(scenario, schedule, plan, callbacks);
+  }
 
   nlohmann::json steps = nlohmann::json::array();
   std::vector<double> times_ms;
@@ -50,7 +61,12 @@ void train(const CommonOptions& options) {
     times_ms.push_back(s.step_ms);
   }
   double mfu = 0, hfu = 0;
-  if (!times_ms.empty()) {
+  if (options.backend == "cuda" && !times_ms.empty())
+    std::cout << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s\n", median(times_ms),
+                             minimum(times_ms), maximum(times_ms),
+                             training_flops_per_sequence(scenario.model).model *
+                                 double(scenario.training.global_batch_size) / (median(times_ms) * 1e-3) * 1e-12);
+  if (options.backend == "host" && !times_ms.empty()) {
     const double yardstick = calibrate::SgemmYardstick(1, 1).run_GFLOPs();
     const int threads = static_cast<int>(ranks) * schedule.placement.threads_per_rank;
     const int cores = std::min<int>(threads, static_cast<int>(scenario.cluster.cores_per_device > 0
@@ -79,10 +95,12 @@ void train(const CommonOptions& options) {
 }  // namespace
 
 void add_train(CLI::App& app) {
-  auto options = std::make_shared<CommonOptions>();
+  auto options = std::make_shared<TrainCommand>();
   CLI::App* command = app.add_subcommand("train", "run it for real: loss and tokens/s per step, checkpoints");
   add_scenario_options(*command, *options);
   command->add_option("--json", options->json, "write results as JSON to this file, - for standard output");
+  command->add_option("--backend", options->backend, "what runs it: host, this machine's processor; cuda, its GPU")
+      ->check(CLI::IsMember({"host", "cuda"}));
   command->callback([options] { train(*options); });
 }
 

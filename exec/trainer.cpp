@@ -100,29 +100,34 @@ std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const Me
   return checkpoint.step();
 }
 
-}  // namespace
-
-TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
-                          const TrainOptions& options) {
-  const Training& training = scenario.training;
-  if (training.data.empty())
+TokenSource open_data(const Scenario& scenario) {
+  if (scenario.training.data.empty())
     throw input_error((scenario.file.empty() ? scenario.name : scenario.file) +
                       ": [training] data: expected a text file or a .bin token shard to train on");
-  const TokenSource source = TokenSource::open(training.data);
+  return TokenSource::open(scenario.training.data);
+}
+
+}  // namespace
+
+TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& executor, const TrainOptions& options) {
+  const Training& training = scenario.training;
+  const TokenSource source = open_data(scenario);
   if (!training.checkpoint_dir.empty()) require_checkpoint_dir(training.checkpoint_dir);
-  host::HostExecutor executor(schedule, plan, host::host_options(scenario));
   const MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   initialise_state(schedule, scenario, memory_of);
 
   TrainResult result;
   const bool checkpoints = !training.checkpoint_dir.empty();
   if (checkpoints) result.resumed_from = resume(scenario, schedule, memory_of, options);
+  executor.upload(Executor::Part::state);
   std::int64_t step = std::max<std::int64_t>(result.resumed_from, 0), saved = result.resumed_from;
   const double tokens_per_step = double(training.global_batch_size) * double(scenario.model.seq_length);
   for (; step < training.train_iters && !(options.stop && options.stop()); ++step) {
     write_batch(schedule, scenario, source, step, memory_of);
     write_hyper(schedule, scenario, step, memory_of);
+    executor.upload(Executor::Part::inputs);
     const Timeline timeline = executor.run(1);
+    executor.download(Executor::Part::results);
     const StepMetrics metrics = read_metrics(schedule, memory_of);
     const double step_ms = to_ms(timeline.step_end - timeline.step_begin);
     result.steps.push_back({step, metrics.loss, metrics.gradient_norm, learning_rate(training, step), step_ms,
@@ -134,13 +139,24 @@ TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, co
                             ", gradient norm " + std::to_string(metrics.gradient_norm) +
                             ": not finite; a lower lr or clip_grad may help, and checkpoints from before are kept");
     if (checkpoints && training.checkpoint_interval > 0 && (step + 1) % training.checkpoint_interval == 0) {
+      executor.download(Executor::Part::state);
       save(scenario, schedule, memory_of, step + 1, options);
       saved = step + 1;
     }
   }
-  if (checkpoints && saved != step) save(scenario, schedule, memory_of, step, options);
+  if (checkpoints && saved != step) {
+    executor.download(Executor::Part::state);
+    save(scenario, schedule, memory_of, step, options);
+  }
   result.finished = step >= training.train_iters;
   return result;
+}
+
+TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
+                          const TrainOptions& options) {
+  open_data(scenario);  // what is missing is said before memory is taken
+  host::HostExecutor executor(schedule, plan, host::host_options(scenario));
+  return train(scenario, schedule, executor, options);
 }
 
 }  // namespace stretto::exec

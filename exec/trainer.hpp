@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/timeline.hpp"
+#include "exec/executor.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
@@ -30,10 +31,13 @@ struct TrainResult {
   bool finished = false;           // train_iters reached
 };
 
-// Trains on this machine: verifies the schedule, resumes from the newest checkpoint in checkpoint_dir if there is one,
-// runs to train_iters, writes checkpoints as the scenario says. A resumed run continues bit for bit as the
-// uninterrupted one, in the same layout. Throws Error(input) for data, checkpoint or model that do not fit,
-// Error(runtime) when a rank dies or the disk is full.
+// Trains on what `executor` runs: resumes from the newest checkpoint in checkpoint_dir if there is one, runs to
+// train_iters, writes checkpoints as the scenario says. A resumed run continues as the uninterrupted one, bit for bit
+// in the same layout where the executor repeats itself bit for bit. Throws Error(input) for data, checkpoint or model
+// that do not fit, Error(runtime) when a rank dies, the disk is full, or the loss is no number.
+TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& executor, const TrainOptions& options);
+
+// The same on this machine's processor. The schedule must have been verified.
 TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
                           const TrainOptions& options);
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <variant>
 
 #include "exec/comm/local.hpp"
@@ -23,7 +24,6 @@ class Planner {
     lanes_ = static_cast<std::uint32_t>(schedule.lanes.size());
     plan_.streams = static_cast<std::uint32_t>(programs.size()) * lanes_;
     queues_.resize(plan_.streams);
-    for (std::uint32_t r = 0; r < programs.size(); ++r) plan_.sender_of.emplace_back(programs[r].ops.size());
   }
 
   LaunchPlan run() {
@@ -54,9 +54,14 @@ class Planner {
     action.of_step_before = of_step_before;
     queues_[stream_].push_back({action, op});
   }
-  void launch(std::uint32_t op, int phase = 0) {
+  void mark(std::uint32_t op, Kind kind) {
+    launch(op);
+    queues_[stream_].back().action.kind = kind;
+  }
+  void launch(std::uint32_t op, int phase = 0, std::uint32_t meeting = 0) {
     LaunchAction action;
     action.stream = stream_;
+    action.meeting = meeting;
     action.rank = rank_;
     action.op = op;
     action.phase = static_cast<std::uint8_t>(phase);
@@ -72,6 +77,7 @@ class Planner {
       while (end < ops.size() && program.ops[ops[end]].joined) ++end;
       const std::span<const std::uint32_t> group = std::span(ops).subspan(i, end - i);
       for (const std::uint32_t op : group) waits(op);
+      for (const std::uint32_t op : group) mark(op, Kind::begin);
       for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::started, rank_, op));
       const Work& work = schedule_.operations[program.ops[ops[i]].op].work;
       if (std::holds_alternative<Collective>(work))
@@ -80,6 +86,7 @@ class Planner {
         messages(group);
       else
         launch(ops[i]);
+      for (const std::uint32_t op : group) mark(op, Kind::end);
       for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::finished, rank_, op));
       i = end;
     }
@@ -107,10 +114,18 @@ class Planner {
           push(op, Kind::wait,
                event(Moment::arrived, group.members[m], group.sequence[m][slot.index], before_phase));
     };
+    // The members share one list, that of the first.
+    const auto [meeting, fresh] =
+        meeting_of_.try_emplace({slot.group, slot.index}, static_cast<std::uint32_t>(plan_.meetings.size()));
+    if (fresh) {
+      auto& places = plan_.meetings.emplace_back();
+      for (std::size_t m = 0; m < group.members.size(); ++m)
+        places.push_back({group.members[m], group.sequence[m][slot.index]});
+    }
     const int phases = local::phases(kind);
     for (int phase = 0; phase < phases; ++phase) {
       meet(phase);
-      launch(op, phase);
+      launch(op, phase, meeting->second);
     }
     meet(phases);
   }
@@ -121,10 +136,10 @@ class Planner {
       const MeetingSlot slot = meetings_.slots[rank_][op];
       if (slot.kind != MeetingSlot::Kind::receive) continue;
       const MessagePair& pair = meetings_.pairs[slot.group];
-      const LaunchPlan::Sender sender{pair.from, pair.sends[slot.index]};
-      plan_.sender_of[rank_][op] = sender;
+      const LaunchPlan::Place sender{pair.from, pair.sends[slot.index]};
       push(op, Kind::wait, event(Moment::arrived, sender.rank, sender.op));
-      launch(op);
+      launch(op, 0, static_cast<std::uint32_t>(plan_.meetings.size()));
+      plan_.meetings.push_back({sender});
       push(op, Kind::record, event(Moment::delivered, rank_, op));
     }
     for (const std::uint32_t op : group) {
@@ -179,7 +194,7 @@ class Planner {
     for (std::uint32_t e = 0; e < plan_.events; ++e)
       if (is_awaited[e]) number[e] = next++;
     for (LaunchAction& action : plan_.actions)
-      if (action.kind != Kind::launch) action.event = number[action.event];
+      if (action.kind == Kind::wait || action.kind == Kind::record) action.event = number[action.event];
     plan_.events = next;
   }
 
@@ -189,7 +204,8 @@ class Planner {
   LaunchPlan plan_;
   std::uint32_t lanes_ = 0, rank_ = 0, stream_ = 0;
   std::map<std::tuple<Moment, std::uint32_t, std::uint32_t, int>, std::uint32_t> events_;
-  std::vector<std::deque<Queued>> queues_;  // [stream]
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> meeting_of_;  // of collectives: group, place in it
+  std::vector<std::deque<Queued>> queues_;                                       // [stream]
 };
 
 }  // namespace

@@ -22,14 +22,17 @@ struct LaunchAction {
     wait,    // the stream goes on when `event` has happened
     record,  // `event` happens when everything before it on the stream is done
     launch,  // the operation, or phase `phase` of a collective; of messages only receives are launched
+    begin,   // nothing to do: all that the operation waits for on its own rank has been waited for
+    end,     // nothing to do: the operation is complete here
   };
   Kind kind = Kind::launch;
   std::uint32_t stream = 0;
   std::uint32_t event = 0;     // of wait and record
   bool of_step_before = false; // wait: for the event of the step before; before the first step it has happened
-  std::uint32_t rank = 0;      // launch: index into the programs
-  std::uint32_t op = 0;        // launch: index into BoundProgram::ops
+  std::uint32_t rank = 0;      // launch, begin, end: index into the programs
+  std::uint32_t op = 0;        // launch, begin, end: index into BoundProgram::ops
   std::uint8_t phase = 0;      // launch
+  std::uint32_t meeting = 0;   // launch of communication: who takes part
 };
 
 struct LaunchPlan {
@@ -37,11 +40,11 @@ struct LaunchPlan {
   std::uint32_t events = 0;
   // In the order of the calls: an event that is waited for has been recorded by an action before, unless of_step_before.
   std::vector<LaunchAction> actions;
-  // Of a message that is received: which rank's which operation sends it.
-  struct Sender {
+  // Of a collective: every member's rank and operation, in the order of the group. Of a message: the sender's.
+  struct Place {
     std::uint32_t rank = 0, op = 0;
   };
-  std::vector<std::vector<Sender>> sender_of;  // [rank][op]; meaningful for receives
+  std::vector<std::vector<Place>> meetings;
 };
 
 // `programs`: of all ranks, in order of ranks. Calls follow the host issue order of every rank as far as what they wait

@@ -7,12 +7,13 @@
 #include <deque>
 #include <random>
 
-#include "base/error.hpp"
 #include "exec/comm/local.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
 namespace {
+
+using Kind = cuda::LaunchAction::Kind;
 
 class FakeDevice {
  public:
@@ -34,13 +35,14 @@ class FakeDevice {
     std::vector<int> recorded(2 * plan_.events), happened(2 * plan_.events);
     for (int step = 0; step < steps; ++step)
       for (const cuda::LaunchAction& action : plan_.actions) {
-        if (action.kind == cuda::LaunchAction::Kind::launch) {
+        if (action.kind == Kind::begin || action.kind == Kind::end) continue;
+        if (action.kind == Kind::launch) {
           streams[action.stream].push_back({action, 0, 0});
           continue;
         }
-        const bool other = action.kind == cuda::LaunchAction::Kind::wait && action.of_step_before;
+        const bool other = action.kind == Kind::wait && action.of_step_before;
         const auto event = 2 * action.event + static_cast<std::uint32_t>((step + other) % 2);
-        if (action.kind == cuda::LaunchAction::Kind::record) ++recorded[event];
+        if (action.kind == Kind::record) ++recorded[event];
         // cudaStreamWaitEvent waits for what was recorded last when it is called.
         streams[action.stream].push_back({action, event, recorded[event]});
       }
@@ -58,8 +60,8 @@ class FakeDevice {
       auto& stream = streams[ready[random() % ready.size()]];
       const Pending next = stream.front();
       stream.pop_front();
-      if (next.action.kind == cuda::LaunchAction::Kind::record) ++happened[next.event];
-      if (next.action.kind == cuda::LaunchAction::Kind::launch) launch(next.action);
+      if (next.action.kind == Kind::record) ++happened[next.event];
+      if (next.action.kind == Kind::launch) launch(next.action);
     }
   }
 
@@ -70,43 +72,29 @@ class FakeDevice {
     int count;
   };
   static bool can_run(const Pending& next, const std::vector<int>& happened) {
-    return next.action.kind != cuda::LaunchAction::Kind::wait || happened[next.event] >= next.count;
+    return next.action.kind != Kind::wait || happened[next.event] >= next.count;
   }
 
   void launch(const cuda::LaunchAction& action) {
     const BoundProgram& program = programs_[action.rank];
     const Work& work = schedule_.operations[program.ops[action.op].op].work;
     if (std::holds_alternative<PointToPoint>(work)) {
-      const cuda::LaunchPlan::Sender sender = plan_.sender_of[action.rank][action.op];
+      const cuda::LaunchPlan::Place sender = plan_.meetings[action.meeting].front();
       const host::Operand& from = operands_[sender.rank].of(sender.op)[0];
       const host::Operand& to = operands_[action.rank].of(action.op)[0];
       std::memcpy(to.data, from.data, static_cast<std::size_t>(to.rows * to.cols * bytes_of(to.dtype)));
     } else if (const auto* collective = std::get_if<Collective>(&work)) {
-      const auto members =
-          members_of(schedule_, schedule_.communicators[collective->communicator], program.rank);
       std::vector<local::Buffers> buffers;
       int self = 0;
-      for (const std::int64_t member : members) {
-        if (member == program.rank) self = static_cast<int>(buffers.size());
-        const auto operands = operands_[static_cast<std::size_t>(member)].of(same_op(member, action));
-        buffers.push_back({operands.front().data, operands.back().data});
+      for (const auto& [rank, op] : plan_.meetings[action.meeting]) {
+        if (rank == action.rank) self = static_cast<int>(buffers.size());
+        buffers.push_back({operands_[rank].of(op).front().data, operands_[rank].of(op).back().data});
       }
       local::run_share(collective->kind, operands_[action.rank].of(action.op).front().dtype, collective->elements, self,
                        buffers, action.phase);
     } else {
       host::run_work(work, program.coordinates, operands_[action.rank].of(action.op));
     }
-  }
-
-  // Of another member: the operation with the same coordinates.
-  std::uint32_t same_op(std::int64_t member, const cuda::LaunchAction& action) const {
-    const BoundOp& mine = programs_[action.rank].ops[action.op];
-    const auto& ops = programs_[static_cast<std::size_t>(member)].ops;
-    for (std::uint32_t i = 0; i < ops.size(); ++i)
-      if (ops[i].op == mine.op && ops[i].layer == mine.layer && ops[i].micro_batch == mine.micro_batch &&
-          ops[i].chunk == mine.chunk)
-        return i;
-    throw runtime_failure("no such operation");
   }
 
   const Schedule& schedule_;
@@ -174,8 +162,12 @@ TEST_CASE("a launch plan holds what is needed and no more", "[cuda]") {
   CHECK(device.plan().streams == 1);
   CHECK(device.plan().events == 0);
   const BoundProgram program = bind(schedule, 0);
-  REQUIRE(device.plan().actions.size() == program.ops.size());
-  for (std::uint32_t i = 0; i < program.ops.size(); ++i) CHECK(device.plan().actions[i].op == i);
+  REQUIRE(device.plan().actions.size() == 3 * program.ops.size());
+  for (std::uint32_t i = 0; i < device.plan().actions.size(); ++i) {
+    constexpr Kind kinds[] = {Kind::begin, Kind::launch, Kind::end};
+    CHECK(device.plan().actions[i].kind == kinds[i % 3]);
+    CHECK(device.plan().actions[i].op == i / 3);
+  }
 }
 
 }  // namespace stretto::testing

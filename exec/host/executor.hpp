@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/timeline.hpp"
+#include "exec/executor.hpp"
 #include "exec/host/memory.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/bind.hpp"
@@ -34,24 +35,22 @@ HostOptions host_options(const Scenario& scenario);
 //
 // Owns all ranks' memory. Use from one thread; between calls of run() all lanes are idle and memory may be read and
 // written freely. The schedule must have been verified; it and `plan` are copied or referenced as stated.
-class HostExecutor {
+class HostExecutor final : public exec::Executor {
  public:
   // Keeps a reference to `schedule`, which must outlive the executor. Throws Error(runtime) when memory cannot be had,
   // Error(input) when channels could take all cores (check_residency).
   HostExecutor(const Schedule& schedule, const MemoryPlan& plan, HostOptions options);
-  ~HostExecutor();
+  ~HostExecutor() override;
   HostExecutor(const HostExecutor&) = delete;
   HostExecutor& operator=(const HostExecutor&) = delete;
 
-  // Runs `steps` steps back to back and returns the timeline of the last. Its step_begin is the end of the step before,
-  // or the start of the call. When an operation throws, a rank dies or nothing moves for timeout_s, every rank stops
-  // and this throws Error(runtime) naming the rank and the operation; the executor is then good for nothing but
-  // destruction.
-  Timeline run(int steps);
+  // When an operation throws, a rank dies or nothing moves for timeout_s, every rank stops and this throws Error(runtime)
+  // naming the rank and the operation.
+  Timeline run(int steps) override;
 
-  std::int64_t ranks() const;
-  const std::vector<BoundProgram>& programs() const;  // [rank]
-  RankMemory& memory(std::int64_t rank);
+  std::int64_t ranks() const override;
+  const std::vector<BoundProgram>& programs() const override;
+  RankMemory& memory(std::int64_t rank) override;  // itself, no copy
   const Schedule& schedule() const;
 
  private:

@@ -1,0 +1,21 @@
+#include "base/module.hpp"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "base/error.hpp"
+
+namespace stretto {
+
+void* load_module(const std::string& name, const std::string& symbol) {
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  auto path = folder / name;
+  if (!std::filesystem::exists(path)) path = folder.parent_path() / path.filename();
+  void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* found = module ? ::dlsym(module, symbol.c_str()) : nullptr;
+  if (!found) throw runtime_failure(::dlerror());
+  return found;
+}
+
+}  // namespace stretto

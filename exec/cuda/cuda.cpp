@@ -1,0 +1,57 @@
+#include "exec/cuda/cuda.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/module.hpp"
+#include "exec/cuda/module/workspace.hpp"
+
+namespace stretto::cuda {
+
+CudaOptions cuda_options(const Scenario& scenario) {
+  CudaOptions options;
+  options.link_GBps = scenario.cluster.link_GBps;
+  options.link_latency_us = scenario.cluster.link_latency_us;
+  options.timeout_s = scenario.training.timeout_s;
+  return options;
+}
+
+std::unique_ptr<exec::Executor> make_cuda_executor(const Schedule& schedule, const MemoryPlan& plan,
+                                                   const CudaOptions& options) {
+  if (schedule.compute_dtype == Dtype::f64)
+    throw input_error("[training] precision: expected bf16 or fp32 on a GPU, got fp64");
+  MakeCudaExecutor* make = nullptr;
+  try {
+    make = reinterpret_cast<MakeCudaExecutor*>(load_module("libstretto_cuda.so", "stretto_make_cuda_executor"));
+  } catch (const Error& error) {
+    throw runtime_failure(std::string("no CUDA here: ") + error.what());
+  }
+  std::vector<BoundProgram> programs;
+  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
+  LaunchPlan launches = plan_launches(schedule, programs);
+  return std::unique_ptr<exec::Executor>(make(schedule, plan, options, std::move(programs), std::move(launches)));
+}
+
+std::int64_t overhead_bytes(const Schedule& schedule) {
+  return schedule.mesh.ranks() * static_cast<std::int64_t>(schedule.lanes.size() * kWorkspace_bytes);
+}
+
+std::string largest_storages(const Schedule& schedule, const RolePlan& role, std::size_t count) {
+  std::vector<const Storage*> storages;
+  for (StorageId id = 0; id < schedule.storages.size(); ++id)
+    if (role.offset_bytes[id] != RolePlan::kNowhere) storages.push_back(&schedule.storages[id]);
+  std::sort(storages.begin(), storages.end(), [](const Storage* a, const Storage* b) {
+    return a->bytes() != b->bytes() ? a->bytes() > b->bytes() : a->name < b->name;
+  });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(count, storages.size()); ++i)
+    text += fmt::format("{}{} {:.1f} MiB", i == 0 ? "" : ", ", storages[i]->name,
+                        static_cast<double>(storages[i]->bytes()) / (1 << 20));
+  return text;
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,45 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/cuda/launch_plan.hpp"
+#include "exec/executor.hpp"
+#include "model/scenario.hpp"
+#include "model/schedule/plan.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::cuda {
+
+struct CudaOptions {
+  double link_GBps = 0;        // of each rank, each direction, that communication kernels are paced to; 0 = not paced
+  double link_latency_us = 0;  // of one step of a ring
+  int ctas = 16;               // of a communication kernel whose communicator has no channels of its own
+  double timeout_s = 60;       // a step that takes longer is an error
+};
+CudaOptions cuda_options(const Scenario& scenario);
+
+// Runs a schedule on one GPU, which all ranks share: a stream a lane of a rank, an event a dependency (launch_plan.hpp),
+// cuBLASLt for GEMMs, our own kernels for the rest. Ranks that share a device compete for its SMs and its memory:
+// communication is copies in that memory by as many thread blocks as NCCL would have channels.
+//
+// The CUDA libraries are loaded by the first call (libstretto_cuda.so). Throws Error(runtime), in one line, when this
+// build has no CUDA, there is no driver or no device, or the memory does not suffice (before anything runs: how much is
+// needed, and by which buffers); Error(input) for what the device cannot compute (fp64). `schedule` must outlive the
+// executor and have been verified.
+std::unique_ptr<exec::Executor> make_cuda_executor(const Schedule& schedule, const MemoryPlan& plan,
+                                                   const CudaOptions& options);
+
+// What the module exports. It has no code of other folders: what it uses of them is the program's.
+using MakeCudaExecutor = exec::Executor*(const Schedule& schedule, const MemoryPlan& plan, const CudaOptions& options,
+                                         std::vector<BoundProgram> programs, LaunchPlan launches);
+
+// Bytes on the device that are not in the memory plan: scratch and cuBLAS's workspace, for each lane of each rank.
+std::int64_t overhead_bytes(const Schedule& schedule);
+// What every role's largest storages are, for "out of memory": "x 1.2 GiB, logits 0.8 GiB, …".
+std::string largest_storages(const Schedule& schedule, const RolePlan& role, std::size_t count = 5);
+
+}  // namespace stretto::cuda
+
+extern "C" stretto::cuda::MakeCudaExecutor stretto_make_cuda_executor;

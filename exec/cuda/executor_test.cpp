@@ -1,0 +1,126 @@
+// The executor for GPUs on a device that is not there: tests/fake_cuda.
+#include <catch2/catch.hpp>
+
+#include "cuda_runtime.h"
+#include "exec/cuda/cuda.hpp"
+#include "exec/trainer.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+struct OnFakeGpu {
+  Scenario scenario;
+  Schedule schedule;
+  MemoryPlan plan;
+  std::unique_ptr<exec::Executor> executor;
+
+  explicit OnFakeGpu(const Scenario& s) : scenario(s), schedule(build_schedule(s)) {
+    plan = plan_and_verify(schedule).plan;
+    std::vector<BoundProgram> programs;
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
+    cuda::LaunchPlan launches = cuda::plan_launches(schedule, programs);
+    executor.reset(stretto_make_cuda_executor(schedule, plan, cuda::cuda_options(scenario), std::move(programs),
+                                              std::move(launches)));
+  }
+  exec::MemoryOf memory_of() {
+    return [this](std::int64_t rank) -> host::RankMemory& { return executor->memory(rank); };
+  }
+  Trained train(int steps) {
+    using Part = exec::Executor::Part;
+    exec::initialise_state(schedule, scenario, memory_of());
+    executor->upload(Part::state);
+    const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
+    Trained trained;
+    for (int step = 0; step < steps; ++step) {
+      exec::write_batch(schedule, scenario, tokens, step, memory_of());
+      exec::write_hyper(schedule, scenario, step, memory_of());
+      executor->upload(Part::inputs);
+      executor->run(1);
+      executor->download(Part::results);
+      trained.losses.push_back(exec::read_metrics(schedule, memory_of()).loss);
+    }
+    executor->download(Part::all);
+    trained.gradients = exec::gather_state(schedule, scenario, memory_of(), exec::StatePart::gradients);
+    trained.parameters = exec::gather_state(schedule, scenario, memory_of(), exec::StatePart::parameters);
+    return trained;
+  }
+};
+
+void check_against_host(const Scenario& scenario, double loss_tolerance, double gradient_tolerance) {
+  const Trained host = train(scenario, 1, false), gpu = OnFakeGpu(scenario).train(1);
+  CHECK(gpu.losses[0] == Approx(host.losses[0]).epsilon(loss_tolerance));
+  CHECK(worst_relative_difference(gpu.gradients, host.gradients) < gradient_tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("the executor for GPUs trains what the host does, in every mode", "[cuda]") {
+  Cases cases;
+  for (const bool llama : {false, true})
+    for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2, true}, Layout{1, 1, false, 2}})
+      for (const OverlapMode& mode : overlap_modes()) {
+        Scenario scenario = layout_scenario(layout, mode.name, llama, "fp32", 1, 4);
+        if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
+        INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt"));
+        check_against_host(scenario, 1e-5, 2e-4);
+      }
+}
+
+TEST_CASE("the executor for GPUs trains in bf16, with dropout, recomputed", "[cuda]") {
+  Scenario scenario = layout_scenario(Layout{2, 1}, "overlap_param_gather", false, "bf16", 1, 4);
+  check_against_host(scenario, 0.01, 0.1);
+  scenario = layout_scenario(Layout{1, 2, true}, "tp_comm_overlap", false, "fp32", 1, 4);
+  scenario.model.hidden_dropout = 0.1;
+  scenario.model.attention_dropout = 0.2;
+  scenario.training.recompute.granularity = Recompute::Granularity::full;
+  check_against_host(scenario, 1e-5, 2e-4);
+}
+
+TEST_CASE("several steps on a GPU: the same every time, and times in order", "[cuda]") {
+  const Scenario scenario = layout_scenario(Layout{2, 1}, "overlap_param_gather", false, "bf16", 1, 4);
+  OnFakeGpu first(scenario), second(scenario);
+  const Trained a = first.train(3), b = second.train(3);
+  CHECK(a.losses == b.losses);
+  CHECK(same_bits(a.parameters, b.parameters));
+  CHECK(a.losses[2] < a.losses[0]);
+  const Timeline timeline = first.executor->run(2);
+  std::size_t operations = 0;
+  for (const BoundProgram& program : first.executor->programs()) operations += program.ops.size();
+  REQUIRE(timeline.rows.size() == operations);
+  CHECK(timeline.step_begin > 0);
+  CHECK(timeline.step_end > timeline.step_begin);
+  for (const TimelineRow& row : timeline.rows) {
+    CHECK(row.ready <= row.transfer);
+    CHECK(row.transfer <= row.end);
+    CHECK(row.ready >= timeline.step_begin);
+  }
+}
+
+TEST_CASE("memory that does not suffice is said before anything runs, and everything is given back", "[cuda]") {
+  fake_cuda::Device& device = fake_cuda::device();
+  const Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 4);
+  const std::size_t before = device.total_bytes;
+  device.total_bytes = 100 << 20;
+  CHECK_THROWS_WITH(OnFakeGpu(scenario), Catch::Contains("out of memory: 2 ranks need") &&
+                                             Catch::Contains("Fake GPU") && Catch::Contains("MiB"));
+  device.total_bytes = before;
+  {
+    OnFakeGpu fits(scenario);
+    // Exactly what the plan says, and the overhead that is said beside it.
+    std::int64_t planned = cuda::overhead_bytes(fits.schedule);
+    for (std::int64_t rank = 0; rank < 2; ++rank) planned += fits.plan.roles[0].bytes;
+    CHECK(static_cast<std::int64_t>(device.used_bytes) == planned);
+  }
+  CHECK(device.used_bytes == 0);
+  CHECK(device.live_streams == 0);
+  CHECK(device.live_events == 0);
+}
+
+TEST_CASE("a GPU does not compute in fp64, and says so", "[cuda]") {
+  const Scenario scenario = layout_scenario(Layout{1, 1}, "plain", false, "fp64");
+  const Schedule schedule = build_schedule(scenario);
+  CHECK_THROWS_WITH(cuda::make_cuda_executor(schedule, plan_memory(schedule), {}), Catch::Contains("got fp64"));
+}
+
+}  // namespace stretto::testing

@@ -1,0 +1,15 @@
+#pragma once
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "base/error.hpp"
+
+namespace stretto::cuda {
+
+// Throws Error(runtime) that says what was being done.
+inline void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) throw runtime_failure(std::string("CUDA: ") + what + ": " + cudaGetErrorString(error));
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,43 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "exec/cuda/kernels/stream.hpp"
+#include "exec/operand.hpp"
+#include "model/schedule/work.hpp"
+
+struct cublasLtContext;
+
+namespace stretto::cuda {
+
+// GEMMs by cuBLASLt: bf16 or f32 in, f32 sums, f32 or bf16 out. Row-major C = op(A) · op(B) is computed as the
+// column-major Cᵀ = op(B)ᵀ · op(A)ᵀ. The algorithm of every shape is the fastest of what cuBLAS proposes, measured
+// once. Not thread-safe.
+class GemmRunner {
+ public:
+  GemmRunner();
+  ~GemmRunner();
+  GemmRunner(const GemmRunner&) = delete;
+  GemmRunner& operator=(const GemmRunner&) = delete;
+
+  // Chooses the algorithm for these operands, if that has not been done for others like them. Runs the GEMM several
+  // times, so that C holds nothing of worth before or after. Uses the stream's scratch as workspace.
+  void tune(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
+  // Starts it; tune() must have been called for operands like these.
+  void run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
+
+  struct Plan;  // of one shape
+
+ private:
+  // What a plan depends on: the work, types, leading dimensions, whether C is added to, alignment.
+  using Key = std::array<std::int64_t, 12>;
+  static Key key_of(const Gemm& work, std::span<const exec::Operand> operands);
+
+  cublasLtContext* handle_ = nullptr;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace stretto::cuda

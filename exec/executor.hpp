@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "base/timeline.hpp"
+#include "exec/host/memory.hpp"
+#include "model/schedule/bind.hpp"
+
+namespace stretto::exec {
+
+// What runs schedules, on whatever device. Owns the memory of all ranks. Use from one thread.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Runs `steps` steps back to back and returns the timeline of the last. Its step_begin is the end of the step before,
+  // or the start of the call. Throws Error(runtime) when an operation fails, a rank dies or nothing moves for too long;
+  // the executor is then good for nothing but destruction.
+  virtual Timeline run(int steps) = 0;
+
+  virtual std::int64_t ranks() const = 0;
+  virtual const std::vector<BoundProgram>& programs() const = 0;  // [rank]
+
+  // What the host sees of a rank's memory while nothing runs: parameters, optimizer state, inputs, scalars and
+  // gradients. Where the ranks' memory is elsewhere this is a copy, which upload() and download() keep the same.
+  virtual host::RankMemory& memory(std::int64_t rank) = 0;
+  enum class Part : std::uint8_t {
+    state,    // what lives across steps
+    inputs,   // what is written before every step
+    results,  // scalars
+    all,      // all that the host sees
+  };
+  virtual void upload(Part) {}
+  virtual void download(Part) {}
+};
+
+}  // namespace stretto::exec
