@@ -112,8 +112,8 @@ double speed_against(std::vector<double> readings_GFLOPs, double calibrated_GFLO
   return median(readings_GFLOPs) / calibrated_GFLOPs;
 }
 
-// What a mode asks for and does not get. Knobs that are off in the plain schedule already, whose notes `plain` collects,
-// are the scenario's and not the mode's.
+// What a mode asks for and does not get. Knobs that are off in the plain schedule already, whose notes `plain`
+// collects, are the scenario's and not the mode's.
 void add_notes(const Schedule& schedule, const std::string& mode, std::int64_t ranks, std::vector<std::string>& plain,
                std::vector<std::string>& notes) {
   if (mode == "plain") {
@@ -121,8 +121,11 @@ void add_notes(const Schedule& schedule, const std::string& mode, std::int64_t r
     return;
   }
   const std::string at = fmt::format(" at {} {}: ", ranks, ranks == 1 ? "rank" : "ranks");
-  for (const std::string& note : schedule.notes)
-    if (std::find(plain.begin(), plain.end(), note) == plain.end()) notes.push_back(mode + at + note);
+  for (const std::string& note : schedule.notes) {
+    const bool is_said =
+        std::any_of(notes.begin(), notes.end(), [&](const std::string& said) { return said.ends_with(at + note); });
+    if (!is_said && std::find(plain.begin(), plain.end(), note) == plain.end()) notes.push_back(mode + at + note);
+  }
 }
 
 exec::TokenSource open_tokens(const Scenario& scenario) {

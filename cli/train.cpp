@@ -4,6 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 #include "calibrate/probes/probes.hpp"
@@ -20,6 +22,31 @@ namespace {
 struct TrainCommand : CommonOptions {
   std::string backend = "host";
 };
+
+double model_flops_per_s(const Scenario& scenario, const std::vector<double>& times_ms) {
+  return training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size) /
+         (median(times_ms) * 1e-3);
+}
+
+// MFU and HFU against sgemm on the same cores; prints them.
+std::pair<double, double> host_utilisation(const Scenario& scenario, const Schedule& schedule,
+                                           const std::vector<double>& times_ms) {
+  const double yardstick = calibrate::SgemmYardstick(1, 1).run_GFLOPs();
+  const int threads = static_cast<int>(schedule.mesh.ranks()) * schedule.placement.threads_per_rank;
+  const int cores = std::min<int>(threads, static_cast<int>(scenario.cluster.cores_per_device > 0
+                                                                ? scenario.cluster.cores_per_device
+                                                                : std::max(1u, std::thread::hardware_concurrency())));
+  const Flops flops = training_flops_per_sequence(scenario.model);
+  const double flops_per_s = model_flops_per_s(scenario, times_ms), peak = yardstick * 1e9 * cores;
+  const double executed = flops.hardware + recompute_flops_per_sequence(scenario.model, scenario.training.recompute);
+  const double mfu = flops_per_s / peak, hfu = mfu * executed / flops.model;
+  std::cout << fmt::format(
+      "median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} GFLOP/s; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same "
+      "{} core{} ({:.1f} GFLOP/s a core; docs/mfu.md)\n",
+      median(times_ms), minimum(times_ms), maximum(times_ms), flops_per_s * 1e-9, 100 * mfu, 100 * hfu, cores,
+      cores == 1 ? "" : "s", yardstick);
+  return {mfu, hfu};
+}
 
 void train(const TrainCommand& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
@@ -43,6 +70,8 @@ void train(const TrainCommand& options) {
   };
   exec::TrainResult result;
   if (options.backend == "cuda") {
+    const std::string shared = cuda::reserve_hardware_queues(static_cast<std::size_t>(ranks) * schedule.lanes.size());
+    if (!shared.empty()) std::cout << "note: " << shared << "\n";
     const auto executor = cuda::make_cuda_executor(schedule, plan, cuda::cuda_options(scenario));
     result = exec::train(scenario, schedule, *executor, callbacks);
   } else {
@@ -60,33 +89,18 @@ void train(const TrainCommand& options) {
                      {"lr", s.lr}});
     times_ms.push_back(s.step_ms);
   }
-  double mfu = 0, hfu = 0;
-  if (options.backend == "cuda" && !times_ms.empty())
+  nlohmann::json mfu = nullptr, hfu = nullptr, tflops_per_gpu = nullptr;
+  if (!times_ms.empty() && options.backend == "cuda") {
+    tflops_per_gpu = model_flops_per_s(scenario, times_ms) * 1e-12;  // all ranks share one
     std::cout << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s\n", median(times_ms),
-                             minimum(times_ms), maximum(times_ms),
-                             training_flops_per_sequence(scenario.model).model *
-                                 double(scenario.training.global_batch_size) / (median(times_ms) * 1e-3) * 1e-12);
-  if (options.backend == "host" && !times_ms.empty()) {
-    const double yardstick = calibrate::SgemmYardstick(1, 1).run_GFLOPs();
-    const int threads = static_cast<int>(ranks) * schedule.placement.threads_per_rank;
-    const int cores = std::min<int>(threads, static_cast<int>(scenario.cluster.cores_per_device > 0
-                                                                  ? scenario.cluster.cores_per_device
-                                                                  : std::max(1u, std::thread::hardware_concurrency())));
-    const Flops flops = training_flops_per_sequence(scenario.model);
-    const double sequences = double(scenario.training.global_batch_size), seconds = median(times_ms) * 1e-3,
-                 peak = yardstick * 1e9 * cores;
-    mfu = flops.model * sequences / seconds / peak;
-    hfu = (flops.hardware + recompute_flops_per_sequence(scenario.model, scenario.training.recompute)) * sequences /
-          seconds / peak;
-    std::cout << fmt::format(
-        "median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} GFLOP/s; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same "
-        "{} core{} ({:.1f} GFLOP/s a core; docs/mfu.md)\n",
-        median(times_ms), minimum(times_ms), maximum(times_ms), flops.model * sequences / seconds * 1e-9, 100 * mfu,
-        100 * hfu, cores, cores == 1 ? "" : "s", yardstick);
+                             minimum(times_ms), maximum(times_ms), tflops_per_gpu.get<double>());
+  } else if (!times_ms.empty()) {
+    std::tie(mfu, hfu) = host_utilisation(scenario, schedule, times_ms);
   }
   write_json(options.json, {{"steps", std::move(steps)},
                             {"mfu", mfu},
                             {"hfu", hfu},
+                            {"tflops_per_gpu", tflops_per_gpu},
                             {"resumed_from", result.resumed_from >= 0 ? nlohmann::json(result.resumed_from)
                                                                       : nlohmann::json(nullptr)}});
   if (!result.finished) throw runtime_failure("interrupted before train_iters; run again to go on from the checkpoint");

@@ -1,7 +1,8 @@
 // Mixed precision: operations in bf16, gradients, sums and the optimizer in f32.
+#include "base/bf16.hpp"
+
 #include <catch2/catch.hpp>
 
-#include "base/bf16.hpp"
 #include "model/lower/parameters.hpp"
 #include "tests/training.hpp"
 
@@ -89,9 +90,11 @@ TEST_CASE("bf16: state that is written comes back, and parameters are the master
       exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
   for (exec::FullTensor& tensor : written)
     for (double& value : tensor.values) value = static_cast<float>(value * 1.001 + 0.01);
-  exec::scatter_state(schedule, scenario, memory_of, exec::StatePart::parameters, [&](const std::string& name) -> const exec::FullTensor& {
-    return *std::find_if(written.begin(), written.end(), [&](const auto& t) { return t.name == name; });
-  });
+  exec::scatter_state(schedule, scenario, memory_of, exec::StatePart::parameters,
+                      [&](const std::string& name) -> const exec::FullTensor& {
+                        return *std::find_if(written.begin(), written.end(),
+                                             [&](const auto& t) { return t.name == name; });
+                      });
   CHECK(same_bits(exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters), written));
 
   const Tensor& master = schedule.tensors[schedule.find_tensor(std::string(kMasterPrefix) + ".b0").value()];

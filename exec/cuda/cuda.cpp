@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,20 @@ CudaOptions cuda_options(const Scenario& scenario) {
   options.link_latency_us = scenario.cluster.link_latency_us;
   options.timeout_s = scenario.training.timeout_s;
   return options;
+}
+
+std::string reserve_hardware_queues(std::size_t streams) {
+  constexpr std::size_t most = 32;
+  const char* given = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (given == nullptr || *given == '\0') {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(std::min(streams, most)).c_str(), 1);
+    return streams <= most ? "" : fmt::format("{} streams share the {} hardware queues that a GPU has", streams, most);
+  }
+  const auto queues = static_cast<std::size_t>(std::max(1L, std::strtol(given, nullptr, 10)));
+  if (queues >= streams) return "";
+  return fmt::format(
+      "{} streams share {} hardware queues, and wait for each other there: CUDA_DEVICE_MAX_CONNECTIONS is {}", streams,
+      queues, given);
 }
 
 std::unique_ptr<exec::Executor> make_cuda_executor(const Schedule& schedule, const MemoryPlan& plan,

@@ -20,9 +20,9 @@ struct CudaOptions {
 };
 CudaOptions cuda_options(const Scenario& scenario);
 
-// Runs a schedule on one GPU, which all ranks share: a stream a lane of a rank, an event a dependency (launch_plan.hpp),
-// cuBLASLt for GEMMs, our own kernels for the rest. Ranks that share a device compete for its SMs and its memory:
-// communication is copies in that memory by as many thread blocks as NCCL would have channels.
+// Runs a schedule on one GPU, which all ranks share: a stream a lane of a rank, an event a dependency
+// (launch_plan.hpp), cuBLASLt for GEMMs, our own kernels for the rest. Ranks that share a device compete for its SMs
+// and its memory: communication is copies in that memory by as many thread blocks as NCCL would have channels.
 //
 // The CUDA libraries are loaded by the first call (libstretto_cuda.so). Throws Error(runtime), in one line, when this
 // build has no CUDA, there is no driver or no device, or the memory does not suffice (before anything runs: how much is
@@ -30,6 +30,11 @@ CudaOptions cuda_options(const Scenario& scenario);
 // executor and have been verified.
 std::unique_ptr<exec::Executor> make_cuda_executor(const Schedule& schedule, const MemoryPlan& plan,
                                                    const CudaOptions& options);
+
+// Gives every stream a hardware queue of its own, as far as there are any, by CUDA_DEVICE_MAX_CONNECTIONS; a value that
+// the environment has is left alone. Call before anything of CUDA. Returns a line when streams will share queues, ""
+// else.
+std::string reserve_hardware_queues(std::size_t streams);
 
 // What the module exports. It has no code of other folders: what it uses of them is the program's.
 using MakeCudaExecutor = exec::Executor*(const Schedule& schedule, const MemoryPlan& plan, const CudaOptions& options,

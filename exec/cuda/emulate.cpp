@@ -129,8 +129,7 @@ void run_block(std::size_t threads) {
     const Thread& at = machine.fibers[0].thread;
     const std::string where = std::to_string(at.block.x) + ", " + std::to_string(at.block.y);
     machine.fibers.clear();  // they are in the middle of something
-    throw runtime_failure("block " + where +
-                          ": its threads wait at different barriers, or some have ended");
+    throw runtime_failure("block " + where + ": its threads wait at different barriers, or some have ended");
   }
 }
 

@@ -111,8 +111,7 @@ class Planner {
       push(op, Kind::record, event(Moment::arrived, rank_, op, before_phase));
       for (std::size_t m = 0; m < group.members.size(); ++m)
         if (group.members[m] != rank_)
-          push(op, Kind::wait,
-               event(Moment::arrived, group.members[m], group.sequence[m][slot.index], before_phase));
+          push(op, Kind::wait, event(Moment::arrived, group.members[m], group.sequence[m][slot.index], before_phase));
     };
     // The members share one list, that of the first.
     const auto [meeting, fresh] =

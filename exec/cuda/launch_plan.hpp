@@ -15,8 +15,8 @@ namespace stretto::cuda {
 //
 // Communication meets by events too. A collective: every member records that it has come, waits for all others, moves
 // its share (local::run_share of the same phase), and the same again behind it, so that nobody's buffer is used anew
-// while another still reads it. A group of messages: arrival is recorded, every receive waits for its sender and copies,
-// every send waits until it has been received.
+// while another still reads it. A group of messages: arrival is recorded, every receive waits for its sender and
+// copies, every send waits until it has been received.
 struct LaunchAction {
   enum class Kind : std::uint8_t {
     wait,    // the stream goes on when `event` has happened
@@ -27,18 +27,19 @@ struct LaunchAction {
   };
   Kind kind = Kind::launch;
   std::uint32_t stream = 0;
-  std::uint32_t event = 0;     // of wait and record
-  bool of_step_before = false; // wait: for the event of the step before; before the first step it has happened
-  std::uint32_t rank = 0;      // launch, begin, end: index into the programs
-  std::uint32_t op = 0;        // launch, begin, end: index into BoundProgram::ops
-  std::uint8_t phase = 0;      // launch
-  std::uint32_t meeting = 0;   // launch of communication: who takes part
+  std::uint32_t event = 0;      // of wait and record
+  bool of_step_before = false;  // wait: for the event of the step before; before the first step it has happened
+  std::uint32_t rank = 0;       // launch, begin, end: index into the programs
+  std::uint32_t op = 0;         // launch, begin, end: index into BoundProgram::ops
+  std::uint8_t phase = 0;       // launch
+  std::uint32_t meeting = 0;    // launch of communication: who takes part
 };
 
 struct LaunchPlan {
   std::uint32_t streams = 0;  // rank · lanes + lane
   std::uint32_t events = 0;
-  // In the order of the calls: an event that is waited for has been recorded by an action before, unless of_step_before.
+  // In the order of the calls: an event that is waited for has been recorded by an action before, unless
+  // of_step_before.
   std::vector<LaunchAction> actions;
   // Of a collective: every member's rank and operation, in the order of the group. Of a message: the sender's.
   struct Place {

@@ -20,8 +20,8 @@ class FakeDevice {
   FakeDevice(const Schedule& schedule, const MemoryPlan& memory) : schedule_(schedule) {
     for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
       programs_.push_back(bind(schedule, rank));
-      memories_.push_back(std::make_unique<host::RankMemory>(
-          schedule, memory.roles[schedule.role_of(programs_.back().coordinates)]));
+      memories_.push_back(
+          std::make_unique<host::RankMemory>(schedule, memory.roles[schedule.role_of(programs_.back().coordinates)]));
       operands_.push_back(host::bind_operands(schedule, programs_.back(), *memories_.back()));
     }
     plan_ = cuda::plan_launches(schedule, programs_);
@@ -30,12 +30,13 @@ class FakeDevice {
   const cuda::LaunchPlan& plan() const { return plan_; }
 
   // Calls all steps first, as a host far ahead of its device.
-  void run(int steps, std::uint64_t seed) {
+  void run(int steps, std::uint64_t seed, bool waits = true) {
     std::vector<std::deque<Pending>> streams(plan_.streams);
     std::vector<int> recorded(2 * plan_.events), happened(2 * plan_.events);
     for (int step = 0; step < steps; ++step)
       for (const cuda::LaunchAction& action : plan_.actions) {
         if (action.kind == Kind::begin || action.kind == Kind::end) continue;
+        if (action.kind == Kind::wait && !waits) continue;
         if (action.kind == Kind::launch) {
           streams[action.stream].push_back({action, 0, 0});
           continue;
@@ -104,7 +105,7 @@ class FakeDevice {
   cuda::LaunchPlan plan_;
 };
 
-Trained train_on_fake_device(const Scenario& scenario, int steps, std::uint64_t seed) {
+Trained train_on_fake_device(const Scenario& scenario, int steps, std::uint64_t seed, bool waits = true) {
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   FakeDevice device(schedule, plan);
@@ -113,7 +114,7 @@ Trained train_on_fake_device(const Scenario& scenario, int steps, std::uint64_t 
   // The same batch every step, so that steps can be issued without anybody in between.
   exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory_of);
   exec::write_hyper(schedule, scenario, 0, memory_of);
-  device.run(steps, seed);
+  device.run(steps, seed, waits);
   Trained trained;
   trained.losses.push_back(exec::read_metrics(schedule, memory_of).loss);
   trained.parameters = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
@@ -152,6 +153,15 @@ TEST_CASE("a launch plan computes what the schedule does, in every mode", "[cuda
         CHECK(same_bits(trained.parameters, expected.parameters));
       }
     }
+}
+
+TEST_CASE("without its events a launch plan computes something else", "[cuda]") {
+  const Scenario scenario = layout_scenario({2, 2, true}, "overlap_param_gather", false);
+  const Trained expected = train_serially(scenario, 3);
+  int differ = 0;
+  for (const std::uint64_t seed : {1, 2, 3})
+    differ += !same_bits(train_on_fake_device(scenario, 3, seed, false).parameters, expected.parameters);
+  CHECK(differ == 3);
 }
 
 TEST_CASE("a launch plan holds what is needed and no more", "[cuda]") {

@@ -68,9 +68,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const TensorId ln_1_stats = w.recomputable("ln_1.stats", rows, w.norm_stats(), layers, {.is_statistics = true});
   const TensorId qkv = w.recomputable("qkv.out", tokens, qkv_size, layers);
   const TensorId attention = w.recomputable("attention.out", tokens, attended, layers, {.is_core = true});
-  const TensorId lse =
-      w.recomputable("attention.lse", shape.micro_batch_size * heads, model.seq_length, layers,
-                     {.is_core = true, .is_statistics = true});
+  const TensorId lse = w.recomputable("attention.lse", shape.micro_batch_size * heads, model.seq_length, layers,
+                                      {.is_core = true, .is_statistics = true});
   const TensorId x_mid = w.recomputable("x_mid", rows, hidden, layers);
   const TensorId ln_2 = w.recomputable("ln_2.out", rows, hidden, layers);
   const TensorId ln_2_stats = w.recomputable("ln_2.stats", rows, w.norm_stats(), layers, {.is_statistics = true});

@@ -47,8 +47,8 @@ std::vector<Gate> gates_of(const Scenario& s) {
                                     std::pair{"tp_comm_overlap_cfg", !o.tp_comm_overlap_cfg.empty()}})
     off(knob, asked, "tp_comm_overlap", o.tp_comm_overlap, "it needs tp_comm_overlap = true");
   // As TransformerEngine: the pieces of a reduce-scatter beside dgrad leave nothing for bulk.
-  for (const auto& [knob, asked] : {std::pair{"tp_comm_bulk_dgrad", o.tp_comm_bulk_dgrad},
-                                    std::pair{"tp_comm_bulk_wgrad", o.tp_comm_bulk_wgrad}})
+  for (const auto& [knob, asked] :
+       {std::pair{"tp_comm_bulk_dgrad", o.tp_comm_bulk_dgrad}, std::pair{"tp_comm_bulk_wgrad", o.tp_comm_bulk_wgrad}})
     off(knob, asked && o.tp_comm_overlap, "tp_comm_overlap_rs_dgrad off", !o.tp_comm_overlap_rs_dgrad,
         "tp_comm_overlap_rs_dgrad is on, which reduces and scatters beside dgrad already");
   above_one("overlap_p2p_comm", o.overlap_p2p_comm, "pipeline_model_parallel_size", pp);

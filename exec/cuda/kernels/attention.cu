@@ -192,7 +192,8 @@ void run_attention(const Attention& work, std::int64_t shard, std::span<const ex
     using T = decltype(type);
     const Rows<const T> qkv = rows_of<const T>(o[0]);
     if (work.pass == Pass::forward)
-      return launch(stream, blocks(work.heads), block, forward_kernel<T>, s, qkv, rows_of<T>(o[1]), rows_of<float>(o[2]));
+      return launch(stream, blocks(work.heads), block, forward_kernel<T>, s, qkv, rows_of<T>(o[1]),
+                    rows_of<float>(o[2]));
     launch(stream, blocks(work.heads), block, dq_kernel<T>, s, qkv, rows_of<const T>(o[1]), rows_of<const float>(o[2]),
            rows_of<const T>(o[3]), rows_of<T>(o[4]));
     launch(stream, blocks(work.kv_heads), block, dkv_kernel<T>, s, qkv, rows_of<const T>(o[1]),

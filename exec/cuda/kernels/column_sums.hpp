@@ -1,7 +1,7 @@
 #pragma once
-// Sums over the rows of a matrix for every column, which biases and the weights of norms need as gradients. Two kernels:
-// blocks sum chunks of rows into the scratch, then one thread a column adds the chunks in order. The result depends on
-// the shape alone, not on timing.
+// Sums over the rows of a matrix for every column, which biases and the weights of norms need as gradients. Two
+// kernels: blocks sum chunks of rows into the scratch, then one thread a column adds the chunks in order. The result
+// depends on the shape alone, not on timing.
 #include "exec/cuda/kernels/launch.hpp"
 
 namespace stretto::cuda {
@@ -67,8 +67,8 @@ void add_column_sums(const Stream& stream, std::int64_t rows, std::int64_t cols,
   const std::int64_t tiles = ceil_div(cols, std::int64_t{kWarp} * N);
   const auto fit = static_cast<std::int64_t>(stream.scratch_bytes / sizeof(float)) / (Sums * cols);
   // Four blocks an SM, and chunks of at least 64 rows.
-  const std::int64_t chunks =
-      std::max<std::int64_t>(1, std::min({ceil_div(4 * stream.sms, tiles), ceil_div(rows, 64), fit, std::int64_t{65535}}));
+  const std::int64_t chunks = std::max<std::int64_t>(
+      1, std::min({ceil_div(4 * stream.sms, tiles), ceil_div(rows, 64), fit, std::int64_t{65535}}));
   assert(fit >= 1 && "the scratch holds a row of sums");
   const std::int64_t rows_of_chunk = ceil_div(rows, chunks);
   auto* partial = static_cast<float*>(stream.scratch);

@@ -62,9 +62,8 @@ __device__ inline Softmax combined(const float* stats, std::int64_t shards, std:
 
 // `stats` null: this is the whole vocabulary. nll[row] is what the row adds to the loss.
 template <int N, class T>
-__global__ void cross_entropy_kernel(std::int64_t rows, std::int64_t cols, Slice slice, float scale,
-                                     Rows<T> logits, const std::int32_t* targets, const float* stats,
-                                     std::int64_t shards, float* nll) {
+__global__ void cross_entropy_kernel(std::int64_t rows, std::int64_t cols, Slice slice, float scale, Rows<T> logits,
+                                     const std::int32_t* targets, const float* stats, std::int64_t shards, float* nll) {
   const std::int64_t row = blockIdx.x;
   T* x = logits.row(row);
   const std::int64_t target = targets[row];
@@ -123,7 +122,8 @@ void run_cross_entropy(const CrossEntropy& work, std::int64_t shard, std::span<c
     constexpr int N = 16 / static_cast<int>(sizeof(T));
     const bool packs = work.cols % N == 0 && is_packable(rows_of<const T>(operands[0]), N);
     launch(stream, {static_cast<unsigned>(work.rows), 1, 1}, {kRowThreads, 1, 1},
-           packs ? cross_entropy_kernel<N, T> : cross_entropy_kernel<1, T>, work.rows, work.cols, slice, static_cast<float>(work.scale), rows_of<T>(operands[0]), targets, stats, work.shards, nll);
+           packs ? cross_entropy_kernel<N, T> : cross_entropy_kernel<1, T>, work.rows, work.cols, slice,
+           static_cast<float>(work.scale), rows_of<T>(operands[0]), targets, stats, work.shards, nll);
   });
   launch(stream, {1, 1, 1}, {1024, 1, 1}, add_sum_kernel<float>, nll, work.rows,
          work.scale / static_cast<double>(work.shards), loss);
@@ -137,8 +137,8 @@ void run_vocab_stats(const VocabStats& work, std::int64_t shard, std::span<const
     constexpr int N = 16 / static_cast<int>(sizeof(T));
     const bool packs = work.cols % N == 0 && is_packable(rows_of<const T>(operands[0]), N);
     launch(stream, {static_cast<unsigned>(work.rows), 1, 1}, {kRowThreads, 1, 1},
-           packs ? vocab_stats_kernel<N, T> : vocab_stats_kernel<1, T>, work.rows, slice, rows_of<const T>(operands[0]), static_cast<const std::int32_t*>(operands[1].data),
-           static_cast<float*>(operands[2].data));
+           packs ? vocab_stats_kernel<N, T> : vocab_stats_kernel<1, T>, work.rows, slice, rows_of<const T>(operands[0]),
+           static_cast<const std::int32_t*>(operands[1].data), static_cast<float*>(operands[2].data));
   });
 }
 

@@ -134,8 +134,7 @@ void run_embedding(const Embedding& work, std::int64_t shard, std::span<const ex
                     rows_of<const T>(wte), wpe ? rows_of<const T>(*wpe) : Rows<const T>{}, rows_of<T>(x));
     }
     const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(part.rows, 8 * stream.sms));
-    const bool packs =
-        work.cols % 4 == 0 && is_packable(rows_of<const T>(x), 4) && is_packable(rows_of<float>(wte), 4);
+    const bool packs = work.cols % 4 == 0 && is_packable(rows_of<const T>(x), 4) && is_packable(rows_of<float>(wte), 4);
     launch(stream, {blocks, 1, 1}, {kThreads, 1, 1}, packs ? wte_kernel<4, T> : wte_kernel<1, T>, work.rows, work.cols,
            part, tokens, rows_of<const T>(x), rows_of<float>(wte));
     if (wpe == nullptr) return;

@@ -18,7 +18,8 @@ void run_rmsnorm(const RmsNorm& work, std::span<const exec::Operand> operands, c
 void run_attention(const Attention& work, std::int64_t shard, std::span<const exec::Operand> operands,
                    const Stream& stream);
 void run_rope(const Rope& work, std::span<const exec::Operand> operands, const Stream& stream);
-void run_dropout(const Dropout& work, std::int64_t shard, std::span<const exec::Operand> operands, const Stream& stream);
+void run_dropout(const Dropout& work, std::int64_t shard, std::span<const exec::Operand> operands,
+                 const Stream& stream);
 // A token outside the vocabulary makes its row NaN, and adds to no gradient.
 void run_embedding(const Embedding& work, std::int64_t shard, std::span<const exec::Operand> operands,
                    const Stream& stream);

@@ -127,10 +127,11 @@ void run(Pass pass, std::int64_t rows, std::int64_t cols, std::span<const exec::
   switch (pass) {
     case Pass::forward:
       return launch(stream, grid, block, forward_kernel<N, kCentred, T>, rows, cols, in(0), vector(1),
-                    kCentred ? vector(2) : nullptr, rows_of<T>(o[kCentred ? 3 : 2]), rows_of<float>(o[kCentred ? 4 : 3]));
+                    kCentred ? vector(2) : nullptr, rows_of<T>(o[kCentred ? 3 : 2]),
+                    rows_of<float>(o[kCentred ? 4 : 3]));
     case Pass::dgrad:
-      return launch(stream, grid, block, dgrad_kernel<N, kCentred, T>, rows, cols, in(0), in(1), rows_of<const float>(o[2]), vector(3),
-                    rows_of<T>(o[4]), o[4].mode == AccessMode::accumulate);
+      return launch(stream, grid, block, dgrad_kernel<N, kCentred, T>, rows, cols, in(0), in(1),
+                    rows_of<const float>(o[2]), vector(3), rows_of<T>(o[4]), o[4].mode == AccessMode::accumulate);
     case Pass::wgrad: {
       // Half of what a pack can be: there are two sums.
       constexpr int n = N > 1 ? N / 2 : 1;

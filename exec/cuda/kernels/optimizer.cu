@@ -35,9 +35,12 @@ struct Step {
 __device__ inline Step step_of(const double* hyper, double norm_squared) {
   const double lr = hyper[0], clip = hyper[5], ratio = clip / (sqrt(norm_squared) + 1e-6);
   const bool clipped = clip > 0 && !(ratio >= 1);  // a NaN norm must reach the parameters, not be dropped
-  return {static_cast<float>(clipped ? ratio : 1.0), static_cast<float>(hyper[1]),
-          static_cast<float>(hyper[2]),              static_cast<float>(lr / hyper[6]),
-          static_cast<float>(1.0 / sqrt(hyper[7])),  static_cast<float>(hyper[3]),
+  return {static_cast<float>(clipped ? ratio : 1.0),
+          static_cast<float>(hyper[1]),
+          static_cast<float>(hyper[2]),
+          static_cast<float>(lr / hyper[6]),
+          static_cast<float>(1.0 / sqrt(hyper[7])),
+          static_cast<float>(hyper[3]),
           static_cast<float>(1.0 - lr * hyper[4])};
 }
 
@@ -137,8 +140,7 @@ void run_adamw(const AdamW& work, std::int64_t shard, std::span<const exec::Oper
 void run_sum_squares(const SumSquares& work, std::span<const exec::Operand> operands, const Stream& stream) {
   auto* partial = static_cast<double*>(stream.scratch);
   const std::int64_t fit = static_cast<std::int64_t>(stream.scratch_bytes / sizeof(double));
-  const std::int64_t blocks =
-      std::min({ceil_div(work.elements, 4 * kThreads), std::int64_t{8} * stream.sms, fit});
+  const std::int64_t blocks = std::min({ceil_div(work.elements, 4 * kThreads), std::int64_t{8} * stream.sms, fit});
   with_device_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
     launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {kThreads, 1, 1}, squares_kernel<T>, work.elements,

@@ -1,8 +1,7 @@
-#include "exec/cuda/kernels/share.hpp"
-
 #include <algorithm>
 
 #include "exec/cuda/kernels/map.hpp"
+#include "exec/cuda/kernels/share.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -77,8 +76,8 @@ __global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::in
 void copy(const Slices& slices, const Pace& pace, const Stream& stream) {
   bool packs = true;
   for (int i = 0; i < slices.count; ++i)
-    packs = packs && (reinterpret_cast<std::uintptr_t>(slices.from[i]) | reinterpret_cast<std::uintptr_t>(slices.to[i]) |
-                      static_cast<std::uintptr_t>(slices.bytes[i])) %
+    packs = packs && (reinterpret_cast<std::uintptr_t>(slices.from[i]) |
+                      reinterpret_cast<std::uintptr_t>(slices.to[i]) | static_cast<std::uintptr_t>(slices.bytes[i])) %
                              16 ==
                          0;
   const dim3 grid{static_cast<unsigned>(pace.ctas), 1, 1}, block{kShareThreads, 1, 1};
@@ -119,9 +118,8 @@ void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int memb
   const bool is_all_reduce = kind == CollectiveKind::all_reduce;
   if (kind == CollectiveKind::reduce_scatter || (is_all_reduce && phase == 0)) {
     if (dtype == Dtype::f64) return sum<double, double>(elements, member, buffers, is_all_reduce, pace, stream);
-    return with_device_type(dtype, [&](auto type) {
-      sum<decltype(type), float>(elements, member, buffers, is_all_reduce, pace, stream);
-    });
+    return with_device_type(
+        dtype, [&](auto type) { sum<decltype(type), float>(elements, member, buffers, is_all_reduce, pace, stream); });
   }
   Slices slices;
   auto* to = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);

@@ -122,8 +122,8 @@ class CudaExecutor final : public exec::Executor {
     check(cudaEventRecord(origin.event, streams_.front()->stream), "timing");
     for (int step = 0; step < steps; ++step, ++step_) {
       const bool is_last = step + 1 == steps;
-      // The step before is over when all its streams are; only the first stream is asked, because waiting for the others
-      // would keep steps from overlapping.
+      // The step before is over when all its streams are; only the first stream is asked, because waiting for the
+      // others would keep steps from overlapping.
       if (is_last) check(cudaEventRecord(step_begin.event, streams_.front()->stream), "timing");
       for (const LaunchAction& action : launches_.actions) act(action, is_last);
     }
@@ -149,10 +149,10 @@ class CudaExecutor final : public exec::Executor {
   void find_device() {
     int count = 0;
     if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0)
-      throw runtime_failure(std::string("no GPU: ") +
-                            (error == cudaSuccess                   ? "no device"
-                             : error == cudaErrorInsufficientDriver ? "no driver, or one too old for this CUDA"
-                                                                    : cudaGetErrorString(error)));
+      throw runtime_failure(std::string("no GPU: ") + (error == cudaSuccess ? "no device"
+                                                       : error == cudaErrorInsufficientDriver
+                                                           ? "no driver, or one too old for this CUDA"
+                                                           : cudaGetErrorString(error)));
     check(cudaSetDevice(0), "choosing the device");
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, 0), "asking the device");
@@ -210,7 +210,7 @@ class CudaExecutor final : public exec::Executor {
         const BoundOp& bound = programs_[r].ops[op];
         if (const auto* gemm = std::get_if<Gemm>(&schedule_.operations[bound.op].work))
           gemms_->tune(*gemm, ranks_[r]->operands[op],
-                      stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + bound.lane)));
+                       stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + bound.lane)));
       }
     for (const auto& rank : ranks_)
       check(cudaMemset(rank->arena.data, 0xff, static_cast<std::size_t>(rank->plan.bytes)), "clearing memory");
@@ -234,7 +234,8 @@ class CudaExecutor final : public exec::Executor {
         if (is_timed) check(cudaEventRecord(mark(action.rank, action.op, done), stream), "timing");
         return;
       case LaunchAction::Kind::launch:
-        if (is_timed && action.phase == 0) check(cudaEventRecord(mark(action.rank, action.op, moving), stream), "timing");
+        if (is_timed && action.phase == 0)
+          check(cudaEventRecord(mark(action.rank, action.op, moving), stream), "timing");
         try {
           return launch(action);
         } catch (const Error& error) {
@@ -281,8 +282,7 @@ class CudaExecutor final : public exec::Executor {
       buffers.push_back({theirs.front().data, theirs.back().data});
     }
     const Dtype dtype = ranks_[action.rank]->operands[action.op].front().dtype;
-    const RingCost ring =
-        ring_cost(collective.kind, dtype, collective.elements, communicator.size);
+    const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, communicator.size);
     run_share(collective.kind, dtype, collective.elements, self, buffers, action.phase,
               pace(communicator, ring.steps, ring.edge_bytes, local::phases(collective.kind)), stream);
   }
@@ -362,8 +362,7 @@ class CudaExecutor final : public exec::Executor {
 }  // namespace
 }  // namespace stretto::cuda
 
-stretto::exec::Executor* stretto_make_cuda_executor(const stretto::Schedule& schedule,
-                                                    const stretto::MemoryPlan& plan,
+stretto::exec::Executor* stretto_make_cuda_executor(const stretto::Schedule& schedule, const stretto::MemoryPlan& plan,
                                                     const stretto::cuda::CudaOptions& options,
                                                     std::vector<stretto::BoundProgram> programs,
                                                     stretto::cuda::LaunchPlan launches) {

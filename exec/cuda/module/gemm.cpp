@@ -37,7 +37,8 @@ cublasLtMatrixLayout_t layout_of(const exec::Operand& operand) {
 
 std::uint32_t alignment_of(const exec::Operand& operand) {
   const auto address = reinterpret_cast<std::uintptr_t>(operand.data);
-  return static_cast<std::uint32_t>(address == 0 ? kAlignment : std::min<std::uintptr_t>(address & (~address + 1), 256));
+  return static_cast<std::uint32_t>(address == 0 ? kAlignment
+                                                 : std::min<std::uintptr_t>(address & (~address + 1), 256));
 }
 
 struct Preference {
