@@ -73,6 +73,7 @@ void train(const TrainCommand& options) {
     const std::string shared = cuda::reserve_hardware_queues(static_cast<std::size_t>(ranks) * schedule.lanes.size());
     if (!shared.empty()) std::cout << "note: " << shared << "\n";
     const auto executor = cuda::make_cuda_executor(schedule, plan, cuda::cuda_options(scenario));
+    for (const std::string& note : executor->notes()) std::cout << "note: " << note << "\n";
     result = exec::train(scenario, schedule, *executor, callbacks);
   } else {
     result = exec::train_on_host(scenario, schedule, plan, callbacks);

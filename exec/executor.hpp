@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/timeline.hpp"
@@ -18,8 +19,15 @@ class Executor {
   // the executor is then good for nothing but destruction.
   virtual Timeline run(int steps) = 0;
 
+  // The same for who wants only how long a step takes (the last, or the mean of all): without rows, where taking their
+  // times costs some.
+  virtual Timeline run_without_rows(int steps) { return run(steps); }
+
   virtual std::int64_t ranks() const = 0;
   virtual const std::vector<BoundProgram>& programs() const = 0;  // [rank]
+
+  // What a user should know of how it runs this schedule, a line each.
+  virtual std::vector<std::string> notes() const { return {}; }
 
   // What the host sees of a rank's memory while nothing runs: parameters, optimizer state, inputs, scalars and
   // gradients. Where the ranks' memory is elsewhere this is a copy, which upload() and download() keep the same.

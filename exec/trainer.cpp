@@ -126,7 +126,7 @@ TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& 
     write_batch(schedule, scenario, source, step, memory_of);
     write_hyper(schedule, scenario, step, memory_of);
     executor.upload(Executor::Part::inputs);
-    const Timeline timeline = executor.run(1);
+    const Timeline timeline = executor.run_without_rows(1);
     executor.download(Executor::Part::results);
     const StepMetrics metrics = read_metrics(schedule, memory_of);
     const double step_ms = to_ms(timeline.step_end - timeline.step_begin);

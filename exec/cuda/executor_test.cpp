@@ -86,6 +86,20 @@ TEST_CASE("the executor for GPUs trains in bf16, with dropout, recomputed", "[cu
   check_against_host(scenario, 1e-5, 2e-4);
 }
 
+TEST_CASE("attention of a size that cuDNN has plans for", "[cuda]") {
+  Scenario scenario = layout_scenario(Layout{1, 1}, "plain", false, "bf16", 1, 1);
+  scenario.model.num_layers = 1;
+  scenario.model.hidden_size = 32;
+  scenario.model.num_attention_heads = 2;
+  scenario.model.seq_length = scenario.model.max_position_embeddings = 72;
+  check_against_host(scenario, 0.01, 0.1);
+#if defined(STRETTO_ON_GPU)
+  CHECK(OnFakeGpu(scenario).executor->notes().empty());  // cuDNN's it was
+#else
+  CHECK_THAT(OnFakeGpu(scenario).executor->notes().at(0), Catch::Contains("our own kernels"));
+#endif
+}
+
 TEST_CASE("several steps on a GPU: the same every time, and times in order", "[cuda]") {
   const Scenario scenario = layout_scenario(Layout{2, 1}, "overlap_param_gather", false, "bf16", 1, 4);
   OnFakeGpu first(scenario), second(scenario);
@@ -102,7 +116,9 @@ TEST_CASE("several steps on a GPU: the same every time, and times in order", "[c
   for (const TimelineRow& row : timeline.rows) {
     CHECK(row.ready <= row.transfer);
     CHECK(row.transfer <= row.end);
+#if !defined(STRETTO_ON_GPU)  // there steps overlap
     CHECK(row.ready >= timeline.step_begin);
+#endif
   }
 }
 

@@ -8,7 +8,7 @@
 
 namespace stretto {
 
-// Internal to the verifier and the memory plan: which bound operations meet, in a collective or as send and receive.
+// For the verifier, the memory plan and launch plans: which bound operations meet, in a collective or as send and receive.
 // Programs are those of the representatives; who is folded away behaves like a representative and is not listed.
 
 // A collective kernel spins until its peers are resident. Two kernels issued in opposite order on two GPUs deadlock

@@ -12,6 +12,7 @@
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/kernels/share.hpp"
 #include "exec/cuda/launch_plan.hpp"
+#include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/check.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/cuda/module/workspace.hpp"
@@ -97,13 +98,17 @@ class CudaExecutor final : public exec::Executor {
         programs_(std::move(programs)),
         launches_(std::move(launches)) {
     find_device();
-    check_memory();
     gemms_.emplace();
+    prepare_attention();
+    check_memory();
     for (const BoundProgram& program : programs_) add_rank(program);
     for (std::uint32_t s = 0; s < launches_.streams; ++s) {
       streams_.push_back(std::make_unique<CudaStream>(priority_of(schedule.lanes[s % schedule.lanes.size()])));
       workspaces_.push_back(std::make_unique<DeviceMemory>(static_cast<std::int64_t>(kWorkspace_bytes)));
     }
+    if (attention_bytes_ > 0)
+      attention_workspace_ =
+          std::make_unique<DeviceMemory>(attention_bytes_ * static_cast<std::int64_t>(ranks_.size()));
     for (std::uint32_t e = 0; e < 2 * launches_.events; ++e) events_.push_back(std::make_unique<CudaEvent>(false));
     for (const BoundProgram& program : programs_) {
       first_mark_.push_back(marks_.size());
@@ -116,30 +121,45 @@ class CudaExecutor final : public exec::Executor {
   ~CudaExecutor() override { cudaDeviceSynchronize(); }
 
   Timeline run(int steps) override {
-    if (has_failed_) throw runtime_failure("this executor has failed before and cannot go on");
-    has_failed_ = true;  // until all is well
     const CudaEvent origin(true), step_begin(true);
     check(cudaEventRecord(origin.event, streams_.front()->stream), "timing");
-    for (int step = 0; step < steps; ++step, ++step_) {
-      const bool is_last = step + 1 == steps;
-      // The step before is over when all its streams are; only the first stream is asked, because waiting for the
-      // others would keep steps from overlapping.
-      if (is_last) check(cudaEventRecord(step_begin.event, streams_.front()->stream), "timing");
-      for (const LaunchAction& action : launches_.actions) act(action, is_last);
-    }
-    finish();
-    has_failed_ = false;
+    issue(steps, &step_begin);
     return timeline(origin, step_begin);
+  }
+
+  Timeline run_without_rows(int steps) override {
+    const auto begin = std::chrono::steady_clock::now();
+    issue(steps, nullptr);
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
+    Timeline timeline;
+    timeline.step_end = took.count() * 1000 / steps;
+    return timeline;
   }
 
   std::int64_t ranks() const override { return static_cast<std::int64_t>(programs_.size()); }
   const std::vector<BoundProgram>& programs() const override { return programs_; }
   host::RankMemory& memory(std::int64_t rank) override { return ranks_[static_cast<std::size_t>(rank)]->seen; }
 
+  std::vector<std::string> notes() const override { return notes_; }
   void upload(Part part) override { transfer(part, true); }
   void download(Part part) override { transfer(part, false); }
 
  private:
+  // Makes the calls of these steps and waits for them. The times of the last are taken when `step_begin` is given.
+  void issue(int steps, const CudaEvent* step_begin) {
+    if (has_failed_) throw runtime_failure("this executor has failed before and cannot go on");
+    has_failed_ = true;  // until all is well
+    for (int step = 0; step < steps; ++step, ++step_) {
+      const bool is_timed = step_begin != nullptr && step + 1 == steps;
+      // The step before is over when all its streams are; only the first is asked, because waiting for the others would
+      // keep steps from overlapping.
+      if (is_timed) check(cudaEventRecord(step_begin->event, streams_.front()->stream), "timing");
+      for (const LaunchAction& action : launches_.actions) act(action, is_timed);
+    }
+    finish();
+    has_failed_ = false;
+  }
+
   // Of an operation: all that it waits for is done; bytes begin to move; complete.
   enum Mark : std::size_t { ready, moving, done, kMarks };
   cudaEvent_t mark(std::uint32_t rank, std::uint32_t op, Mark which) const {
@@ -160,8 +180,26 @@ class CudaExecutor final : public exec::Executor {
     device_ = properties.name;
   }
 
+  // cuDNN's plans, where it has any. Attention is on the compute lane, so that a rank needs one workspace.
+  void prepare_attention() {
+    attention_.emplace();
+    for (const BoundProgram& program : programs_)
+      for (const BoundOp& op : program.ops) {
+        const auto* attention = std::get_if<Attention>(&schedule_.operations[op.op].work);
+        if (attention == nullptr) continue;
+        const std::vector<exec::Operand> operands = operands_of(program, op, nullptr, nullptr);
+        if (attention_->prepare(*attention, operands)) {
+          attention_bytes_ = std::max(attention_bytes_, attention_->workspace_bytes(*attention, operands));
+          continue;
+        }
+        const std::string note = fmt::format("{}: our own kernels, which do not use tensor cores; cuDNN: {}",
+                                             describe(Work(*attention)), attention_->why_not());
+        if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
+      }
+  }
+
   void check_memory() const {
-    std::int64_t needed = overhead_bytes(schedule_);
+    std::int64_t needed = overhead_bytes(schedule_) + attention_bytes_ * static_cast<std::int64_t>(programs_.size());
     for (const BoundProgram& program : programs_)
       needed += memory_plan_.roles[schedule_.role_of(program.coordinates)].bytes;
     std::size_t free = 0, total = 0;
@@ -181,16 +219,22 @@ class CudaExecutor final : public exec::Executor {
     Rank& rank = *ranks_.back();
     // NaN in every floating type, so that what nobody wrote shows.
     check(cudaMemset(rank.arena.data, 0xff, static_cast<std::size_t>(role.bytes)), "clearing memory");
-    for (const BoundOp& op : program.ops) {
-      const Operation& operation = schedule_.operations[op.op];
-      auto& operands = rank.operands.emplace_back();
-      for (std::size_t i = 0; i < operation.accesses.size(); ++i) {
-        const BoundView view = resolve(schedule_, program, op, i);
-        const Dtype dtype = schedule_.storages[view.storage].dtype;
-        operands.push_back({rank.arena.data + role.offset_bytes[view.storage] + view.offset * bytes_of(dtype), dtype,
-                            view.rows, view.cols, view.ld, operation.accesses[i].mode});
-      }
+    for (const BoundOp& op : program.ops) rank.operands.push_back(operands_of(program, op, &role, rank.arena.data));
+  }
+
+  // Without an arena: what they are like.
+  std::vector<exec::Operand> operands_of(const BoundProgram& program, const BoundOp& op, const RolePlan* role,
+                                         std::byte* arena) const {
+    const Operation& operation = schedule_.operations[op.op];
+    std::vector<exec::Operand> operands;
+    for (std::size_t i = 0; i < operation.accesses.size(); ++i) {
+      const BoundView view = resolve(schedule_, program, op, i);
+      const Dtype dtype = schedule_.storages[view.storage].dtype;
+      std::byte* data =
+          arena == nullptr ? nullptr : arena + role->offset_bytes[view.storage] + view.offset * bytes_of(dtype);
+      operands.push_back({data, dtype, view.rows, view.cols, view.ld, operation.accesses[i].mode});
     }
+    return operands;
   }
 
   static int priority_of(const Lane& lane) {
@@ -251,6 +295,8 @@ class CudaExecutor final : public exec::Executor {
     const std::vector<exec::Operand>& operands = ranks_[action.rank]->operands[action.op];
     const Stream stream = stream_of(action.stream);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
+    if (const auto* attention = std::get_if<Attention>(&work); attention && attention_->prepare(*attention, operands))
+      return attention_->run(*attention, operands, attention_workspace_->data + attention_bytes_ * action.rank, stream);
     if (const auto* collective = std::get_if<Collective>(&work)) return share(action, *collective, stream);
     if (const auto* message = std::get_if<PointToPoint>(&work)) {
       const LaunchPlan::Place sender = launches_.meetings[action.meeting].front();
@@ -339,6 +385,8 @@ class CudaExecutor final : public exec::Executor {
                  : cudaMemcpy(rank->seen.at(id), there, bytes, cudaMemcpyDeviceToHost),
               "copying between host and device");
       }
+    // What comes from pageable memory may still be on its way, and streams do not wait for it.
+    check(cudaDeviceSynchronize(), "copying between host and device");
   }
 
   const Schedule& schedule_;
@@ -354,7 +402,11 @@ class CudaExecutor final : public exec::Executor {
   std::vector<std::unique_ptr<CudaEvent>> events_;         // [2 · event + parity of the step]
   std::vector<std::size_t> first_mark_;                    // [rank]
   std::vector<std::unique_ptr<CudaEvent>> marks_;
-  std::optional<GemmRunner> gemms_;  // made when there is a device
+  std::optional<GemmRunner> gemms_;  // these are made when there is a device
+  std::optional<AttentionRunner> attention_;
+  std::int64_t attention_bytes_ = 0;                   // of a rank
+  std::unique_ptr<DeviceMemory> attention_workspace_;  // [rank]
+  std::vector<std::string> notes_;
   std::uint64_t step_ = 0;
   bool has_failed_ = false;
 };

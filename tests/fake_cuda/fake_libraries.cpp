@@ -1,4 +1,5 @@
-// GEMMs of the fake device: the host's.
+// Libraries of the fake device: GEMMs are the host's, and attention has no plans.
+#include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/host/kernels/kernels.hpp"
 
@@ -18,5 +19,16 @@ void GemmRunner::tune(const Gemm&, std::span<const exec::Operand> operands, cons
 void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, const Stream&) {
   host::run_work(work, {}, operands);
 }
+
+struct AttentionRunner::Plan {};
+
+AttentionRunner::AttentionRunner() = default;
+AttentionRunner::~AttentionRunner() = default;
+bool AttentionRunner::prepare(const Attention&, std::span<const exec::Operand>) {
+  why_not_ = "not here";
+  return false;
+}
+std::int64_t AttentionRunner::workspace_bytes(const Attention&, std::span<const exec::Operand>) const { return 0; }
+void AttentionRunner::run(const Attention&, std::span<const exec::Operand>, std::byte*, const Stream&) {}
 
 }  // namespace stretto::cuda

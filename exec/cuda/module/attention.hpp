@@ -1,0 +1,55 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "exec/cuda/kernels/stream.hpp"
+#include "exec/operand.hpp"
+#include "model/schedule/work.hpp"
+
+struct cudnnContext;
+
+namespace stretto::cuda {
+
+// A device that is described and not there, as cuDNN's CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION has it.
+struct DescribedDevice {
+  std::string json;
+};
+
+// Attention by cuDNN's fused kernels (bf16, causal, no dropout, as many kv heads as heads), as graphs of its backend
+// API: what has no plan is left to attention.cu. Not thread-safe.
+class AttentionRunner {
+ public:
+  // On the current device. Throws Error(runtime) when cuDNN does not start there.
+  AttentionRunner();
+  // Plans for a device that is not there; run() must not be called.
+  explicit AttentionRunner(const DescribedDevice& device);
+  ~AttentionRunner();
+  AttentionRunner(const AttentionRunner&) = delete;
+  AttentionRunner& operator=(const AttentionRunner&) = delete;
+
+  // Makes the plan of these operands, which takes some tenths of a second the first time. False when cuDNN has none;
+  // why_not() then says so in cuDNN's words.
+  bool prepare(const Attention& work, std::span<const exec::Operand> operands);
+  const std::string& why_not() const { return why_not_; }
+  // What run() needs to be given: cuDNN's workspace, and for a gradient the sums that it keeps in f32.
+  std::int64_t workspace_bytes(const Attention& work, std::span<const exec::Operand> operands) const;
+  // Starts it; prepare() must have returned true. `workspace`: as many bytes, on the device, used until it is done.
+  void run(const Attention& work, std::span<const exec::Operand> operands, std::byte* workspace, const Stream& stream);
+
+  struct Plan;
+
+ private:
+  using Key = std::array<std::int64_t, 10>;
+  static Key key_of(const Attention& work, std::span<const exec::Operand> operands);
+
+  cudnnContext* handle_ = nullptr;
+  std::string device_json_;
+  std::string why_not_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;  // null: there is none
+};
+
+}  // namespace stretto::cuda

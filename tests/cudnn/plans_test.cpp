@@ -1,0 +1,75 @@
+// cuDNN makes plans for the attention of common models on an H100 that is described and not there: the graphs are right
+// in form, and what they need beside their operands is known. What they compute only a GPU can tell (gpu_tests).
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "exec/cuda/module/attention.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+// Facts of an H100 SXM (its data sheet, CUDA programming guide); keys are those that cuDNN 9.19 asks for.
+const DescribedDevice kH100{
+    R"({"cudaDeviceId":0,"deviceName":"NVIDIA H100 80GB HBM3","deviceVer":900,"driverVer":13000,"isTccDriver":0,)"
+    R"("l2CacheSize":52428800,"maxBlockSize":[1024,1024,64],"maxCtasPerSM":32,"maxGridSize":[2147483647,65535,65535],)"
+    R"("maxRegistersPerSM":65536,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,)"
+    R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"memClockRateKHz":2619000,"multiProcessorCount":132,)"
+    R"("pciDeviceId":0,"regsPerBlock":65536,"reservedSharedMemoryPerBlock":1024,"smClockRateKHz":1980000,)"
+    R"("supportCoopLaunch":1,"totalGlobalMem":84929347584,"warpSize":32})"};
+
+std::vector<exec::Operand> operands_of(const Attention& a, Dtype dtype = Dtype::bf16) {
+  const std::int64_t tokens = a.batch * a.seq, hidden = a.heads * a.head_dim,
+                     qkv = hidden + 2 * a.kv_heads * a.head_dim;
+  const exec::Operand wide{nullptr, dtype, tokens, qkv, qkv}, out{nullptr, dtype, tokens, hidden, hidden},
+      lse{nullptr, Dtype::f32, a.batch * a.heads, a.seq, a.seq};
+  if (a.pass == Pass::forward) return {wide, out, lse};
+  return {wide, out, lse, out, wide};
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN has plans for the attention of common models") {
+  AttentionRunner runner(kH100);
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const auto& [batch, heads, seq, head_dim] :
+         {std::tuple{64, 12, 1024, 64}, std::tuple{4, 25, 1024, 64}, std::tuple{1, 12, 2048, 128},
+          std::tuple{1, 4, 8192, 128}, std::tuple{2, 3, 100, 40}}) {
+      const Attention work{pass, batch, heads, heads, seq, head_dim, true, 0};
+      const auto operands = operands_of(work);
+      INFO(describe(Work(work)));
+      const bool has_plan = runner.prepare(work, operands);
+      INFO(runner.why_not());
+      REQUIRE(has_plan);
+      // A gradient sums dq in f32.
+      const std::int64_t least = pass == Pass::forward ? 0 : std::int64_t{4} * batch * heads * seq * (head_dim + 1);
+      CHECK(runner.workspace_bytes(work, operands) >= least);
+      CHECK(runner.workspace_bytes(work, operands) < least + (1 << 20));
+      CHECK(runner.prepare(work, operands));  // kept
+    }
+}
+
+TEST_CASE("what cuDNN is not asked for is said") {
+  AttentionRunner runner(kH100);
+  const Attention plain{Pass::forward, 2, 4, 4, 128, 64, true, 0};
+  const auto refuses = [&](Attention work, Dtype dtype = Dtype::bf16) {
+    return !runner.prepare(work, operands_of(work, dtype)) && !runner.why_not().empty();
+  };
+  CHECK(runner.prepare(plain, operands_of(plain)));
+  Attention work = plain;
+  work.dropout = 0.1;
+  CHECK(refuses(work));
+  work = plain;
+  work.kv_heads = 2;
+  CHECK(refuses(work));
+  work = plain;
+  work.causal = false;
+  CHECK(refuses(work));
+  work = plain;
+  work.head_dim = 36;
+  CHECK(refuses(work));
+  work = plain;
+  work.batch = 3;
+  CHECK(refuses(work, Dtype::f32));
+}
+
+}  // namespace stretto::cuda
