@@ -44,6 +44,7 @@ TEST_CASE("cuDNN has plans for the attention of common models") {
       const std::int64_t least = pass == Pass::forward ? 0 : std::int64_t{4} * batch * heads * seq * (head_dim + 1);
       CHECK(runner.workspace_bytes(work, operands) >= least);
       CHECK(runner.workspace_bytes(work, operands) < least + (1 << 20));
+      CHECK(runner.workspace_bytes(work, operands) % 256 == 0);
       CHECK(runner.prepare(work, operands));  // kept
     }
 }

@@ -336,7 +336,7 @@ bool AttentionRunner::prepare(const Attention& work, std::span<const exec::Opera
 
 std::int64_t AttentionRunner::workspace_bytes(const Attention& work, std::span<const exec::Operand> operands) const {
   const Plan& plan = *plans_.at(key_of(work, operands));
-  return plan.sums_bytes() + plan.dq_bytes() + plan.workspace_bytes;
+  return plan.sums_bytes() + plan.dq_bytes() + rounded_up(plan.workspace_bytes);
 }
 
 void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> operands, std::byte* workspace,

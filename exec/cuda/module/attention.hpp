@@ -35,9 +35,11 @@ class AttentionRunner {
   // why_not() then says so in cuDNN's words.
   bool prepare(const Attention& work, std::span<const exec::Operand> operands);
   const std::string& why_not() const { return why_not_; }
-  // What run() needs to be given: cuDNN's workspace, and for a gradient the sums that it keeps in f32.
+  // What run() needs to be given: cuDNN's workspace, and for a gradient the sums that it keeps in f32. A multiple of
+  // 256, so that workspaces can follow one another.
   std::int64_t workspace_bytes(const Attention& work, std::span<const exec::Operand> operands) const;
-  // Starts it; prepare() must have returned true. `workspace`: as many bytes, on the device, used until it is done.
+  // Starts it; prepare() must have returned true. `workspace`: as many bytes, on the device and aligned to
+  // 256, used until it is done.
   void run(const Attention& work, std::span<const exec::Operand> operands, std::byte* workspace, const Stream& stream);
 
   struct Plan;
