@@ -29,7 +29,8 @@ RankMemory::RankMemory(const Schedule& schedule, const RolePlan& plan)
   std::memset(memory, kPoison, size);
 }
 
-BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program, RankMemory& memory) {
+BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program,
+                            const std::function<std::byte*(StorageId)>& base) {
   BoundOperands bound;
   bound.first.reserve(program.ops.size() + 1);
   bound.first.push_back(0);
@@ -38,7 +39,7 @@ BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& progra
     for (std::size_t i = 0; i < operation.accesses.size(); ++i) {
       const BoundView view = resolve(schedule, program, op, i);
       const Dtype dtype = schedule.storages[view.storage].dtype;
-      bound.operands.push_back({memory.at(view.storage) + view.offset * bytes_of(dtype), dtype, view.rows, view.cols,
+      bound.operands.push_back({base(view.storage) + view.offset * bytes_of(dtype), dtype, view.rows, view.cols,
                                 view.ld, operation.accesses[i].mode});
     }
     bound.first.push_back(static_cast<std::uint32_t>(bound.operands.size()));

@@ -2,6 +2,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -52,6 +53,11 @@ struct BoundOperands {
     return {operands.data() + first[op], operands.data() + first[op + 1]};
   }
 };
-BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program, RankMemory& memory);
+// `base`: where a storage of the rank begins, in whatever memory.
+BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program,
+                            const std::function<std::byte*(StorageId)>& base);
+inline BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program, RankMemory& memory) {
+  return bind_operands(schedule, program, [&](StorageId storage) { return memory.at(storage); });
+}
 
 }  // namespace stretto::host

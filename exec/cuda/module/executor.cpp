@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -83,7 +84,7 @@ struct Rank {
   const RolePlan& plan;
   DeviceMemory arena;
   host::RankMemory seen;
-  std::vector<std::vector<exec::Operand>> operands;  // [op]
+  host::BoundOperands operands;  // in the arena
   Rank(const Schedule& schedule, const RolePlan& of_role)
       : plan(of_role), arena(of_role.bytes), seen(schedule, visible_part(schedule, of_role)) {}
 };
@@ -98,17 +99,14 @@ class CudaExecutor final : public exec::Executor {
         programs_(std::move(programs)),
         launches_(std::move(launches)) {
     find_device();
+    require_free(planned_bytes(), "");
     gemms_.emplace();
-    prepare_attention();
-    check_memory();
     for (const BoundProgram& program : programs_) add_rank(program);
     for (std::uint32_t s = 0; s < launches_.streams; ++s) {
       streams_.push_back(std::make_unique<CudaStream>(priority_of(schedule.lanes[s % schedule.lanes.size()])));
       workspaces_.push_back(std::make_unique<DeviceMemory>(static_cast<std::int64_t>(kWorkspace_bytes)));
     }
-    if (attention_bytes_ > 0)
-      attention_workspace_ =
-          std::make_unique<DeviceMemory>(attention_bytes_ * static_cast<std::int64_t>(ranks_.size()));
+    prepare_attention();
     for (std::uint32_t e = 0; e < 2 * launches_.events; ++e) events_.push_back(std::make_unique<CudaEvent>(false));
     for (const BoundProgram& program : programs_) {
       first_mark_.push_back(marks_.size());
@@ -183,11 +181,11 @@ class CudaExecutor final : public exec::Executor {
   // cuDNN's plans, where it has any. Attention is on the compute lane, so that a rank needs one workspace.
   void prepare_attention() {
     attention_.emplace();
-    for (const BoundProgram& program : programs_)
-      for (const BoundOp& op : program.ops) {
-        const auto* attention = std::get_if<Attention>(&schedule_.operations[op.op].work);
+    for (std::size_t r = 0; r < programs_.size(); ++r)
+      for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
+        const auto* attention = std::get_if<Attention>(&schedule_.operations[programs_[r].ops[op].op].work);
         if (attention == nullptr) continue;
-        const std::vector<exec::Operand> operands = operands_of(program, op, nullptr, nullptr);
+        const std::span<const exec::Operand> operands = ranks_[r]->operands.of(op);
         if (attention_->prepare(*attention, operands)) {
           attention_bytes_ = std::max(attention_bytes_, attention_->workspace_bytes(*attention, operands));
           continue;
@@ -196,21 +194,30 @@ class CudaExecutor final : public exec::Executor {
                                              describe(Work(*attention)), attention_->why_not());
         if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
       }
+    if (attention_bytes_ == 0) return;
+    const std::int64_t bytes = attention_bytes_ * static_cast<std::int64_t>(ranks_.size());
+    require_free(bytes, " for cuDNN's attention");
+    attention_workspace_ = std::make_unique<DeviceMemory>(bytes);
   }
 
-  void check_memory() const {
-    std::int64_t needed = overhead_bytes(schedule_) + attention_bytes_ * static_cast<std::int64_t>(programs_.size());
+  std::int64_t planned_bytes() const {
+    std::int64_t bytes = overhead_bytes(schedule_);
     for (const BoundProgram& program : programs_)
-      needed += memory_plan_.roles[schedule_.role_of(program.coordinates)].bytes;
+      bytes += memory_plan_.roles[schedule_.role_of(program.coordinates)].bytes;
+    return bytes;
+  }
+
+  void require_free(std::int64_t needed, const char* what) const {
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "asking for free memory");
     if (needed <= static_cast<std::int64_t>(free)) return;
     const RolePlan& role = memory_plan_.roles[schedule_.role_of(programs_.front().coordinates)];
     throw runtime_failure(fmt::format(
-        "out of memory: {} ranks need {:.1f} GiB of {}'s {:.1f} GiB, of which {:.1f} are free; the largest buffers of "
-        "a rank: {}",
-        programs_.size(), static_cast<double>(needed) / (1 << 30), device_, static_cast<double>(total) / (1 << 30),
-        static_cast<double>(free) / (1 << 30), largest_storages(schedule_, role)));
+        "out of memory: {} ranks need {:.1f} GiB{} of {}'s {:.1f} GiB, of which {:.1f} are free; the largest buffers "
+        "of a rank: {}",
+        programs_.size(), static_cast<double>(needed) / (1 << 30), what, device_,
+        static_cast<double>(total) / (1 << 30), static_cast<double>(free) / (1 << 30),
+        largest_storages(schedule_, role)));
   }
 
   void add_rank(const BoundProgram& program) {
@@ -219,22 +226,8 @@ class CudaExecutor final : public exec::Executor {
     Rank& rank = *ranks_.back();
     // NaN in every floating type, so that what nobody wrote shows.
     check(cudaMemset(rank.arena.data, 0xff, static_cast<std::size_t>(role.bytes)), "clearing memory");
-    for (const BoundOp& op : program.ops) rank.operands.push_back(operands_of(program, op, &role, rank.arena.data));
-  }
-
-  // Without an arena: what they are like.
-  std::vector<exec::Operand> operands_of(const BoundProgram& program, const BoundOp& op, const RolePlan* role,
-                                         std::byte* arena) const {
-    const Operation& operation = schedule_.operations[op.op];
-    std::vector<exec::Operand> operands;
-    for (std::size_t i = 0; i < operation.accesses.size(); ++i) {
-      const BoundView view = resolve(schedule_, program, op, i);
-      const Dtype dtype = schedule_.storages[view.storage].dtype;
-      std::byte* data =
-          arena == nullptr ? nullptr : arena + role->offset_bytes[view.storage] + view.offset * bytes_of(dtype);
-      operands.push_back({data, dtype, view.rows, view.cols, view.ld, operation.accesses[i].mode});
-    }
-    return operands;
+    rank.operands = host::bind_operands(
+        schedule_, program, [&](StorageId storage) { return rank.arena.data + role.offset_bytes[storage]; });
   }
 
   static int priority_of(const Lane& lane) {
@@ -253,7 +246,7 @@ class CudaExecutor final : public exec::Executor {
       for (std::size_t op = 0; op < programs_[r].ops.size(); ++op) {
         const BoundOp& bound = programs_[r].ops[op];
         if (const auto* gemm = std::get_if<Gemm>(&schedule_.operations[bound.op].work))
-          gemms_->tune(*gemm, ranks_[r]->operands[op],
+          gemms_->tune(*gemm, ranks_[r]->operands.of(static_cast<std::uint32_t>(op)),
                        stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + bound.lane)));
       }
     for (const auto& rank : ranks_)
@@ -292,7 +285,7 @@ class CudaExecutor final : public exec::Executor {
   void launch(const LaunchAction& action) {
     const BoundProgram& program = programs_[action.rank];
     const Work& work = schedule_.operations[program.ops[action.op].op].work;
-    const std::vector<exec::Operand>& operands = ranks_[action.rank]->operands[action.op];
+    const std::span<const exec::Operand> operands = ranks_[action.rank]->operands.of(action.op);
     const Stream stream = stream_of(action.stream);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
     if (const auto* attention = std::get_if<Attention>(&work); attention && attention_->prepare(*attention, operands))
@@ -301,7 +294,7 @@ class CudaExecutor final : public exec::Executor {
     if (const auto* message = std::get_if<PointToPoint>(&work)) {
       const LaunchPlan::Place sender = launches_.meetings[action.meeting].front();
       const std::int64_t bytes = message->elements * bytes_of(operands[0].dtype);
-      return run_message(ranks_[sender.rank]->operands[sender.op][0].data, operands[0].data, bytes,
+      return run_message(ranks_[sender.rank]->operands.of(sender.op)[0].data, operands[0].data, bytes,
                          pace(schedule_.communicators[message->communicator], 1, bytes, 1), stream);
     }
     launch_work(work, program.coordinates, operands, stream);
@@ -324,10 +317,10 @@ class CudaExecutor final : public exec::Executor {
     int self = 0;
     for (const auto& [rank, op] : launches_.meetings[action.meeting]) {
       if (rank == action.rank) self = static_cast<int>(buffers.size());
-      const std::vector<exec::Operand>& theirs = ranks_[rank]->operands[op];
+      const std::span<const exec::Operand> theirs = ranks_[rank]->operands.of(op);
       buffers.push_back({theirs.front().data, theirs.back().data});
     }
-    const Dtype dtype = ranks_[action.rank]->operands[action.op].front().dtype;
+    const Dtype dtype = ranks_[action.rank]->operands.of(action.op).front().dtype;
     const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, communicator.size);
     run_share(collective.kind, dtype, collective.elements, self, buffers, action.phase,
               pace(communicator, ring.steps, ring.edge_bytes, local::phases(collective.kind)), stream);
