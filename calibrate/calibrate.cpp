@@ -27,15 +27,6 @@ std::string cpu_name() {
   return "unknown CPU";
 }
 
-std::string today() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[16];
-  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
-  return text;
-}
-
 // How much longer the operations of a class take when `shared` was measured than when `reference` was: median ratio of
 // samples with equal key and features. Shards depend on the number of ranks, so the optimizer's operations have no
 // equal in the reference: those are compared with their fitted cost, times `fitted_slowdown`.
@@ -61,6 +52,15 @@ double median_ratio(const std::vector<Sample>& shared, const std::vector<Sample>
 
 }  // namespace
 
+std::string today() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
+  return text;
+}
+
 Calibration calibrate_host(int cores, const std::function<void(const std::string&)>& progress) {
   if (cores <= 0) cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   Calibration result;
@@ -73,7 +73,7 @@ Calibration calibrate_host(int cores, const std::function<void(const std::string
   platform.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 
   progress("issue overhead, wake-up and timer");
-  const Overheads overheads = probe_overheads();
+  const Overheads overheads = probe_overheads(host_machine(0));
   platform.op_overhead_us = overheads.op_overhead_us;
   platform.wake_us = overheads.wake_us;
   platform.timer_overshoot_us = overheads.timer_overshoot_us;

@@ -4,17 +4,26 @@
 #include <vector>
 
 #include "calibrate/fit/linear_fit.hpp"
+#include "calibrate/probes/gpu.hpp"
 #include "sim/platform.hpp"
 
 namespace stretto::calibrate {
 
 struct Calibration {
   sim::Platform platform;
-  std::vector<Sample> samples;  // all that costs were fitted to
+  std::vector<Sample> samples;     // all that costs were fitted to
+  std::vector<std::string> notes;  // what was left out, and what a user should know of how it was measured
 };
 
 // Measures this machine, in under a minute: runs every probe, fits every cost. `cores` that ranks will share; 0 = all.
 // `progress` gets a line as each probe starts. Needs the machine to itself for honest figures.
 Calibration calibrate_host(int cores, const std::function<void(const std::string&)>& progress);
+
+// Measures the GPU that ranks of this machine share, in less than three minutes. As above; for tests with another
+// machine and smaller sizes. Throws Error(runtime) as make_cuda_executor() does.
+Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
+                          const std::function<void(const std::string&)>& progress);
+
+std::string today();  // ISO 8601
 
 }  // namespace stretto::calibrate

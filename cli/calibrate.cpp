@@ -8,20 +8,38 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
+#include "exec/cuda/cuda.hpp"
 #include "report/table.hpp"
 
 namespace stretto::cli {
 namespace {
 
 struct CalibrateOptions {
-  std::string output, json;
+  std::string output, json, backend = "host";
   int cores = 0;
 };
 
+// What a class and communication kernels do to each other, by the thread blocks on the device.
+void print_curves(const sim::Gpu& gpu) {
+  const auto print = [](const std::string& what, const sim::Curve& curve) {
+    std::cout << what << ":";
+    for (std::size_t i = 0; i < curve.at.size(); ++i)
+      std::cout << fmt::format("{} +{:.1f} % at {:g}", i == 0 ? "" : ",", 100 * curve.value[i], curve.at[i]);
+    std::cout << "\n";
+  };
+  for (int c = 0; c < sim::kDemandClasses; ++c) {
+    const std::string cls = sim::name_of(static_cast<sim::DemandClass>(c));
+    print(cls + " beside blocks that move", gpu.beside_moving[c]);
+    print(cls + " beside blocks that wait", gpu.beside_waiting[c]);
+    print("moving beside " + cls, gpu.moving_beside[c]);
+  }
+}
+
 void calibrate_command(const CalibrateOptions& options) {
-  const std::string path = options.output.empty() ? default_platform_path() : options.output;
+  const std::string path = options.output.empty() ? default_platform_path(options.backend) : options.output;
   if (const auto parent = std::filesystem::path(path).parent_path(); !parent.empty()) {
     std::error_code ignored;  // require_writable reports what matters
     std::filesystem::create_directories(parent, ignored);
@@ -30,8 +48,17 @@ void calibrate_command(const CalibrateOptions& options) {
   require_writable(options.json);
   const auto begin = std::chrono::steady_clock::now();
   Progress progress;
-  const calibrate::Calibration calibration =
-      calibrate::calibrate_host(options.cores, [&](const std::string& line) { progress.show(line); });
+  const auto show = [&](const std::string& line) { progress.show(line); };
+  calibrate::Calibration calibration;
+  if (options.backend == "cuda") {
+    if (options.cores > 0) throw input_error("--cores: of a host; expected no --cores with --backend cuda");
+    constexpr std::size_t kQueues = 32;  // as many as there are
+    if (const std::string shared = cuda::reserve_hardware_queues(kQueues); !shared.empty())
+      std::cout << "note: " << shared << "\n";
+    calibration = calibrate::calibrate_gpu(calibrate::gpu_machine(), calibrate::gpu_sizes(), show);
+  } else {
+    calibration = calibrate::calibrate_host(options.cores, show);
+  }
   progress.clear();
   const sim::Platform& platform = calibration.platform;
   sim::write_platform(path, platform);
@@ -47,6 +74,7 @@ void calibrate_command(const CalibrateOptions& options) {
                       {"fit_median_error_pct", fit.median_error_pct},
                       {"fit_p95_error_pct", fit.p95_error_pct}});
   }
+  for (const std::string& note : calibration.notes) std::cout << "note: " << note << "\n";
   std::cout << table.text()
             << fmt::format("\nissue {:.2f} us an operation, wake-up {:.1f} us, timer {:.1f} us late\n",
                            platform.op_overhead_us.value, platform.wake_us.value, platform.timer_overshoot_us.value);
@@ -56,7 +84,11 @@ void calibrate_command(const CalibrateOptions& options) {
                                sim::name_of(static_cast<sim::DemandClass>(a)),
                                sim::name_of(static_cast<sim::DemandClass>(b)), 100 * platform.slowdown[a][b].value)
                 << (b + 1 == sim::kDemandClasses ? "\n" : "");
-  for (int a = 0; a < sim::kDemandClasses; ++a)
+  if (platform.gpu) {
+    print_curves(*platform.gpu);
+    std::cout << fmt::format("bf16 GEMM {:.0f} TFLOP/s", platform.gpu->gemm_TFLOPs.value);
+  }
+  for (int a = 0; a < sim::kDemandClasses && !platform.gpu; ++a)
     std::cout << fmt::format("{}{} taking turns: +{:.1f} %", a == 0 ? "" : ", ",
                              sim::name_of(static_cast<sim::DemandClass>(a)), 100 * platform.oversubscribed[a].value);
   std::cout << fmt::format("\nwrote {} in {:.0f} s\n", path,
@@ -69,7 +101,9 @@ void calibrate_command(const CalibrateOptions& options) {
 void add_calibrate(CLI::App& app) {
   auto options = std::make_shared<CalibrateOptions>();
   CLI::App* command = app.add_subcommand("calibrate", "measure this machine into a platform file");
-  command->add_option("-o,--output", options->output, "platform file to write; default: " + default_platform_path());
+  command->add_option("-o,--output", options->output,
+                      "platform file to write; default: " + default_platform_path() + ", or cuda.toml beside it");
+  add_backend_option(*command, options->backend);
   command->add_option("--cores", options->cores, "cores that ranks will share; default: all")
       ->check(CLI::Range(1, 4096));
   command->add_option("--json", options->json, "write results as JSON to this file, - for standard output");

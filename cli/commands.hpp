@@ -15,6 +15,7 @@ void add_train(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_calibrate(CLI::App& app);
 void add_show(CLI::App& app);
+void add_export(CLI::App& app);
 
 // ---- what commands share ----
 
@@ -28,13 +29,15 @@ void add_scenario_options(CLI::App& command, CommonOptions& options);
 void add_platform_option(CLI::App& command, CommonOptions& options);
 void add_output_options(CLI::App& command, CommonOptions& options);
 
-// Where `calibrate` writes and everything else looks when no file is named: $XDG_DATA_HOME/stretto/host.toml, by
-// default
-// ~/.local/share/stretto/host.toml.
-std::string default_platform_path();
+void add_backend_option(CLI::App& command, std::string& backend);  // --backend host|cuda
+
+// Where `calibrate` writes and everything else looks when no file is named: $XDG_DATA_HOME/stretto/host.toml, or
+// cuda.toml with that backend, by default in ~/.local/share/stretto.
+std::string default_platform_path(const std::string& backend = "host");
 // --platform, else the scenario's, else the default place. Throws Error(input) that says how to calibrate when there is
 // none.
-sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario);
+sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario,
+                            const std::string& backend = "host");
 
 // For outputs named before minutes of work: Error(input) when `path` cannot be opened for writing. Leaves what is there
 // as it is. "" and "-" are fine.

@@ -42,21 +42,28 @@ void add_output_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--html", options.html, "write a page with charts and timelines: one file, opens in any browser");
 }
 
-std::string default_platform_path() {
-  namespace fs = std::filesystem;
-  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0')
-    return (fs::path(data) / "stretto/host.toml").string();
-  const char* home = std::getenv("HOME");
-  return (fs::path(home != nullptr ? home : ".") / ".local/share/stretto/host.toml").string();
+void add_backend_option(CLI::App& command, std::string& backend) {
+  command.add_option("--backend", backend, "what runs it: host, this machine's processor; cuda, its GPU")
+      ->check(CLI::IsMember({"host", "cuda"}));
 }
 
-sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario) {
+std::string default_platform_path(const std::string& backend) {
+  namespace fs = std::filesystem;
+  const std::string name = "stretto/" + backend + ".toml";
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0')
+    return (fs::path(data) / name).string();
+  const char* home = std::getenv("HOME");
+  return (fs::path(home != nullptr ? home : ".") / ".local/share" / name).string();
+}
+
+sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario, const std::string& backend) {
   if (!options.platform.empty()) return sim::read_platform(options.platform);
   if (!scenario.platform.empty()) return sim::read_platform(scenario.platform);
-  const std::string path = default_platform_path();
+  const std::string path = default_platform_path(backend);
   if (!std::filesystem::exists(path))
-    throw input_error("no platform file: " + path +
-                      " does not exist; run `stretto calibrate` (under a minute) or name one with --platform");
+    throw input_error("no platform file: " + path + " does not exist; run `stretto calibrate" +
+                      (backend == "host" ? "` (under a minute)" : " --backend " + backend + "` (minutes)") +
+                      " or name one with --platform");
   return sim::read_platform(path);
 }
 

@@ -14,6 +14,10 @@
 namespace stretto::cli {
 namespace {
 
+struct CompareCommand : CommonOptions {
+  std::string backend = "host";
+};
+
 std::string about(const Scenario& scenario) {
   return fmt::format(
       "scenario {}: {} layers, hidden {}, {} x {} tokens a micro-batch, {} micro-batches a step and rank; link {:g} "
@@ -45,14 +49,20 @@ HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const C
   return report;
 }
 
-void compare(const CommonOptions& options) {
+void compare(const CompareCommand& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
   require_writable(options);
-  const sim::Platform platform = load_platform(options, scenario);
+  const sim::Platform platform = load_platform(options, scenario, options.backend);
+  const bool is_gpu = options.backend == "cuda";
+  if (platform.gpu.has_value() != is_gpu)
+    throw input_error("platform " + platform.name + " was calibrated on a " + (is_gpu ? "host" : "GPU") +
+                      ", and the backend is " + options.backend + "; expected one that `stretto calibrate --backend " +
+                      options.backend + "` wrote: name it with --platform");
   watch_interrupts();
   Progress progress;
   const CompareRun run = run_compare(
-      scenario, platform, [&](const std::string& line) { progress.show(line); }, interrupted);
+      scenario, platform, is_gpu ? on_gpu() : on_host(cores_of(scenario, platform)),
+      [&](const std::string& line) { progress.show(line); }, interrupted);
   progress.clear();
   std::cout << about(scenario) << "\nplatform " << run.comparison.platform << "\n\n";
   if (!run.comparison.rows.empty()) std::cout << comparison_text(run.comparison);
@@ -73,12 +83,13 @@ void compare(const CommonOptions& options) {
 }  // namespace
 
 void add_compare(CLI::App& app) {
-  auto options = std::make_shared<CommonOptions>();
+  auto options = std::make_shared<CompareCommand>();
   CLI::App* command =
       app.add_subcommand("compare", "every overlap mode at every number of ranks: predicted, measured, error");
   add_scenario_options(*command, *options);
   add_platform_option(*command, *options);
   add_output_options(*command, *options);
+  add_backend_option(*command, options->backend);
   command->callback([options] { compare(*options); });
 }
 

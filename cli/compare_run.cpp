@@ -6,11 +6,13 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "base/steal.hpp"
 #include "calibrate/probes/probes.hpp"
+#include "exec/cuda/cuda.hpp"
 #include "exec/host/executor.hpp"
 #include "exec/model_state.hpp"
 #include "model/overlap/overlap.hpp"
@@ -28,7 +30,7 @@ struct Contender {
   Scenario scenario;
   Schedule schedule;
   MemoryPlan plan;
-  std::unique_ptr<host::HostExecutor> executor;
+  std::unique_ptr<exec::Executor> executor;
   sim::SimResult predicted;
   std::vector<Timeline> measured;
   double loss = 0;  // of the last step of the warm-up: repeats may be more in one than in another
@@ -38,21 +40,30 @@ struct Contender {
   }
 };
 
-std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode, std::int64_t ranks, int cores,
-                                   const exec::TokenSource& tokens) {
+std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode, std::int64_t ranks,
+                                   const MakeExecutor& make, const exec::TokenSource& tokens) {
   auto contender = std::make_unique<Contender>();
   contender->scenario = with_mode(base, mode, ranks);
   contender->schedule = build_schedule(contender->scenario);
   const Schedule& schedule = contender->schedule;
   contender->plan = plan_and_verify(schedule).plan;
-  host::HostOptions options = host::host_options(base);
-  options.cores_per_device = cores;
-  contender->executor = std::make_unique<host::HostExecutor>(schedule, contender->plan, options);
+  contender->executor = make(contender->scenario, schedule, contender->plan);
   exec::initialise_state(schedule, contender->scenario, contender->memory_of());
   exec::write_batch(schedule, contender->scenario, tokens, 0, contender->memory_of());
   exec::write_hyper(schedule, contender->scenario, 0, contender->memory_of());
+  contender->executor->upload(exec::Executor::Part::state);
+  contender->executor->upload(exec::Executor::Part::inputs);
   return contender;
 }
+
+// How the host's cores are while steps are measured on them.
+struct Cores {
+  calibrate::SgemmYardstick yardstick;
+  calibrate::DetourProbe detours;
+  std::vector<double> sgemm_GFLOPs = {};
+
+  Cores(int busy, int all) : yardstick(busy, all), detours(busy) {}
+};
 
 double step_ms(const Timeline& timeline) { return to_ms(timeline.step_end - timeline.step_begin); }
 
@@ -140,8 +151,29 @@ exec::TokenSource open_tokens(const Scenario& scenario) {
 
 }  // namespace
 
-CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
+MakeExecutor on_host(int cores) {
+  return [cores](const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan) {
+    host::HostOptions options = host::host_options(scenario);
+    options.cores_per_device = cores;
+    return std::make_unique<host::HostExecutor>(schedule, plan, options);
+  };
+}
+
+MakeExecutor on_gpu() {
+  return [](const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan) {
+    return cuda::make_cuda_executor(schedule, plan, cuda::cuda_options(scenario));
+  };
+}
+
+int cores_of(const Scenario& scenario, const sim::Platform& platform) {
+  return static_cast<int>(scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores);
+}
+
+CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, const MakeExecutor& make,
                        const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
+  const bool on_host = !platform.gpu;
+  Scenario scenario = as_given;
+  if (!on_host) scenario.cluster.ranks_per_device = 0;  // all ranks share the GPU
   std::vector<std::string> modes = scenario.compare.modes;
   if (modes.empty()) {
     bool is_listed = false;
@@ -174,16 +206,19 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
                         "pipeline_model_parallel_size = " +
                         std::to_string(of_model) + ", got " + std::to_string(n));
   const exec::TokenSource tokens = open_tokens(scenario);
-  const int cores =
-      static_cast<int>(scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores);
+  const int cores = cores_of(scenario, platform);
   // Before anything is measured: some modes need more lanes, and so cores for more channels, than others.
   CompareRun run;
+  run.comparison.on_gpu = !on_host;
+  std::size_t streams = 0;
   for (const std::int64_t n : ranks) {
     std::vector<std::string> plain;
     for (const std::string& mode : modes) {
       try {
         const Schedule schedule = build_schedule(with_mode(scenario, mode, n));
-        check_residency(schedule, cores);
+        if (on_host) check_residency(schedule, cores);
+        sim::cost_schedule(schedule, platform, scenario.cluster);  // whether the platform knows what all of it costs
+        streams = std::max(streams, static_cast<std::size_t>(n) * schedule.lanes.size());
         add_notes(schedule, mode, n, plain, run.comparison.notes);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::input) throw;
@@ -192,15 +227,30 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
     }
   }
 
+  if (!on_host) {
+    // Those of all modes exist at once, although one runs at a time: as many queues as there are.
+    constexpr std::size_t kQueues = 32;
+    const std::string shared = cuda::reserve_hardware_queues(std::max(kQueues, streams));
+    if (!shared.empty()) run.comparison.notes.push_back(shared);
+    if (as_given.cluster.ranks_per_device > 0 &&
+        as_given.cluster.ranks_per_device < *std::max_element(ranks.begin(), ranks.end()))
+      run.comparison.notes.push_back("ranks_per_device is not looked at: all ranks share one GPU");
+  }
+  // Steps on a GPU are graphs, of which the next begins when all of the one before is over: every step is a first one.
+  sim::SimOptions sim_options;
+  if (!on_host) sim_options.max_steps = 1;
   run.comparison.platform = platform.name + " (" + platform.device + ", " + platform.date + ")";
   for (const std::int64_t n : ranks) {
     std::vector<std::unique_ptr<Contender>> contenders;
-    for (const std::string& mode : modes) contenders.push_back(prepare(scenario, mode, n, cores, tokens));
-    contenders.push_back(prepare(scenario, "plain", n, cores, tokens));  // A/A
+    for (const std::string& mode : modes) contenders.push_back(prepare(scenario, mode, n, make, tokens));
+    contenders.push_back(prepare(scenario, "plain", n, make, tokens));  // A/A
     const bool fills_cores = n > 1;
-    calibrate::SgemmYardstick yardstick(fills_cores ? cores : 1, cores);
-    calibrate::DetourProbe detours(fills_cores ? cores : 1);
-    std::vector<double> sgemm_GFLOPs;
+    std::optional<Cores> state;
+    if (on_host) state.emplace(fills_cores ? cores : 1, cores);
+    for (const auto& contender : contenders)
+      for (const std::string& note : contender->executor->notes())
+        if (std::find(run.comparison.notes.begin(), run.comparison.notes.end(), note) == run.comparison.notes.end())
+          run.comparison.notes.push_back(note);
     const std::int64_t repeats = scenario.compare.repeats;
     Undisturbed measure(repeats * static_cast<std::int64_t>(contenders.size()));
     for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
@@ -216,6 +266,7 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
         Contender& contender = *contenders[(i + static_cast<std::size_t>(repeat + 1)) % contenders.size()];
         if (repeat < 0) {
           contender.executor->run(2);
+          contender.executor->download(exec::Executor::Part::results);
           contender.loss = exec::read_metrics(contender.schedule, contender.memory_of()).loss;
           continue;
         }
@@ -225,12 +276,14 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
         calibrate::DetourProbe::Sample jumps;
         measure([&] {
           timeline = contender.executor->run(2);
-          GFLOPs = yardstick.run_GFLOPs();
-          jumps = detours.run();
+          if (!state) return;
+          GFLOPs = state->yardstick.run_GFLOPs();
+          jumps = state->detours.run();
         });
         contender.measured.push_back(std::move(timeline));
-        sgemm_GFLOPs.push_back(GFLOPs);
-        detours.add(jumps);
+        if (!state) continue;
+        state->sgemm_GFLOPs.push_back(GFLOPs);
+        state->detours.add(jumps);
       }
     }
     const double a = median_step_ms(contenders.front()->measured),
@@ -240,23 +293,23 @@ CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
     run.comparison.set_aside += measure.set_aside();
     run.comparison.runs += measure.runs();
     const sim::Quantity& calibrated = fills_cores ? platform.sgemm_filled_GFLOPs : platform.sgemm_GFLOPs;
-    const double core_speed = speed_against(sgemm_GFLOPs, calibrated.value);
+    const double core_speed = state ? speed_against(state->sgemm_GFLOPs, calibrated.value) : 1;
     for (std::size_t m = 0; m < modes.size(); ++m) {
       Contender& c = *contenders[m];
       sim::Costs costs = sim::cost_schedule(c.schedule, platform, scenario.cluster, core_speed);
       // Single operations are compared by the median of theirs, which few bursts meet.
-      const sim::SimResult undisturbed = sim::simulate(c.schedule, costs);
-      costs.disturbance = detours.disturbance();
-      c.predicted = sim::simulate(c.schedule, costs);
+      const sim::SimResult undisturbed = sim::simulate(c.schedule, costs, sim_options);
+      if (state) costs.disturbance = state->detours.disturbance();
+      c.predicted = sim::simulate(c.schedule, costs, sim_options);
       run.comparison.rows.push_back(row_of(c, undisturbed, modes[m], n));
       ComparisonRow& row = run.comparison.rows.back();
       row.core_speed = core_speed;
       row.lost_pct = 100 * costs.disturbance.share;
       row.burst_ms = to_ms(costs.disturbance.length);
-      row.predicted_as_calibrated_ms =
-          to_ms(sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster)).step);
+      row.predicted_as_calibrated_ms = to_ms(
+          sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster), sim_options).step);
       if (n == 1 && modes[m] == "plain") {
-        run.comparison.sgemm_GFLOPs = median(sgemm_GFLOPs);
+        run.comparison.sgemm_GFLOPs = state ? median(state->sgemm_GFLOPs) : 0;
         run.comparison.step_GFLOPs = model_GFLOP(c.schedule) / median_step_ms(c.measured) * 1e3;
       }
       std::sort(c.measured.begin(), c.measured.end(),

@@ -1,14 +1,24 @@
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "exec/executor.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/plan.hpp"
 #include "report/comparison.hpp"
 #include "sim/platform.hpp"
 
 namespace stretto::cli {
+
+// Makes what runs a schedule of the scenario; the schedule outlives it.
+using MakeExecutor = std::function<std::unique_ptr<exec::Executor>(const Scenario& scenario, const Schedule& schedule,
+                                                                   const MemoryPlan& plan)>;
+MakeExecutor on_host(int cores);
+MakeExecutor on_gpu();  // which all ranks share
+// Of the host, that ranks share: the scenario's, else the platform's.
+int cores_of(const Scenario& scenario, const sim::Platform& platform);
 
 // Both timelines of one row, kept for --trace and --html.
 struct ComparedTimelines {
@@ -32,7 +42,10 @@ struct CompareRun {
 // runs the sgemm yardstick: predictions are made for the speed that the cores had, where its readings tell that from
 // the speed at calibration, and with the bursts that others took from the cores (DetourProbe); beside them as
 // calibrated. What the hypervisor disturbed is measured again (Undisturbed).
-CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform,
+//
+// On a GPU (platform.gpu; `make` must be of the same kind) there are no yardsticks, predictions are for the GPU as it
+// was calibrated, and ranks_per_device is not looked at.
+CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform, const MakeExecutor& make,
                        const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop);
 
 }  // namespace stretto::cli

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <exception>
@@ -32,6 +35,16 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
          (message.back() == '?' ? ")" : "");
 }
 
+// What is opened next would take the numbers of standard streams that the caller has closed, and what is written to
+// those go there. Opened the wrong way round, they refuse what they refused before.
+void occupy_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0) {
+      const int opened = ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+      if (opened != stream && opened >= 0) ::close(opened);
+    }
+}
+
 int run(int argc, char** argv) {
   stretto::cli::keep_heap_in_huge_pages();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails like one to a full disk
@@ -46,6 +59,7 @@ int run(int argc, char** argv) {
   stretto::cli::add_train(app);
   stretto::cli::add_calibrate(app);
   stretto::cli::add_show(app);
+  stretto::cli::add_export(app);
   try {
     app.parse(argc, argv);
     if (version && !version_json.empty()) {
@@ -65,7 +79,7 @@ int run(int argc, char** argv) {
     std::cerr << "stretto: " << usage_message(app, error) << "\n";
     return 2;
   } catch (const stretto::Error& error) {
-    std::cerr << "stretto: " << error.what() << "\n";
+    if (*error.what() != '\0') std::cerr << "stretto: " << error.what() << "\n";  // empty: somebody else has said it
     return error.exit_code();
   } catch (const std::exception& error) {
     std::cerr << "stretto: " << error.what() << "\n";
@@ -77,6 +91,7 @@ int run(int argc, char** argv) {
 
 // Exit codes: 0 done, 1 failed, 2 wrong usage or input.
 int main(int argc, char** argv) {
+  occupy_standard_streams();
   const int code = run(argc, argv);
   // What a full disk or a closed pipe has swallowed was not done.
   std::cout.flush();

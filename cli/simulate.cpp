@@ -87,7 +87,8 @@ void simulate_command(const SimulateOptions& options) {
   const std::int64_t per_device = schedule.placement.ranks_per_device,
                      cores = scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores;
   const double busy_cores = double(std::min(per_device, cores)) * double(ranks / per_device);
-  const double peak_flops = platform.sgemm_GFLOPs.value * 1e9 * busy_cores;
+  const double peak_flops = platform.gpu ? platform.gpu->gemm_TFLOPs.value * 1e12 * double(ranks / per_device)
+                                         : platform.sgemm_GFLOPs.value * 1e9 * busy_cores;
   const double mfu = flops.model * sequences / (step_ms * 1e-3) / peak_flops,
                hfu = (flops.hardware + recompute_flops_per_sequence(scenario.model, scenario.training.recompute)) *
                      sequences / (step_ms * 1e-3) / peak_flops;
@@ -103,7 +104,8 @@ void simulate_command(const SimulateOptions& options) {
   Table table({"what", "value"});
   table.add_row({"step", fmt::format("{:.3f} ms{}", step_ms, result.steady ? "" : " (not steady)")});
   table.add_row({"tokens/s", fmt::format("{:.0f}", tokens_per_s)});
-  table.add_row({"MFU / HFU", fmt::format("{:.1f} % / {:.1f} % of sgemm", 100 * mfu, 100 * hfu)});
+  table.add_row({"MFU / HFU", fmt::format("{:.1f} % / {:.1f} % of {}", 100 * mfu, 100 * hfu,
+                                          platform.gpu ? "a large bf16 GEMM" : "sgemm")});
   table.add_row({"exposed communication", fmt::format("{:.3f} ms", to_ms(b.exposed_total))});
   table.add_row({"bubble", fmt::format("{:.3f} ms", to_ms(b.bubble))});
   table.add_row(

@@ -1,16 +1,27 @@
 #include <fmt/format.h>
 
+#include <fstream>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <sstream>
 #include <thread>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
+#include "cli/version.hpp"
 #include "exec/cuda/cuda.hpp"
+#include "exec/cuda/peak.hpp"
+#include "exec/launch/process_group.hpp"
+#include "exec/launch/spawn.hpp"
 #include "exec/trainer.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/verify.hpp"
@@ -19,9 +30,70 @@
 namespace stretto::cli {
 namespace {
 
+// How far processes may be apart outside of a step: while some write or read on slow file systems.
+constexpr double kProcesses_s = 300;
+
 struct TrainCommand : CommonOptions {
   std::string backend = "host";
+  int ranks = 0;  // processes to start; 0: this one has all ranks, unless a launcher says otherwise
 };
+
+// What --ranks starts, as many times.
+std::vector<std::string> arguments_of_a_rank(const TrainCommand& options) {
+  std::vector<std::string> arguments = {"train", options.scenario, "--backend", options.backend};
+  for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
+  if (!options.json.empty()) arguments.insert(arguments.end(), {"--json", options.json});
+  return arguments;
+}
+
+// Processes decide how many ranks there are, as with Megatron-LM: data_parallel_size is what the other axes leave of
+// them.
+Scenario scenario_for(const TrainCommand& options, std::int64_t processes, std::vector<std::string>& notes) {
+  const auto with = [&](std::int64_t data_parallel_size) {
+    std::vector<std::string> set = options.set;
+    set.push_back(fmt::format("parallel.data_parallel_size={}", data_parallel_size));
+    return read_scenario(options.scenario, set);
+  };
+  // What it says may be impossible and what the processes make of it not: one replica fits wherever several do.
+  bool is_possible = true;
+  Scenario scenario;
+  try {
+    scenario = read_scenario(options.scenario, options.set);
+  } catch (const Error& error) {
+    is_possible = false;
+    try {
+      scenario = with(1);
+    } catch (const Error&) {
+      throw error;
+    }
+  }
+  const std::int64_t given = scenario.parallel.data_parallel_size, of_model = scenario.parallel.model_ranks();
+  if (is_possible && given * of_model == processes) return scenario;
+  if (processes % of_model != 0)
+    throw input_error(
+        fmt::format("{}: [parallel]: {} processes were started; expected a multiple of tensor_model_parallel_size x "
+                    "pipeline_model_parallel_size = {}",
+                    options.scenario, processes, of_model));
+  scenario = with(processes / of_model);
+  const std::string instead = is_possible ? fmt::format(" and not {}", given) : "";
+  notes.push_back(
+      fmt::format("data_parallel_size is {}{}: there are {} processes", processes / of_model, instead, processes));
+  return scenario;
+}
+
+// Processes that run different things would wait for each other in vain.
+void require_same(launch::ProcessGroup& processes, const TrainCommand& options) {
+  std::ifstream file(options.scenario);
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const std::string& key : options.set) text << "\n" << key;
+  const std::string mine = fmt::format("{} {} {}", kGit, options.backend, std::hash<std::string>{}(text.str()));
+  const std::vector<launch::Bytes> all = processes.all_gather(std::as_bytes(std::span(mine)));
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all.front())
+      throw input_error(fmt::format(
+          "rank {} has another scenario, backend or version of stretto than rank 0; all must be given the same", rank));
+}
 
 double model_flops_per_s(const Scenario& scenario, const std::vector<double>& times_ms) {
   return training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size) /
@@ -30,7 +102,7 @@ double model_flops_per_s(const Scenario& scenario, const std::vector<double>& ti
 
 // MFU and HFU against sgemm on the same cores; prints them.
 std::pair<double, double> host_utilisation(const Scenario& scenario, const Schedule& schedule,
-                                           const std::vector<double>& times_ms) {
+                                           const std::vector<double>& times_ms, std::ostream& out) {
   const double yardstick = calibrate::SgemmYardstick(1, 1).run_GFLOPs();
   const int threads = static_cast<int>(schedule.mesh.ranks()) * schedule.placement.threads_per_rank;
   const int cores = std::min<int>(threads, static_cast<int>(scenario.cluster.cores_per_device > 0
@@ -40,7 +112,7 @@ std::pair<double, double> host_utilisation(const Scenario& scenario, const Sched
   const double flops_per_s = model_flops_per_s(scenario, times_ms), peak = yardstick * 1e9 * cores;
   const double executed = flops.hardware + recompute_flops_per_sequence(scenario.model, scenario.training.recompute);
   const double mfu = flops_per_s / peak, hfu = mfu * executed / flops.model;
-  std::cout << fmt::format(
+  out << fmt::format(
       "median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} GFLOP/s; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same "
       "{} core{} ({:.1f} GFLOP/s a core; docs/mfu.md)\n",
       median(times_ms), minimum(times_ms), maximum(times_ms), flops_per_s * 1e-9, 100 * mfu, 100 * hfu, cores,
@@ -48,37 +120,49 @@ std::pair<double, double> host_utilisation(const Scenario& scenario, const Sched
   return {mfu, hfu};
 }
 
-void train(const TrainCommand& options) {
-  const Scenario scenario = read_scenario(options.scenario, options.set);
-  require_writable(options.json);
+// False when it was interrupted.
+bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
+  std::vector<std::string> notes;
+  if (processes) require_same(*processes, options);
+  const Scenario scenario =
+      processes ? scenario_for(options, processes->size(), notes) : read_scenario(options.scenario, options.set);
+  const bool is_first = processes == nullptr || processes->rank() == 0;
+  if (is_first) require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   const std::int64_t ranks = schedule.mesh.ranks();
-  std::cout << fmt::format("scenario {}: {:.2f} M parameters, {} rank{}, schedule {}, {:.1f} MiB a rank\n",
-                           scenario.name, double(parameter_count(scenario.model)) * 1e-6, ranks, ranks == 1 ? "" : "s",
-                           schedule.name, double(plan.peak_bytes()) / (1 << 20));
-  for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
+  out << fmt::format("scenario {}: {:.2f} M parameters, {} rank{}, schedule {}, {:.1f} MiB a rank\n", scenario.name,
+                     double(parameter_count(scenario.model)) * 1e-6, ranks, ranks == 1 ? "" : "s", schedule.name,
+                     double(plan.peak_bytes()) / (1 << 20));
+  notes.insert(notes.end(), schedule.notes.begin(), schedule.notes.end());
+  for (const std::string& note : notes) out << "note: " << note << "\n";
   watch_interrupts();
   exec::TrainOptions callbacks;
+  callbacks.processes = processes;
   callbacks.stop = interrupted;
-  callbacks.on_message = [](const std::string& line) { std::cout << line << std::endl; };
+  callbacks.on_message = [&](const std::string& line) { out << line << std::endl; };
   callbacks.on_step = [&](const exec::TrainStep& s) {
-    std::cout << fmt::format("step {:5d}/{}  loss {:.5f}  norm {:.3f}  lr {:.2e}  {:.1f} ms  {:.0f} tokens/s\n",
-                             s.step + 1, scenario.training.train_iters, s.loss, s.gradient_norm, s.lr, s.step_ms,
-                             s.tokens_per_s)
-              << std::flush;
+    out << fmt::format("step {:5d}/{}  loss {:.5f}  norm {:.3f}  lr {:.2e}  {:.1f} ms  {:.0f} tokens/s\n", s.step + 1,
+                       scenario.training.train_iters, s.loss, s.gradient_norm, s.lr, s.step_ms, s.tokens_per_s)
+        << std::flush;
   };
   exec::TrainResult result;
+  std::string device;
   if (options.backend == "cuda") {
-    const std::string shared = cuda::reserve_hardware_queues(static_cast<std::size_t>(ranks) * schedule.lanes.size());
-    if (!shared.empty()) std::cout << "note: " << shared << "\n";
-    const auto executor = cuda::make_cuda_executor(schedule, plan, cuda::cuda_options(scenario));
-    for (const std::string& note : executor->notes()) std::cout << "note: " << note << "\n";
+    cuda::CudaOptions of_device = cuda::cuda_options(scenario);
+    of_device.processes = processes;
+    const auto ranks_of_device = static_cast<std::size_t>(processes ? 1 : ranks);
+    const std::string shared = cuda::reserve_hardware_queues(ranks_of_device * schedule.lanes.size());
+    if (!shared.empty()) out << "note: " << shared << "\n";
+    const auto executor = cuda::make_cuda_executor(schedule, plan, of_device);
+    for (const std::string& note : executor->notes()) out << "note: " << note << "\n";
+    if (executor->device()) device = executor->device()->name;
     result = exec::train(scenario, schedule, *executor, callbacks);
   } else {
     result = exec::train_on_host(scenario, schedule, plan, callbacks);
   }
 
+  if (!is_first) return result.finished;
   nlohmann::json steps = nlohmann::json::array();
   std::vector<double> times_ms;
   for (const exec::TrainStep& s : result.steps) {
@@ -92,11 +176,19 @@ void train(const TrainCommand& options) {
   }
   nlohmann::json mfu = nullptr, hfu = nullptr, tflops_per_gpu = nullptr;
   if (!times_ms.empty() && options.backend == "cuda") {
-    tflops_per_gpu = model_flops_per_s(scenario, times_ms) * 1e-12;  // all ranks share one
-    std::cout << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s\n", median(times_ms),
-                             minimum(times_ms), maximum(times_ms), tflops_per_gpu.get<double>());
+    const double gpus = processes ? double(ranks) : 1;
+    const double TFLOPs = model_flops_per_s(scenario, times_ms) * 1e-12 / gpus;
+    tflops_per_gpu = TFLOPs;
+    out << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s a GPU", median(times_ms),
+                       minimum(times_ms), maximum(times_ms), TFLOPs);
+    if (const auto peak = cuda::peak_bf16_TFLOPs(device)) {
+      mfu = TFLOPs / *peak;
+      out << fmt::format("; MFU {:.1f} % of the {:g} that the data sheet of {} has", 100 * TFLOPs / *peak, *peak,
+                         device);
+    }
+    out << "\n";
   } else if (!times_ms.empty()) {
-    std::tie(mfu, hfu) = host_utilisation(scenario, schedule, times_ms);
+    std::tie(mfu, hfu) = host_utilisation(scenario, schedule, times_ms, out);
   }
   write_json(options.json, {{"steps", std::move(steps)},
                             {"mfu", mfu},
@@ -104,7 +196,54 @@ void train(const TrainCommand& options) {
                             {"tflops_per_gpu", tflops_per_gpu},
                             {"resumed_from", result.resumed_from >= 0 ? nlohmann::json(result.resumed_from)
                                                                       : nlohmann::json(nullptr)}});
-  if (!result.finished) throw runtime_failure("interrupted before train_iters; run again to go on from the checkpoint");
+  return result.finished;
+}
+
+// Of this process's rank. Nobody fails because another was interrupted: all are. Ranks that we have started ourselves
+// leave it to the one that failed first to say why.
+bool train_as_one_of(const launch::World& world, const TrainCommand& options) {
+  std::ostream nowhere(nullptr);
+  std::optional<launch::ProcessGroup> group;
+  try {
+    group.emplace(world, kProcesses_s);
+  } catch (const Error& error) {
+    const bool is_mine = std::string(error.what()).starts_with(fmt::format("rank {} ", world.rank));
+    if (world.launcher == "--ranks" && !is_mine) throw Error(error.kind(), "");
+    throw;
+  }
+  launch::ProcessGroup& processes = *group;
+  try {
+    return train_as(options, &processes, world.rank == 0 ? std::cout : nowhere);
+  } catch (const Error& error) {
+    processes.fail(error.what(), error.kind());
+    const bool is_mine = processes.failure()->starts_with(fmt::format("rank {}: ", world.rank));
+    if (world.launcher == "--ranks" && !is_mine) throw Error(error.kind(), "");
+    throw;
+  } catch (const std::exception& error) {
+    processes.fail(error.what());
+    throw;
+  }
+}
+
+void train(const TrainCommand& options) {
+  const std::optional<launch::World> world = launch::world_from_environment();
+  // A shell that srun has opened is one of one.
+  if (options.ranks > 0 && world && world->size > 1)
+    throw input_error(
+        fmt::format("--ranks: {} has started {} processes already; leave it out", world->launcher, world->size));
+  if (options.ranks > 0) {
+    // What is wrong for all is said once.
+    std::vector<std::string> notes;
+    const Scenario scenario = scenario_for(options, options.ranks, notes);
+    require_writable(options.json);
+    build_schedule(scenario);
+    exec::require_data(scenario);
+    return launch::spawn_ranks(options.ranks, arguments_of_a_rank(options));
+  }
+  const bool finished = world ? train_as_one_of(*world, options) : train_as(options, nullptr, std::cout);
+  if (finished) return;
+  const bool speaks = !world || world->rank == 0;
+  throw runtime_failure(speaks ? "interrupted before train_iters; run again to go on from the checkpoint" : "");
 }
 
 }  // namespace
@@ -116,6 +255,10 @@ void add_train(CLI::App& app) {
   command->add_option("--json", options->json, "write results as JSON to this file, - for standard output");
   command->add_option("--backend", options->backend, "what runs it: host, this machine's processor; cuda, its GPU")
       ->check(CLI::IsMember({"host", "cuda"}));
+  command
+      ->add_option("--ranks", options->ranks,
+                   "start this many processes on this machine, a rank each, as torchrun, mpirun or srun would")
+      ->check(CLI::Range(1, 4096));
   command->callback([options] { train(*options); });
 }
 

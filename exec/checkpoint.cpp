@@ -81,7 +81,7 @@ class TemporaryFile {
 
  private:
   [[noreturn]] void fail(int error) const {
-    throw runtime_failure(fmt::format("{}: cannot write the checkpoint: {}", path_, cause(error)));
+    throw runtime_failure(fmt::format("{}: cannot write the file: {}", path_, cause(error)));
   }
 
   std::string path_;
@@ -150,6 +150,22 @@ void require_checkpoint_dir(const std::string& dir) {
     throw input_error(fmt::format("{}: cannot write to the checkpoint directory: {}", dir, cause(errno)));
 }
 
+void write_safetensors(const std::string& path, const CheckpointMetadata& metadata,
+                       std::span<const NamedTensor> tensors) {
+  assert(!metadata.contains("checksum"));
+  std::string header = make_header(metadata, tensors);
+  const std::string checksum = checksum_of(header, tensors);
+  header.replace(checksum_position(header), checksum.size(), checksum);
+  {
+    TemporaryFile file(path + ".tmp");
+    file.write(header.data(), header.size());
+    for (const NamedTensor& tensor : tensors) file.write(tensor.data.data(), tensor.data.size());
+    file.rename_to(path);
+  }
+  const std::string dir = fs::path(path).parent_path().string();
+  sync_directory(dir.empty() ? "." : dir);
+}
+
 std::string write_checkpoint(const std::string& dir, std::int64_t step, const CheckpointMetadata& metadata,
                              std::span<const NamedTensor> tensors) {
   assert(step >= 0 && !metadata.contains("step") && !metadata.contains("checksum") && !metadata.contains("format"));
@@ -160,19 +176,8 @@ std::string write_checkpoint(const std::string& dir, std::int64_t step, const Ch
   CheckpointMetadata full = metadata;
   full["step"] = std::to_string(step);
   full["format"] = "stretto-1";
-  std::string header = make_header(full, tensors);
-  const std::string checksum = checksum_of(header, tensors);
-  header.replace(checksum_position(header), checksum.size(), checksum);
-
-  const std::string stem = fmt::format("{}/{}{:08d}", dir, kPrefix, step);
-  const std::string path = stem + std::string(kSuffix);
-  {
-    TemporaryFile file(stem + std::string(kTemporarySuffix));
-    file.write(header.data(), header.size());
-    for (const NamedTensor& tensor : tensors) file.write(tensor.data.data(), tensor.data.size());
-    file.rename_to(path);
-  }
-  sync_directory(dir);
+  const std::string path = fmt::format("{}/{}{:08d}{}", dir, kPrefix, step, kSuffix);
+  write_safetensors(path, full, tensors);
   delete_superseded(dir, step);
   return path;
 }
@@ -187,29 +192,16 @@ Checkpoint Checkpoint::parse(std::vector<std::byte> bytes, const std::string& na
   Checkpoint checkpoint;
   checkpoint.path_ = name;
   checkpoint.bytes_ = std::move(bytes);
-  const std::span<const std::byte> file = checkpoint.bytes_;
-  if (file.size() < kHeaderLengthBytes)
-    throw input_error(fmt::format("{}: truncated: {} bytes are no safetensors file", name, file.size()));
-  std::uint64_t header_bytes = 0;
-  for (int i = kHeaderLengthBytes - 1; i >= 0; --i)
-    header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(file[i]);
-  if (header_bytes > kMaxHeaderBytes || header_bytes > file.size() - kHeaderLengthBytes)
-    throw input_error(fmt::format("{}: truncated or no safetensors file: the header takes {} bytes, {} follow", name,
-                                  header_bytes, file.size() - kHeaderLengthBytes));
-  const std::size_t data_begin = kHeaderLengthBytes + header_bytes;
-  const auto data = file.subspan(data_begin);
-  std::string header(reinterpret_cast<const char*>(file.data()), data_begin);
-
-  ParsedHeader parsed = parse_header(std::string_view(header).substr(kHeaderLengthBytes), data, name);
-  checkpoint.metadata_ = std::move(parsed.metadata);
-  checkpoint.tensors_ = std::move(parsed.tensors);
+  StoredFile file = parse_safetensors(checkpoint.bytes_, name);
+  checkpoint.metadata_ = std::move(file.metadata);
+  checkpoint.has_checksum_ = file.has_checksum;
   checkpoint.step_ = parse_step(checkpoint.metadata_, name);
-  if (const auto stated = checkpoint.metadata_.find("checksum"); stated != checkpoint.metadata_.end()) {
-    const std::size_t position = checksum_position(header);
-    if (position != std::string::npos) header.replace(position, kNoChecksum.size(), kNoChecksum);
-    if (position == std::string::npos || checksum_of(header, data) != stated->second)
-      throw input_error(name + ": corrupt: the checksum does not match the contents");
-    checkpoint.has_checksum_ = true;
+  for (StoredTensor& tensor : file.tensors) {
+    const auto dtype = dtype_named(tensor.dtype);
+    if (!dtype)
+      throw input_error(
+          fmt::format("{}: tensor {}: dtype {}; expected F32, F64, BF16 or I32", name, tensor.name, tensor.dtype));
+    checkpoint.tensors_.push_back({std::move(tensor.name), *dtype, std::move(tensor.shape), tensor.data});
   }
   return checkpoint;
 }

@@ -25,12 +25,17 @@ struct NamedTensor {
 
 using CheckpointMetadata = std::map<std::string, std::string>;
 
-// Creates `dir` if need be, so that a long run does not find out at its end. Throws Error(input) when checkpoints cannot
-// be written there.
+// Writes a safetensors file, atomic: a kill at any moment leaves either the complete file or what was there before
+// (`path`.tmp, fsync, rename, fsync of the directory). Adds "checksum" to `metadata`, which may not contain it; tensor
+// names are distinct. Throws Error(runtime) with the path and the system's reason; `path`.tmp is then gone.
+void write_safetensors(const std::string& path, const CheckpointMetadata& metadata,
+                       std::span<const NamedTensor> tensors);
+
+// Creates `dir` if need be, so that a long run does not find out at its end. Throws Error(input) when checkpoints
+// cannot be written there.
 void require_checkpoint_dir(const std::string& dir);
 
-// Writes `dir`/step-<step>.safetensors and returns its path; creates `dir` if need be. Atomic: a kill at any moment
-// leaves either the complete file or none under that name (temporary file, fsync, rename, fsync of the directory). Then
+// Writes `dir`/step-<step>.safetensors and returns its path; creates `dir` if need be. Atomic, as above. Then
 // deletes checkpoints of earlier steps except the newest of them, so that two remain; files of later steps are not
 // touched. Adds the keys "step", "checksum" and "format" to `metadata`, which may not contain them; tensor names are
 // distinct. Throws Error(runtime) with the path and the system's reason; the temporary file is then gone and every

@@ -14,30 +14,17 @@
 #include <iterator>
 
 #include "base/error.hpp"
+#include "tests/message_of.hpp"
+#include "tests/temp_dir.hpp"
 
 using namespace stretto;
 using namespace stretto::exec;
 using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
+using stretto::testing::message_of;
+using stretto::testing::TempDir;
 
 namespace {
-
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = (fs::temp_directory_path() / "stretto-checkpoint-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TempDir() { fs::remove_all(path_); }
-  std::string str() const { return path_.string(); }
-  std::vector<std::string> files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(path_)) names.push_back(entry.path().filename().string());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-  fs::path path_;
-};
 
 struct Arrays {
   std::vector<float> weight{1, 2, 3, 4, 5, 6};
@@ -66,16 +53,6 @@ std::string file_of(const std::string& json, const std::string& data = "") {
   for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(json.size() >> (8 * i)));
   return out + json + data;
 }
-std::string message_of(const std::function<void()>& run, ErrorKind kind = ErrorKind::input) {
-  try {
-    run();
-  } catch (const Error& error) {
-    CHECK(error.kind() == kind);
-    return error.what();
-  }
-  return "no error";
-}
-
 }  // namespace
 
 TEST_CASE("a checkpoint comes back as it was written", "[checkpoint]") {
@@ -105,15 +82,15 @@ TEST_CASE("a checkpoint comes back as it was written", "[checkpoint]") {
 TEST_CASE("the newest two checkpoints stay and leftovers of killed writers go", "[checkpoint]") {
   const TempDir dir;
   const Arrays arrays;
-  overwrite(dir.path_ / "step-00000005.safetensors.tmp", "half");
-  overwrite(dir.path_ / "notes.txt", "mine");
+  overwrite(dir.path() / "step-00000005.safetensors.tmp", "half");
+  overwrite(dir.path() / "notes.txt", "mine");
   for (std::int64_t step : {10, 20, 30}) write_checkpoint(dir.str(), step, {}, arrays.tensors());
   const std::vector<std::string> kept{"notes.txt", "step-00000020.safetensors", "step-00000030.safetensors"};
   CHECK(dir.files() == kept);
   // A run that starts over next to an older one neither deletes what it just wrote nor the other's files.
   write_checkpoint(dir.str(), 5, {}, arrays.tensors());
   CHECK(dir.files().size() == 4);
-  CHECK(fs::exists(dir.path_ / "step-00000005.safetensors"));
+  CHECK(fs::exists(dir.path() / "step-00000005.safetensors"));
 }
 
 TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]") {
@@ -143,8 +120,8 @@ TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]
     falls_back(flipped);
   }
   falls_back(whole + "x");
-  falls_back(read(dir.path_ / "step-00000001.safetensors"));  // copied under the wrong name
-  overwrite(dir.path_ / "step-00000001.safetensors", "");
+  falls_back(read(dir.path() / "step-00000001.safetensors"));  // copied under the wrong name
+  overwrite(dir.path() / "step-00000001.safetensors", "");
   latest = find_latest(dir.str());
   CHECK_FALSE(latest.checkpoint);
   CHECK(latest.warnings.size() == 2);
@@ -233,8 +210,8 @@ TEST_CASE("a full disk is an error that leaves everything else as it was", "[che
 
 TEST_CASE("an unusable checkpoint directory is named", "[checkpoint]") {
   const TempDir dir;
-  overwrite(dir.path_ / "file", "x");
-  const std::string inside = (dir.path_ / "file").string();
+  overwrite(dir.path() / "file", "x");
+  const std::string inside = (dir.path() / "file").string();
   CHECK_THAT(message_of([&] { write_checkpoint(inside, 1, {}, {}); }, ErrorKind::runtime), Contains(inside));
   CHECK_THAT(message_of([&] { find_latest(inside); }), Contains(inside));
 }

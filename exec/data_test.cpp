@@ -12,27 +12,17 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "tests/message_of.hpp"
+#include "tests/temp_dir.hpp"
 
 using namespace stretto;
 using namespace stretto::exec;
 using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
+using stretto::testing::message_of;
+using stretto::testing::TempDir;
 
 namespace {
-
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = (fs::temp_directory_path() / "stretto-data-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TempDir() { fs::remove_all(path_); }
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return (path_ / name).string();
-  }
-  fs::path path_;
-};
 
 std::string shard(std::int32_t magic, std::int32_t version, std::int32_t count,
                   const std::vector<std::uint16_t>& tokens) {
@@ -51,16 +41,6 @@ TokenSource counting(std::int64_t tokens) {  // token i is i
   std::vector<std::byte> bytes;
   for (std::int64_t i = 0; i < tokens; ++i) bytes.push_back(std::byte(i & 255)), bytes.push_back(std::byte(i >> 8));
   return TokenSource::parse(bytes, "counting.bin");
-}
-
-std::string message_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::input);
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace
@@ -97,8 +77,8 @@ TEST_CASE("unusable files are input errors that name the file and the cause", "[
     INFO(path);
     CHECK_THAT(opening(path), Contains(path) && Contains(cause));
   };
-  fails((dir.path_ / "absent.txt").string(), "No such file");
-  fails(dir.path_.string(), "directory");
+  fails((dir.path() / "absent.txt").string(), "No such file");
+  fails(dir.path().string(), "directory");
   fails(dir.write("empty.txt", ""), "empty");
   fails(dir.write("odd.bin", "abc"), "odd number of bytes (3)");
   fails(dir.write("cut.bin", shard(20240520, 1, 3, {1, 2, 3}).substr(0, 100)), "truncated");
@@ -107,7 +87,7 @@ TEST_CASE("unusable files are input errors that name the file and the cause", "[
   fails(dir.write("less.bin", shard(20240520, 1, 2, {1, 2, 3})), "says 2 tokens");
   fails(dir.write("negative.bin", shard(20240520, 1, -1, {})), "says -1 tokens");
   fails(dir.write("wide.bin", shard(20240801, 7, 1, {1, 2})), "32-bit tokens");
-  const std::string fifo = (dir.path_ / "fifo").string();
+  const std::string fifo = (dir.path() / "fifo").string();
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   fails(fifo, "regular file");
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,27 @@ class Executor {
   // times costs some.
   virtual Timeline run_without_rows(int steps) { return run(steps); }
 
-  virtual std::int64_t ranks() const = 0;
-  virtual const std::vector<BoundProgram>& programs() const = 0;  // [rank]
+  // All ranks of the schedule, or, where each is a process of its own, the one that is here. Rows of timelines are
+  // numbered by their place in programs().
+  virtual bool is_here(std::int64_t rank) const {
+    return rank >= 0 && rank < static_cast<std::int64_t>(programs().size());
+  }
+  virtual const std::vector<BoundProgram>& programs() const = 0;  // of the ranks that are here, in order
+
+  // The device that all ranks share; nullopt where that is this machine's processor.
+  struct Device {
+    std::string name;
+    int sms = 0;
+    std::int64_t memory_bytes = 0;
+  };
+  virtual std::optional<Device> device() const { return {}; }
 
   // What a user should know of how it runs this schedule, a line each.
   virtual std::vector<std::string> notes() const { return {}; }
 
   // What the host sees of a rank's memory while nothing runs: parameters, optimizer state, inputs, scalars and
   // gradients. Where the ranks' memory is elsewhere this is a copy, which upload() and download() keep the same.
+  // The rank must be here.
   virtual host::RankMemory& memory(std::int64_t rank) = 0;
   enum class Part : std::uint8_t {
     state,    // what lives across steps

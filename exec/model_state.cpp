@@ -56,9 +56,7 @@ std::string shards_of(Source source) {
 }
 
 // The exact parameters are the optimizer's where it has them.
-bool has_master(const Schedule& schedule) {
-  return accumulation_of(schedule.compute_dtype) != schedule.compute_dtype;
-}
+bool has_master(const Schedule& schedule) { return accumulation_of(schedule.compute_dtype) != schedule.compute_dtype; }
 Source source_of(const Schedule& schedule, StatePart part) {
   switch (part) {
     case StatePart::parameters:
@@ -125,8 +123,8 @@ void for_elements(const Schedule& schedule, const Scenario& scenario, const Para
         const std::int64_t in_bucket = place.offset + i;
         owner[Coord::dp] = in_bucket / shard;
         owner[Coord::tp] = t;
-        fn(index_in_whole(whole, tp, t, i), Location{storage, is_sharded ? in_bucket % shard : in_bucket},
-           owner, schedule.mesh.rank_of(owner));
+        fn(index_in_whole(whole, tp, t, i), Location{storage, is_sharded ? in_bucket % shard : in_bucket}, owner,
+           schedule.mesh.rank_of(owner));
       }
   }
 }
@@ -179,7 +177,7 @@ void store_everywhere(const Schedule& schedule, const MemoryOf& memory_of, const
   Coordinates rank = owner;
   for (std::int64_t d = 0; d < schedule.mesh.size(Coord::dp); ++d) {
     rank[Coord::dp] = d;
-    store(schedule, memory_of(schedule.mesh.rank_of(rank)), at, value);
+    if (host::RankMemory* memory = memory_of.find(schedule.mesh.rank_of(rank))) store(schedule, *memory, at, value);
   }
 }
 
@@ -191,10 +189,10 @@ void write_array(const Schedule& schedule, const Scenario& scenario, const Memor
                [&](std::int64_t index, const Location& at, const Coordinates& coordinates, std::int64_t owner) {
                  if (index >= std::int64_t(values.size())) return;
                  const double value = values[static_cast<std::size_t>(index)];
-                 if (is_sharded)
-                   store(schedule, memory_of(owner), at, value);
-                 else
+                 if (!is_sharded)
                    store_everywhere(schedule, memory_of, at, coordinates, value);
+                 else if (host::RankMemory* memory = memory_of.find(owner))
+                   store(schedule, *memory, at, value);
                });
 }
 
@@ -208,15 +206,20 @@ void write_part(const Schedule& schedule, const Scenario& scenario, const Memory
 
 }  // namespace
 
-void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of) {
-  const double residual_scale = 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
-  const std::uint64_t seed = scenario.training.seed;
+void clear_state(const Schedule& schedule, const MemoryOf& memory_of) {
   for (StorageId id = 0; id < schedule.storages.size(); ++id) {
     const Storage& storage = schedule.storages[id];
     if (!is_persistent(storage.kind)) continue;
     for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
-      if (memory_of(r).has(id)) std::memset(memory_of(r).at(id), 0, static_cast<std::size_t>(storage.bytes()));
+      if (host::RankMemory* memory = memory_of.find(r); memory && memory->has(id))
+        std::memset(memory->at(id), 0, static_cast<std::size_t>(storage.bytes()));
   }
+}
+
+void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of) {
+  const double residual_scale = 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
+  const std::uint64_t seed = scenario.training.seed;
+  clear_state(schedule, memory_of);
   std::vector<double> values;
   for (const Parameter& p : parameters(scenario.model)) {
     const bool norm_weight = p.name.starts_with("ln_") && p.name.ends_with(".weight");
@@ -230,18 +233,81 @@ void initialise_state(const Schedule& schedule, const Scenario& scenario, const 
   }
 }
 
+namespace {
+
+// A stretch of a whole array that lies in one process, as it is sent to rank 0.
+struct Stretch {
+  std::int64_t begin = 0, count = 0;
+};
+
+// Stretches, each followed by its values.
+class StretchWriter {
+ public:
+  void add(std::int64_t index, double value) {
+    if (bytes_.empty() || index != stretch_.begin + stretch_.count) {
+      begin_ = bytes_.size();
+      stretch_ = {index, 0};
+      append(stretch_);
+    }
+    ++stretch_.count;
+    append(value);
+    std::memcpy(bytes_.data() + begin_, &stretch_, sizeof stretch_);
+  }
+  const launch::Bytes& bytes() const { return bytes_; }
+
+ private:
+  template <class T>
+  void append(const T& value) {
+    const auto* data = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), data, data + sizeof value);
+  }
+  launch::Bytes bytes_;
+  std::size_t begin_ = 0;
+  Stretch stretch_;
+};
+
+void read_stretches(const launch::Bytes& bytes, std::vector<double>& values) {
+  for (std::size_t at = 0; at < bytes.size();) {
+    Stretch stretch;
+    std::memcpy(&stretch, bytes.data() + at, sizeof stretch);
+    at += sizeof stretch;
+    const auto size = static_cast<std::size_t>(stretch.count) * sizeof(double);
+    std::memcpy(values.data() + stretch.begin, bytes.data() + at, size);
+    at += size;
+  }
+}
+
+}  // namespace
+
+MemoryOf memory_of(Executor& executor) {
+  return [&executor](std::int64_t rank) { return executor.is_here(rank) ? &executor.memory(rank) : nullptr; };
+}
+
 std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of,
-                                     StatePart part) {
+                                     StatePart part, launch::ProcessGroup* processes) {
   std::vector<FullTensor> result;
   for (const Parameter& p : parameters(scenario.model)) {
     FullTensor full{prefix_of(part) + p.full_name(), {saved_rows(scenario.model, p), p.cols}, {}};
-    full.values.resize(static_cast<std::size_t>(full.shape[0] * full.shape[1]));
+    const std::int64_t size = full.shape[0] * full.shape[1];
+    const bool has_result = processes == nullptr || processes->rank() == 0;
+    if (has_result) full.values.resize(static_cast<std::size_t>(size));
+    StretchWriter stretches;
     for_elements(schedule, scenario, p, source_of(schedule, part),
                  [&](std::int64_t whole, const Location& at, const Coordinates&, std::int64_t owner) {
-                   if (whole < std::int64_t(full.values.size()))
-                     full.values[static_cast<std::size_t>(whole)] = load(schedule, memory_of(owner), at);
+                   host::RankMemory* memory = whole < size ? memory_of.find(owner) : nullptr;
+                   if (memory == nullptr) return;
+                   const double value = load(schedule, *memory, at);
+                   if (has_result)
+                     full.values[static_cast<std::size_t>(whole)] = value;
+                   else
+                     stretches.add(whole, value);
                  });
-    result.push_back(std::move(full));
+    // Tensor by tensor, and the next when all have this one, so that rank 0 holds no more than one of them twice.
+    if (processes != nullptr) {
+      for (const launch::Bytes& theirs : processes->gather(stretches.bytes())) read_stretches(theirs, full.values);
+      processes->barrier();
+    }
+    if (has_result) result.push_back(std::move(full));
   }
   return result;
 }
@@ -290,13 +356,15 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
   const auto count = static_cast<std::size_t>(micro * seq);
   std::vector<std::int32_t> tokens(count), targets(count);
   for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r) {
+    host::RankMemory* memory = memory_of.find(r);
+    if (memory == nullptr) continue;
     const std::int64_t replica = schedule.mesh.coordinates_of(r)[Coord::dp];
     for (std::int64_t mb = 0; mb < scenario.num_microbatches(); ++mb) {
       const std::int64_t first_sample = (mb * dp + replica) * micro;
       fill_batch(source, sampling, step, first_sample, tokens, targets);
-      if (drops) write_dropout_keys(schedule, scenario, step, mb, first_sample, memory_of(r));
+      if (drops) write_dropout_keys(schedule, scenario, step, mb, first_sample, *memory);
       for (const auto& [name, values] : {std::pair("tokens", &tokens), std::pair("targets", &targets)})
-        if (std::byte* data = tensor_data(schedule, memory_of(r), name, mb))
+        if (std::byte* data = tensor_data(schedule, *memory, name, mb))
           std::memcpy(data, values->data(), count * sizeof(std::int32_t));
     }
   }
@@ -323,7 +391,8 @@ void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_
                            1 - std::pow(t.adam_beta1, count),
                            1 - std::pow(t.adam_beta2, count)};
   for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
-    std::memcpy(tensor_data(schedule, memory_of(r), "hyper"), hyper, sizeof hyper);
+    if (host::RankMemory* memory = memory_of.find(r))
+      std::memcpy(tensor_data(schedule, *memory, "hyper"), hyper, sizeof hyper);
 }
 
 StepMetrics read_metrics(const Schedule& schedule, const MemoryOf& memory_of, std::int64_t rank) {

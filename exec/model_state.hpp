@@ -1,21 +1,51 @@
 #pragma once
+#include <cassert>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "exec/checkpoint.hpp"
 #include "exec/data.hpp"
+#include "exec/executor.hpp"
 #include "exec/host/memory.hpp"
+#include "exec/launch/process_group.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::exec {
 
 // What goes into and comes out of the ranks' memory between steps, whatever executor runs them. All functions need
-// every lane to be idle. `memory_of` returns a rank's memory.
-using MemoryOf = std::function<host::RankMemory&(std::int64_t rank)>;
+// every lane to be idle.
 
+// A rank's memory, by its number. Made of a function that returns a reference, when all ranks are in this process, or a
+// pointer, null for those that are not: what is theirs is left to theirs.
+class MemoryOf {
+ public:
+  template <class Find>
+  requires std::is_invocable_v<Find&, std::int64_t> MemoryOf(Find find) {  // NOLINT: a function is one
+    if constexpr (std::is_pointer_v<std::invoke_result_t<Find&, std::int64_t>>)
+      find_ = std::move(find);
+    else
+      find_ = [find = std::move(find)](std::int64_t rank) -> host::RankMemory* { return &find(rank); };
+  }
+  host::RankMemory* find(std::int64_t rank) const { return find_(rank); }
+  host::RankMemory& operator()(std::int64_t rank) const {
+    host::RankMemory* memory = find_(rank);
+    assert(memory != nullptr);
+    return *memory;
+  }
+
+ private:
+  std::function<host::RankMemory*(std::int64_t)> find_;
+};
+// Of the ranks that an executor has here.
+MemoryOf memory_of(Executor& executor);
+
+// All that lasts from step to step becomes 0: parameters, optimizer state, padding.
+void clear_state(const Schedule& schedule, const MemoryOf& memory_of);
 // Parameters as GPT-2, whatever the style: matrices normal(0, init_method_std), the projections into the residual
 // stream (proj, fc2) scaled by 1/sqrt(2 · layers); norm weights 1; biases 0. Random numbers are those of (seed, tensor,
 // element), whatever the layout. Optimizer state 0; padding 0.
@@ -30,9 +60,10 @@ struct FullTensor {
 };
 enum class StatePart { parameters, gradients, adam_m, adam_v };
 // Each element from the rank that owns its shard. Gradients are the reduced ones that the optimizer of the last step
-// used.
+// used. Of ranks in other processes these are got through `processes`: then all processes must call this, and rank 0
+// has the result, the others nothing.
 std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of,
-                                     StatePart part);
+                                     StatePart part, launch::ProcessGroup* processes = nullptr);
 // Into every rank that holds a copy or a shard. Throws Error(input) naming the tensor that is missing or has another
 // shape.
 void scatter_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, StatePart part,
@@ -53,6 +84,7 @@ struct StepMetrics {
   double loss = 0;           // mean negative log-likelihood per token of the global batch, nats
   double gradient_norm = 0;  // before clipping
 };
+// Every rank has them.
 StepMetrics read_metrics(const Schedule& schedule, const MemoryOf& memory_of, std::int64_t rank = 0);
 
 }  // namespace stretto::exec

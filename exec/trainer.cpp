@@ -2,13 +2,16 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <map>
+#include <span>
 
 #include "base/error.hpp"
 #include "exec/checkpoint.hpp"
 #include "exec/data.hpp"
 #include "exec/host/executor.hpp"
 #include "exec/model_state.hpp"
+#include "exec/weights.hpp"
 
 namespace stretto::exec {
 namespace {
@@ -38,11 +41,14 @@ CheckpointMetadata fingerprint(const Scenario& s) {
           {"precision", s.training.precision}};
 }
 
+// Rank 0 writes, of what all processes have.
 void save(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of, std::int64_t next_step,
           const TrainOptions& options) {
   std::vector<FullTensor> full;
   for (const StatePart part : kSaved)
-    for (FullTensor& tensor : gather_state(schedule, scenario, memory_of, part)) full.push_back(std::move(tensor));
+    for (FullTensor& tensor : gather_state(schedule, scenario, memory_of, part, options.processes))
+      full.push_back(std::move(tensor));
+  if (options.processes && options.processes->rank() != 0) return;
   const Dtype saved = accumulation_of(schedule.compute_dtype);
   std::vector<std::vector<float>> narrowed;  // what is kept in f32 is saved in f32
   std::vector<NamedTensor> tensors;
@@ -100,6 +106,19 @@ std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const Me
   return checkpoint.step();
 }
 
+void load_weights(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of,
+                  const TrainOptions& options) {
+  const Weights weights = Weights::open(scenario.training.load, scenario.model);
+  FullTensor read;
+  scatter_state(schedule, scenario, memory_of, StatePart::parameters,
+                [&](const std::string& name) -> const FullTensor& { return read = weights.read(name); });
+  if (!options.on_message) return;
+  options.on_message("weights from " + scenario.training.load + " (names of " + weights.naming() + ")");
+  if (!weights.unused().empty())
+    options.on_message("note: the model has no place for " + std::to_string(weights.unused().size()) + " tensors of " +
+                       scenario.training.load + ": " + some_of(weights.unused()));
+}
+
 TokenSource open_data(const Scenario& scenario) {
   if (scenario.training.data.empty())
     throw input_error((scenario.file.empty() ? scenario.name : scenario.file) +
@@ -107,28 +126,53 @@ TokenSource open_data(const Scenario& scenario) {
   return TokenSource::open(scenario.training.data);
 }
 
-}  // namespace
+// Processes that do not see the same checkpoints would go on with different steps.
+void require_same_step(launch::ProcessGroup& processes, std::int64_t resumed_from, const std::string& dir) {
+  const std::vector<launch::Bytes> all = processes.all_gather(std::as_bytes(std::span(&resumed_from, 1)));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    std::int64_t theirs = 0;
+    std::memcpy(&theirs, all[rank].data(), sizeof theirs);
+    std::int64_t first = 0;
+    std::memcpy(&first, all.front().data(), sizeof first);
+    if (theirs == first) continue;
+    const auto said = [](std::int64_t step) {
+      return step < 0 ? std::string("none") : "that of step " + std::to_string(step);
+    };
+    throw input_error("[training] checkpoint_dir: expected one that all processes see; of the checkpoints in " + dir +
+                      " rank 0 found " + said(first) + " and rank " + std::to_string(rank) + " " + said(theirs));
+  }
+}
 
-TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& executor, const TrainOptions& options) {
+TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Executor& executor,
+                        const TrainOptions& options) {
   const Training& training = scenario.training;
+  launch::ProcessGroup* processes = options.processes;
+  const std::int64_t first_rank = executor.programs().front().rank;
   const TokenSource source = open_data(scenario);
   if (!training.checkpoint_dir.empty()) require_checkpoint_dir(training.checkpoint_dir);
-  const MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
-  initialise_state(schedule, scenario, memory_of);
+  const MemoryOf memory_of = exec::memory_of(executor);
+  clear_state(schedule, memory_of);
 
   TrainResult result;
   const bool checkpoints = !training.checkpoint_dir.empty();
   if (checkpoints) result.resumed_from = resume(scenario, schedule, memory_of, options);
+  if (checkpoints && processes) require_same_step(*processes, result.resumed_from, training.checkpoint_dir);
+  if (result.resumed_from < 0 && training.load.empty()) initialise_state(schedule, scenario, memory_of);
+  if (result.resumed_from < 0 && !training.load.empty()) load_weights(scenario, schedule, memory_of, options);
   executor.upload(Executor::Part::state);
   std::int64_t step = std::max<std::int64_t>(result.resumed_from, 0), saved = result.resumed_from;
   const double tokens_per_step = double(training.global_batch_size) * double(scenario.model.seq_length);
-  for (; step < training.train_iters && !(options.stop && options.stop()); ++step) {
+  const auto stops = [&] {
+    const bool stop = options.stop && options.stop();
+    return processes ? processes->any(stop) : stop;
+  };
+  for (; step < training.train_iters && !stops(); ++step) {
     write_batch(schedule, scenario, source, step, memory_of);
     write_hyper(schedule, scenario, step, memory_of);
     executor.upload(Executor::Part::inputs);
     const Timeline timeline = executor.run_without_rows(1);
     executor.download(Executor::Part::results);
-    const StepMetrics metrics = read_metrics(schedule, memory_of);
+    const StepMetrics metrics = read_metrics(schedule, memory_of, first_rank);
     const double step_ms = to_ms(timeline.step_end - timeline.step_begin);
     result.steps.push_back({step, metrics.loss, metrics.gradient_norm, learning_rate(training, step), step_ms,
                             tokens_per_step / step_ms * 1e3});
@@ -149,13 +193,29 @@ TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& 
     save(scenario, schedule, memory_of, step, options);
   }
   result.finished = step >= training.train_iters;
+  if (processes) processes->barrier();  // nobody leaves while others still read from it
   return result;
 }
 
+}  // namespace
+
+TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& executor, const TrainOptions& options) {
+  try {
+    return train_steps(scenario, schedule, executor, options);
+  } catch (const Error& error) {
+    if (options.processes) options.processes->fail(error.what(), error.kind());
+    throw;
+  }
+}
+
+void require_data(const Scenario& scenario) { open_data(scenario); }
+
 TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
                           const TrainOptions& options) {
-  open_data(scenario);  // what is missing is said before memory is taken
-  host::HostExecutor executor(schedule, plan, host::host_options(scenario));
+  require_data(scenario);  // before memory is taken
+  host::HostOptions of_host = host::host_options(scenario);
+  of_host.processes = options.processes;
+  host::HostExecutor executor(schedule, plan, of_host);
   return train(scenario, schedule, executor, options);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/timeline.hpp"
 #include "exec/executor.hpp"
+#include "exec/launch/process_group.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
@@ -23,6 +24,9 @@ struct TrainOptions {
   std::function<void(const TrainStep&)> on_step;            // after every step
   std::function<void(const std::string& line)> on_message;  // resumed from …, checkpoint written, checkpoint skipped
   std::function<bool()> stop;                               // polled between steps: Ctrl-C; a checkpoint is written
+  // Where every rank is a process of its own: all of them train, rank 0 writes checkpoints, and what stops or fails one
+  // stops or fails all.
+  launch::ProcessGroup* processes = nullptr;
 };
 
 struct TrainResult {
@@ -31,11 +35,15 @@ struct TrainResult {
   bool finished = false;           // train_iters reached
 };
 
-// Trains on what `executor` runs: resumes from the newest checkpoint in checkpoint_dir if there is one, runs to
-// train_iters, writes checkpoints as the scenario says. A resumed run continues as the uninterrupted one, bit for bit
-// in the same layout where the executor repeats itself bit for bit. Throws Error(input) for data, checkpoint or model
-// that do not fit, Error(runtime) when a rank dies, the disk is full, or the loss is no number.
+// Trains on what `executor` runs: resumes from the newest checkpoint in checkpoint_dir if there is one, else begins
+// with the weights that `load` names or random ones, runs to train_iters, writes checkpoints as the scenario says. A
+// resumed run continues as the uninterrupted one, bit for bit in the same layout where the executor repeats itself bit
+// for bit. Throws Error(input) for data, checkpoint or model that do not fit, Error(runtime) when a rank dies, the disk
+// is full, or the loss is no number.
 TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& executor, const TrainOptions& options);
+
+// Throws Error(input) when the scenario has no training data that can be read.
+void require_data(const Scenario& scenario);
 
 // The same on this machine's processor. The schedule must have been verified.
 TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,

@@ -126,8 +126,7 @@ Scenario scenario_of(TomlTable root, const std::string& file) {
   check_pipeline(parallel, scenario);
   if (scenario.overlap.defer_embedding_wgrad_compute && scenario.parallel.pipeline_model_parallel_size == 1)
     throw section_of(root, "overlap")
-        .failure("defer_embedding_wgrad_compute",
-                 "expected pipeline_model_parallel_size of at least 2 as well, got 1");
+        .failure("defer_embedding_wgrad_compute", "expected pipeline_model_parallel_size of at least 2 as well, got 1");
   check_size(root, scenario);
   scenario.compare = read_compare(std::move(compare), scenario);
   check_device(root, scenario);
@@ -146,6 +145,7 @@ Scenario read_scenario(const std::string& path, const std::vector<std::string>& 
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   scenario.platform = resolved(scenario.platform, folder);
   scenario.training.data = resolved(scenario.training.data, folder);
+  scenario.training.load = resolved(scenario.training.load, folder);
   scenario.training.checkpoint_dir = resolved(scenario.training.checkpoint_dir, folder);
   return scenario;
 }

@@ -63,6 +63,7 @@ struct Training {
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Recompute recompute;
+  bool gelu_fusion = false;  // into the products before it, forward and backward
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;
   std::int64_t lr_warmup_iters = 10;
@@ -72,6 +73,7 @@ struct Training {
   std::uint64_t seed = 1234;
   double init_method_std = 0.02;
   std::string data;            // text file (bytes are tokens) or .bin token shard; relative to the scenario file
+  std::string load;            // weights to begin with (exec/weights.hpp), "" = random ones; relative as data
   std::string checkpoint_dir;  // "" = none
   std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
   double timeout_s = 60;                 // a rank that makes no progress for this long is an error on all ranks

@@ -131,7 +131,7 @@ TEST_CASE("every key reaches its field", "[scenario]") {
           "[training]\nmicro_batch_size = 3\nglobal_batch_size = 12\nprecision = \"fp64\"\ntrain_iters = 50\nlr = 0.5\n"
           "min_lr = 0.25\nlr_warmup_iters = 4\nlr_decay_iters = 40\nweight_decay = 0.2\nadam_beta1 = 0.8\n"
           "adam_beta2 = 0.7\nadam_eps = 1e-6\nclip_grad = 0\nseed = 9\ninit_method_std = 0.5\ndata = \"d.txt\"\n"
-          "checkpoint_dir = \"ck\"\ncheckpoint_interval = 6\ntimeout_s = 1.5\n"
+          "load = \"w.safetensors\"\ncheckpoint_dir = \"ck\"\ncheckpoint_interval = 6\ntimeout_s = 1.5\n"
           "[compare]\nmodes = [\"plain\"]\nranks = [1, 8]\nrepeats = 3\n",
       "t");
   CHECK(s.name == "n");
@@ -178,6 +178,7 @@ TEST_CASE("every key reaches its field", "[scenario]") {
   CHECK(t.seed == 9);
   CHECK(t.init_method_std == 0.5);
   CHECK(t.data == "d.txt");
+  CHECK(t.load == "w.safetensors");
   CHECK(t.checkpoint_dir == "ck");
   CHECK(t.checkpoint_interval == 6);
   CHECK(t.timeout_s == 1.5);
@@ -331,12 +332,15 @@ TEST_CASE("paths are relative to the scenario's folder", "[scenario]") {
   const auto folder = std::filesystem::temp_directory_path() / "stretto_scenario_test";
   std::filesystem::create_directories(folder);
   const std::string file = (folder / "tiny.toml").string();
-  std::ofstream(file) << "platform = \"../hosts/p.toml\"\n" << kTiny << "[training]\ndata = \"/data/x.bin\"\n";
+  std::ofstream(file) << "platform = \"../hosts/p.toml\"\n"
+                      << kTiny << "[training]\ndata = \"/data/x.bin\"\n"
+                      << "load = \"../weights\"\n";
   const Scenario s = read_scenario(file, {"model.num_layers=5"});
   CHECK(s.file == file);
   CHECK(s.name == "tiny");
   CHECK(s.platform == (folder.parent_path() / "hosts" / "p.toml").string());
   CHECK(s.training.data == "/data/x.bin");
+  CHECK(s.training.load == (folder.parent_path() / "weights").string());
   CHECK(s.training.checkpoint_dir.empty());
   CHECK(s.model.num_layers == 5);
   CHECK_THROWS_AS(read_scenario((folder / "none.toml").string()), Error);

@@ -128,17 +128,20 @@ std::vector<std::string> comparison_remarks(const Comparison& comparison) {
       losses += fmt::format("{}{:.1f} % in bursts of {:.2f} ms at {}", losses.empty() ? "" : ", ", row.lost_pct,
                             row.burst_ms, row.ranks);
     }
-  remarks.push_back(fmt::format(
-      "cores ran at {} ranks of their speed at calibration (sgemm in the same turns; 1.00: no clear difference), and "
-      "others took {} ranks (spinning threads), which predictions use; without: mean error {:.1f} %",
-      speeds, losses, comparison.mean_abs_error_as_calibrated_pct()));
+  if (!comparison.on_gpu)
+    remarks.push_back(fmt::format(
+        "cores ran at {} ranks of their speed at calibration (sgemm in the same turns; 1.00: no clear difference), and "
+        "others took {} ranks (spinning threads), which predictions use; without: mean error {:.1f} %",
+        speeds, losses, comparison.mean_abs_error_as_calibrated_pct()));
   const Comparison::Ranking ranking = comparison.ranking();
   remarks.push_back(fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right",
                                 ranking.pairs, ranking.right));
   if (comparison.set_aside > 0)
     remarks.push_back(fmt::format("{} of {} measurements were made again: the hypervisor had taken the cores meanwhile",
                                   comparison.set_aside, comparison.runs));
-  if (comparison.step_GFLOPs > 0)
+  if (comparison.step_GFLOPs > 0 && comparison.on_gpu)
+    remarks.push_back(fmt::format("one-rank step sustains {:.1f} TFLOP/s", comparison.step_GFLOPs * 1e-3));
+  else if (comparison.step_GFLOPs > 0)
     remarks.push_back(fmt::format(
         "one-rank step sustains {:.1f} GFLOP/s, {:.0f} % of sgemm 1024³ on the same thread ({:.1f})",
         comparison.step_GFLOPs, 100 * comparison.step_GFLOPs / comparison.sgemm_GFLOPs, comparison.sgemm_GFLOPs));
@@ -202,6 +205,7 @@ nlohmann::json comparison_json(const Comparison& comparison) {
   }
   const Comparison::Ranking ranking = comparison.ranking();
   return {{"platform", comparison.platform},
+          {"backend", comparison.on_gpu ? "cuda" : "host"},
           {"rows", std::move(rows)},
           {"noise_pct", comparison.noise_pct()},
           {"mean_abs_error_pct", comparison.mean_abs_error_pct()},

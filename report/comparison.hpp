@@ -43,9 +43,11 @@ struct ComparisonRow {
 
 struct Comparison {
   std::string platform;
+  bool on_gpu = false;              // measured on a GPU: nothing is known of how fast it ran meanwhile
   std::vector<ComparisonRow> rows;  // rows of equal ranks stand together; the first of them is the plain schedule
   std::vector<double> noise_pct_by_ranks;    // |A − A′| / A of two runs of the plain schedule, per number of ranks
-  double sgemm_GFLOPs = 0, step_GFLOPs = 0;  // yardstick and what the one-rank step sustains; 0 = not measured
+  double sgemm_GFLOPs = 0, step_GFLOPs = 0;  // yardstick (of the host) and what the one-rank step sustains; 0 = not
+                                             // measured
 
   std::vector<std::string> notes;  // which mode asks for what and does not get it, and why
   // Measurements kept, and those made again because a hypervisor gave the cores to others

@@ -73,7 +73,7 @@ void Core::start_phase(Meeting& meeting) {
     Lane& lane = lanes_[number];
     lane.state = State::working;
     devices_.launch(number, lane.reached < met ? met + costs_.wake : met, cost.movement.alone, cost.movement.cores,
-                    cost.movement.cls);
+                    cost.movement.cls, cost.beside ? &*cost.beside : nullptr);
   }
 }
 

@@ -32,6 +32,8 @@ Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const
   bool interferes = false;
   for (const auto& row : costs.slowdown)
     for (const double slowdown : row) interferes = interferes || slowdown != 0;
+  const bool runs_beside = std::any_of(costs.collective.begin(), costs.collective.end(),
+                                       [](const CollectiveCost& cost) { return cost.beside.has_value(); });
 
   for (std::size_t lane = 0; lane < device_of_.size(); ++lane)
     if (device_of_[lane] >= devices_.size()) devices_.resize(device_of_[lane] + 1);
@@ -43,7 +45,7 @@ Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     devices_[i].free_cores = costs.cores_per_device;
     devices_[i].queues = costs.cores_per_device > 0 && cores[i] > costs.cores_per_device;
-    devices_[i].couples = interferes && lanes[i] > 1;
+    devices_[i].couples = (interferes && lanes[i] > 1) || (runs_beside && lanes[i] > 0);
   }
   contended_.resize(device_of_.size());
   for (std::size_t lane = 0; lane < device_of_.size(); ++lane)
@@ -55,7 +57,8 @@ void Devices::on_request(std::uint32_t lane, Picoseconds now) {
   // Whoever is first in line is not overtaken by those that could do with fewer cores.
   const auto at = std::upper_bound(device.waiting.begin(), device.waiting.end(), priority_[lane],
                                    [&](int priority, std::uint32_t other) { return priority < priority_[other]; });
-  if (device.queues && (at != device.waiting.begin() || device.free_cores < activities_[lane].cores))
+  const bool queues = device.queues && activities_[lane].beside == nullptr;
+  if (queues && (at != device.waiting.begin() || device.free_cores < activities_[lane].cores))
     device.waiting.insert(at, lane);
   else
     grant(device, lane, now);
@@ -64,7 +67,7 @@ void Devices::on_request(std::uint32_t lane, Picoseconds now) {
 void Devices::grant(Device& device, std::uint32_t lane, Picoseconds now) {
   Activity& activity = activities_[lane];
   if (device.queues) device.free_cores -= activity.cores;
-  activity.start = now > activity.ready ? now + costs_.wake : now;
+  activity.start = now > activity.ready && costs_.sleeps_for_cores ? now + costs_.wake : now;
   granted_.push_back(lane);
   if (activity.asks) {
     activity.asks = false;
@@ -82,14 +85,16 @@ void Devices::grant(Device& device, std::uint32_t lane, Picoseconds now) {
 void Devices::on_start(std::uint32_t lane, Picoseconds now) {
   Device& device = devices_[device_of_[lane]];
   assert(device.couples);
-  ++device.count[static_cast<int>(activities_[lane].cls)];
-  rearm(device, now);
   Activity& activity = activities_[lane];
-  activity.updated = now;
-  const double stretch = device.stretch[static_cast<int>(activity.cls)];
-  activity.end =
-      now + (stretch == 1 ? activity.remaining : std::llround(static_cast<double>(activity.remaining) * stretch));
+  ++(activity.beside != nullptr ? device.kernels : device.count[static_cast<int>(activity.cls)]);
   device.running.push_back(lane);
+  activity.updated = now;
+  activity.stretch = 0;  // has done nothing that could be brought up to date
+  rearm(device, now);
+  activity.stretch = stretch_of(device, activity);
+  activity.end =
+      now + (activity.stretch == 1 ? activity.remaining
+                                   : std::llround(static_cast<double>(activity.remaining) * activity.stretch));
   events_.schedule(lane, activity.end, EventKind::finish);
 }
 
@@ -99,7 +104,8 @@ void Devices::leave(Device& device, std::uint32_t lane, Picoseconds now) {
   assert(at != device.running.end());
   *at = device.running.back();
   device.running.pop_back();
-  --device.count[static_cast<int>(activities_[lane].cls)];
+  const Activity& activity = activities_[lane];
+  --(activity.beside != nullptr ? device.kernels : device.count[static_cast<int>(activity.cls)]);
   rearm(device, now);
 }
 
@@ -129,28 +135,39 @@ void Devices::serve(Device& device, Picoseconds now) {
   }
 }
 
+double Devices::stretch_of(const Device& device, const Activity& activity) const {
+  if (activity.beside == nullptr) return device.stretch[static_cast<std::size_t>(activity.cls)];
+  double stretch = 1;
+  for (std::size_t b = 0; b < kDemandClasses; ++b)
+    if (device.count[b] > 0) stretch += activity.beside->slowed[b];
+  return stretch;
+}
+
 void Devices::rearm(Device& device, Picoseconds now) {
-  const std::array<double, kDemandClasses> old = device.stretch;
-  bool changed = false;
+  bool changed = device.kernels > 0;
   for (int a = 0; a < kDemandClasses; ++a) {
     double stretch = 1;
     for (int b = 0; b < kDemandClasses; ++b)
       if (device.count[b] > (a == b)) stretch += costs_.slowdown[a][b];
+    if (device.kernels > 0)
+      for (const std::uint32_t lane : device.running)
+        if (const Beside* beside = activities_[lane].beside) stretch += beside->slows[a];
+    changed = changed || stretch != device.stretch[a];
     device.stretch[a] = stretch;
-    changed = changed || stretch != old[a];
   }
   if (!changed) return;
   for (const std::uint32_t lane : device.running) {
     Activity& activity = activities_[lane];
-    const int cls = static_cast<int>(activity.cls);
-    if (device.stretch[cls] == old[cls]) continue;
+    const double stretch = stretch_of(device, activity);
+    if (activity.stretch == 0 || stretch == activity.stretch) continue;
     const Picoseconds elapsed = now - activity.updated;
     // Both conversions are exact at stretch 1 (below 2^53 ps = 2.5 hours) and off by half a picosecond otherwise. What
     // ends now is left with exactly nothing: stretch is at least 1, so dividing undoes the rounding of the product.
-    activity.remaining -= std::llround(static_cast<double>(elapsed) / old[cls]);
+    activity.remaining -= std::llround(static_cast<double>(elapsed) / activity.stretch);
     activity.remaining = std::max<Picoseconds>(activity.remaining, 0);
     activity.updated = now;
-    activity.end = now + std::llround(static_cast<double>(activity.remaining) * device.stretch[cls]);
+    activity.stretch = stretch;
+    activity.end = now + std::llround(static_cast<double>(activity.remaining) * stretch);
     events_.schedule(lane, activity.end, EventKind::finish);
   }
 }

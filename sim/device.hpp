@@ -18,8 +18,10 @@ struct Activity {
   Picoseconds updated = 0;
   int cores = 0;
   DemandClass cls = DemandClass::memory;
-  bool asks = false;     // for cores to hold, with nothing to run
-  bool on_held = false;  // runs on cores that the lane holds already
+  const Beside* beside = nullptr;  // a communication kernel, which runs beside what has cores
+  double stretch = 1;              // time it takes over what it would alone, now
+  bool asks = false;               // for cores to hold, with nothing to run
+  bool on_held = false;            // runs on cores that the lane holds already
 };
 
 // The devices of the simulated ranks: cores handed out by priority, first come, first served within one, and the
@@ -37,8 +39,10 @@ class Devices {
 
   // Sets the lane's next activity going: on cores that the lane holds, where it does, for which `cores` is 0. When
   // nothing else on the device can delay or slow it, its end is scheduled at once and true is returned:
-  // activity(lane).start is final. Otherwise a request is scheduled for `ready`.
-  bool launch(std::uint32_t lane, Picoseconds ready, Picoseconds duration, int cores, DemandClass cls) {
+  // activity(lane).start is final. Otherwise a request is scheduled for `ready`. With `beside`, which must live as
+  // long, it queues for nothing; `cores` is 0.
+  bool launch(std::uint32_t lane, Picoseconds ready, Picoseconds duration, int cores, DemandClass cls,
+              const Beside* beside = nullptr) {
     const bool holds = held_[lane] > 0;
     if ((cores > 0 || holds) && costs_.disturbance.share > 0) duration += lost(lane, duration);
     Activity& activity = activities_[lane];
@@ -46,12 +50,13 @@ class Devices {
     activity.remaining = duration;
     activity.cores = cores;
     activity.cls = cls;
+    activity.beside = beside;
     activity.on_held = holds && devices_[device_of_[lane]].couples;
     if (activity.on_held) {
       events_.schedule(lane, ready, EventKind::start);
       return false;
     }
-    if (cores == 0 || !contended_[lane]) {
+    if (!is_counted(lane)) {
       activity.end = ready + duration;
       events_.schedule(lane, activity.end, EventKind::finish);
       return true;
@@ -90,7 +95,7 @@ class Devices {
   void on_start(std::uint32_t lane, Picoseconds now);
   void on_finish(std::uint32_t lane, Picoseconds now) {
     if (activities_[lane].on_held) leave(devices_[device_of_[lane]], lane, now);
-    if (activities_[lane].cores == 0 || !contended_[lane]) return;
+    if (!is_counted(lane)) return;
     --devices_[device_of_[lane]].busy;
     release(lane, now);
   }
@@ -107,8 +112,14 @@ class Devices {
     std::deque<std::uint32_t> waiting;   // by priority, then as they came
     std::vector<std::uint32_t> running;  // only kept when `couples`
     std::array<int, kDemandClasses> count{};
-    std::array<double, kDemandClasses> stretch{1, 1, 1, 1};  // [class]: time factor of what runs
+    std::array<double, kDemandClasses> stretch{1, 1, 1, 1};  // [class]: time factor of compute that runs
+    int kernels = 0;                                         // communication kernels that run
   };
+
+  // Its activity asks for cores, or runs beside what does, on a device where that matters.
+  bool is_counted(std::uint32_t lane) const {
+    return (activities_[lane].cores > 0 || activities_[lane].beside != nullptr) && contended_[lane];
+  }
 
   Picoseconds lost(std::uint32_t lane, Picoseconds duration);
   void grant(Device& device, std::uint32_t lane, Picoseconds now);
@@ -116,6 +127,7 @@ class Devices {
   void release(std::uint32_t lane, Picoseconds now);
   void serve(Device& device, Picoseconds now);
   void rearm(Device& device, Picoseconds now);
+  double stretch_of(const Device& device, const Activity& activity) const;
 
   const Costs& costs_;
   EventHeap& events_;

@@ -17,7 +17,11 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
   const Disturbance& taken = costs.disturbance;
   if (!(taken.share >= 0 && taken.share < 1e3) || (taken.share > 0 && taken.length < 1))
     throw input_error("simulation: a disturbance needs a share of at least 0 and bursts of a length above 0");
-  const bool resides = costs.cores_per_device > 0 && cores_needed(schedule) > schedule.placement.threads_per_rank;
+  // Kernels that run beside compute (CollectiveCost::beside) hold none of its cores, whatever the engine.
+  const bool holds = std::none_of(costs.collective.begin(), costs.collective.end(),
+                                  [](const CollectiveCost& cost) { return cost.beside.has_value(); });
+  const bool resides =
+      holds && costs.cores_per_device > 0 && cores_needed(schedule) > schedule.placement.threads_per_rank;
   if (resides) check_residency(schedule, costs.cores_per_device);
   for (std::size_t i = 0; i < schedule.operations.size(); ++i) {
     const Operation& operation = schedule.operations[i];
@@ -47,6 +51,8 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
     if (communicates && collective.cores > 0 && demand.cores > 0)
       throw input_error("simulation: " + operation.name + " moves data on cores that it holds, and asks for " +
                         std::to_string(demand.cores) + " more");
+    if (communicates && collective.beside && (collective.cores > 0 || demand.cores > 0))
+      throw input_error("simulation: " + operation.name + " runs beside compute, and asks for its cores");
     if (costs.cores_per_device > 0 && demand.cores > costs.cores_per_device)
       throw input_error("simulation: " + operation.name + " needs " + std::to_string(demand.cores) +
                         " cores, but a device has " + std::to_string(costs.cores_per_device));

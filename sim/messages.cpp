@@ -106,7 +106,8 @@ void Core::serve(std::uint32_t number) {
     const Picoseconds from = slept ? message.met + costs_.wake : mine.latest;
     if (movement.alone > 0) {
       lane.state = State::working;
-      devices_.launch(number, from, movement.alone, movement.cores, movement.cls);
+      devices_.launch(number, from, movement.alone, movement.cores, movement.cls,
+                      message.cost->beside ? &*message.cost->beside : nullptr);
       return;
     }
     ++mine.served;

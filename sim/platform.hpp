@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,13 +22,40 @@ struct Quantity {
   Source source;
 };
 
+// One measurement: what was run, as features, and the time it took.
+struct MeasuredPoint {
+  std::vector<double> features;
+  double us = 0;
+};
+
 // A linear cost function: time_us = Σ coefficient · feature. The features belong to the kind of work
-// (sim/cost/features).
+// (sim/cost/features). Where it keeps what it was fitted to, its time is corrected near those points
+// (sim/cost/evaluate.hpp).
 struct CostFit {
   std::vector<double> coefficients;
   Source source;
   int points = 0;
   double median_error_pct = 0, p95_error_pct = 0;  // |predicted − measured| / measured over the points fitted
+  std::vector<MeasuredPoint> measured = {};        // empty: the fit alone
+};
+
+// A measured function of one number ≥ 0: straight lines from (0, 0) through its points, constant behind the last. `at`
+// rises strictly from above 0; both are equally long, and not empty.
+struct Curve {
+  std::vector<double> at, value;
+  Source source;
+};
+double value_of(const Curve& curve, double at);
+
+// What a GPU is besides, for a platform whose ranks share one.
+struct Gpu {
+  int sms = 0;
+  int ctas = 0;          // thread blocks of a communication kernel whose communicator has no channels of its own
+  Quantity gemm_TFLOPs;  // bf16, a large square: the peak that MFU is counted against
+  // [class]: extra time, as a share, over how many thread blocks of communication kernels are on the device: of compute
+  // beside blocks that move data, of compute beside blocks that wait for their link to be through, and of moving data
+  // beside compute.
+  std::array<Curve, kDemandClasses> beside_moving, beside_waiting, moving_beside;
 };
 
 // What a machine costs: docs/platform.md is the file's specification. Made by `stretto calibrate`, read by the
@@ -36,8 +64,9 @@ struct Platform {
   std::string name;
   std::string device;             // as the machine names itself
   std::string date;               // of the measurement, ISO 8601
-  int cores = 0;                  // that the ranks of one device share
+  int cores = 0;                  // that the ranks of one device share; of a GPU 1: one compute kernel at a time
   std::int64_t memory_bytes = 0;  // of one device
+  std::optional<Gpu> gpu;         // absent: a host, which has the two yardsticks below and `oversubscribed`
   // One core on square 1024: the peak that MFU is counted against, and how fast the cores were when this was measured.
   Quantity sgemm_GFLOPs;
   Quantity sgemm_filled_GFLOPs;          // the same with all cores busy

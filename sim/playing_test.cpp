@@ -54,9 +54,16 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
     toy.schedule.communicators.front().channels = channels;
     toy.costs.cores_per_device += 4 * channels;
   }
+  // Sometimes it runs beside compute, as on a GPU.
+  const bool is_gpu = channels == 0 && draw(3) == 0;
+  toy.costs.sleeps_for_cores = !is_gpu || draw(2) == 0;
   const auto with_channels = [&](CollectiveCost cost) {
     cost.cores = channels;
-    if (channels > 0) cost.movement.cores = 0;
+    if (channels > 0 || is_gpu) cost.movement.cores = 0;
+    if (!is_gpu) return cost;
+    Beside& beside = cost.beside.emplace();
+    for (double& share : beside.slows) share = 0.1 * draw(5);
+    for (double& share : beside.slowed) share = 0.1 * draw(5);
     return cost;
   };
   toy.costs.op_overhead = draw(3) * us;

@@ -45,25 +45,6 @@ TEST_CASE("bf16: training stays near f32 in every layout and mode", "[bf16][seri
   }
 }
 
-TEST_CASE("bf16: modes that only move operations give the same bits, on threads too", "[bf16]") {
-  for (const std::int64_t ranks : {2, 3}) {
-    const auto run = [&](const std::string& mode, bool threaded) {
-      Scenario scenario = tiny_scenario(ranks, mode, "bf16");
-      scenario.training.clip_grad = 0;
-      return train(scenario, 3, threaded);
-    };
-    const Trained plain = run("plain", false);
-    for (const OverlapMode& mode : data_parallel_modes())
-      for (const bool threaded : {false, true}) {
-        INFO(mode.name << " at " << ranks << " ranks, threaded " << threaded);
-        const Trained trained = run(mode.name, threaded);
-        CHECK(trained.losses == plain.losses);
-        CHECK(same_bits(trained.gradients, plain.gradients));
-        CHECK(same_bits(trained.parameters, plain.parameters));
-      }
-  }
-}
-
 TEST_CASE("bf16: the optimizer keeps what the parameters round away", "[bf16]") {
   // A rate so small that no parameter of bf16 would ever move by it.
   Scenario scenario = tiny_scenario(2, "plain", "bf16");

@@ -71,4 +71,32 @@ TEST_CASE("gates of tensor-parallel overlap say what would open them") {
   CHECK(notes({1, 2, true}, "tp_comm_overlap").empty());
 }
 
+TEST_CASE("GELU as an epilogue gives the same bits, cut into pieces too", "[serial]") {
+  Cases cases;
+  for (const Layout& layout :
+       {Layout{2, 1}, Layout{1, 2, true}, Layout{1, 3, true}, Layout{1, 2}, Layout{1, 1, false, 3}})
+    for (const OverlapMode& mode : overlap_modes())
+      for (const bool recomputes : {false, true}) {
+        Scenario scenario = layout_scenario(layout, mode.name, false);
+        if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
+        if (recomputes) scenario.training.recompute.granularity = Recompute::Granularity::full;
+        INFO(layout.text() << ", " << mode.name << ", recomputes " << recomputes);
+        const Trained apart = train(scenario, 2, false);
+        scenario.training.gelu_fusion = true;
+        const Schedule fused = build_schedule(scenario);
+        for (const Operation& operation : fused.operations)
+          if (const auto* elementwise = std::get_if<Elementwise>(&operation.work))
+            CHECK((elementwise->fn != ElementwiseFn::gelu && elementwise->fn != ElementwiseFn::gelu_backward));
+        const Trained together = train(scenario, 2, false);
+        CHECK(together.losses == apart.losses);
+        CHECK(same_bits(together.gradients, apart.gradients));
+        CHECK(same_bits(together.parameters, apart.parameters));
+      }
+  Scenario llama = layout_scenario({2, 1}, "plain", true);
+  llama.training.gelu_fusion = true;
+  const Schedule schedule = build_schedule(llama);
+  REQUIRE_FALSE(schedule.notes.empty());
+  CHECK_THAT(schedule.notes.back(), Catch::Contains("gelu_fusion is off") && Catch::Contains("swiglu"));
+}
+
 }  // namespace stretto::testing

@@ -21,7 +21,8 @@ void check_against_one_rank(const std::vector<std::int64_t>& sizes, bool threade
       for (int step = 0; step < kSteps; ++step)
         CHECK(trained.losses[step] == Approx(reference.losses[step]).epsilon(1e-10));
       CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
-      CHECK(worst_relative_difference(trained.parameters, reference.parameters) < 1e-10);
+      // Softmax does not see the bias of keys: its gradient is nothing but rounding, which AdamW divides by adam_eps.
+      CHECK(worst_relative_difference(trained.parameters, reference.parameters) < 1e-9);
     }
 }
 
@@ -52,16 +53,16 @@ TEST_CASE("fp32: every mode is within 1e-5 of the single rank") {
 
 TEST_CASE("modes that only move operations give the same bits") {
   // Clipping off: the norm is summed bucket by bucket, and buckets differ between the modes.
-  for (const std::int64_t ranks : {2, 3}) {
-    auto run = [&](const std::string& mode, bool threaded) {
-      Scenario scenario = tiny_scenario(ranks, mode, "fp32");
+  for (const auto& [ranks, precision] : {std::pair{2, "fp32"}, std::pair{3, "fp32"}, std::pair{3, "bf16"}}) {
+    auto run = [ranks = ranks, precision = precision](const std::string& mode, bool threaded) {
+      Scenario scenario = tiny_scenario(ranks, mode, precision);
       scenario.training.clip_grad = 0;
       return train(scenario, kSteps, threaded);
     };
     const Trained plain = run("plain", false);
     for (const OverlapMode& mode : data_parallel_modes())
       for (const bool threaded : {false, true}) {
-        INFO(mode.name << " at " << ranks << " ranks, threaded " << threaded);
+        INFO(mode.name << " at " << ranks << " ranks, " << precision << ", threaded " << threaded);
         const Trained trained = run(mode.name, threaded);
         CHECK(trained.losses == plain.losses);
         CHECK(same_bits(trained.gradients, plain.gradients));

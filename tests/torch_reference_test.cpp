@@ -1,5 +1,5 @@
-// The same training in PyTorch, float64: losses, gradients and parameters must agree. tests/torch_reference.py is the
-// other side.
+// The same training in PyTorch, float64: losses, gradients and parameters must agree, and the loss of exported weights.
+// tests/torch_reference.py and tests/torch_weights.py are the other side.
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "exec/export.hpp"
+#include "exec/trainer.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -147,14 +149,86 @@ json train_and_dump(const Scenario& scenario, int steps) {
   return dump;
 }
 
+bool has_torch() {
+  if (run_command(std::string(kPython) + " -c 'import torch'").status == 0) return true;
+  std::cout << "skipped: comparison with PyTorch: " << kPython << " has no torch (Debian: python3-torch)" << std::endl;
+  return false;
+}
+
+//   style      gpt2 or llama
+//   file       the exported weights of a model that was trained for some steps
+//   model      {num_layers, num_attention_heads, num_query_groups, rotary_base}
+//   tokens, targets, loss   of the first step of a run that began with that file, on two tensor-parallel ranks
+json load_exported_and_dump(bool llama, const std::filesystem::path& folder) {
+  Scenario scenario = scenario_with("plain", 1, llama);
+  if (!llama) scenario.model.num_attention_heads = 4;
+  scenario.training.data = (folder / "tokens.txt").string();
+  std::ofstream tokens(scenario.training.data, std::ios::binary);
+  for (std::uint64_t i = 0; i < 4096; ++i) tokens.put(static_cast<char>(random_bits(7, 8, i) % 31));
+  tokens.close();
+  scenario.training.checkpoint_dir = (folder / (llama ? "llama" : "gpt2")).string();
+  const Schedule first = build_schedule(scenario);
+  exec::train_on_host(scenario, first, plan_memory(first), {});
+  const std::string file = scenario.training.checkpoint_dir + ".safetensors";
+  exec::export_to_huggingface(scenario.training.checkpoint_dir + "/step-00000005.safetensors", file);
+
+  scenario.training.checkpoint_dir.clear();
+  scenario.training.load = file;
+  scenario.training.train_iters = scenario.training.lr_warmup_iters = 1;
+  scenario.parallel.tensor_model_parallel_size = 2;
+  scenario.model.padded_vocab_size = 32;
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_memory(schedule);
+  require_verified(schedule, &plan);
+  host::HostExecutor executor(schedule, plan, {});
+  const exec::TrainResult result = exec::train(scenario, schedule, executor, {});
+  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
+  // Both ranks have the same samples.
+  const auto samples = [&](const char* name) {
+    json both = samples_of(schedule, scenario, memory_of, name), one = json::array();
+    for (std::size_t i = 0; i < both.size(); i += 2) one.push_back(both[i]);
+    return one;
+  };
+  return {{"style", llama ? "llama" : "gpt2"},
+          {"file", file},
+          {"model",
+           {{"num_layers", scenario.model.num_layers},
+            {"num_attention_heads", scenario.model.num_attention_heads},
+            {"num_query_groups", scenario.model.kv_heads()},
+            {"rotary_base", scenario.model.rotary_base}}},
+          {"tokens", samples("tokens")},
+          {"targets", samples("targets")},
+          {"loss", result.steps.front().loss}};
+}
+
 }  // namespace
 
-TEST_CASE("PyTorch trains the same") {
-  if (run_command(std::string(kPython) + " -c 'import torch'").status != 0) {
-    std::cout << "skipped: comparison with PyTorch: " << kPython << " has no torch (Debian: python3-torch)"
-              << std::endl;
-    return;
+TEST_CASE("PyTorch computes the same loss of exported weights") {
+  if (!has_torch()) return;
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("stretto-torch-weights-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path script = std::filesystem::path(__FILE__).parent_path() / "torch_weights.py";
+  std::string command = std::string(kPython) + " -B '" + script.string() + "'";
+  for (const bool llama : {false, true}) {
+    json dump = load_exported_and_dump(llama, folder);
+    const std::string path = (folder / (llama ? "llama.json" : "gpt2.json")).string();
+    std::ofstream(path) << dump;
+    command += " '" + path + "'";
+    // The comparison is able to fail.
+    dump["loss"] = dump["loss"].get<double>() * (1 + 1e-9);
+    const std::string spoilt = (folder / "spoilt.json").string();
+    std::ofstream(spoilt) << dump;
+    CHECK(run_command(std::string(kPython) + " -B '" + script.string() + "' '" + spoilt + "'").status != 0);
   }
+  const Finished finished = run_command(command);
+  std::filesystem::remove_all(folder);
+  INFO(finished.output);
+  CHECK(finished.status == 0);
+}
+
+TEST_CASE("PyTorch trains the same") {
+  if (!has_torch()) return;
   const std::filesystem::path script = std::filesystem::path(__FILE__).parent_path() / "torch_reference.py";
   const auto file = [](int number) {
     const std::string name = "stretto-torch-" + std::to_string(getpid()) + "-" + std::to_string(number) + ".json";

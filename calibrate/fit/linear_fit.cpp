@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <map>
+#include <numeric>
+
+#include "sim/cost/evaluate.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -99,6 +103,25 @@ sim::CostFit fit_linear(const std::vector<Sample>& samples, const std::string& o
   for (const Sample& sample : samples) spreads.push_back(sample.spread_pct);
   fit.source = {"measured", origin, quantile(spreads, 0.5)};
   fit.points = static_cast<int>(samples.size());
+  fit.median_error_pct = 100 * quantile(errors, 0.5);
+  fit.p95_error_pct = 100 * quantile(errors, 0.95);
+  return fit;
+}
+
+sim::CostFit fit_corrected(const std::vector<Sample>& samples, const std::string& origin) {
+  sim::CostFit fit = fit_linear(samples, origin);
+  std::map<std::vector<double>, std::vector<double>> logs;
+  for (const Sample& sample : samples) logs[sample.features].push_back(std::log(sample.us));
+  for (const auto& [features, values] : logs)
+    fit.measured.push_back(
+        {features, std::exp(std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()))});
+  std::vector<double> errors;
+  for (std::size_t i = 0; i < fit.measured.size(); ++i) {
+    sim::CostFit others = fit;
+    others.measured.erase(others.measured.begin() + static_cast<std::ptrdiff_t>(i));
+    const sim::MeasuredPoint& point = fit.measured[i];
+    errors.push_back(std::abs(sim::evaluate_us(others, point.features) - point.us) / (point.us + kNegligible_us));
+  }
   fit.median_error_pct = 100 * quantile(errors, 0.5);
   fit.p95_error_pct = 100 * quantile(errors, 0.95);
   return fit;

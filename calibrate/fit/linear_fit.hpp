@@ -22,4 +22,9 @@ struct Sample {
 // all have equally many features.
 sim::CostFit fit_linear(const std::vector<Sample>& samples, const std::string& origin);
 
+// The same, and keeps what was measured, so that its times are corrected near that (sim/cost/evaluate.hpp). Its errors
+// are those of each sample as predicted from all others' measurements (the fit is one of all): what a shape that was
+// not measured may expect. Samples with equal features are one point, their geometric mean.
+sim::CostFit fit_corrected(const std::vector<Sample>& samples, const std::string& origin);
+
 }  // namespace stretto::calibrate

@@ -11,18 +11,22 @@ namespace {
 
 constexpr std::int64_t kElements[] = {1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22};
 
-// Fill, then one collective of each size, over and over.
+}  // namespace
+
 Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t members,
-                             const std::vector<std::int64_t>& sizes) {
+                             const std::vector<std::int64_t>& sizes, const std::vector<int>& ctas) {
   Schedule schedule;
   schedule.name = "probe_collective";
   schedule.compute_dtype = Dtype::f32;
   schedule.mesh = Mesh({{Coord::dp, members}});
   schedule.placement.ranks_per_device = members;
   schedule.lanes = {{"compute", LaneKind::compute, 0}, {"dp", LaneKind::communication, -1}};
-  schedule.communicators = {{"dp", {Coord::dp}, CommEngine::nic, 1, members}};
+  if (ctas.empty()) schedule.communicators = {{"dp", {Coord::dp}, CommEngine::nic, 1, members}};
+  for (const int blocks : ctas)
+    schedule.communicators.push_back({"dp" + std::to_string(blocks), {Coord::dp}, CommEngine::sm, blocks, members});
   schedule.programs = {{"rank", {}}};
   auto& order = schedule.programs.front().order;
+  OpId before = 0;
   for (const std::int64_t elements : sizes) {
     const std::string suffix = "." + std::to_string(elements);
     const std::int64_t shard = elements / members;
@@ -34,19 +38,23 @@ Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t memb
     if (kind == CollectiveKind::all_gather) accesses = {read(slice), write(whole(schedule, buffer))};
     if (kind == CollectiveKind::reduce_scatter) accesses = {read(whole(schedule, buffer)), write(slice)};
     if (kind == CollectiveKind::all_reduce) accesses = {accumulate(whole(schedule, buffer))};
-    const BlockId collective = add_single(
-        schedule, {"collective" + suffix, Collective{kind, 0, elements}, 1, Phase::grad_sync, std::move(accesses)});
-    Call filling = call_block(schedule, fill);
-    filling.waits = {{EdgeKind::finish_start, {schedule.blocks[collective].ops.front(), 0, 0, 0, 1}}};
-    order.push_back(std::move(filling));
-    Call communicating = call_block(schedule, collective);
-    communicating.waits = {{EdgeKind::finish_start, {schedule.blocks[fill].ops.front(), 0, 0, 0, 0}}};
-    order.push_back(std::move(communicating));
+    const std::size_t filling = order.size();
+    order.push_back(call_block(schedule, fill));
+    OpId last = 0;
+    for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c) {
+      const BlockId collective = add_single(schedule, {"collective" + suffix + "." + schedule.communicators[c].name,
+                                                       Collective{kind, c, elements}, 1, Phase::grad_sync, accesses});
+      order.push_back(call_block(schedule, collective));
+      if (c == 0) order.back().waits = {{EdgeKind::finish_start, {schedule.blocks[fill].ops.front(), 0, 0, 0, 0}}};
+      last = schedule.blocks[collective].ops.front();
+    }
+    order[filling].waits = {{EdgeKind::finish_start, {last, 0, 0, 0, 1}}};
+    // On a GPU filling would run beside the collectives before it.
+    if (!ctas.empty() && filling > 0) order[filling].waits.push_back({EdgeKind::finish_start, {before, 0, 0, 0, 0}});
+    before = last;
   }
   return schedule;
 }
-
-}  // namespace
 
 std::vector<Sample> probe_collectives(int cores, double wake_us) {
   std::vector<Sample> samples;
@@ -60,10 +68,8 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
         const std::vector<std::int64_t> sizes =
             dtype == Dtype::f64 ? std::vector<std::int64_t>{4, 1 << 10, 1 << 16}
                                 : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));
-        const Schedule schedule = collective_schedule(kind, dtype, members, sizes);
-        host::HostOptions options;
-        options.cores_per_device = cores;
-        const ProbeRun run = run_probe(schedule, options, 3, 31);
+        const Schedule schedule = collective_schedule(kind, dtype, members, sizes, {});
+        const ProbeRun run = run_probe(schedule, host_machine(cores), {}, 3, 31);
         std::map<OpId, std::vector<double>> times_us;
         for (const Timeline& timeline : run.timelines)
           for (const TimelineRow& row : timeline.rows) {

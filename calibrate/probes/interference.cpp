@@ -16,20 +16,29 @@ using sim::kDemandClasses;
 
 constexpr int kTurns = 5;
 constexpr int kMeasured = 16;  // operations timed on the first lane
-// [class]: about how long its operation below takes, ms. Decides only how many run beside the measured ones, to outlast
+// [class]: about how long its operation below takes. Decides only how many run beside the measured ones, to outlast
 // them; what did not run wholly in the overlapped window is not looked at.
-constexpr double kRoughly_ms[kDemandClasses] = {1.3, 1, 0.7, 4};
+using ClassTimes = std::array<double, kDemandClasses>;
+constexpr ClassTimes kRoughly_us = {1300, 1000, 700, 4000};
 
-int background_count(DemandClass measured, DemandClass beside) {
-  return static_cast<int>(
-      2 * kMeasured * kRoughly_ms[static_cast<int>(measured)] / kRoughly_ms[static_cast<int>(beside)] + 4);
+// Sizes as in training on a host: a few hundred tokens. Two of the buffers that are filled are more than a last-level
+// cache holds.
+constexpr ClassOperations kOnHost = {
+    {256, 512, 384, false, true, false}, {Pass::forward, 2, 4, 4, 128, 64, true}, 512, 1024, 8 << 20};
+
+int background_count(DemandClass measured, DemandClass beside, const ClassTimes& roughly_us) {
+  constexpr double kMost = 400;
+  const double ratio = roughly_us[static_cast<std::size_t>(measured)] / roughly_us[static_cast<std::size_t>(beside)];
+  return static_cast<int>(std::min(kMost, 2 * kMeasured * ratio + 4));
 }
 
-// Adds an operation of the class on buffers of its own and returns its block. Sizes as in training: a few hundred
-// tokens.
-BlockId add_class_operation(Schedule& schedule, DemandClass cls, LaneId lane, const std::string& name, Block& zero) {
-  auto buffer = [&](const std::string& what, std::int64_t rows, std::int64_t cols) {
-    const TensorId id = add_tensor(schedule, name + "." + what, Dtype::f32, BufferKind::activation, rows, cols);
+}  // namespace
+
+BlockId add_class_operation(Schedule& schedule, DemandClass cls, const ClassOperations& operations, LaneId lane,
+                            const std::string& name, Block& zero) {
+  auto buffer = [&](const std::string& what, std::int64_t rows, std::int64_t cols, bool is_statistics = false) {
+    const Dtype dtype = is_statistics ? accumulation_of(operations.dtype) : operations.dtype;
+    const TensorId id = add_tensor(schedule, name + "." + what, dtype, BufferKind::activation, rows, cols);
     add_operation(schedule, zero,
                   {name + "." + what + ".zero",
                    Fill{rows * cols, 0.5},
@@ -39,54 +48,69 @@ BlockId add_class_operation(Schedule& schedule, DemandClass cls, LaneId lane, co
     return whole(schedule, id);
   };
   switch (cls) {
-    case DemandClass::gemm:
+    case DemandClass::gemm: {
+      const Gemm& g = operations.gemm;
       return add_single(schedule,
                         {name,
-                         Gemm{256, 512, 384, false, true, false},
+                         g,
                          lane,
                          Phase::forward,
-                         {read(buffer("a", 256, 384)), read(buffer("b", 512, 384)), write(buffer("c", 256, 512))}});
-    case DemandClass::attention:
-      return add_single(
-          schedule, {name,
-                     Attention{Pass::forward, 2, 4, 4, 128, 64, true},
-                     lane,
-                     Phase::forward,
-                     {read(buffer("qkv", 256, 768)), write(buffer("out", 256, 256)), write(buffer("lse", 8, 128))}});
+                         {read(buffer("a", g.m, g.k)), read(g.trans_b ? buffer("b", g.n, g.k) : buffer("b", g.k, g.n)),
+                          write(buffer("c", g.m, g.n))}});
+    }
+    case DemandClass::attention: {
+      const Attention& a = operations.attention;
+      const std::int64_t tokens = a.batch * a.seq, width = a.heads * a.head_dim;
+      return add_single(schedule,
+                        {name,
+                         a,
+                         lane,
+                         Phase::forward,
+                         {read(buffer("qkv", tokens, width + 2 * a.kv_heads * a.head_dim)),
+                          write(buffer("out", tokens, width)), write(buffer("lse", a.batch * a.heads, a.seq, true))}});
+    }
     case DemandClass::vector:
       return add_single(schedule, {name,
-                                   Elementwise{ElementwiseFn::gelu, 512, 1024},
+                                   Elementwise{ElementwiseFn::gelu, operations.rows, operations.cols},
                                    lane,
                                    Phase::forward,
-                                   {read(buffer("x", 512, 1024)), write(buffer("y", 512, 1024))}});
+                                   {read(buffer("x", operations.rows, operations.cols)),
+                                    write(buffer("y", operations.rows, operations.cols))}});
     case DemandClass::memory:
       break;
   }
-  constexpr std::int64_t kElements = 8 << 20;  // 32 MiB: two of them are more than a last-level cache holds
-  return add_single(schedule,
-                    {name, Fill{kElements, 1}, lane, Phase::forward, {write(buffer("streamed", 1, kElements))}});
+  return add_single(schedule, {name,
+                               Fill{operations.elements, 1},
+                               lane,
+                               Phase::forward,
+                               {write(buffer("streamed", 1, operations.elements, true))}});
 }
+
+namespace {
 
 // One pair: operations of class `a` on the first lane; if there is a class beside it, its operations run on the second
 // lane from before the first to after the last of them.
 class Pair {
  public:
-  Pair(DemandClass a, const DemandClass* beside, int cores) : beside_(beside != nullptr) {
+  Pair(DemandClass a, const DemandClass* beside, const ClassOperations& operations, const ClassTimes& roughly_us,
+       const Machine& machine)
+      : beside_(beside != nullptr), steps_(machine.steps) {
     schedule_.name = "probe_interference";
+    schedule_.compute_dtype = operations.dtype;
     schedule_.mesh = Mesh({{Coord::dp, 1}});
     schedule_.lanes = {{"compute", LaneKind::compute, 0}};
     if (beside_) schedule_.lanes.push_back({"beside", LaneKind::compute, 0});
     schedule_.programs = {{"rank", {}}};
     auto& order = schedule_.programs.front().order;
     Block zero{"zero", {}};
-    const BlockId measured = add_class_operation(schedule_, a, 0, "measured", zero);
-    const BlockId background = beside_ ? add_class_operation(schedule_, *beside, 1, "beside", zero) : 0;
+    const BlockId measured = add_class_operation(schedule_, a, operations, 0, "measured", zero);
+    const BlockId background = beside_ ? add_class_operation(schedule_, *beside, operations, 1, "beside", zero) : 0;
     const OpId filled = zero.ops.back();
     order.push_back(call_block(schedule_, add_block(schedule_, std::move(zero))));
     measured_op_ = schedule_.blocks[measured].ops.front();
     background_op_ = beside_ ? schedule_.blocks[background].ops.front() : 0;
     if (beside_) {
-      const int background_ops = background_count(a, *beside);
+      const int background_ops = background_count(a, *beside, roughly_us);
       order.front().waits = {{EdgeKind::finish_start, {background_op_, 0, background_ops - 1, 0, 1}}};
       for (int i = 0; i < background_ops; ++i) {
         order.push_back(call_block(schedule_, background, 0, i));
@@ -99,14 +123,12 @@ class Pair {
     }
     const MemoryPlan plan = plan_memory(schedule_);
     require_verified(schedule_, &plan);
-    host::HostOptions options;
-    options.cores_per_device = cores;
-    executor_ = std::make_unique<host::HostExecutor>(schedule_, plan, options);
+    executor_ = machine.make(schedule_, plan, {});
   }
 
   // Appends the times of the measured operations that ran wholly inside the overlapped window.
   void run(std::vector<double>& times_us) {
-    const Timeline timeline = executor_->run(1);
+    const Timeline timeline = executor_->run(steps_);
     const BoundProgram& program = executor_->programs().front();
     Picoseconds begin = INT64_MAX, end = beside_ ? 0 : INT64_MAX;
     if (!beside_) begin = 0;
@@ -120,36 +142,60 @@ class Pair {
 
  private:
   bool beside_;
+  int steps_;
   Schedule schedule_;
   OpId measured_op_ = 0, background_op_ = 0;
-  std::unique_ptr<host::HostExecutor> executor_;
+  std::unique_ptr<exec::Executor> executor_;
 };
+
+sim::Quantity slowdown_of(DemandClass measured, DemandClass beside, const ClassOperations& operations,
+                          const ClassTimes& roughly_us, const Machine& machine) {
+  Pair alone(measured, nullptr, operations, roughly_us, machine),
+      together(measured, &beside, operations, roughly_us, machine);
+  std::vector<double> alone_us, beside_us;
+  for (int turn = 0; turn < kTurns; ++turn) {  // in turns, so that a slow moment of the machine meets both
+    alone.run(alone_us);
+    together.run(beside_us);
+  }
+  // An operation that always outlasts its background was never wholly overlapped: nothing was measured.
+  if (beside_us.empty()) return {0, {"assumed", "nothing ran wholly beside the other in the probe", 0}};
+  return {std::max(0.0, median_of(beside_us) / median_of(alone_us) - 1),
+          {"measured", "two lanes joined by a start-start edge, overlapped window", spread_pct_of(beside_us)}};
+}
 
 }  // namespace
 
-std::array<std::array<sim::Quantity, kDemandClasses>, kDemandClasses> probe_interference(int cores) {
-  std::array<std::array<sim::Quantity, kDemandClasses>, kDemandClasses> slowdown{};
+Pairs probe_interference(int cores) {
+  Pairs slowdown{};
   for (int a = 0; a < kDemandClasses; ++a)
     for (int b = 0; b < kDemandClasses; ++b) {
-      if (cores < 2) {
+      if (cores < 2)
         slowdown[a][b].source = {"assumed", "one core: nothing runs beside anything", 0};
-        continue;
-      }
-      if (a == b) continue;
-      const auto measured_class = static_cast<DemandClass>(a), beside_class = static_cast<DemandClass>(b);
-      Pair alone(measured_class, nullptr, cores), beside(measured_class, &beside_class, cores);
-      std::vector<double> alone_us, beside_us;
-      for (int turn = 0; turn < kTurns; ++turn) {  // in turns, so that a slow moment of the machine meets both
-        alone.run(alone_us);
-        beside.run(beside_us);
-      }
-      // An operation that always outlasts its background was never wholly overlapped: nothing was measured.
-      const double ratio = beside_us.empty() ? 1 : median_of(beside_us) / median_of(alone_us);
-      slowdown[a][b] = {std::max(0.0, ratio - 1),
-                        {"measured", "two lanes joined by a start-start edge, overlapped window",
-                         beside_us.empty() ? 0 : spread_pct_of(beside_us)}};
+      else if (a != b)
+        slowdown[a][b] = slowdown_of(static_cast<DemandClass>(a), static_cast<DemandClass>(b), kOnHost, kRoughly_us,
+                                     host_machine(cores));
     }
   return slowdown;
+}
+
+Pairs probe_streams(const Machine& machine, const ClassOperations& operations, const ClassTimes& alone_us) {
+  Pairs slowdown{};
+  for (int a = 0; a < kDemandClasses; ++a)
+    for (int b = 0; b < kDemandClasses; ++b)
+      slowdown[a][b] =
+          slowdown_of(static_cast<DemandClass>(a), static_cast<DemandClass>(b), operations, alone_us, machine);
+  return slowdown;
+}
+
+ClassTimes probe_classes(const Machine& machine, const ClassOperations& operations) {
+  ClassTimes times_us{};
+  for (std::size_t c = 0; c < kDemandClasses; ++c) {
+    Pair alone(static_cast<DemandClass>(c), nullptr, operations, kRoughly_us, machine);
+    std::vector<double> us;
+    for (int turn = 0; turn < kTurns; ++turn) alone.run(us);
+    times_us[c] = median_of(us);
+  }
+  return times_us;
 }
 
 }  // namespace stretto::calibrate

@@ -43,16 +43,16 @@ Schedule chain_schedule(int lanes) {
 }
 
 // Time from the end of one operation to the start of the next.
-std::vector<double> gaps_us(const Schedule& schedule) {
+std::vector<double> gaps_us(const Schedule& schedule, const Machine& machine) {
   std::vector<double> gaps;
-  for (const Timeline& timeline : run_probe(schedule, {}, 3, 11).timelines)
+  for (const Timeline& timeline : run_probe(schedule, machine, {}, 3, 11).timelines)
     for (std::size_t i = 1; i < timeline.rows.size(); ++i)
       gaps.push_back(to_us(timeline.rows[i].start - timeline.rows[i - 1].end));
   return gaps;
 }
 
 // How late two ranks come out of a transfer that sleeps for `latency_us`.
-std::vector<double> overshoots_us() {
+std::vector<double> overshoots_us(const Machine& machine) {
   Schedule schedule;
   schedule.name = "probe_timer";
   schedule.mesh = Mesh({{Coord::dp, 2}});
@@ -71,14 +71,11 @@ std::vector<double> overshoots_us() {
                                                              {accumulate(whole(schedule, cell))}})));
   order[0].waits = {{EdgeKind::finish_start, {1, 0, 0, 0, 1}}};
   order[1].waits = {{EdgeKind::finish_start, {0, 0, 0, 0, 0}}};
-  host::HostOptions options;
-  options.link_GBps = 1;
-  options.link_latency_us = 1000;
+  const ProbeLinks links = {1, 1000};
   const RingCost ring = ring_cost(CollectiveKind::all_reduce, Dtype::f32, 16, 2);
-  const double expected_us =
-      double(ring.steps) * options.link_latency_us + double(ring.edge_bytes) / options.link_GBps * 1e-3;
+  const double expected_us = double(ring.steps) * links.latency_us + double(ring.edge_bytes) / links.GBps * 1e-3;
   std::vector<double> late;
-  const ProbeRun run = run_probe(schedule, options, 3, 31);
+  const ProbeRun run = run_probe(schedule, machine, links, 3, 31);
   for (const Timeline& timeline : run.timelines)
     for (const TimelineRow& row : timeline.rows)
       if (is_communication(schedule.operations[run.programs.front().ops[row.op].op].work))
@@ -88,8 +85,9 @@ std::vector<double> overshoots_us() {
 
 }  // namespace
 
-Overheads probe_overheads() {
-  const std::vector<double> chain = gaps_us(chain_schedule(1)), alternating = gaps_us(chain_schedule(2));
+Overheads probe_overheads(const Machine& machine) {
+  const std::vector<double> chain = gaps_us(chain_schedule(1), machine),
+                            alternating = gaps_us(chain_schedule(2), machine);
   Overheads overheads;
   overheads.op_overhead_us = quantity(chain, "chain of 400 fills on one lane, end to start");
   std::vector<double> wakes;
@@ -97,7 +95,7 @@ Overheads probe_overheads() {
   overheads.wake_us =
       quantity(wakes, "400 fills on two lanes that wait for each other, end to start, less op_overhead");
   overheads.timer_overshoot_us =
-      quantity(overshoots_us(), "all-reduce of 64 bytes over a link of 1 ms, end less deadline");
+      quantity(overshoots_us(machine), "all-reduce of 64 bytes over a link of 1 ms, end less deadline");
   return overheads;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "calibrate/fit/linear_fit.hpp"
+#include "calibrate/probes/run.hpp"
 #include "model/scenario.hpp"
 #include "sim/platform.hpp"
 
@@ -25,6 +26,11 @@ struct StepSamples {
 };
 StepSamples probe_steps(int cores, const std::function<void(const std::string&)>& progress);
 
+// Fill, then one collective of each size, over and over. With `ctas` it is done once with each number of thread blocks,
+// by as many communicators.
+Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t members,
+                             const std::vector<std::int64_t>& sizes, const std::vector<int>& ctas);
+
 // Collectives over sizes and group sizes on links that are not paced: what moving the bytes costs a core.
 std::vector<Sample> probe_collectives(int cores, double wake_us);
 
@@ -32,12 +38,30 @@ struct Overheads {
   sim::Quantity op_overhead_us, wake_us, timer_overshoot_us;
 };
 // A chain of empty operations, two lanes that wait for each other in turn, a collective on a slow link.
-Overheads probe_overheads();
+Overheads probe_overheads(const Machine& machine);
+
+// What each class of operation is in the probes of pairs.
+struct ClassOperations {
+  Gemm gemm;
+  Attention attention;
+  std::int64_t rows = 0, cols = 0;  // of the gelu that stands for vector
+  std::int64_t elements = 0;        // of the f32 fill that stands for memory
+  Dtype dtype = Dtype::f32;
+};
+// Adds the class's operation on buffers of its own and returns its block; what fills them goes to `zero`, on lane 0.
+BlockId add_class_operation(Schedule& schedule, sim::DemandClass cls, const ClassOperations& operations, LaneId lane,
+                            const std::string& name, Block& zero);
+
+using Pairs = std::array<std::array<sim::Quantity, sim::kDemandClasses>, sim::kDemandClasses>;
 
 // Two compute lanes of one rank, joined by a start→start edge; one class of operation timed while the other runs beside
 // it. slowdown[a][b] = time of a beside b / time of a alone − 1. Zero, and said to be assumed, with fewer than 2 cores.
 // The diagonal is left to the training steps, where ranks run the same operations at the same time.
-std::array<std::array<sim::Quantity, sim::kDemandClasses>, sim::kDemandClasses> probe_interference(int cores);
+Pairs probe_interference(int cores);
+// The same on a GPU, diagonal included. `alone_us` [class] is what the operations take alone, from probe_classes().
+Pairs probe_streams(const Machine& machine, const ClassOperations& operations,
+                    const std::array<double, sim::kDemandClasses>& alone_us);
+std::array<double, sim::kDemandClasses> probe_classes(const Machine& machine, const ClassOperations& operations);
 
 // sgemm 1024³ on `ranks` ranks at once, one thread each: how fast the cores are at this moment. On a shared machine
 // that moves by tens of percent within seconds, so `calibrate` and `compare` both run it between their steps, in the

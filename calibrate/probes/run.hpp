@@ -1,21 +1,40 @@
 #pragma once
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "base/timeline.hpp"
-#include "exec/host/executor.hpp"
+#include "exec/executor.hpp"
+#include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::calibrate {
 
+// How a probe's links are paced; GBps 0: as fast as memory is.
+struct ProbeLinks {
+  double GBps = 0, latency_us = 0;
+};
+
+// What probes run on.
+struct Machine {
+  std::function<std::unique_ptr<exec::Executor>(const Schedule& schedule, const MemoryPlan& plan,
+                                                const ProbeLinks& links)>
+      make;
+  // Run back to back for each timeline, which is the last one's. A GPU gets more than one, so that the host has issued
+  // the step that is timed before the device comes to it.
+  int steps = 1;
+};
+Machine host_machine(int cores);  // that ranks share; 0: all
+Machine gpu_machine();            // that all ranks share
+
 // Verifies and plans the schedule, runs it `warmup` times and then `repeats` times, and returns the timelines of the
-// latter. `prepare` may write inputs after memory has been allocated.
+// latter. `prepare` may write inputs after memory has been allocated, and upload them.
 struct ProbeRun {
   std::vector<BoundProgram> programs;
   std::vector<Timeline> timelines;
 };
-ProbeRun run_probe(const Schedule& schedule, const host::HostOptions& options, int warmup, int repeats,
-                   const std::function<void(host::HostExecutor&)>& prepare = {});
+ProbeRun run_probe(const Schedule& schedule, const Machine& machine, const ProbeLinks& links, int warmup, int repeats,
+                   const std::function<void(exec::Executor&)>& prepare = {});
 
 double median_of(std::vector<double> values);
 double spread_pct_of(std::vector<double> values);  // (p90 − p10) / median

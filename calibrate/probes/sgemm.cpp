@@ -4,6 +4,7 @@
 
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"
+#include "exec/host/executor.hpp"
 #include "model/lower/builder.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/verify.hpp"

@@ -5,28 +5,18 @@
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 #include "base/bf16.hpp"
 
 namespace stretto::local {
 namespace {
 
-struct Slice {
-  std::int64_t begin = 0, end = 0;
-};
-
-// Even slices when divisible; otherwise they differ by at most one element, and some are empty when elements < members.
-Slice slice_of(std::int64_t elements, std::int64_t members, std::int64_t member) {
-  const std::int64_t base = elements / members, longer = elements % members;
-  const std::int64_t begin = member * base + std::min(member, longer);
-  return {begin, begin + base + (member < longer ? 1 : 0)};
-}
-
 // Elements whose running sum stays in L1 while all members' buffers stream past.
 constexpr std::int64_t kChunk = 1024;
 
 template <class T>
-void sum_slice(Slice slice, std::span<const Buffers> buffers, T* out) {
+void add_as(std::int64_t elements, std::span<const void* const> in, T* out) {
   constexpr bool is_bf16 = std::is_same_v<T, Bf16>;
   using Sum = std::conditional_t<is_bf16, float, T>;
   const auto widen = [](T value) -> Sum {
@@ -36,41 +26,47 @@ void sum_slice(Slice slice, std::span<const Buffers> buffers, T* out) {
       return value;
     }
   };
-  const auto source = [&](std::size_t from) { return static_cast<const T*>(buffers[from].in); };
+  const auto source = [&](std::size_t from) { return static_cast<const T*>(in[from]); };
   alignas(64) Sum sum[kChunk];
-  for (std::int64_t begin = slice.begin; begin < slice.end; begin += kChunk) {
-    const std::int64_t count = std::min(kChunk, slice.end - begin);
+  for (std::int64_t begin = 0; begin < elements; begin += kChunk) {
+    const std::int64_t count = std::min(kChunk, elements - begin);
     const T* first = source(0) + begin;
     const T* second = source(1) + begin;
     for (std::int64_t i = 0; i < count; ++i) sum[i] = widen(first[i]) + widen(second[i]);
-    for (std::size_t from = 2; from < buffers.size(); ++from) {
+    for (std::size_t from = 2; from < in.size(); ++from) {
       const T* next = source(from) + begin;
       for (std::int64_t i = 0; i < count; ++i) sum[i] += widen(next[i]);
     }
     if constexpr (is_bf16) {
-      for (std::int64_t i = 0; i < count; ++i) out[begin - slice.begin + i] = to_bf16(sum[i]);
+      for (std::int64_t i = 0; i < count; ++i) out[begin + i] = to_bf16(sum[i]);
     } else {
-      std::memcpy(out + begin - slice.begin, sum, static_cast<std::size_t>(count) * sizeof(T));
+      std::memcpy(out + begin, sum, static_cast<std::size_t>(count) * sizeof(T));
     }
   }
 }
 
-// `out` is where the slice goes.
-void reduce(Dtype dtype, Slice slice, std::span<const Buffers> buffers, void* out) {
+}  // namespace
+
+Slice slice_of(std::int64_t elements, std::int64_t members, std::int64_t member) {
+  const std::int64_t base = elements / members, longer = elements % members;
+  const std::int64_t begin = member * base + std::min(member, longer);
+  return {begin, begin + base + (member < longer ? 1 : 0)};
+}
+
+void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out) {
+  assert(in.size() >= 2);
   switch (dtype) {
     case Dtype::f32:
-      return sum_slice<float>(slice, buffers, static_cast<float*>(out));
+      return add_as<float>(elements, in, static_cast<float*>(out));
     case Dtype::f64:
-      return sum_slice<double>(slice, buffers, static_cast<double*>(out));
+      return add_as<double>(elements, in, static_cast<double*>(out));
     case Dtype::bf16:
-      return sum_slice<Bf16>(slice, buffers, static_cast<Bf16*>(out));
+      return add_as<Bf16>(elements, in, static_cast<Bf16*>(out));
     case Dtype::i32:
       break;
   }
   assert(false && "integers are not reduced");
 }
-
-}  // namespace
 
 void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member, std::span<const Buffers> buffers,
                int phase) {
@@ -86,7 +82,9 @@ void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int memb
   }
   if (kind != CollectiveKind::all_gather && phase == 0) {
     const Slice slice = slice_of(elements, members, member);
-    reduce(dtype, slice, buffers, kind == CollectiveKind::all_reduce ? out + slice.begin * bytes : out);
+    std::vector<const void*> in;
+    for (const Buffers& theirs : buffers) in.push_back(static_cast<const std::byte*>(theirs.in) + slice.begin * bytes);
+    add(dtype, slice.end - slice.begin, in, kind == CollectiveKind::all_reduce ? out + slice.begin * bytes : out);
     return;
   }
   // Each member begins at its right neighbour, so that not all read the same buffer at once.

@@ -26,6 +26,16 @@ struct Buffers {
 // sums.
 void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member, std::span<const Buffers> buffers,
                int phase);
+// Of a whole buffer, the part that a member sums, or has. Even where members divide it; otherwise they differ by at
+// most one element, and some are empty when there are more members than elements.
+struct Slice {
+  std::int64_t begin = 0, end = 0;
+};
+Slice slice_of(std::int64_t elements, std::int64_t members, std::int64_t member);
+
+// out[i] = Σ in[m][i] over m in order, i < elements; two or more addends, and `out` may be one of them.
+void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out);
+
 inline int phases(CollectiveKind kind) { return kind == CollectiveKind::all_reduce ? 2 : 1; }
 
 }  // namespace stretto::local

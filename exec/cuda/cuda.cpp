@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/module.hpp"
 #include "exec/cuda/module/workspace.hpp"
+#include "exec/launch/process_group.hpp"
 
 namespace stretto::cuda {
 
@@ -22,10 +23,10 @@ CudaOptions cuda_options(const Scenario& scenario) {
 }
 
 std::string reserve_hardware_queues(std::size_t streams) {
-  constexpr std::size_t most = 32;
+  constexpr std::size_t least = 8, most = 32;  // what CUDA has by itself, and what it can have
   const char* given = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   if (given == nullptr || *given == '\0') {
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(std::min(streams, most)).c_str(), 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(std::clamp(streams, least, most)).c_str(), 1);
     return streams <= most ? "" : fmt::format("{} streams share the {} hardware queues that a GPU has", streams, most);
   }
   const auto queues = static_cast<std::size_t>(std::max(1L, std::strtol(given, nullptr, 10)));
@@ -46,13 +47,19 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const Schedule& schedule, con
     throw runtime_failure(std::string("no CUDA here: ") + error.what());
   }
   std::vector<BoundProgram> programs;
-  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
-  LaunchPlan launches = plan_launches(schedule, programs);
+  LaunchPlan launches;
+  if (options.processes) {
+    programs.push_back(bind(schedule, options.processes->rank()));
+    launches = plan_launches_of_rank(schedule, programs.front());
+  } else {
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
+    launches = plan_launches(schedule, programs);
+  }
   return std::unique_ptr<exec::Executor>(make(schedule, plan, options, std::move(programs), std::move(launches)));
 }
 
-std::int64_t overhead_bytes(const Schedule& schedule) {
-  return schedule.mesh.ranks() * static_cast<std::int64_t>(schedule.lanes.size() * kWorkspace_bytes);
+std::int64_t overhead_bytes(const Schedule& schedule, std::int64_t ranks) {
+  return ranks * static_cast<std::int64_t>(schedule.lanes.size() * kWorkspace_bytes);
 }
 
 std::string largest_storages(const Schedule& schedule, const RolePlan& role, std::size_t count) {

@@ -10,6 +10,10 @@
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
 
+namespace stretto::launch {
+class ProcessGroup;
+}
+
 namespace stretto::cuda {
 
 struct CudaOptions {
@@ -17,12 +21,17 @@ struct CudaOptions {
   double link_latency_us = 0;  // of one step of a ring
   int ctas = 16;               // of a communication kernel whose communicator has no channels of its own
   double timeout_s = 60;       // a step that takes longer is an error
+  bool graphs = true;          // steps after the first are CUDA graphs
+  // Where every rank is a process of its own: this one's is the group's, on the device of its number on this machine,
+  // and communication is NCCL's. Must outlive the executor.
+  launch::ProcessGroup* processes = nullptr;
 };
 CudaOptions cuda_options(const Scenario& scenario);
 
-// Runs a schedule on one GPU, which all ranks share: a stream a lane of a rank, an event a dependency
-// (launch_plan.hpp), cuBLASLt for GEMMs, our own kernels for the rest. Ranks that share a device compete for its SMs
-// and its memory: communication is copies in that memory by as many thread blocks as NCCL would have channels.
+// Runs a schedule on one GPU, which all ranks share, or one rank of it, where each is a process: a stream a lane of a
+// rank, an event a dependency (launch_plan.hpp), cuBLASLt for GEMMs, cuDNN for attention, our own kernels for the rest.
+// Ranks that share a device compete for its SMs and its memory: communication is copies in that memory by as many
+// thread blocks as NCCL would have channels. Steps after the first are CUDA graphs.
 //
 // The CUDA libraries are loaded by the first call (libstretto_cuda.so). Throws Error(runtime), in one line, when this
 // build has no CUDA, there is no driver or no device, or the memory does not suffice (before anything runs: how much is
@@ -40,8 +49,9 @@ std::string reserve_hardware_queues(std::size_t streams);
 using MakeCudaExecutor = exec::Executor*(const Schedule& schedule, const MemoryPlan& plan, const CudaOptions& options,
                                          std::vector<BoundProgram> programs, LaunchPlan launches);
 
-// Bytes on the device that are not in the memory plan: scratch and cuBLAS's workspace, for each lane of each rank.
-std::int64_t overhead_bytes(const Schedule& schedule);
+// Bytes on a device of `ranks` ranks that are not in the memory plan: scratch and cuBLAS's workspace, for each lane of
+// each rank.
+std::int64_t overhead_bytes(const Schedule& schedule, std::int64_t ranks);
 // What every role's largest storages are, for "out of memory": "x 1.2 GiB, logits 0.8 GiB, …".
 std::string largest_storages(const Schedule& schedule, const RolePlan& role, std::size_t count = 5);
 

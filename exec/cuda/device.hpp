@@ -34,7 +34,8 @@ __host__ __device__ T rounded(float value) {
 
 constexpr int kWarp = 32;
 
-// N elements that are read or written at once; 16 bytes of them where alignment allows.
+// N elements, a power of two and at most 16 bytes, that are read or written at once. Their address must be a multiple
+// of their size together: callers choose an N for which it is (is_packable in map.hpp).
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T at[N];
@@ -53,7 +54,8 @@ __device__ void store(T* to, const float (&from)[N]) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-// Over the lanes of a warp, all of which must call it; every lane gets the result. The order is fixed.
+// Over the lanes of a warp, all of which must call it; every lane gets the result. The order is fixed, so that
+// equal values give equal bits; double is for sums over a whole gradient.
 __device__ inline float warp_sum(float value) {
 #pragma unroll
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffffu, value, mask);

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cassert>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -41,13 +43,16 @@ struct Machine {
   Fiber* current = nullptr;
   const std::function<void()>* body = nullptr;
 };
-Machine machine;
+// One for each host thread, since fibers stay with theirs; __shared__ variables are one for all, so that only one runs.
+thread_local Machine machine;
+std::mutex running;
+thread_local Streams streams;
 
 #if defined(__SANITIZE_ADDRESS__)
 
 // ASan must be told which stack is in use.
-const void* scheduler_stack = nullptr;
-std::size_t scheduler_stack_bytes = 0;
+thread_local const void* scheduler_stack = nullptr;
+thread_local std::size_t scheduler_stack_bytes = 0;
 
 void enter(Fiber& fiber) {
   machine.current = &fiber;
@@ -150,9 +155,18 @@ std::uint64_t shuffle(std::uint64_t value, int from) {
   return theirs;
 }
 
+void submit(void* stream, std::function<void()> work) {
+  if (stream != nullptr && streams)
+    streams(stream, std::move(work));
+  else
+    work();
+}
+void set_streams(Streams with) { streams = std::move(with); }
+
 void run(dim3 grid, dim3 block, const std::function<void()>& thread) {
   const std::size_t threads = std::size_t{block.x} * block.y * block.z;
   assert(threads > 0 && threads <= 1024 && grid.y <= 65535 && grid.z <= 65535);
+  const std::lock_guard lock(running);
   if (machine.fibers.size() < threads) create(machine.fibers, threads);
   machine.body = &thread;
   for (unsigned bz = 0; bz < grid.z; ++bz)

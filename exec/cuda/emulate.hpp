@@ -2,7 +2,7 @@
 // A GPU's threads on one processor, for tests: blocks one after the other, the threads of a block as fibers that switch
 // where they wait for each other. Exact in what kernels compute and in who must reach which barrier: a barrier that not
 // all threads of the block reach, or a shuffle that not all lanes of the warp join, is an error here and not a hang.
-// Not thread-safe across host threads that launch at the same time; nothing of it is in the program.
+// Host threads that launch at the same time wait for each other; nothing of it is in the program.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -26,10 +26,10 @@ namespace stretto::cuda::emulate {
 struct Thread {
   dim3 thread, block, block_size, grid_size;
 };
-// Of the thread that runs.
+// Of the thread that runs; these are called inside run() only.
 const Thread& self();
-void sync_threads();
-int lane();  // of the thread in its warp
+void sync_threads();  // returns when all threads of the block have called it
+int lane();           // of the thread in its warp
 // What the lane `from` of this warp calls it with.
 std::uint64_t shuffle(std::uint64_t value, int from);
 
@@ -42,7 +42,14 @@ T shuffled(T value, int from) {
   return value;
 }
 
-// Calls `thread` once for every thread of every block. Throws Error(runtime) when threads wait for each other in vain.
+// Does `work` now; or gives it to who has streams, when it is for one of them (tests/fake_cuda).
+void submit(void* stream, std::function<void()> work);
+using Streams = std::function<void(void* stream, std::function<void()> work)>;
+void set_streams(Streams streams);  // of this host thread
+
+// Calls `thread`, which must not throw, once for every thread of every block of at most 1,024. __shared__ variables are
+// one for all blocks and keep what the last one left, as a device's may. Throws Error(runtime) when threads wait for
+// each other in vain.
 void run(dim3 grid, dim3 block, const std::function<void()>& thread);
 
 }  // namespace stretto::cuda::emulate

@@ -2,7 +2,9 @@
 #include <catch2/catch.hpp>
 
 #if !defined(STRETTO_ON_GPU)
+#include "tests/as_processes.hpp"
 #include "tests/fake_cuda/cuda_runtime.h"
+#include "tests/fake_cuda/nccl.h"
 #endif
 #include "exec/cuda/cuda.hpp"
 #include "exec/trainer.hpp"
@@ -17,19 +19,26 @@ struct OnFakeGpu {
   MemoryPlan plan;
   std::unique_ptr<exec::Executor> executor;
 
-  explicit OnFakeGpu(const Scenario& s) : scenario(s), schedule(build_schedule(s)) {
+  explicit OnFakeGpu(const Scenario& s, bool graphs = true, launch::ProcessGroup* processes = nullptr)
+      : scenario(s), schedule(build_schedule(s)) {
     plan = plan_and_verify(schedule).plan;
-    std::vector<BoundProgram> programs;
-    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
-    cuda::LaunchPlan launches = cuda::plan_launches(schedule, programs);
     cuda::CudaOptions options = cuda::cuda_options(scenario);
     options.ctas = 2;
+    options.graphs = graphs;
+    options.processes = processes;
+    std::vector<BoundProgram> programs;
+    cuda::LaunchPlan launches;
+    if (processes) {
+      programs.push_back(bind(schedule, processes->rank()));
+      launches = cuda::plan_launches_of_rank(schedule, programs.front());
+    } else {
+      for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
+      launches = cuda::plan_launches(schedule, programs);
+    }
     executor.reset(stretto_make_cuda_executor(schedule, plan, options, std::move(programs), std::move(launches)));
   }
-  exec::MemoryOf memory_of() {
-    return [this](std::int64_t rank) -> host::RankMemory& { return executor->memory(rank); };
-  }
-  Trained train(int steps) {
+  exec::MemoryOf memory_of() { return exec::memory_of(*executor); }
+  Trained train(int steps, launch::ProcessGroup* processes = nullptr) {
     using Part = exec::Executor::Part;
     exec::initialise_state(schedule, scenario, memory_of());
     executor->upload(Part::state);
@@ -41,11 +50,11 @@ struct OnFakeGpu {
       executor->upload(Part::inputs);
       executor->run(1);
       executor->download(Part::results);
-      trained.losses.push_back(exec::read_metrics(schedule, memory_of()).loss);
+      trained.losses.push_back(exec::read_metrics(schedule, memory_of(), executor->programs().front().rank).loss);
     }
     executor->download(Part::all);
-    trained.gradients = exec::gather_state(schedule, scenario, memory_of(), exec::StatePart::gradients);
-    trained.parameters = exec::gather_state(schedule, scenario, memory_of(), exec::StatePart::parameters);
+    trained.gradients = exec::gather_state(schedule, scenario, memory_of(), exec::StatePart::gradients, processes);
+    trained.parameters = exec::gather_state(schedule, scenario, memory_of(), exec::StatePart::parameters, processes);
     return trained;
   }
 };
@@ -83,6 +92,8 @@ TEST_CASE("the executor for GPUs trains what the host does, in every mode", "[cu
 TEST_CASE("the executor for GPUs trains in bf16, with dropout, recomputed", "[cuda]") {
   Scenario scenario = layout_scenario(Layout{2, 1}, "overlap_param_gather", false, "bf16", 1, 4);
   check_against_host(scenario, 0.01, 0.1);
+  scenario.training.gelu_fusion = true;
+  check_against_host(scenario, 0.01, 0.1);
   scenario = layout_scenario(Layout{1, 2, true}, "tp_comm_overlap", false, "fp32", 1, 4);
   scenario.model.hidden_dropout = 0.1;
   scenario.model.attention_dropout = 0.2;
@@ -96,12 +107,15 @@ TEST_CASE("attention of a size that cuDNN has plans for", "[cuda]") {
   scenario.model.hidden_size = 32;
   scenario.model.num_attention_heads = 2;
   scenario.model.seq_length = scenario.model.max_position_embeddings = 72;
-  check_against_host(scenario, 0.01, 0.1);
+  for (const std::int64_t kv_heads : {2, 1}) {
+    scenario.model.num_query_groups = kv_heads;
+    check_against_host(scenario, 0.01, 0.1);
 #if defined(STRETTO_ON_GPU)
-  CHECK(OnFakeGpu(scenario).executor->notes().empty());  // cuDNN's it was
+    CHECK(OnFakeGpu(scenario).executor->notes().empty());  // cuDNN's it was
 #else
-  CHECK_THAT(OnFakeGpu(scenario).executor->notes().at(0), Catch::Contains("our own kernels"));
+    CHECK_THAT(OnFakeGpu(scenario).executor->notes().at(0), Catch::Contains("our own kernels"));
 #endif
+  }
 }
 
 TEST_CASE("several steps on a GPU: the same every time, and times in order", "[cuda]") {
@@ -127,7 +141,136 @@ TEST_CASE("several steps on a GPU: the same every time, and times in order", "[c
 }
 #endif
 
+TEST_CASE("steps as graphs: the same bits as call by call, and every operation's times", "[cuda]") {
+  for (const auto& layout : {Layout{2, 1}, Layout{1, 2, true}, Layout{1, 1, false, 2}}) {
+    INFO(layout.text());
+    Scenario scenario = layout_scenario(layout, "plain", false, "bf16", 1, layout.dp * layout.pp);
+    scenario.model.num_layers = 2;
+    OnFakeGpu with(scenario, true), without(scenario, false);
+    const Trained a = with.train(2), b = without.train(2);
+    CHECK(a.losses == b.losses);
+    CHECK(same_bits(a.gradients, b.gradients));
+    CHECK(same_bits(a.parameters, b.parameters));
+    CHECK(with.executor->run_without_rows(2).step_end > 0);
+    const Timeline timeline = with.executor->run(2);
+    for (const TimelineRow& row : timeline.rows) {
+      CHECK(row.ready >= timeline.step_begin);  // graphs do not overlap
+      CHECK(row.ready <= row.transfer);
+      CHECK(row.transfer <= row.end);
+    }
+  }
+}
+
 #if !defined(STRETTO_ON_GPU)
+TEST_CASE("graphs are captured once, launched from then on, and done without where they cannot be", "[cuda]") {
+  fake_cuda::Device& device = fake_cuda::device();
+  const Scenario scenario = layout_scenario(Layout{2, 1}, "overlap_grad_reduce", false, "bf16", 1, 2);
+  const int before = device.graph_launches;
+  {
+    OnFakeGpu gpu(scenario);
+    gpu.executor->run_without_rows(1);
+    CHECK(device.graphs == 0);
+    gpu.executor->run_without_rows(5);
+    gpu.executor->run(4);  // three without times, one with
+    CHECK(device.graphs == 2);
+    CHECK(device.graph_launches == before + 9);
+    for (const std::string& note : gpu.executor->notes()) CHECK_THAT(note, !Catch::Contains("graphs"));
+  }
+  CHECK(device.graphs == 0);
+  device.captures = false;
+  {
+    OnFakeGpu gpu(scenario), calls(scenario, false);
+    const Trained a = gpu.train(3), b = calls.train(3);
+    CHECK(same_bits(a.parameters, b.parameters));
+    CHECK_THAT(gpu.executor->notes().back(), Catch::Contains("not as CUDA graphs"));
+    CHECK(device.waits_for_nothing == 0);
+  }
+  device.captures = true;
+}
+
+TEST_CASE("ranks in processes of their own, by NCCL: the same bits as on a shared device, in every mode",
+          "[cuda][processes]") {
+  Cases cases;
+  bool graphs = false;
+  for (const Layout& layout : {Layout{2, 1}, Layout{1, 2, true}, Layout{1, 1, false, 2}})
+    for (const OverlapMode& mode : overlap_modes()) {
+      Scenario scenario = layout_scenario(layout, mode.name, false, "fp32", 1, layout.dp * layout.pp);
+      scenario.model.num_layers = 2;
+      if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
+      graphs = !graphs;
+      INFO(layout.text() << ", " << mode.name << ", graphs " << graphs);
+      Trained apart;
+      const std::vector<std::string> errors =
+          as_processes(scenario.parallel.ranks(), 60, [&](launch::ProcessGroup& group) {
+            OnFakeGpu rank(scenario, graphs, &group);
+            Trained trained = rank.train(2, &group);
+            group.barrier();
+            if (group.rank() == 0) apart = std::move(trained);
+          });
+      for (const std::string& error : errors) CHECK(error.empty());
+      const Trained together = OnFakeGpu(scenario, !graphs).train(2);
+      CHECK(apart.losses == together.losses);
+      CHECK(same_bits(apart.gradients, together.gradients));
+      CHECK(same_bits(apart.parameters, together.parameters));
+      CHECK(fake_nccl::live() == 0);
+    }
+  CHECK(fake_nccl::aborted() == 0);
+}
+
+TEST_CASE("a rank that is lost, or does not come, aborts NCCL everywhere", "[cuda][processes]") {
+  Scenario scenario = layout_scenario(Layout{3, 1}, "overlap_grad_reduce", false, "fp32", 1, 3);
+  scenario.model.num_layers = 1;
+  const int timeout_s = kCaseStride > 1 ? 15 : 3;  // emulated steps are slow in a sanitizer's build
+  scenario.training.timeout_s = timeout_s;
+  for (const auto& [says_so, graphs] : {std::pair{true, false}, std::pair{false, true}}) {
+    const int before = fake_nccl::aborted();
+    const std::vector<std::string> errors = as_processes(3, 60, [&](launch::ProcessGroup& group) {
+      OnFakeGpu rank(scenario, graphs, &group);
+      exec::initialise_state(rank.schedule, scenario, rank.memory_of());
+      rank.executor->upload(exec::Executor::Part::all);
+      rank.executor->run(1);
+      rank.executor->run(1);  // captured
+      group.barrier();
+      if (group.rank() == 1) {
+        if (says_so) group.fail("the power failed");
+        std::this_thread::sleep_for(std::chrono::seconds(says_so ? 0 : timeout_s + 3));
+        return;
+      }
+      try {
+        rank.executor->run(1);
+      } catch (const Error& error) {
+        group.fail(error.what());
+        throw;
+      }
+    });
+    for (const std::size_t rank : {0, 2}) {
+      INFO(errors[rank]);
+      if (says_so)
+        CHECK_THAT(errors[rank], Catch::Contains("rank 1: the power failed"));
+      else
+        CHECK_THAT(errors[rank], Catch::Contains("has not finished its step after"));
+    }
+    CHECK(fake_nccl::aborted() > before);
+    CHECK(fake_nccl::hung() == 0);
+    CHECK(fake_nccl::live() == 0);
+  }
+}
+
+TEST_CASE("a launch that is refused says on which rank", "[cuda][processes]") {
+  const Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "fp32", 1, 2);
+  const std::vector<std::string> errors = as_processes(2, 20, [&](launch::ProcessGroup& group) {
+    OnFakeGpu rank(scenario, false, &group);
+    if (group.rank() == 1) fake_cuda::keep(cudaErrorMemoryAllocation);
+    try {
+      rank.executor->run(1);
+    } catch (const Error& error) {
+      group.fail(error.what());
+      throw;
+    }
+  });
+  for (const std::string& error : errors) CHECK_THAT(error, Catch::StartsWith("rank 1: ") && Catch::Contains("launch"));
+}
+
 TEST_CASE("memory that does not suffice is said before anything runs, and everything is given back", "[cuda]") {
   fake_cuda::Device& device = fake_cuda::device();
   const Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 4);
@@ -139,7 +282,7 @@ TEST_CASE("memory that does not suffice is said before anything runs, and everyt
   {
     OnFakeGpu fits(scenario);
     // Exactly what the plan says, and the overhead that is said beside it.
-    std::int64_t planned = cuda::overhead_bytes(fits.schedule);
+    std::int64_t planned = cuda::overhead_bytes(fits.schedule, 2);
     for (std::int64_t rank = 0; rank < 2; ++rank) planned += fits.plan.roles[0].bytes;
     CHECK(static_cast<std::int64_t>(device.used_bytes) == planned);
   }
@@ -150,6 +293,9 @@ TEST_CASE("memory that does not suffice is said before anything runs, and everyt
 #endif
 
 TEST_CASE("streams get hardware queues, and it is said when they share them", "[cuda]") {
+  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  CHECK(cuda::reserve_hardware_queues(3).empty());  // libraries have streams, too
+  CHECK(std::string(getenv("CUDA_DEVICE_MAX_CONNECTIONS")) == "8");
   unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
   CHECK(cuda::reserve_hardware_queues(12).empty());
   CHECK(std::string(getenv("CUDA_DEVICE_MAX_CONNECTIONS")) == "12");

@@ -19,8 +19,9 @@ using Kind = LaunchAction::Kind;
 
 class Planner {
  public:
-  Planner(const Schedule& schedule, std::span<const BoundProgram> programs)
-      : schedule_(schedule), programs_(programs), meetings_(find_rendezvous(schedule, programs)) {
+  Planner(const Schedule& schedule, std::span<const BoundProgram> programs, bool is_shared)
+      : schedule_(schedule), programs_(programs), is_shared_(is_shared) {
+    if (is_shared) meetings_ = find_rendezvous(schedule, programs);
     lanes_ = static_cast<std::uint32_t>(schedule.lanes.size());
     plan_.streams = static_cast<std::uint32_t>(programs.size()) * lanes_;
     queues_.resize(plan_.streams);
@@ -58,8 +59,9 @@ class Planner {
     launch(op);
     queues_[stream_].back().action.kind = kind;
   }
-  void launch(std::uint32_t op, int phase = 0, std::uint32_t meeting = 0) {
+  void launch(std::uint32_t op, int phase = 0, std::uint32_t meeting = 0, std::size_t joined = 1) {
     LaunchAction action;
+    action.joined = static_cast<std::uint32_t>(joined);
     action.stream = stream_;
     action.meeting = meeting;
     action.rank = rank_;
@@ -80,7 +82,9 @@ class Planner {
       for (const std::uint32_t op : group) mark(op, Kind::begin);
       for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::started, rank_, op));
       const Work& work = schedule_.operations[program.ops[ops[i]].op].work;
-      if (std::holds_alternative<Collective>(work))
+      if (!is_shared_)
+        launch(ops[i], 0, 0, group.size());
+      else if (std::holds_alternative<Collective>(work))
         collective(ops[i], std::get<Collective>(work).kind);
       else if (std::holds_alternative<PointToPoint>(work))
         messages(group);
@@ -199,7 +203,8 @@ class Planner {
 
   const Schedule& schedule_;
   std::span<const BoundProgram> programs_;
-  const Rendezvous meetings_;
+  const bool is_shared_;
+  Rendezvous meetings_;
   LaunchPlan plan_;
   std::uint32_t lanes_ = 0, rank_ = 0, stream_ = 0;
   std::map<std::tuple<Moment, std::uint32_t, std::uint32_t, int>, std::uint32_t> events_;
@@ -210,7 +215,11 @@ class Planner {
 }  // namespace
 
 LaunchPlan plan_launches(const Schedule& schedule, std::span<const BoundProgram> programs) {
-  return Planner(schedule, programs).run();
+  return Planner(schedule, programs, true).run();
+}
+
+LaunchPlan plan_launches_of_rank(const Schedule& schedule, const BoundProgram& program) {
+  return Planner(schedule, {&program, 1}, false).run();
 }
 
 }  // namespace stretto::cuda

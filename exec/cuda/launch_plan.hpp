@@ -9,14 +9,15 @@
 
 namespace stretto::cuda {
 
-// One step of a schedule as calls to the API of a device that all its ranks share: on which stream each operation is
-// launched, and which events are recorded and waited for. Made once, on any machine; what runs it makes one call an
-// action. A stream a lane of a rank, so that operations of a lane need no events between them.
+// One step of a schedule as calls to the API of a device: on which stream each operation is launched, and which events
+// are recorded and waited for. Made once, on any machine; what runs it makes one call an action. A stream a lane of a
+// rank, so that operations of a lane need no events between them.
 //
-// Communication meets by events too. A collective: every member records that it has come, waits for all others, moves
-// its share (local::run_share of the same phase), and the same again behind it, so that nobody's buffer is used anew
-// while another still reads it. A group of messages: arrival is recorded, every receive waits for its sender and
-// copies, every send waits until it has been received.
+// Where all ranks share the device, communication meets by events too. A collective: every member records that it has
+// come, waits for all others, moves its share (local::run_share of the same phase), and the same again behind it, so
+// that nobody's buffer is used anew while another still reads it. A group of messages: arrival is recorded, every
+// receive waits for its sender and copies, every send waits until it has been received. Where a rank is a process of
+// its own, a collective is one launch and so is a group of messages: the ranks meet in the kernels (NCCL).
 struct LaunchAction {
   enum class Kind : std::uint8_t {
     wait,    // the stream goes on when `event` has happened
@@ -32,7 +33,8 @@ struct LaunchAction {
   std::uint32_t rank = 0;       // launch, begin, end: index into the programs
   std::uint32_t op = 0;         // launch, begin, end: index into BoundProgram::ops
   std::uint8_t phase = 0;       // launch
-  std::uint32_t meeting = 0;    // launch of communication: who takes part
+  std::uint32_t meeting = 0;    // launch of communication on a shared device: who takes part
+  std::uint32_t joined = 1;     // launch of messages without meetings: this many operations, from `op` on in its lane
 };
 
 struct LaunchPlan {
@@ -48,11 +50,13 @@ struct LaunchPlan {
   std::vector<std::vector<Place>> meetings;
 };
 
-// `programs`: of all ranks, in order of ranks. Calls follow the host issue order of every rank as far as what they wait
-// for allows. The schedule must have been verified.
+// Of all ranks, which share a device; `programs` in order of ranks. Calls follow the host issue order of every rank as
+// far as what they wait for allows. The schedule must have been verified.
 //
 // Start → start edges become "after everything before it on its stream", the latest moment that an event can tell
 // before a kernel starts.
 LaunchPlan plan_launches(const Schedule& schedule, std::span<const BoundProgram> programs);
+// Of one rank, on a device of its own. There are no meetings. Calls are in host issue order.
+LaunchPlan plan_launches_of_rank(const Schedule& schedule, const BoundProgram& program);
 
 }  // namespace stretto::cuda

@@ -2,6 +2,7 @@
 // any order at all. What it computes must be what the schedule computes.
 #include "exec/cuda/launch_plan.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <deque>
@@ -152,6 +153,46 @@ TEST_CASE("a launch plan computes what the schedule does, in every mode", "[cuda
         CHECK(trained.losses == expected.losses);
         CHECK(same_bits(trained.parameters, expected.parameters));
       }
+    }
+}
+
+// NCCL connects ranks as they call collectives, and our host waits for that: what each rank calls next must let
+// somebody go on.
+TEST_CASE("ranks on devices of their own call collectives in orders that meet", "[cuda]") {
+  Cases cases;
+  for (const Layout& layout : {Layout{3, 1}, Layout{1, 2, true}, Layout{2, 2, true}, Layout{1, 1, false, 2, 3},
+                               Layout{2, 1, false, 3}, Layout{2, 2, true, 2}, Layout{2, 2, true, 2, 3}})
+    for (const OverlapMode& mode : overlap_modes()) {
+      const Scenario scenario = layout_scenario(layout, mode.name, false);
+      if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
+      INFO(layout.text() << ", " << mode.name);
+      const Schedule schedule = build_schedule(scenario);
+      std::vector<std::deque<std::uint32_t>> calls;  // [rank]: communicators, in the order of the calls
+      for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
+        const BoundProgram program = bind(schedule, rank);
+        calls.emplace_back();
+        for (const cuda::LaunchAction& action : cuda::plan_launches_of_rank(schedule, program).actions)
+          if (action.kind == Kind::launch)
+            if (const auto* c = std::get_if<Collective>(&schedule.operations[program.ops[action.op].op].work))
+              calls.back().push_back(c->communicator);
+      }
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+          if (calls[rank].empty()) continue;
+          const std::uint32_t next = calls[rank].front();
+          const std::vector<std::int64_t> members =
+              members_of(schedule, schedule.communicators[next], static_cast<std::int64_t>(rank));
+          const auto calls_of = [&](std::int64_t member) -> auto& { return calls[static_cast<std::size_t>(member)]; };
+          if (!std::all_of(members.begin(), members.end(), [&](std::int64_t member) {
+                return !calls_of(member).empty() && calls_of(member).front() == next;
+              }))
+            continue;
+          for (const std::int64_t member : members) calls_of(member).pop_front();
+          moved = true;
+        }
+      }
+      for (const auto& left : calls) CHECK(left.empty());
     }
 }
 

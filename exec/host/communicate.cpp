@@ -96,7 +96,7 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
   std::vector<std::uint64_t> numbers;
   for (const std::uint32_t op : group) {
     TimelineRow row;
-    row.rank = static_cast<std::int32_t>(rank.program.rank);
+    row.rank = static_cast<std::int32_t>(rank.place);
     row.op = op;
     row.ready = ready;
     row.start = channels > 0 ? at(Clock::now()) : ready;
@@ -104,9 +104,11 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
     const OpId id = rank.program.ops[op].op;
     const bool is_send = std::get<PointToPoint>(schedule.operations[id].work).is_send;
     const Operand& buffer = rank.operands.of(op).front();
-    numbers.push_back(is_send ? rank.link_of[id]->post_send(buffer.data) : rank.link_of[id]->post_receive());
+    if (!wires)
+      numbers.push_back(is_send ? rank.link_of[id]->post_send(buffer.data) : rank.link_of[id]->post_receive());
     advance(rank, lane, &LaneProgress::started);
   }
+  if (wires) return exchange_remotely(rank, lane, group, residence, std::span(rows).subspan(first));
   for (const bool sends : {false, true})
     for (std::size_t i = 0; i < group.size(); ++i) {
       const std::uint32_t op = group[i];
@@ -141,17 +143,23 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
 }
 
 void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row) {
-  Group& group = *group_of[collective.communicator][static_cast<std::size_t>(rank.program.rank)];
-  const int members = static_cast<int>(group.members.size());
-  const auto operands = rank.operands.of(op);
-  const int self = static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.program.rank) -
-                                    group.members.begin());
   const Communicator& communicator = schedule.communicators[collective.communicator];
   const LaneId lane = rank.program.ops[op].lane;
   const int channels = resident_cores(communicator);
   const Residence residence(*rank.cores, channels, schedule.lanes[lane].priority);
   row.start = channels > 0 ? at(Clock::now()) : row.ready;
   advance(rank, lane, &LaneProgress::started);
+  if (wires) {
+    row.transfer = at(Clock::now());
+    communicate_remotely(rank, op, collective, residence);
+    row.end = at(Clock::now());
+    return;
+  }
+  Group& group = *group_of[collective.communicator][static_cast<std::size_t>(rank.program.rank)];
+  const int members = static_cast<int>(group.members.size());
+  const auto operands = rank.operands.of(op);
+  const int self = static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.program.rank) -
+                                    group.members.begin());
   // Everybody has left the meeting before when the last of its phases was over.
   group.buffers[static_cast<std::size_t>(self)] = {operands.front().data, operands.back().data};
   Clock::time_point end = meet(rank, op, group);

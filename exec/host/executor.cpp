@@ -1,8 +1,12 @@
 #include "exec/host/executor.hpp"
 
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "exec/host/executor_state.hpp"
@@ -27,35 +31,58 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
     options.cores_per_device = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   check_residency(schedule, options.cores_per_device);
   const std::int64_t count = schedule.mesh.ranks(), per_device = schedule.placement.ranks_per_device;
-  for (std::int64_t d = 0; d < (count + per_device - 1) / per_device; ++d)
-    devices.push_back(
-        std::make_unique<CorePool>(options.cores_per_device, static_cast<int>(d) * options.cores_per_device));
-  recorded.resize(static_cast<std::size_t>(count));
-  for (std::int64_t r = 0; r < count; ++r) {
+  const launch::ProcessGroup* processes = options.processes;
+  // A process has one rank, on the device that is its own among those of this machine.
+  const std::int64_t here = processes ? 1 : count, first_rank = processes ? processes->rank() : 0,
+                     first_device = processes ? processes->world().local_rank : 0;
+  for (std::int64_t d = 0; d < (here + per_device - 1) / per_device; ++d)
+    devices.push_back(std::make_unique<CorePool>(options.cores_per_device,
+                                                 static_cast<int>(first_device + d) * options.cores_per_device));
+  recorded.resize(static_cast<std::size_t>(here));
+  for (std::int64_t r = first_rank; r < first_rank + here; ++r) {
     auto rank = std::make_unique<Rank>();
     rank->program = bind(schedule, r);
+    rank->place = ranks.size();
     rank->memory = std::make_unique<RankMemory>(schedule, plan.roles[schedule.role_of(rank->program.coordinates)]);
     rank->operands = bind_operands(schedule, rank->program, *rank->memory);
     rank->progress.resize(schedule.lanes.size());
     rank->waits = std::vector<LaneWait>(schedule.lanes.size());
-    rank->cores = devices[static_cast<std::size_t>(r / per_device)].get();
+    rank->received.resize(schedule.lanes.size());
+    rank->cores = devices[static_cast<std::size_t>((r - first_rank) / per_device)].get();
     programs.push_back(rank->program);
     ranks.push_back(std::move(rank));
-    recorded[static_cast<std::size_t>(r)].resize(schedule.lanes.size());
+    recorded[static_cast<std::size_t>(r - first_rank)].resize(schedule.lanes.size());
   }
-  form_groups();
-  for (auto& rank : ranks) connect(*rank);
-  for (auto& rank : ranks)
-    for (LaneId lane = 0; lane < schedule.lanes.size(); ++lane)
-      threads.emplace_back([this, &rank = *rank, lane] { lane_main(rank, lane); });
+  try {
+    if (processes) {
+      reach_others();
+    } else {
+      form_groups();
+      for (auto& rank : ranks) connect(*rank);
+    }
+    for (auto& rank : ranks)
+      for (LaneId lane = 0; lane < schedule.lanes.size(); ++lane)
+        threads.emplace_back([this, &rank = *rank, lane] { lane_main(rank, lane); });
+  } catch (const std::system_error& error) {
+    stop();
+    throw runtime_failure(std::string("starting a thread for every lane: ") + error.what());
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
-HostExecutor::State::~State() {
+HostExecutor::State::~State() { stop(); }
+
+void HostExecutor::State::stop() {
+  if (options.processes) options.processes->on_failure({});
   {
     std::lock_guard lock(command_mutex);
     quit = true;
     commanded.notify_all();
   }
+  threads.clear();
+  if (abort_event >= 0) ::close(std::exchange(abort_event, -1));
 }
 
 void HostExecutor::State::fail(std::exception_ptr why) {
@@ -71,12 +98,16 @@ void HostExecutor::State::fail(std::exception_ptr why) {
   for (auto& group : groups) group->rendezvous.abort();
   for (auto& [ends, link] : links) link->abort();
   for (auto& device : devices) device->shut_down();
+  if (abort_event >= 0) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(abort_event, &one, sizeof one);
+  }
 }
 
 void HostExecutor::State::lane_main(Rank& rank, LaneId lane) {
   prctl(PR_SET_TIMERSLACK, 1UL);  // links are paced with sleeps; the default slack of 50 µs would be added to each
   const std::vector<std::uint32_t>& ops = rank.program.lanes[lane];
-  Recorded& mine = recorded[static_cast<std::size_t>(rank.program.rank)][lane];
+  Recorded& mine = recorded[rank.place][lane];
   mine.rows.reserve(ops.size());
   std::uint64_t step = 0;
   while (true) {
@@ -122,7 +153,7 @@ void HostExecutor::State::run_step(Rank& rank, LaneId lane, std::uint64_t step, 
   for (std::size_t i = 0; i < ops.size();) {
     std::size_t end = i + 1;
     while (end < ops.size() && rank.program.ops[ops[end]].joined) ++end;
-    if (rank.link_of[rank.program.ops[ops[i]].op])
+    if (std::holds_alternative<PointToPoint>(schedule.operations[rank.program.ops[ops[i]].op].work))
       exchange(rank, lane, step, std::span(ops).subspan(i, end - i), rows);
     else
       rows.push_back(run_operation(rank, lane, step, ops[i], rows.empty() ? 0 : rows.back().end));
@@ -133,7 +164,7 @@ void HostExecutor::State::run_step(Rank& rank, LaneId lane, std::uint64_t step, 
 TimelineRow HostExecutor::State::run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op,
                                                Picoseconds previous_end) {
   TimelineRow row;
-  row.rank = static_cast<std::int32_t>(rank.program.rank);
+  row.rank = static_cast<std::int32_t>(rank.place);
   row.op = op;
   const BoundOp& bound = rank.program.ops[op];
   const Operation& operation = schedule.operations[bound.op];
@@ -202,6 +233,8 @@ HostExecutor::~HostExecutor() = default;
 
 Timeline HostExecutor::run(int steps) {
   State& s = *state_;
+  if (s.options.processes)
+    if (const auto elsewhere = s.options.processes->failure()) throw runtime_failure(*elsewhere);
   if (s.aborted) throw runtime_failure("this executor has failed before and cannot go on");
   Timeline timeline;
   timeline.step_begin = s.at(Clock::now());
@@ -226,9 +259,15 @@ Timeline HostExecutor::run(int steps) {
   return timeline;
 }
 
-std::int64_t HostExecutor::ranks() const { return static_cast<std::int64_t>(state_->ranks.size()); }
+bool HostExecutor::is_here(std::int64_t rank) const {
+  const launch::ProcessGroup* processes = state_->options.processes;
+  return processes ? rank == processes->rank() : rank >= 0 && rank < static_cast<std::int64_t>(state_->ranks.size());
+}
 const std::vector<BoundProgram>& HostExecutor::programs() const { return state_->programs; }
-RankMemory& HostExecutor::memory(std::int64_t rank) { return *state_->ranks[static_cast<std::size_t>(rank)]->memory; }
+RankMemory& HostExecutor::memory(std::int64_t rank) {
+  assert(is_here(rank));
+  return *state_->ranks[state_->options.processes ? 0 : static_cast<std::size_t>(rank)]->memory;
+}
 const Schedule& HostExecutor::schedule() const { return state_->schedule; }
 
 }  // namespace stretto::host

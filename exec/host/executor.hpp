@@ -12,6 +12,10 @@
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
 
+namespace stretto::launch {
+class ProcessGroup;
+}
+
 namespace stretto::host {
 
 struct HostOptions {
@@ -21,6 +25,9 @@ struct HostOptions {
   double channel_GBps =
       0;  // what each channel of a communicator on the `sm` engine carries; 0 = no limit. Only of paced links
   double timeout_s = 60;  // a lane that waits this long for another rank or lane gives up for all
+  // Where every rank is a process of its own: this one's is the group's, and the others' memory is not here.
+  // Communication then goes over TCP and takes what that takes: links are not imitated. Must outlive the executor.
+  launch::ProcessGroup* processes = nullptr;
   // Called on the lane's thread before each operation, with rank and index into BoundProgram::ops. For tests (injected
   // faults) and progress; may throw, which fails the step on all ranks.
   std::function<void(std::int64_t rank, std::uint32_t op)> before_operation;
@@ -30,8 +37,9 @@ struct HostOptions {
 HostOptions host_options(const Scenario& scenario);
 
 // Runs a schedule on this machine: every rank's every lane is a thread, communication goes through memory and takes as
-// long as the scenario's link would. Compute operations hold a core of their device while they run, communication on
-// the `sm` engine as many as it has channels; cores are given by the priority of lanes, then first come, first served.
+// long as the scenario's link would; or one rank of it, and the others are other processes (HostOptions::processes).
+// Compute operations hold a core of their device while they run, communication on the `sm` engine as many as it has
+// channels; cores are given by the priority of lanes, then first come, first served.
 //
 // Owns all ranks' memory. Use from one thread; between calls of run() all lanes are idle and memory may be read and
 // written freely. The schedule must have been verified; it and `plan` are copied or referenced as stated.
@@ -44,11 +52,11 @@ class HostExecutor final : public exec::Executor {
   HostExecutor(const HostExecutor&) = delete;
   HostExecutor& operator=(const HostExecutor&) = delete;
 
-  // When an operation throws, a rank dies or nothing moves for timeout_s, every rank stops and this throws Error(runtime)
-  // naming the rank and the operation.
+  // When an operation throws, a rank dies or nothing moves for timeout_s, every rank stops and this throws
+  // Error(runtime) naming the rank and the operation.
   Timeline run(int steps) override;
 
-  std::int64_t ranks() const override;
+  bool is_here(std::int64_t rank) const override;
   const std::vector<BoundProgram>& programs() const override;
   RankMemory& memory(std::int64_t rank) override;  // itself, no copy
   const Schedule& schedule() const;

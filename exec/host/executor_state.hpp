@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -17,8 +18,10 @@
 #include "exec/comm/link.hpp"
 #include "exec/comm/local.hpp"
 #include "exec/comm/rendezvous.hpp"
+#include "exec/comm/wires.hpp"
 #include "exec/host/cores.hpp"
 #include "exec/host/executor.hpp"
+#include "exec/launch/process_group.hpp"
 
 namespace stretto::host {
 
@@ -47,13 +50,15 @@ struct LaneWait {
 // construction, and memory only by operations, in the order that the verifier has proved.
 struct Rank {
   BoundProgram program;
+  std::size_t place = 0;  // among those that are here
   std::unique_ptr<RankMemory> memory;
   BoundOperands operands;
   std::mutex mutex;                    // guards progress and waits
   std::vector<LaneProgress> progress;  // [lane]
   std::vector<LaneWait> waits;         // [lane]
   CorePool* cores = nullptr;
-  std::vector<Link*> link_of;  // [OpId] of sends and receives
+  std::vector<Link*> link_of;                    // [OpId] of sends and receives
+  std::vector<std::vector<std::byte>> received;  // [lane]: what a reduction got from other processes
 };
 
 // One instance of a communicator: its members and where they meet.
@@ -99,7 +104,9 @@ struct HostExecutor::State {
   std::vector<std::unique_ptr<Group>> groups;
   std::vector<std::vector<Group*>> group_of;  // [communicator][rank]
   std::map<std::tuple<std::uint32_t, std::int64_t, std::int64_t>, std::unique_ptr<Link>>
-      links;  // communicator, from, to
+      links;                         // communicator, from, to
+  std::optional<wire::Wires> wires;  // when the other ranks are other processes
+  int abort_event = -1;              // readable when all lanes are to end
   Clock::time_point origin = Clock::now();
 
   // Commands to the lane threads: `steps_wanted` grows, every lane works until it has done as many.
@@ -120,6 +127,7 @@ struct HostExecutor::State {
 
   State(const Schedule& s, const MemoryPlan& plan, HostOptions o);
   ~State();
+  void stop();  // ends the lanes' threads, and what the group of processes knows of this
 
   Picoseconds at(Clock::time_point time) const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin).count() * 1000;
@@ -149,6 +157,12 @@ struct HostExecutor::State {
   void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
   void communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row);
   Clock::time_point meet(Rank& rank, std::uint32_t op, Group& group);
+  // The same with other processes: remote.cpp.
+  void reach_others();
+  void exchange_remotely(Rank& rank, LaneId lane, std::span<const std::uint32_t> group, Residence& residence,
+                         std::span<TimelineRow> rows);
+  void communicate_remotely(Rank& rank, std::uint32_t op, const Collective& collective, const Residence& residence);
+  void move(const Rank& rank, std::uint32_t op, std::vector<wire::Transfer> transfers);
   void fail(std::exception_ptr why);  // from any thread; the first reason is kept
 };
 

@@ -76,8 +76,9 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
       if (!is_recomputed && slots > 1)
         instance += ".s" + std::to_string(slot % shape_.slots[static_cast<std::size_t>(layer)]);
       const auto [at, fresh] = storages.try_emplace(instance, 0);
-      if (fresh) at->second = add_storage(schedule_, instance, role.is_statistics ? statistics_type() : dtype_,
-                                          BufferKind::activation, rows * cols);
+      if (fresh)
+        at->second = add_storage(schedule_, instance, role.is_statistics ? statistics_type() : dtype_,
+                                 BufferKind::activation, rows * cols);
       places.push_back({at->second, 0});
     }
   }
@@ -131,12 +132,16 @@ View BlockWriter::summed(const std::string& name, Phase phase, View partial, Vie
   return part;
 }
 
-void BlockWriter::column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y) {
+void BlockWriter::column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
+                                 std::optional<View> gelu_of_y) {
   const bool bias = shape_.model.add_bias_linear;
   std::vector<Access> accesses = {read(std::move(x)), read(parameter(name + ".weight", Coord::layer))};
   if (bias) accesses.push_back(read(parameter(name + ".bias", Coord::layer)));
   accesses.push_back(write(std::move(y)));
-  op(name + ".fprop", Phase::forward, Gemm{tokens(), out, in, false, true, bias}, std::move(accesses));
+  if (gelu_of_y) accesses.push_back(write(std::move(*gelu_of_y)));
+  op(name + ".fprop", Phase::forward,
+     Gemm{tokens(), out, in, false, true, bias, gelu_of_y ? GemmEpilogue::gelu : GemmEpilogue::none},
+     std::move(accesses));
 }
 
 void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y) {
@@ -170,10 +175,14 @@ void BlockWriter::column_wgrad(const std::string& name, std::int64_t in, std::in
 }
 
 void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x,
-                               View dx) {
+                               View dx, std::optional<View> before_gelu) {
   const View dy = gathered(name + ".all_gather_dgrad", Phase::dgrad, dy_part);
-  op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
-     {read(dy), read(parameter(name + ".weight", Coord::layer)), write(std::move(dx))});
+  std::vector<Access> accesses = {read(dy), read(parameter(name + ".weight", Coord::layer))};
+  if (before_gelu) accesses.push_back(read(std::move(*before_gelu)));
+  accesses.push_back(write(std::move(dx)));
+  op(name + ".dgrad", Phase::dgrad,
+     Gemm{tokens(), in, out, false, false, false, before_gelu ? GemmEpilogue::gelu_backward : GemmEpilogue::none},
+     std::move(accesses));
   op(name + ".wgrad", Phase::wgrad, Gemm{out, in, tokens(), true, false, false},
      {read(dy), read(std::move(x)), accumulate(gradient(name + ".weight", Coord::layer))});
   if (shape_.model.add_bias_linear)

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,8 +57,10 @@ class BlockWriter {
   View summed(const std::string& name, Phase phase, View partial, View part);
 
   // Linear layers with weight [out, in] (sizes of this rank's part): y[T,out] = x[T,in] · Wᵀ. A column-parallel layer
-  // adds its bias; that of a row-parallel layer is added once, after the sum, by residual().
-  void column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y);
+  // adds its bias; that of a row-parallel layer is added once, after the sum, by residual(). `gelu_of_y`: where gelu(y)
+  // goes when it is the product's epilogue.
+  void column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
+                      std::optional<View> gelu_of_y = {});
   void row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y);
   // dx[T,in] = dy[T,out] · W;  dW[out,in] += dyᵀ · x;  db[out] += Σ dy, of the rows that this rank answers for.
   // Column: `x` is the residual stream's, `dx` is summed into `dx_part` (see summed); returns where the sum is.
@@ -66,7 +69,9 @@ class BlockWriter {
   // dW alone, where column_backward has left it out.
   void column_wgrad(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x,
                     const std::string& weight, bool layered);
-  void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx);
+  // `before_gelu`: what the layer's input was the GELU of, when dx is to be the gradient of that.
+  void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx,
+                    std::optional<View> before_gelu = {});
 
   // c[R,H] = a + dropout(b + bias of the row-parallel layer before).
   void residual(const std::string& name, const std::string& layer, View a, View b, View c, DropoutSite site);

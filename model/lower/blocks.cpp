@@ -93,8 +93,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const TensorId d_hidden = w.workspace("d_hidden", tokens, hidden);  // gradient of a norm's output
   const TensorId d_attention = w.workspace("d_attention", tokens, attended);
   const TensorId d_qkv = w.workspace("d_qkv", tokens, qkv_size);
-  const TensorId d_act = w.workspace("d_" + act, tokens, ffn);
   const TensorId d_fc1 = w.workspace("d_fc1", tokens, fc1_size);
+  const TensorId d_act = shape.gelu_fusion ? d_fc1 : w.workspace("d_" + act, tokens, ffn);
   // With sequence parallelism, this rank's rows of the sums.
   const TensorId branch_part = shape.sequence_parallel ? w.workspace("branch.part", rows, hidden) : branch;
   const TensorId d_part = shape.sequence_parallel ? w.workspace("d_hidden.part", rows, hidden) : d_hidden;
@@ -143,10 +143,11 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
              DropoutSite::residual_1);
   w.norm_forward("ln_2", w.act(x_mid, layer), w.act(ln_2, layer), w.act(ln_2_stats, layer), layer);
   w.column_forward("fc1", hidden, fc1_size, w.gathered("fc1.all_gather", Phase::forward, w.act(ln_2, layer)),
-                   w.act(fc1, layer));
-  w.op(act + ".fprop", Phase::forward,
-       Elementwise{model.swiglu ? ElementwiseFn::swiglu : ElementwiseFn::gelu, tokens, ffn},
-       {read(w.act(fc1, layer)), write(w.act(act_out, layer))});
+                   w.act(fc1, layer), shape.gelu_fusion ? std::optional(w.act(act_out, layer)) : std::nullopt);
+  if (!shape.gelu_fusion)
+    w.op(act + ".fprop", Phase::forward,
+         Elementwise{model.swiglu ? ElementwiseFn::swiglu : ElementwiseFn::gelu, tokens, ffn},
+         {read(w.act(fc1, layer)), write(w.act(act_out, layer))});
   w.row_forward("fc2", ffn, hidden, w.act(act_out, layer), w.work(branch));
   w.residual("residual_2.fprop", "fc2", w.act(x_mid, layer),
              w.summed("fc2", Phase::forward, w.work(branch), w.work(branch_part)), x_next, DropoutSite::residual_2);
@@ -178,10 +179,12 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
 
   w.begin("layer.backward");
   w.row_backward("fc2", ffn, hidden, w.dropped("residual_2.dgrad", d_x, d_branch, DropoutSite::residual_2),
-                 w.act(act_out, layer), w.work(d_act));
-  w.op(act + ".dgrad", Phase::dgrad,
-       Elementwise{model.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, tokens, ffn},
-       {read(w.work(d_act)), read(w.act(fc1, layer)), write(w.work(d_fc1))});
+                 w.act(act_out, layer), w.work(d_act),
+                 shape.gelu_fusion ? std::optional(w.act(fc1, layer)) : std::nullopt);
+  if (!shape.gelu_fusion)
+    w.op(act + ".dgrad", Phase::dgrad,
+         Elementwise{model.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, tokens, ffn},
+         {read(w.work(d_act)), read(w.act(fc1, layer)), write(w.work(d_fc1))});
   const View d_ln_2 = w.column_backward("fc1", hidden, fc1_size, w.work(d_fc1), w.act(ln_2, layer), w.work(d_hidden),
                                         w.work(d_part), "fc1.weight");
   w.norm_backward("ln_2", d_ln_2, w.act(x_mid, layer), w.act(ln_2_stats, layer), accumulate(d_x), layer);

@@ -28,6 +28,7 @@ struct BlockShape {
   std::string head_weight;         // parameter of the head's GEMM
   std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
   Recompute recompute;
+  bool gelu_fusion = false;        // GELU and its gradient are epilogues of the products before them
   std::int64_t tp = 1;             // tensor-parallel ranks that cut the layers
   bool sequence_parallel = false;  // and, between layers, the tokens
   LaneId tp_lane = 0;              // of their communication

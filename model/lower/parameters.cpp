@@ -89,8 +89,8 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
     ops.role = bucket.role;
     ops.parameter =
         add_storage(schedule, "parameters" + suffix, schedule.compute_dtype, BufferKind::parameter, bucket.elements);
-    ops.gradient =
-        add_storage(schedule, "gradients" + suffix, accumulation_of(schedule.compute_dtype), BufferKind::gradient, bucket.elements);
+    ops.gradient = add_storage(schedule, "gradients" + suffix, accumulation_of(schedule.compute_dtype),
+                               BufferKind::gradient, bucket.elements);
     lowered.bucket_ops.push_back(ops);
     for (const BucketEntry& entry : bucket.entries) {
       const Parameter& p = result.parts[entry.parameter];

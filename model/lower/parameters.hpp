@@ -32,7 +32,7 @@ constexpr const char* kMasterPrefix = "adam.p";
 // Whole buckets as tensors, and the optimizer state of a shard.
 struct BucketTensors {
   TensorId parameter = 0, gradient = 0, m = 0, v = 0;
-  TensorId low = 0;  // the gradient in bf16, with `casts`
+  TensorId low = 0;                // the gradient in bf16, with `casts`
   std::optional<TensorId> master;  // the parameters that the optimizer updates, where computation has them rounded
 };
 std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t dp, bool casts);

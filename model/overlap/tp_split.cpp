@@ -1,5 +1,6 @@
 #include "model/overlap/tp_split.hpp"
 
+#include <cassert>
 #include <utility>
 
 #include "model/lower/builder.hpp"
@@ -25,6 +26,13 @@ Operation SplitContext::gemm(const Operation& whole, std::size_t piece, Gemm wor
   part.lane = compute[piece % compute.size()];
   part.accesses[0].view = std::move(a);
   part.accesses[1].view = std::move(b);
+  if (work.epilogue != GemmEpilogue::none) {  // the same part of what stands beside the result
+    View& x = part.accesses[part.accesses.size() - 2].view;
+    assert(x.ld == whole.accesses.back().view.ld && "X is stored as C is");
+    x.offset = x.offset + (c.offset - whole.accesses.back().view.offset);
+    x.rows = c.rows;
+    x.cols = c.cols;
+  }
   part.accesses.back().view = std::move(c);
   return part;
 }

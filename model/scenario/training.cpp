@@ -63,6 +63,7 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   Training training;
   read_batch(table, parallel, training);
   training.recompute = read_recompute(table, model);
+  training.gelu_fusion = value_or<bool>(table, "gelu_fusion", training.gelu_fusion);
   read_optimizer(table, training);
   training.precision = choice_or(table, "precision", training.precision, {"fp32", "fp64", "bf16"});
   training.seed = static_cast<std::uint64_t>(
@@ -70,6 +71,7 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   training.init_method_std =
       value_or<double>(table, "init_method_std", training.init_method_std, {.min = 0, .max = 1e3});
   training.data = value_or<std::string>(table, "data", "");
+  training.load = value_or<std::string>(table, "load", "");
   training.checkpoint_dir = value_or<std::string>(table, "checkpoint_dir", "");
   training.checkpoint_interval = value_or<std::int64_t>(table, "checkpoint_interval", training.checkpoint_interval,
                                                         {.min = 0, .max = std::int64_t{1} << 40});

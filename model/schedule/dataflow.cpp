@@ -26,7 +26,9 @@ std::uint64_t hash_of(Values... values) {
 std::uint64_t hash_of_work(const Work& work) {
   const std::uint64_t fields = std::visit(
       Overloaded{
-          [](const Gemm& g) { return hash_of(g.m, g.n, g.k, g.trans_a, g.trans_b, g.bias); },
+          [](const Gemm& g) {
+            return hash_of(g.m, g.n, g.k, g.trans_a, g.trans_b, g.bias, static_cast<int>(g.epilogue));
+          },
           [](const Attention& a) {
             return hash_of(a.pass, a.batch, a.heads, a.kv_heads, a.seq, a.head_dim, a.causal,
                            std::bit_cast<std::uint64_t>(a.dropout));

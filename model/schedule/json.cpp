@@ -24,7 +24,9 @@ const char* text_of(CommEngine engine) { return pick(std::array{"sm", "copy_engi
 Json to_json(const Expr& expr) { return expr.is_constant() ? Json(expr.eval({})) : Json(expr.text()); }
 
 Json fields(const Gemm& w) {
-  return {{"m", w.m}, {"n", w.n}, {"k", w.k}, {"trans_a", w.trans_a}, {"trans_b", w.trans_b}, {"bias", w.bias}};
+  Json gemm = {{"m", w.m}, {"n", w.n}, {"k", w.k}, {"trans_a", w.trans_a}, {"trans_b", w.trans_b}, {"bias", w.bias}};
+  if (w.epilogue != GemmEpilogue::none) gemm["epilogue"] = name_of(w.epilogue);
+  return gemm;
 }
 Json fields(const Attention& w) {
   return {{"pass", text_of(w.pass)}, {"batch", w.batch},    {"heads", w.heads},

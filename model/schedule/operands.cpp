@@ -46,7 +46,12 @@ struct ListOperands {
     list.operands.push_back({"A", "R", g.trans_a ? g.k : g.m, g.trans_a ? g.m : g.k});
     list.operands.push_back({"B", "R", g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n});
     if (g.bias) list.operands.push_back(vector_of("bias", "R", g.n));
-    list.operands.push_back({"C", "WA", g.m, g.n});
+    if (g.epilogue == GemmEpilogue::none) {
+      list.operands.push_back({"C", "WA", g.m, g.n});
+    } else {
+      list.operands.push_back({"X", g.epilogue == GemmEpilogue::gelu ? "W" : "R", g.m, g.n});
+      list.operands.push_back({"C", "W", g.m, g.n});
+    }
     return list;
   }
 
@@ -182,12 +187,9 @@ struct ListOperands {
         return bad("decayed range [" + std::to_string(range.begin) + ", " + std::to_string(range.end) +
                    ") leaves the bucket of " + std::to_string(a.elements * a.shards));
     OperandList list;
-    list.operands = {vector_of("grad", "R", a.elements),
-                     scalar_of("norm_squared", "R"),
-                     vector_of("hyper", "R", 8, Type::f64),
-                     vector_of("param", a.master ? "W" : "A", a.elements),
-                     vector_of("m", "A", a.elements),
-                     vector_of("v", "A", a.elements)};
+    list.operands = {vector_of("grad", "R", a.elements),    scalar_of("norm_squared", "R"),
+                     vector_of("hyper", "R", 8, Type::f64), vector_of("param", a.master ? "W" : "A", a.elements),
+                     vector_of("m", "A", a.elements),       vector_of("v", "A", a.elements)};
     if (a.master) list.operands.push_back(vector_of("master", "A", a.elements));
     return list;
   }

@@ -66,6 +66,11 @@ const char* kind_of(const Work& work) {
                     work);
 }
 
+const char* name_of(GemmEpilogue epilogue) {
+  static constexpr std::array kNames = {"none", "gelu", "gelu_backward"};
+  return kNames[static_cast<std::size_t>(epilogue)];
+}
+
 std::string describe(const Work& work) {
   const std::string kind = kind_of(work);
   return kind + " " +
@@ -73,7 +78,8 @@ std::string describe(const Work& work) {
              Overloaded{
                  [](const Gemm& g) {
                    return dims(g.m, g.n) + "x" + std::to_string(g.k) + " " + (g.trans_a ? "t" : "n") +
-                          (g.trans_b ? "t" : "n") + (g.bias ? " +bias" : "");
+                          (g.trans_b ? "t" : "n") + (g.bias ? " +bias" : "") +
+                          (g.epilogue == GemmEpilogue::none ? "" : std::string(" +") + name_of(g.epilogue));
                  },
                  [](const Attention& a) {
                    return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) +

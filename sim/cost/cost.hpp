@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/timeline.hpp"
@@ -21,6 +22,13 @@ struct Demand {
   DemandClass cls = DemandClass::memory;
 };
 
+// What a communication kernel on thread blocks of its own and the compute beside it do to each other, as shares of
+// extra time, by the class of the compute.
+struct Beside {
+  std::array<double, kDemandClasses> slows{};   // what compute takes longer while the kernel runs
+  std::array<double, kDemandClasses> slowed{};  // what the kernel takes longer while compute of the class runs
+};
+
 // What one collective asks of the network, per member, and of every member's device. Ring: each member sends
 // `edge_bytes` to the next, all edges at once, after `latency` (NCCL's α–β form, Hockney 1994; ring of Patarasuk & Yuan
 // 2009: (n−1)/n · bytes per edge for all-gather and reduce-scatter, twice that for all-reduce). A message crosses one
@@ -35,6 +43,8 @@ struct CollectiveCost {
   // Cores held from start to end (resident_cores of the communicator), on which the movement then runs: its own are 0.
   int cores = 0;
   double most_bytes_per_s = 0;  // that its channels carry; 0: whatever the link does
+  // On a GPU the movement is a kernel that queues for nothing and runs beside compute: `cores` of both are 0.
+  std::optional<Beside> beside = {};
 };
 
 // What others take from the cores: other tenants of a virtual machine, daemons. Bursts begin at random (a Poisson
@@ -56,8 +66,12 @@ struct Costs {
   Picoseconds op_overhead = 0;             // between two operations of one lane: issue, bookkeeping
   Picoseconds wake = 0;             // from an event to a lane that slept for it: another lane, a core, a rendezvous
   Picoseconds timer_overshoot = 0;  // how late a lane that sleeps to a deadline wakes
+  // What queued for a core and gets it sleeps meanwhile and takes `wake` to start (a host's threads), or starts at once
+  // (a GPU's kernels, which queue in hardware).
+  bool sleeps_for_cores = true;
   // While it runs, an operation of class a is slowed by each other running operation of class b on its device:
   // rate = 1 / (1 + Σ_b slowdown[a][b] · min(1, number of b)). Measured with pairs (calibrate, interference probe).
+  // Communication kernels (CollectiveCost::beside) add each what it `slows`.
   std::array<std::array<double, kDemandClasses>, kDemandClasses> slowdown{};
   Disturbance disturbance;
 };

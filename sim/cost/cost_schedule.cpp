@@ -1,16 +1,18 @@
 #include "sim/cost/cost_schedule.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.hpp"
 #include "model/ring.hpp"
 #include "model/schedule/residency.hpp"
+#include "sim/cost/evaluate.hpp"
 #include "sim/cost/features.hpp"
 
 namespace stretto::sim {
 namespace {
 
-double evaluate_us(const Platform& platform, const WorkCost& cost) {
+double cost_us(const Platform& platform, const WorkCost& cost) {
   const auto fit = platform.costs.find(cost.key);
   if (fit == platform.costs.end()) {
     // Keys end in the type that was computed in.
@@ -26,40 +28,80 @@ double evaluate_us(const Platform& platform, const WorkCost& cost) {
     throw input_error("platform " + platform.name + ", cost \"" + cost.key + "\": expected " +
                       std::to_string(cost.features.size()) + " coefficients, got " +
                       std::to_string(fit->second.coefficients.size()));
-  double us = 0;
-  for (std::size_t i = 0; i < cost.features.size(); ++i) us += fit->second.coefficients[i] * cost.features[i];
-  return us;
+  return evaluate_us(fit->second, cost.features);
 }
 
 Dtype dtype_of(const Schedule& schedule, const Operation& operation) {
   return schedule.storages[schedule.tensors[operation.accesses.front().view.tensor].places.front().storage].dtype;
 }
 
+// A communication kernel on a GPU that its ranks share: of one member, `phases` times. It lasts as long as moving the
+// bytes takes, at least as long as the link that it stands for would, whichever is longer; while it has moved its bytes
+// and waits for the link it slows compute by its presence alone.
+void cost_kernel(CollectiveCost& collective, const WorkCost& movement, const Platform& platform, const Cluster& cluster,
+                 double blocks, double kernels) {
+  const Gpu& gpu = *platform.gpu;
+  const double moving_us = std::max(1e-6, cost_us(platform, movement));
+  const double wire_us =
+      (to_us(collective.latency) +
+       (cluster.link_GBps > 0 ? static_cast<double>(collective.edge_bytes) / cluster.link_GBps * 1e-3 : 0)) /
+      collective.phases;
+  // It ends with the link: that members start late, for want of an event, is in the link's overshoot as measured.
+  const double us = std::max(moving_us, wire_us - 2 * platform.wake_us.value), moving_share = moving_us / us;
+  collective.movement = {std::max<Picoseconds>(1, from_us(us)), 0, movement.cls};
+  Beside& beside = collective.beside.emplace();
+  for (std::size_t c = 0; c < kDemandClasses; ++c) {
+    // Curves are over all blocks on the device; the kernels of a group's members run at the same time and add up.
+    const double moving = value_of(gpu.beside_moving[c], blocks * kernels) / kernels,
+                 waiting = value_of(gpu.beside_waiting[c], blocks * kernels) / kernels,
+                 slowed = value_of(gpu.moving_beside[c], blocks * kernels);
+    beside.slows[c] = moving_share * moving + (1 - moving_share) * waiting;
+    // Time that it would have waited anyway costs nothing.
+    beside.slowed[c] = std::max(0.0, moving_share * (1 + slowed) - 1);
+  }
+}
+
 }  // namespace
 
 Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed) {
   Costs costs;
-  costs.cores_per_device = cluster.cores_per_device > 0 ? static_cast<int>(cluster.cores_per_device) : platform.cores;
+  const std::optional<Gpu>& gpu = platform.gpu;
+  costs.cores_per_device = gpu                            ? 1
+                           : cluster.cores_per_device > 0 ? static_cast<int>(cluster.cores_per_device)
+                                                          : platform.cores;
   costs.link_bytes_per_s = cluster.link_GBps * 1e9;
   costs.op_overhead = from_us(platform.op_overhead_us.value);
   costs.wake = from_us(platform.wake_us.value);
   costs.timer_overshoot = from_us(platform.timer_overshoot_us.value);
-  for (int a = 0; a < kDemandClasses; ++a)
-    for (int b = 0; b < kDemandClasses; ++b) costs.slowdown[a][b] = platform.slowdown[a][b].value;
+  // Compute kernels of a GPU take turns: none runs beside another.
+  if (!gpu)
+    for (int a = 0; a < kDemandClasses; ++a)
+      for (int b = 0; b < kDemandClasses; ++b) costs.slowdown[a][b] = platform.slowdown[a][b].value;
+  costs.sleeps_for_cores = !gpu;
 
-  const int threads = schedule.placement.threads_per_rank;
-  const bool oversubscribed = schedule.placement.ranks_per_device * threads > costs.cores_per_device;
+  const int threads = gpu ? 1 : schedule.placement.threads_per_rank;
+  const bool oversubscribed = !gpu && schedule.placement.ranks_per_device * threads > costs.cores_per_device;
   auto demand = [&](const WorkCost& cost) {
     const double turns = oversubscribed ? 1 + platform.oversubscribed[static_cast<int>(cost.cls)].value : 1.0;
-    const Picoseconds alone = from_us(evaluate_us(platform, cost) * turns / core_speed);
+    double us = 0;
+    // A host has no epilogues: what it runs are the parts, one after the other.
+    if (gpu || cost.parts.empty()) us = cost_us(platform, cost);
+    for (const WorkCost& part : cost.parts)
+      if (!gpu) us += cost_us(platform, part);
+    const Picoseconds alone = from_us(us * turns / core_speed);
     return Demand{std::max<Picoseconds>(1, alone), threads, cost.cls};
   };
   for (const Operation& operation : schedule.operations) {
     Demand compute;
     CollectiveCost collective;
+    double blocks = 0, kernels = 0;  // of a communication on a GPU: of each kernel, and how many run on a device
     if (is_communication(operation.work)) {
       const Communicator& communicator = schedule.communicators[communicator_of(operation.work)];
-      collective.cores = resident_cores(communicator);
+      if (gpu) {
+        blocks = communicator.engine == CommEngine::sm ? communicator.channels : gpu->ctas;
+        kernels = static_cast<double>(std::min(communicator.size, schedule.placement.ranks_per_device));
+      }
+      collective.cores = gpu ? 0 : resident_cores(communicator);
       if (collective.cores > 0) collective.most_bytes_per_s = collective.cores * cluster.channel_GBps * 1e9;
     }
     if (const auto* c = std::get_if<Collective>(&operation.work)) {
@@ -70,13 +112,20 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
       collective.latency = from_us(double(ring.steps) * cluster.link_latency_us);
       collective.edge_bytes = ring.edge_bytes;
       collective.phases = c->kind == CollectiveKind::all_reduce ? 2 : 1;
-      collective.movement = demand(movement_cost(*c, dtype, members, in_place));
-      collective.movement.cores = collective.cores > 0 ? 0 : 1;
+      const WorkCost movement = movement_cost(*c, dtype, members, in_place);
+      if (gpu) {
+        cost_kernel(collective, on_blocks(movement, blocks, kernels), platform, cluster, blocks, kernels);
+      } else {
+        collective.movement = demand(movement);
+        collective.movement.cores = collective.cores > 0 ? 0 : 1;
+      }
     } else if (const auto* message = std::get_if<PointToPoint>(&operation.work)) {
       const Dtype dtype = dtype_of(schedule, operation);
       collective.latency = from_us(cluster.link_latency_us);
       collective.edge_bytes = message->elements * bytes_of(dtype);
-      if (!message->is_send) {
+      if (!message->is_send && gpu) {
+        cost_kernel(collective, on_blocks(movement_cost(*message, dtype), blocks, 1), platform, cluster, blocks, 1);
+      } else if (!message->is_send) {
         collective.movement = demand(movement_cost(*message, dtype));
         collective.movement.cores = collective.cores > 0 ? 0 : 1;
       }

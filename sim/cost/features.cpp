@@ -1,6 +1,7 @@
 #include "sim/cost/features.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/overloaded.hpp"
 
@@ -15,7 +16,40 @@ std::vector<double> row_wise(std::int64_t rows, std::int64_t cols) {
   return {1, double(rows), double(rows) * double(cols)};
 }
 
+Dtype dtype_of(const Schedule& schedule, const Access& access) {
+  return schedule.storages[schedule.tensors[access.view.tensor].places.front().storage].dtype;
+}
+
+// In mixed precision these kinds of work have results of two and of four bytes, which is much of what they cost. What
+// is written last says which it is; a number on its own does not count.
+std::string result_type(const Schedule& schedule, const Operation& operation) {
+  const bool varies = std::visit(Overloaded{[](const auto&) { return false; }, [](const Gemm&) { return true; },
+                                            [](const Elementwise&) { return true; }, [](const Fill&) { return true; },
+                                            [](const Cast&) { return true; }, [](const LocalReduce&) { return true; },
+                                            [](const SumSquares&) { return true; }},
+                                 operation.work);
+  if (!varies || schedule.compute_dtype != Dtype::bf16) return "";
+  for (auto access = operation.accesses.rbegin(); access != operation.accesses.rend(); ++access)
+    if (access->view.rows * access->view.cols > 1)
+      return dtype_of(schedule, *access) == Dtype::bf16 ? "" : "_" + std::string(name_of(dtype_of(schedule, *access)));
+  return "";
+}
+
 const char* suffix(Pass pass) { return pass == Pass::forward ? "_forward" : pass == Pass::dgrad ? "_dgrad" : "_wgrad"; }
+
+// The GEMM, and the operation that its epilogue stands for.
+std::array<Operation, 2> parts_of(const Operation& whole, const Gemm& work) {
+  const Access &x = whole.accesses[whole.accesses.size() - 2], &c = whole.accesses.back();
+  const bool is_forward = work.epilogue == GemmEpilogue::gelu;
+  std::array<Operation, 2> parts{whole, whole};
+  Gemm plain = work;
+  plain.epilogue = GemmEpilogue::none;
+  parts[0].work = plain;
+  parts[0].accesses.erase(parts[0].accesses.end() - (is_forward ? 1 : 2));
+  parts[1].work = Elementwise{is_forward ? ElementwiseFn::gelu : ElementwiseFn::gelu_backward, work.m, work.n};
+  parts[1].accesses = is_forward ? std::vector{x, c} : std::vector{c, x, c};
+  return parts;
+}
 
 }  // namespace
 
@@ -26,12 +60,16 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             const double m = double(g.m), n = double(g.n), k = double(g.k);
             std::string key = std::string("gemm_") + (g.trans_a ? 't' : 'n') + (g.trans_b ? 't' : 'n');
             if (g.bias) key += "_bias";
+            if (g.epilogue != GemmEpilogue::none) key += std::string("_") + name_of(g.epilogue);
             if (operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
             return {key, {1, m * n * k, m * k, k * n, m * n}, DemandClass::gemm};
           },
           [&](const Attention& a) -> WorkCost {
             const double bh = double(a.batch) * double(a.heads), s = double(a.seq), d = double(a.head_dim);
-            return {std::string("attention") + (a.dropout > 0 ? "_dropout" : "") + suffix(a.pass),
+            // GPUs have other kernels for grouped queries.
+            const bool is_grouped = a.kv_heads != a.heads && schedule.compute_dtype == Dtype::bf16;
+            return {std::string("attention") + (is_grouped ? "_grouped" : "") + (a.dropout > 0 ? "_dropout" : "") +
+                        suffix(a.pass),
                     {bh, bh * s * d, bh * s * s, bh * s * s * d},
                     DemandClass::attention};
           },
@@ -70,11 +108,8 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {"fill", streaming(f.elements), DemandClass::memory};
           },
           [&](const Cast& c) -> WorkCost {
-            const auto dtype_of = [&](std::size_t operand) {
-              const Tensor& tensor = schedule.tensors[operation.accesses[operand].view.tensor];
-              return schedule.storages[tensor.places.front().storage].dtype;
-            };
-            return {dtype_of(0) == dtype_of(1) ? "copy" : "cast", streaming(c.elements), DemandClass::memory};
+            const bool is_copy = dtype_of(schedule, operation.accesses[0]) == dtype_of(schedule, operation.accesses[1]);
+            return {is_copy ? "copy" : "cast", streaming(c.elements), DemandClass::memory};
           },
           [&](const LocalReduce& r) -> WorkCost {
             return {"local_reduce", {1, double(r.parts + 1) * double(r.elements)}};
@@ -89,7 +124,9 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           [&](const PointToPoint&) -> WorkCost { return {}; },
       },
       operation.work);
-  cost.key += std::string("_") + std::string(name_of(schedule.compute_dtype));
+  cost.key += result_type(schedule, operation) + "_" + std::string(name_of(schedule.compute_dtype));
+  if (const auto* gemm = std::get_if<Gemm>(&operation.work); gemm && gemm->epilogue != GemmEpilogue::none)
+    for (const Operation& part : parts_of(operation, *gemm)) cost.parts.push_back(work_cost(schedule, part));
   return cost;
 }
 
@@ -107,6 +144,12 @@ WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t m
 WorkCost movement_cost(const PointToPoint& message, Dtype dtype) {
   // The copy of an all-gather: one slice read, one written.
   return {"move_all_gather_" + std::string(name_of(dtype)), {1, 2 * double(message.elements)}, DemandClass::memory};
+}
+
+WorkCost on_blocks(WorkCost movement, double blocks, double kernels) {
+  const double touched = movement.features.back();
+  movement.features = {1, touched / blocks, touched * kernels};
+  return movement;
 }
 
 }  // namespace stretto::sim

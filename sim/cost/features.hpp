@@ -18,9 +18,12 @@ namespace stretto::sim {
 //   row-wise    1, rows, elements           norms, cross-entropy
 //   streaming   1, n, max(0, n − kPrivateElements), max(0, n − kSharedElements)   a slope for each level of caches
 struct WorkCost {
-  std::string key;               // with the operand dtype: "gemm_tn_acc_f32"
+  // With the type that is computed in, and before it that of the result where it is another and computing is in bf16:
+  // "gemm_tn_acc_f32", "gemm_tn_acc_f32_bf16".
+  std::string key;
   std::vector<double> features;  // first: the constant
   DemandClass cls = DemandClass::vector;
+  std::vector<WorkCost> parts;  // of a GEMM with an epilogue: what runs in its place where there are no epilogues
 };
 constexpr double kPrivateElements = 131072;  // 512 KiB of f32: second-level caches of current CPUs are 0.25 to 2 MiB
 constexpr double kSharedElements = 4194304;  // 16 MiB: where a share of the last level ends
@@ -33,5 +36,9 @@ WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t m
 
 // Of the receiver of a message.
 WorkCost movement_cost(const PointToPoint& message, Dtype dtype);
+
+// The same movement as a kernel of `blocks` thread blocks on a GPU, one of `kernels` that run there at the same time:
+// each block has its share of the bytes to move, and all of them share the memory.
+WorkCost on_blocks(WorkCost movement, double blocks, double kernels);
 
 }  // namespace stretto::sim

@@ -54,6 +54,13 @@ class Files(ProgramTest):
         self.fails(2, "simulate", self.tiny, "--platform", self.write("p.toml", ""), says=["p.toml", "expected"])
         self.fails(2, "simulate", self.tiny, "--platform", self.tiny, says=["tiny.toml", "expected"])
 
+    def test_platform_of_the_other_backend(self):
+        self.fails(2, "compare", self.tiny, "--backend", "cuda", says=["stretto/cuda.toml", "stretto calibrate --backend cuda"])
+        self.fails(2, "compare", self.tiny, "--backend", "cuda", "--platform", PLATFORM,
+                   says=["calibrated on a host", "stretto calibrate --backend cuda", "--platform"])
+        self.fails(2, "compare", self.tiny, "--backend", "gpu", says=["--backend"])
+        self.fails(2, "calibrate", "--backend", "cuda", "--cores", "2", says=["--cores"])
+
     def test_data_that_cannot_be_trained_on(self):
         self.fails(2, "train", self.tiny, "--set", "training.data=absent.txt", says=["absent.txt"])
         self.write("zero.bin", b"")

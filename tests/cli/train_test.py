@@ -52,6 +52,38 @@ class Train(ProgramTest):
             for step, loss in rest.items():
                 self.assertAlmostEqual(loss, whole[step], delta=1e-4 * loss)
 
+    def test_training_begins_with_given_weights(self):
+        # Weights that stay as they are make every step's loss comparable.
+        still = ["--set", "training.lr=0"]
+        whole = self.losses(*still, "--set", "training.checkpoint_dir=ck")
+        self.ok("export", "ck/step-00000006.safetensors", "-o", "theirs.safetensors")
+        other = ["--set", "training.init_method_std=0.5"]
+        self.assertNotAlmostEqual(self.losses(*still, *other)[0], whole[0], delta=1e-3)
+        for weights in ("ck/step-00000006.safetensors", "theirs.safetensors"):
+            load = ["--set", f"training.load={weights}", *still, *other]
+            self.assertEqual(self.losses(*load), whole)
+            for setting, tolerance in (("parallel.tensor_model_parallel_size=3", 1e-5),
+                                       ("parallel.pipeline_model_parallel_size=2", 1e-5), ("training.precision=bf16", 1e-3)):
+                losses = self.losses(*load, "--set", setting)
+                for step, loss in whole.items():
+                    self.assertAlmostEqual(losses[step], loss, delta=tolerance * loss)
+            self.assertIn(f"{weights} (names of ", self.ok("train", self.tiny, *load).out)
+        # A checkpoint of the run itself comes first.
+        out = self.ok("train", self.tiny, *load, "--set", "training.checkpoint_dir=ck").out
+        self.assertIn("resumed from", out)
+        self.assertNotIn("weights from", out)
+
+    def test_weights_that_do_not_fit(self):
+        self.losses("--set", "training.checkpoint_dir=ck")
+        load = ["--set", "training.load=ck/step-00000006.safetensors"]
+        self.fails(2, "train", self.tiny, "--set", "training.load=none", says=["none", "No such file"])
+        self.fails(2, "train", self.tiny, *load, "--set", "model.num_layers=3", says=["h.2.ln_1.weight", "[12]"])
+        self.fails(2, "train", self.tiny, *load, "--set", "model.vocab_size=300", says=["wte.weight", "[300, 12]", "[256, 12]"])
+        out = self.ok("train", self.tiny, *load, "--set", "model.num_layers=1").out
+        self.assertIn("no place for 12 tensors", out)
+        self.fails(2, "export", "text.txt", "-o", "x", says=["text.txt"])
+        self.fails(1, "export", "ck/step-00000006.safetensors", "-o", "none/x", says=["none/x", "No such file"])
+
     def test_another_model_does_not_resume(self):
         self.losses("--set", "training.checkpoint_dir=ck")
         self.fails(2, "train", self.tiny, "--set", "training.checkpoint_dir=ck", "--set", "model.num_layers=3",

@@ -1,5 +1,6 @@
-// A CUDA driver for machines that have none, as far as cuDNN needs one to make a plan: it compiles kernels for a described
-// device and hands them to the driver. Everything else, which CMake lists from the toolkit's stub, says that this is one.
+// A CUDA driver for machines that have none, as far as cuDNN needs one to make a plan: cuDNN compiles kernels for a
+// described device and hands them to the driver, which accepts them here. All other calls, whose names CMake takes from
+// the toolkit's libcuda, return CUDA_ERROR_STUB_LIBRARY.
 int cuDriverGetVersion(int* version) {
   *version = 13000;
   return 0;

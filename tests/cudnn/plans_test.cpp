@@ -31,17 +31,21 @@ std::vector<exec::Operand> operands_of(const Attention& a, Dtype dtype = Dtype::
 TEST_CASE("cuDNN has plans for the attention of common models") {
   AttentionRunner runner(kH100);
   for (const Pass pass : {Pass::forward, Pass::dgrad})
-    for (const auto& [batch, heads, seq, head_dim] :
-         {std::tuple{64, 12, 1024, 64}, std::tuple{4, 25, 1024, 64}, std::tuple{1, 12, 2048, 128},
-          std::tuple{1, 4, 8192, 128}, std::tuple{2, 3, 100, 40}}) {
-      const Attention work{pass, batch, heads, heads, seq, head_dim, true, 0};
+    for (const auto& [batch, heads, kv_heads, seq, head_dim] :
+         {std::tuple{64, 12, 12, 1024, 64}, std::tuple{4, 25, 25, 1024, 64}, std::tuple{1, 12, 12, 2048, 128},
+          std::tuple{1, 4, 4, 8192, 128}, std::tuple{2, 3, 3, 100, 40},
+          // Grouped queries: Llama 3 8B and 70B, whole and as tensor parallelism cuts them, and other groups.
+          std::tuple{1, 32, 8, 8192, 128}, std::tuple{1, 64, 8, 8192, 128}, std::tuple{1, 8, 1, 8192, 128},
+          std::tuple{2, 8, 4, 1024, 64}, std::tuple{2, 6, 2, 100, 40}}) {
+      const Attention work{pass, batch, heads, kv_heads, seq, head_dim, true, 0};
       const auto operands = operands_of(work);
       INFO(describe(Work(work)));
       const bool has_plan = runner.prepare(work, operands);
       INFO(runner.why_not());
       REQUIRE(has_plan);
-      // A gradient sums dq in f32.
-      const std::int64_t least = pass == Pass::forward ? 0 : std::int64_t{4} * batch * heads * seq * (head_dim + 1);
+      // A gradient sums dq in f32, and has dk and dv of all heads in bf16 before it adds up those of a group.
+      const std::int64_t row = 4 * (head_dim + 1) + (kv_heads < heads ? 2 * 2 * head_dim : 0),
+                         least = pass == Pass::forward ? 0 : row * batch * heads * seq;
       CHECK(runner.workspace_bytes(work, operands) >= least);
       CHECK(runner.workspace_bytes(work, operands) < least + (1 << 20));
       CHECK(runner.workspace_bytes(work, operands) % 256 == 0);
@@ -60,14 +64,16 @@ TEST_CASE("what cuDNN is not asked for is said") {
   work.dropout = 0.1;
   CHECK(refuses(work));
   work = plain;
-  work.kv_heads = 2;
-  CHECK(refuses(work));
-  work = plain;
   work.causal = false;
   CHECK(refuses(work));
   work = plain;
   work.head_dim = 36;
   CHECK(refuses(work));
+  std::vector<exec::Operand> operands = operands_of(plain);
+  operands[2].ld += 8;
+  work = plain;
+  work.batch = 5;
+  CHECK(!runner.prepare(work, operands));
   work = plain;
   work.batch = 3;
   CHECK(refuses(work, Dtype::f32));

@@ -1,4 +1,5 @@
 // Libraries of the fake device: GEMMs are the host's, and attention has no plans.
+#include "exec/cuda/emulate.hpp"
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/host/kernels/kernels.hpp"
@@ -7,7 +8,7 @@ namespace stretto::cuda {
 
 struct GemmRunner::Plan {};
 
-GemmRunner::GemmRunner() = default;
+GemmRunner::GemmRunner(int sms) : sms_(sms) {}
 GemmRunner::~GemmRunner() = default;
 GemmRunner::Key GemmRunner::key_of(const Gemm&, std::span<const exec::Operand>) { return {}; }
 void GemmRunner::tune(const Gemm&, std::span<const exec::Operand> operands, const Stream&) {
@@ -16,8 +17,8 @@ void GemmRunner::tune(const Gemm&, std::span<const exec::Operand> operands, cons
     static_cast<std::byte*>(operands.back().data)[row * operands.back().ld * bytes_of(operands.back().dtype)] =
         std::byte{1};
 }
-void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, const Stream&) {
-  host::run_work(work, {}, operands);
+void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  emulate::submit(stream.stream, [work, operands] { host::run_work(work, {}, operands); });
 }
 
 struct AttentionRunner::Plan {};

@@ -1,14 +1,15 @@
 #pragma once
 // Sums over the rows of a matrix for every column, which biases and the weights of norms need as gradients. Two
 // kernels: blocks sum chunks of rows into the scratch, then one thread a column adds the chunks in order. The result
-// depends on the shape alone, not on timing.
+// depends on the shape, the number of SMs and the size of the scratch, never on timing.
 #include "exec/cuda/kernels/launch.hpp"
 
 namespace stretto::cuda {
 
 constexpr int kSumRows = 8;  // rows that a block takes at a time
 
-// Addends(row, col, float (&)[Sums][N]) gives N columns from `col` on, of each of the sums.
+// partial[chunk][sum][cols], f32. Blocks are kWarp x kSumRows threads: columns along x, rows along y, chunks along
+// blockIdx.y. Addends(row, col, float (&)[Sums][N]) gives N columns from `col` on, of each of the sums.
 template <int N, int Sums, class Addends>
 __global__ void partial_sums_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_of_chunk, float* partial,
                                     Addends addends) {
@@ -60,7 +61,9 @@ __global__ void add_partial_sums_kernel(std::int64_t cols, int chunks, const flo
   }
 }
 
-// `out`: vectors of `cols` in f32 that are added to. `packs`: N columns may be read at once everywhere.
+// out[s][col] += Σ over rows of the addends, s < Sums. `out`: vectors of `cols` in f32, apart from what the addends
+// read. N divides `cols`, and the addends may read N columns at once. Needs Sums · cols floats of scratch at least, and
+// uses more where there is more.
 template <int N, int Sums, class Addends>
 void add_column_sums(const Stream& stream, std::int64_t rows, std::int64_t cols, SumOutputs<Sums> out,
                      Addends addends) {

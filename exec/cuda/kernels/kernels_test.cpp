@@ -18,6 +18,9 @@
 #include "base/rng.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/kernels/share.hpp"
+#if defined(STRETTO_ON_GPU)
+#include "exec/cuda/module/attention.hpp"
+#endif
 #include "exec/host/kernels/kernels.hpp"
 #include "model/schedule/operands.hpp"
 
@@ -201,11 +204,26 @@ class OnDevice {
   void run(const Work& work, const Coordinates& rank) {
     // Little scratch and few SMs, so that sums are of several parts.
     launch_work(work, rank, operands_, {nullptr, scratch_, 1 << 16, 3});
+    take();
+  }
+#if defined(STRETTO_ON_GPU)
+  void run_by_cudnn(const Attention& work) {
+    AttentionRunner runner;
+    const bool has_plan = runner.prepare(work, operands_);
+    INFO(runner.why_not());
+    REQUIRE(has_plan);
+    void* const workspace = allocate(static_cast<std::size_t>(runner.workspace_bytes(work, operands_)));
+    runner.run(work, operands_, static_cast<std::byte*>(workspace), {});
+    take();
+    release(workspace);
+  }
+#endif
+
+ private:
+  void take() {
     for (std::size_t i = 0; i < buffers_.size(); ++i)
       copy(buffers_[i].bytes.data(), operands_[i].data, buffers_[i].bytes.size(), false);
   }
-
- private:
 #if defined(STRETTO_ON_GPU)
   static void* allocate(std::size_t bytes) {
     void* data = nullptr;
@@ -327,6 +345,22 @@ TEST_CASE("device kernels agree with the host's: attention", "[cuda]") {
     }
   check(Attention{Pass::forward, 1, 1, 1, 3, 256, true, 0}, 1e-5);
 }
+
+#if defined(STRETTO_ON_GPU)
+TEST_CASE("cuDNN's attention agrees with the host's", "[cuda]") {
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const std::int64_t kv_heads : {8, 4, 2, 1})
+      for (const auto& [seq, head_dim] : {std::pair{64, 16}, std::pair{200, 64}, std::pair{256, 128}}) {
+        const Attention work{pass, 2, 8, kv_heads, seq, head_dim, true, 0};
+        INFO(describe(Work(work)));
+        const std::vector<Buffer> before = buffers_of(work, Dtype::bf16, 0, {false});
+        std::vector<Buffer> device = before, host = before;
+        host::run_work(work, {}, bound(host));
+        OnDevice(device).run_by_cudnn(work);
+        check_same(device, host, before, 1e-3);
+      }
+}
+#endif
 
 #if !defined(STRETTO_ON_GPU)  // there the executor tests them
 TEST_CASE("shares of collectives on the device are those of the host", "[cuda]") {

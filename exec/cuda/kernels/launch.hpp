@@ -14,8 +14,9 @@ constexpr unsigned kThreads = 256;
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Starts a kernel on the stream. Throws Error(runtime) when the launch itself is refused; what goes wrong later shows
-// at the next synchronisation.
+// Starts a kernel on the stream, with no dynamic shared memory; a grid without blocks is nothing to do. Arguments are
+// copied when this returns; emulated, the kernel has run by then where nobody has streams. Throws Error(runtime) when the
+// launch itself is refused; what goes wrong later shows at the next synchronisation.
 template <class... Parameters, class... Arguments>
 void launch(const Stream& stream, dim3 grid, dim3 block, void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0) return;
@@ -24,8 +25,9 @@ void launch(const Stream& stream, dim3 grid, dim3 block, void (*kernel)(Paramete
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
     throw runtime_failure(std::string("launching a kernel: ") + cudaGetErrorString(error));
 #else
-  static_cast<void>(stream);
-  emulate::run(grid, block, [&] { kernel(arguments...); });
+  emulate::submit(stream.stream, [grid, block, kernel, ... copies = std::decay_t<Arguments>(arguments)] {
+    emulate::run(grid, block, [&] { kernel(copies...); });
+  });
 #endif
 }
 
@@ -38,7 +40,7 @@ struct Rows {
 };
 
 // Blocks of `block` threads for a matrix of which each thread takes one column at a time of several rows: columns along
-// x, rows along y, in steps of the grid.
+// x, rows along y, in steps of the grid. Kernels check the column themselves, and step to the rows beyond the grid.
 struct Tiling {
   dim3 grid, block;
 };

@@ -1,5 +1,6 @@
 #pragma once
-// Elementwise kernels: out[o](row, col) = fn of in[i](row, col), one function for all.
+// Elementwise kernels: out[o](row, col) = fn of in[i](row, col), one function for all. Each thread has one pack of
+// columns and goes through the rows of its block, so that no index is divided.
 #include <array>
 #include <span>
 
@@ -8,11 +9,13 @@
 
 namespace stretto::cuda {
 
+// Operands of one kernel: all [rows, cols], each with a leading dimension of its own. Passed by value.
 template <class T, int Count>
 struct Matrices {
   Rows<T> at[Count];
 };
 
+// `packs`: columns / N. Every row of every operand is aligned to N elements.
 template <int N, int In, int Out, class T, class U, class Fn>
 __global__ void map_kernel(std::int64_t rows, std::int64_t packs, Matrices<const T, In> in, Matrices<U, Out> out,
                            Fn fn) {
@@ -37,13 +40,16 @@ __global__ void map_kernel(std::int64_t rows, std::int64_t packs, Matrices<const
   }
 }
 
+// Whether every row is aligned to n elements, so that a Pack of them can be read at any multiple of n.
 template <class T>
 bool is_packable(const Rows<T>& rows, int n) {
   return reinterpret_cast<std::uintptr_t>(rows.data) % (sizeof(T) * static_cast<std::size_t>(n)) == 0 &&
          rows.ld % n == 0;
 }
 
-// fn(const float (&in)[In], float (&out)[Out]), a __device__ function object. Computes in f32, whatever T and U.
+// fn(const float (&in)[In], float (&out)[Out]), a __device__ function object without state that changes. Computes in
+// f32, whatever T and U, and rounds once. An output may be an input, element for element. 16 bytes are read at once
+// where alignment and `cols` allow, single elements otherwise; operands without gaps are one long row.
 template <int In, int Out, class T, class U, class Fn>
 void map(const Stream& stream, std::int64_t rows, std::int64_t cols, Matrices<const T, In> in, Matrices<U, Out> out,
          Fn fn) {

@@ -28,6 +28,9 @@ __device__ void stay(std::int64_t begin_ns, std::int64_t least_ns) {
 #endif
 }
 
+__global__ void start_clock_kernel(std::int64_t* begin_ns) { *begin_ns = now_ns(); }
+__global__ void await_clock_kernel(const std::int64_t* begin_ns, std::int64_t least_ns) { stay(*begin_ns, least_ns); }
+
 // Copies slices of a whole: part i comes from from[i] + offset[i] and goes to `to` + i · `each`.
 struct Slices {
   int count = 0;
@@ -142,6 +145,13 @@ void run_message(const void* from, void* to, std::int64_t bytes, const Pace& pac
   slices.to[0] = static_cast<std::byte*>(to);
   slices.bytes[0] = bytes;
   copy(slices, pace, stream);
+}
+
+void start_clock(const Stream& stream) {
+  launch(stream, {1, 1, 1}, {1, 1, 1}, start_clock_kernel, static_cast<std::int64_t*>(stream.scratch));
+}
+void await_clock(std::int64_t least_ns, const Stream& stream) {
+  launch(stream, {1, 1, 1}, {1, 1, 1}, await_clock_kernel, static_cast<const std::int64_t*>(stream.scratch), least_ns);
 }
 
 }  // namespace stretto::cuda

@@ -25,4 +25,9 @@ void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int memb
 // One message: `bytes` from one rank's buffer to another's.
 void run_message(const void* from, void* to, std::int64_t bytes, const Pace& pace, const Stream& stream);
 
+// Around what a copy engine does, so that it takes as long as a link: the second waits until `least_ns` have passed
+// since the first, on one thread. Nothing else of the stream may use its scratch in between.
+void start_clock(const Stream& stream);
+void await_clock(std::int64_t least_ns, const Stream& stream);
+
 }  // namespace stretto::cuda

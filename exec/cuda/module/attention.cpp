@@ -1,6 +1,8 @@
 // The graphs are those that cuDNN's documentation of fused attention describes. With S = scale · Q · Kᵀ, masked:
 //   forward   O = exp(S − max) / Σ · V,  stats = max + log Σ
 //   gradient  P = exp(S − stats), dV = Pᵀ · dO, dS = P ∘ (dO · Vᵀ − Σ dO ∘ O) · scale, dQ = dS · K, dK = dSᵀ · Q
+// Grouped queries: a product of h heads with hk of K or V takes each of those for h / hk heads that follow one another
+// (so cuDNN's own frontend describes it), and dK and dV of all heads, between two operations, are reduced to hk.
 #include "exec/cuda/module/attention.hpp"
 
 #include <cudnn.h>
@@ -155,9 +157,10 @@ class Graph {
 
 // Shapes and places of one attention.
 struct Shape {
-  std::int64_t b, h, s, d, qkv_ld, out_ld;
+  std::int64_t b, h, hk, s, d, qkv_ld, out_ld;
   Dims rows() const { return {b, h, s, d}; }
-  Dims columns() const { return {b, h, d, s}; }  // of a transposed view
+  Dims kv_rows() const { return {b, hk, s, d}; }
+  Dims kv_columns() const { return {b, hk, d, s}; }  // of a transposed view
   Dims scores() const { return {b, h, s, s}; }
   Dims of_rows() const { return {b, h, s, 1}; }
   Dims stats_strides() const { return {h * s, s, 1, 1}; }
@@ -180,8 +183,9 @@ Tensor masked(Graph& g, const Shape& s, Tensor x) {
 void forward_graph(Graph& g, const Shape& s) {
   constexpr auto bf16 = CUDNN_DATA_BFLOAT16;
   Tensor q = g.tensor(kQ, s.rows(), s.strides(s.qkv_ld), bf16),
-         k = g.tensor(kK, s.columns(), s.transposed(s.qkv_ld), bf16),
-         v = g.tensor(kV, s.rows(), s.strides(s.qkv_ld), bf16), o = g.tensor(kO, s.rows(), s.strides(s.out_ld), bf16),
+         k = g.tensor(kK, s.kv_columns(), s.transposed(s.qkv_ld), bf16),
+         v = g.tensor(kV, s.kv_rows(), s.strides(s.qkv_ld), bf16),
+         o = g.tensor(kO, s.rows(), s.strides(s.out_ld), bf16),
          stats = g.tensor(kStats, s.of_rows(), s.stats_strides(), CUDNN_DATA_FLOAT);
   Tensor product = g.between(s.scores()), scaled = g.between(s.scores());
   g.matmul(q, k, product);
@@ -202,9 +206,17 @@ void forward_graph(Graph& g, const Shape& s) {
 void gradient_graph(Graph& g, const Shape& s) {
   constexpr auto bf16 = CUDNN_DATA_BFLOAT16;
   const auto rows = [&](Id id, std::int64_t ld) { return g.tensor(id, s.rows(), s.strides(ld), bf16); };
-  Tensor q = rows(kQ, s.qkv_ld), k = g.tensor(kK, s.columns(), s.transposed(s.qkv_ld), bf16),
-         v = g.tensor(kV, s.columns(), s.transposed(s.qkv_ld), bf16), o = rows(kO, s.out_ld), d_o = rows(kDO, s.out_ld),
-         dq = rows(kDQ, s.qkv_ld), dk = rows(kDK, s.qkv_ld), dv = rows(kDV, s.qkv_ld);
+  const auto kv = [&](Id id) { return g.tensor(id, s.kv_rows(), s.strides(s.qkv_ld), bf16); };
+  const auto transposed_kv = [&](Id id) { return g.tensor(id, s.kv_columns(), s.transposed(s.qkv_ld), bf16); };
+  // a · b for every head, added up over the heads that share one of K and V.
+  const auto matmul_of_group = [&](Tensor a, Tensor b, Tensor c) {
+    if (s.h == s.hk) return g.matmul(a, b, c);
+    Tensor of_heads = g.between(s.rows(), bf16);
+    g.matmul(a, b, of_heads);
+    g.reduce(CUDNN_REDUCE_TENSOR_ADD, of_heads, c);
+  };
+  Tensor q = rows(kQ, s.qkv_ld), k = transposed_kv(kK), v = transposed_kv(kV), o = rows(kO, s.out_ld),
+         d_o = rows(kDO, s.out_ld), dq = rows(kDQ, s.qkv_ld), dk = kv(kDK), dv = kv(kDV);
   Tensor stats = g.tensor(kStats, s.of_rows(), s.stats_strides(), CUDNN_DATA_FLOAT),
          mean = g.tensor(kSum, s.of_rows(), s.stats_strides(), CUDNN_DATA_FLOAT),
          dq_sum = g.tensor(kDQSum, s.rows(), {s.h * s.s * s.d, s.s * s.d, s.d, 1}, CUDNN_DATA_FLOAT);
@@ -223,7 +235,7 @@ void gradient_graph(Graph& g, const Shape& s) {
   const Dims turned = {s.h * s.s * s.s, s.s * s.s, 1, s.s};
   Tensor pt = g.tensor(kVirtual + 1000, s.scores(), turned, bf16, true);
   g.reshape(p, pt);
-  g.matmul(pt, d_o, dv);
+  matmul_of_group(pt, d_o, dv);
 
   Tensor dp = g.between(s.scores()), centred = g.between(s.scores()), weighted = g.between(s.scores()),
          ds = g.between(s.scores(), bf16);
@@ -233,8 +245,8 @@ void gradient_graph(Graph& g, const Shape& s) {
   g.pointwise(CUDNN_POINTWISE_MUL, weighted, ds, g.scalar(kScale));
   Tensor dst = g.tensor(kVirtual + 1001, s.scores(), turned, bf16, true);
   g.reshape(ds, dst);
-  g.matmul(dst, q, dk);
-  Tensor k_rows = g.tensor(kVirtual + 1002, s.rows(), s.strides(s.qkv_ld), bf16, true);
+  matmul_of_group(dst, q, dk);
+  Tensor k_rows = g.tensor(kVirtual + 1002, s.kv_rows(), s.strides(s.qkv_ld), bf16, true);
   g.reshape(k, k_rows);
   g.matmul(ds, k_rows, dq_sum);
   g.pointwise(CUDNN_POINTWISE_IDENTITY, dq_sum, dq);
@@ -316,16 +328,20 @@ bool AttentionRunner::prepare(const Attention& work, std::span<const exec::Opera
   const auto [at, fresh] = plans_.try_emplace(key_of(work, operands));
   if (!fresh) return at->second != nullptr;
   const bool is_gradient = work.pass == Pass::dgrad;
-  if (operands[0].dtype != Dtype::bf16 || !work.causal || work.dropout > 0 || work.heads != work.kv_heads ||
-      work.head_dim % 8 != 0 || work.head_dim > 128 || work.seq < 64) {
-    why_not_ = "only bf16, causal, without dropout or grouped queries, heads of 8 to 128, 64 tokens and more";
+  if (operands[0].dtype != Dtype::bf16 || !work.causal || work.dropout > 0 || work.head_dim % 8 != 0 ||
+      work.head_dim > 128 || work.seq < 64) {
+    why_not_ = "only bf16, causal, without dropout, heads of 8 to 128, 64 tokens and more";
     return false;
   }
   if (is_gradient && (operands[3].ld != operands[1].ld || operands[4].ld != operands[0].ld)) {
     why_not_ = "gradients must lie as what they are gradients of";
     return false;
   }
-  const Shape shape{work.batch, work.heads, work.seq, work.head_dim, operands[0].ld, operands[1].ld};
+  if (operands[2].ld != work.seq) {
+    why_not_ = "log-sum-exps must follow one another";
+    return false;
+  }
+  const Shape shape{work.batch, work.heads, work.kv_heads, work.seq, work.head_dim, operands[0].ld, operands[1].ld};
   try {
     at->second = std::make_unique<Plan>(shape, !is_gradient, handle_, device_json_);
   } catch (const CudnnError& error) {
@@ -343,7 +359,8 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
                           const Stream& stream) {
   const Plan& plan = *plans_.at(key_of(work, operands));
   auto* const on = static_cast<cudaStream_t>(stream.stream);
-  const std::int64_t part = work.heads * work.head_dim * 2;  // bytes of q, k or v in a row
+  // Where k and v begin in a row, in bytes.
+  const std::int64_t k_at = work.heads * work.head_dim * 2, v_at = k_at + work.kv_heads * work.head_dim * 2;
   const auto at = [](const exec::Operand& operand, std::int64_t bytes) -> void* {
     return static_cast<std::byte*>(operand.data) + bytes;
   };
@@ -351,8 +368,8 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
         masked = -std::numeric_limits<float>::infinity();
   std::vector<std::int64_t> ids = {kQ, kK, kV, kO, kStats, kScale, kMasked};
   std::vector<void*> data = {at(operands[0], 0),
-                             at(operands[0], part),
-                             at(operands[0], 2 * part),
+                             at(operands[0], k_at),
+                             at(operands[0], v_at),
                              operands[1].data,
                              operands[2].data,
                              &scale,
@@ -365,7 +382,7 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
     if (cudaMemsetAsync(dq, 0, static_cast<std::size_t>(plan.dq_bytes()), on) != cudaSuccess)
       throw runtime_failure("clearing the sums of attention");
     ids.insert(ids.end(), {kDO, kDQ, kDK, kDV, kSum, kDQSum, kOne});
-    data.insert(data.end(), {operands[3].data, at(operands[4], 0), at(operands[4], part), at(operands[4], 2 * part),
+    data.insert(data.end(), {operands[3].data, at(operands[4], 0), at(operands[4], k_at), at(operands[4], v_at),
                              static_cast<void*>(sums), static_cast<void*>(dq), static_cast<void*>(&one)});
   }
   try {

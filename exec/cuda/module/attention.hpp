@@ -19,8 +19,9 @@ struct DescribedDevice {
   std::string json;
 };
 
-// Attention by cuDNN's fused kernels (bf16, causal, no dropout, as many kv heads as heads), as graphs of its backend
-// API: what has no plan is left to attention.cu. Not thread-safe.
+// Attention by cuDNN's fused kernels (bf16, causal, no dropout; grouped queries too), as graphs of its backend API:
+// what has no plan is left to attention.cu. With grouped queries cuDNN rounds dk and dv of each head to bf16 before it
+// adds up those of a group. Not thread-safe.
 class AttentionRunner {
  public:
   // On the current device. Throws Error(runtime) when cuDNN does not start there.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <optional>
 #include <span>
@@ -11,44 +12,32 @@
 
 #include "exec/cuda/cuda.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
-#include "exec/cuda/kernels/share.hpp"
 #include "exec/cuda/launch_plan.hpp"
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/check.hpp"
+#include "exec/cuda/module/communication.hpp"
 #include "exec/cuda/module/gemm.hpp"
+#include "exec/cuda/module/handles.hpp"
 #include "exec/cuda/module/workspace.hpp"
-#include "model/ring.hpp"
+#include "exec/launch/process_group.hpp"
+#include "model/schedule/residency.hpp"
 
 namespace stretto::cuda {
 namespace {
 
-// Handles that CUDA gives, released when they go.
-struct DeviceMemory {
-  std::byte* data = nullptr;
-  explicit DeviceMemory(std::int64_t bytes) {
-    check(cudaMalloc(&data, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))), "taking memory");
+// A step that has been captured, ready to be launched again and again.
+struct StepGraph {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t runnable = nullptr;
+  StepGraph() = default;
+  ~StepGraph() { release(); }
+  // One that runs is freed when it has ended.
+  void release() {
+    if (runnable != nullptr) cudaGraphExecDestroy(std::exchange(runnable, nullptr));
+    if (graph != nullptr) cudaGraphDestroy(std::exchange(graph, nullptr));
   }
-  ~DeviceMemory() { cudaFree(data); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-};
-struct CudaStream {
-  cudaStream_t stream = nullptr;
-  explicit CudaStream(int priority) {
-    check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority), "creating a stream");
-  }
-  ~CudaStream() { cudaStreamDestroy(stream); }
-  CudaStream(const CudaStream&) = delete;
-  CudaStream& operator=(const CudaStream&) = delete;
-};
-struct CudaEvent {
-  cudaEvent_t event = nullptr;
-  explicit CudaEvent(bool timed) {
-    check(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming), "creating an event");
-  }
-  ~CudaEvent() { cudaEventDestroy(event); }
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
+  StepGraph(const StepGraph&) = delete;
+  StepGraph& operator=(const StepGraph&) = delete;
 };
 
 // What the host sees of a rank: the same storages, packed.
@@ -100,13 +89,22 @@ class CudaExecutor final : public exec::Executor {
         launches_(std::move(launches)) {
     find_device();
     require_free(planned_bytes(), "");
-    gemms_.emplace();
+    step_begin_ = std::make_unique<CudaEvent>(true);
+    fork_ = std::make_unique<CudaEvent>(false);
+    gemms_.emplace(sms_of_gemms());
     for (const BoundProgram& program : programs_) add_rank(program);
     for (std::uint32_t s = 0; s < launches_.streams; ++s) {
       streams_.push_back(std::make_unique<CudaStream>(priority_of(schedule.lanes[s % schedule.lanes.size()])));
+      joins_.push_back(std::make_unique<CudaEvent>(false));
       workspaces_.push_back(std::make_unique<DeviceMemory>(static_cast<std::int64_t>(kWorkspace_bytes)));
     }
     prepare_attention();
+    const OperandsOf operands = [this](std::uint32_t rank, std::uint32_t op) { return ranks_[rank]->operands.of(op); };
+    communication_ = options_.processes ? connect_nccl(schedule_, programs_.front(), operands, options_, stream_of(0))
+                                        : share_gpu(schedule_, programs_, launches_, operands, options_);
+    finish();  // what connects them
+    const std::vector<std::string> notes = communication_->notes();
+    notes_.insert(notes_.end(), notes.begin(), notes.end());
     for (std::uint32_t e = 0; e < 2 * launches_.events; ++e) events_.push_back(std::make_unique<CudaEvent>(false));
     for (const BoundProgram& program : programs_) {
       first_mark_.push_back(marks_.size());
@@ -116,52 +114,122 @@ class CudaExecutor final : public exec::Executor {
     check(cudaDeviceSynchronize(), "preparing");
   }
 
-  ~CudaExecutor() override { cudaDeviceSynchronize(); }
+  ~CudaExecutor() override {
+    if (has_failed_ && communication_) {
+      for (StepGraph& graph : graphs_) graph.release();  // an abort waits until nothing holds its operations
+      communication_->abort();
+    }
+    cudaDeviceSynchronize();
+  }
 
   Timeline run(int steps) override {
-    const CudaEvent origin(true), step_begin(true);
+    const CudaEvent origin(true);
     check(cudaEventRecord(origin.event, streams_.front()->stream), "timing");
-    issue(steps, &step_begin);
-    return timeline(origin, step_begin);
+    run_steps(steps, true);
+    return timeline(origin);
   }
 
   Timeline run_without_rows(int steps) override {
     const auto begin = std::chrono::steady_clock::now();
-    issue(steps, nullptr);
+    run_steps(steps, false);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
     Timeline timeline;
     timeline.step_end = took.count() * 1000 / steps;
     return timeline;
   }
 
-  std::int64_t ranks() const override { return static_cast<std::int64_t>(programs_.size()); }
   const std::vector<BoundProgram>& programs() const override { return programs_; }
-  host::RankMemory& memory(std::int64_t rank) override { return ranks_[static_cast<std::size_t>(rank)]->seen; }
+  bool is_here(std::int64_t rank) const override { return place_of(rank) < programs_.size(); }
+  host::RankMemory& memory(std::int64_t rank) override { return ranks_[place_of(rank)]->seen; }
 
   std::vector<std::string> notes() const override { return notes_; }
+  std::optional<Device> device() const override {
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "asking for memory");
+    return Device{device_, sms_, static_cast<std::int64_t>(total)};
+  }
   void upload(Part part) override { transfer(part, true); }
   void download(Part part) override { transfer(part, false); }
 
  private:
-  // Makes the calls of these steps and waits for them. The times of the last are taken when `step_begin` is given.
-  void issue(int steps, const CudaEvent* step_begin) {
+  std::size_t place_of(std::int64_t rank) const { return static_cast<std::size_t>(rank - programs_.front().rank); }
+
+  // The times of the last are taken when `timed`.
+  void run_steps(int steps, bool timed) {
     if (has_failed_) throw runtime_failure("this executor has failed before and cannot go on");
     has_failed_ = true;  // until all is well
-    for (int step = 0; step < steps; ++step, ++step_) {
-      const bool is_timed = step_begin != nullptr && step + 1 == steps;
-      // The step before is over when all its streams are; only the first is asked, because waiting for the others would
-      // keep steps from overlapping.
-      if (is_timed) check(cudaEventRecord(step_begin->event, streams_.front()->stream), "timing");
-      for (const LaunchAction& action : launches_.actions) act(action, is_timed);
-    }
+    for (int step = 0; step < steps; ++step) run_step(timed && step + 1 == steps);
     finish();
     has_failed_ = false;
   }
 
+  // The first step is made of calls, which also lets libraries load what they need and ranks connect; those after it
+  // are graphs, where capturing is possible. A graph follows the one before as a whole.
+  void run_step(bool timed) {
+    StepGraph& graph = graphs_[timed];
+    if (step_ > 0 && options_.graphs && graph.runnable == nullptr) options_.graphs = capture(graph, timed);
+    if (options_.graphs && graph.runnable != nullptr)
+      check(cudaGraphLaunch(graph.runnable, streams_.front()->stream), "launching a step");
+    else
+      issue(timed, !is_idle_);
+    is_idle_ = false;
+    ++step_;
+  }
+
+  void issue(bool timed, bool waits_for_step_before) {
+    // The step before is over when all its streams are; only the first is asked, because waiting for the others would
+    // keep steps from overlapping.
+    if (timed) record_time(*step_begin_, streams_.front()->stream);
+    for (const LaunchAction& action : launches_.actions)
+      if (waits_for_step_before || action.kind != LaunchAction::Kind::wait || !action.of_step_before)
+        act(action, timed);
+  }
+
+  // False when the device or a library does not let it be, which a note then says; the step is made of calls then.
+  bool capture(StepGraph& graph, bool timed) {
+    finish();
+    is_idle_ = true;
+    const cudaStream_t first = streams_.front()->stream;
+    check(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal), "capturing a step");
+    is_capturing_ = true;
+    std::string reason;
+    try {
+      check(cudaEventRecord(fork_->event, first), "capturing a step");
+      for (const auto& stream : streams_)
+        if (stream->stream != first) check(cudaStreamWaitEvent(stream->stream, fork_->event, 0), "capturing a step");
+      issue(timed, false);
+      for (std::size_t s = 1; s < streams_.size(); ++s) {
+        check(cudaEventRecord(joins_[s]->event, streams_[s]->stream), "capturing a step");
+        check(cudaStreamWaitEvent(first, joins_[s]->event, 0), "capturing a step");
+      }
+    } catch (const Error& error) {
+      reason = error.what();
+    }
+    is_capturing_ = false;
+    const cudaError_t ended = cudaStreamEndCapture(first, &graph.graph);
+    if (reason.empty() && ended != cudaSuccess) reason = cudaGetErrorString(ended);
+    if (reason.empty())
+      if (const cudaError_t error = cudaGraphInstantiate(&graph.runnable, graph.graph, 0); error != cudaSuccess)
+        reason = cudaGetErrorString(error);
+    if (reason.empty()) return true;
+    graph.runnable = nullptr;
+    cudaGetLastError();  // which the next launch would report as its own
+    if (options_.processes) throw runtime_failure("capturing a step: " + reason);  // others may have captured theirs
+    notes_.push_back("steps are launched call by call, not as CUDA graphs: " + reason);
+    return false;
+  }
+
+  // In a graph, an event has a time when it is told that it is asked for from outside.
+  void record_time(const CudaEvent& event, cudaStream_t stream) {
+    check(
+        cudaEventRecordWithFlags(event.event, stream, is_capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault),
+        "timing");
+  }
+
   // Of an operation: all that it waits for is done; bytes begin to move; complete.
   enum Mark : std::size_t { ready, moving, done, kMarks };
-  cudaEvent_t mark(std::uint32_t rank, std::uint32_t op, Mark which) const {
-    return marks_[first_mark_[rank] + kMarks * op + which]->event;
+  const CudaEvent& mark(std::uint32_t rank, std::uint32_t op, Mark which) const {
+    return *marks_[first_mark_[rank] + kMarks * op + which];
   }
 
   void find_device() {
@@ -171,11 +239,28 @@ class CudaExecutor final : public exec::Executor {
                                                        : error == cudaErrorInsufficientDriver
                                                            ? "no driver, or one too old for this CUDA"
                                                            : cudaGetErrorString(error)));
-    check(cudaSetDevice(0), "choosing the device");
+    // Launchers either show every process all devices of its machine, or its own alone.
+    const int device = options_.processes ? static_cast<int>(options_.processes->world().local_rank % count) : 0;
+    check(cudaSetDevice(device), "choosing the device");
     cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, 0), "asking the device");
+    check(cudaGetDeviceProperties(&properties, device), "asking the device");
     sms_ = properties.multiProcessorCount;
     device_ = properties.name;
+  }
+
+  // Channels of communicators hold their SMs while they wait for peers: GEMMs are cut for those that are left, so that
+  // none of their blocks waits for a kernel to end. 0: all.
+  int sms_of_gemms() const {
+    int held = 0;
+    for (const BoundProgram& program : programs_)
+      for (const std::vector<std::uint32_t>& lane : program.lanes) {
+        int most = 0;
+        for (const std::uint32_t op : lane)
+          if (const Work& work = schedule_.operations[program.ops[op].op].work; is_communication(work))
+            most = std::max(most, resident_cores(schedule_.communicators[communicator_of(work)]));
+        held += most;
+      }
+    return held == 0 ? 0 : std::max(1, sms_ - held);
   }
 
   // cuDNN's plans, where it has any. Attention is on the compute lane, so that a rank needs one workspace.
@@ -201,7 +286,7 @@ class CudaExecutor final : public exec::Executor {
   }
 
   std::int64_t planned_bytes() const {
-    std::int64_t bytes = overhead_bytes(schedule_);
+    std::int64_t bytes = overhead_bytes(schedule_, static_cast<std::int64_t>(programs_.size()));
     for (const BoundProgram& program : programs_)
       bytes += memory_plan_.roles[schedule_.role_of(program.coordinates)].bytes;
     return bytes;
@@ -265,21 +350,30 @@ class CudaExecutor final : public exec::Executor {
       case LaunchAction::Kind::record:
         return check(cudaEventRecord(event_of(false), stream), "recording an event");
       case LaunchAction::Kind::begin:
-        if (is_timed) check(cudaEventRecord(mark(action.rank, action.op, ready), stream), "timing");
+        if (is_timed) record_time(mark(action.rank, action.op, ready), stream);
         return;
       case LaunchAction::Kind::end:
-        if (is_timed) check(cudaEventRecord(mark(action.rank, action.op, done), stream), "timing");
+        if (is_timed) record_time(mark(action.rank, action.op, done), stream);
         return;
       case LaunchAction::Kind::launch:
         if (is_timed && action.phase == 0)
-          check(cudaEventRecord(mark(action.rank, action.op, moving), stream), "timing");
+          for (std::uint32_t i = 0; i < action.joined; ++i)
+            record_time(mark(action.rank, joined(action, i), moving), stream);
         try {
           return launch(action);
         } catch (const Error& error) {
-          throw runtime_failure(fmt::format("rank {}: {}: {}", action.rank,
+          if (options_.processes)  // the operation is not why
+            if (const auto elsewhere = options_.processes->failure()) throw runtime_failure(*elsewhere);
+          throw runtime_failure(fmt::format("rank {}: {}: {}", programs_[action.rank].rank,
                                             label(schedule_, programs_[action.rank].ops[action.op]), error.what()));
         }
     }
+  }
+
+  std::uint32_t joined(const LaunchAction& action, std::uint32_t i) const {
+    const BoundProgram& program = programs_[action.rank];
+    const BoundOp& op = program.ops[action.op];
+    return program.lanes[op.lane][op.position + i];
   }
 
   void launch(const LaunchAction& action) {
@@ -290,40 +384,8 @@ class CudaExecutor final : public exec::Executor {
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
     if (const auto* attention = std::get_if<Attention>(&work); attention && attention_->prepare(*attention, operands))
       return attention_->run(*attention, operands, attention_workspace_->data + attention_bytes_ * action.rank, stream);
-    if (const auto* collective = std::get_if<Collective>(&work)) return share(action, *collective, stream);
-    if (const auto* message = std::get_if<PointToPoint>(&work)) {
-      const LaunchPlan::Place sender = launches_.meetings[action.meeting].front();
-      const std::int64_t bytes = message->elements * bytes_of(operands[0].dtype);
-      return run_message(ranks_[sender.rank]->operands.of(sender.op)[0].data, operands[0].data, bytes,
-                         pace(schedule_.communicators[message->communicator], 1, bytes, 1), stream);
-    }
+    if (is_communication(work)) return communication_->launch(action, stream);
     launch_work(work, program.coordinates, operands, stream);
-  }
-
-  // As many blocks as the communicator has channels, and as long as its link takes.
-  Pace pace(const Communicator& communicator, std::int64_t steps, std::int64_t bytes, int phases) const {
-    Pace pace;
-    pace.ctas = communicator.engine == CommEngine::sm ? communicator.channels : options_.ctas;
-    if (options_.link_GBps > 0)
-      pace.least_ns = static_cast<std::int64_t>((static_cast<double>(steps) * options_.link_latency_us * 1e3 +
-                                                 static_cast<double>(bytes) / options_.link_GBps) /
-                                                phases);
-    return pace;
-  }
-
-  void share(const LaunchAction& action, const Collective& collective, const Stream& stream) {
-    const Communicator& communicator = schedule_.communicators[collective.communicator];
-    std::vector<local::Buffers> buffers;
-    int self = 0;
-    for (const auto& [rank, op] : launches_.meetings[action.meeting]) {
-      if (rank == action.rank) self = static_cast<int>(buffers.size());
-      const std::span<const exec::Operand> theirs = ranks_[rank]->operands.of(op);
-      buffers.push_back({theirs.front().data, theirs.back().data});
-    }
-    const Dtype dtype = ranks_[action.rank]->operands.of(action.op).front().dtype;
-    const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, communicator.size);
-    run_share(collective.kind, dtype, collective.elements, self, buffers, action.phase,
-              pace(communicator, ring.steps, ring.edge_bytes, local::phases(collective.kind)), stream);
   }
 
   // Waits for everything, no longer than the timeout.
@@ -334,22 +396,24 @@ class CudaExecutor final : public exec::Executor {
         const cudaError_t error = cudaStreamQuery(streams_[s]->stream);
         if (error == cudaSuccess) break;
         if (error != cudaErrorNotReady) check(error, "running a step");
+        cudaGetLastError();  // "not ready" is kept, and the next launch would report it as its own
+        communication_->check();
         if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > options_.timeout_s)
           throw runtime_failure(fmt::format("rank {}, lane {} has not finished its step after {} s",
-                                            s / schedule_.lanes.size(),
+                                            programs_[s / schedule_.lanes.size()].rank,
                                             schedule_.lanes[s % schedule_.lanes.size()].name, options_.timeout_s));
         std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
   }
 
-  Timeline timeline(const CudaEvent& origin, const CudaEvent& step_begin) const {
-    const auto at = [&](cudaEvent_t event) {
+  Timeline timeline(const CudaEvent& origin) const {
+    const auto at = [&](const CudaEvent& event) {
       float ms = 0;
-      check(cudaEventElapsedTime(&ms, origin.event, event), "reading times");
+      check(cudaEventElapsedTime(&ms, origin.event, event.event), "reading times");
       return static_cast<Picoseconds>(static_cast<double>(ms) * 1e9);
     };
     Timeline timeline;
-    timeline.step_begin = at(step_begin.event);
+    timeline.step_begin = at(*step_begin_);
     for (std::uint32_t r = 0; r < programs_.size(); ++r)
       for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
         const Work& work = schedule_.operations[programs_[r].ops[op].op].work;
@@ -359,8 +423,9 @@ class CudaExecutor final : public exec::Executor {
         row.op = op;
         row.ready = row.start = at(mark(r, op, ready));
         row.end = at(mark(r, op, done));
-        // A send moves nothing itself.
-        row.transfer = message != nullptr && message->is_send ? row.start : at(mark(r, op, moving));
+        // On a shared device a send moves nothing itself.
+        const bool moves = options_.processes != nullptr || message == nullptr || !message->is_send;
+        row.transfer = moves ? at(mark(r, op, moving)) : row.start;
         timeline.step_end = std::max(timeline.step_end, row.end);
         timeline.rows.push_back(row);
       }
@@ -384,7 +449,7 @@ class CudaExecutor final : public exec::Executor {
 
   const Schedule& schedule_;
   const MemoryPlan memory_plan_;
-  const CudaOptions options_;
+  CudaOptions options_;
   int sms_ = 1;
   std::string device_;
   std::vector<BoundProgram> programs_;
@@ -399,6 +464,12 @@ class CudaExecutor final : public exec::Executor {
   std::optional<AttentionRunner> attention_;
   std::int64_t attention_bytes_ = 0;                   // of a rank
   std::unique_ptr<DeviceMemory> attention_workspace_;  // [rank]
+  std::unique_ptr<Communication> communication_;
+  std::array<StepGraph, 2> graphs_;                // [timed]
+  std::unique_ptr<CudaEvent> step_begin_, fork_;   // the latter of a capture
+  std::vector<std::unique_ptr<CudaEvent>> joins_;  // [stream]
+  bool is_capturing_ = false;
+  bool is_idle_ = true;  // nothing is left of the step before, and its events may not be there to wait for
   std::vector<std::string> notes_;
   std::uint64_t step_ = 0;
   bool has_failed_ = false;

@@ -18,7 +18,8 @@ namespace stretto::cuda {
 // once. Not thread-safe.
 class GemmRunner {
  public:
-  GemmRunner();
+  // `sms` that kernels should count on: fewer than the device has where others hold some for long; 0: all.
+  explicit GemmRunner(int sms = 0);
   ~GemmRunner();
   GemmRunner(const GemmRunner&) = delete;
   GemmRunner& operator=(const GemmRunner&) = delete;
@@ -33,10 +34,14 @@ class GemmRunner {
 
  private:
   // What a plan depends on: the work, types, leading dimensions, whether C is added to, alignment.
-  using Key = std::array<std::int64_t, 12>;
+  using Key = std::array<std::int64_t, 14>;
   static Key key_of(const Gemm& work, std::span<const exec::Operand> operands);
+  // nullptr when cuBLAS has nothing that runs.
+  std::unique_ptr<Plan> fastest(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
+                                bool with_epilogue);
 
   cublasLtContext* handle_ = nullptr;
+  int sms_ = 0;
   std::map<Key, std::unique_ptr<Plan>> plans_;
 };
 

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstdint>
+#include <vector>
 
 #include "exec/host/kernels/blas.hpp"
 #include "exec/host/kernels/families.hpp"
@@ -33,9 +35,25 @@ Operand with_valid_ld(Operand operand) {
   return operand;
 }
 
+// One after the other, as BLAS has no epilogues.
+void run_with_epilogue(const Gemm& work, std::span<const Operand> operands) {
+  const Operand x = operands[operands.size() - 2], c = operands.back();
+  const bool is_forward = work.epilogue == GemmEpilogue::gelu;
+  Gemm plain = work;
+  plain.epilogue = GemmEpilogue::none;
+  std::vector<Operand> of_gemm(operands.begin(), operands.end() - 2);
+  of_gemm.push_back(is_forward ? x : c);
+  run_gemm(plain, of_gemm);
+  if (is_forward)
+    run_elementwise({ElementwiseFn::gelu, work.m, work.n}, std::array{x, c});
+  else
+    run_elementwise({ElementwiseFn::gelu_backward, work.m, work.n}, std::array{c, x, c});
+}
+
 }  // namespace
 
 void run_gemm(const Gemm& work, std::span<const Operand> operands) {
+  if (work.epilogue != GemmEpilogue::none) return run_with_epilogue(work, operands);
   assert(operands.size() == (work.bias ? 4u : 3u));
   const Operand a = with_valid_ld(operands[0]), b = with_valid_ld(operands[1]), c = with_valid_ld(operands.back());
   const Operand* bias = work.bias ? &operands[2] : nullptr;

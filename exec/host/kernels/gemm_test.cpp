@@ -53,3 +53,34 @@ TEST_CASE("gemm with an empty inner dimension writes zeros or the bias", "[kerne
   run(Gemm{2, 3, 0, false, false, false}, {a.operand(), b.operand(), c.write()});
   CHECK(max_difference(c, constant_matrix(2, 3, 0.0)) == 0);
 }
+
+TEST_CASE("a gemm with an epilogue is the gemm and then the operation", "[kernels]") {
+  host::use_one_blas_thread();
+  for (const bool bias : {false, true}) {
+    auto a = random_matrix<double>(7, 9, 1), b = random_matrix<double>(5, 9, 2, 2),
+         bias_of = random_matrix<double>(1, 5, 3);
+    const Gemm plain{7, 5, 9, false, true, bias};
+    const auto run_gemm = [&](const Gemm& work, std::vector<host::Operand> outputs) {
+      std::vector<host::Operand> operands{a.operand(), b.operand()};
+      if (bias) operands.push_back(bias_of.operand());
+      operands.insert(operands.end(), outputs.begin(), outputs.end());
+      run(work, operands);
+    };
+    Matrix<double> sum(7, 5), activated(7, 5), x(7, 5, 3), c(7, 5, 1);
+    run_gemm(plain, {sum.write()});
+    run(Elementwise{ElementwiseFn::gelu, 7, 5}, {sum.operand(), activated.write()});
+    Gemm fused = plain;
+    fused.epilogue = GemmEpilogue::gelu;
+    run_gemm(fused, {x.write(), c.write()});
+    CHECK(max_difference(x, sum) == 0);
+    CHECK(max_difference(c, activated) == 0);
+    CHECK(std::isnan(x.data[5]));
+
+    auto before = random_matrix<double>(7, 5, 4, 2);
+    Matrix<double> gradient(7, 5), d(7, 5);
+    run(Elementwise{ElementwiseFn::gelu_backward, 7, 5}, {sum.operand(), before.operand(), gradient.write()});
+    fused.epilogue = GemmEpilogue::gelu_backward;
+    run_gemm(fused, {before.operand(), d.write()});
+    CHECK(max_difference(d, gradient) == 0);
+  }
+}

@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "calibrate/calibrate.hpp"
+#include "exec/cuda/cuda.hpp"
+#include "model/schedule/plan.hpp"
+
+namespace stretto::calibrate {
+namespace {
+
+constexpr double kUsableMemory = 0.9;  // of the device: the rest is the context's and the libraries'
+
+exec::Executor::Device device_of(const Machine& machine) {
+  const Schedule schedule = collective_schedule(CollectiveKind::all_gather, Dtype::f32, 2, {1024}, {});
+  const auto device = machine.make(schedule, plan_memory(schedule), {})->device();
+  if (!device) throw runtime_failure("calibrate: expected a GPU, got this machine's processor");
+  return *device;
+}
+
+// GEMM by the yardstick's shape.
+sim::Quantity yardstick(const std::vector<Sample>& kernels, const GemmShape& shape) {
+  const double products =
+      static_cast<double>(shape.tokens) * static_cast<double>(shape.outputs) * static_cast<double>(shape.inputs);
+  for (const Sample& sample : kernels)
+    if (sample.key == "gemm_nt_bf16" && sample.features[1] == products)
+      return {2 * products / sample.us * 1e-6,
+              {"measured",
+               "GEMM of " + std::to_string(shape.tokens) + " x " + std::to_string(shape.outputs) + " x " +
+                   std::to_string(shape.inputs) + ", bf16",
+               sample.spread_pct}};
+  throw runtime_failure("calibrate: the memory does not suffice for the GEMMs that are measured");
+}
+
+}  // namespace
+
+Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
+                          const std::function<void(const std::string&)>& progress) {
+  using Clock = std::chrono::steady_clock;
+  std::string took;
+  Clock::time_point begin = Clock::now();
+  const auto end_of = [&](const char* part) {
+    const Clock::time_point now = Clock::now();
+    took += fmt::format("{}{} {:.1f} s", took.empty() ? "" : ", ", part,
+                        std::chrono::duration<double>(now - std::exchange(begin, now)).count());
+  };
+  Calibration result;
+  sim::Platform& platform = result.platform;
+  const exec::Executor::Device device = device_of(machine);
+  platform.device = device.name;
+  platform.name = "shared GPU, " + std::to_string(device.sms) + " SMs";
+  platform.date = today();
+  platform.cores = 1;
+  platform.memory_bytes = device.memory_bytes;
+  sim::Gpu& gpu = platform.gpu.emplace();
+  gpu.sms = device.sms;
+  gpu.ctas = cuda::CudaOptions{}.ctas;
+  const auto memory_bytes = static_cast<std::int64_t>(static_cast<double>(device.memory_bytes) * kUsableMemory);
+
+  progress("launches, events and paced links");
+  const Overheads overheads = probe_overheads(machine);
+  platform.op_overhead_us = overheads.op_overhead_us;
+  // A stream that waited for an event pays for the event alone (docs/simulation.md).
+  platform.wake_us = overheads.wake_us;
+  platform.wake_us.value += overheads.op_overhead_us.value;
+  platform.wake_us.source.origin = "400 fills on two streams that wait for each other, end to start";
+  platform.timer_overshoot_us = overheads.timer_overshoot_us;
+  end_of("overheads");
+
+  result.samples = probe_models(machine, sizes, memory_bytes, progress, result.notes);
+  end_of("training steps");
+  progress("GEMMs and attention of further shapes");
+  const std::vector<Sample> kernels = probe_kernels(machine, sizes, memory_bytes, result.notes);
+  gpu.gemm_TFLOPs = yardstick(kernels, sizes.gemms.front());
+  end_of("kernels one by one");
+  progress("communication kernels");
+  const std::vector<Sample> moves = probe_moves(machine, sizes, platform.wake_us.value);
+  for (const auto* samples : {&kernels, &moves})
+    result.samples.insert(result.samples.end(), samples->begin(), samples->end());
+  std::map<std::string, std::vector<Sample>> by_key;
+  for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
+  for (const auto& [key, samples] : by_key)
+    platform.costs[key] =
+        fit_corrected(samples, key.starts_with("move_") ? "collectives on links that are not paced"
+                                                        : "training steps on one rank, and kernels one by one");
+
+  end_of("communication kernels and fits");
+  progress("compute beside compute");
+  const auto alone_us = probe_classes(machine, sizes.classes);
+  platform.slowdown = probe_streams(machine, sizes.classes, alone_us);
+  end_of("compute beside compute");
+  progress("compute beside communication kernels");
+  BlockCurves curves = probe_blocks(machine, sizes, alone_us);
+  gpu.beside_moving = std::move(curves.beside_moving);
+  gpu.beside_waiting = std::move(curves.beside_waiting);
+  gpu.moving_beside = std::move(curves.moving_beside);
+  end_of("compute beside communication");
+  result.notes.push_back("took: " + took);
+  return result;
+}
+
+}  // namespace stretto::calibrate

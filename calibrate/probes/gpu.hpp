@@ -1,0 +1,72 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "calibrate/fit/linear_fit.hpp"
+#include "calibrate/probes/probes.hpp"
+#include "calibrate/probes/run.hpp"
+#include "calibrate/probes/step_run.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::calibrate {
+
+// What a GPU is measured with. Probes of a GPU are the host's, of other sizes, and those below.
+
+// A linear layer: its forward GEMM, data gradient and weight gradient.
+struct GemmShape {
+  std::int64_t tokens, outputs, inputs;
+};
+struct AttentionShape {
+  std::int64_t batch, heads, kv_heads, seq, head_dim;
+};
+struct PreciseStep {
+  StepShape shape;
+  const char* precision;  // as [training] has it
+  double dropout = 0;
+  bool gelu_fusion = false;
+};
+
+struct GpuSizes {
+  std::vector<PreciseStep> steps;
+  std::vector<GemmShape> gemms;  // bf16; the first is the yardstick
+  std::vector<AttentionShape> attentions;
+  std::vector<std::int64_t> streamed;  // elements that are filled, copied, cast and reduced
+  // Of communication kernels: members of a group, elements of the whole buffer, thread blocks.
+  std::vector<std::int64_t> members, elements;
+  std::vector<int> ctas;
+  ClassOperations classes;          // what runs beside them
+  std::int64_t slice_elements = 0;  // bf16, that each member of a pair gathers meanwhile
+  double window_us = 0;             // least time that both sides of a pair are to run
+  int repeats = 0;
+};
+// For GPUs of the H100's class: GPT-2 from 124M to 1.5B and Llama's style to hidden 8192, in less than three minutes.
+GpuSizes gpu_sizes();
+
+// Every operation of the training steps of these models, one model after the other. A model that does not fit in
+// `memory_bytes` is left out, and a line in `notes` says so.
+std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, std::int64_t memory_bytes,
+                                 const std::function<void(const std::string&)>& progress,
+                                 std::vector<std::string>& notes);
+
+// Kernels one after the other on one stream, each on the same memory: GEMMs and attention of shapes that the models
+// above do not have, and what only ranks that share a model run (statistics of the vocabulary, biases apart from their
+// GEMM, copies, sums of parts). bf16 with f32 gradients. What does not fit is left out, and said.
+std::vector<Sample> probe_kernels(const Machine& machine, const GpuSizes& sizes, std::int64_t memory_bytes,
+                                  std::vector<std::string>& notes);
+
+// Communication kernels of each number of thread blocks on links that are not paced: what moving the bytes costs.
+// `wake_us`: of an event, which members wait for behind every phase.
+std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, double wake_us);
+
+// Two ranks that gather from each other, by kernels of each number of thread blocks, beside compute of one of them.
+// Curves are over the blocks of both. `alone_us` [class] is what the compute takes alone (probe_classes).
+struct BlockCurves {
+  std::array<sim::Curve, sim::kDemandClasses> beside_moving, beside_waiting, moving_beside;
+};
+BlockCurves probe_blocks(const Machine& machine, const GpuSizes& sizes,
+                         const std::array<double, sim::kDemandClasses>& alone_us);
+
+}  // namespace stretto::calibrate

@@ -1,0 +1,208 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "calibrate/probes/gpu.hpp"
+#include "exec/cuda/cuda.hpp"
+#include "model/lower/builder.hpp"
+#include "model/overlap/overlap.hpp"
+#include "sim/cost/features.hpp"
+
+namespace stretto::calibrate {
+namespace {
+
+// One rank, one lane, and one storage for all that is read, written and added to in each type: an operation's operands
+// of a kind lie one behind the other, those of the next operation in the same place.
+class KernelList {
+ public:
+  explicit KernelList(Dtype dtype) : dtype_(dtype) {
+    schedule_.name = "probe_kernels";
+    schedule_.compute_dtype = dtype;
+    schedule_.mesh = Mesh({{Coord::dp, 1}});
+    schedule_.lanes = {{"compute", LaneKind::compute, 0}};
+    schedule_.programs = {{"rank", {}}};
+  }
+
+  // Of the compute type; of what sums are kept in with `wide`.
+  Access in(std::int64_t rows, std::int64_t cols, bool wide = false) {
+    return read(place("in", BufferKind::parameter, type(wide), rows, cols));
+  }
+  Access out(std::int64_t rows, std::int64_t cols, bool wide = false) {
+    return write(place("out", BufferKind::workspace, type(wide), rows, cols));
+  }
+  Access sum(std::int64_t rows, std::int64_t cols) {
+    return accumulate(place("sum", BufferKind::workspace, accumulation_of(dtype_), rows, cols));
+  }
+  Access integers(std::int64_t rows) { return read(place("integers", BufferKind::input, Dtype::i32, rows, 1)); }
+
+  void add(const Work& work, std::vector<Access> accesses) {
+    const std::string name = describe(work) + "." + std::to_string(schedule_.operations.size());
+    const BlockId block = add_single(schedule_, {name, work, 0, Phase::forward, std::move(accesses)});
+    schedule_.programs.front().order.push_back(call_block(schedule_, block));
+    for (auto& [key, area] : areas_) area.used = 0;
+  }
+
+  // What is added to is filled first.
+  Schedule finished() {
+    const auto area = areas_.find({"sum", accumulation_of(dtype_)});
+    if (area != areas_.end()) {
+      const StorageId storage = area->second.storage;
+      const std::int64_t elements = schedule_.storages[storage].elements;
+      const TensorId tensor = add_placed_tensor(schedule_, "sum.all", 1, elements, {{storage, 0}});
+      const BlockId fill =
+          add_single(schedule_, {"fill.sum", Fill{elements, 0}, 0, Phase::setup, {write(whole(schedule_, tensor))}});
+      auto& order = schedule_.programs.front().order;
+      order.insert(order.begin(), call_block(schedule_, fill));
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  struct Area {
+    StorageId storage = 0;
+    std::int64_t used = 0;  // elements, by the operation that is being added
+  };
+
+  Dtype type(bool wide) const { return wide ? accumulation_of(dtype_) : dtype_; }
+
+  View place(const char* what, BufferKind kind, Dtype dtype, std::int64_t rows, std::int64_t cols) {
+    const auto [found, fresh] = areas_.try_emplace({what, dtype});
+    Area& area = found->second;
+    if (fresh)
+      area.storage = add_storage(schedule_, what + std::string(".") + std::string(name_of(dtype)), dtype, kind, 0);
+    const std::string name = fmt::format("{}.{}", what, schedule_.tensors.size());
+    const TensorId tensor = add_placed_tensor(schedule_, name, rows, cols, {{area.storage, area.used}});
+    area.used += (rows * cols + 127) / 128 * 128;
+    Storage& storage = schedule_.storages[area.storage];
+    storage.elements = std::max(storage.elements, area.used);
+    return whole(schedule_, tensor);
+  }
+
+  Dtype dtype_;
+  Schedule schedule_;
+  std::map<std::pair<std::string, Dtype>, Area> areas_;
+};
+
+void add_layer(KernelList& list, const GemmShape& s) {
+  const std::int64_t t = s.tokens, o = s.outputs, i = s.inputs;
+  list.add(Gemm{t, o, i, false, true, false}, {list.in(t, i), list.in(o, i), list.out(t, o)});
+  list.add(Gemm{t, o, i, false, true, true}, {list.in(t, i), list.in(o, i), list.in(1, o), list.out(t, o)});
+  list.add(Gemm{t, i, o, false, false, false}, {list.in(t, o), list.in(o, i), list.out(t, i)});
+  list.add(Gemm{o, i, t, true, false, false}, {list.in(t, o), list.in(t, i), list.sum(o, i)});
+}
+
+void add_attention(KernelList& list, const AttentionShape& s) {
+  const std::int64_t tokens = s.batch * s.seq, width = s.heads * s.head_dim, qkv = width + 2 * s.kv_heads * s.head_dim;
+  Attention attention{Pass::forward, s.batch, s.heads, s.kv_heads, s.seq, s.head_dim, true};
+  list.add(attention, {list.in(tokens, qkv), list.out(tokens, width), list.out(s.batch * s.heads, s.seq, true)});
+  attention.pass = Pass::dgrad;
+  list.add(attention, {list.in(tokens, qkv), list.in(tokens, width), list.in(s.batch * s.heads, s.seq, true),
+                       list.in(tokens, width), list.out(tokens, qkv)});
+}
+
+// What is only there where ranks share a model.
+void add_shared(KernelList& list, std::int64_t elements) {
+  for (const bool from_wide : {false, true})
+    for (const bool to_wide : {false, true})
+      list.add(Cast{elements}, {list.in(1, elements, from_wide), list.out(1, elements, to_wide)});
+  for (const bool wide : {false, true}) {
+    list.add(Fill{elements, 0}, {list.out(1, elements, wide)});
+    for (const std::int64_t parts : {2, 4})
+      list.add(LocalReduce{parts, elements / parts},
+               {list.in(parts, elements / parts, wide), list.out(1, elements / parts, wide)});
+  }
+  const std::int64_t cols = std::max<std::int64_t>(16, std::min<std::int64_t>(elements / 16, 1024)),
+                     rows = elements / cols;
+  list.add(Elementwise{ElementwiseFn::bias_add, rows, cols},
+           {list.in(rows, cols), list.in(rows, cols), list.in(1, cols), list.out(rows, cols)});
+  list.add(Elementwise{ElementwiseFn::add, rows, cols},
+           {list.in(rows, cols), list.in(rows, cols), list.out(rows, cols)});
+  list.add(VocabStats{rows, cols, cols}, {list.in(rows, cols), list.integers(rows), list.out(3, rows, true)});
+}
+
+std::vector<Sample> run_list(KernelList list, const char* what, const Machine& machine, int repeats,
+                             std::int64_t memory_bytes, std::vector<std::string>& notes) {
+  const Schedule schedule = list.finished();
+  if (schedule.operations.empty()) return {};
+  const std::int64_t needed = plan_memory(schedule).peak_bytes() + cuda::overhead_bytes(schedule, 1);
+  if (needed > memory_bytes) {
+    notes.push_back(fmt::format("{}: left out, need {:.1f} GiB", what, static_cast<double>(needed) / (1 << 30)));
+    return {};
+  }
+  const ProbeRun run = run_probe(schedule, machine, {}, 2, repeats, [&](exec::Executor& executor) {
+    fill_state(schedule, executor.memory(0));
+    for (StorageId id = 0; id < schedule.storages.size(); ++id)
+      if (schedule.storages[id].kind == BufferKind::input)
+        std::fill_n(executor.memory(0).at(id), schedule.storages[id].bytes(), std::byte{0});
+    executor.upload(exec::Executor::Part::state);
+    executor.upload(exec::Executor::Part::inputs);
+  });
+  std::map<OpId, std::vector<double>> times_us;
+  for (const Timeline& timeline : run.timelines)
+    for (const TimelineRow& row : timeline.rows)
+      times_us[run.programs.front().ops[row.op].op].push_back(to_us(row.end - row.start));
+  std::vector<Sample> samples;
+  for (const auto& [op, times] : times_us) {
+    sim::WorkCost cost = sim::work_cost(schedule, schedule.operations[op]);
+    samples.push_back({cost.key, cost.features, cost.cls, median_of(times), spread_pct_of(times)});
+  }
+  return samples;
+}
+
+}  // namespace
+
+std::vector<Sample> probe_kernels(const Machine& machine, const GpuSizes& sizes, std::int64_t memory_bytes,
+                                  std::vector<std::string>& notes) {
+  KernelList gemms(Dtype::bf16), attentions(Dtype::bf16), shared(Dtype::bf16);
+  for (const GemmShape& shape : sizes.gemms) add_layer(gemms, shape);
+  for (const AttentionShape& shape : sizes.attentions) add_attention(attentions, shape);
+  for (const std::int64_t elements : sizes.streamed) add_shared(shared, elements);
+  std::vector<Sample> samples;
+  const auto add = [&](KernelList& list, const char* what) {
+    for (Sample& sample : run_list(std::move(list), what, machine, sizes.repeats, memory_bytes, notes))
+      samples.push_back(std::move(sample));
+  };
+  add(gemms, "GEMMs");
+  add(attentions, "attention");
+  add(shared, "what only ranks that share a model run");
+  return samples;
+}
+
+std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, std::int64_t memory_bytes,
+                                 const std::function<void(const std::string&)>& progress,
+                                 std::vector<std::string>& notes) {
+  std::vector<Sample> samples;
+  Undisturbed undisturbed(static_cast<std::int64_t>(sizes.steps.size()));
+  for (std::size_t i = 0; i < sizes.steps.size(); ++i) {
+    const auto& [shape, precision, dropout, gelu_fusion] = sizes.steps[i];
+    const std::string what = fmt::format("hidden {}, {} heads, {} x {} tokens, {} layers, {}", shape.hidden,
+                                         shape.heads, shape.micro_batch, shape.seq, shape.layers, precision);
+    progress(fmt::format("training steps, {} of {}: {}", i + 1, sizes.steps.size(), what));
+    Scenario scenario = scenario_of(shape, 1, 1);
+    scenario.training.precision = precision;
+    scenario.training.gelu_fusion = gelu_fusion;
+    scenario.model.hidden_dropout = scenario.model.attention_dropout = dropout;
+    const Schedule schedule = build_schedule(scenario);
+    const std::int64_t needed = plan_memory(schedule).peak_bytes() + cuda::overhead_bytes(schedule, 1);
+    if (needed > memory_bytes) {
+      notes.push_back(fmt::format("{}: left out, needs {:.1f} GiB", what, static_cast<double>(needed) / (1 << 30)));
+      continue;
+    }
+    try {
+      StepRun step(std::move(scenario), machine);
+      for (int repeat = 0; repeat < sizes.repeats; ++repeat) step.run(undisturbed);
+      for (Sample& sample : step.samples()) samples.push_back(std::move(sample));
+      for (const std::string& note : step.notes())
+        if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+    } catch (const Error& error) {  // libraries take memory too, and more than is known before
+      if (error.kind() != ErrorKind::runtime) throw;
+      notes.push_back(what + ": left out, " + error.what());
+    }
+  }
+  return samples;
+}
+
+}  // namespace stretto::calibrate

@@ -1,0 +1,101 @@
+#include "calibrate/probes/step_run.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/bf16.hpp"
+#include "base/rng.hpp"
+#include "exec/data.hpp"
+#include "exec/model_state.hpp"
+#include "model/lower/parameters.hpp"
+#include "model/overlap/overlap.hpp"
+#include "model/schedule/verify.hpp"
+#include "sim/cost/features.hpp"
+
+namespace stretto::calibrate {
+namespace {
+
+constexpr std::int64_t kCacheBytes = 64 << 20;  // more than the last-level cache that a core of today can use
+
+}  // namespace
+
+Scenario scenario_of(const StepShape& shape, std::int64_t ranks, std::int64_t tp) {
+  Scenario scenario;
+  scenario.name = "probe";
+  scenario.model = {shape.layers, shape.hidden, shape.heads, 4 * shape.hidden,
+                    shape.seq,    shape.seq,    shape.vocab, shape.vocab};
+  if (shape.query_groups > 0) {
+    scenario.model = in_llama_style(scenario.model);
+    scenario.model.num_query_groups = shape.query_groups;
+    scenario.model.ffn_hidden_size =
+        (8 * shape.hidden / 3 + 63) / 64 * 64;  // as Llama: three matrices cost what two did
+  }
+  scenario.parallel.data_parallel_size = ranks / tp;
+  scenario.parallel.tensor_model_parallel_size = tp;
+  scenario.training.micro_batch_size = shape.micro_batch;
+  scenario.training.global_batch_size = shape.micro_batch * ranks / tp;
+  scenario.parallel.sequence_parallel = scenario.overlap.tp_comm_overlap = tp > 1;
+  scenario.overlap.tp_comm_overlap_cfg["proj_fprop"] = {TpMethod::ring_exchange};
+  return scenario;
+}
+
+void fill_state(const Schedule& schedule, host::RankMemory& memory) {
+  constexpr std::int64_t kPeriod = 101, kPeriods = 4096;
+  std::vector<float> weights(kPeriod * kPeriods);
+  for (std::int64_t i = 0; i < kPeriod * kPeriods; ++i)
+    weights[static_cast<std::size_t>(i)] = float((i * 37) % kPeriod - 50) * 1e-3f;
+  std::vector<Bf16> narrow(weights.size());
+  std::transform(weights.begin(), weights.end(), narrow.begin(), [](float value) { return to_bf16(value); });
+  for (StorageId id = 0; id < schedule.storages.size(); ++id) {
+    const Storage& storage = schedule.storages[id];
+    if (!is_persistent(storage.kind) || !memory.has(id)) continue;
+    const bool is_weights = storage.kind == BufferKind::parameter || storage.name.starts_with(kMasterPrefix);
+    if (!is_weights) {
+      std::memset(memory.at(id), 0, static_cast<std::size_t>(storage.bytes()));
+      continue;
+    }
+    const auto* from = storage.dtype == Dtype::bf16 ? reinterpret_cast<const std::byte*>(narrow.data())
+                                                    : reinterpret_cast<const std::byte*>(weights.data());
+    const std::int64_t period_bytes = kPeriod * kPeriods * bytes_of(storage.dtype);
+    for (std::int64_t at = 0; at < storage.bytes(); at += period_bytes)
+      std::memcpy(memory.at(id) + at, from, static_cast<std::size_t>(std::min(period_bytes, storage.bytes() - at)));
+  }
+}
+
+StepRun::StepRun(Scenario scenario, const Machine& machine)
+    : scenario_(std::move(scenario)), schedule_(build_schedule(scenario_)) {
+  const MemoryPlan plan = plan_memory(schedule_);
+  require_verified(schedule_, &plan);
+  // The first of two brings the caches back to what a step leaves behind; a large step does that by itself.
+  steps_ = std::max(machine.steps, plan.peak_bytes() > kCacheBytes ? 1 : 2);
+  executor_ = machine.make(schedule_, plan, {});
+  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor_->memory(rank); };
+  for (std::int64_t rank = 0; rank < schedule_.mesh.ranks(); ++rank) fill_state(schedule_, executor_->memory(rank));
+  std::vector<std::byte> text(1 << 16);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = std::byte(random_bits(1, 2, i) & 0xff);
+  exec::write_batch(schedule_, scenario_, exec::TokenSource::parse(std::move(text), "probe.txt"), 0, memory_of);
+  exec::write_hyper(schedule_, scenario_, 0, memory_of);
+  executor_->upload(exec::Executor::Part::state);
+  executor_->upload(exec::Executor::Part::inputs);
+}
+
+void StepRun::run(Undisturbed& undisturbed) {
+  Timeline timeline;
+  undisturbed([&] { timeline = executor_->run(steps_); });
+  for (const TimelineRow& row : timeline.rows)
+    times_us_[executor_->programs()[static_cast<std::size_t>(row.rank)].ops[row.op].op].push_back(
+        to_us(row.end - row.start));
+}
+
+std::vector<Sample> StepRun::samples() const {
+  std::vector<Sample> samples;
+  for (const auto& [op, times] : times_us_) {
+    if (is_communication(schedule_.operations[op].work)) continue;
+    sim::WorkCost cost = sim::work_cost(schedule_, schedule_.operations[op]);
+    samples.push_back({cost.key, cost.features, cost.cls, median_of(times), spread_pct_of(times)});
+  }
+  return samples;
+}
+
+}  // namespace stretto::calibrate

@@ -1,0 +1,48 @@
+#pragma once
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "exec/cuda/module/check.hpp"
+
+namespace stretto::cuda {
+
+// What CUDA gives handles to, on the current device, each released when its owner goes; whatever still uses it must be
+// done by then. Taking one throws Error(runtime) in CUDA's words. Neither copied nor moved, so that handles may be kept
+// by those who use them.
+
+// At least one byte, aligned to 256, with whatever was there.
+struct DeviceMemory {
+  std::byte* data = nullptr;
+  explicit DeviceMemory(std::int64_t bytes) {
+    check(cudaMalloc(&data, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))), "taking memory");
+  }
+  ~DeviceMemory() { cudaFree(data); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+};
+// Lower priorities come first, in the range that cudaDeviceGetStreamPriorityRange() says. Does not wait for the default
+// stream, nor that for it.
+struct CudaStream {
+  cudaStream_t stream = nullptr;
+  explicit CudaStream(int priority) {
+    check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority), "creating a stream");
+  }
+  ~CudaStream() { cudaStreamDestroy(stream); }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+};
+// `timed`: has a time to be read, for which recording it costs more.
+struct CudaEvent {
+  cudaEvent_t event = nullptr;
+  explicit CudaEvent(bool timed) {
+    check(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming), "creating an event");
+  }
+  ~CudaEvent() { cudaEventDestroy(event); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+};
+
+}  // namespace stretto::cuda

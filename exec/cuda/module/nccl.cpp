@@ -1,0 +1,337 @@
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "base/error.hpp"
+#include "exec/cuda/module/check.hpp"
+#include "exec/cuda/module/communication.hpp"
+#include "exec/launch/process_group.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+ncclDataType_t type_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32:
+      return ncclFloat32;
+    case Dtype::f64:
+      return ncclFloat64;
+    case Dtype::bf16:
+      return ncclBfloat16;
+    case Dtype::i32:
+      break;
+  }
+  return ncclInt32;
+}
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+void require_version() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess || version / 10000 != NCCL_MAJOR || version < NCCL_VERSION_CODE)
+    throw runtime_failure(fmt::format("NCCL {} is installed; expected {} or a later {}.x", version_text(version),
+                                      version_text(NCCL_VERSION_CODE), NCCL_MAJOR));
+}
+
+// What tells devices apart across machines.
+std::string device_name() {
+  int device = 0;
+  char bus[32] = "", host[256] = "";
+  check(cudaGetDevice(&device), "asking for the device");
+  check(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "asking for the device's place");
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("GPU {} of {}", bus, host);
+}
+
+// The contribution of one communicator's first member.
+struct Invitation {
+  std::uint32_t communicator = 0, reserved = 0;
+  std::int64_t first_rank = 0;
+  ncclUniqueId id;
+};
+
+class Nccl final : public Communication {
+ public:
+  Nccl(const Schedule& schedule, const BoundProgram& program, OperandsOf operands, const CudaOptions& options,
+       const Stream& stream)
+      : schedule_(schedule),
+        program_(program),
+        operands_(std::move(operands)),
+        processes_(*options.processes),
+        timeout_s_(options.timeout_s) {
+    require_version();
+    require_devices();
+    try {
+      connect();
+      connect_messages(stream);
+    } catch (...) {
+      abort();
+      throw;
+    }
+  }
+
+  ~Nccl() override {
+    for (auto& [index, group] : groups_) {
+      if (group.comm == nullptr) continue;
+      try {
+        // All operations are done; this only says goodbye.
+        if (ncclCommFinalize(group.comm) == ncclInProgress) settle(group, "closing communicators");
+        ncclCommDestroy(group.comm);
+      } catch (const Error&) {
+        ncclCommAbort(group.comm);
+      }
+    }
+  }
+
+  void launch(const LaunchAction& action, const Stream& stream) override {
+    const Work& work = schedule_.operations[program_.ops[action.op].op].work;
+    auto* on = static_cast<cudaStream_t>(stream.stream);
+    if (const auto* collective = std::get_if<Collective>(&work))
+      run(*collective, operands_(0, action.op), on);
+    else
+      exchange(action, on);
+  }
+
+  void check() override {
+    if (const auto failure = processes_.failure()) throw runtime_failure(*failure);
+    for (const auto& [index, group] : groups_) {
+      ncclResult_t state = ncclSuccess;
+      const ncclResult_t asked = ncclCommGetAsyncError(group.comm, &state);
+      require(asked == ncclSuccess ? state : asked, group, "communicating");
+    }
+  }
+
+  // As one group: each waits for graphs that run, and such a graph ends when all its communicators have been told.
+  void abort() override {
+    ncclGroupStart();
+    for (auto& [index, group] : groups_)
+      if (group.comm != nullptr) ncclCommAbort(std::exchange(group.comm, nullptr));
+    ncclGroupEnd();
+  }
+
+  std::vector<std::string> notes() const override { return notes_; }
+
+ private:
+  struct Group {
+    std::string name;
+    std::vector<std::int64_t> members;  // ranks
+    ncclComm_t comm = nullptr;
+    int index_of(std::int64_t rank) const {
+      return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+    }
+  };
+
+  void require_devices() {
+    const std::string mine = device_name();
+    const std::vector<launch::Bytes> all = processes_.all_gather(std::as_bytes(std::span(mine)));
+    std::map<std::string, std::size_t> rank_of;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const std::string device(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
+      const auto [first, fresh] = rank_of.try_emplace(device, rank);
+      if (fresh) continue;
+      if (processes_.world().launcher != "--ranks" && std::getenv("NCCL_HOSTID") == nullptr)
+        throw runtime_failure(
+            fmt::format("ranks {} and {} are both on {}: start one process for each GPU, or all ranks in one process, "
+                        "which share it",
+                        first->second, rank, device));
+      if (notes_.empty()) {
+        notes_.push_back(
+            fmt::format("ranks share {} and communicate by NCCL over sockets: this proves the order of calls and says "
+                        "nothing of speed",
+                        device));
+        pass_for_machines();
+      }
+    }
+  }
+
+  // NCCL refuses two ranks on one device of one machine; it asks for these at its first use.
+  void pass_for_machines() const {
+    const std::string host = fmt::format("stretto-rank-{}", processes_.rank());
+    for (const auto& [name, value] : {std::pair<const char*, const char*>{"NCCL_HOSTID", host.c_str()},
+                                      {"NCCL_NET", "Socket"},
+                                      {"NCCL_IB_DISABLE", "1"},
+                                      {"NCCL_SOCKET_IFNAME", "lo"},
+                                      {"NCCL_MNNVL_ENABLE", "0"}})
+      ::setenv(name, value, 0);
+  }
+
+  // Communicators in one order everywhere, so that nobody waits in a circle. All members of a group take part, whether
+  // they will use it or not.
+  void connect() {
+    std::set<std::uint32_t> used;
+    for (const Operation& operation : schedule_.operations) {
+      if (const auto* collective = std::get_if<Collective>(&operation.work)) used.insert(collective->communicator);
+      if (const auto* message = std::get_if<PointToPoint>(&operation.work)) used.insert(message->communicator);
+    }
+    std::vector<Invitation> mine;
+    for (const std::uint32_t index : used) {
+      Group group{schedule_.communicators[index].name,
+                  members_of(schedule_, schedule_.communicators[index], program_.rank), nullptr};
+      if (group.members.size() < 2) continue;
+      if (group.members.front() == program_.rank) {
+        Invitation& invitation = mine.emplace_back();
+        invitation.communicator = index;
+        invitation.first_rank = program_.rank;
+        require(ncclGetUniqueId(&invitation.id), group, "opening a communicator");
+      }
+      groups_.emplace(index, std::move(group));
+    }
+    std::map<std::pair<std::uint32_t, std::int64_t>, ncclUniqueId> ids;
+    for (const launch::Bytes& theirs : processes_.all_gather(std::as_bytes(std::span(mine))))
+      for (std::size_t at = 0; at + sizeof(Invitation) <= theirs.size(); at += sizeof(Invitation)) {
+        Invitation invitation;
+        std::memcpy(&invitation, theirs.data() + at, sizeof invitation);
+        ids[{invitation.communicator, invitation.first_rank}] = invitation.id;
+      }
+    for (auto& [index, group] : groups_) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      if (schedule_.communicators[index].engine == CommEngine::sm)
+        config.maxCTAs = schedule_.communicators[index].channels;
+      const ncclResult_t result =
+          ncclCommInitRankConfig(&group.comm, static_cast<int>(group.members.size()),
+                                 ids.at({index, group.members.front()}), group.index_of(program_.rank), &config);
+      require(result, group, "opening a communicator");
+      settle(group, "opening a communicator");
+    }
+  }
+
+  // The first message between two ranks connects them, for which both must have made their calls: a rank that sends
+  // before it receives would wait for one that does the same. So all are connected here, each communicator by one
+  // group.
+  void connect_messages(const Stream& stream) {
+    std::map<std::uint32_t, std::set<std::pair<int, bool>>> used;  // [communicator]: peer, whether it is sent to
+    for (const BoundOp& op : program_.ops)
+      if (const auto* message = std::get_if<PointToPoint>(&schedule_.operations[op.op].work)) {
+        const std::int64_t peer = peer_of(schedule_, *message, program_.rank).rank;
+        used[message->communicator].insert({groups_.at(message->communicator).index_of(peer), message->is_send});
+      }
+    auto* out = static_cast<std::byte*>(stream.scratch);
+    std::byte* in = out + sizeof(std::int32_t);
+    auto* on = static_cast<cudaStream_t>(stream.stream);
+    for (const auto& [index, ends] : used) {
+      const Group& group = groups_.at(index);
+      ncclGroupStart();
+      ncclResult_t result = ncclSuccess;
+      for (const auto& [peer, is_send] : ends) {
+        const ncclResult_t one = is_send ? ncclSend(out, 1, ncclInt32, peer, group.comm, on)
+                                         : ncclRecv(in, 1, ncclInt32, peer, group.comm, on);
+        if (one != ncclSuccess && one != ncclInProgress) result = one;
+      }
+      const ncclResult_t ended = ncclGroupEnd();
+      require(result == ncclSuccess ? ended : result, group, "connecting");
+      settle(group, "connecting");
+    }
+  }
+
+  void require(ncclResult_t result, const Group& group, const char* what) const {
+    if (result == ncclSuccess || result == ncclInProgress) return;
+    throw runtime_failure(fmt::format("NCCL, communicator {}: {}: {} ({})", group.name, what,
+                                      ncclGetErrorString(result), ncclGetLastError(group.comm)));
+  }
+
+  // Until the communicator takes the next call. That may depend on other ranks: the first operations connect.
+  void settle(const Group& group, const char* what) const {
+    const auto begin = Clock::now();
+    for (int tries = 0;; ++tries) {
+      ncclResult_t state = ncclSuccess;
+      const ncclResult_t asked = ncclCommGetAsyncError(group.comm, &state);
+      require(asked, group, what);
+      require(state, group, what);
+      if (state == ncclSuccess) return;
+      if (tries < 1000) continue;  // most are done at once
+      if (const auto failure = processes_.failure()) throw runtime_failure(*failure);
+      if (std::chrono::duration<double>(Clock::now() - begin).count() > timeout_s_)
+        throw runtime_failure(fmt::format("NCCL, communicator {}: {}: other ranks did not come within {} s", group.name,
+                                          what, timeout_s_));
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+  void run(const Collective& collective, std::span<const exec::Operand> operands, cudaStream_t stream) {
+    const auto found = groups_.find(collective.communicator);
+    const Dtype dtype = operands.front().dtype;
+    const void* in = operands.front().data;
+    void* out = operands.back().data;
+    const auto elements = static_cast<std::size_t>(collective.elements);
+    if (found == groups_.end()) {  // alone
+      if (in == out) return;
+      const std::size_t bytes = elements * static_cast<std::size_t>(bytes_of(dtype));
+      return cuda::check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDeviceToDevice, stream), "copying");
+    }
+    const Group& group = found->second;
+    const std::size_t share = elements / group.members.size();
+    const ncclDataType_t type = type_of(dtype);
+    ncclResult_t result = ncclSuccess;
+    switch (collective.kind) {
+      case CollectiveKind::all_gather:
+        result = ncclAllGather(in, out, share, type, group.comm, stream);
+        break;
+      case CollectiveKind::reduce_scatter:
+        result = ncclReduceScatter(in, out, share, type, ncclSum, group.comm, stream);
+        break;
+      case CollectiveKind::all_reduce:
+        result = ncclAllReduce(in, out, elements, type, ncclSum, group.comm, stream);
+        break;
+    }
+    require(result, group, "starting a collective");
+    if (result == ncclInProgress) settle(group, "starting a collective");
+  }
+
+  void exchange(const LaunchAction& action, cudaStream_t stream) {
+    const std::vector<std::uint32_t>& lane = program_.lanes[program_.ops[action.op].lane];
+    const std::uint32_t position = program_.ops[action.op].position;
+    std::set<const Group*> used;
+    const Group* last = nullptr;
+    ncclGroupStart();
+    ncclResult_t result = ncclSuccess;
+    for (std::uint32_t i = 0; i < action.joined; ++i) {
+      const std::uint32_t op = lane[position + i];
+      const auto& message = std::get<PointToPoint>(schedule_.operations[program_.ops[op].op].work);
+      const Group& group = groups_.at(message.communicator);
+      const exec::Operand& buffer = operands_(0, op).front();
+      const int peer = group.index_of(peer_of(schedule_, message, program_.rank).rank);
+      const auto elements = static_cast<std::size_t>(message.elements);
+      const ncclDataType_t type = type_of(buffer.dtype);
+      const ncclResult_t one = message.is_send ? ncclSend(buffer.data, elements, type, peer, group.comm, stream)
+                                               : ncclRecv(buffer.data, elements, type, peer, group.comm, stream);
+      if (one != ncclSuccess && one != ncclInProgress) result = one;
+      used.insert(last = &group);
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    require(result == ncclSuccess ? ended : result, *last, "starting messages");
+    for (const Group* group : used) settle(*group, "starting messages");
+  }
+
+  const Schedule& schedule_;
+  const BoundProgram& program_;
+  const OperandsOf operands_;
+  launch::ProcessGroup& processes_;
+  const double timeout_s_;
+  std::map<std::uint32_t, Group> groups_;  // by communicator; those of two members or more
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communication> connect_nccl(const Schedule& schedule, const BoundProgram& program, OperandsOf operands,
+                                            const CudaOptions& options, const Stream& stream) {
+  return std::make_unique<Nccl>(schedule, program, std::move(operands), options, stream);
+}
+
+}  // namespace stretto::cuda

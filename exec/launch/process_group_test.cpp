@@ -1,0 +1,172 @@
+#include "exec/launch/process_group.hpp"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "base/error.hpp"
+#include "tests/as_processes.hpp"
+
+namespace stretto::launch {
+namespace {
+
+using testing::as_processes;
+using testing::reserve_world;
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::string text_of(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+}  // namespace
+
+TEST_CASE("processes gather what each has, in the order of ranks") {
+  for (const int size : {1, 2, 5}) {
+    const std::vector<std::string> errors = as_processes(size, 10, [&](ProcessGroup& group) {
+      for (int round = 0; round < 20; ++round) {
+        // Of different sizes, some empty, one large.
+        const auto text_for = [&](std::int64_t rank) {
+          return std::string(rank == 1 && round == 7 ? 3'000'000 : (rank + round) % 3, char('a' + rank));
+        };
+        const std::vector<Bytes> all = group.all_gather(bytes_of(text_for(group.rank())));
+        if (all.size() != static_cast<std::size_t>(size)) throw runtime_failure("a part is missing");
+        for (std::int64_t rank = 0; rank < size; ++rank)
+          if (text_of(all[static_cast<std::size_t>(rank)]) != text_for(rank)) throw runtime_failure("a part is wrong");
+        // Those that only give need not wait.
+        const std::vector<Bytes> gathered = group.gather(bytes_of(text_for(group.rank())));
+        if (gathered.size() != (group.rank() == 0 ? static_cast<std::size_t>(size) : 0))
+          throw runtime_failure("gather");
+        if (group.any(group.rank() == size - 1) != true || group.any(false)) throw runtime_failure("any");
+      }
+      group.barrier();
+    });
+    for (const std::string& error : errors) CHECK(error.empty());
+  }
+}
+
+TEST_CASE("what fails one process fails all, with its reason") {
+  for (const std::int64_t failing : {0, 2}) {
+    const std::vector<std::string> errors = as_processes(4, 10, [&](ProcessGroup& group) {
+      std::atomic<bool> told{false};
+      group.on_failure([&](const std::string& reason) { told = reason.find("the disk is full") != std::string::npos; });
+      if (group.rank() == failing) {
+        group.fail("the disk is full");
+        throw runtime_failure("failed");
+      }
+      try {
+        group.barrier();
+      } catch (const Error&) {
+        for (int i = 0; i < 200 && !told; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (!told) throw runtime_failure("nobody called");
+        throw;
+      }
+    });
+    for (std::int64_t rank = 0; rank < 4; ++rank)
+      if (rank != failing)
+        CHECK(errors[static_cast<std::size_t>(rank)] == "rank " + std::to_string(failing) + ": the disk is full");
+  }
+}
+
+TEST_CASE("a process that leaves before the others, or never comes back, is named") {
+  const std::vector<std::string> left = as_processes(3, 10, [&](ProcessGroup& group) {
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));  // who is late has not ended
+    if (group.rank() != 2) group.barrier();
+  });
+  CHECK_THAT(left[0], Catch::Contains("2 ended before the others"));  // rank 1 may have given up meanwhile
+  CHECK(left[2].empty());
+  const std::vector<std::string> hung = as_processes(3, 2, [&](ProcessGroup& group) {
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(4500));
+    group.barrier();
+  });
+  CHECK(hung[0] == "waited 2 s for rank 1");
+}
+
+TEST_CASE("a rank that others wait for in vain is named though they came before rank 0") {
+  const std::vector<std::string> errors = as_processes(3, 2, [&](ProcessGroup& group) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(group.rank() == 0 ? 1000 : group.rank() == 1 ? 5500 : 0));
+    try {
+      group.barrier();
+    } catch (const Error& error) {
+      group.fail(error.what());
+      throw;
+    }
+  });
+  CHECK(errors[0] == "waited 2 s for rank 1");
+  CHECK(errors[2] == "rank 0: waited 2 s for rank 1");
+}
+
+TEST_CASE("wrong input on one rank is wrong input on all") {
+  std::atomic<int> inputs{0};
+  constexpr int rounds = 20;  // who hears it first, and from whom, differs
+  for (int round = 0; round < rounds; ++round)
+    as_processes(3, 10, [&](ProcessGroup& group) {
+      const std::int64_t wrong = round % 2;
+      try {
+        group.barrier();
+        if (group.rank() == wrong) throw input_error("no such file");
+        group.barrier();
+      } catch (const Error& error) {
+        group.fail(error.what(), error.kind());
+        inputs += error.kind() == ErrorKind::input;
+      }
+    });
+  CHECK(inputs == 3 * rounds);
+}
+
+TEST_CASE("processes that do not fit together are refused") {
+  SECTION("one does not come") {
+    const std::vector<std::string> errors = as_processes(3, 2, [](ProcessGroup&) {}, {0, 2});
+    CHECK_THAT(errors[0], Catch::Contains("rank 0 waited 2 s at 127.0.0.1:") && Catch::Contains(" for rank 1"));
+    CHECK_THAT(errors[2], Catch::Contains("waited 2 s"));
+  }
+  SECTION("nobody listens") {
+    World world = reserve_world(2);
+    Socket(world.listening).close();
+    world.rank = 1;
+    CHECK_THROWS_WITH(ProcessGroup(world, 0.3),
+                      Catch::Contains("rank 1 did not reach rank 0 within 0.3 s") && Catch::Contains("refused"));
+  }
+  SECTION("two have one rank, after a stranger") {
+    const World first = reserve_world(3);
+    World other = first;
+    other.rank = 2;
+    other.listening = -1;
+    std::string error;
+    std::thread rank0([&] {
+      try {
+        ProcessGroup group(first, 10);
+      } catch (const Error& caught) {
+        error = caught.what();
+      }
+    });
+    const Socket stranger = connect_to("127.0.0.1", first.port, Clock::now() + std::chrono::seconds(5));
+    const std::string text = "GET / HTTP/1.1\r\n\r\n";
+    send_all(stranger, bytes_of(text));
+    const auto joins = [&] { CHECK_THROWS_WITH(ProcessGroup(other, 10), "two processes say that they are rank 2"); };
+    std::thread twin(joins);
+    joins();
+    twin.join();
+    rank0.join();
+    CHECK(error == "two processes say that they are rank 2");
+  }
+  SECTION("another number of processes") {
+    const World first = reserve_world(3);
+    std::string error;
+    std::thread rank0([&] {
+      try {
+        ProcessGroup group(first, 10);
+      } catch (const Error& caught) {
+        error = caught.what();
+      }
+    });
+    World other = first;
+    other.rank = 1;
+    other.size = 2;
+    other.listening = -1;
+    CHECK_THROWS_WITH(ProcessGroup(other, 10), "rank 1 was started as one of 2 processes, rank 0 as one of 3");
+    rank0.join();
+    CHECK(error == "rank 1 was started as one of 2 processes, rank 0 as one of 3");
+  }
+}
+
+}  // namespace stretto::launch

@@ -1,0 +1,208 @@
+#include "exec/launch/socket.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "base/error.hpp"
+
+namespace stretto::launch {
+namespace {
+
+Error failure(const std::string& what) { return runtime_failure(what + ": " + std::strerror(errno)); }
+
+// False when the deadline has passed.
+bool wait_for(int descriptor, short what, Clock::time_point deadline) {
+  while (true) {
+    int timeout_ms = -1;
+    if (deadline != Clock::time_point::max()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      timeout_ms = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));
+    }
+    pollfd asked{descriptor, what, 0};
+    const int ready = ::poll(&asked, 1, timeout_ms);
+    if (ready > 0) return true;
+    if (ready == 0) return false;
+    if (errno != EINTR) throw failure("waiting for a connection");
+  }
+}
+
+void configure(const Socket& socket) {
+  const int on = 1, idle_s = 5, interval_s = 1, probes = 5;
+  const unsigned unanswered_ms = 10000;
+  const auto set = [&](int level, int option, const auto& value) {
+    ::setsockopt(socket.descriptor(), level, option, &value, sizeof value);  // a refusal only costs promptness
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, on);
+  set(SOL_SOCKET, SO_KEEPALIVE, on);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, idle_s);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, interval_s);
+  set(IPPROTO_TCP, TCP_KEEPCNT, probes);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, unanswered_ms);
+}
+
+constexpr auto kNaming = std::chrono::seconds(60);  // a name service that starts with the job should be up by then
+
+std::string text_of(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text, sizeof text);
+  else
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, text, sizeof text);
+  const std::string result = text;
+  return result.starts_with("::ffff:") ? result.substr(7) : result;
+}
+
+}  // namespace
+
+void Socket::close() {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+void Socket::shut_down() const { ::shutdown(descriptor_, SHUT_RDWR); }
+
+Socket listen_on(int port) {
+  Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1, off = 0;
+  if (socket) {
+    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    ::setsockopt(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = in6addr_any;
+    address.sin6_port = htons(static_cast<std::uint16_t>(port));
+    if (::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+      throw failure("listening on port " + std::to_string(port));
+  } else {  // a machine without IPv6
+    socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket) throw failure("opening a socket");
+    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    if (::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+      throw failure("listening on port " + std::to_string(port));
+  }
+  if (::listen(socket.descriptor(), SOMAXCONN) != 0) throw failure("listening on port " + std::to_string(port));
+  return socket;
+}
+
+int port_of(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(address).sin_port
+                                            : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+}
+
+std::string address_of(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
+  return text_of(address);
+}
+
+std::string peer_address_of(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
+  return text_of(address);
+}
+
+Socket accept_from(const Socket& listening, Clock::time_point deadline) {
+  while (wait_for(listening.descriptor(), POLLIN, deadline)) {
+    Socket socket(::accept4(listening.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (socket) {
+      configure(socket);
+      return socket;
+    }
+    if (errno != EINTR && errno != ECONNABORTED) throw failure("accepting a connection");
+  }
+  return {};
+}
+
+Socket connect_to(const std::string& host, int port, Clock::time_point deadline) {
+  const std::string where = host + ":" + std::to_string(port);
+  std::string reason = "no address";
+  const Clock::time_point name_deadline = std::min(deadline, Clock::now() + kNaming);
+  while (true) {
+    bool has_name = true;
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_socktype = SOCK_STREAM;
+    if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0) {
+      reason = ::gai_strerror(error);
+      has_name = false;
+    } else {
+      const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, ::freeaddrinfo);
+      for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+        Socket socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (!socket) {
+          reason = std::strerror(errno);
+          continue;
+        }
+        int error = ::connect(socket.descriptor(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
+        if (error == EINPROGRESS) {
+          if (!wait_for(socket.descriptor(), POLLOUT, std::min(deadline, Clock::now() + std::chrono::seconds(5)))) {
+            reason = "no answer";
+            continue;
+          }
+          socklen_t size = sizeof error;
+          ::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
+        }
+        if (error != 0) {
+          reason = std::strerror(error);
+          continue;
+        }
+        ::fcntl(socket.descriptor(), F_SETFL, ::fcntl(socket.descriptor(), F_GETFL) & ~O_NONBLOCK);
+        configure(socket);
+        return socket;
+      }
+    }
+    if (Clock::now() >= (has_name ? deadline : name_deadline))
+      throw runtime_failure("connecting to " + where + ": " + reason);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+void allow_slow_reader(const Socket& socket) {
+  const unsigned system_default = 0;
+  ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default, sizeof system_default);
+}
+
+void send_all(const Socket& socket, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno != EINTR) throw failure("sending");
+    if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
+  }
+}
+
+bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline) {
+  bool any = false;
+  while (!bytes.empty()) {
+    if (!wait_for(socket.descriptor(), POLLIN, deadline)) throw runtime_failure("receiving: nothing came in time");
+    const ssize_t got = ::recv(socket.descriptor(), bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw failure("receiving");
+    if (got == 0) {
+      if (!any) return false;
+      throw runtime_failure("receiving: the connection was closed");
+    }
+    any = true;
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+  return true;
+}
+
+}  // namespace stretto::launch

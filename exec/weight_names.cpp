@@ -1,0 +1,89 @@
+#include "exec/weight_names.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace stretto::exec {
+namespace {
+
+constexpr WeightNaming::Row kGpt2[] = {{"wte", {"wte"}},
+                                       {"wpe", {"wpe"}},
+                                       {"ln_1", {"ln_1"}},
+                                       {"qkv", {"attn.c_attn"}, true},
+                                       {"proj", {"attn.c_proj"}, true},
+                                       {"ln_2", {"ln_2"}},
+                                       {"fc1", {"mlp.c_fc"}, true},
+                                       {"fc2", {"mlp.c_proj"}, true},
+                                       {"ln_f", {"ln_f"}},
+                                       {"lm_head", {"lm_head"}}};
+constexpr WeightNaming::Row kLlama[] = {{"wte", {"embed_tokens"}},
+                                        {"ln_1", {"input_layernorm"}},
+                                        {"qkv", {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}},
+                                        {"proj", {"self_attn.o_proj"}},
+                                        {"ln_2", {"post_attention_layernorm"}},
+                                        {"fc1", {"mlp.gate_proj", "mlp.up_proj"}},
+                                        {"fc2", {"mlp.down_proj"}},
+                                        {"ln_f", {"norm"}},
+                                        {"lm_head", {"lm_head"}}};
+constexpr WeightNaming kNamings[] = {{"Stretto", "h.", {""}, {}},
+                                     {"Hugging Face's GPT-2", "h.", {"transformer.", ""}, kGpt2},
+                                     {"Hugging Face's Llama", "layers.", {"model.", ""}, kLlama}};
+
+}  // namespace
+
+std::span<const WeightNaming> weight_namings() { return kNamings; }
+
+const WeightNaming& naming_for(const Transformer& model) {
+  const bool has_positions = model.position_embedding_type == PositionEmbedding::learned_absolute,
+             is_layer_norm = model.normalization == Normalization::layer_norm;
+  if (has_positions && is_layer_norm && !model.swiglu && model.add_bias_linear) return kNamings[1];
+  if (!has_positions && !is_layer_norm && model.swiglu) return kNamings[2];
+  throw input_error(
+      "expected a model of GPT-2's style (LayerNorm, learned positions, biases, no swiglu) or Llama's (RMSNorm, rope, "
+      "swiglu), got a mixture that Hugging Face has no names for");
+}
+
+WeightPlace place_of(const WeightNaming& naming, const std::string& prefix, const Parameter& parameter) {
+  // Weight decay applies to matrices only; a vector is a row of as many elements as its matrix has rows.
+  const bool is_vector = !parameter.decayed;
+  const std::int64_t rows = is_vector ? parameter.cols : parameter.rows;
+  if (naming.rows.empty()) return {{{prefix + parameter.full_name(), rows}}, false};
+  const std::size_t dot = parameter.name.rfind('.');
+  const std::string stem = parameter.name.substr(0, dot), kind = parameter.name.substr(dot);
+  const auto row = std::find_if(naming.rows.begin(), naming.rows.end(),
+                                [&](const WeightNaming::Row& candidate) { return candidate.parameter == stem; });
+  if (row == naming.rows.end())
+    throw input_error(fmt::format("{} has no {}, which the scenario's model needs", naming.title, parameter.name));
+  std::vector<std::string> names;
+  for (const char* piece : row->pieces)
+    if (piece != nullptr) names.emplace_back(piece);
+  if (names.size() > 1 && parameter.segments.size() != names.size())
+    throw input_error(fmt::format("{} has {} in {} parts (from {} on), the scenario's model in one", naming.title, stem,
+                                  names.size(), names.front()));
+  const std::string before = (stem == "lm_head" ? "" : prefix) +
+                             (parameter.layer < 0 ? "" : naming.layer + std::to_string(parameter.layer) + ".");
+  WeightPlace place{{}, row->is_transposed && !is_vector};
+  for (std::size_t i = 0; i < names.size(); ++i)
+    place.pieces.push_back({before + names[i] + kind, names.size() == 1 ? rows : parameter.segments[i]});
+  return place;
+}
+
+std::optional<std::string> prefix_in(const WeightNaming& naming, const std::function<bool(const std::string&)>& has) {
+  Parameter qkv;
+  qkv.name = "qkv.weight";
+  qkv.layer = 0;
+  qkv.segments = {1, 1, 1};
+  for (const char* prefix : naming.prefixes)
+    if (prefix != nullptr && has(place_of(naming, prefix, qkv).pieces.front().name)) return prefix;
+  return std::nullopt;
+}
+
+bool is_no_parameter(const std::string& tensor) {
+  return tensor.starts_with("adam.") || tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias") ||
+         tensor.ends_with(".rotary_emb.inv_freq");
+}
+
+}  // namespace stretto::exec

@@ -1,0 +1,360 @@
+#include "exec/weights.hpp"
+
+#include <stdlib.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/bf16.hpp"
+#include "base/error.hpp"
+#include "base/rng.hpp"
+#include "exec/export.hpp"
+#include "tests/message_of.hpp"
+#include "tests/temp_dir.hpp"
+
+using namespace stretto;
+using namespace stretto::exec;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+using stretto::testing::message_of;
+using stretto::testing::TempDir;
+
+namespace {
+
+struct Stored {
+  std::string name, dtype;
+  std::vector<std::int64_t> shape;
+  std::string data;
+};
+// As any program may write it: in this order, and not aligned.
+void write(const std::string& path, const std::vector<Stored>& tensors, const nlohmann::json& metadata = {}) {
+  nlohmann::json header = nlohmann::json::object();
+  if (!metadata.is_null()) header["__metadata__"] = metadata;
+  std::size_t at = 0;
+  for (const Stored& t : tensors) {
+    header[t.name] = {{"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {at, at + t.data.size()}}};
+    at += t.data.size();
+  }
+  std::string text = header.dump();
+  if (text.size() % 2 == 0) text += ' ';
+  std::ofstream out(path, std::ios::binary);
+  for (int i = 0; i < 8; ++i) out.put(static_cast<char>(text.size() >> (8 * i)));
+  out << text;
+  for (const Stored& t : tensors) out << t.data;
+}
+
+template <class T>
+Stored stored(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape,
+              const std::vector<T>& values) {
+  return {name, dtype, std::move(shape), {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)}};
+}
+Stored f32(const std::string& name, std::vector<std::int64_t> shape, const std::vector<double>& values) {
+  return stored(name, "F32", std::move(shape), std::vector<float>(values.begin(), values.end()));
+}
+Stored& find(std::vector<Stored>& tensors, const std::string& name) {
+  return *std::find_if(tensors.begin(), tensors.end(), [&](const Stored& t) { return t.name == name; });
+}
+
+// Element (row, col) of a parameter; exact in f32.
+double value_of(const std::string& full_name, std::int64_t row, std::int64_t col) {
+  return std::floor(1024 * normal(5, stream_of(full_name), static_cast<std::uint64_t>(row * 1000 + col))) / 1024;
+}
+std::vector<double> rows_of(const std::string& full_name, std::int64_t begin, std::int64_t end, std::int64_t cols) {
+  std::vector<double> values;
+  for (std::int64_t row = begin; row < end; ++row)
+    for (std::int64_t col = 0; col < cols; ++col) values.push_back(value_of(full_name, row, col));
+  return values;
+}
+std::vector<double> transposed(const std::string& full_name, std::int64_t rows, std::int64_t cols) {
+  std::vector<double> values;
+  for (std::int64_t col = 0; col < cols; ++col)
+    for (std::int64_t row = 0; row < rows; ++row) values.push_back(value_of(full_name, row, col));
+  return values;
+}
+
+Transformer gpt2() {
+  Transformer model{2, 6, 3, 10, 4, 5, 7, 8};
+  return model;
+}
+Transformer llama() {
+  Transformer model = in_llama_style({2, 12, 6, 10, 4, 5, 7, 8});
+  model.num_query_groups = 2;
+  return model;
+}
+
+// GPT2LMHeadModel's state dict: shapes [in, out] of its Conv1D, 1-d vectors.
+std::vector<Stored> gpt2_file(const std::string& prefix) {
+  std::vector<Stored> file;
+  const auto matrix = [&](const std::string& theirs, const std::string& ours, std::int64_t out, std::int64_t in) {
+    file.push_back(f32(prefix + theirs + ".weight", {in, out}, transposed(ours + ".weight", out, in)));
+    file.push_back(f32(prefix + theirs + ".bias", {out}, rows_of(ours + ".bias", 0, 1, out)));
+  };
+  const auto norm = [&](const std::string& name) {
+    for (const char* kind : {".weight", ".bias"})
+      file.push_back(f32(prefix + name + kind, {6}, rows_of(name + kind, 0, 1, 6)));
+  };
+  file.push_back(f32(prefix + "wte.weight", {7, 6}, rows_of("wte.weight", 0, 7, 6)));
+  file.push_back(f32(prefix + "wpe.weight", {5, 6}, rows_of("wpe.weight", 0, 5, 6)));
+  for (const std::string h : {"h.0.", "h.1."}) {
+    file.push_back({prefix + h + "attn.bias", "U8", {1, 1, 5, 5}, std::string(25, '\1')});  // the causal mask
+    norm(h + "ln_1");
+    matrix(h + "attn.c_attn", h + "qkv", 18, 6);
+    matrix(h + "attn.c_proj", h + "proj", 6, 6);
+    norm(h + "ln_2");
+    matrix(h + "mlp.c_fc", h + "fc1", 10, 6);
+    matrix(h + "mlp.c_proj", h + "fc2", 6, 10);
+  }
+  norm("ln_f");
+  return file;
+}
+
+// LlamaForCausalLM's: Linear is [out, in]; q, k, v and gate, up are matrices of their own.
+std::vector<Stored> llama_file(const std::string& prefix) {
+  std::vector<Stored> file;
+  const auto rows = [&](const std::string& theirs, const std::string& ours, std::int64_t begin, std::int64_t end,
+                        std::int64_t cols) {
+    file.push_back(f32(theirs + ".weight", {end - begin, cols}, rows_of(ours + ".weight", begin, end, cols)));
+  };
+  const auto norm = [&](const std::string& theirs, const std::string& ours) {
+    file.push_back(f32(prefix + theirs + ".weight", {12}, rows_of(ours + ".weight", 0, 1, 12)));
+  };
+  rows("lm_head", "lm_head", 0, 7, 12);
+  rows(prefix + "embed_tokens", "wte", 0, 7, 12);
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string theirs = "layers." + std::to_string(layer) + ".", ours = "h." + std::to_string(layer) + ".";
+    rows(prefix + theirs + "self_attn.q_proj", ours + "qkv", 0, 12, 12);
+    rows(prefix + theirs + "self_attn.k_proj", ours + "qkv", 12, 16, 12);
+    rows(prefix + theirs + "self_attn.v_proj", ours + "qkv", 16, 20, 12);
+    rows(prefix + theirs + "self_attn.o_proj", ours + "proj", 0, 12, 12);
+    rows(prefix + theirs + "mlp.gate_proj", ours + "fc1", 0, 10, 12);
+    rows(prefix + theirs + "mlp.up_proj", ours + "fc1", 10, 20, 12);
+    rows(prefix + theirs + "mlp.down_proj", ours + "fc2", 0, 12, 10);
+    norm(theirs + "input_layernorm", ours + "ln_1");
+    norm(theirs + "post_attention_layernorm", ours + "ln_2");
+    file.push_back(f32(prefix + theirs + "self_attn.rotary_emb.inv_freq", {1}, {1}));
+  }
+  norm("norm", "ln_f");
+  return file;
+}
+
+void check_all(const Weights& weights, Transformer model) {
+  model.padded_vocab_size = model.vocab_size;
+  for (const Parameter& p : parameters(model)) {
+    INFO(p.full_name());
+    const FullTensor read = weights.read(p.full_name());
+    CHECK(read.shape == std::vector<std::int64_t>{p.rows, p.cols});
+    CHECK(read.values == rows_of(p.full_name(), 0, p.rows, p.cols));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("weights are found by Hugging Face's names", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  for (const char* prefix : {"", "transformer."}) {
+    write(path, gpt2_file(prefix));
+    const Weights weights = Weights::open(path, gpt2());
+    CHECK(weights.naming() == std::string("Hugging Face's GPT-2"));
+    CHECK(weights.unused().empty());
+    check_all(weights, gpt2());
+  }
+  for (const char* prefix : {"", "model."}) {
+    write(path, llama_file(prefix));
+    const Weights weights = Weights::open(path, llama());
+    CHECK(weights.naming() == std::string("Hugging Face's Llama"));
+    CHECK(weights.unused().empty());
+    check_all(weights, llama());
+  }
+}
+
+TEST_CASE("tensors that the model has no place for are named", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  write(path, llama_file("model."));
+  Transformer model = llama();
+  model.untie_embeddings_and_output_weights = false;
+  CHECK(Weights::open(path, model).unused() == std::vector<std::string>{"lm_head.weight"});
+  model.num_layers = 1;
+  const std::vector<std::string> unused = Weights::open(path, model).unused();
+  CHECK(unused.size() == 10);
+  CHECK(some_of(unused) ==
+        "lm_head.weight, model.layers.1.input_layernorm.weight, model.layers.1.mlp.down_proj.weight, …");
+  CHECK(some_of({"a", "b"}) == "a, b");
+}
+
+TEST_CASE("weights of every floating type are widened", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  std::vector<Stored> file = gpt2_file("");
+  const std::vector<double> exact = {1.5, -0.25, 0, 3, 65504, 0x1p-24};
+  find(file, "ln_f.weight") = stored("ln_f.weight", "F64", {6}, exact);
+  // 1.5, −0.25, −0, 3, the largest, the smallest.
+  find(file, "ln_f.bias") =
+      stored<std::uint16_t>("ln_f.bias", "F16", {6}, {0x3e00, 0xb400, 0x8000, 0x4200, 0x7bff, 0x0001});
+  std::vector<Bf16> rounded;
+  for (const double value : exact) rounded.push_back(to_bf16(value));
+  find(file, "h.0.ln_1.bias") = stored("h.0.ln_1.bias", "BF16", {6}, rounded);
+  // The largest subnormal, the smallest normal, infinity, no number.
+  find(file, "h.0.ln_2.bias") =
+      stored<std::uint16_t>("h.0.ln_2.bias", "F16", {6}, {0x03ff, 0x0400, 0x7c00, 0xfc00, 0x7e00, 0x3c01});
+  write(path, file);
+  const Weights weights = Weights::open(path, gpt2());
+  CHECK(weights.read("ln_f.weight").values == exact);
+  CHECK(weights.read("ln_f.bias").values == exact);
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    CHECK(weights.read("h.0.ln_1.bias").values[i] == double(to_float(rounded[i])));
+  const std::vector<double> edge = weights.read("h.0.ln_2.bias").values;
+  CHECK(edge[0] == 1023 * 0x1p-24);
+  CHECK(edge[1] == 0x1p-14);
+  CHECK(edge[2] == INFINITY);
+  CHECK(edge[3] == -INFINITY);
+  CHECK(std::isnan(edge[4]));
+  CHECK(edge[5] == 1 + 0x1p-10);
+}
+
+TEST_CASE("weights that do not fit are refused in words", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  const auto refused = [&](std::vector<Stored> file, const Transformer& model) {
+    write(path, file);
+    const std::string message = message_of([&] { Weights::open(path, model); });
+    CHECK_THAT(message, Contains(path));
+    CHECK(message.find('\n') == std::string::npos);
+    return message;
+  };
+  const auto without = [](std::vector<Stored> file, const std::string& name) {
+    std::erase_if(file, [&](const Stored& t) { return t.name == name; });
+    return file;
+  };
+  CHECK_THAT(refused(without(gpt2_file(""), "h.1.mlp.c_fc.weight"), gpt2()),
+             Contains("has no tensor h.1.mlp.c_fc.weight of shape [6, 10]"));
+  CHECK_THAT(refused(without(gpt2_file(""), "ln_f.bias"), gpt2()), Contains("has no tensor ln_f.bias of shape [6]"));
+  CHECK_THAT(refused(without(llama_file("model."), "lm_head.weight"), llama()),
+             Contains("lm_head.weight of shape [7, 12]; a model whose head is its embedding has untie_"));
+  Transformer model = gpt2();
+  model.vocab_size = 6;
+  CHECK_THAT(refused(gpt2_file(""), model), Contains("wte.weight: expected shape [6, 6]") && Contains("got [7, 6]"));
+  // The right number of elements, but not transposed.
+  std::vector<Stored> file = gpt2_file("");
+  find(file, "h.0.mlp.c_fc.weight").shape = {10, 6};
+  CHECK_THAT(refused(file, gpt2()), Contains("expected shape [6, 10]") && Contains("got [10, 6]"));
+  file = gpt2_file("");
+  find(file, "ln_f.bias").dtype = "I32";
+  CHECK_THAT(refused(file, gpt2()), Contains("tensor ln_f.bias: expected F64, F32, BF16 or F16, got I32"));
+  CHECK_THAT(refused({f32("layers.0.weight", {1}, {1})}, gpt2()), Contains("got layers.0.weight"));
+  CHECK_THAT(refused({}, gpt2()), Contains("got none"));
+  model = llama();
+  model.position_embedding_type = PositionEmbedding::learned_absolute;
+  CHECK_THAT(refused(llama_file("model."), model), Contains("Llama has no wpe.weight"));
+  model = gpt2();
+  model.swiglu = true;
+  CHECK_THAT(refused(gpt2_file(""), model), Contains("h.0.mlp.c_fc.weight: expected shape [6, 20]"));
+  model = llama();
+  model.swiglu = false;
+  CHECK_THAT(refused(llama_file(""), model), Contains("fc1 in 2 parts (from mlp.gate_proj on)"));
+  CHECK_THAT(message_of([&] { Weights::open(dir.file("none.safetensors"), gpt2()); }), Contains("No such file"));
+  std::ofstream(path) << "no safetensors";
+  CHECK_THAT(message_of([&] { Weights::open(path, gpt2()); }), Contains("no safetensors file"));
+}
+
+TEST_CASE("weights in several files are found by their index", "[weights]") {
+  const TempDir dir;
+  std::vector<Stored> all = llama_file("model.");
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  nlohmann::json map = nlohmann::json::object();
+  for (auto t = all.begin(); t != all.end(); ++t) map[t->name] = t < middle ? "a.safetensors" : "b.safetensors";
+  write(dir.file("a.safetensors"), {all.begin(), middle});
+  // A tensor that the index has in another file is not taken from this one.
+  std::vector<Stored> second(middle, all.end());
+  second.push_back(f32(all.front().name, {1}, {1}));
+  write(dir.file("b.safetensors"), second);
+  const std::string index = dir.file("model.safetensors.index.json");
+  const auto with_map = [&](const nlohmann::json& weight_map) {
+    std::ofstream(index) << nlohmann::json({{"metadata", {{"total_size", 1}}}, {"weight_map", weight_map}});
+    return [&] { Weights::open(index, llama()); };
+  };
+  with_map(map);
+  check_all(Weights::open(index, llama()), llama());
+  check_all(Weights::open(dir.file(""), llama()), llama());
+
+  nlohmann::json wrong = map;
+  wrong["other.weight"] = "a.safetensors";
+  CHECK_THAT(message_of(with_map(wrong)), Contains("a.safetensors has no tensor other.weight"));
+  wrong = map;
+  wrong["lm_head.weight"] = "../a.safetensors";
+  CHECK_THAT(message_of(with_map(wrong)), Contains("lm_head.weight: expected a file of the same folder"));
+  wrong["lm_head.weight"] = 3;
+  CHECK_THAT(message_of(with_map(wrong)), Contains("expected an object weight_map"));
+  wrong["lm_head.weight"] = "c.safetensors";
+  CHECK_THAT(message_of(with_map(wrong)), Contains("c.safetensors") && Contains("No such file"));
+  fs::remove(index);
+  CHECK_THAT(message_of([&] { Weights::open(dir.file(""), llama()); }), Contains("expected a .safetensors file, or a"));
+  fs::copy(dir.file("a.safetensors"), dir.file("model.safetensors"));
+  CHECK_THAT(message_of([&] { Weights::open(dir.file(""), llama()); }), Contains("model.safetensors: has no tensor"));
+}
+
+TEST_CASE("a checkpoint of Stretto's gives its weights, and Hugging Face's names", "[weights]") {
+  const TempDir dir;
+  for (const Transformer& model : {gpt2(), llama()}) {
+    Transformer saved = model;
+    saved.padded_vocab_size = saved.vocab_size;
+    std::vector<Stored> file;
+    for (const Parameter& p : parameters(saved)) {
+      file.push_back(f32(p.full_name(), {p.rows, p.cols}, rows_of(p.full_name(), 0, p.rows, p.cols)));
+      file.push_back(f32("adam.m." + p.full_name(), {1}, {0}));
+    }
+    const nlohmann::json metadata = {
+        {"num_layers", "2"},
+        {"hidden_size", std::to_string(model.hidden_size)},
+        {"num_attention_heads", std::to_string(model.num_attention_heads)},
+        {"num_query_groups", std::to_string(model.kv_heads())},
+        {"ffn_hidden_size", "10"},
+        {"vocab_size", "7"},
+        {"normalization", name_of(model.normalization)},
+        {"position_embedding_type", name_of(model.position_embedding_type)},
+        {"swiglu", std::to_string(model.swiglu)},
+        {"add_bias_linear", std::to_string(model.add_bias_linear)},
+        {"untie_embeddings_and_output_weights", std::to_string(model.untie_embeddings_and_output_weights)}};
+    const std::string path = dir.file("step.safetensors"), exported = dir.file("exported.safetensors");
+    write(path, file, metadata);
+    const Weights weights = Weights::open(path, model);
+    CHECK(weights.naming() == std::string("Stretto"));
+    CHECK(weights.unused().empty());
+    check_all(weights, model);
+    Transformer other = model;
+    other.num_attention_heads = 1;
+    CHECK_THAT(message_of([&] { Weights::open(path, other); }),
+               Contains("num_attention_heads = " + std::string(metadata["num_attention_heads"])));
+
+    export_to_huggingface(path, exported);
+    check_all(Weights::open(exported, model), model);
+    // Names, shapes and contents are those of a file of theirs.
+    const MappedFile written(exported);
+    CHECK(written.metadata().at("format") == "pt");
+    std::vector<Stored> theirs = model.swiglu ? llama_file("model.") : gpt2_file("transformer.");
+    std::erase_if(theirs, [](const Stored& t) { return is_no_parameter(t.name); });
+    REQUIRE(written.tensors().size() == theirs.size());
+    for (const StoredTensor& tensor : written.tensors()) {
+      INFO(tensor.name);
+      const Stored& same = find(theirs, tensor.name);
+      CHECK(tensor.dtype == "F32");
+      CHECK(tensor.shape == same.shape);
+      CHECK(std::memcmp(tensor.data.data(), same.data.data(), same.data.size()) == 0);
+    }
+  }
+}
+
+TEST_CASE("what cannot be exported is said", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  write(path, gpt2_file(""));
+  CHECK_THAT(message_of([&] { export_to_huggingface(path, dir.file("out")); }), Contains("its metadata has no"));
+  Transformer mixture = llama();
+  mixture.swiglu = false;
+  CHECK_THROWS_WITH(naming_for(mixture), Contains("a mixture"));
+}

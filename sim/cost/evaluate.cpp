@@ -1,0 +1,52 @@
+#include "sim/cost/evaluate.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <numeric>
+
+namespace stretto::sim {
+namespace {
+
+// Chosen by leaving out one in turn of published GEMM times (docs/platform.md).
+constexpr double kPower = 3, kReach = 0.3;
+
+double linear_us(const CostFit& fit, std::span<const double> features) {
+  return std::inner_product(features.begin(), features.end(), fit.coefficients.begin(), 0.0);
+}
+
+}  // namespace
+
+double evaluate_us(const CostFit& fit, std::span<const double> features) {
+  assert(fit.coefficients.size() == features.size());
+  const double us = linear_us(fit, features);
+  if (fit.measured.empty()) return us;
+  std::vector<std::size_t> dimensions;
+  for (std::size_t j = 0; j < features.size(); ++j)
+    if (features[j] > 0 && std::all_of(fit.measured.begin(), fit.measured.end(),
+                                       [&](const MeasuredPoint& point) { return point.features[j] > 0; }))
+      dimensions.push_back(j);
+  double weighed = 0, weights = std::pow(kReach, -kPower), here = 0;
+  int points_here = 0;
+  for (const MeasuredPoint& point : fit.measured) {
+    const double fitted_us = linear_us(fit, point.features);
+    if (fitted_us <= 0) continue;
+    double squares = 0;
+    for (const std::size_t j : dimensions) {
+      const double difference = std::log(features[j] / point.features[j]);
+      squares += difference * difference;
+    }
+    const double ratio = std::log(point.us / fitted_us);
+    if (squares < 1e-18) {
+      here += ratio;
+      ++points_here;
+      continue;
+    }
+    const double weight = std::pow(squares / static_cast<double>(dimensions.size()), -kPower / 2);
+    weighed += weight * ratio;
+    weights += weight;
+  }
+  return us * std::exp(points_here > 0 ? here / points_here : weighed / weights);
+}
+
+}  // namespace stretto::sim

@@ -1,0 +1,87 @@
+#include "sim/cost/features.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "model/lower/builder.hpp"
+
+namespace stretto::sim {
+namespace {
+
+struct Built {
+  Schedule schedule;
+  std::string key(const Work& work, std::initializer_list<Dtype> operands, std::int64_t elements = 8,
+                  AccessMode mode = AccessMode::write) {
+    Operation operation{"op" + std::to_string(schedule.operations.size()), work, 0, Phase::forward, {}};
+    for (const Dtype dtype : operands) {
+      const TensorId tensor = add_tensor(schedule, "t" + std::to_string(schedule.tensors.size()), dtype,
+                                         BufferKind::workspace, 1, elements);
+      operation.accesses.push_back({mode, whole(schedule, tensor)});
+    }
+    return work_cost(schedule, operation).key;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("in mixed precision a cost's key says what is written, where that varies", "[sim]") {
+  Built mixed;
+  mixed.schedule.compute_dtype = Dtype::bf16;
+  using enum Dtype;
+  CHECK(mixed.key(Fill{8}, {bf16}) == "fill_bf16");
+  CHECK(mixed.key(Fill{8}, {f32}) == "fill_f32_bf16");
+  CHECK(mixed.key(Cast{8}, {f32, bf16}) == "cast_bf16");
+  CHECK(mixed.key(Cast{8}, {bf16, f32}) == "cast_f32_bf16");
+  CHECK(mixed.key(Cast{8}, {bf16, bf16}) == "copy_bf16");
+  CHECK(mixed.key(Cast{8}, {f32, f32}) == "copy_f32_bf16");
+  CHECK(mixed.key(Gemm{2, 2, 2}, {bf16, bf16, bf16}) == "gemm_nn_bf16");
+  CHECK(mixed.key(Gemm{2, 2, 2, true}, {bf16, bf16, f32}, 8, AccessMode::accumulate) == "gemm_tn_acc_f32_bf16");
+  CHECK(mixed.key(LocalReduce{2, 4}, {f32, f32}) == "local_reduce_f32_bf16");
+  CHECK(mixed.key(Elementwise{ElementwiseFn::add, 1, 8}, {bf16, bf16, bf16}) == "add_bf16");
+  CHECK(mixed.key(Elementwise{ElementwiseFn::column_sum, 1, 8}, {bf16, f32}) == "column_sum_f32_bf16");
+}
+
+TEST_CASE("a GEMM with an epilogue has its own cost, and those of its parts where nothing has epilogues", "[sim]") {
+  Schedule schedule;
+  const auto tensor = [&] {
+    return whole(schedule, add_tensor(schedule, "t" + std::to_string(schedule.tensors.size()), Dtype::f32,
+                                      BufferKind::workspace, 4, 4));
+  };
+  const Operation fused{"fc1.fprop",
+                        Gemm{4, 4, 4, false, true, true, GemmEpilogue::gelu},
+                        0,
+                        Phase::forward,
+                        {read(tensor()), read(tensor()), read(tensor()), write(tensor()), write(tensor())}};
+  const WorkCost forward = work_cost(schedule, fused);
+  CHECK(forward.key == "gemm_nt_bias_gelu_f32");
+  REQUIRE(forward.parts.size() == 2);
+  CHECK(forward.parts[0].key == "gemm_nt_bias_f32");
+  CHECK(forward.parts[1].key == "gelu_f32");
+  const Operation backward{"fc2.dgrad",
+                           Gemm{4, 4, 4, false, false, false, GemmEpilogue::gelu_backward},
+                           0,
+                           Phase::dgrad,
+                           {read(tensor()), read(tensor()), read(tensor()), write(tensor())}};
+  const WorkCost gradient = work_cost(schedule, backward);
+  CHECK(gradient.key == "gemm_nn_gelu_backward_f32");
+  CHECK(gradient.parts[0].key == "gemm_nn_f32");
+  CHECK(gradient.parts[1].key == "gelu_backward_f32");
+}
+
+TEST_CASE("keys of one precision are as platform files have them", "[sim]") {
+  Built single;
+  using enum Dtype;
+  CHECK(single.key(Fill{8}, {f32}) == "fill_f32");
+  CHECK(single.key(Cast{8}, {f32, bf16}) == "cast_f32");
+  CHECK(single.key(Gemm{2, 2, 2}, {f32, f32, f32}) == "gemm_nn_f32");
+  CHECK(single.key(Attention{Pass::forward, 1, 4, 2, 8, 8}, {f32, f32, f32}) == "attention_forward_f32");
+}
+
+TEST_CASE("a movement on thread blocks has a share for each, and all share the memory", "[sim]") {
+  const WorkCost alone = movement_cost(Collective{CollectiveKind::all_gather, 0, 1024}, Dtype::bf16, 4, true);
+  CHECK(alone.features == std::vector<double>{1, 1536});  // three slices read, three written
+  const WorkCost cost = on_blocks(alone, 8, 4);
+  CHECK(cost.key == "move_all_gather_bf16");
+  CHECK(cost.features == std::vector<double>{1, 192, 6144});
+}
+
+}  // namespace stretto::sim

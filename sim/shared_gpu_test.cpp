@@ -1,0 +1,110 @@
+// A GPU that ranks share (docs/simulation.md): compute kernels take turns, communication kernels run beside them.
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+#include "sim/engine.hpp"
+#include "sim/toy_schedule.hpp"
+
+namespace stretto::sim {
+namespace {
+
+constexpr Picoseconds us = kPicosecondsPerMicrosecond;
+
+TimelineRow row_of(const SimResult& result, OpId op, std::int32_t rank = 0) {
+  for (const TimelineRow& row : result.timeline.rows)
+    if (row.rank == rank && row.op == op) return row;
+  FAIL("no row for operation " << op << " of rank " << rank);
+  return {};
+}
+
+SimResult one_step(const Toy& toy) {
+  SimOptions options;
+  options.max_steps = 1;
+  return simulate(toy.schedule, toy.costs, options);
+}
+
+// Two ranks on one GPU, links that take no time.
+Toy shared_gpu() {
+  Toy toy(2, 2);
+  toy.costs.cores_per_device = 1;
+  toy.costs.sleeps_for_cores = false;
+  toy.costs.wake = 3 * us;
+  return toy;
+}
+
+// Moves for `alone` on each rank; costs compute of class gemm `slows` for each kernel, and itself `slowed` beside it.
+CollectiveCost kernel(Picoseconds alone, double slows, double slowed) {
+  CollectiveCost cost{0, 0, {alone, 0, DemandClass::memory}, 1};
+  cost.beside.emplace();
+  cost.beside->slows[static_cast<int>(DemandClass::gemm)] = slows;
+  cost.beside->slowed[static_cast<int>(DemandClass::gemm)] = slowed;
+  return cost;
+}
+
+}  // namespace
+
+TEST_CASE("compute kernels of a GPU take turns, without waking up", "[sim]") {
+  Toy toy = shared_gpu();
+  const OpId a = toy.compute("a", 10 * us, {}, 1), b = toy.compute("b", 10 * us, {}, 1);
+  const SimResult result = one_step(toy);
+  CHECK(row_of(result, a, 0).start == 0);
+  CHECK(row_of(result, a, 1).ready == 0);
+  CHECK(row_of(result, a, 1).start == 10 * us);
+  CHECK(row_of(result, b, 0).start == 20 * us);
+  CHECK(row_of(result, b, 1).end == 40 * us);
+}
+
+TEST_CASE("a communication kernel waits for no turn, and both sides pay", "[sim]") {
+  Toy toy = shared_gpu();
+  const OpId all_reduce = toy.collective("all_reduce", kernel(20 * us, 0.25, 1));
+  const OpId gemm = toy.compute("gemm", 30 * us, {}, 1);
+  const SimResult result = one_step(toy);
+  // From 0 both ranks' kernels move, at half their rate beside the GEMM: until 40. The GEMM of rank 0 does 1/1.5 of its
+  // work meanwhile, so that at 40 it has 30 − 40/1.5 = 10/3 us left.
+  CHECK(row_of(result, all_reduce, 0).start == 0);
+  CHECK(row_of(result, all_reduce, 0).end == 40 * us);
+  CHECK(row_of(result, all_reduce, 1).end == 40 * us);
+  const double first_end = 40 + 10.0 / 3;
+  CHECK(to_us(row_of(result, gemm, 0).end) == Approx(first_end).margin(1e-5));
+  CHECK(to_us(row_of(result, gemm, 1).end) == Approx(first_end + 30).margin(1e-5));
+}
+
+TEST_CASE("what a kernel costs ends with it, and classes differ", "[sim]") {
+  Toy toy = shared_gpu();
+  const OpId all_reduce = toy.collective("all_reduce", kernel(12 * us, 0.25, 0));
+  const OpId gemm = toy.compute("gemm", 30 * us, {}, 1);
+  const OpId norm = toy.compute("norm", 30 * us, {}, 1, DemandClass::vector, 2);
+  const SimResult result = one_step(toy);
+  CHECK(row_of(result, all_reduce).end == 12 * us);
+  // 12 us at 1/1.5, the rest alone; then the others in turn.
+  CHECK(row_of(result, gemm, 0).end == 34 * us);
+  CHECK(row_of(result, norm, 0).end - row_of(result, norm, 0).start == 30 * us);
+}
+
+TEST_CASE("one rank a GPU: its communication kernel runs beside its own compute", "[sim]") {
+  Toy toy(2, 1);
+  toy.costs.cores_per_device = 1;
+  toy.costs.sleeps_for_cores = false;
+  const OpId all_reduce = toy.collective("all_reduce", kernel(20 * us, 0.5, 0));
+  const OpId gemm = toy.compute("gemm", 30 * us, {}, 1);
+  const SimResult result = one_step(toy);
+  CHECK(row_of(result, all_reduce).end == 20 * us);
+  CHECK(to_us(row_of(result, gemm).end) == Approx(20 + 30 - 20 / 1.5).margin(1e-5));
+}
+
+TEST_CASE("channels of kernels that run beside compute hold nothing", "[sim]") {
+  Toy toy = shared_gpu();
+  toy.schedule.communicators.front() = {"dp", {Coord::dp}, CommEngine::sm, 16, 2};
+  CollectiveCost cost = kernel(20 * us, 0, 0);
+  SECTION("so that no device is too small for them") {
+    const OpId all_reduce = toy.collective("all_reduce", cost);
+    CHECK(row_of(one_step(toy), all_reduce).end == 20 * us);
+  }
+  SECTION("and none may be asked for") {
+    cost.cores = 1;
+    toy.collective("all_reduce", cost);
+    CHECK_THROWS_WITH(one_step(toy), Catch::Contains("runs beside compute"));
+  }
+}
+
+}  // namespace stretto::sim

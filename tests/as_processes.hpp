@@ -1,0 +1,55 @@
+#pragma once
+// Threads that behave as processes of a group: each has its own connection, and nothing else in common.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "exec/launch/process_group.hpp"
+
+namespace stretto::testing {
+
+// Rank 0 of `size`, with a socket that listens already.
+inline launch::World reserve_world(std::int64_t size) {
+  const launch::Socket listening = launch::listen_on(0);
+  launch::World world;
+  world.size = size;
+  world.address = "127.0.0.1";
+  world.port = launch::port_of(listening);
+  world.listening = ::fcntl(listening.descriptor(), F_DUPFD_CLOEXEC, 0);
+  world.launcher = "a test";
+  return world;
+}
+
+// Calls `run` as each rank, or as those of `ranks`; returns what each threw.
+inline std::vector<std::string> as_processes(std::int64_t size, double timeout_s,
+                                             const std::function<void(launch::ProcessGroup&)>& run,
+                                             std::vector<std::int64_t> ranks = {}) {
+  const launch::World first = reserve_world(size);
+  std::vector<std::string> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (std::int64_t rank = 0; rank < size; ++rank) {
+    if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
+    threads.emplace_back([&, rank] {
+      launch::World world = first;
+      world.rank = world.local_rank = rank;
+      if (rank != 0) world.listening = -1;
+      try {
+        launch::ProcessGroup group(world, timeout_s);
+        run(group);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+}  // namespace stretto::testing

@@ -1,0 +1,230 @@
+"""Every rank a process: --ranks, launchers as their environment shows them, and what happens when one dies or hangs."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+from program import STRETTO, ProgramTest, main
+
+LONG = ["--set", "training.train_iters=100000"]
+
+
+class Launch(ProgramTest):
+    def losses(self, *arguments):
+        return [step["loss"] for step in self.json("train", self.tiny, *arguments)["steps"]]
+
+    def children(self, process):
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+            return [int(child) for child in file.read().split()]
+
+    def is_running(self, process):
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                return file.read().split()[2] != "Z"
+        except FileNotFoundError:
+            return False
+
+    def start_ranks(self, ranks, *arguments):
+        """Returns when the first step has been trained."""
+        process = self.start("train", self.tiny, "--ranks", ranks, *LONG, *arguments)
+        self.addCleanup(process.kill)
+        for line in process.stdout:
+            if line.startswith("step "):
+                break
+        return process, self.children(process)
+
+    def end(self, process):
+        begin = time.monotonic()
+        out, err = process.communicate(timeout=60)
+        return time.monotonic() - begin, out, err
+
+    def launched(self, *environments, arguments=()):
+        """Starts a process for each environment; returns them when they have ended."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        processes = []
+        for environment in environments:
+            self.environment = dict(os.environ, HOME=str(self.folder), MASTER_ADDR="localhost", MASTER_PORT=str(port - 1), **environment)
+            processes.append(self.start("train", self.tiny, *arguments))
+        for process in processes:
+            process.out, process.err = process.communicate(timeout=120)
+        return processes
+
+    def test_processes_train_what_threads_do(self):
+        for layout in (["parallel.data_parallel_size=3"], ["parallel.tensor_model_parallel_size=3", "parallel.data_parallel_size=1"],
+                       ["parallel.pipeline_model_parallel_size=2", "parallel.data_parallel_size=2"]):
+            keys = [part for key in layout for part in ("--set", key)]
+            ranks = 4 if "pipeline" in layout[0] else 3
+            self.assertEqual(self.losses(*keys, "--ranks", ranks), self.losses(*keys))
+
+    def test_the_number_of_processes_decides_data_parallelism(self):
+        out = self.ok("train", self.tiny, "--ranks", 4).out
+        self.assertIn("note: data_parallel_size is 4 and not 2: there are 4 processes", out)
+        self.assertIn("4 ranks", out)
+        self.fails(2, "train", self.tiny, "--ranks", 5, "--set", "parallel.tensor_model_parallel_size=3",
+                   says=["5 processes were started", "multiple", "= 3"])
+        self.fails(2, "train", self.tiny, "--ranks", 5, says=["global_batch_size", "5"])
+        self.fails(2, "train", self.tiny, "--ranks", 2, "--set", "training.data=nowhere.txt", says=["nowhere.txt"])
+        self.fails(2, "train", self.tiny, "--ranks", 0, says=["--ranks"])
+        self.assertEqual(len(self.losses("--ranks", 1)), 6)
+
+    def test_a_scenario_that_only_the_processes_make_possible(self):
+        out = self.ok("train", self.tiny, "--ranks", 3, "--set", "training.global_batch_size=15").out
+        self.assertIn("note: data_parallel_size is 3: there are 3 processes", out)
+        self.fails(2, "train", self.tiny, "--ranks", 3, "--set", "training.global_batch_size=16", says=["global_batch_size"])
+
+    def test_ranks_where_a_launcher_has_started_this(self):
+        self.environment.update(SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="1", SLURM_STEP_NODELIST="localhost")  # a shell
+        self.assertIn("2 ranks", self.ok("train", self.tiny, "--ranks", 2).out)
+        self.environment.update(RANK="0", WORLD_SIZE="2", MASTER_ADDR="localhost")
+        self.fails(2, "train", self.tiny, "--ranks", 2, says=["--ranks", "torchrun has started 2 processes already"])
+
+    def test_standard_streams_that_are_closed(self):
+        for closed in ((0,), (0, 1), (0, 1, 2)):
+            result = self.folder / "result.json"
+            result.unlink(missing_ok=True)
+            process = self.start("train", self.tiny, "--ranks", 2, "--json", result, preexec_fn=lambda: [os.close(c) for c in closed])
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1 if 1 in closed else 0)
+            self.assertEqual(len(json.loads(result.read_text())["steps"]), 6)
+
+    def test_where_the_end_of_children_is_ignored(self):
+        process = self.start("train", self.tiny, "--ranks", 2, restore_signals=False,
+                             preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.addCleanup(process.kill)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0)
+
+    def test_checkpoints_that_not_all_see_are_wrong_input_on_every_rank(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        for iterations, code in ((2, 0), (4, 2)):
+            processes = []
+            for rank in range(2):
+                folder = self.folder / f"machine{rank}"
+                folder.mkdir(exist_ok=True)
+                for name in ("tiny.toml", "text.txt"):
+                    shutil.copy(self.folder / name, folder)
+                environment = dict(self.environment, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT=str(port - 1))
+                processes.append(subprocess.Popen(
+                    [STRETTO, "train", "tiny.toml", "--set", "training.checkpoint_dir=ck", "--set", "training.lr_warmup_iters=1",
+                     "--set", "training.lr_decay_iters=9", "--set", f"training.train_iters={iterations}"],
+                    cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            for process in processes:  # the port is used anew at once
+                _, err = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, code, err)
+                self.assertEqual(len(err.splitlines()), code // 2)
+                if code:
+                    self.assertIn("rank 0 found that of step 2 and rank 1 none", err)
+
+    def test_torchrun_and_mpi_environments(self):
+        reference = self.losses()
+        for ranks in ([{"RANK": str(r), "WORLD_SIZE": "2", "LOCAL_RANK": str(r)} for r in range(2)],
+                      [{"PMI_RANK": str(r), "PMI_SIZE": "2"} for r in range(2)],
+                      [{"SLURM_PROCID": str(r), "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": str(r)} for r in range(2)]):
+            first, second = self.launched(*ranks)
+            self.assertEqual(first.returncode, 0, first.err)
+            self.assertEqual(second.returncode, 0, second.err)
+            self.assertEqual(second.out, "")  # rank 0 speaks
+            shown = [float(line.split("loss")[1].split()[0]) for line in first.out.splitlines() if line.startswith("step ")]
+            self.assertEqual(shown, [round(loss, 5) for loss in reference])
+
+    def test_processes_that_were_given_different_things(self):
+        ranks = [{"RANK": str(r), "WORLD_SIZE": "2"} for r in range(2)]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        processes = []
+        for rank in range(2):
+            self.environment = dict(os.environ, MASTER_ADDR="localhost", MASTER_PORT=str(port - 1), **ranks[rank])
+            processes.append(self.start("train", self.tiny, "--set", f"training.train_iters={3 + rank}"))
+        for process in processes:
+            _, err = process.communicate(timeout=60)
+            self.assertNotEqual(process.returncode, 0)
+            self.assertIn("rank 1 has another scenario, backend or version of stretto than rank 0", err)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "Open MPI is not installed")
+    def test_mpirun(self):
+        process = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", STRETTO, "train", self.tiny],
+                                 cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertEqual(process.stdout.count("step "), 7)  # and the median
+
+    def test_a_rank_that_is_killed_ends_all_at_once(self):
+        process, ranks = self.start_ranks(4)
+        self.assertEqual(len(ranks), 4)
+        os.kill(ranks[2], signal.SIGKILL)
+        took, _, err = self.end(process)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("rank 2 was killed by signal 9", err)
+        print(f"one of 4 killed: all ended after {took:.3f} s")
+        self.assertLess(took, 5)
+        for rank in ranks:
+            self.assertFalse(self.is_running(rank))
+
+    def test_a_rank_that_hangs_trips_the_timeout(self):
+        process, ranks = self.start_ranks(3, "--set", "training.timeout_s=3")
+        # One that is stopped between two steps is noticed later, so it goes on and is stopped again.
+        for _ in range(10):
+            os.kill(ranks[1], signal.SIGSTOP)
+            begin = time.monotonic()
+            try:
+                _, err = process.communicate(timeout=20)
+                break
+            except subprocess.TimeoutExpired:
+                os.kill(ranks[1], signal.SIGCONT)
+                time.sleep(0.05)
+        took = time.monotonic() - begin
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("waited 3", err)
+        self.assertIn("for rank 1", err)
+        print(f"one of 3 stopped, timeout_s 3: all ended after {took:.3f} s")
+        for rank in ranks:
+            self.assertFalse(self.is_running(rank))
+
+    def test_ranks_end_with_the_process_that_started_them(self):
+        process, ranks = self.start_ranks(2)
+        process.kill()
+        process.communicate()
+        for _ in range(100):
+            if not any(self.is_running(rank) for rank in ranks):
+                return
+            time.sleep(0.1)
+        self.fail("ranks live on")
+
+    def test_interrupted_and_resumed_by_another_number_of_processes(self):
+        whole = self.losses("--set", "training.train_iters=40")
+        process = self.start("train", self.tiny, "--ranks", 3, "--set", "training.train_iters=40", "--set", "training.checkpoint_dir=ck")
+        for line in process.stdout:
+            if line.startswith("step     3/"):
+                break
+        process.send_signal(signal.SIGINT)
+        _, out, err = self.end(process)
+        if process.returncode == 0:
+            self.skipTest("it was too quick")
+        self.assertEqual(process.returncode, 1, err)
+        self.assertEqual(err.count("interrupted"), 1)
+        rest = self.json("train", self.tiny, "--ranks", 2, "--set", "training.train_iters=40", "--set", "training.checkpoint_dir=ck")
+        self.assertGreaterEqual(rest["resumed_from"], 3)
+        for step in rest["steps"]:
+            self.assertAlmostEqual(step["loss"], whole[step["step"]], delta=1e-4 * step["loss"])
+
+    def test_a_checkpoint_of_processes_is_that_of_threads(self):
+        self.losses("--set", "training.checkpoint_dir=threads")
+        self.losses("--set", "training.checkpoint_dir=processes", "--ranks", 2)
+        name = "step-00000006.safetensors"
+        self.assertEqual((self.folder / "processes" / name).read_bytes(), (self.folder / "threads" / name).read_bytes())
+
+    def test_a_loss_that_is_no_number_is_said_once(self):
+        self.fails(1, "train", self.tiny, "--ranks", 3, "--set", "training.lr=1000", "--set", "training.lr_warmup_iters=0",
+                   "--set", "training.init_method_std=100", "--set", "training.train_iters=40", says=["not finite"])
+
+
+if __name__ == "__main__":
+    main()

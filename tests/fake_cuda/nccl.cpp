@@ -1,0 +1,307 @@
+#include "tests/fake_cuda/nccl.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/comm/local.hpp"
+
+namespace {
+
+using stretto::CollectiveKind;
+using stretto::Dtype;
+
+std::atomic<int> live_count{0}, aborted_count{0}, hung_count{0};
+
+// One collective of a group. Members come, each does its share when all have, and the next phase begins when all are
+// through. Sums are those of the host.
+struct Meeting {
+  std::vector<stretto::local::Buffers> buffers;
+  std::vector<int> arrived;  // [phase]
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  std::size_t elements = 0;
+  Dtype dtype = Dtype::f32;
+};
+
+struct Shared {
+  std::mutex mutex;
+  int ranks = 0, present = 0;
+  std::deque<std::shared_ptr<Meeting>> meetings;
+  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> mail;  // from, to
+  std::map<int, int> collectives;                                          // [rank]: calls
+  std::set<std::pair<int, int>> sends, receives;                           // from, to: called once at least
+};
+
+Dtype dtype_of(ncclDataType_t type) {
+  return type == ncclFloat32   ? Dtype::f32
+         : type == ncclFloat64 ? Dtype::f64
+         : type == ncclInt32   ? Dtype::i32
+                               : Dtype::bf16;
+}
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<Shared> shared;
+  int rank = 0;
+  std::size_t next_meeting = 0;
+  std::atomic<int> error{ncclSuccess};
+  std::atomic<bool> is_aborted{false};
+};
+
+namespace {
+
+std::mutex registry_mutex;
+std::map<std::string, std::shared_ptr<Shared>>& registry() {
+  static std::map<std::string, std::shared_ptr<Shared>> the_registry;
+  return the_registry;
+}
+
+// Communicators live as long as work that may still ask for them.
+std::map<ncclComm_t, std::shared_ptr<ncclComm>>& mine() {
+  thread_local std::map<ncclComm_t, std::shared_ptr<ncclComm>> the_mine;
+  return the_mine;
+}
+
+// A member's part of a collective: comes when it is its stream's turn, and is done when all have come for its last
+// phase.
+std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, std::size_t elements, Dtype dtype,
+                              const std::shared_ptr<ncclComm>& comm) {
+  return [=, meeting = std::shared_ptr<Meeting>(), phase = 0]() mutable {
+    if (comm->is_aborted) return true;
+    Shared& shared = *comm->shared;
+    std::lock_guard lock(shared.mutex);
+    if (!meeting) {
+      if (comm->next_meeting == shared.meetings.size()) {
+        meeting = std::make_shared<Meeting>();
+        meeting->buffers.resize(static_cast<std::size_t>(shared.ranks));
+        meeting->arrived.resize(3);
+        meeting->kind = kind;
+        meeting->elements = elements;
+        meeting->dtype = dtype;
+        shared.meetings.push_back(meeting);
+      }
+      meeting = shared.meetings[comm->next_meeting++];
+      if (meeting->kind != kind || meeting->elements != elements || meeting->dtype != dtype) {
+        comm->error = ncclInvalidUsage;  // the real one would hang, or mix them up
+        return true;
+      }
+      meeting->buffers[static_cast<std::size_t>(comm->rank)] = {in, out};
+      ++meeting->arrived[0];
+    }
+    const int phases = stretto::local::phases(kind);
+    while (meeting->arrived[static_cast<std::size_t>(phase)] == shared.ranks) {
+      if (phase == phases) return true;
+      stretto::local::run_share(kind, dtype, static_cast<std::int64_t>(elements), comm->rank, meeting->buffers, phase);
+      ++meeting->arrived[static_cast<std::size_t>(++phase)];
+    }
+    return false;
+  };
+}
+
+ncclResult_t collective(CollectiveKind kind, const void* in, void* out, std::size_t elements, ncclDataType_t type,
+                        ncclComm_t comm, cudaStream_t stream) {
+  {
+    std::lock_guard lock(comm->shared->mutex);
+    ++comm->shared->collectives[comm->rank];
+  }
+  fake_cuda::submit(stream,
+                    [=, held = mine().at(comm)] { return part_of(kind, in, out, elements, dtype_of(type), held); });
+  return ncclInProgress;
+}
+
+// Messages of a group begin together and end together.
+struct Message {
+  std::shared_ptr<ncclComm> comm;
+  bool is_send = false;
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0;
+};
+thread_local bool is_grouped = false;
+thread_local std::vector<Message> grouped;
+thread_local cudaStream_t stream_of_group = nullptr;
+
+void submit_messages(std::vector<Message> messages, cudaStream_t stream) {
+  fake_cuda::submit(stream, [messages] {
+    return [left = messages, have_sent = false]() mutable {
+      if (!have_sent)
+        for (const Message& message : left) {
+          if (!message.is_send) continue;
+          std::lock_guard lock(message.comm->shared->mutex);
+          const auto* begin = static_cast<const std::byte*>(message.in);
+          message.comm->shared->mail[{message.comm->rank, message.peer}].emplace_back(begin, begin + message.bytes);
+        }
+      have_sent = true;
+      // Those of one peer in their order.
+      std::set<std::pair<ncclComm*, int>> blocked;
+      std::erase_if(left, [&](const Message& message) {
+        if (message.is_send || message.comm->is_aborted) return true;
+        if (blocked.contains({message.comm.get(), message.peer})) return false;
+        std::lock_guard lock(message.comm->shared->mutex);
+        auto& mail = message.comm->shared->mail[{message.peer, message.comm->rank}];
+        if (mail.empty()) {
+          blocked.insert({message.comm.get(), message.peer});
+          return false;
+        }
+        if (mail.front().size() != message.bytes) message.comm->error = ncclInvalidUsage;
+        std::memcpy(message.out, mail.front().data(), std::min(message.bytes, mail.front().size()));
+        mail.pop_front();
+        return true;
+      });
+      return left.empty();
+    };
+  });
+}
+
+ncclResult_t message(Message message, cudaStream_t stream) {
+  {
+    Shared& shared = *message.comm->shared;
+    std::lock_guard lock(shared.mutex);
+    if (message.is_send)
+      shared.sends.insert({message.comm->rank, message.peer});
+    else
+      shared.receives.insert({message.peer, message.comm->rank});
+  }
+  if (!is_grouped) {
+    submit_messages({std::move(message)}, stream);
+    return ncclInProgress;
+  }
+  grouped.push_back(std::move(message));
+  stream_of_group = stream;
+  return ncclSuccess;
+}
+
+std::size_t bytes_of(std::size_t count, ncclDataType_t type) {
+  return count * static_cast<std::size_t>(stretto::bytes_of(dtype_of(type)));
+}
+
+// Whether all ranks that this one's calls may connect to have made theirs.
+bool is_met(const Shared& shared, int rank) {
+  const auto called = [&](int r) {
+    const auto found = shared.collectives.find(r);
+    return found == shared.collectives.end() ? 0 : found->second;
+  };
+  for (int r = 0; r < shared.ranks; ++r)
+    if (called(r) < called(rank)) return false;
+  const auto answered = [&](const auto& calls, const auto& answers, bool from) {
+    return std::all_of(calls.begin(), calls.end(), [&](const std::pair<int, int>& ends) {
+      return (from ? ends.first : ends.second) != rank || answers.contains(ends);
+    });
+  };
+  return answered(shared.sends, shared.receives, true) && answered(shared.receives, shared.sends, false);
+}
+
+// Communicators go when all graphs with operations of theirs have, and those that still ran have ended.
+thread_local std::vector<ncclComm_t> to_reclaim;
+void reclaim() {
+  fake_cuda::Process& process = fake_cuda::process();
+  while (process.advance()) {
+  }
+  const bool runs = std::any_of(process.streams.begin(), process.streams.end(),
+                                [](const fake_cuda::Stream* stream) { return !stream->queue.empty(); });
+  if (process.graphs > 0 || (process.graph_launches > 0 && runs)) ++hung_count;
+  for (const ncclComm_t comm : std::exchange(to_reclaim, {})) ncclCommDestroy(comm);
+}
+
+}  // namespace
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static std::atomic<int> next{0};
+  std::memset(id->internal, 0, sizeof id->internal);
+  std::snprintf(id->internal, sizeof id->internal, "communicator %d", next++);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (config->blocking != 0) return ncclInvalidUsage;
+  std::lock_guard lock(registry_mutex);
+  std::shared_ptr<Shared>& shared = registry()[id.internal];
+  if (!shared) shared = std::make_shared<Shared>();
+  std::lock_guard shared_lock(shared->mutex);
+  shared->ranks = ranks;
+  ++shared->present;
+  auto fresh = std::make_shared<ncclComm>();
+  fresh->shared = shared;
+  fresh->rank = rank;
+  *comm = fresh.get();
+  mine()[*comm] = std::move(fresh);
+  ++live_count;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  mine().erase(comm);
+  --live_count;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  ++aborted_count;
+  comm->is_aborted = true;
+  to_reclaim.push_back(comm);
+  if (!is_grouped) reclaim();
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  std::lock_guard lock(comm->shared->mutex);
+  const bool is_ready = comm->shared->present == comm->shared->ranks && is_met(*comm->shared, comm->rank);
+  *error = comm->error != ncclSuccess ? static_cast<ncclResult_t>(comm->error.load())
+           : is_ready                 ? ncclSuccess
+                                      : ncclInProgress;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t result) { return result == ncclSuccess ? "no error" : "an error"; }
+const char* ncclGetLastError(ncclComm_t) { return "of a communicator that is not one"; }
+
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const std::size_t whole = count * static_cast<std::size_t>(comm->shared->ranks);
+  return collective(CollectiveKind::all_gather, in, out, whole, type, comm, stream);
+}
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+                               ncclComm_t comm, cudaStream_t stream) {
+  const std::size_t whole = count * static_cast<std::size_t>(comm->shared->ranks);
+  return collective(CollectiveKind::reduce_scatter, in, out, whole, type, comm, stream);
+}
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return collective(CollectiveKind::all_reduce, in, out, count, type, comm, stream);
+}
+ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return message({mine().at(comm), true, in, nullptr, bytes_of(count, type), peer}, stream);
+}
+ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return message({mine().at(comm), false, nullptr, out, bytes_of(count, type), peer}, stream);
+}
+ncclResult_t ncclGroupStart() {
+  is_grouped = true;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  is_grouped = false;
+  if (!to_reclaim.empty()) reclaim();
+  if (!grouped.empty()) submit_messages(std::exchange(grouped, {}), stream_of_group);
+  return ncclInProgress;
+}
+
+namespace fake_nccl {
+int live() { return live_count; }
+int aborted() { return aborted_count; }
+int hung() { return hung_count; }
+}  // namespace fake_nccl

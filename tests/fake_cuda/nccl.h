@@ -1,0 +1,59 @@
+#pragma once
+// As much of NCCL as exec/cuda/module/nccl.cpp calls, between threads of one process that behave as ranks.
+// Operations are work in a stream like any other, which is done when all ranks have come to theirs. Calls are in
+// progress until the other ranks have made theirs, because any may connect to them.
+#include <cstddef>
+
+#include "tests/fake_cuda/cuda_runtime.h"
+
+#define NCCL_MAJOR 2
+#define NCCL_VERSION_CODE 22809
+
+enum ncclResult_t {
+  ncclSuccess = 0,
+  ncclSystemError = 2,
+  ncclInvalidUsage = 5,
+  ncclRemoteError = 6,
+  ncclInProgress = 7
+};
+enum ncclDataType_t { ncclInt32 = 2, ncclFloat32 = 7, ncclFloat64 = 8, ncclBfloat16 = 9 };
+enum ncclRedOp_t { ncclSum = 0 };
+struct ncclUniqueId {
+  char internal[128];
+};
+struct ncclConfig_t {
+  int blocking, maxCTAs;
+};
+#define NCCL_CONFIG_INITIALIZER \
+  { 1, 0 }
+struct ncclComm;
+using ncclComm_t = ncclComm*;
+
+ncclResult_t ncclGetVersion(int* version);
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
+const char* ncclGetErrorString(ncclResult_t result);
+const char* ncclGetLastError(ncclComm_t comm);
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+                               ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+                           ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
+ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();
+
+namespace fake_nccl {
+// Of all threads: communicators that were opened and not closed, and those that ended by ncclCommAbort.
+int live();
+int aborted();
+int hung();  // aborts that the real one would wait in for ever
+}  // namespace fake_nccl

@@ -1,0 +1,262 @@
+// From calibrating a GPU to comparing with it, on the emulated device: every step is there and fits the next. Times are
+// the emulation's, so nothing here is about accuracy.
+#if !defined(__SANITIZE_ADDRESS__)  // emulated threads are slow there
+#include <catch2/catch.hpp>
+#include <cstdio>
+
+#include "calibrate/calibrate.hpp"
+#include "cli/compare_run.hpp"
+#include "exec/cuda/cuda.hpp"
+#include "sim/cost/cost_schedule.hpp"
+#include "sim/cost/evaluate.hpp"
+#include "sim/engine.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+namespace {
+
+std::unique_ptr<exec::Executor> on_fake_gpu(const Schedule& schedule, const MemoryPlan& plan,
+                                            cuda::CudaOptions options) {
+  std::vector<BoundProgram> programs;
+  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
+  cuda::LaunchPlan launches = cuda::plan_launches(schedule, programs);
+  options.ctas = 2;
+  return std::unique_ptr<exec::Executor>(
+      stretto_make_cuda_executor(schedule, plan, options, std::move(programs), std::move(launches)));
+}
+
+calibrate::Machine fake_gpu() {
+  return {[](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks& links) {
+            cuda::CudaOptions options;
+            options.link_GBps = links.GBps;
+            options.link_latency_us = links.latency_us;
+            return on_fake_gpu(schedule, plan, options);
+          },
+          2};
+}
+
+calibrate::GpuSizes tiny_sizes() {
+  calibrate::GpuSizes sizes;
+  sizes.steps = {{{16, 2, 8, 2, 256}, "bf16"},    {{24, 3, 16, 1, 256, 3}, "bf16"},
+                 {{24, 4, 8, 1, 256, 2}, "bf16"}, {{16, 2, 16, 1, 256}, "bf16", 0.1},
+                 {{16, 2, 8, 1, 256}, "fp32"},    {{64, 2, 8, 40000, 256}, "bf16"}};  // more than the device has
+  sizes.gemms = {{16, 16, 16}, {16, 32, 8}};
+  sizes.attentions = {{1, 2, 2, 8, 8}, {1, 2, 1, 16, 8}};
+  sizes.streamed = {256, 1024};
+  sizes.members = {2, 4};
+  sizes.elements = {64, 256};
+  sizes.ctas = {1, 2};
+  sizes.classes = {{16, 16, 16, false, true, false}, {Pass::forward, 1, 2, 2, 8, 8, true}, 8, 16, 256, Dtype::bf16};
+  sizes.slice_elements = 64;
+  sizes.window_us = 10;
+  sizes.repeats = 2;
+  return sizes;
+}
+
+bool has_line(const std::vector<std::string>& lines, const std::string& beginning) {
+  return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(beginning); });
+}
+
+const calibrate::Calibration& calibration() {
+  static const calibrate::Calibration the_calibration =
+      calibrate::calibrate_gpu(fake_gpu(), tiny_sizes(), [](const std::string&) {});
+  return the_calibration;
+}
+
+// A device that is the simulator's own model of one.
+class SimulatedGpu final : public exec::Executor {
+ public:
+  SimulatedGpu(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
+               const calibrate::ProbeLinks& links)
+      : schedule_(schedule) {
+    Cluster cluster;
+    cluster.link_GBps = links.GBps > 0 ? links.GBps : 1e9;
+    cluster.link_latency_us = links.latency_us;
+    costs_ = sim::cost_schedule(schedule, platform, cluster);
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
+      programs_.push_back(bind(schedule, rank));
+      memory_.push_back(
+          std::make_unique<host::RankMemory>(schedule, plan.roles[schedule.role_of(programs_.back().coordinates)]));
+    }
+  }
+  Timeline run(int steps) override {
+    sim::SimOptions options;
+    options.max_steps = steps;
+    return sim::simulate(schedule_, programs_, costs_, options).timeline;
+  }
+  const std::vector<BoundProgram>& programs() const override { return programs_; }
+  host::RankMemory& memory(std::int64_t rank) override { return *memory_[static_cast<std::size_t>(rank)]; }
+  std::optional<Device> device() const override { return Device{"Simulated GPU", 4, 1 << 30}; }
+
+ private:
+  const Schedule& schedule_;
+  sim::Costs costs_;
+  std::vector<BoundProgram> programs_;
+  std::vector<std::unique_ptr<host::RankMemory>> memory_;
+};
+
+// A platform with numbers of a GPU's size: the emulation's kernels take longer than the links that they stand for.
+sim::Platform plausible_platform() {
+  sim::Platform given = calibration().platform;
+  given.op_overhead_us.value = 0.02;
+  given.wake_us.value = 0.03;
+  given.timer_overshoot_us.value = 7;
+  for (std::size_t c = 0; c < sim::kDemandClasses; ++c) {
+    const double more = 0.1 * static_cast<double>(c);
+    given.gpu->beside_moving[c] = {{2, 4}, {0.2 + more, 0.5 + more}, {}};
+    given.gpu->beside_waiting[c] = {{2, 4}, {0.1, 0.15 + more}, {}};
+    given.gpu->moving_beside[c] = {{2, 4}, {0.3 + more, 0.8 + more}, {}};
+  }
+  for (auto& [key, fit] : given.costs) {
+    const bool moves = key.starts_with("move_");
+    for (std::size_t i = 0; i < fit.coefficients.size(); ++i)
+      fit.coefficients[i] = (i == 0 ? 1 : 1e-3) * (moves ? 1.5 : 20);
+    fit.measured.clear();
+  }
+  return given;
+}
+
+calibrate::Machine simulated_gpu(const sim::Platform& given) {
+  return {[&given](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks& links) {
+            return std::make_unique<SimulatedGpu>(schedule, plan, given, links);
+          },
+          3};
+}
+
+}  // namespace
+
+TEST_CASE("calibrating the simulator's own model of a GPU finds what it was given", "[cuda][calibrate]") {
+  const sim::Platform given = plausible_platform();
+  const sim::Platform found =
+      calibrate::calibrate_gpu(simulated_gpu(given), tiny_sizes(), [](const std::string&) {}).platform;
+  CHECK(found.op_overhead_us.value == Approx(0.02).margin(0.001));
+  CHECK(found.wake_us.value == Approx(0.03).margin(0.001));
+  CHECK(found.timer_overshoot_us.value == Approx(7).margin(0.1));
+  for (std::size_t c = 0; c < sim::kDemandClasses; ++c) {
+    INFO(sim::name_of(static_cast<sim::DemandClass>(c)));
+    const auto check = [](const sim::Curve& is, const sim::Curve& should) {
+      REQUIRE(is.at == should.at);
+      CHECK(is.source.kind == "measured");
+      for (std::size_t i = 0; i < is.at.size(); ++i)
+        CHECK(is.value[i] == Approx(should.value[i]).epsilon(0.1).margin(0.02));
+    };
+    check(found.gpu->beside_moving[c], given.gpu->beside_moving[c]);
+    check(found.gpu->beside_waiting[c], given.gpu->beside_waiting[c]);
+    check(found.gpu->moving_beside[c], given.gpu->moving_beside[c]);
+  }
+  // Of each key, a time that was measured is the time that it was given.
+  CHECK(found.costs.size() == given.costs.size());
+  for (const auto& [key, fit] : found.costs) {
+    INFO(key);
+    const sim::CostFit& should = given.costs.at(key);
+    for (const sim::MeasuredPoint& point : fit.measured)
+      CHECK(sim::evaluate_us(fit, point.features) ==
+            Approx(sim::evaluate_us(should, point.features)).epsilon(0.02).margin(0.1));
+  }
+  // And what is predicted from it is what happens there, for more ranks than the models were measured at.
+  for (const char* mode : {"plain", "overlap_grad_reduce", "overlap_param_gather"}) {
+    Scenario scenario = calibrate::scenario_of(tiny_sizes().steps.front().shape, 2, 1);
+    scenario.training.precision = "bf16";
+    scenario.cluster.link_GBps = 0.1;
+    scenario.cluster.link_latency_us = 5;
+    scenario.cluster.max_ctas = {{"dp", 2}};
+    scenario.overlap.bucket_size = 2000;
+    set_mode(scenario.overlap, find_overlap_mode(mode));
+    INFO(mode);
+    const Schedule schedule = build_schedule(scenario);
+    const auto step_us = [&](const sim::Platform& platform) {
+      return to_us(sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster)).step);
+    };
+    CHECK(step_us(found) == Approx(step_us(given)).epsilon(0.03));
+  }
+}
+
+TEST_CASE("a GPU's platform has what every mode and layout needs", "[cuda][calibrate]") {
+  const sim::Platform& platform = calibration().platform;
+  CHECK(platform.device == "Fake GPU");
+  REQUIRE(platform.gpu);
+  CHECK(platform.gpu->sms == 2);
+  CHECK(platform.gpu->gemm_TFLOPs.value > 0);
+  CHECK(platform.memory_bytes == 1 << 30);
+  CHECK(has_line(calibration().notes, "hidden 64, 2 heads, 40000 x 8 tokens, 2 layers, bf16: left out, needs"));
+  for (const auto& [key, fit] : platform.costs) {
+    INFO(key);
+    CHECK_FALSE(fit.measured.empty());
+    for (const sim::MeasuredPoint& point : fit.measured) CHECK(point.us > 0);
+  }
+  for (const auto* set : {&platform.gpu->beside_moving, &platform.gpu->beside_waiting, &platform.gpu->moving_beside})
+    for (const sim::Curve& curve : *set) {
+      REQUIRE(curve.at.size() == curve.value.size());
+      CHECK(curve.source.kind == "assumed");  // nothing runs beside anything there
+      for (std::size_t i = 1; i < curve.at.size(); ++i) CHECK(curve.at[i] > curve.at[i - 1]);
+      for (const double value : curve.value) CHECK(value >= 0);
+    }
+  for (const bool llama : {false, true})
+    for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2, true}, Layout{1, 2}, Layout{1, 1, false, 2}})
+      for (const OverlapMode& mode : overlap_modes()) {
+        Scenario scenario = layout_scenario(layout, mode.name, llama, "bf16", 1, 4);
+        if (!mode.applies(scenario.parallel)) continue;
+        INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt"));
+        for (const bool drops : {false, true}) {
+          scenario.model.hidden_dropout = scenario.model.attention_dropout = drops ? 0.1 : 0;
+          if (drops && llama) continue;
+          const Schedule schedule = build_schedule(scenario);
+          const sim::SimResult result =
+              sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster));
+          CHECK(result.step > 0);
+        }
+      }
+}
+
+TEST_CASE("a GPU's platform is compared with, through its file", "[cuda][calibrate]") {
+  const std::string path = "gpu_calibration_test.toml";
+  sim::write_platform(path, calibration().platform);
+  const sim::Platform platform = sim::read_platform(path);
+  std::remove(path.c_str());
+  Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 2);
+  scenario.cluster.ranks_per_device = 1;
+  scenario.compare.modes = {"plain", "overlap_grad_reduce"};
+  scenario.compare.ranks = {2};
+  scenario.compare.repeats = 2;
+  const cli::CompareRun run = cli::run_compare(
+      scenario, platform,
+      [](const Scenario& s, const Schedule& schedule, const MemoryPlan& plan) {
+        return on_fake_gpu(schedule, plan, cuda::cuda_options(s));
+      },
+      [](const std::string&) {}, [] { return false; });
+  CHECK(run.complete);
+  CHECK(run.comparison.on_gpu);
+  REQUIRE(run.comparison.rows.size() == 2);
+  for (const ComparisonRow& row : run.comparison.rows) {
+    INFO(row.mode << " at " << row.ranks);
+    CHECK(row.predicted_ms > 0);
+    CHECK(row.measured_ms.size() == 2);
+    CHECK(row.measured_median_ms() > 0);
+    // Nothing of the host corrects it.
+    CHECK(row.core_speed == 1);
+    CHECK(row.lost_pct == 0);
+    CHECK(row.predicted_as_calibrated_ms == row.predicted_ms);
+    for (const OperationTime& operation : row.operations) CHECK(operation.predicted_ms > 0);
+    CHECK(row.loss > 0);
+  }
+  CHECK(run.comparison.rows[0].loss == run.comparison.rows[1].loss);
+  CHECK(has_line(run.comparison.notes, "ranks_per_device is not looked at"));
+  // Both ranks' kernels take turns on one GPU: in what was predicted no two run at the same time.
+  const cli::ComparedTimelines& plain = run.timelines[0];
+  std::vector<std::pair<Picoseconds, Picoseconds>> busy;
+  for (const TimelineRow& row : plain.predicted.rows)
+    for (const BoundProgram& program : plain.predicted_programs)
+      if (program.rank == row.rank && !is_communication(plain.schedule.operations[program.ops[row.op].op].work))
+        busy.push_back({row.start, row.end});
+  std::sort(busy.begin(), busy.end());
+  REQUIRE(busy.size() > 10);
+  for (std::size_t i = 1; i < busy.size(); ++i) CHECK(busy[i].first >= busy[i - 1].second);
+}
+
+TEST_CASE("a GPU is not calibrated where there is none", "[calibrate]") {
+  CHECK_THROWS_WITH(calibrate::calibrate_gpu(calibrate::host_machine(1), tiny_sizes(), [](const std::string&) {}),
+                    Catch::Contains("expected a GPU"));
+}
+
+}  // namespace stretto::testing
+#endif
