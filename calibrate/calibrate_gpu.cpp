@@ -76,9 +76,10 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   const std::vector<Sample> kernels = probe_kernels(machine, sizes, memory_bytes, result.notes);
   gpu.gemm_TFLOPs = yardstick(kernels, sizes.gemms.front());
   end_of("kernels one by one");
-  progress("communication kernels");
+  progress("communication kernels and copies");
   const std::vector<Sample> moves = probe_moves(machine, sizes, platform.wake_us.value);
-  for (const auto* samples : {&kernels, &moves})
+  const std::vector<Sample> copies = probe_copies(machine, sizes);
+  for (const auto* samples : {&kernels, &moves, &copies})
     result.samples.insert(result.samples.end(), samples->begin(), samples->end());
   std::map<std::string, std::vector<Sample>> by_key;
   for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
@@ -87,16 +88,18 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
         fit_corrected(samples, key.starts_with("move_") ? "collectives on links that are not paced"
                                                         : "training steps on one rank, and kernels one by one");
 
-  end_of("communication kernels and fits");
+  end_of("communication and fits");
   progress("compute beside compute");
   const auto alone_us = probe_classes(machine, sizes.classes);
   platform.slowdown = probe_streams(machine, sizes.classes, alone_us);
   end_of("compute beside compute");
-  progress("compute beside communication kernels");
-  BlockCurves curves = probe_blocks(machine, sizes, alone_us);
+  progress("compute beside communication");
+  TransferCurves curves = probe_transfers(machine, sizes, alone_us);
   gpu.beside_moving = std::move(curves.beside_moving);
   gpu.beside_waiting = std::move(curves.beside_waiting);
   gpu.moving_beside = std::move(curves.moving_beside);
+  gpu.beside_copying = std::move(curves.beside_copying);
+  gpu.copying_beside = std::move(curves.copying_beside);
   end_of("compute beside communication");
   result.notes.push_back("took: " + took);
   return result;

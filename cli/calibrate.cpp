@@ -22,7 +22,7 @@ struct CalibrateOptions {
   int cores = 0;
 };
 
-// What a class and communication kernels do to each other, by the thread blocks on the device.
+// What a class and communication do to each other, by the thread blocks on the device or the copies at once.
 void print_curves(const sim::Gpu& gpu) {
   const auto print = [](const std::string& what, const sim::Curve& curve) {
     std::cout << what << ":";
@@ -35,6 +35,8 @@ void print_curves(const sim::Gpu& gpu) {
     print(cls + " beside blocks that move", gpu.beside_moving[c]);
     print(cls + " beside blocks that wait", gpu.beside_waiting[c]);
     print("moving beside " + cls, gpu.moving_beside[c]);
+    print(cls + " beside copies", gpu.beside_copying[c]);
+    print("copies beside " + cls, gpu.copying_beside[c]);
   }
 }
 

@@ -32,15 +32,16 @@ Quantity read_quantity(TomlTable table, Limits<double> limits) {
   return quantity;
 }
 
-Curve read_curve(TomlTable table) {
+// `over`: what it is a function of.
+Curve read_curve(TomlTable table, const char* over) {
   Curve curve;
-  curve.at = require<std::vector<double>>(table, "blocks");
+  curve.at = require<std::vector<double>>(table, over);
   curve.value = require<std::vector<double>>(table, "value");
   curve.source = read_source(table);
   bool rises = !curve.at.empty() && curve.at.size() == curve.value.size() && curve.at.front() > 0;
   for (std::size_t i = 0; rises && i < curve.at.size(); ++i)
     rises = (i == 0 || curve.at[i] > curve.at[i - 1]) && curve.value[i] >= 0 && curve.value[i] <= 100;
-  if (!rises) throw table.error("blocks", "rising numbers above 0, and as many `value`s from 0 to 100");
+  if (!rises) throw table.error(over, "rising numbers above 0, and as many `value`s from 0 to 100");
   table.finish();
   return curve;
 }
@@ -116,11 +117,18 @@ void read_gpu(TomlTable& root, Platform& platform) {
   TomlTable blocks = root.section("blocks");
   for (const DemandClass cls : kClasses) {
     const std::string name = name_of(cls);
-    gpu.beside_moving[static_cast<int>(cls)] = read_curve(blocks.section(name + "_beside_moving"));
-    gpu.beside_waiting[static_cast<int>(cls)] = read_curve(blocks.section(name + "_beside_waiting"));
-    gpu.moving_beside[static_cast<int>(cls)] = read_curve(blocks.section("moving_beside_" + name));
+    gpu.beside_moving[static_cast<int>(cls)] = read_curve(blocks.section(name + "_beside_moving"), "blocks");
+    gpu.beside_waiting[static_cast<int>(cls)] = read_curve(blocks.section(name + "_beside_waiting"), "blocks");
+    gpu.moving_beside[static_cast<int>(cls)] = read_curve(blocks.section("moving_beside_" + name), "blocks");
   }
   blocks.finish();
+  TomlTable copies = root.section("copies");
+  for (const DemandClass cls : kClasses) {
+    const std::string name = name_of(cls);
+    gpu.beside_copying[static_cast<int>(cls)] = read_curve(copies.section(name + "_beside_copying"), "copies");
+    gpu.copying_beside[static_cast<int>(cls)] = read_curve(copies.section("copying_beside_" + name), "copies");
+  }
+  copies.finish();
 }
 
 std::string overheads_text(const Platform& platform) {
@@ -151,8 +159,8 @@ std::string gpu_text(const Platform& platform) {
   std::string text = fmt::format("\n[gpu]\nsms = {}\nctas = {}\ngemm_TFLOPs = {}\n", gpu.sms, gpu.ctas,
                                  quantity_text(gpu.gemm_TFLOPs)) +
                      overheads_text(platform) + slowdown_text(platform) + "\n[blocks]\n";
-  const auto curve_text = [](const Curve& curve) {
-    return fmt::format("{{ blocks = {}, value = {}, {} }}\n", numbers_text(curve.at), numbers_text(curve.value),
+  const auto curve_text = [](const Curve& curve, const char* over = "blocks") {
+    return fmt::format("{{ {} = {}, value = {}, {} }}\n", over, numbers_text(curve.at), numbers_text(curve.value),
                        source_text(curve.source));
   };
   for (const DemandClass cls : kClasses) {
@@ -160,6 +168,12 @@ std::string gpu_text(const Platform& platform) {
     text += fmt::format("{}_beside_moving = {}", name_of(cls), curve_text(gpu.beside_moving[c]));
     text += fmt::format("{}_beside_waiting = {}", name_of(cls), curve_text(gpu.beside_waiting[c]));
     text += fmt::format("moving_beside_{} = {}", name_of(cls), curve_text(gpu.moving_beside[c]));
+  }
+  text += "\n[copies]\n";
+  for (const DemandClass cls : kClasses) {
+    const int c = static_cast<int>(cls);
+    text += fmt::format("{}_beside_copying = {}", name_of(cls), curve_text(gpu.beside_copying[c], "copies"));
+    text += fmt::format("copying_beside_{} = {}", name_of(cls), curve_text(gpu.copying_beside[c], "copies"));
   }
   return text;
 }

@@ -56,6 +56,8 @@ struct Gpu {
   // beside blocks that move data, of compute beside blocks that wait for their link to be through, and of moving data
   // beside compute.
   std::array<Curve, kDemandClasses> beside_moving, beside_waiting, moving_beside;
+  // The same over how many copies the device's copy engines do at the same time.
+  std::array<Curve, kDemandClasses> beside_copying, copying_beside;
 };
 
 // What a machine costs: docs/platform.md is the file's specification. Made by `stretto calibrate`, read by the

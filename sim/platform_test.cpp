@@ -24,8 +24,10 @@ Platform gpu_platform() {
   gpu.sms = 132;
   gpu.ctas = 16;
   gpu.gemm_TFLOPs = {700, kSource};
-  for (int c = 0; c < kDemandClasses; ++c)
+  for (int c = 0; c < kDemandClasses; ++c) {
     gpu.beside_moving[c] = gpu.beside_waiting[c] = gpu.moving_beside[c] = {{2, 8}, {0.1, 0.4}, kSource};
+    gpu.beside_copying[c] = gpu.copying_beside[c] = {{2, 4}, {0.3, 0.5}, kSource};
+  }
   for (auto* quantity : {&platform.op_overhead_us, &platform.wake_us, &platform.timer_overshoot_us})
     *quantity = {2, kSource};
   for (auto& row : platform.slowdown)
@@ -79,6 +81,8 @@ TEST_CASE("a GPU's platform is written and read", "[sim]") {
   CHECK(read.gpu->ctas == 16);
   CHECK(read.gpu->gemm_TFLOPs.value == 700);
   CHECK(read.gpu->moving_beside[3].at == std::vector<double>{2, 8});
+  CHECK(read.gpu->beside_copying[1].at == std::vector<double>{2, 4});
+  CHECK(read.gpu->copying_beside[1].value == std::vector<double>{0.3, 0.5});
   CHECK(read.gpu->beside_waiting[0].value == std::vector<double>{0.1, 0.4});
   CHECK(read.gpu->beside_moving[1].source.origin == "a test");
   CHECK(read.cores == 1);
@@ -93,7 +97,8 @@ TEST_CASE("a GPU's platform is written and read", "[sim]") {
 }
 
 TEST_CASE("a host's platform is written as it was read", "[sim]") {
-  const File file, given{(std::filesystem::path(__FILE__).parent_path() / "../docs/measured/host.toml").string(), false};
+  const File file,
+      given{(std::filesystem::path(__FILE__).parent_path() / "../docs/measured/host.toml").string(), false};
   write_platform(file.path, read_platform(given.path));
   CHECK(file.text() == given.text());
 }

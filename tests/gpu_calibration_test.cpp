@@ -106,9 +106,11 @@ sim::Platform plausible_platform() {
     given.gpu->beside_moving[c] = {{2, 4}, {0.2 + more, 0.5 + more}, {}};
     given.gpu->beside_waiting[c] = {{2, 4}, {0.1, 0.15 + more}, {}};
     given.gpu->moving_beside[c] = {{2, 4}, {0.3 + more, 0.8 + more}, {}};
+    given.gpu->beside_copying[c] = {{2, 4}, {0.15 + more, 0.25 + more}, {}};
+    given.gpu->copying_beside[c] = {{2, 4}, {0.4 + more, 0.45 + more}, {}};
   }
   for (auto& [key, fit] : given.costs) {
-    const bool moves = key.starts_with("move_");
+    const bool moves = key.starts_with("move_") || key == "copy_engine";
     for (std::size_t i = 0; i < fit.coefficients.size(); ++i)
       fit.coefficients[i] = (i == 0 ? 1 : 1e-3) * (moves ? 1.5 : 20);
     fit.measured.clear();
@@ -143,6 +145,8 @@ TEST_CASE("calibrating the simulator's own model of a GPU finds what it was give
     check(found.gpu->beside_moving[c], given.gpu->beside_moving[c]);
     check(found.gpu->beside_waiting[c], given.gpu->beside_waiting[c]);
     check(found.gpu->moving_beside[c], given.gpu->moving_beside[c]);
+    check(found.gpu->beside_copying[c], given.gpu->beside_copying[c]);
+    check(found.gpu->copying_beside[c], given.gpu->copying_beside[c]);
   }
   // Of each key, a time that was measured is the time that it was given.
   CHECK(found.costs.size() == given.costs.size());
@@ -154,8 +158,9 @@ TEST_CASE("calibrating the simulator's own model of a GPU finds what it was give
             Approx(sim::evaluate_us(should, point.features)).epsilon(0.02).margin(0.1));
   }
   // And what is predicted from it is what happens there, for more ranks than the models were measured at.
-  for (const char* mode : {"plain", "overlap_grad_reduce", "overlap_param_gather"}) {
-    Scenario scenario = calibrate::scenario_of(tiny_sizes().steps.front().shape, 2, 1);
+  for (const char* mode : {"plain", "overlap_grad_reduce", "overlap_param_gather", "tp_comm_ring_exchange"}) {
+    const std::int64_t tp = find_overlap_mode(mode).applies(Scenario().parallel) ? 1 : 2;
+    Scenario scenario = calibrate::scenario_of(tiny_sizes().steps.front().shape, 2, tp);
     scenario.training.precision = "bf16";
     scenario.cluster.link_GBps = 0.1;
     scenario.cluster.link_latency_us = 5;
@@ -184,7 +189,9 @@ TEST_CASE("a GPU's platform has what every mode and layout needs", "[cuda][calib
     CHECK_FALSE(fit.measured.empty());
     for (const sim::MeasuredPoint& point : fit.measured) CHECK(point.us > 0);
   }
-  for (const auto* set : {&platform.gpu->beside_moving, &platform.gpu->beside_waiting, &platform.gpu->moving_beside})
+  const sim::Gpu& gpu = *platform.gpu;
+  for (const auto* set :
+       {&gpu.beside_moving, &gpu.beside_waiting, &gpu.moving_beside, &gpu.beside_copying, &gpu.copying_beside})
     for (const sim::Curve& curve : *set) {
       REQUIRE(curve.at.size() == curve.value.size());
       CHECK(curve.source.kind == "assumed");  // nothing runs beside anything there

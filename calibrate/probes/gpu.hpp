@@ -61,12 +61,17 @@ std::vector<Sample> probe_kernels(const Machine& machine, const GpuSizes& sizes,
 // `wake_us`: of an event, which members wait for behind every phase.
 std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, double wake_us);
 
-// Two ranks that gather from each other, by kernels of each number of thread blocks, beside compute of one of them.
-// Curves are over the blocks of both. `alone_us` [class] is what the compute takes alone (probe_classes).
-struct BlockCurves {
-  std::array<sim::Curve, sim::kDemandClasses> beside_moving, beside_waiting, moving_beside;
+// Messages by copy engines, as many at once as there are ranks in a ring: what a copy costs.
+std::vector<Sample> probe_copies(const Machine& machine, const GpuSizes& sizes);
+
+// Ranks that send to each other beside compute of one of them: two by kernels of each number of thread blocks (curves
+// over the blocks of both), rings of them by copy engines (curves over copies at the same time). `alone_us` [class] is
+// what the compute takes alone (probe_classes).
+struct TransferCurves {
+  std::array<sim::Curve, sim::kDemandClasses> beside_moving, beside_waiting, moving_beside, beside_copying,
+      copying_beside;
 };
-BlockCurves probe_blocks(const Machine& machine, const GpuSizes& sizes,
-                         const std::array<double, sim::kDemandClasses>& alone_us);
+TransferCurves probe_transfers(const Machine& machine, const GpuSizes& sizes,
+                               const std::array<double, sim::kDemandClasses>& alone_us);
 
 }  // namespace stretto::calibrate

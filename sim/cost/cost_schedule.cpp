@@ -35,11 +35,23 @@ Dtype dtype_of(const Schedule& schedule, const Operation& operation) {
   return schedule.storages[schedule.tensors[operation.accesses.front().view.tensor].places.front().storage].dtype;
 }
 
-// A communication kernel on a GPU that its ranks share: of one member, `phases` times. It lasts as long as moving the
-// bytes takes, at least as long as the link that it stands for would, whichever is longer; while it has moved its bytes
-// and waits for the link it slows compute by its presence alone.
-void cost_kernel(CollectiveCost& collective, const WorkCost& movement, const Platform& platform, const Cluster& cluster,
-                 double blocks, double kernels) {
+// Communication on a GPU, one of `at_once` of its kind that run there at the same time.
+struct OnGpu {
+  CommEngine engine = CommEngine::sm;
+  double blocks = 0;  // of each kernel
+  double at_once = 1;
+};
+OnGpu on_gpu(const Communicator& communicator, const Gpu& gpu, const Placement& placement) {
+  return {communicator.engine,
+          static_cast<double>(communicator.engine == CommEngine::sm ? communicator.channels : gpu.ctas),
+          static_cast<double>(std::min(communicator.size, placement.ranks_per_device))};
+}
+
+// A member's part of a communication on a GPU that its ranks share, `phases` times: a kernel, or a copy. It lasts as
+// long as moving the bytes takes, at least as long as the link that it stands for would, whichever is longer; while a
+// kernel has moved its bytes and waits for the link it slows compute by its presence alone.
+void cost_on_gpu(CollectiveCost& collective, const WorkCost& movement, const Platform& platform, const Cluster& cluster,
+                 const OnGpu& on) {
   const Gpu& gpu = *platform.gpu;
   const double moving_us = std::max(1e-6, cost_us(platform, movement));
   const double wire_us =
@@ -50,11 +62,13 @@ void cost_kernel(CollectiveCost& collective, const WorkCost& movement, const Pla
   const double us = std::max(moving_us, wire_us - 2 * platform.wake_us.value), moving_share = moving_us / us;
   collective.movement = {std::max<Picoseconds>(1, from_us(us)), 0, movement.cls};
   Beside& beside = collective.beside.emplace();
+  const bool copies = on.engine == CommEngine::copy_engine;
   for (std::size_t c = 0; c < kDemandClasses; ++c) {
-    // Curves are over all blocks on the device; the kernels of a group's members run at the same time and add up.
-    const double moving = value_of(gpu.beside_moving[c], blocks * kernels) / kernels,
-                 waiting = value_of(gpu.beside_waiting[c], blocks * kernels) / kernels,
-                 slowed = value_of(gpu.moving_beside[c], blocks * kernels);
+    // Curves are over all blocks or copies on the device; what the members do at the same time adds up.
+    const double at = copies ? on.at_once : on.blocks * on.at_once;
+    const double moving = value_of(copies ? gpu.beside_copying[c] : gpu.beside_moving[c], at) / on.at_once,
+                 waiting = copies ? 0 : value_of(gpu.beside_waiting[c], at) / on.at_once,
+                 slowed = value_of(copies ? gpu.copying_beside[c] : gpu.moving_beside[c], at);
     beside.slows[c] = moving_share * moving + (1 - moving_share) * waiting;
     // Time that it would have waited anyway costs nothing.
     beside.slowed[c] = std::max(0.0, moving_share * (1 + slowed) - 1);
@@ -94,13 +108,10 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
   for (const Operation& operation : schedule.operations) {
     Demand compute;
     CollectiveCost collective;
-    double blocks = 0, kernels = 0;  // of a communication on a GPU: of each kernel, and how many run on a device
+    OnGpu on;
     if (is_communication(operation.work)) {
       const Communicator& communicator = schedule.communicators[communicator_of(operation.work)];
-      if (gpu) {
-        blocks = communicator.engine == CommEngine::sm ? communicator.channels : gpu->ctas;
-        kernels = static_cast<double>(std::min(communicator.size, schedule.placement.ranks_per_device));
-      }
+      if (gpu) on = on_gpu(communicator, *gpu, schedule.placement);
       collective.cores = gpu ? 0 : resident_cores(communicator);
       if (collective.cores > 0) collective.most_bytes_per_s = collective.cores * cluster.channel_GBps * 1e9;
     }
@@ -114,7 +125,7 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
       collective.phases = c->kind == CollectiveKind::all_reduce ? 2 : 1;
       const WorkCost movement = movement_cost(*c, dtype, members, in_place);
       if (gpu) {
-        cost_kernel(collective, on_blocks(movement, blocks, kernels), platform, cluster, blocks, kernels);
+        cost_on_gpu(collective, on_blocks(movement, on.blocks, on.at_once), platform, cluster, on);
       } else {
         collective.movement = demand(movement);
         collective.movement.cores = collective.cores > 0 ? 0 : 1;
@@ -123,11 +134,19 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
       const Dtype dtype = dtype_of(schedule, operation);
       collective.latency = from_us(cluster.link_latency_us);
       collective.edge_bytes = message->elements * bytes_of(dtype);
-      if (!message->is_send && gpu) {
-        cost_kernel(collective, on_blocks(movement_cost(*message, dtype), blocks, 1), platform, cluster, blocks, 1);
-      } else if (!message->is_send) {
-        collective.movement = demand(movement_cost(*message, dtype));
-        collective.movement.cores = collective.cores > 0 ? 0 : 1;
+      if (!message->is_send) {
+        // A kernel at a time between two stages; copies are of all ranks of a ring.
+        const bool copies = on.engine == CommEngine::copy_engine;
+        if (!copies) on.at_once = 1;
+        const WorkCost movement = movement_cost(*message, dtype);
+        if (gpu) {
+          cost_on_gpu(collective,
+                      copies ? copy_cost(collective.edge_bytes, on.at_once) : on_blocks(movement, on.blocks, 1),
+                      platform, cluster, on);
+        } else {
+          collective.movement = demand(movement);
+          collective.movement.cores = collective.cores > 0 ? 0 : 1;
+        }
       }
     } else {
       compute = demand(work_cost(schedule, operation));

@@ -152,4 +152,9 @@ WorkCost on_blocks(WorkCost movement, double blocks, double kernels) {
   return movement;
 }
 
+WorkCost copy_cost(std::int64_t bytes, double copies) {
+  const double n = static_cast<double>(bytes);
+  return {"copy_engine", {1, n, n * copies}, DemandClass::memory};
+}
+
 }  // namespace stretto::sim

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -40,5 +41,8 @@ WorkCost movement_cost(const PointToPoint& message, Dtype dtype);
 // The same movement as a kernel of `blocks` thread blocks on a GPU, one of `kernels` that run there at the same time:
 // each block has its share of the bytes to move, and all of them share the memory.
 WorkCost on_blocks(WorkCost movement, double blocks, double kernels);
+
+// Of a message by a copy engine, one of `copies` at the same time: the engine's rate, and the memory that all share.
+WorkCost copy_cost(std::int64_t bytes, double copies);
 
 }  // namespace stretto::sim

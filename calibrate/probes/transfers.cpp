@@ -1,0 +1,255 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "calibrate/probes/gpu.hpp"
+#include "model/lower/builder.hpp"
+#include "sim/cost/features.hpp"
+
+namespace stretto::calibrate {
+namespace {
+
+using sim::DemandClass;
+using sim::kDemandClasses;
+
+// Kernels that move next to nothing and then wait for their link.
+constexpr std::int64_t kWaitingElements = 128;
+constexpr double kWaiting_us = 200;
+
+// What ranks send each other: by kernels an all-gather, by copy engines a message from each to the next.
+struct Transfers {
+  CommEngine engine = CommEngine::sm;
+  std::int64_t members = 2;
+  int ctas = 1;               // of kernels
+  std::int64_t elements = 0;  // that a rank sends at a time
+};
+
+// Ranks with programs of their own; lanes of the priority that lanes have unless a scenario says otherwise. All send to
+// each other `count` times; the first computes `computes` times, from the first transfer on. Either may be 0.
+struct BesideTransfers {
+  Schedule schedule;
+  std::optional<OpId> transfer, compute;  // transfer: where the bytes arrive
+
+  BesideTransfers(const Transfers& moved, int count, const DemandClass* cls, const ClassOperations& operations,
+                  int computes) {
+    constexpr LaneId kSending = 1;  // that of a collective, too
+    const std::int64_t members = moved.members, slice = moved.elements;
+    const bool copies = moved.engine == CommEngine::copy_engine;
+    schedule.name = "probe_transfers";
+    schedule.compute_dtype = operations.dtype;
+    schedule.mesh = Mesh({{Coord::pp, members}});
+    schedule.placement.ranks_per_device = members;
+    schedule.lanes = {{"compute", LaneKind::compute, 0}, {"pp", LaneKind::communication, 0}};
+    if (copies) schedule.lanes.push_back({"pp.recv", LaneKind::communication, 0});
+    schedule.communicators = {{"pp", {Coord::pp}, moved.engine, moved.ctas, members}};
+    for (std::int64_t stage = 0; stage < members; ++stage)
+      schedule.programs.push_back({"stage " + std::to_string(stage), {}});
+    Block zero{"zero", {}};
+    const TensorId buffer = add_tensor(schedule, "buffer", operations.dtype, BufferKind::workspace, 1, members * slice);
+    const OpId filled = add_operation(
+        schedule, zero, {"fill", Fill{members * slice, 0.5}, 0, Phase::setup, {write(whole(schedule, buffer))}});
+    const BlockId first = add_block(schedule, std::move(zero));
+    Block operands{"operands", {}};
+    std::optional<BlockId> computing;
+    if (cls != nullptr) {
+      computing = add_class_operation(schedule, *cls, operations, 0, "compute", operands);
+      compute = schedule.blocks[*computing].ops.front();
+    }
+    const BlockId second = add_block(schedule, std::move(operands));
+    std::vector<BlockId> transferring;
+    if (count > 0 && copies) {
+      const View own{buffer, 0, 0, 0, 1, slice, slice}, other{buffer, 0, 0, slice, 1, slice, slice};
+      transferring = {
+          add_single(schedule, {"send", PointToPoint{true, 0, 1, slice}, kSending, Phase::param_sync, {read(own)}}),
+          add_single(schedule,
+                     {"recv", PointToPoint{false, 0, -1, slice}, kSending + 1, Phase::param_sync, {write(other)}})};
+    } else if (count > 0) {
+      const View own{buffer, 0, 0, Expr(Coord::pp) * Expr(slice), 1, slice, slice};
+      transferring = {add_single(schedule, {"gather",
+                                            Collective{CollectiveKind::all_gather, 0, members * slice},
+                                            kSending,
+                                            Phase::param_sync,
+                                            {read(own), write(whole(schedule, buffer))}})};
+    }
+    if (!transferring.empty()) transfer = schedule.blocks[transferring.back()].ops.front();
+    for (std::int64_t stage = 0; stage < members; ++stage) {
+      auto& order = schedule.programs[static_cast<std::size_t>(stage)].order;
+      const bool computes_here = stage == 0 && computing.has_value();
+      order.push_back(call_block(schedule, first));
+      for (const BlockId block : transferring)
+        order.back().waits.push_back(
+            {EdgeKind::finish_start, {schedule.blocks[block].ops.front(), 0, count - 1, 0, 1}});
+      if (computes_here) order.push_back(call_block(schedule, second));
+      // Not before the operands are there: filling them would be beside the first transfers.
+      const OpId before = computes_here ? schedule.blocks[second].ops.back() : filled;
+      // In the order that they are to run: the host issues them while the first already run.
+      const int own_computes = computes_here ? computes : 0;
+      for (int t = 0, c = 0; t < count || c < own_computes;) {
+        if (c == own_computes || (t < count && t * own_computes <= c * count)) {
+          for (const BlockId block : transferring) {
+            order.push_back(call_block(schedule, block, 0, t));
+            if (t == 0) order.back().waits = {{EdgeKind::finish_start, {before, 0, 0, 0, 0}}};
+            // Nobody gets far ahead, and nobody waits between two copies.
+            if (t > 1 && copies) order.back().waits = {{EdgeKind::finish_start, {*transfer, 0, t - 2, 0, 0}}};
+          }
+          ++t;
+        } else {
+          order.push_back(call_block(schedule, *computing, 0, c));
+          if (c == 0 && transfer) order.back().waits = {{EdgeKind::start_start, {*transfer, 0, 0, 0, 0}}};
+          ++c;
+        }
+      }
+    }
+  }
+};
+
+// Of the first rank: times of the operations that ran wholly while the other kind did; of all, where there is no other.
+struct Together {
+  std::vector<double> transfer_us, compute_us;
+};
+
+Together run_together(const BesideTransfers& probe, const Machine& machine, const ProbeLinks& links, int repeats) {
+  Together times;
+  const ProbeRun run = run_probe(probe.schedule, machine, links, 1, repeats);
+  const BoundProgram& program = run.programs.front();
+  for (const Timeline& timeline : run.timelines) {
+    struct Window {
+      Picoseconds begin = INT64_MAX, end = 0;
+    } transferring, computing;
+    const auto is = [&](const TimelineRow& row, const std::optional<OpId>& op) {
+      return row.rank == 0 && op && program.ops[row.op].op == *op;
+    };
+    for (const TimelineRow& row : timeline.rows) {
+      if (!is(row, probe.transfer) && !is(row, probe.compute)) continue;
+      Window& window = is(row, probe.transfer) ? transferring : computing;
+      window.begin = std::min(window.begin, row.transfer);
+      window.end = std::max(window.end, row.end);
+    }
+    for (const TimelineRow& row : timeline.rows) {
+      const auto inside = [&](const Window& window, const std::optional<OpId>& other) {
+        return !other || (row.transfer >= window.begin && row.end <= window.end);
+      };
+      if (is(row, probe.transfer) && inside(computing, probe.compute))
+        times.transfer_us.push_back(to_us(row.end - row.transfer));
+      if (is(row, probe.compute) && inside(transferring, probe.transfer))
+        times.compute_us.push_back(to_us(row.end - row.transfer));
+    }
+  }
+  return times;
+}
+
+void add_point(sim::Curve& curve, double at, const std::vector<double>& together_us, double alone_us) {
+  if (together_us.empty() || alone_us <= 0) return;  // nothing was measured
+  curve.at.push_back(at);
+  curve.value.push_back(std::clamp(median_of(together_us) / alone_us - 1, 0.0, 100.0));
+  curve.source.spread_pct = std::max(curve.source.spread_pct, spread_pct_of(together_us));
+}
+
+// What transfers and compute of each class do to each other; adds a point to each curve.
+struct Effects {
+  std::array<sim::Curve, kDemandClasses>*of_compute = nullptr, *of_transfers = nullptr;  // of_transfers: or nobody's
+};
+void measure(const Machine& machine, const GpuSizes& sizes, const std::array<double, kDemandClasses>& alone_us,
+             const Transfers& moved, const ProbeLinks& links, double at, const Effects& effects) {
+  const auto count = [](double window_us, double one_us) {
+    return static_cast<int>(std::clamp(std::ceil(window_us / std::max(one_us, 1.0)), 3.0, 200.0));
+  };
+  // All of the time of a link that is paced is latency: one step of a ring of two.
+  double transfer_us = links.latency_us;
+  if (links.GBps == 0)
+    transfer_us = median_of(
+        run_together(BesideTransfers(moved, 4, nullptr, sizes.classes, 0), machine, links, sizes.repeats).transfer_us);
+  for (std::size_t c = 0; c < kDemandClasses; ++c) {
+    const auto cls = static_cast<DemandClass>(c);
+    const double window_us = std::max({sizes.window_us, 4 * alone_us[c], 4 * transfer_us});
+    const BesideTransfers both(moved, count(window_us, transfer_us), &cls, sizes.classes,
+                               count(window_us, alone_us[c]));
+    const Together together = run_together(both, machine, links, sizes.repeats);
+    add_point((*effects.of_compute)[c], at, together.compute_us, alone_us[c]);
+    if (effects.of_transfers) add_point((*effects.of_transfers)[c], at, together.transfer_us, transfer_us);
+  }
+}
+
+void name_sources(std::array<sim::Curve, kDemandClasses>& curves, const std::string& origin) {
+  for (sim::Curve& curve : curves)
+    if (curve.at.empty())
+      curve = {{1}, {0}, {"assumed", "nothing ran wholly beside the other in the probe", 0}};
+    else
+      curve.source = {"measured", origin, curve.source.spread_pct};
+}
+
+}  // namespace
+
+TransferCurves probe_transfers(const Machine& machine, const GpuSizes& sizes,
+                               const std::array<double, kDemandClasses>& alone_us) {
+  TransferCurves curves;
+  for (const int ctas : sizes.ctas) {
+    const double blocks = 2 * ctas;
+    measure(machine, sizes, alone_us, {CommEngine::sm, 2, ctas, sizes.slice_elements}, {}, blocks,
+            {&curves.beside_moving, &curves.moving_beside});
+    measure(machine, sizes, alone_us, {CommEngine::sm, 2, ctas, kWaitingElements}, {1e6, kWaiting_us}, blocks,
+            {&curves.beside_waiting});
+  }
+  for (const std::int64_t members : sizes.members)
+    measure(machine, sizes, alone_us, {CommEngine::copy_engine, members, 1, sizes.slice_elements}, {},
+            static_cast<double>(members), {&curves.beside_copying, &curves.copying_beside});
+  const std::string gathers =
+                        "two ranks that gather from each other beside compute of one of them, overlapped window, ",
+                    copies = "ranks in a ring that copy to the next beside compute of one of them, overlapped window";
+  name_sources(curves.beside_moving, gathers + "links not paced");
+  name_sources(curves.beside_waiting, gathers + "kernels that wait for their link");
+  name_sources(curves.moving_beside, gathers + "links not paced");
+  name_sources(curves.beside_copying, copies);
+  name_sources(curves.copying_beside, copies);
+  return curves;
+}
+
+std::vector<Sample> probe_copies(const Machine& machine, const GpuSizes& sizes) {
+  constexpr int kCount = 4;
+  std::vector<Sample> samples;
+  for (const std::int64_t members : sizes.members)
+    for (const std::int64_t elements : sizes.elements) {
+      const BesideTransfers probe({CommEngine::copy_engine, members, 1, elements}, kCount, nullptr, sizes.classes, 0);
+      const std::vector<double> times = run_together(probe, machine, {}, sizes.repeats).transfer_us;
+      const sim::WorkCost cost = sim::copy_cost(elements * bytes_of(sizes.classes.dtype), static_cast<double>(members));
+      samples.push_back({cost.key, cost.features, cost.cls, std::max(median_of(times), 0.5), spread_pct_of(times)});
+    }
+  return samples;
+}
+
+std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, double wake_us) {
+  std::vector<Sample> samples;
+  for (const std::int64_t members : sizes.members)
+    for (const Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::f64})
+      for (const CollectiveKind kind :
+           {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce}) {
+        // In f64 only a few numbers travel, in all-reduces.
+        if (dtype == Dtype::f64 && kind != CollectiveKind::all_reduce) continue;
+        const auto small = sizes.elements.begin() + std::min<std::ptrdiff_t>(2, std::ssize(sizes.elements));
+        const std::vector<std::int64_t> elements(sizes.elements.begin(),
+                                                 dtype == Dtype::f64 ? small : sizes.elements.end());
+        const Schedule schedule = collective_schedule(kind, dtype, members, elements, sizes.ctas);
+        const ProbeRun run = run_probe(schedule, machine, {}, 2, sizes.repeats);
+        std::map<OpId, std::vector<double>> times_us;
+        for (const Timeline& timeline : run.timelines)
+          for (const TimelineRow& row : timeline.rows) {
+            const OpId op = run.programs.front().ops[row.op].op;
+            if (row.rank == 0 && is_communication(schedule.operations[op].work))  // members complete together
+              times_us[op].push_back(to_us(row.end - row.transfer));
+          }
+        const double phases = kind == CollectiveKind::all_reduce ? 2 : 1;
+        for (const auto& [op, times] : times_us) {
+          const auto& collective = std::get<Collective>(schedule.operations[op].work);
+          const sim::WorkCost cost =
+              sim::on_blocks(sim::movement_cost(collective, dtype, members, kind == CollectiveKind::all_gather),
+                             schedule.communicators[collective.communicator].channels, static_cast<double>(members));
+          // Behind each phase members wait for each other.
+          const double us = median_of(times) / phases - wake_us;
+          samples.push_back({cost.key, cost.features, cost.cls, std::max(us, 0.5), spread_pct_of(times)});
+        }
+      }
+  return samples;
+}
+
+}  // namespace stretto::calibrate
