@@ -20,9 +20,11 @@ struct Calibration {
 Calibration calibrate_host(int cores, const std::function<void(const std::string&)>& progress);
 
 // Measures the GPU that ranks of this machine share, in less than three minutes. As above; for tests with another
-// machine and smaller sizes. Throws Error(runtime) as make_cuda_executor() does.
+// machine and smaller sizes. `network`: what probe_nccl() measured between several. Throws Error(runtime) as
+// make_cuda_executor() does.
 Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
-                          const std::function<void(const std::string&)>& progress);
+                          const std::function<void(const std::string&)>& progress,
+                          const std::vector<Sample>& network = {});
 
 std::string today();  // ISO 8601
 

@@ -35,10 +35,17 @@ sim::Quantity yardstick(const std::vector<Sample>& kernels, const GemmShape& sha
   throw runtime_failure("calibrate: the memory does not suffice for the GEMMs that are measured");
 }
 
+std::string origin_of(const std::string& key) {
+  if (key.starts_with("nccl_")) return "collectives and messages between GPUs of a rank each, all groups at once";
+  if (key.starts_with("move_")) return "collectives on links that are not paced";
+  if (key == "copy_engine") return "rings of ranks that copy to the next, links not paced";
+  return "training steps on one rank, and kernels one by one";
+}
+
 }  // namespace
 
 Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
-                          const std::function<void(const std::string&)>& progress) {
+                          const std::function<void(const std::string&)>& progress, const std::vector<Sample>& network) {
   using Clock = std::chrono::steady_clock;
   std::string took;
   Clock::time_point begin = Clock::now();
@@ -79,14 +86,11 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   progress("communication kernels and copies");
   const std::vector<Sample> moves = probe_moves(machine, sizes, platform.wake_us.value);
   const std::vector<Sample> copies = probe_copies(machine, sizes);
-  for (const auto* samples : {&kernels, &moves, &copies})
+  for (const auto* samples : {&kernels, &moves, &copies, &network})
     result.samples.insert(result.samples.end(), samples->begin(), samples->end());
   std::map<std::string, std::vector<Sample>> by_key;
   for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
-  for (const auto& [key, samples] : by_key)
-    platform.costs[key] =
-        fit_corrected(samples, key.starts_with("move_") ? "collectives on links that are not paced"
-                                                        : "training steps on one rank, and kernels one by one");
+  for (const auto& [key, samples] : by_key) platform.costs[key] = fit_corrected(samples, origin_of(key));
 
   end_of("communication and fits");
   progress("compute beside compute");

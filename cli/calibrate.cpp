@@ -10,8 +10,10 @@
 
 #include "base/error.hpp"
 #include "cli/commands.hpp"
+#include "cli/processes.hpp"
 #include "cli/progress.hpp"
 #include "exec/cuda/cuda.hpp"
+#include "exec/launch/spawn.hpp"
 #include "report/table.hpp"
 
 namespace stretto::cli {
@@ -19,7 +21,7 @@ namespace {
 
 struct CalibrateOptions {
   std::string output, json, backend = "host";
-  int cores = 0;
+  int cores = 0, ranks = 0;
 };
 
 // What a class and communication do to each other, by the thread blocks on the device or the copies at once.
@@ -40,7 +42,7 @@ void print_curves(const sim::Gpu& gpu) {
   }
 }
 
-void calibrate_command(const CalibrateOptions& options) {
+std::string path_of(const CalibrateOptions& options) {
   const std::string path = options.output.empty() ? default_platform_path(options.backend) : options.output;
   if (const auto parent = std::filesystem::path(path).parent_path(); !parent.empty()) {
     std::error_code ignored;  // require_writable reports what matters
@@ -48,16 +50,29 @@ void calibrate_command(const CalibrateOptions& options) {
   }
   require_writable(path);
   require_writable(options.json);
+  return path;
+}
+
+// `processes`: with a GPU for each, between which NCCL is measured before rank 0 measures its own.
+void calibrate_as(const CalibrateOptions& options, launch::ProcessGroup* processes) {
+  const bool is_first = processes == nullptr || processes->rank() == 0;
+  const std::string path = is_first ? path_of(options) : "";
   const auto begin = std::chrono::steady_clock::now();
   Progress progress;
   const auto show = [&](const std::string& line) { progress.show(line); };
   calibrate::Calibration calibration;
   if (options.backend == "cuda") {
-    if (options.cores > 0) throw input_error("--cores: of a host; expected no --cores with --backend cuda");
     constexpr std::size_t kQueues = 32;  // as many as there are
-    if (const std::string shared = cuda::reserve_hardware_queues(kQueues); !shared.empty())
-      std::cout << "note: " << shared << "\n";
-    calibration = calibrate::calibrate_gpu(calibrate::gpu_machine(), calibrate::gpu_sizes(), show);
+    const std::string shared = cuda::reserve_hardware_queues(kQueues);
+    if (is_first && !shared.empty()) std::cout << "note: " << shared << "\n";
+    std::vector<calibrate::Sample> network;
+    if (processes) {
+      require_same(*processes, "", "backend");
+      if (is_first) show(fmt::format("NCCL between {} GPUs", processes->size()));
+      network = calibrate::probe_nccl(calibrate::nccl_machine(*processes), calibrate::gpu_sizes(), processes->size());
+      if (!is_first) return;
+    }
+    calibration = calibrate::calibrate_gpu(calibrate::gpu_machine(), calibrate::gpu_sizes(), show, network);
   } else {
     calibration = calibrate::calibrate_host(options.cores, show);
   }
@@ -98,6 +113,25 @@ void calibrate_command(const CalibrateOptions& options) {
   write_json(options.json, {{"platform", path}, {"probes", std::move(probes)}});
 }
 
+void calibrate_command(const CalibrateOptions& options) {
+  const std::optional<launch::World> world = find_world(options.ranks);
+  const bool is_one_of_several = world && world->size > 1;
+  if (options.backend == "cuda" && options.cores > 0)
+    throw input_error("--cores: of a host; expected no --cores with --backend cuda");
+  if ((is_one_of_several || options.ranks > 0) && options.backend != "cuda")
+    throw input_error(
+        "calibrate in several processes needs --backend cuda: a host is measured by one, and GPUs that communicate by "
+        "a process each");
+  if (options.ranks > 0) {
+    const std::string path = path_of(options);
+    std::vector<std::string> arguments = {"calibrate", "--backend", options.backend, "--output", path};
+    if (!options.json.empty()) arguments.insert(arguments.end(), {"--json", options.json});
+    return launch::spawn_ranks(options.ranks, arguments);
+  }
+  if (!is_one_of_several) return calibrate_as(options, nullptr);
+  run_as_one_of(*world, [&](launch::ProcessGroup& processes, std::ostream&) { calibrate_as(options, &processes); });
+}
+
 }  // namespace
 
 void add_calibrate(CLI::App& app) {
@@ -108,6 +142,7 @@ void add_calibrate(CLI::App& app) {
   add_backend_option(*command, options->backend);
   command->add_option("--cores", options->cores, "cores that ranks will share; default: all")
       ->check(CLI::Range(1, 4096));
+  add_ranks_option(*command, options->ranks);
   command->add_option("--json", options->json, "write results as JSON to this file, - for standard output");
   command->callback([options] { calibrate_command(*options); });
 }

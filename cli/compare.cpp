@@ -7,7 +7,9 @@
 #include "base/error.hpp"
 #include "cli/commands.hpp"
 #include "cli/compare_run.hpp"
+#include "cli/processes.hpp"
 #include "cli/progress.hpp"
+#include "exec/launch/spawn.hpp"
 #include "report/html.hpp"
 #include "report/trace.hpp"
 
@@ -16,6 +18,7 @@ namespace {
 
 struct CompareCommand : CommonOptions {
   std::string backend = "host";
+  int ranks = 0;  // processes to start; 0: this one has all ranks, unless a launcher says otherwise
 };
 
 std::string about(const Scenario& scenario) {
@@ -49,9 +52,15 @@ HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const C
   return report;
 }
 
-void compare(const CompareCommand& options) {
+void compare_as(const CompareCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
+  if (processes) {
+    std::string given = options.backend + text_of(options.scenario) + text_of(options.platform);
+    for (const std::string& key : options.set) given += "\n" + key;
+    require_same(*processes, given, "scenario, platform, backend");
+  }
+  const bool is_first = processes == nullptr || processes->rank() == 0;
   const Scenario scenario = read_scenario(options.scenario, options.set);
-  require_writable(options);
+  if (is_first) require_writable(options);
   const sim::Platform platform = load_platform(options, scenario, options.backend);
   const bool is_gpu = options.backend == "cuda";
   if (platform.gpu.has_value() != is_gpu)
@@ -61,11 +70,18 @@ void compare(const CompareCommand& options) {
   watch_interrupts();
   Progress progress;
   const CompareRun run = run_compare(
-      scenario, platform, is_gpu ? on_gpu() : on_host(cores_of(scenario, platform)),
-      [&](const std::string& line) { progress.show(line); }, interrupted);
+      scenario, platform, is_gpu ? on_gpu(processes) : on_host(cores_of(scenario, platform)),
+      [&](const std::string& line) {
+        if (is_first) progress.show(line);
+      },
+      interrupted, processes);
+  if (!is_first) {
+    if (!run.complete) throw runtime_failure("");
+    return;
+  }
   progress.clear();
-  std::cout << about(scenario) << "\nplatform " << run.comparison.platform << "\n\n";
-  if (!run.comparison.rows.empty()) std::cout << comparison_text(run.comparison);
+  out << about(scenario) << "\nplatform " << run.comparison.platform << "\n\n";
+  if (!run.comparison.rows.empty()) out << comparison_text(run.comparison);
   write_json(options.json, comparison_json(run.comparison));
   if (!options.trace.empty()) {
     std::vector<TraceSection> sections;
@@ -80,6 +96,34 @@ void compare(const CompareCommand& options) {
   if (!run.complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 
+std::vector<std::string> arguments_of_a_rank(const CompareCommand& options) {
+  std::vector<std::string> arguments = {"compare", options.scenario, "--backend", options.backend};
+  for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
+  for (const auto& [name, value] : {std::pair{"--platform", options.platform}, std::pair{"--json", options.json},
+                                    std::pair{"--trace", options.trace}, std::pair{"--html", options.html}})
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  return arguments;
+}
+
+void compare(const CompareCommand& options) {
+  const std::optional<launch::World> world = find_world(options.ranks);
+  const bool is_one_of_several = world && world->size > 1;
+  if ((is_one_of_several || options.ranks > 0) && options.backend != "cuda")
+    throw input_error(
+        "compare in several processes needs --backend cuda: what communication between processes of a host costs is "
+        "not measured. In one process all ranks of a host run, as threads");
+  if (options.ranks > 0) {
+    // What is wrong for all is said once.
+    const Scenario scenario = read_scenario(options.scenario, options.set);
+    require_writable(options);
+    load_platform(options, scenario, options.backend);
+    return launch::spawn_ranks(options.ranks, arguments_of_a_rank(options));
+  }
+  if (!is_one_of_several) return compare_as(options, nullptr, std::cout);
+  run_as_one_of(*world,
+                [&](launch::ProcessGroup& processes, std::ostream& out) { compare_as(options, &processes, out); });
+}
+
 }  // namespace
 
 void add_compare(CLI::App& app) {
@@ -90,6 +134,7 @@ void add_compare(CLI::App& app) {
   add_platform_option(*command, *options);
   add_output_options(*command, *options);
   add_backend_option(*command, options->backend);
+  add_ranks_option(*command, options->ranks);
   command->callback([options] { compare(*options); });
 }
 

@@ -14,6 +14,7 @@
 #include "calibrate/probes/probes.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/host/executor.hpp"
+#include "exec/launch/timelines.hpp"
 #include "exec/model_state.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/residency.hpp"
@@ -31,13 +32,10 @@ struct Contender {
   Schedule schedule;
   MemoryPlan plan;
   std::unique_ptr<exec::Executor> executor;
+  std::vector<BoundProgram> programs;  // of all ranks, wherever they are
   sim::SimResult predicted;
   std::vector<Timeline> measured;
   double loss = 0;  // of the last step of the warm-up: repeats may be more in one than in another
-
-  exec::MemoryOf memory_of() {
-    return [this](std::int64_t rank) -> host::RankMemory& { return executor->memory(rank); };
-  }
 };
 
 std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode, std::int64_t ranks,
@@ -48,9 +46,16 @@ std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode
   const Schedule& schedule = contender->schedule;
   contender->plan = plan_and_verify(schedule).plan;
   contender->executor = make(contender->scenario, schedule, contender->plan);
-  exec::initialise_state(schedule, contender->scenario, contender->memory_of());
-  exec::write_batch(schedule, contender->scenario, tokens, 0, contender->memory_of());
-  exec::write_hyper(schedule, contender->scenario, 0, contender->memory_of());
+  contender->programs = contender->executor->programs();
+  if (std::ssize(contender->programs) != schedule.mesh.ranks()) {
+    contender->programs.clear();
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
+      contender->programs.push_back(bind(schedule, rank));
+  }
+  const exec::MemoryOf memory_of = exec::memory_of(*contender->executor);
+  exec::initialise_state(schedule, contender->scenario, memory_of);
+  exec::write_batch(schedule, contender->scenario, tokens, 0, memory_of);
+  exec::write_hyper(schedule, contender->scenario, 0, memory_of);
   contender->executor->upload(exec::Executor::Part::state);
   contender->executor->upload(exec::Executor::Part::inputs);
   return contender;
@@ -77,7 +82,7 @@ BreakdownMs median_breakdown(const Contender& c) {
   std::vector<double> compute, core_wait, exposed, bubble;
   std::vector<std::vector<double>> exposed_by(c.schedule.communicators.size());
   for (const Timeline& timeline : c.measured) {
-    const BreakdownMs b = to_ms(mean_breakdown(c.schedule, c.executor->programs(), timeline));
+    const BreakdownMs b = to_ms(mean_breakdown(c.schedule, c.programs, timeline));
     compute.push_back(b.compute);
     core_wait.push_back(b.core_wait);
     exposed.push_back(b.exposed);
@@ -97,8 +102,7 @@ ComparisonRow row_of(Contender& c, const sim::SimResult& undisturbed, const std:
   for (const Timeline& timeline : c.measured) row.measured_ms.push_back(step_ms(timeline));
   row.predicted = to_ms(mean_breakdown(c.schedule, c.predicted.programs, c.predicted.timeline));
   row.measured = median_breakdown(c);
-  row.operations =
-      operation_times(c.schedule, undisturbed.programs, undisturbed.timeline, c.executor->programs(), c.measured);
+  row.operations = operation_times(c.schedule, undisturbed.programs, undisturbed.timeline, c.programs, c.measured);
   row.loss = c.loss;
   return row;
 }
@@ -159,9 +163,11 @@ MakeExecutor on_host(int cores) {
   };
 }
 
-MakeExecutor on_gpu() {
-  return [](const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan) {
-    return cuda::make_cuda_executor(schedule, plan, cuda::cuda_options(scenario));
+MakeExecutor on_gpu(launch::ProcessGroup* processes) {
+  return [processes](const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan) {
+    cuda::CudaOptions options = cuda::cuda_options(scenario);
+    options.processes = processes;
+    return cuda::make_cuda_executor(schedule, plan, options);
   };
 }
 
@@ -170,10 +176,14 @@ int cores_of(const Scenario& scenario, const sim::Platform& platform) {
 }
 
 CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, const MakeExecutor& make,
-                       const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
+                       const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop,
+                       launch::ProcessGroup* processes) {
   const bool on_host = !platform.gpu;
   Scenario scenario = as_given;
-  if (!on_host) scenario.cluster.ranks_per_device = 0;  // all ranks share the GPU
+  if (!on_host) {
+    scenario.cluster.ranks_per_device = processes ? 1 : 0;  // 0: all ranks share the GPU
+    scenario.cluster.network = processes ? Network::nccl : Network::links;
+  }
   std::vector<std::string> modes = scenario.compare.modes;
   if (modes.empty()) {
     bool is_listed = false;
@@ -197,6 +207,7 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
     std::rotate(modes.begin(), plain, plain + 1);
   std::vector<std::int64_t> ranks = scenario.compare.ranks;
   if (ranks.empty()) ranks = {scenario.parallel.ranks()};
+  if (processes) ranks = {processes->size()};
   // Only comparing needs them to be possible: the same file may be trained in a layout that they do not fit.
   const std::int64_t of_model = scenario.parallel.model_ranks();
   for (const std::int64_t n : ranks)
@@ -218,7 +229,7 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
         const Schedule schedule = build_schedule(with_mode(scenario, mode, n));
         if (on_host) check_residency(schedule, cores);
         sim::cost_schedule(schedule, platform, scenario.cluster);  // whether the platform knows what all of it costs
-        streams = std::max(streams, static_cast<std::size_t>(n) * schedule.lanes.size());
+        streams = std::max(streams, static_cast<std::size_t>(processes ? 1 : n) * schedule.lanes.size());
         add_notes(schedule, mode, n, plain, run.comparison.notes);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::input) throw;
@@ -232,7 +243,9 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
     constexpr std::size_t kQueues = 32;
     const std::string shared = cuda::reserve_hardware_queues(std::max(kQueues, streams));
     if (!shared.empty()) run.comparison.notes.push_back(shared);
-    if (as_given.cluster.ranks_per_device > 0 &&
+    if (processes && as_given.compare.ranks != ranks && !as_given.compare.ranks.empty())
+      run.comparison.notes.push_back(fmt::format("[compare] ranks is not looked at: there are {} processes", ranks[0]));
+    if (!processes && as_given.cluster.ranks_per_device > 0 &&
         as_given.cluster.ranks_per_device < *std::max_element(ranks.begin(), ranks.end()))
       run.comparison.notes.push_back("ranks_per_device is not looked at: all ranks share one GPU");
   }
@@ -252,9 +265,10 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
         if (std::find(run.comparison.notes.begin(), run.comparison.notes.end(), note) == run.comparison.notes.end())
           run.comparison.notes.push_back(note);
     const std::int64_t repeats = scenario.compare.repeats;
-    Undisturbed measure(repeats * static_cast<std::int64_t>(contenders.size()));
+    // Processes run the same steps, so none is repeated because one of them was disturbed.
+    Undisturbed measure(processes ? 0 : repeats * static_cast<std::int64_t>(contenders.size()));
     for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
-      if (stop()) {
+      if (processes ? processes->any(stop()) : stop()) {
         run.complete = false;
         return run;
       }
@@ -267,7 +281,8 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
         if (repeat < 0) {
           contender.executor->run(2);
           contender.executor->download(exec::Executor::Part::results);
-          contender.loss = exec::read_metrics(contender.schedule, contender.memory_of()).loss;
+          const std::int64_t here = contender.executor->programs().front().rank;
+          contender.loss = exec::read_metrics(contender.schedule, exec::memory_of(*contender.executor), here).loss;
           continue;
         }
         // The step and what tells how the cores were meanwhile are kept, or made again, together.
@@ -280,12 +295,14 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
           GFLOPs = state->yardstick.run_GFLOPs();
           jumps = state->detours.run();
         });
+        if (processes) timeline = launch::gather_timeline(*processes, std::move(timeline));
         contender.measured.push_back(std::move(timeline));
         if (!state) continue;
         state->sgemm_GFLOPs.push_back(GFLOPs);
         state->detours.add(jumps);
       }
     }
+    if (processes && processes->rank() != 0) continue;
     const double a = median_step_ms(contenders.front()->measured),
                  a_again = median_step_ms(contenders.back()->measured);
     run.comparison.noise_pct_by_ranks.push_back(100 * std::abs(a - a_again) / a);
@@ -319,7 +336,7 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
                              {},
                              std::move(c.plan),
                              c.predicted.programs,
-                             c.executor->programs(),
+                             std::move(c.programs),
                              c.predicted.timeline,
                              c.measured[c.measured.size() / 2]};
       c.executor.reset();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/executor.hpp"
+#include "exec/launch/process_group.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/plan.hpp"
 #include "report/comparison.hpp"
@@ -16,7 +17,8 @@ namespace stretto::cli {
 using MakeExecutor = std::function<std::unique_ptr<exec::Executor>(const Scenario& scenario, const Schedule& schedule,
                                                                    const MemoryPlan& plan)>;
 MakeExecutor on_host(int cores);
-MakeExecutor on_gpu();  // which all ranks share
+// Which all ranks share, or that of each process.
+MakeExecutor on_gpu(launch::ProcessGroup* processes = nullptr);
 // Of the host, that ranks share: the scenario's, else the platform's.
 int cores_of(const Scenario& scenario, const sim::Platform& platform);
 
@@ -45,7 +47,11 @@ struct CompareRun {
 //
 // On a GPU (platform.gpu; `make` must be of the same kind) there are no yardsticks, predictions are for the GPU as it
 // was calibrated, and ranks_per_device is not looked at.
+//
+// With `processes` each is a rank on a GPU of its own, communication is NCCL's as the platform knows it
+// (Network::nccl), and there are as many ranks as processes. All of them call this; rank 0 gets the rows.
 CompareRun run_compare(const Scenario& scenario, const sim::Platform& platform, const MakeExecutor& make,
-                       const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop);
+                       const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop,
+                       launch::ProcessGroup* processes = nullptr);
 
 }  // namespace stretto::cli

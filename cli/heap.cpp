@@ -23,7 +23,8 @@ void keep_heap_in_huge_pages() {
   mallopt(M_TOP_PAD, kReserve_bytes);
   // An allocation that the heap has no room for extends it by that padding.
   void* grown = std::malloc(kHugePage_bytes);
-  const auto begin = (reinterpret_cast<std::uintptr_t>(grown) + kHugePage_bytes - 1) / kHugePage_bytes * kHugePage_bytes;
+  const auto begin =
+      (reinterpret_cast<std::uintptr_t>(grown) + kHugePage_bytes - 1) / kHugePage_bytes * kHugePage_bytes;
   const auto end = reinterpret_cast<std::uintptr_t>(sbrk(0));
   std::free(grown);
   mallopt(M_TOP_PAD, kHugePage_bytes);

@@ -1,14 +1,11 @@
 #include <fmt/format.h>
 
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
-#include <span>
-#include <sstream>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -17,7 +14,7 @@
 #include "base/error.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
-#include "cli/version.hpp"
+#include "cli/processes.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/cuda/peak.hpp"
 #include "exec/launch/process_group.hpp"
@@ -29,9 +26,6 @@
 
 namespace stretto::cli {
 namespace {
-
-// How far processes may be apart outside of a step: while some write or read on slow file systems.
-constexpr double kProcesses_s = 300;
 
 struct TrainCommand : CommonOptions {
   std::string backend = "host";
@@ -81,20 +75,6 @@ Scenario scenario_for(const TrainCommand& options, std::int64_t processes, std::
   return scenario;
 }
 
-// Processes that run different things would wait for each other in vain.
-void require_same(launch::ProcessGroup& processes, const TrainCommand& options) {
-  std::ifstream file(options.scenario);
-  std::stringstream text;
-  text << file.rdbuf();
-  for (const std::string& key : options.set) text << "\n" << key;
-  const std::string mine = fmt::format("{} {} {}", kGit, options.backend, std::hash<std::string>{}(text.str()));
-  const std::vector<launch::Bytes> all = processes.all_gather(std::as_bytes(std::span(mine)));
-  for (std::size_t rank = 1; rank < all.size(); ++rank)
-    if (all[rank] != all.front())
-      throw input_error(fmt::format(
-          "rank {} has another scenario, backend or version of stretto than rank 0; all must be given the same", rank));
-}
-
 double model_flops_per_s(const Scenario& scenario, const std::vector<double>& times_ms) {
   return training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size) /
          (median(times_ms) * 1e-3);
@@ -123,7 +103,11 @@ std::pair<double, double> host_utilisation(const Scenario& scenario, const Sched
 // False when it was interrupted.
 bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
   std::vector<std::string> notes;
-  if (processes) require_same(*processes, options);
+  if (processes) {
+    std::string given = options.backend + text_of(options.scenario);
+    for (const std::string& key : options.set) given += "\n" + key;
+    require_same(*processes, given, "scenario, backend");
+  }
   const Scenario scenario =
       processes ? scenario_for(options, processes->size(), notes) : read_scenario(options.scenario, options.set);
   const bool is_first = processes == nullptr || processes->rank() == 0;
@@ -199,38 +183,8 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
   return result.finished;
 }
 
-// Of this process's rank. Nobody fails because another was interrupted: all are. Ranks that we have started ourselves
-// leave it to the one that failed first to say why.
-bool train_as_one_of(const launch::World& world, const TrainCommand& options) {
-  std::ostream nowhere(nullptr);
-  std::optional<launch::ProcessGroup> group;
-  try {
-    group.emplace(world, kProcesses_s);
-  } catch (const Error& error) {
-    const bool is_mine = std::string(error.what()).starts_with(fmt::format("rank {} ", world.rank));
-    if (world.launcher == "--ranks" && !is_mine) throw Error(error.kind(), "");
-    throw;
-  }
-  launch::ProcessGroup& processes = *group;
-  try {
-    return train_as(options, &processes, world.rank == 0 ? std::cout : nowhere);
-  } catch (const Error& error) {
-    processes.fail(error.what(), error.kind());
-    const bool is_mine = processes.failure()->starts_with(fmt::format("rank {}: ", world.rank));
-    if (world.launcher == "--ranks" && !is_mine) throw Error(error.kind(), "");
-    throw;
-  } catch (const std::exception& error) {
-    processes.fail(error.what());
-    throw;
-  }
-}
-
 void train(const TrainCommand& options) {
-  const std::optional<launch::World> world = launch::world_from_environment();
-  // A shell that srun has opened is one of one.
-  if (options.ranks > 0 && world && world->size > 1)
-    throw input_error(
-        fmt::format("--ranks: {} has started {} processes already; leave it out", world->launcher, world->size));
+  const std::optional<launch::World> world = find_world(options.ranks);
   if (options.ranks > 0) {
     // What is wrong for all is said once.
     std::vector<std::string> notes;
@@ -240,7 +194,13 @@ void train(const TrainCommand& options) {
     exec::require_data(scenario);
     return launch::spawn_ranks(options.ranks, arguments_of_a_rank(options));
   }
-  const bool finished = world ? train_as_one_of(*world, options) : train_as(options, nullptr, std::cout);
+  bool finished = false;
+  if (world)
+    run_as_one_of(*world, [&](launch::ProcessGroup& processes, std::ostream& out) {
+      finished = train_as(options, &processes, out);
+    });
+  else
+    finished = train_as(options, nullptr, std::cout);
   if (finished) return;
   const bool speaks = !world || world->rank == 0;
   throw runtime_failure(speaks ? "interrupted before train_iters; run again to go on from the checkpoint" : "");
@@ -253,12 +213,8 @@ void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "run it for real: loss and tokens/s per step, checkpoints");
   add_scenario_options(*command, *options);
   command->add_option("--json", options->json, "write results as JSON to this file, - for standard output");
-  command->add_option("--backend", options->backend, "what runs it: host, this machine's processor; cuda, its GPU")
-      ->check(CLI::IsMember({"host", "cuda"}));
-  command
-      ->add_option("--ranks", options->ranks,
-                   "start this many processes on this machine, a rank each, as torchrun, mpirun or srun would")
-      ->check(CLI::Range(1, 4096));
+  add_backend_option(*command, options->backend);
+  add_ranks_option(*command, options->ranks);
   command->callback([options] { train(*options); });
 }
 

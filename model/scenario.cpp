@@ -18,6 +18,11 @@ Cluster read_cluster(TomlTable table) {
       value_or<std::int64_t>(table, "cores_per_device", cluster.cores_per_device, {.min = 0, .max = 1 << 16});
   cluster.ranks_per_device =
       value_or<std::int64_t>(table, "ranks_per_device", cluster.ranks_per_device, {.min = 0, .max = kMaxRanks});
+  cluster.network = choice_or(table, "network", "links", {"links", "nccl"}) == "nccl" ? Network::nccl : Network::links;
+  if (cluster.network == Network::nccl && cluster.ranks_per_device != 1)
+    throw table.failure("network", "expected ranks_per_device = 1 with \"nccl\", got " +
+                                       number(cluster.ranks_per_device) +
+                                       ": NCCL is measured with a GPU for each rank");
   cluster.link_GBps = value_or<double>(table, "link_GBps", cluster.link_GBps, {.min = 1e-6, .max = 1e6});
   cluster.link_latency_us = value_or<double>(table, "link_latency_us", cluster.link_latency_us, {.min = 0, .max = 1e9});
   cluster.cuda_device_max_connections =

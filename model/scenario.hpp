@@ -12,10 +12,17 @@ namespace stretto {
 
 // A scenario file as values: docs/scenario.md is its specification, key by key. Everything has been range-checked by
 // the reader, and unknown keys rejected.
+// What collectives between ranks cost.
+enum class Network : std::uint8_t {
+  links,  // what rings over `link_GBps` and `link_latency_us` do
+  nccl,   // what NCCL took between the GPUs that the platform was measured on
+};
+
 struct Cluster {
   std::int64_t cores_per_device = 0;  // host: cores that ranks share; 0 = all of this machine (sim: of the platform)
   std::int64_t ranks_per_device = 0;  // 0 = every rank on one device
-  double link_GBps = 1.0;             // of each rank, each direction; the host paces its transfers to it
+  Network network = Network::links;
+  double link_GBps = 1.0;                        // of each rank, each direction; the host paces its transfers to it
   std::int64_t cuda_device_max_connections = 0;  // hardware queues that lanes share; 0 = one for each lane
   // By group of ranks, "dp", "tp", "pp" or "embd": CTAs, one a channel, that its communicators' kernels take;
   // absent = they take none (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).

@@ -294,6 +294,15 @@ TEST_CASE("keys that must fit each other are checked", "[scenario]") {
   CHECK(message_of(kTiny, {"training.global_batch_size=4", "compare.ranks=[3]"}).empty());
 }
 
+TEST_CASE("NCCL is a network of GPUs that have a rank each", "[scenario]") {
+  const std::string cluster = kTiny + "[cluster]\nnetwork = \"nccl\"\n";
+  CHECK(parse_scenario(cluster + "ranks_per_device = 1\n", "t").cluster.network == Network::nccl);
+  CHECK(parse_scenario(kTiny, "t").cluster.network == Network::links);
+  CHECK_THROWS_WITH(parse_scenario(cluster, "t"),
+                    Catch::Contains("expected ranks_per_device = 1 with \"nccl\", got 0"));
+  CHECK_THROWS_WITH(parse_scenario(kTiny + "[cluster]\nnetwork = \"nccll\"\n", "t"), Catch::Contains("nccl"));
+}
+
 TEST_CASE("values out of range are refused", "[scenario]") {
   const char* bad[] = {"model.num_layers=0",    "model.hidden_size=2097152",     "cluster.link_GBps=0",
                        "cluster.link_GBps=nan", "cluster.link_latency_us=-1",    "parallel.data_parallel_size=0",

@@ -1,8 +1,10 @@
 // From calibrating a GPU to comparing with it, on the emulated device: every step is there and fits the next. Times are
 // the emulation's, so nothing here is about accuracy.
 #if !defined(__SANITIZE_ADDRESS__)  // emulated threads are slow there
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "calibrate/calibrate.hpp"
 #include "cli/compare_run.hpp"
@@ -10,6 +12,8 @@
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/cost/evaluate.hpp"
 #include "sim/engine.hpp"
+#include "tests/as_processes.hpp"
+#include "tests/fake_cuda/nccl.h"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -18,8 +22,14 @@ namespace {
 std::unique_ptr<exec::Executor> on_fake_gpu(const Schedule& schedule, const MemoryPlan& plan,
                                             cuda::CudaOptions options) {
   std::vector<BoundProgram> programs;
-  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
-  cuda::LaunchPlan launches = cuda::plan_launches(schedule, programs);
+  cuda::LaunchPlan launches;
+  if (options.processes) {
+    programs.push_back(bind(schedule, options.processes->rank()));
+    launches = cuda::plan_launches_of_rank(schedule, programs.front());
+  } else {
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
+    launches = cuda::plan_launches(schedule, programs);
+  }
   options.ctas = 2;
   return std::unique_ptr<exec::Executor>(
       stretto_make_cuda_executor(schedule, plan, options, std::move(programs), std::move(launches)));
@@ -33,6 +43,16 @@ calibrate::Machine fake_gpu() {
             return on_fake_gpu(schedule, plan, options);
           },
           2};
+}
+
+// One for each process, with the NCCL between threads.
+calibrate::Machine fake_gpus(launch::ProcessGroup& processes) {
+  return {[&processes](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks&) {
+            cuda::CudaOptions options;
+            options.processes = &processes;
+            return on_fake_gpu(schedule, plan, options);
+          },
+          2, false};
 }
 
 calibrate::GpuSizes tiny_sizes() {
@@ -67,9 +87,10 @@ const calibrate::Calibration& calibration() {
 class SimulatedGpu final : public exec::Executor {
  public:
   SimulatedGpu(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
-               const calibrate::ProbeLinks& links)
+               const calibrate::ProbeLinks& links, Network network)
       : schedule_(schedule) {
     Cluster cluster;
+    cluster.network = network;
     cluster.link_GBps = links.GBps > 0 ? links.GBps : 1e9;
     cluster.link_latency_us = links.latency_us;
     costs_ = sim::cost_schedule(schedule, platform, cluster);
@@ -118,9 +139,9 @@ sim::Platform plausible_platform() {
   return given;
 }
 
-calibrate::Machine simulated_gpu(const sim::Platform& given) {
-  return {[&given](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks& links) {
-            return std::make_unique<SimulatedGpu>(schedule, plan, given, links);
+calibrate::Machine simulated_gpu(const sim::Platform& given, Network network = Network::links) {
+  return {[&given, network](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks& links) {
+            return std::make_unique<SimulatedGpu>(schedule, plan, given, links, network);
           },
           3};
 }
@@ -174,6 +195,103 @@ TEST_CASE("calibrating the simulator's own model of a GPU finds what it was give
     };
     CHECK(step_us(found) == Approx(step_us(given)).epsilon(0.03));
   }
+}
+
+TEST_CASE("calibrating the simulator's own NCCL finds what it was given", "[cuda][calibrate]") {
+  sim::Platform given = plausible_platform();
+  for (const char* kind : {"all_gather", "reduce_scatter", "all_reduce", "message"}) {
+    const bool has_steps = kind != std::string("message");
+    std::vector<double> coefficients = {8};
+    if (has_steps) coefficients.push_back(3);
+    coefficients.push_back(0.02);
+    given.costs[std::string("nccl_") + kind] = {coefficients, {}};
+    coefficients.push_back(0.05);
+    given.costs[std::string("nccl_") + kind + "_channels"] = {coefficients, {}};
+  }
+  const std::vector<calibrate::Sample> samples =
+      calibrate::probe_nccl(simulated_gpu(given, Network::nccl), tiny_sizes(), 4);
+  CHECK(samples.size() == 2 * 4 * 3 * 2);  // groups of 2 and 4, kinds, NCCL's channels and two numbers, sizes
+  for (const calibrate::Sample& sample : samples) {
+    INFO(sample.key << ", " << sample.features.back());
+    CHECK(sample.us ==
+          Approx(sim::evaluate_us(given.costs.at(sample.key), sample.features)).epsilon(0.001).margin(0.04));
+  }
+  const sim::Platform found = calibrate::calibrate_gpu(
+                                  simulated_gpu(given), tiny_sizes(), [](const std::string&) {}, samples)
+                                  .platform;
+  Scenario scenario = calibrate::scenario_of(tiny_sizes().steps.front().shape, 4, 2);
+  scenario.training.precision = "bf16";
+  scenario.cluster.ranks_per_device = 1;
+  scenario.cluster.network = Network::nccl;
+  scenario.overlap.tp_comm_overlap_cfg.clear();
+  const Schedule schedule = build_schedule(scenario);
+  const auto step_us = [&](const sim::Platform& platform) {
+    return to_us(sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster)).step);
+  };
+  CHECK(step_us(found) == Approx(step_us(given)).epsilon(0.03));
+}
+
+TEST_CASE("GPUs of a process each are calibrated and compared with", "[cuda][calibrate][processes]") {
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // threads are no processes: they share what they set
+  std::array<std::vector<calibrate::Sample>, 2> samples;
+  std::vector<std::string> errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
+    samples[static_cast<std::size_t>(group.rank())] = calibrate::probe_nccl(fake_gpus(group), tiny_sizes(), 2);
+  });
+  for (const std::string& error : errors) CHECK(error == "");
+  REQUIRE(samples[0].size() == 4 * 3 * 2);
+  for (const calibrate::Sample& sample : samples[0]) CHECK(sample.us > 0);
+  sim::Platform platform = calibration().platform;
+  for (const calibrate::Sample& sample : samples[0])
+    platform.costs[sample.key] = {std::vector<double>(sample.features.size(), 1e-3), {}};
+
+  Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 2);
+  scenario.compare.modes = {"plain", "overlap_grad_reduce"};
+  scenario.compare.ranks = {1, 2};
+  scenario.compare.repeats = 2;
+  std::array<cli::CompareRun, 2> runs;
+  errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
+    runs[static_cast<std::size_t>(group.rank())] = cli::run_compare(
+        scenario, platform,
+        [&](const Scenario& s, const Schedule& schedule, const MemoryPlan& plan) {
+          cuda::CudaOptions options = cuda::cuda_options(s);
+          options.processes = &group;
+          return on_fake_gpu(schedule, plan, options);
+        },
+        [](const std::string&) {}, [] { return false; }, &group);
+  });
+  for (const std::string& error : errors) CHECK(error == "");
+  CHECK(runs[1].comparison.rows.empty());
+  const cli::CompareRun& run = runs[0];
+  CHECK(has_line(run.comparison.notes, "[compare] ranks is not looked at: there are 2 processes"));
+  REQUIRE(run.comparison.rows.size() == 2);
+  for (const ComparisonRow& row : run.comparison.rows) {
+    CHECK(row.ranks == 2);
+    CHECK(row.predicted_ms > 0);
+    CHECK(row.measured_median_ms() > 0);
+    CHECK(row.loss > 0);
+    CHECK(row.loss == run.comparison.rows[0].loss);
+    for (const OperationTime& operation : row.operations) CHECK(operation.predicted_ms > 0);
+  }
+  // Every operation of both ranks was measured.
+  const cli::ComparedTimelines& plain = run.timelines[0];
+  std::size_t operations = 0;
+  for (const BoundProgram& program : plain.measured_programs) operations += program.ops.size();
+  CHECK(plain.measured.rows.size() == operations);
+  CHECK(fake_nccl::live() == 0);
+
+  // Whoever is interrupted, all end together.
+  errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
+    runs[static_cast<std::size_t>(group.rank())] = cli::run_compare(
+        scenario, platform,
+        [&](const Scenario& s, const Schedule& schedule, const MemoryPlan& plan) {
+          cuda::CudaOptions options = cuda::cuda_options(s);
+          options.processes = &group;
+          return on_fake_gpu(schedule, plan, options);
+        },
+        [](const std::string&) {}, [&] { return group.rank() == 1; }, &group);
+  });
+  for (const std::string& error : errors) CHECK(error == "");
+  for (const cli::CompareRun& one : runs) CHECK_FALSE(one.complete);
 }
 
 TEST_CASE("a GPU's platform has what every mode and layout needs", "[cuda][calibrate]") {

@@ -64,6 +64,10 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
 // Messages by copy engines, as many at once as there are ranks in a ring: what a copy costs.
 std::vector<Sample> probe_copies(const Machine& machine, const GpuSizes& sizes);
 
+// Collectives and messages by NCCL between `ranks` GPUs, a process each, in groups of every size that divides them and
+// with each number of channels, NCCL's own choice among them. Every process calls this; what it returns at rank 0 counts.
+std::vector<Sample> probe_nccl(const Machine& machine, const GpuSizes& sizes, std::int64_t ranks);
+
 // Ranks that send to each other beside compute of one of them: two by kernels of each number of thread blocks (curves
 // over the blocks of both), rings of them by copy engines (curves over copies at the same time). `alone_us` [class] is
 // what the compute takes alone (probe_classes).

@@ -30,6 +30,15 @@ Machine gpu_machine() {
           2};
 }
 
+Machine nccl_machine(launch::ProcessGroup& processes) {
+  return {[&processes](const Schedule& schedule, const MemoryPlan& plan, const ProbeLinks&) {
+            cuda::CudaOptions options;
+            options.processes = &processes;
+            return cuda::make_cuda_executor(schedule, plan, options);
+          },
+          2, false};
+}
+
 ProbeRun run_probe(const Schedule& schedule, const Machine& machine, const ProbeLinks& links, int warmup, int repeats,
                    const std::function<void(exec::Executor&)>& prepare) {
   const MemoryPlan plan = plan_memory(schedule);
@@ -39,7 +48,7 @@ ProbeRun run_probe(const Schedule& schedule, const Machine& machine, const Probe
   if (warmup > 0) executor->run(warmup);
   ProbeRun run;
   run.programs = executor->programs();
-  Undisturbed undisturbed(3);
+  Undisturbed undisturbed(machine.repeats_disturbed ? 3 : 0);
   undisturbed([&] {
     run.timelines.clear();
     for (int i = 0; i < repeats; ++i) run.timelines.push_back(executor->run(machine.steps));

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/error.hpp"
+
 namespace stretto::sim {
 namespace {
 
@@ -47,6 +49,29 @@ double evaluate_us(const CostFit& fit, std::span<const double> features) {
     weights += weight;
   }
   return us * std::exp(points_here > 0 ? here / points_here : weighed / weights);
+}
+
+double cost_us(const Platform& platform, const WorkCost& cost) {
+  const auto fit = platform.costs.find(cost.key);
+  if (fit == platform.costs.end()) {
+    if (cost.key.starts_with("nccl_"))
+      throw input_error(
+          "platform " + platform.name + " has no cost \"" + cost.key +
+          "\"; run stretto calibrate --backend cuda --ranks N on a machine of several GPUs to measure it");
+    // Keys end in the type that was computed in.
+    const std::string operation = cost.key.substr(0, cost.key.rfind('_') + 1);
+    for (const auto& [key, other] : platform.costs)
+      if (key.rfind('_') + 1 == operation.size() && key.starts_with(operation))
+        throw input_error("platform " + platform.name + " has no cost \"" + cost.key + "\", only \"" + key +
+                          "\": it was calibrated for another [training] precision");
+    throw input_error("platform " + platform.name + " has no cost \"" + cost.key +
+                      "\"; run stretto calibrate to measure it");
+  }
+  if (fit->second.coefficients.size() != cost.features.size())
+    throw input_error("platform " + platform.name + ", cost \"" + cost.key + "\": expected " +
+                      std::to_string(cost.features.size()) + " coefficients, got " +
+                      std::to_string(fit->second.coefficients.size()));
+  return evaluate_us(fit->second, cost.features);
 }
 
 }  // namespace stretto::sim

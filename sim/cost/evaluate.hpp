@@ -1,6 +1,7 @@
 #pragma once
 #include <span>
 
+#include "sim/cost/features.hpp"
 #include "sim/platform.hpp"
 
 namespace stretto::sim {
@@ -15,5 +16,9 @@ namespace stretto::sim {
 // feature that is 0 somewhere counts in no distance. On a GPU a GEMM's time jumps with tiles and waves, which a sum of
 // products cannot follow; docs/platform.md says what this gains.
 double evaluate_us(const CostFit& fit, std::span<const double> features);
+
+// Microseconds that work takes on the platform. Throws Error(input) naming the cost that its file lacks, and how to get
+// it.
+double cost_us(const Platform& platform, const WorkCost& cost);
 
 }  // namespace stretto::sim

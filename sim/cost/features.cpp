@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/overloaded.hpp"
+#include "model/ring.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -150,6 +151,25 @@ WorkCost on_blocks(WorkCost movement, double blocks, double kernels) {
   const double touched = movement.features.back();
   movement.features = {1, touched / blocks, touched * kernels};
   return movement;
+}
+
+namespace {
+
+WorkCost nccl_cost(const char* kind, std::vector<double> features, std::int64_t bytes, std::optional<int> channels) {
+  const double n = static_cast<double>(bytes);
+  features.push_back(n);
+  if (channels) features.push_back(n / *channels);
+  return {std::string("nccl_") + kind + (channels ? "_channels" : ""), features, DemandClass::memory};
+}
+
+}  // namespace
+
+WorkCost nccl_cost(const Collective& collective, Dtype dtype, std::int64_t members, std::optional<int> channels) {
+  const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, members);
+  return nccl_cost(kind_of(collective), {1, static_cast<double>(ring.steps)}, ring.edge_bytes, channels);
+}
+WorkCost nccl_cost(const PointToPoint& message, Dtype dtype, std::optional<int> channels) {
+  return nccl_cost("message", {1}, message.elements * bytes_of(dtype), channels);
 }
 
 WorkCost copy_cost(std::int64_t bytes, double copies) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct WorkCost {
   std::string key;
   std::vector<double> features;  // first: the constant
   DemandClass cls = DemandClass::vector;
-  std::vector<WorkCost> parts;  // of a GEMM with an epilogue: what runs in its place where there are no epilogues
+  std::vector<WorkCost> parts = {};  // of a GEMM with an epilogue: what runs in its place where there are no epilogues
 };
 constexpr double kPrivateElements = 131072;  // 512 KiB of f32: second-level caches of current CPUs are 0.25 to 2 MiB
 constexpr double kSharedElements = 4194304;  // 16 MiB: where a share of the last level ends
@@ -41,6 +42,11 @@ WorkCost movement_cost(const PointToPoint& message, Dtype dtype);
 // The same movement as a kernel of `blocks` thread blocks on a GPU, one of `kernels` that run there at the same time:
 // each block has its share of the bytes to move, and all of them share the memory.
 WorkCost on_blocks(WorkCost movement, double blocks, double kernels);
+
+// Of a collective or message that NCCL does between GPUs with a rank each: start, steps of the ring, bytes over each of
+// its edges, and the same by channel where their number is given.
+WorkCost nccl_cost(const Collective& collective, Dtype dtype, std::int64_t members, std::optional<int> channels);
+WorkCost nccl_cost(const PointToPoint& message, Dtype dtype, std::optional<int> channels);
 
 // Of a message by a copy engine, one of `copies` at the same time: the engine's rate, and the memory that all share.
 WorkCost copy_cost(std::int64_t bytes, double copies);

@@ -61,6 +61,15 @@ class Files(ProgramTest):
         self.fails(2, "compare", self.tiny, "--backend", "gpu", says=["--backend"])
         self.fails(2, "calibrate", "--backend", "cuda", "--cores", "2", says=["--cores"])
 
+    def test_processes_are_for_gpus(self):
+        self.fails(2, "compare", self.tiny, "--platform", PLATFORM, "--ranks", "2", says=["--backend cuda", "threads"])
+        self.fails(2, "calibrate", "--ranks", "2", says=["--backend cuda"])
+        self.fails(2, "compare", self.tiny, "--backend", "cuda", "--ranks", "2", says=["stretto/cuda.toml"])
+        self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--set", "cluster.network=nccl",
+                   says=["--set cluster.network", "ranks_per_device = 1"])
+        self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--set", "cluster.network=nccl",
+                   "--set", "cluster.ranks_per_device=1", says=["is a host", "network"])
+
     def test_data_that_cannot_be_trained_on(self):
         self.fails(2, "train", self.tiny, "--set", "training.data=absent.txt", says=["absent.txt"])
         self.write("zero.bin", b"")

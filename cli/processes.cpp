@@ -1,0 +1,78 @@
+#include "cli/processes.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+#include <ostream>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "cli/version.hpp"
+
+namespace stretto::cli {
+namespace {
+
+// How far processes may be apart outside of a step: while some write or read on slow file systems.
+constexpr double kProcesses_s = 300;
+
+}  // namespace
+
+void add_ranks_option(CLI::App& command, int& ranks) {
+  command
+      .add_option("--ranks", ranks,
+                  "start this many processes on this machine, a rank each, as torchrun, mpirun or srun would")
+      ->check(CLI::Range(1, 4096));
+}
+
+std::optional<launch::World> find_world(int ranks) {
+  std::optional<launch::World> world = launch::world_from_environment();
+  // A shell that srun has opened is one of one.
+  if (ranks > 0 && world && world->size > 1)
+    throw input_error(
+        fmt::format("--ranks: {} has started {} processes already; leave it out", world->launcher, world->size));
+  return world;
+}
+
+void run_as_one_of(const launch::World& world,
+                   const std::function<void(launch::ProcessGroup& processes, std::ostream& out)>& act) {
+  std::ostream nowhere(nullptr);
+  std::optional<launch::ProcessGroup> group;
+  try {
+    group.emplace(world, kProcesses_s);
+  } catch (const Error& error) {
+    const bool is_mine = std::string(error.what()).starts_with(fmt::format("rank {} ", world.rank));
+    if (world.launcher == "--ranks" && !is_mine) throw Error(error.kind(), "");
+    throw;
+  }
+  launch::ProcessGroup& processes = *group;
+  try {
+    act(processes, world.rank == 0 ? std::cout : nowhere);
+  } catch (const Error& error) {
+    processes.fail(error.what(), error.kind());
+    const bool is_mine = processes.failure()->starts_with(fmt::format("rank {}: ", world.rank));
+    if (world.launcher == "--ranks" && !is_mine) throw Error(error.kind(), "");
+    throw;
+  } catch (const std::exception& error) {
+    processes.fail(error.what());
+    throw;
+  }
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void require_same(launch::ProcessGroup& processes, const std::string& what, const std::string& name) {
+  const std::string mine = fmt::format("{} {}", kGit, std::hash<std::string>{}(what));
+  const std::vector<launch::Bytes> all = processes.all_gather(std::as_bytes(std::span(mine)));
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all.front())
+      throw input_error(fmt::format(
+          "rank {} has another {} or version of stretto than rank 0; all must be given the same", rank, name));
+}
+
+}  // namespace stretto::cli

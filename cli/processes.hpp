@@ -1,0 +1,34 @@
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/launch/process_group.hpp"
+#include "exec/launch/world.hpp"
+
+namespace stretto::cli {
+
+// Commands that run as a process for every rank: started by torchrun, mpirun or srun, or, with --ranks, by this one.
+
+void add_ranks_option(CLI::App& command, int& ranks);  // --ranks
+
+// What a launcher says, or nothing. Throws Error(input) when one has started several processes already and `ranks` > 0
+// asks for more.
+std::optional<launch::World> find_world(int ranks);
+
+// As rank world.rank: joins the others and calls `act`, with standard output at rank 0 and nowhere else. Nobody fails
+// alone: what `act` throws is what the first that failed has thrown, said by all, or, where --ranks has started them,
+// by that one.
+void run_as_one_of(const launch::World& world,
+                   const std::function<void(launch::ProcessGroup& processes, std::ostream& out)>& act);
+
+// Processes that run different things would wait for each other in vain. `what` must be equal on all, as must be the
+// version of this program. Throws Error(input) that calls it `name`.
+void require_same(launch::ProcessGroup& processes, const std::string& what, const std::string& name);
+// The text of a file, for that; "" where there is none.
+std::string text_of(const std::string& path);
+
+}  // namespace stretto::cli

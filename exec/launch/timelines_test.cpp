@@ -1,0 +1,39 @@
+#include "exec/launch/timelines.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "tests/as_processes.hpp"
+
+namespace stretto::testing {
+
+using launch::ProcessGroup;
+
+TEST_CASE("timelines of processes count from their own beginnings of the step") {
+  std::vector<Timeline> gathered(3);
+  const std::vector<std::string> errors = as_processes(3, 10, [&](ProcessGroup& group) {
+    // Clocks that are far apart; rank 2 has no operations.
+    const Picoseconds begin = 1000 * (group.rank() + 1), length = 50 + group.rank();
+    Timeline mine{begin, begin + length, {}};
+    for (std::uint32_t op = 0; op < 2 && group.rank() < 2; ++op)
+      mine.rows.push_back({0, op, begin + op, begin + op + 1, begin + op + 2, begin + op + 10});
+    gathered[static_cast<std::size_t>(group.rank())] = launch::gather_timeline(group, mine);
+  });
+  for (const std::string& error : errors) CHECK(error.empty());
+  const Timeline& all = gathered[0];
+  CHECK(all.step_begin == 0);
+  CHECK(all.step_end == 52);
+  REQUIRE(all.rows.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const TimelineRow& row = all.rows[i];
+    CHECK(row.rank == std::int32_t(i / 2));
+    CHECK(row.op == i % 2);
+    CHECK(row.ready == row.op);
+    CHECK(row.start == row.op + 1);
+    CHECK(row.transfer == row.op + 2);
+    CHECK(row.end == row.op + 10);
+  }
+  REQUIRE(gathered[1].rows.size() == 2);
+  CHECK(gathered[1].rows[0].rank == 1);
+}
+
+}  // namespace stretto::testing

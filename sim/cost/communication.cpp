@@ -1,0 +1,122 @@
+#include "sim/cost/communication.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/error.hpp"
+#include "model/ring.hpp"
+#include "model/schedule/residency.hpp"
+#include "sim/cost/evaluate.hpp"
+
+namespace stretto::sim {
+namespace {
+
+Dtype dtype_of(const Schedule& schedule, const Operation& operation) {
+  return schedule.storages[schedule.tensors[operation.accesses.front().view.tensor].places.front().storage].dtype;
+}
+
+// Communication as a GPU does it, one of `at_once` of its kind that run there at the same time.
+struct OnGpu {
+  bool copies = false;  // by a copy engine; else a kernel
+  double blocks = 0;    // of each kernel
+  double at_once = 1;
+};
+
+// `moving_share`: of its time, when it moves bytes and does not wait for a link.
+Beside beside_on(const Gpu& gpu, const OnGpu& on, double moving_share) {
+  Beside beside;
+  for (std::size_t c = 0; c < kDemandClasses; ++c) {
+    // Curves are over all blocks or copies on the device; what members do at the same time adds up.
+    const double at = on.copies ? on.at_once : on.blocks * on.at_once;
+    const double moving = value_of(on.copies ? gpu.beside_copying[c] : gpu.beside_moving[c], at) / on.at_once,
+                 waiting = on.copies ? 0 : value_of(gpu.beside_waiting[c], at) / on.at_once,
+                 slowed = value_of(on.copies ? gpu.copying_beside[c] : gpu.moving_beside[c], at);
+    beside.slows[c] = moving_share * moving + (1 - moving_share) * waiting;
+    // Time that it would have waited anyway costs nothing.
+    beside.slowed[c] = std::max(0.0, moving_share * (1 + slowed) - 1);
+  }
+  return beside;
+}
+
+Demand for_us(double us, const WorkCost& cost) { return {std::max<Picoseconds>(1, from_us(us)), 0, cost.cls}; }
+
+// A member's part on a GPU that it shares with the others, `phases` times: a kernel, or a copy. It lasts as long as
+// moving the bytes takes, at least as long as the link that it stands for would, whichever is longer; while a kernel
+// has moved its bytes and waits for the link it slows compute by its presence alone.
+void share_gpu(CollectiveCost& collective, const WorkCost& movement, const Platform& platform, const Cluster& cluster,
+               const OnGpu& on) {
+  const double moving_us = std::max(1e-6, cost_us(platform, movement));
+  const double wire_us =
+      (to_us(collective.latency) + static_cast<double>(collective.edge_bytes) / cluster.link_GBps * 1e-3) /
+      collective.phases;
+  // It ends with the link: that members start late, for want of an event, is in the link's overshoot as measured.
+  const double us = std::max(moving_us, wire_us - 2 * platform.wake_us.value);
+  collective.movement = for_us(us, movement);
+  collective.beside = beside_on(*platform.gpu, on, moving_us / us);
+}
+
+// A kernel of NCCL, whose time was measured as a whole: there are no links besides.
+CollectiveCost by_nccl(const WorkCost& cost, const Platform& platform, const OnGpu& on) {
+  CollectiveCost collective;
+  collective.movement = for_us(std::max(1e-6, cost_us(platform, cost)), cost);
+  collective.beside = beside_on(*platform.gpu, on, 1);
+  return collective;
+}
+
+}  // namespace
+
+CollectiveCost communication_cost(const Schedule& schedule, const Operation& operation, const Platform& platform,
+                                  const Cluster& cluster, const std::function<Demand(const WorkCost&)>& on_core) {
+  const std::optional<Gpu>& gpu = platform.gpu;
+  const Communicator& communicator = schedule.communicators[communicator_of(operation.work)];
+  const auto* c = std::get_if<Collective>(&operation.work);
+  const auto* message = std::get_if<PointToPoint>(&operation.work);
+  const Dtype dtype = dtype_of(schedule, operation);
+  const bool is_kernel = communicator.engine == CommEngine::sm;
+  OnGpu on;
+  if (gpu) on.blocks = is_kernel ? communicator.channels : gpu->ctas;
+
+  if (cluster.network == Network::nccl) {
+    if (!gpu)
+      throw input_error("platform " + platform.name +
+                        " is a host; expected one of GPUs with [cluster] network = \"nccl\"");
+    const std::optional<int> channels = is_kernel ? std::optional(communicator.channels) : std::nullopt;
+    if (communicator.size == 1 || (message && message->is_send)) return {};  // its receiver moves it
+    return by_nccl(c ? nccl_cost(*c, dtype, communicator.size, channels) : nccl_cost(*message, dtype, channels),
+                   platform, on);
+  }
+
+  CollectiveCost collective;
+  collective.cores = gpu ? 0 : resident_cores(communicator);
+  if (collective.cores > 0) collective.most_bytes_per_s = collective.cores * cluster.channel_GBps * 1e9;
+  WorkCost movement;
+  if (c) {
+    const bool in_place = operation.accesses.front().view.tensor == operation.accesses.back().view.tensor;
+    const RingCost ring = ring_cost(c->kind, dtype, c->elements, communicator.size);
+    collective.latency = from_us(double(ring.steps) * cluster.link_latency_us);
+    collective.edge_bytes = ring.edge_bytes;
+    collective.phases = c->kind == CollectiveKind::all_reduce ? 2 : 1;
+    movement = movement_cost(*c, dtype, communicator.size, in_place);
+  } else {
+    collective.latency = from_us(cluster.link_latency_us);
+    collective.edge_bytes = message->elements * bytes_of(dtype);
+    if (message->is_send) return collective;  // its receiver moves it
+    movement = movement_cost(*message, dtype);
+  }
+  if (!gpu) {
+    collective.movement = on_core(movement);
+    collective.movement.cores = collective.cores > 0 ? 0 : 1;
+    return collective;
+  }
+  // All members of a collective and all messages of a ring are at once, stages send to one another one at a time.
+  on.copies = message && communicator.engine == CommEngine::copy_engine;
+  if (c || on.copies)
+    on.at_once = static_cast<double>(std::min(communicator.size, schedule.placement.ranks_per_device));
+  share_gpu(collective,
+            on.copies ? copy_cost(collective.edge_bytes, on.at_once) : on_blocks(movement, on.blocks, on.at_once),
+            platform, cluster, on);
+  return collective;
+}
+
+}  // namespace stretto::sim

@@ -1,0 +1,18 @@
+#pragma once
+#include <functional>
+
+#include "model/scenario.hpp"
+#include "model/schedule/schedule.hpp"
+#include "sim/cost/cost.hpp"
+#include "sim/cost/features.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::sim {
+
+// What a collective or message costs its members: on a host, on a GPU that they share, or between GPUs with a rank
+// each, by cluster.network. `on_core` makes of work what it asks of a core of a host. Throws Error(input) as
+// cost_schedule().
+CollectiveCost communication_cost(const Schedule& schedule, const Operation& operation, const Platform& platform,
+                                  const Cluster& cluster, const std::function<Demand(const WorkCost&)>& on_core);
+
+}  // namespace stretto::sim
