@@ -215,6 +215,8 @@ TEST_CASE("ranks in processes of their own, by NCCL: the same bits as on a share
       CHECK(fake_nccl::live() == 0);
     }
   CHECK(fake_nccl::aborted() == 0);
+  // The device has two processors, a rank of a pipeline four communicators, and none has less than one block.
+  CHECK(fake_nccl::most_ctas() <= 4);
 }
 
 TEST_CASE("a rank that is lost, or does not come, aborts NCCL everywhere", "[cuda][processes]") {

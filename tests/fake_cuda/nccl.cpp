@@ -21,7 +21,7 @@ namespace {
 using stretto::CollectiveKind;
 using stretto::Dtype;
 
-std::atomic<int> live_count{0}, aborted_count{0}, hung_count{0};
+std::atomic<int> live_count{0}, aborted_count{0}, hung_count{0}, most_ctas_count{0};
 
 // One collective of a group. Members come, each does its share when all have, and the next phase begins when all are
 // through. Sums are those of the host.
@@ -53,7 +53,7 @@ Dtype dtype_of(ncclDataType_t type) {
 
 struct ncclComm {
   std::shared_ptr<Shared> shared;
-  int rank = 0;
+  int rank = 0, ctas = 0;
   std::size_t next_meeting = 0;
   std::atomic<int> error{ncclSuccess};
   std::atomic<bool> is_aborted{false};
@@ -241,6 +241,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   *comm = fresh.get();
   mine()[*comm] = std::move(fresh);
   ++live_count;
+  (*comm)->ctas = config->maxCTAs > 0 ? config->maxCTAs : 64;  // the real one's own choice may be as many
+  int ctas = 0;
+  for (const auto& [handle, one] : mine()) ctas += one->ctas;
+  most_ctas_count = std::max(most_ctas_count.load(), ctas);
   return ncclInProgress;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
@@ -304,4 +308,5 @@ namespace fake_nccl {
 int live() { return live_count; }
 int aborted() { return aborted_count; }
 int hung() { return hung_count; }
+int most_ctas() { return most_ctas_count; }
 }  // namespace fake_nccl

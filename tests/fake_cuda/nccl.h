@@ -55,5 +55,6 @@ namespace fake_nccl {
 // Of all threads: communicators that were opened and not closed, and those that ended by ncclCommAbort.
 int live();
 int aborted();
+int most_ctas();  // of all communicators that a rank had at the same time
 int hung();  // aborts that the real one would wait in for ever
 }  // namespace fake_nccl

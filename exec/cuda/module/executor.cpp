@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <optional>
+#include <set>
 #include <span>
 #include <thread>
 #include <utility>
@@ -110,7 +111,10 @@ class CudaExecutor final : public exec::Executor {
       first_mark_.push_back(marks_.size());
       for (std::size_t i = 0; i < kMarks * program.ops.size(); ++i) marks_.push_back(std::make_unique<CudaEvent>(true));
     }
+    clear(0xff);
     tune_gemms();
+    if (options_.processes) load_kernels();
+    clear(0xff);  // NaN in every floating type, so that what nobody wrote shows
     check(cudaDeviceSynchronize(), "preparing");
   }
 
@@ -309,8 +313,6 @@ class CudaExecutor final : public exec::Executor {
     const RolePlan& role = memory_plan_.roles[schedule_.role_of(program.coordinates)];
     ranks_.push_back(std::make_unique<Rank>(schedule_, role));
     Rank& rank = *ranks_.back();
-    // NaN in every floating type, so that what nobody wrote shows.
-    check(cudaMemset(rank.arena.data, 0xff, static_cast<std::size_t>(role.bytes)), "clearing memory");
     rank.operands = host::bind_operands(
         schedule_, program, [&](StorageId storage) { return rank.arena.data + role.offset_bytes[storage]; });
   }
@@ -334,8 +336,26 @@ class CudaExecutor final : public exec::Executor {
           gemms_->tune(*gemm, ranks_[r]->operands.of(static_cast<std::uint32_t>(op)),
                        stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + bound.lane)));
       }
+  }
+
+  void clear(int byte) {
     for (const auto& rank : ranks_)
-      check(cudaMemset(rank->arena.data, 0xff, static_cast<std::size_t>(rank->plan.bytes)), "clearing memory");
+      check(cudaMemset(rank->arena.data, byte, static_cast<std::size_t>(rank->plan.bytes)), "clearing memory");
+  }
+
+  // CUDA loads a kernel's code when it is first started, and may wait for all that runs. A kernel of NCCL that waits
+  // for a rank which is loading, while that waits for this one, would never end: so everything is started once before
+  // there is any. On zeros, which are tokens and targets that exist.
+  void load_kernels() {
+    clear(0);
+    std::set<OpId> loaded;
+    for (std::uint32_t r = 0; r < programs_.size(); ++r)
+      for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
+        const OpId id = programs_[r].ops[op].op;
+        if (!is_communication(schedule_.operations[id].work) && loaded.insert(id).second)
+          compute(r, op, stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + programs_[r].ops[op].lane)));
+      }
+    finish();
   }
 
   void act(const LaunchAction& action, bool is_timed) {
@@ -377,14 +397,18 @@ class CudaExecutor final : public exec::Executor {
   }
 
   void launch(const LaunchAction& action) {
-    const BoundProgram& program = programs_[action.rank];
-    const Work& work = schedule_.operations[program.ops[action.op].op].work;
-    const std::span<const exec::Operand> operands = ranks_[action.rank]->operands.of(action.op);
-    const Stream stream = stream_of(action.stream);
+    const Work& work = schedule_.operations[programs_[action.rank].ops[action.op].op].work;
+    if (is_communication(work)) return communication_->launch(action, stream_of(action.stream));
+    compute(action.rank, action.op, stream_of(action.stream));
+  }
+
+  void compute(std::uint32_t rank, std::uint32_t op, const Stream& stream) {
+    const BoundProgram& program = programs_[rank];
+    const Work& work = schedule_.operations[program.ops[op].op].work;
+    const std::span<const exec::Operand> operands = ranks_[rank]->operands.of(op);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
     if (const auto* attention = std::get_if<Attention>(&work); attention && attention_->prepare(*attention, operands))
-      return attention_->run(*attention, operands, attention_workspace_->data + attention_bytes_ * action.rank, stream);
-    if (is_communication(work)) return communication_->launch(action, stream);
+      return attention_->run(*attention, operands, attention_workspace_->data + attention_bytes_ * rank, stream);
     launch_work(work, program.coordinates, operands, stream);
   }
 

@@ -23,6 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kMostCtas = 64;  // that NCCL 2.28 gives a communicator (MAXCHANNELS)
+
 ncclDataType_t type_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32:
@@ -77,7 +79,7 @@ class Nccl final : public Communication {
     require_version();
     require_devices();
     try {
-      connect();
+      connect(stream.sms);
       connect_messages(stream);
     } catch (...) {
       abort();
@@ -172,7 +174,7 @@ class Nccl final : public Communication {
 
   // Communicators in one order everywhere, so that nobody waits in a circle. All members of a group take part, whether
   // they will use it or not.
-  void connect() {
+  void connect(int sms) {
     std::set<std::uint32_t> used;
     for (const Operation& operation : schedule_.operations) {
       if (const auto* collective = std::get_if<Collective>(&operation.work)) used.insert(collective->communicator);
@@ -198,17 +200,35 @@ class Nccl final : public Communication {
         std::memcpy(&invitation, theirs.data() + at, sizeof invitation);
         ids[{invitation.communicator, invitation.first_rank}] = invitation.id;
       }
+    const int free_ctas = ctas_of_the_others(sms);
     for (auto& [index, group] : groups_) {
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
       if (schedule_.communicators[index].engine == CommEngine::sm)
         config.maxCTAs = schedule_.communicators[index].channels;
+      else if (free_ctas < kMostCtas)
+        config.maxCTAs = free_ctas;
       const ncclResult_t result =
           ncclCommInitRankConfig(&group.comm, static_cast<int>(group.members.size()),
                                  ids.at({index, group.members.front()}), group.index_of(program_.rank), &config);
       require(result, group, "opening a communicator");
       settle(group, "opening a communicator");
     }
+  }
+
+  // Kernels of several communicators run at the same time and wait for ranks on which others may have started first.
+  // They end as long as all find room on the device, so those whose channels the schedule does not give share what is
+  // left of it.
+  int ctas_of_the_others(int sms) const {
+    int given = 0, others = 0;
+    for (const auto& [index, group] : groups_) {
+      const Communicator& communicator = schedule_.communicators[index];
+      if (communicator.engine == CommEngine::sm)
+        given += communicator.channels;
+      else
+        ++others;
+    }
+    return std::max(1, (sms - given) / std::max(1, others));
   }
 
   // The first message between two ranks connects them, for which both must have made their calls: a rank that sends
