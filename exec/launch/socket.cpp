@@ -132,6 +132,20 @@ Socket accept_from(const Socket& listening, Clock::time_point deadline) {
   return {};
 }
 
+namespace {
+
+// While nobody listens at a port of this machine, the system may choose that very port as the connecting end's, which
+// then has itself as its peer (simultaneous open, RFC 793).
+bool is_own(const Socket& socket) {
+  sockaddr_storage here{}, there{};
+  socklen_t here_size = sizeof here, there_size = sizeof there;
+  return ::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&here), &here_size) == 0 &&
+         ::getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&there), &there_size) == 0 &&
+         here_size == there_size && std::memcmp(&here, &there, here_size) == 0;
+}
+
+}  // namespace
+
 Socket connect_to(const std::string& host, int port, Clock::time_point deadline) {
   const std::string where = host + ":" + std::to_string(port);
   std::string reason = "no address";
@@ -160,6 +174,7 @@ Socket connect_to(const std::string& host, int port, Clock::time_point deadline)
           socklen_t size = sizeof error;
           ::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
         }
+        if (error == 0 && is_own(socket)) error = ECONNREFUSED;
         if (error != 0) {
           reason = std::strerror(error);
           continue;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -72,11 +73,17 @@ void require_address(const World& world) {
 }  // namespace
 
 std::string first_host(std::string_view nodes) {
-  const std::size_t end = nodes.find_first_of(",[");
-  std::string host(nodes.substr(0, end));
-  if (end == std::string_view::npos || nodes[end] == ',') return host;
-  const std::size_t stop = nodes.find_first_of(",-]", end + 1);
-  return host + std::string(nodes.substr(end + 1, stop == std::string_view::npos ? stop : stop - end - 1));
+  std::string host;
+  for (std::size_t at = 0; at < nodes.size() && nodes[at] != ',';) {
+    if (nodes[at] != '[') {
+      host += nodes[at++];
+      continue;
+    }
+    const std::size_t first = std::min(nodes.find_first_of(",-]", at), nodes.size());
+    host += nodes.substr(at + 1, first - at - 1);
+    at = std::min(nodes.find(']', at), nodes.size() - 1) + 1;
+  }
+  return host;
 }
 
 std::optional<World> world_from_environment(const Environment& environment) {
@@ -106,8 +113,10 @@ std::optional<World> world_from_environment(const Environment& environment) {
     World world = world_of(environment, {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr});
     const Variables slurm(environment, world.launcher);
     if (world.address.empty()) world.address = first_host(slurm.text("SLURM_STEP_NODELIST"));
-    if (!slurm.has("MASTER_PORT"))
-      world.port = static_cast<int>(15000 + slurm.number_or("SLURM_JOB_ID", 0, 0, INT64_MAX) % 10000);
+    if (!slurm.has("MASTER_PORT")) {
+      const auto of = [&](const char* name) { return slurm.number_or(name, 0, 0, INT64_MAX) % 10000; };
+      world.port = static_cast<int>(15000 + (of("SLURM_JOB_ID") + 37 * of("SLURM_STEP_ID")) % 10000);
+    }
     return world;
   }
   if (any.has("PMI_RANK")) {

@@ -26,13 +26,13 @@ struct World {
 //   MPICH, Intel MPI   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
 // MASTER_ADDR and MASTER_PORT go before what a launcher says; without them rank 0 is taken to be on the first machine
 // of srun's list, or on this one when all processes are. The port is then 29500 (torchrun's), with srun one that
-// depends on the job, so that jobs on one machine do not meet. Throws Error(input) naming the variable that is missing,
+// depends on job and step, so that those on one machine do not meet. Throws Error(input) naming the variable that is missing,
 // no number, or out of range.
 using Environment = std::function<const char*(const char* name)>;
 std::optional<World> world_from_environment(const Environment& environment);
 std::optional<World> world_from_environment();
 
-// The first machine of a Slurm list: "node[003-010,12],x" → "node003".
+// The first machine of a Slurm list: "node[003-010,12],x" → "node003", "rack[1-2]n[4,6]" → "rack1n4".
 std::string first_host(std::string_view nodes);
 
 }  // namespace stretto::launch

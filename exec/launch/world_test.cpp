@@ -61,6 +61,13 @@ TEST_CASE("launchers are known by what they put into the environment") {
   CHECK(srun->local_rank == 1);
   CHECK(srun->address == "gpu003");
   CHECK(srun->port == 15000 + 4567);
+  const auto step = world_in({{"SLURM_PROCID", "9"},
+                              {"SLURM_STEP_NUM_TASKS", "16"},
+                              {"SLURM_STEP_NODELIST", "x"},
+                              {"SLURM_JOB_ID", "1239999"},
+                              {"SLURM_STEP_ID", "2"}});
+  REQUIRE(step);
+  CHECK(step->port == 15000 + (9999 + 2 * 37) % 10000);
 
   const auto mpiexec =
       world_in({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "4000"}});
@@ -98,6 +105,9 @@ TEST_CASE("the first machine of a Slurm list") {
   CHECK(first_host("node[003-010,12],x") == "node003");
   CHECK(first_host("node[5]") == "node5");
   CHECK(first_host("rack1-n[01,04]") == "rack1-n01");
+  CHECK(first_host("rack[1-2]n[4,6],x") == "rack1n4");
+  CHECK(first_host("rack[01]n") == "rack01n");
+  CHECK(first_host("broken[") == "broken");
   CHECK(first_host("") == "");
 }
 

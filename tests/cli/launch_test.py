@@ -1,6 +1,7 @@
 """Every rank a process: --ranks, launchers as their environment shows them, and what happens when one dies or hangs."""
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -11,6 +12,19 @@ import unittest
 from program import STRETTO, ProgramTest, main
 
 LONG = ["--set", "training.train_iters=100000"]
+
+
+def free_port():
+    """With the one behind it, which torchrun leaves to its processes; below those that the system gives to whoever connects."""
+    while True:
+        port = random.randrange(10000, 30000)
+        try:
+            with socket.socket() as first, socket.socket() as second:
+                first.bind(("0.0.0.0", port))
+                second.bind(("0.0.0.0", port + 1))
+                return port
+        except OSError:
+            pass
 
 
 class Launch(ProgramTest):
@@ -44,12 +58,10 @@ class Launch(ProgramTest):
 
     def launched(self, *environments, arguments=()):
         """Starts a process for each environment; returns them when they have ended."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         processes = []
         for environment in environments:
-            self.environment = dict(os.environ, HOME=str(self.folder), MASTER_ADDR="localhost", MASTER_PORT=str(port - 1), **environment)
+            self.environment = dict(os.environ, HOME=str(self.folder), MASTER_ADDR="localhost", MASTER_PORT=str(port), **environment)
             processes.append(self.start("train", self.tiny, *arguments))
         for process in processes:
             process.out, process.err = process.communicate(timeout=120)
@@ -101,9 +113,7 @@ class Launch(ProgramTest):
         self.assertEqual(process.returncode, 0)
 
     def test_checkpoints_that_not_all_see_are_wrong_input_on_every_rank(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         for iterations, code in ((2, 0), (4, 2)):
             processes = []
             for rank in range(2):
@@ -111,7 +121,7 @@ class Launch(ProgramTest):
                 folder.mkdir(exist_ok=True)
                 for name in ("tiny.toml", "text.txt"):
                     shutil.copy(self.folder / name, folder)
-                environment = dict(self.environment, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT=str(port - 1))
+                environment = dict(self.environment, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT=str(port))
                 processes.append(subprocess.Popen(
                     [STRETTO, "train", "tiny.toml", "--set", "training.checkpoint_dir=ck", "--set", "training.lr_warmup_iters=1",
                      "--set", "training.lr_decay_iters=9", "--set", f"training.train_iters={iterations}"],
@@ -137,12 +147,10 @@ class Launch(ProgramTest):
 
     def test_processes_that_were_given_different_things(self):
         ranks = [{"RANK": str(r), "WORLD_SIZE": "2"} for r in range(2)]
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         processes = []
         for rank in range(2):
-            self.environment = dict(os.environ, MASTER_ADDR="localhost", MASTER_PORT=str(port - 1), **ranks[rank])
+            self.environment = dict(os.environ, MASTER_ADDR="localhost", MASTER_PORT=str(port), **ranks[rank])
             processes.append(self.start("train", self.tiny, "--set", f"training.train_iters={3 + rank}"))
         for process in processes:
             _, err = process.communicate(timeout=60)
