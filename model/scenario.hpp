@@ -70,7 +70,8 @@ struct Training {
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Recompute recompute;
-  bool gelu_fusion = false;  // into the products before it, forward and backward
+  bool gelu_fusion = false;           // into the products before it, forward and backward
+  bool bias_gradient_fusion = false;  // into the weight gradients of the same layers
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;
   std::int64_t lr_warmup_iters = 10;

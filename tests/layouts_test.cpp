@@ -71,7 +71,7 @@ TEST_CASE("gates of tensor-parallel overlap say what would open them") {
   CHECK(notes({1, 2, true}, "tp_comm_overlap").empty());
 }
 
-TEST_CASE("GELU as an epilogue gives the same bits, cut into pieces too", "[serial]") {
+TEST_CASE("GELU and gradients of biases as epilogues give the same bits, cut into pieces too", "[serial]") {
   Cases cases;
   for (const Layout& layout :
        {Layout{2, 1}, Layout{1, 2, true}, Layout{1, 3, true}, Layout{1, 2}, Layout{1, 1, false, 3}})
@@ -82,21 +82,27 @@ TEST_CASE("GELU as an epilogue gives the same bits, cut into pieces too", "[seri
         if (recomputes) scenario.training.recompute.granularity = Recompute::Granularity::full;
         INFO(layout.text() << ", " << mode.name << ", recomputes " << recomputes);
         const Trained apart = train(scenario, 2, false);
-        scenario.training.gelu_fusion = true;
+        scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = true;
         const Schedule fused = build_schedule(scenario);
+        int sums = 0;
         for (const Operation& operation : fused.operations)
-          if (const auto* elementwise = std::get_if<Elementwise>(&operation.work))
+          if (const auto* elementwise = std::get_if<Elementwise>(&operation.work)) {
             CHECK((elementwise->fn != ElementwiseFn::gelu && elementwise->fn != ElementwiseFn::gelu_backward));
+            sums += elementwise->fn == ElementwiseFn::column_sum;
+          }
+        CHECK(sums == (layout.sequence_parallel ? 2 : 0));  // each rank's rows, of the two row-parallel layers
         const Trained together = train(scenario, 2, false);
         CHECK(together.losses == apart.losses);
         CHECK(same_bits(together.gradients, apart.gradients));
         CHECK(same_bits(together.parameters, apart.parameters));
       }
   Scenario llama = layout_scenario({2, 1}, "plain", true);
-  llama.training.gelu_fusion = true;
+  llama.training.gelu_fusion = llama.training.bias_gradient_fusion = true;
   const Schedule schedule = build_schedule(llama);
-  REQUIRE_FALSE(schedule.notes.empty());
-  CHECK_THAT(schedule.notes.back(), Catch::Contains("gelu_fusion is off") && Catch::Contains("swiglu"));
+  REQUIRE(schedule.notes.size() >= 2);
+  CHECK_THAT(schedule.notes[schedule.notes.size() - 2],
+             Catch::Contains("gelu_fusion is off") && Catch::Contains("swiglu"));
+  CHECK_THAT(schedule.notes.back(), Catch::Contains("bias_gradient_fusion is off") && Catch::Contains("no biases"));
 }
 
 }  // namespace stretto::testing

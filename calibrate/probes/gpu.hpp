@@ -26,7 +26,7 @@ struct PreciseStep {
   StepShape shape;
   const char* precision;  // as [training] has it
   double dropout = 0;
-  bool gelu_fusion = false;
+  bool has_epilogues = false;  // all that GEMMs can have
 };
 
 struct GpuSizes {

@@ -177,13 +177,13 @@ std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, 
   std::vector<Sample> samples;
   Undisturbed undisturbed(static_cast<std::int64_t>(sizes.steps.size()));
   for (std::size_t i = 0; i < sizes.steps.size(); ++i) {
-    const auto& [shape, precision, dropout, gelu_fusion] = sizes.steps[i];
+    const auto& [shape, precision, dropout, has_epilogues] = sizes.steps[i];
     const std::string what = fmt::format("hidden {}, {} heads, {} x {} tokens, {} layers, {}", shape.hidden,
                                          shape.heads, shape.micro_batch, shape.seq, shape.layers, precision);
     progress(fmt::format("training steps, {} of {}: {}", i + 1, sizes.steps.size(), what));
     Scenario scenario = scenario_of(shape, 1, 1);
     scenario.training.precision = precision;
-    scenario.training.gelu_fusion = gelu_fusion;
+    scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = has_epilogues;
     scenario.model.hidden_dropout = scenario.model.attention_dropout = dropout;
     const Schedule schedule = build_schedule(scenario);
     const std::int64_t needed = plan_memory(schedule).peak_bytes() + cuda::overhead_bytes(schedule, 1);

@@ -92,7 +92,7 @@ TEST_CASE("the executor for GPUs trains what the host does, in every mode", "[cu
 TEST_CASE("the executor for GPUs trains in bf16, with dropout, recomputed", "[cuda]") {
   Scenario scenario = layout_scenario(Layout{2, 1}, "overlap_param_gather", false, "bf16", 1, 4);
   check_against_host(scenario, 0.01, 0.1);
-  scenario.training.gelu_fusion = true;
+  scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = true;
   check_against_host(scenario, 0.01, 0.1);
   scenario = layout_scenario(Layout{1, 2, true}, "tp_comm_overlap", false, "fp32", 1, 4);
   scenario.model.hidden_dropout = 0.1;

@@ -159,12 +159,24 @@ View BlockWriter::column_backward(const std::string& name, std::int64_t in, std:
      {read(dy), read(parameter(weight, layer)), write(dx)});
   const View sum = summed(name + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
   if (!with_wgrad) return sum;
-  op(name + ".wgrad", Phase::wgrad, Gemm{out, in, tokens(), true, false, false},
-     {read(dy), read(all), accumulate(gradient(weight, layer))});
-  if (layered && shape_.model.add_bias_linear)
-    op(name + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, tokens(), out},
-       {read(dy), accumulate(gradient(name + ".bias", layer))});
+  weight_and_bias_gradients(name, in, out, dy, all, weight, layer, layered && shape_.model.add_bias_linear, dy);
   return sum;
+}
+
+void BlockWriter::weight_and_bias_gradients(const std::string& name, std::int64_t in, std::int64_t out, const View& dy,
+                                            const View& x, const std::string& weight, const Expr& layer, bool has_bias,
+                                            const View& dy_bias) {
+  Gemm product{out, in, tokens(), true, false, false};
+  if (has_bias && shape_.bias_gradient_fusion && dy_bias.rows == tokens()) {
+    product.epilogue = GemmEpilogue::bias_gradient;
+    op(name + ".wgrad", Phase::wgrad, product,
+       {read(dy), read(x), accumulate(gradient(name + ".bias", layer)), accumulate(gradient(weight, layer))});
+    return;
+  }
+  op(name + ".wgrad", Phase::wgrad, product, {read(dy), read(x), accumulate(gradient(weight, layer))});
+  if (has_bias)
+    op(name + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, dy_bias.rows, out},
+       {read(dy_bias), accumulate(gradient(name + ".bias", layer))});
 }
 
 void BlockWriter::column_wgrad(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x,
@@ -183,11 +195,8 @@ void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::in
   op(name + ".dgrad", Phase::dgrad,
      Gemm{tokens(), in, out, false, false, false, before_gelu ? GemmEpilogue::gelu_backward : GemmEpilogue::none},
      std::move(accesses));
-  op(name + ".wgrad", Phase::wgrad, Gemm{out, in, tokens(), true, false, false},
-     {read(dy), read(std::move(x)), accumulate(gradient(name + ".weight", Coord::layer))});
-  if (shape_.model.add_bias_linear)
-    op(name + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, residual_rows(), out},
-       {read(std::move(dy_part)), accumulate(gradient(name + ".bias", Coord::layer))});
+  weight_and_bias_gradients(name, in, out, dy, x, name + ".weight", Coord::layer, shape_.model.add_bias_linear,
+                            dy_part);
 }
 
 View BlockWriter::dropout_key() const { return whole(schedule_, dropout_key_, Coord::layer, Coord::micro_batch); }

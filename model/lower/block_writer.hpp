@@ -72,6 +72,10 @@ class BlockWriter {
   // `before_gelu`: what the layer's input was the GELU of, when dx is to be the gradient of that.
   void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx,
                     std::optional<View> before_gelu = {});
+  // dW and db, of `dy_bias`: in one operation where that is `dy` and the fusion is on.
+  void weight_and_bias_gradients(const std::string& name, std::int64_t in, std::int64_t out, const View& dy,
+                                 const View& x, const std::string& weight, const Expr& layer, bool has_bias,
+                                 const View& dy_bias);
 
   // c[R,H] = a + dropout(b + bias of the row-parallel layer before).
   void residual(const std::string& name, const std::string& layer, View a, View b, View c, DropoutSite site);

@@ -28,10 +28,11 @@ struct BlockShape {
   std::string head_weight;         // parameter of the head's GEMM
   std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
   Recompute recompute;
-  bool gelu_fusion = false;        // GELU and its gradient are epilogues of the products before them
-  std::int64_t tp = 1;             // tensor-parallel ranks that cut the layers
-  bool sequence_parallel = false;  // and, between layers, the tokens
-  LaneId tp_lane = 0;              // of their communication
+  bool gelu_fusion = false;           // GELU and its gradient are epilogues of the products before them
+  bool bias_gradient_fusion = false;  // gradients of biases are epilogues of those of weights
+  std::int64_t tp = 1;                // tensor-parallel ranks that cut the layers
+  bool sequence_parallel = false;     // and, between layers, the tokens
+  LaneId tp_lane = 0;                 // of their communication
   std::uint32_t tp_communicator = 0;
   std::int64_t most_slots() const { return *std::max_element(slots.begin(), slots.end()); }
   std::int64_t tokens() const { return micro_batch_size * model.seq_length; }

@@ -86,6 +86,7 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.loss_scale = 1.0 / (double(parallel.data_parallel_size) * double(shape.micro_batches) * double(shape.tokens()));
   shape.recompute = scenario.training.recompute;
   shape.gelu_fusion = scenario.training.gelu_fusion && !scenario.model.swiglu;
+  shape.bias_gradient_fusion = scenario.training.bias_gradient_fusion && scenario.model.add_bias_linear;
   shape.tp = parallel.tensor_model_parallel_size;
   shape.sequence_parallel = parallel.sequence_parallel && shape.tp > 1;
   shape.tp_lane = lanes.tp;

@@ -62,6 +62,8 @@ std::vector<Gate> gates_of(const Scenario& s) {
         o.defer_embedding_wgrad_compute);
   off("gelu_fusion", s.training.gelu_fusion, "swiglu off", !s.model.swiglu,
       "the model has swiglu, which no product has as an epilogue");
+  off("bias_gradient_fusion", s.training.bias_gradient_fusion, "add_bias_linear on", s.model.add_bias_linear,
+      "the linear layers have no biases");
   off("channel_GBps", s.cluster.channel_GBps > 0, "max_ctas of a group", !s.cluster.max_ctas.empty(),
       "no group has channels; nccl_communicator_config.dp.max_ctas gives dp some");
   for (const auto& [group, key, size] :

@@ -15,17 +15,18 @@ namespace stretto {
 
 // C[m,n] (W: =, A: +=) op(A)[m,k] · op(B)[k,n] (+ bias[n] on every row).
 // Stored shapes: A is [m,k], or [k,m] when trans_a; B is [k,n], or [n,k] when trans_b.
-// With an epilogue, Y[m,n] stands for that sum, and C, which is only written, for what becomes of it:
+// With an epilogue of GELU, Y[m,n] stands for that sum, and C, which is only written, for what becomes of it:
 //   gelu           X = Y, C = gelu(Y); X is kept for the gradient
 //   gelu_backward  C = Y · gelu'(X), elementwise
-// Operands: A R, B R, (bias[1,n] R when `bias`), (X[m,n] W with gelu, R with gelu_backward), C W|A.
-enum class GemmEpilogue : std::uint8_t { none, gelu, gelu_backward };
+//   bias_gradient  C as without; X[1,m] += sums over k of op(A): A is the gradient of what a bias was added to
+// Operands: A R, B R, (bias[1,n] R when `bias`), (X W with gelu, R with gelu_backward, A with bias_gradient), C W|A.
+enum class GemmEpilogue : std::uint8_t { none, gelu, gelu_backward, bias_gradient };
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false, bias = false;
   GemmEpilogue epilogue = GemmEpilogue::none;
 };
-const char* name_of(GemmEpilogue epilogue);  // "none", "gelu", "gelu_backward"
+const char* name_of(GemmEpilogue epilogue);  // "none", "gelu", …
 
 enum class Pass : std::uint8_t { forward, dgrad, wgrad };
 

@@ -41,14 +41,27 @@ const char* suffix(Pass pass) { return pass == Pass::forward ? "_forward" : pass
 // The GEMM, and the operation that its epilogue stands for.
 std::array<Operation, 2> parts_of(const Operation& whole, const Gemm& work) {
   const Access &x = whole.accesses[whole.accesses.size() - 2], &c = whole.accesses.back();
-  const bool is_forward = work.epilogue == GemmEpilogue::gelu;
   std::array<Operation, 2> parts{whole, whole};
   Gemm plain = work;
   plain.epilogue = GemmEpilogue::none;
   parts[0].work = plain;
-  parts[0].accesses.erase(parts[0].accesses.end() - (is_forward ? 1 : 2));
-  parts[1].work = Elementwise{is_forward ? ElementwiseFn::gelu : ElementwiseFn::gelu_backward, work.m, work.n};
-  parts[1].accesses = is_forward ? std::vector{x, c} : std::vector{c, x, c};
+  parts[0].accesses.erase(parts[0].accesses.end() - (work.epilogue == GemmEpilogue::gelu ? 1 : 2));
+  switch (work.epilogue) {
+    case GemmEpilogue::none:
+      break;
+    case GemmEpilogue::gelu:
+      parts[1].work = Elementwise{ElementwiseFn::gelu, work.m, work.n};
+      parts[1].accesses = {x, c};
+      break;
+    case GemmEpilogue::gelu_backward:
+      parts[1].work = Elementwise{ElementwiseFn::gelu_backward, work.m, work.n};
+      parts[1].accesses = {c, x, c};
+      break;
+    case GemmEpilogue::bias_gradient:
+      parts[1].work = Elementwise{ElementwiseFn::column_sum, work.k, work.m};
+      parts[1].accesses = {whole.accesses.front(), x};
+      break;
+  }
   return parts;
 }
 

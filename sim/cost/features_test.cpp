@@ -65,6 +65,18 @@ TEST_CASE("a GEMM with an epilogue has its own cost, and those of its parts wher
   CHECK(gradient.key == "gemm_nn_gelu_backward_f32");
   CHECK(gradient.parts[0].key == "gemm_nn_f32");
   CHECK(gradient.parts[1].key == "gelu_backward_f32");
+  const View dy = whole(schedule, add_tensor(schedule, "dy", Dtype::f32, BufferKind::workspace, 6, 4));
+  const Operation weights{"fc1.wgrad",
+                          Gemm{4, 4, 6, true, false, false, GemmEpilogue::bias_gradient},
+                          0,
+                          Phase::wgrad,
+                          {read(dy), read(tensor()), accumulate(tensor()), accumulate(tensor())}};
+  const WorkCost both = work_cost(schedule, weights);
+  CHECK(both.key == "gemm_tn_bias_gradient_acc_f32");
+  REQUIRE(both.parts.size() == 2);
+  CHECK(both.parts[0].key == "gemm_tn_acc_f32");
+  CHECK(both.parts[1].key == "column_sum_f32");
+  CHECK(both.parts[1].features[1] == 6 * 4);
 }
 
 TEST_CASE("keys of one precision are as platform files have them", "[sim]") {

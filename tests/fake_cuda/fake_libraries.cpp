@@ -11,11 +11,12 @@ struct GemmRunner::Plan {};
 GemmRunner::GemmRunner(int sms) : sms_(sms) {}
 GemmRunner::~GemmRunner() = default;
 GemmRunner::Key GemmRunner::key_of(const Gemm&, std::span<const exec::Operand>) { return {}; }
-void GemmRunner::tune(const Gemm&, std::span<const exec::Operand> operands, const Stream&) {
+bool GemmRunner::tune(const Gemm&, std::span<const exec::Operand> operands, const Stream&) {
   // As the real one, leaves nothing of worth in C.
   for (std::int64_t row = 0; row < operands.back().rows; ++row)
     static_cast<std::byte*>(operands.back().data)[row * operands.back().ld * bytes_of(operands.back().dtype)] =
         std::byte{1};
+  return true;
 }
 void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
   emulate::submit(stream.stream, [work, operands] { host::run_work(work, {}, operands); });

@@ -25,20 +25,21 @@ class GemmRunner {
   GemmRunner& operator=(const GemmRunner&) = delete;
 
   // Chooses the algorithm for these operands, if that has not been done for others like them. Runs the GEMM several
-  // times, so that C holds nothing of worth before or after. Uses the stream's scratch as workspace.
-  void tune(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
+  // times, so that C holds nothing of worth before or after. Uses the stream's scratch as workspace. False when cuBLAS
+  // does not have the epilogue, and a kernel of our own will follow.
+  bool tune(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   // Starts it; tune() must have been called for operands like these.
   void run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
 
   struct Plan;  // of one shape
 
  private:
-  // What a plan depends on: the work, types, leading dimensions, whether C is added to, alignment.
-  using Key = std::array<std::int64_t, 14>;
+  // What a plan depends on: the work, types, leading dimensions, whether C is added to, alignments.
+  using Key = std::array<std::int64_t, 17>;
   static Key key_of(const Gemm& work, std::span<const exec::Operand> operands);
   // nullptr when cuBLAS has nothing that runs.
   std::unique_ptr<Plan> fastest(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
-                                bool with_epilogue);
+                                bool with_epilogue, Dtype sums);
 
   cublasLtContext* handle_ = nullptr;
   int sms_ = 0;

@@ -38,16 +38,21 @@ Operand with_valid_ld(Operand operand) {
 // One after the other, as BLAS has no epilogues.
 void run_with_epilogue(const Gemm& work, std::span<const Operand> operands) {
   const Operand x = operands[operands.size() - 2], c = operands.back();
-  const bool is_forward = work.epilogue == GemmEpilogue::gelu;
   Gemm plain = work;
   plain.epilogue = GemmEpilogue::none;
   std::vector<Operand> of_gemm(operands.begin(), operands.end() - 2);
-  of_gemm.push_back(is_forward ? x : c);
+  of_gemm.push_back(work.epilogue == GemmEpilogue::gelu ? x : c);
   run_gemm(plain, of_gemm);
-  if (is_forward)
-    run_elementwise({ElementwiseFn::gelu, work.m, work.n}, std::array{x, c});
-  else
-    run_elementwise({ElementwiseFn::gelu_backward, work.m, work.n}, std::array{c, x, c});
+  switch (work.epilogue) {
+    case GemmEpilogue::none:
+      break;
+    case GemmEpilogue::gelu:
+      return run_elementwise({ElementwiseFn::gelu, work.m, work.n}, std::array{x, c});
+    case GemmEpilogue::gelu_backward:
+      return run_elementwise({ElementwiseFn::gelu_backward, work.m, work.n}, std::array{c, x, c});
+    case GemmEpilogue::bias_gradient:
+      return run_elementwise({ElementwiseFn::column_sum, work.k, work.m}, std::array{operands[0], x});
+  }
 }
 
 }  // namespace

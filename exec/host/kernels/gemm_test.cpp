@@ -84,3 +84,18 @@ TEST_CASE("a gemm with an epilogue is the gemm and then the operation", "[kernel
     CHECK(max_difference(d, gradient) == 0);
   }
 }
+
+TEST_CASE("a weight gradient with that of the bias as epilogue is both", "[kernels]") {
+  host::use_one_blas_thread();
+  auto dy = random_matrix<double>(9, 7, 1, 2), x = random_matrix<double>(9, 5, 2);
+  auto weight = random_matrix<double>(7, 5, 3), bias = random_matrix<double>(1, 7, 4);
+  Matrix<double> fused_weight = weight, fused_bias = bias;
+  const Gemm plain{7, 5, 9, true, false, false};
+  run(plain, {dy.operand(), x.operand(), weight.accumulate()});
+  run(Elementwise{ElementwiseFn::column_sum, 9, 7}, {dy.operand(), bias.accumulate()});
+  Gemm fused = plain;
+  fused.epilogue = GemmEpilogue::bias_gradient;
+  run(fused, {dy.operand(), x.operand(), fused_bias.accumulate(), fused_weight.accumulate()});
+  CHECK(max_difference(fused_weight, weight) == 0);
+  CHECK(max_difference(fused_bias, bias) == 0);
+}
