@@ -9,6 +9,7 @@
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "base/rng.hpp"
 #include "model/layout.hpp"
 #include "model/lower/parameters.hpp"
@@ -16,6 +17,9 @@
 
 namespace stretto::exec {
 namespace {
+
+constexpr std::int64_t kThreadElements = 1 << 16;  // that are worth a thread
+constexpr std::int64_t kThreadBytes = 1 << 24;
 
 // Where elements of a learnable array lie.
 struct Location {
@@ -99,8 +103,10 @@ std::vector<Home> homes_of(const Schedule& schedule, const Scenario& scenario, c
 // of a replica hold between them. `owner` is the rank that updates the element; the others of its dp group hold a copy
 // at the same place, except of optimizer state: "adam.m.b3" holds the owner's shard of bucket 3 alone. What several
 // ranks of a replica hold comes once for each of them.
+// In order, or, with `parallel`, on several threads.
 template <class Fn>
-void for_elements(const Schedule& schedule, const Scenario& scenario, const Parameter& whole, Source source, Fn fn) {
+void for_elements(const Schedule& schedule, const Scenario& scenario, const Parameter& whole, Source source, Fn fn,
+                  bool parallel = false) {
   const std::int64_t dp = schedule.mesh.size(Coord::dp), tp = schedule.mesh.size(Coord::tp);
   for (const Home& home : homes_of(schedule, scenario, whole)) {
     const std::string family = source == Source::gradient ? "grad." + home.family : home.family;
@@ -116,16 +122,23 @@ void for_elements(const Schedule& schedule, const Scenario& scenario, const Para
       const std::string state = shards + bucket.substr(bucket.rfind('.'));
       storage = schedule.tensors[schedule.find_tensor(state).value()].places.front().storage;
     }
-    Coordinates owner;
-    owner[Coord::pp] = home.stage;
-    for (std::int64_t t = 0; t < tp; ++t)
-      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-        const std::int64_t in_bucket = place.offset + i;
-        owner[Coord::dp] = in_bucket / shard;
+    for (std::int64_t t = 0; t < tp; ++t) {
+      const auto of_part = [&](std::int64_t begin, std::int64_t end) {
+        Coordinates owner;
+        owner[Coord::pp] = home.stage;
         owner[Coord::tp] = t;
-        fn(index_in_whole(whole, tp, t, i), Location{storage, is_sharded ? in_bucket % shard : in_bucket}, owner,
-           schedule.mesh.rank_of(owner));
-      }
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t in_bucket = place.offset + i;
+          owner[Coord::dp] = in_bucket / shard;
+          fn(index_in_whole(whole, tp, t, i), Location{storage, is_sharded ? in_bucket % shard : in_bucket}, owner,
+             schedule.mesh.rank_of(owner));
+        }
+      };
+      if (parallel)
+        parallel_for(tensor.elements(), kThreadElements, of_part);
+      else
+        of_part(0, tensor.elements());
+    }
   }
 }
 
@@ -185,15 +198,17 @@ void store_everywhere(const Schedule& schedule, const MemoryOf& memory_of, const
 void write_array(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, const Parameter& whole,
                  Source source, std::span<const double> values) {
   const bool is_sharded = !shards_of(source).empty();
-  for_elements(schedule, scenario, whole, source,
-               [&](std::int64_t index, const Location& at, const Coordinates& coordinates, std::int64_t owner) {
-                 if (index >= std::int64_t(values.size())) return;
-                 const double value = values[static_cast<std::size_t>(index)];
-                 if (!is_sharded)
-                   store_everywhere(schedule, memory_of, at, coordinates, value);
-                 else if (host::RankMemory* memory = memory_of.find(owner))
-                   store(schedule, *memory, at, value);
-               });
+  for_elements(
+      schedule, scenario, whole, source,
+      [&](std::int64_t index, const Location& at, const Coordinates& coordinates, std::int64_t owner) {
+        if (index >= std::int64_t(values.size())) return;
+        const double value = values[static_cast<std::size_t>(index)];
+        if (!is_sharded)
+          store_everywhere(schedule, memory_of, at, coordinates, value);
+        else if (host::RankMemory* memory = memory_of.find(owner))
+          store(schedule, *memory, at, value);
+      },
+      true);
 }
 
 // Parameters, and their exact form where the optimizer has one.
@@ -212,7 +227,9 @@ void clear_state(const Schedule& schedule, const MemoryOf& memory_of) {
     if (!is_persistent(storage.kind)) continue;
     for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r)
       if (host::RankMemory* memory = memory_of.find(r); memory && memory->has(id))
-        std::memset(memory->at(id), 0, static_cast<std::size_t>(storage.bytes()));
+        parallel_for(storage.bytes(), kThreadBytes, [&](std::int64_t begin, std::int64_t end) {
+          std::memset(memory->at(id) + begin, 0, static_cast<std::size_t>(end - begin));
+        });
   }
 }
 
@@ -228,7 +245,10 @@ void initialise_state(const Schedule& schedule, const Scenario& scenario, const 
     const std::uint64_t stream = stream_of(p.full_name());
     values.assign(static_cast<std::size_t>(p.elements()), norm_weight ? 1.0 : 0.0);
     if (std > 0)
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = std * normal(seed, stream, i);
+      parallel_for(std::ssize(values), kThreadElements, [&](std::int64_t begin, std::int64_t end) {
+        for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+          values[i] = std * normal(seed, stream, i);
+      });
     write_part(schedule, scenario, memory_of, p, StatePart::parameters, values);
   }
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 
 namespace stretto::host {
 namespace {
@@ -26,7 +27,9 @@ RankMemory::RankMemory(const Schedule& schedule, const RolePlan& plan)
                           " bytes a rank");
   arena_.reset(static_cast<std::byte*>(memory));
   madvise(memory, size, MADV_HUGEPAGE);  // fewer TLB misses; ignored where it is not supported
-  std::memset(memory, kPoison, size);
+  parallel_for(static_cast<std::int64_t>(size), 1 << 24, [&](std::int64_t begin, std::int64_t end) {
+    std::memset(static_cast<std::byte*>(memory) + begin, kPoison, static_cast<std::size_t>(end - begin));
+  });
 }
 
 BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program,

@@ -35,6 +35,7 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cu
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
 constexpr unsigned cudaEventRecordDefault = 0, cudaEventRecordExternal = 1;
+constexpr unsigned long long cudaGraphInstantiateFlagUseNodePriority = 8;
 
 namespace fake_cuda {
 struct Stream;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -25,6 +26,8 @@
 
 namespace stretto::cuda {
 namespace {
+
+constexpr double kSpin_s = 0.001;  // that a step is waited for without sleeping, which takes longer than it says
 
 // A step that has been captured, ready to be launched again and again.
 struct StepGraph {
@@ -79,6 +82,17 @@ struct Rank {
       : plan(of_role), arena(of_role.bytes), seen(schedule, visible_part(schedule, of_role)) {}
 };
 
+// What libraries found out about shapes takes them seconds, and is kept for all executors of this thread: calibrating
+// and comparing make many. A process has one device.
+GemmRunner& gemm_runner(int sms) {
+  thread_local std::map<int, GemmRunner> runners;
+  return runners.try_emplace(sms, sms).first->second;
+}
+AttentionRunner& attention_runner() {
+  thread_local AttentionRunner runner;
+  return runner;
+}
+
 class CudaExecutor final : public exec::Executor {
  public:
   CudaExecutor(const Schedule& schedule, const MemoryPlan& plan, const CudaOptions& options,
@@ -92,7 +106,7 @@ class CudaExecutor final : public exec::Executor {
     require_free(planned_bytes(), "");
     step_begin_ = std::make_unique<CudaEvent>(true);
     fork_ = std::make_unique<CudaEvent>(false);
-    gemms_.emplace(sms_of_gemms());
+    gemms_ = &gemm_runner(sms_of_gemms());
     for (const BoundProgram& program : programs_) add_rank(program);
     for (std::uint32_t s = 0; s < launches_.streams; ++s) {
       streams_.push_back(std::make_unique<CudaStream>(priority_of(schedule.lanes[s % schedule.lanes.size()])));
@@ -124,6 +138,7 @@ class CudaExecutor final : public exec::Executor {
       communication_->abort();
     }
     cudaDeviceSynchronize();
+    for (StepGraph& graph : graphs_) graph.release();  // before the events that are in them
   }
 
   Timeline run(int steps) override {
@@ -183,7 +198,7 @@ class CudaExecutor final : public exec::Executor {
   void issue(bool timed, bool waits_for_step_before) {
     // The step before is over when all its streams are; only the first is asked, because waiting for the others would
     // keep steps from overlapping.
-    if (timed) record_time(*step_begin_, streams_.front()->stream);
+    if (timed && !is_capturing_) record_time(*step_begin_, streams_.front()->stream);
     for (const LaunchAction& action : launches_.actions)
       if (waits_for_step_before || action.kind != LaunchAction::Kind::wait || !action.of_step_before)
         act(action, timed);
@@ -198,6 +213,8 @@ class CudaExecutor final : public exec::Executor {
     is_capturing_ = true;
     std::string reason;
     try {
+      // Before the fork: a graph orders nothing else of what all streams begin with.
+      if (timed) record_time(*step_begin_, first);
       check(cudaEventRecord(fork_->event, first), "capturing a step");
       for (const auto& stream : streams_)
         if (stream->stream != first) check(cudaStreamWaitEvent(stream->stream, fork_->event, 0), "capturing a step");
@@ -213,7 +230,9 @@ class CudaExecutor final : public exec::Executor {
     const cudaError_t ended = cudaStreamEndCapture(first, &graph.graph);
     if (reason.empty() && ended != cudaSuccess) reason = cudaGetErrorString(ended);
     if (reason.empty())
-      if (const cudaError_t error = cudaGraphInstantiate(&graph.runnable, graph.graph, 0); error != cudaSuccess)
+      if (const cudaError_t error =
+              cudaGraphInstantiate(&graph.runnable, graph.graph, cudaGraphInstantiateFlagUseNodePriority);
+          error != cudaSuccess)
         reason = cudaGetErrorString(error);
     if (reason.empty()) return true;
     graph.runnable = nullptr;
@@ -269,19 +288,18 @@ class CudaExecutor final : public exec::Executor {
 
   // cuDNN's plans, where it has any. Attention is on the compute lane, so that a rank needs one workspace.
   void prepare_attention() {
-    attention_.emplace();
     for (std::size_t r = 0; r < programs_.size(); ++r)
       for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
         const auto* attention = std::get_if<Attention>(&schedule_.operations[programs_[r].ops[op].op].work);
         if (attention == nullptr) continue;
+        attention_ = &attention_runner();
         const std::span<const exec::Operand> operands = ranks_[r]->operands.of(op);
         if (attention_->prepare(*attention, operands)) {
           attention_bytes_ = std::max(attention_bytes_, attention_->workspace_bytes(*attention, operands));
           continue;
         }
-        const std::string note = fmt::format("{}: our own kernels, which do not use tensor cores; cuDNN: {}",
-                                             describe(Work(*attention)), attention_->why_not());
-        if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
+        add_note(fmt::format("{}: our own kernels, which do not use tensor cores; cuDNN: {}",
+                             describe(Work(*attention)), attention_->why_not()));
       }
     if (attention_bytes_ == 0) return;
     const std::int64_t bytes = attention_bytes_ * static_cast<std::int64_t>(ranks_.size());
@@ -327,14 +345,22 @@ class CudaExecutor final : public exec::Executor {
     return {streams_[stream]->stream, workspaces_[stream]->data, kWorkspace_bytes, sms_};
   }
 
+  void add_note(const std::string& note) {
+    if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
+  }
+
   // On memory that holds nothing yet.
   void tune_gemms() {
     for (std::size_t r = 0; r < programs_.size(); ++r)
       for (std::size_t op = 0; op < programs_[r].ops.size(); ++op) {
         const BoundOp& bound = programs_[r].ops[op];
-        if (const auto* gemm = std::get_if<Gemm>(&schedule_.operations[bound.op].work))
-          gemms_->tune(*gemm, ranks_[r]->operands.of(static_cast<std::uint32_t>(op)),
-                       stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + bound.lane)));
+        const auto* gemm = std::get_if<Gemm>(&schedule_.operations[bound.op].work);
+        if (gemm == nullptr) continue;
+        const bool is_one_kernel =
+            gemms_->tune(*gemm, ranks_[r]->operands.of(static_cast<std::uint32_t>(op)),
+                         stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + bound.lane)));
+        if (!is_one_kernel)
+          add_note(describe(Work(*gemm)) + ": cuBLAS has no such epilogue, a kernel of our own follows");
       }
   }
 
@@ -376,7 +402,8 @@ class CudaExecutor final : public exec::Executor {
         if (is_timed) record_time(mark(action.rank, action.op, done), stream);
         return;
       case LaunchAction::Kind::launch:
-        if (is_timed && action.phase == 0)
+        // Compute begins when it may: an event less between kernels.
+        if (is_timed && action.phase == 0 && is_communication(work_of(action.rank, action.op)))
           for (std::uint32_t i = 0; i < action.joined; ++i)
             record_time(mark(action.rank, joined(action, i), moving), stream);
         try {
@@ -390,6 +417,10 @@ class CudaExecutor final : public exec::Executor {
     }
   }
 
+  const Work& work_of(std::uint32_t rank, std::uint32_t op) const {
+    return schedule_.operations[programs_[rank].ops[op].op].work;
+  }
+
   std::uint32_t joined(const LaunchAction& action, std::uint32_t i) const {
     const BoundProgram& program = programs_[action.rank];
     const BoundOp& op = program.ops[action.op];
@@ -397,8 +428,8 @@ class CudaExecutor final : public exec::Executor {
   }
 
   void launch(const LaunchAction& action) {
-    const Work& work = schedule_.operations[programs_[action.rank].ops[action.op].op].work;
-    if (is_communication(work)) return communication_->launch(action, stream_of(action.stream));
+    if (is_communication(work_of(action.rank, action.op)))
+      return communication_->launch(action, stream_of(action.stream));
     compute(action.rank, action.op, stream_of(action.stream));
   }
 
@@ -422,11 +453,12 @@ class CudaExecutor final : public exec::Executor {
         if (error != cudaErrorNotReady) check(error, "running a step");
         cudaGetLastError();  // "not ready" is kept, and the next launch would report it as its own
         communication_->check();
-        if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > options_.timeout_s)
+        const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        if (waited_s > options_.timeout_s)
           throw runtime_failure(fmt::format("rank {}, lane {} has not finished its step after {} s",
                                             programs_[s / schedule_.lanes.size()].rank,
                                             schedule_.lanes[s % schedule_.lanes.size()].name, options_.timeout_s));
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
+        if (waited_s > kSpin_s) std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
   }
 
@@ -440,7 +472,7 @@ class CudaExecutor final : public exec::Executor {
     timeline.step_begin = at(*step_begin_);
     for (std::uint32_t r = 0; r < programs_.size(); ++r)
       for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
-        const Work& work = schedule_.operations[programs_[r].ops[op].op].work;
+        const Work& work = work_of(r, op);
         const auto* message = std::get_if<PointToPoint>(&work);
         TimelineRow row;
         row.rank = static_cast<std::int32_t>(r);
@@ -448,7 +480,7 @@ class CudaExecutor final : public exec::Executor {
         row.ready = row.start = at(mark(r, op, ready));
         row.end = at(mark(r, op, done));
         // On a shared device a send moves nothing itself.
-        const bool moves = options_.processes != nullptr || message == nullptr || !message->is_send;
+        const bool moves = is_communication(work) && (options_.processes || message == nullptr || !message->is_send);
         row.transfer = moves ? at(mark(r, op, moving)) : row.start;
         timeline.step_end = std::max(timeline.step_end, row.end);
         timeline.rows.push_back(row);
@@ -484,8 +516,8 @@ class CudaExecutor final : public exec::Executor {
   std::vector<std::unique_ptr<CudaEvent>> events_;         // [2 · event + parity of the step]
   std::vector<std::size_t> first_mark_;                    // [rank]
   std::vector<std::unique_ptr<CudaEvent>> marks_;
-  std::optional<GemmRunner> gemms_;  // these are made when there is a device
-  std::optional<AttentionRunner> attention_;
+  GemmRunner* gemms_ = nullptr;
+  AttentionRunner* attention_ = nullptr;               // null without attention
   std::int64_t attention_bytes_ = 0;                   // of a rank
   std::unique_ptr<DeviceMemory> attention_workspace_;  // [rank]
   std::unique_ptr<Communication> communication_;
