@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
 #include <map>
 #include <utility>
@@ -84,8 +85,21 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   gpu.gemm_TFLOPs = yardstick(kernels, sizes.gemms.front());
   end_of("kernels one by one");
   progress("communication kernels and copies");
-  const std::vector<Sample> moves = probe_moves(machine, sizes, platform.wake_us.value);
-  const std::vector<Sample> copies = probe_copies(machine, sizes);
+  // What was measured before is worth keeping when something fails; what is missing a prediction that needs it will
+  // say.
+  const auto attempt = [&](const char* part, auto&& instead, auto probe) {
+    try {
+      return probe();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::runtime) throw;
+      result.notes.push_back(std::string(part) + ": not measured, " + error.what());
+      return instead;
+    }
+  };
+  const std::vector<Sample> none;
+  const std::vector<Sample> moves =
+      attempt("communication kernels", none, [&] { return probe_moves(machine, sizes, platform.wake_us.value); });
+  const std::vector<Sample> copies = attempt("copies", none, [&] { return probe_copies(machine, sizes); });
   for (const auto* samples : {&kernels, &moves, &copies, &network})
     result.samples.insert(result.samples.end(), samples->begin(), samples->end());
   std::map<std::string, std::vector<Sample>> by_key;
@@ -94,11 +108,17 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
 
   end_of("communication and fits");
   progress("compute beside compute");
-  const auto alone_us = probe_classes(machine, sizes.classes);
-  platform.slowdown = probe_streams(machine, sizes.classes, alone_us);
+  std::array<double, sim::kDemandClasses> alone_us{};
+  Pairs not_measured;
+  for (auto& row : not_measured) row.fill({0, {"assumed", "not measured", 0}});
+  platform.slowdown = attempt("compute beside compute", not_measured, [&] {
+    alone_us = probe_classes(machine, sizes.classes);
+    return probe_streams(machine, sizes.classes, alone_us);
+  });
   end_of("compute beside compute");
   progress("compute beside communication");
-  TransferCurves curves = probe_transfers(machine, sizes, alone_us);
+  TransferCurves curves = attempt("compute beside communication", without_transfers("not measured"),
+                                  [&] { return probe_transfers(machine, sizes, alone_us); });
   gpu.beside_moving = std::move(curves.beside_moving);
   gpu.beside_waiting = std::move(curves.beside_waiting);
   gpu.moving_beside = std::move(curves.moving_beside);

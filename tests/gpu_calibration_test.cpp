@@ -378,6 +378,27 @@ TEST_CASE("a GPU's platform is compared with, through its file", "[cuda][calibra
   for (std::size_t i = 1; i < busy.size(); ++i) CHECK(busy[i].first >= busy[i - 1].second);
 }
 
+TEST_CASE("what fails in calibrating a GPU is said, and the rest is kept", "[cuda][calibrate]") {
+  const sim::Platform given = plausible_platform();
+  const calibrate::Machine machine = simulated_gpu(given);
+  calibrate::Machine failing = machine;
+  failing.make = [&](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks& links) {
+    if (schedule.name == "probe_transfers") throw runtime_failure("out of luck");
+    return machine.make(schedule, plan, links);
+  };
+  const calibrate::Calibration left = calibrate::calibrate_gpu(failing, tiny_sizes(), [](const std::string&) {});
+  CHECK(has_line(left.notes, "copies: not measured, out of luck"));
+  CHECK(has_line(left.notes, "compute beside communication: not measured, out of luck"));
+  CHECK_FALSE(left.platform.costs.contains("copy_engine"));
+  CHECK(left.platform.costs.size() + 1 == given.costs.size());
+  const std::string path = "gpu_calibration_left.toml";
+  sim::write_platform(path, left.platform);
+  const sim::Platform read = sim::read_platform(path);
+  std::remove(path.c_str());
+  CHECK(read.gpu->beside_moving[0].source.kind == "assumed");
+  CHECK(read.costs.contains("move_all_gather_bf16"));
+}
+
 TEST_CASE("a GPU is not calibrated where there is none", "[calibrate]") {
   CHECK_THROWS_WITH(calibrate::calibrate_gpu(calibrate::host_machine(1), tiny_sizes(), [](const std::string&) {}),
                     Catch::Contains("expected a GPU"));

@@ -75,6 +75,7 @@ struct TransferCurves {
   std::array<sim::Curve, sim::kDemandClasses> beside_moving, beside_waiting, moving_beside, beside_copying,
       copying_beside;
 };
+TransferCurves without_transfers(const std::string& reason);  // zeros, and said to be assumed
 TransferCurves probe_transfers(const Machine& machine, const GpuSizes& sizes,
                                const std::array<double, sim::kDemandClasses>& alone_us);
 

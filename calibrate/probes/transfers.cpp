@@ -181,6 +181,14 @@ void name_sources(std::array<sim::Curve, kDemandClasses>& curves, const std::str
 
 }  // namespace
 
+TransferCurves without_transfers(const std::string& reason) {
+  TransferCurves curves;
+  for (auto* set : {&curves.beside_moving, &curves.beside_waiting, &curves.moving_beside, &curves.beside_copying,
+                    &curves.copying_beside})
+    set->fill({{1}, {0}, {"assumed", reason, 0}});
+  return curves;
+}
+
 TransferCurves probe_transfers(const Machine& machine, const GpuSizes& sizes,
                                const std::array<double, kDemandClasses>& alone_us) {
   TransferCurves curves;

@@ -369,7 +369,8 @@ TEST_CASE("shares of collectives on the device are those of the host", "[cuda]")
        {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce})
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16})
       for (const int members : {2, 3})
-        for (const std::int64_t each : {1, 7, 64, 1000}) {
+        for (const std::int64_t each :
+             {1, 7, 64, 1000, 6151, 20000}) {  // the last two: more than all threads take at once
           // All-reduces of a number of elements that members do not divide.
           const std::int64_t elements = members * each + (kind == CollectiveKind::all_reduce ? 1 : 0);
           const auto width = bytes_of(dtype);

@@ -7,6 +7,8 @@ namespace stretto::cuda {
 namespace {
 
 constexpr unsigned kShareThreads = 512;
+// Loads that a thread has under way: with one at a time a block would carry what the latency of memory lets it.
+constexpr int kInFlight = 4;
 
 #if defined(__CUDACC__)
 __device__ std::int64_t now_ns() {
@@ -41,13 +43,21 @@ struct Slices {
 template <class Unit>
 __global__ void copy_kernel(Slices slices, std::int64_t least_ns) {
   const std::int64_t begin_ns = now_ns();
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   for (int i = 0; i < slices.count; ++i) {
     const auto* from = reinterpret_cast<const Unit*>(slices.from[i]);
     auto* to = reinterpret_cast<Unit*>(slices.to[i]);
     const std::int64_t units = slices.bytes[i] / static_cast<std::int64_t>(sizeof(Unit));
-    for (std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; u < units;
-         u += std::int64_t{gridDim.x} * blockDim.x)
-      to[u] = from[u];
+    for (std::int64_t u = first; u < units; u += kInFlight * step) {
+      Unit x[kInFlight];
+#pragma unroll
+      for (int j = 0; j < kInFlight; ++j)
+        if (u + j * step < units) x[j] = from[u + j * step];
+#pragma unroll
+      for (int j = 0; j < kInFlight; ++j)
+        if (u + j * step < units) to[u + j * step] = x[j];
+    }
   }
   stay(begin_ns, least_ns);
 }
@@ -57,21 +67,45 @@ struct Addends {
   int count = 0;
   const T* at[kMostMembers];
 };
-// Sums in the order of members, f32 for bf16, f64 for f64.
-template <class T, class Sum>
+template <class T, int N, class Sum>
+__device__ void read(Sum (&to)[N], const T* from) {
+  if constexpr (std::is_same_v<T, double>) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) to[n] = from[n];
+  } else {
+    load(to, from);
+  }
+}
+template <class T, int N, class Sum>
+__device__ void write(T* to, const Sum (&from)[N]) {
+  if constexpr (std::is_same_v<T, double>) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) to[n] = from[n];
+  } else {
+    store(to, from);
+  }
+}
+// Sums in the order of members, f32 for bf16, f64 for f64, of N elements at a time.
+template <class T, class Sum, int N>
 __global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::int64_t least_ns) {
   const std::int64_t begin_ns = now_ns();
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
-       i += std::int64_t{gridDim.x} * blockDim.x) {
-    if constexpr (std::is_same_v<T, double>) {
-      double sum = in.at[0][i];
-      for (int m = 1; m < in.count; ++m) sum += in.at[m][i];
-      out[i] = sum;
-    } else {
-      float sum = widened(in.at[0][i]);
-      for (int m = 1; m < in.count; ++m) sum += widened(in.at[m][i]);
-      out[i] = rounded<T>(sum);
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x * N;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * N; i < elements;
+       i += kInFlight * step) {
+    Sum sum[kInFlight][N] = {};
+    for (int m = 0; m < in.count; ++m) {
+      Sum x[kInFlight][N] = {};
+#pragma unroll
+      for (int j = 0; j < kInFlight; ++j)
+        if (i + j * step < elements) read(x[j], in.at[m] + i + j * step);
+#pragma unroll
+      for (int j = 0; j < kInFlight; ++j)
+#pragma unroll
+        for (int n = 0; n < N; ++n) sum[j][n] = m == 0 ? x[j][n] : sum[j][n] + x[j][n];
     }
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j)
+      if (i + j * step < elements) write(out + i + j * step, sum[j]);
   }
   stay(begin_ns, least_ns);
 }
@@ -107,8 +141,15 @@ void sum(std::int64_t elements, int member, std::span<const local::Buffers> buff
   Addends<T> in;
   for (const local::Buffers& buffer : buffers) in.at[in.count++] = static_cast<const T*>(buffer.in) + own.begin;
   T* out = static_cast<T*>(buffers[static_cast<std::size_t>(member)].out) + (in_place ? own.begin : 0);
-  launch(stream, {static_cast<unsigned>(pace.ctas), 1, 1}, {kShareThreads, 1, 1}, sum_kernel<T, Sum>,
-         own.end - own.begin, in, out, pace.least_ns);
+  constexpr int widest = 16 / static_cast<int>(sizeof(T));
+  const std::int64_t count = own.end - own.begin;
+  bool packs = count % widest == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+  for (int m = 0; m < in.count; ++m) packs = packs && reinterpret_cast<std::uintptr_t>(in.at[m]) % 16 == 0;
+  const dim3 grid{static_cast<unsigned>(pace.ctas), 1, 1}, block{kShareThreads, 1, 1};
+  if (packs)
+    launch(stream, grid, block, sum_kernel<T, Sum, widest>, count, in, out, pace.least_ns);
+  else
+    launch(stream, grid, block, sum_kernel<T, Sum, 1>, count, in, out, pace.least_ns);
 }
 
 }  // namespace
