@@ -109,7 +109,11 @@ class Graph {
                  std::int64_t axis = -1) {
     Descriptor& how = keep(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
-    how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+    // As cudnn-frontend has them: engines know a causal mask by its form.
+    const cudnnDataType_t computed_in = mode == CUDNN_POINTWISE_GEN_INDEX ? CUDNN_DATA_INT32
+                                        : mode == CUDNN_POINTWISE_CMP_GE  ? CUDNN_DATA_BOOLEAN
+                                                                          : CUDNN_DATA_FLOAT;
+    how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, computed_in);
     if (axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, axis);
     how.finalize();
     Descriptor& op = keep(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
@@ -252,6 +256,8 @@ void gradient_graph(Graph& g, const Shape& s) {
   g.pointwise(CUDNN_POINTWISE_IDENTITY, dq_sum, dq);
 }
 
+constexpr int kConfigurations = 8;  // of engines, that cuDNN is asked for
+
 std::int64_t rounded_up(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
@@ -262,7 +268,7 @@ struct AttentionRunner::Plan {
   Graph graph;
   Descriptor operations{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
   Descriptor heuristic{CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR};
-  Descriptor configuration{CUDNN_BACKEND_ENGINECFG_DESCRIPTOR};
+  std::vector<std::unique_ptr<Descriptor>> configurations;
   std::unique_ptr<Descriptor> device, plan;
   std::int64_t workspace_bytes = 0;
 
@@ -283,16 +289,29 @@ struct AttentionRunner::Plan {
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);
     if (device) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device->get());
     heuristic.finalize();
-    cudnnBackendDescriptor_t found = configuration.get();
+    std::vector<cudnnBackendDescriptor_t> found;
+    for (int i = 0; i < kConfigurations; ++i) {
+      configurations.push_back(std::make_unique<Descriptor>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+      found.push_back(configurations.back()->get());
+    }
     std::int64_t count = 0;
-    check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                   &count, &found));
+    check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                   kConfigurations, &count, found.data()));
     if (count == 0) throw CudnnError{"no engine for this graph"};
-    plan = std::make_unique<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    if (handle != nullptr) plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
-    if (device) plan->set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device->get());
-    plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, configuration.get());
-    plan->finalize();
+    // The first that can be built, the best first.
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(count, kConfigurations); ++i) {
+      plan = std::make_unique<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      if (handle != nullptr) plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
+      if (device) plan->set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device->get());
+      plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                found[static_cast<std::size_t>(i)]);
+      try {
+        plan->finalize();
+        break;
+      } catch (const CudnnError&) {
+        if (i + 1 >= std::min<std::int64_t>(count, kConfigurations)) throw;
+      }
+    }
     check(cudnnBackendGetAttribute(plan->get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                    &workspace_bytes));
   }
