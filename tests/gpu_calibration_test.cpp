@@ -45,6 +45,15 @@ calibrate::Machine fake_gpu() {
           2};
 }
 
+// For comparing.
+cli::MakeExecutor on_fake_gpu_of(launch::ProcessGroup& processes) {
+  return [&processes](const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan) {
+    cuda::CudaOptions options = cuda::cuda_options(scenario);
+    options.processes = &processes;
+    return on_fake_gpu(schedule, plan, options);
+  };
+}
+
 // One for each process, with the NCCL between threads.
 calibrate::Machine fake_gpus(launch::ProcessGroup& processes) {
   return {[&processes](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks&) {
@@ -251,13 +260,7 @@ TEST_CASE("GPUs of a process each are calibrated and compared with", "[cuda][cal
   std::array<cli::CompareRun, 2> runs;
   errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
     runs[static_cast<std::size_t>(group.rank())] = cli::run_compare(
-        scenario, platform,
-        [&](const Scenario& s, const Schedule& schedule, const MemoryPlan& plan) {
-          cuda::CudaOptions options = cuda::cuda_options(s);
-          options.processes = &group;
-          return on_fake_gpu(schedule, plan, options);
-        },
-        [](const std::string&) {}, [] { return false; }, &group);
+        scenario, platform, on_fake_gpu_of(group), [](const std::string&) {}, [] { return false; }, &group);
   });
   for (const std::string& error : errors) CHECK(error == "");
   CHECK(runs[1].comparison.rows.empty());
@@ -282,13 +285,8 @@ TEST_CASE("GPUs of a process each are calibrated and compared with", "[cuda][cal
   // Whoever is interrupted, all end together.
   errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
     runs[static_cast<std::size_t>(group.rank())] = cli::run_compare(
-        scenario, platform,
-        [&](const Scenario& s, const Schedule& schedule, const MemoryPlan& plan) {
-          cuda::CudaOptions options = cuda::cuda_options(s);
-          options.processes = &group;
-          return on_fake_gpu(schedule, plan, options);
-        },
-        [](const std::string&) {}, [&] { return group.rank() == 1; }, &group);
+        scenario, platform, on_fake_gpu_of(group), [](const std::string&) {}, [&] { return group.rank() == 1; },
+        &group);
   });
   for (const std::string& error : errors) CHECK(error == "");
   for (const cli::CompareRun& one : runs) CHECK_FALSE(one.complete);

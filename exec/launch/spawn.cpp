@@ -111,8 +111,8 @@ void spawn_ranks(int ranks, const std::vector<std::string>& arguments) {
       if (child.status || ::waitpid(child.process, &status, WNOHANG) != child.process) continue;
       child.status = status;
       --running;
-      // Those that hang are killed here, below, and are no news.
-      if (WIFSIGNALED(status) && !is_killing)
+      // Those that hang are killed here, below, and are no news; nor is it to who has stopped reading.
+      if (WIFSIGNALED(status) && !is_killing && WTERMSIG(status) != SIGPIPE)
         died += fmt::format("{}rank {} was killed by signal {} ({})", died.empty() ? "" : "; ", rank, WTERMSIG(status),
                             ::strsignal(WTERMSIG(status)));
       if (status != 0 && !deadline) deadline = Clock::now() + kGrace;

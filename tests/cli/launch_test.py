@@ -196,6 +196,14 @@ class Launch(ProgramTest):
         for rank in ranks:
             self.assertFalse(self.is_running(rank))
 
+    def test_who_stops_reading_is_not_told(self):
+        process, ranks = self.start_ranks(2)
+        process.stdout.close()
+        self.assertEqual(process.stderr.read(), "")
+        self.assertEqual(process.wait(60), 1)
+        for rank in ranks:
+            self.assertFalse(self.is_running(rank))
+
     def test_ranks_end_with_the_process_that_started_them(self):
         process, ranks = self.start_ranks(2)
         process.kill()
