@@ -155,9 +155,7 @@ calibrate::Machine simulated_gpu(const sim::Platform& given, Network network = N
           3};
 }
 
-}  // namespace
-
-TEST_CASE("calibrating the simulator's own model of a GPU finds what it was given", "[cuda][calibrate]") {
+void check_simulated_gpu() {
   const sim::Platform given = plausible_platform();
   const sim::Platform found =
       calibrate::calibrate_gpu(simulated_gpu(given), tiny_sizes(), [](const std::string&) {}).platform;
@@ -206,7 +204,7 @@ TEST_CASE("calibrating the simulator's own model of a GPU finds what it was give
   }
 }
 
-TEST_CASE("calibrating the simulator's own NCCL finds what it was given", "[cuda][calibrate]") {
+void check_simulated_nccl() {
   sim::Platform given = plausible_platform();
   for (const char* kind : {"all_gather", "reduce_scatter", "all_reduce", "message"}) {
     const bool has_steps = kind != std::string("message");
@@ -240,7 +238,7 @@ TEST_CASE("calibrating the simulator's own NCCL finds what it was given", "[cuda
   CHECK(step_us(found) == Approx(step_us(given)).epsilon(0.03));
 }
 
-TEST_CASE("GPUs of a process each are calibrated and compared with", "[cuda][calibrate][processes]") {
+void check_processes() {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // threads are no processes: they share what they set
   std::array<std::vector<calibrate::Sample>, 2> samples;
   std::vector<std::string> errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
@@ -292,7 +290,7 @@ TEST_CASE("GPUs of a process each are calibrated and compared with", "[cuda][cal
   for (const cli::CompareRun& one : runs) CHECK_FALSE(one.complete);
 }
 
-TEST_CASE("a GPU's platform has what every mode and layout needs", "[cuda][calibrate]") {
+void check_completeness() {
   const sim::Platform& platform = calibration().platform;
   CHECK(platform.device == "Fake GPU");
   REQUIRE(platform.gpu);
@@ -331,7 +329,7 @@ TEST_CASE("a GPU's platform has what every mode and layout needs", "[cuda][calib
       }
 }
 
-TEST_CASE("a GPU's platform is compared with, through its file", "[cuda][calibrate]") {
+void check_comparison() {
   const std::string path = "gpu_calibration_test.toml";
   sim::write_platform(path, calibration().platform);
   const sim::Platform platform = sim::read_platform(path);
@@ -376,7 +374,7 @@ TEST_CASE("a GPU's platform is compared with, through its file", "[cuda][calibra
   for (std::size_t i = 1; i < busy.size(); ++i) CHECK(busy[i].first >= busy[i - 1].second);
 }
 
-TEST_CASE("what fails in calibrating a GPU is said, and the rest is kept", "[cuda][calibrate]") {
+void check_failures() {
   const sim::Platform given = plausible_platform();
   const calibrate::Machine machine = simulated_gpu(given);
   calibrate::Machine failing = machine;
@@ -395,6 +393,18 @@ TEST_CASE("what fails in calibrating a GPU is said, and the rest is kept", "[cud
   std::remove(path.c_str());
   CHECK(read.gpu->beside_moving[0].source.kind == "assumed");
   CHECK(read.costs.contains("move_all_gather_bf16"));
+}
+
+}  // namespace
+
+// In one process: they share a calibration of the emulated device, which takes most of their time.
+TEST_CASE("a GPU's calibration", "[cuda][calibrate][processes]") {
+  SECTION("calibrating the simulator's own model of a GPU finds what it was given") check_simulated_gpu();
+  SECTION("calibrating the simulator's own NCCL finds what it was given") check_simulated_nccl();
+  SECTION("GPUs of a process each are calibrated and compared with") check_processes();
+  SECTION("a GPU's platform has what every mode and layout needs") check_completeness();
+  SECTION("a GPU's platform is compared with, through its file") check_comparison();
+  SECTION("what fails in calibrating a GPU is said, and the rest is kept") check_failures();
 }
 
 TEST_CASE("a GPU is not calibrated where there is none", "[calibrate]") {
