@@ -12,6 +12,7 @@ namespace stretto::cli {
 // One file a command. Each adds its subcommand and options; its callback does the work and throws stretto::Error.
 void add_simulate(CLI::App& app);
 void add_train(CLI::App& app);
+void add_profile(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_calibrate(CLI::App& app);
 void add_show(CLI::App& app);

@@ -26,13 +26,9 @@
 namespace stretto::cli {
 namespace {
 
-// One mode at one number of ranks, ready to run. Not movable: the executor refers to the schedule.
-struct Contender {
-  Scenario scenario;
-  Schedule schedule;
-  MemoryPlan plan;
-  std::unique_ptr<exec::Executor> executor;
-  std::vector<BoundProgram> programs;  // of all ranks, wherever they are
+// One mode at one number of ranks, ready to run.
+struct Contender : ReadyStep {
+  using ReadyStep::ReadyStep;
   sim::SimResult predicted;
   std::vector<Timeline> measured;
   double loss = 0;  // of the last step of the warm-up: repeats may be more in one than in another
@@ -40,25 +36,7 @@ struct Contender {
 
 std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode, std::int64_t ranks,
                                    const MakeExecutor& make, const exec::TokenSource& tokens) {
-  auto contender = std::make_unique<Contender>();
-  contender->scenario = with_mode(base, mode, ranks);
-  contender->schedule = build_schedule(contender->scenario);
-  const Schedule& schedule = contender->schedule;
-  contender->plan = plan_and_verify(schedule).plan;
-  contender->executor = make(contender->scenario, schedule, contender->plan);
-  contender->programs = contender->executor->programs();
-  if (std::ssize(contender->programs) != schedule.mesh.ranks()) {
-    contender->programs.clear();
-    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
-      contender->programs.push_back(bind(schedule, rank));
-  }
-  const exec::MemoryOf memory_of = exec::memory_of(*contender->executor);
-  exec::initialise_state(schedule, contender->scenario, memory_of);
-  exec::write_batch(schedule, contender->scenario, tokens, 0, memory_of);
-  exec::write_hyper(schedule, contender->scenario, 0, memory_of);
-  contender->executor->upload(exec::Executor::Part::state);
-  contender->executor->upload(exec::Executor::Part::inputs);
-  return contender;
+  return std::make_unique<Contender>(with_mode(base, mode, ranks), make, tokens);
 }
 
 // How the host's cores are while steps are measured on them.
@@ -143,33 +121,7 @@ void add_notes(const Schedule& schedule, const std::string& mode, std::int64_t r
   }
 }
 
-exec::TokenSource open_tokens(const Scenario& scenario) {
-  if (!scenario.training.data.empty()) return exec::TokenSource::open(scenario.training.data);
-  // Without data the step is timed on random bytes: its time does not depend on them.
-  std::vector<std::byte> bytes(1 << 20);
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    bytes[i] = std::byte(random_bits(scenario.training.seed, stream_of("compare"), i) %
-                         static_cast<std::uint64_t>(std::min<std::int64_t>(scenario.model.vocab_size, 256)));
-  return exec::TokenSource::parse(std::move(bytes), "random.txt");
-}
-
 }  // namespace
-
-MakeExecutor on_host(int cores) {
-  return [cores](const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan) {
-    host::HostOptions options = host::host_options(scenario);
-    options.cores_per_device = cores;
-    return std::make_unique<host::HostExecutor>(schedule, plan, options);
-  };
-}
-
-MakeExecutor on_gpu(launch::ProcessGroup* processes) {
-  return [processes](const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan) {
-    cuda::CudaOptions options = cuda::cuda_options(scenario);
-    options.processes = processes;
-    return cuda::make_cuda_executor(schedule, plan, options);
-  };
-}
 
 int cores_of(const Scenario& scenario, const sim::Platform& platform) {
   return static_cast<int>(scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores);
@@ -216,7 +168,7 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
                         ": [compare] ranks: expected multiples of tensor_model_parallel_size x "
                         "pipeline_model_parallel_size = " +
                         std::to_string(of_model) + ", got " + std::to_string(n));
-  const exec::TokenSource tokens = open_tokens(scenario);
+  const exec::TokenSource tokens = tokens_of(scenario);
   const int cores = cores_of(scenario, platform);
   // Before anything is measured: some modes need more lanes, and so cores for more channels, than others.
   CompareRun run;

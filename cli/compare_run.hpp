@@ -1,11 +1,9 @@
 #pragma once
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "exec/executor.hpp"
-#include "exec/launch/process_group.hpp"
+#include "cli/ready_step.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/plan.hpp"
 #include "report/comparison.hpp"
@@ -13,12 +11,6 @@
 
 namespace stretto::cli {
 
-// Makes what runs a schedule of the scenario; the schedule outlives it.
-using MakeExecutor = std::function<std::unique_ptr<exec::Executor>(const Scenario& scenario, const Schedule& schedule,
-                                                                   const MemoryPlan& plan)>;
-MakeExecutor on_host(int cores);
-// Which all ranks share, or that of each process.
-MakeExecutor on_gpu(launch::ProcessGroup* processes = nullptr);
 // Of the host, that ranks share: the scenario's, else the platform's.
 int cores_of(const Scenario& scenario, const sim::Platform& platform);
 

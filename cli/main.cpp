@@ -57,6 +57,7 @@ int run(int argc, char** argv) {
   stretto::cli::add_compare(app);
   stretto::cli::add_simulate(app);
   stretto::cli::add_train(app);
+  stretto::cli::add_profile(app);
   stretto::cli::add_calibrate(app);
   stretto::cli::add_show(app);
   stretto::cli::add_export(app);

@@ -59,6 +59,39 @@ void run_as_one_of(const launch::World& world,
   }
 }
 
+Scenario scenario_for_processes(const CommonOptions& options, std::int64_t processes, std::vector<std::string>& notes) {
+  const auto with = [&](std::int64_t data_parallel_size) {
+    std::vector<std::string> set = options.set;
+    set.push_back(fmt::format("parallel.data_parallel_size={}", data_parallel_size));
+    return read_scenario(options.scenario, set);
+  };
+  // What it says may be impossible and what the processes make of it not: one replica fits wherever several do.
+  bool is_possible = true;
+  Scenario scenario;
+  try {
+    scenario = read_scenario(options.scenario, options.set);
+  } catch (const Error& error) {
+    is_possible = false;
+    try {
+      scenario = with(1);
+    } catch (const Error&) {
+      throw error;
+    }
+  }
+  const std::int64_t given = scenario.parallel.data_parallel_size, of_model = scenario.parallel.model_ranks();
+  if (is_possible && given * of_model == processes) return scenario;
+  if (processes % of_model != 0)
+    throw input_error(
+        fmt::format("{}: [parallel]: {} processes were started; expected a multiple of tensor_model_parallel_size x "
+                    "pipeline_model_parallel_size = {}",
+                    options.scenario, processes, of_model));
+  scenario = with(processes / of_model);
+  const std::string instead = is_possible ? fmt::format(" and not {}", given) : "";
+  notes.push_back(
+      fmt::format("data_parallel_size is {}{}: there are {} processes", processes / of_model, instead, processes));
+  return scenario;
+}
+
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/commands.hpp"
 #include "exec/launch/process_group.hpp"
 #include "exec/launch/world.hpp"
 
@@ -24,6 +25,11 @@ std::optional<launch::World> find_world(int ranks);
 // by that one.
 void run_as_one_of(const launch::World& world,
                    const std::function<void(launch::ProcessGroup& processes, std::ostream& out)>& act);
+
+// What `options` names, of as many ranks as there are processes: they decide it, as with Megatron-LM, and
+// data_parallel_size is what the other axes leave of them. Adds to `notes` when that is not what the scenario says.
+// Throws Error(input) when the model's axes do not divide them.
+Scenario scenario_for_processes(const CommonOptions& options, std::int64_t processes, std::vector<std::string>& notes);
 
 // Processes that run different things would wait for each other in vain. `what` must be equal on all, as must be the
 // version of this program. Throws Error(input) that calls it `name`.

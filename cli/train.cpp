@@ -40,41 +40,6 @@ std::vector<std::string> arguments_of_a_rank(const TrainCommand& options) {
   return arguments;
 }
 
-// Processes decide how many ranks there are, as with Megatron-LM: data_parallel_size is what the other axes leave of
-// them.
-Scenario scenario_for(const TrainCommand& options, std::int64_t processes, std::vector<std::string>& notes) {
-  const auto with = [&](std::int64_t data_parallel_size) {
-    std::vector<std::string> set = options.set;
-    set.push_back(fmt::format("parallel.data_parallel_size={}", data_parallel_size));
-    return read_scenario(options.scenario, set);
-  };
-  // What it says may be impossible and what the processes make of it not: one replica fits wherever several do.
-  bool is_possible = true;
-  Scenario scenario;
-  try {
-    scenario = read_scenario(options.scenario, options.set);
-  } catch (const Error& error) {
-    is_possible = false;
-    try {
-      scenario = with(1);
-    } catch (const Error&) {
-      throw error;
-    }
-  }
-  const std::int64_t given = scenario.parallel.data_parallel_size, of_model = scenario.parallel.model_ranks();
-  if (is_possible && given * of_model == processes) return scenario;
-  if (processes % of_model != 0)
-    throw input_error(
-        fmt::format("{}: [parallel]: {} processes were started; expected a multiple of tensor_model_parallel_size x "
-                    "pipeline_model_parallel_size = {}",
-                    options.scenario, processes, of_model));
-  scenario = with(processes / of_model);
-  const std::string instead = is_possible ? fmt::format(" and not {}", given) : "";
-  notes.push_back(
-      fmt::format("data_parallel_size is {}{}: there are {} processes", processes / of_model, instead, processes));
-  return scenario;
-}
-
 double model_flops_per_s(const Scenario& scenario, const std::vector<double>& times_ms) {
   return training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size) /
          (median(times_ms) * 1e-3);
@@ -108,8 +73,8 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
     for (const std::string& key : options.set) given += "\n" + key;
     require_same(*processes, given, "scenario, backend");
   }
-  const Scenario scenario =
-      processes ? scenario_for(options, processes->size(), notes) : read_scenario(options.scenario, options.set);
+  const Scenario scenario = processes ? scenario_for_processes(options, processes->size(), notes)
+                                      : read_scenario(options.scenario, options.set);
   const bool is_first = processes == nullptr || processes->rank() == 0;
   if (is_first) require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
@@ -165,7 +130,7 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
     tflops_per_gpu = TFLOPs;
     out << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s a GPU", median(times_ms),
                        minimum(times_ms), maximum(times_ms), TFLOPs);
-    if (const auto peak = cuda::peak_bf16_TFLOPs(device)) {
+    if (const auto peak = cuda::peak_TFLOPs(device, Dtype::bf16)) {
       mfu = TFLOPs / *peak;
       out << fmt::format("; MFU {:.1f} % of the {:g} that the data sheet of {} has", 100 * TFLOPs / *peak, *peak,
                          device);
@@ -188,7 +153,7 @@ void train(const TrainCommand& options) {
   if (options.ranks > 0) {
     // What is wrong for all is said once.
     std::vector<std::string> notes;
-    const Scenario scenario = scenario_for(options, options.ranks, notes);
+    const Scenario scenario = scenario_for_processes(options, options.ranks, notes);
     require_writable(options.json);
     build_schedule(scenario);
     exec::require_data(scenario);

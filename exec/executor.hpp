@@ -36,6 +36,7 @@ class Executor {
     std::string name;
     int sms = 0;
     std::int64_t memory_bytes = 0;
+    double memory_GBps = 0;  // at most: clock times width; 0: not known
   };
   virtual std::optional<Device> device() const { return {}; }
 

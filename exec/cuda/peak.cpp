@@ -4,18 +4,19 @@
 
 namespace stretto::cuda {
 
-std::optional<double> peak_bf16_TFLOPs(std::string_view name) {
+std::optional<double> peak_TFLOPs(std::string_view name, Dtype dtype) {
+  if (dtype != Dtype::bf16 && dtype != Dtype::f32) return std::nullopt;
   struct Sheet {
     std::string_view part;  // of the device's name; the first that fits
-    double TFLOPs;
+    double bf16, f32;
   };
-  // NVIDIA's data sheets of the A100 (2021), H100 (2023: SXM, PCIe, NVL), H200 (2024), L40S (2023) and HGX B200 (2025).
-  // Where a sheet has only the figure with sparsity, half of it.
-  static constexpr std::array kSheets = {Sheet{"A100", 312},   Sheet{"H100 PCIe", 756}, Sheet{"H100 NVL", 835.5},
-                                         Sheet{"H100", 989.4}, Sheet{"H200", 989.4},    Sheet{"L40S", 362.05},
-                                         Sheet{"GB200", 2500}, Sheet{"B200", 2250}};
-  for (const auto& [part, TFLOPs] : kSheets)
-    if (name.find(part) != std::string_view::npos) return TFLOPs;
+  // NVIDIA's data sheets of the A100 (2021), H100 (2023: SXM, PCIe, NVL), H200 (2024), L40S (2023), HGX B200 and GB200
+  // (2025). Where a sheet has only the figure with sparsity, half of it.
+  static constexpr std::array kSheets = {
+      Sheet{"A100", 312, 19.5}, Sheet{"H100 PCIe", 756, 51}, Sheet{"H100 NVL", 835.5, 60}, Sheet{"H100", 989.4, 67},
+      Sheet{"H200", 989.4, 67}, Sheet{"L40S", 362.05, 91.6}, Sheet{"GB200", 2500, 80},     Sheet{"B200", 2250, 75}};
+  for (const auto& [part, bf16, f32] : kSheets)
+    if (name.find(part) != std::string_view::npos) return dtype == Dtype::bf16 ? bf16 : f32;
   return std::nullopt;
 }
 

@@ -2,10 +2,13 @@
 #include <optional>
 #include <string_view>
 
+#include "model/schedule/dtype.hpp"
+
 namespace stretto::cuda {
 
-// What a device's tensor cores do at most in bf16, dense, by its data sheet, in TFLOP/s; nullopt for a device that is
-// not listed. `name` as CUDA has it, "NVIDIA H100 80GB HBM3".
-std::optional<double> peak_bf16_TFLOPs(std::string_view name);
+// What a device computes at most by its data sheet, dense, in TFLOP/s: bf16 on its tensor cores, f32 on its other ones
+// (GEMMs of f32 do not use TF32). nullopt for other types and for a device that is not listed. `name` as CUDA has it,
+// "NVIDIA H100 80GB HBM3".
+std::optional<double> peak_TFLOPs(std::string_view name, Dtype dtype);
 
 }  // namespace stretto::cuda

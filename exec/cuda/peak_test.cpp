@@ -3,11 +3,14 @@
 #include <catch2/catch.hpp>
 
 TEST_CASE("peaks by the name of a device", "[cuda]") {
-  using stretto::cuda::peak_bf16_TFLOPs;
-  CHECK(peak_bf16_TFLOPs("NVIDIA H100 80GB HBM3") == 989.4);
-  CHECK(peak_bf16_TFLOPs("NVIDIA H100 PCIe") == 756);
-  CHECK(peak_bf16_TFLOPs("NVIDIA H200") == 989.4);
-  CHECK(peak_bf16_TFLOPs("NVIDIA A100-SXM4-80GB") == 312);
-  CHECK(peak_bf16_TFLOPs("NVIDIA GB200") == 2500);
-  CHECK_FALSE(peak_bf16_TFLOPs("Fake GPU"));
+  using stretto::Dtype;
+  using stretto::cuda::peak_TFLOPs;
+  CHECK(peak_TFLOPs("NVIDIA H100 80GB HBM3", Dtype::bf16) == 989.4);
+  CHECK(peak_TFLOPs("NVIDIA H100 80GB HBM3", Dtype::f32) == 67);
+  CHECK(peak_TFLOPs("NVIDIA H100 PCIe", Dtype::bf16) == 756);
+  CHECK(peak_TFLOPs("NVIDIA H200", Dtype::bf16) == 989.4);
+  CHECK(peak_TFLOPs("NVIDIA A100-SXM4-80GB", Dtype::bf16) == 312);
+  CHECK(peak_TFLOPs("NVIDIA GB200", Dtype::bf16) == 2500);
+  CHECK_FALSE(peak_TFLOPs("Fake GPU", Dtype::bf16));
+  CHECK_FALSE(peak_TFLOPs("NVIDIA H100 80GB HBM3", Dtype::f64));
 }

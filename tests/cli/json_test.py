@@ -47,6 +47,22 @@ class Json(ProgramTest):
             self.assert_keys(step, "step loss step_ms tokens_per_s")
         self.assertLess(value["steps"][-1]["loss"], value["steps"][0]["loss"])
 
+    def test_profile(self):
+        value = self.json("profile", self.tiny, "--set", "compare.repeats=3", "--trace", "trace.json")
+        self.assert_keys(value, """device peak_GFLOPs peak_memory_GBps peak_source step_ms median_step_ms timed_step_ms overhead_pct
+                                critical_path step_over_critical_path operations""")
+        self.assert_keys(value["critical_path"], "operations compute_ms communication_ms between_ms")
+        self.assertEqual(len(value["step_ms"]), 3)
+        for operation in value["operations"]:
+            self.assert_keys(operation, "name work communication calls us total_ms flops bytes floor_us bound")
+            self.assertEqual(operation["bound"], "arithmetic" if operation["flops"] > 0 else None)
+        # What is on the critical path is part of the step, and at two ranks both have computed it.
+        path = value["critical_path"]
+        self.assertLess(path["compute_ms"] + path["communication_ms"], 1.5 * max(value["timed_step_ms"]))
+        names = [operation["name"] for operation in value["operations"]]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertTrue(json.loads((self.folder / "trace.json").read_text()))
+
     def test_show(self):
         printed = self.ok("show", self.tiny)
         self.assertIn("verified", printed.out)

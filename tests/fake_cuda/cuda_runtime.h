@@ -144,6 +144,11 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->multiProcessorCount = 2;
   return cudaSuccess;
 }
+enum cudaDeviceAttr { cudaDevAttrMemoryClockRate = 36, cudaDevAttrGlobalMemoryBusWidth = 37 };
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrMemoryClockRate ? 1'000'000 : 64;  // kHz, bits: 16 GB/s
+  return cudaSuccess;
+}
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = fake_cuda::device().total_bytes;
   *free = *total - fake_cuda::device().used_bytes;

@@ -165,7 +165,7 @@ class CudaExecutor final : public exec::Executor {
   std::optional<Device> device() const override {
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "asking for memory");
-    return Device{device_, sms_, static_cast<std::int64_t>(total)};
+    return Device{device_, sms_, static_cast<std::int64_t>(total), memory_GBps_};
   }
   void upload(Part part) override { transfer(part, true); }
   void download(Part part) override { transfer(part, false); }
@@ -269,6 +269,11 @@ class CudaExecutor final : public exec::Executor {
     check(cudaGetDeviceProperties(&properties, device), "asking the device");
     sms_ = properties.multiProcessorCount;
     device_ = properties.name;
+    int kHz = 0, bits = 0;
+    if (cudaDeviceGetAttribute(&kHz, cudaDevAttrMemoryClockRate, device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device) == cudaSuccess)
+      memory_GBps_ = 2.0 * kHz * bits / 8 * 1e-6;  // two transfers a cycle (CUDA C++ Best Practices Guide, 9.2.1)
+    cudaGetLastError();
   }
 
   // Channels of communicators hold their SMs while they wait for peers: GEMMs are cut for those that are left, so that
@@ -508,6 +513,7 @@ class CudaExecutor final : public exec::Executor {
   CudaOptions options_;
   int sms_ = 1;
   std::string device_;
+  double memory_GBps_ = 0;
   std::vector<BoundProgram> programs_;
   LaunchPlan launches_;
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -1,0 +1,163 @@
+#include "report/profile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/steal.hpp"
+#include "calibrate/probes/probes.hpp"
+#include "cli/commands.hpp"
+#include "cli/processes.hpp"
+#include "cli/progress.hpp"
+#include "cli/ready_step.hpp"
+#include "exec/cuda/cuda.hpp"
+#include "exec/cuda/peak.hpp"
+#include "exec/launch/spawn.hpp"
+#include "exec/launch/timelines.hpp"
+#include "model/overlap/overlap.hpp"
+#include "report/critical_path.hpp"
+#include "report/trace.hpp"
+
+namespace stretto::cli {
+namespace {
+
+struct ProfileCommand : CommonOptions {
+  std::string backend = "host";
+  int ranks = 0;  // processes to start; 0: this one has all ranks, unless a launcher says otherwise
+};
+
+Peak peak_of(const ReadyStep& step) {
+  const Dtype dtype = step.schedule.compute_dtype;
+  if (const auto device = step.executor->device()) {
+    const auto TFLOPs = cuda::peak_TFLOPs(device->name, dtype);
+    return {TFLOPs.value_or(0) * 1e3, device->memory_GBps,
+            TFLOPs ? "its data sheet, and the clock and width of its memory" : "the clock and width of its memory"};
+  }
+  if (dtype != Dtype::f32) return {};  // the host has one yardstick
+  // Of memory nothing is said: what a core reads comes from caches, mostly.
+  const int threads = step.schedule.placement.threads_per_rank;
+  return {threads * calibrate::SgemmYardstick(1, 1).run_GFLOPs(), 0,
+          threads == 1 ? "sgemm 1024³ on a core" : fmt::format("sgemm 1024³ on a core, times {}", threads)};
+}
+
+const Timeline& median_step(std::vector<Timeline>& timelines) {
+  const auto length = [](const Timeline& timeline) { return timeline.step_end - timeline.step_begin; };
+  const auto middle = timelines.begin() + static_cast<std::ptrdiff_t>(timelines.size() / 2);
+  std::nth_element(timelines.begin(), middle, timelines.end(),
+                   [&](const Timeline& a, const Timeline& b) { return length(a) < length(b); });
+  return *middle;
+}
+
+void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
+  std::vector<std::string> notes;
+  if (processes) {
+    std::string given = options.backend + text_of(options.scenario);
+    for (const std::string& key : options.set) given += "\n" + key;
+    require_same(*processes, given, "scenario, backend");
+  }
+  const Scenario scenario = processes ? scenario_for_processes(options, processes->size(), notes)
+                                      : read_scenario(options.scenario, options.set);
+  const bool is_first = processes == nullptr || processes->rank() == 0, is_gpu = options.backend == "cuda";
+  if (is_first) require_writable(options);
+  const exec::TokenSource tokens = tokens_of(scenario);
+  if (is_gpu) {
+    const Schedule schedule = build_schedule(scenario);
+    const std::size_t ranks = processes ? 1 : static_cast<std::size_t>(schedule.mesh.ranks());
+    if (const std::string shared = cuda::reserve_hardware_queues(ranks * schedule.lanes.size()); !shared.empty())
+      notes.push_back(shared);
+  }
+  watch_interrupts();
+  ReadyStep step(scenario, is_gpu ? on_gpu(processes) : on_host(static_cast<int>(scenario.cluster.cores_per_device)),
+                 tokens);
+  for (const auto& more : {step.schedule.notes, step.executor->notes()})
+    notes.insert(notes.end(), more.begin(), more.end());
+  out << fmt::format("scenario {}, schedule {}, {} rank{}, on {}\n", scenario.name, step.schedule.name,
+                     step.schedule.mesh.ranks(), step.schedule.mesh.ranks() == 1 ? "" : "s",
+                     is_gpu && step.executor->device() ? step.executor->device()->name : "this host");
+  for (const std::string& note : notes) out << "note: " << note << "\n";
+  out << std::flush;
+
+  Profile profile;
+  profile.device = is_gpu && step.executor->device() ? step.executor->device()->name : "this host";
+  profile.peak = peak_of(step);
+  Progress progress;
+  std::vector<Timeline> timelines;
+  const std::int64_t repeats = scenario.compare.repeats;
+  // Processes run the same steps, so none is repeated because one of them was disturbed.
+  Undisturbed measure(is_gpu ? 0 : 2 * repeats);
+  // Of two steps the second is timed: caches and clocks are as a step leaves them. Both kinds take turns.
+  constexpr int kSteps = 2;
+  for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
+    if (processes ? processes->any(interrupted()) : interrupted()) throw runtime_failure(is_first ? "interrupted" : "");
+    if (is_first)
+      progress.show(repeat < 0 ? std::string("warming up") : fmt::format("turn {} of {}", repeat + 1, repeats));
+    Timeline plain, timed;
+    measure([&] { plain = step.executor->run_without_rows(kSteps); });
+    measure([&] { timed = step.executor->run(kSteps); });
+    if (processes) timed = launch::gather_timeline(*processes, std::move(timed));
+    if (repeat < 0) continue;
+    profile.step_ms.push_back(to_ms(plain.step_end - plain.step_begin));
+    profile.timed_step_ms.push_back(to_ms(timed.step_end - timed.step_begin));
+    timelines.push_back(std::move(timed));
+  }
+  progress.clear();
+  if (!is_first) return;
+  profile.operations = profile_operations(step.schedule, step.programs, timelines, profile.peak);
+  const Timeline& middle = median_step(timelines);
+  const CriticalPath path = critical_path(step.schedule, step.programs, middle);
+  profile.path_operations = std::ssize(path.rows);
+  profile.path_compute_ms = to_ms(path.compute);
+  profile.path_communication_ms = to_ms(path.communication);
+  profile.path_between_ms = to_ms(path.between);
+  out << profile_text(profile);
+  write_json(options.json, profile_json(profile));
+  if (!options.trace.empty())
+    write_trace(options.trace, {{"measured " + step.schedule.name, &step.schedule, &step.programs, &middle}});
+}
+
+std::vector<std::string> arguments_of_a_rank(const ProfileCommand& options) {
+  std::vector<std::string> arguments = {"profile", options.scenario, "--backend", options.backend};
+  for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
+  for (const auto& [name, value] : {std::pair{"--json", options.json}, std::pair{"--trace", options.trace}})
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  return arguments;
+}
+
+void profile(const ProfileCommand& options) {
+  const std::optional<launch::World> world = find_world(options.ranks);
+  const bool is_one_of_several = world && world->size > 1;
+  if ((is_one_of_several || options.ranks > 0) && options.backend != "cuda")
+    throw input_error(
+        "profile in several processes needs --backend cuda. In one process all ranks of a host run, as threads");
+  if (options.ranks > 0) {
+    // What is wrong for all is said once.
+    std::vector<std::string> notes;
+    tokens_of(scenario_for_processes(options, options.ranks, notes));
+    require_writable(options);
+    return launch::spawn_ranks(options.ranks, arguments_of_a_rank(options));
+  }
+  if (!is_one_of_several) return profile_as(options, nullptr, std::cout);
+  run_as_one_of(*world,
+                [&](launch::ProcessGroup& processes, std::ostream& out) { profile_as(options, &processes, out); });
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app) {
+  auto options = std::make_shared<ProfileCommand>();
+  CLI::App* command = app.add_subcommand(
+      "profile", "run a step and say where its time goes: each operation against the least it can take");
+  add_scenario_options(*command, *options);
+  command->add_option("--json", options->json, "write results as JSON to this file, - for standard output");
+  command->add_option("--trace", options->trace, "write a trace that ui.perfetto.dev opens");
+  add_backend_option(*command, options->backend);
+  add_ranks_option(*command, options->ranks);
+  command->callback([options] { profile(*options); });
+}
+
+}  // namespace stretto::cli

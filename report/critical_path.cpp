@@ -1,0 +1,150 @@
+#include "report/critical_path.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <map>
+#include <tuple>
+
+namespace stretto {
+namespace {
+
+struct Node {
+  std::size_t program = 0;
+  std::uint32_t op = 0;
+};
+
+class Walk {
+ public:
+  Walk(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline)
+      : schedule_(schedule), programs_(programs), timeline_(timeline) {
+    std::map<std::int64_t, std::size_t> program_of;
+    for (std::size_t p = 0; p < programs.size(); ++p) {
+      program_of[programs[p].rank] = p;
+      rows_.emplace_back(programs[p].ops.size(), nullptr);
+    }
+    for (const TimelineRow& row : timeline.rows) rows_[program_of.at(row.rank)][row.op] = &row;
+    join_members();
+  }
+
+  CriticalPath run() const {
+    CriticalPath path;
+    const TimelineRow* latest = nullptr;
+    Node at;
+    for (std::size_t p = 0; p < programs_.size(); ++p)
+      for (std::uint32_t op = 0; op < rows_[p].size(); ++op)
+        if (const TimelineRow* row = rows_[p][op]; row && (!latest || row->end > latest->end)) {
+          latest = row;
+          at = {p, op};
+        }
+    if (!latest) return path;
+    path.length = std::max<Picoseconds>(0, latest->end - timeline_.step_begin);
+    // What began no later than this has been counted already: operations that overlap count once.
+    Picoseconds counted = latest->end;
+    for (bool is_behind_end = true;;) {
+      at = last_to_come(at);
+      const TimelineRow& row = row_of(at);
+      if (is_behind_end) {
+        const Picoseconds begin = std::clamp(row.transfer, timeline_.step_begin, counted),
+                          end = std::clamp(row.end, begin, counted);
+        (communicates(at) ? path.communication : path.compute) += end - begin;
+        counted = begin;
+        path.rows.push_back(row);
+      }
+      const Cause cause = cause_of(at);
+      if (!cause.is_there) break;
+      at = cause.node;
+      is_behind_end = cause.is_end;
+    }
+    std::reverse(path.rows.begin(), path.rows.end());
+    path.between = path.length - path.compute - path.communication;
+    return path;
+  }
+
+ private:
+  struct Cause {
+    bool is_there = false;
+    Node node;
+    bool is_end = true;  // else it was the other's start
+    Picoseconds time = 0;
+  };
+
+  const TimelineRow& row_of(const Node& node) const { return *rows_[node.program][node.op]; }
+  const Work& work_of(const Node& node) const {
+    return schedule_.operations[programs_[node.program].ops[node.op].op].work;
+  }
+  bool communicates(const Node& node) const { return is_communication(work_of(node)); }
+
+  // The n-th operation of a group, or the n-th message between the same two ranks, is the same one on all its members:
+  // communicators are in order.
+  using Instance = std::tuple<std::uint32_t, std::int64_t, std::int64_t, std::int64_t>;  // communicator, from, to, n
+  void join_members() {
+    std::map<Instance, std::size_t> group_of;
+    for (std::size_t p = 0; p < programs_.size(); ++p) {
+      std::map<Instance, std::int64_t> met;
+      group_.emplace_back(programs_[p].ops.size(), kAlone);
+      for (std::uint32_t op = 0; op < programs_[p].ops.size(); ++op) {
+        if (!communicates({p, op})) continue;
+        Instance instance = instance_of({p, op});
+        std::get<3>(instance) = met[instance]++;
+        const auto [found, is_new] = group_of.try_emplace(instance, groups_.size());
+        if (is_new) groups_.emplace_back();
+        groups_[found->second].push_back({p, op});
+        group_[p][op] = found->second;
+      }
+    }
+  }
+  Instance instance_of(const Node& node) const {
+    const Work& work = work_of(node);
+    const std::uint32_t communicator = communicator_of(work);
+    const std::int64_t rank = programs_[node.program].rank;
+    if (const auto* message = std::get_if<PointToPoint>(&work)) {
+      const std::int64_t peer = peer_of(schedule_, *message, rank).rank;
+      return {communicator, message->is_send ? rank : peer, message->is_send ? peer : rank, 0};
+    }
+    const std::vector<std::int64_t> members = members_of(schedule_, schedule_.communicators[communicator], rank);
+    return {communicator, members.empty() ? rank : members.front(), -1, 0};
+  }
+
+  Node last_to_come(Node node) const {
+    const std::size_t group = group_[node.program][node.op];
+    if (group == kAlone) return node;
+    for (const Node& member : groups_[group])
+      if (rows_[member.program][member.op] && row_of(member).start > row_of(node).start) node = member;
+    return node;
+  }
+
+  Cause cause_of(const Node& node) const {
+    const BoundProgram& program = programs_[node.program];
+    const BoundOp& op = program.ops[node.op];
+    Cause cause;
+    const auto consider = [&](std::uint32_t other, bool is_end) {
+      const TimelineRow* row = rows_[node.program][other];
+      if (!row) return;
+      const Picoseconds time = is_end ? row->end : row->start;
+      if (!cause.is_there || time > cause.time) cause = {true, {node.program, other}, is_end, time};
+    };
+    if (op.position > 0) consider(program.lanes[op.lane][op.position - 1], true);
+    for (std::uint32_t i = op.wait_begin; i < op.wait_end; ++i)
+      if (const BoundWait& wait = program.waits[i]; wait.steps_ago == 0)
+        consider(wait.op, wait.kind == EdgeKind::finish_start);
+    return cause;
+  }
+
+  static constexpr std::size_t kAlone = ~std::size_t{0};
+  const Schedule& schedule_;
+  const std::vector<BoundProgram>& programs_;
+  const Timeline& timeline_;
+  std::vector<std::vector<const TimelineRow*>> rows_;  // [program][op]; null: was not recorded
+  std::vector<std::vector<std::size_t>> group_;        // [program][op] → groups_, or kAlone
+  std::vector<std::vector<Node>> groups_;              // members of one communication
+};
+
+}  // namespace
+
+CriticalPath critical_path(const Schedule& schedule, const std::vector<BoundProgram>& programs,
+                           const Timeline& timeline) {
+  return Walk(schedule, programs, timeline).run();
+}
+
+}  // namespace stretto
