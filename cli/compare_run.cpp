@@ -137,15 +137,7 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
     scenario.cluster.network = processes ? Network::nccl : Network::links;
   }
   std::vector<std::string> modes = scenario.compare.modes;
-  if (modes.empty()) {
-    bool is_listed = false;
-    for (const OverlapMode& mode : overlap_modes()) {
-      if (!mode.applies(scenario.parallel)) continue;
-      modes.push_back(mode.name);
-      is_listed = is_listed || with_mode(scenario, mode.name, scenario.parallel.ranks()).overlap == scenario.overlap;
-    }
-    if (!is_listed) modes.push_back(kAsGiven);
-  }
+  if (modes.empty()) modes = modes_of(scenario);
   try {
     for (const std::string& mode : modes)
       if (mode != kAsGiven) find_overlap_mode(mode);

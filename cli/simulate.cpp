@@ -23,6 +23,7 @@ namespace {
 struct SimulateOptions : CommonOptions {
   std::string engine = "fluid";
   double backbone_GBps = 0;
+  bool modes = false;
 };
 
 // What the step is made of, as shares of it, the largest first.
@@ -56,6 +57,45 @@ HtmlStep html_step(const Schedule& schedule, const MemoryPlan& plan, const sim::
   step.predicted = excerpt(schedule, result.programs, result.timeline);
   step.memory = memory_use(schedule, plan);
   return step;
+}
+
+// Every overlap mode that applies to the scenario's layout, and the scenario as it is where it is none of them.
+struct PredictedMode {
+  std::string mode;
+  double step_ms = 0, exposed_ms = 0;
+  BreakdownMs breakdown;
+};
+std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
+                                         const sim::SimOptions& options) {
+  std::vector<PredictedMode> modes;
+  for (const std::string& name : modes_of(scenario)) {
+    const Schedule schedule = build_schedule(with_mode(scenario, name, scenario.parallel.ranks()));
+    const sim::SimResult result = sim::simulate(schedule, plan_and_verify(schedule).programs,
+                                                sim::cost_schedule(schedule, platform, scenario.cluster), options);
+    const Breakdown b = mean_breakdown(schedule, result.programs, result.timeline);
+    modes.push_back({name, to_ms(result.step), to_ms(b.exposed_total), to_ms(b)});
+  }
+  return modes;
+}
+
+Table table_of(const std::vector<PredictedMode>& modes) {
+  Table table({"mode", "step ms", "of plain", "compute ms", "exposed ms", "bubble ms"});
+  for (const PredictedMode& m : modes)
+    table.add_row({m.mode, fmt::format("{:.3f}", m.step_ms), fmt::format("{:.3f}", m.step_ms / modes.front().step_ms),
+                   fmt::format("{:.3f}", m.breakdown.compute), fmt::format("{:.3f}", m.exposed_ms),
+                   fmt::format("{:.3f}", m.breakdown.bubble)});
+  return table;
+}
+
+nlohmann::json json_of(const std::vector<PredictedMode>& modes) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const PredictedMode& m : modes)
+    rows.push_back({{"mode", m.mode},
+                    {"step_ms", m.step_ms},
+                    {"compute_ms", m.breakdown.compute},
+                    {"exposed_ms", m.exposed_ms},
+                    {"bubble_ms", m.breakdown.bubble}});
+  return rows;
 }
 
 void simulate_command(const SimulateOptions& options) {
@@ -118,6 +158,9 @@ void simulate_command(const SimulateOptions& options) {
   std::cout << fmt::format("\n{} operations simulated in {:.4f} s; with building and verifying the schedule {:.4f} s\n",
                            result.operations, result.simulate_s, simulate_s);
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
+  std::vector<PredictedMode> modes;
+  if (options.modes) modes = predict_modes(scenario, platform, sim_options);
+  if (options.modes) std::cout << "\n" << table_of(modes).text();
 
   nlohmann::json limits_json = nlohmann::json::array();
   for (const auto& [what, share] : limits) limits_json.push_back({{"what", what}, {"share", share}});
@@ -143,7 +186,8 @@ void simulate_command(const SimulateOptions& options) {
                             {"fits", fits},
                             {"limits", std::move(limits_json)},
                             {"operations", result.operations},
-                            {"simulate_s", simulate_s}});
+                            {"simulate_s", simulate_s},
+                            {"modes", options.modes ? json_of(modes) : nlohmann::json(nullptr)}});
   if (!options.trace.empty())
     write_trace(options.trace, {{"predicted " + schedule.name, &schedule, &result.programs, &result.timeline}});
   if (!options.html.empty()) {
@@ -170,6 +214,7 @@ void add_simulate(CLI::App& app) {
   add_output_options(*command, *options);
   command->add_option("--engine", options->engine, "network: fluid (closed form) or simgrid (flows share links)")
       ->check(CLI::IsMember({"fluid", "simgrid"}));
+  command->add_flag("--modes", options->modes, "also: every overlap mode that the layout allows");
   command
       ->add_option("--backbone-GBps", options->backbone_GBps,
                    "one link that all traffic between devices crosses; needs --engine simgrid")

@@ -34,6 +34,8 @@ std::string mode_name(const Overlap& overlap);
 void set_mode(Overlap& overlap, const OverlapMode& mode);
 // Names, as those of the table, the knobs as the scenario has them: several modes together, and what no mode sets.
 constexpr const char* kAsGiven = "scenario";
+// Those that apply to the scenario's layout, the plain one first, and kAsGiven last where its knobs are none of them.
+std::vector<std::string> modes_of(const Scenario& scenario);
 
 // Scenario → verified-to-be schedule: lowering, then the rewrites whose knobs are on. Knobs that are on but cannot act
 // (dp 1) are named in Schedule::notes.

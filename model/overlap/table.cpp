@@ -69,6 +69,18 @@ const OverlapMode& find_overlap_mode(const std::string& name) {
   throw input_error(message);
 }
 
+std::vector<std::string> modes_of(const Scenario& scenario) {
+  std::vector<std::string> modes;
+  bool is_listed = false;
+  for (const OverlapMode& mode : overlap_modes()) {
+    if (!mode.applies(scenario.parallel)) continue;
+    modes.push_back(mode.name);
+    is_listed = is_listed || with_mode(scenario, mode.name, scenario.parallel.ranks()).overlap == scenario.overlap;
+  }
+  if (!is_listed) modes.push_back(kAsGiven);
+  return modes;
+}
+
 std::string mode_name(const Overlap& o) {
   std::string name;
   const auto add = [&](bool on, const char* mode) {

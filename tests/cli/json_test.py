@@ -6,7 +6,7 @@ import time
 from program import PLATFORM, ProgramTest, main
 
 SIMULATE = """scenario engine ranks step_ms tokens_per_s mfu hfu tflops_per_gpu exposed_ms bubble_ms host_bound peak_bytes fits
-limits operations simulate_s"""
+limits operations simulate_s modes"""
 ROW = """mode ranks predicted_ms measured_ms measured_min_ms measured_max_ms error_pct exposed_predicted_ms exposed_measured_ms
 saved_predicted_ms saved_measured_ms loss"""
 
@@ -30,6 +30,19 @@ class Json(ProgramTest):
             self.assertGreater(value["step_ms"], 0)
             self.assertAlmostEqual(sum(limit["share"] for limit in value["limits"]), 1, delta=0.02)
             self.assertGreaterEqual(value["hfu"], value["mfu"])
+
+    def test_simulate_every_mode(self):
+        knobs = ["--set", "overlap.overlap_grad_reduce=true", "--set", "overlap.overlap_param_gather=false"]
+        value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs)
+        steps = {mode["mode"]: mode["step_ms"] for mode in value["modes"]}
+        self.assertEqual(list(steps), ["plain", "overlap_grad_reduce", "overlap_param_gather"])
+        self.assertEqual(steps["overlap_grad_reduce"], value["step_ms"])
+        # What no mode sets stands beside them, and alone it is what is predicted without --modes.
+        layout = ["--set", "parallel.pipeline_model_parallel_size=2", "--set", "overlap.overlap_p2p_comm=true"]
+        value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs, *layout)
+        self.assertEqual(value["modes"][-1]["mode"], "scenario")
+        self.assertEqual(value["modes"][-1]["step_ms"], value["step_ms"])
+        self.assertIsNone(self.json("simulate", self.tiny, "--platform", PLATFORM)["modes"])
 
     def test_simulate_repeats_exactly(self):
         runs = [self.json("simulate", self.tiny, "--platform", PLATFORM, "--trace", f"{i}.json") for i in range(2)]
