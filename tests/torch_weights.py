@@ -1,6 +1,7 @@
 """The loss of exported weights in PyTorch float64, by Hugging Face's conventions. Usage: torch_weights.py DUMP.json ...
 
-Exits with 1 and a line for every loss that differs. torch_reference_test.cpp writes the dump and says what is in it.
+Exits with 1 when one differs. torch_reference_test.cpp writes the dump and says what is in it; scripts/gpu-check adds the
+norm of the gradient, and how far both may be off in another precision.
 """
 import json
 import struct
@@ -21,7 +22,7 @@ def read(path):
         if name != "__metadata__":
             begin, end = (data + offset for offset in entry["data_offsets"])
             values = numpy.frombuffer(content[begin:end], "<f4").astype("f8")
-            result[name] = torch.from_numpy(values.reshape(entry["shape"]))
+            result[name] = torch.from_numpy(values.reshape(entry["shape"])).requires_grad_()
     return result
 
 
@@ -93,11 +94,17 @@ def main():
         with open(path) as file:
             dump = json.load(file)
         style = {"gpt2": gpt2, "llama": llama}[dump["style"]]
-        logits = style(read(dump["file"]), dump["model"], torch.tensor(dump["tokens"]))
-        loss = F.cross_entropy(logits.flatten(0, 1), torch.tensor(dump["targets"]).flatten()).item()
-        difference = abs(dump["loss"] - loss) / loss
-        failed |= not difference <= 1e-12
-        print(f"{dump['style']}: loss {dump['loss']!r}, PyTorch {loss!r}, differs by {difference:.1e}")
+        weights = read(dump["file"])
+        logits = style(weights, dump["model"], torch.tensor(dump["tokens"]))
+        loss = F.cross_entropy(logits.flatten(0, 1), torch.tensor(dump["targets"]).flatten())
+        loss.backward()
+        norm = sum(weight.grad.square().sum() for weight in weights.values() if weight.grad is not None).sqrt()
+        for what, value in (("loss", loss.item()), ("gradient_norm", norm.item())):
+            if what not in dump:
+                continue
+            difference = abs(dump[what] - value) / value
+            failed |= not difference <= dump.get("tolerance", 1e-12)
+            print(f"{dump['style']}: {what} {dump[what]!r}, PyTorch {value!r}, differs by {difference:.1e}")
     return 1 if failed else 0
 
 
