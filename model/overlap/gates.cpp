@@ -52,7 +52,7 @@ std::vector<Gate> gates_of(const Scenario& s) {
     off(knob, asked && o.tp_comm_overlap, "tp_comm_overlap_rs_dgrad off", !o.tp_comm_overlap_rs_dgrad,
         "tp_comm_overlap_rs_dgrad is on, which reduces and scatters beside dgrad already");
   above_one("overlap_p2p_comm", o.overlap_p2p_comm, "pipeline_model_parallel_size", pp);
-  error("overlap_p2p_comm", o.overlap_p2p_comm, "batch_p2p_comm off", !o.overlap_p2p_comm || !o.batch_p2p_comm);
+  error("overlap_p2p_comm", o.overlap_p2p_comm, "batch_p2p_comm not asked for", true);
   error("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush, "overlap_p2p_comm", o.overlap_p2p_comm);
   above_one("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush, "virtual_pipeline_model_parallel_size",
             vp);

@@ -105,7 +105,8 @@ Overlap read_overlap(TomlTable table) {
                             "expected only one of it and a method of " + gemm + " in tp_comm_overlap_cfg, got both");
   const auto p2p = table.find<bool>("overlap_p2p_comm"), batch = table.find<bool>("batch_p2p_comm");
   overlap.overlap_p2p_comm = p2p.value_or(false);
-  overlap.batch_p2p_comm = batch.value_or(!overlap.overlap_p2p_comm);
+  // Kept as it is for messages beside compute too, which it does not act on: modes without them are compared.
+  overlap.batch_p2p_comm = batch.value_or(true);
   overlap.overlap_p2p_comm_warmup_flush = value_or<bool>(table, "overlap_p2p_comm_warmup_flush", false);
   overlap.defer_embedding_wgrad_compute = value_or<bool>(table, "defer_embedding_wgrad_compute", false);
   overlap.wgrad_deferral_limit =
@@ -113,7 +114,7 @@ Overlap read_overlap(TomlTable table) {
   table.finish();
   if (overlap.wgrad_deferral_limit > 0 && !overlap.defer_embedding_wgrad_compute)
     throw table.failure("wgrad_deferral_limit", "expected defer_embedding_wgrad_compute = true as well, got false");
-  if (overlap.overlap_p2p_comm && overlap.batch_p2p_comm)
+  if (overlap.overlap_p2p_comm && batch.value_or(false))
     throw table.failure("batch_p2p_comm", "expected only one of it and overlap_p2p_comm, got both");
   if (overlap.overlap_p2p_comm_warmup_flush && !overlap.overlap_p2p_comm)
     throw table.failure("overlap_p2p_comm_warmup_flush", "expected overlap_p2p_comm = true as well, got false");

@@ -101,6 +101,7 @@ class Json(ProgramTest):
         value = self.json("compare", self.tiny, "--platform", PLATFORM, *one, *layout, *both)
         self.assertEqual([row["mode"] for row in value["rows"]],
                          ["plain", "overlap_grad_reduce", "overlap_param_gather", "overlap_p2p_comm", "scenario"])
+        self.assertFalse([note for note in value["notes"] if "overlap_p2p_comm is off" in note], value["notes"])
         self.assertEqual(len({row["loss"] for row in value["rows"]}), 1)
 
     def test_compare(self):
