@@ -18,4 +18,6 @@ void* load_module(const std::string& name, const std::string& symbol) {
   return found;
 }
 
+bool is_module_loaded(const std::string& name) { return ::dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr; }
+
 }  // namespace stretto

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/module.hpp"
 #include "cli/commands.hpp"
 #include "cli/heap.hpp"
 #include "cli/version.hpp"
@@ -96,6 +98,8 @@ int main(int argc, char** argv) {
   const int code = run(argc, argv);
   // What a full disk or a closed pipe has swallowed was not done.
   std::cout.flush();
+  // NCCL aborts communicators in threads of its own, which the end of a process must not take libraries away from.
+  if (code != 0 && std::cout && stretto::is_module_loaded("libstretto_cuda.so")) std::_Exit(code);
   if (std::cout) return code;
   std::cerr << "stretto: standard output: cannot be written\n";
   return code == 0 ? 1 : code;

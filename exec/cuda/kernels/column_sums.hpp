@@ -1,6 +1,7 @@
 #pragma once
 // Sums over the rows of a matrix for every column, which biases and the weights of norms need as gradients. Two
-// kernels: blocks sum chunks of rows into the scratch, then one thread a column adds the chunks in order. The result
+// kernels: blocks sum chunks of rows into the scratch, then a few threads a column add the chunks, each its own in
+// order, and their sums. The result
 // depends on the shape, the number of SMs and the size of the scratch, never on timing.
 #include "exec/cuda/kernels/launch.hpp"
 
@@ -51,12 +52,22 @@ struct SumOutputs {
 // out[s][col] += Σ over chunks.
 template <int Sums>
 __global__ void add_partial_sums_kernel(std::int64_t cols, int chunks, const float* partial, SumOutputs<Sums> out) {
-  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (col >= cols) return;
+  __shared__ float of_row[Sums][kSumRows][kWarp];
+  const std::int64_t col = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
+  float sum[Sums] = {};
+  if (col < cols)
+    for (int chunk = threadIdx.y; chunk < chunks; chunk += kSumRows)
+#pragma unroll
+      for (int s = 0; s < Sums; ++s) sum[s] += partial[(std::int64_t{chunk} * Sums + s) * cols + col];
+#pragma unroll
+  for (int s = 0; s < Sums; ++s) of_row[s][threadIdx.y][threadIdx.x] = sum[s];
+  __syncthreads();
+  if (threadIdx.y != 0 || col >= cols) return;
 #pragma unroll
   for (int s = 0; s < Sums; ++s) {
     float total = 0;
-    for (int chunk = 0; chunk < chunks; ++chunk) total += partial[(std::int64_t{chunk} * Sums + s) * cols + col];
+#pragma unroll
+    for (int row = 0; row < kSumRows; ++row) total += of_row[s][row][threadIdx.x];
     out.at[s][col] += total;
   }
 }
@@ -77,7 +88,7 @@ void add_column_sums(const Stream& stream, std::int64_t rows, std::int64_t cols,
   auto* partial = static_cast<float*>(stream.scratch);
   launch(stream, {static_cast<unsigned>(tiles), static_cast<unsigned>(chunks), 1}, {kWarp, kSumRows, 1},
          partial_sums_kernel<N, Sums, Addends>, rows, cols, rows_of_chunk, partial, addends);
-  launch(stream, {static_cast<unsigned>(ceil_div(cols, kThreads)), 1, 1}, {kThreads, 1, 1},
+  launch(stream, {static_cast<unsigned>(ceil_div(cols, kWarp)), 1, 1}, {kWarp, kSumRows, 1},
          add_partial_sums_kernel<Sums>, cols, static_cast<int>(chunks), partial, out);
 }
 

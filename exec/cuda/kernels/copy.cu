@@ -8,13 +8,17 @@ struct Same {
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const { out[0] = in[0]; }
 };
 
-template <class T>
-__global__ void fill_kernel(std::int64_t rows, std::int64_t cols, Rows<T> to, T value) {
-  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (col >= cols) return;
+// `packs`: columns / N.
+template <int N, class T>
+__global__ void fill_kernel(std::int64_t rows, std::int64_t packs, Rows<T> to, T value) {
+  const std::int64_t pack = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  Pack<T, N> values;
+#pragma unroll
+  for (int n = 0; n < N; ++n) values.at[n] = value;
   for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
        row += std::int64_t{gridDim.y} * blockDim.y)
-    to.row(row)[col] = value;
+    *reinterpret_cast<Pack<T, N>*>(to.row(row) + pack * N) = values;
 }
 
 // The parts lie one behind the other, `elements` each; they are added in order.
@@ -33,9 +37,18 @@ __global__ void local_reduce_kernel(std::int64_t rows, std::int64_t cols, int pa
 }
 
 template <class T>
-void fill(const exec::Operand& to, T value, const Stream& stream) {
-  const Tiling t = tile(to.rows, to.cols);
-  launch(stream, t.grid, t.block, fill_kernel<T>, to.rows, to.cols, rows_of<T>(to), value);
+void fill(const exec::Operand& operand, T value, const Stream& stream) {
+  constexpr int widest = 16 / static_cast<int>(sizeof(T));
+  const Rows<T> to = rows_of<T>(operand);
+  std::int64_t rows = operand.rows, cols = operand.cols;
+  if (to.ld == cols) {
+    cols *= rows;
+    rows = 1;
+  }
+  const bool packs = cols % widest == 0 && is_packable(Rows<const T>{to.data, rows == 1 ? 0 : to.ld}, widest);
+  const std::int64_t across = packs ? cols / widest : cols;
+  const Tiling t = tile(rows, across);
+  launch(stream, t.grid, t.block, packs ? fill_kernel<widest, T> : fill_kernel<1, T>, rows, across, to, value);
 }
 
 }  // namespace

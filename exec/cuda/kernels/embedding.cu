@@ -16,24 +16,31 @@ struct Part {
         seq(work.seq) {}
 };
 
-template <class T>
+// N divides the columns, and those of the part.
+template <int N, class T>
 __global__ void forward_kernel(std::int64_t rows, std::int64_t cols, Part part, const std::int32_t* tokens,
                                Rows<const T> wte, Rows<const T> wpe, Rows<T> x) {
-  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t col = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * N;
   if (col >= cols) return;
   for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
        row += std::int64_t{gridDim.y} * blockDim.y) {
     const std::int64_t token = tokens[row], own = token - part.first_row;
-    float value = 0;
-    if (own >= 0 && own < part.rows) value = widened(wte.row(own)[col]);
-    if (token < 0 || token >= part.vocab) value = nanf("");
+    float value[N] = {}, position[N] = {};
+    if (own >= 0 && own < part.rows) load(value, wte.row(own) + col);
     if (wpe.data != nullptr && col >= part.first_col && col < part.first_col + part.cols)
-      value += widened(wpe.row(row % part.seq)[col - part.first_col]);
-    x.row(row)[col] = rounded<T>(value);
+      load(position, wpe.row(row % part.seq) + (col - part.first_col));
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      if (token < 0 || token >= part.vocab) value[n] = nanf("");
+      value[n] += position[n];
+    }
+    store(x.row(row) + col, value);
   }
 }
 
-constexpr int kFound = 1024;  // occurrences that a block collects before it adds them
+constexpr int kBlocksOfSm = 4;  // that look for tokens: every block reads all of them, so no more than run at once
+constexpr int kTokens = 4;      // that a thread looks at, at a time
+constexpr int kFound = 2048;    // occurrences that a block collects before it adds them
 
 // Adds N columns of the rows that were found to those of their tokens. The sum of a token stays in registers while the
 // next row found is of the same one; rows are read eight ahead, because a frequent token has thousands.
@@ -67,16 +74,24 @@ __device__ void add_rows(int count, const std::int32_t* found, const std::int32_
 // A block answers for the tokens t with t mod (number of blocks) = its number, and reads all tokens to find them. It
 // adds the rows of a token one after the other, so that the sum never depends on timing.
 template <int N, class T>
-__global__ void wte_kernel(std::int64_t rows, std::int64_t cols, Part part, const std::int32_t* tokens,
-                           Rows<const T> dx, Rows<float> dwte) {
+__global__ void __launch_bounds__(kThreads, kBlocksOfSm)
+    wte_kernel(std::int64_t rows, std::int64_t cols, Part part, const std::int32_t* tokens, Rows<const T> dx,
+               Rows<float> dwte) {
   __shared__ std::int32_t found[kFound];
   __shared__ int of_warp[kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   int count = 0;  // the same in all threads
-  for (std::int64_t begin = 0; begin < rows; begin += blockDim.x) {
-    const std::int64_t row = begin + threadIdx.x;
-    const std::int64_t own = row < rows ? tokens[row] - part.first_row : -1;
-    const int mine = own >= 0 && own < part.rows && own % gridDim.x == blockIdx.x ? 1 : 0;
+  const std::int64_t at_once = std::int64_t{blockDim.x} * kTokens;
+  for (std::int64_t begin = 0; begin < rows; begin += at_once) {
+    const std::int64_t first = begin + std::int64_t{threadIdx.x} * kTokens;
+    bool is_mine[kTokens];
+    int mine = 0;
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
+      const std::int64_t own = first + i < rows ? tokens[first + i] - part.first_row : -1;
+      is_mine[i] = own >= 0 && own < part.rows && static_cast<unsigned>(own) % gridDim.x == blockIdx.x;
+      mine += is_mine[i] ? 1 : 0;
+    }
     // Where it goes: behind the finds of the threads before, which keeps their order.
     int before = mine;
     for (int delta = 1; delta < kWarp; delta *= 2) {
@@ -90,11 +105,14 @@ __global__ void wte_kernel(std::int64_t rows, std::int64_t cols, Part part, cons
       if (w < warp) before += of_warp[w];
       total += of_warp[w];
     }
-    if (mine) found[count + before - 1] = static_cast<std::int32_t>(row);
+    int at = count + before - mine;
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i)
+      if (is_mine[i]) found[at++] = static_cast<std::int32_t>(first + i);
     count += total;
     __syncthreads();
-    const bool is_last = begin + blockDim.x >= rows;
-    if (count + static_cast<int>(blockDim.x) > kFound || is_last) {
+    const bool is_last = begin + at_once >= rows;
+    if (count + static_cast<int>(at_once) > kFound || is_last) {
       for (std::int64_t col = std::int64_t{threadIdx.x} * N; col < cols; col += std::int64_t{blockDim.x} * N)
         add_rows<N>(count, found, tokens, part.first_row, dx, dwte, col);
       count = 0;
@@ -103,16 +121,27 @@ __global__ void wte_kernel(std::int64_t rows, std::int64_t cols, Part part, cons
   }
 }
 
-// Position by position, the sequences in order.
-template <class T>
+// Position by position, the sequences in order, N columns a thread; rows are read eight ahead.
+template <int N, class T>
 __global__ void wpe_kernel(std::int64_t rows, Part part, Rows<const T> dx, Rows<float> dwpe) {
-  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  constexpr int kAhead = 8;
+  const std::int64_t col = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * N;
   if (col >= part.cols) return;
   for (std::int64_t position = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
        position < part.seq && position < rows; position += std::int64_t{gridDim.y} * blockDim.y) {
-    float sum = dwpe.row(position)[col];
-    for (std::int64_t row = position; row < rows; row += part.seq) sum += widened(dx.row(row)[part.first_col + col]);
-    dwpe.row(position)[col] = sum;
+    float sum[N];
+    load(sum, dwpe.row(position) + col);
+    for (std::int64_t begin = position; begin < rows; begin += kAhead * part.seq) {
+      float x[kAhead][N] = {};
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i)
+        if (begin + i * part.seq < rows) load(x[i], dx.row(begin + i * part.seq) + part.first_col + col);
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i)
+#pragma unroll
+        for (int n = 0; n < N; ++n) sum[n] += x[i][n];
+    }
+    store(dwpe.row(position) + col, sum);
   }
 }
 
@@ -128,18 +157,26 @@ void run_embedding(const Embedding& work, std::int64_t shard, std::span<const ex
   const exec::Operand* wpe = work.positions ? &operands[is_forward ? 2 : 3] : nullptr;
   with_device_type(x.dtype, [&](auto type) {
     using T = decltype(type);
+    // Of the part too: packs that begin in it end in it.
+    const auto divides = [&](int n) { return work.cols % n == 0 && part.cols % n == 0; };
     if (is_forward) {
-      const Tiling t = tile(work.rows, work.cols);
-      return launch(stream, t.grid, t.block, forward_kernel<T>, work.rows, work.cols, part, tokens,
-                    rows_of<const T>(wte), wpe ? rows_of<const T>(*wpe) : Rows<const T>{}, rows_of<T>(x));
+      constexpr int widest = 16 / static_cast<int>(sizeof(T));
+      const Rows<const T> of_wpe = wpe ? rows_of<const T>(*wpe) : Rows<const T>{};
+      const bool packs = divides(widest) && is_packable(rows_of<const T>(wte), widest) && is_packable(of_wpe, widest) &&
+                         is_packable(rows_of<const T>(x), widest);
+      const Tiling t = tile(work.rows, work.cols / (packs ? widest : 1));
+      return launch(stream, t.grid, t.block, packs ? forward_kernel<widest, T> : forward_kernel<1, T>, work.rows,
+                    work.cols, part, tokens, rows_of<const T>(wte), of_wpe, rows_of<T>(x));
     }
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(part.rows, 8 * stream.sms));
+    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(part.rows, kBlocksOfSm * stream.sms));
     const bool packs = work.cols % 4 == 0 && is_packable(rows_of<const T>(x), 4) && is_packable(rows_of<float>(wte), 4);
     launch(stream, {blocks, 1, 1}, {kThreads, 1, 1}, packs ? wte_kernel<4, T> : wte_kernel<1, T>, work.rows, work.cols,
            part, tokens, rows_of<const T>(x), rows_of<float>(wte));
     if (wpe == nullptr) return;
-    const Tiling t = tile(std::min(work.seq, work.rows), part.cols);
-    launch(stream, t.grid, t.block, wpe_kernel<T>, work.rows, part, rows_of<const T>(x), rows_of<float>(*wpe));
+    const bool packs_too = divides(4) && is_packable(rows_of<const T>(x), 4) && is_packable(rows_of<float>(*wpe), 4);
+    const Tiling t = tile(std::min(work.seq, work.rows), part.cols / (packs_too ? 4 : 1));
+    launch(stream, t.grid, t.block, packs_too ? wpe_kernel<4, T> : wpe_kernel<1, T>, work.rows, part,
+           rows_of<const T>(x), rows_of<float>(*wpe));
   });
 }
 

@@ -15,8 +15,8 @@ constexpr unsigned kThreads = 256;
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Starts a kernel on the stream, with no dynamic shared memory; a grid without blocks is nothing to do. Arguments are
-// copied when this returns; emulated, the kernel has run by then where nobody has streams. Throws Error(runtime) when the
-// launch itself is refused; what goes wrong later shows at the next synchronisation.
+// copied when this returns; emulated, the kernel has run by then where nobody has streams. Throws Error(runtime) when
+// the launch itself is refused; what goes wrong later shows at the next synchronisation.
 template <class... Parameters, class... Arguments>
 void launch(const Stream& stream, dim3 grid, dim3 block, void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0) return;

@@ -14,8 +14,9 @@ constexpr int kMostRanges = 1000;
 struct Ranges {
   int count = 0;
   std::int64_t begin[kMostRanges], end[kMostRanges];  // ascending, apart
-  // Whether element i decays.
-  __device__ bool hold(std::int64_t i) const {
+  // Which of the N elements from i on decay.
+  template <int N>
+  __device__ void hold(std::int64_t i, bool (&holds)[N]) const {
     int low = 0, high = count;  // the first range that ends behind i
     while (low < high) {
       const int middle = (low + high) / 2;
@@ -24,7 +25,11 @@ struct Ranges {
       else
         low = middle + 1;
     }
-    return low < count && begin[low] <= i;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      while (low < count && end[low] <= i + n) ++low;
+      holds[n] = low < count && begin[low] <= i + n;
+    }
   }
 };
 
@@ -63,13 +68,15 @@ __global__ void adamw_kernel(std::int64_t packs, std::int64_t first, const float
       load(p, master + i);
     else
       load(p, param + i);
+    bool decays[N];
+    decayed.hold(first + i, decays);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const float clipped = g[n] * step.clip;
       m1[n] = step.beta1 * m1[n] + (1.0f - step.beta1) * clipped;
       m2[n] = step.beta2 * m2[n] + (1.0f - step.beta2) * clipped * clipped;
       const float update = step.rate * m1[n] / (sqrt(m2[n]) * step.inverse_sqrt_correction2 + step.eps);
-      p[n] = (decayed.hold(first + i + n) ? step.decay : 1.0f) * p[n] - update;
+      p[n] = (decays[n] ? step.decay : 1.0f) * p[n] - update;
     }
     store(m + i, m1);
     store(v + i, m2);

@@ -256,6 +256,9 @@ void gradient_graph(Graph& g, const Shape& s) {
   g.pointwise(CUDNN_POINTWISE_IDENTITY, dq_sum, dq);
 }
 
+// As cuDNN's own frontend has it (sdpa nodes): versions before these want masked scores to be the lowest number, and
+// the sums of dq cleared.
+constexpr std::size_t kInfinityVersion = 91000, kClearsSumsVersion = 90600;
 constexpr int kConfigurations = 8;  // of engines, that cuDNN is asked for
 
 std::int64_t rounded_up(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -384,7 +387,8 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
     return static_cast<std::byte*>(operand.data) + bytes;
   };
   float scale = 1.0f / std::sqrt(static_cast<float>(work.head_dim)), one = 1,
-        masked = -std::numeric_limits<float>::infinity();
+        masked = cudnnGetVersion() < kInfinityVersion ? std::numeric_limits<float>::lowest()
+                                                      : -std::numeric_limits<float>::infinity();
   std::vector<std::int64_t> ids = {kQ, kK, kV, kO, kStats, kScale, kMasked};
   std::vector<void*> data = {at(operands[0], 0),
                              at(operands[0], k_at),
@@ -398,7 +402,8 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
     std::byte* sums = left;
     std::byte* dq = sums + plan.sums_bytes();
     left = dq + plan.dq_bytes();
-    if (cudaMemsetAsync(dq, 0, static_cast<std::size_t>(plan.dq_bytes()), on) != cudaSuccess)
+    if (cudnnGetVersion() < kClearsSumsVersion &&
+        cudaMemsetAsync(dq, 0, static_cast<std::size_t>(plan.dq_bytes()), on) != cudaSuccess)
       throw runtime_failure("clearing the sums of attention");
     ids.insert(ids.end(), {kDO, kDQ, kDK, kDV, kSum, kDQSum, kOne});
     data.insert(data.end(), {operands[3].data, at(operands[4], 0), at(operands[4], k_at), at(operands[4], v_at),

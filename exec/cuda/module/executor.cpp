@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/bf16.hpp"
+#include "base/rng.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/launch_plan.hpp"
@@ -125,11 +127,10 @@ class CudaExecutor final : public exec::Executor {
       first_mark_.push_back(marks_.size());
       for (std::size_t i = 0; i < kMarks * program.ops.size(); ++i) marks_.push_back(std::make_unique<CudaEvent>(true));
     }
-    clear(0xff);
+    write_noise();
     tune_gemms();
     if (options_.processes) load_kernels();
     clear(0xff);  // NaN in every floating type, so that what nobody wrote shows
-    check(cudaDeviceSynchronize(), "preparing");
   }
 
   ~CudaExecutor() override {
@@ -361,17 +362,45 @@ class CudaExecutor final : public exec::Executor {
         const BoundOp& bound = programs_[r].ops[op];
         const auto* gemm = std::get_if<Gemm>(&schedule_.operations[bound.op].work);
         if (gemm == nullptr) continue;
+        for (const exec::Operand& operand : ranks_[r]->operands.of(static_cast<std::uint32_t>(op)))
+          if (operand.rows > 1 && operand.ld * bytes_of(operand.dtype) % 16 != 0)
+            add_note(fmt::format("{}: rows of {} elements are no multiple of 16 bytes, which cuBLAS's fast kernels need{}",
+                                 describe(Work(*gemm)), operand.ld,
+                                 operand.ld % 2 != 0 ? "; make_vocab_size_divisible_by = 128 pads a vocabulary" : ""));
         const bool is_one_kernel =
             gemms_->tune(*gemm, ranks_[r]->operands.of(static_cast<std::uint32_t>(op)),
                          stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + bound.lane)));
         if (!is_one_kernel)
-          add_note(describe(Work(*gemm)) + ": cuBLAS has no such epilogue, a kernel of our own follows");
+          add_note(describe(Work(*gemm)) +
+                   ": cuBLAS has no such epilogue or is slower with it, a kernel of our own follows");
       }
   }
 
+  // Done when it returns, which cudaMemset alone is not.
   void clear(int byte) {
     for (const auto& rank : ranks_)
       check(cudaMemset(rank->arena.data, byte, static_cast<std::size_t>(rank->plan.bytes)), "clearing memory");
+    check(cudaDeviceSynchronize(), "clearing memory");
+  }
+
+  // Numbers between -1 and 1 that differ, bf16 and f32 alike: GEMMs of equal numbers take less power and run at higher
+  // clocks than those of a training step, where another algorithm may then be the fastest.
+  void write_noise() {
+    std::vector<Bf16> noise(1 << 16);
+    for (std::size_t i = 0; i < noise.size(); ++i)
+      noise[i] = to_bf16(2.0f * static_cast<float>(uniform(1, stretto::stream_of("noise"), i)) - 1.0f);
+    const auto bytes = static_cast<std::int64_t>(noise.size() * sizeof(Bf16));
+    for (const auto& rank : ranks_)
+      for (std::int64_t done = 0; done < rank->plan.bytes;) {
+        // From the host once, then what is there doubles.
+        const std::int64_t more = std::min(done == 0 ? bytes : done, rank->plan.bytes - done);
+        const void* from = done == 0 ? static_cast<const void*>(noise.data()) : rank->arena.data;
+        check(cudaMemcpy(rank->arena.data + done, from, static_cast<std::size_t>(more),
+                         done == 0 ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice),
+              "writing to memory");
+        done += more;
+      }
+    check(cudaDeviceSynchronize(), "writing to memory");
   }
 
   // CUDA loads a kernel's code when it is first started, and may wait for all that runs. A kernel of NCCL that waits

@@ -26,7 +26,7 @@ class GemmRunner {
 
   // Chooses the algorithm for these operands, if that has not been done for others like them. Runs the GEMM several
   // times, so that C holds nothing of worth before or after. Uses the stream's scratch as workspace. False when cuBLAS
-  // does not have the epilogue, and a kernel of our own will follow.
+  // does not have the epilogue, or is slower with it than without and a kernel of our own behind, which then follows.
   bool tune(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   // Starts it; tune() must have been called for operands like these.
   void run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
@@ -37,6 +37,7 @@ class GemmRunner {
   // What a plan depends on: the work, types, leading dimensions, whether C is added to, alignments.
   using Key = std::array<std::int64_t, 17>;
   static Key key_of(const Gemm& work, std::span<const exec::Operand> operands);
+  void run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   // nullptr when cuBLAS has nothing that runs.
   std::unique_ptr<Plan> fastest(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
                                 bool with_epilogue, Dtype sums);
