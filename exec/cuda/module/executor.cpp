@@ -277,9 +277,11 @@ class CudaExecutor final : public exec::Executor {
     cudaGetLastError();
   }
 
-  // Channels of communicators hold their SMs while they wait for peers: GEMMs are cut for those that are left, so that
-  // none of their blocks waits for a kernel to end. 0: all.
+  // NCCL's channels hold their SMs while they wait for peers: GEMMs are cut for those that are left, so that none of
+  // their blocks waits for a kernel to end. 0: all. Ranks that share a device wait by events, which hold nothing: there
+  // GEMMs are the same with and without channels, in a step as in the probes of calibration.
   int sms_of_gemms() const {
+    if (!options_.processes) return 0;
     int held = 0;
     for (const BoundProgram& program : programs_)
       for (const std::vector<std::uint32_t>& lane : program.lanes) {
