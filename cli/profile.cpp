@@ -92,8 +92,10 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   Undisturbed measure(is_gpu ? 0 : 2 * repeats);
   // Of two steps the second is timed: caches and clocks are as a step leaves them. Both kinds take turns.
   constexpr int kSteps = 2;
+  bool is_complete = true;
   for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
-    if (processes ? processes->any(interrupted()) : interrupted()) throw runtime_failure(is_first ? "interrupted" : "");
+    is_complete = !(processes ? processes->any(interrupted()) : interrupted());
+    if (!is_complete) break;
     if (is_first)
       progress.show(repeat < 0 ? std::string("warming up") : fmt::format("turn {} of {}", repeat + 1, repeats));
     Timeline plain, timed;
@@ -106,7 +108,10 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
     timelines.push_back(std::move(timed));
   }
   progress.clear();
-  if (!is_first) return;
+  if (!is_first || timelines.empty()) {
+    if (!is_complete) throw runtime_failure(is_first ? "interrupted" : "");
+    return;
+  }
   profile.operations = profile_operations(step.schedule, step.programs, timelines, profile.peak);
   const Timeline& middle = median_step(timelines);
   const CriticalPath path = critical_path(step.schedule, step.programs, middle);
@@ -118,6 +123,7 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   write_json(options.json, profile_json(profile));
   if (!options.trace.empty())
     write_trace(options.trace, {{"measured " + step.schedule.name, &step.schedule, &step.programs, &middle}});
+  if (!is_complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 
 std::vector<std::string> arguments_of_a_rank(const ProfileCommand& options) {
