@@ -1,0 +1,42 @@
+"""--backend cuda over a device that is emulated: what the program and its module are to each other. Its times mean nothing."""
+import os
+import unittest
+
+import program
+from program import ProgramTest, main
+
+EMULATED = os.path.join(os.path.dirname(program.STRETTO), "tests/fake_gpu/stretto")
+
+
+@unittest.skipUnless(os.path.exists(EMULATED), "not built: no CUDA Toolkit, or a sanitizer's build")
+class Gpu(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(setattr, program, "STRETTO", program.STRETTO)
+        program.STRETTO = EMULATED
+
+    def losses(self, *arguments):
+        return [step["loss"] for step in self.json("train", self.tiny, *arguments)["steps"]]
+
+    def test_trains_as_the_host(self):
+        few = ["--set", "training.train_iters=3", "--set", "training.global_batch_size=2"]
+        for layout in ([], ["--set", "parallel.data_parallel_size=1"]):
+            host, gpu = self.losses(*few, *layout), self.losses(*few, *layout, "--backend", "cuda")
+            self.assertEqual(len(gpu), 3)
+            for a, b in zip(host, gpu):
+                self.assertAlmostEqual(a, b, delta=1e-4 * a)
+
+    def test_profile(self):
+        value = self.json("profile", self.tiny, "--backend", "cuda", "--set", "compare.repeats=1", "--set", "training.global_batch_size=2")
+        self.assertEqual((value["device"], value["peak_memory_GBps"]), ("Fake GPU", 16))
+        for operation in value["operations"]:
+            self.assertEqual(operation["bound"], None if operation["communication"] else "memory", operation)
+
+    def test_refuses_as_the_host_does(self):
+        self.fails(2, "train", self.tiny, "--backend", "cuda", "--set", 'training.precision="fp64"', says=["expected bf16 or fp32"])
+        self.fails(2, "compare", self.tiny, "--backend", "cuda", "--platform", program.PLATFORM, says=["calibrated on a host"])
+        big = ["--set", "model.hidden_size=3000", "--set", "model.num_attention_heads=3"]
+        self.fails(1, "train", self.tiny, "--backend", "cuda", *big, says=["out of memory", "GiB", "largest buffers"])
+
+
+main()

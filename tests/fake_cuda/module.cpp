@@ -1,0 +1,1 @@
+// All of it is in the libraries that CMake links.
