@@ -1,8 +1,9 @@
 #pragma once
-// A GPU's threads on one processor, for tests: blocks one after the other, the threads of a block as fibers that switch
-// where they wait for each other. Exact in what kernels compute and in who must reach which barrier: a barrier that not
-// all threads of the block reach, or a shuffle that not all lanes of the warp join, is an error here and not a hang.
-// Host threads that launch at the same time wait for each other; nothing of it is in the program.
+// A GPU's threads on one processor, for tests: blocks one after the other, the threads of a block too, each until it
+// ends or waits for others; those that wait keep a stack. Exact in what kernels compute and in who must reach which
+// barrier: a barrier that not all threads of the block reach, or a shuffle that not all lanes of the warp join, is an
+// error here and not a hang. Host threads that launch at the same time wait for each other; nothing of it is in the
+// program.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -23,14 +24,11 @@ struct dim3 {
 
 namespace stretto::cuda::emulate {
 
-struct Thread {
-  dim3 thread, block, block_size, grid_size;
-};
-// Of the thread that runs; these are called inside run() only.
-const Thread& self();
+// Of the thread that runs; read and called inside run() only.
+inline dim3 thread_index, block_index, block_size, grid_size;
+inline int lane = 0;  // of the thread in its warp
 void sync_threads();  // returns when all threads of the block have called it
-int lane();           // of the thread in its warp
-// What the lane `from` of this warp calls it with.
+// What the lane `from` of this warp calls it with; returns when all lanes have called it.
 std::uint64_t shuffle(std::uint64_t value, int from);
 
 template <class T>
@@ -54,19 +52,19 @@ void run(dim3 grid, dim3 block, const std::function<void()>& thread);
 
 }  // namespace stretto::cuda::emulate
 
-#define threadIdx (::stretto::cuda::emulate::self().thread)
-#define blockIdx (::stretto::cuda::emulate::self().block)
-#define blockDim (::stretto::cuda::emulate::self().block_size)
-#define gridDim (::stretto::cuda::emulate::self().grid_size)
+#define threadIdx (::stretto::cuda::emulate::thread_index)
+#define blockIdx (::stretto::cuda::emulate::block_index)
+#define blockDim (::stretto::cuda::emulate::block_size)
+#define gridDim (::stretto::cuda::emulate::grid_size)
 inline void __syncthreads() { stretto::cuda::emulate::sync_threads(); }
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
-  return stretto::cuda::emulate::shuffled(value, stretto::cuda::emulate::lane() ^ mask);
+  return stretto::cuda::emulate::shuffled(value, stretto::cuda::emulate::lane ^ mask);
 }
 // Lanes below `delta` get their own value.
 template <class T>
 T __shfl_up_sync(unsigned, T value, int delta) {
-  const int lane = stretto::cuda::emulate::lane();
+  const int lane = stretto::cuda::emulate::lane;
   return stretto::cuda::emulate::shuffled(value, lane < delta ? lane : lane - delta);
 }
 inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {

@@ -20,6 +20,14 @@ __global__ void sum_kernel(double* data) {
   __syncthreads();
   data[threadIdx.x] = sum;
 }
+// The second warp ends at once; the others keep what they have on their stacks from shuffle to shuffle.
+__global__ void odd_warps_end_kernel(int* data) {
+  if (threadIdx.x / 32 == 1) return;
+  int own[8];
+  for (int i = 0; i < 8; ++i) own[i] = static_cast<int>(threadIdx.x) * 8 + i;
+  for (int i = 1; i < 8; ++i) own[0] += __shfl_xor_sync(0xffffffffu, own[i], i);
+  data[threadIdx.x] = own[0];
+}
 __global__ void half_waits_kernel() {
   if (threadIdx.x < 32) __syncthreads();
 }
@@ -37,6 +45,16 @@ TEST_CASE("emulated threads meet at barriers", "[cuda]") {
   std::vector<double> values(96, 0.5);
   launch(Stream{}, {1, 1, 1}, {96, 1, 1}, sum_kernel, values.data());
   CHECK(values == std::vector<double>(96, 48));
+}
+
+TEST_CASE("emulated warps end when they like, and their threads keep what is theirs", "[cuda]") {
+  std::vector<int> data(96, -1);
+  launch(Stream{}, {1, 1, 1}, {96, 1, 1}, odd_warps_end_kernel, data.data());
+  for (int thread = 0; thread < 96; ++thread) {
+    int sum = thread * 8;
+    for (int i = 1; i < 8; ++i) sum += (thread ^ i) * 8 + i;
+    CHECK(data[static_cast<std::size_t>(thread)] == (thread / 32 == 1 ? -1 : sum));
+  }
 }
 
 TEST_CASE("barriers that not all threads reach are found", "[cuda]") {
