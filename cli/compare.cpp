@@ -53,11 +53,7 @@ HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const C
 }
 
 void compare_as(const CompareCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
-  if (processes) {
-    std::string given = options.backend + text_of(options.scenario) + text_of(options.platform);
-    for (const std::string& key : options.set) given += "\n" + key;
-    require_same(*processes, given, "scenario, platform, backend");
-  }
+  if (processes) require_same(*processes, options, options.backend);
   const bool is_first = processes == nullptr || processes->rank() == 0;
   const Scenario scenario = read_scenario(options.scenario, options.set);
   if (is_first) require_writable(options);
@@ -96,15 +92,6 @@ void compare_as(const CompareCommand& options, launch::ProcessGroup* processes, 
   if (!run.complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 
-std::vector<std::string> arguments_of_a_rank(const CompareCommand& options) {
-  std::vector<std::string> arguments = {"compare", options.scenario, "--backend", options.backend};
-  for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
-  for (const auto& [name, value] : {std::pair{"--platform", options.platform}, std::pair{"--json", options.json},
-                                    std::pair{"--trace", options.trace}, std::pair{"--html", options.html}})
-    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
-  return arguments;
-}
-
 void compare(const CompareCommand& options) {
   const std::optional<launch::World> world = find_world(options.ranks);
   const bool is_one_of_several = world && world->size > 1;
@@ -117,7 +104,7 @@ void compare(const CompareCommand& options) {
     const Scenario scenario = read_scenario(options.scenario, options.set);
     require_writable(options);
     load_platform(options, scenario, options.backend);
-    return launch::spawn_ranks(options.ranks, arguments_of_a_rank(options));
+    return launch::spawn_ranks(options.ranks, arguments_of_a_rank("compare", options, options.backend));
   }
   if (!is_one_of_several) return compare_as(options, nullptr, std::cout);
   run_as_one_of(*world,

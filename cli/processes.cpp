@@ -16,6 +16,14 @@ namespace {
 // How far processes may be apart outside of a step: while some write or read on slow file systems.
 constexpr double kProcesses_s = 300;
 
+// "" where there is none.
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 }  // namespace
 
 void add_ranks_option(CLI::App& command, int& ranks) {
@@ -92,13 +100,6 @@ Scenario scenario_for_processes(const CommonOptions& options, std::int64_t proce
   return scenario;
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 void require_same(launch::ProcessGroup& processes, const std::string& what, const std::string& name) {
   const std::string mine = fmt::format("{} {}", kGit, std::hash<std::string>{}(what));
   const std::vector<launch::Bytes> all = processes.all_gather(std::as_bytes(std::span(mine)));
@@ -106,6 +107,22 @@ void require_same(launch::ProcessGroup& processes, const std::string& what, cons
     if (all[rank] != all.front())
       throw input_error(fmt::format(
           "rank {} has another {} or version of stretto than rank 0; all must be given the same", rank, name));
+}
+
+void require_same(launch::ProcessGroup& processes, const CommonOptions& options, const std::string& backend) {
+  std::string given = backend + text_of(options.scenario) + text_of(options.platform);
+  for (const std::string& key : options.set) given += "\n" + key;
+  require_same(processes, given, options.platform.empty() ? "scenario, backend" : "scenario, platform, backend");
+}
+
+std::vector<std::string> arguments_of_a_rank(const std::string& command, const CommonOptions& options,
+                                             const std::string& backend) {
+  std::vector<std::string> arguments = {command, options.scenario, "--backend", backend};
+  for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
+  for (const auto& [name, value] : {std::pair{"--platform", options.platform}, std::pair{"--json", options.json},
+                                    std::pair{"--trace", options.trace}, std::pair{"--html", options.html}})
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  return arguments;
 }
 
 }  // namespace stretto::cli

@@ -34,7 +34,11 @@ Scenario scenario_for_processes(const CommonOptions& options, std::int64_t proce
 // Processes that run different things would wait for each other in vain. `what` must be equal on all, as must be the
 // version of this program. Throws Error(input) that calls it `name`.
 void require_same(launch::ProcessGroup& processes, const std::string& what, const std::string& name);
-// The text of a file, for that; "" where there is none.
-std::string text_of(const std::string& path);
+// The scenario, the platform, what --set says, and the backend.
+void require_same(launch::ProcessGroup& processes, const CommonOptions& options, const std::string& backend);
+
+// What --ranks starts, as many times.
+std::vector<std::string> arguments_of_a_rank(const std::string& command, const CommonOptions& options,
+                                             const std::string& backend);
 
 }  // namespace stretto::cli

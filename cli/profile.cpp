@@ -55,11 +55,7 @@ const Timeline& median_step(std::vector<Timeline>& timelines) {
 
 void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
   std::vector<std::string> notes;
-  if (processes) {
-    std::string given = options.backend + text_of(options.scenario);
-    for (const std::string& key : options.set) given += "\n" + key;
-    require_same(*processes, given, "scenario, backend");
-  }
+  if (processes) require_same(*processes, options, options.backend);
   const Scenario scenario = processes ? scenario_for_processes(options, processes->size(), notes)
                                       : read_scenario(options.scenario, options.set);
   const bool is_first = processes == nullptr || processes->rank() == 0, is_gpu = options.backend == "cuda";
@@ -126,14 +122,6 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   if (!is_complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 
-std::vector<std::string> arguments_of_a_rank(const ProfileCommand& options) {
-  std::vector<std::string> arguments = {"profile", options.scenario, "--backend", options.backend};
-  for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
-  for (const auto& [name, value] : {std::pair{"--json", options.json}, std::pair{"--trace", options.trace}})
-    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
-  return arguments;
-}
-
 void profile(const ProfileCommand& options) {
   const std::optional<launch::World> world = find_world(options.ranks);
   const bool is_one_of_several = world && world->size > 1;
@@ -145,7 +133,7 @@ void profile(const ProfileCommand& options) {
     std::vector<std::string> notes;
     tokens_of(scenario_for_processes(options, options.ranks, notes));
     require_writable(options);
-    return launch::spawn_ranks(options.ranks, arguments_of_a_rank(options));
+    return launch::spawn_ranks(options.ranks, arguments_of_a_rank("profile", options, options.backend));
   }
   if (!is_one_of_several) return profile_as(options, nullptr, std::cout);
   run_as_one_of(*world,

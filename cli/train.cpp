@@ -32,14 +32,6 @@ struct TrainCommand : CommonOptions {
   int ranks = 0;  // processes to start; 0: this one has all ranks, unless a launcher says otherwise
 };
 
-// What --ranks starts, as many times.
-std::vector<std::string> arguments_of_a_rank(const TrainCommand& options) {
-  std::vector<std::string> arguments = {"train", options.scenario, "--backend", options.backend};
-  for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
-  if (!options.json.empty()) arguments.insert(arguments.end(), {"--json", options.json});
-  return arguments;
-}
-
 double model_flops_per_s(const Scenario& scenario, const std::vector<double>& times_ms) {
   return training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size) /
          (median(times_ms) * 1e-3);
@@ -68,11 +60,7 @@ std::pair<double, double> host_utilisation(const Scenario& scenario, const Sched
 // False when it was interrupted.
 bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
   std::vector<std::string> notes;
-  if (processes) {
-    std::string given = options.backend + text_of(options.scenario);
-    for (const std::string& key : options.set) given += "\n" + key;
-    require_same(*processes, given, "scenario, backend");
-  }
+  if (processes) require_same(*processes, options, options.backend);
   const Scenario scenario = processes ? scenario_for_processes(options, processes->size(), notes)
                                       : read_scenario(options.scenario, options.set);
   const bool is_first = processes == nullptr || processes->rank() == 0;
@@ -157,7 +145,7 @@ void train(const TrainCommand& options) {
     require_writable(options.json);
     build_schedule(scenario);
     exec::require_data(scenario);
-    return launch::spawn_ranks(options.ranks, arguments_of_a_rank(options));
+    return launch::spawn_ranks(options.ranks, arguments_of_a_rank("train", options, options.backend));
   }
   bool finished = false;
   if (world)
