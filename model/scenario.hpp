@@ -72,6 +72,7 @@ struct Training {
   Recompute recompute;
   bool gelu_fusion = false;           // into the products before it, forward and backward
   bool bias_gradient_fusion = false;  // into the weight gradients of the same layers
+  bool residual_fusion = false;       // of the additions to the residual stream, into the products before them
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;
   std::int64_t lr_warmup_iters = 10;

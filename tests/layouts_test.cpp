@@ -105,4 +105,64 @@ TEST_CASE("GELU and gradients of biases as epilogues give the same bits, cut int
   CHECK_THAT(schedule.notes.back(), Catch::Contains("bias_gradient_fusion is off") && Catch::Contains("no biases"));
 }
 
+TEST_CASE("additions to the residual stream inside products give the same bits in less memory", "[serial]") {
+  Cases cases;
+  for (const bool llama : {false, true})
+    for (const Layout& layout : {Layout{1, 1}, Layout{3, 1}, Layout{1, 1, false, 3}, Layout{2, 1, false, 2, 3}})
+      for (const OverlapMode& mode : overlap_modes())
+        for (const auto granularity :
+             {Recompute::Granularity::none, Recompute::Granularity::selective, Recompute::Granularity::full}) {
+          Scenario scenario = layout_scenario(layout, mode.name, llama, "fp32");
+          if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
+          scenario.training.recompute.granularity = granularity;
+          INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt") << ", recomputes "
+                             << static_cast<int>(granularity));
+          const Trained apart = train(scenario, 2, false);
+          const std::int64_t bytes = plan_memory(build_schedule(scenario)).peak_bytes();
+          scenario.training.residual_fusion = true;
+          const Schedule fused = build_schedule(scenario);
+          for (const Operation& operation : fused.operations)
+            if (const auto* elementwise = std::get_if<Elementwise>(&operation.work))
+              CHECK((elementwise->fn != ElementwiseFn::add && elementwise->fn != ElementwiseFn::bias_add));
+          CHECK_FALSE(fused.find_tensor("branch.out"));
+          CHECK(plan_memory(fused).peak_bytes() <= bytes);
+          for (const bool with_others : {false, true}) {
+            scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = with_others;
+            const Trained together = train(scenario, 2, with_others);
+            CHECK(together.losses == apart.losses);
+            CHECK(same_bits(together.gradients, apart.gradients));
+            CHECK(same_bits(together.parameters, apart.parameters));
+          }
+        }
+}
+
+TEST_CASE("additions to the residual stream inside products round once in bf16", "[serial]") {
+  for (const bool llama : {false, true}) {
+    Scenario scenario = layout_scenario({2, 1}, "overlap_param_gather", llama, "bf16");
+    const Trained apart = train(scenario, 2, false);
+    scenario.training.residual_fusion = true;
+    const Trained together = train(scenario, 2, false);
+    CHECK(together.losses.back() == Approx(apart.losses.back()).epsilon(0.01));
+    CHECK(worst_relative_difference(together.gradients, apart.gradients) < 0.1);
+  }
+}
+
+TEST_CASE("what keeps additions to the residual stream apart", "[serial]") {
+  const auto note = [](const Layout& layout, double dropout) {
+    Scenario scenario = layout_scenario(layout, "plain", false);
+    scenario.overlap.bucket_size = 0;
+    scenario.model.hidden_dropout = dropout;
+    const Schedule apart = build_schedule(scenario);
+    scenario.training.residual_fusion = true;
+    const Schedule schedule = build_schedule(scenario);
+    CHECK(schedule.operations.size() == apart.operations.size());
+    REQUIRE(schedule.notes.size() == 1);
+    return schedule.notes.back();
+  };
+  CHECK_THAT(note({1, 1}, 0.1), Catch::Contains("residual_fusion is off: hidden_dropout is above 0"));
+  for (const Layout& layout : {Layout{1, 2}, Layout{1, 2, true}})
+    CHECK_THAT(note(layout, 0), Catch::Contains("residual_fusion is off: tensor_model_parallel_size is above 1"));
+  CHECK_THAT(note({1, 2}, 0.1), Catch::Contains("residual_fusion is off: hidden_dropout is above 0"));
+}
+
 }  // namespace stretto::testing

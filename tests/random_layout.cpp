@@ -66,6 +66,7 @@ class Generator {
     recompute();
     overlap();
     streams();
+    fusions();
     return model_.text() + cluster_.text() + channels_ + parallel_.text() + overlap_.text() + gemms_ + training_.text();
   }
 
@@ -231,6 +232,11 @@ class Generator {
     cluster_.set("high_priority_stream_groups", first);
   }
 
+  void fusions() {
+    for (const char* knob : {"gelu_fusion", "bias_gradient_fusion", "residual_fusion"})
+      training_.set(knob, draw_.coin());
+  }
+
   Draw& draw_;
   std::string gemms_, channels_;
   std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, layers_ = 0;
@@ -238,11 +244,12 @@ class Generator {
   Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"};
 };
 
-// The same training without any parallelism and overlap.
+// The same training without any parallelism, overlap and fusion.
 Scenario on_single_rank(Scenario scenario) {
   scenario.parallel = {};
   scenario.overlap = {};
   scenario.training.recompute = {};
+  scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = scenario.training.residual_fusion = false;
   scenario.model.padded_vocab_size = scenario.model.vocab_size;
   return scenario;
 }

@@ -47,7 +47,8 @@ GpuSizes gpu_sizes() {
       {{768, 12, 512, 4, 8192}, "fp32"},          {{1024, 16, 512, 2, 8192, 4}, "fp32"},
   };
   for (const StepShape& shape : {StepShape{512, 8, 512, 8, 8192}, StepShape{768, 12, 1024, 16, 8192},
-                                 StepShape{1024, 16, 1024, 8, 8192}, StepShape{1600, 25, 1024, 4, 8192}})
+                                 StepShape{1024, 16, 1024, 8, 8192}, StepShape{1600, 25, 1024, 4, 8192},
+                                 StepShape{1024, 16, 1024, 8, 8192, 16}, StepShape{2048, 16, 2048, 2, 8192, 16}})
     sizes.steps.push_back({shape, "bf16", 0, true});
   sizes.gemms = linear_layers();
   sizes.attentions = {

@@ -183,7 +183,8 @@ std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, 
     progress(fmt::format("training steps, {} of {}: {}", i + 1, sizes.steps.size(), what));
     Scenario scenario = scenario_of(shape, 1, 1);
     scenario.training.precision = precision;
-    scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = has_epilogues;
+    scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = scenario.training.residual_fusion =
+        has_epilogues;
     scenario.model.hidden_dropout = scenario.model.attention_dropout = dropout;
     const Schedule schedule = build_schedule(scenario);
     const std::int64_t needed = plan_memory(schedule).peak_bytes() + cuda::overhead_bytes(schedule, 1);

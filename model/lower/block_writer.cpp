@@ -144,9 +144,18 @@ void BlockWriter::column_forward(const std::string& name, std::int64_t in, std::
      std::move(accesses));
 }
 
-void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y) {
-  op(name + ".fprop", Phase::forward, Gemm{tokens(), out, in, false, true, false},
-     {read(std::move(x)), read(parameter(name + ".weight", Coord::layer)), write(std::move(y))});
+void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
+                              std::optional<View> residual) {
+  Gemm product{tokens(), out, in, false, true, false};
+  std::vector<Access> accesses = {read(std::move(x)), read(parameter(name + ".weight", Coord::layer))};
+  if (residual) {
+    product.bias = shape_.model.add_bias_linear;
+    product.epilogue = GemmEpilogue::residual;
+    if (product.bias) accesses.push_back(read(parameter(name + ".bias", Coord::layer)));
+    accesses.push_back(read(std::move(*residual)));
+  }
+  accesses.push_back(write(std::move(y)));
+  op(name + ".fprop", Phase::forward, product, std::move(accesses));
 }
 
 View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,

@@ -61,7 +61,9 @@ class BlockWriter {
   // goes when it is the product's epilogue.
   void column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                       std::optional<View> gelu_of_y = {});
-  void row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y);
+  // `residual`: y is residual + x · Wᵀ + bias in one operation, and residual() is not called.
+  void row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
+                   std::optional<View> residual = {});
   // dx[T,in] = dy[T,out] · W;  dW[out,in] += dyᵀ · x;  db[out] += Σ dy, of the rows that this rank answers for.
   // Column: `x` is the residual stream's, `dx` is summed into `dx_part` (see summed); returns where the sum is.
   View column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,

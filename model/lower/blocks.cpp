@@ -88,7 +88,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const TensorId ln_f_stats = add_tensor(schedule, "ln_f.stats", w.statistics_type(), BufferKind::activation, rows,
                                          w.norm_stats(), 1, shape.slots.back());
   const View logits = keep("logits", vocab, tokens);
-  const TensorId branch = w.workspace("branch.out", tokens, hidden);  // of proj and fc2, before the residual addition
+  // Of proj and fc2, before the residual addition; nothing has it where that is a part of them.
+  const TensorId branch = shape.residual_fusion ? TensorId{} : w.workspace("branch.out", tokens, hidden);
   const TensorId dx = w.workspace("dx", rows, hidden, shape.gradient_buffers);
   const TensorId d_hidden = w.workspace("d_hidden", tokens, hidden);  // gradient of a norm's output
   const TensorId d_attention = w.workspace("d_attention", tokens, attended);
@@ -129,6 +130,13 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   if (w.drops()) w.dropout("embedding.dropout", embedding_sum, w.act(x), DropoutSite::embedding);
   blocks.embedding_forward = w.end();
 
+  const auto row_layer = [&](const std::string& name, std::int64_t in, const View& input, const std::string& addition,
+                             const View& before, const View& after, DropoutSite site) {
+    if (shape.residual_fusion) return w.row_forward(name, in, hidden, input, after, before);
+    w.row_forward(name, in, hidden, input, w.work(branch));
+    const View sum = w.summed(name, Phase::forward, w.work(branch), w.work(branch_part));
+    w.residual(addition, name, before, sum, after, site);
+  };
   w.begin("layer.forward", true);
   w.norm_forward("ln_1", w.act(x, layer), w.act(ln_1, layer), w.act(ln_1_stats, layer), layer);
   w.column_forward("qkv", hidden, qkv_size, w.gathered("qkv.all_gather", Phase::forward, w.act(ln_1, layer)),
@@ -137,10 +145,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const std::vector<Access> attended_by = {read(w.act(qkv, layer)), write(w.act(attention, layer)),
                                            write(w.act(lse, layer))};
   w.attention("attention.fprop", Pass::forward, attended_by);
-  w.row_forward("proj", attended, hidden, w.act(attention, layer), w.work(branch));
-  w.residual("residual_1.fprop", "proj", w.act(x, layer),
-             w.summed("proj", Phase::forward, w.work(branch), w.work(branch_part)), w.act(x_mid, layer),
-             DropoutSite::residual_1);
+  row_layer("proj", attended, w.act(attention, layer), "residual_1.fprop", w.act(x, layer), w.act(x_mid, layer),
+            DropoutSite::residual_1);
   w.norm_forward("ln_2", w.act(x_mid, layer), w.act(ln_2, layer), w.act(ln_2_stats, layer), layer);
   w.column_forward("fc1", hidden, fc1_size, w.gathered("fc1.all_gather", Phase::forward, w.act(ln_2, layer)),
                    w.act(fc1, layer), shape.gelu_fusion ? std::optional(w.act(act_out, layer)) : std::nullopt);
@@ -148,9 +154,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     w.op(act + ".fprop", Phase::forward,
          Elementwise{model.swiglu ? ElementwiseFn::swiglu : ElementwiseFn::gelu, tokens, ffn},
          {read(w.act(fc1, layer)), write(w.act(act_out, layer))});
-  w.row_forward("fc2", ffn, hidden, w.act(act_out, layer), w.work(branch));
-  w.residual("residual_2.fprop", "fc2", w.act(x_mid, layer),
-             w.summed("fc2", Phase::forward, w.work(branch), w.work(branch_part)), x_next, DropoutSite::residual_2);
+  row_layer("fc2", ffn, w.act(act_out, layer), "residual_2.fprop", w.act(x_mid, layer), x_next,
+            DropoutSite::residual_2);
   blocks.layer_forward = w.end();
   if (shape.recompute.granularity == Recompute::Granularity::full) {
     blocks.layer_recompute = w.copy(blocks.layer_forward, "layer.recompute", ".recompute");

@@ -64,6 +64,10 @@ std::vector<Gate> gates_of(const Scenario& s) {
       "the model has swiglu, which no product has as an epilogue");
   off("bias_gradient_fusion", s.training.bias_gradient_fusion, "add_bias_linear on", s.model.add_bias_linear,
       "the linear layers have no biases");
+  off("residual_fusion", s.training.residual_fusion, "hidden_dropout 0", s.model.hidden_dropout == 0,
+      "hidden_dropout is above 0 and comes between the product and the addition");
+  off("residual_fusion", s.training.residual_fusion, "tensor_model_parallel_size 1", tp == 1,
+      "tensor_model_parallel_size is above 1, and products are summed over ranks before the addition");
   off("channel_GBps", s.cluster.channel_GBps > 0, "max_ctas of a group", !s.cluster.max_ctas.empty(),
       "no group has channels; nccl_communicator_config.dp.max_ctas gives dp some");
   for (const auto& [group, key, size] :

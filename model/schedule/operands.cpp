@@ -46,11 +46,13 @@ struct ListOperands {
     list.operands.push_back({"A", "R", g.trans_a ? g.k : g.m, g.trans_a ? g.m : g.k});
     list.operands.push_back({"B", "R", g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n});
     if (g.bias) list.operands.push_back(vector_of("bias", "R", g.n));
-    const bool is_gelu = g.epilogue == GemmEpilogue::gelu || g.epilogue == GemmEpilogue::gelu_backward;
+    // C is something made of the product and X.
+    const bool makes = g.epilogue == GemmEpilogue::gelu || g.epilogue == GemmEpilogue::gelu_backward ||
+                       g.epilogue == GemmEpilogue::residual;
     if (g.epilogue == GemmEpilogue::bias_gradient && !g.trans_a) return bad("bias_gradient needs trans_a");
     if (g.epilogue == GemmEpilogue::bias_gradient) list.operands.push_back(vector_of("X", "A", g.m));
-    if (is_gelu) list.operands.push_back({"X", g.epilogue == GemmEpilogue::gelu ? "W" : "R", g.m, g.n});
-    list.operands.push_back({"C", is_gelu ? "W" : "WA", g.m, g.n});
+    if (makes) list.operands.push_back({"X", g.epilogue == GemmEpilogue::gelu ? "W" : "R", g.m, g.n});
+    list.operands.push_back({"C", makes ? "W" : "WA", g.m, g.n});
     return list;
   }
 

@@ -42,6 +42,13 @@ TEST_CASE("operands of grouped-query attention and of rope") {
   CHECK(listed(rope) == Lines{"rope has no weights"});
 }
 
+TEST_CASE("operands of GEMMs with the residual") {
+  Gemm gemm{3, 8, 5, false, true, true, GemmEpilogue::residual};
+  CHECK(listed(gemm) == Lines{"A R [3,5]", "B R [8,5]", "bias R [1,8]", "X R [3,8]", "C W [3,8]"});
+  gemm.bias = false;
+  CHECK(listed(gemm) == Lines{"A R [3,5]", "B R [8,5]", "X R [3,8]", "C W [3,8]"});
+}
+
 TEST_CASE("operands of norms, gated activations and embeddings") {
   CHECK(listed(RmsNorm{Pass::forward, 3, 8}) == Lines{"x R [3,8]", "gamma R [1,8]", "y W [3,8]", "stats W [3,1]"});
   CHECK(listed(RmsNorm{Pass::dgrad, 3, 8}) ==

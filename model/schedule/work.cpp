@@ -67,7 +67,7 @@ const char* kind_of(const Work& work) {
 }
 
 const char* name_of(GemmEpilogue epilogue) {
-  static constexpr std::array kNames = {"none", "gelu", "gelu_backward", "bias_gradient"};
+  static constexpr std::array kNames = {"none", "gelu", "gelu_backward", "bias_gradient", "residual"};
   return kNames[static_cast<std::size_t>(epilogue)];
 }
 

@@ -15,12 +15,16 @@ namespace stretto {
 
 // C[m,n] (W: =, A: +=) op(A)[m,k] · op(B)[k,n] (+ bias[n] on every row).
 // Stored shapes: A is [m,k], or [k,m] when trans_a; B is [k,n], or [n,k] when trans_b.
-// With an epilogue of GELU, Y[m,n] stands for that sum, and C, which is only written, for what becomes of it:
+// With an epilogue of GELU or the residual, Y[m,n] stands for that sum, and C, which is only written, for what becomes
+// of it:
 //   gelu           X = Y, C = gelu(Y); X is kept for the gradient
 //   gelu_backward  C = Y · gelu'(X), elementwise
 //   bias_gradient  C as without; X[1,m] += sums over k of op(A): A is the gradient of what a bias was added to
-// Operands: A R, B R, (bias[1,n] R when `bias`), (X W with gelu, R with gelu_backward, A with bias_gradient), C W|A.
-enum class GemmEpilogue : std::uint8_t { none, gelu, gelu_backward, bias_gradient };
+//   residual       C = X + Y; X is other memory than C. Product, bias and X are summed in f32 when they are bf16, and
+//                  rounded once, where an addition apart finds the product rounded.
+// Operands: A R, B R, (bias[1,n] R when `bias`), (X W with gelu, R with gelu_backward and residual, A with
+// bias_gradient), C W|A.
+enum class GemmEpilogue : std::uint8_t { none, gelu, gelu_backward, bias_gradient, residual };
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false, bias = false;

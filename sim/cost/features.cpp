@@ -61,6 +61,13 @@ std::array<Operation, 2> parts_of(const Operation& whole, const Gemm& work) {
       parts[1].work = Elementwise{ElementwiseFn::column_sum, work.k, work.m};
       parts[1].accesses = {whole.accesses.front(), x};
       break;
+    case GemmEpilogue::residual:
+      plain.bias = false;
+      parts[0].work = plain;
+      parts[0].accesses = {whole.accesses[0], whole.accesses[1], c};
+      parts[1].work = Elementwise{work.bias ? ElementwiseFn::bias_add : ElementwiseFn::add, work.m, work.n};
+      parts[1].accesses = work.bias ? std::vector{x, c, whole.accesses[2], c} : std::vector{x, c, c};
+      break;
   }
   return parts;
 }

@@ -79,6 +79,35 @@ TEST_CASE("a GEMM with an epilogue has its own cost, and those of its parts wher
   CHECK(both.parts[1].features[1] == 6 * 4);
 }
 
+TEST_CASE("a GEMM that adds the residual is in parts what the plain schedule has", "[sim]") {
+  Schedule schedule;
+  schedule.compute_dtype = Dtype::bf16;
+  const auto tensor = [&](std::int64_t rows) {
+    return whole(schedule, add_tensor(schedule, "t" + std::to_string(schedule.tensors.size()), Dtype::bf16,
+                                      BufferKind::workspace, rows, 4));
+  };
+  Gemm gemm{4, 4, 4, false, true, true, GemmEpilogue::residual};
+  Operation operation{"proj.fprop",
+                      gemm,
+                      0,
+                      Phase::forward,
+                      {read(tensor(4)), read(tensor(4)), read(tensor(1)), read(tensor(4)), write(tensor(4))}};
+  const WorkCost with_bias = work_cost(schedule, operation);
+  CHECK(with_bias.key == "gemm_nt_bias_residual_bf16");
+  REQUIRE(with_bias.parts.size() == 2);
+  CHECK(with_bias.parts[0].key == "gemm_nt_bf16");
+  CHECK(with_bias.parts[1].key == "bias_add_bf16");
+  CHECK(with_bias.parts[1].features[1] == 4 * 4);
+  gemm.bias = false;
+  operation.work = gemm;
+  operation.accesses.erase(operation.accesses.begin() + 2);
+  const WorkCost without = work_cost(schedule, operation);
+  CHECK(without.key == "gemm_nt_residual_bf16");
+  REQUIRE(without.parts.size() == 2);
+  CHECK(without.parts[0].key == "gemm_nt_bf16");
+  CHECK(without.parts[1].key == "add_bf16");
+}
+
 TEST_CASE("keys of one precision are as platform files have them", "[sim]") {
   Built single;
   using enum Dtype;

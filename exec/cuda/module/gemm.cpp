@@ -53,13 +53,20 @@ std::uint32_t alignment_of_epilogue(const Gemm& work, std::span<const exec::Oper
   return alignment;
 }
 
+// What beta multiplies.
+const exec::Operand& added_of(const Gemm& work, std::span<const exec::Operand> operands) {
+  return work.epilogue == GemmEpilogue::residual ? operands[operands.size() - 2] : operands.back();
+}
+
 Gemm without_epilogue(Gemm work) {
+  if (work.epilogue == GemmEpilogue::residual) work.bias = false;  // added with the residual
   work.epilogue = GemmEpilogue::none;
   return work;
 }
 // The product goes to X with gelu, else to C, and a kernel follows.
 std::vector<exec::Operand> operands_without_epilogue(const Gemm& work, std::span<const exec::Operand> operands) {
   std::vector<exec::Operand> left(operands.begin(), operands.end() - 2);
+  if (work.epilogue == GemmEpilogue::residual) left.resize(2);
   left.push_back(work.epilogue == GemmEpilogue::gelu ? operands[operands.size() - 2] : operands.back());
   return left;
 }
@@ -76,6 +83,11 @@ void run_after(const Gemm& work, std::span<const exec::Operand> operands, const 
     case GemmEpilogue::bias_gradient:
       return launch_work(Elementwise{ElementwiseFn::column_sum, work.k, work.m}, {}, std::array{operands[0], x},
                          stream);
+    case GemmEpilogue::residual:
+      if (work.bias)
+        return launch_work(Elementwise{ElementwiseFn::bias_add, work.m, work.n}, {}, std::array{x, c, operands[2], c},
+                           stream);
+      return launch_work(Elementwise{ElementwiseFn::add, work.m, work.n}, {}, std::array{x, c, c}, stream);
   }
 }
 
@@ -133,7 +145,7 @@ struct Preference {
 // Owns cuBLAS's descriptions.
 struct GemmRunner::Plan {
   cublasLtMatmulDesc_t operation = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, added = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   float beta = 0;
   bool has_epilogue = false;  // false for work that has one: cuBLAS does not, and a kernel follows
@@ -143,8 +155,9 @@ struct GemmRunner::Plan {
   Plan(const Gemm& work, std::span<const exec::Operand> operands, int sms, bool with_epilogue, Dtype of_sums)
       : a(layout_of(operands[1])),
         b(layout_of(operands[0])),
+        added(layout_of(added_of(work, operands))),
         c(layout_of(operands.back())),
-        beta(operands.back().mode == AccessMode::accumulate ? 1.0f : 0.0f),
+        beta(work.epilogue == GemmEpilogue::residual || operands.back().mode == AccessMode::accumulate ? 1.0f : 0.0f),
         has_epilogue(with_epilogue && work.epilogue != GemmEpilogue::none),
         sums(of_sums) {
     check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a GEMM");
@@ -155,7 +168,7 @@ struct GemmRunner::Plan {
     if (work.bias) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(operands[2].dtype));
     if (has_epilogue && work.epilogue == GemmEpilogue::bias_gradient) {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(sums));
-    } else if (has_epilogue) {
+    } else if (has_aux(work)) {
       const exec::Operand& x = operands[operands.size() - 2];
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::max(x.ld, x.cols));
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(x.dtype));
@@ -163,7 +176,7 @@ struct GemmRunner::Plan {
   }
   ~Plan() {
     cublasLtMatmulDescDestroy(operation);
-    for (cublasLtMatrixLayout_t layout : {a, b, c}) cublasLtMatrixLayoutDestroy(layout);
+    for (cublasLtMatrixLayout_t layout : {a, b, added, c}) cublasLtMatrixLayoutDestroy(layout);
   }
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -175,12 +188,16 @@ struct GemmRunner::Plan {
   // A bias along the columns of C is one along the rows of its transpose. cuBLAS's GELU is the one by tanh, as ours.
   cublasLtEpilogue_t epilogue_of(const Gemm& work) const {
     if (!has_epilogue) return CUBLASLT_EPILOGUE_BIAS;
+    if (work.epilogue == GemmEpilogue::residual) return work.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     // A is cuBLAS's B, whose sums over k are one for every column of cuBLAS's D.
     if (work.epilogue == GemmEpilogue::bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
     if (work.epilogue == GemmEpilogue::gelu_backward) return CUBLASLT_EPILOGUE_DGELU;
     return work.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
   }
   bool sums_bias(const Gemm& work) const { return has_epilogue && work.epilogue == GemmEpilogue::bias_gradient; }
+  bool has_aux(const Gemm& work) const {
+    return has_epilogue && (work.epilogue == GemmEpilogue::gelu || work.epilogue == GemmEpilogue::gelu_backward);
+  }
   std::size_t workspace_bytes(const Gemm& work, const Stream& stream) const {
     return sums_bias(work) ? BiasSums(work, sums, stream).stream.scratch_bytes : stream.scratch_bytes;
   }
@@ -189,7 +206,7 @@ struct GemmRunner::Plan {
     if (work.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(operands[2].data));
     if (sums_bias(work))
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(BiasSums(work, sums, stream).sums.data));
-    else if (has_epilogue)
+    else if (has_aux(work))
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(operands[operands.size() - 2].data));
   }
 
@@ -197,10 +214,9 @@ struct GemmRunner::Plan {
   cublasStatus_t start(const Gemm& work, cublasLtHandle_t handle, std::span<const exec::Operand> operands,
                        const cublasLtMatmulAlgo_t& how, const Stream& stream) const {
     const float alpha = 1;
-    void* out = operands.back().data;
-    return cublasLtMatmul(handle, operation, &alpha, operands[1].data, a, operands[0].data, b, &beta, out, c, out, c,
-                          &how, stream.scratch, workspace_bytes(work, stream),
-                          static_cast<cudaStream_t>(stream.stream));
+    return cublasLtMatmul(handle, operation, &alpha, operands[1].data, a, operands[0].data, b, &beta,
+                          added_of(work, operands).data, added, operands.back().data, c, &how, stream.scratch,
+                          workspace_bytes(work, stream), static_cast<cudaStream_t>(stream.stream));
   }
 };
 
@@ -226,6 +242,7 @@ GemmRunner::Key GemmRunner::key_of(const Gemm& work, std::span<const exec::Opera
           alignment_of(operands[0]),
           alignment_of(operands[1]),
           alignment_of(c),
+          alignment_of(added_of(work, operands)),
           alignment_of_epilogue(work, operands),
           static_cast<std::int64_t>(work.epilogue),
           work.epilogue == GemmEpilogue::none ? 0 : operands[operands.size() - 2].ld};
@@ -260,13 +277,13 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::fastest(const Gemm& work, std::spa
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, plan->workspace_bytes(work, stream));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(operands[1]));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(operands[0]));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(operands.back()));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(added_of(work, operands)));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(operands.back()));
   std::vector<cublasLtMatmulHeuristicResult_t> found(kCandidates);
   int count = 0;
   const cublasStatus_t asked =
-      cublasLtMatmulAlgoGetHeuristic(handle_, plan->operation, plan->a, plan->b, plan->c, plan->c, preference.handle,
-                                     kCandidates, found.data(), &count);
+      cublasLtMatmulAlgoGetHeuristic(handle_, plan->operation, plan->a, plan->b, plan->added, plan->c,
+                                     preference.handle, kCandidates, found.data(), &count);
   if (asked == CUBLAS_STATUS_NOT_SUPPORTED || (asked != CUBLAS_STATUS_SUCCESS && plan->has_epilogue)) return nullptr;
   check(asked, "asking for algorithms");
 

@@ -35,7 +35,7 @@ class GemmRunner {
 
  private:
   // What a plan depends on: the work, types, leading dimensions, whether C is added to, alignments.
-  using Key = std::array<std::int64_t, 17>;
+  using Key = std::array<std::int64_t, 18>;
   static Key key_of(const Gemm& work, std::span<const exec::Operand> operands);
   void run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   // nullptr when cuBLAS has nothing that runs.

@@ -41,6 +41,10 @@ void run_with_epilogue(const Gemm& work, std::span<const Operand> operands) {
   Gemm plain = work;
   plain.epilogue = GemmEpilogue::none;
   std::vector<Operand> of_gemm(operands.begin(), operands.end() - 2);
+  if (work.epilogue == GemmEpilogue::residual) {  // which adds the bias too, in the order of bias_add
+    plain.bias = false;
+    of_gemm.resize(2);
+  }
   of_gemm.push_back(work.epilogue == GemmEpilogue::gelu ? x : c);
   run_gemm(plain, of_gemm);
   switch (work.epilogue) {
@@ -52,6 +56,10 @@ void run_with_epilogue(const Gemm& work, std::span<const Operand> operands) {
       return run_elementwise({ElementwiseFn::gelu_backward, work.m, work.n}, std::array{c, x, c});
     case GemmEpilogue::bias_gradient:
       return run_elementwise({ElementwiseFn::column_sum, work.k, work.m}, std::array{operands[0], x});
+    case GemmEpilogue::residual:
+      if (work.bias)
+        return run_elementwise({ElementwiseFn::bias_add, work.m, work.n}, std::array{x, c, operands[2], c});
+      return run_elementwise({ElementwiseFn::add, work.m, work.n}, std::array{x, c, c});
   }
 }
 

@@ -85,6 +85,29 @@ TEST_CASE("a gemm with an epilogue is the gemm and then the operation", "[kernel
   }
 }
 
+TEST_CASE("a gemm with the residual as epilogue adds as the addition does", "[kernels]") {
+  host::use_one_blas_thread();
+  for (const bool has_bias : {false, true}) {
+    auto a = random_matrix<float>(7, 9, 1, 2), b = random_matrix<float>(5, 9, 2), bias = random_matrix<float>(1, 5, 3),
+         x = random_matrix<float>(7, 5, 4, 3);
+    Matrix<float> product(7, 5), apart(7, 5), fused(7, 5, 6);
+    Gemm work{7, 5, 9, false, true, false};
+    run(work, {a.operand(), b.operand(), product.write()});
+    std::vector<host::Operand> operands{a.operand(), b.operand(), x.operand(), fused.write()};
+    if (has_bias) {
+      operands.insert(operands.begin() + 2, bias.operand());
+      run(Elementwise{ElementwiseFn::bias_add, 7, 5}, {x.operand(), product.operand(), bias.operand(), apart.write()});
+    } else {
+      run(Elementwise{ElementwiseFn::add, 7, 5}, {x.operand(), product.operand(), apart.write()});
+    }
+    work.bias = has_bias;
+    work.epilogue = GemmEpilogue::residual;
+    run(work, operands);
+    CHECK(max_difference(fused, apart) == 0);
+    CHECK(std::isnan(fused.data[5]));
+  }
+}
+
 TEST_CASE("a weight gradient with that of the bias as epilogue is both", "[kernels]") {
   host::use_one_blas_thread();
   auto dy = random_matrix<double>(9, 7, 1, 2), x = random_matrix<double>(9, 5, 2);
