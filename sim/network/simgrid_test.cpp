@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/module.hpp"
 #include "sim/engine.hpp"
 #include "sim/toy_schedule.hpp"
 
@@ -81,6 +82,12 @@ TEST_CASE("simgrid and closed form agree where no flows meet", "[sim][simgrid]")
       CHECK(static_cast<double>(g.end) == Approx(static_cast<double>(f.end)).epsilon(1e-5));
     }
   }
+}
+
+TEST_CASE("a module is loaded from its first use on", "[sim][simgrid]") {
+  REQUIRE_THROWS(load_module("libstretto_simgrid.so", "no such symbol"));
+  CHECK(is_module_loaded("libstretto_simgrid.so"));
+  CHECK_FALSE(is_module_loaded("libstretto_nothing.so"));
 }
 
 TEST_CASE("two communicators on two lanes share the links that they meet on", "[sim][simgrid]") {
