@@ -72,14 +72,14 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
                  tokens);
   for (const auto& more : {step.schedule.notes, step.executor->notes()})
     notes.insert(notes.end(), more.begin(), more.end());
+  const auto device = step.executor->device();
+  Profile profile;
+  profile.device = device ? device->name : "this host";
   out << fmt::format("scenario {}, schedule {}, {} rank{}, on {}\n", scenario.name, step.schedule.name,
-                     step.schedule.mesh.ranks(), step.schedule.mesh.ranks() == 1 ? "" : "s",
-                     is_gpu && step.executor->device() ? step.executor->device()->name : "this host");
+                     step.schedule.mesh.ranks(), step.schedule.mesh.ranks() == 1 ? "" : "s", profile.device);
   for (const std::string& note : notes) out << "note: " << note << "\n";
   out << std::flush;
 
-  Profile profile;
-  profile.device = is_gpu && step.executor->device() ? step.executor->device()->name : "this host";
   profile.peak = peak_of(step);
   Progress progress;
   std::vector<Timeline> timelines;

@@ -67,24 +67,19 @@ struct Addends {
   int count = 0;
   const T* at[kMostMembers];
 };
-template <class T, int N, class Sum>
-__device__ void read(Sum (&to)[N], const T* from) {
-  if constexpr (std::is_same_v<T, double>) {
+using cuda::load;
+using cuda::store;
+template <int N>
+__device__ void load(double (&to)[N], const double* from) {
 #pragma unroll
-    for (int n = 0; n < N; ++n) to[n] = from[n];
-  } else {
-    load(to, from);
-  }
+  for (int n = 0; n < N; ++n) to[n] = from[n];
 }
-template <class T, int N, class Sum>
-__device__ void write(T* to, const Sum (&from)[N]) {
-  if constexpr (std::is_same_v<T, double>) {
+template <int N>
+__device__ void store(double* to, const double (&from)[N]) {
 #pragma unroll
-    for (int n = 0; n < N; ++n) to[n] = from[n];
-  } else {
-    store(to, from);
-  }
+  for (int n = 0; n < N; ++n) to[n] = from[n];
 }
+
 // Sums in the order of members, f32 for bf16, f64 for f64, of N elements at a time.
 template <class T, class Sum, int N>
 __global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::int64_t least_ns) {
@@ -97,7 +92,7 @@ __global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::in
       Sum x[kInFlight][N] = {};
 #pragma unroll
       for (int j = 0; j < kInFlight; ++j)
-        if (i + j * step < elements) read(x[j], in.at[m] + i + j * step);
+        if (i + j * step < elements) load(x[j], in.at[m] + i + j * step);
 #pragma unroll
       for (int j = 0; j < kInFlight; ++j)
 #pragma unroll
@@ -105,7 +100,7 @@ __global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::in
     }
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j)
-      if (i + j * step < elements) write(out + i + j * step, sum[j]);
+      if (i + j * step < elements) store(out + i + j * step, sum[j]);
   }
   stay(begin_ns, least_ns);
 }
