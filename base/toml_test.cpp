@@ -2,8 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
+
+#include "tests/temp_dir.hpp"
 
 using namespace stretto;
 
@@ -25,12 +26,6 @@ std::string message_of(Call call) {
 
 std::string parse_message(const std::string& text, const std::vector<std::string>& overrides = {}) {
   return message_of([&] { parse_toml(text, "f.toml", overrides); });
-}
-
-std::filesystem::path scratch(const std::string& name) {
-  const auto folder = std::filesystem::temp_directory_path() / "stretto_toml_test";
-  std::filesystem::create_directories(folder);
-  return folder / name;
 }
 
 }  // namespace
@@ -182,12 +177,13 @@ TEST_CASE("errors of overrides name the override", "[toml]") {
 }
 
 TEST_CASE("files that cannot be read are told apart", "[toml]") {
-  const std::string missing = scratch("missing.toml").string();
+  const stretto::testing::TempDir temporary;
+  const std::string missing = temporary.file("missing.toml");
   CHECK(message_of([&] { read_toml(missing); }) ==
         missing + ": expected a readable TOML file, got: No such file or directory");
-  const std::string folder = scratch("").string();
+  const std::string folder = temporary.str();
   CHECK(message_of([&] { read_toml(folder); }) == folder + ": expected a TOML file, got a directory");
-  const std::string file = scratch("good.toml").string();
+  const std::string file = temporary.file("good.toml");
   std::ofstream(file) << "a = 5";
   TomlTable root = read_toml(file);
   CHECK(require<std::int64_t>(root, "a") == 5);
@@ -195,7 +191,6 @@ TEST_CASE("files that cannot be read are told apart", "[toml]") {
   CHECK(read_toml(file).empty());
   std::ofstream(file, std::ios::trunc) << std::string(kTomlMaxBytes + 5, '\n');
   CHECK(message_of([&] { read_toml(file); }) == file + ":1: expected at most 1048576 bytes, got 1048577");
-  std::filesystem::remove_all(scratch("").parent_path());
 }
 
 TEST_CASE("shown text stays short, on one line and valid UTF-8", "[toml]") {

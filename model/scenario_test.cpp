@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "tests/temp_dir.hpp"
 
 using namespace stretto;
 
@@ -338,8 +339,8 @@ TEST_CASE("sizes whose products would not fit 64 bits are refused", "[scenario]"
 }
 
 TEST_CASE("paths are relative to the scenario's folder", "[scenario]") {
-  const auto folder = std::filesystem::temp_directory_path() / "stretto_scenario_test";
-  std::filesystem::create_directories(folder);
+  const stretto::testing::TempDir temporary;
+  const std::filesystem::path& folder = temporary.path();
   const std::string file = (folder / "tiny.toml").string();
   std::ofstream(file) << "platform = \"../hosts/p.toml\"\n"
                       << kTiny << "[training]\ndata = \"/data/x.bin\"\n"
@@ -354,5 +355,4 @@ TEST_CASE("paths are relative to the scenario's folder", "[scenario]") {
   CHECK(s.model.num_layers == 5);
   CHECK_THROWS_AS(read_scenario((folder / "none.toml").string()), Error);
   CHECK_THROWS_AS(read_scenario(folder.string()), Error);
-  std::filesystem::remove_all(folder);
 }

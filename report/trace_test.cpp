@@ -1,16 +1,14 @@
 #include "report/trace.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "report/test_program.hpp"
+#include "tests/temp_dir.hpp"
 
 using namespace stretto;
 using Catch::Matchers::Contains;
@@ -19,12 +17,11 @@ using stretto::test::HandMade;
 namespace {
 
 nlohmann::json traced(const std::vector<TraceSection>& sections) {
-  const auto path = std::filesystem::temp_directory_path() / ("stretto-trace-" + std::to_string(::getpid()) + ".json");
-  write_trace(path.string(), sections);
+  const stretto::testing::TempDir folder;
+  const std::string path = folder.file("trace.json");
+  write_trace(path, sections);
   std::ifstream in(path);
-  auto json = nlohmann::json::parse(in);
-  std::filesystem::remove(path);
-  return json;
+  return nlohmann::json::parse(in);
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "sim/platform.hpp"
 
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/error.hpp"
+#include "tests/temp_dir.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -41,17 +41,17 @@ Platform gpu_platform() {
   return platform;
 }
 
+std::string text_of(const std::string& path) {
+  std::stringstream all;
+  all << std::ifstream(path).rdbuf();
+  return all.str();
+}
+
 struct File {
-  std::string path = "platform_test.toml";
-  bool is_ours = true;
-  ~File() {
-    if (is_ours) std::remove(path.c_str());
-  }
-  std::string text() const {
-    std::stringstream all;
-    all << std::ifstream(path).rdbuf();
-    return all.str();
-  }
+  testing::TempDir folder;
+  std::string path = folder.file("platform.toml");
+
+  std::string text() const { return text_of(path); }
   void replace(const std::string& what, const std::string& by) const {
     std::string all = text();
     const std::size_t at = all.find(what);
@@ -97,10 +97,10 @@ TEST_CASE("a GPU's platform is written and read", "[sim]") {
 }
 
 TEST_CASE("a host's platform is written as it was read", "[sim]") {
-  const File file,
-      given{(std::filesystem::path(__FILE__).parent_path() / "../docs/measured/host.toml").string(), false};
-  write_platform(file.path, read_platform(given.path));
-  CHECK(file.text() == given.text());
+  const File file;
+  const std::string given = (std::filesystem::path(__FILE__).parent_path() / "../docs/measured/host.toml").string();
+  write_platform(file.path, read_platform(given));
+  CHECK(file.text() == text_of(given));
 }
 
 TEST_CASE("what a GPU's platform cannot say is an error with its place", "[sim]") {

@@ -3,7 +3,6 @@
 #if !defined(__SANITIZE_ADDRESS__)  // emulated threads are slow there
 #include <array>
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <cstdlib>
 
 #include "calibrate/calibrate.hpp"
@@ -14,6 +13,7 @@
 #include "sim/engine.hpp"
 #include "tests/as_processes.hpp"
 #include "tests/fake_cuda/nccl.h"
+#include "tests/temp_dir.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -340,10 +340,10 @@ void check_completeness() {
 }
 
 void check_comparison() {
-  const std::string path = "gpu_calibration_test.toml";
+  const TempDir folder;
+  const std::string path = folder.file("gpu.toml");
   sim::write_platform(path, calibration().platform);
   const sim::Platform platform = sim::read_platform(path);
-  std::remove(path.c_str());
   Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 2);
   scenario.cluster.ranks_per_device = 1;
   scenario.compare.modes = {"plain", "overlap_grad_reduce"};
@@ -397,10 +397,10 @@ void check_failures() {
   CHECK(has_line(left.notes, "compute beside communication: not measured, out of luck"));
   CHECK_FALSE(left.platform.costs.contains("copy_engine"));
   CHECK(left.platform.costs.size() + 1 == given.costs.size());
-  const std::string path = "gpu_calibration_left.toml";
+  const TempDir folder;
+  const std::string path = folder.file("left.toml");
   sim::write_platform(path, left.platform);
   const sim::Platform read = sim::read_platform(path);
-  std::remove(path.c_str());
   CHECK(read.gpu->beside_moving[0].source.kind == "assumed");
   CHECK(read.costs.contains("move_all_gather_bf16"));
 }

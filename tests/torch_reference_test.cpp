@@ -1,7 +1,5 @@
 // The same training in PyTorch, float64: losses, gradients and parameters must agree, and the loss of exported weights.
 // tests/torch_reference.py and tests/torch_weights.py are the other side.
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -13,6 +11,7 @@
 
 #include "exec/export.hpp"
 #include "exec/trainer.hpp"
+#include "tests/temp_dir.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -205,24 +204,19 @@ json load_exported_and_dump(bool llama, const std::filesystem::path& folder) {
 
 TEST_CASE("PyTorch computes the same loss of exported weights") {
   if (!has_torch()) return;
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("stretto-torch-weights-" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
+  const testing::TempDir folder;
   const std::filesystem::path script = std::filesystem::path(__FILE__).parent_path() / "torch_weights.py";
   std::string command = std::string(kPython) + " -B '" + script.string() + "'";
   for (const bool llama : {false, true}) {
-    json dump = load_exported_and_dump(llama, folder);
-    const std::string path = (folder / (llama ? "llama.json" : "gpt2.json")).string();
-    std::ofstream(path) << dump;
+    json dump = load_exported_and_dump(llama, folder.path());
+    const std::string path = folder.write(llama ? "llama.json" : "gpt2.json", dump.dump());
     command += " '" + path + "'";
     // The comparison is able to fail.
     dump["loss"] = dump["loss"].get<double>() * (1 + 1e-9);
-    const std::string spoilt = (folder / "spoilt.json").string();
-    std::ofstream(spoilt) << dump;
+    const std::string spoilt = folder.write("spoilt.json", dump.dump());
     CHECK(run_command(std::string(kPython) + " -B '" + script.string() + "' '" + spoilt + "'").status != 0);
   }
   const Finished finished = run_command(command);
-  std::filesystem::remove_all(folder);
   INFO(finished.output);
   CHECK(finished.status == 0);
 }
@@ -230,19 +224,12 @@ TEST_CASE("PyTorch computes the same loss of exported weights") {
 TEST_CASE("PyTorch trains the same") {
   if (!has_torch()) return;
   const std::filesystem::path script = std::filesystem::path(__FILE__).parent_path() / "torch_reference.py";
-  const auto file = [](int number) {
-    const std::string name = "stretto-torch-" + std::to_string(getpid()) + "-" + std::to_string(number) + ".json";
-    return std::filesystem::temp_directory_path() / name;
-  };
   const auto compare = [&](const std::vector<json>& dumps) {
+    const testing::TempDir folder;
     std::string command = std::string(kPython) + " -B '" + script.string() + "'";
-    for (std::size_t i = 0; i < dumps.size(); ++i) {
-      std::ofstream(file(int(i))) << dumps[i];
-      command += " '" + file(int(i)).string() + "'";
-    }
-    Finished finished = run_command(command);
-    for (std::size_t i = 0; i < dumps.size(); ++i) std::filesystem::remove(file(int(i)));
-    return finished;
+    for (std::size_t i = 0; i < dumps.size(); ++i)
+      command += " '" + folder.write("run-" + std::to_string(i) + ".json", dumps[i].dump()) + "'";
+    return run_command(command);
   };
   Scenario dropping = scenario_with("overlap_param_gather", 2);
   dropping.model.hidden_dropout = 0.2;
