@@ -184,6 +184,15 @@ TEST_CASE("overlapped, an embedding alone is sent from its slot, which is free o
   CHECK(fault_of(scenario) == "");
 }
 
+// Three stages, and three groups of micro-batches, are the fewest.
+TEST_CASE("an embedding alone is summed before it is sent, also with a backward pass in between") {
+  for (const bool batched : {false, true}) {
+    Scenario scenario = small_pipeline({1, 2, false, 3, 2, "E|t|t|t|t|L"}, "plain", 4, 9);
+    scenario.overlap.batch_p2p_comm = batched;
+    CHECK(fault_of(scenario) == "");
+  }
+}
+
 // Which neighbour a rank exchanges with depends on whether it is even, so one rank does not stand for all.
 TEST_CASE("aggregated ring exchange with a rank on each device") {
   Scenario scenario = layout_scenario({1, 4, true}, "tp_comm_overlap", false, "fp64", 1, 1);

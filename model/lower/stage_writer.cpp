@@ -48,6 +48,7 @@ class StageWriter {
     op.steps_ago = steps_ago;
     return {EdgeKind::finish_start, op};
   }
+  LaneId lane_of(const OpAddress& op) const { return schedule_.operations[op.op].lane; }
   LaneId lane_of(const Call& call) const {
     return schedule_.operations[schedule_.blocks[call.block].ops[call.first]].lane;
   }
@@ -83,6 +84,7 @@ class StageWriter {
     for (const OpAddress& op : pending_) calls_[first].waits.push_back(after(op));
     pending_.clear();
     compute_ = last_of(calls_.back());
+    if (makes_message(unit)) made_[key_of(unit)] = *compute_;
     if (!messages_.overlap) return;
     if (const auto received = received_.find(key_of(unit)); received != received_.end()) {
       calls_[first].waits.push_back(after(received->second));
@@ -162,6 +164,10 @@ class StageWriter {
     std::vector<OpAddress> before = std::move(pending_);
     if (before.empty()) before.push_back(compute_ ? *compute_ : last_of(calls_.front()));
     pending_.clear();
+    // An embedding alone ends on the lane of tensor parallelism, and what is computed since need not come after it.
+    for (const PipelineMessage& message : messages)
+      if (message.is_send)
+        if (const OpAddress made = take_made(message.unit); lane_of(made) != lane_of(*compute_)) before.push_back(made);
     for (const PipelineMessage& message : messages) {
       const bool is_joined = messages_.is_batched && &message != messages.data();
       Call& posted = call(block_of(message), message.unit);
@@ -181,7 +187,7 @@ class StageWriter {
                    : Key{Buffer::gradient, 0, unit.buffer};
     Call& posted = call(block_of(message), unit);
     if (message.is_send) {
-      posted.waits.push_back(after(*compute_));
+      posted.waits.push_back(after(take_made(unit)));
       // What an embedding alone sends is in its slot, which backward gives back.
       if (is_forward && chunk_of(unit).layers() == 0) sent_[unit.micro_batch] = last_of(posted);
     } else {
@@ -190,6 +196,8 @@ class StageWriter {
     }
     use(buffer, posted);
   }
+
+  OpAddress take_made(const PipelineUnit& unit) { return made_.extract(key_of(unit)).mapped(); }
 
   static std::tuple<Direction, std::int64_t, std::int64_t> key_of(const PipelineUnit& unit) {
     return {unit.direction, unit.chunk, unit.micro_batch};
@@ -212,6 +220,7 @@ class StageWriter {
   std::vector<Call>& calls_;
   std::optional<OpAddress> compute_;  // the latest
   std::vector<OpAddress> pending_;    // without overlap: messages that the next compute waits for
+  std::map<std::tuple<Direction, std::int64_t, std::int64_t>, OpAddress> made_;      // and is still to be sent
   std::map<std::tuple<Direction, std::int64_t, std::int64_t>, OpAddress> received_;  // overlap: and are still needed
   std::vector<PipelineUnit> deferred_;                                               // whose head.wgrad is to come
   std::map<std::int64_t, OpAddress> sent_;  // overlap: by an embedding alone, of micro-batches before their backward
