@@ -73,6 +73,7 @@ struct Training {
   bool gelu_fusion = false;           // into the products before it, forward and backward
   bool bias_gradient_fusion = false;  // into the weight gradients of the same layers
   bool residual_fusion = false;       // of the additions to the residual stream, into the products before them
+  bool norm_gradient_fusion = false;  // of the gradients of a norm's input and of its weights
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;
   std::int64_t lr_warmup_iters = 10;

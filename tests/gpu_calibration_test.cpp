@@ -331,9 +331,12 @@ void check_completeness() {
   // Llama's products with the residual have not been measured: what is predicted is their parts.
   CHECK(platform.costs.contains("gemm_nt_bias_residual_bf16"));
   CHECK_FALSE(platform.costs.contains("gemm_nt_residual_bf16"));
+  CHECK(platform.costs.contains("layernorm_backward_acc_bf16"));
+  CHECK(platform.costs.contains("layernorm_backward_bf16"));
+  CHECK_FALSE(platform.costs.contains("rmsnorm_backward_acc_bf16"));
   for (const bool llama : {false, true}) {
     Scenario scenario = layout_scenario(Layout{1, 1}, "plain", llama, "bf16", 1, 4);
-    scenario.training.residual_fusion = true;
+    scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = true;
     const Schedule schedule = build_schedule(scenario);
     CHECK(sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster)).step > 0);
   }

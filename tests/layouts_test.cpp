@@ -137,6 +137,27 @@ TEST_CASE("additions to the residual stream inside products give the same bits i
         }
 }
 
+TEST_CASE("both gradients of a norm in one operation give the same bits", "[serial]") {
+  Cases cases;
+  for (const bool llama : {false, true})
+    for (const Layout& layout :
+         {Layout{1, 1}, Layout{3, 1}, Layout{1, 2, true}, Layout{1, 2}, Layout{2, 1, false, 2, 3}})
+      for (const OverlapMode& mode : overlap_modes()) {
+        Scenario scenario = layout_scenario(layout, mode.name, llama, "fp32");
+        if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
+        INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt"));
+        const Trained apart = train(scenario, 2, false);
+        const std::size_t operations = build_schedule(scenario).operations.size();
+        scenario.training.norm_gradient_fusion = true;
+        // Those of a layer, two, and of the head.
+        CHECK(build_schedule(scenario).operations.size() == operations - 3);
+        const Trained together = train(scenario, 2, true);
+        CHECK(together.losses == apart.losses);
+        CHECK(same_bits(together.gradients, apart.gradients));
+        CHECK(same_bits(together.parameters, apart.parameters));
+      }
+}
+
 TEST_CASE("additions to the residual stream inside products round once in bf16", "[serial]") {
   for (const bool llama : {false, true}) {
     Scenario scenario = layout_scenario({2, 1}, "overlap_param_gather", llama, "bf16");

@@ -233,7 +233,7 @@ class Generator {
   }
 
   void fusions() {
-    for (const char* knob : {"gelu_fusion", "bias_gradient_fusion", "residual_fusion"})
+    for (const char* knob : {"gelu_fusion", "bias_gradient_fusion", "residual_fusion", "norm_gradient_fusion"})
       training_.set(knob, draw_.coin());
   }
 
@@ -248,8 +248,10 @@ class Generator {
 Scenario on_single_rank(Scenario scenario) {
   scenario.parallel = {};
   scenario.overlap = {};
-  scenario.training.recompute = {};
-  scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = scenario.training.residual_fusion = false;
+  Training& training = scenario.training;
+  training.recompute = {};
+  training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
+      false;
   scenario.model.padded_vocab_size = scenario.model.vocab_size;
   return scenario;
 }

@@ -82,10 +82,11 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("channels", !scenario.cluster.max_ctas.empty());
     see("one queue", scenario.cluster.cuda_device_max_connections == 1);
     see("recomputed", scenario.training.recompute.granularity == Recompute::Granularity::full && pipeline);
+    see("norms' gradients at once", scenario.training.norm_gradient_fusion && p.sequence_parallel && pipeline);
     see("residuals in products", scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 &&
                                      p.tensor_model_parallel_size == 1 && pipeline);
   }
-  CHECK(seen.size() == 24);
+  CHECK(seen.size() == 25);
 }
 
 }  // namespace stretto::testing

@@ -182,8 +182,9 @@ std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, 
                                          shape.heads, shape.micro_batch, shape.seq, shape.layers, precision);
     progress(fmt::format("training steps, {} of {}: {}", i + 1, sizes.steps.size(), what));
     Scenario scenario = scenario_of(shape, 1, 1);
-    scenario.training.precision = precision;
-    scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = scenario.training.residual_fusion =
+    Training& training = scenario.training;
+    training.precision = precision;
+    training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
         has_epilogues;
     scenario.model.hidden_dropout = scenario.model.attention_dropout = dropout;
     const Schedule schedule = build_schedule(scenario);

@@ -90,10 +90,10 @@ TEST_CASE("the executor for GPUs trains in bf16, with dropout, recomputed", "[cu
   check_against_host(scenario, 0.01, 0.1);
   scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = true;
   check_against_host(scenario, 0.01, 0.1);
-  scenario.training.residual_fusion = true;
+  scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = true;
   check_against_host(scenario, 0.01, 0.1);
   scenario = layout_scenario(Layout{1, 1, false, 2}, "overlap_p2p_comm", true, "bf16", 1, 4);
-  scenario.training.residual_fusion = true;
+  scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = true;
   check_against_host(scenario, 0.01, 0.1);
   scenario = layout_scenario(Layout{1, 2, true}, "tp_comm_overlap", false, "fp32", 1, 4);
   scenario.model.hidden_dropout = 0.1;

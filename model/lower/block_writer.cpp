@@ -277,11 +277,19 @@ void BlockWriter::norm_forward(const std::string& name, View x, View y, View sta
 }
 
 void BlockWriter::norm_backward(const std::string& name, View dy, View x, View stats, Access dx, const Expr& layer) {
-  std::vector<Access> accesses = {read(dy), read(x), read(stats), accumulate(gradient(name + ".weight", layer))};
-  if (has_beta()) accesses.push_back(accumulate(gradient(name + ".bias", layer)));
-  op(name + ".wgrad", Phase::wgrad, norm(Pass::wgrad), std::move(accesses));
-  op(name + ".dgrad", Phase::dgrad, norm(Pass::dgrad),
-     {read(dy), read(x), read(stats), read(parameter(name + ".weight", layer)), std::move(dx)});
+  const std::vector<Access> in = {read(dy), read(x), read(stats)};
+  std::vector<Access> weights = in, stream = in;
+  stream.push_back(read(parameter(name + ".weight", layer)));
+  auto& gradients = shape_.norm_gradient_fusion ? stream : weights;
+  gradients.push_back(accumulate(gradient(name + ".weight", layer)));
+  if (has_beta()) gradients.push_back(accumulate(gradient(name + ".bias", layer)));
+  stream.push_back(std::move(dx));
+  if (shape_.norm_gradient_fusion) {
+    op(name + ".backward", Phase::dgrad, norm(Pass::backward), std::move(stream));
+    return;
+  }
+  op(name + ".wgrad", Phase::wgrad, norm(Pass::wgrad), std::move(weights));
+  op(name + ".dgrad", Phase::dgrad, norm(Pass::dgrad), std::move(stream));
 }
 
 void BlockWriter::cross_entropy(View logits, View targets, View loss) {

@@ -31,6 +31,7 @@ struct BlockShape {
   bool gelu_fusion = false;           // GELU and its gradient are epilogues of the products before them
   bool bias_gradient_fusion = false;  // gradients of biases are epilogues of those of weights
   bool residual_fusion = false;       // proj and fc2 add to the residual stream; needs tp 1 and no hidden dropout
+  bool norm_gradient_fusion = false;  // norms have one operation for both of their gradients
   std::int64_t tp = 1;                // tensor-parallel ranks that cut the layers
   bool sequence_parallel = false;     // and, between layers, the tokens
   LaneId tp_lane = 0;                 // of their communication

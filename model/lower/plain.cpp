@@ -89,6 +89,7 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.bias_gradient_fusion = scenario.training.bias_gradient_fusion && scenario.model.add_bias_linear;
   shape.tp = parallel.tensor_model_parallel_size;
   shape.residual_fusion = scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 && shape.tp == 1;
+  shape.norm_gradient_fusion = scenario.training.norm_gradient_fusion;
   shape.sequence_parallel = parallel.sequence_parallel && shape.tp > 1;
   shape.tp_lane = lanes.tp;
   shape.tp_communicator = lanes.tp_communicator;

@@ -66,6 +66,7 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   training.gelu_fusion = value_or<bool>(table, "gelu_fusion", training.gelu_fusion);
   training.bias_gradient_fusion = value_or<bool>(table, "bias_gradient_fusion", training.bias_gradient_fusion);
   training.residual_fusion = value_or<bool>(table, "residual_fusion", training.residual_fusion);
+  training.norm_gradient_fusion = value_or<bool>(table, "norm_gradient_fusion", training.norm_gradient_fusion);
   read_optimizer(table, training);
   training.precision = choice_or(table, "precision", training.precision, {"fp32", "fp64", "bf16"});
   training.seed = static_cast<std::uint64_t>(

@@ -15,7 +15,6 @@ const char* pick(const std::array<const char*, n>& names, Enum value) {
   return names.at(static_cast<std::size_t>(value));
 }
 
-const char* text_of(Pass pass) { return pick(std::array{"forward", "dgrad", "wgrad"}, pass); }
 const char* text_of(AccessMode mode) { return pick(std::array{"read", "write", "accumulate"}, mode); }
 const char* text_of(EdgeKind kind) { return pick(std::array{"finish_start", "start_start"}, kind); }
 const char* text_of(LaneKind kind) { return pick(std::array{"compute", "communication"}, kind); }
@@ -29,19 +28,19 @@ Json fields(const Gemm& w) {
   return gemm;
 }
 Json fields(const Attention& w) {
-  return {{"pass", text_of(w.pass)}, {"batch", w.batch},    {"heads", w.heads},
+  return {{"pass", name_of(w.pass)}, {"batch", w.batch},    {"heads", w.heads},
           {"kv_heads", w.kv_heads},  {"seq", w.seq},        {"head_dim", w.head_dim},
           {"causal", w.causal},      {"dropout", w.dropout}};
 }
 Json fields(const Rope& w) {
-  return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"heads", w.heads}, {"kv_heads", w.kv_heads}, {"seq", w.seq},
+  return {{"pass", name_of(w.pass)}, {"rows", w.rows}, {"heads", w.heads}, {"kv_heads", w.kv_heads}, {"seq", w.seq},
           {"head_dim", w.head_dim},  {"base", w.base}};
 }
-Json fields(const LayerNorm& w) { return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
-Json fields(const RmsNorm& w) { return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
+Json fields(const LayerNorm& w) { return {{"pass", name_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
+Json fields(const RmsNorm& w) { return {{"pass", name_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
 Json fields(const Elementwise& w) { return {{"rows", w.rows}, {"cols", w.cols}}; }  // fn is the kind
 Json fields(const Dropout& w) {
-  return {{"pass", text_of(w.pass)},
+  return {{"pass", name_of(w.pass)},
           {"rows", w.rows},
           {"cols", w.cols},
           {"seq", w.seq},
@@ -52,7 +51,7 @@ Json fields(const Dropout& w) {
           {"shards", w.shards}};
 }
 Json fields(const Embedding& w) {
-  return {{"pass", text_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols},
+  return {{"pass", name_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols},
           {"vocab", w.vocab},        {"seq", w.seq},   {"positions", w.positions}};
 }
 Json fields(const CrossEntropy& w) {

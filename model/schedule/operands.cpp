@@ -16,6 +16,9 @@ OperandSpec table_of(const char* name, const char* modes, std::int64_t rows, std
   return {name, modes, rows, cols, Shape::table, Type::floating};
 }
 
+bool has_wgrad(Pass pass) { return pass == Pass::wgrad || pass == Pass::backward; }
+bool has_dgrad(Pass pass) { return pass == Pass::dgrad || pass == Pass::backward; }
+
 OperandList bad(std::string error) { return {{}, std::move(error)}; }
 
 // LayerNorm has a beta, and a mean in its stats; RMSNorm has neither.
@@ -31,8 +34,11 @@ OperandList norm_operands(Pass pass, std::int64_t rows, std::int64_t cols, bool 
     if (has_beta) list.operands.push_back(vector_of("beta", "R", cols));
     list.operands.insert(list.operands.end(), {full("y", "W"), stats});
   } else {
-    list.operands = {full("dy", "R"), full("x", "R"), stats, vector_of("dgamma", "A", cols)};
+    list.operands = {full("dy", "R"), full("x", "R"), stats};
+    if (pass == Pass::backward) list.operands.push_back(gamma);
+    list.operands.push_back(vector_of("dgamma", "A", cols));
     if (has_beta) list.operands.push_back(vector_of("dbeta", "A", cols));
+    if (pass == Pass::backward) list.operands.push_back(full("dx", "WA"));
   }
   return list;
 }
@@ -63,7 +69,7 @@ struct ListOperands {
     const std::int64_t tokens = a.batch * a.seq, hidden = a.heads * a.head_dim;
     const std::int64_t qkv = hidden + 2 * a.kv_heads * a.head_dim;
     const bool is_forward = a.pass == Pass::forward;
-    if (a.pass == Pass::wgrad) return bad("attention has no weights");
+    if (has_wgrad(a.pass)) return bad("attention has no weights");
     OperandList list;
     list.operands.push_back({"qkv", "R", tokens, qkv});
     list.operands.push_back({"out", is_forward ? "W" : "R", tokens, hidden});
@@ -82,7 +88,7 @@ struct ListOperands {
       return bad("dimensions must be positive");
     if (r.head_dim % 2 != 0) return bad("head_dim must be even");
     if (!(r.base > 0)) return bad("base must be positive");
-    if (r.pass == Pass::wgrad) return bad("rope has no weights");
+    if (has_wgrad(r.pass)) return bad("rope has no weights");
     return {{{r.pass == Pass::forward ? "qkv" : "dqkv", "A", r.rows, (r.heads + 2 * r.kv_heads) * r.head_dim}}, ""};
   }
 
@@ -115,7 +121,7 @@ struct ListOperands {
   OperandList operator()(const Dropout& d) const {
     if (d.rows < 1 || d.cols < 1 || d.seq < 1 || d.shards < 1) return bad("dimensions must be positive");
     if (!(d.probability > 0 && d.probability < 1)) return bad("the probability must be above 0 and below 1");
-    if (d.pass == Pass::wgrad) return bad("dropout has no weights");
+    if (has_wgrad(d.pass)) return bad("dropout has no weights");
     const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, d.rows, d.cols}; };
     const OperandSpec key = vector_of("key", "R", kDropoutKeyWords, Type::i32);
     if (d.pass == Pass::dgrad) return {{full("dc", "R"), key, full("db", "W")}, ""};
@@ -131,7 +137,7 @@ struct ListOperands {
     if (e.rows < 1 || e.cols < 1 || e.vocab < 1 || e.seq < 1 || e.shards < 1) return bad("dimensions must be positive");
     if (e.vocab % e.shards != 0 || e.cols % e.shards != 0) return bad("shards must divide vocab and cols");
     const bool is_forward = e.pass == Pass::forward;
-    if (e.pass == Pass::dgrad) return bad("tokens have no gradient");
+    if (has_dgrad(e.pass)) return bad("tokens have no gradient");
     OperandList list;
     list.operands.push_back(vector_of("tokens", "R", e.rows, Type::i32));
     if (!is_forward) list.operands.push_back({"dx", "R", e.rows, e.cols});

@@ -54,6 +54,12 @@ TEST_CASE("operands of norms, gated activations and embeddings") {
   CHECK(listed(RmsNorm{Pass::dgrad, 3, 8}) ==
         Lines{"dy R [3,8]", "x R [3,8]", "stats R [3,1]", "gamma R [1,8]", "dx WA [3,8]"});
   CHECK(listed(RmsNorm{Pass::wgrad, 3, 8}) == Lines{"dy R [3,8]", "x R [3,8]", "stats R [3,1]", "dgamma A [1,8]"});
+  CHECK(listed(RmsNorm{Pass::backward, 3, 8}) ==
+        Lines{"dy R [3,8]", "x R [3,8]", "stats R [3,1]", "gamma R [1,8]", "dgamma A [1,8]", "dx WA [3,8]"});
+  CHECK(listed(LayerNorm{Pass::backward, 3, 8}) == Lines{"dy R [3,8]", "x R [3,8]", "stats R [3,2]", "gamma R [1,8]",
+                                                         "dgamma A [1,8]", "dbeta A [1,8]", "dx WA [3,8]"});
+  CHECK(operands_of(Attention{Pass::backward, 1, 1, 1, 1, 1, true}, 1).error == "attention has no weights");
+  CHECK(operands_of(Embedding{Pass::backward, 3, 8, 20, 5}, 1).error == "tokens have no gradient");
   CHECK(listed(Elementwise{ElementwiseFn::swiglu, 3, 8}) == Lines{"x R [3,16]", "y W [3,8]"});
   CHECK(listed(Elementwise{ElementwiseFn::swiglu_backward, 3, 8}) == Lines{"dy R [3,8]", "x R [3,16]", "dx W [3,16]"});
   Embedding embedding{Pass::forward, 3, 8, 20, 5};

@@ -14,9 +14,12 @@ std::string heads_text(std::int64_t heads, std::int64_t kv_heads) {
   return " heads " + std::to_string(heads) + (kv_heads == heads ? "" : " kv " + std::to_string(kv_heads));
 }
 
-const char* name_of(Pass pass) { return pass == Pass::forward ? "forward" : pass == Pass::dgrad ? "dgrad" : "wgrad"; }
-
 }  // namespace
+
+const char* name_of(Pass pass) {
+  static constexpr std::array kNames = {"forward", "dgrad", "wgrad", "backward"};
+  return kNames[static_cast<std::size_t>(pass)];
+}
 
 double causal_attention_share(std::int64_t seq) {
   double multiplied = 0;

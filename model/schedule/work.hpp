@@ -32,7 +32,9 @@ struct Gemm {
 };
 const char* name_of(GemmEpilogue epilogue);  // "none", "gelu", …
 
-enum class Pass : std::uint8_t { forward, dgrad, wgrad };
+// Of norms alone, `backward` is dgrad and wgrad at once.
+enum class Pass : std::uint8_t { forward, dgrad, wgrad, backward };
+const char* name_of(Pass pass);  // "forward", …
 
 // Dropout (Srivastava et al., JMLR 2014) of probability p multiplies each element by 0 or by 1 / (1 − p). Which is a
 // pure function of (key, site, sample, row, column), all of them places in the whole model: neither the layout nor the
@@ -79,6 +81,7 @@ struct Rope {
 // forward: x[rows,cols] R, gamma[1,cols] R, beta[1,cols] R, y W, stats[rows,2] W (mean, reciprocal standard deviation).
 // dgrad:   dy R, x R, stats R, gamma R, dx W|A (A: the residual branch's gradient is already there and is added to).
 // wgrad:   dy R, x R, stats R, dgamma A, dbeta A.
+// backward: dy R, x R, stats R, gamma R, dgamma A, dbeta A, dx W|A.
 struct LayerNorm {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0;
@@ -89,6 +92,7 @@ struct LayerNorm {
 // forward: x[rows,cols] R, gamma[1,cols] R, y W, stats[rows,1] W (r).
 // dgrad:   dy R, x R, stats R, gamma R, dx W|A (as LayerNorm).
 // wgrad:   dy R, x R, stats R, dgamma A.
+// backward: dy R, x R, stats R, gamma R, dgamma A, dx W|A.
 struct RmsNorm {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0;

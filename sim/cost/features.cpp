@@ -36,12 +36,20 @@ std::string result_type(const Schedule& schedule, const Operation& operation) {
   return "";
 }
 
-const char* suffix(Pass pass) { return pass == Pass::forward ? "_forward" : pass == Pass::dgrad ? "_dgrad" : "_wgrad"; }
+std::string suffix(Pass pass) { return std::string("_") + name_of(pass); }
+
+// Of a norm: what is added to is another key than what is written.
+WorkCost norm_cost(const char* name, Pass pass, std::int64_t rows, std::int64_t cols, const Operation& operation) {
+  const bool writes_dx = pass == Pass::dgrad || pass == Pass::backward;
+  const bool adds = writes_dx && operation.accesses.back().mode == AccessMode::accumulate;
+  return {name + suffix(pass) + (adds ? "_acc" : ""), row_wise(rows, cols)};
+}
 
 // The GEMM, and the operation that its epilogue stands for.
-std::array<Operation, 2> parts_of(const Operation& whole, const Gemm& work) {
+std::vector<Operation> parts_of(const Operation& whole, const Gemm& work) {
+  if (work.epilogue == GemmEpilogue::none) return {};
   const Access &x = whole.accesses[whole.accesses.size() - 2], &c = whole.accesses.back();
-  std::array<Operation, 2> parts{whole, whole};
+  std::vector<Operation> parts{whole, whole};
   Gemm plain = work;
   plain.epilogue = GemmEpilogue::none;
   parts[0].work = plain;
@@ -72,6 +80,30 @@ std::array<Operation, 2> parts_of(const Operation& whole, const Gemm& work) {
   return parts;
 }
 
+// The gradient of a norm's weights, and that of its input.
+template <class Norm>
+std::vector<Operation> parts_of_norm(const Operation& whole, Norm work) {
+  if (work.pass != Pass::backward) return {};
+  const auto& a = whole.accesses;  // dy, x, stats, gamma, gradients of the weights, dx
+  std::vector<Operation> parts{whole, whole};
+  work.pass = Pass::wgrad;
+  parts[0].work = work;
+  parts[0].accesses = {a[0], a[1], a[2]};
+  parts[0].accesses.insert(parts[0].accesses.end(), a.begin() + 4, a.end() - 1);
+  work.pass = Pass::dgrad;
+  parts[1].work = work;
+  parts[1].accesses = {a[0], a[1], a[2], a[3], a.back()};
+  return parts;
+}
+
+std::vector<Operation> parts_of(const Operation& whole) {
+  return std::visit(Overloaded{[&](const Gemm& work) { return parts_of(whole, work); },
+                               [&](const LayerNorm& work) { return parts_of_norm(whole, work); },
+                               [&](const RmsNorm& work) { return parts_of_norm(whole, work); },
+                               [](const auto&) { return std::vector<Operation>{}; }},
+                    whole.work);
+}
+
 }  // namespace
 
 WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
@@ -99,16 +131,8 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {std::string("rope") + suffix(r.pass),
                     {1, double(r.seq) * d, rows * double(r.heads + r.kv_heads) * d}};
           },
-          [&](const LayerNorm& n) -> WorkCost {
-            std::string key = std::string("layernorm") + suffix(n.pass);
-            if (n.pass == Pass::dgrad && operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
-            return {key, row_wise(n.rows, n.cols)};
-          },
-          [&](const RmsNorm& n) -> WorkCost {
-            std::string key = std::string("rmsnorm") + suffix(n.pass);
-            if (n.pass == Pass::dgrad && operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
-            return {key, row_wise(n.rows, n.cols)};
-          },
+          [&](const LayerNorm& n) { return norm_cost("layernorm", n.pass, n.rows, n.cols, operation); },
+          [&](const RmsNorm& n) { return norm_cost("rmsnorm", n.pass, n.rows, n.cols, operation); },
           [&](const Elementwise& e) -> WorkCost {
             return {kind_of(e), streaming(e.rows * e.cols)};
           },
@@ -146,8 +170,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
       },
       operation.work);
   cost.key += result_type(schedule, operation) + "_" + std::string(name_of(schedule.compute_dtype));
-  if (const auto* gemm = std::get_if<Gemm>(&operation.work); gemm && gemm->epilogue != GemmEpilogue::none)
-    for (const Operation& part : parts_of(operation, *gemm)) cost.parts.push_back(work_cost(schedule, part));
+  for (const Operation& part : parts_of(operation)) cost.parts.push_back(work_cost(schedule, part));
   return cost;
 }
 

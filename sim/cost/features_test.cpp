@@ -108,6 +108,36 @@ TEST_CASE("a GEMM that adds the residual is in parts what the plain schedule has
   CHECK(without.parts[1].key == "add_bf16");
 }
 
+TEST_CASE("both gradients of a norm at once are in parts what the plain schedule has", "[sim]") {
+  Schedule schedule;
+  schedule.compute_dtype = Dtype::bf16;
+  const auto tensor = [&](std::int64_t rows, std::int64_t cols) {
+    return whole(schedule, add_tensor(schedule, "t" + std::to_string(schedule.tensors.size()), Dtype::bf16,
+                                      BufferKind::workspace, rows, cols));
+  };
+  const View dx = tensor(6, 4);
+  Operation operation{"ln_1.backward",
+                      LayerNorm{Pass::backward, 6, 4},
+                      0,
+                      Phase::dgrad,
+                      {read(tensor(6, 4)), read(tensor(6, 4)), read(tensor(6, 2)), read(tensor(1, 4)),
+                       accumulate(tensor(1, 4)), accumulate(tensor(1, 4)), accumulate(dx)}};
+  const WorkCost both = work_cost(schedule, operation);
+  CHECK(both.key == "layernorm_backward_acc_bf16");
+  CHECK(both.features == std::vector<double>{1, 6, 24});
+  REQUIRE(both.parts.size() == 2);
+  CHECK(both.parts[0].key == "layernorm_wgrad_bf16");
+  CHECK(both.parts[1].key == "layernorm_dgrad_acc_bf16");
+  operation.work = RmsNorm{Pass::backward, 6, 4};
+  operation.accesses.erase(operation.accesses.begin() + 5);
+  operation.accesses.back() = write(dx);
+  const WorkCost written = work_cost(schedule, operation);
+  CHECK(written.key == "rmsnorm_backward_bf16");
+  REQUIRE(written.parts.size() == 2);
+  CHECK(written.parts[0].key == "rmsnorm_wgrad_bf16");
+  CHECK(written.parts[1].key == "rmsnorm_dgrad_bf16");
+}
+
 TEST_CASE("keys of one precision are as platform files have them", "[sim]") {
   Built single;
   using enum Dtype;

@@ -7,7 +7,8 @@
 
 namespace stretto::cuda {
 
-constexpr int kSumRows = 8;  // rows that a block takes at a time
+constexpr int kSumRows = 8;        // rows that a block takes at a time
+constexpr unsigned kAddRows = 32;  // of threads that add chunks, at most
 
 // partial[chunk][sum][cols], f32. Blocks are kWarp x kSumRows threads: columns along x, rows along y, chunks along
 // blockIdx.y. Addends(row, col, float (&)[Sums][N]) gives N columns from `col` on, of each of the sums.
@@ -52,11 +53,11 @@ struct SumOutputs {
 // out[s][col] += Σ over chunks.
 template <int Sums>
 __global__ void add_partial_sums_kernel(std::int64_t cols, int chunks, const float* partial, SumOutputs<Sums> out) {
-  __shared__ float of_row[Sums][kSumRows][kWarp];
+  __shared__ float of_row[Sums][kAddRows][kWarp];
   const std::int64_t col = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   float sum[Sums] = {};
   if (col < cols)
-    for (int chunk = threadIdx.y; chunk < chunks; chunk += kSumRows)
+    for (int chunk = threadIdx.y; chunk < chunks; chunk += blockDim.y)
 #pragma unroll
       for (int s = 0; s < Sums; ++s) sum[s] += partial[(std::int64_t{chunk} * Sums + s) * cols + col];
 #pragma unroll
@@ -66,10 +67,23 @@ __global__ void add_partial_sums_kernel(std::int64_t cols, int chunks, const flo
 #pragma unroll
   for (int s = 0; s < Sums; ++s) {
     float total = 0;
-#pragma unroll
-    for (int row = 0; row < kSumRows; ++row) total += of_row[s][row][threadIdx.x];
+    for (unsigned row = 0; row < blockDim.y; ++row) total += of_row[s][row][threadIdx.x];
     out.at[s][col] += total;
   }
+}
+// What a kernel left in the scratch, chunk by chunk.
+template <int Sums>
+void add_partial_sums(const Stream& stream, std::int64_t cols, std::int64_t chunks, SumOutputs<Sums> out) {
+  unsigned rows = 1;
+  while (rows < kAddRows && rows < chunks) rows *= 2;
+  launch(stream, {static_cast<unsigned>(ceil_div(cols, kWarp)), 1, 1}, {kWarp, rows, 1}, add_partial_sums_kernel<Sums>,
+         cols, static_cast<int>(chunks), static_cast<const float*>(stream.scratch), out);
+}
+// Chunks of sums that the scratch holds; at least one.
+inline std::int64_t chunks_in_scratch(const Stream& stream, std::int64_t cols, int sums) {
+  const auto fit = static_cast<std::int64_t>(stream.scratch_bytes / sizeof(float)) / (sums * cols);
+  assert(fit >= 1 && "the scratch holds a row of sums");
+  return fit;
 }
 
 // out[s][col] += Σ over rows of the addends, s < Sums. `out`: vectors of `cols` in f32, apart from what the addends
@@ -79,17 +93,15 @@ template <int N, int Sums, class Addends>
 void add_column_sums(const Stream& stream, std::int64_t rows, std::int64_t cols, SumOutputs<Sums> out,
                      Addends addends) {
   const std::int64_t tiles = ceil_div(cols, std::int64_t{kWarp} * N);
-  const auto fit = static_cast<std::int64_t>(stream.scratch_bytes / sizeof(float)) / (Sums * cols);
+  const std::int64_t fit = chunks_in_scratch(stream, cols, Sums);
   // Four blocks an SM, and chunks of at least 64 rows.
   const std::int64_t chunks = std::max<std::int64_t>(
       1, std::min({ceil_div(4 * stream.sms, tiles), ceil_div(rows, 64), fit, std::int64_t{65535}}));
-  assert(fit >= 1 && "the scratch holds a row of sums");
   const std::int64_t rows_of_chunk = ceil_div(rows, chunks);
-  auto* partial = static_cast<float*>(stream.scratch);
   launch(stream, {static_cast<unsigned>(tiles), static_cast<unsigned>(chunks), 1}, {kWarp, kSumRows, 1},
-         partial_sums_kernel<N, Sums, Addends>, rows, cols, rows_of_chunk, partial, addends);
-  launch(stream, {static_cast<unsigned>(ceil_div(cols, kWarp)), 1, 1}, {kWarp, kSumRows, 1},
-         add_partial_sums_kernel<Sums>, cols, static_cast<int>(chunks), partial, out);
+         partial_sums_kernel<N, Sums, Addends>, rows, cols, rows_of_chunk, static_cast<float*>(stream.scratch),
+         addends);
+  add_partial_sums(stream, cols, chunks, out);
 }
 
 }  // namespace stretto::cuda

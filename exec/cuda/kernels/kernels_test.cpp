@@ -277,11 +277,16 @@ TEST_CASE("device kernels agree with the host's: elementwise", "[cuda]") {
 }
 
 TEST_CASE("device kernels agree with the host's: norms", "[cuda]") {
-  for (const Pass pass : {Pass::forward, Pass::dgrad, Pass::wgrad})
+  for (const Pass pass : {Pass::forward, Pass::dgrad, Pass::wgrad, Pass::backward})
     for (const auto& [rows, cols] : {std::pair{5, 7}, std::pair{1, 1}, std::pair{13, 64}, std::pair{150, 520}}) {
       check(LayerNorm{pass, rows, cols}, 2e-5);
       check(RmsNorm{pass, rows, cols}, 2e-5);
     }
+  // Two packs a thread in f32; two in bf16, and both gradients one after the other in f32.
+  for (const std::int64_t cols : {2056, 4104}) {
+    check(LayerNorm{Pass::backward, 5, cols}, 2e-5);
+    check(RmsNorm{Pass::backward, 5, cols}, 2e-5);
+  }
 }
 
 TEST_CASE("device kernels agree with the host's: rope", "[cuda]") {

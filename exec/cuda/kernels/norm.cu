@@ -1,4 +1,7 @@
-// LayerNorm and RMSNorm: a warp a row, which reads it from memory once and then from the cache.
+// LayerNorm and RMSNorm: a warp a row, which reads it from memory once and then from the cache; for both gradients at
+// once a block a row, which keeps it in registers.
+#include <vector>
+
 #include "exec/cuda/kernels/column_sums.hpp"
 #include "exec/cuda/kernels/families.hpp"
 #include "exec/cuda/kernels/map.hpp"
@@ -8,6 +11,7 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 constexpr unsigned kRowsOfBlock = 4;
+constexpr unsigned kMostThreads = 512;  // of a block that has both gradients, and of such blocks on an SM
 
 // stats[rows, 2] (mean, reciprocal standard deviation) when `kCentred`, which LayerNorm is; else [rows, 1].
 template <bool kCentred>
@@ -118,6 +122,109 @@ struct WeightGradient {
   }
 };
 
+// Both gradients. Thread t has the packs t, t + blockDim.x, … of columns, kPacks of them, of kRows rows at a time:
+// their dy and x are read once, and the gradients of the weights add up in registers over all rows of the block.
+// partial[block][sum][cols] as in column_sums.hpp. N · kPacks · blockDim.x is at least cols, which N divides.
+template <int N, int kPacks, int kRows, bool kCentred, class T>
+__global__ void __launch_bounds__(kMostThreads)
+    backward_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_of_block, Rows<const T> dy,
+                    Rows<const T> in, Rows<const float> stats, const T* gamma, Rows<T> dx, bool accumulates,
+                    float* partial) {
+  constexpr int kSums = kCentred ? 2 : 1;
+  using Columns = Pack<T, N>;
+  // Of g and of g∘x̂. Two in turn: who is fast writes the next while others read this one.
+  __shared__ float of_warp[2][kRows][2][kWarp];
+  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  const std::int64_t begin = blockIdx.x * rows_of_block;
+  const std::int64_t end = begin + rows_of_block < rows ? begin + rows_of_block : rows;
+  const auto at = [](auto* row, std::int64_t col) { return reinterpret_cast<const Columns*>(row + col); };
+  std::int64_t col[kPacks];
+  float g[kPacks][N] = {}, sum[kSums][kPacks][N] = {};
+#pragma unroll
+  for (int p = 0; p < kPacks; ++p) {
+    col[p] = (std::int64_t{threadIdx.x} + p * std::int64_t{blockDim.x}) * N;
+    if (col[p] < cols) load(g[p], gamma + col[p]);
+  }
+  int turn = 0;
+  for (std::int64_t row = begin; row < end; row += kRows, turn ^= 1) {
+    Columns d[kRows][kPacks] = {}, x[kRows][kPacks] = {}, old[kRows][kPacks] = {};
+    RowStats<kCentred> own[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (row + r >= end) continue;
+      own[r] = RowStats<kCentred>(stats.row(row + r));
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p)
+        if (col[p] < cols) {
+          d[r][p] = *at(dy.row(row + r), col[p]);
+          x[r][p] = *at(in.row(row + r), col[p]);
+          if (accumulates) old[r][p] = *at(dx.row(row + r), col[p]);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float sum_g = 0, sum_gx = 0;
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p)
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+          const float of_y = widened(d[r][p].at[n]), hat = (widened(x[r][p].at[n]) - own[r].mean) * own[r].scale;
+          sum[0][p][n] += of_y * hat;
+          if constexpr (kCentred) sum[1][p][n] += of_y;
+          sum_g += of_y * g[p][n];
+          sum_gx += of_y * g[p][n] * hat;
+        }
+      if constexpr (kCentred) sum_g = warp_sum(sum_g);
+      sum_gx = warp_sum(sum_gx);
+      if (lane == 0) of_warp[turn][r][0][warp] = sum_g, of_warp[turn][r][1][warp] = sum_gx;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const auto mean_of = [&](int which) {
+        return warp_sum(lane < warps ? of_warp[turn][r][which][lane] : 0.0f) / static_cast<float>(cols);
+      };
+      const float mean_g = kCentred ? mean_of(0) : 0.0f, mean_gx = mean_of(1);
+      if (row + r >= end) continue;
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        if (col[p] >= cols) continue;
+        float to[N];
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+          const float hat = (widened(x[r][p].at[n]) - own[r].mean) * own[r].scale;
+          to[n] = widened(old[r][p].at[n]) + own[r].scale * (widened(d[r][p].at[n]) * g[p][n] - mean_g - hat * mean_gx);
+        }
+        store(dx.row(row + r) + col[p], to);
+      }
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < kSums; ++s)
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p)
+      if (col[p] < cols)
+#pragma unroll
+        for (int n = 0; n < N; ++n) partial[(std::int64_t{blockIdx.x} * kSums + s) * cols + col[p] + n] = sum[s][p][n];
+}
+
+template <int N, int kPacks, int kRows, bool kCentred, class T>
+void run_backward(std::int64_t rows, std::int64_t cols, std::span<const exec::Operand> o, const Stream& stream) {
+  constexpr int kSums = kCentred ? 2 : 1;
+  const unsigned threads = static_cast<unsigned>(ceil_div(cols, std::int64_t{N} * kPacks * kWarp)) * kWarp;
+  // As many blocks as are there at once, or nearly.
+  const std::int64_t blocks =
+      std::min({ceil_div(stream.sms * kMostThreads, threads), ceil_div(rows, std::int64_t{4} * kRows),
+                chunks_in_scratch(stream, cols, kSums)});
+  const auto in = [&](std::size_t i) { return rows_of<const T>(o[i]); };
+  launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {threads, 1, 1}, backward_kernel<N, kPacks, kRows, kCentred, T>,
+         rows, cols, ceil_div(rows, blocks), in(0), in(1), rows_of<const float>(o[2]), static_cast<const T*>(o[3].data),
+         rows_of<T>(o.back()), o.back().mode == AccessMode::accumulate, static_cast<float*>(stream.scratch));
+  SumOutputs<kSums> out;
+  for (std::size_t s = 0; s < kSums; ++s) out.at[s] = static_cast<float*>(o[4 + s].data);
+  add_partial_sums(stream, cols, blocks, out);
+}
+
 template <int N, bool kCentred, class T>
 void run(Pass pass, std::int64_t rows, std::int64_t cols, std::span<const exec::Operand> o, const Stream& stream) {
   const auto in = [&](std::size_t i) { return rows_of<const T>(o[i]); };
@@ -140,6 +247,19 @@ void run(Pass pass, std::int64_t rows, std::int64_t cols, std::span<const exec::
         return add_column_sums<n, 2>(stream, rows, cols, {{floats(3), floats(4)}}, addends);
       else
         return add_column_sums<n, 1>(stream, rows, cols, {{floats(3)}}, addends);
+    }
+    case Pass::backward: {
+      if constexpr (N > 1) {
+        if (cols <= N * std::int64_t{kMostThreads}) return run_backward<N, 1, 2, kCentred, T>(rows, cols, o, stream);
+        if (cols <= 2 * N * std::int64_t{kMostThreads})
+          return run_backward<N, 2, 1, kCentred, T>(rows, cols, o, stream);
+      }
+      // Rows that are not aligned, or longer than registers hold: one after the other.
+      std::vector<exec::Operand> weights(o.begin(), o.begin() + 3), stream_of_rows(o.begin(), o.begin() + 4);
+      weights.insert(weights.end(), o.begin() + 4, o.end() - 1);
+      stream_of_rows.push_back(o.back());
+      run<N, kCentred, T>(Pass::wgrad, rows, cols, weights, stream);
+      return run<N, kCentred, T>(Pass::dgrad, rows, cols, stream_of_rows, stream);
     }
   }
 }

@@ -35,14 +35,14 @@ void forward(const LayerNorm& work, std::span<const Operand> operands) {
 
 // With g = dy∘gamma and x̂ the normalised row: dx = rstd · (g − mean(g) − x̂ · mean(g∘x̂)).
 template <class T>
-void dgrad(const LayerNorm& work, std::span<const Operand> operands) {
+void dgrad(const LayerNorm& work, std::span<const Operand> operands, const Operand& to, RowRange rows) {
   const T* gamma = data_of<T>(operands[3]);
-  const bool accumulate = operands[4].mode == AccessMode::accumulate;
+  const bool accumulate = to.mode == AccessMode::accumulate;
   const T inverse_cols = T(1) / static_cast<T>(work.cols);
-  for (std::int64_t row = 0; row < work.rows; ++row) {
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const T* dy = row_of<T>(operands[0], row);
     const T* x = row_of<T>(operands[1], row);
-    T* dx = row_of<T>(operands[4], row);
+    T* dx = row_of<T>(to, row);
     const T mean = row_of<T>(operands[2], row)[0], rstd = row_of<T>(operands[2], row)[1];
     Lanes<T> sum_g = Lanes<T>::Zero(), sum_gx = Lanes<T>::Zero();
     for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
@@ -60,31 +60,24 @@ void dgrad(const LayerNorm& work, std::span<const Operand> operands) {
 }
 
 template <class T>
-void wgrad(const LayerNorm& work, std::span<const Operand> operands) {
-  T* dgamma = data_of<T>(operands[3]);
-  T* dbeta = data_of<T>(operands[4]);
-  const auto add_rows = [&](std::int64_t first, std::int64_t rows) {
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
-      Lanes<T> sum_gamma = load(dgamma + i, count), sum_beta = load(dbeta + i, count);
-      for (std::int64_t row = first; row < first + rows; ++row) {
-        const T* stats = row_of<T>(operands[2], row);
-        const Lanes<T> dy = load(row_of<T>(operands[0], row) + i, count);
-        sum_gamma += dy * ((load(row_of<T>(operands[1], row) + i, count) - stats[0]) * stats[1]);
-        sum_beta += dy;
-      }
-      store<T>(dgamma + i, count, sum_gamma);
-      store<T>(dbeta + i, count, sum_beta);
-    });
-  };
-  for (std::int64_t row = 0; row < work.rows; row += kNormRowsAtOnce) {
-    add_rows(row, std::min(kNormRowsAtOnce, work.rows - row));
-  }
+void wgrad(const LayerNorm& work, std::span<const Operand> operands, T* dgamma, T* dbeta, RowRange rows) {
+  for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+    Lanes<T> sum_gamma = load(dgamma + i, count), sum_beta = load(dbeta + i, count);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const T* stats = row_of<T>(operands[2], row);
+      const Lanes<T> dy = load(row_of<T>(operands[0], row) + i, count);
+      sum_gamma += dy * ((load(row_of<T>(operands[1], row) + i, count) - stats[0]) * stats[1]);
+      sum_beta += dy;
+    }
+    store<T>(dgamma + i, count, sum_gamma);
+    store<T>(dbeta + i, count, sum_beta);
+  });
 }
 
 }  // namespace
 
 void run_layernorm(const LayerNorm& work, std::span<const Operand> operands) {
-  assert(operands.size() == 5);
+  assert(operands.size() == (work.pass == Pass::backward ? 7u : 5u));
   assert(have_one_dtype(operands));
   const auto is_matrix = [&](std::size_t index) { return has_shape(operands[index], work.rows, work.cols); };
   const auto is_vector = [&](std::size_t index) { return elements_of(operands[index]) == work.cols; };
@@ -98,10 +91,19 @@ void run_layernorm(const LayerNorm& work, std::span<const Operand> operands) {
         return forward<T>(work, operands);
       case Pass::dgrad:
         assert(is_matrix(0) && is_matrix(1) && is_stats(2) && is_vector(3) && is_matrix(4));
-        return dgrad<T>(work, operands);
+        return dgrad<T>(work, operands, operands[4], {0, work.rows});
       case Pass::wgrad:
         assert(is_matrix(0) && is_matrix(1) && is_stats(2) && is_vector(3) && is_vector(4));
-        return wgrad<T>(work, operands);
+        return for_few_rows(work.rows, [&](RowRange rows) {
+          wgrad(work, operands, data_of<T>(operands[3]), data_of<T>(operands[4]), rows);
+        });
+      case Pass::backward:
+        assert(is_matrix(0) && is_matrix(1) && is_stats(2) && is_vector(3) && is_vector(4) && is_vector(5) &&
+               is_matrix(6));
+        return for_few_rows(work.rows, [&](RowRange rows) {
+          wgrad(work, operands, data_of<T>(operands[4]), data_of<T>(operands[5]), rows);
+          dgrad<T>(work, operands, operands[6], rows);
+        });
     }
   });
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "exec/host/kernels/row.hpp"
@@ -9,9 +10,19 @@ namespace stretto::host {
 
 constexpr double kNormEpsilon = 1e-5;  // of GPT-2, Llama 2 and Llama 3
 
+struct RowRange {
+  std::int64_t begin = 0, end = 0;
+};
+
 // Rows whose sums are added in one sweep over the weights' gradients: enough that loading and storing those does not
 // dominate.
 constexpr std::int64_t kNormRowsAtOnce = 4;
+
+// fn(RowRange) for so many rows at a time, in order.
+template <class Fn>
+void for_few_rows(std::int64_t rows, Fn fn) {
+  for (std::int64_t row = 0; row < rows; row += kNormRowsAtOnce) fn({row, std::min(row + kNormRowsAtOnce, rows)});
+}
 
 // to[i…] ← (accumulate: to[i…] +) gradient(i, count), for a row of n elements.
 template <class T, class Fn>

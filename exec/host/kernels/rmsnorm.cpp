@@ -30,14 +30,14 @@ void forward(const RmsNorm& work, std::span<const Operand> operands) {
 
 // With g = dy∘gamma and r the row's reciprocal rms: dx = r · (g − x · r² · mean(g∘x)).
 template <class T>
-void dgrad(const RmsNorm& work, std::span<const Operand> operands) {
+void dgrad(const RmsNorm& work, std::span<const Operand> operands, const Operand& to, RowRange rows) {
   const T* gamma = data_of<T>(operands[3]);
-  const bool accumulate = operands[4].mode == AccessMode::accumulate;
+  const bool accumulate = to.mode == AccessMode::accumulate;
   const T inverse_cols = T(1) / static_cast<T>(work.cols);
-  for (std::int64_t row = 0; row < work.rows; ++row) {
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const T* dy = row_of<T>(operands[0], row);
     const T* x = row_of<T>(operands[1], row);
-    T* dx = row_of<T>(operands[4], row);
+    T* dx = row_of<T>(to, row);
     const T rrms = *row_of<T>(operands[2], row);
     Lanes<T> sum = Lanes<T>::Zero();
     for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
@@ -52,24 +52,20 @@ void dgrad(const RmsNorm& work, std::span<const Operand> operands) {
 }
 
 template <class T>
-void wgrad(const RmsNorm& work, std::span<const Operand> operands) {
-  T* dgamma = data_of<T>(operands[3]);
-  for (std::int64_t first = 0; first < work.rows; first += kNormRowsAtOnce) {
-    const std::int64_t last = std::min(first + kNormRowsAtOnce, work.rows);
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
-      Lanes<T> sum = load(dgamma + i, count);
-      for (std::int64_t row = first; row < last; ++row)
-        sum += load(row_of<T>(operands[0], row) + i, count) *
-               (load(row_of<T>(operands[1], row) + i, count) * *row_of<T>(operands[2], row));
-      store<T>(dgamma + i, count, sum);
-    });
-  }
+void wgrad(const RmsNorm& work, std::span<const Operand> operands, T* dgamma, RowRange rows) {
+  for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+    Lanes<T> sum = load(dgamma + i, count);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row)
+      sum += load(row_of<T>(operands[0], row) + i, count) *
+             (load(row_of<T>(operands[1], row) + i, count) * *row_of<T>(operands[2], row));
+    store<T>(dgamma + i, count, sum);
+  });
 }
 
 }  // namespace
 
 void run_rmsnorm(const RmsNorm& work, std::span<const Operand> operands) {
-  assert(operands.size() == (work.pass == Pass::dgrad ? 5u : 4u));
+  assert(operands.size() == (work.pass == Pass::backward ? 6u : work.pass == Pass::dgrad ? 5u : 4u));
   assert(have_one_dtype(operands));
   const auto is_matrix = [&](std::size_t index) { return has_shape(operands[index], work.rows, work.cols); };
   const auto is_vector = [&](std::size_t index) { return elements_of(operands[index]) == work.cols; };
@@ -83,10 +79,16 @@ void run_rmsnorm(const RmsNorm& work, std::span<const Operand> operands) {
         return forward<T>(work, operands);
       case Pass::dgrad:
         assert(is_matrix(0) && is_matrix(1) && is_stats(2) && is_vector(3) && is_matrix(4));
-        return dgrad<T>(work, operands);
+        return dgrad<T>(work, operands, operands[4], {0, work.rows});
       case Pass::wgrad:
         assert(is_matrix(0) && is_matrix(1) && is_stats(2) && is_vector(3));
-        return wgrad<T>(work, operands);
+        return for_few_rows(work.rows, [&](RowRange rows) { wgrad(work, operands, data_of<T>(operands[3]), rows); });
+      case Pass::backward:
+        assert(is_matrix(0) && is_matrix(1) && is_stats(2) && is_vector(3) && is_vector(4) && is_matrix(5));
+        return for_few_rows(work.rows, [&](RowRange rows) {
+          wgrad(work, operands, data_of<T>(operands[4]), rows);
+          dgrad<T>(work, operands, operands[5], rows);
+        });
     }
   });
 }

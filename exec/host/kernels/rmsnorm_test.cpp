@@ -71,6 +71,22 @@ TEST_CASE("rmsnorm gradients accumulate when asked to", "[kernels]") {
   CHECK(max_difference(twice, r.dgamma) < 1e-14);
 }
 
+TEST_CASE("both gradients of rmsnorm at once have the same bits", "[kernels]") {
+  for (const std::int64_t rows : {1, 4, 7})
+    for (const bool adds : {false, true}) {
+      Run<float> r = run_all<float>(rows, 37);
+      Matrix<float> dx = random_matrix<float>(rows, 37, 9, 4), dgamma = random_matrix<float>(1, 37, 5);
+      Matrix<float> one_dx = dx, one_dgamma = dgamma;
+      run(RmsNorm{Pass::dgrad, rows, 37},
+          {r.dy.operand(), r.x.operand(), r.stats.operand(), r.gamma.operand(), adds ? dx.accumulate() : dx.write()});
+      run(RmsNorm{Pass::wgrad, rows, 37}, {r.dy.operand(), r.x.operand(), r.stats.operand(), dgamma.accumulate()});
+      run(RmsNorm{Pass::backward, rows, 37}, {r.dy.operand(), r.x.operand(), r.stats.operand(), r.gamma.operand(),
+                                              one_dgamma.accumulate(), adds ? one_dx.accumulate() : one_dx.write()});
+      CHECK(max_difference(one_dx, dx) == 0);
+      CHECK(max_difference(one_dgamma, dgamma) == 0);
+    }
+}
+
 TEST_CASE("rmsnorm in f32 agrees with f64", "[kernels]") {
   const Run<float> single = run_all<float>(9, 133);
   const Run<double> exact = run_all<double>(9, 133);
