@@ -23,6 +23,12 @@ using stretto::Dtype;
 
 std::atomic<int> live_count{0}, aborted_count{0}, hung_count{0}, most_ctas_count{0};
 
+// Of a rank's communicator: operations run one after the other in the order of the calls, whatever their streams, as
+// the real one's do (ncclLaunchPrepare).
+struct Turns {
+  std::uint64_t called = 0, done = 0;
+};
+
 // One collective of a group. Members come, each does its share when all have, and the next phase begins when all are
 // through. Sums are those of the host.
 struct Meeting {
@@ -38,6 +44,7 @@ struct Shared {
   int ranks = 0, present = 0;
   std::deque<std::shared_ptr<Meeting>> meetings;
   std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> mail;  // from, to
+  std::map<std::pair<int, int>, std::uint64_t> sent, received;             // from, to
   std::map<int, int> collectives;                                          // [rank]: calls
   std::set<std::pair<int, int>> sends, receives;                           // from, to: called once at least
 };
@@ -55,6 +62,7 @@ struct ncclComm {
   std::shared_ptr<Shared> shared;
   int rank = 0, ctas = 0;
   std::size_t next_meeting = 0;
+  Turns turns;
   std::atomic<int> error{ncclSuccess};
   std::atomic<bool> is_aborted{false};
 };
@@ -77,8 +85,9 @@ std::map<ncclComm_t, std::shared_ptr<ncclComm>>& mine() {
 // phase.
 std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, std::size_t elements, Dtype dtype,
                               const std::shared_ptr<ncclComm>& comm) {
-  return [=, meeting = std::shared_ptr<Meeting>(), phase = 0]() mutable {
+  return [=, meeting = std::shared_ptr<Meeting>(), phase = 0, turn = comm->turns.called++]() mutable {
     if (comm->is_aborted) return true;
+    if (turn != comm->turns.done) return false;
     Shared& shared = *comm->shared;
     std::lock_guard lock(shared.mutex);
     if (!meeting) {
@@ -94,6 +103,7 @@ std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, st
       meeting = shared.meetings[comm->next_meeting++];
       if (meeting->kind != kind || meeting->elements != elements || meeting->dtype != dtype) {
         comm->error = ncclInvalidUsage;  // the real one would hang, or mix them up
+        ++comm->turns.done;
         return true;
       }
       meeting->buffers[static_cast<std::size_t>(comm->rank)] = {in, out};
@@ -101,7 +111,10 @@ std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, st
     }
     const int phases = stretto::local::phases(kind);
     while (meeting->arrived[static_cast<std::size_t>(phase)] == shared.ranks) {
-      if (phase == phases) return true;
+      if (phase == phases) {
+        ++comm->turns.done;
+        return true;
+      }
       stretto::local::run_share(kind, dtype, static_cast<std::int64_t>(elements), comm->rank, meeting->buffers, phase);
       ++meeting->arrived[static_cast<std::size_t>(++phase)];
     }
@@ -120,7 +133,9 @@ ncclResult_t collective(CollectiveKind kind, const void* in, void* out, std::siz
   return ncclInProgress;
 }
 
-// Messages of a group begin together and end together.
+// Messages of a group on one communicator begin together and end together; the next communicator's of the group come
+// behind them, because they are another kernel on the same stream. A send ends when it has been received: the real one
+// has room for small messages, which nobody may rely on.
 struct Message {
   std::shared_ptr<ncclComm> comm;
   bool is_send = false;
@@ -128,41 +143,72 @@ struct Message {
   void* out = nullptr;
   std::size_t bytes = 0;
   int peer = 0;
+  std::uint64_t number = 0;  // of a send: how many there were to that peer
 };
 thread_local bool is_grouped = false;
 thread_local std::vector<Message> grouped;
 thread_local cudaStream_t stream_of_group = nullptr;
 
-void submit_messages(std::vector<Message> messages, cudaStream_t stream) {
-  fake_cuda::submit(stream, [messages] {
-    return [left = messages, have_sent = false]() mutable {
-      if (!have_sent)
-        for (const Message& message : left) {
-          if (!message.is_send) continue;
-          std::lock_guard lock(message.comm->shared->mutex);
-          const auto* begin = static_cast<const std::byte*>(message.in);
-          message.comm->shared->mail[{message.comm->rank, message.peer}].emplace_back(begin, begin + message.bytes);
-        }
-      have_sent = true;
-      // Those of one peer in their order.
-      std::set<std::pair<ncclComm*, int>> blocked;
-      std::erase_if(left, [&](const Message& message) {
-        if (message.is_send || message.comm->is_aborted) return true;
-        if (blocked.contains({message.comm.get(), message.peer})) return false;
-        std::lock_guard lock(message.comm->shared->mutex);
-        auto& mail = message.comm->shared->mail[{message.peer, message.comm->rank}];
-        if (mail.empty()) {
-          blocked.insert({message.comm.get(), message.peer});
-          return false;
-        }
-        if (mail.front().size() != message.bytes) message.comm->error = ncclInvalidUsage;
-        std::memcpy(message.out, mail.front().data(), std::min(message.bytes, mail.front().size()));
-        mail.pop_front();
-        return true;
-      });
-      return left.empty();
-    };
-  });
+struct Kernel {
+  std::vector<Message> left;
+  std::uint64_t turn = 0;
+  bool has_sent = false;
+
+  // Whether it is done.
+  bool advance() {
+    ncclComm& comm = *left.front().comm;
+    if (comm.is_aborted) return true;
+    if (turn != comm.turns.done) return false;
+    Shared& shared = *comm.shared;
+    std::lock_guard lock(shared.mutex);
+    for (Message& message : left) {
+      if (has_sent || !message.is_send) continue;
+      const auto* begin = static_cast<const std::byte*>(message.in);
+      shared.mail[{comm.rank, message.peer}].emplace_back(begin, begin + message.bytes);
+      message.number = ++shared.sent[{comm.rank, message.peer}];
+    }
+    has_sent = true;
+    std::set<int> blocked;  // messages of one peer come in their order
+    std::vector<Message> rest;
+    for (const Message& message : left)
+      if (message.is_send ? shared.received[{comm.rank, message.peer}] < message.number
+                          : blocked.contains(message.peer) || !receive(message)) {
+        if (!message.is_send) blocked.insert(message.peer);
+        rest.push_back(message);
+      }
+    if (!rest.empty()) {
+      left = std::move(rest);
+      return false;
+    }
+    ++comm.turns.done;
+    return true;
+  }
+
+  static bool receive(const Message& message) {
+    Shared& shared = *message.comm->shared;
+    const std::pair way(message.peer, message.comm->rank);
+    auto& mail = shared.mail[way];
+    if (mail.empty()) return false;
+    if (mail.front().size() != message.bytes) message.comm->error = ncclInvalidUsage;
+    std::memcpy(message.out, mail.front().data(), std::min(message.bytes, mail.front().size()));
+    mail.pop_front();
+    ++shared.received[way];
+    return true;
+  }
+};
+
+void submit_messages(const std::vector<Message>& messages, cudaStream_t stream) {
+  std::vector<std::vector<Message>> kernels;  // a communicator each, in the order of their first calls
+  for (const Message& message : messages) {
+    const auto found = std::find_if(kernels.begin(), kernels.end(),
+                                    [&](const auto& kernel) { return kernel.front().comm == message.comm; });
+    (found != kernels.end() ? *found : kernels.emplace_back()).push_back(message);
+  }
+  for (const std::vector<Message>& of_kernel : kernels)
+    fake_cuda::submit(stream, [of_kernel] {
+      return
+          [kernel = Kernel{of_kernel, of_kernel.front().comm->turns.called++}]() mutable { return kernel.advance(); };
+    });
 }
 
 ncclResult_t message(Message message, cudaStream_t stream) {

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "exec/cuda/module/check.hpp"
 #include "exec/cuda/module/communication.hpp"
+#include "exec/cuda/nccl_groups.hpp"
 #include "exec/launch/process_group.hpp"
 
 namespace stretto::cuda {
@@ -62,7 +63,7 @@ std::string device_name() {
 
 // The contribution of one communicator's first member.
 struct Invitation {
-  std::uint32_t communicator = 0, reserved = 0;
+  NcclGroup group;
   std::int64_t first_rank = 0;
   ncclUniqueId id;
 };
@@ -75,7 +76,8 @@ class Nccl final : public Communication {
         program_(program),
         operands_(std::move(operands)),
         processes_(*options.processes),
-        timeout_s_(options.timeout_s) {
+        timeout_s_(options.timeout_s),
+        places_(find_nccl_groups(schedule, program)) {
     require_version();
     require_devices();
     try {
@@ -88,7 +90,7 @@ class Nccl final : public Communication {
   }
 
   ~Nccl() override {
-    for (auto& [index, group] : groups_) {
+    for (auto& [place, group] : groups_) {
       if (group.comm == nullptr) continue;
       try {
         // All operations are done; this only says goodbye.
@@ -104,14 +106,14 @@ class Nccl final : public Communication {
     const Work& work = schedule_.operations[program_.ops[action.op].op].work;
     auto* on = static_cast<cudaStream_t>(stream.stream);
     if (const auto* collective = std::get_if<Collective>(&work))
-      run(*collective, operands_(0, action.op), on);
+      run(*collective, action.op, on);
     else
       exchange(action, on);
   }
 
   void check() override {
     if (const auto failure = processes_.failure()) throw runtime_failure(*failure);
-    for (const auto& [index, group] : groups_) {
+    for (const auto& [place, group] : groups_) {
       ncclResult_t state = ncclSuccess;
       const ncclResult_t asked = ncclCommGetAsyncError(group.comm, &state);
       require(asked == ncclSuccess ? state : asked, group, "communicating");
@@ -121,7 +123,7 @@ class Nccl final : public Communication {
   // As one group: each waits for graphs that run, and such a graph ends when all its communicators have been told.
   void abort() override {
     ncclGroupStart();
-    for (auto& [index, group] : groups_)
+    for (auto& [place, group] : groups_)
       if (group.comm != nullptr) ncclCommAbort(std::exchange(group.comm, nullptr));
     ncclGroupEnd();
   }
@@ -175,42 +177,37 @@ class Nccl final : public Communication {
   // Communicators in one order everywhere, so that nobody waits in a circle. All members of a group take part, whether
   // they will use it or not.
   void connect(int sms) {
-    std::set<std::uint32_t> used;
-    for (const Operation& operation : schedule_.operations) {
-      if (const auto* collective = std::get_if<Collective>(&operation.work)) used.insert(collective->communicator);
-      if (const auto* message = std::get_if<PointToPoint>(&operation.work)) used.insert(message->communicator);
-    }
     std::vector<Invitation> mine;
-    for (const std::uint32_t index : used) {
-      Group group{schedule_.communicators[index].name,
-                  members_of(schedule_, schedule_.communicators[index], program_.rank), nullptr};
-      if (group.members.size() < 2) continue;
+    for (const NcclGroup& place : places_.all) {
+      const Communicator& communicator = schedule_.communicators[place.communicator];
+      Group group{communicator.name, members_of(schedule_, communicator, program_.rank), nullptr};
       if (group.members.front() == program_.rank) {
         Invitation& invitation = mine.emplace_back();
-        invitation.communicator = index;
+        invitation.group = place;
         invitation.first_rank = program_.rank;
         require(ncclGetUniqueId(&invitation.id), group, "opening a communicator");
       }
-      groups_.emplace(index, std::move(group));
+      groups_.emplace(place, std::move(group));
     }
-    std::map<std::pair<std::uint32_t, std::int64_t>, ncclUniqueId> ids;
+    std::map<std::pair<NcclGroup, std::int64_t>, ncclUniqueId> ids;
     for (const launch::Bytes& theirs : processes_.all_gather(std::as_bytes(std::span(mine))))
       for (std::size_t at = 0; at + sizeof(Invitation) <= theirs.size(); at += sizeof(Invitation)) {
         Invitation invitation;
         std::memcpy(&invitation, theirs.data() + at, sizeof invitation);
-        ids[{invitation.communicator, invitation.first_rank}] = invitation.id;
+        ids[{invitation.group, invitation.first_rank}] = invitation.id;
       }
     const int free_ctas = ctas_of_the_others(sms);
-    for (auto& [index, group] : groups_) {
+    for (auto& [place, group] : groups_) {
+      const Communicator& communicator = schedule_.communicators[place.communicator];
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
-      if (schedule_.communicators[index].engine == CommEngine::sm)
-        config.maxCTAs = schedule_.communicators[index].channels;
+      if (communicator.engine == CommEngine::sm)
+        config.maxCTAs = communicator.channels;
       else if (free_ctas < kMostCtas)
         config.maxCTAs = free_ctas;
       const ncclResult_t result =
           ncclCommInitRankConfig(&group.comm, static_cast<int>(group.members.size()),
-                                 ids.at({index, group.members.front()}), group.index_of(program_.rank), &config);
+                                 ids.at({place, group.members.front()}), group.index_of(program_.rank), &config);
       require(result, group, "opening a communicator");
       settle(group, "opening a communicator");
     }
@@ -221,8 +218,8 @@ class Nccl final : public Communication {
   // left of it.
   int ctas_of_the_others(int sms) const {
     int given = 0, others = 0;
-    for (const auto& [index, group] : groups_) {
-      const Communicator& communicator = schedule_.communicators[index];
+    for (const auto& [place, group] : groups_) {
+      const Communicator& communicator = schedule_.communicators[place.communicator];
       if (communicator.engine == CommEngine::sm)
         given += communicator.channels;
       else
@@ -235,11 +232,12 @@ class Nccl final : public Communication {
   // before it receives would wait for one that does the same. So all are connected here, each communicator by one
   // group.
   void connect_messages(const Stream& stream) {
-    std::map<std::uint32_t, std::set<std::pair<int, bool>>> used;  // [communicator]: peer, whether it is sent to
-    for (const BoundOp& op : program_.ops)
-      if (const auto* message = std::get_if<PointToPoint>(&schedule_.operations[op.op].work)) {
+    std::map<NcclGroup, std::set<std::pair<int, bool>>> used;  // peer, whether it is sent to
+    for (std::size_t op = 0; op < program_.ops.size(); ++op)
+      if (const auto* message = std::get_if<PointToPoint>(&schedule_.operations[program_.ops[op].op].work)) {
         const std::int64_t peer = peer_of(schedule_, *message, program_.rank).rank;
-        used[message->communicator].insert({groups_.at(message->communicator).index_of(peer), message->is_send});
+        const NcclGroup& place = places_.of_op[op];
+        used[place].insert({groups_.at(place).index_of(peer), message->is_send});
       }
     auto* out = static_cast<std::byte*>(stream.scratch);
     std::byte* in = out + sizeof(std::int32_t);
@@ -283,8 +281,9 @@ class Nccl final : public Communication {
     }
   }
 
-  void run(const Collective& collective, std::span<const exec::Operand> operands, cudaStream_t stream) {
-    const auto found = groups_.find(collective.communicator);
+  void run(const Collective& collective, std::uint32_t op, cudaStream_t stream) {
+    const std::span<const exec::Operand> operands = operands_(0, op);
+    const auto found = groups_.find(places_.of_op[op]);
     const Dtype dtype = operands.front().dtype;
     const void* in = operands.front().data;
     void* out = operands.back().data;
@@ -315,15 +314,13 @@ class Nccl final : public Communication {
 
   void exchange(const LaunchAction& action, cudaStream_t stream) {
     const std::vector<std::uint32_t>& lane = program_.lanes[program_.ops[action.op].lane];
-    const std::uint32_t position = program_.ops[action.op].position;
-    std::set<const Group*> used;
-    const Group* last = nullptr;
+    const auto first = lane.begin() + program_.ops[action.op].position;
+    // All of one communicator, so that the group is one kernel.
+    const Group& group = groups_.at(places_.of_op[action.op]);
     ncclGroupStart();
     ncclResult_t result = ncclSuccess;
-    for (std::uint32_t i = 0; i < action.joined; ++i) {
-      const std::uint32_t op = lane[position + i];
+    for (const std::uint32_t op : call_order(schedule_, program_, {first, first + action.joined})) {
       const auto& message = std::get<PointToPoint>(schedule_.operations[program_.ops[op].op].work);
-      const Group& group = groups_.at(message.communicator);
       const exec::Operand& buffer = operands_(0, op).front();
       const int peer = group.index_of(peer_of(schedule_, message, program_.rank).rank);
       const auto elements = static_cast<std::size_t>(message.elements);
@@ -331,11 +328,10 @@ class Nccl final : public Communication {
       const ncclResult_t one = message.is_send ? ncclSend(buffer.data, elements, type, peer, group.comm, stream)
                                                : ncclRecv(buffer.data, elements, type, peer, group.comm, stream);
       if (one != ncclSuccess && one != ncclInProgress) result = one;
-      used.insert(last = &group);
     }
     const ncclResult_t ended = ncclGroupEnd();
-    require(result == ncclSuccess ? ended : result, *last, "starting messages");
-    for (const Group* group : used) settle(*group, "starting messages");
+    require(result == ncclSuccess ? ended : result, group, "starting messages");
+    settle(group, "starting messages");
   }
 
   const Schedule& schedule_;
@@ -343,7 +339,8 @@ class Nccl final : public Communication {
   const OperandsOf operands_;
   launch::ProcessGroup& processes_;
   const double timeout_s_;
-  std::map<std::uint32_t, Group> groups_;  // by communicator; those of two members or more
+  const NcclGroups places_;
+  std::map<NcclGroup, Group> groups_;
   std::vector<std::string> notes_;
 };
 
