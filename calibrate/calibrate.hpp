@@ -19,7 +19,7 @@ struct Calibration {
 // `progress` gets a line as each probe starts. Needs the machine to itself for honest figures.
 Calibration calibrate_host(int cores, const std::function<void(const std::string&)>& progress);
 
-// Measures the GPU that ranks of this machine share, in less than three minutes. As above; for tests with another
+// Measures the GPU that ranks of this machine share, in some four minutes. As above; for tests with another
 // machine and smaller sizes. `network`: what probe_nccl() measured between several. Throws Error(runtime) as
 // make_cuda_executor() does.
 Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,

@@ -68,6 +68,7 @@ void calibrate_as(const CalibrateOptions& options, launch::ProcessGroup* process
     std::vector<calibrate::Sample> network;
     if (processes) {
       require_same(*processes, "", "backend");
+      watch(*processes, Scenario{});
       if (is_first) show(fmt::format("NCCL between {} GPUs", processes->size()));
       network = calibrate::probe_nccl(calibrate::nccl_machine(*processes), calibrate::gpu_sizes(), processes->size());
       if (!is_first) return;

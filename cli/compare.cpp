@@ -56,6 +56,7 @@ void compare_as(const CompareCommand& options, launch::ProcessGroup* processes, 
   if (processes) require_same(*processes, options, options.backend);
   const bool is_first = processes == nullptr || processes->rank() == 0;
   const Scenario scenario = read_scenario(options.scenario, options.set);
+  if (processes) watch(*processes, scenario);
   if (is_first) require_writable(options);
   const sim::Platform platform = load_platform(options, scenario, options.backend);
   const bool is_gpu = options.backend == "cuda";

@@ -195,7 +195,7 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
   }
   // Steps on a GPU are graphs, of which the next begins when all of the one before is over: every step is a first one.
   sim::SimOptions sim_options;
-  if (!on_host) sim_options.max_steps = 1;
+  if (!on_host && scenario.training.enable_cuda_graph) sim_options.max_steps = 1;
   run.comparison.platform = platform.name + " (" + platform.device + ", " + platform.date + ")";
   for (const std::int64_t n : ranks) {
     std::vector<std::unique_ptr<Contender>> contenders;
@@ -204,16 +204,19 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
     const bool fills_cores = n > 1;
     std::optional<Cores> state;
     if (on_host) state.emplace(fills_cores ? cores : 1, cores);
-    for (const auto& contender : contenders)
-      for (const std::string& note : contender->executor->notes())
-        if (std::find(run.comparison.notes.begin(), run.comparison.notes.end(), note) == run.comparison.notes.end())
-          run.comparison.notes.push_back(note);
+    const auto keep_notes = [&] {  // once steps have run: not everything is known before
+      for (const auto& contender : contenders)
+        for (const std::string& note : contender->executor->notes())
+          if (std::find(run.comparison.notes.begin(), run.comparison.notes.end(), note) == run.comparison.notes.end())
+            run.comparison.notes.push_back(note);
+    };
     const std::int64_t repeats = scenario.compare.repeats;
     // Processes run the same steps, so none is repeated because one of them was disturbed.
     Undisturbed measure(processes ? 0 : repeats * static_cast<std::int64_t>(contenders.size()));
     for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
       if (processes ? processes->any(stop()) : stop()) {
         run.complete = false;
+        keep_notes();
         return run;
       }
       progress("ranks " + std::to_string(n) + ": " +
@@ -246,6 +249,7 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
         state->detours.add(jumps);
       }
     }
+    keep_notes();
     if (processes && processes->rank() != 0) continue;
     const double a = median_step_ms(contenders.front()->measured),
                  a_again = median_step_ms(contenders.back()->measured);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <ostream>
@@ -58,8 +59,10 @@ void run_as_one_of(const launch::World& world,
     act(processes, world.rank == 0 ? std::cout : nowhere);
   } catch (const Error& error) {
     processes.fail(error.what(), error.kind());
-    const bool is_mine = processes.failure()->starts_with(fmt::format("rank {}: ", world.rank));
-    if (world.launcher == "--ranks" && !is_mine) throw Error(error.kind(), "");
+    if (world.launcher == "--ranks" && !processes.speaks_for_failure()) throw Error(error.kind(), "");
+    // What failed first may be something else than what was noticed here.
+    const std::string first = *processes.failure();
+    if (!first.ends_with(error.what())) throw Error(error.kind(), first);
     throw;
   } catch (const std::exception& error) {
     processes.fail(error.what());
@@ -113,6 +116,10 @@ void require_same(launch::ProcessGroup& processes, const CommonOptions& options,
   std::string given = backend + text_of(options.scenario) + text_of(options.platform);
   for (const std::string& key : options.set) given += "\n" + key;
   require_same(processes, given, options.platform.empty() ? "scenario, backend" : "scenario, platform, backend");
+}
+
+void watch(launch::ProcessGroup& processes, const Scenario& scenario) {
+  processes.watch(std::max(1.0, 0.75 * scenario.training.timeout_s));
 }
 
 std::vector<std::string> arguments_of_a_rank(const std::string& command, const CommonOptions& options,

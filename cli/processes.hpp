@@ -37,6 +37,10 @@ void require_same(launch::ProcessGroup& processes, const std::string& what, cons
 // The scenario, the platform, what --set says, and the backend.
 void require_same(launch::ProcessGroup& processes, const CommonOptions& options, const std::string& backend);
 
+// Whoever is stopped or hangs fails all of them before a step that waits for it trips its timeout, which names who
+// waited.
+void watch(launch::ProcessGroup& processes, const Scenario& scenario);
+
 // What --ranks starts, as many times.
 std::vector<std::string> arguments_of_a_rank(const std::string& command, const CommonOptions& options,
                                              const std::string& backend);

@@ -58,6 +58,7 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   if (processes) require_same(*processes, options, options.backend);
   const Scenario scenario = processes ? scenario_for_processes(options, processes->size(), notes)
                                       : read_scenario(options.scenario, options.set);
+  if (processes) watch(*processes, scenario);
   const bool is_first = processes == nullptr || processes->rank() == 0, is_gpu = options.backend == "cuda";
   if (is_first) require_writable(options);
   const exec::TokenSource tokens = tokens_of(scenario);
@@ -72,6 +73,7 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
                  tokens);
   for (const auto& more : {step.schedule.notes, step.executor->notes()})
     notes.insert(notes.end(), more.begin(), more.end());
+  const std::size_t known = step.executor->notes().size();
   const auto device = step.executor->device();
   Profile profile;
   profile.device = device ? device->name : "this host";
@@ -104,6 +106,8 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
     timelines.push_back(std::move(timed));
   }
   progress.clear();
+  const std::vector<std::string> since = step.executor->notes();
+  for (std::size_t i = known; i < since.size(); ++i) out << "note: " << since[i] << "\n";
   if (!is_first || timelines.empty()) {
     if (!is_complete) throw runtime_failure(is_first ? "interrupted" : "");
     return;

@@ -63,6 +63,7 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
   if (processes) require_same(*processes, options, options.backend);
   const Scenario scenario = processes ? scenario_for_processes(options, processes->size(), notes)
                                       : read_scenario(options.scenario, options.set);
+  if (processes) watch(*processes, scenario);
   const bool is_first = processes == nullptr || processes->rank() == 0;
   if (is_first) require_writable(options.json);
   const Schedule schedule = build_schedule(scenario);
@@ -92,9 +93,15 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
     const std::string shared = cuda::reserve_hardware_queues(ranks_of_device * schedule.lanes.size());
     if (!shared.empty()) out << "note: " << shared << "\n";
     const auto executor = cuda::make_cuda_executor(schedule, plan, of_device);
-    for (const std::string& note : executor->notes()) out << "note: " << note << "\n";
+    std::size_t said = 0;
+    const auto say_notes = [&] {
+      const std::vector<std::string> all = executor->notes();
+      for (; said < all.size(); ++said) out << "note: " << all[said] << "\n";
+    };
+    say_notes();
     if (executor->device()) device = executor->device()->name;
     result = exec::train(scenario, schedule, *executor, callbacks);
+    say_notes();  // of the first steps
   } else {
     result = exec::train_on_host(scenario, schedule, plan, callbacks);
   }

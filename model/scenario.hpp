@@ -86,6 +86,7 @@ struct Training {
   std::string load;            // weights to begin with (exec/weights.hpp), "" = random ones; relative as data
   std::string checkpoint_dir;  // "" = none
   std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
+  bool enable_cuda_graph = true;         // on a GPU: steps after the first are launched as one
   double timeout_s = 60;                 // a rank that makes no progress for this long is an error on all ranks
 };
 

@@ -42,7 +42,7 @@ struct GpuSizes {
   double window_us = 0;             // least time that both sides of a pair are to run
   int repeats = 0;
 };
-// For GPUs of the H100's class: GPT-2 from 124M to 1.5B and Llama's style to hidden 8192, in less than three minutes.
+// For GPUs of the H100's class: GPT-2 from 124M to 1.5B and Llama's style to hidden 8192, in some four minutes.
 GpuSizes gpu_sizes();
 
 // Every operation of the training steps of these models, one model after the other. A model that does not fit in

@@ -19,6 +19,7 @@ CudaOptions cuda_options(const Scenario& scenario) {
   options.link_GBps = scenario.cluster.link_GBps;
   options.link_latency_us = scenario.cluster.link_latency_us;
   options.timeout_s = scenario.training.timeout_s;
+  options.graphs = scenario.training.enable_cuda_graph;
   return options;
 }
 

@@ -22,6 +22,10 @@ struct Header {
 struct Hello {
   std::int64_t rank = 0, size = 0;
 };
+constexpr const char* kSilent = " has shown no sign of life for";
+std::string silent(std::int64_t rank, double for_s) { return fmt::format("rank {}{} {:g} s", rank, kSilent, for_s); }
+constexpr std::size_t kPiece_bytes = std::size_t{1} << 20;
+constexpr double kSigns = 6;                                  // of life in the time after which their absence counts
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;  // of a message: more is no message of ours
 
 template <class T>
@@ -103,7 +107,65 @@ void ProcessGroup::leave() {
   [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
   for (Peer& peer : peers_) peer.socket.shut_down();
   listener_.join();
+  changed_.notify_all();
+  if (living_.joinable()) living_.join();
   ::close(wake_);
+}
+
+void ProcessGroup::watch(double silent_s) {
+  {
+    std::lock_guard lock(mutex_);
+    silent_s_ = silent_s;
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // the listener waits for messages alone
+  living_ = std::thread([this] { live(); });
+}
+
+void ProcessGroup::live() {
+  std::unique_lock lock(mutex_);
+  while (!is_leaving_) {
+    lock.unlock();
+    show_life();
+    lock.lock();
+    const std::chrono::duration<double> pause(silent_s_ / kSigns);
+    changed_.wait_for(lock, pause, [&] { return is_leaving_; });
+  }
+}
+
+void ProcessGroup::show_life() {
+  for (Peer& to : peers_) {
+    {
+      std::lock_guard lock(mutex_);
+      // What is being written is a sign itself; who has left needs none.
+      if (to.is_written || to.has_left || is_leaving_) continue;
+      to.is_written = true;
+    }
+    try {
+      send_if_room(to.socket, bytes_of_value(Header{static_cast<std::uint32_t>(Kind::alive), 0, 0}));
+    } catch (const Error&) {
+      // Its connection says so to the listener.
+    }
+    {
+      std::lock_guard lock(mutex_);
+      to.is_written = false;
+    }
+    changed_.notify_all();
+  }
+}
+
+void ProcessGroup::look_for_silence() {
+  const Clock::time_point now = Clock::now();
+  // Time in which this process was not there either, or listened to something long, is not the others' silence.
+  const std::chrono::duration<double> since = now - std::exchange(looked_, now);
+  const bool was_absent = since.count() > 2 * silent_s_ / kSigns;
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    Peer& of = peers_[peer];
+    if (!of.alive || of.has_left) continue;
+    if (was_absent) of.alive = now;
+    if (std::chrono::duration<double>(now - *of.alive).count() > silent_s_)
+      note_failure(silent(rank_of(peer), silent_s_));
+  }
 }
 
 void ProcessGroup::assemble() {
@@ -205,11 +267,23 @@ void ProcessGroup::listen() {
   std::vector<pollfd> asked;
   for (const Peer& peer : peers_) asked.push_back({peer.socket.descriptor(), POLLIN, 0});
   asked.push_back({wake_, POLLIN, 0});
+  looked_ = Clock::now();
   while (true) {
-    if (::poll(asked.data(), asked.size(), -1) < 0) continue;  // a signal
-    if (asked.back().revents != 0) return;
+    double silent_s = 0;
+    {
+      std::lock_guard lock(mutex_);
+      silent_s = silent_s_;
+      if (is_leaving_) return;
+    }
+    const int most_ms = silent_s > 0 ? std::max(1, static_cast<int>(1000 * silent_s / kSigns)) : -1;
+    if (::poll(asked.data(), asked.size(), most_ms) < 0) continue;  // a signal
+    if (asked.back().revents != 0) {
+      std::uint64_t count = 0;
+      [[maybe_unused]] const ssize_t got = ::read(wake_, &count, sizeof count);
+    }
     for (std::size_t peer = 0; peer < peers_.size(); ++peer)
       if (asked[peer].revents != 0 && !hear(peer)) asked[peer].fd = -1;
+    if (silent_s > 0) look_for_silence();
   }
 }
 
@@ -218,14 +292,30 @@ bool ProcessGroup::hear(std::size_t peer) {
   Header header;
   Bytes bytes;
   bool is_closed = false;
+  double silent_s = 0;
+  {
+    std::lock_guard lock(mutex_);
+    silent_s = silent_s_;
+  }
+  Clock::time_point late = Clock::time_point::max();
+  const auto latest = [&] { return late = silent_s > 0 ? after(silent_s) : late; };
   try {
-    is_closed = !receive_all(from.socket, std::as_writable_bytes(std::span(&header, 1)));
+    is_closed = !receive_all(from.socket, std::as_writable_bytes(std::span(&header, 1)), latest());
     if (header.bytes > kMostBytes) is_closed = true;
     if (!is_closed) {
       bytes.resize(header.bytes);
-      is_closed = !bytes.empty() && !receive_all(from.socket, bytes);
+      // Piece by piece: a long message takes its time, and who stops in the middle of one is silent too.
+      for (std::span<std::byte> left(bytes); !left.empty() && !is_closed;) {
+        const std::span<std::byte> piece = left.first(std::min(kPiece_bytes, left.size()));
+        is_closed = !receive_all(from.socket, piece, latest());
+        left = left.subspan(piece.size());
+      }
     }
   } catch (const Error&) {
+    if (Clock::now() >= late) {
+      note_failure(silent(rank_of(peer), silent_s));
+      return false;
+    }
     is_closed = true;
   } catch (const std::bad_alloc&) {
     note_failure(fmt::format("rank {}: no memory for {} bytes from rank {}", world_.rank, header.bytes, rank_of(peer)));
@@ -258,6 +348,9 @@ bool ProcessGroup::hear(std::size_t peer) {
       from.has_left = true;
       break;
     }
+    case Kind::alive:
+      from.alive = Clock::now();
+      return true;
     case Kind::hello:
       break;
   }
@@ -296,6 +389,14 @@ void ProcessGroup::fail(const std::string& reason, ErrorKind kind) {
 std::optional<std::string> ProcessGroup::failure() const {
   std::lock_guard lock(mutex_);
   return failure_;
+}
+
+bool ProcessGroup::speaks_for_failure() const {
+  const std::string reason = failure().value_or("");
+  if (reason.starts_with(fmt::format("rank {}: ", world_.rank))) return true;  // it says so itself
+  // Who is silent will not; who was lost has died, which whoever started it says.
+  if (reason.find(kSilent) == std::string::npos) return false;
+  return world_.rank == (reason.starts_with("rank 0 ") ? 1 : 0);
 }
 
 void ProcessGroup::on_failure(std::function<void(const std::string&)> act) {

@@ -24,7 +24,8 @@ using Bytes = std::vector<std::byte>;
 // 0, by TCP.
 //
 // A process that dies, or whose machine vanishes, is noticed by its connection: all others fail within seconds, with
-// the rank and, where it could still be said, the reason.
+// the rank and, where it could still be said, the reason. One that is stopped, or whose machine hangs, is noticed by
+// its silence, once the group watches.
 class ProcessGroup {
  public:
   // Returns when all processes have come. Throws Error(runtime) when some have not within timeout_s, which rank 0
@@ -49,23 +50,31 @@ class ProcessGroup {
   void barrier() { all_gather({}); }
   bool any(bool mine);
 
+  // From now on a process that shows no sign of life for `silent_s` fails the group, with its rank. Each gives several
+  // in that time, on a thread of its own and whatever its others do, so long work is none; and is listened to from its
+  // first on, so that not all need call this at the same time. To be called once, by all.
+  void watch(double silent_s);
+
   // From any thread: this process cannot go on, so nobody can. The first reason of all is kept, the same everywhere; it
   // is given this rank's number where it does not begin with one. What the others then throw is of the same kind.
   void fail(const std::string& reason, ErrorKind kind = ErrorKind::runtime);
   // "rank 3: …" once there is one.
   std::optional<std::string> failure() const;
+  // Whether this process is the one that tells a user who sees what all of them print.
+  bool speaks_for_failure() const;
   // `act` is called with the reason, once, on another thread, or at once when there is one already; not after it has
   // been taken back with an empty function.
   void on_failure(std::function<void(const std::string& reason)> act);
 
  private:
   // The first tells Stretto's own.
-  enum class Kind : std::uint32_t { hello = 0x53545231, part, result, failure, wrong_input, bye };
+  enum class Kind : std::uint32_t { hello = 0x53545231, part, result, failure, wrong_input, bye, alive };
   struct Peer {
     Socket socket;
     std::deque<Bytes> parts;  // that have come from it and nobody has asked for yet
     bool has_left = false;
-    bool is_written = false;  // by some thread: messages are sent whole
+    bool is_written = false;                 // by some thread: messages are sent whole
+    std::optional<Clock::time_point> alive;  // the latest sign, once there was one; the listener's
   };
 
   void assemble();  // rank 0
@@ -74,6 +83,9 @@ class ProcessGroup {
   void leave();
   void listen();                // on a thread of its own, to all peers
   bool hear(std::size_t peer);  // a message; false when it was the last
+  void live();                  // on a thread of its own
+  void show_life();
+  void look_for_silence();
   void note_failure(const std::string& reason, ErrorKind kind = ErrorKind::runtime);
   void send(std::size_t peer, Kind kind, std::span<const std::byte> bytes);
   void tell(std::size_t peer, Kind kind, std::span<const std::byte> bytes);
@@ -94,9 +106,11 @@ class ProcessGroup {
   ErrorKind failure_kind_ = ErrorKind::runtime;
   std::function<void(const std::string&)> act_;
   bool is_leaving_ = false;
-  std::mutex acting_;  // held while act_ runs, and taken before mutex_
-  int wake_ = -1;      // eventfd: the listener is to end
-  std::thread listener_;
+  std::mutex acting_;         // held while act_ runs, and taken before mutex_
+  int wake_ = -1;             // eventfd: the listener is to end
+  double silent_s_ = 0;       // 0: nobody watches
+  Clock::time_point looked_;  // the listener's
+  std::thread listener_, living_;
 };
 
 }  // namespace stretto::launch

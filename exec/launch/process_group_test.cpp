@@ -95,6 +95,19 @@ TEST_CASE("a rank that others wait for in vain is named though they came before 
   CHECK(errors[2] == "rank 0: waited 2 s for rank 1");
 }
 
+TEST_CASE("long work is a sign of life where the group watches") {
+  const std::vector<std::string> errors = as_processes(3, 20, [&](ProcessGroup& group) {
+    if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(500));  // watches later than others
+    group.watch(0.6);
+    group.barrier();
+    if (group.rank() != 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    group.barrier();
+    // Whoever is through has left, and is not waited for.
+    if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  });
+  for (const std::string& error : errors) CHECK(error.empty());
+}
+
 TEST_CASE("wrong input on one rank is wrong input on all") {
   std::atomic<int> inputs{0};
   constexpr int rounds = 20;  // who hears it first, and from whom, differs

@@ -195,6 +195,14 @@ void allow_slow_reader(const Socket& socket) {
   ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default, sizeof system_default);
 }
 
+bool send_if_room(const Socket& socket, std::span<const std::byte> bytes) {
+  const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+  if (sent < 0) throw failure("sending");
+  send_all(socket, bytes.subspan(static_cast<std::size_t>(sent)));  // what has begun must be finished
+  return true;
+}
+
 void send_all(const Socket& socket, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -45,6 +45,8 @@ Socket connect_to(const std::string& host, int port, Clock::time_point deadline)
 // takes one that has no room for 10 s for a machine that has vanished. Such a machine is then noticed after minutes.
 void allow_slow_reader(const Socket& socket);
 
+// All of it, or nothing and false where the connection has no room.
+bool send_if_room(const Socket& socket, std::span<const std::byte> bytes);
 // All of it, whatever it takes.
 void send_all(const Socket& socket, std::span<const std::byte> bytes);
 // False when the other end has closed before the first byte; an error when it does so later, or when the deadline has

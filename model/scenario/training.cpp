@@ -80,6 +80,7 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
                                                         {.min = 0, .max = std::int64_t{1} << 40});
   if (training.checkpoint_interval > 0 && training.checkpoint_dir.empty())
     throw table.failure("checkpoint_interval", "expected a checkpoint_dir as well, got none");
+  training.enable_cuda_graph = value_or<bool>(table, "enable_cuda_graph", training.enable_cuda_graph);
   training.timeout_s =
       value_or<double>(table, "timeout_s", training.timeout_s, {.min = 0, .max = 1e6, .above_min = true});
   table.finish();

@@ -32,8 +32,8 @@ class AttentionRunner {
   AttentionRunner(const AttentionRunner&) = delete;
   AttentionRunner& operator=(const AttentionRunner&) = delete;
 
-  // Makes the plan of these operands, which takes some tenths of a second the first time. False when cuDNN has none;
-  // why_not() then says so in cuDNN's words.
+  // Makes the plan of these operands, which takes a second or two the first time: cuDNN compiles it. False when it has
+  // none; why_not() then says so in cuDNN's words.
   bool prepare(const Attention& work, std::span<const exec::Operand> operands);
   const std::string& why_not() const { return why_not_; }
   // What run() needs to be given: cuDNN's workspace, and for a gradient the sums that it keeps in f32. A multiple of

@@ -119,7 +119,8 @@ class CudaExecutor final : public exec::Executor {
     const OperandsOf operands = [this](std::uint32_t rank, std::uint32_t op) { return ranks_[rank]->operands.of(op); };
     communication_ = options_.processes ? connect_nccl(schedule_, programs_.front(), operands, options_, stream_of(0))
                                         : share_gpu(schedule_, programs_, launches_, operands, options_);
-    finish();  // what connects them
+    finish();            // what connects them
+    cudaGetLastError();  // what NCCL tried and did without
     const std::vector<std::string> notes = communication_->notes();
     notes_.insert(notes_.end(), notes.begin(), notes.end());
     for (std::uint32_t e = 0; e < 2 * launches_.events; ++e) events_.push_back(std::make_unique<CudaEvent>(false));
@@ -238,7 +239,9 @@ class CudaExecutor final : public exec::Executor {
     if (reason.empty()) return true;
     graph.runnable = nullptr;
     cudaGetLastError();  // which the next launch would report as its own
-    if (options_.processes) throw runtime_failure("capturing a step: " + reason);  // others may have captured theirs
+    if (options_.processes)
+      throw runtime_failure("capturing a step: " + reason +
+                            "; training.enable_cuda_graph = false does without");  // others may have captured theirs
     notes_.push_back("steps are launched call by call, not as CUDA graphs: " + reason);
     return false;
   }
@@ -303,13 +306,16 @@ class CudaExecutor final : public exec::Executor {
         attention_ = &attention_runner();
         const std::span<const exec::Operand> operands = ranks_[r]->operands.of(op);
         if (attention_->prepare(*attention, operands)) {
-          attention_bytes_ = std::max(attention_bytes_, attention_->workspace_bytes(*attention, operands));
+          // At least something, so that there is memory to point to.
+          attention_bytes_ =
+              std::max({std::int64_t{256}, attention_bytes_, attention_->workspace_bytes(*attention, operands)});
           continue;
         }
         add_note(fmt::format("{}: our own kernels, which do not use tensor cores; cuDNN: {}",
                              describe(Work(*attention)), attention_->why_not()));
       }
-    if (attention_bytes_ == 0) return;
+    cudaGetLastError();  // of a plan that was refused, which the next launch would report as its own
+    if (attention_ == nullptr || attention_bytes_ == 0) return;
     const std::int64_t bytes = attention_bytes_ * static_cast<std::int64_t>(ranks_.size());
     require_free(bytes, " for cuDNN's attention");
     attention_workspace_ = std::make_unique<DeviceMemory>(bytes);
@@ -366,9 +372,10 @@ class CudaExecutor final : public exec::Executor {
         if (gemm == nullptr) continue;
         for (const exec::Operand& operand : ranks_[r]->operands.of(static_cast<std::uint32_t>(op)))
           if (operand.rows > 1 && operand.ld * bytes_of(operand.dtype) % 16 != 0)
-            add_note(fmt::format("{}: rows of {} elements are no multiple of 16 bytes, which cuBLAS's fast kernels need{}",
-                                 describe(Work(*gemm)), operand.ld,
-                                 operand.ld % 2 != 0 ? "; make_vocab_size_divisible_by = 128 pads a vocabulary" : ""));
+            add_note(
+                fmt::format("{}: rows of {} elements are no multiple of 16 bytes, which cuBLAS's fast kernels need{}",
+                            describe(Work(*gemm)), operand.ld,
+                            operand.ld % 2 != 0 ? "; make_vocab_size_divisible_by = 128 pads a vocabulary" : ""));
         const bool is_one_kernel =
             gemms_->tune(*gemm, ranks_[r]->operands.of(static_cast<std::uint32_t>(op)),
                          stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + bound.lane)));
@@ -491,7 +498,7 @@ class CudaExecutor final : public exec::Executor {
         communication_->check();
         const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         if (waited_s > options_.timeout_s)
-          throw runtime_failure(fmt::format("rank {}, lane {} has not finished its step after {} s",
+          throw runtime_failure(fmt::format("rank {}: lane {} has not finished its step after {} s",
                                             programs_[s / schedule_.lanes.size()].rank,
                                             schedule_.lanes[s % schedule_.lanes.size()].name, options_.timeout_s));
         if (waited_s > kSpin_s) std::this_thread::sleep_for(std::chrono::microseconds(20));

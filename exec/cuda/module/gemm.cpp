@@ -24,6 +24,8 @@ constexpr int kCandidates = 16, kRounds = 2, kRepeats = 5;  // algorithms tried,
 // Of those that are equally fast the one that cuBLAS likes best, and not the one that chance does: executors of one
 // schedule should compute the same bits.
 constexpr float kWorthIt = 0.97f;
+// An algorithm whose single run takes so many times a run of the best is not run again. Below, events say too little.
+constexpr float kHopeless = 1.5f, kLeast_ms = 0.05f;
 constexpr std::uint32_t kAlignment = 16;  // that cuBLAS's fast kernels ask for
 
 cudaDataType_t type_of(Dtype dtype) {
@@ -108,22 +110,22 @@ struct BiasSums {
   }
 };
 
-// The less of kRounds times of kRepeats.
+// Of one run: the least of `rounds` times of `repeats`.
 template <class Start>
-float time_ms(Start start, const Stream& stream) {
+float time_ms(Start start, const Stream& stream, int rounds = kRounds, int repeats = kRepeats) {
   const CudaEvent begin(true), end(true);
   const auto on = static_cast<cudaStream_t>(stream.stream);
   float fastest_ms = std::numeric_limits<float>::infinity();
   start();  // warms up
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     // Back to back: what the host takes to start them is not theirs.
     check(cudaEventRecord(begin.event, on), "timing");
-    for (int repeat = 0; repeat < kRepeats; ++repeat) start();
+    for (int repeat = 0; repeat < repeats; ++repeat) start();
     check(cudaEventRecord(end.event, on), "timing");
     check(cudaEventSynchronize(end.event), "timing a GEMM");
     float ms = 0;
     check(cudaEventElapsedTime(&ms, begin.event, end.event), "timing a GEMM");
-    fastest_ms = std::min(fastest_ms, ms);
+    fastest_ms = std::min(fastest_ms, ms / static_cast<float>(repeats));
   }
   return fastest_ms;
 }
@@ -150,7 +152,7 @@ struct GemmRunner::Plan {
   float beta = 0;
   bool has_epilogue = false;  // false for work that has one: cuBLAS does not, and a kernel follows
   Dtype sums = Dtype::f32;    // of BiasSums
-  float ms = 0;               // that kRepeats of the work take, with what follows
+  float ms = 0;               // that a run of the work takes, with what follows
 
   Plan(const Gemm& work, std::span<const exec::Operand> operands, int sms, bool with_epilogue, Dtype of_sums)
       : a(layout_of(operands[1])),
@@ -296,6 +298,7 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::fastest(const Gemm& work, std::spa
   for (int i = 0; i < count; ++i) {
     const cublasLtMatmulAlgo_t& how = found[static_cast<std::size_t>(i)].algo;
     if (!start(how)) continue;
+    if (time_ms([&] { start(how); }, stream, 1, 1) > std::max(kHopeless * best_ms, kLeast_ms)) continue;
     const float fastest_ms = time_ms([&] { start(how); }, stream);
     if (fastest_ms < kWorthIt * best_ms) {
       best_ms = fastest_ms;
