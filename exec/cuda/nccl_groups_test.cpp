@@ -63,8 +63,8 @@ TEST_CASE("no two lanes are on one communicator of NCCL, and messages between tw
         for (const std::int64_t per_group : {0, 3}) {
           Scenario scenario = layout_scenario(layout, mode.name, false, "fp32");
           if (!mode.applies(scenario.parallel)) continue;
-          scenario.model.num_layers = 12 * layout.pp * layout.vp;
-          scenario.training.global_batch_size = 12 * layout.pp * layout.dp;
+          scenario.model.num_layers = layout.pp * layout.vp;
+          scenario.training.global_batch_size = 6 * layout.pp * layout.dp;
           if (!scenario.overlap.overlap_p2p_comm) scenario.overlap.batch_p2p_comm = batched;
           if (per_group > 0 && layout.vp > 1)
             scenario.parallel.microbatch_group_size_per_vp_stage = per_group + layout.pp;
