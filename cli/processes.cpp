@@ -58,6 +58,7 @@ void run_as_one_of(const launch::World& world,
   try {
     act(processes, world.rank == 0 ? std::cout : nowhere);
   } catch (const Error& error) {
+    if (*error.what() == '\0') throw;  // another says why all of them stop
     processes.fail(error.what(), error.kind());
     if (world.launcher == "--ranks" && !processes.speaks_for_failure()) throw Error(error.kind(), "");
     // What failed first may be something else than what was noticed here.

@@ -331,6 +331,8 @@ bool ProcessGroup::hear(std::size_t peer) {
       note_failure(fmt::format("rank {} was lost: its connection was closed without a word", rank_of(peer)));
     return false;
   }
+  // While somebody writes to us it gives no other sign.
+  if (from.alive) from.alive = Clock::now();
   switch (static_cast<Kind>(header.kind)) {
     case Kind::part:
     case Kind::result: {

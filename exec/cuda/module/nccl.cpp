@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -16,7 +17,7 @@
 #include "base/error.hpp"
 #include "exec/cuda/module/check.hpp"
 #include "exec/cuda/module/communication.hpp"
-#include "exec/cuda/nccl_groups.hpp"
+#include "exec/cuda/module/nccl_groups.hpp"
 #include "exec/launch/process_group.hpp"
 
 namespace stretto::cuda {
@@ -196,7 +197,15 @@ class Nccl final : public Communication {
         std::memcpy(&invitation, theirs.data() + at, sizeof invitation);
         ids[{invitation.group, invitation.first_rank}] = invitation.id;
       }
-    const int free_ctas = ctas_of_the_others(sms);
+    // The same for all: what is between two ranks uses the channels that either thinks it has, and a rank that is in
+    // fewer groups than others would have more. NCCL rounds those of messages up to a power of two.
+    int free_ctas = ctas_of_the_others(sms);
+    for (const launch::Bytes& theirs : processes_.all_gather(std::as_bytes(std::span(&free_ctas, 1)))) {
+      int of_rank = 0;
+      std::memcpy(&of_rank, theirs.data(), sizeof of_rank);
+      free_ctas = std::min(free_ctas, of_rank);
+    }
+    const int free_for_messages = static_cast<int>(std::bit_floor(static_cast<unsigned>(free_ctas)));
     for (auto& [place, group] : groups_) {
       const Communicator& communicator = schedule_.communicators[place.communicator];
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -204,7 +213,7 @@ class Nccl final : public Communication {
       if (communicator.engine == CommEngine::sm)
         config.maxCTAs = communicator.channels;
       else if (free_ctas < kMostCtas)
-        config.maxCTAs = free_ctas;
+        config.maxCTAs = place.kind == NcclGroup::Kind::collectives ? free_ctas : free_for_messages;
       const ncclResult_t result =
           ncclCommInitRankConfig(&group.comm, static_cast<int>(group.members.size()),
                                  ids.at({place, group.members.front()}), group.index_of(program_.rank), &config);
@@ -221,7 +230,9 @@ class Nccl final : public Communication {
     for (const auto& [place, group] : groups_) {
       const Communicator& communicator = schedule_.communicators[place.communicator];
       if (communicator.engine == CommEngine::sm)
-        given += communicator.channels;
+        given += place.kind == NcclGroup::Kind::collectives
+                     ? communicator.channels
+                     : static_cast<int>(std::bit_ceil(static_cast<unsigned>(communicator.channels)));
       else
         ++others;
     }

@@ -1,4 +1,4 @@
-#include "exec/cuda/nccl_groups.hpp"
+#include "exec/cuda/module/nccl_groups.hpp"
 
 #include <fmt/format.h>
 
