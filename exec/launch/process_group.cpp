@@ -244,8 +244,15 @@ void ProcessGroup::send(std::size_t peer, Kind kind, std::span<const std::byte> 
     }
   } release{*this, to};
   const Header header{static_cast<std::uint32_t>(kind), 0, bytes.size()};
-  send_all(to.socket, bytes_of_value(header));
-  send_all(to.socket, bytes);
+  const auto head = bytes_of_value(header);
+  if (bytes.size() > kPiece_bytes) {
+    send_all(to.socket, head);
+    return send_all(to.socket, bytes);
+  }
+  // In one call: whoever is stopped between two would leave the other end with half a message.
+  Bytes whole(head.begin(), head.end());
+  whole.insert(whole.end(), bytes.begin(), bytes.end());
+  send_all(to.socket, whole);
 }
 
 // The same to somebody who may be gone.

@@ -189,14 +189,14 @@ class Launch(ProgramTest):
                 self.assertFalse(self.is_running(rank))
 
     def test_ranks_that_all_stop_and_go_on_are_well(self):
-        process, ranks = self.start_ranks(3, "--set", "training.timeout_s=4")  # signs of life count for 3 s
+        process, ranks = self.start_ranks(3, "--set", "training.timeout_s=8")  # signs of life count for 6 s
         for rank in ranks:
             os.kill(rank, signal.SIGSTOP)
-        time.sleep(3.5)
+        time.sleep(6.4)
         for rank in ranks:
             os.kill(rank, signal.SIGCONT)
         time.sleep(1)
-        self.assertIsNone(process.poll())
+        self.assertIsNone(process.poll(), process.poll() is not None and process.stderr.read())
         process.send_signal(signal.SIGINT)
         _, _, err = self.end(process)
         self.assertEqual(err.count("interrupted"), 1, err)
