@@ -98,12 +98,12 @@ TEST_CASE("a rank that others wait for in vain is named though they came before 
 TEST_CASE("long work is a sign of life where the group watches") {
   const std::vector<std::string> errors = as_processes(3, 20, [&](ProcessGroup& group) {
     if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(500));  // watches later than others
-    group.watch(0.6);
+    group.watch(1.5);
     group.barrier();
-    if (group.rank() != 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    if (group.rank() != 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
     group.barrier();
     // Whoever is through has left, and is not waited for.
-    if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   });
   for (const std::string& error : errors) CHECK(error.empty());
 }
