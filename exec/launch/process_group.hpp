@@ -107,7 +107,7 @@ class ProcessGroup {
   std::function<void(const std::string&)> act_;
   bool is_leaving_ = false;
   std::mutex acting_;         // held while act_ runs, and taken before mutex_
-  int wake_ = -1;             // eventfd: the listener is to end
+  int wake_ = -1;             // eventfd: the listener is to end, or to watch from now on
   double silent_s_ = 0;       // 0: nobody watches
   Clock::time_point looked_;  // the listener's
   std::thread listener_, living_;

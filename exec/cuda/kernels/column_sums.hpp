@@ -1,8 +1,8 @@
 #pragma once
 // Sums over the rows of a matrix for every column, which biases and the weights of norms need as gradients. Two
 // kernels: blocks sum chunks of rows into the scratch, then a few threads a column add the chunks, each its own in
-// order, and their sums. The result
-// depends on the shape, the number of SMs and the size of the scratch, never on timing.
+// order, and their sums. The result depends on the shape, the number of SMs and the size of the scratch, never on
+// timing. Both kernels are of one stream, whose scratch is theirs until the second has run.
 #include "exec/cuda/kernels/launch.hpp"
 
 namespace stretto::cuda {
@@ -50,7 +50,8 @@ template <int Sums>
 struct SumOutputs {
   float* at[Sums];
 };
-// out[s][col] += Σ over chunks.
+// out[s][col] += Σ over chunks of partial[chunk][s][cols]. Blocks are kWarp columns x at most kAddRows threads that
+// share the chunks.
 template <int Sums>
 __global__ void add_partial_sums_kernel(std::int64_t cols, int chunks, const float* partial, SumOutputs<Sums> out) {
   __shared__ float of_row[Sums][kAddRows][kWarp];
@@ -71,7 +72,7 @@ __global__ void add_partial_sums_kernel(std::int64_t cols, int chunks, const flo
     out.at[s][col] += total;
   }
 }
-// What a kernel left in the scratch, chunk by chunk.
+// Adds to `out` what a kernel before it on the stream left in the scratch, partial[chunk][sum][cols] of `chunks` >= 1.
 template <int Sums>
 void add_partial_sums(const Stream& stream, std::int64_t cols, std::int64_t chunks, SumOutputs<Sums> out) {
   unsigned rows = 1;
@@ -79,7 +80,7 @@ void add_partial_sums(const Stream& stream, std::int64_t cols, std::int64_t chun
   launch(stream, {static_cast<unsigned>(ceil_div(cols, kWarp)), 1, 1}, {kWarp, rows, 1}, add_partial_sums_kernel<Sums>,
          cols, static_cast<int>(chunks), static_cast<const float*>(stream.scratch), out);
 }
-// Chunks of sums that the scratch holds; at least one.
+// Chunks of `sums` rows of `cols` floats that the scratch holds. It must hold one: kScratch_bytes does for any model.
 inline std::int64_t chunks_in_scratch(const Stream& stream, std::int64_t cols, int sums) {
   const auto fit = static_cast<std::int64_t>(stream.scratch_bytes / sizeof(float)) / (sums * cols);
   assert(fit >= 1 && "the scratch holds a row of sums");

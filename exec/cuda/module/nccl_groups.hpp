@@ -29,9 +29,8 @@ struct NcclGroup {
 };
 
 struct NcclGroups {
-  std::set<NcclGroup> all;  // of two members and more: what this rank is a member of, used by it or not
-  std::vector<NcclGroup>
-      of_op;  // [op] of the program; for computation, and for groups of one, nothing that is in `all`
+  std::set<NcclGroup> all;       // of two members and more: what this rank is a member of, used by it or not
+  std::vector<NcclGroup> of_op;  // [op] of the program; of computation meaningless, of groups of one not in `all`
 };
 
 // The same on every member of a group. Throws Error(runtime) when joined messages from one rank to another are sent in
