@@ -75,9 +75,11 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const TensorId ln_2_stats = w.recomputable("ln_2.stats", rows, w.norm_stats(), layers, {.is_statistics = true});
   const TensorId fc1 = w.recomputable("fc1.out", tokens, fc1_size, layers);
   const TensorId act_out = w.recomputable(act + ".out", tokens, ffn, layers);
-  // What a weight gradient that is put off needs is kept for each of those micro-batches, and once for all others.
-  const std::int64_t kept = shape.deferred + 1;
-  const Expr kept_slot = select_le(Expr(Coord::micro_batch), shape.deferred - 1, Coord::micro_batch, shape.deferred);
+  // A weight gradient that is put off needs an instance of its operands for its micro-batch alone. The other
+  // micro-batches share theirs as all activations are shared, by slot.
+  const std::int64_t kept = shape.deferred + (shape.deferred < shape.micro_batches ? shape.slots.back() : 0);
+  const Expr kept_slot = select_le(Expr(Coord::micro_batch), shape.deferred - 1, Coord::micro_batch,
+                                   Expr(Coord::slot) + Expr(shape.deferred));
   const auto keep = [&](const std::string& name, std::int64_t cols_, std::int64_t rows_) {
     if (shape.deferred == 0) return w.act(w.activation(name, rows_, cols_, 1));
     return whole(schedule,

@@ -214,7 +214,7 @@ BoundView resolve(const Schedule& schedule, const BoundProgram& program, const B
                       std::to_string(last) + ") of " + tensor.name + ", which has " +
                       std::to_string(tensor.elements()));
   const TensorPlace& place = tensor.places[layer * tensor.slots + slot];
-  return {place.storage, place.offset + offset, view.rows, view.cols, view.ld};
+  return {place.storage, place.offset + offset, view.rows, view.cols, view.ld, layer};
 }
 
 std::string label(const Schedule& schedule, const BoundOp& op) {

@@ -50,6 +50,7 @@ struct BoundView {
   StorageId storage = 0;
   std::int64_t offset = 0;  // elements from the start of the storage
   std::int64_t rows = 1, cols = 1, ld = 1;
+  std::int64_t layer = 0;  // of the tensor's instance
 };
 
 // Throws Error(input) when the view leaves its tensor instance, or names a layer or slot that does not exist.

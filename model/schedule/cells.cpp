@@ -225,7 +225,8 @@ Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Foot
       for (const Range& range : cutting.ranges(number++))
         cells.uses.push_back({static_cast<std::uint32_t>(range.begin), static_cast<std::uint32_t>(range.end),
                               views[a].storage, static_cast<std::uint16_t>(a), accesses[a].mode,
-                              !is_persistent(kind) && kind != BufferKind::input});
+                              !is_persistent(kind) && kind != BufferKind::input, kind, accesses[a].view.tensor,
+                              static_cast<std::uint32_t>(views[a].layer)});
     }
   }
   cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));

@@ -20,6 +20,9 @@ struct CellUse {
   std::uint16_t access = 0;  // index into Operation::accesses
   AccessMode mode = AccessMode::read;
   bool needs_write = false;  // what is read must have been written in the same step
+  BufferKind kind = BufferKind::workspace;
+  TensorId tensor = 0;
+  std::uint32_t instance = 0;  // layer of the tensor, whatever the slot
 };
 
 struct Cells {

@@ -1,10 +1,12 @@
 #include "model/schedule/races.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 
 #include "model/schedule/cells.hpp"
+#include "model/schedule/meaning.hpp"
 
 namespace stretto {
 namespace {
@@ -46,15 +48,22 @@ class Walk {
         writes_(cells_.count),
         reads_(cells_.count * lanes_, 0),
         read_storage_(cells_.count, 0),
-        touches_first_(program_.ops.size(), second_step == SecondStep::all) {}
+        touches_first_(program_.ops.size(), second_step == SecondStep::all),
+        meaning_(schedule, program_, cells_.count) {}
 
   void run() {
+    const std::size_t before = report_.violations.size();
     for (const Stretch& run : clocks_.order[p_]) {
       for (Instance at = run.first; at.op < run.first.op + run.count; ++at.op) {
         if (report_.violations.size() >= report_.limit) return;
-        if (at.step == 0 || touches_first_[at.op]) visit(at);
+        if (at.step != 0 && !touches_first_[at.op]) continue;
+        visit(at);
+        if (wrong_.empty()) follow(at);
       }
     }
+    // Where something races, values are a matter of luck.
+    if (report_.violations.size() != before) return;
+    std::move(wrong_.begin(), wrong_.end(), std::back_inserter(report_.violations));
   }
 
  private:
@@ -120,6 +129,15 @@ class Walk {
       }
     }
     if (touches_first) touches_first_[at.op] = true;
+  }
+
+  void follow(Instance at) {
+    const std::optional<WrongValue> wrong =
+        meaning_.visit(at.op, at.step, {uses_begin(at.op), uses_end(at.op)});
+    if (!wrong) return;
+    const char* does = wrong->use.mode == AccessMode::accumulate ? " adds to " : " reads ";
+    wrong_.push_back({Violation::Kind::wrong_value,
+                      "wrong value: " + name(at) + does + range({at, wrong->use}) + ", " + wrong->why});
   }
 
   // ---- from here on, only what a violation needs ----
@@ -231,6 +249,8 @@ class Walk {
   std::vector<std::uint32_t> reads_;  // [cell · lanes + lane]: the latest read since the last write, counted as there
   std::vector<StorageId> read_storage_;      // [cell]: through which storage that was
   std::vector<std::uint8_t> touches_first_;  // [op]
+  Meaning meaning_;
+  std::vector<Violation> wrong_;  // the first, if any
 };
 
 }  // namespace

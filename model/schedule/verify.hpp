@@ -13,10 +13,11 @@ namespace stretto {
 //  - all members of a communicator issue its operations in the same order, with equal kinds and sizes, and the orders
 //  of
 //    two communicators that share members agree unless both can be resident at once;
-//  - the step can run to its end: no cycle across lanes and ranks.
+//  - the step can run to its end: no cycle across lanes and ranks;
+//  - each read gets the value that it means: of its own micro-batch, of a complete sum, of the current parameters.
 // With a plan, the same on planned bytes: two storages that share an address are one buffer.
 struct Violation {
-  enum class Kind { malformed, uninitialised_read, race, order_mismatch, deadlock };
+  enum class Kind { malformed, uninitialised_read, race, order_mismatch, deadlock, wrong_value };
   Kind kind = Kind::malformed;
   std::string message;  // names the two operations and the edge that is missing
 };

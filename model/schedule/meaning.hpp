@@ -1,0 +1,70 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/cells.hpp"
+
+namespace stretto {
+
+// Internal to the verifier: whether each read gets the value that it means. A schedule without races may still miss
+// that: a slot is given away too early, a bucket is reduced before its last gradient. docs/verifier.md ("Meaning") has
+// the rules; they need no other schedule to compare with.
+
+struct WrongValue {
+  CellUse use;
+  std::string why;  // continues "… reads x[0,64), "
+};
+
+// Follows the values in the cells of one program, in an order in which nothing races.
+class Meaning {
+ public:
+  // `schedule` and `program` must outlive this.
+  Meaning(const Schedule& schedule, const BoundProgram& program, std::uint32_t cells);
+
+  // The first wrong value among the accesses of operation `op` in `step`, 0 or 1. Every operation of step 0 must come,
+  // and of step 1 those that in step 0 were first on their lane to touch a cell that nobody had written.
+  std::optional<WrongValue> visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses);
+
+ private:
+  // The value of an activation or workspace.
+  struct Stamp {
+    std::uint32_t writer = 0;    // op + 1; 0: nobody
+    std::uint32_t instance = 0;  // CellUse::tensor and instance
+    TensorId tensor = 0;
+    std::uint64_t unit = 0;  // micro-batch and chunk of the writer
+  };
+  // A gradient or scalar, which is summed up in the step.
+  struct Sum {
+    std::uint32_t consumer = 0;  // op + 1 of the first that read the sum as it is now; 0: nobody
+    std::uint32_t reader = 0;    // op + 1 of the last
+    std::uint32_t terms = 0;
+    std::uint64_t micro_batches = 0;  // a hash for each term, added up
+  };
+
+  std::optional<WrongValue> read_one_unit(std::uint32_t op, const CellUse& use);
+  std::optional<WrongValue> read_sum(std::uint32_t op, const CellUse& use);
+  std::optional<WrongValue> read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
+  void write_one_unit(std::uint32_t op, const CellUse& use);
+  std::optional<WrongValue> write_sum(std::uint32_t op, const CellUse& use);
+  void write_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
+
+  bool is_communication_at(std::uint32_t op) const { return is_communication_[program_.ops[op].op]; }
+  std::optional<WrongValue> unbalanced(const CellUse& use, const Sum& sum) const;
+  std::string name(std::uint32_t op) const;
+
+  const Schedule& schedule_;
+  const BoundProgram& program_;
+  std::vector<bool> is_communication_;           // [OpId]
+  std::vector<std::uint64_t> hash_;              // [micro-batch]
+  std::uint64_t each_once_ = 0;                  // all of them added up
+  std::vector<Stamp> stamps_;                    // [cell]
+  std::vector<Sum> sums_;                        // [cell]
+  std::vector<std::uint8_t> versions_;           // [cell] of a parameter: updates that it has seen
+  std::optional<std::uint8_t> carried_version_;  // of the parameter that the operation at hand has read
+};
+
+}  // namespace stretto
