@@ -290,6 +290,31 @@ std::string change_instance(Mutant& m, Random& random) {
          std::to_string(number);
 }
 
+// An instance of a tensor lies where another one does, although micro-batches use both.
+std::string share_slot(Mutant& m, Random& random) {
+  Tensor& tensor = random.pick(m.schedule.tensors);
+  if (tensor.slots < 2 || tensor.places.size() != static_cast<std::size_t>(tensor.layers * tensor.slots)) return "";
+  const auto slots = static_cast<std::size_t>(tensor.slots);
+  const std::size_t first = random.below(static_cast<std::size_t>(tensor.layers)) * slots;
+  const std::size_t a = random.below(slots), b = random.below(slots);
+  TensorPlace &to = tensor.places[first + a], &from = tensor.places[first + b];
+  if (to.storage == from.storage && to.offset == from.offset) return "";
+  to = from;
+  return tensor.name + " slot " + std::to_string(a) + " onto slot " + std::to_string(b);
+}
+
+// Everybody who uses the last slot, or buffer, uses another one instead.
+std::string one_instance_fewer(Mutant& m, Random& random) {
+  const auto number = random.coin() ? &Call::slot : &Call::buffer;
+  std::int64_t last = 0;
+  for (const Call& call : order_of(m)) last = std::max(last, call.*number);
+  if (last == 0) return "";
+  const auto other = static_cast<std::int64_t>(random.below(static_cast<std::size_t>(last)));
+  for (Call& call : order_of(m))
+    if (call.*number == last) call.*number = other;
+  return (number == &Call::slot ? "slot " : "buffer ") + std::to_string(last) + " is " + std::to_string(other);
+}
+
 // As a receive that is posted without waiting for whoever has used its buffer last.
 std::string post_early(Mutant& m, Random& random) {
   std::vector<std::size_t> calls = messages_of(m);
@@ -474,6 +499,7 @@ struct Kind {
   Edit edit;
   bool harmless = false;
   bool edits_plan = false;
+  bool of_instances = false;
 };
 constexpr std::array kKinds = {
     Kind{"drop edge", drop_edge},
@@ -495,7 +521,9 @@ constexpr std::array kKinds = {
     Kind{"join or part messages", toggle_joined},
     Kind{"change offset of a message", change_offset},
     Kind{"shrink message", shrink_message},
-    Kind{"change slot or buffer", change_instance},
+    Kind{"change slot or buffer", change_instance, false, false, true},
+    Kind{"share a slot", share_slot, false, false, true},
+    Kind{"an instance fewer", one_instance_fewer, false, false, true},
     Kind{"post early", post_early},
     Kind{"shrink", shrink},
     Kind{"shrink collective", shrink_collective},
@@ -514,7 +542,7 @@ constexpr std::array kKinds = {
 Mutant mutate(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64& engine) {
   constexpr int kTries = 100;  // some kinds have nothing to work on in some schedules
   Random random(engine);
-  Mutant mutant{schedule, plan, "", false, 0};
+  Mutant mutant{schedule, plan, "", false, false, 0};
   mutant.role = random.below(schedule.programs.size());
   while (true) {
     const Kind& kind = kKinds[random.below(kKinds.size())];
@@ -524,6 +552,7 @@ Mutant mutate(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64&
       if (!kind.edits_plan) mutant.plan.reset();
       mutant.what = kind.name + (": " + what);
       mutant.harmless = kind.harmless;
+      mutant.of_instances = kind.of_instances;
       return mutant;
     }
   }

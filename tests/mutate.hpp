@@ -15,6 +15,7 @@ struct Mutant {
   std::optional<MemoryPlan> plan;  // when it is the plan that has been edited
   std::string what;                // "drop edge: dp.all_gather.b3 no longer waits for adamw.b3"
   bool harmless = false;           // by construction
+  bool of_instances = false;       // gives values the slots or buffers of others: for verify() alone to find
   std::size_t role = 0;            // whose program was edited
 };
 

@@ -11,8 +11,10 @@ struct MutationReport {
   int harmful = 0;             // by the oracle: the result is another one, depends on the order, or there is none
   int rejected = 0;            // by verify() or, where that accepts, by comparing data flows; malformed ones included
   int rejected_by_flow = 0;    // by the latter
+  int of_instances = 0;        // harmful ones that give values the slots or buffers of others
   int rejected_unchanged = 0;  // rejected, but the oracle saw the right result in the orders that it tried
-  std::vector<std::string> missed;        // harmful but accepted
+  // Harmful but accepted; of those that give values the slots of others, also what only the data flows show.
+  std::vector<std::string> missed;
   std::vector<std::string> false_alarms;  // harmless by construction but rejected, or harmful all the same
 };
 

@@ -37,7 +37,7 @@ constexpr int kMutations = 1400;
 TEST_CASE("every mutation that changes the result is rejected") {
   const MutationReport report = run_mutations(kMutations, 1);
   CAPTURE(report.mutations, report.malformed, report.harmful, report.rejected, report.rejected_by_flow,
-          report.rejected_unchanged);
+          report.rejected_unchanged, report.of_instances);
   for (const std::string& missed : report.missed) UNSCOPED_INFO("accepted although the result changes: " << missed);
   CHECK(report.missed.empty());
   for (const std::string& alarm : report.false_alarms) UNSCOPED_INFO("false alarm: " << alarm);
@@ -48,6 +48,7 @@ TEST_CASE("every mutation that changes the result is rejected") {
   CHECK(report.harmful >= kMutations / 3);
   CHECK(report.rejected - report.malformed - report.rejected_by_flow >= kMutations / 5);
   CHECK(report.rejected_by_flow >= kMutations / 28);
+  CHECK(report.of_instances >= kMutations / 100);
 }
 
 }  // namespace stretto::testing

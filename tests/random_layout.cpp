@@ -14,8 +14,14 @@
 namespace stretto::testing {
 namespace {
 
+constexpr int kSteps = 2;
 constexpr int kMostDraws = 100;
 constexpr std::int64_t kMostRanks = 16;
+constexpr double kExact = 1e-10, kExactParameters = 1e-8;
+// In few bits: as far from fp64 as so many times a single rank, and so many units in the last place besides. AdamW
+// divides gradients by their own size, so a parameter whose gradient is near zero may go either way.
+constexpr double kUnitOfBf16 = 1.0 / 256, kUnitOfF32 = 1.0 / (1 << 23), kTimesOneRank = 4, kBf16Units = 8,
+                 kF32Units = 64, kParameterStep = 0.03;
 
 class Draw {
  public:
@@ -36,7 +42,7 @@ class Draw {
 
 class Section {
  public:
-  explicit Section(const char* name) { text_ << "[" << name << "]\n"; }
+  explicit Section(const std::string& name) : name_(name) { text_ << "[" << name << "]\n"; }
   void set(const char* key, std::int64_t value) { line(key) << value << "\n"; }
   void set(const char* key, bool value) { line(key) << (value ? "true" : "false") << "\n"; }
   void set(const char* key, double value) { line(key) << std::showpoint << value << "\n"; }
@@ -47,10 +53,21 @@ class Section {
     for (const std::string& value : values) text_ << '"' << value << "\", ";
     text_ << "]\n";
   }
+  void set(const char* key, const std::vector<std::int64_t>& values) {
+    line(key) << "[";
+    for (const std::int64_t value : values) text_ << value << ", ";
+    text_ << "]\n";
+  }
   std::string text() const { return text_.str() + "\n"; }
+  const std::vector<std::string>& keys() const { return keys_; }
 
  private:
-  std::ostream& line(const char* key) { return text_ << key << " = "; }
+  std::ostream& line(const char* key) {
+    keys_.push_back(name_ + "." + key);
+    return text_ << key << " = ";
+  }
+  std::string name_;
+  std::vector<std::string> keys_;
   std::ostringstream text_;
 };
 
@@ -64,13 +81,24 @@ class Generator {
     style();
     micro_batches();
     recompute();
+    optimizer();
     overlap();
     streams();
     fusions();
-    return model_.text() + cluster_.text() + channels_ + parallel_.text() + overlap_.text() + gemms_ + training_.text();
+    compare();
+    std::string text;
+    for (const Section* section : {&model_, &cluster_, &parallel_, &overlap_, &training_, &compare_})
+      add(*section, text);
+    return text + subsections_;
   }
+  const std::vector<std::string>& keys() const { return keys_; }
 
  private:
+  void add(const Section& section, std::string& text) {
+    text += section.text();
+    keys_.insert(keys_.end(), section.keys().begin(), section.keys().end());
+  }
+
   void sizes() {
     do {
       pp_ = draw_.one_of({1, 2, 2, 2, 3, 3, 4, 5, 8});
@@ -154,7 +182,10 @@ class Generator {
     if (draw_.coin()) model_.set("hidden_dropout", 0.25);
     if (draw_.coin()) model_.set("attention_dropout", 0.1);
     if (llama()) model_.set("swiglu", true);
-    if (llama()) model_.set("position_embedding_type", "rope");
+    if (llama()) {
+      model_.set("position_embedding_type", "rope");
+      if (draw_.coin()) model_.set("rotary_base", draw_.one_of({50.0, 500.0}));
+    }
     if (llama()) model_.set("add_bias_linear", false);
     if (llama()) model_.set("untie_embeddings_and_output_weights", true);
     if (llama()) model_.set("num_query_groups", heads_of_rank % 2 == 0 && draw_.coin() ? heads / 2 : tp_);
@@ -162,16 +193,28 @@ class Generator {
 
   void micro_batches() {
     const std::int64_t count = vp_ > 1 ? draw_.between(pp_, 2 * pp_ + 3) : draw_.between(1, 2 * pp_ + 1);
+    micro_batches_ = count;
     if (draw_.coin()) parallel_.set("microbatch_group_size_per_vp_stage", draw_.between(pp_, std::max(pp_, count)));
     const std::int64_t size = draw_.one_of<std::int64_t>({1, 1, 2});
     training_.set("micro_batch_size", size);
     training_.set("global_batch_size", count * size * dp_);
-    training_.set("precision", "fp64");
-    training_.set("train_iters", std::int64_t{3});
-    training_.set("lr", 1e-2);
+    training_.set("precision", draw_.one_of({"fp64", "fp64", "fp64", "fp64", "bf16", "fp32"}));
+  }
+
+  void optimizer() {
+    training_.set("train_iters", draw_.between(2, 5));
+    training_.set("lr", draw_.one_of({1e-2, 3e-3}));
+    training_.set("min_lr", draw_.one_of({0.0, 1e-3}));
+    training_.set("lr_warmup_iters", draw_.between(0, 1));
+    training_.set("lr_decay_iters", draw_.one_of<std::int64_t>({0, 2, 9}));
+    training_.set("weight_decay", draw_.one_of({0.0, 0.1}));
+    training_.set("adam_beta1", draw_.one_of({0.0, 0.9}));
+    training_.set("adam_beta2", draw_.one_of({0.5, 0.95}));
+    training_.set("adam_eps", draw_.one_of({1e-8, 1e-4}));
     training_.set("init_method_std", 0.2);
     training_.set("clip_grad", draw_.one_of({0.0, 1.0, 0.05}));
     training_.set("seed", draw_.between(0, 1000));
+    training_.set("enable_cuda_graph", draw_.coin());
   }
 
   void recompute() {
@@ -189,6 +232,8 @@ class Generator {
     overlap_.set("overlap_param_gather", reduces && draw_.coin());
     overlap_.set("align_param_gather", draw_.coin());
     if (!draw_.seldom()) overlap_.set("bucket_size", draw_.one_of<std::int64_t>({1, 50, 300, 2000}));
+    if (draw_.seldom()) overlap_.set("grad_reduce_in_fp32", draw_.coin());
+    if (draw_.seldom()) overlap_.set("fp8_param_gather", false);  // true: no precision has it yet
     overlap_.set("async_tensor_model_parallel_allreduce", draw_.coin());
     overlap_.set("tp_comm_overlap", draw_.coin());
     overlap_.set("tp_comm_bulk_dgrad", draw_.coin());
@@ -203,28 +248,37 @@ class Generator {
     overlap_.set("overlap_p2p_comm", beside);
     if (beside) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());
     if (!beside) overlap_.set("batch_p2p_comm", draw_.coin());
+    if (pp_ == 1 || draw_.coin()) return;
+    overlap_.set("defer_embedding_wgrad_compute", true);
+    if (draw_.coin()) overlap_.set("wgrad_deferral_limit", draw_.between(0, micro_batches_ + 1));
   }
 
   // Any method anywhere: the reader refuses what a GEMM cannot do.
   void overlap_of_gemms() {
-    for (const char* gemm : {"qkv_fprop", "proj_fprop", "fc1_dgrad", "fc1_wgrad", "fc2_fprop", "fc2_dgrad"}) {
+    for (const char* gemm : {"qkv_fprop", "qkv_dgrad", "qkv_wgrad", "proj_fprop", "proj_dgrad", "fc1_fprop",
+                             "fc1_dgrad", "fc1_wgrad", "fc2_fprop", "fc2_dgrad"}) {
       if (!draw_.seldom()) continue;
-      Section section(("overlap.tp_comm_overlap_cfg." + std::string(gemm)).c_str());
+      Section section("overlap.tp_comm_overlap_cfg." + std::string(gemm));
       const std::string method = draw_.one_of({"none", "bulk", "ring_exchange", "pipeline"});
       section.set("method", method);
       if (method == "ring_exchange" && draw_.seldom()) section.set("aggregate", true);
       if (method == "pipeline") section.set("num_splits", draw_.between(2, 4));
-      gemms_ += section.text();
+      add(section, subsections_);
     }
   }
 
   void streams() {
     cluster_.set("cuda_device_max_connections", draw_.one_of<std::int64_t>({0, 0, 1, 8, 32}));
+    cluster_.set("cores_per_device", draw_.between(0, 4));
+    cluster_.set("link_GBps", draw_.one_of({1.0, 20.0}));
+    cluster_.set("link_latency_us", draw_.one_of({0.0, 10.0}));
+    if (draw_.seldom()) cluster_.set("network", "links");
+    if (draw_.seldom()) cluster_.set("channel_GBps", draw_.one_of({0.5, 5.0}));
     for (const char* group : {"dp", "tp", "pp", "embd"}) {
       if (!draw_.seldom()) continue;
-      Section section(("cluster.nccl_communicator_config." + std::string(group)).c_str());
+      Section section("cluster.nccl_communicator_config." + std::string(group));
       section.set("max_ctas", draw_.between(1, 3));
-      channels_ += section.text();
+      add(section, subsections_);
     }
     std::vector<std::string> first;
     for (const char* group : {"dp", "tp", "pp"})
@@ -237,23 +291,95 @@ class Generator {
       training_.set(knob, draw_.coin());
   }
 
+  void compare() {
+    compare_.set("modes", std::vector<std::string>{"plain"});
+    compare_.set("ranks", std::vector<std::int64_t>{pp_ * tp_ * draw_.between(1, 2)});
+    compare_.set("repeats", draw_.between(1, 9));
+  }
+
   Draw& draw_;
-  std::string gemms_, channels_;
+  std::string subsections_;
+  std::vector<std::string> keys_;
+  std::int64_t micro_batches_ = 1;
   std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, layers_ = 0;
   bool sequence_parallel_ = false;
-  Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"};
+  Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"},
+      compare_{"compare"};
 };
 
 // The same training without any parallelism, overlap and fusion.
-Scenario on_single_rank(Scenario scenario) {
+Scenario on_single_rank(Scenario scenario, const std::string& precision) {
   scenario.parallel = {};
   scenario.overlap = {};
   Training& training = scenario.training;
+  training.precision = precision;
   training.recompute = {};
   training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
       false;
   scenario.model.padded_vocab_size = scenario.model.vocab_size;
   return scenario;
+}
+
+// How far a run is from another, in what it reports of each step and in all that it leaves.
+struct Distance {
+  double loss = 0, gradient_norm = 0, gradients = 0, parameters = 0;
+};
+
+double relative(double got, double expected) { return std::abs(got - expected) / std::abs(expected); }
+
+// ‖a − b‖ / ‖b‖ over all tensors together. In few bits a tensor whose gradient is near zero has none that is right.
+double overall_difference(const std::vector<exec::FullTensor>& a, const std::vector<exec::FullTensor>& b) {
+  if (a.size() != b.size()) return 1;
+  double difference = 0, norm = 0;
+  for (std::size_t t = 0; t < a.size(); ++t)
+    for (std::size_t i = 0; i < a[t].values.size(); ++i) {
+      const double by = a[t].values[i] - b[t].values[i];
+      difference += by * by;
+      norm += b[t].values[i] * b[t].values[i];
+    }
+  return std::sqrt(difference / norm);
+}
+
+using TensorDistance = double (*)(const std::vector<exec::FullTensor>&, const std::vector<exec::FullTensor>&);
+Distance distance(const Trained& a, const Trained& b, TensorDistance of_tensors) {
+  Distance result;
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    result.loss = std::max(result.loss, relative(a.losses[step], b.losses[step]));
+    result.gradient_norm = std::max(result.gradient_norm, relative(a.norms[step], b.norms[step]));
+  }
+  result.gradients = of_tensors(a.gradients, b.gradients);
+  result.parameters = of_tensors(a.parameters, b.parameters);
+  return result;
+}
+
+std::vector<std::string> differences_from_one_rank(const Scenario& scenario, const Trained& trained) {
+  const bool reduces_in_bf16 = !scenario.overlap.grad_reduce_in_fp32 && scenario.parallel.data_parallel_size > 1;
+  const std::string& precision = scenario.training.precision;
+  const Trained exact = train(on_single_rank(scenario, "fp64"), kSteps, false);
+  Distance got, most{kExact, kExact, kExact, kExactParameters};
+  if (precision == "fp64" && !reduces_in_bf16) {
+    got = distance(trained, exact, worst_relative_difference);
+  } else {
+    const Trained rounded = train(on_single_rank(scenario, precision), kSteps, false);
+    const Distance alone = distance(rounded, exact, overall_difference);
+    const double units = precision == "bf16" || reduces_in_bf16 ? kBf16Units * kUnitOfBf16 : kF32Units * kUnitOfF32;
+    got = distance(trained, exact, overall_difference);
+    most = {kTimesOneRank * alone.loss + units, kTimesOneRank * alone.gradient_norm + units,
+            kTimesOneRank * alone.gradients + units, kTimesOneRank * alone.parameters + kParameterStep};
+  }
+  std::vector<std::string> lines;
+  const auto check = [&](const char* what, double difference, double limit) {
+    if (difference <= limit) return;
+    std::ostringstream line;
+    line << what << " by " << difference << ", at most " << limit << " (" << precision
+         << (reduces_in_bf16 ? ", reduced in bf16)" : ")");
+    lines.push_back(line.str());
+  };
+  check("loss", got.loss, most.loss);
+  check("gradient norm", got.gradient_norm, most.gradient_norm);
+  check("gradients", got.gradients, most.gradients);
+  check("parameters", got.parameters, most.parameters);
+  return lines;
 }
 
 // Tensor-parallel overlap cuts GEMMs, which is another computation: it stays.
@@ -327,11 +453,55 @@ std::string broken_folding(const Schedule& schedule, Draw& draw) {
 
 }  // namespace
 
+std::vector<std::string> scenario_keys() {
+  // The reader names all keys of a section when it meets one that is like none of them.
+  const auto known = [](const std::string& section) {
+    try {
+      parse_scenario("[model]\npreset = \"gpt2-124m\"\n", "keys", {section + ".XXXXXXXXXXXXXXXXXXXX=1"});
+    } catch (const Error& error) {
+      const std::string what = error.what(), before = "expected one of ", after = ", got an unknown key";
+      const std::size_t begin = what.find(before) + before.size(), end = what.find(after);
+      std::istringstream words(what.substr(begin, end - begin));
+      std::vector<std::string> keys;
+      for (std::string word; std::getline(words >> std::ws, word, ',');) keys.push_back(section + "." + word);
+      return keys;
+    }
+    throw runtime_failure("[" + section + "] takes any key");
+  };
+  std::vector<std::string> keys;
+  std::vector<std::string> sections = {"model", "cluster", "parallel", "overlap", "training", "compare"};
+  for (std::size_t s = 0; s < sections.size(); ++s)
+    for (const std::string& key : known(sections[s]))
+      if (key == "cluster.nccl_communicator_config" || key == "overlap.tp_comm_overlap_cfg" ||
+          key.starts_with("cluster.nccl_communicator_config.") || key.starts_with("overlap.tp_comm_overlap_cfg."))
+        (std::count(key.begin(), key.end(), '.') < 3 ? sections : keys).push_back(key);
+      else
+        keys.push_back(key);
+  return keys;
+}
+
+std::vector<std::string> keys_not_drawn() {
+  return {// A model by name is the same keys with larger values.
+          "model.preset",
+          // Files, and how long a hang may last.
+          "training.data", "training.load", "training.checkpoint_dir", "training.checkpoint_interval",
+          "training.timeout_s",
+          // Other spellings (scenario_test.cpp reads each).
+          "model.encoder_seq_length", "overlap.overlap_grad_sync", "overlap.overlap_param_sync", "overlap.fp8_params",
+          "overlap.ub_tp_comm_overlap", "overlap.ub_tp_comm_overlap_cfg", "overlap.grad_sync_dtype",
+          "overlap.tp_comm_split_ag", "overlap.tp_comm_split_rs", "training.activations_checkpoint_granularity",
+          "training.activations_checkpoint_method", "training.activations_checkpoint_num_layers",
+          "training.gradient_clip_val", "parallel.decoder_first_pipeline_num_layers",
+          "parallel.decoder_last_pipeline_num_layers"};
+}
+
 RandomLayout random_layout(std::uint64_t seed) {
   Draw draw(seed);
   RandomLayout layout;
   for (; layout.refused < kMostDraws; ++layout.refused) {
-    layout.toml = Generator(draw).toml();
+    Generator generator(draw);
+    layout.toml = generator.toml();
+    layout.keys.insert(layout.keys.end(), generator.keys().begin(), generator.keys().end());
     try {
       layout.scenario = parse_scenario(layout.toml, "random.toml");
       return layout;
@@ -342,14 +512,7 @@ RandomLayout random_layout(std::uint64_t seed) {
 }
 
 std::vector<std::string> broken_properties(const Scenario& scenario, bool threaded, std::uint64_t seed) {
-  constexpr int kSteps = 2;
   std::vector<std::string> broken;
-  const auto check = [&](const std::string& what, double difference, double most) {
-    if (difference <= most) return;
-    std::ostringstream line;
-    line << what << " by " << difference << ", at most " << most;
-    broken.push_back(line.str());
-  };
   try {
     const Schedule schedule = build_schedule(scenario);
     const MemoryPlan plan = plan_memory(schedule);
@@ -359,16 +522,8 @@ std::vector<std::string> broken_properties(const Scenario& scenario, bool thread
     Draw draw(seed);
     if (const std::string line = broken_folding(schedule, draw); !line.empty()) broken.push_back(line);
 
-    const Trained reference = train(on_single_rank(scenario), kSteps, false),
-                  trained = train(scenario, kSteps, threaded, seed);
-    for (std::size_t step = 0; step < kSteps; ++step)
-      for (const auto& [what, of] :
-           {std::pair("loss", &Trained::losses), std::pair("gradient norm", &Trained::norms)}) {
-        const double expected = (reference.*of)[step], got = (trained.*of)[step];
-        check(what + (" of step " + std::to_string(step)), std::abs(got - expected) / std::abs(expected), 1e-10);
-      }
-    check("gradients", worst_relative_difference(trained.gradients, reference.gradients), 1e-10);
-    check("parameters", worst_relative_difference(trained.parameters, reference.parameters), 1e-8);
+    const Trained trained = train(scenario, kSteps, threaded, seed);
+    for (const std::string& line : differences_from_one_rank(scenario, trained)) broken.push_back(line);
     for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
       const std::int64_t planned = plan.roles[schedule.role_of(schedule.mesh.coordinates_of(rank))].bytes,
                          allocated = trained.allocated_bytes[static_cast<std::size_t>(rank)];

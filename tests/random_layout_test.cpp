@@ -1,6 +1,7 @@
 // Layouts drawn at random train what one rank trains. scripts/soak looks at many more.
 #include "tests/random_layout.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <set>
@@ -37,19 +38,21 @@ constexpr int kSerial = 2, kThreaded = 1;
 constexpr int kSerial = 12, kThreaded = 4;
 #endif
 
-TEST_CASE("fp64: random layouts equal the single rank, serially", "[serial]") { check_layouts(1, kSerial, false); }
-TEST_CASE("fp64: random layouts equal the single rank, on threads") { check_layouts(1001, kThreaded, true); }
+TEST_CASE("random layouts equal the single rank, serially", "[serial]") { check_layouts(1, kSerial, false); }
+TEST_CASE("random layouts equal the single rank, on threads") { check_layouts(1001, kThreaded, true); }
 
-TEST_CASE("fp64: many random layouts equal the single rank", "[.][soak]") {
+TEST_CASE("many random layouts equal the single rank", "[.][soak]") {
   const std::uint64_t seed = from_environment("STRETTO_LAYOUT_SEED", 10'000);
   check_layouts(seed, static_cast<int>(from_environment("STRETTO_SERIAL_LAYOUTS", 300)), false);
   check_layouts(seed, static_cast<int>(from_environment("STRETTO_THREADED_LAYOUTS", 60)), true);
 }
 
 TEST_CASE("random layouts are everywhere", "[serial]") {
-  std::set<std::string> seen;
+  std::set<std::string> seen, drawn;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const Scenario scenario = random_layout(seed).scenario;
+    const RandomLayout layout = random_layout(seed);
+    const Scenario& scenario = layout.scenario;
+    drawn.insert(layout.keys.begin(), layout.keys.end());
     const Parallel& p = scenario.parallel;
     const Overlap& o = scenario.overlap;
     const auto see = [&](const char* what, bool there) {
@@ -80,13 +83,30 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("overlapped warm-up", interleaved && o.overlap_p2p_comm_warmup_flush);
     see("tied over stages", pipeline && !scenario.model.untie_embeddings_and_output_weights);
     see("channels", !scenario.cluster.max_ctas.empty());
+    see("some weight gradients of the head put off", o.defer_embedding_wgrad_compute && o.wgrad_deferral_limit > 0 &&
+                                                         o.wgrad_deferral_limit < count && interleaved && group > 0 &&
+                                                         count % group != 0);
+    see("bf16", scenario.training.precision == "bf16" && pipeline);
+    see("reduced in bf16", !o.grad_reduce_in_fp32 && p.data_parallel_size > 1);
     see("one queue", scenario.cluster.cuda_device_max_connections == 1);
     see("recomputed", scenario.training.recompute.granularity == Recompute::Granularity::full && pipeline);
     see("norms' gradients at once", scenario.training.norm_gradient_fusion && p.sequence_parallel && pipeline);
     see("residuals in products", scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 &&
                                      p.tensor_model_parallel_size == 1 && pipeline);
   }
-  CHECK(seen.size() == 25);
+  CHECK(seen.size() == 28);
+
+  // Whoever adds a key draws it, or says in keys_not_drawn() why not.
+  const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();
+  CHECK(known.size() > 100);
+  for (const std::string& key : known) {
+    INFO(key << " is a key of scenarios that random layouts neither draw nor except");
+    CHECK((drawn.contains(key) || std::count(excepted.begin(), excepted.end(), key) == 1));
+  }
+  for (const std::string& key : excepted) {
+    INFO(key << " is excepted for nothing");
+    CHECK((std::count(known.begin(), known.end(), key) == 1 && !drawn.contains(key)));
+  }
 }
 
 }  // namespace stretto::testing

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "model/schedule/operands.hpp"
 
@@ -27,6 +28,27 @@ std::string shape(std::int64_t rows, std::int64_t cols) {
   return "[" + std::to_string(rows) + "," + std::to_string(cols) + "]";
 }
 
+// Each instance of an input holds other numbers, which nobody writes within a step: none may lie on another.
+void check_inputs_apart(const Schedule& schedule, const Tensor& tensor, Findings& out) {
+  const auto is_input = [&](const TensorPlace& place) {
+    return place.storage < schedule.storages.size() && schedule.storages[place.storage].kind == BufferKind::input;
+  };
+  if (tensor.places.size() < 2 || !is_input(tensor.places.front())) return;
+  const auto before = [](const TensorPlace& a, const TensorPlace& b) {
+    return std::tie(a.storage, a.offset) < std::tie(b.storage, b.offset);
+  };
+  std::vector<TensorPlace> sorted;
+  const bool is_sorted = std::is_sorted(tensor.places.begin(), tensor.places.end(), before);
+  if (!is_sorted) {
+    sorted = tensor.places;
+    std::sort(sorted.begin(), sorted.end(), before);
+  }
+  const std::vector<TensorPlace>& places = is_sorted ? tensor.places : sorted;
+  for (std::size_t i = 1; i < places.size(); ++i)
+    if (places[i].storage == places[i - 1].storage && places[i].offset < places[i - 1].offset + tensor.elements())
+      return out.add(tensor.name, "instances of an input lie on each other");
+}
+
 void check_tensors(const Schedule& schedule, Findings& out) {
   for (const Tensor& tensor : schedule.tensors) {
     if (tensor.rows < 1 || tensor.cols < 1 || tensor.layers < 1 || tensor.slots < 1) {
@@ -46,6 +68,7 @@ void check_tensors(const Schedule& schedule, Findings& out) {
           out.add(tensor.name, "lies in storages of different element types");
         }
       }
+      check_inputs_apart(schedule, tensor, out);
     }
   }
 }

@@ -132,8 +132,7 @@ class Walk {
   }
 
   void follow(Instance at) {
-    const std::optional<WrongValue> wrong =
-        meaning_.visit(at.op, at.step, {uses_begin(at.op), uses_end(at.op)});
+    const std::optional<WrongValue> wrong = meaning_.visit(at.op, at.step, {uses_begin(at.op), uses_end(at.op)});
     if (!wrong) return;
     const char* does = wrong->use.mode == AccessMode::accumulate ? " adds to " : " reads ";
     wrong_.push_back({Violation::Kind::wrong_value,
@@ -245,7 +244,7 @@ class Walk {
   const std::size_t lanes_;
   const Footprints& footprints_;
   const Cells cells_;
-  std::vector<LastWrite> writes_;  // [cell]
+  std::vector<LastWrite> writes_;     // [cell]
   std::vector<std::uint32_t> reads_;  // [cell · lanes + lane]: the latest read since the last write, counted as there
   std::vector<StorageId> read_storage_;      // [cell]: through which storage that was
   std::vector<std::uint8_t> touches_first_;  // [op]

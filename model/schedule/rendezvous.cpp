@@ -160,15 +160,27 @@ void check_messages(const Schedule& schedule, std::span<const BoundProgram> prog
   const auto elements = [&](std::uint32_t p, const std::vector<std::uint32_t>& ops, std::size_t i) {
     return std::get<PointToPoint>(schedule.operations[programs[p].ops[ops[i]].op].work).elements;
   };
+  // Both ends mean one micro-batch. Chunks are numbered stage by stage, and the last stage sends to the next chunk of
+  // the first: their difference is that of the first message.
+  const auto chunks_apart = [&](std::size_t i) {
+    return programs[pair.to].ops[pair.receives[i]].chunk - programs[pair.from].ops[pair.sends[i]].chunk;
+  };
+  const auto agree = [&](std::size_t i) {
+    return programs[pair.from].ops[pair.sends[i]].micro_batch == programs[pair.to].ops[pair.receives[i]].micro_batch &&
+           chunks_apart(i) == chunks_apart(0);
+  };
   for (std::size_t i = 0; i < std::max(pair.sends.size(), pair.receives.size()); ++i) {
     const bool both = i < pair.sends.size() && i < pair.receives.size();
-    if (both && elements(pair.from, pair.sends, i) == elements(pair.to, pair.receives, i)) continue;
+    const bool same_size = both && elements(pair.from, pair.sends, i) == elements(pair.to, pair.receives, i);
+    if (same_size && agree(i)) continue;
     out.push_back({Violation::Kind::order_mismatch,
                    "order mismatch: message " + std::to_string(i) + " from " + rank_name(programs[pair.from]) + " to " +
                        rank_name(programs[pair.to]) + " on communicator " +
                        schedule.communicators[pair.communicator].name + " is sent by " +
                        text(pair.from, pair.sends, i) + " but received by " + text(pair.to, pair.receives, i) +
-                       (both ? ", which is of another size" : "")});
+                       (!both       ? ""
+                        : same_size ? ", which means another value"
+                                    : ", which is of another size")});
     return;
   }
 }

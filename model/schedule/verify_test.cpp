@@ -29,7 +29,7 @@ std::string first_message(const Schedule& schedule) {
 }
 
 const std::vector<Kind> kNone, kRace{Kind::race}, kUninitialised{Kind::uninitialised_read}, kMalformed{Kind::malformed},
-    kDeadlock{Kind::deadlock}, kMismatch{Kind::order_mismatch};
+    kDeadlock{Kind::deadlock}, kMismatch{Kind::order_mismatch}, kWrong{Kind::wrong_value};
 
 // compute: make x, then use y;  dp: sum x in between.
 struct ReduceChain : TinySchedule {
