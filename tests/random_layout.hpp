@@ -14,7 +14,7 @@ namespace stretto::testing {
 struct RandomLayout {
   std::string toml;  // replays it
   Scenario scenario;
-  std::vector<std::string> keys;  // "training.lr": that were set, by this draw and those that were refused
+  std::vector<std::string> keys;  // "training.lr": that it sets
   int refused = 0;                // draws before it
 };
 RandomLayout random_layout(std::uint64_t seed);

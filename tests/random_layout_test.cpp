@@ -49,7 +49,7 @@ TEST_CASE("many random layouts equal the single rank", "[.][soak]") {
 
 TEST_CASE("random layouts are everywhere", "[serial]") {
   std::set<std::string> seen, drawn;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
     const RandomLayout layout = random_layout(seed);
     const Scenario& scenario = layout.scenario;
     drawn.insert(layout.keys.begin(), layout.keys.end());

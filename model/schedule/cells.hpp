@@ -22,7 +22,7 @@ struct CellUse {
   bool needs_write = false;  // what is read must have been written in the same step
   BufferKind kind = BufferKind::workspace;
   TensorId tensor = 0;
-  std::uint32_t instance = 0;  // layer of the tensor, whatever the slot
+  std::uint32_t layer = 0;  // of the tensor's instance
 };
 
 struct Cells {

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "model/schedule/symbolic.hpp"
 
 namespace stretto {
 namespace {
 
-// One pass of a micro-batch through a model chunk.
-std::uint64_t unit_of(const BoundOp& op) {
-  return (static_cast<std::uint64_t>(static_cast<std::uint16_t>(op.chunk)) << 32) |
-         static_cast<std::uint32_t>(op.micro_batch);
-}
+// Bits of a stamp, from the top: micro-batch + 1, chunk, instance. The reader of scenarios allows 2^22 micro-batches x
+// layers and 2^10 chunks of a stage.
+constexpr int kChunkBits = 11, kInstanceBits = 29;
+constexpr std::uint64_t kInstances = std::uint64_t{1} << kInstanceBits;
 
 enum class Rule : std::uint8_t { none, one_unit, sum, parameter };
 
@@ -35,7 +35,15 @@ Rule rule_of(BufferKind kind) {
 }  // namespace
 
 Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uint32_t cells)
-    : schedule_(schedule), program_(program), stamps_(cells), sums_(cells), versions_(cells, 0) {
+    : schedule_(schedule), program_(program), stamps_(cells, 0), versions_(cells, 0) {
+  for (std::vector<std::uint32_t>* of_sum : {&sums_.consumer, &sums_.reader, &sums_.terms}) of_sum->assign(cells, 0);
+  sums_.micro_batches.assign(cells, 0);
+  std::uint64_t instances = 0;
+  for (const Tensor& tensor : schedule.tensors) {
+    first_instance_.push_back(static_cast<std::uint32_t>(instances));
+    instances += static_cast<std::uint64_t>(tensor.layers);
+  }
+  if (instances > kInstances) throw input_error("schedule: more layers of tensors than can be told apart");
   for (const Operation& operation : schedule.operations) is_communication_.push_back(is_communication(operation.work));
   std::int32_t last = 0;
   for (const BoundOp& op : program.ops) last = std::max(last, op.micro_batch);
@@ -47,18 +55,18 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
 
 std::optional<WrongValue> Meaning::visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses) {
   carried_version_.reset();
-  std::optional<WrongValue> wrong;
+  bool is_right = true;
   // An operation reads all that it reads before it writes.
   for (const CellUse& use : uses) {
     if (use.mode == AccessMode::write) continue;
     const Rule rule = rule_of(use.kind);
     if (rule == Rule::parameter)
-      wrong = read_parameter(op, step, use);
+      is_right = read_parameter(op, step, use);
     else if (step == 0 && rule == Rule::one_unit)
-      wrong = read_one_unit(op, use);
+      is_right = read_one_unit(op, use);
     else if (step == 0 && rule == Rule::sum && use.mode == AccessMode::read)
-      wrong = read_sum(op, use);
-    if (wrong) return wrong;
+      is_right = read_sum(op, use);
+    if (!is_right) return WrongValue{use, why_};
   }
   for (const CellUse& use : uses) {
     if (use.mode == AccessMode::read) continue;
@@ -68,83 +76,122 @@ std::optional<WrongValue> Meaning::visit(std::uint32_t op, std::uint32_t step, s
     else if (step == 0 && rule == Rule::one_unit)
       write_one_unit(op, use);
     else if (step == 0 && rule == Rule::sum)
-      wrong = write_sum(op, use);
-    if (wrong) return wrong;
+      is_right = write_sum(op, use);
+    if (!is_right) return WrongValue{use, why_};
   }
   return std::nullopt;
 }
 
-std::optional<WrongValue> Meaning::read_one_unit(std::uint32_t op, const CellUse& use) {
-  const std::uint64_t unit = unit_of(program_.ops[op]);
+Meaning::Stamp Meaning::stamp_of(std::uint32_t op, const CellUse& use) const {
+  const BoundOp& at = program_.ops[op];
+  const std::uint64_t unit =
+      (static_cast<std::uint64_t>(at.micro_batch + 1) << kChunkBits) | static_cast<std::uint64_t>(at.chunk);
+  return (unit << kInstanceBits) | (first_instance_[use.tensor] + use.layer);
+}
+
+bool Meaning::read_one_unit(std::uint32_t op, const CellUse& use) {
+  const Stamp own = stamp_of(op, use);
+  std::uint64_t differences = 0;
+  for (std::uint32_t c = use.first; c < use.last; ++c) differences |= stamps_[c] ^ own;
+  if (differences == 0) [[likely]]
+    return true;
+  const std::uint64_t first = first_instance_[use.tensor],
+                      end = first + static_cast<std::uint64_t>(schedule_.tensors[use.tensor].layers);
   for (std::uint32_t c = use.first; c < use.last; ++c) {
-    const Stamp& stamp = stamps_[c];
+    const Stamp stamp = stamps_[c];
+    if (stamp == own || stamp == 0) continue;
     // Tensors may share instances under other numbers: the output of a layer is the input of the next.
-    const bool is_own = stamp.unit == unit && (stamp.tensor != use.tensor || stamp.instance == use.instance);
-    if (is_own || stamp.writer == 0) [[likely]]
-      continue;
-    return WrongValue{use, "which " + name(stamp.writer - 1) + " has overwritten"};
+    const std::uint64_t instance = stamp % kInstances;
+    if (stamp >> kInstanceBits == own >> kInstanceBits && (instance < first || instance >= end)) continue;
+    why_ = "which " + written_as(stamp) + " has overwritten";
+    return false;
   }
-  return std::nullopt;
+  return true;
 }
 
 void Meaning::write_one_unit(std::uint32_t op, const CellUse& use) {
-  const Stamp stamp{op + 1, use.instance, use.tensor, unit_of(program_.ops[op])};
-  std::fill(stamps_.begin() + use.first, stamps_.begin() + use.last, stamp);
+  std::fill(stamps_.begin() + use.first, stamps_.begin() + use.last, stamp_of(op, use));
 }
 
-std::optional<WrongValue> Meaning::read_sum(std::uint32_t op, const CellUse& use) {
+std::string Meaning::written_as(Stamp stamp) const {
+  const auto next = std::upper_bound(first_instance_.begin(), first_instance_.end(), stamp % kInstances);
+  const auto tensor = static_cast<std::size_t>(next - first_instance_.begin()) - 1;
+  const std::uint64_t unit = stamp >> kInstanceBits, chunk = unit % (1u << kChunkBits);
+  std::string text = schedule_.tensors[tensor].name;
+  if (schedule_.tensors[tensor].layers > 1)
+    text += " of layer " + std::to_string(stamp % kInstances - first_instance_[tensor]);
+  text += " of micro-batch " + std::to_string((unit >> kChunkBits) - 1);
+  return chunk == 0 ? text : text + ", chunk " + std::to_string(chunk);
+}
+
+bool Meaning::read_sum(std::uint32_t op, const CellUse& use) {
+  if (!is_balanced(use)) return false;
   for (std::uint32_t c = use.first; c < use.last; ++c) {
-    Sum& sum = sums_[c];
-    if (auto wrong = unbalanced(use, sum)) return wrong;
-    if (sum.consumer == 0) sum.consumer = op + 1;
-    sum.reader = op + 1;
+    if (sums_.consumer[c] == 0) sums_.consumer[c] = op + 1;
+    sums_.reader[c] = op + 1;
   }
-  return std::nullopt;
+  return true;
 }
 
-std::optional<WrongValue> Meaning::write_sum(std::uint32_t op, const CellUse& use) {
-  const bool adds = use.mode == AccessMode::accumulate, communicates = is_communication_at(op);
+bool Meaning::write_sum(std::uint32_t op, const CellUse& use) {
+  if (use.mode == AccessMode::accumulate) {
+    if (!is_unread(op, use)) return false;
+    if (is_communication_at(op)) return is_balanced(use);
+    const std::uint64_t hash = hash_[static_cast<std::size_t>(program_.ops[op].micro_batch)];
+    for (std::uint32_t c = use.first; c < use.last; ++c) ++sums_.terms[c];
+    for (std::uint32_t c = use.first; c < use.last; ++c) sums_.micro_batches[c] += hash;
+    return true;
+  }
+  // A reduce-scatter in place reads and writes its shard.
   for (std::uint32_t c = use.first; c < use.last; ++c) {
-    Sum& sum = sums_[c];
-    // A reduce-scatter in place reads and writes its shard.
-    const bool is_new = !adds && sum.reader != op + 1;
-    if (is_new) {
-      sum = {};
-      continue;
-    }
-    if (sum.consumer != 0 && sum.consumer != op + 1)
-      return WrongValue{use, "which " + name(sum.consumer - 1) + " has read before this"};
-    if (!adds) sum.consumer = 0;
-    if (adds && communicates) {
-      if (auto wrong = unbalanced(use, sum)) return wrong;
-    } else if (adds) {
-      ++sum.terms;
-      sum.micro_batches += hash_[static_cast<std::size_t>(program_.ops[op].micro_batch)];
-    }
+    const bool is_in_place = sums_.reader[c] == op + 1;
+    if (is_in_place && !is_unread(op, use)) return false;
+    sums_.consumer[c] = 0;
+    if (!is_in_place) sums_.reader[c] = sums_.terms[c] = 0, sums_.micro_batches[c] = 0;
   }
-  return std::nullopt;
+  return true;
 }
 
-std::optional<WrongValue> Meaning::unbalanced(const CellUse& use, const Sum& sum) const {
-  if (use.kind != BufferKind::gradient) return std::nullopt;
+bool Meaning::is_unread(std::uint32_t op, const CellUse& use) {
+  std::uint32_t any = 0;
+  for (std::uint32_t c = use.first; c < use.last; ++c) any |= sums_.consumer[c];
+  if (any == 0) [[likely]]
+    return true;
+  for (std::uint32_t c = use.first; c < use.last; ++c) {
+    const std::uint32_t consumer = sums_.consumer[c];
+    if (consumer == 0 || consumer == op + 1) continue;
+    why_ = "which " + label(schedule_, program_.ops[consumer - 1]) + " has read before this";
+    return false;
+  }
+  return true;
+}
+
+bool Meaning::is_balanced(const CellUse& use) {
+  if (use.kind != BufferKind::gradient) return true;
   const auto count = static_cast<std::uint32_t>(hash_.size());
-  if (sum.terms % count == 0 && sum.micro_batches == sum.terms / count * each_once_) [[likely]]
-    return std::nullopt;
-  return WrongValue{use, "which does not hold equally many gradients of each of " + std::to_string(count) +
-                             " micro-batches (" + std::to_string(sum.terms) + " in all)"};
+  for (std::uint32_t c = use.first; c < use.last; ++c) {
+    const std::uint32_t terms = sums_.terms[c];
+    if (terms % count == 0 && sums_.micro_batches[c] == terms / count * each_once_) [[likely]]
+      continue;
+    why_ = "which does not hold equally many gradients of each of " + std::to_string(count) + " micro-batches (" +
+           std::to_string(terms) + " in all)";
+    return false;
+  }
+  return true;
 }
 
-std::optional<WrongValue> Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use) {
-  const bool communicates = is_communication_at(op);
-  for (std::uint32_t c = use.first; c < use.last; ++c) {
-    const std::uint8_t version = versions_[c];
-    if (communicates && carried_version_.value_or(version) == version)
-      carried_version_ = version;
-    else if (version != step)
-      return WrongValue{use, version > step ? "which this step's update has changed already"
-                                            : "which has not the update of the step before"};
-  }
-  return std::nullopt;
+bool Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use) {
+  std::uint8_t differences = 0;
+  const std::uint8_t first = versions_[use.first];
+  const auto expected = is_communication_at(op) ? carried_version_.value_or(first) : static_cast<std::uint8_t>(step);
+  for (std::uint32_t c = use.first; c < use.last; ++c) differences |= versions_[c] ^ expected;
+  carried_version_ = expected;
+  if (differences == 0) [[likely]]
+    return true;
+  const bool is_newer = std::any_of(versions_.begin() + use.first, versions_.begin() + use.last,
+                                    [&](std::uint8_t version) { return version > expected; });
+  why_ = is_newer ? "which this step's update has changed already" : "which has not the update of the step before";
+  return false;
 }
 
 void Meaning::write_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use) {
@@ -152,7 +199,5 @@ void Meaning::write_parameter(std::uint32_t op, std::uint32_t step, const CellUs
   const std::uint8_t version = is_communication_at(op) ? carried_version_.value_or(updated) : updated;
   std::fill(versions_.begin() + use.first, versions_.begin() + use.last, version);
 }
-
-std::string Meaning::name(std::uint32_t op) const { return label(schedule_, program_.ops[op]); }
 
 }  // namespace stretto

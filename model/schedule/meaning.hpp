@@ -30,41 +30,42 @@ class Meaning {
   std::optional<WrongValue> visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses);
 
  private:
-  // The value of an activation or workspace.
-  struct Stamp {
-    std::uint32_t writer = 0;    // op + 1; 0: nobody
-    std::uint32_t instance = 0;  // CellUse::tensor and instance
-    TensorId tensor = 0;
-    std::uint64_t unit = 0;  // micro-batch and chunk of the writer
-  };
-  // A gradient or scalar, which is summed up in the step.
-  struct Sum {
-    std::uint32_t consumer = 0;  // op + 1 of the first that read the sum as it is now; 0: nobody
-    std::uint32_t reader = 0;    // op + 1 of the last
-    std::uint32_t terms = 0;
-    std::uint64_t micro_batches = 0;  // a hash for each term, added up
+  // The value of an activation or workspace: micro-batch and chunk of its writer, and where in which tensor it is. One
+  // number, so that the common case is one comparison for each cell.
+  using Stamp = std::uint64_t;
+  // Gradients and scalars, which are summed up in the step. By cell, so that loops over cells are vectorised.
+  struct Sums {
+    std::vector<std::uint32_t> consumer;       // op + 1 of the first that read the sum as it is now; 0: nobody
+    std::vector<std::uint32_t> reader;         // op + 1 of the last
+    std::vector<std::uint32_t> terms;          // that are in it
+    std::vector<std::uint64_t> micro_batches;  // their micro-batches, as hashes added up
   };
 
-  std::optional<WrongValue> read_one_unit(std::uint32_t op, const CellUse& use);
-  std::optional<WrongValue> read_sum(std::uint32_t op, const CellUse& use);
-  std::optional<WrongValue> read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
+  // Each is false, and says in why_ what is wrong, when the value is not the one that is meant.
+  bool read_one_unit(std::uint32_t op, const CellUse& use);
+  bool read_sum(std::uint32_t op, const CellUse& use);
+  bool read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
+  bool write_sum(std::uint32_t op, const CellUse& use);
   void write_one_unit(std::uint32_t op, const CellUse& use);
-  std::optional<WrongValue> write_sum(std::uint32_t op, const CellUse& use);
   void write_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
 
   bool is_communication_at(std::uint32_t op) const { return is_communication_[program_.ops[op].op]; }
-  std::optional<WrongValue> unbalanced(const CellUse& use, const Sum& sum) const;
-  std::string name(std::uint32_t op) const;
+  bool is_balanced(const CellUse& use);
+  bool is_unread(std::uint32_t op, const CellUse& use);
+  Stamp stamp_of(std::uint32_t op, const CellUse& use) const;
+  std::string written_as(Stamp stamp) const;
 
   const Schedule& schedule_;
   const BoundProgram& program_;
   std::vector<bool> is_communication_;           // [OpId]
   std::vector<std::uint64_t> hash_;              // [micro-batch]
   std::uint64_t each_once_ = 0;                  // all of them added up
-  std::vector<Stamp> stamps_;                    // [cell]
-  std::vector<Sum> sums_;                        // [cell]
+  std::vector<std::uint32_t> first_instance_;    // [tensor]: instances are numbered through all tensors
+  std::vector<Stamp> stamps_;                    // [cell]; 0: nobody has written
+  Sums sums_;                                    // [cell]
   std::vector<std::uint8_t> versions_;           // [cell] of a parameter: updates that it has seen
   std::optional<std::uint8_t> carried_version_;  // of the parameter that the operation at hand has read
+  std::string why_;
 };
 
 }  // namespace stretto

@@ -46,7 +46,7 @@ struct TwoMicroBatches : TinySchedule {
 TEST_CASE("a slot that another micro-batch has taken is a wrong value") {
   CHECK(wrong_value(TwoMicroBatches(2).schedule) == "");
   CHECK_THAT(wrong_value(TwoMicroBatches(1).schedule),
-             Contains("backward mb 0 (lane compute) reads x[0,64), which h.0 forward mb 1 has overwritten"));
+             Contains("backward mb 0 (lane compute) reads x[0,64), which x of micro-batch 1 has overwritten"));
 }
 
 TEST_CASE("a chunk's activations are its own") {
@@ -55,7 +55,7 @@ TEST_CASE("a chunk's activations are its own") {
   CHECK(wrong_value(t.schedule) == "");
   t.schedule.programs[0].order.back().chunk = 0;
   CHECK_THAT(wrong_value(t.schedule),
-             Contains("backward mb 1 (lane compute) reads x[0,64), which h.0 forward mb 1 chunk 1"));
+             Contains("backward mb 1 (lane compute) reads x[0,64), which x of micro-batch 1, chunk 1"));
 }
 
 TEST_CASE("layers that share bytes read what they wrote themselves") {
@@ -72,7 +72,8 @@ TEST_CASE("layers that share bytes read what they wrote themselves") {
   for (const std::size_t call : {2, 3}) t.schedule.programs[0].order[call].layer = 1;
   CHECK(wrong_value(t.schedule) == "");
   std::swap(t.schedule.programs[0].order[1], t.schedule.programs[0].order[2]);
-  CHECK_THAT(wrong_value(t.schedule), Contains("h.0 use mb 0 (lane compute) reads x[0,64), which h.1 make mb 0"));
+  CHECK_THAT(wrong_value(t.schedule),
+             Contains("h.0 use mb 0 (lane compute) reads x[0,64), which x of layer 1 of micro-batch 0"));
 }
 
 TEST_CASE("a gradient is read when it is complete, and never added to again") {
