@@ -32,6 +32,11 @@ struct TimelineRow {
   Picoseconds start = 0;     // compute: got its core; communication: this rank arrived at the rendezvous
   Picoseconds transfer = 0;  // communication: the last member arrived and bytes began to move; compute: = start
   Picoseconds end = 0;       // the operation was complete on this rank
+  // A message that is joined with others ends with the last of them. So much of the time from `transfer` on it waited
+  // for the others, or for their senders; alone it would have been complete at moved().
+  Picoseconds waited = 0;
+
+  Picoseconds moved() const { return end - waited; }
 };
 
 // One step of a schedule, by the simulator or by an executor. Owns its rows; plain data, no thread rules.

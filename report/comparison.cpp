@@ -26,7 +26,7 @@ std::map<OpId, double> sums_ms(const std::vector<BoundProgram>& programs, const 
   for (const TimelineRow& row : timeline.rows) {
     const OpId op = program_of.at(row.rank)->ops[row.op].op;
     // A communication's own time begins when all have arrived; a compute operation's when it has its core.
-    sums[op] += to_ms(row.end - row.transfer) / double(programs.size());
+    sums[op] += to_ms(row.moved() - row.transfer) / double(programs.size());
   }
   return sums;
 }

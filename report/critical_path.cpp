@@ -42,11 +42,12 @@ class Walk {
     // What began no later than this has been counted already: operations that overlap count once.
     Picoseconds counted = latest->end;
     for (bool is_behind_end = true;;) {
+      if (is_behind_end) at = last_of_joined(at);
       at = last_to_come(at);
       const TimelineRow& row = row_of(at);
       if (is_behind_end) {
         const Picoseconds begin = std::clamp(row.transfer, timeline_.step_begin, counted),
-                          end = std::clamp(row.end, begin, counted);
+                          end = std::clamp(row.moved(), begin, counted);
         (communicates(at) ? path.communication : path.compute) += end - begin;
         counted = begin;
         path.rows.push_back(row);
@@ -104,6 +105,20 @@ class Walk {
     }
     const std::vector<std::int64_t> members = members_of(schedule_, schedule_.communicators[communicator], rank);
     return {communicator, members.empty() ? rank : members.front(), -1, 0};
+  }
+
+  // Joined messages end together, with the one that was complete last.
+  Node last_of_joined(Node node) const {
+    const BoundProgram& program = programs_[node.program];
+    const std::vector<std::uint32_t>& lane = program.lanes[program.ops[node.op].lane];
+    std::size_t first = program.ops[node.op].position, behind = first + 1;
+    while (program.ops[lane[first]].joined) --first;
+    while (behind < lane.size() && program.ops[lane[behind]].joined) ++behind;
+    for (std::size_t i = first; i < behind; ++i)
+      if (const Node other{node.program, lane[i]};
+          rows_[node.program][lane[i]] && row_of(other).moved() > row_of(node).moved())
+        node = other;
+    return node;
   }
 
   Node last_to_come(Node node) const {

@@ -14,8 +14,10 @@ namespace {
 // A transfer on a communication lane, or its wait for cores before that.
 struct Window {
   Picoseconds begin = 0, end = 0;
+  Picoseconds lane_end = 0;  // when the lane went on: later than `end` where it was joined with other messages
   std::uint32_t position = 0;
   std::uint32_t communicator = 0;
+  bool joined = false;  // to the one before
 };
 
 struct Interval {
@@ -78,14 +80,20 @@ class Walk {
 
   Breakdown run() {
     Picoseconds cursor = begin_;
-    for (const TimelineRow* row : compute_) {
+    for (std::size_t i = 0; i < compute_.size(); ++i) {
+      const TimelineRow* row = compute_[i];
+      const std::size_t first = i;
+      while (i + 1 < compute_.size() && program_.ops[compute_[i + 1]->op].joined) ++i;
       // Clamping keeps the sum exact even for clocks that disagree by a tick.
       const Picoseconds ready = std::clamp(row->ready, cursor, end_);
       const Picoseconds start = std::clamp(row->start, ready, end_);
-      const Picoseconds end = std::clamp(row->end, start, end_);
+      const Picoseconds end = std::clamp(compute_[i]->end, start, end_);
       wait_before(row->op, cursor, ready);
       result_.core_wait += start - ready;
-      run_on_compute_lane(row->op, start, std::clamp(row->transfer, start, end), end);
+      if (communicates(row->op))
+        communicate_on_compute_lane(std::span(compute_).subspan(first, i + 1 - first), start, end);
+      else
+        result_.compute += end - start;
       cursor = end;
     }
     wait_at_the_tail(cursor);
@@ -114,14 +122,16 @@ class Walk {
       if (op.lane == compute_lane) {
         compute_.push_back(&row);
       } else if (communicates(row.op)) {
-        transfers_[op.lane].windows.push_back({row.transfer, row.end, op.position, communicator(row.op)});
+        transfers_[op.lane].windows.push_back(
+            {row.transfer, row.moved(), row.end, op.position, communicator(row.op), op.joined});
         if (row.start > row.ready)
-          queued_[op.lane].windows.push_back({row.ready, row.start, op.position, communicator(row.op)});
+          queued_[op.lane].windows.push_back(
+              {row.ready, row.start, row.start, op.position, communicator(row.op), op.joined});
       }
     }
   }
 
-  // What a lane's operations are doing: in lane order, so ends are in order too.
+  // What a lane's operations are doing: in lane order, so that `lane_end` is in order too.
   struct LaneWindows {
     std::vector<Window> windows;
     std::array<std::size_t, 2> first{};  // [steps ago]: the first window that may reach beyond a gap
@@ -136,12 +146,12 @@ class Walk {
     if (last_position == kNothing || free.empty() || windows.empty()) return;
     // Windows that ended before the gap can be skipped; gaps only move on.
     std::size_t& first = lane.first[static_cast<std::size_t>(steps_ago)];
-    while (first < windows.size() && windows[first].end + shift <= free.front().begin) ++first;
+    while (first < windows.size() && windows[first].lane_end + shift <= free.front().begin) ++first;
     for (auto window = windows.begin() + static_cast<std::ptrdiff_t>(first);
          window != windows.end() && window->position <= last_position && !free.empty(); ++window) {
       if (window->begin + shift >= free.back().end) {
-        // Messages of a group end together but begin one by one, so that a later one may have begun earlier.
-        if (window + 1 != windows.end() && (window + 1)->end == window->end) continue;
+        // Of joined messages a later one may have begun earlier.
+        if (window + 1 != windows.end() && (window + 1)->joined) continue;
         break;
       }
       to[to.size() == 1 ? 0 : window->communicator] += take(free, window->begin + shift, window->end + shift);
@@ -158,9 +168,14 @@ class Walk {
       if (wait.kind != EdgeKind::finish_start || !communicates(wait.op)) continue;
       if (!waits) last_.assign(transfers_.size(), {kNothing, kNothing});
       waits = true;
+      // A message is over when those that it is joined with are.
+      const std::vector<std::uint32_t>& lane = program_.lanes[wait.lane];
+      std::int64_t position = wait.position;
+      while (position + 1 < std::ssize(lane) && program_.ops[lane[static_cast<std::size_t>(position + 1)]].joined)
+        ++position;
       auto& [this_step, step_before] = last_[wait.lane];
-      if (wait.steps_ago == 0) this_step = std::max<std::int64_t>(this_step, wait.position), step_before = kAll;
-      if (wait.steps_ago == 1) step_before = std::max<std::int64_t>(step_before, wait.position);
+      if (wait.steps_ago == 0) this_step = std::max(this_step, position), step_before = kAll;
+      if (wait.steps_ago == 1) step_before = std::max(step_before, position);
     }
     if (!waits) {
       result_.bubble += to - from;
@@ -186,14 +201,13 @@ class Walk {
     for (const Interval& rest : free) result_.bubble += rest.end - rest.begin;
   }
 
-  // A collective issued on the compute lane itself blocks it: fully exposed, and waiting for its peers is bubble.
-  void run_on_compute_lane(std::uint32_t op, Picoseconds start, Picoseconds transfer, Picoseconds end) {
-    if (communicates(op)) {
-      result_.bubble += transfer - start;
-      result_.exposed[communicator(op)] += end - transfer;
-    } else {
-      result_.compute += end - start;
-    }
+  // A communication on the compute lane itself blocks it: fully exposed, and waiting for its peers is bubble. `rows`:
+  // one, or messages that are joined.
+  void communicate_on_compute_lane(std::span<const TimelineRow* const> rows, Picoseconds start, Picoseconds end) {
+    free_.assign(1, {start, end});
+    for (const TimelineRow* row : rows)
+      result_.exposed[communicator(row->op)] += take(free_, row->transfer, row->moved());
+    for (const Interval& rest : free_) result_.bubble += rest.end - rest.begin;
   }
 
   const Schedule& schedule_;

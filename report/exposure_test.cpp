@@ -190,18 +190,26 @@ TEST_CASE("waiting for a message: until the sender has come it is bubble, then t
   CHECK(result.bubble == 30);
 }
 
-TEST_CASE("of a group of messages the earliest counts from its own begin on", "[exposure]") {
-  HandMade made;
-  made.timeline.step_end = 100;
-  made.compute(0, 0, 10);
-  // They end together, but each has begun when its peer came.
-  const auto late = made.add(1, 10, 10, 50, 60), early = made.add(1, 10, 10, 20, 60);
-  make_receive(made, late);
-  make_receive(made, early);
-  made.compute(60, 60, 100, {{early}});
-  const Breakdown result = breakdown_of(made);
-  CHECK(result.exposed == std::vector<Picoseconds>{40, 0});
-  CHECK(result.bubble == 10);
+TEST_CASE("of joined messages each counts while it moves itself; until the others' senders come it is bubble",
+          "[exposure]") {
+  for (const bool is_late_first : {true, false})
+    for (const bool waits_for_late : {true, false}) {
+      HandMade made;
+      made.timeline.step_end = 100;
+      made.compute(0, 0, 10);
+      // They end together, but each has begun when its peer came, and took 5 and 10.
+      std::uint32_t late = 0, early = 0;
+      for (const bool is_late : {is_late_first, !is_late_first})
+        (is_late ? late : early) = made.add(1, 10, 10, is_late ? 50 : 20, 60);
+      made.timeline.rows[early].waited = 35;
+      make_receive(made, late);
+      make_receive(made, early);
+      made.program.ops[std::max(late, early)].joined = true;
+      made.compute(60, 60, 100, {{waits_for_late ? late : early}});
+      const Breakdown result = breakdown_of(made);
+      CHECK(result.exposed == std::vector<Picoseconds>{5 + 10, 0});
+      CHECK(result.bubble == 50 - 15);
+    }
 }
 
 TEST_CASE("a group of messages behind another lane's transfer loses nothing", "[exposure]") {
@@ -211,8 +219,26 @@ TEST_CASE("a group of messages behind another lane's transfer loses nothing", "[
   const auto late = made.add(2, 0, 0, 50, 60), early = made.add(2, 0, 0, 20, 60);
   make_receive(made, late);
   make_receive(made, early);
+  made.program.ops[early].joined = true;
+  made.timeline.rows[early].waited = 15;
   made.compute(60, 60, 100, {{reduced}, {early}});
   const Breakdown result = breakdown_of(made);
-  CHECK(result.exposed == std::vector<Picoseconds>{20, 20});  // 40-60, then what is left of 20-60
+  CHECK(result.exposed == std::vector<Picoseconds>{20, 20});  // 40-60, then what is left of 20-45
   CHECK(result.bubble == 20);
+}
+
+TEST_CASE("joined messages on the compute lane block it, and count while they move", "[exposure]") {
+  HandMade made;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 50);
+  for (const Picoseconds met : {90, 60}) {
+    const auto message = made.compute(50, 50, 100);
+    made.schedule.operations[message].work = PointToPoint{false, 0, -1, 16};
+    made.timeline.rows[message].transfer = met;
+  }
+  made.program.ops[2].joined = true;
+  made.timeline.rows[2].waited = 35;
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed == std::vector<Picoseconds>{10 + 5, 0});
+  CHECK(result.bubble == 35);
 }

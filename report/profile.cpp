@@ -44,8 +44,8 @@ std::vector<ProfiledOperation> profile_operations(const Schedule& schedule, cons
     std::map<OpId, double> total_ms;
     for (const TimelineRow& row : timeline.rows) {
       const OpId op = program_of.at(row.rank)->ops[row.op].op;
-      times[op].us.push_back(to_us(row.end - row.transfer));
-      total_ms[op] += to_ms(row.end - row.transfer) / double(programs.size());
+      times[op].us.push_back(to_us(row.moved() - row.transfer));
+      total_ms[op] += to_ms(row.moved() - row.transfer) / double(programs.size());
     }
     for (const auto& [op, ms] : total_ms) times[op].totals_ms.push_back(ms);
   }

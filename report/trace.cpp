@@ -88,7 +88,8 @@ std::string slice(const Schedule& schedule, const BoundProgram& program, const T
   if (row.start != row.ready) json += fmt::format(R"(,"queued_us":{})", us_text(row.start - row.ready));
   if (is_communication(operation.work)) {
     json += fmt::format(R"(,"waited_for_peers_us":{},"transfer_us":{})", us_text(row.transfer - row.start),
-                        us_text(row.end - row.transfer));
+                        us_text(row.moved() - row.transfer));
+    if (row.waited > 0) json += fmt::format(R"(,"waited_for_joined_us":{})", us_text(row.waited));
   }
   const std::string waits = waits_text(schedule, program, op);
   if (!waits.empty()) json += R"(,"waits":)" + quoted(waits);

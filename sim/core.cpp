@@ -289,9 +289,12 @@ void Core::finish_operation(std::uint32_t number, Picoseconds now) {
       const std::uint32_t op = lane.ops[lane.position + i].op;
       const FlatKind kind = current(lane).kind;
       const bool is_message = kind == FlatKind::send || kind == FlatKind::receive;
-      const Picoseconds transfer = is_message ? exchanges_[number].met[i] : lane.transfer;
-      const TimelineRow row = {
-          static_cast<std::int32_t>(programs_[rank].rank), op, lane.ready, lane.start, transfer, now};
+      TimelineRow row = {
+          static_cast<std::int32_t>(programs_[rank].rank), op, lane.ready, lane.start, lane.transfer, now};
+      if (is_message) {
+        row.transfer = exchanges_[number].met[i];
+        row.waited = std::max<Picoseconds>(0, now - exchanges_[number].done[i]);
+      }
       if (rows) rows[row_begin_[rank] + op] = row;
       if (solo.shape) record(solo, op, row);
     }

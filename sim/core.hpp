@@ -85,6 +85,7 @@ class Core : public TimedCore {
     Picoseconds wire = 0;                 // the last transfer was complete
     std::vector<std::uint32_t> messages;  // [operation of the group] → index into messages_; kNone: over
     std::vector<Picoseconds> met;         // [operation of the group] when both ends were there
+    std::vector<Picoseconds> done;        // [operation of the group] when it would have been over alone
   };
   // A message of which at least one end is posted.
   struct Message {
@@ -93,6 +94,7 @@ class Core : public TimedCore {
     std::array<Picoseconds, 2> ready{};
     const CollectiveCost* cost = nullptr;  // the receiver's
     Picoseconds met = 0;
+    Picoseconds served = 0;  // its receiver turned to it
     std::optional<Picoseconds> wire, moved;
     bool is_posted() const { return lane[0] != kNone && lane[1] != kNone; }
   };

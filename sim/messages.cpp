@@ -18,6 +18,7 @@ void Core::exchange(std::uint32_t number, Picoseconds ready) {
   mine.latest = mine.wire = ready;
   mine.messages.clear();
   mine.met.assign(group, ready);
+  mine.done.assign(group, ready);
   const auto& link_of = message_links_.of[rank_of(number)];
   for (std::uint32_t i = 0; i < group; ++i) {
     const FlatOp& op = lane.ops[lane.position + i];
@@ -104,6 +105,7 @@ void Core::serve(std::uint32_t number) {
     // It sleeps until the sender has come, unless it is busy with another message until then.
     const bool slept = mine.latest < message.met;
     const Picoseconds from = slept ? message.met + costs_.wake : mine.latest;
+    message.served = std::max(mine.latest, message.met);
     if (movement.alone > 0) {
       lane.state = State::working;
       devices_.launch(number, from, movement.alone, movement.cores, movement.cls,
@@ -139,13 +141,21 @@ void Core::end_message(std::uint32_t index, bool is_receiver) {
   const Message& message = messages_[index];
   const std::uint32_t number = message.lane[is_receiver];
   Exchange& side = exchanges_[number];
-  *std::find(side.messages.begin(), side.messages.end(), index) = kNone;
+  const auto at = std::find(side.messages.begin(), side.messages.end(), index);
+  *at = kNone;
   // The sender sleeps until the receiver has the bytes.
-  if (!is_receiver) side.latest = std::max(side.latest, *message.moved + costs_.wake);
+  const Picoseconds wake = is_receiver ? 0 : costs_.wake;
+  if (!is_receiver) side.latest = std::max(side.latest, *message.moved + wake);
   side.wire = std::max(side.wire, *message.wire);
-  if (--side.open > 0) return;
   // A deadline that has passed costs nothing.
-  const Picoseconds end = side.wire > side.latest ? side.wire + costs_.timer_overshoot : side.latest;
+  const auto end_of = [&](Picoseconds wire, Picoseconds latest) {
+    return wire > latest ? wire + costs_.timer_overshoot : latest;
+  };
+  // Had the receiver turned to it at once.
+  side.done[static_cast<std::size_t>(at - side.messages.begin())] =
+      end_of(*message.wire, message.met + *message.moved - message.served + wake);
+  if (--side.open > 0) return;
+  const Picoseconds end = end_of(side.wire, side.latest);
   lanes_[number].state = State::completing;
   events_.schedule(number, end, EventKind::finish);
 }

@@ -85,6 +85,13 @@ Times times_of(const SimResult& result, OpId op) {
   return {};
 }
 
+Picoseconds waited_of(const SimResult& result, OpId op) {
+  for (const TimelineRow& row : result.timeline.rows)
+    if (result.programs[static_cast<std::size_t>(row.rank)].ops[row.op].op == op) return row.waited;
+  FAIL("no row for operation " << op);
+  return 0;
+}
+
 }  // namespace
 
 TEST_CASE("a message begins when both ends are there, and ends for both when its bytes are", "[sim]") {
@@ -143,6 +150,26 @@ TEST_CASE("messages of a group begin by themselves and end together", "[sim]") {
   CHECK(times_of(result, s1) == Times{101 * us, 101 * us, 153 * us});
   CHECK(times_of(result, s0) == Times{0, 0, 153 * us});
   CHECK(times_of(result, r0) == Times{0, 101 * us, 153 * us});
+  // s0 alone would have been over with r1; the others waited for nobody but their peers.
+  CHECK(waited_of(result, s0) == 101 * us);
+  for (const OpId op : {r0, r1, s1}) CHECK(waited_of(result, op) == 0);
+}
+
+TEST_CASE("a receive that is served behind one whose sender comes late has waited for that", "[sim]") {
+  TwoStages two;
+  const CollectiveCost cost{5 * us, 0, {20 * us, 0, DemandClass::memory}, 1};
+  const OpId a = two.compute(0, "a", 100 * us);
+  const OpId late = two.send(0, "late", {after(a)}, 2), early = two.send(0, "early");
+  // Of one link, so that on two lanes the first that is posted is the first that is received.
+  const OpId r = two.receive(1, "r", cost), q = two.joined(two.receive(1, "q", cost));
+  const SimResult result = one_step(two);
+  CHECK(times_of(result, early) == Times{0, 0, 22 * us});
+  CHECK(times_of(result, late).transfer == 101 * us);
+  // The first wakes up and moves from 1 to 21, the second from 102 to 122.
+  CHECK(times_of(result, r) == Times{0, 0, 122 * us});
+  CHECK(times_of(result, q) == Times{0, 101 * us, 122 * us});
+  CHECK(waited_of(result, r) == 101 * us);
+  CHECK(waited_of(result, q) == 0);
 }
 
 TEST_CASE("a group starts when the waits of all of it are met", "[sim]") {

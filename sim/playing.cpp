@@ -99,7 +99,8 @@ void Core::record(Solo& solo, std::uint32_t op, const TimelineRow& row) {
   std::vector<TimelineRow>& rows = solo.recording->rows;
   const std::uint32_t at = op - solo.first_op;
   rows[at] = {
-      row.rank, at, row.ready - solo.begin, row.start - solo.begin, row.transfer - solo.begin, row.end - solo.begin};
+      row.rank,  at, row.ready - solo.begin, row.start - solo.begin, row.transfer - solo.begin, row.end - solo.begin,
+      row.waited};
   if (at + 1 < rows.size()) return;
   // The last one. What is missing, or still to end, has 0 as its end.
   bool is_good = std::all_of(rows.begin(), rows.end(),
@@ -130,7 +131,8 @@ void Core::end_playing(std::uint32_t number, Picoseconds now) {
                  row.ready + solo.begin,
                  row.start + solo.begin,
                  row.transfer + solo.begin,
-                 row.end + solo.begin};
+                 row.end + solo.begin,
+                 row.waited};
   }
   for (const SoloShape::OnLane& on : solo.shape->lanes) {
     Lane& lane = lanes_[base + on.lane];

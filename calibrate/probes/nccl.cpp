@@ -103,7 +103,7 @@ std::vector<Sample> probe_nccl(const Machine& machine, const GpuSizes& sizes, st
         for (const Timeline& timeline : run.timelines)
           for (const TimelineRow& row : timeline.rows) {
             const BoundOp& op = run.programs.front().ops[row.op];
-            if (row.rank == 0 && op.micro_batch == 1) times_us[op.op].push_back(to_us(row.end - row.transfer));
+            if (row.rank == 0 && op.micro_batch == 1) times_us[op.op].push_back(to_us(row.moved() - row.transfer));
           }
         for (const OpId op : probe.measured) {
           const std::vector<double>& times = times_us.at(op);

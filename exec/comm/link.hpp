@@ -42,18 +42,26 @@ class Link {
     return {outcome, at(number).complete, at(number).in};
   }
 
+  struct Delivery {
+    Outcome outcome = Outcome::met;
+    Clock::time_point at{}, alone{};  // when the receiver had the bytes; when it would have, without other messages
+  };
   // By the receiver, when it has the bytes.
-  void delivered(std::uint64_t number) {
+  void delivered(std::uint64_t number, Clock::time_point alone) {
     std::lock_guard lock(mutex_);
+    at(number).delivery.at = Clock::now();
+    at(number).delivery.alone = alone;
     at(number).is_delivered = true;
     changed_.notify_all();
   }
   // By the sender. Messages are forgotten with this, so it must be called for each of them, in order.
-  Outcome await_delivery(std::uint64_t number, std::chrono::nanoseconds timeout) {
+  Delivery await_delivery(std::uint64_t number, std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
     const Outcome outcome = wait(lock, timeout, [&] { return at(number).is_delivered; });
-    if (outcome == Outcome::met) messages_.pop_front(), ++first_;
-    return outcome;
+    if (outcome != Outcome::met) return {outcome, {}, {}};
+    const Delivery delivery = at(number).delivery;
+    messages_.pop_front(), ++first_;
+    return delivery;
   }
 
   // From any thread, at any time: everybody who waits, or comes later, gets `aborted`.
@@ -69,6 +77,7 @@ class Link {
     int ends = 0;
     bool is_delivered = false;
     Clock::time_point complete{};
+    Delivery delivery;
   };
 
   Message& at(std::uint64_t number) {

@@ -29,8 +29,8 @@ TEST_CASE("a message is met when both ends are posted, whichever comes first", "
     CHECK(receiver.outcome == Outcome::met);
     CHECK(sender.complete == receiver.complete);
     CHECK(receiver.in == &value);
-    link.delivered(received);
-    CHECK(link.await_delivery(sent, kLong) == Outcome::met);
+    link.delivered(received, Clock::now());
+    CHECK(link.await_delivery(sent, kLong).outcome == Outcome::met);
   }
 }
 
@@ -45,9 +45,9 @@ TEST_CASE("several messages may be under way, and are received in the order in w
   // The receiver may look at them in any order; the sender forgets them in theirs.
   for (const std::uint64_t number : {2, 0, 1}) {
     CHECK(link.meet(number, kLong).in == &values[number]);
-    link.delivered(number);
+    link.delivered(number, Clock::now());
   }
-  for (const std::uint64_t number : sent) CHECK(link.await_delivery(number, kLong) == Outcome::met);
+  for (const std::uint64_t number : sent) CHECK(link.await_delivery(number, kLong).outcome == Outcome::met);
   CHECK(link.post_send(&values[0]) == 3);
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("two threads pass many messages through one buffer", "[comm]") {
       for (int i = 0; i < kMessages; ++i) {
         buffer = i;
         const std::uint64_t number = link.post_send(&buffer);
-        if (link.await_delivery(number, kLong) != Outcome::met) return;
+        if (link.await_delivery(number, kLong).outcome != Outcome::met) return;
       }
     });
     std::jthread receiver([&] {
@@ -70,7 +70,7 @@ TEST_CASE("two threads pass many messages through one buffer", "[comm]") {
         const Link::Meeting meeting = link.meet(number, kLong);
         if (meeting.outcome != Outcome::met) return;
         got.push_back(*static_cast<const int*>(meeting.in));
-        link.delivered(number);
+        link.delivered(number, Clock::now());
       }
     });
   }
@@ -86,7 +86,7 @@ TEST_CASE("an end that does not come in time is a timeout for the other", "[comm
   const std::uint64_t sent = unreceived.post_send(&value);
   CHECK(unreceived.meet(sent, 20ms).outcome == Outcome::timed_out);
   undelivered.post_receive();
-  CHECK(undelivered.await_delivery(undelivered.post_send(&value), 20ms) == Outcome::timed_out);
+  CHECK(undelivered.await_delivery(undelivered.post_send(&value), 20ms).outcome == Outcome::timed_out);
 }
 
 TEST_CASE("abort wakes whoever waits and turns away whoever comes later", "[comm]") {
@@ -98,7 +98,7 @@ TEST_CASE("abort wakes whoever waits and turns away whoever comes later", "[comm
   link.abort();
   CHECK(waiting.get() == Outcome::aborted);
   CHECK(link.meet(link.post_receive(), kLong).outcome == Outcome::aborted);
-  CHECK(link.await_delivery(link.post_send(&value), kLong) == Outcome::aborted);
+  CHECK(link.await_delivery(link.post_send(&value), kLong).outcome == Outcome::aborted);
 }
 
 }  // namespace stretto::local

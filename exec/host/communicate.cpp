@@ -109,12 +109,14 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
     advance(rank, lane, &LaneProgress::started);
   }
   if (wires) return exchange_remotely(rank, lane, group, residence, std::span(rows).subspan(first));
+  std::vector<Clock::time_point> done(group.size());  // [operation of the group] when it would be over alone
   for (const bool sends : {false, true})
     for (std::size_t i = 0; i < group.size(); ++i) {
       const std::uint32_t op = group[i];
       const OpId id = rank.program.ops[op].op;
       const auto& work = std::get<PointToPoint>(schedule.operations[id].work);
       if (work.is_send != sends) continue;
+      const Clock::time_point reached = Clock::now();
       const Link::Meeting meeting = rank.link_of[id]->meet(numbers[i], timeout());
       const std::string peer = "rank " + std::to_string(peer_of(schedule, work, rank.program.rank).rank);
       if (meeting.outcome != Rendezvous::Outcome::met) give_up(rank, op, meeting.outcome, peer + " that did not come");
@@ -123,20 +125,27 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
       rows[first + i].end =
           at(deadline_of(meeting.complete, communicator(op), 1, work.elements * bytes_of(buffer.dtype)));
       if (sends) {
-        const Rendezvous::Outcome outcome = rank.link_of[id]->await_delivery(numbers[i], timeout());
-        if (outcome != Rendezvous::Outcome::met) give_up(rank, op, outcome, peer + " to take the message");
+        const Link::Delivery delivery = rank.link_of[id]->await_delivery(numbers[i], timeout());
+        if (delivery.outcome != Rendezvous::Outcome::met)
+          give_up(rank, op, delivery.outcome, peer + " to take the message");
+        // Waking up is part of it where this rank slept for it.
+        done[i] = delivery.alone + (delivery.at > reached ? Clock::now() - delivery.at : Clock::duration::zero());
         continue;
       }
       residence.work([&] {
         std::memcpy(buffer.data, meeting.in, static_cast<std::size_t>(work.elements * bytes_of(buffer.dtype)));
       });
-      rank.link_of[id]->delivered(numbers[i]);
+      done[i] = meeting.complete + (Clock::now() - std::max(meeting.complete, reached));
+      rank.link_of[id]->delivered(numbers[i], done[i]);
     }
   for (std::size_t i = 0; i < group.size(); ++i) {
     TimelineRow& row = rows[first + i];
     const Clock::time_point deadline = origin + std::chrono::nanoseconds(row.end / 1000);
-    if (deadline > Clock::now()) std::this_thread::sleep_until(deadline);
-    row.end = at(Clock::now());
+    const bool sleeps = deadline > Clock::now();
+    if (sleeps) std::this_thread::sleep_until(deadline);
+    const Clock::time_point end = Clock::now();
+    row.end = at(end);
+    if (group.size() > 1 && !sleeps) row.waited = std::max<Picoseconds>(0, row.end - at(std::max(done[i], deadline)));
     if (i + 1 == group.size()) residence.release();  // before somebody is woken who wants a core
     advance(rank, lane, &LaneProgress::finished);
   }

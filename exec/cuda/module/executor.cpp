@@ -253,8 +253,9 @@ class CudaExecutor final : public exec::Executor {
         "timing");
   }
 
-  // Of an operation: all that it waits for is done; bytes begin to move; complete.
-  enum Mark : std::size_t { ready, moving, done, kMarks };
+  // Of an operation: all that it waits for is done; bytes begin to move; a message has moved, which may be joined with
+  // others that have not; complete.
+  enum Mark : std::size_t { ready, moving, moved, done, kMarks };
   const CudaEvent& mark(std::uint32_t rank, std::uint32_t op, Mark which) const {
     return *marks_[first_mark_[rank] + kMarks * op + which];
   }
@@ -450,7 +451,9 @@ class CudaExecutor final : public exec::Executor {
           for (std::uint32_t i = 0; i < action.joined; ++i)
             record_time(mark(action.rank, joined(action, i), moving), stream);
         try {
-          return launch(action);
+          launch(action);
+          if (is_timed && is_message_here(action)) record_time(mark(action.rank, action.op, moved), stream);
+          return;
         } catch (const Error& error) {
           if (options_.processes)  // the operation is not why
             if (const auto elsewhere = options_.processes->failure()) throw runtime_failure(*elsewhere);
@@ -458,6 +461,12 @@ class CudaExecutor final : public exec::Executor {
                                             label(schedule_, programs_[action.rank].ops[action.op]), error.what()));
         }
     }
+  }
+
+  // The launch that moves a message on a device that ranks share. NCCL moves those of a group in one.
+  bool is_message_here(const LaunchAction& action) const {
+    return action.kind == LaunchAction::Kind::launch && !options_.processes &&
+           std::holds_alternative<PointToPoint>(work_of(action.rank, action.op));
   }
 
   const Work& work_of(std::uint32_t rank, std::uint32_t op) const {
@@ -513,21 +522,33 @@ class CudaExecutor final : public exec::Executor {
     };
     Timeline timeline;
     timeline.step_begin = at(*step_begin_);
-    for (std::uint32_t r = 0; r < programs_.size(); ++r)
+    std::vector<std::size_t> first_row;
+    for (std::uint32_t r = 0; r < programs_.size(); ++r) {
+      first_row.push_back(timeline.rows.size());
       for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
         const Work& work = work_of(r, op);
-        const auto* message = std::get_if<PointToPoint>(&work);
         TimelineRow row;
         row.rank = static_cast<std::int32_t>(r);
         row.op = op;
         row.ready = row.start = at(mark(r, op, ready));
         row.end = at(mark(r, op, done));
-        // On a shared device a send moves nothing itself.
-        const bool moves = is_communication(work) && (options_.processes || message == nullptr || !message->is_send);
-        row.transfer = moves ? at(mark(r, op, moving)) : row.start;
+        const bool is_message = std::holds_alternative<PointToPoint>(work) && !options_.processes;
+        row.transfer = is_communication(work) && !is_message ? at(mark(r, op, moving)) : row.start;
         timeline.step_end = std::max(timeline.step_end, row.end);
         timeline.rows.push_back(row);
       }
+    }
+    // On a shared device the receiver moves the bytes, for both.
+    for (const LaunchAction& action : launches_.actions) {
+      if (!is_message_here(action)) continue;
+      const LaunchPlan::Place sender = launches_.meetings[action.meeting].front();
+      const Picoseconds begin = at(mark(action.rank, action.op, moving)), end = at(mark(action.rank, action.op, moved));
+      for (const auto& [rank, op] : {LaunchPlan::Place{action.rank, action.op}, sender}) {
+        TimelineRow& row = timeline.rows[first_row[rank] + op];
+        row.transfer = std::clamp(begin, row.start, row.end);
+        row.waited = row.end - std::clamp(end, row.transfer, row.end);
+      }
+    }
     return timeline;
   }
 
