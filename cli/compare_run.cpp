@@ -6,7 +6,9 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
@@ -17,6 +19,7 @@
 #include "exec/launch/timelines.hpp"
 #include "exec/model_state.hpp"
 #include "model/overlap/overlap.hpp"
+#include "model/schedule/json.hpp"
 #include "model/schedule/residency.hpp"
 #include "model/schedule/verify.hpp"
 #include "report/table.hpp"
@@ -26,17 +29,44 @@
 namespace stretto::cli {
 namespace {
 
-// One mode at one number of ranks, ready to run.
+// One schedule at one number of ranks, ready to run.
 struct Contender : ReadyStep {
   using ReadyStep::ReadyStep;
-  sim::SimResult predicted;
+  std::string mode;
+  std::vector<std::string> equal_modes;  // which give the same schedule
   std::vector<Timeline> measured;
-  double loss = 0;  // of the last step of the warm-up: repeats may be more in one than in another
+  double loss = kUnknown;  // of the last step of the warm-up: repeats may be more in one than in another
 };
 
-std::unique_ptr<Contender> prepare(const Scenario& base, const std::string& mode, std::int64_t ranks,
-                                   const MakeExecutor& make, const exec::TokenSource& tokens) {
-  return std::make_unique<Contender>(with_mode(base, mode, ranks), make, tokens);
+// All of a schedule but its name and what is said about it.
+nlohmann::json content_of(const Schedule& schedule) {
+  nlohmann::json content = write_schedule_json(schedule);
+  content.erase("name");
+  content.erase("notes");
+  return content;
+}
+
+// A contender for every schedule that is none of those before, and last a second copy of the first (A/A).
+std::vector<std::unique_ptr<Contender>> prepare(const Scenario& base, const std::vector<std::string>& modes,
+                                                std::int64_t ranks, const MakeExecutor& make,
+                                                const exec::TokenSource& tokens) {
+  std::vector<std::unique_ptr<Contender>> contenders;
+  std::vector<nlohmann::json> contents;
+  const auto add = [&](const std::string& mode) {
+    contenders.push_back(std::make_unique<Contender>(with_mode(base, mode, ranks), make, tokens));
+    contenders.back()->mode = mode;
+  };
+  for (const std::string& mode : modes) {
+    nlohmann::json content = content_of(build_schedule(with_mode(base, mode, ranks)));
+    if (const auto equal = std::find(contents.begin(), contents.end(), content); equal != contents.end()) {
+      contenders[static_cast<std::size_t>(equal - contents.begin())]->equal_modes.push_back(mode);
+      continue;
+    }
+    add(mode);
+    contents.push_back(std::move(content));
+  }
+  add(modes.front());
+  return contenders;
 }
 
 // How the host's cores are while steps are measured on them.
@@ -49,12 +79,6 @@ struct Cores {
 };
 
 double step_ms(const Timeline& timeline) { return to_ms(timeline.step_end - timeline.step_begin); }
-
-double median_step_ms(const std::vector<Timeline>& timelines) {
-  std::vector<double> times;
-  for (const Timeline& timeline : timelines) times.push_back(step_ms(timeline));
-  return median(times);
-}
 
 BreakdownMs median_breakdown(const Contender& c) {
   std::vector<double> compute, core_wait, exposed, bubble;
@@ -72,15 +96,18 @@ BreakdownMs median_breakdown(const Contender& c) {
   return medians;
 }
 
-ComparisonRow row_of(Contender& c, const sim::SimResult& undisturbed, const std::string& mode, std::int64_t ranks) {
+ComparisonRow row_of(const Contender& c, const sim::SimResult& predicted, std::int64_t ranks) {
   ComparisonRow row;
-  row.mode = mode;
+  row.mode = c.mode;
+  row.equal_modes = c.equal_modes;
   row.ranks = ranks;
-  row.predicted_ms = to_ms(c.predicted.step);
+  row.predicted_ms = to_ms(predicted.step);
   for (const Timeline& timeline : c.measured) row.measured_ms.push_back(step_ms(timeline));
-  row.predicted = to_ms(mean_breakdown(c.schedule, c.predicted.programs, c.predicted.timeline));
+  row.predicted = to_ms(mean_breakdown(c.schedule, predicted.programs, predicted.timeline));
   row.measured = median_breakdown(c);
-  row.operations = operation_times(c.schedule, undisturbed.programs, undisturbed.timeline, c.programs, c.measured);
+  const std::span<const Timeline> steps =
+      predicted.disturbed.empty() ? std::span(&predicted.timeline, 1) : std::span(predicted.disturbed);
+  row.operations = operation_times(c.schedule, predicted.programs, steps, c.programs, c.measured);
   row.loss = c.loss;
   return row;
 }
@@ -103,6 +130,58 @@ double speed_against(std::vector<double> readings_GFLOPs, double calibrated_GFLO
       calibrated_GFLOPs <= readings_GFLOPs[readings_GFLOPs.size() - 1 - quarter])
     return 1;
   return median(readings_GFLOPs) / calibrated_GFLOPs;
+}
+
+// Up to the limit others come now and then, whatever ranks do; above it somebody computes all the time.
+sim::Disturbance disturbance_of(const calibrate::DetourProbe& detours) {
+  sim::Disturbance disturbance = detours.disturbance();
+  disturbance.shares_by_time = 100 * disturbance.share > Comparison::kBusy_pct;
+  return disturbance;
+}
+
+// What a prediction is made for.
+struct Moment {
+  double core_speed = 1;
+  sim::Costs costs;
+};
+using MomentOf = std::function<Moment(const Schedule& schedule, bool as_calibrated)>;
+
+// Of the contenders at `ranks`, which have all been measured as often and are used up; the last is not shown.
+void add_rows(CompareRun& run, std::vector<std::unique_ptr<Contender>>& contenders, std::int64_t ranks,
+              const MomentOf& moment_of, const sim::SimOptions& options) {
+  std::vector<std::vector<double>> steps_ms;
+  for (const auto& contender : contenders) {
+    steps_ms.emplace_back();
+    for (const Timeline& timeline : contender->measured) steps_ms.back().push_back(step_ms(timeline));
+  }
+  run.comparison.noise[ranks] = noise_floor(steps_ms);
+  contenders.pop_back();
+  for (const auto& contender : contenders) {
+    Contender& c = *contender;
+    const Moment moment = moment_of(c.schedule, false);
+    sim::SimResult predicted = sim::simulate(c.schedule, moment.costs, options);
+    ComparisonRow row = row_of(c, predicted, ranks);
+    row.core_speed = moment.core_speed;
+    row.lost_pct = 100 * moment.costs.disturbance.share;
+    row.burst_ms = to_ms(moment.costs.disturbance.length);
+    row.predicted_as_calibrated_ms = to_ms(sim::simulate(c.schedule, moment_of(c.schedule, true).costs, options).step);
+    if (ranks == 1 && &contender == &contenders.front())
+      run.comparison.step_GFLOPs = model_GFLOP(c.schedule) / row.measured_median_ms() * 1e3;
+    run.comparison.rows.push_back(std::move(row));
+    std::sort(c.measured.begin(), c.measured.end(),
+              [](const Timeline& x, const Timeline& y) { return step_ms(x) < step_ms(y); });
+    ComparedTimelines kept{c.mode,
+                           ranks,
+                           {},
+                           std::move(c.plan),
+                           std::move(predicted.programs),
+                           std::move(c.programs),
+                           std::move(predicted.timeline),
+                           c.measured[c.measured.size() / 2]};
+    c.executor.reset();
+    kept.schedule = std::move(c.schedule);
+    run.timelines.push_back(std::move(kept));
+  }
 }
 
 // What a mode asks for and does not get. Knobs that are off in the plain schedule already, whose notes `plain`
@@ -198,27 +277,16 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
   if (!on_host && scenario.training.enable_cuda_graph) sim_options.max_steps = 1;
   run.comparison.platform = platform.name + " (" + platform.device + ", " + platform.date + ")";
   for (const std::int64_t n : ranks) {
-    std::vector<std::unique_ptr<Contender>> contenders;
-    for (const std::string& mode : modes) contenders.push_back(prepare(scenario, mode, n, make, tokens));
-    contenders.push_back(prepare(scenario, "plain", n, make, tokens));  // A/A
+    std::vector<std::unique_ptr<Contender>> contenders = prepare(scenario, modes, n, make, tokens);
     const bool fills_cores = n > 1;
     std::optional<Cores> state;
     if (on_host) state.emplace(fills_cores ? cores : 1, cores);
-    const auto keep_notes = [&] {  // once steps have run: not everything is known before
-      for (const auto& contender : contenders)
-        for (const std::string& note : contender->executor->notes())
-          if (std::find(run.comparison.notes.begin(), run.comparison.notes.end(), note) == run.comparison.notes.end())
-            run.comparison.notes.push_back(note);
-    };
     const std::int64_t repeats = scenario.compare.repeats;
     // Processes run the same steps, so none is repeated because one of them was disturbed.
     Undisturbed measure(processes ? 0 : repeats * static_cast<std::int64_t>(contenders.size()));
     for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
-      if (processes ? processes->any(stop()) : stop()) {
-        run.complete = false;
-        keep_notes();
-        return run;
-      }
+      run.complete = !(processes ? processes->any(stop()) : stop());
+      if (!run.complete) break;
       progress("ranks " + std::to_string(n) + ": " +
                (repeat < 0 ? std::string("warming up")
                            : "turn " + std::to_string(repeat + 1) + " of " + std::to_string(repeats)));
@@ -249,48 +317,28 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
         state->detours.add(jumps);
       }
     }
-    keep_notes();
-    if (processes && processes->rank() != 0) continue;
-    const double a = median_step_ms(contenders.front()->measured),
-                 a_again = median_step_ms(contenders.back()->measured);
-    run.comparison.noise_pct_by_ranks.push_back(100 * std::abs(a - a_again) / a);
-    contenders.pop_back();
+    // Once steps have run: not everything is known before.
+    for (const auto& contender : contenders)
+      for (const std::string& note : contender->executor->notes())
+        if (std::find(run.comparison.notes.begin(), run.comparison.notes.end(), note) == run.comparison.notes.end())
+          run.comparison.notes.push_back(note);
     run.comparison.set_aside += measure.set_aside();
     run.comparison.runs += measure.runs();
-    const sim::Quantity& calibrated = fills_cores ? platform.sgemm_filled_GFLOPs : platform.sgemm_GFLOPs;
-    const double core_speed = state ? speed_against(state->sgemm_GFLOPs, calibrated.value) : 1;
-    for (std::size_t m = 0; m < modes.size(); ++m) {
-      Contender& c = *contenders[m];
-      sim::Costs costs = sim::cost_schedule(c.schedule, platform, scenario.cluster, core_speed);
-      // Single operations are compared by the median of theirs, which few bursts meet.
-      const sim::SimResult undisturbed = sim::simulate(c.schedule, costs, sim_options);
-      if (state) costs.disturbance = state->detours.disturbance();
-      c.predicted = sim::simulate(c.schedule, costs, sim_options);
-      run.comparison.rows.push_back(row_of(c, undisturbed, modes[m], n));
-      ComparisonRow& row = run.comparison.rows.back();
-      row.core_speed = core_speed;
-      row.lost_pct = 100 * costs.disturbance.share;
-      row.burst_ms = to_ms(costs.disturbance.length);
-      row.predicted_as_calibrated_ms = to_ms(
-          sim::simulate(c.schedule, sim::cost_schedule(c.schedule, platform, scenario.cluster), sim_options).step);
-      if (n == 1 && modes[m] == "plain") {
-        run.comparison.sgemm_GFLOPs = state ? median(state->sgemm_GFLOPs) : 0;
-        run.comparison.step_GFLOPs = model_GFLOP(c.schedule) / median_step_ms(c.measured) * 1e3;
-      }
-      std::sort(c.measured.begin(), c.measured.end(),
-                [](const Timeline& x, const Timeline& y) { return step_ms(x) < step_ms(y); });
-      ComparedTimelines kept{modes[m],
-                             n,
-                             {},
-                             std::move(c.plan),
-                             c.predicted.programs,
-                             std::move(c.programs),
-                             c.predicted.timeline,
-                             c.measured[c.measured.size() / 2]};
-      c.executor.reset();
-      kept.schedule = std::move(c.schedule);
-      run.timelines.push_back(std::move(kept));
+    const bool has_turns = !contenders.front()->measured.empty();
+    if (has_turns && (!processes || processes->rank() == 0)) {
+      const sim::Quantity& calibrated = fills_cores ? platform.sgemm_filled_GFLOPs : platform.sgemm_GFLOPs;
+      add_rows(
+          run, contenders, n,
+          [&](const Schedule& schedule, bool as_calibrated) {
+            const double speed = state && !as_calibrated ? speed_against(state->sgemm_GFLOPs, calibrated.value) : 1;
+            Moment moment{speed, sim::cost_schedule(schedule, platform, scenario.cluster, speed)};
+            if (state && !as_calibrated) moment.costs.disturbance = disturbance_of(state->detours);
+            return moment;
+          },
+          sim_options);
+      if (n == 1 && state) run.comparison.sgemm_GFLOPs = median(state->sgemm_GFLOPs);
     }
+    if (!run.complete) break;
   }
   return run;
 }

@@ -52,7 +52,7 @@ HtmlStep html_step(const Schedule& schedule, const MemoryPlan& plan, const sim::
   step.row.ranks = schedule.mesh.ranks();
   step.row.predicted_ms = to_ms(result.step);
   step.row.predicted = to_ms(b);
-  step.row.operations = operation_times(schedule, result.programs, result.timeline, {}, {});
+  step.row.operations = operation_times(schedule, result.programs, {&result.timeline, 1}, {}, {});
   for (const Communicator& communicator : schedule.communicators) step.communicators.push_back(communicator.name);
   step.predicted = excerpt(schedule, result.programs, result.timeline);
   step.memory = memory_use(schedule, plan);

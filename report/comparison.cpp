@@ -31,11 +31,27 @@ std::map<OpId, double> sums_ms(const std::vector<BoundProgram>& programs, const 
   return sums;
 }
 
-double mean_abs(const std::vector<ComparisonRow>& rows) {
-  double sum = 0;
-  for (const ComparisonRow& row : rows) sum += std::abs(row.error_pct());
-  return rows.empty() ? 0 : sum / double(rows.size());
+// Medians over timelines of these sums.
+std::map<OpId, double> median_sums_ms(const std::vector<BoundProgram>& programs, std::span<const Timeline> timelines) {
+  std::map<OpId, std::vector<double>> all;
+  for (const Timeline& timeline : timelines)
+    for (const auto& [op, ms] : sums_ms(programs, timeline)) all[op].push_back(ms);
+  std::map<OpId, double> medians;
+  for (const auto& [op, ms] : all) medians[op] = median(ms);
+  return medians;
 }
+
+template <class Value>
+double mean_over(const std::vector<ComparisonRow>& rows, Value value) {
+  double sum = 0;
+  for (const ComparisonRow& row : rows) sum += value(row);
+  return rows.empty() ? kUnknown : sum / double(rows.size());
+}
+
+std::string number(const char* format, double value) {
+  return std::isnan(value) ? "-" : fmt::format(fmt::runtime(format), value);
+}
+nlohmann::json known(double value) { return std::isnan(value) ? nlohmann::json(nullptr) : nlohmann::json(value); }
 
 }  // namespace
 
@@ -48,29 +64,47 @@ BreakdownMs to_ms(const Breakdown& b) {
 double ComparisonRow::measured_median_ms() const { return median(measured_ms); }
 double ComparisonRow::error_pct() const { return 100 * (predicted_ms - measured_median_ms()) / measured_median_ms(); }
 
-double Comparison::noise_pct() const {
-  double sum = 0;
-  for (const double noise : noise_pct_by_ranks) sum += noise;
-  return noise_pct_by_ranks.empty() ? 0 : sum / double(noise_pct_by_ranks.size());
+NoiseFloor Comparison::noise_floor() const {
+  NoiseFloor mean{kUnknown, kUnknown, kUnknown};
+  double count = 0;
+  for (const auto& [ranks, floor] : noise) {
+    if (std::isnan(floor.pct)) continue;
+    if (count++ == 0) mean = {};
+    mean = {mean.pct + floor.pct, mean.low_pct + floor.low_pct, mean.high_pct + floor.high_pct};
+  }
+  return {mean.pct / count, mean.low_pct / count, mean.high_pct / count};
 }
-double Comparison::mean_abs_error_pct() const { return mean_abs(rows); }
+
+bool Comparison::is_busy() const {
+  return std::any_of(rows.begin(), rows.end(), [](const ComparisonRow& row) { return row.lost_pct > kBusy_pct; });
+}
+
+std::optional<bool> Comparison::is_beyond_noise(const ComparisonRow& row) const {
+  const ComparisonRow& plain = plain_of(*this, row);
+  const auto floor = noise.find(row.ranks);
+  if (&plain == &row || floor == noise.end() || std::isnan(floor->second.pct)) return std::nullopt;
+  return std::abs(saved_measured_ms(row)) > floor->second.pct / 100 * plain.measured_median_ms();
+}
+
+double Comparison::mean_abs_error_pct() const {
+  return mean_over(rows, [](const ComparisonRow& row) { return std::abs(row.error_pct()); });
+}
 double Comparison::worst_abs_error_pct() const {
-  double worst = 0;
+  double worst = rows.empty() ? kUnknown : 0;
   for (const ComparisonRow& row : rows) worst = std::max(worst, std::abs(row.error_pct()));
   return worst;
 }
 
 double Comparison::mean_abs_error_as_calibrated_pct() const {
-  double sum = 0;
-  for (const ComparisonRow& row : rows) sum += std::abs(row.predicted_as_calibrated_ms / row.measured_median_ms() - 1);
-  return rows.empty() ? 0 : 100 * sum / double(rows.size());
+  return mean_over(rows, [](const ComparisonRow& row) {
+    return 100 * std::abs(row.predicted_as_calibrated_ms / row.measured_median_ms() - 1);
+  });
 }
 
 Comparison::Ranking Comparison::ranking() const {
   Ranking ranking;
   for (std::size_t i = 0; i < rows.size(); ++i)
     for (std::size_t j = i + 1; j < rows.size(); ++j) {
-      // Equal to the picosecond: the same schedule under two names, as all modes are on one rank.
       if (rows[i].ranks != rows[j].ranks || rows[i].predicted_ms == rows[j].predicted_ms) continue;
       const double a = rows[i].measured_median_ms(), b = rows[j].measured_median_ms();
       if (std::abs(a - b) <= 0.05 * std::min(a, b)) continue;
@@ -89,50 +123,73 @@ double Comparison::saved_measured_ms(const ComparisonRow& row) const {
 
 std::vector<OperationTime> operation_times(const Schedule& schedule,
                                            const std::vector<BoundProgram>& predicted_programs,
-                                           const Timeline& predicted,
+                                           std::span<const Timeline> predicted,
                                            const std::vector<BoundProgram>& measured_programs,
                                            const std::vector<Timeline>& measured) {
-  std::map<OpId, std::vector<double>> measured_ms;
-  for (const Timeline& timeline : measured)
-    for (const auto& [op, ms] : sums_ms(measured_programs, timeline)) measured_ms[op].push_back(ms);
+  const std::map<OpId, double> measured_ms = median_sums_ms(measured_programs, measured);
   std::vector<OperationTime> times;
-  for (const auto& [op, ms] : sums_ms(predicted_programs, predicted))
-    times.push_back({schedule.operations[op].name, kind_of(schedule.operations[op].work), ms, median(measured_ms[op])});
+  for (const auto& [op, ms] : median_sums_ms(predicted_programs, predicted)) {
+    const auto found = measured_ms.find(op);
+    times.push_back({schedule.operations[op].name, kind_of(schedule.operations[op].work), ms,
+                     found == measured_ms.end() ? kUnknown : found->second});
+  }
   return times;
 }
 
 Table comparison_table(const Comparison& comparison) {
   Table table({"ranks", "mode", "predicted ms", "measured ms", "min–max", "error", "exposed pred.", "exposed meas.",
-               "saved pred.", "saved meas.", "loss"});
-  for (const ComparisonRow& row : comparison.rows)
-    table.add_row({std::to_string(row.ranks), row.mode, fmt::format("{:.1f}", row.predicted_ms),
-                   fmt::format("{:.1f}", row.measured_median_ms()),
+               "saved pred.", "saved meas.", "beyond noise", "loss"});
+  for (const ComparisonRow& row : comparison.rows) {
+    const std::optional<bool> beyond = comparison.is_beyond_noise(row);
+    table.add_row({std::to_string(row.ranks), row.mode, number("{:.1f}", row.predicted_ms),
+                   number("{:.1f}", row.measured_median_ms()),
                    fmt::format("{:.1f}–{:.1f}", minimum(row.measured_ms), maximum(row.measured_ms)),
-                   fmt::format("{:+.1f}%", row.error_pct()), fmt::format("{:.1f}", row.predicted.exposed),
-                   fmt::format("{:.1f}", row.measured.exposed),
-                   fmt::format("{:.1f}", comparison.saved_predicted_ms(row)),
-                   fmt::format("{:.1f}", comparison.saved_measured_ms(row)), fmt::format("{:.4f}", row.loss)});
+                   number("{:+.1f}%", row.error_pct()), number("{:.1f}", row.predicted.exposed),
+                   number("{:.1f}", row.measured.exposed), number("{:.1f}", comparison.saved_predicted_ms(row)),
+                   number("{:.1f}", comparison.saved_measured_ms(row)),
+                   !beyond   ? "-"
+                   : *beyond ? "yes"
+                             : "no",
+                   number("{:.4f}", row.loss)});
+    for (const std::string& mode : row.equal_modes) table.add_row({std::to_string(row.ranks), mode + " = " + row.mode});
+  }
   return table;
 }
 
 std::vector<std::string> comparison_remarks(const Comparison& comparison) {
   std::vector<std::string> remarks;
-  remarks.push_back(
-      fmt::format("mean error {:.1f} %, worst {:.1f} %; noise floor {:.1f} % (two runs of the plain schedule, A/A);",
-                  comparison.mean_abs_error_pct(), comparison.worst_abs_error_pct(), comparison.noise_pct()));
   std::string speeds, losses;
+  double most_lost_pct = 0;
   for (std::size_t i = 0; i < comparison.rows.size(); ++i)
     if (i == 0 || comparison.rows[i].ranks != comparison.rows[i - 1].ranks) {
       const ComparisonRow& row = comparison.rows[i];
       speeds += fmt::format("{}{:.2f} at {}", speeds.empty() ? "" : ", ", row.core_speed, row.ranks);
       losses += fmt::format("{}{:.1f} % in bursts of {:.2f} ms at {}", losses.empty() ? "" : ", ", row.lost_pct,
                             row.burst_ms, row.ranks);
+      most_lost_pct = std::max(most_lost_pct, row.lost_pct);
     }
+  if (comparison.is_busy())
+    remarks.push_back(fmt::format(
+        "warning: the machine is busy: others took up to {0:.0f} ms of the cores for every 100 ms that ranks computed, "
+        "so "
+        "measured steps are longer than its own by about as much, and differences between modes are partly theirs; "
+        "predictions count on the share that they took, which moves from second to second. Measure again when it is "
+        "quiet",
+        most_lost_pct));
+  const NoiseFloor noise = comparison.noise_floor();
+  std::string floor = std::isnan(noise.pct)
+                          ? std::string("noise floor not known, which takes three turns;")
+                          : fmt::format(
+                                "noise floor {:.1f} % ({:.1f} to {:.1f} %): two runs of one schedule differ by "
+                                "less, 95 of 100 times;",
+                                noise.pct, noise.low_pct, noise.high_pct);
+  remarks.push_back("mean error " + number("{:.1f} %", comparison.mean_abs_error_pct()) + ", worst " +
+                    number("{:.1f} %", comparison.worst_abs_error_pct()) + "; " + floor);
   if (!comparison.on_gpu)
     remarks.push_back(fmt::format(
         "cores ran at {} ranks of their speed at calibration (sgemm in the same turns; 1.00: no clear difference), and "
-        "others took {} ranks (spinning threads), which predictions use; without: mean error {:.1f} %",
-        speeds, losses, comparison.mean_abs_error_as_calibrated_pct()));
+        "others took {} ranks (spinning threads), which predictions use; without: mean error {}",
+        speeds, losses, number("{:.1f} %", comparison.mean_abs_error_as_calibrated_pct())));
   const Comparison::Ranking ranking = comparison.ranking();
   remarks.push_back(fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right",
                                 ranking.pairs, ranking.right));
@@ -177,44 +234,64 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
 nlohmann::json comparison_json(const Comparison& comparison) {
   nlohmann::json rows = nlohmann::json::array();
   auto parts = [](const BreakdownMs& b) {
-    return nlohmann::json{
-        {"compute_ms", b.compute}, {"core_wait_ms", b.core_wait}, {"exposed_ms", b.exposed}, {"bubble_ms", b.bubble}};
+    return nlohmann::json{{"compute_ms", known(b.compute)},
+                          {"core_wait_ms", known(b.core_wait)},
+                          {"exposed_ms", known(b.exposed)},
+                          {"bubble_ms", known(b.bubble)}};
   };
   for (const ComparisonRow& row : comparison.rows) {
     nlohmann::json operations = nlohmann::json::array();
     for (const OperationTime& op : row.operations)
-      operations.push_back(
-          {{"name", op.name}, {"kind", op.kind}, {"predicted_ms", op.predicted_ms}, {"measured_ms", op.measured_ms}});
+      operations.push_back({{"name", op.name},
+                            {"kind", op.kind},
+                            {"predicted_ms", known(op.predicted_ms)},
+                            {"measured_ms", known(op.measured_ms)}});
+    const std::optional<bool> beyond = comparison.is_beyond_noise(row);
     rows.push_back({{"mode", row.mode},
+                    {"same_as", nullptr},
                     {"ranks", row.ranks},
-                    {"predicted_ms", row.predicted_ms},
-                    {"measured_ms", row.measured_median_ms()},
-                    {"measured_min_ms", minimum(row.measured_ms)},
-                    {"measured_max_ms", maximum(row.measured_ms)},
-                    {"error_pct", row.error_pct()},
-                    {"exposed_predicted_ms", row.predicted.exposed},
-                    {"exposed_measured_ms", row.measured.exposed},
-                    {"saved_predicted_ms", comparison.saved_predicted_ms(row)},
-                    {"saved_measured_ms", comparison.saved_measured_ms(row)},
-                    {"loss", row.loss},
+                    {"turns", row.measured_ms.size()},
+                    {"predicted_ms", known(row.predicted_ms)},
+                    {"measured_ms", known(row.measured_median_ms())},
+                    {"measured_min_ms", known(minimum(row.measured_ms))},
+                    {"measured_max_ms", known(maximum(row.measured_ms))},
+                    {"error_pct", known(row.error_pct())},
+                    {"exposed_predicted_ms", known(row.predicted.exposed)},
+                    {"exposed_measured_ms", known(row.measured.exposed)},
+                    {"saved_predicted_ms", known(comparison.saved_predicted_ms(row))},
+                    {"saved_measured_ms", known(comparison.saved_measured_ms(row))},
+                    {"beyond_noise", beyond ? nlohmann::json(*beyond) : nlohmann::json(nullptr)},
+                    {"loss", known(row.loss)},
                     {"core_speed", row.core_speed},
-                    {"predicted_as_calibrated_ms", row.predicted_as_calibrated_ms},
+                    {"lost_pct", row.lost_pct},
+                    {"burst_ms", row.burst_ms},
+                    {"predicted_as_calibrated_ms", known(row.predicted_as_calibrated_ms)},
                     {"breakdown_predicted", parts(row.predicted)},
                     {"breakdown_measured", parts(row.measured)},
                     {"operations", std::move(operations)}});
+    const nlohmann::json first = rows.back();
+    for (const std::string& mode : row.equal_modes) {
+      rows.push_back(first);
+      rows.back()["mode"] = mode;
+      rows.back()["same_as"] = row.mode;
+    }
   }
+  const NoiseFloor noise = comparison.noise_floor();
   const Comparison::Ranking ranking = comparison.ranking();
   return {{"platform", comparison.platform},
           {"backend", comparison.on_gpu ? "cuda" : "host"},
           {"rows", std::move(rows)},
-          {"noise_pct", comparison.noise_pct()},
-          {"mean_abs_error_pct", comparison.mean_abs_error_pct()},
-          {"worst_abs_error_pct", comparison.worst_abs_error_pct()},
-          {"mean_abs_error_as_calibrated_pct", comparison.mean_abs_error_as_calibrated_pct()},
+          {"noise_pct", known(noise.pct)},
+          {"noise_low_pct", known(noise.low_pct)},
+          {"noise_high_pct", known(noise.high_pct)},
+          {"busy", comparison.is_busy()},
+          {"mean_abs_error_pct", known(comparison.mean_abs_error_pct())},
+          {"worst_abs_error_pct", known(comparison.worst_abs_error_pct())},
+          {"mean_abs_error_as_calibrated_pct", known(comparison.mean_abs_error_as_calibrated_pct())},
           {"ranked_pairs", ranking.pairs},
           {"ranked_right", ranking.right},
-          {"sgemm_GFLOPs", comparison.sgemm_GFLOPs},
-          {"step_GFLOPs", comparison.step_GFLOPs},
+          {"sgemm_GFLOPs", known(comparison.sgemm_GFLOPs)},
+          {"step_GFLOPs", known(comparison.step_GFLOPs)},
           {"notes", comparison.notes}};
 }
 

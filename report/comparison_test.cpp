@@ -1,6 +1,7 @@
 #include "report/comparison.hpp"
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 namespace stretto {
 namespace {
@@ -31,12 +32,77 @@ TEST_CASE("errors are against the median, saved times against the plain row of e
 
 TEST_CASE("only pairs of schedules that clearly differ are ranked", "[report]") {
   Comparison comparison;
-  comparison.rows = {row("plain", 1, 100, {100}), row("a", 1, 100, {110}),  // the same schedule: noise
+  comparison.rows = {row("plain", 1, 100, {100}), row("a", 1, 100, {110}),  // predicted alike: nothing to rank
                      row("plain", 2, 100, {100}), row("a", 2, 90, {80}),   row("b", 2, 95, {82}),
                      row("plain", 4, 100, {100}), row("a", 4, 101, {80})};
   const Comparison::Ranking ranking = comparison.ranking();
   CHECK(ranking.pairs == 3);  // at 2: plain-a, plain-b, and not a-b, 2.5 % apart; at 4: plain-a
   CHECK(ranking.right == 2);
+}
+
+TEST_CASE("a row says whether its difference from the plain schedule is beyond the noise floor", "[report]") {
+  Comparison comparison;
+  comparison.rows = {row("plain", 2, 100, {100}), row("a", 2, 90, {95}), row("b", 2, 90, {94}), row("plain", 4, 1, {1}),
+                     row("a", 4, 1, {2})};
+  comparison.noise[2] = {5.5, 4, 7};
+  CHECK_FALSE(comparison.is_beyond_noise(comparison.rows[0]));
+  CHECK(comparison.is_beyond_noise(comparison.rows[1]) == false);
+  CHECK(comparison.is_beyond_noise(comparison.rows[2]) == true);
+  CHECK_FALSE(comparison.is_beyond_noise(comparison.rows[4]));  // the floor is not known
+  const nlohmann::json json = comparison_json(comparison);
+  CHECK(json.at("rows").at(0).at("beyond_noise").is_null());
+  CHECK(json.at("rows").at(1).at("beyond_noise") == false);
+  CHECK(json.at("noise_pct") == 5.5);
+}
+
+TEST_CASE("a schedule that several modes give is one row, and each mode is in the JSON", "[report]") {
+  Comparison comparison;
+  comparison.rows = {row("plain", 1, 100, {110}), row("plain", 2, 100, {100})};
+  comparison.rows[0].equal_modes = {"a", "b"};
+  CHECK(comparison.mean_abs_error_pct() == Approx(50 * (1 - 100 / 110.0)));
+  const Table table = comparison_table(comparison);
+  REQUIRE(table.rows() == 4);
+  CHECK(table.cells()[1][1] == "a = plain");
+  CHECK(table.cells()[1][3].empty());
+  const nlohmann::json rows = comparison_json(comparison).at("rows");
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0].at("same_as").is_null());
+  CHECK(rows[2].at("mode") == "b");
+  CHECK(rows[2].at("same_as") == "plain");
+  CHECK(rows[2].at("measured_ms") == 110);
+}
+
+TEST_CASE("what is not known is null and a dash, never a number", "[report]") {
+  Comparison comparison;
+  const auto check = [&](const nlohmann::json& json, std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      INFO(key);
+      CHECK(json.at(key).is_null());
+    }
+  };
+  check(comparison_json(comparison),
+        {"noise_pct", "noise_low_pct", "noise_high_pct", "mean_abs_error_pct", "worst_abs_error_pct",
+         "mean_abs_error_as_calibrated_pct", "sgemm_GFLOPs", "step_GFLOPs"});
+  comparison.rows = {row("plain", 2, 100, {100, 90}), row("a", 2, 90, {95, 94})};
+  comparison.noise[2] = noise_floor({{100, 90}, {95, 94}});
+  const nlohmann::json json = comparison_json(comparison);
+  check(json, {"noise_pct", "sgemm_GFLOPs"});
+  check(json.at("rows").at(1), {"loss", "beyond_noise"});
+  CHECK(json.at("rows").at(1).at("turns") == 2);
+  CHECK(comparison_table(comparison).cells()[1].back() == "-");
+  CHECK_THAT(comparison_text(comparison), Catch::Contains("noise floor not known") && !Catch::Contains("nan"));
+}
+
+TEST_CASE("a busy machine is said in one line", "[report]") {
+  Comparison comparison;
+  comparison.rows = {row("plain", 1, 100, {100}), row("plain", 2, 100, {100})};
+  comparison.rows[1].lost_pct = 9;
+  CHECK_FALSE(comparison.is_busy());
+  CHECK_THAT(comparison_text(comparison), !Catch::Contains("busy"));
+  comparison.rows[1].lost_pct = 97;
+  CHECK(comparison.is_busy());
+  CHECK(comparison_json(comparison).at("busy") == true);
+  CHECK_THAT(comparison_remarks(comparison).front(), Catch::Contains("busy") && Catch::Contains("97 ms"));
 }
 
 }  // namespace stretto

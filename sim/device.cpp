@@ -9,15 +9,21 @@
 
 namespace stretto::sim {
 
-// Bursts that begin within `duration` of work on the lane's core.
-Picoseconds Devices::lost(std::uint32_t lane, Picoseconds duration) {
+// Bursts that begin within `duration` of work on the lane's core, which has slept until `ready`.
+Picoseconds Devices::lost(std::uint32_t lane, Picoseconds ready, Picoseconds duration) {
   constexpr std::uint64_t kSeed = 1;  // any: equal inputs give equal results
-  if (drawn_.empty()) drawn_.resize(activities_.size());
+  if (disturbed_.empty()) disturbed_.resize(activities_.size());
+  Disturbed& mine = disturbed_[lane];
   const double length = static_cast<double>(costs_.disturbance.length), spacing = length / costs_.disturbance.share;
-  const auto exponential = [&] { return -std::log1p(-uniform(kSeed, lane, drawn_[lane]++)); };
+  const auto exponential = [&] { return -std::log1p(-uniform(kSeed, lane, mine.drawn++)); };
+  if (costs_.disturbance.shares_by_time)
+    mine.slept = std::min(mine.slept + static_cast<double>(ready - activities_[lane].end), length);
   double lost = 0;
-  for (double at = exponential() * spacing; at < static_cast<double>(duration); at += exponential() * spacing)
-    lost += exponential() * length;
+  for (double at = exponential() * spacing; at < static_cast<double>(duration); at += exponential() * spacing) {
+    const double burst = exponential() * length, paid = std::min(burst, mine.slept);
+    mine.slept -= paid;
+    lost += burst - paid;
+  }
   return static_cast<Picoseconds>(lost);
 }
 

@@ -44,7 +44,7 @@ class Devices {
   bool launch(std::uint32_t lane, Picoseconds ready, Picoseconds duration, int cores, DemandClass cls,
               const Beside* beside = nullptr) {
     const bool holds = held_[lane] > 0;
-    if ((cores > 0 || holds) && costs_.disturbance.share > 0) duration += lost(lane, duration);
+    if ((cores > 0 || holds) && costs_.disturbance.share > 0) duration += lost(lane, ready, duration);
     Activity& activity = activities_[lane];
     activity.ready = activity.start = ready;
     activity.remaining = duration;
@@ -121,7 +121,7 @@ class Devices {
     return (activities_[lane].cores > 0 || activities_[lane].beside != nullptr) && contended_[lane];
   }
 
-  Picoseconds lost(std::uint32_t lane, Picoseconds duration);
+  Picoseconds lost(std::uint32_t lane, Picoseconds ready, Picoseconds duration);
   void grant(Device& device, std::uint32_t lane, Picoseconds now);
   void leave(Device& device, std::uint32_t lane, Picoseconds now);
   void release(std::uint32_t lane, Picoseconds now);
@@ -138,7 +138,11 @@ class Devices {
   std::vector<Device> devices_;
   std::vector<Activity> activities_;
   std::vector<std::uint32_t> granted_;
-  std::vector<std::uint64_t> drawn_;  // [lane] random numbers, of disturbances
+  struct Disturbed {
+    std::uint64_t drawn = 0;  // random numbers
+    double slept = 0;         // time that others had, and nothing was taken for yet
+  };
+  std::vector<Disturbed> disturbed_;  // [lane]
 };
 
 }  // namespace stretto::sim

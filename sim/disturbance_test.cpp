@@ -41,6 +41,34 @@ TEST_CASE("ranks that meet all the time lose what is taken from any of them", "[
   CHECK(seldom > alone);
 }
 
+TEST_CASE("where a core is shared by time, what others had while a rank slept they do not take again", "[sim]") {
+  // Each loses half of its core to somebody who computes all the time. While one has lost it the others wait, and are
+  // owed what they would lose next.
+  const Disturbance hungry{1, 3000 * us, true}, random{1, 3000 * us};
+  CHECK(slowdown(1, 1000, hungry) == Approx(1).epsilon(0.2));
+  const double together = slowdown(2, 1, hungry);
+  CHECK(together > 0.9);
+  CHECK(together < 1.6);
+  CHECK(together < 0.85 * slowdown(2, 1, random));
+}
+
+TEST_CASE("all disturbed steps are there, and the result is the one in the middle", "[sim]") {
+  Toy toy(1, 1);
+  toy.costs.cores_per_device = 1;
+  toy.costs.disturbance = {0.2, 20 * us};
+  toy.compute("c", 100 * us, {}, 1);
+  const SimResult result = simulate(toy.schedule, toy.costs);
+  REQUIRE(result.disturbed.size() == 39);
+  int shorter = 0;
+  for (const Timeline& step : result.disturbed) {
+    CHECK(step.rows.size() == result.timeline.rows.size());
+    shorter += step.step_end - step.step_begin < result.step;
+  }
+  CHECK(shorter <= 19);
+  toy.costs.disturbance = {};
+  CHECK(simulate(toy.schedule, toy.costs).disturbed.empty());
+}
+
 TEST_CASE("what is disturbed is the same every time", "[sim]") {
   CHECK(slowdown(2, 3, {0.05, 50 * us}) == slowdown(2, 3, {0.05, 50 * us}));
 }

@@ -16,6 +16,7 @@ namespace {
 
 struct Outcome {
   Timeline timeline;
+  std::vector<Timeline> disturbed;
   bool steady = false;
   std::int64_t operations = 0;
 };
@@ -42,10 +43,11 @@ Outcome run_on(Network& network, const Schedule& schedule, const Costs& costs, c
                int max_steps) {
   Core core(schedule, costs, prepared.programs, prepared.flat, prepared.groups, prepared.links, network, max_steps);
   core.run();
-  return {core.recorder().take_timeline(), core.recorder().steady(), core.operations()};
+  std::vector<Timeline> disturbed = core.recorder().timelines();
+  return {core.recorder().take_timeline(), std::move(disturbed), core.recorder().steady(), core.operations()};
 }
 
-// An outcome as bytes, for the pipe between two processes of this program.
+// An outcome as bytes, for the pipe between two processes of this program; `disturbed` stays behind.
 struct Header {
   Picoseconds step_begin, step_end;
   std::int64_t operations, rows;
@@ -120,6 +122,7 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
 
   SimResult result;
   result.timeline = std::move(outcome.timeline);
+  result.disturbed = std::move(outcome.disturbed);
   result.programs = std::move(prepared.programs);
   result.step = result.timeline.step_end - result.timeline.step_begin;
   result.steady = outcome.steady;

@@ -32,6 +32,8 @@ struct SimOptions {
 
 struct SimResult {
   Timeline timeline;  // of the last step simulated, when it repeats the one before; rows of representatives
+  // With a disturbance, on the fluid network: all steps of which `timeline` is the one of the median period.
+  std::vector<Timeline> disturbed;
   std::vector<BoundProgram> programs;  // of the representative ranks, in the order of their rank numbers
   Picoseconds step = 0;                // steady period
   bool steady = false;                 // two consecutive periods were equal (within 1e-6 relative), or it is a median

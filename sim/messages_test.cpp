@@ -163,12 +163,12 @@ TEST_CASE("a receive that is served behind one whose sender comes late has waite
   // Of one link, so that on two lanes the first that is posted is the first that is received.
   const OpId r = two.receive(1, "r", cost), q = two.joined(two.receive(1, "q", cost));
   const SimResult result = one_step(two);
-  CHECK(times_of(result, early) == Times{0, 0, 22 * us});
+  CHECK(times_of(result, early) == Times{0, 0, 21 * us});
   CHECK(times_of(result, late).transfer == 101 * us);
-  // The first wakes up and moves from 1 to 21, the second from 102 to 122.
+  // The first moves from 0 to 20, the second wakes up and moves from 102 to 122.
   CHECK(times_of(result, r) == Times{0, 0, 122 * us});
   CHECK(times_of(result, q) == Times{0, 101 * us, 122 * us});
-  CHECK(waited_of(result, r) == 101 * us);
+  CHECK(waited_of(result, r) == 102 * us);
   CHECK(waited_of(result, q) == 0);
 }
 

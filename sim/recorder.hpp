@@ -57,6 +57,13 @@ class StepRecorder {
   Timeline take_timeline() {
     return {last_ == 0 ? 0 : steps_[last_ - 1].end, steps_[last_].end, std::move(steps_[last_].rows)};
   }
+  // All that the median was taken of, where steps are disturbed.
+  std::vector<Timeline> timelines() const {
+    std::vector<Timeline> all;
+    for (int step = first_of_median(); disturbed_ && step < max_steps_; ++step)
+      all.push_back({step == 0 ? 0 : steps_[step - 1].end, steps_[step].end, steps_[step].rows});
+    return all;
+  }
 
  private:
   struct Step {
@@ -67,13 +74,14 @@ class StepRecorder {
   // Of the steps behind the first two, which begin with nothing under way.
   bool take_median() {
     std::vector<int> order;
-    for (int step = std::min(2, max_steps_ - 1); step < max_steps_; ++step) order.push_back(step);
+    for (int step = first_of_median(); step < max_steps_; ++step) order.push_back(step);
     const auto middle = order.begin() + static_cast<std::ptrdiff_t>(order.size() / 2);
     std::nth_element(order.begin(), middle, order.end(), [&](int a, int b) { return period(a) < period(b); });
     last_ = *middle;
     steady_ = true;
     return true;
   }
+  int first_of_median() const { return std::min(2, max_steps_ - 1); }
   Picoseconds period(int step) const { return steps_[step].end - (step == 0 ? 0 : steps_[step - 1].end); }
 
   int max_steps_;

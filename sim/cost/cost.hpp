@@ -54,6 +54,9 @@ struct CollectiveCost {
 struct Disturbance {
   double share = 0;        // mean time lost over time worked; 0: nobody takes anything
   Picoseconds length = 0;  // mean of a burst; lengths are distributed exponentially
+  // Who takes is hungry all the time and an operating system shares the core by time: what others had while a lane
+  // slept, up to one burst, they do not take again.
+  bool shares_by_time = false;
 };
 
 // Everything the engine needs to know about one schedule on one platform. Made by sim/cost, one entry per operation
