@@ -1,5 +1,6 @@
 #include "calibrate/calibrate.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,17 +16,6 @@
 
 namespace stretto::calibrate {
 namespace {
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) {
-      std::string name = line.substr(line.find(':') + 2);
-      std::erase_if(name, [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 32; });
-      return name;
-    }
-  return "unknown CPU";
-}
 
 // How much longer the operations of a class take when `shared` was measured than when `reference` was: median ratio of
 // samples with equal key and features. Shards depend on the number of ranks, so the optimizer's operations have no
@@ -52,6 +42,17 @@ double median_ratio(const std::vector<Sample>& shared, const std::vector<Sample>
 
 }  // namespace
 
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) {
+      std::string name = line.substr(line.find(':') + 2);
+      std::erase_if(name, [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 32; });
+      return name;
+    }
+  return "unknown CPU";
+}
+
 std::string today() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::tm utc{};
@@ -61,7 +62,7 @@ std::string today() {
   return text;
 }
 
-Calibration calibrate_host(int cores, const std::function<void(const std::string&)>& progress) {
+Calibration calibrate_host(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress) {
   if (cores <= 0) cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   Calibration result;
   sim::Platform& platform = result.platform;
@@ -73,17 +74,23 @@ Calibration calibrate_host(int cores, const std::function<void(const std::string
   platform.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 
   progress("issue overhead, wake-up and timer");
-  const Overheads overheads = probe_overheads(host_machine(0));
+  const auto overheads = notebook.part("overheads", [] { return probe_overheads(host_machine(0)); });
   platform.op_overhead_us = overheads.op_overhead_us;
   platform.wake_us = overheads.wake_us;
   platform.timer_overshoot_us = overheads.timer_overshoot_us;
 
-  StepSamples steps = probe_steps(cores, progress);
+  StepSamples steps = probe_steps(cores, notebook, progress);
+  constexpr double kBusy = 0.1;
+  if (steps.lost_share > kBusy)
+    result.notes.push_back(
+        fmt::format("the machine is busy: others took {:.0f} ms of the cores for every 100 ms that were computed, and "
+                    "costs are too high by about as much; calibrate again when it is quiet",
+                    100 * steps.lost_share));
   platform.sgemm_GFLOPs = steps.sgemm_GFLOPs;
   platform.sgemm_filled_GFLOPs = steps.sgemm_filled_GFLOPs;
   result.samples = steps.alone;
   progress("collectives");
-  const std::vector<Sample> moves = probe_collectives(cores, platform.wake_us.value);
+  const auto moves = notebook.part("collectives", [&] { return probe_collectives(cores, platform.wake_us.value); });
   result.samples.insert(result.samples.end(), moves.begin(), moves.end());
   std::map<std::string, std::vector<Sample>> by_key;
   for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
@@ -93,7 +100,7 @@ Calibration calibrate_host(int cores, const std::function<void(const std::string
                                                      : "training steps of two-layer models on one rank");
 
   progress("compute beside compute");
-  platform.slowdown = probe_interference(cores);
+  platform.slowdown = notebook.part("compute beside compute", [&] { return probe_interference(cores); });
 
   for (int c = 0; c < sim::kDemandClasses; ++c) {
     const auto cls = static_cast<sim::DemandClass>(c);

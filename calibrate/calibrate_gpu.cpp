@@ -46,7 +46,10 @@ std::string origin_of(const std::string& key) {
 }  // namespace
 
 Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
-                          const std::function<void(const std::string&)>& progress, const std::vector<Sample>& network) {
+                          const std::function<void(const std::string&)>& progress, const std::vector<Sample>& network,
+                          Notebook* kept) {
+  Notebook in_memory;
+  Notebook& notebook = kept ? *kept : in_memory;
   using Clock = std::chrono::steady_clock;
   std::string took;
   Clock::time_point begin = Clock::now();
@@ -69,7 +72,7 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   const auto memory_bytes = static_cast<std::int64_t>(static_cast<double>(device.memory_bytes) * kUsableMemory);
 
   progress("launches, events and paced links");
-  const Overheads overheads = probe_overheads(machine);
+  const auto overheads = notebook.part("overheads", [&] { return probe_overheads(machine); });
   platform.op_overhead_us = overheads.op_overhead_us;
   // A stream that waited for an event pays for the event alone (docs/simulation.md).
   platform.wake_us = overheads.wake_us;
@@ -78,10 +81,24 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   platform.timer_overshoot_us = overheads.timer_overshoot_us;
   end_of("overheads");
 
-  result.samples = probe_models(machine, sizes, memory_bytes, progress, result.notes);
+  // Samples, and what was left out of them.
+  using Noted = std::pair<std::vector<Sample>, std::vector<std::string>>;
+  const auto noted = [&](const char* part, auto probe) {
+    const Noted measured = notebook.part(part, [&] {
+      Noted fresh;
+      fresh.first = probe(fresh.second);
+      return fresh;
+    });
+    result.notes.insert(result.notes.end(), measured.second.begin(), measured.second.end());
+    return measured.first;
+  };
+  result.samples = noted("training steps", [&](std::vector<std::string>& notes) {
+    return probe_models(machine, sizes, memory_bytes, progress, notes);
+  });
   end_of("training steps");
   progress("GEMMs and attention of further shapes");
-  const std::vector<Sample> kernels = probe_kernels(machine, sizes, memory_bytes, result.notes);
+  const std::vector<Sample> kernels = noted(
+      "kernels", [&](std::vector<std::string>& notes) { return probe_kernels(machine, sizes, memory_bytes, notes); });
   gpu.gemm_TFLOPs = yardstick(kernels, sizes.gemms.front());
   end_of("kernels one by one");
   progress("communication kernels and copies");
@@ -89,7 +106,7 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   // say.
   const auto attempt = [&](const char* part, auto&& instead, auto probe) {
     try {
-      return probe();
+      return notebook.part(part, probe);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::runtime) throw;
       result.notes.push_back(std::string(part) + ": not measured, " + error.what());
@@ -112,7 +129,7 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   Pairs not_measured;
   for (auto& row : not_measured) row.fill({0, {"assumed", "not measured", 0}});
   platform.slowdown = attempt("compute beside compute", not_measured, [&] {
-    alone_us = probe_classes(machine, sizes.classes);
+    alone_us = notebook.part("classes", [&] { return probe_classes(machine, sizes.classes); });
     return probe_streams(machine, sizes.classes, alone_us);
   });
   end_of("compute beside compute");

@@ -12,6 +12,7 @@
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
+#include "cli/version.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/launch/spawn.hpp"
 #include "report/table.hpp"
@@ -53,33 +54,72 @@ std::string path_of(const CalibrateOptions& options) {
   return path;
 }
 
+struct Interrupted {};
+
+// Beside the platform file, which stays as it is until all of a new one is known.
+calibrate::Notebook notebook_of(const std::string& path, const CalibrateOptions& options) {
+  calibrate::Notebook notebook(path + ".partial", {{"version", kVersion},
+                                                   {"git", kGit},
+                                                   {"backend", options.backend},
+                                                   {"cores", options.cores},
+                                                   {"cpu", calibrate::cpu_name()}});
+  if (!notebook.why_not().empty())
+    std::cout << "note: " << notebook.path() << " is not used: it " << notebook.why_not() << "\n";
+  if (notebook.parts() > 0)
+    std::cout << fmt::format("goes on from {}: {} parts were measured\n", notebook.path(), notebook.parts());
+  std::cout << std::flush;
+  return notebook;
+}
+
+std::string interrupted_text(const std::string& path, const calibrate::Notebook& notebook) {
+  const bool existed = std::filesystem::exists(path);
+  return fmt::format("interrupted; {}{}", existed ? path + " is as it was; " : "",
+                     notebook.parts() == 0 ? std::string("nothing was measured yet")
+                                           : fmt::format("{} parts are kept in {}: run again to go on",
+                                                         notebook.parts(), notebook.path()));
+}
+
 // `processes`: with a GPU for each, between which NCCL is measured before rank 0 measures its own.
 void calibrate_as(const CalibrateOptions& options, launch::ProcessGroup* processes) {
   const bool is_first = processes == nullptr || processes->rank() == 0;
   const std::string path = is_first ? path_of(options) : "";
   const auto begin = std::chrono::steady_clock::now();
   Progress progress;
-  const auto show = [&](const std::string& line) { progress.show(line); };
+  watch_interrupts();
+  // Probes end where they would go on to the next.
+  const auto show = [&](const std::string& line) {
+    if (interrupted()) throw Interrupted{};
+    progress.show(line);
+  };
   calibrate::Calibration calibration;
-  if (options.backend == "cuda") {
-    constexpr std::size_t kQueues = 32;  // as many as there are
-    const std::string shared = cuda::reserve_hardware_queues(kQueues);
-    if (is_first && !shared.empty()) std::cout << "note: " << shared << "\n";
-    std::vector<calibrate::Sample> network;
-    if (processes) {
-      require_same(*processes, "", "backend");
-      watch(*processes, Scenario{});
-      if (is_first) show(fmt::format("NCCL between {} GPUs", processes->size()));
-      network = calibrate::probe_nccl(calibrate::nccl_machine(*processes), calibrate::gpu_sizes(), processes->size());
-      if (!is_first) return;
+  calibrate::Notebook notebook = is_first ? notebook_of(path, options) : calibrate::Notebook();
+  try {
+    if (options.backend == "cuda") {
+      constexpr std::size_t kQueues = 32;  // as many as there are
+      const std::string shared = cuda::reserve_hardware_queues(kQueues);
+      if (is_first && !shared.empty()) std::cout << "note: " << shared << "\n";
+      std::vector<calibrate::Sample> network;
+      if (processes) {
+        require_same(*processes, "", "backend");
+        watch(*processes, Scenario{});
+        if (is_first) show(fmt::format("NCCL between {} GPUs", processes->size()));
+        network = calibrate::probe_nccl(calibrate::nccl_machine(*processes), calibrate::gpu_sizes(), processes->size());
+        if (!is_first) return;
+      }
+      calibration =
+          calibrate::calibrate_gpu(calibrate::gpu_machine(), calibrate::gpu_sizes(), show, network, &notebook);
+    } else {
+      calibration = calibrate::calibrate_host(options.cores, notebook, show);
     }
-    calibration = calibrate::calibrate_gpu(calibrate::gpu_machine(), calibrate::gpu_sizes(), show, network);
-  } else {
-    calibration = calibrate::calibrate_host(options.cores, show);
+  } catch (const Interrupted&) {
+    progress.clear();
+    if (!is_first) throw runtime_failure("");
+    throw runtime_failure(interrupted_text(path, notebook));
   }
   progress.clear();
   const sim::Platform& platform = calibration.platform;
   sim::write_platform(path, platform);
+  notebook.remove();
 
   Table table({"cost", "points", "spread", "fit error, median", "95th pct"});
   nlohmann::json probes = nlohmann::json::array();

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -37,10 +38,37 @@ double model_flops_per_s(const Scenario& scenario, const std::vector<double>& ti
          (median(times_ms) * 1e-3);
 }
 
+// What a core can do while training runs: sgemm now and then between the steps, whose speed moves from second to
+// second.
+class Yardstick {
+ public:
+  void after_step(double step_ms) {
+    trained_ms_ += step_ms;
+    if (readings_GFLOPs_.size() < kMost && spent_ms_ <= kMostShare * trained_ms_) read();
+  }
+  double median_GFLOPs() {
+    while (readings_GFLOPs_.size() < kFewest) read();
+    return median(readings_GFLOPs_);
+  }
+
+ private:
+  static constexpr std::size_t kFewest = 3, kMost = 15;
+  static constexpr double kMostShare = 0.02;  // of the time that training takes
+
+  void read() {
+    const auto begin = std::chrono::steady_clock::now();
+    readings_GFLOPs_.push_back(sgemm_.run_GFLOPs());
+    spent_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  calibrate::SgemmYardstick sgemm_{1, 1};
+  std::vector<double> readings_GFLOPs_;
+  double trained_ms_ = 0, spent_ms_ = 0;
+};
+
 // MFU and HFU against sgemm on the same cores; prints them.
 std::pair<double, double> host_utilisation(const Scenario& scenario, const Schedule& schedule,
-                                           const std::vector<double>& times_ms, std::ostream& out) {
-  const double yardstick = calibrate::SgemmYardstick(1, 1).run_GFLOPs();
+                                           const std::vector<double>& times_ms, double yardstick, std::ostream& out) {
   const int threads = static_cast<int>(schedule.mesh.ranks()) * schedule.placement.threads_per_rank;
   const int cores = std::min<int>(threads, static_cast<int>(scenario.cluster.cores_per_device > 0
                                                                 ? scenario.cluster.cores_per_device
@@ -51,7 +79,7 @@ std::pair<double, double> host_utilisation(const Scenario& scenario, const Sched
   const double mfu = flops_per_s / peak, hfu = mfu * executed / flops.model;
   out << fmt::format(
       "median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} GFLOP/s; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same "
-      "{} core{} ({:.1f} GFLOP/s a core; docs/mfu.md)\n",
+      "{} core{} ({:.1f} GFLOP/s a core, median between the steps; docs/mfu.md)\n",
       median(times_ms), minimum(times_ms), maximum(times_ms), flops_per_s * 1e-9, 100 * mfu, 100 * hfu, cores,
       cores == 1 ? "" : "s", yardstick);
   return {mfu, hfu};
@@ -75,6 +103,9 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
   notes.insert(notes.end(), schedule.notes.begin(), schedule.notes.end());
   for (const std::string& note : notes) out << "note: " << note << "\n";
   watch_interrupts();
+  // Rank 0 tells how fast a core is.
+  std::optional<Yardstick> yardstick;
+  if (is_first && options.backend != "cuda") yardstick.emplace();
   exec::TrainOptions callbacks;
   callbacks.processes = processes;
   callbacks.stop = interrupted;
@@ -83,6 +114,7 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
     out << fmt::format("step {:5d}/{}  loss {:.5f}  norm {:.3f}  lr {:.2e}  {:.1f} ms  {:.0f} tokens/s\n", s.step + 1,
                        scenario.training.train_iters, s.loss, s.gradient_norm, s.lr, s.step_ms, s.tokens_per_s)
         << std::flush;
+    if (yardstick) yardstick->after_step(s.step_ms);
   };
   exec::TrainResult result;
   std::string device;
@@ -132,7 +164,7 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
     }
     out << "\n";
   } else if (!times_ms.empty()) {
-    std::tie(mfu, hfu) = host_utilisation(scenario, schedule, times_ms, out);
+    std::tie(mfu, hfu) = host_utilisation(scenario, schedule, times_ms, yardstick->median_GFLOPs(), out);
   }
   write_json(options.json, {{"steps", std::move(steps)},
                             {"mfu", mfu},

@@ -23,6 +23,8 @@ double bytes_moved(const Schedule& schedule, const Operation& operation) {
   return bytes;
 }
 
+constexpr const char* kBeaten = "; an operation did more";
+
 }  // namespace
 
 Floor floor_of(const Schedule& schedule, const Operation& operation, const Peak& peak) {
@@ -33,7 +35,7 @@ Floor floor_of(const Schedule& schedule, const Operation& operation, const Peak&
 }
 
 std::vector<ProfiledOperation> profile_operations(const Schedule& schedule, const std::vector<BoundProgram>& programs,
-                                                  const std::vector<Timeline>& timelines, const Peak& peak) {
+                                                  const std::vector<Timeline>& timelines, Peak& peak) {
   std::map<std::int64_t, const BoundProgram*> program_of;
   for (const BoundProgram& program : programs) program_of[program.rank] = &program;
   struct Times {
@@ -50,6 +52,7 @@ std::vector<ProfiledOperation> profile_operations(const Schedule& schedule, cons
     for (const auto& [op, ms] : total_ms) times[op].totals_ms.push_back(ms);
   }
   std::vector<ProfiledOperation> operations;
+  std::vector<OpId> ids;
   for (const auto& [op, of] : times) {
     const Operation& operation = schedule.operations[op];
     ProfiledOperation p;
@@ -61,8 +64,19 @@ std::vector<ProfiledOperation> profile_operations(const Schedule& schedule, cons
     p.total_ms = median(of.totals_ms);
     p.flops = model_flops(operation.work);
     p.bytes = p.is_communication ? 0 : bytes_moved(schedule, operation);
-    p.floor = floor_of(schedule, operation, peak);
     operations.push_back(std::move(p));
+    ids.push_back(op);
+  }
+  if (peak.GFLOPs > 0)
+    for (const ProfiledOperation& p : operations)
+      if (const double GFLOPs = p.flops / p.us * 1e-3; !p.is_communication && p.us > 0 && GFLOPs > peak.GFLOPs) {
+        if (!peak.source.ends_with(kBeaten)) peak.source += kBeaten;
+        peak.GFLOPs = GFLOPs;
+      }
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    Floor floor = floor_of(schedule, schedule.operations[ids[i]], peak);
+    floor.us = std::min(floor.us, operations[i].us);
+    operations[i].floor = floor;
   }
   std::stable_sort(operations.begin(), operations.end(), [](const ProfiledOperation& a, const ProfiledOperation& b) {
     return a.total_ms - a.floor_ms() > b.total_ms - b.floor_ms();

@@ -53,9 +53,11 @@ struct Profile {
   double step_over_path() const;
 };
 
-// The operations of `timelines`, one a repeat.
+// The operations of `timelines`, one a repeat. No floor lies above what was measured: where an operation's median does
+// more arithmetic than the peak that is given, the device can do that, and the peak is raised to it; where one takes
+// less than its operands from memory would, they came from a cache, and its floor is what it took.
 std::vector<ProfiledOperation> profile_operations(const Schedule& schedule, const std::vector<BoundProgram>& programs,
-                                                  const std::vector<Timeline>& timelines, const Peak& peak);
+                                                  const std::vector<Timeline>& timelines, Peak& peak);
 
 std::string profile_text(const Profile& profile);
 nlohmann::json profile_json(const Profile& profile);  // keys: docs/json.md

@@ -79,8 +79,9 @@ TEST_CASE("a profile sums calls over a step and takes medians over repeats") {
   Timeline slow = made.timeline, slower = made.timeline;
   slow.rows[0].end = 14'000'000;
   slower.rows[0].end = 30'000'000;
+  Peak unknown;
   const std::vector<ProfiledOperation> operations =
-      profile_operations(made.schedule, {made.program}, {made.timeline, slow, slower}, {});
+      profile_operations(made.schedule, {made.program}, {made.timeline, slow, slower}, unknown);
   REQUIRE(operations.size() == 2);
   CHECK(operations[0].is_communication);
   CHECK(operations[0].us == Approx(30));
@@ -99,6 +100,25 @@ TEST_CASE("a profile sums calls over a step and takes medians over repeats") {
   CHECK(profile.step_over_path() == Approx(2 / 1.9));
   CHECK_THAT(profile_text(profile), Catch::Matchers::Contains("no floors: what a device can do at most is not known"));
   CHECK(profile_json(profile)["operations"][0]["floor_us"].is_null());
+}
+
+TEST_CASE("no floor lies above what was measured: a peak that an operation beats was none") {
+  test::HandMade made;
+  made.compute(0, 0, 10'000'000);
+  made.compute(10'000'000, 10'000'000, 40'000'000);
+  made.timeline.step_end = 40'000'000;
+  // 2 Mflop in 10 and in 30 us: 200 and 67 GFLOP/s.
+  for (Operation& operation : made.schedule.operations) operation.work = Gemm{100, 100, 100, false, false, false};
+  for (const double given_GFLOPs : {50.0, 100.0, 400.0}) {
+    Peak peak{given_GFLOPs, 0, "a slow moment"};
+    const auto operations = profile_operations(made.schedule, {made.program}, {made.timeline}, peak);
+    CHECK(peak.GFLOPs == Approx(std::max(given_GFLOPs, 200.0)));
+    CHECK(peak.source == (given_GFLOPs < 200 ? "a slow moment; an operation did more" : "a slow moment"));
+    for (const ProfiledOperation& p : operations) {
+      CHECK(p.floor.us == Approx(2e6 / peak.GFLOPs * 1e-3));
+      CHECK(p.floor.us <= p.us * (1 + 1e-12));
+    }
+  }
 }
 
 }  // namespace

@@ -65,7 +65,8 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
 std::vector<Sample> probe_copies(const Machine& machine, const GpuSizes& sizes);
 
 // Collectives and messages by NCCL between `ranks` GPUs, a process each, in groups of every size that divides them and
-// with each number of channels, NCCL's own choice among them. Every process calls this; what it returns at rank 0 counts.
+// with each number of channels, NCCL's own choice among them. Every process calls this; what it returns at rank 0
+// counts.
 std::vector<Sample> probe_nccl(const Machine& machine, const GpuSizes& sizes, std::int64_t ranks);
 
 // Ranks that send to each other beside compute of one of them: two by kernels of each number of thread blocks (curves

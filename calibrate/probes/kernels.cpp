@@ -195,7 +195,7 @@ std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, 
     }
     try {
       StepRun step(std::move(scenario), machine);
-      for (int repeat = 0; repeat < sizes.repeats; ++repeat) step.run(undisturbed);
+      for (int repeat = 0; repeat < sizes.repeats; ++repeat) step.add(step.run(undisturbed));
       for (Sample& sample : step.samples()) samples.push_back(std::move(sample));
       for (const std::string& note : step.notes())
         if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);

@@ -11,6 +11,8 @@
 
 namespace stretto::calibrate {
 
+class Notebook;
+
 // Probes are Schedules: built here, verified, run by the same executor as everything else, timed by the same Timeline.
 // Each file holds one probe; adding one is a file and a line in calibrate.cpp.
 
@@ -23,8 +25,10 @@ struct StepSamples {
   std::vector<Sample> filled;  // a few of the shapes with as many ranks as cores; empty with one core
   std::vector<Sample> shared;  // the same with twice as many ranks as cores
   sim::Quantity sgemm_GFLOPs, sgemm_filled_GFLOPs;  // of one core: alone, and with all cores busy
+  double lost_share = 0;  // what others took meanwhile, of what was computed (sim::Disturbance)
 };
-StepSamples probe_steps(int cores, const std::function<void(const std::string&)>& progress);
+// Turns that `notebook` has are not run again. `progress` is called before every step.
+StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress);
 
 // Fill, then one collective of each size, over and over. With `ctas` it is done once with each number of thread blocks,
 // by as many communicators.

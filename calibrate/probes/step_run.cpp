@@ -80,12 +80,18 @@ StepRun::StepRun(Scenario scenario, const Machine& machine)
   executor_->upload(exec::Executor::Part::inputs);
 }
 
-void StepRun::run(Undisturbed& undisturbed) {
+StepRun::Times StepRun::run(Undisturbed& undisturbed) {
   Timeline timeline;
   undisturbed([&] { timeline = executor_->run(steps_); });
+  Times times;
   for (const TimelineRow& row : timeline.rows)
-    times_us_[executor_->programs()[static_cast<std::size_t>(row.rank)].ops[row.op].op].push_back(
+    times[executor_->programs()[static_cast<std::size_t>(row.rank)].ops[row.op].op].push_back(
         to_us(row.end - row.start));
+  return times;
+}
+
+void StepRun::add(const Times& times) {
+  for (const auto& [op, us] : times) times_us_[op].insert(times_us_[op].end(), us.begin(), us.end());
 }
 
 std::vector<Sample> StepRun::samples() const {

@@ -34,8 +34,11 @@ class StepRun {
   StepRun(const StepRun&) = delete;
   StepRun& operator=(const StepRun&) = delete;
 
-  void run(Undisturbed& undisturbed);
-  // A sample an operation template: the median over instances, ranks and runs.
+  // [operation template] of all its instances and ranks, in microseconds.
+  using Times = std::map<OpId, std::vector<double>>;
+  Times run(Undisturbed& undisturbed);
+  void add(const Times& times);  // of a run
+  // A sample an operation template: the median over instances, ranks and the runs that were added.
   std::vector<Sample> samples() const;
   std::vector<std::string> notes() const { return executor_->notes(); }
 
@@ -43,7 +46,7 @@ class StepRun {
   Scenario scenario_;
   Schedule schedule_;
   std::unique_ptr<exec::Executor> executor_;
-  std::map<OpId, std::vector<double>> times_us_;
+  Times times_us_;
   int steps_ = 1;  // run for one that is timed
 };
 

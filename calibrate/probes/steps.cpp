@@ -3,7 +3,9 @@
 #include <span>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/steal.hpp"
+#include "calibrate/notebook.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"
 #include "calibrate/probes/step_run.hpp"
@@ -33,6 +35,14 @@ constexpr const char* kOfReduced[] = {"cast"};
 constexpr int kTurns = 6;
 using Steps = std::vector<std::unique_ptr<StepRun>>;
 
+// What one turn measures.
+struct Turn {
+  std::vector<StepRun::Times> times;  // [step], of all steps
+  std::vector<double> one_GFLOPs, all_GFLOPs;
+  double watched_us = 0, lost_us = 0;  // what others took, as threads saw that spun
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Turn, times, one_GFLOPs, all_GFLOPs, watched_us, lost_us)
+
 std::vector<Sample> samples_of(const Steps& steps) {
   std::vector<Sample> samples;
   for (const auto& step : steps)
@@ -42,7 +52,7 @@ std::vector<Sample> samples_of(const Steps& steps) {
 
 }  // namespace
 
-StepSamples probe_steps(int cores, const std::function<void(const std::string&)>& progress) {
+StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress) {
   const Machine machine = host_machine(cores), one_core = host_machine(1);
   Steps alone, filled, shared, cut, reduced, dropping;
   for (const StepShape& shape : kShapes) alone.push_back(std::make_unique<StepRun>(scenario_of(shape, 1, 1), machine));
@@ -61,30 +71,59 @@ StepSamples probe_steps(int cores, const std::function<void(const std::string&)>
     if (cores > 1) filled.push_back(std::make_unique<StepRun>(scenario_of(kShapes[i], cores, 1), machine));
     shared.push_back(std::make_unique<StepRun>(scenario_of(kShapes[i], 2 * cores, 1), machine));
   }
-  SgemmYardstick one(1, cores), all(cores, cores);
+  SgemmYardstick one_core_busy(1, cores), all_cores_busy(cores, cores);
+  std::vector<StepRun*> all;
+  for (const Steps* steps : {&alone, &filled, &shared, &cut, &reduced, &dropping})
+    for (const auto& step : *steps) all.push_back(step.get());
+  const DetourProbe detours(cores);
+  double watched_us = 0, lost_us = 0;
   Undisturbed undisturbed(kTurns * static_cast<std::int64_t>(alone.size()));
   std::vector<double> one_GFLOPs, all_GFLOPs;
-  for (int turn = 1; turn <= kTurns; ++turn) {
-    progress("training steps of " + std::to_string(alone.size()) + " shapes, turn " + std::to_string(turn) + " of " +
-             std::to_string(kTurns));
-    for (std::size_t i = 0; i < alone.size(); ++i) {
-      alone[i]->run(undisturbed);
-      if (i % 3 == 2) one_GFLOPs.push_back(one.run_GFLOPs());
-    }
-    for (const auto& step : cut) step->run(undisturbed);
-    for (const auto& step : reduced) step->run(undisturbed);
-    for (const auto& step : dropping) step->run(undisturbed);
-    for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
-      for (const auto& step : filled) step->run(undisturbed);
-      all_GFLOPs.push_back(all.run_GFLOPs());
-      for (const auto& step : shared) step->run(undisturbed);
-      all_GFLOPs.push_back(all.run_GFLOPs());
-      for (const std::size_t i : kShared) alone[i]->run(undisturbed);
-      one_GFLOPs.push_back(one.run_GFLOPs());
-    }
+  for (int number = 1; number <= kTurns; ++number) {
+    const std::string name =
+        "training steps of " + std::to_string(alone.size()) + " shapes, turn " + std::to_string(number);
+    const auto measure = [&] {
+      Turn turn;
+      turn.times.resize(all.size());
+      const auto run = [&](StepRun& step) {
+        progress(name + " of " + std::to_string(kTurns));
+        const auto place = static_cast<std::size_t>(std::find(all.begin(), all.end(), &step) - all.begin());
+        for (auto& [op, us] : step.run(undisturbed)) {
+          std::vector<double>& so_far = turn.times[place][op];
+          so_far.insert(so_far.end(), us.begin(), us.end());
+        }
+      };
+      for (std::size_t i = 0; i < alone.size(); ++i) {
+        run(*alone[i]);
+        if (i % 3 == 2) turn.one_GFLOPs.push_back(one_core_busy.run_GFLOPs());
+      }
+      for (const Steps* steps : {&cut, &reduced, &dropping})
+        for (const auto& step : *steps) run(*step);
+      for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
+        for (const auto& step : filled) run(*step);
+        turn.all_GFLOPs.push_back(all_cores_busy.run_GFLOPs());
+        for (const auto& step : shared) run(*step);
+        turn.all_GFLOPs.push_back(all_cores_busy.run_GFLOPs());
+        for (const std::size_t i : kShared) run(*alone[i]);
+        turn.one_GFLOPs.push_back(one_core_busy.run_GFLOPs());
+        const DetourProbe::Sample jumps = detours.run();
+        turn.watched_us += jumps.watched_us;
+        turn.lost_us += jumps.lost_us;
+      }
+      return turn;
+    };
+    const Turn turn = notebook.part(name, measure);
+    if (turn.times.size() != all.size())
+      throw runtime_failure(notebook.path() + ": is of another calibration than this one; remove it");
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->add(turn.times[i]);
+    one_GFLOPs.insert(one_GFLOPs.end(), turn.one_GFLOPs.begin(), turn.one_GFLOPs.end());
+    all_GFLOPs.insert(all_GFLOPs.end(), turn.all_GFLOPs.begin(), turn.all_GFLOPs.end());
+    watched_us += turn.watched_us;
+    lost_us += turn.lost_us;
   }
   const std::string origin = "sgemm 1024 cubed, between the training steps, ";
   StepSamples samples;
+  samples.lost_share = watched_us > lost_us ? lost_us / (watched_us - lost_us) : 0;
   samples.sgemm_GFLOPs = {median_of(one_GFLOPs), {"measured", origin + "one core busy", spread_pct_of(one_GFLOPs)}};
   samples.sgemm_filled_GFLOPs = {median_of(all_GFLOPs),
                                  {"measured", origin + "all cores busy, of one", spread_pct_of(all_GFLOPs)}};

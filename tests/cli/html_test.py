@@ -83,11 +83,15 @@ class Html(ProgramTest):
         value = self.json("compare", self.tiny, "--platform", PLATFORM, "--html", "page.html")
         page = self.page()
         rows = page.tables[0][1:]
-        self.assertEqual([(row[1], int(row[0])) for row in rows], [(row["mode"], row["ranks"]) for row in value["rows"]])
+        modes = [row["mode"] + (f" = {row['same_as']}" if row["same_as"] else "") for row in value["rows"]]
+        self.assertEqual([(row[1], int(row[0])) for row in rows], list(zip(modes, [row["ranks"] for row in value["rows"]])))
         for row, expected in zip(rows, value["rows"]):
+            if expected["same_as"]:
+                continue
             self.assertEqual(row[2:4], [f"{expected['predicted_ms']:.1f}", f"{expected['measured_ms']:.1f}"])
         data = json.loads(page.data)
-        for step, expected in zip(data["steps"], value["rows"], strict=True):
+        measured = [row for row in value["rows"] if not row["same_as"]]
+        for step, expected in zip(data["steps"], measured, strict=True):
             self.assertIn(expected["mode"], step["title"])
             self.assertEqual([side["title"] for side in step["sides"]], ["predicted", "measured"])
             self.assertEqual(step["sides"][0]["step"], round(expected["predicted_ms"] * 1e6))

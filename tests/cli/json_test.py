@@ -7,8 +7,8 @@ from program import PLATFORM, ProgramTest, main
 
 SIMULATE = """scenario engine ranks step_ms tokens_per_s mfu hfu tflops_per_gpu exposed_ms bubble_ms host_bound peak_bytes fits
 limits operations simulate_s modes"""
-ROW = """mode ranks predicted_ms measured_ms measured_min_ms measured_max_ms error_pct exposed_predicted_ms exposed_measured_ms
-saved_predicted_ms saved_measured_ms loss"""
+ROW = """mode same_as ranks turns predicted_ms measured_ms measured_min_ms measured_max_ms error_pct exposed_predicted_ms exposed_measured_ms
+saved_predicted_ms saved_measured_ms beyond_noise loss core_speed lost_pct burst_ms"""
 
 
 class Json(ProgramTest):
@@ -69,6 +69,7 @@ class Json(ProgramTest):
         for operation in value["operations"]:
             self.assert_keys(operation, "name work communication calls us total_ms flops bytes floor_us bound")
             self.assertEqual(operation["bound"], "arithmetic" if operation["flops"] > 0 else None)
+            self.assertLessEqual(operation["floor_us"] or 0, operation["us"])
         # What is on the critical path is part of the step, and at two ranks both have computed it.
         path = value["critical_path"]
         self.assertLess(path["compute_ms"] + path["communication_ms"], 1.5 * max(value["timed_step_ms"]))
@@ -106,7 +107,7 @@ class Json(ProgramTest):
 
     def test_compare(self):
         value = self.json("compare", self.tiny, "--platform", PLATFORM, "--trace", "trace.json")
-        self.assert_keys(value, "platform rows noise_pct mean_abs_error_pct worst_abs_error_pct notes")
+        self.assert_keys(value, "platform rows noise_pct noise_low_pct noise_high_pct busy mean_abs_error_pct worst_abs_error_pct notes")
         self.assertEqual([(row["ranks"], row["mode"]) for row in value["rows"]],
                          [(ranks, mode) for ranks in (1, 2) for mode in ("plain", "overlap_grad_reduce", "overlap_param_gather")])
         for row in value["rows"]:
@@ -117,7 +118,20 @@ class Json(ProgramTest):
         # Overlap changes when things happen, never what is trained.
         for ranks in (1, 2):
             self.assertEqual(len({row["loss"] for row in value["rows"] if row["ranks"] == ranks}), 1)
-        errors = [abs(row["error_pct"]) for row in value["rows"]]
+        # On one rank all modes are one schedule: it is measured once.
+        self.assertEqual([row["same_as"] for row in value["rows"]], [None, "plain", "plain", None, None, None])
+        self.assertEqual({row["measured_ms"] for row in value["rows"] if row["ranks"] == 1}, {value["rows"][0]["measured_ms"]})
+        for row in value["rows"]:
+            self.assertEqual(row["turns"], 3)
+            if row["mode"] == "plain" or row["same_as"]:
+                self.assertIsNone(row["beyond_noise"])
+            else:
+                plain = next(other for other in value["rows"] if (other["mode"], other["ranks"]) == ("plain", row["ranks"]))
+                self.assertAlmostEqual(row["saved_measured_ms"], plain["measured_ms"] - row["measured_ms"], places=6)
+                self.assertIsInstance(row["beyond_noise"], bool)
+        self.assertLessEqual(value["noise_low_pct"], value["noise_high_pct"])
+        self.assertEqual(value["busy"], max(row["lost_pct"] for row in value["rows"]) > 10)
+        errors = [abs(row["error_pct"]) for row in value["rows"] if not row["same_as"]]
         self.assertAlmostEqual(value["mean_abs_error_pct"], sum(errors) / len(errors), places=6)
         self.assertAlmostEqual(value["worst_abs_error_pct"], max(errors), places=6)
         trace = json.loads((self.folder / "trace.json").read_text())
@@ -125,16 +139,69 @@ class Json(ProgramTest):
         self.assertTrue(any("predicted" in name for name in names) and any("measured" in name for name in names), names)
 
     def test_compare_interrupted_shows_what_is_finished(self):
-        # The first number of ranks takes a moment, the second (on a slow link) far longer than the test waits.
         process = self.start("compare", self.tiny, "--platform", PLATFORM, "--json", "partial.json", "--set", "compare.repeats=100000",
-                             "--set", "compare.ranks=[1, 2]")
-        time.sleep(1)
+                             "--set", "compare.ranks=[2, 1]")
+        time.sleep(2.5)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 1, err)
         self.assertEqual(len(err.splitlines()), 1, err)
         self.assertIn("interrupted", err)
-        self.assert_keys(json.loads((self.folder / "partial.json").read_text()), "platform rows")
+        # Of the first number of ranks some turns are over; of the second nothing is known, and nothing is said.
+        value = json.loads((self.folder / "partial.json").read_text())
+        self.assert_keys(value, "platform rows")
+        self.assertEqual([(row["ranks"], row["mode"]) for row in value["rows"]],
+                         [(2, mode) for mode in ("plain", "overlap_grad_reduce", "overlap_param_gather")])
+        turns = {row["turns"] for row in value["rows"]}
+        self.assertEqual(len(turns), 1)
+        self.assertTrue(0 < turns.pop() < 100000)
+        self.assertTrue(all(row["measured_ms"] > 0 for row in value["rows"]))
+        self.assertIsNone(value["step_GFLOPs"])  # of one rank
+        self.assertIn("overlap_param_gather", out)
+
+    def test_compare_interrupted_at_once_knows_nothing(self):
+        # The links make warming up long: nothing is measured, so nothing is a number.
+        process = self.start("compare", self.tiny, "--platform", PLATFORM, "--json", "partial.json", "--set", "compare.ranks=[2]",
+                             "--set", "cluster.link_GBps=1e-4", "--set", "compare.repeats=100000")
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, err)
+        value = json.loads((self.folder / "partial.json").read_text())
+        self.assertEqual(value["rows"], [])
+        for key in ("noise_pct", "noise_low_pct", "mean_abs_error_pct", "worst_abs_error_pct", "sgemm_GFLOPs", "step_GFLOPs"):
+            self.assertIsNone(value[key], key)
+
+    def test_calibrate_interrupted_goes_on(self):
+        # A file that was good stays until all of the new one is known.
+        self.write("host.toml", "# good\n")
+        calibrate = ("calibrate", "-o", "host.toml", "--cores", "1")
+        process = self.start(*calibrate)
+        partial = self.folder / "host.toml.partial"
+        for _ in range(600):
+            if partial.exists():
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertEqual(len(err.splitlines()), 1, err)
+        self.assertIn("host.toml.partial: run again to go on", err)
+        self.assertEqual((self.folder / "host.toml").read_text(), "# good\n")
+        kept = json.loads(partial.read_text())["parts"]
+        self.assertIn("overheads", kept)
+        # The next begins with what is kept; killed without warning it keeps it too.
+        process = self.start(*calibrate)
+        self.assertIn("parts were measured", process.stdout.readline())
+        process.kill()
+        process.communicate()
+        self.assertEqual({**json.loads(partial.read_text())["parts"], **kept}["overheads"], kept["overheads"])
+        # What is no such file is not used, and said.
+        partial.write_text("{}")
+        process = self.start(*calibrate)
+        self.assertIn("is no calibration that was interrupted", process.stdout.readline())
+        process.kill()
+        process.communicate()
 
 
 if __name__ == "__main__":

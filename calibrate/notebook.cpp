@@ -1,0 +1,59 @@
+#include "calibrate/notebook.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace stretto::calibrate {
+namespace {
+
+constexpr const char* kFormat = "stretto-calibration-1";
+constexpr std::int64_t kOldest_s = 24 * 3600;
+
+std::int64_t now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Notebook::Notebook(std::string path, nlohmann::json about) : path_(std::move(path)), about_(std::move(about)) {
+  std::ifstream file(path_);
+  if (!file) return;
+  const nlohmann::json found = nlohmann::json::parse(file, nullptr, false);
+  if (!found.is_object() || !found.contains("format") || found["format"] != kFormat || !found.contains("about") ||
+      !found.contains("parts") || !found["parts"].is_object() || !found.contains("saved_s") ||
+      !found["saved_s"].is_number_integer())
+    why_not_ = "is no calibration that was interrupted";
+  else if (found["about"] != about_)
+    why_not_ = "is of another machine or program";
+  else if (const std::int64_t age_s = now_s() - found["saved_s"].get<std::int64_t>(); age_s > kOldest_s || age_s < 0)
+    why_not_ = "is more than a day old";
+  else
+    kept_ = found["parts"];
+}
+
+void Notebook::save() const {
+  if (path_.empty()) return;
+  const std::string temporary = path_ + ".tmp";
+  {
+    std::ofstream file(temporary, std::ios::trunc);
+    file << nlohmann::json{{"format", kFormat}, {"about", about_}, {"saved_s", now_s()}, {"parts", kept_}}.dump();
+    file.flush();
+    if (!file) throw runtime_failure(temporary + ": cannot be written: " + std::strerror(errno));
+  }
+  std::error_code error;
+  std::filesystem::rename(temporary, path_, error);
+  if (error) throw runtime_failure(path_ + ": cannot be written: " + error.message());
+}
+
+void Notebook::remove() {
+  std::error_code ignored;  // what is left is not looked at for longer than a day
+  if (!path_.empty()) std::filesystem::remove(path_, ignored);
+}
+
+}  // namespace stretto::calibrate

@@ -1,0 +1,63 @@
+#pragma once
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "calibrate/fit/linear_fit.hpp"
+#include "calibrate/probes/gpu.hpp"
+#include "calibrate/probes/probes.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::sim {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Source, kind, origin, spread_pct)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quantity, value, source)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Curve, at, value, source)
+}  // namespace stretto::sim
+
+namespace stretto::calibrate {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sample, key, features, cls, us, spread_pct)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Overheads, op_overhead_us, wake_us, timer_overshoot_us)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransferCurves, beside_moving, beside_waiting, moving_beside, beside_copying,
+                                   copying_beside)
+
+// What a calibration has measured so far, in a file, so that one that is interrupted loses no more than the part that
+// it was in. Not thread-safe.
+class Notebook {
+ public:
+  // Keeps in memory only.
+  Notebook() = default;
+  // Goes on with what the file at `path` keeps, if `about` (the machine, the program, …) is what it was begun for and
+  // the file is younger than a day; `why_not` then is empty, as it is where there is no file. Otherwise nothing of the
+  // file is used, and why_not() says the reason.
+  Notebook(std::string path, nlohmann::json about);
+
+  std::size_t parts() const { return kept_.size(); }
+  const std::string& path() const { return path_; }
+  const std::string& why_not() const { return why_not_; }
+
+  // The part called `name`: what is kept of it, else what `measure` returns, which is then kept. The file is replaced
+  // whole, so that it can be read whenever the program ends. Throws what `measure` does, and Error(runtime) when the
+  // file cannot be written.
+  template <class Measure>
+  auto part(const std::string& name, Measure measure) -> decltype(measure()) {
+    if (const auto found = kept_.find(name); found != kept_.end()) try {
+        return found->template get<decltype(measure())>();
+      } catch (const nlohmann::json::exception&) {  // somebody else wrote it: measured again
+      }
+    auto measured = measure();
+    kept_[name] = measured;
+    save();
+    return measured;
+  }
+
+  // The calibration is complete: the file goes.
+  void remove();
+
+ private:
+  void save() const;
+
+  std::string path_, why_not_;
+  nlohmann::json about_, kept_ = nlohmann::json::object();
+};
+
+}  // namespace stretto::calibrate
