@@ -43,7 +43,7 @@ Outcome run_on(Network& network, const Schedule& schedule, const Costs& costs, c
                int max_steps) {
   Core core(schedule, costs, prepared.programs, prepared.flat, prepared.groups, prepared.links, network, max_steps);
   core.run();
-  std::vector<Timeline> disturbed = core.recorder().timelines();
+  std::vector<Timeline> disturbed = core.recorder().take_disturbed();
   return {core.recorder().take_timeline(), std::move(disturbed), core.recorder().steady(), core.operations()};
 }
 

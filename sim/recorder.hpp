@@ -57,11 +57,12 @@ class StepRecorder {
   Timeline take_timeline() {
     return {last_ == 0 ? 0 : steps_[last_ - 1].end, steps_[last_].end, std::move(steps_[last_].rows)};
   }
-  // All that the median was taken of, where steps are disturbed.
-  std::vector<Timeline> timelines() const {
+  // All that the median was taken of, where steps are disturbed. Before take_timeline().
+  std::vector<Timeline> take_disturbed() {
     std::vector<Timeline> all;
     for (int step = first_of_median(); disturbed_ && step < max_steps_; ++step)
-      all.push_back({step == 0 ? 0 : steps_[step - 1].end, steps_[step].end, steps_[step].rows});
+      all.push_back({step == 0 ? 0 : steps_[step - 1].end, steps_[step].end,
+                     step == last_ ? steps_[step].rows : std::move(steps_[step].rows)});
     return all;
   }
 

@@ -158,11 +158,19 @@ TEST_CASE("steps as graphs: the same bits as call by call, and every operation's
     CHECK(same_bits(a.parameters, b.parameters));
     CHECK(with.executor->run_without_rows(2).step_end > 0);
     const Timeline timeline = with.executor->run(2);
+    Picoseconds sent = 0, received = 0;
     for (const TimelineRow& row : timeline.rows) {
       CHECK(row.ready >= timeline.step_begin);  // graphs do not overlap
       CHECK(row.ready <= row.transfer);
-      CHECK(row.transfer <= row.end);
+      CHECK(row.transfer <= row.moved());
+      CHECK(row.waited >= 0);
+      const Work& work = with.schedule.operations[with.executor->programs()[row.rank].ops[row.op].op].work;
+      if (const auto* message = std::get_if<PointToPoint>(&work))
+        (message->is_send ? sent : received) += row.moved() - row.transfer;
     }
+    // The receiver moves the bytes: what a sender waits for it is no transfer.
+    CHECK(sent <= received);
+    CHECK((received > 0) == (layout.pp > 1));
   }
 }
 
