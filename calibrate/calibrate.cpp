@@ -94,10 +94,12 @@ Calibration calibrate_host(int cores, Notebook& notebook, const std::function<vo
   result.samples.insert(result.samples.end(), moves.begin(), moves.end());
   std::map<std::string, std::vector<Sample>> by_key;
   for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
-  for (const auto& [key, samples] : by_key)
-    platform.costs[key] =
-        fit_linear(samples, key.starts_with("move_") ? "collectives on links that are not paced"
-                                                     : "training steps of two-layer models on one rank");
+  for (const auto& [key, samples] : by_key) {
+    // Products of attention are as small as a head, and how fast BLAS is at these sizes no few terms can say.
+    const bool is_corrected = key.starts_with("attention");
+    platform.costs[key] = (is_corrected ? fit_corrected : fit_linear)(
+        samples, key.starts_with("move_") ? "collectives on links that are not paced" : "training steps on one rank");
+  }
 
   progress("compute beside compute");
   platform.slowdown = notebook.part("compute beside compute", [&] { return probe_interference(cores); });

@@ -27,6 +27,16 @@ constexpr std::size_t kShared[] = {3, 6};
 constexpr StepShape kCut[] = {{64, 2, 128, 2, 256}, {64, 2, 64, 8, 1024},  {64, 2, 256, 2, 4096},
                               {64, 2, 96, 4, 2048}, {256, 2, 128, 4, 256}, {384, 2, 128, 8, 256}};
 constexpr StepShape kReduced[] = {{64, 2, 64, 1, 256}, {192, 2, 32, 1, 256}, {512, 4, 32, 1, 1024}};
+// For attention alone, whose cost has more terms than the shapes above can tell apart: heads of 16 to 128, sequences
+// shorter than a block of queries and much longer, and some that end within one. Run with dropout too.
+constexpr StepShape kAttention[] = {
+    {256, 8, 40, 10, 256, 0, 1},  {512, 4, 64, 6, 256, 0, 1},  {256, 4, 96, 4, 256, 0, 1},
+    {192, 12, 72, 5, 256, 0, 1},  {128, 8, 136, 3, 256, 0, 1}, {768, 12, 136, 3, 256, 0, 1},
+    {384, 12, 160, 2, 256, 0, 1}, {256, 8, 200, 2, 256, 0, 1}, {512, 4, 256, 2, 256, 0, 1},
+    {256, 4, 320, 1, 256, 0, 1},  {256, 8, 384, 1, 256, 0, 1}, {256, 4, 512, 1, 256, 0, 1},
+    {128, 8, 512, 1, 256, 0, 1},
+};
+constexpr const char* kOfAttention[] = {"attention_forward", "attention_dgrad"};
 // Run once more with dropout, for what is then other than above.
 constexpr std::size_t kDropping[] = {0, 2, 3, 4, 6, 8, 10};
 constexpr const char* kOfDropping[] = {"dropout", "attention_dropout"};
@@ -54,7 +64,7 @@ std::vector<Sample> samples_of(const Steps& steps) {
 
 StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress) {
   const Machine machine = host_machine(cores), one_core = host_machine(1);
-  Steps alone, filled, shared, cut, reduced, dropping;
+  Steps alone, filled, shared, cut, reduced, dropping, attending;
   for (const StepShape& shape : kShapes) alone.push_back(std::make_unique<StepRun>(scenario_of(shape, 1, 1), machine));
   for (const StepShape& shape : kCut) cut.push_back(std::make_unique<StepRun>(scenario_of(shape, 2, 2), one_core));
   for (const StepShape& shape : kReduced) {
@@ -62,10 +72,15 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
     scenario.overlap.grad_reduce_in_fp32 = false;
     reduced.push_back(std::make_unique<StepRun>(std::move(scenario), one_core));
   }
-  for (const std::size_t i : kDropping) {
-    Scenario scenario = scenario_of(kShapes[i], 1, 1);
+  const auto add_dropping = [&](const StepShape& shape) {
+    Scenario scenario = scenario_of(shape, 1, 1);
     scenario.model.hidden_dropout = scenario.model.attention_dropout = 0.1;
     dropping.push_back(std::make_unique<StepRun>(std::move(scenario), machine));
+  };
+  for (const std::size_t i : kDropping) add_dropping(kShapes[i]);
+  for (const StepShape& shape : kAttention) {
+    attending.push_back(std::make_unique<StepRun>(scenario_of(shape, 1, 1), machine));
+    add_dropping(shape);
   }
   for (const std::size_t i : kShared) {
     if (cores > 1) filled.push_back(std::make_unique<StepRun>(scenario_of(kShapes[i], cores, 1), machine));
@@ -73,7 +88,7 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
   }
   SgemmYardstick one_core_busy(1, cores), all_cores_busy(cores, cores);
   std::vector<StepRun*> all;
-  for (const Steps* steps : {&alone, &filled, &shared, &cut, &reduced, &dropping})
+  for (const Steps* steps : {&alone, &filled, &shared, &cut, &reduced, &dropping, &attending})
     for (const auto& step : *steps) all.push_back(step.get());
   const DetourProbe detours(cores);
   double watched_us = 0, lost_us = 0;
@@ -97,7 +112,7 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
         run(*alone[i]);
         if (i % 3 == 2) turn.one_GFLOPs.push_back(one_core_busy.run_GFLOPs());
       }
-      for (const Steps* steps : {&cut, &reduced, &dropping})
+      for (const Steps* steps : {&cut, &reduced, &dropping, &attending})
         for (const auto& step : *steps) run(*step);
       for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
         for (const auto& step : filled) run(*step);
@@ -136,6 +151,7 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
   add(cut, kOfCut);
   add(reduced, kOfReduced);
   add(dropping, kOfDropping);
+  add(attending, kOfAttention);
   samples.filled = samples_of(filled);
   samples.shared = samples_of(shared);
   return samples;

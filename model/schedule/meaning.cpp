@@ -44,7 +44,14 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
     instances += static_cast<std::uint64_t>(tensor.layers);
   }
   if (instances > kInstances) throw input_error("schedule: more layers of tensors than can be told apart");
-  for (const Operation& operation : schedule.operations) is_communication_.push_back(is_communication(operation.work));
+  is_updated_.assign(schedule.storages.size(), false);
+  for (const Operation& operation : schedule.operations) {
+    is_communication_.push_back(is_communication(operation.work));
+    if (is_communication_.back()) continue;
+    for (const Access& access : operation.accesses)
+      if (access.mode != AccessMode::read)
+        for (const TensorPlace& place : schedule.tensors[access.view.tensor].places) is_updated_[place.storage] = true;
+  }
   std::int32_t last = 0;
   for (const BoundOp& op : program.ops) last = std::max(last, op.micro_batch);
   for (std::int32_t m = 0; m <= last; ++m) {
@@ -181,6 +188,7 @@ bool Meaning::is_balanced(const CellUse& use) {
 }
 
 bool Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use) {
+  if (!is_updated_[use.storage]) return true;
   std::uint8_t differences = 0;
   const std::uint8_t first = versions_[use.first];
   const auto expected = is_communication_at(op) ? carried_version_.value_or(first) : static_cast<std::uint8_t>(step);

@@ -58,6 +58,7 @@ class Meaning {
   const Schedule& schedule_;
   const BoundProgram& program_;
   std::vector<bool> is_communication_;           // [OpId]
+  std::vector<bool> is_updated_;                 // [storage]: by a computation of the step; others are frozen
   std::vector<std::uint64_t> hash_;              // [micro-batch]
   std::uint64_t each_once_ = 0;                  // all of them added up
   std::vector<std::uint32_t> first_instance_;    // [tensor]: instances are numbered through all tensors

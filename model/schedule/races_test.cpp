@@ -130,6 +130,8 @@ TEST_CASE("races and uninitialised reads are those that looking at every byte fi
       RaceReport report;
       report.limit = 1000;
       find_races(t.schedule, clocks, 0, footprints, with_plan ? &shared : nullptr, report);
+      // Which value a read means is another question (meaning_test.cpp).
+      std::erase_if(report.violations, [](const Violation& v) { return v.kind == Violation::Kind::wrong_value; });
       bool found_race = false;
       for (const Violation& v : report.violations) found_race = found_race || v.kind == Violation::Kind::race;
       CAPTURE(trial, with_plan);

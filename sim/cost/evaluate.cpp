@@ -70,7 +70,8 @@ double cost_us(const Platform& platform, const WorkCost& cost) {
   if (fit->second.coefficients.size() != cost.features.size())
     throw input_error("platform " + platform.name + ", cost \"" + cost.key + "\": expected " +
                       std::to_string(cost.features.size()) + " coefficients, got " +
-                      std::to_string(fit->second.coefficients.size()));
+                      std::to_string(fit->second.coefficients.size()) +
+                      "; another version of stretto wrote it: calibrate again");
   return evaluate_us(fit->second, cost.features);
 }
 

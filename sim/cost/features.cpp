@@ -118,12 +118,17 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {key, {1, m * n * k, m * k, k * n, m * n}, DemandClass::gemm};
           },
           [&](const Attention& a) -> WorkCost {
+            // Calls of the blocks of queries; then what is done for each query, each element of it, each score that
+            // counts and each product of a score (exec/host/kernels/attention.cpp; fused kernels of GPUs do the same).
             const double bh = double(a.batch) * double(a.heads), s = double(a.seq), d = double(a.head_dim);
+            const double blocks = double((a.seq + kAttentionQueryBlock - 1) / kAttentionQueryBlock);
+            const double scores = a.causal ? s * (s + 1) / 2 : s * s;
+            const double multiplied = a.causal ? s * s * causal_attention_share(a.seq) : s * s;
             // GPUs have other kernels for grouped queries.
             const bool is_grouped = a.kv_heads != a.heads && schedule.compute_dtype == Dtype::bf16;
             return {std::string("attention") + (is_grouped ? "_grouped" : "") + (a.dropout > 0 ? "_dropout" : "") +
                         suffix(a.pass),
-                    {bh, bh * s * d, bh * s * s, bh * s * s * d},
+                    {bh * blocks, bh * s, bh * s * d, bh * scores, bh * multiplied * d},
                     DemandClass::attention};
           },
           [&](const Rope& r) -> WorkCost {
