@@ -1,8 +1,6 @@
 #include "exec/checkpoint.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +13,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "exec/checkpoint_header.hpp"
+#include "base/new_file.hpp"
+#include "exec/directory_lock.hpp"
 
 namespace stretto::exec {
 namespace {
@@ -50,60 +49,12 @@ std::vector<Listed> list(const std::string& dir, std::string_view suffix, std::e
   return found;
 }
 
-// A file being written. Unless kept, it is deleted when this goes out of scope.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::string path)
-      : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) fail(errno);
-  }
-  ~TemporaryFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!kept_) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void write(const void* data, std::size_t bytes) {
-    const auto* at = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t written = ::write(fd_, at, bytes);
-      if (written < 0 && errno != EINTR) fail(errno);
-      if (written > 0) at += written, bytes -= static_cast<std::size_t>(written);
-    }
-  }
-  void rename_to(const std::string& path) {
-    if (::fsync(fd_) != 0) fail(errno);
-    if (::close(std::exchange(fd_, -1)) != 0) fail(errno);
-    if (::rename(path_.c_str(), path.c_str()) != 0) fail(errno);
-    kept_ = true;
-  }
-
- private:
-  [[noreturn]] void fail(int error) const {
-    throw runtime_failure(fmt::format("{}: cannot write the file: {}", path_, cause(error)));
-  }
-
-  std::string path_;
-  int fd_ = -1;
-  bool kept_ = false;
-};
-
-void sync_directory(const std::string& dir) {
-  const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const int error = fd < 0 || ::fsync(fd) != 0 ? errno : 0;
-  if (fd >= 0) ::close(fd);
-  // Some network file systems cannot sync a directory; there, rename itself is durable.
-  if (error != 0 && error != EINVAL)
-    throw runtime_failure(fmt::format("{}: cannot make the checkpoint durable: {}", dir, cause(error)));
-}
-
 // Failing to delete is not a failure to save; the next save tries again.
-void delete_superseded(const std::string& dir, std::int64_t step) {
+void delete_superseded(const std::string& dir, std::int64_t step, std::int64_t before) {
   std::error_code ignored;
-  std::vector<Listed> superseded = list(dir, kSuffix, ignored);
-  std::erase_if(superseded, [&](const Listed& file) { return file.step >= step; });
-  if (!superseded.empty()) superseded.erase(superseded.begin());
+  std::vector<Listed> superseded;
+  if (before >= 0) superseded = list(dir, kSuffix, ignored);
+  std::erase_if(superseded, [&](const Listed& file) { return file.step >= step || file.step == before; });
   // Left by runs that were killed while they wrote.
   for (Listed& file : list(dir, kTemporarySuffix, ignored)) superseded.push_back(std::move(file));
   for (const Listed& file : superseded) fs::remove(file.path, ignored);
@@ -120,31 +71,39 @@ std::int64_t parse_step(const CheckpointMetadata& metadata, const std::string& n
   return step;
 }
 
-std::vector<std::byte> read_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) throw input_error(fmt::format("{}: cannot open the checkpoint: {}", path, cause(errno)));
-  struct stat info {};
-  int error = ::fstat(fd, &info) != 0 ? errno : 0;
-  if (error == 0 && !S_ISREG(info.st_mode)) error = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
-  std::vector<std::byte> bytes(error == 0 ? static_cast<std::size_t>(info.st_size) : 0);
-  std::size_t have = 0;
-  while (error == 0 && have < bytes.size()) {
-    const ssize_t got = ::read(fd, bytes.data() + have, bytes.size() - have);
-    if (got == 0) break;
-    if (got < 0 && errno != EINTR) error = errno;
-    if (got > 0) have += static_cast<std::size_t>(got);
+// Creates it, to last.
+void make_directory(const std::string& dir, std::error_code& error) {
+  if (!fs::create_directories(dir, error) || error) return;
+  const std::string parent = fs::path(dir).parent_path().string();
+  sync_directory(parent.empty() ? "." : parent);
+}
+
+// A checkpoint to resume from; "" or how it is damaged. Throws Error for what the system cannot read.
+std::string load_to_resume(const Listed& file, std::optional<Checkpoint>& loaded) {
+  const std::string path = file.path.string();
+  std::error_code error;
+  if (const fs::file_status status = fs::status(path, error); fs::exists(status) && !fs::is_regular_file(status))
+    return path + ": expected a regular file";
+  try {
+    std::vector<std::byte> bytes = ReadFile::open(path).take();
+    try {
+      loaded = Checkpoint::parse(std::move(bytes), path);
+    } catch (const Error& damage) {
+      return damage.what();
+    }
+  } catch (const std::bad_alloc&) {
+    throw runtime_failure(path + ": not enough memory to load the checkpoint");
   }
-  ::close(fd);
-  if (error != 0) throw input_error(fmt::format("{}: cannot read the checkpoint: {}", path, cause(error)));
-  bytes.resize(have);
-  return bytes;
+  if (!loaded->has_checksum()) return path + ": states no checksum";
+  if (loaded->step() != file.step) return fmt::format("{}: holds step {}", path, loaded->step());
+  return "";
 }
 
 }  // namespace
 
 void require_checkpoint_dir(const std::string& dir) {
   std::error_code error;
-  fs::create_directories(dir, error);
+  make_directory(dir, error);
   if (error) throw input_error(fmt::format("{}: cannot create the checkpoint directory: {}", dir, error.message()));
   if (access(dir.c_str(), W_OK | X_OK) != 0)
     throw input_error(fmt::format("{}: cannot write to the checkpoint directory: {}", dir, cause(errno)));
@@ -154,23 +113,22 @@ void write_safetensors(const std::string& path, const CheckpointMetadata& metada
                        std::span<const NamedTensor> tensors) {
   assert(!metadata.contains("checksum"));
   std::string header = make_header(metadata, tensors);
-  const std::string checksum = checksum_of(header, tensors);
-  header.replace(checksum_position(header), checksum.size(), checksum);
-  {
-    TemporaryFile file(path + ".tmp");
-    file.write(header.data(), header.size());
-    for (const NamedTensor& tensor : tensors) file.write(tensor.data.data(), tensor.data.size());
-    file.rename_to(path);
-  }
-  const std::string dir = fs::path(path).parent_path().string();
-  sync_directory(dir.empty() ? "." : dir);
+  Checksum checksum;
+  checksum.add(header);
+  for (const NamedTensor& tensor : tensors) checksum.add(tensor.data.data(), tensor.data.size());
+  header.replace(checksum_position(header), kNoChecksum.size(), checksum.digits());
+  NewFile file(path);
+  file.write(header);
+  for (const NamedTensor& tensor : tensors) file.write(tensor.data.data(), tensor.data.size());
+  file.finish();
 }
 
-std::string write_checkpoint(const std::string& dir, std::int64_t step, const CheckpointMetadata& metadata,
-                             std::span<const NamedTensor> tensors) {
-  assert(step >= 0 && !metadata.contains("step") && !metadata.contains("checksum") && !metadata.contains("format"));
+std::string write_checkpoint(const std::string& dir, std::int64_t step, std::int64_t before,
+                             const CheckpointMetadata& metadata, std::span<const NamedTensor> tensors) {
+  assert(step >= 0 && before < step && !metadata.contains("step") && !metadata.contains("checksum") &&
+         !metadata.contains("format"));
   std::error_code error;
-  fs::create_directories(dir, error);
+  make_directory(dir, error);
   if (error) throw runtime_failure(fmt::format("{}: cannot create the checkpoint directory: {}", dir, error.message()));
 
   CheckpointMetadata full = metadata;
@@ -178,30 +136,36 @@ std::string write_checkpoint(const std::string& dir, std::int64_t step, const Ch
   full["format"] = "stretto-1";
   const std::string path = fmt::format("{}/{}{:08d}{}", dir, kPrefix, step, kSuffix);
   write_safetensors(path, full, tensors);
-  delete_superseded(dir, step);
+  delete_superseded(dir, step, before);
   return path;
 }
 
+bool is_of_checkpoints(const std::string& file_name) {
+  return step_in(file_name, kSuffix) || step_in(file_name, kTemporarySuffix) || file_name == kLockName;
+}
+
 Checkpoint Checkpoint::load(const std::string& path) try {
-  return parse(read_file(path), path);
+  return parse(ReadFile::open(path).take(), path);
 } catch (const std::bad_alloc&) {
   throw runtime_failure(path + ": not enough memory to load the checkpoint");
 }
 
 Checkpoint Checkpoint::parse(std::vector<std::byte> bytes, const std::string& name) {
-  Checkpoint checkpoint;
-  checkpoint.path_ = name;
-  checkpoint.bytes_ = std::move(bytes);
-  StoredFile file = parse_safetensors(checkpoint.bytes_, name);
-  checkpoint.metadata_ = std::move(file.metadata);
-  checkpoint.has_checksum_ = file.has_checksum;
+  Checkpoint checkpoint(ReadFile::of(std::move(bytes), name));
+  StoredFile parsed = parse_safetensors(checkpoint.file_);
+  checkpoint.metadata_ = std::move(parsed.metadata);
+  checkpoint.has_checksum_ = parsed.has_checksum;
   checkpoint.step_ = parse_step(checkpoint.metadata_, name);
-  for (StoredTensor& tensor : file.tensors) {
+  checkpoint.tensors_.reserve(parsed.tensors.size());
+  std::vector<std::byte> unused;  // it is in memory
+  for (StoredTensor& tensor : parsed.tensors) {
     const auto dtype = dtype_named(tensor.dtype);
     if (!dtype)
       throw input_error(
           fmt::format("{}: tensor {}: dtype {}; expected F32, F64, BF16 or I32", name, tensor.name, tensor.dtype));
-    checkpoint.tensors_.push_back({std::move(tensor.name), *dtype, std::move(tensor.shape), tensor.data});
+    checkpoint.tensors_.push_back(
+        {std::move(tensor.name), *dtype, std::move(tensor.shape),
+         checkpoint.file_.view(parsed.data_begin + tensor.begin, tensor.end - tensor.begin, unused)});
   }
   return checkpoint;
 }
@@ -217,19 +181,21 @@ LatestCheckpoint find_latest(const std::string& dir) {
   std::error_code error;
   if (!fs::exists(dir, error) && !error) return latest;
   const std::vector<Listed> files = list(dir, kSuffix, error);
-  if (error) throw input_error(fmt::format("{}: cannot list the checkpoint directory: {}", dir, error.message()));
+  if (error) throw system_error(dir, "cannot list the checkpoint directory", error.value());
   for (const Listed& file : files) {
-    try {
-      Checkpoint checkpoint = Checkpoint::load(file.path.string());
-      if (!checkpoint.has_checksum()) throw input_error(file.path.string() + ": states no checksum");
-      if (checkpoint.step() != file.step)
-        throw input_error(fmt::format("{}: holds step {}", file.path.string(), checkpoint.step()));
-      latest.checkpoint = std::move(checkpoint);
-      return latest;
-    } catch (const Error& failure) {
-      latest.warnings.push_back(fmt::format("checkpoint skipped: {}", failure.what()));
-    }
+    const std::string damage = load_to_resume(file, latest.checkpoint);
+    if (damage.empty()) return latest;
+    latest.checkpoint.reset();
+    latest.warnings.push_back("checkpoint skipped: " + damage);
   }
+  // To begin anew without being asked to would bury what was trained.
+  if (!files.empty())
+    throw input_error(
+        fmt::format("{}: {}; to begin anew, move the checkpoints away or choose another [training] "
+                    "checkpoint_dir",
+                    files.size() == 1 ? "the only checkpoint is damaged"
+                                      : fmt::format("all {} checkpoints are damaged", files.size()),
+                    latest.warnings.front().substr(std::string_view("checkpoint skipped: ").size())));
   return latest;
 }
 

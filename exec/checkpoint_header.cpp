@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -19,7 +16,6 @@ using Json = nlohmann::json;
 
 // Compact JSON escapes quotes inside strings, so this text occurs in a header only as the key itself.
 constexpr std::string_view kChecksumKey = "\"checksum\":\"";
-constexpr std::uint64_t kFnvOffset = 0xCBF29CE484222325, kFnvPrime = 0x100000001B3;
 
 constexpr std::pair<Dtype, std::string_view> kDtypes[] = {
     {Dtype::f32, "F32"}, {Dtype::f64, "F64"}, {Dtype::bf16, "BF16"}, {Dtype::i32, "I32"}};
@@ -40,103 +36,59 @@ std::int64_t bytes_of(std::string_view dtype) {
   return 0;
 }
 
-std::uint64_t fnv(std::uint64_t hash, const void* data, std::size_t bytes) {
-  const auto* at = static_cast<const unsigned char*>(data);
-  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ at[i]) * kFnvPrime;
-  return hash;
-}
-
-std::int64_t count_of(const Json& value, const std::string& where) {
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
-    throw input_error(where + ": expected a non-negative integer");
-  return value.get<std::int64_t>();
-}
-
-Json parse_json(std::string_view text, const std::string& name) {
-  // The library keeps the last of two equal keys without a word; here the second would hide a tensor.
-  std::set<std::string> keys;
-  const auto reject_duplicates = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second)
-      throw input_error(fmt::format("{}: the header names {} twice", name, parsed.dump()));
-    return true;
+// Throws unless its elements take the bytes that its offsets say.
+void check_tensor(const StoredTensor& tensor, std::size_t data_bytes, const std::string& name) {
+  const auto refuse = [&](const std::string& what) {
+    throw input_error(fmt::format("{}: tensor {}: {}", name, tensor.name, what));
   };
-  try {
-    Json json = Json::parse(text, reject_duplicates);
-    if (!json.is_object()) throw input_error(name + ": expected the header to be a JSON object");
-    return json;
-  } catch (const Json::exception& error) {
-    throw input_error(fmt::format("{}: malformed header: {}", name, error.what()));
-  }
-}
-
-CheckpointMetadata parse_metadata(const Json& json, const std::string& name) {
-  if (!json.is_object()) throw input_error(name + ": __metadata__: expected an object of strings");
-  CheckpointMetadata metadata;
-  for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) throw input_error(fmt::format("{}: __metadata__: {}: expected a string", name, key));
-    metadata[key] = value.get<std::string>();
-  }
-  return metadata;
-}
-
-// `begin` receives the offset of the tensor's data.
-StoredTensor parse_tensor(const std::string& key, const Json& json, std::span<const std::byte> data,
-                          const std::string& name, std::int64_t& begin) {
-  const std::string where = fmt::format("{}: tensor {}", name, key);
-  if (!json.is_object() || !json.contains("dtype") || !json.contains("shape") || !json.contains("data_offsets"))
-    throw input_error(where + ": expected dtype, shape and data_offsets");
-  const Json &dtype = json["dtype"], &shape = json["shape"], &offsets = json["data_offsets"];
-  if (!dtype.is_string()) throw input_error(where + ": dtype: expected a string");
-  StoredTensor tensor{key, dtype.get<std::string>(), {}, {}};
   std::int64_t bytes = bytes_of(tensor.dtype);
-  if (bytes == 0) throw input_error(fmt::format("{}: dtype {} is none of the format's", where, tensor.dtype));
-  if (!shape.is_array()) throw input_error(where + ": shape: expected an array");
-  if (!offsets.is_array() || offsets.size() != 2) throw input_error(where + ": data_offsets: expected two integers");
-
-  for (const Json& extent : shape) {
-    tensor.shape.push_back(count_of(extent, where + ": shape"));
-    if (__builtin_mul_overflow(bytes, tensor.shape.back(), &bytes)) throw input_error(where + ": shape: too large");
-  }
-  begin = count_of(offsets[0], where + ": data_offsets");
-  const std::int64_t end = count_of(offsets[1], where + ": data_offsets");
-  if (end < begin || static_cast<std::uint64_t>(end) > data.size())
-    throw input_error(
-        fmt::format("{}: data_offsets [{}, {}] leave the {} bytes of data", where, begin, end, data.size()));
-  if (end - begin != bytes)
-    throw input_error(fmt::format("{}: data_offsets hold {} bytes, but its shape takes {}", where, end - begin, bytes));
-  tensor.data = data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes));
-  return tensor;
+  if (bytes == 0) refuse(fmt::format("dtype {} is none of the format's", tensor.dtype));
+  for (const std::int64_t extent : tensor.shape)
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) refuse("shape: too large");
+  if (tensor.end < tensor.begin || tensor.end > data_bytes)
+    refuse(fmt::format("data_offsets [{}, {}] leave the {} bytes of data", tensor.begin, tensor.end, data_bytes));
+  if (tensor.end - tensor.begin != static_cast<std::size_t>(bytes))
+    refuse(fmt::format("data_offsets hold {} bytes, but its shape takes {}", tensor.end - tensor.begin, bytes));
 }
 
-struct ParsedHeader {
-  CheckpointMetadata metadata;
-  std::vector<StoredTensor> tensors;  // by name, views of the data
-};
-ParsedHeader parse_header(std::string_view json_text, std::span<const std::byte> data, const std::string& name) {
-  const Json json = parse_json(json_text, name);
-  ParsedHeader parsed;
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
-  for (const auto& [key, value] : json.items()) {
-    if (key == "__metadata__") {
-      parsed.metadata = parse_metadata(value, name);
-      continue;
-    }
-    std::int64_t begin = 0;
-    parsed.tensors.push_back(parse_tensor(key, value, data, name, begin));
-    ranges.emplace_back(begin, begin + static_cast<std::int64_t>(parsed.tensors.back().data.size()));
+// Sorts the tensors by name.
+void check_tensors(std::vector<StoredTensor>& tensors, std::size_t data_bytes, const std::string& name) {
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  const auto twice =
+      std::adjacent_find(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
+  if (twice != tensors.end()) throw input_error(fmt::format("{}: the header names \"{}\" twice", name, twice->name));
+  std::vector<std::pair<std::size_t, std::size_t>> ranges;
+  ranges.reserve(tensors.size());
+  for (const StoredTensor& tensor : tensors) {
+    check_tensor(tensor, data_bytes, name);
+    ranges.emplace_back(tensor.begin, tensor.end);
   }
   std::sort(ranges.begin(), ranges.end());
-  std::int64_t covered = 0;
+  std::size_t covered = 0;
   for (const auto& [begin, end] : ranges) {
     if (begin != covered)
       throw input_error(fmt::format("{}: byte {} of the data is {} tensor", name, std::min(begin, covered),
                                     begin > covered ? "in no" : "in more than one"));
     covered = end;
   }
-  if (static_cast<std::uint64_t>(covered) != data.size())
-    throw input_error(
-        fmt::format("{}: the tensors take {} bytes of data, the file has {}", name, covered, data.size()));
-  return parsed;
+  if (covered != data_bytes)
+    throw input_error(fmt::format("{}: the tensors take {} bytes of data, the file has {}", name, covered, data_bytes));
+}
+
+// Of the file, whose header is given.
+std::string checksum_of(const ReadFile& file, std::string_view header, std::size_t digits_at) {
+  Checksum checksum;
+  checksum.add(header.substr(0, digits_at));
+  checksum.add(kNoChecksum);
+  checksum.add(header.substr(digits_at + kNoChecksum.size()));
+  std::vector<std::byte> scratch;
+  constexpr std::size_t kPiece = 1 << 20;
+  for (std::size_t at = header.size(); at < file.size();) {
+    const std::span<const std::byte> piece = file.view(at, std::min(kPiece, file.size() - at), scratch);
+    checksum.add(piece.data(), piece.size());
+    at += piece.size();
+  }
+  return checksum.digits();
 }
 
 }  // namespace
@@ -162,42 +114,55 @@ std::string make_header(const CheckpointMetadata& metadata, std::span<const Name
   // A path in the metadata need not be UTF-8.
   std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kMaxHeaderBytes)
+    throw runtime_failure(
+        fmt::format("a safetensors file of {} tensors: its header would take {} bytes; expected at most {}",
+                    tensors.size(), text.size(), kMaxHeaderBytes));
   std::string header;
   for (std::size_t i = 0; i < kHeaderLengthBytes; ++i) header.push_back(static_cast<char>(text.size() >> (8 * i)));
   return header + text;
 }
 
-StoredFile parse_safetensors(std::span<const std::byte> file, const std::string& name) {
+StoredFile parse_safetensors(const ReadFile& file) {
+  const std::string& name = file.name();
   if (file.size() < kHeaderLengthBytes)
     throw input_error(fmt::format("{}: truncated: {} bytes are no safetensors file", name, file.size()));
+  std::vector<std::byte> scratch;
+  const std::span<const std::byte> length = file.view(0, kHeaderLengthBytes, scratch);
   std::uint64_t header_bytes = 0;
   for (int i = kHeaderLengthBytes - 1; i >= 0; --i)
-    header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(file[i]);
+    header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(length[i]);
   if (header_bytes > kMaxHeaderBytes || header_bytes > file.size() - kHeaderLengthBytes)
     throw input_error(fmt::format("{}: truncated or no safetensors file: the header takes {} bytes, {} follow", name,
                                   header_bytes, file.size() - kHeaderLengthBytes));
-  const std::size_t data_begin = kHeaderLengthBytes + header_bytes;
-  const auto data = file.subspan(data_begin);
-  std::string header(reinterpret_cast<const char*>(file.data()), data_begin);
+  StoredFile parsed;
+  parsed.data_begin = kHeaderLengthBytes + header_bytes;
+  const std::span<const std::byte> bytes = file.view(0, parsed.data_begin, scratch);
+  const std::string_view header(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 
-  ParsedHeader parsed = parse_header(std::string_view(header).substr(kHeaderLengthBytes), data, name);
+  HeaderJson json = parse_header_json(header.substr(kHeaderLengthBytes), name);
+  parsed.metadata = std::move(json.metadata);
+  parsed.tensors = std::move(json.tensors);
+  check_tensors(parsed.tensors, file.size() - parsed.data_begin, name);
   const auto stated = parsed.metadata.find("checksum");
-  const bool has_checksum = stated != parsed.metadata.end();
-  if (has_checksum) {
+  parsed.has_checksum = stated != parsed.metadata.end();
+  if (parsed.has_checksum) {
     const std::size_t position = checksum_position(header);
-    if (position != std::string::npos) header.replace(position, kNoChecksum.size(), kNoChecksum);
-    const std::uint64_t hash = fnv(fnv(kFnvOffset, header.data(), header.size()), data.data(), data.size());
-    if (position == std::string::npos || fmt::format("{:016x}", hash) != stated->second)
+    if (position == std::string::npos || checksum_of(file, header, position) != stated->second)
       throw input_error(name + ": corrupt: the checksum does not match the contents");
   }
-  return {std::move(parsed.metadata), std::move(parsed.tensors), has_checksum};
+  return parsed;
 }
 
-std::string checksum_of(std::string_view header_with_zeros, std::span<const NamedTensor> tensors) {
-  std::uint64_t hash = fnv(kFnvOffset, header_with_zeros.data(), header_with_zeros.size());
-  for (const NamedTensor& tensor : tensors) hash = fnv(hash, tensor.data.data(), tensor.data.size());
-  return fmt::format("{:016x}", hash);
+void Checksum::add(const void* data, std::size_t bytes) {
+  constexpr std::uint64_t kPrime = 0x100000001B3;
+  const auto* at = static_cast<const unsigned char*>(data);
+  std::uint64_t hash = hash_;
+  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ at[i]) * kPrime;
+  hash_ = hash;
 }
+
+std::string Checksum::digits() const { return fmt::format("{:016x}", hash_); }
 
 std::size_t checksum_position(std::string_view header) {
   const std::size_t key = header.find(kChecksumKey);

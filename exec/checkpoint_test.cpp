@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 
 #include "base/error.hpp"
+#include "exec/directory_lock.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"
 
@@ -59,7 +61,7 @@ TEST_CASE("a checkpoint comes back as it was written", "[checkpoint]") {
   const TempDir dir;
   const Arrays arrays;
   const std::string path =
-      write_checkpoint(dir.str() + "/new/deep", 42, {{"scenario", "quick \"start\""}}, arrays.tensors());
+      write_checkpoint(dir.str() + "/new/deep", 42, -1, {{"scenario", "quick \"start\""}}, arrays.tensors());
   CHECK(path == dir.str() + "/new/deep/step-00000042.safetensors");
   Checkpoint loaded = Checkpoint::load(path);
   const Checkpoint checkpoint = std::move(loaded);
@@ -84,13 +86,19 @@ TEST_CASE("the newest two checkpoints stay and leftovers of killed writers go", 
   const Arrays arrays;
   overwrite(dir.path() / "step-00000005.safetensors.tmp", "half");
   overwrite(dir.path() / "notes.txt", "mine");
-  for (std::int64_t step : {10, 20, 30}) write_checkpoint(dir.str(), step, {}, arrays.tensors());
+  for (std::int64_t step : {10, 20, 30}) write_checkpoint(dir.str(), step, step - 10, {}, arrays.tensors());
   const std::vector<std::string> kept{"notes.txt", "step-00000020.safetensors", "step-00000030.safetensors"};
   CHECK(dir.files() == kept);
   // A run that starts over next to an older one neither deletes what it just wrote nor the other's files.
-  write_checkpoint(dir.str(), 5, {}, arrays.tensors());
+  write_checkpoint(dir.str(), 5, -1, {}, arrays.tensors());
   CHECK(dir.files().size() == 4);
   CHECK(fs::exists(dir.path() / "step-00000005.safetensors"));
+  // One that is damaged is not the one that is kept, and without one that is known to be whole all stay.
+  overwrite(dir.path() / "step-00000030.safetensors", "damaged");
+  write_checkpoint(dir.str(), 40, -1, {}, arrays.tensors());
+  CHECK(dir.files().size() == 5);
+  write_checkpoint(dir.str(), 40, 20, {}, arrays.tensors());
+  CHECK(dir.files() == std::vector<std::string>{"notes.txt", "step-00000020.safetensors", "step-00000040.safetensors"});
 }
 
 TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]") {
@@ -98,8 +106,8 @@ TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]
   CHECK_FALSE(find_latest(dir.str()).checkpoint);
   CHECK_FALSE(find_latest(dir.str() + "/absent").checkpoint);
   const Arrays arrays;
-  write_checkpoint(dir.str(), 1, {}, arrays.tensors());
-  const fs::path newest = write_checkpoint(dir.str(), 2, {}, arrays.tensors());
+  write_checkpoint(dir.str(), 1, -1, {}, arrays.tensors());
+  const fs::path newest = write_checkpoint(dir.str(), 2, 1, {}, arrays.tensors());
   LatestCheckpoint latest = find_latest(dir.str());
   CHECK(latest.checkpoint->step() == 2);
   CHECK(latest.warnings.empty());
@@ -121,10 +129,16 @@ TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]
   }
   falls_back(whole + "x");
   falls_back(read(dir.path() / "step-00000001.safetensors"));  // copied under the wrong name
+  fs::remove(newest);
+  fs::create_directory(newest);
+  CHECK_THAT(find_latest(dir.str()).warnings.at(0), Contains("step-00000002") && Contains("regular file"));
+  // Where nothing is whole, or the system cannot tell, nobody begins anew.
   overwrite(dir.path() / "step-00000001.safetensors", "");
-  latest = find_latest(dir.str());
-  CHECK_FALSE(latest.checkpoint);
-  CHECK(latest.warnings.size() == 2);
+  CHECK_THAT(message_of([&] { find_latest(dir.str()); }),
+             Contains("step-00000002") && Contains("all 2 checkpoints are damaged") && Contains("begin anew"));
+  fs::remove_all(newest);
+  fs::create_symlink("nowhere", newest);
+  CHECK_THAT(message_of([&] { find_latest(dir.str()); }), Contains("step-00000002") && Contains("No such file"));
 }
 
 TEST_CASE("malformed files are input errors", "[checkpoint]") {
@@ -137,7 +151,8 @@ TEST_CASE("malformed files are input errors", "[checkpoint]") {
   fails(std::string(8, '\xff') + "{}", "header takes 18446744073709551615 bytes");
   fails(file_of("{"), "malformed header");
   fails(file_of("[]"), "JSON object");
-  fails(file_of(std::string(100000, '[')), "malformed header");
+  fails(file_of(std::string(100000, '[')), "JSON object");
+  fails(file_of(R"({"a":{"x":)" + std::string(100000, '[')), "malformed header");
   fails(file_of(R"({"a":1})"), "tensor a: expected dtype");
   fails(file_of(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}})", "xx"), "dtype F16");
   fails(file_of(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "xxxx"), "non-negative");
@@ -159,6 +174,18 @@ TEST_CASE("malformed files are input errors", "[checkpoint]") {
           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
           "xxxx"),
       "\"a\" twice");
+  fails(file_of(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "xxxx"),
+        "dtype is there twice");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,4]}})", "xxxx"), "two integers");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", "xxxx"), "two integers");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", "xxxx"), "shape: expected an array");
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", "xxxx"), "non-negative");
+  std::string ones = "1";
+  for (int i = 0; i < 32; ++i) ones += ",1";
+  fails(file_of(R"({"a":{"dtype":"F32","shape":[)" + ones + R"(],"data_offsets":[0,4]}})", "xxxx"), "32 dimensions");
+  fails(file_of(R"({"__metadata__":{},"__metadata__":{}})"), "__metadata__ twice");
+  fails(file_of(R"({"__metadata__":{"a":"","a":""}})"), "twice");
+  fails(file_of("{} {}"), "malformed header");
   fails(file_of(R"({"__metadata__":{"step":3}})"), "expected a string");
   fails(file_of(R"({"__metadata__":{"step":"-3"}})"), "step");
   fails(file_of(R"({"__metadata__":{"checksum":"0"}})"), "corrupt");
@@ -168,7 +195,7 @@ TEST_CASE("malformed files are input errors", "[checkpoint]") {
 
 TEST_CASE("safetensors files of other programs can be read", "[checkpoint]") {
   const Checkpoint checkpoint = parse(file_of(
-      R"({"b":{"dtype":"I32","shape":[],"data_offsets":[4,8]},"a":{"shape":[1,1],"data_offsets":[0,4],"dtype":"F32"}}   )",
+      R"({"b":{"dtype":"I32","note":{"x":[{}],"dtype":1},"shape":[],"data_offsets":[4,8]},"a":{"shape":[1,1],"data_offsets":[0,4],"dtype":"F32"}}   )",
       "xxxxyyyy"));
   CHECK_FALSE(checkpoint.has_checksum());
   CHECK(checkpoint.step() == -1);
@@ -179,7 +206,7 @@ TEST_CASE("safetensors files of other programs can be read", "[checkpoint]") {
 TEST_CASE("a full disk is an error that leaves everything else as it was", "[checkpoint]") {
   const TempDir dir;
   const Arrays arrays;
-  write_checkpoint(dir.str(), 1, {}, arrays.tensors());
+  write_checkpoint(dir.str(), 1, -1, {}, arrays.tensors());
   const auto before = dir.files();
   const std::vector<float> large(100'000);
   const std::vector<NamedTensor> tensors{{"large", Dtype::f32, {100'000}, std::as_bytes(std::span(large))}};
@@ -192,7 +219,7 @@ TEST_CASE("a full disk is an error that leaves everything else as it was", "[che
     const rlimit limit{65536, 65536};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     try {
-      write_checkpoint(dir.str(), 2, {}, tensors);
+      write_checkpoint(dir.str(), 2, 1, {}, tensors);
     } catch (const Error& error) {
       const std::string what = error.what();
       const bool good = error.kind() == ErrorKind::runtime && what.find("step-00000002") != std::string::npos &&
@@ -212,7 +239,7 @@ TEST_CASE("an unusable checkpoint directory is named", "[checkpoint]") {
   const TempDir dir;
   overwrite(dir.path() / "file", "x");
   const std::string inside = (dir.path() / "file").string();
-  CHECK_THAT(message_of([&] { write_checkpoint(inside, 1, {}, {}); }, ErrorKind::runtime), Contains(inside));
+  CHECK_THAT(message_of([&] { write_checkpoint(inside, 1, -1, {}, {}); }, ErrorKind::runtime), Contains(inside));
   CHECK_THAT(message_of([&] { find_latest(inside); }), Contains(inside));
 }
 
@@ -221,14 +248,14 @@ TEST_CASE("a writer killed at any moment leaves a usable newest checkpoint", "[c
   const std::vector<float> data(50'000, 1.5f);
   const std::vector<NamedTensor> tensors{{"w", Dtype::f32, {50'000}, std::as_bytes(std::span(data))}};
   std::int64_t step = 1;
-  write_checkpoint(dir.str(), step, {}, tensors);
+  write_checkpoint(dir.str(), step, -1, {}, tensors);
   // A dozen moments, and more until one checkpoint has come through: under a sanitizer on a busy machine that takes
   // long.
   for (int round = 0; round < 12 || (step == 1 && round < 100); ++round) {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-      for (std::int64_t next = step + 1;; ++next) write_checkpoint(dir.str(), next, {}, tensors);
+      for (std::int64_t next = step + 1;; ++next) write_checkpoint(dir.str(), next, next - 1, {}, tensors);
     }
     ::usleep(1500 + 1700 * round);
     ::kill(child, SIGKILL);
@@ -242,4 +269,33 @@ TEST_CASE("a writer killed at any moment leaves a usable newest checkpoint", "[c
     step = latest.checkpoint->step();
   }
   CHECK(step > 1);
+}
+
+TEST_CASE("one run at a time has a checkpoint directory", "[checkpoint]") {
+  const TempDir dir;
+  {
+    const DirectoryLock mine(dir.str());
+    CHECK(mine.is_held());
+    const std::string message = message_of([&] { DirectoryLock(dir.str()); }, ErrorKind::runtime);
+    CHECK_THAT(message,
+               Contains(dir.str()) && Contains(fmt::format("process {} on ", ::getpid())) && Contains(" since "));
+  }
+  CHECK(DirectoryLock(dir.str()).is_held());
+  CHECK_THAT(message_of([] { DirectoryLock("/absent/folder"); }), Contains("/absent/folder"));
+}
+
+TEST_CASE("the time to read a header grows with the number of tensors, not its square", "[checkpoint]") {
+  const auto seconds = [](int tensors) {
+    std::string json = "{";
+    for (int i = 0; i < tensors; ++i)
+      json +=
+          fmt::format("{}\"h.{}.w\":{{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", i > 0 ? "," : "", i);
+    const std::string file = file_of(json + "}");
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(static_cast<int>(parse(file).tensors().size()) == tensors);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  // A square would be 400 times.
+  const double few = seconds(2000);
+  CHECK(seconds(40000) < 100 * few + 0.2);
 }

@@ -5,38 +5,36 @@
 #include <string>
 #include <vector>
 
+#include "base/read_file.hpp"
+
 namespace stretto::exec {
 
-// A file of training tokens; docs/data.md specifies the three formats. Move-only; owns the mapping (or the bytes).
-// Reading is thread-safe. The file must not shrink while it is open.
+// A file of training tokens; docs/data.md specifies the three formats. Move-only. Reading is thread-safe.
 class TokenSource {
  public:
-  // Maps a file. Throws Error(input) with the path and the cause: missing, a directory, empty, a truncated header, a
+  // Throws Error(input) with the path and the cause: missing, a directory, empty, a truncated header, a
   // token count that does not match the file, an unknown version.
   static TokenSource open(const std::string& path);
   // The same from memory; `name` stands for the path, its ending included.
   static TokenSource parse(std::vector<std::byte> bytes, const std::string& name);
 
-  TokenSource(TokenSource&& other) noexcept;
-  TokenSource& operator=(TokenSource&& other) noexcept;
-  ~TokenSource();
-
-  std::int64_t size() const { return size_; }       // tokens
-  std::int32_t token(std::int64_t position) const;  // position in [0, size)
+  std::int64_t size() const { return size_; }  // tokens
+  // Tokens from `position` on, as many as `to` holds, all in [0, size). `scratch` is the caller's to keep for the next
+  // call. Throws Error(runtime) when the file has become shorter since it was opened, or cannot be read.
+  void read(std::int64_t position, std::span<std::int32_t> to, std::vector<std::byte>& scratch) const;
+  std::int32_t token(std::int64_t position) const;
   // 256 for text. Token shards do not state it, so it is 65,536 there: the most that 16 bits can ask for.
   int vocab_needed() const { return bytes_per_token_ == 1 ? 256 : 65536; }
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return file_.name(); }
+  // Tells other data from these: the number of tokens and a checksum of 64 pieces of 64 KiB at equal distances, which
+  // is all of a file up to 4 MiB. Throws as read() does.
+  std::string identity() const;
 
  private:
-  TokenSource() = default;
-  void read_layout(std::size_t file_bytes);
+  explicit TokenSource(ReadFile file);
 
-  std::string name_;
-  std::vector<std::byte> owned_;  // parse()
-  void* mapped_ = nullptr;        // open()
-  std::size_t mapped_bytes_ = 0;
-  const std::byte* file_ = nullptr;  // the first byte of the file, wherever it lies
-  std::size_t first_byte_ = 0;       // of the first token
+  ReadFile file_;
+  std::size_t first_byte_ = 0;  // of the first token
   std::int64_t size_ = 0;
   int bytes_per_token_ = 1;
 };
@@ -58,7 +56,7 @@ std::int64_t window_begin(const TokenSource& source, const Sampling& sampling, s
 // Fills consecutive global samples first_sample, first_sample + 1, …, as many as `tokens` holds (tokens.size() is a
 // multiple of seq, targets.size() equal). Row-major [samples, seq]; a target is the token that follows.
 // Throws Error(input) as window_begin does, and for a token that is not below vocab_size: names file, position and
-// token.
+// token; Error(runtime) as TokenSource::read() does.
 void fill_batch(const TokenSource& source, const Sampling& sampling, std::int64_t step, std::int64_t first_sample,
                 std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
 

@@ -151,3 +151,36 @@ TEST_CASE("text and memory give the same tokens", "[data]") {
   REQUIRE(from_file.size() == from_memory.size());
   for (std::int64_t i = 0; i < from_file.size(); ++i) CHECK(from_file.token(i) == from_memory.token(i));
 }
+
+TEST_CASE("data that is cut short while it is in use is an error", "[data]") {
+  const TempDir dir;
+  const std::string path = dir.write("a.txt", std::string(10000, 'x'));
+  const TokenSource source = TokenSource::open(path);
+  std::vector<std::int32_t> tokens(10000), targets(10000);
+  const auto fill = [&] {
+    for (std::int64_t step = 0; step < 1000; ++step)
+      fill_batch(source, {9, 1, 256, 1}, step, 0, std::span(tokens).first(9), std::span(targets).first(9));
+  };
+  fill();
+  fs::resize_file(path, 5000);
+  CHECK_THAT(message_of(fill, ErrorKind::runtime), Contains(path) && Contains("cut short") && Contains("10000 bytes"));
+}
+
+TEST_CASE("other data has another identity", "[data]") {
+  const TempDir dir;
+  const auto identity = [&](const std::string& bytes) {
+    return TokenSource::open(dir.write("a.txt", bytes)).identity();
+  };
+  const std::string small(1000, 'x'), large(9'000'000, 'x');
+  CHECK(identity(small) == identity(small));
+  CHECK_THAT(identity(small), Contains("1000 tokens"));
+  CHECK(identity(small) != identity(small + "x"));
+  std::string other = small;
+  other[777] = 'y';
+  CHECK(identity(small) != identity(other));
+  for (const std::size_t at : {std::size_t{0}, large.size() - 1}) {
+    other = large;
+    other[at] = 'y';
+    CHECK(identity(large) != identity(other));
+  }
+}

@@ -15,7 +15,7 @@ namespace stretto::exec {
 namespace {
 
 // The model of a checkpoint, by what the trainer writes into its metadata.
-Transformer model_of(const MappedFile& file, const std::string& path) {
+Transformer model_of(const TensorFile& file, const std::string& path) {
   const auto text = [&](const char* key) -> const std::string& {
     const auto at = file.metadata().find(key);
     if (at == file.metadata().end())
@@ -54,9 +54,9 @@ Transformer model_of(const MappedFile& file, const std::string& path) {
 }  // namespace
 
 void export_to_huggingface(const std::string& checkpoint, const std::string& to) {
-  const MappedFile file(checkpoint);
+  TensorFile file = TensorFile::open(checkpoint);
   const Transformer model = model_of(file, checkpoint);
-  const Weights weights = Weights::open(checkpoint, model);
+  const Weights weights = Weights::of(std::move(file), model);
   const WeightNaming& naming = naming_for(model);
   std::vector<std::vector<float>> values;
   std::vector<NamedTensor> tensors;

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <numbers>
 #include <span>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
@@ -80,23 +82,39 @@ std::int64_t saved_rows(const Transformer& model, const Parameter& p) {
   return p.name == "wte.weight" || p.name == "lm_head.weight" ? model.vocab_size : p.rows;
 }
 
+// A schedule's tensors by name and the model's chunks, found once for all parameters.
+struct Arrays {
+  const Schedule& schedule;
+  std::vector<ModelChunk> chunks;
+  std::unordered_map<std::string_view, TensorId> by_name;
+
+  Arrays(const Schedule& given, const Scenario& scenario)
+      : schedule(given), chunks(model_chunks(scenario.model, scenario.parallel)) {
+    by_name.reserve(schedule.tensors.size());
+    for (TensorId id = 0; id < schedule.tensors.size(); ++id) by_name.emplace(schedule.tensors[id].name, id);
+  }
+  bool has(const std::string& name) const { return by_name.contains(name); }
+  const Tensor& tensor(const std::string& name) const { return schedule.tensors[by_name.at(name)]; }
+};
+
 // Where a learnable array is: the family that holds it on a pipeline stage. A tied embedding is on two.
 struct Home {
   std::string family;
   std::int64_t stage = 0;
 };
-std::vector<Home> homes_of(const Schedule& schedule, const Scenario& scenario, const Parameter& p) {
-  const std::int64_t stages = schedule.mesh.size(Coord::pp);
+std::vector<Home> homes_of(const Arrays& arrays, const Parameter& p) {
+  const std::int64_t stages = arrays.schedule.mesh.size(Coord::pp);
   if (p.layer < 0) {
     const bool is_embedding = p.name == "wte.weight" || p.name == "wpe.weight";
     std::vector<Home> homes = {{p.name, is_embedding ? 0 : stages - 1}};
-    if (p.name == "wte.weight" && schedule.find_tensor(kTiedHeadWeight)) homes.push_back({kTiedHeadWeight, stages - 1});
+    if (p.name == "wte.weight" && arrays.has(kTiedHeadWeight)) homes.push_back({kTiedHeadWeight, stages - 1});
     return homes;
   }
-  const std::vector<ModelChunk> chunks = model_chunks(scenario.model, scenario.parallel);
-  for (std::size_t c = 0; c < chunks.size(); ++c)
-    if (p.layer < chunks[c].end_layer) return {{p.name, std::int64_t(c) % stages}};
-  return {};
+  // Chunks end one after the other.
+  const auto chunk = std::upper_bound(arrays.chunks.begin(), arrays.chunks.end(), p.layer,
+                                      [](std::int64_t layer, const ModelChunk& c) { return layer < c.end_layer; });
+  if (chunk == arrays.chunks.end()) return {};
+  return {{p.name, (chunk - arrays.chunks.begin()) % stages}};
 }
 
 // Calls fn(index in the whole array, where it lies, its tp and pp coordinates, owner) for every element that the ranks
@@ -105,12 +123,12 @@ std::vector<Home> homes_of(const Schedule& schedule, const Scenario& scenario, c
 // ranks of a replica hold comes once for each of them.
 // In order, or, with `parallel`, on several threads.
 template <class Fn>
-void for_elements(const Schedule& schedule, const Scenario& scenario, const Parameter& whole, Source source, Fn fn,
-                  bool parallel = false) {
+void for_elements(const Arrays& arrays, const Parameter& whole, Source source, Fn fn, bool parallel = false) {
+  const Schedule& schedule = arrays.schedule;
   const std::int64_t dp = schedule.mesh.size(Coord::dp), tp = schedule.mesh.size(Coord::tp);
-  for (const Home& home : homes_of(schedule, scenario, whole)) {
+  for (const Home& home : homes_of(arrays, whole)) {
     const std::string family = source == Source::gradient ? "grad." + home.family : home.family;
-    const Tensor& tensor = schedule.tensors[schedule.find_tensor(family).value()];
+    const Tensor& tensor = arrays.tensor(family);
     const TensorPlace& place =
         tensor.places[static_cast<std::size_t>(std::max<std::int64_t>(whole.layer, 0) * tensor.slots)];
     const std::int64_t shard = schedule.storages[place.storage].elements / dp;
@@ -120,7 +138,7 @@ void for_elements(const Schedule& schedule, const Scenario& scenario, const Para
     if (is_sharded) {
       const std::string& bucket = schedule.storages[place.storage].name;
       const std::string state = shards + bucket.substr(bucket.rfind('.'));
-      storage = schedule.tensors[schedule.find_tensor(state).value()].places.front().storage;
+      storage = arrays.tensor(state).places.front().storage;
     }
     for (std::int64_t t = 0; t < tp; ++t) {
       const auto of_part = [&](std::int64_t begin, std::int64_t end) {
@@ -195,11 +213,12 @@ void store_everywhere(const Schedule& schedule, const MemoryOf& memory_of, const
 }
 
 // values: of the whole array, without padding or with it.
-void write_array(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, const Parameter& whole,
-                 Source source, std::span<const double> values) {
+void write_array(const Arrays& arrays, const MemoryOf& memory_of, const Parameter& whole, Source source,
+                 std::span<const double> values) {
+  const Schedule& schedule = arrays.schedule;
   const bool is_sharded = !shards_of(source).empty();
   for_elements(
-      schedule, scenario, whole, source,
+      arrays, whole, source,
       [&](std::int64_t index, const Location& at, const Coordinates& coordinates, std::int64_t owner) {
         if (index >= std::int64_t(values.size())) return;
         const double value = values[static_cast<std::size_t>(index)];
@@ -212,11 +231,11 @@ void write_array(const Schedule& schedule, const Scenario& scenario, const Memor
 }
 
 // Parameters, and their exact form where the optimizer has one.
-void write_part(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, const Parameter& whole,
-                StatePart part, std::span<const double> values) {
-  write_array(schedule, scenario, memory_of, whole, source_of(schedule, part), values);
-  if (part == StatePart::parameters && has_master(schedule))
-    write_array(schedule, scenario, memory_of, whole, Source::parameter, values);
+void write_part(const Arrays& arrays, const MemoryOf& memory_of, const Parameter& whole, StatePart part,
+                std::span<const double> values) {
+  write_array(arrays, memory_of, whole, source_of(arrays.schedule, part), values);
+  if (part == StatePart::parameters && has_master(arrays.schedule))
+    write_array(arrays, memory_of, whole, Source::parameter, values);
 }
 
 }  // namespace
@@ -236,6 +255,7 @@ void clear_state(const Schedule& schedule, const MemoryOf& memory_of) {
 void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of) {
   const double residual_scale = 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
   const std::uint64_t seed = scenario.training.seed;
+  const Arrays arrays(schedule, scenario);
   clear_state(schedule, memory_of);
   std::vector<double> values;
   for (const Parameter& p : parameters(scenario.model)) {
@@ -249,7 +269,7 @@ void initialise_state(const Schedule& schedule, const Scenario& scenario, const 
         for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
           values[i] = std * normal(seed, stream, i);
       });
-    write_part(schedule, scenario, memory_of, p, StatePart::parameters, values);
+    write_part(arrays, memory_of, p, StatePart::parameters, values);
   }
 }
 
@@ -305,6 +325,7 @@ MemoryOf memory_of(Executor& executor) {
 
 std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of,
                                      StatePart part, launch::ProcessGroup* processes) {
+  const Arrays arrays(schedule, scenario);
   std::vector<FullTensor> result;
   for (const Parameter& p : parameters(scenario.model)) {
     FullTensor full{prefix_of(part) + p.full_name(), {saved_rows(scenario.model, p), p.cols}, {}};
@@ -312,7 +333,7 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& s
     const bool has_result = processes == nullptr || processes->rank() == 0;
     if (has_result) full.values.resize(static_cast<std::size_t>(size));
     StretchWriter stretches;
-    for_elements(schedule, scenario, p, source_of(schedule, part),
+    for_elements(arrays, p, source_of(schedule, part),
                  [&](std::int64_t whole, const Location& at, const Coordinates&, std::int64_t owner) {
                    host::RankMemory* memory = whole < size ? memory_of.find(owner) : nullptr;
                    if (memory == nullptr) return;
@@ -334,13 +355,14 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& s
 
 void scatter_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, StatePart part,
                    const std::function<const FullTensor&(const std::string&)>& find) {
+  const Arrays arrays(schedule, scenario);
   for (const Parameter& p : parameters(scenario.model)) {
     const FullTensor& full = find(prefix_of(part) + p.full_name());
     const std::int64_t rows = saved_rows(scenario.model, p);
     if (full.shape != std::vector<std::int64_t>{rows, p.cols})
       throw input_error("tensor " + full.name + " does not have the shape [" + std::to_string(rows) + ", " +
                         std::to_string(p.cols) + "] that the scenario's model needs");
-    write_part(schedule, scenario, memory_of, p, part, full.values);
+    write_part(arrays, memory_of, p, part, full.values);
   }
 }
 

@@ -3,14 +3,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <map>
+#include <optional>
 #include <span>
 
 #include "base/error.hpp"
 #include "exec/checkpoint.hpp"
 #include "exec/data.hpp"
+#include "exec/directory_lock.hpp"
 #include "exec/host/executor.hpp"
 #include "exec/model_state.hpp"
+#include "exec/training_record.hpp"
 #include "exec/weights.hpp"
 
 namespace stretto::exec {
@@ -18,32 +20,10 @@ namespace {
 
 constexpr StatePart kSaved[] = {StatePart::parameters, StatePart::adam_m, StatePart::adam_v};
 
-// What must agree for a resumed run to be the same training. The layout may differ.
-CheckpointMetadata fingerprint(const Scenario& s) {
-  const auto number = [](auto value) { return std::to_string(value); };
-  return {{"num_layers", number(s.model.num_layers)},
-          {"hidden_size", number(s.model.hidden_size)},
-          {"num_attention_heads", number(s.model.num_attention_heads)},
-          {"ffn_hidden_size", number(s.model.ffn_hidden_size)},
-          {"num_query_groups", number(s.model.kv_heads())},
-          {"normalization", name_of(s.model.normalization)},
-          {"swiglu", number(s.model.swiglu)},
-          {"position_embedding_type", name_of(s.model.position_embedding_type)},
-          {"rotary_base", number(s.model.rotary_base)},
-          {"add_bias_linear", number(s.model.add_bias_linear)},
-          {"untie_embeddings_and_output_weights", number(s.model.untie_embeddings_and_output_weights)},
-          {"seq_length", number(s.model.seq_length)},
-          {"vocab_size", number(s.model.vocab_size)},
-          {"global_batch_size", number(s.training.global_batch_size)},
-          {"hidden_dropout", number(s.model.hidden_dropout)},
-          {"attention_dropout", number(s.model.attention_dropout)},
-          {"seed", number(s.training.seed)},
-          {"precision", s.training.precision}};
-}
-
 // Rank 0 writes, of what all processes have.
+// `before`: as write_checkpoint() has it.
 void save(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of, std::int64_t next_step,
-          const TrainOptions& options) {
+          std::int64_t before, const CheckpointMetadata& record, const TrainOptions& options) {
   std::vector<FullTensor> full;
   for (const StatePart part : kSaved)
     for (FullTensor& tensor : gather_state(schedule, scenario, memory_of, part, options.processes))
@@ -61,29 +41,19 @@ void save(const Scenario& scenario, const Schedule& schedule, const MemoryOf& me
     }
     tensors.push_back(named);
   }
-  const std::string path =
-      write_checkpoint(scenario.training.checkpoint_dir, next_step, fingerprint(scenario), tensors);
+  const std::string path = write_checkpoint(scenario.training.checkpoint_dir, next_step, before, record, tensors);
   if (options.on_message) options.on_message("checkpoint " + path);
 }
 
 // Returns the step to go on with.
 std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of,
-                    const TrainOptions& options) {
+                    const CheckpointMetadata& settings, const TrainOptions& options) {
   const LatestCheckpoint latest = find_latest(scenario.training.checkpoint_dir);
   for (const std::string& warning : latest.warnings)
     if (options.on_message) options.on_message("warning: " + warning);
   if (!latest.checkpoint) return -1;
   const Checkpoint& checkpoint = *latest.checkpoint;
-  for (const auto& [key, expected] : fingerprint(scenario)) {
-    const auto found = checkpoint.metadata().find(key);
-    // Checkpoints from before there was dropout do not name it.
-    const std::string absent = key.ends_with("_dropout") ? std::to_string(0.0) : "(absent)";
-    const std::string& written = found == checkpoint.metadata().end() ? absent : found->second;
-    if (written != expected)
-      throw input_error(checkpoint.path() + ": was written with " + key + " = " + written + ", the scenario has " +
-                        expected + "; choose another checkpoint_dir or the same " + key);
-  }
-  if (checkpoint.step() < 0) throw input_error(checkpoint.path() + ": does not say which step it is of");
+  require_same_training(checkpoint, scenario);
   FullTensor converted;
   for (const StatePart part : kSaved)
     scatter_state(schedule, scenario, memory_of, part, [&](const std::string& name) -> const FullTensor& {
@@ -102,7 +72,15 @@ std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const Me
       }
       return converted;
     });
-  if (options.on_message) options.on_message("resumed from " + checkpoint.path());
+  if (options.on_message) {
+    options.on_message("resumed from " + checkpoint.path());
+    if (const std::string changed = changed_settings(checkpoint, settings); !changed.empty())
+      options.on_message("note: not as the checkpoint was trained: " + changed);
+    if (checkpoint.step() >= scenario.training.train_iters)
+      options.on_message("training is done: the checkpoint is of step " + std::to_string(checkpoint.step()) +
+                         " and train_iters is " + std::to_string(scenario.training.train_iters) +
+                         "; raise [training] train_iters to go on, or choose another checkpoint_dir to begin anew");
+  }
   return checkpoint.step();
 }
 
@@ -149,14 +127,29 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
   launch::ProcessGroup* processes = options.processes;
   const std::int64_t first_rank = executor.programs().front().rank;
   const TokenSource source = open_data(scenario);
-  if (!training.checkpoint_dir.empty()) require_checkpoint_dir(training.checkpoint_dir);
+  const bool checkpoints = !training.checkpoint_dir.empty(), is_writer = processes == nullptr || processes->rank() == 0;
+  std::optional<DirectoryLock> lock;
+  if (checkpoints && is_writer) {
+    require_checkpoint_dir(training.checkpoint_dir);
+    lock.emplace(training.checkpoint_dir);
+    if (!lock->is_held() && options.on_message)
+      options.on_message("note: the file system of " + training.checkpoint_dir +
+                         " knows no locks; nothing keeps a second run from writing there");
+  }
+  // Nobody looks at what another run is about to delete.
+  if (checkpoints && processes) processes->barrier();
   const MemoryOf memory_of = exec::memory_of(executor);
   clear_state(schedule, memory_of);
 
   TrainResult result;
-  const bool checkpoints = !training.checkpoint_dir.empty();
-  if (checkpoints) result.resumed_from = resume(scenario, schedule, memory_of, options);
+  CheckpointMetadata settings;
+  if (checkpoints) {
+    settings = settings_of(training, source);
+    result.resumed_from = resume(scenario, schedule, memory_of, settings, options);
+  }
   if (checkpoints && processes) require_same_step(*processes, result.resumed_from, training.checkpoint_dir);
+  CheckpointMetadata record = identity_of(scenario);
+  record.insert(settings.begin(), settings.end());
   if (result.resumed_from < 0 && training.load.empty()) initialise_state(schedule, scenario, memory_of);
   if (result.resumed_from < 0 && !training.load.empty()) load_weights(scenario, schedule, memory_of, options);
   executor.upload(Executor::Part::state);
@@ -184,13 +177,13 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
                             ": not finite; a lower lr or clip_grad may help, and checkpoints from before are kept");
     if (checkpoints && training.checkpoint_interval > 0 && (step + 1) % training.checkpoint_interval == 0) {
       executor.download(Executor::Part::state);
-      save(scenario, schedule, memory_of, step + 1, options);
+      save(scenario, schedule, memory_of, step + 1, saved, record, options);
       saved = step + 1;
     }
   }
   if (checkpoints && saved != step) {
     executor.download(Executor::Part::state);
-    save(scenario, schedule, memory_of, step, options);
+    save(scenario, schedule, memory_of, step, saved, record, options);
   }
   result.finished = step >= training.train_iters;
   if (processes) processes->barrier();  // nobody leaves while others still read from it

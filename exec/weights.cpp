@@ -7,8 +7,6 @@
 #include <cassert>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -28,16 +26,14 @@ constexpr std::size_t kNamed = 3;  // tensors in one message
 
 // "weight_map" of an index: tensor → file of the same folder.
 std::map<std::string, std::string> read_index(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw input_error(path + ": cannot read the index of the weights");
-  std::map<std::string, std::string> files;
-  try {
-    const nlohmann::json json = nlohmann::json::parse(in);
-    files = json.at("weight_map").get<std::map<std::string, std::string>>();
-  } catch (const nlohmann::json::exception& error) {
+  const ReadFile file = ReadFile::open(path);
+  if (file.size() > kMaxHeaderBytes)
     throw input_error(
-        fmt::format("{}: expected an object weight_map of tensor and file names: {}", path, error.what()));
-  }
+        fmt::format("{}: expected an index of at most {} bytes, got {}", path, kMaxHeaderBytes, file.size()));
+  std::vector<std::byte> scratch;
+  const std::span<const std::byte> bytes = file.view(0, file.size(), scratch);
+  std::map<std::string, std::string> files =
+      parse_weight_map({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
   for (const auto& [tensor, file] : files)
     if (file.empty() || fs::path(file).filename() != file)
       throw input_error(
@@ -103,29 +99,50 @@ std::string some_of(const std::vector<std::string>& names) {
   return list + (names.size() > kNamed ? ", …" : "");
 }
 
-Weights Weights::open(const std::string& path, const Transformer& model) {
+Weights Weights::of(TensorFile file, const Transformer& model) {
   Weights weights;
+  weights.files_.push_back(std::make_unique<TensorFile>(std::move(file)));
+  const TensorFile& only = *weights.files_.back();
+  for (const StoredTensor& tensor : only.tensors())
+    weights.tensors_.emplace_hint(weights.tensors_.end(), tensor.name, Piece{&only, &tensor});
+  weights.find_sources(only.name(), model);
+  return weights;
+}
+
+Weights Weights::open(const std::string& path, const Transformer& model) {
   const std::string file = file_of(path);
-  if (!file.ends_with(".json")) {
-    weights.files_.push_back(std::make_unique<MappedFile>(file));
-    for (const StoredTensor& tensor : weights.files_.back()->tensors()) weights.tensors_.emplace(tensor.name, &tensor);
-  } else {
-    const std::map<std::string, std::string> index = read_index(file);
-    std::set<std::string> names;
-    for (const auto& [tensor, name] : index) names.insert(name);
-    for (const std::string& name : names) {
-      const std::string part = (fs::path(file).parent_path() / name).string();
-      weights.files_.push_back(std::make_unique<MappedFile>(part));
-      for (const StoredTensor& tensor : weights.files_.back()->tensors())
-        if (const auto at = index.find(tensor.name); at != index.end() && at->second == name)
-          weights.tensors_.emplace(tensor.name, &tensor);
-    }
-    for (const auto& [tensor, name] : index)
-      if (!weights.tensors_.contains(tensor))
-        throw input_error(fmt::format("{}: weight_map: {} has no tensor {}", file, name, tensor));
+  if (!file.ends_with(".json")) return of(TensorFile::open(file), model);
+  Weights weights;
+  const std::map<std::string, std::string> index = read_index(file);
+  std::set<std::string> names;
+  for (const auto& [tensor, name] : index) names.insert(name);
+  for (const std::string& name : names) {
+    const std::string part = (fs::path(file).parent_path() / name).string();
+    weights.files_.push_back(std::make_unique<TensorFile>(TensorFile::open(part)));
+    const TensorFile& opened = *weights.files_.back();
+    for (const StoredTensor& tensor : opened.tensors())
+      if (const auto at = index.find(tensor.name); at != index.end() && at->second == name)
+        weights.tensors_.emplace(tensor.name, Piece{&opened, &tensor});
   }
+  for (const auto& [tensor, name] : index)
+    if (!weights.tensors_.contains(tensor))
+      throw input_error(fmt::format("{}: weight_map: {} has no tensor {}", file, name, tensor));
   weights.find_sources(file, model);
   return weights;
+}
+
+std::vector<std::string> files_of_weights(const std::string& path) {
+  std::vector<std::string> files;
+  try {
+    files.push_back(file_of(path));
+    if (!files.front().ends_with(".json")) return files;
+    std::set<std::string> parts;
+    for (const auto& [tensor, name] : read_index(files.front())) parts.insert(name);
+    for (const std::string& part : parts) files.push_back((fs::path(files.front()).parent_path() / part).string());
+  } catch (const Error&) {
+    // Who reads them says so.
+  }
+  return files;
 }
 
 void Weights::find_sources(const std::string& path, const Transformer& model) {
@@ -149,7 +166,7 @@ void Weights::find_sources(const std::string& path, const Transformer& model) {
       std::vector<std::int64_t> shape = {rows};
       if (parameter.decayed)
         shape = place.is_transposed ? std::vector{parameter.cols, rows} : std::vector{rows, parameter.cols};
-      source.pieces.push_back(&find_piece(path, name, shape));
+      source.pieces.push_back(find_piece(path, name, shape));
       used.insert(name);
     }
     sources_.emplace(parameter.full_name(), std::move(source));
@@ -165,15 +182,16 @@ std::string Weights::choose_naming(const std::string& path) {
       return *prefix;
     }
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : tensors_) names.push_back(name);
+  for (const auto& [name, piece] : tensors_)
+    if (names.push_back(name); names.size() > kNamed) break;
   throw input_error(
       fmt::format("{}: expected tensors named as in Stretto (h.0.qkv.weight) or as in Hugging Face's GPT-2 "
                   "(h.0.attn.c_attn.weight) or Llama (model.layers.0.self_attn.q_proj.weight), got {}",
                   path, names.empty() ? "none" : some_of(names)));
 }
 
-const StoredTensor& Weights::find_piece(const std::string& path, const std::string& name,
-                                        const std::vector<std::int64_t>& shape) const {
+Weights::Piece Weights::find_piece(const std::string& path, const std::string& name,
+                                   const std::vector<std::int64_t>& shape) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
     const char* hint = name == "lm_head.weight"
@@ -181,7 +199,7 @@ const StoredTensor& Weights::find_piece(const std::string& path, const std::stri
                            : "";
     throw input_error(fmt::format("{}: has no tensor {} of shape {}{}", path, name, text(shape), hint));
   }
-  const StoredTensor& tensor = *found->second;
+  const StoredTensor& tensor = *found->second.tensor;
   // Stretto's vectors have one row.
   const bool fits =
       tensor.shape == shape || (shape.size() == 1 && tensor.shape == std::vector<std::int64_t>{1, shape[0]});
@@ -190,7 +208,7 @@ const StoredTensor& Weights::find_piece(const std::string& path, const std::stri
                                   text(shape), text(tensor.shape)));
   if (!with_element_type(tensor.dtype, [](auto) {}))
     throw input_error(fmt::format("{}: tensor {}: expected F64, F32, BF16 or F16, got {}", path, name, tensor.dtype));
-  return tensor;
+  return found->second;
 }
 
 FullTensor Weights::read(const std::string& full_name) const {
@@ -198,8 +216,9 @@ FullTensor Weights::read(const std::string& full_name) const {
   FullTensor full{full_name, {source.rows, source.cols}, {}};
   full.values.resize(static_cast<std::size_t>(source.rows * source.cols));
   double* to = full.values.data();
-  for (const StoredTensor* piece : source.pieces) {
-    const std::byte* data = piece->data.data();
+  std::vector<std::byte> scratch;
+  for (const auto& [file, piece] : source.pieces) {
+    const std::byte* data = file->data(*piece, scratch).data();
     [[maybe_unused]] const bool known = with_element_type(piece->dtype, [&](auto load) {
       if (source.is_transposed) {
         const std::int64_t cols = piece->shape[0], rows = piece->shape[1];

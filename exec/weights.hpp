@@ -4,25 +4,28 @@
 #include <string>
 #include <vector>
 
-#include "exec/mapped_file.hpp"
 #include "exec/model_state.hpp"
+#include "exec/tensor_file.hpp"
 #include "exec/weight_names.hpp"
 
 namespace stretto::exec {
 
 // The parameters of a model in safetensors files: those of Stretto's checkpoints (of which the optimizer state is left
 // alone) or of Hugging Face's GPT-2 and Llama (exec/weight_names.hpp), told apart by the names of the tensors, in F64,
-// F32, BF16 or F16. Files are mapped: a parameter is in memory while it is read. They must not change meanwhile.
-// Move-only. Safe to read from several threads.
+// F32, BF16 or F16. A parameter is in memory while it is read. Move-only. Safe to read from several threads.
 class Weights {
  public:
   // `path`: a file; the index of a model in several files of the same folder (Hugging Face's
   // model.safetensors.index.json); or a folder with one of the two, model.safetensors.
   // Throws Error(input), one line with the file: it cannot be read or is malformed, tensors are named in none of the
   // known ways, or a parameter of the model is missing or has another shape, which is given.
+  // Error(runtime) when the system cannot read it.
   static Weights open(const std::string& path, const Transformer& model);
+  // Of one file that is open.
+  static Weights of(TensorFile file, const Transformer& model);
 
-  // A parameter by its full name, without padding of the vocabulary, in f64.
+  // A parameter by its full name, without padding of the vocabulary, in f64. Throws Error(runtime) when its file has
+  // become shorter since it was opened, or cannot be read.
   FullTensor read(const std::string& full_name) const;
 
   const char* naming() const { return naming_->title; }
@@ -30,23 +33,29 @@ class Weights {
   const std::vector<std::string>& unused() const { return unused_; }
 
  private:
+  struct Piece {
+    const TensorFile* file;
+    const StoredTensor* tensor;
+  };
   struct Source {
     std::int64_t rows = 0, cols = 0;
     bool is_transposed = false;
-    std::vector<const StoredTensor*> pieces;
+    std::vector<Piece> pieces;
   };
   Weights() = default;
   void find_sources(const std::string& path, const Transformer& model);
   std::string choose_naming(const std::string& path);  // returns the prefix of names
-  const StoredTensor& find_piece(const std::string& path, const std::string& name,
-                                 const std::vector<std::int64_t>& shape) const;
+  Piece find_piece(const std::string& path, const std::string& name, const std::vector<std::int64_t>& shape) const;
 
-  std::vector<std::unique_ptr<MappedFile>> files_;
-  std::map<std::string, const StoredTensor*> tensors_;  // of all files
+  std::vector<std::unique_ptr<TensorFile>> files_;
+  std::map<std::string, Piece> tensors_;  // of all files
   const WeightNaming* naming_ = nullptr;
   std::map<std::string, Source> sources_;  // by full name
   std::vector<std::string> unused_;
 };
+
+// The files that Weights::open(path) reads, as far as they can be told: for who must not write to them. Throws nothing.
+std::vector<std::string> files_of_weights(const std::string& path);
 
 // The first of them, for a message: "a, b, c, …".
 std::string some_of(const std::vector<std::string>& names);

@@ -172,6 +172,20 @@ TEST_CASE("weights are found by Hugging Face's names", "[weights]") {
   }
 }
 
+TEST_CASE("weights that are cut short while they are in use are an error", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  write(path, gpt2_file(""));
+  const Weights weights = Weights::open(path, gpt2());
+  fs::resize_file(path, 4000);
+  CHECK_THAT(message_of(
+                 [&] {
+                   for (const Parameter& p : parameters(gpt2())) weights.read(p.full_name());
+                 },
+                 ErrorKind::runtime),
+             Contains(path) && Contains("cut short"));
+}
+
 TEST_CASE("tensors that the model has no place for are named", "[weights]") {
   const TempDir dir;
   const std::string path = dir.file("w.safetensors");
@@ -290,6 +304,12 @@ TEST_CASE("weights in several files are found by their index", "[weights]") {
   CHECK_THAT(message_of(with_map(wrong)), Contains("lm_head.weight: expected a file of the same folder"));
   wrong["lm_head.weight"] = 3;
   CHECK_THAT(message_of(with_map(wrong)), Contains("expected an object weight_map"));
+  std::ofstream(index) << R"({"weight_map": {"a": "x", "a": "y"}})";
+  CHECK_THAT(message_of([&] { Weights::open(index, llama()); }), Contains(index) && Contains("names a twice"));
+  for (const char* text : {"[]", "{", R"({"weight_map": 3})", R"({"metadata": {"weight_map": {}}})", "{} 3"}) {
+    std::ofstream(index) << text;
+    CHECK_THAT(message_of([&] { Weights::open(index, llama()); }), Contains(index));
+  }
   wrong["lm_head.weight"] = "c.safetensors";
   CHECK_THAT(message_of(with_map(wrong)), Contains("c.safetensors") && Contains("No such file"));
   fs::remove(index);
@@ -334,7 +354,8 @@ TEST_CASE("a checkpoint of Stretto's gives its weights, and Hugging Face's names
     export_to_huggingface(path, exported);
     check_all(Weights::open(exported, model), model);
     // Names, shapes and contents are those of a file of theirs.
-    const MappedFile written(exported);
+    const TensorFile written = TensorFile::open(exported);
+    std::vector<std::byte> scratch;
     CHECK(written.metadata().at("format") == "pt");
     std::vector<Stored> theirs = model.swiglu ? llama_file("model.") : gpt2_file("transformer.");
     std::erase_if(theirs, [](const Stored& t) { return is_no_parameter(t.name); });
@@ -344,7 +365,7 @@ TEST_CASE("a checkpoint of Stretto's gives its weights, and Hugging Face's names
       const Stored& same = find(theirs, tensor.name);
       CHECK(tensor.dtype == "F32");
       CHECK(tensor.shape == same.shape);
-      CHECK(std::memcmp(tensor.data.data(), same.data.data(), same.data.size()) == 0);
+      CHECK(std::memcmp(written.data(tensor, scratch).data(), same.data.data(), same.data.size()) == 0);
     }
   }
 }
