@@ -19,9 +19,16 @@ namespace fs = std::filesystem;
 
 std::string cause(int error) { return std::generic_category().message(error); }
 
-// Where a path leads to, whether or not something is there.
-std::string destination(std::string path) {
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+}  // namespace
+
+std::string destination_of(const std::string& given) {
   constexpr int kMostLinks = 40;
+  std::string path = given;
   for (int links = 0; links < kMostLinks; ++links) {
     std::error_code error;
     const fs::path target = fs::read_symlink(path, error);
@@ -31,14 +38,7 @@ std::string destination(std::string path) {
   return path;
 }
 
-std::string folder_of(const std::string& path) {
-  const std::string folder = fs::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
-
-}  // namespace
-
-std::string temporary_of(const std::string& path) { return destination(path) + ".tmp"; }
+std::string temporary_of(const std::string& path) { return destination_of(path) + ".tmp"; }
 
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
   struct stat info {};
@@ -70,7 +70,7 @@ void NewFile::finish() {
   if (!temporary_.empty() && ::fsync(fd_) != 0) fail(errno);
   if (::close(std::exchange(fd_, -1)) != 0) fail(errno);
   if (temporary_.empty()) return;
-  const std::string to = destination(path_);
+  const std::string to = destination_of(path_);
   if (::rename(temporary_.c_str(), to.c_str()) != 0) fail(errno);
   temporary_.clear();
   sync_directory(folder_of(to));

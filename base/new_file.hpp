@@ -29,6 +29,8 @@ class NewFile {
   int fd_ = -1;
 };
 
+// Where a path leads to through links, whether or not something is there.
+std::string destination_of(const std::string& path);
 // What a NewFile of `path` is written as.
 std::string temporary_of(const std::string& path);
 

@@ -21,8 +21,10 @@ namespace stretto::cli {
 namespace {
 
 struct CalibrateOptions {
-  std::string output, json, backend = "host";
+  std::string backend = "host";
   int cores = 0, ranks = 0;
+  Output output, json;
+  Files files;
 };
 
 // What a class and communication do to each other, by the thread blocks on the device or the copies at once.
@@ -43,15 +45,14 @@ void print_curves(const sim::Gpu& gpu) {
   }
 }
 
-std::string path_of(const CalibrateOptions& options) {
-  const std::string path = options.output.empty() ? default_platform_path(options.backend) : options.output;
-  if (const auto parent = std::filesystem::path(path).parent_path(); !parent.empty()) {
-    std::error_code ignored;  // require_writable reports what matters
+const std::string& path_of(CalibrateOptions& options) {
+  Files::set_default(options.output, default_platform_path(options.backend));
+  if (const auto parent = std::filesystem::path(options.output.name()).parent_path(); !parent.empty()) {
+    std::error_code ignored;  // claim_outputs reports what matters
     std::filesystem::create_directories(parent, ignored);
   }
-  require_writable(path);
-  require_writable(options.json);
-  return path;
+  options.files.claim_outputs();
+  return options.output.path();
 }
 
 struct Interrupted {};
@@ -80,7 +81,7 @@ std::string interrupted_text(const std::string& path, const calibrate::Notebook&
 }
 
 // `processes`: with a GPU for each, between which NCCL is measured before rank 0 measures its own.
-void calibrate_as(const CalibrateOptions& options, launch::ProcessGroup* processes) {
+void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
   const bool is_first = processes == nullptr || processes->rank() == 0;
   const std::string path = is_first ? path_of(options) : "";
   const auto begin = std::chrono::steady_clock::now();
@@ -154,7 +155,7 @@ void calibrate_as(const CalibrateOptions& options, launch::ProcessGroup* process
   write_json(options.json, {{"platform", path}, {"probes", std::move(probes)}});
 }
 
-void calibrate_command(const CalibrateOptions& options) {
+void calibrate_command(CalibrateOptions& options) {
   const std::optional<launch::World> world = find_world(options.ranks);
   const bool is_one_of_several = world && world->size > 1;
   if (options.backend == "cuda" && options.cores > 0)
@@ -166,7 +167,7 @@ void calibrate_command(const CalibrateOptions& options) {
   if (options.ranks > 0) {
     const std::string path = path_of(options);
     std::vector<std::string> arguments = {"calibrate", "--backend", options.backend, "--output", path};
-    if (!options.json.empty()) arguments.insert(arguments.end(), {"--json", options.json});
+    if (!options.json.empty()) arguments.insert(arguments.end(), {"--json", options.json.name()});
     return launch::spawn_ranks(options.ranks, arguments);
   }
   if (!is_one_of_several) return calibrate_as(options, nullptr);
@@ -178,13 +179,13 @@ void calibrate_command(const CalibrateOptions& options) {
 void add_calibrate(CLI::App& app) {
   auto options = std::make_shared<CalibrateOptions>();
   CLI::App* command = app.add_subcommand("calibrate", "measure this machine into a platform file");
-  command->add_option("-o,--output", options->output,
-                      "platform file to write; default: " + default_platform_path() + ", or cuda.toml beside it");
+  options->files.add_output(*command, "-o,--output", options->output,
+                            "platform file to write; default: " + default_platform_path() + ", or cuda.toml beside it");
   add_backend_option(*command, options->backend);
   command->add_option("--cores", options->cores, "cores that ranks will share; default: all")
       ->check(CLI::Range(1, 4096));
   add_ranks_option(*command, options->ranks);
-  command->add_option("--json", options->json, "write results as JSON to this file, - for standard output");
+  add_json_option(*command, options->files, options->json);
   command->callback([options] { calibrate_command(*options); });
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 #include <CLI/CLI.hpp>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/files.hpp"
 #include "model/scenario.hpp"
 #include "sim/platform.hpp"
 
@@ -23,12 +23,16 @@ void add_export(CLI::App& app);
 struct CommonOptions {
   std::string scenario;
   std::vector<std::string> set;  // key=value
-  std::string platform, json, trace, html;
+  std::string platform;
+  Output json, trace, html;
+  Files files;
 };
-// SCENARIO and --set; --platform, and --json, --trace and --html where the command has a use for them.
+// SCENARIO and --set; --platform, --json, --trace and --html where the command has a use for them.
 void add_scenario_options(CLI::App& command, CommonOptions& options);
 void add_platform_option(CLI::App& command, CommonOptions& options);
-void add_output_options(CLI::App& command, CommonOptions& options);
+void add_json_option(CLI::App& command, Files& files, Output& json);
+void add_trace_option(CLI::App& command, CommonOptions& options);
+void add_html_option(CLI::App& command, CommonOptions& options);
 
 void add_backend_option(CLI::App& command, std::string& backend);  // --backend host|cuda
 
@@ -39,15 +43,6 @@ std::string default_platform_path(const std::string& backend = "host");
 // none.
 sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario,
                             const std::string& backend = "host");
-
-// For outputs named before minutes of work: Error(input) when `path` cannot be opened for writing. Leaves what is there
-// as it is. "" and "-" are fine.
-void require_writable(const std::string& path);
-// Of all outputs that `options` names.
-void require_writable(const CommonOptions& options);
-// "-" is standard output. Throws Error(runtime) with the path and the system's reason. "" does nothing.
-void write_text(const std::string& path, const std::string& text);
-void write_json(const std::string& path, const nlohmann::json& value);
 
 // Set by SIGINT and SIGTERM once `watch_interrupts` has been called; a second signal ends the program at once.
 void watch_interrupts();

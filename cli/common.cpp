@@ -1,12 +1,7 @@
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "cli/commands.hpp"
@@ -26,20 +21,28 @@ void on_interrupt(int signal) {
 }  // namespace
 
 void add_scenario_options(CLI::App& command, CommonOptions& options) {
-  command.add_option("SCENARIO", options.scenario, "scenario file (docs/scenario.md)")->required();
+  options.files.add_input(command, "SCENARIO", options.scenario, "scenario file (docs/scenario.md)")->required();
   command.add_option("--set", options.set, "override a key: --set training.lr=3e-4 (repeatable)")
       ->allow_extra_args(false);
 }
 
 void add_platform_option(CLI::App& command, CommonOptions& options) {
-  command.add_option("--platform", options.platform,
-                     "platform file (docs/platform.md); default: the scenario's, else what `stretto calibrate` wrote");
+  options.files.add_input(
+      command, "--platform", options.platform,
+      "platform file (docs/platform.md); default: the scenario's, else what `stretto calibrate` wrote");
 }
 
-void add_output_options(CLI::App& command, CommonOptions& options) {
-  command.add_option("--json", options.json, "write results as JSON to this file, - for standard output");
-  command.add_option("--trace", options.trace, "write a trace that ui.perfetto.dev opens");
-  command.add_option("--html", options.html, "write a page with charts and timelines: one file, opens in any browser");
+void add_json_option(CLI::App& command, Files& files, Output& json) {
+  files.add_output(command, "--json", json, "write results as JSON to this file, - for standard output", true);
+}
+
+void add_trace_option(CLI::App& command, CommonOptions& options) {
+  options.files.add_output(command, "--trace", options.trace, "write a trace that ui.perfetto.dev opens");
+}
+
+void add_html_option(CLI::App& command, CommonOptions& options) {
+  options.files.add_output(command, "--html", options.html,
+                           "write a page with charts and timelines: one file, opens in any browser");
 }
 
 void add_backend_option(CLI::App& command, std::string& backend) {
@@ -66,32 +69,6 @@ sim::Platform load_platform(const CommonOptions& options, const Scenario& scenar
                       " or name one with --platform");
   return sim::read_platform(path);
 }
-
-void require_writable(const std::string& path) {
-  if (path.empty() || path == "-") return;
-  std::error_code ignored;
-  const bool existed = std::filesystem::exists(path, ignored);
-  if (!std::ofstream(path, std::ios::app)) throw input_error(path + ": cannot be written: " + std::strerror(errno));
-  if (!existed) std::filesystem::remove(path, ignored);
-}
-
-void require_writable(const CommonOptions& options) {
-  for (const std::string& path : {options.json, options.trace, options.html}) require_writable(path);
-}
-
-void write_text(const std::string& path, const std::string& text) {
-  if (path.empty()) return;
-  if (path == "-") {
-    std::cout << text;
-    return;
-  }
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.flush();
-  if (!file) throw runtime_failure(path + ": cannot be written: " + std::strerror(errno));
-}
-
-void write_json(const std::string& path, const nlohmann::json& value) { write_text(path, value.dump(2) + "\n"); }
 
 void watch_interrupts() {
   std::signal(SIGINT, on_interrupt);

@@ -57,7 +57,7 @@ void compare_as(const CompareCommand& options, launch::ProcessGroup* processes, 
   const bool is_first = processes == nullptr || processes->rank() == 0;
   const Scenario scenario = read_scenario(options.scenario, options.set);
   if (processes) watch(*processes, scenario);
-  if (is_first) require_writable(options);
+  if (is_first) options.files.claim_outputs(scenario);
   const sim::Platform platform = load_platform(options, scenario, options.backend);
   const bool is_gpu = options.backend == "cuda";
   if (platform.gpu.has_value() != is_gpu)
@@ -87,7 +87,7 @@ void compare_as(const CompareCommand& options, launch::ProcessGroup* processes, 
       sections.push_back({"predicted " + title, &t.schedule, &t.predicted_programs, &t.predicted});
       sections.push_back({"measured " + title, &t.schedule, &t.measured_programs, &t.measured});
     }
-    write_trace(options.trace, sections);
+    write_trace(options.trace.path(), sections);
   }
   if (!options.html.empty()) write_text(options.html, render_html(page(scenario, platform, run)));
   if (!run.complete) throw runtime_failure("interrupted; shown is what was finished");
@@ -103,7 +103,7 @@ void compare(const CompareCommand& options) {
   if (options.ranks > 0) {
     // What is wrong for all is said once.
     const Scenario scenario = read_scenario(options.scenario, options.set);
-    require_writable(options);
+    options.files.claim_outputs(scenario);
     load_platform(options, scenario, options.backend);
     return launch::spawn_ranks(options.ranks, arguments_of_a_rank("compare", options, options.backend));
   }
@@ -120,7 +120,9 @@ void add_compare(CLI::App& app) {
       app.add_subcommand("compare", "every overlap mode at every number of ranks: predicted, measured, error");
   add_scenario_options(*command, *options);
   add_platform_option(*command, *options);
-  add_output_options(*command, *options);
+  add_json_option(*command, options->files, options->json);
+  add_trace_option(*command, *options);
+  add_html_option(*command, *options);
   add_backend_option(*command, options->backend);
   add_ranks_option(*command, options->ranks);
   command->callback([options] { compare(*options); });

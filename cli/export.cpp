@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -11,7 +12,9 @@ namespace stretto::cli {
 namespace {
 
 struct ExportCommand {
-  std::string checkpoint, output, format = "huggingface";
+  std::string checkpoint, format = "huggingface";
+  Output output;
+  Files files;
 };
 
 }  // namespace
@@ -19,13 +22,15 @@ struct ExportCommand {
 void add_export(CLI::App& app) {
   auto options = std::make_shared<ExportCommand>();
   CLI::App* command = app.add_subcommand("export", "a checkpoint's weights as other programs name them");
-  command->add_option("CHECKPOINT", options->checkpoint, "a checkpoint that train wrote")->required();
-  command->add_option("-o,--output", options->output, "the safetensors file to write")->required();
+  options->files.add_input(*command, "CHECKPOINT", options->checkpoint, "a checkpoint that train wrote")->required();
+  options->files.add_output(*command, "-o,--output", options->output, "the safetensors file to write")->required();
   command->add_option("--format", options->format, "whose names: huggingface (GPT-2 or Llama, as the model is)")
       ->check(CLI::IsMember({"huggingface"}));
   command->callback([options] {
-    exec::export_to_huggingface(options->checkpoint, options->output);
-    std::cout << fmt::format("wrote {}\n", options->output);
+    const std::string folder = std::filesystem::path(options->checkpoint).parent_path().string();
+    options->files.claim_outputs({}, folder.empty() ? "." : folder);
+    exec::export_to_huggingface(options->checkpoint, options->output.path());
+    std::cout << fmt::format("wrote {}\n", options->output.name());
   });
 }
 

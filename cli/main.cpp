@@ -53,9 +53,10 @@ int run(int argc, char** argv) {
   CLI::App app{"Stretto: build the schedule of a training step once, run it and predict it"};
   app.require_subcommand(0, 1);
   bool version = false;
-  std::string version_json;
+  stretto::cli::Output version_json;
+  stretto::cli::Files files;
   app.add_flag("--version", version, "print the version; with --json FILE as JSON");
-  app.add_option("--json", version_json)->group("");
+  files.add_output(app, "--json", version_json, "", true)->group("");
   stretto::cli::add_compare(app);
   stretto::cli::add_simulate(app);
   stretto::cli::add_train(app);
@@ -66,6 +67,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (version && !version_json.empty()) {
+      files.claim_outputs();
       stretto::cli::write_json(version_json, {{"version", stretto::kVersion},
                                               {"git", stretto::kGit},
                                               {"backends", nlohmann::json::parse(stretto::kBackends)},

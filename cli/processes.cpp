@@ -127,8 +127,9 @@ std::vector<std::string> arguments_of_a_rank(const std::string& command, const C
                                              const std::string& backend) {
   std::vector<std::string> arguments = {command, options.scenario, "--backend", backend};
   for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
-  for (const auto& [name, value] : {std::pair{"--platform", options.platform}, std::pair{"--json", options.json},
-                                    std::pair{"--trace", options.trace}, std::pair{"--html", options.html}})
+  for (const auto& [name, value] :
+       {std::pair{"--platform", options.platform}, std::pair{"--json", options.json.name()},
+        std::pair{"--trace", options.trace.name()}, std::pair{"--html", options.html.name()}})
     if (!value.empty()) arguments.insert(arguments.end(), {name, value});
   return arguments;
 }

@@ -64,7 +64,7 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
                                       : read_scenario(options.scenario, options.set);
   if (processes) watch(*processes, scenario);
   const bool is_first = processes == nullptr || processes->rank() == 0, is_gpu = options.backend == "cuda";
-  if (is_first) require_writable(options);
+  if (is_first) options.files.claim_outputs(scenario);
   const exec::TokenSource tokens = tokens_of(scenario);
   if (is_gpu) {
     const Schedule schedule = build_schedule(scenario);
@@ -131,7 +131,7 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   out << profile_text(profile);
   write_json(options.json, profile_json(profile));
   if (!options.trace.empty())
-    write_trace(options.trace, {{"measured " + step.schedule.name, &step.schedule, &step.programs, &middle}});
+    write_trace(options.trace.path(), {{"measured " + step.schedule.name, &step.schedule, &step.programs, &middle}});
   if (!is_complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 
@@ -144,8 +144,9 @@ void profile(const ProfileCommand& options) {
   if (options.ranks > 0) {
     // What is wrong for all is said once.
     std::vector<std::string> notes;
-    tokens_of(scenario_for_processes(options, options.ranks, notes));
-    require_writable(options);
+    const Scenario scenario = scenario_for_processes(options, options.ranks, notes);
+    options.files.claim_outputs(scenario);
+    tokens_of(scenario);
     return launch::spawn_ranks(options.ranks, arguments_of_a_rank("profile", options, options.backend));
   }
   if (!is_one_of_several) return profile_as(options, nullptr, std::cout);
@@ -160,8 +161,8 @@ void add_profile(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "profile", "run a step and say where its time goes: each operation against the least it can take");
   add_scenario_options(*command, *options);
-  command->add_option("--json", options->json, "write results as JSON to this file, - for standard output");
-  command->add_option("--trace", options->trace, "write a trace that ui.perfetto.dev opens");
+  add_json_option(*command, options->files, options->json);
+  add_trace_option(*command, *options);
   add_backend_option(*command, options->backend);
   add_ranks_option(*command, options->ranks);
   command->callback([options] { profile(*options); });

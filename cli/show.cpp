@@ -18,10 +18,10 @@ struct ShowOptions : CommonOptions {
 
 void show(const ShowOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
-  require_writable(options.json);
+  options.files.claim_outputs(scenario);
   if (options.gates) {
     const std::vector<Gate> gates = gates_of(scenario);
-    if (options.json != "-") std::cout << print_gates(gates);
+    if (!options.json.is_standard()) std::cout << print_gates(gates);
     if (options.json.empty()) return;
     nlohmann::json list = nlohmann::json::array();
     for (const Gate& gate : gates)
@@ -36,7 +36,7 @@ void show(const ShowOptions& options) {
   }
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
-  if (options.json != "-") {
+  if (!options.json.is_standard()) {
     std::cout << print_schedule(schedule);
     for (std::size_t role = 0; role < plan.roles.size(); ++role)
       std::cout << (role == 0 ? "\n" : "") << "memory"
@@ -55,7 +55,8 @@ void add_show(CLI::App& app) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "the schedule itself, readable, and what it needs");
   add_scenario_options(*command, *options);
-  command->add_option("--json", options->json, "write the schedule as JSON to this file, - for standard output");
+  options->files.add_output(*command, "--json", options->json,
+                            "write the schedule as JSON to this file, - for standard output", true);
   command->add_flag("--gates", options->gates, "only what each overlap knob needs, and which of it is missing");
   command->callback([options] { show(*options); });
 }

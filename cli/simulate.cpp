@@ -100,7 +100,7 @@ nlohmann::json json_of(const std::vector<PredictedMode>& modes) {
 
 void simulate_command(const SimulateOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
-  require_writable(options);
+  options.files.claim_outputs(scenario);
   const sim::Platform platform = load_platform(options, scenario);
   const auto begin = std::chrono::steady_clock::now();
   const Schedule schedule = build_schedule(scenario);
@@ -189,7 +189,7 @@ void simulate_command(const SimulateOptions& options) {
                             {"simulate_s", simulate_s},
                             {"modes", options.modes ? json_of(modes) : nlohmann::json(nullptr)}});
   if (!options.trace.empty())
-    write_trace(options.trace, {{"predicted " + schedule.name, &schedule, &result.programs, &result.timeline}});
+    write_trace(options.trace.path(), {{"predicted " + schedule.name, &schedule, &result.programs, &result.timeline}});
   if (!options.html.empty()) {
     HtmlReport report;
     report.title = scenario.name + ": predicted";
@@ -211,7 +211,9 @@ void add_simulate(CLI::App& app) {
       app.add_subcommand("simulate", "predict the step: time, MFU, memory, exposed communication, what limits it");
   add_scenario_options(*command, *options);
   add_platform_option(*command, *options);
-  add_output_options(*command, *options);
+  add_json_option(*command, options->files, options->json);
+  add_trace_option(*command, *options);
+  add_html_option(*command, *options);
   command->add_option("--engine", options->engine, "network: fluid (closed form) or simgrid (flows share links)")
       ->check(CLI::IsMember({"fluid", "simgrid"}));
   command->add_flag("--modes", options->modes, "also: every overlap mode that the layout allows");

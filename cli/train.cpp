@@ -85,15 +85,15 @@ std::pair<double, double> host_utilisation(const Scenario& scenario, const Sched
   return {mfu, hfu};
 }
 
-// False when it was interrupted.
-bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
+// "", or why it is not done.
+std::string train_as(const TrainCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
   std::vector<std::string> notes;
   if (processes) require_same(*processes, options, options.backend);
   const Scenario scenario = processes ? scenario_for_processes(options, processes->size(), notes)
                                       : read_scenario(options.scenario, options.set);
   if (processes) watch(*processes, scenario);
   const bool is_first = processes == nullptr || processes->rank() == 0;
-  if (is_first) require_writable(options.json);
+  if (is_first) options.files.claim_outputs(scenario);
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   const std::int64_t ranks = schedule.mesh.ranks();
@@ -138,7 +138,12 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
     result = exec::train_on_host(scenario, schedule, plan, callbacks);
   }
 
-  if (!is_first) return result.finished;
+  std::string unfinished;
+  if (!result.finished)
+    unfinished = scenario.training.checkpoint_dir.empty()
+                     ? "interrupted before train_iters; without [training] checkpoint_dir nothing of it is kept"
+                     : "interrupted before train_iters; run again to go on from the checkpoint";
+  if (!is_first) return unfinished;
   nlohmann::json steps = nlohmann::json::array();
   std::vector<double> times_ms;
   for (const exec::TrainStep& s : result.steps) {
@@ -172,7 +177,7 @@ bool train_as(const TrainCommand& options, launch::ProcessGroup* processes, std:
                             {"tflops_per_gpu", tflops_per_gpu},
                             {"resumed_from", result.resumed_from >= 0 ? nlohmann::json(result.resumed_from)
                                                                       : nlohmann::json(nullptr)}});
-  return result.finished;
+  return unfinished;
 }
 
 void train(const TrainCommand& options) {
@@ -181,21 +186,21 @@ void train(const TrainCommand& options) {
     // What is wrong for all is said once.
     std::vector<std::string> notes;
     const Scenario scenario = scenario_for_processes(options, options.ranks, notes);
-    require_writable(options.json);
+    options.files.claim_outputs(scenario);
     build_schedule(scenario);
     exec::require_data(scenario);
     return launch::spawn_ranks(options.ranks, arguments_of_a_rank("train", options, options.backend));
   }
-  bool finished = false;
+  std::string unfinished;
   if (world)
     run_as_one_of(*world, [&](launch::ProcessGroup& processes, std::ostream& out) {
-      finished = train_as(options, &processes, out);
+      unfinished = train_as(options, &processes, out);
     });
   else
-    finished = train_as(options, nullptr, std::cout);
-  if (finished) return;
+    unfinished = train_as(options, nullptr, std::cout);
+  if (unfinished.empty()) return;
   const bool speaks = !world || world->rank == 0;
-  throw runtime_failure(speaks ? "interrupted before train_iters; run again to go on from the checkpoint" : "");
+  throw runtime_failure(speaks ? unfinished : "");
 }
 
 }  // namespace
@@ -204,7 +209,7 @@ void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainCommand>();
   CLI::App* command = app.add_subcommand("train", "run it for real: loss and tokens/s per step, checkpoints");
   add_scenario_options(*command, *options);
-  command->add_option("--json", options->json, "write results as JSON to this file, - for standard output");
+  add_json_option(*command, options->files, options->json);
   add_backend_option(*command, options->backend);
   add_ranks_option(*command, options->ranks);
   command->callback([options] { train(*options); });

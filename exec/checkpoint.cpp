@@ -81,9 +81,6 @@ void make_directory(const std::string& dir, std::error_code& error) {
 // A checkpoint to resume from; "" or how it is damaged. Throws Error for what the system cannot read.
 std::string load_to_resume(const Listed& file, std::optional<Checkpoint>& loaded) {
   const std::string path = file.path.string();
-  std::error_code error;
-  if (const fs::file_status status = fs::status(path, error); fs::exists(status) && !fs::is_regular_file(status))
-    return path + ": expected a regular file";
   try {
     std::vector<std::byte> bytes = ReadFile::open(path).take();
     try {

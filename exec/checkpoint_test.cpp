@@ -131,7 +131,9 @@ TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]
   falls_back(read(dir.path() / "step-00000001.safetensors"));  // copied under the wrong name
   fs::remove(newest);
   fs::create_directory(newest);
-  CHECK_THAT(find_latest(dir.str()).warnings.at(0), Contains("step-00000002") && Contains("regular file"));
+  CHECK_THAT(message_of([&] { find_latest(dir.str()); }), Contains("step-00000002") && Contains("directory"));
+  fs::remove(newest);
+  overwrite(newest, "");
   // Where nothing is whole, or the system cannot tell, nobody begins anew.
   overwrite(dir.path() / "step-00000001.safetensors", "");
   CHECK_THAT(message_of([&] { find_latest(dir.str()); }),

@@ -19,7 +19,7 @@
 namespace stretto::exec {
 namespace {
 
-constexpr auto kWait = std::chrono::milliseconds(3000), kPause = std::chrono::milliseconds(20);
+constexpr auto kWait = std::chrono::milliseconds(2000), kPause = std::chrono::milliseconds(20);
 
 std::string me() {
   std::array<char, 256> host{};

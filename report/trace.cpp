@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
-#include "base/error.hpp"
+#include "base/new_file.hpp"
 
 namespace stretto {
 namespace {
@@ -28,15 +25,7 @@ std::string quoted(const std::string& text) {
 
 class TraceFile {
  public:
-  explicit TraceFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "w")) {
-    if (!file_) fail();
-    put("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-  }
-  ~TraceFile() {
-    if (file_) std::fclose(file_);
-  }
-  TraceFile(const TraceFile&) = delete;
-  TraceFile& operator=(const TraceFile&) = delete;
+  explicit TraceFile(const std::string& path) : file_(path) { put("{\"displayTimeUnit\":\"ns\",\"traceEvents\":["); }
 
   void event(const std::string& json) {
     put((first_ ? "\n" : ",\n") + json);
@@ -44,20 +33,21 @@ class TraceFile {
   }
   void finish() {
     put("\n]}\n");
-    std::FILE* file = std::exchange(file_, nullptr);
-    if (std::fclose(file) != 0) fail();
+    file_.write(unwritten_);
+    file_.finish();
   }
 
  private:
   void put(const std::string& text) {
-    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail();
-  }
-  [[noreturn]] void fail() const {
-    throw runtime_failure(fmt::format("{}: cannot write the trace: {}", path_, std::generic_category().message(errno)));
+    constexpr std::size_t kPieceBytes = 1 << 18;
+    unwritten_ += text;
+    if (unwritten_.size() < kPieceBytes) return;
+    file_.write(unwritten_);
+    unwritten_.clear();
   }
 
-  std::string path_;
-  std::FILE* file_ = nullptr;
+  NewFile file_;
+  std::string unwritten_;
   bool first_ = true;
 };
 

@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-
 #include "base/error.hpp"
+#include "base/new_file.hpp"
 #include "base/toml.hpp"
 
 namespace stretto::sim {
@@ -248,19 +244,9 @@ void write_platform(const std::string& path, const Platform& platform) {
     }
     text += "]\n";
   }
-  const std::string temporary = path + ".tmp";
-  {
-    std::ofstream file(temporary, std::ios::trunc);
-    file << text;
-    file.flush();
-    if (!file) {
-      const std::string reason = std::strerror(errno);
-      std::remove(temporary.c_str());
-      throw runtime_failure(path + ": cannot be written: " + reason);
-    }
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0)
-    throw runtime_failure(path + ": cannot be written: " + std::strerror(errno));
+  NewFile file(path);
+  file.write(text);
+  file.finish();
 }
 
 }  // namespace stretto::sim

@@ -1,8 +1,11 @@
 """kill -9 at random moments, again and again, changes nothing: the run that is started again until it is done ends with
-the bytes of the run that nobody disturbed. STRETTO_KILL_ROUNDS and STRETTO_KILLS (a round) make it longer; scripts/soak
-does that. A failure prints the seed; STRETTO_KILL_SEED repeats it."""
+the bytes of the run that nobody disturbed. Ranks are threads, and then processes, of which one, the one that has started
+them, or all are killed. STRETTO_KILL_ROUNDS (of each) and STRETTO_KILLS (a round) make it longer; scripts/soak does that.
+A failure prints the seed; STRETTO_KILL_SEED repeats it."""
+import fcntl
 import os
 import random
+import signal
 import time
 
 from program import ProgramTest, main
@@ -10,37 +13,72 @@ from program import ProgramTest, main
 ROUNDS = int(os.environ.get("STRETTO_KILL_ROUNDS", 1))
 KILLS = int(os.environ.get("STRETTO_KILLS", 3))
 SEED = int(os.environ.get("STRETTO_KILL_SEED", time.time_ns() % 1_000_000))
+STEPS = 100
+
+
+def children(process):
+    try:
+        with open(f"/proc/{process}/task/{process}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return []  # it has ended
+
+
+def kill(process):
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 class Kill(ProgramTest):
     def train(self, folder, *more):
-        return ["train", self.tiny, "--set", "training.train_iters=300", "--set", "training.checkpoint_interval=2", "--set",
+        return ["train", self.tiny, "--set", f"training.train_iters={STEPS}", "--set", "training.checkpoint_interval=1", "--set",
                 f"training.checkpoint_dir={folder}", *more]
 
     def final(self, folder):
-        return (self.folder / folder / "step-00000300.safetensors").read_bytes()
+        return (self.folder / folder / f"step-{STEPS:08}.safetensors").read_bytes()
 
-    def test_killed_runs_end_as_undisturbed_ones(self):
+    def wait_for_end(self, folder):
+        """Ranks that have lost their parent end after their step."""
+        lock = self.folder / folder / "stretto.lock"
+        if lock.exists():
+            with open(lock) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+
+    def disturb(self, kind, *ranks):
         begin = time.monotonic()
-        loss = self.json(*self.train("undisturbed"))["steps"][-1]["loss"]
+        loss = self.json(*self.train("undisturbed" + kind, *ranks))["steps"][-1]["loss"]
         duration = time.monotonic() - begin
+        resumed = 0
         for round in range(ROUNDS):
             chance = random.Random(SEED + round)
-            folder, killed = f"round{round}", 0
-            while killed < KILLS:
-                process = self.start(*self.train(folder))
-                time.sleep(chance.uniform(0, duration / KILLS))
-                process.kill()
-                _, err = process.communicate()
-                killed += 1
-                self.assertIn(process.returncode, (-9, 0), err)
+            folder = f"{kind}{round}"
+            for _ in range(KILLS):
+                process = self.start(*self.train(folder, *ranks))
+                time.sleep(chance.uniform(0, 1.5 * duration / KILLS))
+                family = children(process.pid)
+                victims = chance.choice([[process.pid], [process.pid, *family], family[:1], family[1:]]) if ranks else [process.pid]
+                for victim in victims:
+                    kill(victim)
+                out, err = process.communicate(timeout=60)
+                self.assertIn(process.returncode, (-9, 0, 1) if ranks else (-9, 0), err)
+                resumed += "resumed from" in out
+            self.wait_for_end(folder)
             with self.subTest(seed=SEED + round):
-                end = self.json(*self.train(folder))["steps"]
-                self.assertEqual(self.final(folder), self.final("undisturbed"))
+                end = self.json(*self.train(folder, *ranks))["steps"]
+                self.assertEqual(self.final(folder), self.final("undisturbed" + kind))
                 if end:  # the killed runs may have finished
                     self.assertEqual(end[-1]["loss"], loss)
-                self.assertEqual([name for name in os.listdir(self.folder / folder) if name.endswith(".tmp")], [])
-        print(f"{ROUNDS} rounds of {KILLS} kills, seed {SEED}")
+                self.assertEqual(sorted(os.listdir(self.folder / folder)),
+                                 [f"step-{STEPS - 1:08}.safetensors", f"step-{STEPS:08}.safetensors", "stretto.lock"])
+        print(f"{kind}: {ROUNDS} rounds of {KILLS} kills, {resumed} of the killed runs had resumed, seed {SEED}")
+
+    def test_killed_threads_end_as_undisturbed_ones(self):
+        self.disturb("threads")
+
+    def test_killed_processes_end_as_undisturbed_ones(self):
+        self.disturb("processes", "--ranks", "2")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import unittest
 
 STRETTO = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "stretto"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The library that makes calls of the system fail (tests/fail_io.cpp), or "".
+FAIL_IO = os.environ.get("STRETTO_FAIL_IO_LIBRARY", "")
 PLATFORM = str(ROOT / "tests/golden/host.toml")
 
 # Sizes are odd on purpose. A step takes a few milliseconds.
@@ -56,8 +58,12 @@ class ProgramTest(unittest.TestCase):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return str(path)
 
-    def start(self, *arguments, stdout=subprocess.PIPE, **options):
-        return subprocess.Popen([STRETTO, *map(str, arguments)], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+    def environment_that_fails(self, call, path, error):
+        """Every `call` on a file whose path has `path` in it fails with that errno."""
+        return dict(self.environment, LD_PRELOAD=FAIL_IO, STRETTO_FAIL_IO=f"{call} {path} {error}")
+
+    def start(self, *arguments, stdout=subprocess.PIPE, environment=None, **options):
+        return subprocess.Popen([STRETTO, *map(str, arguments)], cwd=self.folder, env=environment or self.environment, stdin=subprocess.DEVNULL,
                                 stdout=stdout, stderr=subprocess.PIPE, text=True, **options)
 
     def run_program(self, *arguments, **options):

@@ -35,8 +35,53 @@ class Train(ProgramTest):
         rest = {step["step"]: step["loss"] for step in value["steps"]}
         self.assertEqual({**first, **rest}, whole)
         self.assertEqual(self.checkpoint("parts"), self.checkpoint("whole"))
-        # Nothing is left to do.
+        # Nothing is left to do, and it says so.
         self.assertEqual(self.json("train", self.tiny, "--set", "training.checkpoint_dir=parts")["steps"], [])
+        for ranks in ([], ["--ranks", "2"]):
+            out = self.ok("train", self.tiny, "--set", "training.checkpoint_dir=parts", *ranks).out
+            self.assertIn("training is done: the checkpoint is of step 6 and train_iters is 6; raise [training] train_iters", out)
+
+    def test_what_changed_since_the_checkpoint_is_noted(self):
+        folder = ["--set", "training.checkpoint_dir=ck", "--set", "training.lr_decay_iters=6"]
+        self.losses(*folder, "--set", "training.train_iters=2")
+        note = "note: not as the checkpoint was trained: "
+        self.assertNotIn(note, self.ok("train", self.tiny, *folder, "--set", "training.train_iters=3").out)
+        self.write("other.txt", "pack my box with five dozen liquor jugs. " * 40)
+        for ranks in ([], ["--ranks", "2"]):
+            out = self.ok("train", self.tiny, "--set", "training.checkpoint_dir=ck", "--set", "training.train_iters=3", *ranks).out
+            self.assertIn(note + "lr_decay_iters = 3 (was 6)\n", out)
+            out = self.ok("train", self.tiny, *folder, *ranks, "--set", "training.train_iters=3", "--set", "training.data=other.txt",
+                          "--set", "training.lr=0.5", "--set", "training.clip_grad=2").out
+            self.assertRegex(out, note + r"clip_grad = 2 \(was 1\), data = 1640 tokens, \w+ \(was 1800 tokens, \w+\), lr = 0.5 \(was 0.01\), min_lr = 0.05 \(was 0.001\)\n")
+
+    def test_a_directory_is_of_one_run(self):
+        folder = ["--set", "training.checkpoint_dir=ck", "--set", "training.train_iters=100000"]
+        for ranks in ([], ["--ranks", "2"]):
+            first = self.start("train", self.tiny, *folder, *ranks)
+            for line in first.stdout:
+                if line.startswith("step "):
+                    break
+            writer = (self.folder / "ck/stretto.lock").read_text().split()[1]
+            if not ranks:
+                self.assertEqual(writer, str(first.pid))
+            self.fails(1, "train", self.tiny, *folder, *ranks, says=["ck: in use by process " + writer + " on ", " since ", "checkpoint_dir"])
+            first.kill()
+            first.communicate()
+            self.ok("train", self.tiny, "--set", "training.checkpoint_dir=ck")
+
+    def test_data_that_is_cut_short_ends_the_run(self):
+        # A window is 8 tokens; what is left is one of them.
+        for ranks in ([], ["--ranks", "2"]):
+            self.write("data.txt", "the quick brown fox jumps over the lazy dog. " * 4000)
+            process = self.start("train", self.tiny, "--set", "training.data=data.txt", "--set", "training.train_iters=100000", *ranks)
+            for line in process.stdout:
+                if line.startswith("step "):
+                    break
+            os.truncate(self.folder / "data.txt", 8)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1, err)
+            self.assertEqual(len(err.splitlines()), 1, err)
+            self.assertIn("data.txt: was cut short while it is in use: it had 180000 bytes", err)
 
     def test_resumed_in_another_layout(self):
         whole = self.losses()
@@ -82,7 +127,7 @@ class Train(ProgramTest):
         out = self.ok("train", self.tiny, *load, "--set", "model.num_layers=1").out
         self.assertIn("no place for 12 tensors", out)
         self.fails(2, "export", "text.txt", "-o", "x", says=["text.txt"])
-        self.fails(1, "export", "ck/step-00000006.safetensors", "-o", "none/x", says=["none/x", "No such file"])
+        self.fails(2, "export", "ck/step-00000006.safetensors", "-o", "none/x", says=["none/x", "No such file"])
 
     def test_another_model_does_not_resume(self):
         self.losses("--set", "training.checkpoint_dir=ck")
@@ -106,6 +151,17 @@ class Train(ProgramTest):
             self.assertGreaterEqual(stopped["resumed_from"], 20)
             whole = self.json("train", self.tiny, *many)
             self.assertEqual(stopped["steps"][-1]["loss"], whole["steps"][-1]["loss"])
+
+    def test_interrupt_promises_no_checkpoint_where_there_is_none(self):
+        for ranks in ([], ["--ranks", "2"]):
+            process = self.start("train", self.tiny, "--set", "training.train_iters=100000", *ranks)
+            for line in process.stdout:
+                if line.startswith("step "):
+                    break
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1, err)
+            self.assertEqual(err, "stretto: interrupted before train_iters; without [training] checkpoint_dir nothing of it is kept\n")
 
     def test_a_full_disk_leaves_the_checkpoint_before(self):
         folder = ["--set", "training.checkpoint_dir=ck", "--set", "training.lr_decay_iters=6"]

@@ -1,0 +1,192 @@
+#include "cli/files.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cassert>
+#include <cerrno>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/new_file.hpp"
+#include "base/read_file.hpp"
+#include "cli/commands.hpp"
+#include "exec/checkpoint.hpp"
+#include "exec/weights.hpp"
+
+namespace stretto::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What tells files from each other: the inode, or, of what is not there yet, that of its folder and its name.
+struct Identity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::string name;
+  bool operator==(const Identity&) const = default;
+};
+
+// nullopt: several may write there (a device, a pipe), or nobody can.
+std::optional<Identity> identity_of(const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) return std::nullopt;
+  return Identity{info.st_dev, info.st_ino, ""};
+}
+std::optional<Identity> identity_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) return identity_of(info);
+  const fs::path destination = destination_of(path);
+  const std::string folder = destination.parent_path().string();
+  if (::stat(folder.empty() ? "." : folder.c_str(), &info) != 0) return std::nullopt;
+  return Identity{info.st_dev, info.st_ino, destination.filename().string()};
+}
+
+// Who has a file: an option, a key, a stream.
+struct Holder {
+  std::string what;
+  Identity identity;
+};
+
+void add(std::vector<Holder>& holders, const std::string& what, const std::optional<Identity>& identity) {
+  if (identity) holders.push_back({what, *identity});
+}
+
+const Holder* find(const std::vector<Holder>& holders, const std::optional<Identity>& identity) {
+  if (!identity) return nullptr;
+  for (const Holder& holder : holders)
+    if (holder.identity == *identity) return &holder;
+  return nullptr;
+}
+
+// Throws Error(input) unless it can be opened for writing. Nothing is left behind.
+void require_writable(const std::string& path) try {
+  struct stat info {};
+  const bool is_there = ::stat(path.c_str(), &info) == 0;
+  if (is_there && S_ISDIR(info.st_mode)) throw system_error(path, "cannot be written", EISDIR);
+  if (is_there && ::access(path.c_str(), W_OK) != 0) throw system_error(path, "cannot be written", errno);
+  // Opening a pipe would wait for its reader, and end it.
+  if (!is_there || S_ISREG(info.st_mode)) NewFile file(path);
+} catch (const Error& error) {
+  throw input_error(error.what());
+}
+
+std::vector<Holder> standard_streams() {
+  std::vector<Holder> streams;
+  struct stat info {};
+  for (const auto& [stream, what] : {std::pair{STDOUT_FILENO, "standard output"}, {STDERR_FILENO, "standard error"}})
+    if (::fstat(stream, &info) == 0) add(streams, what, identity_of(info));
+  return streams;
+}
+
+}  // namespace
+
+const std::string& Output::path() const {
+  assert(is_claimed_ && "claim_outputs() comes before any work");
+  return name_;
+}
+
+std::vector<Input> inputs_of(const Scenario& scenario) {
+  std::vector<Input> inputs = {{"the scenario", scenario.file},
+                               {"its platform", scenario.platform},
+                               {"[training] data", scenario.training.data}};
+  if (!scenario.training.load.empty())
+    for (const std::string& file : exec::files_of_weights(scenario.training.load))
+      inputs.push_back({"[training] load", file});
+  for (const char* backend : {"host", "cuda"})
+    inputs.push_back({"what `stretto calibrate` wrote", default_platform_path(backend)});
+  std::error_code ignored;
+  if (const std::string& dir = scenario.training.checkpoint_dir; !dir.empty())
+    for (fs::directory_iterator it(dir, ignored), end; !ignored && it != end; it.increment(ignored))
+      if (exec::is_of_checkpoints(it->path().filename().string()))
+        inputs.push_back({"[training] checkpoint_dir", it->path().string()});
+  return inputs;
+}
+
+CLI::Option* Files::add_input(CLI::App& command, const std::string& option, std::string& path,
+                              const std::string& help) {
+  CLI::Option* added = command.add_option(option, path, help)->type_name("INPUT");
+  inputs_.push_back({added->get_name(), &path});
+  return added;
+}
+
+CLI::Option* Files::add_output(CLI::App& command, const std::string& option, Output& output, const std::string& help,
+                               bool takes_standard) {
+  CLI::Option* added = command.add_option(option, output.name_, help)->type_name("OUTPUT");
+  outputs_.push_back({added->get_name(), &output, takes_standard});
+  return added;
+}
+
+void Files::claim_outputs(std::vector<Input> more, const std::string& checkpoint_dir) const {
+  for (const DeclaredInput& input : inputs_) more.insert(more.begin(), {input.option, *input.path});
+  std::vector<Holder> read;
+  for (const Input& input : more)
+    if (!input.path.empty()) add(read, input.what, identity_of(input.path));
+  std::vector<Holder> written = standard_streams();
+  for (const Holder& stream : written)
+    if (const Holder* input = find(read, stream.identity))
+      throw input_error(fmt::format("{} goes to a file that is read: {}; expected another", stream.what, input->what));
+  const DeclaredOutput* standard = nullptr;
+  for (const DeclaredOutput& declared : outputs_) {
+    Output& output = *declared.output;
+    output.is_claimed_ = true;
+    if (output.empty()) continue;
+    if (output.is_standard()) {
+      if (!declared.takes_standard) throw input_error(declared.option + " -: expected a file, and not standard output");
+      if (standard != nullptr)
+        throw input_error(fmt::format("{} -: {} goes to standard output already; expected a file", declared.option,
+                                      standard->option));
+      standard = &declared;
+      continue;
+    }
+    const std::string what = declared.option + " " + output.name();
+    // What comes to be as a whole is written beside its place first.
+    std::vector<std::optional<Identity>> identities = {identity_of(output.name_)};
+    if (identities.front()) identities.push_back(identity_of(temporary_of(output.name_)));
+    for (const auto& identity : identities) {
+      if (const Holder* input = find(read, identity))
+        throw input_error(
+            fmt::format("{}: would overwrite what is read: {}; expected another file", what, input->what));
+      if (const Holder* other = find(written, identity))
+        throw input_error(
+            fmt::format("{}: would overwrite what is written: {}; expected another file", what, other->what));
+    }
+    const fs::path destination = destination_of(output.name_);
+    std::error_code ignored;
+    if (!checkpoint_dir.empty() && exec::is_of_checkpoints(destination.filename().string()) &&
+        fs::equivalent(destination.has_parent_path() ? destination.parent_path() : ".", checkpoint_dir, ignored))
+      throw input_error(
+          fmt::format("{}: would be taken for a checkpoint of {}; expected another file", what, checkpoint_dir));
+    for (const auto& identity : identities) add(written, declared.option, identity);
+    require_writable(output.name_);
+  }
+}
+
+void Files::claim_outputs(const Scenario& scenario) const {
+  claim_outputs(inputs_of(scenario), scenario.training.checkpoint_dir);
+}
+
+void Files::set_default(Output& output, const std::string& path) {
+  if (output.empty()) output.name_ = path;
+}
+
+void write_text(const Output& output, const std::string& text) {
+  if (output.empty()) return;
+  if (output.is_standard()) {
+    std::cout << text;
+    return;
+  }
+  NewFile file(output.path());
+  file.write(text);
+  file.finish();
+}
+
+void write_json(const Output& output, const nlohmann::json& value) {
+  if (!output.empty()) write_text(output, value.dump(2) + "\n");
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,152 @@
+"""Checkpoints that are damaged in every way never make a run begin anew without a word: it goes on from the one before
+and says so, and ends with the bytes of the undisturbed run, or it ends at once with one line and leaves all as it was.
+STRETTO_DAMAGES makes it longer; scripts/soak does that. A failure prints the seed; STRETTO_DAMAGE_SEED repeats it."""
+import errno
+import os
+import random
+import shutil
+import time
+
+from program import FAIL_IO, ProgramTest, main
+
+DAMAGES = int(os.environ.get("STRETTO_DAMAGES", 40))
+SEED = int(os.environ.get("STRETTO_DAMAGE_SEED", time.time_ns() % 1_000_000))
+OLDER, NEWEST = "step-00000003.safetensors", "step-00000006.safetensors"
+
+
+def truncated(data, chance):
+    return data[:chance.randrange(len(data))]
+
+
+def flipped(data, chance):
+    data = bytearray(data)
+    for _ in range(chance.choice([1, 1, 2, 8])):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    return bytes(data)
+
+
+def block(data, chance, size):
+    """A block as a disk has it: zeros, or what was there for another file."""
+    begin = chance.randrange(0, len(data), size)
+    end = min(begin + size, len(data))
+    return data[:begin] + chance.choice([bytes(end - begin), chance.randbytes(end - begin)]) + data[end:]
+
+
+CONTENTS = [lambda data, chance: b"", truncated, truncated, flipped, flipped, flipped, lambda data, chance: data + b"\0",
+            lambda data, chance: block(data, chance, 512), lambda data, chance: block(data, chance, 4096),
+            lambda data, chance: bytes(len(data)), lambda data, chance: chance.randbytes(len(data))]
+
+
+class Damage(ProgramTest):
+    def train(self, folder, steps, *more):
+        return ["train", self.tiny, "--set", f"training.train_iters={steps}", "--set", "training.lr_decay_iters=9", "--set",
+                "training.checkpoint_interval=3", "--set", f"training.checkpoint_dir={folder}", "--set",
+                "parallel.data_parallel_size=1", *more]
+
+    def files(self, folder):
+        return {path.name: path.read_bytes() if path.is_file() else None
+                for path in (self.folder / folder).iterdir() if path.name != "stretto.lock"}
+
+    def setUp(self):
+        super().setUp()
+        self.ok(*self.train("whole", 6))
+        self.whole = self.files("whole")
+        shutil.copytree(self.folder / "whole", self.folder / "end")
+        self.ok(*self.train("end", 9))
+        self.end = self.files("end")["step-00000009.safetensors"]
+        self.ok(*self.train("other", 6, "--set", "training.seed=7"))
+
+    def check(self, folder, failing=None):
+        """The run's end follows from which files are still what they were."""
+        before = self.files(folder)
+        is_whole = {name: before.get(name) == self.whole[name] for name in (OLDER, NEWEST)}
+        environment = self.environment_that_fails(*failing) if failing else None
+        process = self.run_program(*self.train(folder, 9), environment=environment)
+        if failing or None in before.values() or not any(is_whole.values()) or before[NEWEST] == self.other:
+            self.assertIn(process.returncode, (1, 2), process.out)
+            self.assertEqual(len(process.err.splitlines()), 1, process.err)
+            self.assertIn(folder, process.err)
+            self.assertEqual(self.files(folder), before)
+            return process
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn(f"resumed from {self.folder / folder}/" + (NEWEST if is_whole[NEWEST] else OLDER), process.out)
+        self.assertEqual(f"warning: checkpoint skipped: {self.folder / folder}/{NEWEST}: " in process.out, not is_whole[NEWEST])
+        after = self.files(folder)
+        self.assertEqual(after["step-00000009.safetensors"], self.end)
+        self.assertEqual(after[NEWEST], self.whole[NEWEST])  # the one that is kept is whole
+        return process
+
+    def damage(self, folder, chance):
+        """Returns what fails while it is read, if it is that kind of damage."""
+        path = self.folder / folder
+        victims = chance.choice([[NEWEST], [NEWEST], [OLDER], [NEWEST, OLDER]])
+        kind = chance.randrange(len(CONTENTS) + 6)
+        if kind < len(CONTENTS):
+            for name in victims:
+                (path / name).write_bytes(CONTENTS[kind](self.whole[name], chance))
+            return None
+        kind -= len(CONTENTS)
+        if kind == 0:  # swapped
+            (path / NEWEST).write_bytes(self.whole[OLDER])
+            (path / OLDER).write_bytes(self.whole[NEWEST])
+        elif kind == 1:  # of the wrong step
+            (path / NEWEST).write_bytes(self.whole[OLDER])
+        elif kind == 2:
+            (path / NEWEST).write_bytes(self.other)
+        elif kind == 3:
+            (path / NEWEST).unlink()
+            (path / NEWEST).mkdir()
+        elif kind == 4:
+            (path / NEWEST).unlink()
+            (path / NEWEST).symlink_to("nowhere")
+            (path / OLDER).unlink()
+            (path / OLDER).mkdir()
+        elif FAIL_IO:
+            call = chance.choice(["open", "pread"])
+            return call, NEWEST, chance.choice([errno.EIO, errno.EACCES, errno.ENOMEM, errno.ESTALE, errno.EMFILE])
+        return None
+
+    def test_damage_is_never_silent(self):
+        self.other = self.files("other")[NEWEST]
+        outcomes = {}
+        for number in range(DAMAGES):
+            chance = random.Random(SEED + number)
+            folder = f"d{number}"
+            shutil.copytree(self.folder / "whole", self.folder / folder, ignore=shutil.ignore_patterns("*.lock"))
+            with self.subTest(seed=SEED + number):
+                code = self.check(folder, self.damage(folder, chance)).returncode
+                outcomes[code] = outcomes.get(code, 0) + 1
+            shutil.rmtree(self.folder / folder)
+        print(f"{DAMAGES} damages, by exit code: {outcomes}, seed {SEED}")
+
+    def test_nothing_that_loads_says_how_to_begin_anew(self):
+        shutil.copytree(self.folder / "whole", self.folder / "ck")
+        for name in (OLDER, NEWEST):
+            (self.folder / "ck" / name).write_bytes(b"")
+        self.fails(2, *self.train("ck", 9), says=[NEWEST, "all 2 checkpoints are damaged", "begin anew", "checkpoint_dir"])
+        self.fails(2, *self.train("ck", 9, "--ranks", "1"), says=["all 2 checkpoints are damaged"])
+        (self.folder / "ck" / OLDER).unlink()
+        self.fails(2, *self.train("ck", 9), says=["the only checkpoint is damaged"])
+        (self.folder / "ck" / NEWEST).unlink()
+        self.assertNotIn("resumed", self.ok(*self.train("ck", 3)).out)
+
+    def test_what_the_disk_cannot_read_is_not_damage(self):
+        if not FAIL_IO:
+            self.skipTest("needs the library that makes calls fail")
+        shutil.copytree(self.folder / "whole", self.folder / "ck")
+        before = self.files("ck")
+        for code, error, call in ((1, errno.EIO, "pread"), (2, errno.EACCES, "open"), (1, errno.EMFILE, "open")):
+            self.fails(code, *self.train("ck", 9), says=[NEWEST, os.strerror(error)],
+                       environment=self.environment_that_fails(call, NEWEST, error))
+            self.assertEqual(self.files("ck"), before)
+        # Neither is what cannot be written the end of what is there.
+        for call, error in (("write", errno.ENOSPC), ("write", errno.EIO), ("fsync", errno.EIO)):
+            self.fails(1, *self.train("ck", 9), says=["step-00000009.safetensors", os.strerror(error)],
+                       environment=self.environment_that_fails(call, "step-00000009", error))
+            self.assertEqual(self.files("ck"), before)
+        self.fails(1, *self.train("ck", 9), says=["text.txt", os.strerror(errno.EIO)],
+                   environment=self.environment_that_fails("pread", "text.txt", errno.EIO))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""No command writes to what it reads, nor twice to one file, whatever leads there: code 2, one line, all as it was."""
+import os
+import pathlib
+import re
+
+from program import PLATFORM, TINY, ProgramTest, main
+
+COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export")
+# Options that take a word and name no file.
+WORDS = {"--set", "--backend", "--engine", "--format"}
+
+
+class Files(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.write("platform.toml", pathlib.Path(PLATFORM).read_bytes())
+        self.write("scenario.toml", 'platform = "platform.toml"\n' + TINY)
+        self.ok("train", "scenario.toml", "--set", "training.checkpoint_dir=ck")
+        self.ok("export", "ck/step-00000006.safetensors", "-o", "weights.safetensors")
+        os.mkdir(self.folder / "model")
+        self.write("model/part.safetensors", (self.folder / "weights.safetensors").read_bytes())
+        self.write("model/model.safetensors.index.json", '{"weight_map": {"lm_head.weight": "part.safetensors"}}')
+
+    def declared(self, command):
+        """Of the command's options: those that take files to read, and to write. All others are known to take none."""
+        inputs, outputs = [], []
+        for line in self.ok(command, "--help").out.splitlines():
+            found = re.match(r"\s+(?:-\w,)?(--[\w-]+|[A-Z]+) (\w+)", line)
+            if not found:
+                continue
+            name, kind = found.groups()
+            if kind == "INPUT":
+                inputs.append(name)
+            elif kind == "OUTPUT":
+                outputs.append(name)
+            elif kind == "TEXT":
+                self.assertIn(name, WORDS, f"{command} {name}: Files::add_input or add_output, or a word")
+        return inputs, outputs
+
+    def snapshot(self):
+        return {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+
+    def refused(self, *arguments, says=()):
+        before = self.snapshot()
+        process = self.fails(2, *arguments, says=says)
+        self.assertEqual(process.out, "")
+        self.assertEqual(self.snapshot(), before)
+
+    def arguments(self, command):
+        if command == "export":
+            return ["export", "ck/step-00000006.safetensors"]
+        if command == "calibrate":
+            return ["calibrate"]
+        more = ["--platform", "platform.toml"] if "--platform" in self.declared(command)[0] else []
+        return [command, "scenario.toml", "--set", "training.checkpoint_dir=ck", *more]
+
+    def test_no_output_is_an_input(self):
+        for command in COMMANDS:
+            inputs, outputs = self.declared(command)
+            self.assertTrue(outputs, command)
+            given = {"SCENARIO": "scenario.toml", "CHECKPOINT": "ck/step-00000006.safetensors", "--platform": "platform.toml"}
+            read = [given[name] for name in inputs]
+            if "SCENARIO" in inputs:
+                read += ["text.txt", "ck/step-00000006.safetensors", "ck/stretto.lock"]
+            for output in outputs:
+                rest = ["-o", "out"] if command in ("export", "calibrate") and output != "--output" else []
+                for path in read:
+                    self.refused(*self.arguments(command), output, path, *rest, says=[output, "is read"])
+
+    def test_whatever_leads_there(self):
+        os.link(self.folder / "scenario.toml", self.folder / "hard")
+        os.symlink("scenario.toml", self.folder / "soft")
+        os.symlink("soft", self.folder / "softer")
+        os.symlink(".", self.folder / "folder")
+        os.link(self.folder / "scenario.toml", self.folder / "later.tmp")  # what "later" is written as first
+        for path in ("./scenario.toml", "hard", "soft", "softer", "folder/scenario.toml", "later", self.folder / "scenario.toml"):
+            self.refused("show", "scenario.toml", "--json", path, says=["--json", "SCENARIO"])
+        os.link(self.folder / "ck/step-00000006.safetensors", self.folder / "exported.tmp")
+        self.refused("export", "ck/step-00000006.safetensors", "-o", "exported", says=["CHECKPOINT"])
+        self.refused("export", "ck/step-00000006.safetensors", "-o", "ck/step-00000007.safetensors", says=["taken for a checkpoint"])
+        self.refused(*self.arguments("train"), "--json", "ck/step-00000009.safetensors", says=["taken for a checkpoint"])
+        for path in ("model/model.safetensors.index.json", "model/part.safetensors"):
+            self.refused("show", "scenario.toml", "--set", "training.load=model", "--json", path, says=["[training] load"])
+        # What `calibrate` wrote is read where nothing else is named.
+        default = self.folder / ".local/share/stretto/host.toml"
+        default.parent.mkdir(parents=True)
+        default.write_bytes(pathlib.Path(PLATFORM).read_bytes())
+        self.refused("simulate", self.tiny, "--json", default, says=["calibrate"])
+        self.refused("train", "scenario.toml", "--ranks", "2", "--json", "text.txt", says=["[training] data"])
+
+    def test_no_two_outputs_are_one_file(self):
+        os.symlink("absent", self.folder / "soft")
+        for command in COMMANDS:
+            outputs = self.declared(command)[1]
+            for a in outputs:
+                for b in outputs:
+                    if a != b:
+                        rest = ["-o", "out"] if command in ("export", "calibrate") and "--output" not in (a, b) else []
+                        self.refused(*self.arguments(command), a, "absent", b, "./soft", *rest, says=["written"])
+        self.refused("simulate", "scenario.toml", "--json", "x", "--trace", "x.tmp", says=["--json"])
+        self.refused("simulate", "scenario.toml", "--trace", "-", says=["--trace -", "expected a file"])
+        # Standard output is one as well.
+        with open(self.folder / "out", "w") as out:
+            process = self.run_program("show", "scenario.toml", "--json", "out", stdout=out)
+            self.assertEqual(process.returncode, 2)
+            self.assertIn("standard output", process.err)
+        with open(self.folder / "scenario.toml", "a") as out:
+            process = self.run_program("show", "scenario.toml", stdout=out)
+            self.assertEqual(process.returncode, 2)
+        # Several may write to a device.
+        self.ok("simulate", "scenario.toml", "--json", "/dev/null", "--trace", "/dev/null", "--html", "/dev/null")
+
+    def test_what_is_there_is_replaced_as_a_whole(self):
+        self.write("out.json", "before")
+        os.symlink("out.json", self.folder / "soft")
+        os.chmod(self.folder / "out.json", 0o640)
+        self.ok("show", "scenario.toml", "--json", "soft")
+        self.assertTrue((self.folder / "soft").is_symlink())
+        self.assertTrue((self.folder / "out.json").read_text().startswith("{"))
+        self.assertEqual(os.stat(self.folder / "out.json").st_mode & 0o777, 0o640)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".tmp")], [])
+
+
+if __name__ == "__main__":
+    main()
