@@ -206,6 +206,11 @@ class IndexEvents final : public Events {
       is_in_map_ = true;
     } else if (is_in_map_) {
       if (value.kind != Kind::text) throw expected();
+      const std::string& file = *value.text;
+      if (file.empty() || file == "." || file == ".." ||
+          file.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
+        throw input_error(
+            fmt::format("{}: weight_map: {}: expected a file of the same folder, got \"{}\"", name_, key_, file));
       const auto [at, is_new] = files.emplace(std::move(key_), std::move(*value.text));
       if (!is_new) throw input_error(fmt::format("{}: weight_map names {} twice", name_, at->first));
     }

@@ -30,8 +30,8 @@ constexpr std::size_t kMaxDimensions = 32;
 // names are distinct and what the values mean is not looked at. `name` is the file, for messages.
 HeaderJson parse_header_json(std::string_view text, const std::string& name);
 
-// "weight_map" of the index of a model in several files: tensor → file. Throws Error(input) unless there is one, of
-// strings, and no tensor is named twice.
+// "weight_map" of the index of a model in several files: tensor → file of the folder that the index is in. Throws
+// Error(input) unless there is one, of strings, with no tensor twice and no file elsewhere.
 std::map<std::string, std::string> parse_weight_map(std::string_view text, const std::string& name);
 
 }  // namespace stretto::exec

@@ -32,13 +32,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
         fmt::format("{}: expected an index of at most {} bytes, got {}", path, kMaxHeaderBytes, file.size()));
   std::vector<std::byte> scratch;
   const std::span<const std::byte> bytes = file.view(0, file.size(), scratch);
-  std::map<std::string, std::string> files =
-      parse_weight_map({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
-  for (const auto& [tensor, file] : files)
-    if (file.empty() || fs::path(file).filename() != file)
-      throw input_error(
-          fmt::format("{}: weight_map: {}: expected a file of the same folder, got \"{}\"", path, tensor, file));
-  return files;
+  return parse_weight_map({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 
 std::string file_of(const std::string& path) {
@@ -217,8 +211,9 @@ FullTensor Weights::read(const std::string& full_name) const {
   full.values.resize(static_cast<std::size_t>(source.rows * source.cols));
   double* to = full.values.data();
   std::vector<std::byte> scratch;
-  for (const auto& [file, piece] : source.pieces) {
-    const std::byte* data = file->data(*piece, scratch).data();
+  for (const Piece& part : source.pieces) {
+    const StoredTensor* piece = part.tensor;
+    const std::byte* data = part.file->data(*piece, scratch).data();
     [[maybe_unused]] const bool known = with_element_type(piece->dtype, [&](auto load) {
       if (source.is_transposed) {
         const std::int64_t cols = piece->shape[0], rows = piece->shape[1];

@@ -3,11 +3,13 @@
 
 #include "base/error.hpp"
 #include "exec/checkpoint.hpp"
+#include "tests/fuzz/heap.hpp"
 
 // The input is a checkpoint file. Only stretto::Error may come out, and every view must lie inside the file.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace stretto;
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
+  const HeapLimit limit(size);
   try {
     const auto checkpoint = exec::Checkpoint::parse({bytes, bytes + size}, "fuzz.safetensors");
     unsigned sum = 0;

@@ -1,0 +1,43 @@
+#pragma once
+#include <sanitizer/allocator_interface.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+
+// What a reader has on the heap at once, at most: kHeapOfInput times its input, and some for messages. Whoever makes
+// one of these reads within its scope, one at a time; more ends the program, which libFuzzer takes for a finding.
+class HeapLimit {
+ public:
+  static constexpr std::size_t kHeapOfInput = 16, kMessages = 8192;
+
+  explicit HeapLimit(std::size_t input_bytes) {
+    static const int installed = __sanitizer_install_malloc_and_free_hooks(&allocated, &freed);
+    if (installed == 0) std::abort();
+    live = 0;
+    most = static_cast<std::ptrdiff_t>(kHeapOfInput * input_bytes + kMessages);
+    is_counting = true;
+  }
+  ~HeapLimit() { is_counting = false; }
+  HeapLimit(const HeapLimit&) = delete;
+  HeapLimit& operator=(const HeapLimit&) = delete;
+
+ private:
+  static void allocated(const volatile void*, std::size_t bytes) {
+    if (!is_counting) return;
+    live += static_cast<std::ptrdiff_t>(bytes);
+    if (live <= most) return;
+    is_counting = false;
+    std::fprintf(stderr, "%td bytes on the heap, at most %td for this input\n", live, most);
+    std::abort();
+  }
+  static void freed(const volatile void* at) {
+    if (is_counting && at != nullptr)
+      live -= static_cast<std::ptrdiff_t>(__sanitizer_get_allocated_size(const_cast<const void*>(at)));
+  }
+
+  // libFuzzer has threads of its own.
+  static inline thread_local std::ptrdiff_t live = 0, most = 0;
+  static inline thread_local bool is_counting = false;
+};
