@@ -1,0 +1,30 @@
+#include "base/printable.hpp"
+
+#include <catch2/catch.hpp>
+
+namespace stretto {
+
+using namespace std::string_literals;
+
+TEST_CASE("text of others is shown without what it would do to a terminal") {
+  CHECK(printable("") == "");
+  CHECK(printable("rank 3: a\\b \"100 %\" – für 東京 🎻") == "rank 3: a\\b \"100 %\" – für 東京 🎻");
+  CHECK(printable("a\nb\tc\rd") == "a\\nb\\tc\\rd");
+  CHECK(printable("\x1b[2J\x1b]0;title\a\x7f"s) == "\\x1b[2J\\x1b]0;title\\x07\\x7f");
+  CHECK(printable("a\0b"s) == "a\\x00b");
+  CHECK(printable("\xc2\x9b"
+                  "31m"s) == "\\xc2\\x9b31m");  // U+009B begins a sequence, as ESC [ does
+}
+
+TEST_CASE("bytes that are no UTF-8 are shown one by one") {
+  CHECK(printable("\x80\xff"s) == "\\x80\\xff");
+  CHECK(printable("\xc0\xaf"s) == "\\xc0\\xaf");                    // a longer form than needed
+  CHECK(printable("\xe0\x9f\xbf"s) == "\\xe0\\x9f\\xbf");           // as well
+  CHECK(printable("\xed\xa0\x80"s) == "\\xed\\xa0\\x80");           // a surrogate
+  CHECK(printable("\xf4\x90\x80\x80"s) == "\\xf4\\x90\\x80\\x80");  // beyond U+10FFFF
+  CHECK(printable("a\xc3"s) == "a\\xc3");                           // cut short
+  CHECK(printable("\xe2\x82x"s) == "\\xe2\\x82x");
+  CHECK(printable("\xf4\x8f\xbf\xbf"s) == "\xf4\x8f\xbf\xbf");
+}
+
+}  // namespace stretto
