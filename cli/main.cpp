@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/module.hpp"
+#include "base/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/heap.hpp"
 #include "cli/version.hpp"
@@ -84,7 +85,8 @@ int run(int argc, char** argv) {
     std::cerr << "stretto: " << usage_message(app, error) << "\n";
     return 2;
   } catch (const stretto::Error& error) {
-    if (*error.what() != '\0') std::cerr << "stretto: " << error.what() << "\n";  // empty: somebody else has said it
+    if (*error.what() != '\0')
+      std::cerr << "stretto: " << stretto::printable(error.what()) << "\n";  // empty: somebody else has said it
     return error.exit_code();
   } catch (const std::exception& error) {
     std::cerr << "stretto: " << error.what() << "\n";

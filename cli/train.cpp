@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
@@ -109,7 +110,7 @@ std::string train_as(const TrainCommand& options, launch::ProcessGroup* processe
   exec::TrainOptions callbacks;
   callbacks.processes = processes;
   callbacks.stop = interrupted;
-  callbacks.on_message = [&](const std::string& line) { out << line << std::endl; };
+  callbacks.on_message = [&](const std::string& line) { out << printable(line) << std::endl; };
   callbacks.on_step = [&](const exec::TrainStep& s) {
     out << fmt::format("step {:5d}/{}  loss {:.5f}  norm {:.3f}  lr {:.2e}  {:.1f} ms  {:.0f} tokens/s\n", s.step + 1,
                        scenario.training.train_iters, s.loss, s.gradient_norm, s.lr, s.step_ms, s.tokens_per_s)

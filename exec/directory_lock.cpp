@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "base/read_file.hpp"
 
 namespace stretto::exec {
@@ -36,9 +37,7 @@ std::string holder(int fd) {
   const ssize_t bytes = ::pread(fd, text.data(), text.size(), 0);
   std::string line(text.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
   line.resize(std::min(line.find('\n'), line.size()));
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return line.empty() ? "another run" : line;
+  return line.empty() ? "another run" : printable(line);
 }
 
 }  // namespace
