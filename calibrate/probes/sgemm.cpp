@@ -43,7 +43,9 @@ SgemmYardstick::SgemmYardstick(int ranks, int cores) : state_(std::make_unique<S
   View views[3];
   for (int i = 0; i < 3; ++i) {
     const TensorId id =
-        add_tensor(schedule, std::string("matrix_") + "abc"[i], Dtype::f32, BufferKind::activation, kSize, kSize);
+        // The factors are of no micro-batch: they are filled once, and again at the end of a run.
+        add_tensor(schedule, std::string("matrix_") + "abc"[i], Dtype::f32,
+                   i < 2 ? BufferKind::input : BufferKind::activation, kSize, kSize);
     views[i] = whole(schedule, id);
     if (i == 2) continue;
     order.push_back(
