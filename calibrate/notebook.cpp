@@ -1,13 +1,11 @@
 #include "calibrate/notebook.hpp"
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
-#include "base/error.hpp"
+#include "base/new_file.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -39,16 +37,9 @@ Notebook::Notebook(std::string path, nlohmann::json about) : path_(std::move(pat
 
 void Notebook::save() const {
   if (path_.empty()) return;
-  const std::string temporary = path_ + ".tmp";
-  {
-    std::ofstream file(temporary, std::ios::trunc);
-    file << nlohmann::json{{"format", kFormat}, {"about", about_}, {"saved_s", now_s()}, {"parts", kept_}}.dump();
-    file.flush();
-    if (!file) throw runtime_failure(temporary + ": cannot be written: " + std::strerror(errno));
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, path_, error);
-  if (error) throw runtime_failure(path_ + ": cannot be written: " + error.message());
+  NewFile file(path_);
+  file.write(nlohmann::json{{"format", kFormat}, {"about", about_}, {"saved_s", now_s()}, {"parts", kept_}}.dump());
+  file.finish();
 }
 
 void Notebook::remove() {

@@ -45,13 +45,16 @@ void print_curves(const sim::Gpu& gpu) {
   }
 }
 
+// What an interrupted calibration keeps, and the next goes on from.
+std::string partial_of(const std::string& path) { return path + ".partial"; }
+
 const std::string& path_of(CalibrateOptions& options) {
   Files::set_default(options.output, default_platform_path(options.backend));
   if (const auto parent = std::filesystem::path(options.output.name()).parent_path(); !parent.empty()) {
     std::error_code ignored;  // claim_outputs reports what matters
     std::filesystem::create_directories(parent, ignored);
   }
-  options.files.claim_outputs();
+  options.files.claim_outputs({{"what was measured before", partial_of(options.output.name())}});
   return options.output.path();
 }
 
@@ -59,11 +62,11 @@ struct Interrupted {};
 
 // Beside the platform file, which stays as it is until all of a new one is known.
 calibrate::Notebook notebook_of(const std::string& path, const CalibrateOptions& options) {
-  calibrate::Notebook notebook(path + ".partial", {{"version", kVersion},
-                                                   {"git", kGit},
-                                                   {"backend", options.backend},
-                                                   {"cores", options.cores},
-                                                   {"cpu", calibrate::cpu_name()}});
+  calibrate::Notebook notebook(partial_of(path), {{"version", kVersion},
+                                                  {"git", kGit},
+                                                  {"backend", options.backend},
+                                                  {"cores", options.cores},
+                                                  {"cpu", calibrate::cpu_name()}});
   if (!notebook.why_not().empty())
     std::cout << "note: " << notebook.path() << " is not used: it " << notebook.why_not() << "\n";
   if (notebook.parts() > 0)
