@@ -31,7 +31,7 @@ class NewFile {
 
 // Where a path leads to through links, whether or not something is there.
 std::string destination_of(const std::string& path);
-// What a NewFile of `path` is written as.
+// The name under which a NewFile of `path` is written until it is whole.
 std::string temporary_of(const std::string& path);
 
 // Names in a folder that were made, or deleted, are durable. Throws Error(runtime).

@@ -45,7 +45,7 @@ void print_curves(const sim::Gpu& gpu) {
   }
 }
 
-// What an interrupted calibration keeps, and the next goes on from.
+// An interrupted calibration keeps its measurements here, and the next goes on from them.
 std::string partial_of(const std::string& path) { return path + ".partial"; }
 
 const std::string& path_of(CalibrateOptions& options) {

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What tells files from each other: the inode, or, of what is not there yet, that of its folder and its name.
+// Tells files from each other: by the inode, or, where there is none yet, by that of the folder and the name.
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
@@ -144,7 +144,7 @@ void Files::claim_outputs(std::vector<Input> more, const std::string& checkpoint
       continue;
     }
     const std::string what = declared.option + " " + output.name();
-    // What comes to be as a whole is written beside its place first.
+    // A file that comes to be as a whole is written beside its place first.
     std::vector<std::optional<Identity>> identities = {identity_of(output.name_)};
     if (identities.front()) identities.push_back(identity_of(temporary_of(output.name_)));
     for (const auto& identity : identities) {

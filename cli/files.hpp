@@ -32,10 +32,10 @@ struct Input {
   std::string what;  // SCENARIO, [training] data, …
   std::string path;
 };
-// What a scenario has its commands read, and where platforms are kept.
+// The files that a scenario has its commands read, and the places where platforms are kept.
 std::vector<Input> inputs_of(const Scenario& scenario);
 
-// Those of a command. Refers to where its options are kept, so it cannot be copied.
+// The inputs and outputs of a command. Refers to where its options are kept, so it cannot be copied.
 class Files {
  public:
   Files() = default;

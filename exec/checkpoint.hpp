@@ -73,8 +73,8 @@ struct LatestCheckpoint {
 
 // The checkpoint of the highest step that is complete and whose checksum and step match. Damaged ones are skipped with
 // a warning. A directory that is absent, or in which nothing is named as a checkpoint, holds none. Throws Error(input)
-// when all are damaged, or `dir` cannot be listed; what the system cannot read, and what is no file, is not damaged, and
-// throws Error as ReadFile does.
+// when all are damaged, or `dir` cannot be listed; what the system cannot read, and what is no file, is not damaged,
+// and throws Error as ReadFile does.
 LatestCheckpoint find_latest(const std::string& dir);
 
 }  // namespace stretto::exec

@@ -75,7 +75,7 @@ void check_tensors(std::vector<StoredTensor>& tensors, std::size_t data_bytes, c
     throw input_error(fmt::format("{}: the tensors take {} bytes of data, the file has {}", name, covered, data_bytes));
 }
 
-// Of the file, whose header is given.
+// `header` is that of the file.
 std::string checksum_of(const ReadFile& file, std::string_view header, std::size_t digits_at) {
   Checksum checksum;
   checksum.add(header.substr(0, digits_at));

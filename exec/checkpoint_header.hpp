@@ -59,7 +59,7 @@ class Checksum {
   std::uint64_t hash_ = 0xCBF29CE484222325;
 };
 
-// That of a file is of all of it, its own digits taken as zeros.
+// A file states the checksum of all its bytes, the digits themselves taken as zeros.
 constexpr std::string_view kNoChecksum = "0000000000000000";
 // Where the digits are in a header that make_header made, or npos.
 std::size_t checksum_position(std::string_view header);

@@ -90,7 +90,7 @@ std::string TokenSource::identity() const {
   std::vector<std::byte> scratch;
   const std::size_t last = file_.size() - std::min(file_.size(), kPiece);
   for (std::size_t i = 0; i < kPieces; ++i) {
-    // Of a small file the pieces lie one behind the other.
+    // Pieces of a small file lie one behind the other.
     const std::size_t at = file_.size() <= kPieces * kPiece ? i * kPiece : last * i / (kPieces - 1);
     if (at >= file_.size()) break;
     const std::span<const std::byte> piece = file_.view(at, std::min(kPiece, file_.size() - at), scratch);

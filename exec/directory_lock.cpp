@@ -31,7 +31,7 @@ std::string me() {
   return fmt::format("process {} on {} since {:%Y-%m-%d %H:%M:%S} UTC", ::getpid(), host.data(), now);
 }
 
-// What the holder has written; anybody may have.
+// The line that the holder has written; but anybody may have.
 std::string holder(int fd) {
   std::array<char, 400> text{};
   const ssize_t bytes = ::pread(fd, text.data(), text.size(), 0);

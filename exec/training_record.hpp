@@ -7,7 +7,7 @@
 
 namespace stretto::exec {
 
-// What a checkpoint's metadata says of the training that it is of.
+// A checkpoint's metadata describe the training.
 
 // Must be the same for a resumed run to be the same training. The layout may differ.
 CheckpointMetadata identity_of(const Scenario& scenario);
@@ -16,7 +16,7 @@ void require_same_training(const Checkpoint& checkpoint, const Scenario& scenari
 
 // May be changed on the way, which changes what comes out. Reads of the data what TokenSource::identity() does.
 CheckpointMetadata settings_of(const Training& training, const TokenSource& data);
-// What `settings` has that the checkpoint states otherwise: "lr = 0.1 (was 0.01), …", or "". Keys that an older
+// Lists the settings that the checkpoint states otherwise: "lr = 0.1 (was 0.01), …", or "". Keys that an older
 // checkpoint does not have are taken as the same.
 std::string changed_settings(const Checkpoint& checkpoint, const CheckpointMetadata& settings);
 

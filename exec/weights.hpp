@@ -21,7 +21,7 @@ class Weights {
   // known ways, or a parameter of the model is missing or has another shape, which is given.
   // Error(runtime) when the system cannot read it.
   static Weights open(const std::string& path, const Transformer& model);
-  // Of one file that is open.
+  // The same for one file that is open.
   static Weights of(TensorFile file, const Transformer& model);
 
   // A parameter by its full name, without padding of the vocabulary, in f64. Throws Error(runtime) when its file has

@@ -126,7 +126,7 @@ class Damage(ProgramTest):
         self.fails(2, *self.train("ck", 9), says=[NEWEST, "all 2 checkpoints are damaged", "begin anew", "checkpoint_dir"])
         self.fails(2, *self.train("ck", 9, "--ranks", "1"), says=["all 2 checkpoints are damaged"])
         (self.folder / "ck" / OLDER).unlink()
-        # What is shown of a damaged file does nothing to a terminal.
+        # Text from a damaged file does nothing to a terminal.
         for header, shown in ((b'{"\x1b[2J\xff\xe5":3}  ', "malformed header"), (b'{"\\u001b[2J":{}}  ', "\\x1b[2J")):
             (self.folder / "ck" / NEWEST).write_bytes(len(header).to_bytes(8, "little") + header)
             self.assertNotIn("\x1b", self.fails(2, *self.train("ck", 9), says=[shown]).err)

@@ -1,9 +1,10 @@
 """No command writes to what it reads, nor twice to one file, whatever leads there: code 2, one line, all as it was."""
+import errno
 import os
 import pathlib
 import re
 
-from program import PLATFORM, TINY, ProgramTest, main
+from program import FAIL_IO, PLATFORM, TINY, ProgramTest, main
 
 COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export")
 # Options that take a word and name no file.
@@ -22,7 +23,7 @@ class Files(ProgramTest):
         self.write("model/model.safetensors.index.json", '{"weight_map": {"lm_head.weight": "part.safetensors"}}')
 
     def declared(self, command):
-        """Of the command's options: those that take files to read, and to write. All others are known to take none."""
+        """The command's options that take files to read, and to write. All others are known to take none."""
         inputs, outputs = [], []
         for line in self.ok(command, "--help").out.splitlines():
             found = re.match(r"\s+(?:-\w,)?(--[\w-]+|[A-Z]+) (\w+)", line)
@@ -81,7 +82,7 @@ class Files(ProgramTest):
         self.refused(*self.arguments("train"), "--json", "ck/step-00000009.safetensors", says=["taken for a checkpoint"])
         for path in ("model/model.safetensors.index.json", "model/part.safetensors"):
             self.refused("show", "scenario.toml", "--set", "training.load=model", "--json", path, says=["[training] load"])
-        # What `calibrate` wrote is read where nothing else is named.
+        # The file that `calibrate` wrote is read where nothing else is named.
         default = self.folder / ".local/share/stretto/host.toml"
         default.parent.mkdir(parents=True)
         default.write_bytes(pathlib.Path(PLATFORM).read_bytes())
@@ -114,6 +115,11 @@ class Files(ProgramTest):
         self.write("out.json", "before")
         os.symlink("out.json", self.folder / "soft")
         os.chmod(self.folder / "out.json", 0o640)
+        if FAIL_IO:
+            for call in ("write", "fsync"):
+                self.fails(1, "simulate", "scenario.toml", "--json", "soft", says=["soft", "No space"],
+                           environment=self.environment_that_fails(call, "out.json", errno.ENOSPC))
+                self.assertEqual((self.folder / "out.json").read_text(), "before")
         self.ok("show", "scenario.toml", "--json", "soft")
         self.assertTrue((self.folder / "soft").is_symlink())
         self.assertTrue((self.folder / "out.json").read_text().startswith("{"))

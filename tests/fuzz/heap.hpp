@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// What a reader has on the heap at once, at most: kHeapOfInput times its input, and some for messages. Whoever makes
+// Limits what a reader has on the heap at once: kHeapOfInput times its input, and some for messages. Whoever makes
 // one of these reads within its scope, one at a time; more ends the program, which libFuzzer takes for a finding.
 class HeapLimit {
  public:
