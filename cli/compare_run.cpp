@@ -310,7 +310,7 @@ CompareRun run_compare(const Scenario& as_given, const sim::Platform& platform, 
           GFLOPs = state->yardstick.run_GFLOPs();
           jumps = state->detours.run();
         });
-        if (processes) timeline = launch::gather_timeline(*processes, std::move(timeline));
+        if (processes) timeline = launch::gather_timeline(*processes, std::move(timeline), contender.programs);
         contender.measured.push_back(std::move(timeline));
         if (!state) continue;
         state->sgemm_GFLOPs.push_back(GFLOPs);

@@ -10,10 +10,10 @@
 
 #include "base/error.hpp"
 #include "base/module.hpp"
-#include "base/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/heap.hpp"
 #include "cli/version.hpp"
+#include "exec/launch/spawn.hpp"
 
 namespace {
 
@@ -82,14 +82,13 @@ int run(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    std::cerr << "stretto: " << usage_message(app, error) << "\n";
+    stretto::launch::say_failure(usage_message(app, error));
     return 2;
   } catch (const stretto::Error& error) {
-    if (*error.what() != '\0')
-      std::cerr << "stretto: " << stretto::printable(error.what()) << "\n";  // empty: somebody else has said it
+    stretto::launch::say_failure(error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
-    std::cerr << "stretto: " << error.what() << "\n";
+    stretto::launch::say_failure(error.what());
     return 1;
   }
 }
@@ -102,9 +101,12 @@ int main(int argc, char** argv) {
   const int code = run(argc, argv);
   // What a full disk or a closed pipe has swallowed was not done.
   std::cout.flush();
-  // NCCL aborts communicators in threads of its own, which the end of a process must not take libraries away from.
-  if (code != 0 && std::cout && stretto::is_module_loaded("libstretto_cuda.so")) std::_Exit(code);
-  if (std::cout) return code;
-  std::cerr << "stretto: standard output: cannot be written\n";
-  return code == 0 ? 1 : code;
+  if (!std::cout && code == 0) {
+    stretto::launch::say_failure("standard output: cannot be written");
+    return 1;
+  }
+  // NCCL aborts communicators in threads of its own, and a thread may hang in a library, which the end of a process
+  // must not take libraries away from.
+  if (code != 0) std::_Exit(code);
+  return code;
 }

@@ -46,21 +46,17 @@ std::optional<launch::World> find_world(int ranks) {
 void run_as_one_of(const launch::World& world,
                    const std::function<void(launch::ProcessGroup& processes, std::ostream& out)>& act) {
   std::ostream nowhere(nullptr);
-  std::optional<launch::ProcessGroup> group;
-  try {
-    group.emplace(world, kProcesses_s);
-  } catch (const Error& error) {
-    const bool is_mine = std::string(error.what()).starts_with(fmt::format("rank {} ", world.rank));
-    if (world.launcher == "--ranks" && !is_mine) throw Error(error.kind(), "");
-    throw;
-  }
-  launch::ProcessGroup& processes = *group;
+  const auto say = [](const std::string& line) { std::cerr << "stretto: note: " + line + "\n" << std::flush; };
+  if (world.rank == 0 && world.size > 1 && world.token.empty() && !launch::is_loopback(world.address))
+    say(fmt::format(
+        "whoever reaches {}:{} can join or read along: set STRETTO_TOKEN for all processes (docs/launch.md)",
+        world.address, world.port));
+  launch::ProcessGroup processes(world, kProcesses_s, say);
   try {
     act(processes, world.rank == 0 ? std::cout : nowhere);
   } catch (const Error& error) {
     if (*error.what() == '\0') throw;  // another says why all of them stop
     processes.fail(error.what(), error.kind());
-    if (world.launcher == "--ranks" && !processes.speaks_for_failure()) throw Error(error.kind(), "");
     // What failed first may be something else than what was noticed here.
     const std::string first = *processes.failure();
     if (!first.ends_with(error.what())) throw Error(error.kind(), first);
@@ -106,7 +102,7 @@ Scenario scenario_for_processes(const CommonOptions& options, std::int64_t proce
 
 void require_same(launch::ProcessGroup& processes, const std::string& what, const std::string& name) {
   const std::string mine = fmt::format("{} {}", kGit, std::hash<std::string>{}(what));
-  const std::vector<launch::Bytes> all = processes.all_gather(std::as_bytes(std::span(mine)));
+  const std::vector<launch::Bytes> all = processes.all_gather(std::as_bytes(std::span(mine)), 256);
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all.front())
       throw input_error(fmt::format(

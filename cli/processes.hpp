@@ -21,8 +21,7 @@ void add_ranks_option(CLI::App& command, int& ranks);  // --ranks
 std::optional<launch::World> find_world(int ranks);
 
 // As rank world.rank: joins the others and calls `act`, with standard output at rank 0 and nowhere else. Nobody fails
-// alone: what `act` throws is what the first that failed has thrown, said by all, or, where --ranks has started them,
-// by that one.
+// alone: what `act` throws is what the first that failed has thrown.
 void run_as_one_of(const launch::World& world,
                    const std::function<void(launch::ProcessGroup& processes, std::ostream& out)>& act);
 

@@ -106,7 +106,7 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
     Timeline plain, timed;
     measure([&] { plain = step.executor->run_without_rows(kSteps); });
     measure([&] { timed = step.executor->run(kSteps); });
-    if (processes) timed = launch::gather_timeline(*processes, std::move(timed));
+    if (processes) timed = launch::gather_timeline(*processes, std::move(timed), step.programs);
     if (yardstick) fastest_GFLOPs = std::max(fastest_GFLOPs, yardstick->run_GFLOPs());
     if (repeat < 0) continue;
     profile.step_ms.push_back(to_ms(plain.step_end - plain.step_begin));

@@ -190,18 +190,17 @@ void train(const TrainCommand& options) {
     options.files.claim_outputs(scenario);
     build_schedule(scenario);
     exec::require_data(scenario);
-    return launch::spawn_ranks(options.ranks, arguments_of_a_rank("train", options, options.backend));
+    return launch::spawn_ranks(options.ranks, arguments_of_a_rank("train", options, options.backend),
+                               scenario.training.timeout_s);
   }
-  std::string unfinished;
-  if (world)
-    run_as_one_of(*world, [&](launch::ProcessGroup& processes, std::ostream& out) {
-      unfinished = train_as(options, &processes, out);
-    });
-  else
-    unfinished = train_as(options, nullptr, std::cout);
-  if (unfinished.empty()) return;
-  const bool speaks = !world || world->rank == 0;
-  throw runtime_failure(speaks ? unfinished : "");
+  const auto run = [&](launch::ProcessGroup* processes, std::ostream& out) {
+    const std::string unfinished = train_as(options, processes, out);
+    if (unfinished.empty()) return;
+    const bool speaks = processes == nullptr || processes->rank() == 0;
+    throw runtime_failure(speaks ? unfinished : "");
+  };
+  if (!world) return run(nullptr, std::cout);
+  run_as_one_of(*world, [&](launch::ProcessGroup& processes, std::ostream& out) { run(&processes, out); });
 }
 
 }  // namespace

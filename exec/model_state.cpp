@@ -306,14 +306,19 @@ class StretchWriter {
   Stretch stretch_;
 };
 
-void read_stretches(const launch::Bytes& bytes, std::vector<double>& values) {
-  for (std::size_t at = 0; at < bytes.size();) {
+void read_stretches(std::span<const std::byte> bytes, std::vector<double>& values) {
+  while (!bytes.empty()) {
     Stretch stretch;
-    std::memcpy(&stretch, bytes.data() + at, sizeof stretch);
-    at += sizeof stretch;
+    if (bytes.size() < sizeof stretch) throw runtime_failure("a rank sent something that is no part of a tensor");
+    std::memcpy(&stretch, bytes.data(), sizeof stretch);
+    bytes = bytes.subspan(sizeof stretch);
+    const std::int64_t most = std::ssize(values);
+    if (stretch.begin < 0 || stretch.begin > most || stretch.count < 0 || stretch.count > most - stretch.begin ||
+        static_cast<std::size_t>(stretch.count) > bytes.size() / sizeof(double))
+      throw runtime_failure("a rank sent something that is no part of a tensor");
     const auto size = static_cast<std::size_t>(stretch.count) * sizeof(double);
-    std::memcpy(values.data() + stretch.begin, bytes.data() + at, size);
-    at += size;
+    if (size > 0) std::memcpy(values.data() + stretch.begin, bytes.data(), size);
+    bytes = bytes.subspan(size);
   }
 }
 
@@ -345,7 +350,9 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& s
                  });
     // Tensor by tensor, and the next when all have this one, so that rank 0 holds no more than one of them twice.
     if (processes != nullptr) {
-      for (const launch::Bytes& theirs : processes->gather(stretches.bytes())) read_stretches(theirs, full.values);
+      const std::size_t most = static_cast<std::size_t>(size) * (sizeof(Stretch) + sizeof(double));
+      for (const launch::Bytes& theirs : processes->gather(stretches.bytes(), most))
+        read_stretches(theirs, full.values);
       processes->barrier();
     }
     if (has_result) result.push_back(std::move(full));

@@ -106,18 +106,15 @@ TokenSource open_data(const Scenario& scenario) {
 
 // Processes that do not see the same checkpoints would go on with different steps.
 void require_same_step(launch::ProcessGroup& processes, std::int64_t resumed_from, const std::string& dir) {
-  const std::vector<launch::Bytes> all = processes.all_gather(std::as_bytes(std::span(&resumed_from, 1)));
+  const std::vector<std::int64_t> all = processes.all_gather_value(resumed_from);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    std::int64_t theirs = 0;
-    std::memcpy(&theirs, all[rank].data(), sizeof theirs);
-    std::int64_t first = 0;
-    std::memcpy(&first, all.front().data(), sizeof first);
-    if (theirs == first) continue;
+    if (all[rank] == all.front()) continue;
     const auto said = [](std::int64_t step) {
       return step < 0 ? std::string("none") : "that of step " + std::to_string(step);
     };
     throw input_error("[training] checkpoint_dir: expected one that all processes see; of the checkpoints in " + dir +
-                      " rank 0 found " + said(first) + " and rank " + std::to_string(rank) + " " + said(theirs));
+                      " rank 0 found " + said(all.front()) + " and rank " + std::to_string(rank) + " " +
+                      said(all[rank]));
   }
 }
 

@@ -17,7 +17,7 @@ namespace stretto::testing {
 
 // Rank 0 of `size`, with a socket that listens already.
 inline launch::World reserve_world(std::int64_t size) {
-  const launch::Socket listening = launch::listen_on(0);
+  const launch::Socket listening = launch::listen_on("127.0.0.1", 0);
   launch::World world;
   world.size = size;
   world.address = "127.0.0.1";

@@ -5,13 +5,20 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <future>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
+#include "exec/launch/greeting.hpp"
 
 namespace stretto::wire {
 namespace {
@@ -19,10 +26,9 @@ namespace {
 using launch::Clock;
 using launch::Socket;
 
-struct Hello {
-  std::int64_t rank = 0;
-  std::uint32_t communicator = 0, reserved = 0;
-};
+void require_no_failure(const launch::ProcessGroup& group) {
+  if (const auto failure = group.failure()) throw runtime_failure(*failure);
+}
 
 using Keys = std::set<std::pair<std::uint32_t, std::int64_t>>;
 
@@ -43,22 +49,28 @@ Keys peers_of(const Schedule& schedule, const BoundProgram& program) {
   return keys;
 }
 
-constexpr auto kSlice = std::chrono::milliseconds(200);  // between two looks at whether the group has failed
-
-void require_no_failure(const launch::ProcessGroup& group) {
-  if (const auto failure = group.failure()) throw runtime_failure(*failure);
-}
-
-Socket connect_unless_failed(const launch::ProcessGroup& group, const std::string& host, int port,
-                             Clock::time_point deadline) {
-  while (true) {
-    try {
-      return launch::connect_to(host, port, std::min(deadline, Clock::now() + kSlice));
-    } catch (const Error&) {
-      require_no_failure(group);
-      if (Clock::now() >= deadline) throw;
+// Answers until all of `expected` have called, the group fails or `is_over`.
+std::map<std::pair<std::uint32_t, std::int64_t>, Socket> answer(launch::ProcessGroup& group, Socket listening,
+                                                                Keys expected, double timeout_s,
+                                                                const std::atomic<bool>& is_over) {
+  std::map<std::pair<std::uint32_t, std::int64_t>, Socket> sockets;
+  launch::Reception reception(std::move(listening), group.world().token);
+  const Clock::time_point deadline = launch::time_for(timeout_s, 0);
+  while (!expected.empty() && !is_over) {
+    constexpr auto slice = std::chrono::milliseconds(200);  // between two looks at whether the group has failed
+    std::optional<launch::Reception::Guest> guest = reception.next(std::min(deadline, Clock::now() + slice));
+    require_no_failure(group);
+    if (guest) {
+      if (guest->caller.size != group.size()) continue;
+      const std::pair key{guest->caller.communicator, guest->caller.rank};
+      if (expected.erase(key) == 1) sockets[key] = std::move(guest->socket);
+    } else if (Clock::now() >= deadline) {
+      throw runtime_failure(fmt::format("rank {}: {} connections, the first of rank {}, did not come within {:g} s{}",
+                                        group.rank(), expected.size(), expected.begin()->second, timeout_s,
+                                        reception.refused()));
     }
   }
+  return sockets;
 }
 
 }  // namespace
@@ -66,45 +78,36 @@ Socket connect_unless_failed(const launch::ProcessGroup& group, const std::strin
 Wires::Wires(launch::ProcessGroup& group, const Schedule& schedule, const BoundProgram& program, double timeout_s) {
   const std::int64_t self = program.rank;
   const Keys keys = peers_of(schedule, program);
-  const Socket listening = launch::listen_on(0);
-  const std::string mine = fmt::format("{} {}", launch::port_of(listening), group.address());
-  const std::vector<launch::Bytes> places = group.all_gather(std::as_bytes(std::span(mine)));
-  const Clock::time_point deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
-  std::size_t expected = 0;
-  for (const auto& [communicator, peer] : keys) {
-    if (peer < self) {
-      ++expected;  // it connects to us
-      continue;
+  Socket listening = launch::listen_on(group.address(), 0);
+  constexpr std::size_t most = 256;  // of an address
+  const std::string mine = fmt::format("{} {}", launch::port_of(listening), group.address()).substr(0, most);
+  const std::vector<launch::Bytes> places = group.all_gather(std::as_bytes(std::span(mine)), most);
+  Keys expected;
+  std::copy_if(keys.begin(), keys.end(), std::inserter(expected, expected.end()),
+               [&](const auto& key) { return key.second < self; });
+  // At the same time, or everybody would wait for those that call others first.
+  std::atomic<bool> is_over{false};
+  auto answered = std::async(std::launch::async, answer, std::ref(group), std::move(listening), std::move(expected),
+                             timeout_s, std::cref(is_over));
+  try {
+    for (const auto& [communicator, peer] : keys) {
+      if (peer < self) continue;  // it calls us
+      const launch::Bytes& place = places[static_cast<std::size_t>(peer)];
+      const std::string text(reinterpret_cast<const char*>(place.data()), place.size());
+      int port = 0;
+      const auto [blank, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+      if (error != std::errc{} || *blank != ' ' || port < 1 || port > 65535)
+        throw runtime_failure(fmt::format("rank {} gave \"{}\" for its address", peer, printable(text)));
+      sockets_[{communicator, peer}] =
+          launch::call(blank + 1, port, launch::time_for(timeout_s, 0), group.world().token,
+                       {self, group.size(), communicator, 0}, [&](const std::string&) { require_no_failure(group); });
     }
-    const launch::Bytes& place = places[static_cast<std::size_t>(peer)];
-    const std::string text(reinterpret_cast<const char*>(place.data()), place.size());
-    const std::size_t blank = text.find(' ');
-    Socket socket = connect_unless_failed(group, text.substr(blank + 1), std::stoi(text.substr(0, blank)), deadline);
-    launch::allow_slow_reader(socket);
-    const Hello hello{self, communicator, 0};
-    launch::send_all(socket, std::as_bytes(std::span(&hello, 1)));
-    sockets_[{communicator, peer}] = std::move(socket);
+  } catch (...) {
+    is_over = true;
+    throw;
   }
-  while (expected > 0) {
-    Socket socket = launch::accept_from(listening, std::min(deadline, Clock::now() + kSlice));
-    require_no_failure(group);
-    if (!socket && Clock::now() < deadline) continue;
-    if (!socket)
-      throw runtime_failure(fmt::format("{} connections of other ranks did not come within {} s", expected, timeout_s));
-    Hello hello;
-    try {
-      const Clock::time_point soon = std::min(deadline, Clock::now() + std::chrono::seconds(5));
-      if (!launch::receive_all(socket, std::as_writable_bytes(std::span(&hello, 1)), soon)) continue;
-    } catch (const Error&) {
-      continue;
-    }
-    const std::pair key{hello.communicator, hello.rank};
-    if (hello.rank >= self || !keys.contains(key) || sockets_.contains(key)) continue;  // not one of ours
-    launch::allow_slow_reader(socket);
-    sockets_[key] = std::move(socket);
-    --expected;
-  }
+  sockets_.merge(answered.get());
+  for (const auto& [key, socket] : sockets_) launch::allow_slow_reader(socket);
 }
 
 Exchanged exchange(std::vector<Transfer> transfers, int abort, std::chrono::nanoseconds timeout) {
@@ -114,6 +117,9 @@ Exchanged exchange(std::vector<Transfer> transfers, int abort, std::chrono::nano
     const auto left = std::find_if_not(transfers.begin(), transfers.end(), is_over);
     return left == transfers.end() ? std::int64_t{0} : left->peer;
   };
+  std::size_t bytes = 0;
+  for (const Transfer& transfer : transfers) bytes += transfer.out.size() + transfer.in.size();
+  const Clock::time_point deadline = launch::time_for(std::chrono::duration<double>(timeout).count(), bytes);
   while (true) {
     std::vector<pollfd> asked = {{abort, POLLIN, 0}};
     std::vector<std::size_t> sender, receiver;  // [asked]: the first transfer of the socket that has bytes left
@@ -134,10 +140,11 @@ Exchanged exchange(std::vector<Transfer> transfers, int abort, std::chrono::nano
       if (!transfer.in.empty() && receiver[at] == none) receiver[at] = i, asked[at].events |= POLLIN;
     }
     if (asked.size() == 1) return {};
-    const auto timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
+    const auto left = std::max<std::chrono::nanoseconds>(deadline - Clock::now(), std::chrono::nanoseconds(0));
+    const auto timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(std::min(timeout, left)).count();
     const int ready = ::poll(asked.data(), asked.size(), static_cast<int>(std::min<std::int64_t>(timeout_ms, 1 << 30)));
     if (ready < 0) continue;  // a signal
-    if (ready == 0) return {Outcome::timed_out, first_left()};
+    if (ready == 0 || left.count() == 0) return {Outcome::timed_out, first_left()};
     if (asked[0].revents != 0) return {Outcome::aborted, first_left()};
     for (std::size_t at = 1; at < asked.size(); ++at) {
       if ((asked[at].revents & POLLOUT) != 0) {

@@ -43,7 +43,8 @@ struct Exchanged {
 };
 // Moves all of them, in whatever order the peers are ready; those of one socket one behind the other. Sleeps while
 // there is nothing to do. `abort` is a descriptor that becomes readable when all is to end. `timeout`: without a byte
-// moved. After anything but `done` the sockets are good for nothing more.
+// moved; also for all of them, beside what their bytes take at 1 MB/s. After anything but `done` the sockets are good
+// for nothing more.
 Exchanged exchange(std::vector<Transfer> transfers, int abort, std::chrono::nanoseconds timeout);
 
 }  // namespace stretto::wire

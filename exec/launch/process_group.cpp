@@ -3,30 +3,29 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
+#include <cerrno>
 #include <cstring>
 #include <new>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
+#include "exec/launch/greeting.hpp"
 
 namespace stretto::launch {
 namespace {
 
-struct Header {
-  std::uint32_t kind = 0;
-  std::uint32_t reserved = 0;
-  std::uint64_t bytes = 0;
-};
-struct Hello {
-  std::int64_t rank = 0, size = 0;
-};
-constexpr const char* kSilent = " has shown no sign of life for";
-std::string silent(std::int64_t rank, double for_s) { return fmt::format("rank {}{} {:g} s", rank, kSilent, for_s); }
-constexpr std::size_t kPiece_bytes = std::size_t{1} << 20;
-constexpr double kSigns = 6;                                  // of life in the time after which their absence counts
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;  // of a message: more is no message of ours
+std::string silent(std::int64_t rank, double for_s) {
+  return fmt::format("rank {} has shown no sign of life for {:g} s", rank, for_s);
+}
+constexpr double kSigns = 6;                      // of life in the time after which their absence counts
+constexpr double kShort_s = 2;                    // for what somebody should read at once
+constexpr std::size_t kMostUnasked = 64;          // parts of one rank that nobody has asked for yet
+constexpr auto kWord = std::chrono::seconds(10);  // without what is awaited, until a word about it
 
 template <class T>
 std::span<const std::byte> bytes_of_value(const T& value) {
@@ -46,38 +45,22 @@ std::string list_of(const std::vector<std::int64_t>& ranks) {
   return text;
 }
 
-// A result is the parts of all ranks, each behind its size.
-Bytes pack(const std::vector<Bytes>& parts) {
-  Bytes packed;
-  for (const Bytes& part : parts) {
-    const std::uint64_t size = part.size();
-    const auto head = bytes_of_value(size);
-    packed.insert(packed.end(), head.begin(), head.end());
-    packed.insert(packed.end(), part.begin(), part.end());
-  }
-  return packed;
+std::span<const std::byte> bytes_of_reason(const std::string& reason) {
+  return std::as_bytes(std::span(reason)).first(std::min<std::size_t>(reason.size(), kMostOfAReason));
 }
 
-std::vector<Bytes> unpack(const Bytes& packed) {
-  std::vector<Bytes> parts;
-  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= packed.size();) {
-    std::uint64_t size = 0;
-    std::memcpy(&size, packed.data() + at, sizeof size);
-    at += sizeof size;
-    const auto begin = packed.begin() + static_cast<std::ptrdiff_t>(at);
-    parts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
-    at += size;
-  }
-  return parts;
+[[noreturn]] void refuse(std::int64_t rank, std::uint64_t bytes, std::size_t most) {
+  throw runtime_failure(fmt::format("rank {} gave {} bytes where at most {} were expected", rank, bytes, most));
 }
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(const World& world, double timeout_s) : world_(world), timeout_s_(timeout_s) {
+ProcessGroup::ProcessGroup(const World& world, double timeout_s, const Say& say)
+    : world_(world), timeout_s_(timeout_s) {
   if (world_.rank == 0)
-    assemble();
+    assemble(say);
   else
-    join();
+    join(say);
   // From here on, what goes wrong is heard of by the listener.
   wake_ = ::eventfd(0, EFD_CLOEXEC);
   if (wake_ < 0) throw runtime_failure(fmt::format("waiting for other processes: {}", std::strerror(errno)));
@@ -142,7 +125,7 @@ void ProcessGroup::show_life() {
       to.is_written = true;
     }
     try {
-      send_if_room(to.socket, bytes_of_value(Header{static_cast<std::uint32_t>(Kind::alive), 0, 0}));
+      send_if_room(to.socket, bytes_of_value(Header{}));
     } catch (const Error&) {
       // Its connection says so to the listener.
     }
@@ -168,39 +151,38 @@ void ProcessGroup::look_for_silence() {
   }
 }
 
-void ProcessGroup::assemble() {
+void ProcessGroup::assemble(const Say& say) {
   address_ = world_.address;
   peers_.resize(static_cast<std::size_t>(world_.size - 1));
   if (peers_.empty()) return;
-  const Socket listening = world_.listening >= 0 ? Socket(world_.listening) : listen_on(world_.port);
-  const Clock::time_point deadline = after(timeout_s_);
+  Reception reception(world_.listening >= 0 ? Socket(world_.listening) : listen_on(world_.address, world_.port),
+                      world_.token);
+  const std::string where = fmt::format("{}:{}", world_.address, reception.port());
+  const Clock::time_point begin = Clock::now(), deadline = after(timeout_s_);
+  Clock::time_point next_word = begin + kWord;
   for (std::size_t missing = peers_.size(); missing > 0;) {
-    Socket socket = accept_from(listening, deadline);
-    if (!socket) {
+    std::optional<Reception::Guest> guest = reception.next(std::min(deadline, next_word));
+    if (!guest) {
       std::vector<std::int64_t> ranks;
       for (std::size_t peer = 0; peer < peers_.size(); ++peer)
         if (!peers_[peer].socket) ranks.push_back(rank_of(peer));
-      give_up(fmt::format("rank 0 waited {} s at {}:{} for {}", timeout_s_, world_.address, port_of(listening),
-                          list_of(ranks)));
-    }
-    Header header;
-    Hello hello;
-    try {
-      if (!receive_all(socket, std::as_writable_bytes(std::span(&header, 1)), after(5)) ||
-          header.kind != static_cast<std::uint32_t>(Kind::hello) || header.bytes != sizeof hello ||
-          !receive_all(socket, std::as_writable_bytes(std::span(&hello, 1)), after(5)))
-        continue;  // somebody else's
-    } catch (const Error&) {
+      const Clock::time_point now = Clock::now();
+      const std::string whom = fmt::format("at {} for {}{}", where, list_of(ranks), reception.refused());
+      if (now >= deadline) give_up(fmt::format("rank 0 waited {:g} s {}", timeout_s_, whom));
+      if (now >= next_word && say) say(fmt::format("rank 0 waits {}", whom));
+      while (next_word <= now) next_word += 3 * kWord;
       continue;
     }
-    const bool fits = hello.rank >= 1 && hello.rank < world_.size && hello.size == world_.size;
-    if (!fits || peers_[static_cast<std::size_t>(hello.rank - 1)].socket) {
-      peers_.emplace_back().socket = std::move(socket);
-      give_up(fits ? fmt::format("two processes say that they are rank {}", hello.rank)
-                   : fmt::format("rank {} was started as one of {} processes, rank 0 as one of {}", hello.rank,
-                                 hello.size, world_.size));
+    const Caller& caller = guest->caller;
+    if (caller.communicator != kNoCommunicator) continue;
+    const bool fits = caller.rank >= 1 && caller.rank < world_.size && caller.size == world_.size;
+    if (!fits || peers_[static_cast<std::size_t>(caller.rank - 1)].socket) {
+      peers_.emplace_back().socket = std::move(guest->socket);
+      give_up(fits ? fmt::format("two processes say that they are rank {}", caller.rank)
+                   : fmt::format("rank {} was started as one of {} processes, rank 0 as one of {}", caller.rank,
+                                 caller.size, world_.size));
     }
-    peers_[static_cast<std::size_t>(hello.rank - 1)].socket = std::move(socket);
+    peers_[static_cast<std::size_t>(caller.rank - 1)].socket = std::move(guest->socket);
     --missing;
   }
 }
@@ -208,20 +190,28 @@ void ProcessGroup::assemble() {
 // Before there is a listener: those that have come are told.
 void ProcessGroup::give_up(const std::string& reason) {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-    if (peers_[peer].socket) tell(peer, Kind::failure, std::as_bytes(std::span(reason)));
+    if (peers_[peer].socket) tell(peer, Kind::failure, bytes_of_reason(reason));
   throw runtime_failure(reason);
 }
 
-void ProcessGroup::join() {
+void ProcessGroup::join(const Say& say) {
   peers_.resize(1);
+  Clock::time_point next_word = Clock::now() + kWord;
+  const auto waiting = [&](const std::string& reason) {
+    if (world_.rank != 1 || !say || Clock::now() < next_word) return;
+    say("rank 1 waits for rank 0: " + reason);
+    next_word = Clock::now() + 3 * kWord;
+  };
   try {
-    peers_[0].socket = connect_to(world_.address, world_.port, after(timeout_s_));
+    peers_[0].socket = call(world_.address, world_.port, after(timeout_s_), world_.token,
+                            {world_.rank, world_.size, kNoCommunicator, 0}, waiting);
+  } catch (const WrongToken& error) {
+    throw runtime_failure(error.what());
   } catch (const Error& error) {
     throw runtime_failure(
-        fmt::format("rank {} did not reach rank 0 within {} s: {}", world_.rank, timeout_s_, error.what()));
+        fmt::format("rank {} did not reach rank 0 within {:g} s: {}", world_.rank, timeout_s_, error.what()));
   }
   address_ = launch::address_of(peers_[0].socket);
-  send(0, Kind::hello, bytes_of_value(Hello{world_.rank, world_.size}));
 }
 
 void ProcessGroup::send(std::size_t peer, Kind kind, std::span<const std::byte> bytes) {
@@ -229,7 +219,8 @@ void ProcessGroup::send(std::size_t peer, Kind kind, std::span<const std::byte> 
   {
     // Somebody who does not read must not keep others from hearing of a failure.
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::seconds(2), [&] { return !to.is_written; })) return to.socket.shut_down();
+    if (!changed_.wait_for(lock, std::chrono::duration<double>(kShort_s), [&] { return !to.is_written; }))
+      return to.socket.shut_down();
     to.is_written = true;
   }
   struct Release {
@@ -243,16 +234,23 @@ void ProcessGroup::send(std::size_t peer, Kind kind, std::span<const std::byte> 
       group.changed_.notify_all();
     }
   } release{*this, to};
-  const Header header{static_cast<std::uint32_t>(kind), 0, bytes.size()};
+  const Header header{kind, 0, bytes.size()};
   const auto head = bytes_of_value(header);
-  if (bytes.size() > kPiece_bytes) {
-    send_all(to.socket, head);
-    return send_all(to.socket, bytes);
+  const bool is_data = kind == Kind::part || kind == Kind::result;
+  const Clock::time_point deadline = time_for(is_data ? timeout_s_ : kShort_s, bytes.size());
+  try {
+    if (bytes.size() > kSmallPart) {
+      send_all(to.socket, head, deadline);
+      return send_all(to.socket, bytes, deadline);
+    }
+    // In one call: whoever is stopped between two would leave the other end with half a message.
+    Bytes whole(head.begin(), head.end());
+    whole.insert(whole.end(), bytes.begin(), bytes.end());
+    send_all(to.socket, whole, deadline);
+  } catch (const Error&) {
+    to.socket.shut_down();  // nothing can follow half a message
+    throw;
   }
-  // In one call: whoever is stopped between two would leave the other end with half a message.
-  Bytes whole(head.begin(), head.end());
-  whole.insert(whole.end(), bytes.begin(), bytes.end());
-  send_all(to.socket, whole);
 }
 
 // The same to somebody who may be gone.
@@ -267,7 +265,7 @@ void ProcessGroup::tell(std::size_t peer, Kind kind, std::span<const std::byte> 
 // What has failed, once it is known: it stays what it is.
 void ProcessGroup::tell_failure() {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-    tell(peer, kind_of(failure_kind_), std::as_bytes(std::span(*failure_)));
+    tell(peer, kind_of(failure_kind_), bytes_of_reason(*failure_));
 }
 
 void ProcessGroup::listen() {
@@ -294,64 +292,74 @@ void ProcessGroup::listen() {
   }
 }
 
+Limits ProcessGroup::limits(std::size_t peer) const {
+  std::lock_guard lock(mutex_);
+  if (world_.rank == 0) return {true, std::max(kSmallPart, peers_[peer].granted)};
+  return {false, awaited_};
+}
+
 bool ProcessGroup::hear(std::size_t peer) {
   Peer& from = peers_[peer];
-  Header header;
-  Bytes bytes;
-  bool is_closed = false;
-  double silent_s = 0;
-  {
-    std::lock_guard lock(mutex_);
-    silent_s = silent_s_;
-  }
-  Clock::time_point late = Clock::time_point::max();
-  const auto latest = [&] { return late = silent_s > 0 ? after(silent_s) : late; };
   try {
-    is_closed = !receive_all(from.socket, std::as_writable_bytes(std::span(&header, 1)), latest());
-    if (header.bytes > kMostBytes) is_closed = true;
-    if (!is_closed) {
-      bytes.resize(header.bytes);
-      // Piece by piece: a long message takes its time, and who stops in the middle of one is silent too.
-      for (std::span<std::byte> left(bytes); !left.empty() && !is_closed;) {
-        const std::span<std::byte> piece = left.first(std::min(kPiece_bytes, left.size()));
-        is_closed = !receive_all(from.socket, piece, latest());
-        left = left.subspan(piece.size());
+    // A bound: others want to be heard, too.
+    for (int piece = 0; piece < 64; ++piece) {
+      const std::span<std::byte> room = from.inbox.room();
+      const ssize_t got = ::recv(from.socket.descriptor(), room.data(), room.size(), MSG_DONTWAIT);
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+      if (got <= 0) {
+        bool is_expected = false;
+        {
+          std::lock_guard lock(mutex_);
+          is_expected = from.has_left || is_leaving_;
+        }
+        if (!is_expected)
+          note_failure(fmt::format("rank {} was lost: its connection was closed without a word", rank_of(peer)));
+        return false;
       }
+      // While somebody writes to us it gives no other sign.
+      if (from.alive) from.alive = Clock::now();
+      if (std::optional<Message> message = from.inbox.take(static_cast<std::size_t>(got), limits(peer)))
+        take(peer, std::move(*message));
     }
-  } catch (const Error&) {
-    if (Clock::now() >= late) {
-      note_failure(silent(rank_of(peer), silent_s));
-      return false;
-    }
-    is_closed = true;
+    return true;
+  } catch (const Error& error) {
+    note_failure(fmt::format("rank {} {}", rank_of(peer), error.what()));
   } catch (const std::bad_alloc&) {
-    note_failure(fmt::format("rank {}: no memory for {} bytes from rank {}", world_.rank, header.bytes, rank_of(peer)));
-    return false;
+    note_failure(fmt::format("rank {}: no memory for what rank {} sends", world_.rank, rank_of(peer)));
   }
-  if (is_closed) {
-    bool is_expected = false;
-    {
-      std::lock_guard lock(mutex_);
-      is_expected = from.has_left || is_leaving_;
-    }
-    if (!is_expected)
-      note_failure(fmt::format("rank {} was lost: its connection was closed without a word", rank_of(peer)));
-    return false;
-  }
-  // While somebody writes to us it gives no other sign.
-  if (from.alive) from.alive = Clock::now();
-  switch (static_cast<Kind>(header.kind)) {
+  return false;
+}
+
+void ProcessGroup::take(std::size_t peer, Message message) {
+  Peer& from = peers_[peer];
+  switch (message.kind) {
     case Kind::part:
     case Kind::result: {
       std::lock_guard lock(mutex_);
-      from.parts.push_back(std::move(bytes));
+      if (from.parts.size() >= kMostUnasked) throw runtime_failure("gave more than was asked for");
+      if (message.bytes.size() > kSmallPart) from.granted = 0;
+      awaited_.reset();
+      from.parts.push_back(std::move(message.bytes));
+      break;
+    }
+    case Kind::offer: {
+      std::lock_guard lock(mutex_);
+      if (from.offered > 0 || from.granted > 0) throw runtime_failure("offered more than was asked for");
+      std::memcpy(&from.offered, message.bytes.data(), sizeof from.offered);
+      break;
+    }
+    case Kind::come: {
+      std::lock_guard lock(mutex_);
+      from.may_give = true;
       break;
     }
     case Kind::failure:
-    case Kind::wrong_input:
-      note_failure(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
-                   header.kind == static_cast<std::uint32_t>(Kind::failure) ? ErrorKind::runtime : ErrorKind::input);
+    case Kind::wrong_input: {
+      std::string reason = printable({reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()});
+      if (!reason.starts_with("rank ")) reason = fmt::format("rank {}: {}", rank_of(peer), reason);
+      note_failure(reason, message.kind == Kind::failure ? ErrorKind::runtime : ErrorKind::input);
       break;
+    }
     case Kind::bye: {
       std::lock_guard lock(mutex_);
       from.has_left = true;
@@ -359,12 +367,9 @@ bool ProcessGroup::hear(std::size_t peer) {
     }
     case Kind::alive:
       from.alive = Clock::now();
-      return true;
-    case Kind::hello:
-      break;
+      return;
   }
   changed_.notify_all();
-  return true;
 }
 
 void ProcessGroup::note_failure(const std::string& reason, ErrorKind kind) {
@@ -388,7 +393,7 @@ void ProcessGroup::fail(const std::string& reason, ErrorKind kind) {
   }
   if (world_.rank != 0) {
     // Rank 0 answers everybody with what failed first, so that all say the same.
-    tell(0, kind_of(kind), std::as_bytes(std::span(named)));
+    tell(0, kind_of(kind), bytes_of_reason(named));
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(2), [&] { return failure_.has_value(); });
   }
@@ -398,14 +403,6 @@ void ProcessGroup::fail(const std::string& reason, ErrorKind kind) {
 std::optional<std::string> ProcessGroup::failure() const {
   std::lock_guard lock(mutex_);
   return failure_;
-}
-
-bool ProcessGroup::speaks_for_failure() const {
-  const std::string reason = failure().value_or("");
-  if (reason.starts_with(fmt::format("rank {}: ", world_.rank))) return true;  // it says so itself
-  // Who is silent will not; who was lost has died, which whoever started it says.
-  if (reason.find(kSilent) == std::string::npos) return false;
-  return world_.rank == (reason.starts_with("rank 0 ") ? 1 : 0);
 }
 
 void ProcessGroup::on_failure(std::function<void(const std::string&)> act) {
@@ -438,36 +435,60 @@ void ProcessGroup::wait(std::unique_lock<std::mutex>& lock, double most_s, Ready
 }
 
 // Rank 0: everybody's part.
-std::vector<Bytes> ProcessGroup::collect(std::span<const std::byte> mine) {
+std::vector<Bytes> ProcessGroup::collect(std::span<const std::byte> mine, std::size_t most) {
   std::vector<Bytes> all;
   all.emplace_back(mine.begin(), mine.end());
   std::unique_lock lock(mutex_);
-  wait(lock, timeout_s_, [](const Peer& peer) { return !peer.parts.empty(); });
-  for (Peer& peer : peers_) {
-    all.push_back(std::move(peer.parts.front()));
-    peer.parts.pop_front();
+  wait(lock, timeout_s_, [](const Peer& peer) { return !peer.parts.empty() || peer.offered > 0; });
+  std::uint64_t largest = 0;
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    Peer& of = peers_[peer];
+    if (!of.parts.empty()) continue;
+    if (of.offered > most) refuse(rank_of(peer), of.offered, most);
+    largest = std::max(largest, of.granted = std::exchange(of.offered, 0));
+    lock.unlock();
+    tell(peer, Kind::come, {});
+    lock.lock();
+  }
+  wait(lock, timeout_s_ + double(largest) * 1e-6, [](const Peer& peer) { return !peer.parts.empty(); });
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    all.push_back(std::move(peers_[peer].parts.front()));
+    peers_[peer].parts.pop_front();
+    if (all.back().size() > most) refuse(rank_of(peer), all.back().size(), most);
   }
   return all;
 }
 
-std::vector<Bytes> ProcessGroup::gather(std::span<const std::byte> mine) {
-  if (world_.rank == 0) return collect(mine);
+std::vector<Bytes> ProcessGroup::gather(std::span<const std::byte> mine, std::size_t most) {
+  assert(mine.size() <= most);
+  if (world_.rank == 0) return collect(mine, most);
   {
     std::lock_guard lock(mutex_);
     if (failure_) throw Error(failure_kind_, *failure_);
+  }
+  if (mine.size() > kSmallPart) {
+    tell(0, Kind::offer, bytes_of_value(static_cast<std::uint64_t>(mine.size())));
+    std::unique_lock lock(mutex_);
+    wait(lock, 2 * timeout_s_, [](const Peer& peer) { return peer.may_give; });
+    peers_[0].may_give = false;
   }
   tell(0, Kind::part, mine);
   return {};
 }
 
-std::vector<Bytes> ProcessGroup::all_gather(std::span<const std::byte> mine) {
+std::vector<Bytes> ProcessGroup::all_gather(std::span<const std::byte> mine, std::size_t most) {
   if (world_.rank == 0) {
-    std::vector<Bytes> all = collect(mine);
+    std::vector<Bytes> all = collect(mine, most);
     const Bytes packed = pack(all);
     for (std::size_t peer = 0; peer < peers_.size(); ++peer) tell(peer, Kind::result, packed);
     return all;
   }
-  gather(mine);
+  const auto count = static_cast<std::size_t>(world_.size);
+  {
+    std::lock_guard lock(mutex_);
+    awaited_ = count * (most + sizeof(std::uint64_t));
+  }
+  gather(mine, most);
   Bytes packed;
   {
     std::unique_lock lock(mutex_);
@@ -475,13 +496,18 @@ std::vector<Bytes> ProcessGroup::all_gather(std::span<const std::byte> mine) {
     packed = std::move(peers_[0].parts.front());
     peers_[0].parts.pop_front();
   }
-  return unpack(packed);
+  return unpack(packed, count, most);
+}
+
+void ProcessGroup::copy_whole(const Bytes& part, std::size_t rank, void* to, std::size_t size) {
+  if (part.size() != size)
+    throw runtime_failure(fmt::format("rank {} gave {} bytes where {} were expected", rank, part.size(), size));
+  std::memcpy(to, part.data(), size);
 }
 
 bool ProcessGroup::any(bool mine) {
-  const std::byte flag{mine};
-  const std::vector<Bytes> all = all_gather(std::span(&flag, 1));
-  return std::any_of(all.begin(), all.end(), [](const Bytes& bytes) { return bytes.at(0) != std::byte{0}; });
+  const std::vector<std::uint8_t> all = all_gather_value(static_cast<std::uint8_t>(mine));
+  return std::any_of(all.begin(), all.end(), [](std::uint8_t one) { return one != 0; });
 }
 
 }  // namespace stretto::launch

@@ -9,15 +9,15 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.hpp"
+#include "exec/launch/message.hpp"
 #include "exec/launch/socket.hpp"
 #include "exec/launch/world.hpp"
 
 namespace stretto::launch {
-
-using Bytes = std::vector<std::byte>;
 
 // The processes of a training run and what they say to each other beside its communication: ids of communicators,
 // pieces of checkpoints, whether to stop, and that one of them has failed. Every process is connected to that of rank
@@ -26,12 +26,18 @@ using Bytes = std::vector<std::byte>;
 // A process that dies, or whose machine vanishes, is noticed by its connection: all others fail within seconds, with
 // the rank and, where it could still be said, the reason. One that is stopped, or whose machine hangs, is noticed by
 // its silence, once the group watches.
+//
+// Who connects must prove that it knows the job's token (greeting.hpp): strangers lose their connections and nothing
+// else. Of what a process of the group sends, no more is taken than was expected: one that sends something else fails
+// all, with its rank.
 class ProcessGroup {
  public:
   // Returns when all processes have come. Throws Error(runtime) when some have not within timeout_s, which rank 0
-  // names; also when somebody comes who does not belong here. Processes take their time, to prepare as well as to write
-  // a checkpoint, so timeout_s should be minutes.
-  ProcessGroup(const World& world, double timeout_s);
+  // names, and says to `say` while it waits longer than a few seconds, as rank 1 says that rank 0 is missing; also when
+  // processes of this job do not fit together. Processes take their time, to prepare as well as to write a checkpoint,
+  // so timeout_s should be minutes.
+  using Say = std::function<void(const std::string& line)>;
+  ProcessGroup(const World& world, double timeout_s, const Say& say = {});
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -45,9 +51,18 @@ class ProcessGroup {
   // Every process makes these calls in the same order, each from one thread. They throw Error when the group has
   // failed, of kind runtime when somebody has not come after timeout_s. Rank 0 says who; that it is rank 0 itself the
   // others say after twice the time, since it may have come later than they.
-  std::vector<Bytes> all_gather(std::span<const std::byte> mine);  // [rank], the same everywhere
-  std::vector<Bytes> gather(std::span<const std::byte> mine);      // [rank] at rank 0, nothing elsewhere
-  void barrier() { all_gather({}); }
+  // `most` bytes are what any rank may give, the same on all.
+  std::vector<Bytes> all_gather(std::span<const std::byte> mine, std::size_t most);  // [rank], the same everywhere
+  std::vector<Bytes> gather(std::span<const std::byte> mine, std::size_t most);  // [rank] at rank 0, nothing elsewhere
+  template <class T>
+  std::vector<T> all_gather_value(const T& mine) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const std::vector<Bytes> all = all_gather(std::as_bytes(std::span(&mine, 1)), sizeof(T));
+    std::vector<T> values(all.size());
+    for (std::size_t rank = 0; rank < all.size(); ++rank) copy_whole(all[rank], rank, &values[rank], sizeof(T));
+    return values;
+  }
+  void barrier() { all_gather({}, 0); }
   bool any(bool mine);
 
   // From now on a process that shows no sign of life for `silent_s` fails the group, with its rank. Each gives several
@@ -60,38 +75,41 @@ class ProcessGroup {
   void fail(const std::string& reason, ErrorKind kind = ErrorKind::runtime);
   // "rank 3: …" once there is one.
   std::optional<std::string> failure() const;
-  // Whether this process is the one that tells a user who sees what all of them print.
-  bool speaks_for_failure() const;
   // `act` is called with the reason, once, on another thread, or at once when there is one already; not after it has
   // been taken back with an empty function.
   void on_failure(std::function<void(const std::string& reason)> act);
 
  private:
-  // The first tells Stretto's own.
-  enum class Kind : std::uint32_t { hello = 0x53545231, part, result, failure, wrong_input, bye, alive };
+  using Kind = Header::Kind;
   struct Peer {
     Socket socket;
-    std::deque<Bytes> parts;  // that have come from it and nobody has asked for yet
+    Inbox inbox;                             // the listener's
+    std::deque<Bytes> parts;                 // that have come from it and nobody has asked for yet
+    std::uint64_t offered = 0, granted = 0;  // bytes of a part that it may not yet send, or may
+    bool may_give = false;                   // rank 0 has said so
     bool has_left = false;
     bool is_written = false;                 // by some thread: messages are sent whole
     std::optional<Clock::time_point> alive;  // the latest sign, once there was one; the listener's
   };
 
-  void assemble();  // rank 0
-  void join();      // all others
+  void assemble(const Say& say);  // rank 0
+  void join(const Say& say);      // all others
   [[noreturn]] void give_up(const std::string& reason);
   void leave();
   void listen();                // on a thread of its own, to all peers
-  bool hear(std::size_t peer);  // a message; false when it was the last
-  void live();                  // on a thread of its own
+  bool hear(std::size_t peer);  // what has come; false when it was the last
+  Limits limits(std::size_t peer) const;
+  void take(std::size_t peer, Message message);
+  void live();  // on a thread of its own
   void show_life();
   void look_for_silence();
   void note_failure(const std::string& reason, ErrorKind kind = ErrorKind::runtime);
-  void send(std::size_t peer, Kind kind, std::span<const std::byte> bytes);
+  void send(std::size_t peer, Kind kind, std::span<const std::byte> bytes);  // throws Error(runtime)
   void tell(std::size_t peer, Kind kind, std::span<const std::byte> bytes);
   void tell_failure();
   static Kind kind_of(ErrorKind error) { return error == ErrorKind::input ? Kind::wrong_input : Kind::failure; }
-  std::vector<Bytes> collect(std::span<const std::byte> mine);
+  std::vector<Bytes> collect(std::span<const std::byte> mine, std::size_t most);
+  static void copy_whole(const Bytes& part, std::size_t rank, void* to, std::size_t size);
   template <class Ready>
   void wait(std::unique_lock<std::mutex>& lock, double most_s, Ready ready);
   std::int64_t rank_of(std::size_t peer) const { return world_.rank == 0 ? static_cast<std::int64_t>(peer) + 1 : 0; }
@@ -104,6 +122,7 @@ class ProcessGroup {
   std::condition_variable changed_;
   std::optional<std::string> failure_;
   ErrorKind failure_kind_ = ErrorKind::runtime;
+  std::optional<std::uint64_t> awaited_;  // the most bytes of the result that is to come from rank 0
   std::function<void(const std::string&)> act_;
   bool is_leaving_ = false;
   std::mutex acting_;         // held while act_ runs, and taken before mutex_

@@ -28,12 +28,12 @@ TEST_CASE("processes gather what each has, in the order of ranks") {
         const auto text_for = [&](std::int64_t rank) {
           return std::string(rank == 1 && round == 7 ? 3'000'000 : (rank + round) % 3, char('a' + rank));
         };
-        const std::vector<Bytes> all = group.all_gather(bytes_of(text_for(group.rank())));
+        const std::vector<Bytes> all = group.all_gather(bytes_of(text_for(group.rank())), 3'000'000);
         if (all.size() != static_cast<std::size_t>(size)) throw runtime_failure("a part is missing");
         for (std::int64_t rank = 0; rank < size; ++rank)
           if (text_of(all[static_cast<std::size_t>(rank)]) != text_for(rank)) throw runtime_failure("a part is wrong");
         // Those that only give need not wait.
-        const std::vector<Bytes> gathered = group.gather(bytes_of(text_for(group.rank())));
+        const std::vector<Bytes> gathered = group.gather(bytes_of(text_for(group.rank())), 3'000'000);
         if (gathered.size() != (group.rank() == 0 ? static_cast<std::size_t>(size) : 0))
           throw runtime_failure("gather");
         if (group.any(group.rank() == size - 1) != true || group.any(false)) throw runtime_failure("any");
@@ -154,8 +154,10 @@ TEST_CASE("processes that do not fit together are refused") {
     });
     const Socket stranger = connect_to("127.0.0.1", first.port, Clock::now() + std::chrono::seconds(5));
     const std::string text = "GET / HTTP/1.1\r\n\r\n";
-    send_all(stranger, bytes_of(text));
-    const auto joins = [&] { CHECK_THROWS_WITH(ProcessGroup(other, 10), "two processes say that they are rank 2"); };
+    send_all(stranger, bytes_of(text), time_for(1, 0));
+    const auto joins = [&] {
+      CHECK_THROWS_WITH(ProcessGroup(other, 10), "rank 0: two processes say that they are rank 2");
+    };
     std::thread twin(joins);
     joins();
     twin.join();

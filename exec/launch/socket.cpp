@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -72,30 +73,44 @@ void Socket::close() {
 }
 void Socket::shut_down() const { ::shutdown(descriptor_, SHUT_RDWR); }
 
-Socket listen_on(int port) {
-  Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1, off = 0;
-  if (socket) {
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+Socket listen_on(const std::string& host, int port) {
+  const std::string where = fmt::format("listening at {}:{}", host, port);
+  const auto listen_at = [](const sockaddr* address, socklen_t size) {
+    Socket socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1, off = 0;
+    if (!socket) return Socket();
     ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     ::setsockopt(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_addr = in6addr_any;
-    address.sin6_port = htons(static_cast<std::uint16_t>(port));
-    if (::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-      throw failure("listening on port " + std::to_string(port));
-  } else {  // a machine without IPv6
-    socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!socket) throw failure("opening a socket");
-    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    if (::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-      throw failure("listening on port " + std::to_string(port));
+    if (::bind(socket.descriptor(), address, size) != 0 || ::listen(socket.descriptor(), SOMAXCONN) != 0)
+      return Socket();
+    return socket;
+  };
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) == 0) {
+    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, ::freeaddrinfo);
+    for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+      sockaddr_storage stored{};
+      std::memcpy(&stored, address->ai_addr, address->ai_addrlen);
+      // Many a machine takes its own name for its loopback, which others do not reach.
+      if (is_loopback(text_of(stored)) && !is_loopback(host)) continue;
+      if (Socket socket = listen_at(address->ai_addr, address->ai_addrlen)) return socket;
+      if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) throw failure(where);
+    }
   }
-  if (::listen(socket.descriptor(), SOMAXCONN) != 0) throw failure("listening on port " + std::to_string(port));
-  return socket;
+  if (is_loopback(host)) throw failure(where);
+  sockaddr_in6 any{};
+  any.sin6_family = AF_INET6;
+  any.sin6_addr = in6addr_any;
+  any.sin6_port = htons(static_cast<std::uint16_t>(port));
+  if (Socket socket = listen_at(reinterpret_cast<const sockaddr*>(&any), sizeof any)) return socket;
+  sockaddr_in any4{};  // a machine without IPv6
+  any4.sin_family = AF_INET;
+  any4.sin_port = any.sin6_port;
+  if (Socket socket = listen_at(reinterpret_cast<const sockaddr*>(&any4), sizeof any4)) return socket;
+  throw failure(where);
 }
 
 int port_of(const Socket& socket) {
@@ -127,7 +142,7 @@ Socket accept_from(const Socket& listening, Clock::time_point deadline) {
       configure(socket);
       return socket;
     }
-    if (errno != EINTR && errno != ECONNABORTED) throw failure("accepting a connection");
+    if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN) throw failure("accepting a connection");
   }
   return {};
 }
@@ -146,7 +161,7 @@ bool is_own(const Socket& socket) {
 
 }  // namespace
 
-Socket connect_to(const std::string& host, int port, Clock::time_point deadline) {
+Socket connect_to(const std::string& host, int port, Clock::time_point deadline, const Waiting& waiting) {
   const std::string where = host + ":" + std::to_string(port);
   std::string reason = "no address";
   const Clock::time_point name_deadline = std::min(deadline, Clock::now() + kNaming);
@@ -186,6 +201,7 @@ Socket connect_to(const std::string& host, int port, Clock::time_point deadline)
     }
     if (Clock::now() >= (has_name ? deadline : name_deadline))
       throw runtime_failure("connecting to " + where + ": " + reason);
+    if (waiting) waiting("connecting to " + where + ": " + reason);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -195,19 +211,28 @@ void allow_slow_reader(const Socket& socket) {
   ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default, sizeof system_default);
 }
 
+Clock::time_point time_for(double base_s, std::size_t bytes) {
+  constexpr double least_bytes_per_s = 1e6;
+  const std::chrono::duration<double> time(base_s + static_cast<double>(bytes) / least_bytes_per_s);
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(time);
+}
+
 bool send_if_room(const Socket& socket, std::span<const std::byte> bytes) {
   const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
   if (sent < 0) throw failure("sending");
-  send_all(socket, bytes.subspan(static_cast<std::size_t>(sent)));  // what has begun must be finished
+  // What has begun must be finished.
+  send_all(socket, bytes.subspan(static_cast<std::size_t>(sent)), time_for(1, bytes.size()));
   return true;
 }
 
-void send_all(const Socket& socket, std::span<const std::byte> bytes) {
+void send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno != EINTR) throw failure("sending");
+    const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EINTR && errno != EAGAIN) throw failure("sending");
     if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    if (!bytes.empty() && !wait_for(socket.descriptor(), POLLOUT, deadline))
+      throw runtime_failure("sending: nobody reads what was sent");
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,8 +32,11 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// Listens on all addresses of this machine; port 0: any that is free.
-Socket listen_on(int port);
+// Whether a name or number is of this machine alone: "localhost", 127.x.x.x, ::1.
+bool is_loopback(const std::string& host);
+// Listens at the first address of `host` that is this machine's and not its loopback, unless `host` is that; where none
+// is, as behind a gateway, at all addresses of this machine. Port 0: any that is free.
+Socket listen_on(const std::string& host, int port);
 int port_of(const Socket& socket);
 std::string address_of(const Socket& socket);       // this end's
 std::string peer_address_of(const Socket& socket);  // the other's
@@ -40,18 +44,21 @@ std::string peer_address_of(const Socket& socket);  // the other's
 // Connections report a machine that has vanished within some 10 s (keep-alive) and send at once (TCP_NODELAY).
 Socket accept_from(const Socket& listening, Clock::time_point deadline);  // an empty one when the deadline has passed
 // Tries again until the deadline: whoever listens may not have begun. A name that nobody knows is given up after 60 s.
-Socket connect_to(const std::string& host, int port, Clock::time_point deadline);
+// `waiting` is told why a try has failed, and may throw.
+using Waiting = std::function<void(const std::string& reason)>;
+Socket connect_to(const std::string& host, int port, Clock::time_point deadline, const Waiting& waiting = {});
 // For connections whose other end may leave what it was sent unread for as long as it likes: by default the kernel
 // takes one that has no room for 10 s for a machine that has vanished. Such a machine is then noticed after minutes.
 void allow_slow_reader(const Socket& socket);
 
-// All of it, or nothing and false where the connection has no room.
+// All of it, or nothing and false where the connection has no room. For messages of a few bytes.
 bool send_if_room(const Socket& socket, std::span<const std::byte> bytes);
-// All of it, whatever it takes.
-void send_all(const Socket& socket, std::span<const std::byte> bytes);
+// In `base_s` and what the bytes take at 1 MB/s, which is slower than any network that one trains over: the time after
+// which whoever reads or writes drop by drop is given up.
+Clock::time_point time_for(double base_s, std::size_t bytes);
+void send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline);
 // False when the other end has closed before the first byte; an error when it does so later, or when the deadline has
 // passed.
-bool receive_all(const Socket& socket, std::span<std::byte> bytes,
-                 Clock::time_point deadline = Clock::time_point::max());
+bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline);
 
 }  // namespace stretto::launch

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,8 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
+#include "exec/launch/greeting.hpp"
 #include "exec/launch/socket.hpp"
 
 namespace stretto::launch {
@@ -48,9 +51,46 @@ class BlockedSignals {
 struct Child {
   pid_t process = 0;
   std::optional<int> status;
+  std::optional<Clock::time_point> stopped;
 };
 
-[[noreturn]] void become(int rank, int ranks, const Socket& listening, pid_t parent, std::vector<char*> arguments) {
+// What all children say why they fail, a line each: "RANK TEXT".
+class Reports {
+ public:
+  Reports() {
+    if (::pipe2(ends_, O_CLOEXEC | O_NONBLOCK) != 0)
+      throw runtime_failure(fmt::format("starting ranks: {}", std::strerror(errno)));
+  }
+  ~Reports() {
+    for (const int end : ends_) ::close(end);
+  }
+  Reports(const Reports&) = delete;
+  Reports& operator=(const Reports&) = delete;
+  int writing() const { return ends_[1]; }
+  void read() {
+    char piece[4096];
+    for (ssize_t got = 0; (got = ::read(ends_[0], piece, sizeof piece)) > 0;) text_.append(piece, std::size_t(got));
+  }
+  // What a rank says of itself goes before what it says of another, and of those the first.
+  std::string best() const {
+    std::string of_another;
+    for (std::size_t at = 0, end = 0; (end = text_.find('\n', at)) != std::string::npos; at = end + 1) {
+      const std::size_t blank = text_.find(' ', at);
+      const std::string rank = text_.substr(at, blank - at), said = text_.substr(blank + 1, end - blank - 1);
+      const std::string subject = said.starts_with("rank ") ? said.substr(5, said.find_first_of(": ", 5) - 5) : rank;
+      if (subject == rank) return said;
+      if (of_another.empty()) of_another = said;
+    }
+    return of_another;
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+  std::string text_;
+};
+
+[[noreturn]] void become(int rank, int ranks, const Socket& listening, const Reports& reports, const std::string& token,
+                         pid_t parent, std::vector<char*> arguments) {
   // Signals come from the parent alone, not from the terminal as well: a second one would end a rank at once.
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -58,9 +98,13 @@ struct Child {
   ::setenv("STRETTO_RANK", std::to_string(rank).c_str(), 1);
   ::setenv("STRETTO_RANKS", std::to_string(ranks).c_str(), 1);
   ::setenv("STRETTO_PORT", std::to_string(port_of(listening)).c_str(), 1);
+  ::setenv("STRETTO_TOKEN", token.c_str(), 1);
+  ::setenv("STRETTO_REPORTS", std::to_string(reports.writing()).c_str(), 1);
+  ::setenv("OPENBLAS_NUM_THREADS", "1", 1);  // more would be started, and not used
+  ::fcntl(reports.writing(), F_SETFD, 0);    // survives exec
   if (rank == 0) {
     ::setenv("STRETTO_LISTENING", std::to_string(listening.descriptor()).c_str(), 1);
-    ::fcntl(listening.descriptor(), F_SETFD, 0);  // survives exec
+    ::fcntl(listening.descriptor(), F_SETFD, 0);
   }
   ::execv("/proc/self/exe", arguments.data());
   std::perror("stretto: starting a rank");
@@ -69,9 +113,22 @@ struct Child {
 
 }  // namespace
 
-void spawn_ranks(int ranks, const std::vector<std::string>& arguments) {
+void say_failure(const std::string& line) {
+  if (line.empty()) return;
+  const char *reports = std::getenv("STRETTO_REPORTS"), *rank = std::getenv("STRETTO_RANK");
+  if (reports != nullptr && rank != nullptr) {
+    const std::string report = fmt::format("{} {}", rank, printable(line)).substr(0, PIPE_BUF - 1) + "\n";
+    if (::write(std::atoi(reports), report.data(), report.size()) == static_cast<ssize_t>(report.size())) return;
+  }
+  std::fprintf(stderr, "stretto: %s\n", line.c_str());
+}
+
+void spawn_ranks(int ranks, const std::vector<std::string>& arguments, double stopped_s) {
   const BlockedSignals signals;
-  Socket listening = listen_on(0);
+  Reports reports;
+  std::string token;
+  for (const std::byte byte : random_nonce()) token += fmt::format("{:02x}", std::to_integer<int>(byte));
+  Socket listening = listen_on("127.0.0.1", 0);
   const pid_t parent = ::getpid();
   std::string program = "stretto";
   std::vector<char*> argv = {program.data()};
@@ -88,43 +145,74 @@ void spawn_ranks(int ranks, const std::vector<std::string>& arguments) {
     const pid_t process = ::fork();
     if (process == 0) {
       pthread_sigmask(SIG_SETMASK, &signals.before(), nullptr);
-      become(rank, ranks, listening, parent, argv);
+      become(rank, ranks, listening, reports, token, parent, argv);
     }
     if (process < 0) {
       const std::string reason = std::strerror(errno);
       send_all_of_them(SIGKILL);
       throw runtime_failure(fmt::format("starting rank {}: {}", rank, reason));
     }
-    children.push_back({process, {}});
+    children.push_back({process, {}, {}});
   }
   listening.close();
 
   std::optional<Clock::time_point> deadline;  // set when one has failed
-  bool is_killing = false;
-  std::string died;
+  bool is_killing = false, is_unread = false;
+  std::string died, stopped, silent;
+  const auto add = [](std::string& to, const std::string& what) { to += (to.empty() ? "" : "; ") + what; };
   for (std::size_t running = children.size(); running > 0;) {
     const int signal = signals.wait(std::chrono::milliseconds(500));
     if (signal == SIGINT || signal == SIGTERM) send_all_of_them(signal);
+    reports.read();
+    const Clock::time_point now = Clock::now();
     for (std::size_t rank = 0; rank < children.size(); ++rank) {
       Child& child = children[rank];
       int status = 0;
-      if (child.status || ::waitpid(child.process, &status, WNOHANG) != child.process) continue;
+      if (child.status || ::waitpid(child.process, &status, WNOHANG | WUNTRACED | WCONTINUED) != child.process)
+        continue;
+      if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+        child.stopped.reset();
+        if (WIFSTOPPED(status)) child.stopped = now;
+        continue;
+      }
       child.status = status;
       --running;
       // Those that hang are killed here, below, and are no news; nor is it to who has stopped reading.
-      if (WIFSIGNALED(status) && !is_killing && WTERMSIG(status) != SIGPIPE)
-        died += fmt::format("{}rank {} was killed by signal {} ({})", died.empty() ? "" : "; ", rank, WTERMSIG(status),
-                            ::strsignal(WTERMSIG(status)));
-      if (status != 0 && !deadline) deadline = Clock::now() + kGrace;
+      if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
+        is_unread = true;
+      else if (WIFSIGNALED(status) && !is_killing)
+        add(died,
+            fmt::format("rank {} was killed by signal {} ({})", rank, WTERMSIG(status), ::strsignal(WTERMSIG(status))));
+      else if (WIFEXITED(status) && status != 0)
+        add(silent, fmt::format("rank {} ended with exit code {} and without a word", rank, WEXITSTATUS(status)));
+      if (status != 0 && !deadline) deadline = now + kGrace;
     }
-    is_killing = is_killing || (deadline && Clock::now() > *deadline);
+    // Ranks that go on have noticed before; they may all have been stopped.
+    const bool is_late = std::any_of(children.begin(), children.end(), [&](const Child& child) {
+      return !child.status && child.stopped && now - *child.stopped > std::chrono::duration<double>(stopped_s);
+    });
+    if (is_late && !deadline) {
+      for (std::size_t rank = 0; rank < children.size(); ++rank)
+        if (!children[rank].status && children[rank].stopped)
+          stopped += fmt::format("{}{}", stopped.empty() ? "" : ", ", rank);
+      stopped = fmt::format("rank{} {} {} been stopped (SIGSTOP) for {:g} s",
+                            stopped.find(',') == std::string::npos ? "" : "s", stopped,
+                            stopped.find(',') == std::string::npos ? "has" : "have", stopped_s);
+      deadline = now;
+    }
+    is_killing = is_killing || (deadline && now > *deadline);
     if (is_killing) send_all_of_them(SIGKILL);
   }
+  reports.read();
   if (!deadline) return;
   const bool is_input = std::any_of(children.begin(), children.end(), [](const Child& child) {
     return WIFEXITED(*child.status) && WEXITSTATUS(*child.status) == 2;
   });
-  throw is_input ? input_error(died) : runtime_failure(died);
+  std::string why;
+  for (const std::string& reason :
+       {died, is_unread ? std::string() : reports.best(), stopped, is_unread ? std::string() : silent})
+    if (why.empty()) why = reason;
+  throw is_input ? input_error(why) : runtime_failure(why);
 }
 
 }  // namespace stretto::launch

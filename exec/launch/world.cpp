@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "base/error.hpp"
 
@@ -48,6 +49,24 @@ struct Names {
   const char *launcher, *rank, *size, *local_rank, *local_size;
 };
 
+std::string token_of(const Variables& variables) {
+  if (variables.has("STRETTO_TOKEN")) return variables.text("STRETTO_TOKEN");
+  if (!variables.has("STRETTO_TOKEN_FILE")) return "";
+  const std::string path = variables.text("STRETTO_TOKEN_FILE");
+  std::ifstream file(path);
+  constexpr std::streamsize most = 4096;
+  std::string token(static_cast<std::size_t>(most), '\0');
+  file.read(token.data(), most);
+  token.resize(static_cast<std::size_t>(file.gcount()));
+  const char* blanks = " \t\r\n";
+  token.erase(token.find_last_not_of(blanks) + 1);
+  token.erase(0, token.find_first_not_of(blanks));
+  if (token.empty() || file)
+    throw input_error(
+        fmt::format("STRETTO_TOKEN_FILE: {}: expected a file with a token of at most {} bytes", path, most));
+  return token;
+}
+
 World world_of(const Environment& environment, const Names& names) {
   const Variables variables(environment, names.launcher);
   World world;
@@ -56,6 +75,7 @@ World world_of(const Environment& environment, const Names& names) {
   world.rank = variables.number(names.rank, 0, world.size - 1);
   world.local_rank = variables.number_or(names.local_rank, 0, 0, world.size - 1);
   world.port = static_cast<int>(variables.number_or("MASTER_PORT", kPort, 1, 65534));
+  world.token = token_of(variables);
   if (variables.has("MASTER_ADDR"))
     world.address = variables.text("MASTER_ADDR");
   else if (names.local_size != nullptr && variables.number_or(names.local_size, 0, 0, kMostRanks) == world.size)

@@ -14,6 +14,7 @@ struct World {
   std::string address;          // of the machine that rank 0 is on
   int port = 0;                 // where rank 0 listens
   int listening = -1;           // rank 0 of --ranks: a socket that listens there already
+  std::string token;            // that all processes of the job know and nobody else; empty: there is none
   std::string launcher;         // "torchrun", "mpirun", "srun", "mpiexec", "--ranks"
 };
 
@@ -26,8 +27,11 @@ struct World {
 //   MPICH, Intel MPI   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
 // MASTER_ADDR and MASTER_PORT go before what a launcher says; without them rank 0 is taken to be on the first machine
 // of srun's list, or on this one when all processes are. The port is then 29500 (torchrun's), with srun one that
-// depends on job and step, so that those on one machine do not meet. Throws Error(input) naming the variable that is missing,
-// no number, or out of range.
+// depends on job and step, so that those on one machine do not meet. Throws Error(input) naming the variable that is
+// missing, no number, or out of range.
+//
+// The token is that of STRETTO_TOKEN, or what the file STRETTO_TOKEN_FILE holds, without blanks at its ends; no
+// launcher but --ranks gives its processes one.
 using Environment = std::function<const char*(const char* name)>;
 std::optional<World> world_from_environment(const Environment& environment);
 std::optional<World> world_from_environment();

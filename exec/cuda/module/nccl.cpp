@@ -143,7 +143,7 @@ class Nccl final : public Communication {
 
   void require_devices() {
     const std::string mine = device_name();
-    const std::vector<launch::Bytes> all = processes_.all_gather(std::as_bytes(std::span(mine)));
+    const std::vector<launch::Bytes> all = processes_.all_gather(std::as_bytes(std::span(mine)), 256);
     std::map<std::string, std::size_t> rank_of;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       const std::string device(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
@@ -191,7 +191,9 @@ class Nccl final : public Communication {
       groups_.emplace(place, std::move(group));
     }
     std::map<std::pair<NcclGroup, std::int64_t>, ncclUniqueId> ids;
-    for (const launch::Bytes& theirs : processes_.all_gather(std::as_bytes(std::span(mine))))
+    constexpr std::size_t kinds = 16;  // and colours of one communicator's groups, at most
+    const std::size_t most = schedule_.communicators.size() * kinds * sizeof(Invitation);
+    for (const launch::Bytes& theirs : processes_.all_gather(std::as_bytes(std::span(mine)), most))
       for (std::size_t at = 0; at + sizeof(Invitation) <= theirs.size(); at += sizeof(Invitation)) {
         Invitation invitation;
         std::memcpy(&invitation, theirs.data() + at, sizeof invitation);
@@ -200,11 +202,7 @@ class Nccl final : public Communication {
     // The same for all: what is between two ranks uses the channels that either thinks it has, and a rank that is in
     // fewer groups than others would have more. NCCL rounds those of messages up to a power of two.
     int free_ctas = ctas_of_the_others(sms);
-    for (const launch::Bytes& theirs : processes_.all_gather(std::as_bytes(std::span(&free_ctas, 1)))) {
-      int of_rank = 0;
-      std::memcpy(&of_rank, theirs.data(), sizeof of_rank);
-      free_ctas = std::min(free_ctas, of_rank);
-    }
+    for (const int of_rank : processes_.all_gather_value(free_ctas)) free_ctas = std::min(free_ctas, of_rank);
     const int free_for_messages = static_cast<int>(std::bit_floor(static_cast<unsigned>(free_ctas)));
     for (auto& [place, group] : groups_) {
       const Communicator& communicator = schedule_.communicators[place.communicator];

@@ -1,0 +1,108 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "base/error.hpp"
+#include "exec/launch/socket.hpp"
+
+namespace stretto::launch {
+
+// How two processes of one job find out that they are: each proves to the other that it knows the job's token, by an
+// HMAC over what both have said, and the token itself is never sent. Without a token (an empty one) this keeps out
+// strangers that do not know the greeting, and nobody else. What is said afterwards is neither encrypted nor signed.
+
+// Who calls, and for what.
+struct Caller {
+  std::int64_t rank = 0, size = 0;  // as it was started
+  std::uint32_t communicator = 0;   // of the schedule; kNoCommunicator: the group of processes
+  std::uint32_t reserved = 0;
+  auto operator<=>(const Caller&) const = default;
+};
+constexpr std::uint32_t kNoCommunicator = UINT32_MAX;
+
+using Nonce = std::array<std::byte, 32>;
+using Proof = std::array<std::byte, 32>;
+struct Call {
+  std::uint64_t magic = 0x32'4f'54'54'45'52'54'53;  // "STRETTO2"
+  Caller caller;
+  Nonce nonce{};
+};
+struct Answer {
+  Nonce nonce{};
+  Proof proof{};
+};
+Nonce random_nonce();
+enum class Side : std::uint8_t { calling, answering };
+Proof prove(const std::string& token, Side side, const Call& call, const Nonce& answered);
+
+// The answering side of one greeting, byte by byte as they come.
+class Greeting {
+ public:
+  explicit Greeting(const std::string& token) : token_(&token), answer_{random_nonce(), {}} {}
+  // Where the next bytes go; never empty.
+  std::span<std::byte> room();
+  // `count` bytes have come there.
+  struct More {};
+  struct Refused {};
+  using Next = std::variant<More, Answer, Caller, Refused>;  // Answer: to be sent; Caller: it has proved the token
+  Next take(std::size_t count);
+  bool was_answered() const { return was_answered_; }
+
+ private:
+  const std::string* token_;
+  Answer answer_;
+  Call call_;
+  Proof proof_{};
+  std::size_t got_ = 0;
+  bool was_answered_ = false;
+};
+
+struct WrongToken : Error {
+  using Error::Error;
+};
+// Calls host:port until the deadline and proves the token. Throws Error(runtime) when nobody who knows this greeting
+// has answered in time, and WrongToken at once when who answers has another.
+Socket call(const std::string& host, int port, Clock::time_point deadline, const std::string& token,
+            const Caller& caller, const Waiting& waiting = {});
+
+// Listens and greets whoever comes, all at the same time: who is silent, or says something else, keeps nobody waiting
+// and loses its connection, at the latest after 5 s.
+class Reception {
+ public:
+  Reception(Socket listening, std::string token) : listening_(std::move(listening)), token_(std::move(token)) {}
+  Reception(const Reception&) = delete;
+  Reception& operator=(const Reception&) = delete;
+  struct Guest {
+    Caller caller;
+    Socket socket;
+  };
+  // The next that has proved the token; nothing when the deadline has passed.
+  std::optional<Guest> next(Clock::time_point deadline);
+  int port() const { return port_of(listening_); }
+  // "" or "; 3 connections were refused, …"
+  std::string refused() const;
+
+ private:
+  struct Pending {
+    Socket socket;
+    Greeting greeting;
+    Clock::time_point until;
+  };
+  void accept();
+  std::optional<Guest> hear(Pending& pending);  // closes the socket of whom it refuses
+  void refuse(Pending& pending);
+
+  Socket listening_;
+  std::string token_;
+  std::deque<Pending> pending_;  // the oldest first
+  std::int64_t refused_ = 0;
+  std::string last_refused_;
+};
+
+}  // namespace stretto::launch
