@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,6 +47,19 @@ void occupy_standard_streams() {
       const int opened = ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
       if (opened != stream && opened >= 0) ::close(opened);
     }
+}
+
+// OpenBLAS starts a thread for each core when it is loaded, none of which is used, and which ask for memory for ever
+// where there is a limit to it: this program once more, without them.
+void load_openblas_without_threads(char** argv) {
+  bool is_limited = false;
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit limit{};
+    is_limited = is_limited || (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY);
+  }
+  if (!is_limited || std::getenv("OPENBLAS_NUM_THREADS") != nullptr) return;
+  ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
+  ::execv("/proc/self/exe", argv);  // where it cannot: it is tried as it is
 }
 
 int run(int argc, char** argv) {
@@ -97,6 +111,7 @@ int run(int argc, char** argv) {
 
 // Exit codes: 0 done, 1 failed, 2 wrong usage or input.
 int main(int argc, char** argv) {
+  load_openblas_without_threads(argv);
   occupy_standard_streams();
   const int code = run(argc, argv);
   // What a full disk or a closed pipe has swallowed was not done.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <ostream>
@@ -17,9 +19,10 @@ namespace {
 // How far processes may be apart outside of a step: while some write or read on slow file systems.
 constexpr double kProcesses_s = 300;
 
-// "" where there is none.
+// "" where no file is named.
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
+  if (!path.empty() && !file) throw input_error(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
   std::stringstream text;
   text << file.rdbuf();
   return text.str();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/rng.hpp"
+#include "cli/commands.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/host/executor.hpp"
 #include "exec/model_state.hpp"
@@ -18,6 +19,7 @@ MakeExecutor on_host(int cores) {
   return [cores](const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan) {
     host::HostOptions options = host::host_options(scenario);
     options.cores_per_device = cores;
+    options.stop = interrupted;
     return std::make_unique<host::HostExecutor>(schedule, plan, options);
   };
 }

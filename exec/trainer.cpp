@@ -205,6 +205,7 @@ TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, co
   require_data(scenario);  // before memory is taken
   host::HostOptions of_host = host::host_options(scenario);
   of_host.processes = options.processes;
+  of_host.stop = options.stop;
   host::HostExecutor executor(schedule, plan, of_host);
   return train(scenario, schedule, executor, options);
 }

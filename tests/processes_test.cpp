@@ -88,7 +88,7 @@ TEST_CASE("a rank that fails, hangs or is lost fails those in other processes", 
       options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
         if (rank != 1 || op != 10) return;
         if (fault == Fault::throws) throw runtime_failure("out of luck");
-        if (fault == Fault::hangs) std::this_thread::sleep_for(std::chrono::seconds(6));
+        if (fault == Fault::hangs) std::this_thread::sleep_for(std::chrono::seconds(5));
         if (fault == Fault::vanishes) group.fail("it was lost");  // as its connection would say
       };
       host::HostExecutor executor(schedule, plan, options);

@@ -1,5 +1,6 @@
 #include "exec/host/executor.hpp"
 
+#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -24,9 +25,26 @@ HostOptions host_options(const Scenario& scenario) {
   return options;
 }
 
+namespace {
+
+class Computing {
+ public:
+  Computing(Rank& rank, LaneId lane, std::uint32_t op) : mine_(rank.computing[lane]) {
+    mine_.op = op;
+    mine_.since = Clock::now().time_since_epoch().count();
+  }
+  ~Computing() { mine_.since = 0; }
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+
+ private:
+  Computation& mine_;
+};
+
+}  // namespace
+
 HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOptions o)
     : schedule(s), options(std::move(o)) {
-  use_one_blas_thread();
   if (options.cores_per_device <= 0)
     options.cores_per_device = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   check_residency(schedule, options.cores_per_device);
@@ -38,6 +56,8 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
   for (std::int64_t d = 0; d < (here + per_device - 1) / per_device; ++d)
     devices.push_back(std::make_unique<CorePool>(options.cores_per_device,
                                                  static_cast<int>(first_device + d) * options.cores_per_device));
+  const std::size_t cores = devices.size() * static_cast<std::size_t>(options.cores_per_device);
+  prepare_blas(std::min(cores, static_cast<std::size_t>(here) * schedule.lanes.size()));
   recorded.resize(static_cast<std::size_t>(here));
   for (std::int64_t r = first_rank; r < first_rank + here; ++r) {
     auto rank = std::make_unique<Rank>();
@@ -48,6 +68,7 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
     rank->progress.resize(schedule.lanes.size());
     rank->waits = std::vector<LaneWait>(schedule.lanes.size());
     rank->received.resize(schedule.lanes.size());
+    rank->computing = std::vector<Computation>(schedule.lanes.size());
     rank->cores = devices[static_cast<std::size_t>((r - first_rank) / per_device)].get();
     programs.push_back(rank->program);
     ranks.push_back(std::move(rank));
@@ -168,7 +189,10 @@ TimelineRow HostExecutor::State::run_operation(Rank& rank, LaneId lane, std::uin
   row.op = op;
   const BoundOp& bound = rank.program.ops[op];
   const Operation& operation = schedule.operations[bound.op];
-  if (options.before_operation) options.before_operation(rank.program.rank, op);
+  if (options.before_operation) {
+    const Computing computing(rank, lane, op);
+    options.before_operation(rank.program.rank, op);
+  }
   // An operation that waits for nothing is ready when the one before it ends, even if the operating system lets this
   // thread see that later.
   const bool waited = await(rank, bound, step);
@@ -223,13 +247,57 @@ void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row
   } release{*rank.cores, *core};
   advance(rank, rank.program.ops[op].lane, &LaneProgress::started);
   row.start = row.transfer = at(Clock::now());
-  run_work(schedule.operations[rank.program.ops[op].op].work, rank.program.coordinates, rank.operands.of(op));
+  {
+    const Computing computing(rank, rank.program.ops[op].lane, op);
+    run_work(schedule.operations[rank.program.ops[op].op].work, rank.program.coordinates, rank.operands.of(op));
+  }
   row.end = at(Clock::now());
+  if (aborted) throw Aborted{};  // what this lane goes on with may be gone
 }
 
 HostExecutor::HostExecutor(const Schedule& schedule, const MemoryPlan& plan, HostOptions options)
     : state_(std::make_unique<State>(schedule, plan, std::move(options))) {}
-HostExecutor::~HostExecutor() = default;
+HostExecutor::~HostExecutor() {
+  if (!state_->is_hung) return;
+  if (state_->options.processes) state_->options.processes->on_failure({});
+  state_.release();  // a thread that cannot be ended uses it, until the process ends
+}
+
+std::string HostExecutor::State::longest_computation(std::chrono::nanoseconds at_least) {
+  for (auto& rank : ranks)
+    for (const Computation& computing : rank->computing) {
+      const Clock::time_point since{Clock::duration(computing.since)};
+      if (since == Clock::time_point{} || Clock::now() - since < at_least) continue;
+      return fmt::format("rank {}: {} has computed for {:.0f} s and does not end", rank->program.rank,
+                         label(schedule, rank->program.ops[computing.op]),
+                         std::chrono::duration<double>(Clock::now() - since).count());
+    }
+  return "";
+}
+
+// A computation cannot be ended from outside. One that hangs fails the step, after those that wait for it have had the
+// time to say so; when its lane has not returned soon after a failure, this one does.
+void HostExecutor::State::await_idle(std::unique_lock<std::mutex>& lock) {
+  constexpr auto look = std::chrono::milliseconds(500), grace = std::chrono::milliseconds(5000),
+                 stopping = std::chrono::milliseconds(10000);
+  std::optional<Clock::time_point> failed;
+  while (!all_idle.wait_for(lock, look, [&] { return busy == 0; })) {
+    if (failure && !failed) failed = Clock::now();
+    const auto most = failed ? std::chrono::nanoseconds(grace) : timeout() * 3 / 2;
+    if (failed && Clock::now() - *failed < grace) continue;
+    const bool is_stopping = !failed && options.stop && options.stop();
+    const std::string hung =
+        longest_computation(is_stopping ? std::min<std::chrono::nanoseconds>(most, stopping) : most);
+    if (hung.empty()) continue;
+    if (failed) {
+      is_hung = true;
+      return;
+    }
+    lock.unlock();
+    fail(std::make_exception_ptr(runtime_failure(hung)));
+    lock.lock();
+  }
+}
 
 Timeline HostExecutor::run(int steps) {
   State& s = *state_;
@@ -243,7 +311,7 @@ Timeline HostExecutor::run(int steps) {
     s.busy = s.threads.size();
     s.steps_wanted += static_cast<std::uint64_t>(steps);
     s.commanded.notify_all();
-    s.all_idle.wait(lock, [&] { return s.busy == 0; });
+    s.await_idle(lock);
     if (s.failure) std::rethrow_exception(s.failure);
   }
   if (steps > 1) timeline.step_begin = 0;

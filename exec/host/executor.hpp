@@ -28,6 +28,8 @@ struct HostOptions {
   // Where every rank is a process of its own: this one's is the group's, and the others' memory is not here.
   // Communication then goes over TCP and takes what that takes: links are not imitated. Must outlive the executor.
   launch::ProcessGroup* processes = nullptr;
+  // Whether the user wants to stop: a computation is then waited for 10 s at most. From the thread that calls run().
+  std::function<bool()> stop;
   // Called on the lane's thread before each operation, with rank and index into BoundProgram::ops. For tests (injected
   // faults) and progress; may throw, which fails the step on all ranks.
   std::function<void(std::int64_t rank, std::uint32_t op)> before_operation;
@@ -53,7 +55,8 @@ class HostExecutor final : public exec::Executor {
   HostExecutor& operator=(const HostExecutor&) = delete;
 
   // When an operation throws, a rank dies or nothing moves for timeout_s, every rank stops and this throws
-  // Error(runtime) naming the rank and the operation.
+  // Error(runtime) naming the rank and the operation. So it does when a computation does not end in 1.5 timeout_s; the
+  // lane that hangs in it, and its memory, then stay until the process ends, and should soon.
   Timeline run(int steps) override;
 
   bool is_here(std::int64_t rank) const override;

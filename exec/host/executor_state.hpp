@@ -46,6 +46,12 @@ struct LaneWait {
   std::uint64_t needed = 0;
 };
 
+// The computation that a lane is at, for whoever looks whether it ends.
+struct Computation {
+  std::atomic<Clock::rep> since{0};  // 0: none
+  std::atomic<std::uint32_t> op{0};  // of the program
+};
+
 // Everything of one rank. Each lane is a thread; what they share is guarded by `mutex`, the rest is not written after
 // construction, and memory only by operations, in the order that the verifier has proved.
 struct Rank {
@@ -56,6 +62,7 @@ struct Rank {
   std::mutex mutex;                    // guards progress and waits
   std::vector<LaneProgress> progress;  // [lane]
   std::vector<LaneWait> waits;         // [lane]
+  std::vector<Computation> computing;  // [lane]
   CorePool* cores = nullptr;
   std::vector<Link*> link_of;                    // [OpId] of sends and receives
   std::vector<std::vector<std::byte>> received;  // [lane]: what a reduction got from other processes
@@ -116,6 +123,7 @@ struct HostExecutor::State {
   std::size_t busy = 0;
   bool quit = false;
   std::exception_ptr failure;
+  bool is_hung = false;  // a lane does not return from a computation: nothing that it uses may go away
   std::atomic<bool> aborted{false};
   // What each lane records; written by its thread only, read when all are idle.
   struct Recorded {
@@ -163,7 +171,9 @@ struct HostExecutor::State {
                          std::span<TimelineRow> rows);
   void communicate_remotely(Rank& rank, std::uint32_t op, const Collective& collective, const Residence& residence);
   void move(const Rank& rank, std::uint32_t op, std::vector<wire::Transfer> transfers);
-  void fail(std::exception_ptr why);  // from any thread; the first reason is kept
+  void await_idle(std::unique_lock<std::mutex>& command_lock);
+  std::string longest_computation(std::chrono::nanoseconds at_least);  // "" when none takes that long
+  void fail(std::exception_ptr why);                                   // from any thread; the first reason is kept
 };
 
 }  // namespace stretto::host

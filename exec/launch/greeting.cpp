@@ -16,6 +16,7 @@ namespace stretto::launch {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(5);  // with one greeting
+constexpr auto kHurry = std::chrono::seconds(1);     // where there is no room for others
 constexpr std::size_t kMostPending = 1024;           // of more the oldest must go
 
 template <class T>
@@ -61,12 +62,12 @@ Greeting::Next Greeting::take(std::size_t count) {
   if (!was_answered_ && got_ >= sizeof call_.magic && call_.magic != Call{}.magic) return Refused{};
   if (!room().empty()) return More{};
   if (was_answered_) {
-    if (!is_equal(proof_, prove(*token_, Side::calling, call_, answer_.nonce))) return Refused{};
+    if (!is_equal(proof_, prove(token_, Side::calling, call_, answer_.nonce))) return Refused{};
     return call_.caller;
   }
   was_answered_ = true;
   got_ = 0;
-  answer_.proof = prove(*token_, Side::answering, call_, answer_.nonce);
+  answer_.proof = prove(token_, Side::answering, call_, answer_.nonce);
   return answer_;
 }
 
@@ -122,9 +123,10 @@ void Reception::accept() {
     if (Socket socket = accept_from(listening_, Clock::now()))
       pending_.push_back({std::move(socket), Greeting(token_), Clock::now() + kPatience});
   } catch (const Error&) {
-    // Strangers may hold all the descriptors that this process may have.
+    // Strangers may hold all the descriptors that this process may have: who does not hurry must go.
     if (pending_.empty()) throw;
-    is_full = true;
+    full_until_ = pending_.front().until - kPatience + kHurry;
+    is_full = Clock::now() >= full_until_;
   }
   if (!is_full) return;
   refuse(pending_.front());
@@ -148,8 +150,9 @@ std::optional<Reception::Guest> Reception::hear(Pending& pending) {
 
 std::optional<Reception::Guest> Reception::next(Clock::time_point deadline) {
   while (true) {
-    std::vector<pollfd> asked = {{listening_.descriptor(), POLLIN, 0}};
-    Clock::time_point until = deadline;
+    const bool is_full = Clock::now() < full_until_ && !pending_.empty();
+    std::vector<pollfd> asked = {{is_full ? -1 : listening_.descriptor(), POLLIN, 0}};
+    Clock::time_point until = is_full ? std::min(deadline, full_until_) : deadline;
     for (const Pending& pending : pending_) {
       asked.push_back({pending.socket.descriptor(), POLLIN, 0});
       until = std::min(until, pending.until);

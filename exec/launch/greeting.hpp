@@ -44,7 +44,7 @@ Proof prove(const std::string& token, Side side, const Call& call, const Nonce& 
 // The answering side of one greeting, byte by byte as they come.
 class Greeting {
  public:
-  explicit Greeting(const std::string& token) : token_(&token), answer_{random_nonce(), {}} {}
+  explicit Greeting(std::string token) : token_(std::move(token)), answer_{random_nonce(), {}} {}
   // Where the next bytes go; never empty.
   std::span<std::byte> room();
   // `count` bytes have come there.
@@ -55,7 +55,7 @@ class Greeting {
   bool was_answered() const { return was_answered_; }
 
  private:
-  const std::string* token_;
+  std::string token_;
   Answer answer_;
   Call call_;
   Proof proof_{};
@@ -100,7 +100,8 @@ class Reception {
 
   Socket listening_;
   std::string token_;
-  std::deque<Pending> pending_;  // the oldest first
+  std::deque<Pending> pending_;     // the oldest first
+  Clock::time_point full_until_{};  // nobody else is let in
   std::int64_t refused_ = 0;
   std::string last_refused_;
 };

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "base/printable.hpp"
@@ -49,6 +50,15 @@ std::span<const std::byte> bytes_of_reason(const std::string& reason) {
   return std::as_bytes(std::span(reason)).first(std::min<std::size_t>(reason.size(), kMostOfAReason));
 }
 
+template <class Run>
+std::thread start_thread(Run run) {
+  try {
+    return std::thread(run);
+  } catch (const std::system_error& error) {
+    throw runtime_failure(std::string("starting a thread: ") + error.what());
+  }
+}
+
 [[noreturn]] void refuse(std::int64_t rank, std::uint64_t bytes, std::size_t most) {
   throw runtime_failure(fmt::format("rank {} gave {} bytes where at most {} were expected", rank, bytes, most));
 }
@@ -64,7 +74,12 @@ ProcessGroup::ProcessGroup(const World& world, double timeout_s, const Say& say)
   // From here on, what goes wrong is heard of by the listener.
   wake_ = ::eventfd(0, EFD_CLOEXEC);
   if (wake_ < 0) throw runtime_failure(fmt::format("waiting for other processes: {}", std::strerror(errno)));
-  listener_ = std::thread([this] { listen(); });
+  try {
+    listener_ = start_thread([this] { listen(); });
+  } catch (const Error& error) {
+    ::close(wake_);
+    give_up(fmt::format("rank {}: {}", world_.rank, error.what()));
+  }
   try {
     barrier();
   } catch (const Error&) {
@@ -102,7 +117,7 @@ void ProcessGroup::watch(double silent_s) {
   }
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // the listener waits for messages alone
-  living_ = std::thread([this] { live(); });
+  living_ = start_thread([this] { live(); });
 }
 
 void ProcessGroup::live() {

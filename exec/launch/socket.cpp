@@ -176,6 +176,7 @@ Socket connect_to(const std::string& host, int port, Clock::time_point deadline,
       const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, ::freeaddrinfo);
       for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
         Socket socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (!socket && (errno == EMFILE || errno == ENFILE)) throw failure("connecting to " + where);
         if (!socket) {
           reason = std::strerror(errno);
           continue;

@@ -162,7 +162,10 @@ void spawn_ranks(int ranks, const std::vector<std::string>& arguments, double st
   const auto add = [](std::string& to, const std::string& what) { to += (to.empty() ? "" : "; ") + what; };
   for (std::size_t running = children.size(); running > 0;) {
     const int signal = signals.wait(std::chrono::milliseconds(500));
-    if (signal == SIGINT || signal == SIGTERM) send_all_of_them(signal);
+    if (signal == SIGINT || signal == SIGTERM) {
+      send_all_of_them(signal);
+      stopped_s = std::min<double>(stopped_s, kGrace.count());  // who is stopped does not hear it
+    }
     reports.read();
     const Clock::time_point now = Clock::now();
     for (std::size_t rank = 0; rank < children.size(); ++rank) {

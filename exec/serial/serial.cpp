@@ -23,7 +23,7 @@ void copy_message(const host::Operand& in, const host::Operand& out) {
 }  // namespace
 
 SerialExecutor::SerialExecutor(const Schedule& schedule, const MemoryPlan& plan) : schedule_(schedule) {
-  host::use_one_blas_thread();
+  host::prepare_blas();
   for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r) {
     RankState rank;
     rank.program = bind(schedule, r);

@@ -75,7 +75,7 @@ const std::vector<Attention> kShapes{
 }  // namespace
 
 TEST_CASE("attention agrees with its definition", "[kernels]") {
-  host::use_one_blas_thread();
+  host::prepare_blas();
   for (const Attention& work : kShapes) {
     CAPTURE(work.seq, work.head_dim, work.causal);
     const Run<double> r = run_both<double>(work);

@@ -21,7 +21,7 @@ Matrix<float> widened(const Matrix<Bf16>& from) {
 }  // namespace
 
 TEST_CASE("an operation in bf16 is that in f32 on the same values, rounded once", "[kernels][bf16]") {
-  host::use_one_blas_thread();
+  host::prepare_blas();
   const Gemm work{7, 5, 9, false, true, true};
   auto a = rounded(random_matrix<float>(7, 9, 1, 3)), b = rounded(random_matrix<float>(5, 9, 2, 2)),
        bias = rounded(random_matrix<float>(1, 5, 3));

@@ -1,8 +1,15 @@
 #include <cblas.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cassert>
+#include <mutex>
 #include <variant>
+#include <vector>
 
+#include "base/error.hpp"
 #include "base/overloaded.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/kernels.hpp"
@@ -34,6 +41,30 @@ void run_work(const Work& work, const Coordinates& rank, std::span<const Operand
              work);
 }
 
-void use_one_blas_thread() { openblas_set_num_threads(1); }
+void prepare_blas(std::size_t threads) {
+  openblas_set_num_threads(1);
+  // OpenBLAS takes a buffer for each thread that is in it, keeps it, and asks for ever where it gets none.
+  constexpr std::size_t buffer_bytes = std::size_t{128} << 20, most = 64;  // address space; 0.3.21 on x86-64
+  static std::mutex mutex;
+  static std::size_t kept = 0;  // of the process, as OpenBLAS's buffers are
+  const auto allocate = reinterpret_cast<void* (*)(int)>(::dlsym(RTLD_DEFAULT, "blas_memory_alloc"));
+  const auto give_back = reinterpret_cast<void (*)(void*)>(::dlsym(RTLD_DEFAULT, "blas_memory_free"));
+  std::lock_guard lock(mutex);
+  const std::size_t wanted = std::min(threads, most);
+  if (allocate == nullptr || give_back == nullptr || wanted <= kept) return;
+  const auto has_room = [] {
+    void* room = ::mmap(nullptr, buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return room != MAP_FAILED && ::munmap(room, buffer_bytes) == 0;
+  };
+  std::vector<void*> buffers;
+  while (buffers.size() < wanted && (buffers.size() < kept || has_room())) buffers.push_back(allocate(0));
+  for (void* buffer : buffers) give_back(buffer);
+  kept = std::max(kept, buffers.size());
+  if (kept < wanted)
+    throw runtime_failure(
+        fmt::format("no memory for matrix products: OpenBLAS needs {} MiB of address space for each of "
+                    "{} threads (ulimit -v)",
+                    buffer_bytes >> 20, wanted));
+}
 
 }  // namespace stretto::host

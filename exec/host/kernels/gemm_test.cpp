@@ -43,7 +43,7 @@ void check_all_forms(double tolerance) {
 }  // namespace
 
 TEST_CASE("gemm agrees with the triple loop for every transposition, bias and access mode", "[kernels]") {
-  host::use_one_blas_thread();
+  host::prepare_blas();
   check_all_forms<double>(1e-14);
   check_all_forms<float>(1e-5);
 }
@@ -55,7 +55,7 @@ TEST_CASE("gemm with an empty inner dimension writes zeros or the bias", "[kerne
 }
 
 TEST_CASE("a gemm with an epilogue is the gemm and then the operation", "[kernels]") {
-  host::use_one_blas_thread();
+  host::prepare_blas();
   for (const bool bias : {false, true}) {
     auto a = random_matrix<double>(7, 9, 1), b = random_matrix<double>(5, 9, 2, 2),
          bias_of = random_matrix<double>(1, 5, 3);
@@ -86,7 +86,7 @@ TEST_CASE("a gemm with an epilogue is the gemm and then the operation", "[kernel
 }
 
 TEST_CASE("a gemm with the residual as epilogue adds as the addition does", "[kernels]") {
-  host::use_one_blas_thread();
+  host::prepare_blas();
   for (const bool has_bias : {false, true}) {
     auto a = random_matrix<float>(7, 9, 1, 2), b = random_matrix<float>(5, 9, 2), bias = random_matrix<float>(1, 5, 3),
          x = random_matrix<float>(7, 5, 4, 3);
@@ -109,7 +109,7 @@ TEST_CASE("a gemm with the residual as epilogue adds as the addition does", "[ke
 }
 
 TEST_CASE("a weight gradient with that of the bias as epilogue is both", "[kernels]") {
-  host::use_one_blas_thread();
+  host::prepare_blas();
   auto dy = random_matrix<double>(9, 7, 1, 2), x = random_matrix<double>(9, 5, 2);
   auto weight = random_matrix<double>(7, 5, 3), bias = random_matrix<double>(1, 7, 4);
   Matrix<double> fused_weight = weight, fused_bias = bias;

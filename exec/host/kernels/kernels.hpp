@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -13,11 +14,11 @@ using exec::Operand;
 // Runs one compute operation (anything but Collective) on the calling thread, single-threaded, with the operands that
 // `Work` documents, in that order. Element type f32, f64 or bf16 is taken from the operands. `rank` gives the dp
 // coordinate that AdamW's shard needs and the tp coordinate of a slice of the vocabulary. Allocates at most small
-// per-thread scratch that is kept between calls. Thread-safe for disjoint operands. Call `use_one_blas_thread()` once
-// per process before.
+// per-thread scratch that is kept between calls. Thread-safe for disjoint operands. Call `prepare_blas()` before.
 void run_work(const Work& work, const Coordinates& rank, std::span<const Operand> operands);
 
-// OpenBLAS must not start threads of its own: ranks and lanes are the threads.
-void use_one_blas_thread();
+// For so many threads that compute at once; more than before where it is called again. OpenBLAS must not use threads of
+// its own: ranks and lanes are the threads. Throws Error(runtime) when there is no memory for what it keeps for each.
+void prepare_blas(std::size_t threads = 1);
 
 }  // namespace stretto::host
