@@ -233,6 +233,26 @@ TEST_CASE("channels hold cores from start to end, and carry no more than they do
   CHECK_THROWS_WITH(host::HostExecutor(ready.schedule, ready.plan, options), Contains("channels (dp 2) of 2 ranks"));
 }
 
+TEST_CASE("a computation that never ends fails the step, and nobody waits for it") {
+  const Scenario scenario = tiny_scenario(1, "plain");
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_memory(schedule);
+  std::atomic<bool> released{false};
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    host::HostOptions options;
+    options.timeout_s = 0.5;
+    options.before_operation = [&](std::int64_t, std::uint32_t op) {
+      while (op == 0 && !released) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    };
+    host::HostExecutor executor(schedule, plan, options);
+    CHECK_THROWS_WITH(executor.run(1), Catch::StartsWith("rank 0: ") && Catch::Contains(" and does not end"));
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(15));
+  released = true;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // what the lane still uses is not gone
+}
+
 TEST_CASE("a rank that is late but within the timeout is no error") {
   host::HostOptions options;
   options.before_operation = [](std::int64_t rank, std::uint32_t op) {

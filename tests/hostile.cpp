@@ -13,10 +13,12 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "exec/comm/wires.hpp"
 #include "exec/launch/greeting.hpp"
 #include "exec/launch/message.hpp"
 #include "exec/launch/process_group.hpp"
 #include "tests/as_processes.hpp"
+#include "tests/training.hpp"
 
 namespace stretto::testing {
 namespace {
@@ -82,7 +84,7 @@ void stranger(Random& random, int port) {
   try {
     const Socket socket = connect_to("127.0.0.1", port, time_for(1, 0));
     if (below(random, 4) == 0) return say(socket, noise(random, 200));
-    Call said;
+    launch::Call said;
     said.caller = {std::int64_t(below(random, 4)), 3, below(random, 2) == 0 ? kNoCommunicator : 0, 0};
     if (below(random, 8) == 0) said.caller.rank = std::int64_t(random());
     said.nonce = random_nonce();
@@ -107,28 +109,34 @@ void false_rank(Random& random, const World& world) {
   try {
     const Caller caller{1, 3, kNoCommunicator, 0};
     const Socket socket = call("127.0.0.1", world.port, time_for(2, 0), world.token, caller);
-    for (std::uint64_t rounds = below(random, 5); rounds > 0; --rounds) {  // barriers and parts of the right size
+    const Socket listening = listen_on("127.0.0.1", 0);  // and never answers
+    const std::uint64_t rounds = below(random, 5);
+    for (std::uint64_t round = 0; round < rounds; ++round) {  // barriers, an address and parts of the right size
+      std::string text(round < 2 ? 0 : 8, 'x');
+      if (round == 2) text = fmt::format("{} 127.0.0.1", below(random, 2) == 0 ? port_of(listening) : 1);
+      if (round == 2 && below(random, 2) == 0) text[below(random, text.size())] = char(random());
       Bytes part;
-      const std::uint64_t bytes = rounds % 2 == 0 ? 0 : 8;
-      append(part, Header{Header::Kind::part, 0, bytes});
-      part.resize(part.size() + bytes);
+      append(part, Header{Header::Kind::part, 0, text.size()});
+      for (const char c : text) part.push_back(std::byte(c));
       say(socket, part);
     }
-    say(socket, random_messages(random));
+    if (below(random, 16) != 0) say(socket, random_messages(random));
     std::this_thread::sleep_for(std::chrono::milliseconds(below(random, 20)));
     if (below(random, 2) == 0) say(socket, noise(random, 3000));
     Bytes rest(1 << 16);
     // It may also read what it is sent, or nothing, until the other end hangs up.
     if (below(random, 2) == 0)
-      while (receive_all(socket, std::span(rest).first(1), time_for(0.3, 0))) {
+      while (receive_all(socket, std::span(rest).first(1), time_for(3, 0))) {
       }
   } catch (const Error&) {
   }
 }
 
 // What a job does beside its steps.
-void work(ProcessGroup& group) {
+void work(ProcessGroup& group, const Schedule& schedule) {
   group.watch(1);
+  group.barrier();
+  const wire::Wires wires(group, schedule, bind(schedule, group.rank()), 2);
   for (std::uint64_t round = 0; round < 3; ++round) {
     group.barrier();
     group.all_gather_value(round);
@@ -143,6 +151,7 @@ void work(ProcessGroup& group) {
 
 HostileReport run_hostile(std::uint64_t first_seed, int conversations) {
   HostileReport report;
+  const Schedule schedule = build_schedule(tiny_scenario(3, "plain"));
   const std::int64_t before = resident_bytes();
   for (std::uint64_t seed = first_seed; seed < first_seed + static_cast<std::uint64_t>(conversations); ++seed) {
     Random random(seed);
@@ -163,7 +172,7 @@ HostileReport run_hostile(std::uint64_t first_seed, int conversations) {
           if (rank != 0 && !knows_token) std::this_thread::sleep_for(std::chrono::milliseconds(late));
           try {
             ProcessGroup group(world, kTimeout_s);
-            work(group);
+            work(group, schedule);
           } catch (const Error& error) {
             errors[static_cast<std::size_t>(rank)] = error.what();
           } catch (const std::exception& error) {

@@ -23,10 +23,13 @@ namespace {
 std::string silent(std::int64_t rank, double for_s) {
   return fmt::format("rank {} has shown no sign of life for {:g} s", rank, for_s);
 }
-constexpr double kSigns = 6;                      // of life in the time after which their absence counts
-constexpr double kShort_s = 2;                    // for what somebody should read at once
-constexpr std::size_t kMostUnasked = 64;          // parts of one rank that nobody has asked for yet
-constexpr auto kWord = std::chrono::seconds(10);  // without what is awaited, until a word about it
+constexpr double kSigns = 6;              // of life in the time after which their absence counts
+constexpr double kShort_s = 2;            // for what somebody should read at once
+constexpr std::size_t kMostUnasked = 64;  // parts of one rank that nobody has asked for yet
+// Without what is awaited, until a word about it.
+Clock::duration word_after(double timeout_s) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(10.0, timeout_s / 4)));
+}
 
 template <class T>
 std::span<const std::byte> bytes_of_value(const T& value) {
@@ -173,8 +176,9 @@ void ProcessGroup::assemble(const Say& say) {
   Reception reception(world_.listening >= 0 ? Socket(world_.listening) : listen_on(world_.address, world_.port),
                       world_.token);
   const std::string where = fmt::format("{}:{}", world_.address, reception.port());
-  const Clock::time_point begin = Clock::now(), deadline = after(timeout_s_);
-  Clock::time_point next_word = begin + kWord;
+  const Clock::time_point deadline = after(timeout_s_);
+  const Clock::duration word = word_after(timeout_s_);
+  Clock::time_point next_word = Clock::now() + word;
   for (std::size_t missing = peers_.size(); missing > 0;) {
     std::optional<Reception::Guest> guest = reception.next(std::min(deadline, next_word));
     if (!guest) {
@@ -185,7 +189,7 @@ void ProcessGroup::assemble(const Say& say) {
       const std::string whom = fmt::format("at {} for {}{}", where, list_of(ranks), reception.refused());
       if (now >= deadline) give_up(fmt::format("rank 0 waited {:g} s {}", timeout_s_, whom));
       if (now >= next_word && say) say(fmt::format("rank 0 waits {}", whom));
-      while (next_word <= now) next_word += 3 * kWord;
+      while (next_word <= now) next_word += 3 * word;
       continue;
     }
     const Caller& caller = guest->caller;
@@ -211,11 +215,12 @@ void ProcessGroup::give_up(const std::string& reason) {
 
 void ProcessGroup::join(const Say& say) {
   peers_.resize(1);
-  Clock::time_point next_word = Clock::now() + kWord;
+  const Clock::duration word = word_after(timeout_s_);
+  Clock::time_point next_word = Clock::now() + word;
   const auto waiting = [&](const std::string& reason) {
     if (world_.rank != 1 || !say || Clock::now() < next_word) return;
     say("rank 1 waits for rank 0: " + reason);
-    next_word = Clock::now() + 3 * kWord;
+    next_word = Clock::now() + 3 * word;
   };
   try {
     peers_[0].socket = call(world_.address, world_.port, after(timeout_s_), world_.token,

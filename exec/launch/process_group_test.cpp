@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "exec/launch/greeting.hpp"
 #include "tests/as_processes.hpp"
 
 namespace stretto::launch {
@@ -126,11 +127,52 @@ TEST_CASE("wrong input on one rank is wrong input on all") {
   CHECK(inputs == 3 * rounds);
 }
 
+TEST_CASE("what a rank says that nobody asked for fails all, and its texts do nothing to a terminal") {
+  using Kind = Header::Kind;
+  const auto heard = [](Header header, const std::string& text) {
+    World world = reserve_world(2);
+    std::string error;
+    std::thread rank0([&] {
+      try {
+        ProcessGroup group(world, 10);
+        group.all_gather(bytes_of("four"), 4);
+      } catch (const Error& caught) {
+        error = caught.what();
+      }
+    });
+    const Socket socket = call("127.0.0.1", world.port, time_for(5, 0), "", {1, 2, kNoCommunicator, 0});
+    const Header barrier{Kind::part, 0, 0};
+    for (const Header& one : {barrier, header}) send_all(socket, std::as_bytes(std::span(&one, 1)), time_for(5, 0));
+    send_all(socket, bytes_of(text), time_for(5, 0));
+    rank0.join();
+    return error;
+  };
+  CHECK(heard({Kind::part, 0, std::uint64_t{8} << 30}, "") ==
+        "rank 1 announced 8589934592 bytes where at most 4096 were expected");
+  CHECK(heard({Kind::part, 0, 5}, "short") == "rank 1 gave 5 bytes where at most 4 were expected");
+  CHECK(heard({Kind::offer, 0, 8}, std::string(8, '\1')) ==
+        "rank 1 gave 72340172838076673 bytes where at most 4 were expected");
+  CHECK(heard({Kind::result, 0, 0}, "") == "rank 1 said something that nobody asked for");
+  CHECK(heard({Kind::failure, 0, 9}, "a\x1b[2J\nbc\x7f") == "rank 1: a\\x1b[2J\\nbc\\x7f");
+}
+
 TEST_CASE("processes that do not fit together are refused") {
   SECTION("one does not come") {
     const std::vector<std::string> errors = as_processes(3, 2, [](ProcessGroup&) {}, {0, 2});
     CHECK_THAT(errors[0], Catch::Contains("rank 0 waited 2 s at 127.0.0.1:") && Catch::Contains(" for rank 1"));
     CHECK_THAT(errors[2], Catch::Contains("waited 2 s"));
+  }
+  SECTION("and is said to be missing meanwhile") {
+    World world = reserve_world(3);
+    world.token = "the token";
+    std::vector<std::string> said;
+    std::thread stranger([&] { CHECK_THROWS(call("127.0.0.1", world.port, time_for(1, 0), "another", {1, 3, 0, 0})); });
+    CHECK_THROWS_WITH(
+        ProcessGroup(world, 1, [&](const std::string& line) { said.push_back(line); }),
+        Catch::Contains("for ranks 1, 2; 1 connection was refused, the last from 127.0.0.1 without this job"));
+    stranger.join();
+    REQUIRE(!said.empty());
+    CHECK_THAT(said[0], Catch::StartsWith("rank 0 waits at 127.0.0.1:") && Catch::Contains(" for ranks 1, 2"));
   }
   SECTION("nobody listens") {
     World world = reserve_world(2);

@@ -120,7 +120,7 @@ void say_failure(const std::string& line) {
     const std::string report = fmt::format("{} {}", rank, printable(line)).substr(0, PIPE_BUF - 1) + "\n";
     if (::write(std::atoi(reports), report.data(), report.size()) == static_cast<ssize_t>(report.size())) return;
   }
-  std::fprintf(stderr, "stretto: %s\n", line.c_str());
+  std::fprintf(stderr, "stretto: %s\n", printable(line).c_str());
 }
 
 void spawn_ranks(int ranks, const std::vector<std::string>& arguments, double stopped_s) {

@@ -1,6 +1,10 @@
 #include "exec/launch/world.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
 #include <map>
 
 namespace stretto::launch {
@@ -97,6 +101,24 @@ TEST_CASE("what a launcher leaves out, or says wrongly, is named") {
                     Catch::Contains("SLURM_STEP_NODELIST"));
   CHECK_THROWS_WITH(world_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}}),
                     Catch::Contains("MASTER_PORT"));
+}
+
+TEST_CASE("a token comes from the environment or a file") {
+  Set set = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}};
+  CHECK(world_in(set)->token.empty());
+  const std::string path = "token-of-world-test-" + std::to_string(::getpid());
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  set["STRETTO_TOKEN_FILE"] = path;
+  CHECK_THROWS_WITH(world_in(set), Catch::Contains("STRETTO_TOKEN_FILE: " + path + ": expected a file with a token"));
+  write(" secret of a job\n");
+  CHECK(world_in(set)->token == "secret of a job");
+  write("\n");
+  CHECK_THROWS(world_in(set));
+  write(std::string(5000, 'x'));
+  CHECK_THROWS(world_in(set));
+  std::remove(path.c_str());
+  set["STRETTO_TOKEN"] = "another";
+  CHECK(world_in(set)->token == "another");
 }
 
 TEST_CASE("the first machine of a Slurm list") {

@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -187,6 +188,65 @@ class Launch(ProgramTest):
             print(f"rank {stopped} of 3 stopped, timeout_s 3: all ended after {took:.3f} s")
             for rank in ranks:
                 self.assertFalse(self.is_running(rank))
+
+    def test_ranks_that_are_stopped_together_are_named(self):
+        for stopped, says in (((0, 1, 2), "ranks 0, 1, 2 have been stopped (SIGSTOP) for 2 s"), ((0, 1), "rank")):
+            process, ranks = self.start_ranks(3, "--set", "training.timeout_s=2")
+            for rank in stopped:
+                os.kill(ranks[rank], signal.SIGSTOP)
+            took, _, err = self.end(process)
+            self.assertEqual((process.returncode, len(err.splitlines())), (1, 1), err)
+            self.assertIn(says, err)
+            print(f"ranks {stopped} of 3 stopped, timeout_s 2: all ended after {took:.3f} s: {err.strip()}")
+
+    def test_sigterm_ends_ranks_that_are_stopped(self):
+        process, ranks = self.start_ranks(2)
+        for rank in ranks:
+            os.kill(rank, signal.SIGSTOP)
+        process.send_signal(signal.SIGTERM)
+        took, _, err = self.end(process)
+        self.assertEqual((process.returncode, len(err.splitlines())), (1, 1), err)
+        self.assertLess(took, 20)
+
+    def test_too_few_descriptors_or_too_little_memory_is_said(self):
+        def limit(what, most):
+            return lambda: resource.setrlimit(what, (most, most))
+
+        self.fails(1, "train", self.tiny, "--ranks", 6, preexec_fn=limit(resource.RLIMIT_NOFILE, 9), says=["Too many open files"])
+        for most in (60 << 20, 400 << 20):  # OpenBLAS asked for ever
+            self.fails(1, "train", self.tiny, preexec_fn=limit(resource.RLIMIT_AS, most), says=["OpenBLAS needs 128 MiB"])
+
+    def test_strangers_do_not_keep_a_job_from_beginning(self):
+        port = free_port()
+        strangers = []
+        self.addCleanup(lambda: [stranger.close() for stranger in strangers])
+
+        def start(rank, token):
+            self.environment = dict(os.environ, HOME=str(self.folder), RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost",
+                                    MASTER_PORT=str(port), STRETTO_TOKEN=token)
+            process = self.start("train", self.tiny)
+            self.addCleanup(process.kill)
+            return process
+
+        first = start(0, "secret")
+        while len(strangers) < 20:
+            try:
+                strangers.append(socket.create_connection(("localhost", port + 1), timeout=5))
+            except OSError:
+                self.assertIsNone(first.poll())
+                time.sleep(0.02)
+        for i, stranger in enumerate(strangers[:10]):
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n"[: i + 1])
+        wrong = start(1, "guessed")
+        _, err = wrong.communicate(timeout=60)
+        self.assertEqual((wrong.returncode, len(err.splitlines())), (1, 1), err)
+        self.assertIn("rank 1 has another token", err)
+        begin = time.monotonic()
+        second = start(1, "secret")
+        for process in (first, second):
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0, err)
+        print(f"20 silent connections: joined and trained in {time.monotonic() - begin:.3f} s")
 
     def test_ranks_that_all_stop_and_go_on_are_well(self):
         process, ranks = self.start_ranks(3, "--set", "training.timeout_s=8")  # signs of life count for 6 s
