@@ -1,7 +1,5 @@
 #include "model/lower/builder.hpp"
 
-#include <cassert>
-
 namespace stretto {
 
 StorageId add_storage(Schedule& schedule, const std::string& name, Dtype dtype, BufferKind kind,
@@ -49,7 +47,6 @@ Access write(View view) { return {AccessMode::write, std::move(view)}; }
 Access accumulate(View view) { return {AccessMode::accumulate, std::move(view)}; }
 
 OpId add_operation(Schedule& schedule, Block& block, Operation operation) {
-  assert(!schedule.find_operation(operation.name));
   schedule.operations.push_back(std::move(operation));
   const auto id = static_cast<OpId>(schedule.operations.size() - 1);
   block.ops.push_back(id);

@@ -48,14 +48,18 @@ class OptimizerWriter {
   const BucketTensors& tensors(std::size_t b) const { return o_.tensors[b]; }
   BucketOps& ops(std::size_t b) { return lowered_.bucket_ops[b]; }
   std::int64_t shard(std::size_t b) const { return lowered_.buckets[b].elements / dp_; }
-  // The latest operation on the compute lane.
-  Edge computed() const {
-    for (auto call = order_.rbegin();; ++call)
-      for (std::uint32_t i = call->first + call->count; i-- > call->first;) {
-        const OpId op = schedule_.blocks[call->block].ops[i];
-        if (schedule_.operations[op].lane == o_.compute)
-          return {EdgeKind::finish_start, {op, call->layer, call->micro_batch, call->chunk, 0}};
+  // The latest operation on the compute lane. That of calls before `computed_end_` is known.
+  Edge computed() {
+    for (std::size_t c = order_.size(); c-- > computed_end_;)
+      for (std::uint32_t i = order_[c].first + order_[c].count; i-- > order_[c].first;) {
+        const OpId op = schedule_.blocks[order_[c].block].ops[i];
+        if (schedule_.operations[op].lane != o_.compute) continue;
+        computed_end_ = order_.size();
+        computed_ = {EdgeKind::finish_start, {op, order_[c].layer, order_[c].micro_batch, order_[c].chunk, 0}};
+        return computed_;
       }
+    computed_end_ = order_.size();
+    return computed_;
   }
 
   // Under sequence parallelism each rank has the gradients of replicated parameters for its tokens only.
@@ -184,6 +188,8 @@ class OptimizerWriter {
   const bool casts_, sequence_parallel_;
   std::vector<std::size_t> buckets_;  // of the role
   std::optional<Edge> summed_norms_;  // the last of them
+  std::size_t computed_end_ = 0;
+  Edge computed_;
 };
 
 }  // namespace

@@ -4,46 +4,69 @@
 // Edges:   last accumulate into bucket b, last micro-batch  →  RS_b  →  norm (all buckets, after backward)
 // Order:   buckets are serialised among themselves on the dp lane, in the order in which they become ready.
 // Exposed: f_b = max(r_b, f_{b−1}) + c_b;  exposed = max(0, f_B − t_bwd_end): the last bucket and the backlog.
-#include <algorithm>
+#include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/order.hpp"
 
 namespace stretto {
 
-void rewrite_overlap_grad_reduce(Lowered& lowered) {
-  Schedule& schedule = lowered.schedule;
-  for (const BucketOps& ops : lowered.bucket_ops) {
-    Program& program = schedule.programs[ops.role];
-    // What the plain schedule has between backward and the norm: sums over tensor-parallel ranks, the cast on the
-    // compute lane, then the reduce-scatter.
+namespace {
+
+// What the plain schedule has between backward and the norm: sums over tensor-parallel ranks, the cast on the compute
+// lane, then the reduce-scatter.
+std::vector<OpId> moved_of(const BucketOps& ops) {
+  std::vector<OpId> moved;
+  for (const OpId op : {ops.tp_all_reduce, ops.cast_down, ops.reduce_scatter})
+    if (op != kNone) moved.push_back(op);
+  return moved;
+}
+
+void rewrite_role(Schedule& schedule, Program& program, const std::vector<BucketOps>& buckets) {
+  const LaneId compute = schedule.operations[buckets.front().adamw].lane;
+  std::vector<OpId> ops;
+  std::vector<StorageId> gradients;
+  for (const BucketOps& bucket : buckets) {
+    const std::vector<OpId> moved = moved_of(bucket);
+    ops.insert(ops.end(), moved.begin(), moved.end());
+    gradients.push_back(bucket.gradient);
+  }
+  // The last accumulate of backward: what follows on the compute lane (casts of the shard) writes gradients too, so
+  // look at weight-gradient operations only, by leaving the optimizer part of the order out.
+  const OpId optimizer = buckets.front().cast_up != kNone ? buckets.front().cast_up : buckets.front().sum_squares;
+  const std::size_t end = calls_of(schedule, program, {&optimizer, 1}).front();
+  std::vector<std::size_t> calls = calls_of(schedule, program, ops);
+  const auto last = last_writers(schedule, program, gradients, compute, end);
+
+  OrderEdits edits(program);
+  std::size_t next = 0;  // of `calls`
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    if (!last[b]) throw std::logic_error("no operation writes storage " + schedule.storages[gradients[b]].name);
     std::vector<Call> moved;
-    for (const OpId op : {ops.tp_all_reduce, ops.cast_down, ops.reduce_scatter}) {
-      if (op == kNone) continue;
-      const std::size_t call = call_of(schedule, program, op);
-      moved.push_back(std::move(program.order[call]));
-      program.order.erase(program.order.begin() + static_cast<std::ptrdiff_t>(call));
-    }
-    const LaneId compute = schedule.operations[ops.adamw].lane;
-    // The last accumulate of backward: what follows on the compute lane (casts of the shard) writes gradients too, so
-    // look at weight-gradient operations only, by leaving the optimizer part of the order out.
-    const BucketOps& first = *std::find_if(lowered.bucket_ops.begin(), lowered.bucket_ops.end(),
-                                           [&](const BucketOps& other) { return other.role == ops.role; });
-    Program backward = program;
-    backward.order.resize(call_of(schedule, program, ops.cast_up != kNone ? first.cast_up : first.sum_squares));
-    const OrderPosition last = last_writer(schedule, backward, ops.gradient, compute);
-    const Edge complete{EdgeKind::finish_start, address_of(schedule, program, last)};
-    if (ops.tp_all_reduce != kNone) {
+    for (std::size_t count = moved_of(buckets[b]).size(); count > 0; --count) moved.push_back(program.order[calls[next++]]);
+    const Edge complete{EdgeKind::finish_start, address_of(schedule, program, *last[b])};
+    if (buckets[b].tp_all_reduce != kNone) {
       moved.front().waits = {complete};
-      moved[1].waits = {{EdgeKind::finish_start, {ops.tp_all_reduce, 0, 0, 0, 0}}};
-    } else if (ops.cast_down == kNone) {
+      moved[1].waits = {{EdgeKind::finish_start, {buckets[b].tp_all_reduce, 0, 0, 0, 0}}};
+    } else if (buckets[b].cast_down == kNone) {
       moved.back().waits = {complete};
     }
-    std::size_t at = last.call + 1;
-    if (last.within + 1 < program.order[last.call].count) at = cut_before(program, {last.call, last.within + 1});
-    program.order.insert(program.order.begin() + static_cast<std::ptrdiff_t>(at), moved.begin(), moved.end());
+    edits.insert({last[b]->call, last[b]->within + 1}, std::move(moved));
   }
+  for (const std::size_t call : calls) edits.remove(call);
+  edits.apply();
+}
+
+}  // namespace
+
+void rewrite_overlap_grad_reduce(Lowered& lowered) {
+  Schedule& schedule = lowered.schedule;
+  std::vector<std::vector<BucketOps>> buckets(schedule.programs.size());  // [role]
+  for (const BucketOps& ops : lowered.bucket_ops) buckets[ops.role].push_back(ops);
+  for (std::size_t role = 0; role < buckets.size(); ++role)
+    if (!buckets[role].empty()) rewrite_role(schedule, schedule.programs[role], buckets[role]);
 }
 
 }  // namespace stretto

@@ -13,7 +13,9 @@
 // Edges:   start of forward unit u_c − s  →  AG of chunk c + 1 starts
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/order.hpp"
@@ -30,33 +32,41 @@ struct Gather {
 // Takes the gathers of a role out of its order.
 std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<BucketOps>& buckets, Program& program,
                                  LaneId compute) {
-  // The plain schedule holds the next step back until all parameters are gathered: no longer.
-  std::erase_if(program.order.front().waits, [&](const Edge& wait) {
-    return std::any_of(buckets.begin(), buckets.end(),
-                       [&](const BucketOps& ops) { return ops.all_gather == wait.on.op; });
-  });
-  std::vector<Gather> gathers;
-  for (const BucketOps& ops : buckets) {
-    const std::size_t call = call_of(schedule, program, ops.all_gather);
-    gathers.push_back({{}, ops, std::move(program.order[call])});
-    program.order.erase(program.order.begin() + static_cast<std::ptrdiff_t>(call));
+  std::vector<OpId> ops;
+  std::vector<StorageId> parameters;
+  for (const BucketOps& bucket : buckets) {
+    ops.push_back(bucket.all_gather);
+    parameters.push_back(bucket.parameter);
   }
-  for (Gather& gather : gathers) gather.first_use = first_user(schedule, program, gather.ops.parameter, compute);
+  // The plain schedule holds the next step back until all parameters are gathered: no longer.
+  std::erase_if(program.order.front().waits,
+                [&](const Edge& wait) { return std::find(ops.begin(), ops.end(), wait.on.op) != ops.end(); });
+  std::vector<Gather> gathers;
+  OrderEdits edits(program);
+  for (const std::size_t call : calls_of(schedule, program, ops)) {
+    gathers.push_back({{}, buckets[gathers.size()], program.order[call]});
+    edits.remove(call);
+  }
+  edits.apply();
+  const auto first = first_users(schedule, program, parameters, compute);
+  for (std::size_t g = 0; g < gathers.size(); ++g) {
+    if (!first[g]) throw std::logic_error("no operation uses storage " + schedule.storages[parameters[g]].name);
+    gathers[g].first_use = *first[g];
+  }
   std::stable_sort(gathers.begin(), gathers.end(),
                    [](const Gather& a, const Gather& b) { return a.first_use < b.first_use; });
   return gathers;
 }
 
 // What releases each gather: an operation that has started. None: the beginning of the step.
-using Releases = std::vector<std::optional<OpAddress>>;
+using Releases = std::vector<std::optional<OrderPosition>>;
 
 // First use of the bucket before; of several with the same first use, that of the bucket before them all.
-Releases one_ahead(const Schedule& schedule, const Program& program, const std::vector<Gather>& gathers) {
+Releases one_ahead(const std::vector<Gather>& gathers) {
   Releases releases(gathers.size());
   for (std::size_t g = 1; g < gathers.size(); ++g) {
     const OrderPosition before = gathers[g - 1].first_use;
-    releases[g] =
-        before == gathers[g].first_use ? releases[g - 1] : std::optional(address_of(schedule, program, before));
+    releases[g] = before == gathers[g].first_use ? releases[g - 1] : std::optional(before);
   }
   return releases;
 }
@@ -64,7 +74,7 @@ Releases one_ahead(const Schedule& schedule, const Program& program, const std::
 Releases aligned(const Lowered& lowered, const Program& program, const std::vector<Gather>& gathers,
                  std::size_t stage) {
   // Every chunk has a forward part. Forward units of this stage: where each begins, and the first of each chunk.
-  std::vector<OpAddress> units;
+  std::vector<OrderPosition> units;
   std::vector<std::size_t> first_unit;
   const Call* last = nullptr;
   for (std::size_t c = 0; c < program.order.size(); ++c) {
@@ -74,7 +84,7 @@ Releases aligned(const Lowered& lowered, const Program& program, const std::vect
     if (last && last->chunk == call.chunk && last->micro_batch == call.micro_batch) continue;
     const auto chunk = static_cast<std::size_t>(call.chunk);
     if (chunk == first_unit.size()) first_unit.push_back(units.size());
-    units.push_back(address_of(lowered.schedule, program, {c, 0}));
+    units.push_back({c, 0});
     last = &call;
   }
   Releases releases;
@@ -85,51 +95,46 @@ Releases aligned(const Lowered& lowered, const Program& program, const std::vect
   return releases;
 }
 
-void rewrite_role(Lowered& lowered, std::size_t role, bool align) {
+void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOps>& buckets, bool align) {
   Schedule& schedule = lowered.schedule;
   Program& program = schedule.programs[role];
-  std::vector<BucketOps> buckets;
-  for (const BucketOps& ops : lowered.bucket_ops)
-    if (ops.role == role) buckets.push_back(ops);
   const LaneId compute = schedule.operations[buckets.front().adamw].lane;
   std::vector<Gather> gathers = take_gathers(schedule, buckets, program, compute);
-  const Releases releases = align ? aligned(lowered, program, gathers, role) : one_ahead(schedule, program, gathers);
+  const Releases releases = align ? aligned(lowered, program, gathers, role) : one_ahead(gathers);
 
-  // From the last to the first, so that positions of earlier ones stay valid while the order is edited.
-  std::size_t user = 0;
+  OrderEdits edits(program);
   for (std::size_t g = gathers.size(); g-- > 0;) {
-    if (g + 1 == gathers.size() || !(gathers[g].first_use == gathers[g + 1].first_use))
-      user = cut_before(program, gathers[g].first_use);
-    program.order[user].waits.push_back({EdgeKind::finish_start, {gathers[g].ops.all_gather, 0, 0, 0, 0}});
-  }
-  for (std::size_t g = gathers.size(); g-- > 0;) {
-    Call& call = gathers[g].call;
-    call.waits.clear();
-    std::size_t at = 0;
+    Gather& gather = gathers[g];
+    edits.wait(gather.first_use, {EdgeKind::finish_start, {gather.ops.all_gather, 0, 0, 0, 0}});
+    gather.call.waits.clear();
+    OrderPosition at;
     if (releases[g]) {
-      call.waits.push_back({EdgeKind::start_start, *releases[g]});
-      const OrderPosition release = position_of(schedule, program, *releases[g]);
-      at = release.call + 1;
-      if (release.within + 1 < program.order[release.call].count)
-        at = cut_before(program, {release.call, release.within + 1});
+      gather.call.waits.push_back({EdgeKind::start_start, address_of(schedule, program, *releases[g])});
+      at = {releases[g]->call, releases[g]->within + 1};
     }
-    call.waits.push_back({EdgeKind::finish_start, {gathers[g].ops.adamw, 0, 0, 0, 1}});
-    program.order.insert(program.order.begin() + static_cast<std::ptrdiff_t>(at), std::move(call));
+    gather.call.waits.push_back({EdgeKind::finish_start, {gather.ops.adamw, 0, 0, 0, 1}});
+    edits.insert(at, {std::move(gather.call)});
   }
+  edits.apply();
   // Pieces of GEMMs on further compute lanes may be ahead of the first user.
+  std::vector<StorageId> parameters;
+  for (const BucketOps& ops : buckets) parameters.push_back(ops.parameter);
   for (LaneId lane = 0; lane < schedule.lanes.size(); ++lane) {
     if (lane == compute || schedule.lanes[lane].kind != LaneKind::compute) continue;
-    for (const BucketOps& ops : buckets)
-      if (const auto use = find_first_user(schedule, program, ops.parameter, lane))
-        program.order[cut_before(program, *use)].waits.push_back(
-            {EdgeKind::finish_start, {ops.all_gather, 0, 0, 0, 0}});
+    const auto first = first_users(schedule, program, parameters, lane);
+    for (std::size_t b = 0; b < buckets.size(); ++b)
+      if (first[b]) edits.wait(*first[b], {EdgeKind::finish_start, {buckets[b].all_gather, 0, 0, 0, 0}});
+    edits.apply();
   }
 }
 
 }  // namespace
 
 void rewrite_overlap_param_gather(Lowered& lowered, bool align) {
-  for (std::size_t role = 0; role < lowered.schedule.programs.size(); ++role) rewrite_role(lowered, role, align);
+  std::vector<std::vector<BucketOps>> buckets(lowered.schedule.programs.size());  // [role]
+  for (const BucketOps& ops : lowered.bucket_ops) buckets[ops.role].push_back(ops);
+  for (std::size_t role = 0; role < buckets.size(); ++role)
+    if (!buckets[role].empty()) rewrite_role(lowered, role, buckets[role], align);
 }
 
 }  // namespace stretto

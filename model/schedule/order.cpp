@@ -1,26 +1,52 @@
 #include "model/schedule/order.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
+#include <unordered_map>
+#include <utility>
 
 namespace stretto {
 namespace {
 
-bool touches(const Schedule& schedule, const Call& call, const Operation& operation, StorageId storage,
-             bool writes_only) {
-  Coordinates at;
-  at[Coord::layer] = call.layer;
-  at[Coord::micro_batch] = call.micro_batch;
-  at[Coord::chunk] = call.chunk;
-  at[Coord::slot] = call.slot;
-  at[Coord::buffer] = call.buffer;
-  for (const Access& access : operation.accesses) {
-    if (writes_only && access.mode == AccessMode::read) continue;
-    const Tensor& tensor = schedule.tensors[access.view.tensor];
-    const std::int64_t layer = access.view.layer.eval(at), slot = access.view.slot.eval(at);
-    if (tensor.places[layer * tensor.slots + slot].storage == storage) return true;
+// Storages that are looked for, and what has been found of them.
+class Search {
+ public:
+  Search(const Schedule& schedule, std::span<const StorageId> storages, LaneId lane)
+      : schedule_(schedule), lane_(lane), found_(storages.size()), missing_(storages.size()) {
+    for (std::size_t i = 0; i < storages.size(); ++i) index_.emplace(storages[i], i);
   }
-  return false;
-}
+
+  bool is_over() const { return missing_ == 0; }
+  std::vector<std::optional<OrderPosition>> found() && { return std::move(found_); }
+
+  void visit(const Call& call, OrderPosition at, bool writes_only) {
+    const Operation& operation = schedule_.operations[schedule_.blocks[call.block].ops[call.first + at.within]];
+    if (operation.lane != lane_) return;
+    Coordinates coordinates;
+    coordinates[Coord::layer] = call.layer;
+    coordinates[Coord::micro_batch] = call.micro_batch;
+    coordinates[Coord::chunk] = call.chunk;
+    coordinates[Coord::slot] = call.slot;
+    coordinates[Coord::buffer] = call.buffer;
+    for (const Access& access : operation.accesses) {
+      if (writes_only && access.mode == AccessMode::read) continue;
+      const Tensor& tensor = schedule_.tensors[access.view.tensor];
+      const std::int64_t layer = access.view.layer.eval(coordinates), slot = access.view.slot.eval(coordinates);
+      const auto wanted = index_.find(tensor.places[layer * tensor.slots + slot].storage);
+      if (wanted == index_.end() || found_[wanted->second]) continue;
+      found_[wanted->second] = at;
+      --missing_;
+    }
+  }
+
+ private:
+  const Schedule& schedule_;
+  const LaneId lane_;
+  std::unordered_map<StorageId, std::size_t> index_;
+  std::vector<std::optional<OrderPosition>> found_;
+  std::size_t missing_;
+};
 
 }  // namespace
 
@@ -41,50 +67,99 @@ OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosi
   return {schedule.blocks[call.block].ops[call.first + at.within], call.layer, call.micro_batch, call.chunk, steps_ago};
 }
 
-OrderPosition position_of(const Schedule& schedule, const Program& program, const OpAddress& address) {
-  for (std::size_t c = 0; c < program.order.size(); ++c) {
-    const Call& call = program.order[c];
-    if (call.layer != address.layer || call.micro_batch != address.micro_batch || call.chunk != address.chunk) continue;
-    for (std::uint32_t i = 0; i < call.count; ++i)
-      if (schedule.blocks[call.block].ops[call.first + i] == address.op) return {c, i};
-  }
-  throw std::logic_error("the order does not have " + schedule.operations[address.op].name);
+std::vector<std::optional<OrderPosition>> first_users(const Schedule& schedule, const Program& program,
+                                                      std::span<const StorageId> storages, LaneId lane) {
+  Search search(schedule, storages, lane);
+  for (std::size_t c = 0; c < program.order.size() && !search.is_over(); ++c)
+    for (std::uint32_t i = 0; i < program.order[c].count; ++i) search.visit(program.order[c], {c, i}, false);
+  return std::move(search).found();
 }
 
-std::optional<OrderPosition> find_first_user(const Schedule& schedule, const Program& program, StorageId storage,
-                                             LaneId lane) {
-  for (std::size_t c = 0; c < program.order.size(); ++c) {
+std::vector<std::optional<OrderPosition>> last_writers(const Schedule& schedule, const Program& program,
+                                                       std::span<const StorageId> storages, LaneId lane,
+                                                       std::size_t end) {
+  Search search(schedule, storages, lane);
+  for (std::size_t c = end; c-- > 0 && !search.is_over();)
+    for (std::uint32_t i = program.order[c].count; i-- > 0;) search.visit(program.order[c], {c, i}, true);
+  return std::move(search).found();
+}
+
+std::vector<std::size_t> calls_of(const Schedule& schedule, const Program& program, std::span<const OpId> ops) {
+  std::unordered_map<OpId, std::size_t> index;
+  for (std::size_t i = 0; i < ops.size(); ++i) index.emplace(ops[i], i);
+  constexpr std::size_t kNowhere = ~std::size_t{0};
+  std::vector<std::size_t> calls(ops.size(), kNowhere);
+  std::size_t missing = ops.size();
+  // From the end, where what belongs to the optimizer is.
+  for (std::size_t c = program.order.size(); c-- > 0 && missing > 0;) {
     const Call& call = program.order[c];
-    for (std::uint32_t i = 0; i < call.count; ++i) {
-      const Operation& operation = schedule.operations[schedule.blocks[call.block].ops[call.first + i]];
-      if (operation.lane == lane && touches(schedule, call, operation, storage, false)) return OrderPosition{c, i};
+    if (call.count != 1) continue;
+    const auto wanted = index.find(schedule.blocks[call.block].ops[call.first]);
+    if (wanted == index.end()) continue;
+    calls[wanted->second] = c;
+    --missing;
+  }
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    if (calls[i] == kNowhere) throw std::logic_error("no call consists of " + schedule.operations[ops[i]].name);
+  return calls;
+}
+
+OrderPosition OrderEdits::normal(OrderPosition at) const {
+  return at.call < program_.order.size() && at.within == program_.order[at.call].count ? OrderPosition{at.call + 1, 0}
+                                                                                       : at;
+}
+
+void OrderEdits::insert(OrderPosition at, std::vector<Call> calls) {
+  edits_.push_back({normal(at), std::move(calls), std::nullopt});
+}
+
+void OrderEdits::wait(OrderPosition at, const Edge& edge) { edits_.push_back({at, {}, edge}); }
+
+void OrderEdits::apply() {
+  std::stable_sort(edits_.begin(), edits_.end(), [](const Edit& a, const Edit& b) { return a.at < b.at; });
+  std::sort(removed_.begin(), removed_.end());
+  auto removed = removed_.begin();
+  std::vector<Call> order;
+  order.reserve(program_.order.size() + 2 * edits_.size());
+  auto edit = edits_.begin();
+  // Edits at one place: [edit, behind).
+  const auto insert_calls = [&](auto behind) {
+    for (auto last = behind; last != edit;) {
+      --last;
+      std::move(last->calls.begin(), last->calls.end(), std::back_inserter(order));
     }
-  }
-  return std::nullopt;
-}
-
-OrderPosition first_user(const Schedule& schedule, const Program& program, StorageId storage, LaneId lane) {
-  if (const auto user = find_first_user(schedule, program, storage, lane)) return *user;
-  throw std::logic_error("no operation uses storage " + schedule.storages[storage].name);
-}
-
-OrderPosition last_writer(const Schedule& schedule, const Program& program, StorageId storage, LaneId lane) {
-  for (std::size_t c = program.order.size(); c-- > 0;) {
-    const Call& call = program.order[c];
-    for (std::uint32_t i = call.count; i-- > 0;) {
-      const Operation& operation = schedule.operations[schedule.blocks[call.block].ops[call.first + i]];
-      if (operation.lane == lane && touches(schedule, call, operation, storage, true)) return {c, i};
+  };
+  const auto place_ends = [&] {
+    return std::find_if(edit, edits_.end(), [&](const Edit& other) { return other.at != edit->at; });
+  };
+  for (std::size_t c = 0; c < program_.order.size(); ++c) {
+    Call rest = std::move(program_.order[c]);
+    std::uint32_t cut = 0;  // operations that are in the new order
+    while (edit != edits_.end() && edit->at.call == c) {
+      const auto behind = place_ends();
+      if (const std::uint32_t within = edit->at.within; within > cut) {
+        Call part = rest;
+        part.count = within - cut;
+        order.push_back(std::move(part));
+        rest.first += within - cut;
+        rest.count -= within - cut;
+        rest.waits.clear();
+        rest.joined = false;
+        cut = within;
+      }
+      insert_calls(behind);
+      for (; edit != behind; ++edit)
+        if (edit->edge) rest.waits.push_back(*edit->edge);
     }
+    if (removed != removed_.end() && *removed == c)
+      ++removed;
+    else
+      order.push_back(std::move(rest));
   }
-  throw std::logic_error("no operation writes storage " + schedule.storages[storage].name);
-}
-
-std::size_t call_of(const Schedule& schedule, const Program& program, OpId op) {
-  for (std::size_t c = 0; c < program.order.size(); ++c) {
-    const Call& call = program.order[c];
-    if (call.count == 1 && schedule.blocks[call.block].ops[call.first] == op) return c;
-  }
-  throw std::logic_error("no call consists of " + schedule.operations[op].name);
+  if (edit != edits_.end()) insert_calls(edits_.end());
+  program_.order = std::move(order);
+  edits_.clear();
+  removed_.clear();
 }
 
 }  // namespace stretto

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "model/schedule/schedule.hpp"
 
@@ -25,18 +27,45 @@ std::size_t cut_before(Program& program, OrderPosition at);
 // The address by which edges name the operation at a position.
 OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosition at, int steps_ago = 0);
 
-// The operation with that address (steps_ago is not looked at). Throws std::logic_error when there is none.
-OrderPosition position_of(const Schedule& schedule, const Program& program, const OpAddress& address);
+// First and last operation, in order, that touches any of a storage with (for `last_writers`) a write or accumulate, of
+// operations on `lane`; of the calls before `end` for `last_writers`. One pass for all storages, which must differ.
+// Views are taken at their tensor's place, whatever the rank. nullopt where none does.
+std::vector<std::optional<OrderPosition>> first_users(const Schedule& schedule, const Program& program,
+                                                      std::span<const StorageId> storages, LaneId lane);
+std::vector<std::optional<OrderPosition>> last_writers(const Schedule& schedule, const Program& program,
+                                                       std::span<const StorageId> storages, LaneId lane,
+                                                       std::size_t end);
 
-// First and last operation, in order, that touches any of the storage with (for `last_writer`) a write or accumulate,
-// of operations on `lane`. Views are taken at their tensor's place, whatever the rank. Throws std::logic_error when
-// none does.
-std::optional<OrderPosition> find_first_user(const Schedule& schedule, const Program& program, StorageId storage,
-                                             LaneId lane);
-OrderPosition first_user(const Schedule& schedule, const Program& program, StorageId storage, LaneId lane);
-OrderPosition last_writer(const Schedule& schedule, const Program& program, StorageId storage, LaneId lane);
+// Index of the (only) call that consists of exactly this operation, for each of `ops`, which must differ. One pass.
+// Throws std::logic_error when there is none.
+std::vector<std::size_t> calls_of(const Schedule& schedule, const Program& program, std::span<const OpId> ops);
 
-// Index of the (only) call that consists of exactly this operation. Throws std::logic_error when there is none.
-std::size_t call_of(const Schedule& schedule, const Program& program, OpId op);
+// Edits of one order, made in one pass however many they are. Positions are those of the order before any of them.
+class OrderEdits {
+ public:
+  explicit OrderEdits(Program& program) : program_(program) {}
+
+  // Takes a whole call out. Nothing may wait in it.
+  void remove(std::size_t call) { removed_.push_back(call); }
+  // Puts `calls` before the operation at `at`; `at.within` may be the number of operations of the call: behind it. What
+  // is inserted at one place later comes first.
+  void insert(OrderPosition at, std::vector<Call> calls);
+  // The operation at `at` begins a call of its own, which waits for `edge` too, behind what its waits were.
+  void wait(OrderPosition at, const Edge& edge);
+  // Makes the edits, once.
+  void apply();
+
+ private:
+  struct Edit {
+    OrderPosition at;
+    std::vector<Call> calls;
+    std::optional<Edge> edge;
+  };
+  OrderPosition normal(OrderPosition at) const;
+
+  Program& program_;
+  std::vector<Edit> edits_;
+  std::vector<std::size_t> removed_;
+};
 
 }  // namespace stretto

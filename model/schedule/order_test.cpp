@@ -1,6 +1,7 @@
 #include "model/schedule/order.hpp"
 
 #include <catch2/catch.hpp>
+#include <optional>
 #include <stdexcept>
 
 #include "model/schedule/bind.hpp"
@@ -78,27 +79,60 @@ TEST_CASE("addresses follow the part of the block that a call is") {
   CHECK(at.steps_ago == 1);
 }
 
-TEST_CASE("first user and last writer of a storage on a lane") {
+TEST_CASE("first users and last writers of storages on a lane") {
   const Chain t;
   const Program& program = t.schedule.programs[0];
-  const auto is = [](OrderPosition at, std::size_t call, std::uint32_t within) {
-    return at.call == call && at.within == within;
-  };
-  CHECK(is(first_user(t.schedule, program, t.storage(t.a), 0), 0, 0));
-  CHECK(is(first_user(t.schedule, program, t.storage(t.c), 0), 0, 2));
-  CHECK(is(last_writer(t.schedule, program, t.storage(t.a), 0), 1, 0));  // map.b only reads it
-  CHECK(is(last_writer(t.schedule, program, t.storage(t.c), 0), 1, 2));
-  CHECK(is(last_writer(t.schedule, program, t.storage(t.d), 0), 1, 3));  // the sum is on another lane
-  CHECK(is(last_writer(t.schedule, program, t.storage(t.d), 2), 2, 0));
-  CHECK_THROWS_AS(first_user(t.schedule, program, t.storage(t.a), 1), std::logic_error);
-  CHECK_THROWS_AS(last_writer(t.schedule, program, t.storage(t.a), 2), std::logic_error);
+  using Places = std::vector<std::optional<OrderPosition>>;
+  const std::vector<StorageId> wanted = {t.storage(t.d), t.storage(t.a), t.storage(t.c)};
+  const auto place = [](std::size_t call, std::uint32_t within) { return std::optional(OrderPosition{call, within}); };
+  CHECK(first_users(t.schedule, program, wanted, 0) == Places{place(0, 3), place(0, 0), place(0, 2)});
+  // map.b only reads a; the sum of d is on another lane.
+  CHECK(last_writers(t.schedule, program, wanted, 0, 3) == Places{place(1, 3), place(1, 0), place(1, 2)});
+  CHECK(last_writers(t.schedule, program, wanted, 0, 1) == Places{place(0, 3), place(0, 0), place(0, 2)});
+  CHECK(last_writers(t.schedule, program, wanted, 2, 3) == Places{place(2, 0), std::nullopt, std::nullopt});
+  CHECK(first_users(t.schedule, program, wanted, 1) == Places(3));
 }
 
-TEST_CASE("the call that consists of one operation") {
+TEST_CASE("the calls that consist of one operation") {
   Chain t;
-  CHECK(call_of(t.schedule, t.program(), t.sum_d) == 2);
-  CHECK_THROWS_AS(call_of(t.schedule, t.program(), t.map_d), std::logic_error);
+  const auto calls = [&](std::vector<OpId> ops) { return calls_of(t.schedule, t.program(), ops); };
+  CHECK(calls({t.sum_d}) == std::vector<std::size_t>{2});
+  CHECK_THROWS_AS(calls({t.sum_d, t.map_d}), std::logic_error);
   cut_before(t.program(), {1, 3});
-  CHECK(call_of(t.schedule, t.program(), t.map_d) == 2);
-  CHECK(call_of(t.schedule, t.program(), t.sum_d) == 3);
+  CHECK(calls({t.sum_d, t.map_d}) == std::vector<std::size_t>{3, 2});
+}
+
+TEST_CASE("edits made in one pass are what they are one after the other") {
+  Chain t;
+  const Call sum = t.program().order[2];
+  const auto named = [&](std::int64_t layer) {
+    Call call = sum;
+    call.layer = layer;
+    return call;
+  };
+  OrderEdits edits(t.program());
+  edits.remove(2);
+  edits.insert({1, 2}, {named(1)});
+  edits.insert({0, 4}, {named(2), named(3)});  // behind all of the first call: before the second
+  edits.insert({1, 2}, {named(4)});            // later, so before layer 1
+  edits.insert({}, {named(5)});
+  edits.insert({1, 4}, {named(6)});
+  edits.wait({1, 2}, t.finish_of(t.sum_d, 1));
+  edits.wait({1, 0}, t.finish_of(t.sum_d));
+  edits.wait({1, 3}, t.finish_of(t.sum_d));
+  edits.apply();
+
+  std::vector<std::vector<std::int64_t>> is;  // block, layer, first, count, waits
+  for (const Call& call : t.program().order)
+    is.push_back({call.block, call.layer, call.first, call.count, std::ssize(call.waits)});
+  CHECK(is == std::vector<std::vector<std::int64_t>>{{1, 5, 0, 1, 0},
+                                                     {0, 5, 0, 4, 0},
+                                                     {1, 2, 0, 1, 0},
+                                                     {1, 3, 0, 1, 0},
+                                                     {0, 5, 0, 2, 2},
+                                                     {1, 4, 0, 1, 0},
+                                                     {1, 1, 0, 1, 0},
+                                                     {0, 5, 2, 1, 1},
+                                                     {0, 5, 3, 1, 1},
+                                                     {1, 6, 0, 1, 0}});
 }
