@@ -103,6 +103,101 @@ struct Placed {
   Lifetimes::OnFirstLane lifetime = {};
 };
 
+// Storages that lie near each other. With which none of them shares is passed over at once: of ten thousand storages
+// nearly all are live at the same time, and each would be compared with all that are placed.
+class Neighbours {
+ public:
+  // Where `mine` fits without a conflict at or behind `begin`, as far as these know.
+  std::int64_t first_fit(const Lifetimes& lifetimes, const Placed& mine, std::int64_t begin) {
+    const std::int64_t bytes = mine.end - mine.begin;
+    if (end_ <= begin) return begin;
+    const bool shares_with_none = mine.lifetime.finished > most_known_ && least_finished_ > mine.lifetime.known;
+    if (shares_with_none && bytes > 0 && !has_gaps()) return end_;
+    for (const Placed& other : placed_) {
+      if (other.begin >= begin + bytes) break;
+      // One lane is enough to keep most of them apart.
+      if (other.end > begin &&
+          !(mine.lifetime.may_share(other.lifetime) && lifetimes.can_share(mine.storage, other.storage)))
+        begin = other.end;
+    }
+    return begin;
+  }
+
+  void insert(const Placed& mine) {
+    placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), mine,
+                                    [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+                   mine);
+    end_ = std::max(end_, mine.end);
+    least_finished_ = std::min(least_finished_, mine.lifetime.finished);
+    most_known_ = std::max(most_known_, mine.lifetime.known);
+    gaps_ = Gaps::unknown;
+  }
+
+  // Those of the second half leave.
+  Neighbours split() {
+    Neighbours first, second;
+    for (std::size_t i = 0; i < placed_.size(); ++i) (i < placed_.size() / 2 ? first : second).insert(placed_[i]);
+    *this = std::move(first);
+    return second;
+  }
+
+  std::int64_t begin() const { return placed_.front().begin; }
+  std::size_t size() const { return placed_.size(); }
+
+ private:
+  enum class Gaps : std::uint8_t { unknown, none, some };
+
+  bool has_gaps() {
+    if (gaps_ == Gaps::unknown) {
+      gaps_ = Gaps::none;
+      std::int64_t end = begin();
+      for (const Placed& placed : placed_) {
+        if (placed.begin > end) gaps_ = Gaps::some;
+        end = std::max(end, placed.end);
+      }
+    }
+    return gaps_ == Gaps::some;
+  }
+
+  std::vector<Placed> placed_;  // by begin
+  std::int64_t end_ = 0;
+  std::uint32_t least_finished_ = kUnused, most_known_ = 0;
+  Gaps gaps_ = Gaps::unknown;
+};
+
+// What is placed, by begin, in groups of neighbours.
+class Arena {
+ public:
+  Arena(const Lifetimes& lifetimes, std::int64_t base) : lifetimes_(lifetimes), base_(base) {}
+
+  // The lowest place from the base on that is free of conflicts.
+  std::int64_t place(StorageId storage, std::int64_t bytes) {
+    Placed mine{0, bytes, storage, lifetimes_.on_first_lane(storage)};
+    std::int64_t begin = base_;
+    for (Neighbours& group : groups_) {
+      if (group.begin() >= begin + bytes) break;
+      begin = group.first_fit(lifetimes_, mine, begin);
+    }
+    mine.begin = begin;
+    mine.end = begin + bytes;
+    auto group = std::upper_bound(groups_.begin(), groups_.end(), begin,
+                                  [](std::int64_t at, const Neighbours& other) { return at < other.begin(); });
+    if (groups_.empty())
+      group = groups_.insert(group, Neighbours());
+    else if (group != groups_.begin())
+      --group;
+    group->insert(mine);
+    if (group->size() > kMostNeighbours) groups_.insert(group + 1, group->split());
+    return begin;
+  }
+
+ private:
+  static constexpr std::size_t kMostNeighbours = 512;
+  const Lifetimes& lifetimes_;
+  std::int64_t base_;
+  std::vector<Neighbours> groups_;
+};
+
 RolePlan plan_role(const Schedule& schedule, const Lifetimes& lifetimes, const std::vector<bool>& is_used_by_any) {
   RolePlan plan;
   plan.offset_bytes.assign(schedule.storages.size(), RolePlan::kNowhere);
@@ -126,24 +221,11 @@ RolePlan plan_role(const Schedule& schedule, const Lifetimes& lifetimes, const s
     if (lifetimes.start(a) != lifetimes.start(b)) return lifetimes.start(a) < lifetimes.start(b);
     return a < b;
   });
-  const std::int64_t base = plan.bytes;
-  std::vector<Placed> placed;  // by begin
+  Arena arena(lifetimes, plan.bytes);
   for (const StorageId s : shared) {
     const std::int64_t bytes = aligned(schedule.storages[s].bytes());
-    const Lifetimes::OnFirstLane lifetime = lifetimes.on_first_lane(s);
-    std::int64_t begin = base;
-    for (const Placed& other : placed) {
-      if (other.begin >= begin + bytes) break;
-      // One lane is enough to keep most of them apart.
-      if (other.end > begin && !(lifetime.may_share(other.lifetime) && lifetimes.can_share(s, other.storage)))
-        begin = other.end;
-    }
-    const Placed mine{begin, begin + bytes, s, lifetime};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), mine,
-                                   [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
-                  mine);
-    plan.offset_bytes[s] = begin;
-    plan.bytes = std::max(plan.bytes, mine.end);
+    plan.offset_bytes[s] = arena.place(s, bytes);
+    plan.bytes = std::max(plan.bytes, plan.offset_bytes[s] + bytes);
   }
   return plan;
 }
