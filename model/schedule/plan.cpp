@@ -17,15 +17,34 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAl
 
 constexpr std::uint32_t kUnused = std::numeric_limits<std::uint32_t>::max();
 
+// Storages that operations of a role use, numbered. Of a pipeline each stage uses few of all storages.
+class UsedStorages {
+ public:
+  UsedStorages(const Schedule& schedule, std::vector<Footprints>& footprints, const std::vector<std::size_t>& members)
+      : number_(schedule.storages.size(), kUnused) {
+    for (const std::size_t p : members)
+      for (std::uint32_t f = 0; f < footprints[p].count(); ++f)
+        for (const BoundView& view : footprints[p].views(f))
+          if (number_[view.storage] == kUnused) number_[view.storage] = count_++;
+  }
+  bool has(StorageId storage) const { return number_[storage] != kUnused; }
+  std::uint32_t number(StorageId storage) const { return number_[storage]; }
+  std::uint32_t count() const { return count_; }
+
+ private:
+  std::vector<std::uint32_t> number_;
+  std::uint32_t count_ = 0;
+};
+
 // All uses of every storage, per (program, lane). Lanes are in order, so the first and the last use of a lane stand for
 // all of them, and "every use of A before every use of B" is one comparison per lane. `members` are the programs of one
 // role: what they have in common must hold for each of them.
 class Lifetimes {
  public:
-  Lifetimes(const Schedule& schedule, const HappensBefore& clocks, std::vector<Footprints>& footprints,
+  Lifetimes(const UsedStorages& used, const HappensBefore& clocks, std::vector<Footprints>& footprints,
             const std::vector<std::size_t>& members)
-      : lanes_(clocks.lanes), width_(members.size() * clocks.lanes) {
-    const std::size_t storages = schedule.storages.size();
+      : used_(used), lanes_(clocks.lanes), width_(members.size() * clocks.lanes) {
+    const std::size_t storages = used.count();
     finished_.assign(storages * width_, 0);
     for (auto& known : known_) known.assign(storages * width_, kUnused);
     start_.assign(storages, kUnused);
@@ -40,10 +59,11 @@ class Lifetimes {
       for (std::uint32_t f = 0; f < footprints[p].count(); ++f) {
         const std::uint32_t first = footprints[p].first_op(f);
         for (const BoundView& view : footprints[p].views(f)) {
-          const std::size_t at = view.storage * lanes_ + program.ops[first].lane;
+          const std::uint32_t s = used.number(view.storage);
+          const std::size_t at = s * lanes_ + program.ops[first].lane;
           first_op[at] = std::min(first_op[at], first);
           last_op[at] = std::max(last_op[at], last_of[f]);
-          start_[view.storage] = std::min(start_[view.storage], first);
+          start_[s] = std::min(start_[s], first);
         }
       }
       for (std::size_t s = 0; s < storages; ++s)
@@ -51,9 +71,8 @@ class Lifetimes {
     }
   }
 
-  bool is_used(StorageId storage) const { return start_[storage] != kUnused; }
   // Index of the first operation that uses it.
-  std::uint32_t start(StorageId storage) const { return start_[storage]; }
+  std::uint32_t start(StorageId storage) const { return start_[used_.number(storage)]; }
 
   // What can_share() needs at least, of one lane: all uses of one before all uses of the other, in either order.
   struct OnFirstLane {
@@ -61,10 +80,12 @@ class Lifetimes {
     bool may_share(const OnFirstLane& other) const { return finished <= other.known || other.finished <= known; }
   };
   OnFirstLane on_first_lane(StorageId storage) const {
-    return {finished_[storage * width_], known_[0][storage * width_]};
+    const std::size_t at = used_.number(storage) * width_;
+    return {finished_[at], known_[0][at]};
   }
 
-  bool can_share(StorageId a, StorageId b) const {
+  bool can_share(StorageId storage_a, StorageId storage_b) const {
+    const std::uint32_t a = used_.number(storage_a), b = used_.number(storage_b);
     return (precedes(a, b, 0) && precedes(b, a, 1)) || (precedes(b, a, 0) && precedes(a, b, 1));
   }
 
@@ -83,7 +104,7 @@ class Lifetimes {
   }
 
   // Every use of a in the first step before every use of b in step `step`.
-  bool precedes(StorageId a, StorageId b, std::uint32_t step) const {
+  bool precedes(std::size_t a, std::size_t b, std::uint32_t step) const {
     const std::uint32_t* finished = &finished_[a * width_];
     const std::uint32_t* known = &known_[step][b * width_];
     for (std::size_t c = 0; c < width_; ++c)
@@ -91,8 +112,9 @@ class Lifetimes {
     return true;
   }
 
+  const UsedStorages& used_;
   std::size_t lanes_, width_;
-  std::vector<std::uint32_t> finished_;               // [storage · width + member · lanes + lane]: last use + 1, or 0
+  std::vector<std::uint32_t> finished_;               // [number · width + member · lanes + lane]: last use + 1, or 0
   std::vector<std::uint32_t> known_[kUnrolledSteps];  // the same: finished before any use of that step can begin
   std::vector<std::uint32_t> start_;
 };
@@ -198,16 +220,17 @@ class Arena {
   std::vector<Neighbours> groups_;
 };
 
-RolePlan plan_role(const Schedule& schedule, const Lifetimes& lifetimes, const std::vector<bool>& is_used_by_any) {
+RolePlan plan_role(const Schedule& schedule, const UsedStorages& used, const Lifetimes& lifetimes,
+                   const std::vector<bool>& is_used_by_any) {
   RolePlan plan;
   plan.offset_bytes.assign(schedule.storages.size(), RolePlan::kNowhere);
   std::vector<StorageId> shared;
   for (StorageId s = 0; s < schedule.storages.size(); ++s) {
     // What no operation uses is there for someone outside, about whom the clocks say nothing.
-    if (!lifetimes.is_used(s) && is_used_by_any[s]) continue;
+    if (!used.has(s) && is_used_by_any[s]) continue;
     const std::int64_t bytes = aligned(schedule.storages[s].bytes());
     plan.bytes_without_sharing += bytes;
-    if (shares_with_nobody(schedule.storages[s].kind) || !lifetimes.is_used(s)) {
+    if (shares_with_nobody(schedule.storages[s].kind) || !used.has(s)) {
       plan.offset_bytes[s] = plan.bytes;
       plan.bytes += bytes;
     } else {
@@ -246,18 +269,19 @@ MemoryPlan plan_memory(const Schedule& schedule) {
 }
 
 MemoryPlan plan_memory(const Schedule& schedule, const HappensBefore& clocks, std::vector<Footprints>& footprints) {
-  std::vector<Lifetimes> lifetimes;  // [role]
+  std::vector<std::vector<std::size_t>> members(schedule.programs.size());  // [role]
+  for (std::size_t p = 0; p < clocks.programs.size(); ++p)
+    members[schedule.role_of(clocks.programs[p].coordinates)].push_back(p);
   std::vector<bool> is_used_by_any(schedule.storages.size(), false);
-  for (std::size_t role = 0; role < schedule.programs.size(); ++role) {
-    std::vector<std::size_t> members;
-    for (std::size_t p = 0; p < clocks.programs.size(); ++p)
-      if (schedule.role_of(clocks.programs[p].coordinates) == role) members.push_back(p);
-    lifetimes.emplace_back(schedule, clocks, footprints, members);
-    for (StorageId s = 0; s < schedule.storages.size(); ++s)
-      if (lifetimes.back().is_used(s)) is_used_by_any[s] = true;
-  }
+  for (Footprints& of_program : footprints)
+    for (std::uint32_t f = 0; f < of_program.count(); ++f)
+      for (const BoundView& view : of_program.views(f)) is_used_by_any[view.storage] = true;
   MemoryPlan plan;
-  for (const Lifetimes& of_role : lifetimes) plan.roles.push_back(plan_role(schedule, of_role, is_used_by_any));
+  for (const std::vector<std::size_t>& of_role : members) {
+    const UsedStorages used(schedule, footprints, of_role);
+    const Lifetimes lifetimes(used, clocks, footprints, of_role);
+    plan.roles.push_back(plan_role(schedule, used, lifetimes, is_used_by_any));
+  }
   return plan;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 
 #include "base/error.hpp"
 #include "model/schedule/check.hpp"
@@ -27,14 +26,14 @@ std::vector<Violation> check_plan(const Schedule& schedule, const RolePlan& plan
     if (plan.has(StorageId(s)) && (plan.offset_bytes[s] < 0 || end_of(s) > plan.bytes))
       return malformed(schedule.storages[s].name + " leaves the arena of " + std::to_string(plan.bytes) + " bytes");
 
-  std::vector<std::size_t> by_offset(count);
-  std::iota(by_offset.begin(), by_offset.end(), 0);
+  std::vector<std::size_t> by_offset;
+  for (std::size_t s = 0; s < count; ++s)
+    if (schedule.storages[s].bytes() != 0 && plan.has(StorageId(s))) by_offset.push_back(s);
   std::stable_sort(by_offset.begin(), by_offset.end(),
                    [&](std::size_t a, std::size_t b) { return plan.offset_bytes[a] < plan.offset_bytes[b]; });
   // The one that reaches furthest so far: of all, and of those that share with nobody.
   std::size_t furthest = count, furthest_alone = count;
   for (const std::size_t s : by_offset) {
-    if (schedule.storages[s].bytes() == 0 || !plan.has(StorageId(s))) continue;
     const bool is_alone = shares_with_nobody(schedule.storages[s].kind);
     const std::size_t other = is_alone ? furthest : furthest_alone;
     if (other != count && end_of(other) > plan.offset_bytes[s])
