@@ -1,20 +1,26 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace stretto {
 
 // Calls act(begin, end) for parts of [0, count) that make up all of it, each on a thread of its own; as many as there
-// are processors, but no more than have `least` to do. `act` must not throw.
+// are processors, but no more than have `least` to do, nor than the system grants. `act` must not throw.
 template <class Act>
 void parallel_for(std::int64_t count, std::int64_t least, Act act) {
   const std::int64_t processors = std::max(1u, std::thread::hardware_concurrency());
   const std::int64_t parts = std::clamp<std::int64_t>(count / least, 1, processors);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(parts));
   for (std::int64_t part = 1; part < parts; ++part)
-    threads.emplace_back([&act, begin = count * part / parts, end = count * (part + 1) / parts] { act(begin, end); });
+    try {
+      threads.emplace_back([&act, begin = count * part / parts, end = count * (part + 1) / parts] { act(begin, end); });
+    } catch (const std::system_error&) {  // no memory for a thread, or no more of them
+      act(count * part / parts, count * (part + 1) / parts);
+    }
   act(std::int64_t{0}, count / parts);
   for (std::thread& thread : threads) thread.join();
 }

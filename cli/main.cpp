@@ -4,13 +4,18 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "base/module.hpp"
+#include "base/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/heap.hpp"
 #include "cli/version.hpp"
@@ -62,7 +67,33 @@ void load_openblas_without_threads(char** argv) {
   ::execv("/proc/self/exe", argv);  // where it cannot: it is tried as it is
 }
 
+// Nothing here may allocate.
+int fail_without_memory() {
+  rlimit limit{};
+  const bool is_limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if (is_limited)
+    std::fprintf(stderr, "stretto: out of memory: this process may have %llu MiB (ulimit -v)\n",
+                 static_cast<unsigned long long>(limit.rlim_cur >> 20));
+  else
+    std::fputs("stretto: out of memory: more was asked for than this machine has free\n", stderr);
+  return 1;
+}
+
+// Where an exception can go no further, as in the destructor or the thread of somebody else's.
+[[noreturn]] void end_with_a_line() {
+  try {
+    if (const std::exception_ptr exception = std::current_exception()) std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    std::_Exit(fail_without_memory());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "stretto: a bug: %s\n", error.what());
+  } catch (...) {
+  }
+  std::abort();
+}
+
 int run(int argc, char** argv) {
+  std::set_terminate(end_with_a_line);
   stretto::cli::keep_heap_in_huge_pages();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails like one to a full disk
   CLI::App app{"Stretto: build the schedule of a training step once, run it and predict it"};
@@ -101,6 +132,15 @@ int run(int argc, char** argv) {
   } catch (const stretto::Error& error) {
     stretto::launch::say_failure(error.what());
     return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    return fail_without_memory();
+  } catch (const std::length_error&) {  // of a container that would be larger than any memory
+    return fail_without_memory();
+  } catch (const std::system_error& error) {
+    const bool is_thread = error.code() == std::errc::resource_unavailable_try_again;
+    stretto::launch::say_failure((is_thread ? "no thread can be started (memory, or ulimit -u): " : "") +
+                                 std::string(error.what()));
+    return 1;
   } catch (const std::exception& error) {
     stretto::launch::say_failure(error.what());
     return 1;

@@ -73,8 +73,11 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
       notes.push_back(shared);
   }
   watch_interrupts();
+  std::optional<Patience> patience;
+  if (is_first) patience.emplace(about_building(scenario));
   ReadyStep step(scenario, is_gpu ? on_gpu(processes) : on_host(static_cast<int>(scenario.cluster.cores_per_device)),
                  tokens);
+  patience.reset();
   for (const auto& more : {step.schedule.notes, step.executor->notes()})
     notes.insert(notes.end(), more.begin(), more.end());
   const std::size_t known = step.executor->notes().size();

@@ -2,7 +2,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/memory.hpp"
 #include "cli/commands.hpp"
+#include "cli/progress.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/json.hpp"
@@ -34,6 +36,8 @@ void show(const ShowOptions& options) {
     write_json(options.json, {{"gates", std::move(list)}});
     return;
   }
+  keep_within_free_memory();
+  const Patience patience(about_building(scenario));
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   if (!options.json.is_standard()) {

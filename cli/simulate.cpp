@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "cli/commands.hpp"
+#include "cli/progress.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/verify.hpp"
 #include "report/exposure.hpp"
@@ -103,6 +105,8 @@ void simulate_command(const SimulateOptions& options) {
   options.files.claim_outputs(scenario);
   const sim::Platform platform = load_platform(options, scenario);
   const auto begin = std::chrono::steady_clock::now();
+  keep_within_free_memory();
+  const Patience patience(about_building(scenario));
   const Schedule schedule = build_schedule(scenario);
   VerifiedSchedule verified = plan_and_verify(schedule);
   const MemoryPlan& plan = verified.plan;

@@ -17,6 +17,7 @@
 #include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
+#include "cli/progress.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/cuda/peak.hpp"
 #include "exec/launch/process_group.hpp"
@@ -95,8 +96,11 @@ std::string train_as(const TrainCommand& options, launch::ProcessGroup* processe
   if (processes) watch(*processes, scenario);
   const bool is_first = processes == nullptr || processes->rank() == 0;
   if (is_first) options.files.claim_outputs(scenario);
+  std::optional<Patience> patience;
+  if (is_first) patience.emplace(about_building(scenario));
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
+  patience.reset();
   const std::int64_t ranks = schedule.mesh.ranks();
   out << fmt::format("scenario {}: {:.2f} M parameters, {} rank{}, schedule {}, {:.1f} MiB a rank\n", scenario.name,
                      double(parameter_count(scenario.model)) * 1e-6, ranks, ranks == 1 ? "" : "s", schedule.name,

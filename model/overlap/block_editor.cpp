@@ -100,23 +100,32 @@ std::vector<BlockWait> BlockEditor::waits() const {
   for (const Entry& entry : entries_) ranges.push_back(ranges_of(schedule_, schedule_.operations[entry.op], layers_));
   std::vector<std::vector<std::uint32_t>> after(count);    // [op][lane] known when it has finished
   std::vector<std::vector<std::uint32_t>> on_lane(lanes);  // [lane] operations so far
+  std::vector<LaneId> lane_of;  // [op]
+  for (const Entry& entry : entries_) lane_of.push_back(schedule_.operations[entry.op].lane);
+  std::vector<std::size_t> behind(lanes);  // [lane] operations of it that are still to be looked at
   std::vector<BlockWait> waits;
-  const auto lane_of = [&](std::size_t i) { return schedule_.operations[entries_[i].op].lane; };
   for (std::uint32_t i = 0; i < count; ++i) {
-    const LaneId lane = lane_of(i);
+    const LaneId lane = lane_of[i];
     const bool is_first_of_lane = on_lane[lane].empty();
     std::vector<std::uint32_t> known(lanes, 0);
     if (!is_first_of_lane) known = after[on_lane[lane].back()];
+    for (LaneId l = 0; l < lanes; ++l) behind[l] = l == lane ? 0 : on_lane[l].size();
     // From the latest to the earliest, so that a wait makes others unnecessary.
-    for (std::uint32_t j = i; j-- > 0;) {
-      if (lane_of(j) == lane || known[lane_of(j)] > j) continue;
+    while (true) {
+      std::uint32_t next = 0;  // + 1
+      for (LaneId l = 0; l < lanes; ++l)
+        if (behind[l] > 0 && on_lane[l][behind[l] - 1] >= known[l])
+          next = std::max(next, on_lane[l][behind[l] - 1] + 1);
+      if (next == 0) break;
+      const std::uint32_t j = next - 1;
+      --behind[lane_of[j]];
       const bool in_sequence = !entries_[i].is_free && !entries_[j].is_free;
       if (!in_sequence && !conflict(ranges[i], ranges[j])) continue;
       waits.push_back({i, EdgeKind::finish_start, j, 0});
       for (std::size_t l = 0; l < lanes; ++l) known[l] = std::max(known[l], after[j][l]);
     }
     if (is_first_of_lane) {
-      if (i > 0 && known[lane_of(0)] == 0) waits.push_back({i, EdgeKind::start_start, 0, 0});
+      if (i > 0 && known[lane_of[0]] == 0) waits.push_back({i, EdgeKind::start_start, 0, 0});
       for (const LaneId other : lanes_)
         if (other != lane && known[other] == 0) waits.push_back({i, EdgeKind::finish_start, BlockWait::kBefore, other});
     }

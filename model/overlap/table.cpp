@@ -1,8 +1,10 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
+#include "model/step_size.hpp"
 
 namespace stretto {
 namespace {
@@ -102,6 +104,8 @@ void set_mode(Overlap& overlap, const OverlapMode& mode) {
 }
 
 Schedule build_schedule(const Scenario& scenario) {
+  // What is free is asked where it might matter.
+  if (step_size_of(scenario).bytes > double(1 << 28)) require_size(scenario, free_memory_bytes());
   Lowered lowered = lower_plain(scenario);
   const Overlap& overlap = scenario.overlap;
   const std::vector<Gate> gates = gates_of(scenario);

@@ -102,8 +102,8 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
     op.layer = static_cast<std::int32_t>(call.layer);
     op.micro_batch = static_cast<std::int32_t>(call.micro_batch);
     op.chunk = static_cast<std::int16_t>(call.chunk);
-    op.slot = static_cast<std::int16_t>(call.slot);
-    op.buffer = static_cast<std::int16_t>(call.buffer);
+    op.slot = static_cast<std::int32_t>(call.slot);
+    op.buffer = static_cast<std::int32_t>(call.buffer);
     op.joined = call.joined;
     for (std::uint32_t i = call.first; i < call.first + call.count; ++i) {
       const OpId id = block.ops[i];

@@ -23,8 +23,8 @@ struct BoundOp {
   OpId op = 0;  // template
   std::int32_t layer = 0;
   std::int32_t micro_batch = 0;
+  std::int32_t slot = 0, buffer = 0;
   std::int16_t chunk = 0;
-  std::int16_t slot = 0, buffer = 0;
   bool joined = false;  // in one group with the operation before it on its lane
   LaneId lane = 0;
   std::uint32_t position = 0;                  // in its lane

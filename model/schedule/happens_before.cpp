@@ -34,6 +34,7 @@ class Executor {
     clocks_.others.assign(components_, 0);  // the same
     lanes_.resize(components_);
     heads_.resize(components_, kDone);
+    arrived_.resize(rendezvous.groups.size());
     std::size_t instances = 0;
     for (std::size_t p = 0; p < programs_.size(); ++p) {
       instances += programs_[p].ops.size() * kUnrolledSteps;
@@ -148,7 +149,10 @@ class Executor {
           finish(p, lane, i, before(p, i));
           return true;
         }
-        if (absent_member(group, {slot.index, i.step}) != group.members.size()) return arrives;
+        Arrived& arrived = arrived_[slot.group];
+        if (arrived.at.op != slot.index || arrived.at.step != i.step) arrived = {{slot.index, i.step}, 0};
+        arrived.members = absent_member(group, arrived.at, arrived.members);
+        if (arrived.members != group.members.size()) return arrives;
         complete(group, {slot.index, i.step});
         return true;
       }
@@ -325,8 +329,9 @@ class Executor {
   }
 
   // `which`: index in the group's sequence, and step. The number of members when all have arrived.
-  std::size_t absent_member(const CollectiveGroup& group, Instance which) const {
-    for (std::size_t m = 0; m < group.members.size(); ++m) {
+  // Those before `from` have.
+  std::size_t absent_member(const CollectiveGroup& group, Instance which, std::size_t from = 0) const {
+    for (std::size_t m = from; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
       const Instance i{group.sequence[m][which.op], which.step};
       if (state(p, programs_[p].ops[i.op].lane).started <= clocks_.position(p, i)) return m;
@@ -336,10 +341,11 @@ class Executor {
 
   void complete(const CollectiveGroup& group, Instance which) {
     const std::uint32_t met = copy_of_others(0);
+    std::uint32_t joined = 0;  // row of `others`: members know the same since they met last
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
       const Instance i{group.sequence[m][which.op], which.step};
-      join_everything(met, p, before(p, i), programs_[p].ops[i.op].lane, clocks_.position(p, i));
+      joined = join_everything(met, p, before(p, i), programs_[p].ops[i.op].lane, clocks_.position(p, i), joined);
     }
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
@@ -385,16 +391,25 @@ class Executor {
   }
 
   // Adds to a row of `others` all that is known in a row of program p, of an operation of a lane of which `finished`
-  // operations have finished.
-  void join_everything(std::uint32_t into, std::size_t p, std::uint32_t from, LaneId lane, std::uint32_t finished) {
+  // operations have finished. What the row `joined` of `others` knows is in it already. Returns which row it has added.
+  std::uint32_t join_everything(std::uint32_t into, std::size_t p, std::uint32_t from, LaneId lane,
+                                std::uint32_t finished, std::uint32_t joined = 0) {
     std::uint32_t* to = &clocks_.others[into * components_];
     const std::uint32_t* row = &clocks_.rows[from * width_];
     const std::uint32_t* others = &clocks_.others[row[clocks_.lanes] * components_];
-    for (std::size_t c = 0; c < components_; ++c) to[c] = std::max(to[c], others[c]);
+    if (row[clocks_.lanes] != joined)
+      for (std::size_t c = 0; c < components_; ++c) to[c] = std::max(to[c], others[c]);
     for (std::size_t l = 0; l < clocks_.lanes; ++l)
       to[p * clocks_.lanes + l] = std::max(to[p * clocks_.lanes + l], row[l]);
     to[p * clocks_.lanes + lane] = std::max(to[p * clocks_.lanes + lane], finished);
+    return row[clocks_.lanes];
   }
+
+  // Members of a group that are known to have arrived at the operation that it is at, from the first on.
+  struct Arrived {
+    Instance at;
+    std::size_t members = 0;
+  };
 
   struct Blocked {
     std::size_t on_program = 0;
@@ -480,6 +495,7 @@ class Executor {
   std::vector<LaneState> lanes_;                                // [program · lanes + lane]
   std::vector<std::uint32_t> heads_;                            // the same
   std::vector<SoloCalls> solos_;                                // [program]
+  std::vector<Arrived> arrived_;  // [group]
   std::vector<std::vector<std::optional<SoloClocks>>> inside_;  // [program][shape], made when first needed
   // [program][step · ops + op] → row, what is known when it has finished; 0: what was known when it started.
   std::vector<std::vector<std::uint32_t>> after_;

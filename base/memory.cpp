@@ -1,0 +1,53 @@
+#include "base/memory.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+namespace stretto {
+namespace {
+
+constexpr std::int64_t kUnknown = std::int64_t{1} << 62;
+
+// The number behind `word` in a file of the kernel's; `absent` without it, or where it is no number ("max").
+std::int64_t number_behind(const std::string& path, const std::string& word, std::int64_t absent) {
+  std::ifstream file(path);
+  std::string found;
+  std::int64_t number = 0;
+  while (!word.empty() && file >> found)
+    if (found == word) break;
+  return file >> number ? number : absent;
+}
+
+std::int64_t status_bytes(const std::string& word) { return number_behind("/proc/self/status", word, 0) * 1024; }
+
+}  // namespace
+
+std::int64_t free_memory_bytes() {
+  const std::int64_t available_KiB = number_behind("/proc/meminfo", "MemAvailable:", -1);
+  const std::int64_t available = available_KiB < 0 ? kUnknown : available_KiB * 1024;
+  const std::string group = "/sys/fs/cgroup/memory.";
+  const std::int64_t limit = number_behind(group + "max", "", kUnknown);
+  return std::min(available, std::max<std::int64_t>(0, limit - number_behind(group + "current", "", 0)));
+}
+
+void keep_within_free_memory() {
+  const std::int64_t free = free_memory_bytes();
+  rlimit limit{};
+  if (free == kUnknown || ::getrlimit(RLIMIT_DATA, &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_cur, static_cast<rlim_t>(free + status_bytes("VmData:")));
+  ::setrlimit(RLIMIT_DATA, &limit);
+}
+
+std::string bytes_text(double bytes) {
+  const bool is_large = bytes >= 1 << 30;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f %s", is_large ? 1 : 0, bytes / (is_large ? 1 << 30 : 1 << 20),
+                is_large ? "GiB" : "MiB");
+  return text;
+}
+
+}  // namespace stretto

@@ -1,0 +1,152 @@
+#include "model/step_size.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/memory.hpp"
+
+namespace stretto {
+namespace {
+
+// Measured on schedules of 10^6 to 10^8 operations (docs/simulation.md).
+constexpr double kOperation_bytes = 130;  // bound, with its clocks and its row of the timeline
+constexpr double kCall_bytes = 110;
+constexpr double kStorage_bytes = 230;     // with its name, its lifetime and its cells
+constexpr double kLayer_operations = 30;   // forward and backward of one micro-batch
+constexpr double kLayer_storages = 14;     // of one micro-batch
+constexpr double kLayer_parameters = 12;
+
+// Ranks of a stage that are kept, as representative_ranks() of the schedule does.
+double ranks_of_stage(const Scenario& scenario) {
+  const Parallel& parallel = scenario.parallel;
+  const std::int64_t tp = parallel.tensor_model_parallel_size, of_stage = parallel.data_parallel_size * tp,
+                     ranks = parallel.ranks();
+  const std::int64_t given = scenario.cluster.ranks_per_device,
+                     per_device = given > 0 ? std::min(given, ranks) : ranks;
+  const bool exchanges = scenario.overlap.tp_comm_overlap && parallel.sequence_parallel && tp > 1;
+  const bool differs = exchanges || (per_device % tp != 0 && tp % per_device != 0);
+  const std::int64_t period = differs ? std::lcm(per_device, tp) : per_device;
+  return double(of_stage % period == 0 ? period : of_stage);
+}
+
+// Instances of a layer's activations, on average of the stages.
+double slots_of(const Parallel& parallel, double micro_batches) {
+  const double stages = double(parallel.pipeline_model_parallel_size);
+  if (stages == 1) return 1;
+  if (parallel.virtual_pipeline_model_parallel_size == 1) return std::min(micro_batches, stages / 2 + 0.5);
+  return std::min(micro_batches, std::max(stages, double(parallel.microbatch_group_size_per_vp_stage)) + stages / 2);
+}
+
+double buckets_of(const Scenario& scenario, double chunks) {
+  const Parallel& parallel = scenario.parallel;
+  if (!scenario.overlap.overlap_grad_reduce || parallel.data_parallel_size == 1) return chunks;
+  const double layers = double(scenario.model.num_layers) / chunks;  // only the first chunk is cut
+  const double size = double(scenario.overlap.bucket_size);
+  const double elements = double(parameter_count(scenario.model)) / double(parallel.tensor_model_parallel_size) / chunks;
+  return chunks + std::min(layers * kLayer_parameters, size > 0 ? elements / size : 0);
+}
+
+std::string count_text(double count) {
+  char text[32];
+  std::snprintf(text, sizeof text, count >= 1e6 ? "%.0f million" : "%.0f", count >= 1e6 ? count / 1e6 : count);
+  return text;
+}
+
+// The largest number below `most` with which the schedule fits; 0: none.
+std::int64_t largest_that_fits(std::int64_t most, double free, const std::function<double(std::int64_t)>& bytes_with) {
+  std::int64_t fits = 0, fails = most;
+  while (fits + 1 < fails) {
+    const std::int64_t middle = fits + (fails - fits) / 2;
+    (bytes_with(middle) <= free ? fits : fails) = middle;
+  }
+  return fits;
+}
+
+// Two digits, so that it reads like the estimate that it is.
+std::int64_t rounded_down(std::int64_t number) {
+  std::int64_t unit = 1;
+  while (number / unit >= 100) unit *= 10;
+  return number / unit * unit;
+}
+
+}  // namespace
+
+StepSize step_size_of(const Scenario& scenario) {
+  const Parallel& parallel = scenario.parallel;
+  const Overlap& overlap = scenario.overlap;
+  const double stages = double(parallel.pipeline_model_parallel_size), tp = double(parallel.tensor_model_parallel_size),
+               chunks = stages * double(parallel.virtual_pipeline_model_parallel_size),
+               layers = double(scenario.model.num_layers), micro_batches = double(scenario.num_microbatches()),
+               kept = ranks_of_stage(scenario), buckets = buckets_of(scenario, chunks);
+  const bool recomputes = scenario.training.recompute.granularity == Recompute::Granularity::full;
+  // Ring exchange: pieces, and a send and a receive for each, of four to eight products of a layer.
+  const bool exchanges = tp > 1 && overlap.tp_comm_overlap && parallel.sequence_parallel;
+  const double of_layer = kLayer_operations + (recomputes ? 12 : 0) + (tp > 1 ? 6 : 0) +
+                          (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : 18) : 0);
+  const double messages = stages > 1 ? 2 * micro_batches * (chunks - 1) : 0;
+  StepSize size;
+  size.ranks = stages * kept;
+  size.operations =
+      kept * (micro_batches * (layers * of_layer + 10) + 2 * messages + 7 * buckets);
+  const double calls = micro_batches * (layers * (recomputes ? 3 : 2) + 4) + 2 * messages + 7 * buckets;
+  const double storages = layers * kLayer_storages * slots_of(parallel, micro_batches) + 6 * buckets;
+  // What ranks know of each other: a number for each lane of each, at every meeting of two steps.
+  const double lanes = 2 + (tp > 1 ? 1 : 0) + (stages > 1 ? (overlap.overlap_p2p_comm ? 4 : 1) : 0);
+  const double collectives = tp > 1 && kept >= tp ? micro_batches * layers * 6 * kept / tp : 0;
+  const double knowledge = (4 * messages * kept + 2 * collectives) * size.ranks * lanes * 4;
+  size.bytes = size.operations * kOperation_bytes + calls * kCall_bytes +
+               storages * (kStorage_bytes + 8 * stages) + knowledge;
+  return size;
+}
+
+void require_size(const Scenario& scenario, std::int64_t free_bytes) {
+  const StepSize size = step_size_of(scenario);
+  const double free = double(free_bytes);
+  if (size.bytes <= free) return;
+  const auto failure = [&](const std::string& key, const std::string& expected, std::int64_t got) {
+    return input_error((scenario.file.empty() ? scenario.name : scenario.file) + ": " + key + ": expected " + expected +
+                       ", got " + std::to_string(got) + ": the schedule of a step would have about " +
+                       count_text(size.operations) + " operations on " + count_text(size.ranks) +
+                       " ranks and take about " + bytes_text(size.bytes) + " of memory, of which " + bytes_text(free) +
+                       " are free");
+  };
+  const auto bytes_of = [&](const std::function<void(Scenario&)>& change) {
+    Scenario other = scenario;
+    change(other);
+    return step_size_of(other).bytes;
+  };
+  const Parallel& parallel = scenario.parallel;
+  if (ranks_of_stage(scenario) > 1 && bytes_of([](Scenario& s) { s.cluster.ranks_per_device = 1; }) <= free)
+    throw failure("[cluster] ranks_per_device", "1, which makes all ranks of a stage alike",
+                  scenario.cluster.ranks_per_device);
+  const std::int64_t unit = scenario.training.micro_batch_size * parallel.data_parallel_size;
+  std::int64_t micro_batches = rounded_down(largest_that_fits(scenario.num_microbatches(), free, [&](std::int64_t count) {
+    return bytes_of([&](Scenario& s) { s.training.global_batch_size = count * unit; });
+  }));
+  if (parallel.virtual_pipeline_model_parallel_size > 1)
+    micro_batches -= micro_batches %
+                     std::max(parallel.microbatch_group_size_per_vp_stage, parallel.pipeline_model_parallel_size);
+  if (micro_batches > 0)
+    throw failure("[training] global_batch_size",
+                  "at most " + std::to_string(micro_batches * unit) + " (" + std::to_string(micro_batches) +
+                      " micro-batches of a rank) with this model and layout",
+                  scenario.training.global_batch_size);
+  const std::int64_t layers = rounded_down(
+      largest_that_fits(scenario.model.num_layers, free,
+                        [&](std::int64_t count) { return bytes_of([&](Scenario& s) { s.model.num_layers = count; }); }));
+  const std::int64_t chunks = parallel.pipeline_model_parallel_size * parallel.virtual_pipeline_model_parallel_size;
+  if (layers >= chunks)
+    throw failure("[model] num_layers", "at most " + std::to_string(layers - layers % chunks) + " with this layout",
+                  scenario.model.num_layers);
+  if (parallel.pipeline_model_parallel_size > 1)
+    throw failure("[parallel] pipeline_model_parallel_size", "fewer stages",
+                  parallel.pipeline_model_parallel_size);
+  throw failure("[parallel] tensor_model_parallel_size", "fewer ranks", parallel.tensor_model_parallel_size);
+}
+
+}  // namespace stretto
