@@ -15,8 +15,7 @@ void parallel_for(std::int64_t count, std::int64_t least, Act act) {
   const std::int64_t parts = std::clamp<std::int64_t>(count / least, 1, processors);
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(parts));
-  for (std::int64_t part = 1; part < parts; ++part)
-    try {
+  for (std::int64_t part = 1; part < parts; ++part) try {
       threads.emplace_back([&act, begin = count * part / parts, end = count * (part + 1) / parts] { act(begin, end); });
     } catch (const std::system_error&) {  // no memory for a thread, or no more of them
       act(count * part / parts, count * (part + 1) / parts);

@@ -16,9 +16,9 @@ namespace {
 // Measured on schedules of 10^6 to 10^8 operations (docs/simulation.md).
 constexpr double kOperation_bytes = 130;  // bound, with its clocks and its row of the timeline
 constexpr double kCall_bytes = 110;
-constexpr double kStorage_bytes = 230;     // with its name, its lifetime and its cells
-constexpr double kLayer_operations = 30;   // forward and backward of one micro-batch
-constexpr double kLayer_storages = 14;     // of one micro-batch
+constexpr double kStorage_bytes = 230;    // with its name, its lifetime and its cells
+constexpr double kLayer_operations = 30;  // forward and backward of one micro-batch
+constexpr double kLayer_storages = 14;    // of one micro-batch
 constexpr double kLayer_parameters = 12;
 
 // Ranks of a stage that are kept, as representative_ranks() of the schedule does.
@@ -26,8 +26,7 @@ double ranks_of_stage(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   const std::int64_t tp = parallel.tensor_model_parallel_size, of_stage = parallel.data_parallel_size * tp,
                      ranks = parallel.ranks();
-  const std::int64_t given = scenario.cluster.ranks_per_device,
-                     per_device = given > 0 ? std::min(given, ranks) : ranks;
+  const std::int64_t given = scenario.cluster.ranks_per_device, per_device = given > 0 ? std::min(given, ranks) : ranks;
   const bool exchanges = scenario.overlap.tp_comm_overlap && parallel.sequence_parallel && tp > 1;
   const bool differs = exchanges || (per_device % tp != 0 && tp % per_device != 0);
   const std::int64_t period = differs ? std::lcm(per_device, tp) : per_device;
@@ -47,7 +46,8 @@ double buckets_of(const Scenario& scenario, double chunks) {
   if (!scenario.overlap.overlap_grad_reduce || parallel.data_parallel_size == 1) return chunks;
   const double layers = double(scenario.model.num_layers) / chunks;  // only the first chunk is cut
   const double size = double(scenario.overlap.bucket_size);
-  const double elements = double(parameter_count(scenario.model)) / double(parallel.tensor_model_parallel_size) / chunks;
+  const double elements =
+      double(parameter_count(scenario.model)) / double(parallel.tensor_model_parallel_size) / chunks;
   return chunks + std::min(layers * kLayer_parameters, size > 0 ? elements / size : 0);
 }
 
@@ -91,16 +91,15 @@ StepSize step_size_of(const Scenario& scenario) {
   const double messages = stages > 1 ? 2 * micro_batches * (chunks - 1) : 0;
   StepSize size;
   size.ranks = stages * kept;
-  size.operations =
-      kept * (micro_batches * (layers * of_layer + 10) + 2 * messages + 7 * buckets);
+  size.operations = kept * (micro_batches * (layers * of_layer + 10) + 2 * messages + 7 * buckets);
   const double calls = micro_batches * (layers * (recomputes ? 3 : 2) + 4) + 2 * messages + 7 * buckets;
   const double storages = layers * kLayer_storages * slots_of(parallel, micro_batches) + 6 * buckets;
   // What ranks know of each other: a number for each lane of each, at every meeting of two steps.
   const double lanes = 2 + (tp > 1 ? 1 : 0) + (stages > 1 ? (overlap.overlap_p2p_comm ? 4 : 1) : 0);
   const double collectives = tp > 1 && kept >= tp ? micro_batches * layers * 6 * kept / tp : 0;
   const double knowledge = (4 * messages * kept + 2 * collectives) * size.ranks * lanes * 4;
-  size.bytes = size.operations * kOperation_bytes + calls * kCall_bytes +
-               storages * (kStorage_bytes + 8 * stages) + knowledge;
+  size.bytes =
+      size.operations * kOperation_bytes + calls * kCall_bytes + storages * (kStorage_bytes + 8 * stages) + knowledge;
   return size;
 }
 
@@ -121,31 +120,32 @@ void require_size(const Scenario& scenario, std::int64_t free_bytes) {
     return step_size_of(other).bytes;
   };
   const Parallel& parallel = scenario.parallel;
-  if (ranks_of_stage(scenario) > 1 && bytes_of([](Scenario& s) { s.cluster.ranks_per_device = 1; }) <= free)
+  // Where it is the number of ranks that counts.
+  if (ranks_of_stage(scenario) > 1 && 4 * bytes_of([](Scenario& s) { s.cluster.ranks_per_device = 1; }) <= free)
     throw failure("[cluster] ranks_per_device", "1, which makes all ranks of a stage alike",
                   scenario.cluster.ranks_per_device);
   const std::int64_t unit = scenario.training.micro_batch_size * parallel.data_parallel_size;
-  std::int64_t micro_batches = rounded_down(largest_that_fits(scenario.num_microbatches(), free, [&](std::int64_t count) {
-    return bytes_of([&](Scenario& s) { s.training.global_batch_size = count * unit; });
-  }));
+  std::int64_t micro_batches =
+      rounded_down(largest_that_fits(scenario.num_microbatches(), free, [&](std::int64_t count) {
+        return bytes_of([&](Scenario& s) { s.training.global_batch_size = count * unit; });
+      }));
   if (parallel.virtual_pipeline_model_parallel_size > 1)
-    micro_batches -= micro_batches %
-                     std::max(parallel.microbatch_group_size_per_vp_stage, parallel.pipeline_model_parallel_size);
+    micro_batches -=
+        micro_batches % std::max(parallel.microbatch_group_size_per_vp_stage, parallel.pipeline_model_parallel_size);
   if (micro_batches > 0)
     throw failure("[training] global_batch_size",
                   "at most " + std::to_string(micro_batches * unit) + " (" + std::to_string(micro_batches) +
                       " micro-batches of a rank) with this model and layout",
                   scenario.training.global_batch_size);
-  const std::int64_t layers = rounded_down(
-      largest_that_fits(scenario.model.num_layers, free,
-                        [&](std::int64_t count) { return bytes_of([&](Scenario& s) { s.model.num_layers = count; }); }));
+  const std::int64_t layers = rounded_down(largest_that_fits(scenario.model.num_layers, free, [&](std::int64_t count) {
+    return bytes_of([&](Scenario& s) { s.model.num_layers = count; });
+  }));
   const std::int64_t chunks = parallel.pipeline_model_parallel_size * parallel.virtual_pipeline_model_parallel_size;
   if (layers >= chunks)
     throw failure("[model] num_layers", "at most " + std::to_string(layers - layers % chunks) + " with this layout",
                   scenario.model.num_layers);
   if (parallel.pipeline_model_parallel_size > 1)
-    throw failure("[parallel] pipeline_model_parallel_size", "fewer stages",
-                  parallel.pipeline_model_parallel_size);
+    throw failure("[parallel] pipeline_model_parallel_size", "fewer stages", parallel.pipeline_model_parallel_size);
   throw failure("[parallel] tensor_model_parallel_size", "fewer ranks", parallel.tensor_model_parallel_size);
 }
 

@@ -39,11 +39,34 @@ Ranges ranges_of(const Schedule& schedule, const Operation& operation, std::int6
   return ranges;
 }
 
+bool conflict(const std::vector<Range>& a, const std::vector<Range>& b) {
+  for (const Range& x : a)
+    for (const Range& y : b)
+      if (x.storage == y.storage && (x.writes || y.writes) && x.begin < y.end && y.begin < x.end) return true;
+  return false;
+}
+
+// One range of each storage, which covers those of all points: most operations do not even meet there.
+std::vector<Range> extent_of(const Ranges& ranges) {
+  std::vector<Range> extent;
+  for (const std::vector<Range>& here : ranges)
+    for (const Range& range : here) {
+      const auto known = std::find_if(extent.begin(), extent.end(),
+                                      [&](const Range& other) { return other.storage == range.storage; });
+      if (known == extent.end()) {
+        extent.push_back(range);
+        continue;
+      }
+      known->begin = std::min(known->begin, range.begin);
+      known->end = std::max(known->end, range.end);
+      known->writes = known->writes || range.writes;
+    }
+  return extent;
+}
+
 bool conflict(const Ranges& a, const Ranges& b) {
   for (std::size_t point = 0; point < a.size(); ++point)
-    for (const Range& x : a[point])
-      for (const Range& y : b[point])
-        if (x.storage == y.storage && (x.writes || y.writes) && x.begin < y.end && y.begin < x.end) return true;
+    if (conflict(a[point], b[point])) return true;
   return false;
 }
 
@@ -97,10 +120,14 @@ void BlockEditor::replace(const std::string& name, std::vector<Operation> operat
 std::vector<BlockWait> BlockEditor::waits() const {
   const std::size_t lanes = schedule_.lanes.size(), count = entries_.size();
   std::vector<Ranges> ranges;
-  for (const Entry& entry : entries_) ranges.push_back(ranges_of(schedule_, schedule_.operations[entry.op], layers_));
+  std::vector<std::vector<Range>> extents;
+  for (const Entry& entry : entries_) {
+    ranges.push_back(ranges_of(schedule_, schedule_.operations[entry.op], layers_));
+    extents.push_back(extent_of(ranges.back()));
+  }
   std::vector<std::vector<std::uint32_t>> after(count);    // [op][lane] known when it has finished
   std::vector<std::vector<std::uint32_t>> on_lane(lanes);  // [lane] operations so far
-  std::vector<LaneId> lane_of;  // [op]
+  std::vector<LaneId> lane_of;                             // [op]
   for (const Entry& entry : entries_) lane_of.push_back(schedule_.operations[entry.op].lane);
   std::vector<std::size_t> behind(lanes);  // [lane] operations of it that are still to be looked at
   std::vector<BlockWait> waits;
@@ -120,7 +147,7 @@ std::vector<BlockWait> BlockEditor::waits() const {
       const std::uint32_t j = next - 1;
       --behind[lane_of[j]];
       const bool in_sequence = !entries_[i].is_free && !entries_[j].is_free;
-      if (!in_sequence && !conflict(ranges[i], ranges[j])) continue;
+      if (!in_sequence && !(conflict(extents[i], extents[j]) && conflict(ranges[i], ranges[j]))) continue;
       waits.push_back({i, EdgeKind::finish_start, j, 0});
       for (std::size_t l = 0; l < lanes; ++l) known[l] = std::max(known[l], after[j][l]);
     }

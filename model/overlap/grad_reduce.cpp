@@ -45,7 +45,8 @@ void rewrite_role(Schedule& schedule, Program& program, const std::vector<Bucket
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     if (!last[b]) throw std::logic_error("no operation writes storage " + schedule.storages[gradients[b]].name);
     std::vector<Call> moved;
-    for (std::size_t count = moved_of(buckets[b]).size(); count > 0; --count) moved.push_back(program.order[calls[next++]]);
+    for (std::size_t count = moved_of(buckets[b]).size(); count > 0; --count)
+      moved.push_back(program.order[calls[next++]]);
     const Edge complete{EdgeKind::finish_start, address_of(schedule, program, *last[b])};
     if (buckets[b].tp_all_reduce != kNone) {
       moved.front().waits = {complete};

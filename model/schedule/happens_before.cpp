@@ -495,7 +495,7 @@ class Executor {
   std::vector<LaneState> lanes_;                                // [program · lanes + lane]
   std::vector<std::uint32_t> heads_;                            // the same
   std::vector<SoloCalls> solos_;                                // [program]
-  std::vector<Arrived> arrived_;  // [group]
+  std::vector<Arrived> arrived_;                                // [group]
   std::vector<std::vector<std::optional<SoloClocks>>> inside_;  // [program][shape], made when first needed
   // [program][step · ops + op] → row, what is known when it has finished; 0: what was known when it started.
   std::vector<std::vector<std::uint32_t>> after_;
