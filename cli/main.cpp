@@ -18,6 +18,7 @@
 #include "base/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/heap.hpp"
+#include "cli/terminal.hpp"
 #include "cli/version.hpp"
 #include "exec/launch/spawn.hpp"
 
@@ -153,6 +154,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   load_openblas_without_threads(argv);
   occupy_standard_streams();
+  const stretto::cli::ShownText shown;
   const int code = run(argc, argv);
   // What a full disk or a closed pipe has swallowed was not done.
   std::cout.flush();

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "base/printable.hpp"
 #include "model/scenario.hpp"
 
 namespace stretto::cli {
@@ -15,7 +16,7 @@ namespace stretto::cli {
 class Progress {
  public:
   void show(const std::string& line) {
-    if (terminal_) std::cerr << "\r\033[K" << line << std::flush;
+    if (terminal_) std::cerr << "\r\033[K" << printable(line) << std::flush;
   }
   void clear() {
     if (terminal_) std::cerr << "\r\033[K" << std::flush;

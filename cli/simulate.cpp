@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -114,6 +115,7 @@ void simulate_command(const SimulateOptions& options) {
   sim_options.network = options.engine == "simgrid" ? sim::NetworkKind::simgrid : sim::NetworkKind::fluid;
   sim_options.fabric.devices = schedule.mesh.ranks() / schedule.placement.ranks_per_device;
   sim_options.fabric.backbone_GBps = options.backbone_GBps;
+  if (!std::isfinite(options.backbone_GBps)) throw input_error("--backbone-GBps: expected a number of GB/s");
   if (options.backbone_GBps > 0 && options.engine != "simgrid")
     throw input_error(
         "--backbone-GBps: the closed-form network cannot see flows that share a link; use --engine simgrid");

@@ -117,9 +117,9 @@ TEST_CASE("edits made in one pass are what they are one after the other") {
   edits.insert({1, 2}, {named(4)});            // later, so before layer 1
   edits.insert({}, {named(5)});
   edits.insert({1, 4}, {named(6)});
-  edits.wait({1, 2}, t.finish_of(t.sum_d, 1));
-  edits.wait({1, 0}, t.finish_of(t.sum_d));
-  edits.wait({1, 3}, t.finish_of(t.sum_d));
+  edits.wait({1, 2}, finish_of(t.sum_d, 1));
+  edits.wait({1, 0}, finish_of(t.sum_d));
+  edits.wait({1, 3}, finish_of(t.sum_d));
   edits.apply();
 
   std::vector<std::vector<std::int64_t>> is;  // block, layer, first, count, waits

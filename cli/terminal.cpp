@@ -1,0 +1,42 @@
+#include "cli/terminal.hpp"
+
+#include <string_view>
+
+#include "base/printable.hpp"
+
+namespace stretto::cli {
+namespace {
+
+// Of a character that is to be shown, 0 of any other. U+0080 to U+009F are control characters too.
+std::size_t control_length(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first == 0xc2 && text.size() > 1 && static_cast<unsigned char>(text[1]) < 0xa0) return 2;
+  return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f ? 1 : 0;
+}
+
+}  // namespace
+
+std::streambuf::int_type ShownText::overflow(int_type c) {
+  if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+  const char one = traits_type::to_char_type(c);
+  return xsputn(&one, 1) == 1 ? c : traits_type::eof();
+}
+
+std::streamsize ShownText::xsputn(const char* text, std::streamsize count) {
+  const std::string_view all(text, static_cast<std::size_t>(count));
+  std::size_t written = 0;  // of `all`
+  const auto put = [&](std::string_view part) {
+    return inner_->sputn(part.data(), static_cast<std::streamsize>(part.size())) == std::streamsize(part.size());
+  };
+  for (std::size_t i = 0; i < all.size();) {
+    const std::size_t length = control_length(all.substr(i));
+    if (length > 0) {
+      if (!put(all.substr(written, i - written)) || !put(printable(all.substr(i, length)))) return 0;
+      written = i + length;
+    }
+    i += length > 0 ? length : 1;
+  }
+  return put(all.substr(written)) ? count : 0;
+}
+
+}  // namespace stretto::cli
