@@ -63,7 +63,8 @@ sim::Platform load_platform(const CommonOptions& options, const Scenario& scenar
   if (!options.platform.empty()) return sim::read_platform(options.platform);
   if (!scenario.platform.empty()) return sim::read_platform(scenario.platform);
   const std::string path = default_platform_path(backend);
-  if (!std::filesystem::exists(path))
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
     throw input_error("no platform file: " + path + " does not exist; run `stretto calibrate" +
                       (backend == "host" ? "` (under a minute)" : " --backend " + backend + "` (minutes)") +
                       " or name one with --platform");

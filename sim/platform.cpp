@@ -191,8 +191,9 @@ const char* name_of(DemandClass cls) {
   return kNames[static_cast<int>(cls)];
 }
 
-Platform read_platform(const std::string& path) {
-  TomlTable root = read_toml(path);
+namespace {
+
+Platform platform_of(TomlTable root) {
   Platform platform;
   platform.name = require<std::string>(root, "name");
   platform.device = require<std::string>(root, "device");
@@ -218,6 +219,13 @@ Platform read_platform(const std::string& path) {
   costs.finish();
   root.finish();
   return platform;
+}
+
+}  // namespace
+
+Platform read_platform(const std::string& path) { return platform_of(read_toml(path)); }
+Platform parse_platform(const std::string& text, const std::string& name) {
+  return platform_of(parse_toml(text, name, {}));
 }
 
 void write_platform(const std::string& path, const Platform& platform) {

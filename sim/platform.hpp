@@ -84,6 +84,8 @@ const char* name_of(DemandClass cls);
 
 // Throws Error(input) as docs/platform.md says.
 Platform read_platform(const std::string& path);
+// The same from text; `name` stands for the file in messages. For tests and fuzzing.
+Platform parse_platform(const std::string& text, const std::string& name);
 // Written atomically. Throws Error(runtime) with the path and the system's reason.
 void write_platform(const std::string& path, const Platform& platform);
 

@@ -4,12 +4,14 @@
 
 #include "base/error.hpp"
 #include "exec/data.hpp"
+#include "tests/fuzz/bounded.hpp"
 
 // The first byte picks the file's ending and the sequence length; the rest is the file. Only stretto::Error may come
 // out.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace stretto;
   if (size == 0) return 0;
+  const fuzz::Bounded bounded(size, 16);
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
   try {
     const auto source =

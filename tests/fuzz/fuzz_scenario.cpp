@@ -10,9 +10,11 @@
 
 #include "base/error.hpp"
 #include "model/scenario.hpp"
+#include "tests/fuzz/bounded.hpp"
 
 // A first line "#set section.key=value" is given as an override too, so that both ways in are fuzzed.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const stretto::fuzz::Bounded bounded(size, 1024);  // a key of a few bytes is a node of its tree
   const std::string text(reinterpret_cast<const char*>(data), size);
   std::vector<std::string> overrides;
   if (text.rfind("#set ", 0) == 0) overrides.push_back(text.substr(5, text.find('\n') - 5));

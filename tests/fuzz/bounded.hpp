@@ -1,0 +1,40 @@
+#pragma once
+#include <sanitizer/allocator_interface.h>
+
+#include <atomic>
+#include <cstddef>
+
+namespace stretto::fuzz {
+
+// What readers may take: no length that an input names is believed. While it lives, an allocation beyond 16 times the
+// input's size (and 64 KiB, for messages and tables) traps, and so do allocations that together, less what has been
+// given back, are beyond `factor` times the size and 1 MiB. At most one lives at a time.
+class Bounded {
+ public:
+  Bounded(std::size_t size, std::size_t factor) {
+    static const int installed = __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free);
+    if (installed == 0) __builtin_trap();
+    live = 0;
+    most_at_once = 16 * size + (std::size_t{64} << 10);
+    most = factor * size + (std::size_t{1} << 20);
+  }
+  ~Bounded() { most_at_once = 0; }
+  Bounded(const Bounded&) = delete;
+  Bounded& operator=(const Bounded&) = delete;
+
+ private:
+  static inline std::atomic<std::size_t> most_at_once = 0, most = 0;  // 0: none lives
+  static inline std::atomic<std::ptrdiff_t> live = 0;
+
+  static void on_malloc(const volatile void*, std::size_t size) {
+    if (most_at_once == 0) return;
+    live += static_cast<std::ptrdiff_t>(size);
+    if (size > most_at_once || live > static_cast<std::ptrdiff_t>(most.load())) __builtin_trap();
+  }
+  static void on_free(const volatile void* pointer) {
+    if (most_at_once != 0 && pointer != nullptr)
+      live -= static_cast<std::ptrdiff_t>(__sanitizer_get_allocated_size(const_cast<const void*>(pointer)));
+  }
+};
+
+}  // namespace stretto::fuzz
