@@ -60,6 +60,10 @@ const std::string& path_of(CalibrateOptions& options) {
 
 struct Interrupted {};
 
+std::string parts_text(const calibrate::Notebook& notebook) {
+  return fmt::format("{} part{} of the measurements", notebook.parts(), notebook.parts() == 1 ? "" : "s");
+}
+
 // Beside the platform file, which stays as it is until all of a new one is known.
 calibrate::Notebook notebook_of(const std::string& path, const CalibrateOptions& options) {
   calibrate::Notebook notebook(partial_of(path), {{"version", kVersion},
@@ -70,7 +74,7 @@ calibrate::Notebook notebook_of(const std::string& path, const CalibrateOptions&
   if (!notebook.why_not().empty())
     std::cout << "note: " << notebook.path() << " is not used: it " << notebook.why_not() << "\n";
   if (notebook.parts() > 0)
-    std::cout << fmt::format("goes on from {}: {} parts were measured\n", notebook.path(), notebook.parts());
+    std::cout << fmt::format("goes on from {}, which has {}\n", notebook.path(), parts_text(notebook));
   std::cout << std::flush;
   return notebook;
 }
@@ -78,9 +82,9 @@ calibrate::Notebook notebook_of(const std::string& path, const CalibrateOptions&
 std::string interrupted_text(const std::string& path, const calibrate::Notebook& notebook) {
   const bool existed = std::filesystem::exists(path);
   return fmt::format("interrupted; {}{}", existed ? path + " is as it was; " : "",
-                     notebook.parts() == 0 ? std::string("nothing was measured yet")
-                                           : fmt::format("{} parts are kept in {}: run again to go on",
-                                                         notebook.parts(), notebook.path()));
+                     notebook.parts() == 0
+                         ? std::string("nothing was measured yet")
+                         : fmt::format("{} keeps {}: run again to go on", notebook.path(), parts_text(notebook)));
 }
 
 // `processes`: with a GPU for each, between which NCCL is measured before rank 0 measures its own.
