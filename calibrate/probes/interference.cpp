@@ -38,7 +38,7 @@ BlockId add_class_operation(Schedule& schedule, DemandClass cls, const ClassOper
                             const std::string& name, Block& zero) {
   auto buffer = [&](const std::string& what, std::int64_t rows, std::int64_t cols, bool is_statistics = false) {
     const Dtype dtype = is_statistics ? accumulation_of(operations.dtype) : operations.dtype;
-    const TensorId id = add_tensor(schedule, name + "." + what, dtype, BufferKind::activation, rows, cols);
+    const TensorId id = add_tensor(schedule, name + "." + what, dtype, BufferKind::input, rows, cols);
     add_operation(schedule, zero,
                   {name + "." + what + ".zero",
                    Fill{rows * cols, 0.5},

@@ -46,7 +46,8 @@ struct BesideTransfers {
     for (std::int64_t stage = 0; stage < members; ++stage)
       schedule.programs.push_back({"stage " + std::to_string(stage), {}});
     Block zero{"zero", {}};
-    const TensorId buffer = add_tensor(schedule, "buffer", operations.dtype, BufferKind::workspace, 1, members * slice);
+    // Of no micro-batch: it is filled once, and moved again and again.
+    const TensorId buffer = add_tensor(schedule, "buffer", operations.dtype, BufferKind::input, 1, members * slice);
     const OpId filled = add_operation(
         schedule, zero, {"fill", Fill{members * slice, 0.5}, 0, Phase::setup, {write(whole(schedule, buffer))}});
     const BlockId first = add_block(schedule, std::move(zero));
