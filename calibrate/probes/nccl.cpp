@@ -32,8 +32,8 @@ struct NcclProbe {
     for (const std::int64_t size : sizes) {
       const std::int64_t elements = size / members * members, shard = elements / members;
       const std::string suffix = "." + std::to_string(size);
-      const TensorId from = add_tensor(schedule, "from" + suffix, Dtype::bf16, BufferKind::workspace, 1, elements),
-                     to = add_tensor(schedule, "to" + suffix, Dtype::bf16, BufferKind::workspace, 1, elements);
+      const TensorId from = add_tensor(schedule, "from" + suffix, Dtype::bf16, BufferKind::input, 1, elements),
+                     to = add_tensor(schedule, "to" + suffix, Dtype::bf16, BufferKind::input, 1, elements);
       Block zero{"zero" + suffix, {}};
       for (const TensorId buffer : {from, to})
         add_operation(schedule, zero,
