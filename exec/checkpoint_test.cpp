@@ -188,6 +188,7 @@ TEST_CASE("malformed files are input errors", "[checkpoint]") {
   fails(file_of(R"({"__metadata__":{},"__metadata__":{}})"), "__metadata__ twice");
   fails(file_of(R"({"__metadata__":{"a":"","a":""}})"), "twice");
   fails(file_of("{} {}"), "malformed header");
+  fails(file_of("{" + std::string(65, '\n') + "}"), "64 line breaks");
   fails(file_of(R"({"__metadata__":{"step":3}})"), "expected a string");
   fails(file_of(R"({"__metadata__":{"step":"-3"}})"), "step");
   fails(file_of(R"({"__metadata__":{"checksum":"0"}})"), "corrupt");

@@ -232,15 +232,34 @@ class IndexEvents final : public Events {
   bool is_in_map_ = false;
 };
 
+// The library's messages show the blanks before an error, with eight bytes for each that is no space, in several
+// copies: of a file of line breaks alone, fifty times its size.
+bool has_many_line_breaks(std::string_view text) {
+  constexpr int kMost = 64;
+  int in_a_row = 0;
+  for (const char c : text) {
+    if (c == '\n' || c == '\r' || c == '\t')
+      ++in_a_row;
+    else if (c != ' ')
+      in_a_row = 0;
+    if (in_a_row > kMost) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 HeaderJson parse_header_json(std::string_view text, const std::string& name) {
+  if (has_many_line_breaks(text))
+    throw input_error(name + ": malformed header: expected at most 64 line breaks in a row");
   HeaderEvents events(name);
   Json::sax_parse(text.begin(), text.end(), &events);
   return std::move(events.header);
 }
 
 std::map<std::string, std::string> parse_weight_map(std::string_view text, const std::string& name) {
+  if (has_many_line_breaks(text))
+    throw input_error(name + ": malformed index: expected at most 64 line breaks in a row");
   IndexEvents events(name);
   Json::sax_parse(text.begin(), text.end(), &events);
   if (!events.has_map) throw input_error(name + ": expected an object weight_map of tensor and file names, got none");
