@@ -7,6 +7,7 @@ A case is a dictionary:
   files   name → bytes (or text) in the folder beside tiny.toml and text.txt; None: a folder; ("link", target): a link
   env     variables set (None: unset); streams: of "in", "out", "err" those that are closed, "full" (/dev/full) or "pipe"
           (whose reader is gone)
+  limit_KiB  of memory (ulimit -v)
   makes   names that may appear in the folder (outputs of a run that succeeds)
 """
 
@@ -324,4 +325,19 @@ def environments():
     yield case(["show", "absent.toml"], 2, "absent.toml", streams={"in": "closed", "out": "closed"})
 
 
-CASES = [one for group in (scenarios, paths, platforms, usage, outputs, environments) for one in group()]
+def sizes():
+    """Steps that are too large, and too little memory."""
+    def large(key, *settings, code=2, **rest):
+        words = [word for setting in settings for word in ("--set", setting)]
+        return case([*TINY[1], *words], code, key, **rest)
+    yield large("[training] global_batch_size: expected at most ", "parallel.pipeline_model_parallel_size=512", "model.num_layers=512",
+                "parallel.data_parallel_size=1", "training.global_batch_size=8192", "cluster.ranks_per_device=1")
+    yield large("[cluster] ranks_per_device: expected 1", "parallel.data_parallel_size=16777216", "training.global_batch_size=16777216",
+                "cluster.ranks_per_device=7")
+    for command in TINY[:2]:
+        yield case(command, 0, None, limit_KiB=300_000)
+        yield case([*command, "--set", "training.global_batch_size=2000000"], 1, "out of memory: this process may have 292 MiB (ulimit -v)",
+                   limit_KiB=300_000)
+
+
+CASES = [one for group in (scenarios, paths, platforms, usage, outputs, environments, sizes) for one in group()]

@@ -61,6 +61,8 @@ def execute(one, folder):
     target = {"full": full, "pipe": writer, "closed": subprocess.DEVNULL}
     closed = [number for number, stream in enumerate(("in", "out", "err")) if streams.get(stream) == "closed"]
     arguments = [STRETTO, *(argument.replace("{P}", PLATFORM) for argument in one["run"])]
+    if "limit_KiB" in one:
+        arguments = ["/bin/sh", "-c", f'ulimit -v {one["limit_KiB"]}; exec "$@"', "sh", *arguments]
     if closed:  # by a shell: what runs between fork and exec here would have to be safe beside threads
         arguments = ["/bin/sh", "-c", 'exec "$@" ' + " ".join(f"{number}>&-" for number in closed), "sh", *arguments]
     try:
