@@ -56,7 +56,7 @@ TEST_CASE("a schedule that memory cannot hold is refused with the key to change"
   constexpr std::int64_t MiB = 1 << 20;
   CHECK(failure_of("[training]\nglobal_batch_size = 8", 8 * MiB).empty());
   const std::string batch = failure_of("[training]\nglobal_batch_size = 100000", 64 * MiB);
-  CHECK_THAT(batch, Contains("size.toml: [training] global_batch_size: expected at most ") && Contains("got 100000") &&
+  CHECK_THAT(batch, Contains("size: [training] global_batch_size: expected at most ") && Contains("got 100000") &&
                         Contains("of memory, of which 64 MiB are free"));
   // What it says is small enough, and not much smaller than it must be.
   const std::int64_t most = std::stoll(batch.substr(batch.find("at most ") + 8));

@@ -55,7 +55,7 @@ TEST_CASE("a timeline of operations that a rank does not have is refused") {
     launch::gather_timeline(group, mine, group.rank() == 1 ? std::vector<BoundProgram>(2, one_operation()) : programs);
     group.barrier();
   });
-  CHECK(errors[0] == "rank 1 gave 48 bytes where at most 8 were expected");
+  CHECK(errors[0] == "rank 1 gave 56 bytes where at most 8 were expected");
 }
 
 }  // namespace stretto::testing
