@@ -43,6 +43,7 @@ std::string temporary_of(const std::string& path) { return destination_of(path) 
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
   struct stat info {};
   const bool is_there = ::stat(path_.c_str(), &info) == 0, is_replaced = !is_there || S_ISREG(info.st_mode);
+  if (!is_there && errno == ELOOP) fail(ELOOP);  // nothing is behind such a link, but it is not ours to replace
   if (is_replaced) temporary_ = temporary_of(path_);
   const int flags = O_WRONLY | O_CLOEXEC | (is_replaced ? O_CREAT | O_TRUNC : 0);
   fd_ = ::open((is_replaced ? temporary_ : path_).c_str(), flags, 0666);

@@ -164,9 +164,6 @@ int main(int argc, char** argv) {
   }
   // NCCL aborts communicators in threads of its own, and a thread may hang in a library, which the end of a process
   // must not take libraries away from.
-  // So do OpenBLAS's threads, which nothing here uses, where they get no memory: they ask again for ever.
-  rlimit limit{};
-  const bool may_lack_memory = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  if (code != 0 || may_lack_memory) std::_Exit(code);
+  if (code != 0) std::_Exit(code);
   return code;
 }
