@@ -13,7 +13,7 @@
 namespace stretto {
 namespace {
 
-// Measured on schedules of 10^6 to 10^8 operations (docs/simulation.md).
+// Measured on schedules of 10^6 to 10^8 operations (docs/scenario.md).
 constexpr double kOperation_bytes = 130;  // bound, with its clocks and its row of the timeline
 constexpr double kCall_bytes = 110;
 constexpr double kStorage_bytes = 230;    // with its name, its lifetime and its cells
