@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "exec/host/executor_state.hpp"
+#include "exec/host/time_slice.hpp"
 #include "model/schedule/residency.hpp"
 
 namespace stretto::host {
@@ -127,6 +128,7 @@ void HostExecutor::State::fail(std::exception_ptr why) {
 
 void HostExecutor::State::lane_main(Rank& rank, LaneId lane) {
   prctl(PR_SET_TIMERSLACK, 1UL);  // links are paced with sleeps; the default slack of 50 µs would be added to each
+  if (schedule.lanes[lane].kind == LaneKind::communication) ask_for_short_time_slices();
   const std::vector<std::uint32_t>& ops = rank.program.lanes[lane];
   Recorded& mine = recorded[rank.place][lane];
   mine.rows.reserve(ops.size());
