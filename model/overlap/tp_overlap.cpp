@@ -95,7 +95,8 @@ class TpOverlap {
     if (dgrad.method == TpMethod::bulk) block.set_free(layer + ".all_gather_wgrad");
     if (is_split(dgrad) && layer != "lm_head")
       scatter(block, layer, ".dgrad", ".dgrad.reduce_scatter", "", dgrad);
-    else if (wgrad.method == TpMethod::bulk && block.has(layer + ".dgrad.reduce_scatter"))  // not where wgrad is put off
+    else if (wgrad.method == TpMethod::bulk &&
+             block.has(layer + ".dgrad.reduce_scatter"))  // not where wgrad is put off
       block.set_free(layer + ".dgrad.reduce_scatter");
   }
 

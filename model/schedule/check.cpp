@@ -238,10 +238,20 @@ void check_calls(const Schedule& schedule, Findings& out) {
   }
 }
 
+// Rewrites and messages find operations by name.
+void check_names(const Schedule& schedule, Findings& out) {
+  std::vector<std::string_view> names;
+  for (const Operation& operation : schedule.operations) names.push_back(operation.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) out.add(std::string(*twice), "two operations have this name");
+}
+
 }  // namespace
 
 std::vector<Violation> check_form(const Schedule& schedule, std::size_t limit) {
   Findings out(limit);
+  check_names(schedule, out);
   check_tensors(schedule, out);
   check_communicators(schedule, out);
   // Operands are judged by the element types of their storages, which must exist for that.

@@ -60,7 +60,7 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
   }
 }
 
-std::optional<WrongValue> Meaning::visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses) {
+bool Meaning::visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses) {
   carried_version_.reset();
   bool is_right = true;
   // An operation reads all that it reads before it writes.
@@ -73,7 +73,10 @@ std::optional<WrongValue> Meaning::visit(std::uint32_t op, std::uint32_t step, s
       is_right = read_one_unit(op, use);
     else if (step == 0 && rule == Rule::sum && use.mode == AccessMode::read)
       is_right = read_sum(op, use);
-    if (!is_right) return WrongValue{use, why_};
+    if (!is_right) [[unlikely]] {
+      wrong_.use = use;
+      return false;
+    }
   }
   for (const CellUse& use : uses) {
     if (use.mode == AccessMode::read) continue;
@@ -84,9 +87,12 @@ std::optional<WrongValue> Meaning::visit(std::uint32_t op, std::uint32_t step, s
       write_one_unit(op, use);
     else if (step == 0 && rule == Rule::sum)
       is_right = write_sum(op, use);
-    if (!is_right) return WrongValue{use, why_};
+    if (!is_right) [[unlikely]] {
+      wrong_.use = use;
+      return false;
+    }
   }
-  return std::nullopt;
+  return true;
 }
 
 Meaning::Stamp Meaning::stamp_of(std::uint32_t op, const CellUse& use) const {
@@ -110,7 +116,7 @@ bool Meaning::read_one_unit(std::uint32_t op, const CellUse& use) {
     // Tensors may share instances under other numbers: the output of a layer is the input of the next.
     const std::uint64_t instance = stamp % kInstances;
     if (stamp >> kInstanceBits == own >> kInstanceBits && (instance < first || instance >= end)) continue;
-    why_ = "which " + written_as(stamp) + " has overwritten";
+    wrong_.why = "which " + written_as(stamp) + " has overwritten";
     return false;
   }
   return true;
@@ -167,7 +173,7 @@ bool Meaning::is_unread(std::uint32_t op, const CellUse& use) {
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     const std::uint32_t consumer = sums_.consumer[c];
     if (consumer == 0 || consumer == op + 1) continue;
-    why_ = "which " + label(schedule_, program_.ops[consumer - 1]) + " has read before this";
+    wrong_.why = "which " + label(schedule_, program_.ops[consumer - 1]) + " has read before this";
     return false;
   }
   return true;
@@ -180,8 +186,8 @@ bool Meaning::is_balanced(const CellUse& use) {
     const std::uint32_t terms = sums_.terms[c];
     if (terms % count == 0 && sums_.micro_batches[c] == terms / count * each_once_) [[likely]]
       continue;
-    why_ = "which does not hold equally many gradients of each of " + std::to_string(count) + " micro-batches (" +
-           std::to_string(terms) + " in all)";
+    wrong_.why = "which does not hold equally many gradients of each of " + std::to_string(count) + " micro-batches (" +
+                 std::to_string(terms) + " in all)";
     return false;
   }
   return true;
@@ -189,6 +195,10 @@ bool Meaning::is_balanced(const CellUse& use) {
 
 bool Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use) {
   if (!is_updated_[use.storage]) return true;
+  if (step == 0 && !is_updated_yet_) {
+    carried_version_ = 0;
+    return true;
+  }
   std::uint8_t differences = 0;
   const std::uint8_t first = versions_[use.first];
   const auto expected = is_communication_at(op) ? carried_version_.value_or(first) : static_cast<std::uint8_t>(step);
@@ -198,13 +208,15 @@ bool Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse
     return true;
   const bool is_newer = std::any_of(versions_.begin() + use.first, versions_.begin() + use.last,
                                     [&](std::uint8_t version) { return version > expected; });
-  why_ = is_newer ? "which this step's update has changed already" : "which has not the update of the step before";
+  wrong_.why =
+      is_newer ? "which this step's update has changed already" : "which has not the update of the step before";
   return false;
 }
 
 void Meaning::write_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use) {
   const auto updated = static_cast<std::uint8_t>(step + 1);
   const std::uint8_t version = is_communication_at(op) ? carried_version_.value_or(updated) : updated;
+  is_updated_yet_ = is_updated_yet_ || version > 0;
   std::fill(versions_.begin() + use.first, versions_.begin() + use.last, version);
 }
 

@@ -25,9 +25,11 @@ class Meaning {
   // `schedule` and `program` must outlive this.
   Meaning(const Schedule& schedule, const BoundProgram& program, std::uint32_t cells);
 
-  // The first wrong value among the accesses of operation `op` in `step`, 0 or 1. Every operation of step 0 must come,
-  // and of step 1 those that in step 0 were first on their lane to touch a cell that nobody had written.
-  std::optional<WrongValue> visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses);
+  // Whether operation `op` of `step`, 0 or 1, gets and leaves what it means. Every operation of step 0 must come, and
+  // of step 1 those that in step 0 were first on their lane to touch a cell that nobody had written.
+  bool visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses);
+  // The first access of the operation visited last that does not.
+  const WrongValue& wrong() const { return wrong_; }
 
  private:
   // The value of an activation or workspace: micro-batch and chunk of its writer, and where in which tensor it is. One
@@ -41,7 +43,7 @@ class Meaning {
     std::vector<std::uint64_t> micro_batches;  // their micro-batches, as hashes added up
   };
 
-  // Each is false, and says in why_ what is wrong, when the value is not the one that is meant.
+  // Each is false, and says in wrong_ why, when the value is not the one that is meant.
   bool read_one_unit(std::uint32_t op, const CellUse& use);
   bool read_sum(std::uint32_t op, const CellUse& use);
   bool read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
@@ -66,7 +68,8 @@ class Meaning {
   Sums sums_;                                    // [cell]
   std::vector<std::uint8_t> versions_;           // [cell] of a parameter: updates that it has seen
   std::optional<std::uint8_t> carried_version_;  // of the parameter that the operation at hand has read
-  std::string why_;
+  bool is_updated_yet_ = false;                  // some cell's version is not 0
+  WrongValue wrong_;
 };
 
 }  // namespace stretto

@@ -132,11 +132,12 @@ class Walk {
   }
 
   void follow(Instance at) {
-    const std::optional<WrongValue> wrong = meaning_.visit(at.op, at.step, {uses_begin(at.op), uses_end(at.op)});
-    if (!wrong) return;
-    const char* does = wrong->use.mode == AccessMode::accumulate ? " adds to " : " reads ";
-    wrong_.push_back({Violation::Kind::wrong_value,
-                      "wrong value: " + name(at) + does + range({at, wrong->use}) + ", " + wrong->why});
+    if (meaning_.visit(at.op, at.step, {uses_begin(at.op), uses_end(at.op)})) [[likely]]
+      return;
+    const WrongValue& wrong = meaning_.wrong();
+    const char* does = wrong.use.mode == AccessMode::accumulate ? " adds to " : " reads ";
+    wrong_.push_back(
+        {Violation::Kind::wrong_value, "wrong value: " + name(at) + does + range({at, wrong.use}) + ", " + wrong.why});
   }
 
   // ---- from here on, only what a violation needs ----
