@@ -208,6 +208,18 @@ class Cutting {
 
 }  // namespace
 
+std::vector<std::uint32_t> number_instances(const Schedule& schedule) {
+  std::vector<std::uint32_t> first;
+  std::int64_t count = 0;
+  for (const Tensor& tensor : schedule.tensors) {
+    first.push_back(static_cast<std::uint32_t>(count));
+    count += tensor.layers;
+  }
+  if (count >> kInstanceBits != 0) throw input_error("schedule: more layers of tensors than can be told apart");
+  first.push_back(static_cast<std::uint32_t>(count));
+  return first;
+}
+
 Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Footprints& footprints,
                      const RolePlan* plan) {
   Cutting cutting(schedule, footprints, plan);
@@ -215,6 +227,7 @@ Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Foot
   cutting.join_pieces();
   Cells cells;
   cells.count = cutting.count();
+  const std::vector<std::uint32_t> first_instance = number_instances(schedule);
   std::size_t number = 0;  // of the access
   for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint) {
     cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));
@@ -225,8 +238,8 @@ Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Foot
       for (const Range& range : cutting.ranges(number++))
         cells.uses.push_back({static_cast<std::uint32_t>(range.begin), static_cast<std::uint32_t>(range.end),
                               views[a].storage, static_cast<std::uint16_t>(a), accesses[a].mode,
-                              !is_persistent(kind) && kind != BufferKind::input, kind, accesses[a].view.tensor,
-                              static_cast<std::uint32_t>(views[a].layer)});
+                              !is_persistent(kind) && kind != BufferKind::input, kind,
+                              first_instance[accesses[a].view.tensor] + static_cast<std::uint32_t>(views[a].layer)});
     }
   }
   cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));

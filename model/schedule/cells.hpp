@@ -13,6 +13,8 @@ namespace stretto {
 // with one they are the bytes of the arena. Bytes that the same accesses cover are one cell, wherever they are: the
 // same columns of all rows of a matrix, for instance. Cells are numbered by their first byte.
 
+constexpr int kInstanceBits = 29;  // of CellUse::instance
+
 // Consecutive cells of an access: all of a contiguous view; of a strided one there may be several.
 struct CellUse {
   std::uint32_t first = 0, last = 0;  // cells [first, last)
@@ -21,9 +23,11 @@ struct CellUse {
   AccessMode mode = AccessMode::read;
   bool needs_write = false;  // what is read must have been written in the same step
   BufferKind kind = BufferKind::workspace;
-  TensorId tensor = 0;
-  std::uint32_t layer = 0;  // of the tensor's instance
+  std::uint32_t instance = 0;  // layer of the tensor, whatever the slot; numbered through all tensors
 };
+
+// [tensor] → the number of its first instance; one more at the end.
+std::vector<std::uint32_t> number_instances(const Schedule& schedule);
 
 struct Cells {
   std::uint32_t count = 0;

@@ -10,7 +10,7 @@ namespace {
 
 // Bits of a stamp, from the top: micro-batch + 1, chunk, instance. The reader of scenarios allows 2^22 micro-batches x
 // layers and 2^10 chunks of a stage.
-constexpr int kChunkBits = 11, kInstanceBits = 29;
+constexpr int kChunkBits = 11;
 constexpr std::uint64_t kInstances = std::uint64_t{1} << kInstanceBits;
 
 enum class Rule : std::uint8_t { none, one_unit, sum, parameter };
@@ -35,15 +35,13 @@ Rule rule_of(BufferKind kind) {
 }  // namespace
 
 Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uint32_t cells)
-    : schedule_(schedule), program_(program), stamps_(cells, 0), versions_(cells, 0) {
+    : schedule_(schedule),
+      program_(program),
+      first_instance_(number_instances(schedule)),
+      stamps_(cells, 0),
+      versions_(cells, 0) {
   for (std::vector<std::uint32_t>* of_sum : {&sums_.consumer, &sums_.reader, &sums_.terms}) of_sum->assign(cells, 0);
   sums_.micro_batches.assign(cells, 0);
-  std::uint64_t instances = 0;
-  for (const Tensor& tensor : schedule.tensors) {
-    first_instance_.push_back(static_cast<std::uint32_t>(instances));
-    instances += static_cast<std::uint64_t>(tensor.layers);
-  }
-  if (instances > kInstances) throw input_error("schedule: more layers of tensors than can be told apart");
   is_updated_.assign(schedule.storages.size(), false);
   for (const Operation& operation : schedule.operations) {
     is_communication_.push_back(is_communication(operation.work));
@@ -62,68 +60,53 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
 
 bool Meaning::visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses) {
   carried_version_.reset();
-  bool is_right = true;
+  const BoundOp& at = program_.ops[op];
+  const Stamp unit = ((static_cast<Stamp>(at.micro_batch + 1) << kChunkBits) | static_cast<Stamp>(at.chunk))
+                     << kInstanceBits;
+  const auto fails = [&](const CellUse& use) {
+    wrong_.use = use;
+    return false;
+  };
   // An operation reads all that it reads before it writes.
   for (const CellUse& use : uses) {
     if (use.mode == AccessMode::write) continue;
     const Rule rule = rule_of(use.kind);
-    if (rule == Rule::parameter)
-      is_right = read_parameter(op, step, use);
-    else if (step == 0 && rule == Rule::one_unit)
-      is_right = read_one_unit(op, use);
-    else if (step == 0 && rule == Rule::sum && use.mode == AccessMode::read)
-      is_right = read_sum(op, use);
-    if (!is_right) [[unlikely]] {
-      wrong_.use = use;
-      return false;
+    if (rule == Rule::one_unit && step == 0) {
+      std::uint64_t differences = 0;
+      for (std::uint32_t c = use.first; c < use.last; ++c) differences |= stamps_[c] ^ (unit | use.instance);
+      if (differences != 0 && !is_of_unit(unit | use.instance, use)) return fails(use);
+    } else if (rule == Rule::parameter) {
+      if (!read_parameter(op, step, use)) return fails(use);
+    } else if (rule == Rule::sum && step == 0 && use.mode == AccessMode::read) {
+      if (!read_sum(op, use)) return fails(use);
     }
   }
   for (const CellUse& use : uses) {
     if (use.mode == AccessMode::read) continue;
     const Rule rule = rule_of(use.kind);
-    if (rule == Rule::parameter)
+    if (rule == Rule::one_unit && step == 0)
+      for (std::uint32_t c = use.first; c < use.last; ++c) stamps_[c] = unit | use.instance;
+    else if (rule == Rule::parameter)
       write_parameter(op, step, use);
-    else if (step == 0 && rule == Rule::one_unit)
-      write_one_unit(op, use);
-    else if (step == 0 && rule == Rule::sum)
-      is_right = write_sum(op, use);
-    if (!is_right) [[unlikely]] {
-      wrong_.use = use;
-      return false;
-    }
+    else if (rule == Rule::sum && step == 0 && !write_sum(op, use))
+      return fails(use);
   }
   return true;
 }
 
-Meaning::Stamp Meaning::stamp_of(std::uint32_t op, const CellUse& use) const {
-  const BoundOp& at = program_.ops[op];
-  const std::uint64_t unit =
-      (static_cast<std::uint64_t>(at.micro_batch + 1) << kChunkBits) | static_cast<std::uint64_t>(at.chunk);
-  return (unit << kInstanceBits) | (first_instance_[use.tensor] + use.layer);
-}
-
-bool Meaning::read_one_unit(std::uint32_t op, const CellUse& use) {
-  const Stamp own = stamp_of(op, use);
-  std::uint64_t differences = 0;
-  for (std::uint32_t c = use.first; c < use.last; ++c) differences |= stamps_[c] ^ own;
-  if (differences == 0) [[likely]]
-    return true;
-  const std::uint64_t first = first_instance_[use.tensor],
-                      end = first + static_cast<std::uint64_t>(schedule_.tensors[use.tensor].layers);
+bool Meaning::is_of_unit(Stamp own, const CellUse& use) {
+  const auto end = std::upper_bound(first_instance_.begin(), first_instance_.end(), use.instance);
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     const Stamp stamp = stamps_[c];
-    if (stamp == own || stamp == 0) continue;
+    if (stamp == own || stamp == 0) continue;  // nobody has written: that is found elsewhere
     // Tensors may share instances under other numbers: the output of a layer is the input of the next.
     const std::uint64_t instance = stamp % kInstances;
-    if (stamp >> kInstanceBits == own >> kInstanceBits && (instance < first || instance >= end)) continue;
+    const bool is_of_tensor = *(end - 1) <= instance && instance < *end;
+    if (stamp >> kInstanceBits == own >> kInstanceBits && !is_of_tensor) continue;
     wrong_.why = "which " + written_as(stamp) + " has overwritten";
     return false;
   }
   return true;
-}
-
-void Meaning::write_one_unit(std::uint32_t op, const CellUse& use) {
-  std::fill(stamps_.begin() + use.first, stamps_.begin() + use.last, stamp_of(op, use));
 }
 
 std::string Meaning::written_as(Stamp stamp) const {

@@ -44,17 +44,15 @@ class Meaning {
   };
 
   // Each is false, and says in wrong_ why, when the value is not the one that is meant.
-  bool read_one_unit(std::uint32_t op, const CellUse& use);
+  bool is_of_unit(Stamp own, const CellUse& use);
   bool read_sum(std::uint32_t op, const CellUse& use);
   bool read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
   bool write_sum(std::uint32_t op, const CellUse& use);
-  void write_one_unit(std::uint32_t op, const CellUse& use);
   void write_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
 
   bool is_communication_at(std::uint32_t op) const { return is_communication_[program_.ops[op].op]; }
   bool is_balanced(const CellUse& use);
   bool is_unread(std::uint32_t op, const CellUse& use);
-  Stamp stamp_of(std::uint32_t op, const CellUse& use) const;
   std::string written_as(Stamp stamp) const;
 
   const Schedule& schedule_;
@@ -63,7 +61,7 @@ class Meaning {
   std::vector<bool> is_updated_;                 // [storage]: by a computation of the step; others are frozen
   std::vector<std::uint64_t> hash_;              // [micro-batch]
   std::uint64_t each_once_ = 0;                  // all of them added up
-  std::vector<std::uint32_t> first_instance_;    // [tensor]: instances are numbered through all tensors
+  std::vector<std::uint32_t> first_instance_;    // [tensor]
   std::vector<Stamp> stamps_;                    // [cell]; 0: nobody has written
   Sums sums_;                                    // [cell]
   std::vector<std::uint8_t> versions_;           // [cell] of a parameter: updates that it has seen
