@@ -44,3 +44,28 @@ TEST_CASE("a mesh without axes is one rank") {
   CHECK(mesh.ranks() == 1);
   CHECK(mesh.members(0, {Coord::dp}) == std::vector<std::int64_t>{0});
 }
+
+TEST_CASE("layers that are cut differently see the same ranks as another grid") {
+  // Experts: pp is shared, and what is dp x tp for attention is a grid of its own.
+  Mesh mesh({{Coord::pp, 2}, {Coord::dp, 3}, {Coord::tp, 4}});
+  mesh.add_view({{Coord::pp, 2}, {Coord::cp, 12}});
+  for (std::int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+    const Coordinates at = mesh.coordinates_of(rank);
+    CHECK(at[Coord::cp] == rank % 12);
+    CHECK(at[Coord::dp] * 4 + at[Coord::tp] == rank % 12);
+    CHECK(mesh.rank_of(at) == rank);
+    Coordinates again = at;
+    again[Coord::cp] = -1;
+    mesh.complete(again);
+    CHECK(again[Coord::cp] == at[Coord::cp]);
+  }
+  CHECK(mesh.size(Coord::cp) == 12);
+  CHECK(mesh.members(13, {Coord::cp}).size() == 12);
+  CHECK(mesh.members(13, {Coord::cp}).front() == 12);
+  CHECK(mesh.members(13, {Coord::tp}) == std::vector<std::int64_t>{12, 13, 14, 15});
+  // An expression of one grid changes along the axes of the other, but for what both have.
+  CHECK(mesh.depends_on(Coord::cp, Coord::dp));
+  CHECK(mesh.depends_on(Coord::cp, Coord::tp));
+  CHECK_FALSE(mesh.depends_on(Coord::cp, Coord::pp));
+  CHECK_FALSE(mesh.depends_on(Coord::tp, Coord::dp));
+}

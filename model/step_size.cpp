@@ -21,7 +21,7 @@ constexpr double kLayer_operations = 30;  // forward and backward of one micro-b
 constexpr double kLayer_storages = 14;    // of one micro-batch
 constexpr double kLayer_parameters = 12;
 
-// Ranks of a stage that are kept, as representative_ranks() of the schedule does.
+// Ranks of a stage that are kept, as fold_ranks() of the schedule does.
 double ranks_of_stage(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   const std::int64_t tp = parallel.tensor_model_parallel_size, of_stage = parallel.data_parallel_size * tp,

@@ -71,9 +71,7 @@ class Walk {
   };
 
   const TimelineRow& row_of(const Node& node) const { return *rows_[node.program][node.op]; }
-  const Work& work_of(const Node& node) const {
-    return schedule_.operations[programs_[node.program].ops[node.op].op].work;
-  }
+  const Work& work_of(const Node& node) const { return programs_[node.program].work_of(node.op); }
   bool communicates(const Node& node) const { return is_communication(work_of(node)); }
 
   // The n-th operation of a group, or the n-th message between the same two ranks, is the same one on all its members:

@@ -18,7 +18,7 @@ std::vector<Candidate> candidates_of(const Schedule& schedule, const std::vector
                                      const Timeline& timeline) {
   std::map<std::int64_t, Candidate> by_rank;
   for (const BoundProgram& program : programs)
-    by_rank[program.rank] = {&program, &schedule.program_of(program.coordinates), 0, {}};
+    by_rank[program.rank] = {&program, &schedule.programs[program.role], 0, {}};
   for (const TimelineRow& row : timeline.rows)
     if (const auto found = by_rank.find(row.rank); found != by_rank.end()) found->second.rows.push_back(&row);
   std::map<const Program*, std::int64_t> seen;

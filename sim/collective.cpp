@@ -18,7 +18,7 @@ void Core::arrive(std::uint32_t number, Picoseconds ready) {
   Lane& lane = lanes_[number];
   lane.state = State::meeting;
   set_started(number, ready);
-  if (groups_.groups[meeting.group].size == 1) {
+  if (partners_.instances[meeting.group].size == 1) {
     lane.state = State::completing;
     events_.schedule(number, ready, EventKind::finish);
     return;
@@ -34,7 +34,7 @@ void Core::arrive(std::uint32_t number, Picoseconds ready) {
     if (mine.op != theirs.op || mine.layer != theirs.layer || mine.micro_batch != theirs.micro_batch ||
         mine.chunk != theirs.chunk)
       throw runtime_failure("simulation: members of communicator " +
-                            schedule_.communicators[groups_.groups[meeting.group].communicator].name +
+                            schedule_.communicators[partners_.instances[meeting.group].communicator].name +
                             " issue different operations: " + describe(meeting.first) + ", " + describe(number));
   }
   lane.reached = ready;
@@ -143,7 +143,7 @@ std::string Core::deadlock_message() const {
           meetings_[meeting_index_[number * schedule_.communicators.size() + current(lane).communicator]];
       message += std::to_string(meeting.lanes.size() - meeting.present) + " of " +
                  std::to_string(meeting.lanes.size()) + " members of communicator " +
-                 schedule_.communicators[groups_.groups[meeting.group].communicator].name;
+                 schedule_.communicators[partners_.instances[meeting.group].communicator].name;
       for (const std::uint32_t member : meeting.lanes)
         if (lanes_[member].state != State::meeting) {
           message += ", first " + describe(member);

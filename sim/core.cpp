@@ -50,8 +50,8 @@ std::size_t count_busy_lanes(const std::vector<BoundProgram>& programs) {
 }  // namespace
 
 Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<BoundProgram>& programs,
-           const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Groups& groups, const MessageLinks& links,
-           Network& network, int max_steps)
+           const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Partners& partners, Network& network,
+           int max_steps)
     : schedule_(schedule),
       costs_(costs),
       programs_(programs),
@@ -62,10 +62,9 @@ Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<Bound
       lanes_(programs.size() * schedule.lanes.size()),
       devices_(costs, devices_of_lanes(schedule, programs), cores_of_lanes(flat),
                priority_of_lanes(schedule, programs.size()), events_),
-      groups_(groups),
-      message_links_(links),
+      partners_(partners),
       exchanges_(lanes_.size()),
-      links_(links.links.size()),
+      links_(partners.routes.size()),
       recorder_(max_steps, count_rows(programs), count_busy_lanes(programs), costs.disturbance.share > 0),
       solos_(programs.size()),
       recordings_(programs.size()),
@@ -89,7 +88,7 @@ Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<Bound
         if (lane.ops[i].kind != FlatKind::collective) continue;
         std::uint32_t& index = meeting_index_[number * communicators + lane.ops[i].communicator];
         if (index != kNone) continue;
-        const std::uint32_t group = groups.of[rank][lane.ops[i].communicator];
+        const std::uint32_t group = partners.instance_of[rank][lane.ops[i].communicator];
         const auto [found, fresh] = meeting_at.try_emplace({id, group}, static_cast<std::uint32_t>(meetings_.size()));
         if (fresh) {
           meetings_.emplace_back().group = group;

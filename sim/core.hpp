@@ -10,7 +10,6 @@
 #include "sim/device.hpp"
 #include "sim/event_heap.hpp"
 #include "sim/flat_program.hpp"
-#include "sim/network/groups.hpp"
 #include "sim/network/network.hpp"
 #include "sim/recorder.hpp"
 #include "sim/recording.hpp"
@@ -24,8 +23,8 @@ class Core : public TimedCore {
  public:
   // Everything is borrowed and must outlive the core. `programs` and `flat` are those of the simulated ranks, in order.
   Core(const Schedule& schedule, const Costs& costs, const std::vector<BoundProgram>& programs,
-       const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Groups& groups, const MessageLinks& links,
-       Network& network, int max_steps);
+       const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Partners& partners, Network& network,
+       int max_steps);
 
   // Simulates until the period is steady or max_steps are done. Throws Error(runtime) on a deadlock.
   void run();
@@ -168,8 +167,7 @@ class Core : public TimedCore {
   Devices devices_;
   std::vector<Meeting> meetings_;
   std::vector<std::uint32_t> meeting_index_;  // [lane · communicators + communicator]
-  const Groups& groups_;
-  const MessageLinks& message_links_;
+  const Partners& partners_;
   std::vector<Exchange> exchanges_;  // [lane]
   std::vector<Link> links_;
   std::vector<Message> messages_;

@@ -22,26 +22,22 @@ struct Outcome {
 };
 
 struct Prepared {
-  std::vector<std::int64_t> ranks;
   std::vector<BoundProgram> programs;
   std::vector<std::shared_ptr<const FlatProgram>> flat;
-  Groups groups;
-  MessageLinks links;
+  Partners partners;
 };
 
 Prepared prepare(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs) {
   Prepared prepared;
   prepared.programs = std::move(programs);
-  for (const BoundProgram& program : prepared.programs) prepared.ranks.push_back(program.rank);
-  prepared.groups = find_groups(schedule, prepared.ranks);
-  prepared.links = find_links(schedule, prepared.programs);
-  prepared.flat = flatten_all(schedule, prepared.programs, costs, prepared.groups, prepared.links);
+  prepared.partners = find_partners(schedule, prepared.programs);
+  prepared.flat = flatten_all(schedule, prepared.programs, costs, prepared.partners);
   return prepared;
 }
 
 Outcome run_on(Network& network, const Schedule& schedule, const Costs& costs, const Prepared& prepared,
                int max_steps) {
-  Core core(schedule, costs, prepared.programs, prepared.flat, prepared.groups, prepared.links, network, max_steps);
+  Core core(schedule, costs, prepared.programs, prepared.flat, prepared.partners, network, max_steps);
   core.run();
   std::vector<Timeline> disturbed = core.recorder().take_disturbed();
   return {core.recorder().take_timeline(), std::move(disturbed), core.recorder().steady(), core.operations()};
@@ -106,7 +102,7 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
     outcome = run_on(network, schedule, costs, prepared, steps);
   } else {
     const bool backbone = options.fabric.backbone_GBps > 0;
-    const Rings rings = find_rings(schedule, prepared.ranks, prepared.groups, prepared.links, backbone);
+    const Rings rings = find_rings(schedule, prepared.programs, prepared.partners, backbone);
     std::set<double> rates;
     for (const CollectiveCost& cost : costs.collective) rates.insert(cost.most_bytes_per_s);
     // Loaded here, so that later children find it in memory.

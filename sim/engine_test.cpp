@@ -399,12 +399,10 @@ TEST_CASE("members that bring different operations to a meeting are an error", "
   toy.forbid_folding();
   std::vector<BoundProgram> programs = {bind(toy.schedule, 0), bind(toy.schedule, 1)};
   std::swap(programs[1].lanes[1][0], programs[1].lanes[1][1]);
-  const std::vector<std::int64_t> ranks = {0, 1};
-  const Groups groups = find_groups(toy.schedule, ranks);
-  const MessageLinks links = find_links(toy.schedule, programs);
-  const auto flat = flatten_all(toy.schedule, programs, toy.costs, groups, links);
+  const Partners partners = find_partners(toy.schedule, programs);
+  const auto flat = flatten_all(toy.schedule, programs, toy.costs, partners);
   FluidNetwork network(toy.costs.link_bytes_per_s);
-  Core core(toy.schedule, toy.costs, programs, flat, groups, links, network, 1);
+  Core core(toy.schedule, toy.costs, programs, flat, partners, network, 1);
   CHECK_THROWS_WITH(core.run(), Catch::Contains("members of communicator dp issue different operations") &&
                                     Catch::Contains("h.0 first mb 0") && Catch::Contains("h.0 second mb 0"));
 }

@@ -78,23 +78,6 @@ FlatOp template_of(const Work& work, OpId id, const Costs& costs) {
   return op;
 }
 
-Company company_of(const Schedule& schedule, const Groups& groups, const MessageLinks& links, std::size_t p) {
-  Company company;
-  for (OpId id = 0; id < schedule.operations.size(); ++id) {
-    const Work& work = schedule.operations[id].work;
-    const std::uint32_t link = links.of[p][id];
-    std::uint32_t of = Company::kNobody;
-    if (link != MessageLinks::kNone) {
-      of = links.links[link].from == links.links[link].to ? link : Company::kOthers;
-    } else if (const auto* collective = std::get_if<Collective>(&work)) {
-      const std::uint32_t group = groups.of[p][collective->communicator];
-      if (group == Groups::kNone || groups.groups[group].members.size() > 1) of = Company::kOthers;
-    }
-    company.of.push_back(of);
-  }
-  return company;
-}
-
 }  // namespace
 
 FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs, const Company& company) {
@@ -142,12 +125,11 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
 
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs, const Groups& groups,
-                                                            const MessageLinks& links) {
+                                                            const Costs& costs, const Partners& partners) {
   check_costs(schedule, costs);
   std::vector<std::shared_ptr<const FlatProgram>> classes, result;
   for (std::size_t p = 0; p < programs.size(); ++p) {
-    FlatProgram flat = flatten(schedule, programs[p], costs, company_of(schedule, groups, links, p));
+    FlatProgram flat = flatten(schedule, programs[p], costs, company_of(schedule, partners, p));
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& other) { return *other == flat; });
     if (same != classes.end()) {
       result.push_back(*same);

@@ -6,7 +6,6 @@
 #include "model/schedule/bind.hpp"
 #include "model/schedule/solo.hpp"
 #include "sim/cost/cost.hpp"
-#include "sim/network/groups.hpp"
 
 namespace stretto::sim {
 
@@ -55,7 +54,6 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
 // [program] → its flat form; equal ones are one object.
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs, const Groups& groups,
-                                                            const MessageLinks& links);
+                                                            const Costs& costs, const Partners& partners);
 
 }  // namespace stretto::sim

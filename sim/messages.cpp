@@ -19,7 +19,7 @@ void Core::exchange(std::uint32_t number, Picoseconds ready) {
   mine.messages.clear();
   mine.met.assign(group, ready);
   mine.done.assign(group, ready);
-  const auto& link_of = message_links_.of[rank_of(number)];
+  const auto& link_of = partners_.route_of[rank_of(number)];
   for (std::uint32_t i = 0; i < group; ++i) {
     const FlatOp& op = lane.ops[lane.position + i];
     const bool is_receiver = op.kind == FlatKind::receive;
@@ -83,7 +83,7 @@ void Core::begin_transfer(std::uint32_t index) {
   const Picoseconds begin = message.met + message.cost->latency;
   message.wire = message.cost->edge_bytes > 0
                      ? network_.start(static_cast<std::uint32_t>(meetings_.size()) + index,
-                                      static_cast<std::uint32_t>(groups_.groups.size()) + message.link,
+                                      static_cast<std::uint32_t>(partners_.instances.size()) + message.link,
                                       message.cost->edge_bytes, message.cost->most_bytes_per_s, begin)
                      : std::optional(begin);
 }

@@ -47,7 +47,7 @@ struct Toy {
     return id;
   }
 
-  // Makes ranks along dp different in the eyes of representative_ranks, so that all of them are simulated.
+  // Makes ranks along dp different in the eyes of fold_ranks, so that all of them are simulated.
   void forbid_folding() {
     schedule.tensors.push_back({"t", 1, 1, 1, 1, {{0, 0}}});
     View view;

@@ -106,8 +106,7 @@ class SimulatedGpu final : public exec::Executor {
     costs_ = sim::cost_schedule(schedule, platform, cluster);
     for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
       programs_.push_back(bind(schedule, rank));
-      memory_.push_back(
-          std::make_unique<host::RankMemory>(schedule, plan.roles[schedule.role_of(programs_.back().coordinates)]));
+      memory_.push_back(std::make_unique<host::RankMemory>(schedule, plan.roles[programs_.back().role]));
     }
   }
   Timeline run(int steps) override {
@@ -380,8 +379,7 @@ void check_comparison() {
   std::vector<std::pair<Picoseconds, Picoseconds>> busy;
   for (const TimelineRow& row : plain.predicted.rows)
     for (const BoundProgram& program : plain.predicted_programs)
-      if (program.rank == row.rank && !is_communication(plain.schedule.operations[program.ops[row.op].op].work))
-        busy.push_back({row.start, row.end});
+      if (program.rank == row.rank && !is_communication(program.work_of(row.op))) busy.push_back({row.start, row.end});
   std::sort(busy.begin(), busy.end());
   REQUIRE(busy.size() > 10);
   for (std::size_t i = 1; i < busy.size(); ++i) CHECK(busy[i].first >= busy[i - 1].second);

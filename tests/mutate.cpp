@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/schedule/folding.hpp"
 #include "model/schedule/order.hpp"
 
 namespace stretto::testing {
@@ -393,6 +394,27 @@ std::string shift_view(Mutant& m, Random& random) {
   return where + " to the next layer of " + tensor.name;
 }
 
+// On one rank that is folded away.
+std::string shift_on_folded_rank(Mutant& m, const Folding& folding, Random& random) {
+  const AccessAt at = random_access(m, random);
+  View& view = m.schedule.operations[at.op].accesses[at.access].view;
+  std::vector<std::pair<Coord, std::int64_t>> folded;
+  for (const MeshAxis& axis : m.schedule.mesh.axes())
+    for (std::int64_t c = 0; c < axis.size; ++c)
+      if (view.offset.depends_on(axis.coord) && folding.class_of(axis.coord, c).empty())
+        folded.push_back({axis.coord, c});
+  if (folded.empty()) return "";
+  const auto [axis, coordinate] = random.pick(folded);
+  // A little, or to the place of a neighbour.
+  const std::int64_t by =
+      (random.coin() ? static_cast<std::int64_t>(1 + random.below(8)) : view.rows * view.ld) * (random.coin() ? 1 : -1);
+  const Expr as_before = view.offset;
+  view.offset =
+      select_le(axis, coordinate - 1, as_before, select_le(axis, coordinate, as_before + Expr(by), as_before));
+  return m.schedule.operations[at.op].name + " operand " + std::to_string(at.access) + " by " + std::to_string(by) +
+         " elements where " + name_of(axis) + " is " + std::to_string(coordinate);
+}
+
 std::string change_mode(Mutant& m, Random& random) {
   const AccessAt at = random_access(m, random);
   Access& access = m.schedule.operations[at.op].accesses[at.access];
@@ -556,6 +578,17 @@ Mutant mutate(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64&
       return mutant;
     }
   }
+}
+
+std::optional<Mutant> mutate_folded_rank(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64& engine) {
+  constexpr int kTries = 200;
+  Random random(engine);
+  Mutant mutant{schedule, plan, "", false, false, 0};
+  const Folding folding = fold_ranks(schedule);
+  for (int i = 0; i < kTries && mutant.what.empty(); ++i) mutant.what = shift_on_folded_rank(mutant, folding, random);
+  if (mutant.what.empty()) return std::nullopt;
+  mutant.plan.reset();
+  return mutant;
 }
 
 }  // namespace stretto::testing

@@ -22,4 +22,7 @@ struct Mutant {
 // One edit of one kind, both drawn at random among those that are possible.
 Mutant mutate(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64& random);
 
+// An edit of what one rank does that is not a representative; nothing where no rank is folded away, or none differs.
+std::optional<Mutant> mutate_folded_rank(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64& random);
+
 }  // namespace stretto::testing

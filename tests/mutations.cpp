@@ -109,7 +109,7 @@ void add_deferral(std::vector<Subject>& subjects) {
   }
 }
 
-std::vector<Subject> make_subjects() {
+std::vector<Subject> make_subjects(std::int64_t ranks_per_device) {
   std::vector<Subject> subjects;
   for (const OverlapMode& mode : overlap_modes())
     for (const Layout& layout : {Layout{2, 1}, Layout{3, 1}, Layout{1, 2}, Layout{2, 2, true}})
@@ -120,6 +120,7 @@ std::vector<Subject> make_subjects() {
                                   : layout_scenario(layout, mode.name, false, "fp32", 1, layout.dp * micro_batches);
           if (!mode.applies(scenario.parallel)) continue;
           scenario.overlap.grad_reduce_in_fp32 = fp32;
+          scenario.cluster.ranks_per_device = ranks_per_device;
           if (layout.tp == 1 && layout.dp == 2 && micro_batches == 2) scenario = with_llama(scenario);
           subjects.push_back(make_subject(scenario, mode.name + ", " + layout.text() + ", " + (fp32 ? "fp32" : "bf16") +
                                                         ", " + std::to_string(micro_batches) + " micro-batches"));
@@ -137,46 +138,61 @@ bool is_harmful(const Subject& subject, const Schedule& schedule, const MemoryPl
   return false;
 }
 
+void judge(const Subject& subject, const Mutant& mutant, MutationReport& report) {
+  ++report.mutations;
+  MemoryPlan plan = subject.plan;
+  std::string why;
+  bool by_flow = false;
+  try {
+    plan = mutant.plan ? *mutant.plan : plan_memory(mutant.schedule);
+    if (const auto violations = verify(mutant.schedule, &plan, 1); !violations.empty()) {
+      why = violations.front().message;
+    } else if (const auto lines = differences(subject.flow, trace_dataflow(mutant.schedule, SumOrder::same));
+               !lines.empty()) {
+      why = lines.front();
+      by_flow = true;
+    }
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  const bool rejected = !why.empty();
+  report.rejected += rejected;
+  report.rejected_by_flow += by_flow;
+  if (!check_form(mutant.schedule, 1).empty()) {
+    ++report.malformed;
+    if (mutant.harmless) report.false_alarms.push_back(subject.name + mutant.what + "; " + why);
+    return;
+  }
+  const bool harmful = is_harmful(subject, mutant.schedule, plan, rejected ? kSeedsRejected : kSeeds);
+  report.harmful += harmful;
+  report.rejected_unchanged += rejected && !harmful;
+  report.of_instances += harmful && mutant.of_instances;
+  if (harmful && (!rejected || (by_flow && mutant.of_instances)))
+    report.missed.push_back(subject.name + mutant.what + (by_flow ? "; " + why : ""));
+  if (mutant.harmless && (rejected || harmful))
+    report.false_alarms.push_back(subject.name + mutant.what + (rejected ? "; " + why : "; the result changes"));
+}
+
 }  // namespace
 
 MutationReport run_mutations(int count, std::uint64_t seed) {
   MutationReport report;
   std::mt19937_64 random(seed);
-  const std::vector<Subject> subjects = make_subjects();
-  for (; report.mutations < count; ++report.mutations) {
+  const std::vector<Subject> subjects = make_subjects(0);
+  while (report.mutations < count) {
     const Subject& subject = subjects[random() % subjects.size()];
-    const Mutant mutant = mutate(subject.schedule, subject.plan, random);
-    MemoryPlan plan = subject.plan;
-    std::string why;
-    bool by_flow = false;
-    try {
-      plan = mutant.plan ? *mutant.plan : plan_memory(mutant.schedule);
-      if (const auto violations = verify(mutant.schedule, &plan, 1); !violations.empty()) {
-        why = violations.front().message;
-      } else if (const auto lines = differences(subject.flow, trace_dataflow(mutant.schedule, SumOrder::same));
-                 !lines.empty()) {
-        why = lines.front();
-        by_flow = true;
-      }
-    } catch (const Error& error) {
-      why = error.what();
-    }
-    const bool rejected = !why.empty();
-    report.rejected += rejected;
-    report.rejected_by_flow += by_flow;
-    if (!check_form(mutant.schedule, 1).empty()) {
-      ++report.malformed;
-      if (mutant.harmless) report.false_alarms.push_back(subject.name + mutant.what + "; " + why);
-      continue;
-    }
-    const bool harmful = is_harmful(subject, mutant.schedule, plan, rejected ? kSeedsRejected : kSeeds);
-    report.harmful += harmful;
-    report.rejected_unchanged += rejected && !harmful;
-    report.of_instances += harmful && mutant.of_instances;
-    if (harmful && (!rejected || (by_flow && mutant.of_instances)))
-      report.missed.push_back(subject.name + mutant.what + (by_flow ? "; " + why : ""));
-    if (mutant.harmless && (rejected || harmful))
-      report.false_alarms.push_back(subject.name + mutant.what + (rejected ? "; " + why : "; the result changes"));
+    judge(subject, mutate(subject.schedule, subject.plan, random), report);
+  }
+  return report;
+}
+
+MutationReport run_folded_mutations(int count, std::uint64_t seed) {
+  MutationReport report;
+  std::mt19937_64 random(seed);
+  const std::vector<Subject> subjects = make_subjects(1);
+  while (report.mutations < count) {
+    const Subject& subject = subjects[random() % subjects.size()];
+    if (const auto mutant = mutate_folded_rank(subject.schedule, subject.plan, random)) judge(subject, *mutant, report);
   }
   return report;
 }

@@ -23,4 +23,8 @@ struct MutationReport {
 // executor: two steps in several random legal orders; the result is metrics and parameters, bit by bit.
 MutationReport run_mutations(int count, std::uint64_t seed);
 
+// The same with edits of what ranks do that are folded away; subjects have one rank a device, so that all that can be
+// folded is.
+MutationReport run_folded_mutations(int count, std::uint64_t seed);
+
 }  // namespace stretto::testing

@@ -51,4 +51,14 @@ TEST_CASE("every mutation that changes the result is rejected") {
   CHECK(report.of_instances >= kMutations / 100);
 }
 
+TEST_CASE("mutations of what only folded ranks do are rejected") {
+  const MutationReport report = run_folded_mutations(kMutations * 3 / 7, 1);
+  CAPTURE(report.mutations, report.malformed, report.harmful, report.rejected, report.rejected_by_flow);
+  for (const std::string& missed : report.missed) UNSCOPED_INFO("accepted although the result changes: " << missed);
+  CHECK(report.missed.empty());
+  CHECK(report.harmful >= report.mutations / 2);
+  // Without looking at all ranks; the rest reads a finished value that is not its own.
+  CHECK(report.rejected - report.rejected_by_flow >= report.mutations * 3 / 4);
+}
+
 }  // namespace stretto::testing

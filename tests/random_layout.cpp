@@ -440,7 +440,7 @@ sim::Costs random_costs(const Schedule& schedule, Draw& draw) {
   return costs;
 }
 
-// Makes ranks different in the eyes of representative_ranks.
+// Makes ranks different in the eyes of fold_ranks.
 void forbid_folding(Schedule& schedule) {
   for (const Coord axis : {Coord::dp, Coord::tp}) {
     View view;

@@ -23,7 +23,7 @@ constexpr ClassTimes kRoughly_us = {1300, 1000, 700, 4000};
 
 // Sizes as in training on a host: a few hundred tokens. Two of the buffers that are filled are more than a last-level
 // cache holds.
-constexpr ClassOperations kOnHost = {
+const ClassOperations kOnHost = {
     {256, 512, 384, false, true, false}, {Pass::forward, 2, 4, 4, 128, 64, true}, 512, 1024, 8 << 20};
 
 int background_count(DemandClass measured, DemandClass beside, const ClassTimes& roughly_us) {

@@ -78,7 +78,7 @@ std::vector<double> overshoots_us(const Machine& machine) {
   const ProbeRun run = run_probe(schedule, machine, links, 3, 31);
   for (const Timeline& timeline : run.timelines)
     for (const TimelineRow& row : timeline.rows)
-      if (is_communication(schedule.operations[run.programs.front().ops[row.op].op].work))
+      if (is_communication(run.programs.front().work_of(row.op)))
         late.push_back(to_us(row.end - row.transfer) - expected_us);
   return late;
 }

@@ -80,23 +80,31 @@ void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int memb
     if (in != out) std::memcpy(out, in, static_cast<std::size_t>(elements * bytes));
     return;
   }
-  if (kind != CollectiveKind::all_gather && phase == 0) {
+  const auto sum_slice = [&](bool in_place) {
     const Slice slice = slice_of(elements, members, member);
     std::vector<const void*> in;
     for (const Buffers& theirs : buffers) in.push_back(static_cast<const std::byte*>(theirs.in) + slice.begin * bytes);
-    add(dtype, slice.end - slice.begin, in, kind == CollectiveKind::all_reduce ? out + slice.begin * bytes : out);
-    return;
-  }
+    add(dtype, slice.end - slice.begin, in, in_place ? out + slice.begin * bytes : out);
+  };
   // Each member begins at its right neighbour, so that not all read the same buffer at once.
-  for (std::int64_t step = 1; step <= members; ++step) {
-    const std::int64_t from = (member + step) % members;
-    const Slice slice = slice_of(elements, members, from);
-    const Buffers& theirs = buffers[static_cast<std::size_t>(from)];
-    const std::byte* source = kind == CollectiveKind::all_gather
-                                  ? static_cast<const std::byte*>(theirs.in)
-                                  : static_cast<const std::byte*>(theirs.out) + slice.begin * bytes;
-    std::byte* to = out + slice.begin * bytes;
-    if (source != to) std::memcpy(to, source, static_cast<std::size_t>((slice.end - slice.begin) * bytes));
+  const auto gather_slices = [&](bool in_place) {
+    for (std::int64_t step = 1; step <= members; ++step) {
+      const std::int64_t from = (member + step) % members;
+      const Slice slice = slice_of(elements, members, from);
+      const Buffers& theirs = buffers[static_cast<std::size_t>(from)];
+      const std::byte* source = in_place ? static_cast<const std::byte*>(theirs.out) + slice.begin * bytes
+                                         : static_cast<const std::byte*>(theirs.in);
+      std::byte* to = out + slice.begin * bytes;
+      if (source != to) std::memcpy(to, source, static_cast<std::size_t>((slice.end - slice.begin) * bytes));
+    }
+  };
+  switch (kind) {
+    case CollectiveKind::all_gather:
+      return gather_slices(false);
+    case CollectiveKind::reduce_scatter:
+      return sum_slice(false);
+    case CollectiveKind::all_reduce:
+      return phase == 0 ? sum_slice(true) : gather_slices(true);
   }
 }
 

@@ -164,7 +164,7 @@ TEST_CASE("steps as graphs: the same bits as call by call, and every operation's
       CHECK(row.ready <= row.transfer);
       CHECK(row.transfer <= row.moved());
       CHECK(row.waited >= 0);
-      const Work& work = with.schedule.operations[with.executor->programs()[row.rank].ops[row.op].op].work;
+      const Work& work = with.executor->programs()[row.rank].work_of(row.op);
       if (const auto* message = std::get_if<PointToPoint>(&work))
         (message->is_send ? sent : received) += row.moved() - row.transfer;
     }

@@ -81,7 +81,7 @@ class Planner {
       for (const std::uint32_t op : group) waits(op);
       for (const std::uint32_t op : group) mark(op, Kind::begin);
       for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::started, rank_, op));
-      const Work& work = schedule_.operations[program.ops[ops[i]].op].work;
+      const Work& work = program.work_of(ops[i]);
       if (!is_shared_)
         launch(ops[i], 0, 0, group.size());
       else if (std::holds_alternative<Collective>(work))

@@ -21,8 +21,7 @@ class FakeDevice {
   FakeDevice(const Schedule& schedule, const MemoryPlan& memory) : schedule_(schedule) {
     for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
       programs_.push_back(bind(schedule, rank));
-      memories_.push_back(
-          std::make_unique<host::RankMemory>(schedule, memory.roles[schedule.role_of(programs_.back().coordinates)]));
+      memories_.push_back(std::make_unique<host::RankMemory>(schedule, memory.roles[programs_.back().role]));
       operands_.push_back(host::bind_operands(schedule, programs_.back(), *memories_.back()));
     }
     plan_ = cuda::plan_launches(schedule, programs_);
@@ -79,7 +78,7 @@ class FakeDevice {
 
   void launch(const cuda::LaunchAction& action) {
     const BoundProgram& program = programs_[action.rank];
-    const Work& work = schedule_.operations[program.ops[action.op].op].work;
+    const Work& work = program.work_of(action.op);
     if (std::holds_alternative<PointToPoint>(work)) {
       const cuda::LaunchPlan::Place sender = plan_.meetings[action.meeting].front();
       const host::Operand& from = operands_[sender.rank].of(sender.op)[0];
@@ -95,7 +94,7 @@ class FakeDevice {
       local::run_share(collective->kind, operands_[action.rank].of(action.op).front().dtype, collective->elements, self,
                        buffers, action.phase);
     } else {
-      host::run_work(work, program.coordinates, operands_[action.rank].of(action.op));
+      host::run_work(work, operands_[action.rank].of(action.op));
     }
   }
 
@@ -173,7 +172,7 @@ TEST_CASE("ranks on devices of their own call collectives in orders that meet", 
         calls.emplace_back();
         for (const cuda::LaunchAction& action : cuda::plan_launches_of_rank(schedule, program).actions)
           if (action.kind == Kind::launch)
-            if (const auto* c = std::get_if<Collective>(&schedule.operations[program.ops[action.op].op].work))
+            if (const auto* c = std::get_if<Collective>(&program.work_of(action.op)))
               calls.back().push_back(c->communicator);
       }
       for (bool moved = true; moved;) {

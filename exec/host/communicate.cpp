@@ -88,7 +88,7 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
   }
   const Picoseconds ready = waited || previous_end == 0 ? at(Clock::now()) : previous_end;
   const auto communicator = [&](std::uint32_t op) -> const Communicator& {
-    return schedule.communicators[communicator_of(schedule.operations[rank.program.ops[op].op].work)];
+    return schedule.communicators[communicator_of(rank.program.work_of(op))];
   };
   int channels = 0;
   for (const std::uint32_t op : group) channels = std::max(channels, resident_cores(communicator(op)));

@@ -64,7 +64,7 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
     auto rank = std::make_unique<Rank>();
     rank->program = bind(schedule, r);
     rank->place = ranks.size();
-    rank->memory = std::make_unique<RankMemory>(schedule, plan.roles[schedule.role_of(rank->program.coordinates)]);
+    rank->memory = std::make_unique<RankMemory>(schedule, plan.roles[rank->program.role]);
     rank->operands = bind_operands(schedule, rank->program, *rank->memory);
     rank->progress.resize(schedule.lanes.size());
     rank->waits = std::vector<LaneWait>(schedule.lanes.size());
@@ -176,7 +176,7 @@ void HostExecutor::State::run_step(Rank& rank, LaneId lane, std::uint64_t step, 
   for (std::size_t i = 0; i < ops.size();) {
     std::size_t end = i + 1;
     while (end < ops.size() && rank.program.ops[ops[end]].joined) ++end;
-    if (std::holds_alternative<PointToPoint>(schedule.operations[rank.program.ops[ops[i]].op].work))
+    if (std::holds_alternative<PointToPoint>(rank.program.work_of(ops[i])))
       exchange(rank, lane, step, std::span(ops).subspan(i, end - i), rows);
     else
       rows.push_back(run_operation(rank, lane, step, ops[i], rows.empty() ? 0 : rows.back().end));
@@ -251,7 +251,7 @@ void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row
   row.start = row.transfer = at(Clock::now());
   {
     const Computing computing(rank, rank.program.ops[op].lane, op);
-    run_work(schedule.operations[rank.program.ops[op].op].work, rank.program.coordinates, rank.operands.of(op));
+    run_work(rank.program.works[rank.program.ops[op].op], rank.operands.of(op));
   }
   row.end = at(Clock::now());
   if (aborted) throw Aborted{};  // what this lane goes on with may be gone

@@ -43,7 +43,7 @@ void HostExecutor::State::exchange_remotely(Rank& rank, LaneId lane, std::span<c
                                             Residence& residence, std::span<TimelineRow> rows) {
   std::vector<wire::Transfer> transfers;
   for (const std::uint32_t op : group) {
-    const auto& message = std::get<PointToPoint>(schedule.operations[rank.program.ops[op].op].work);
+    const auto& message = std::get<PointToPoint>(rank.program.work_of(op));
     const Operand& buffer = rank.operands.of(op).front();
     auto* data = static_cast<std::byte*>(buffer.data);
     const auto bytes = static_cast<std::size_t>(message.elements * bytes_of(buffer.dtype));
@@ -101,7 +101,7 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
     }
     move(rank, op, std::move(transfers));
   };
-  if (collective.kind != CollectiveKind::all_gather) {
+  const auto sum_mine = [&](std::byte* sum) {
     std::vector<std::byte>& received = rank.received[rank.program.ops[op].lane];
     received.resize(std::max(received.size(), mine.size * static_cast<std::size_t>(count)));
     const auto place = [&](std::int64_t member) {
@@ -116,17 +116,25 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
     for (std::int64_t member = 0; member < count; ++member)
       addends.push_back(member == self ? in + mine.begin : place(member));
     const std::int64_t elements = static_cast<std::int64_t>(mine.size) / bytes_of(dtype);
-    std::byte* sum = collective.kind == CollectiveKind::all_reduce ? out + mine.begin : out;
     residence.work([&] { local::add(dtype, elements, addends, sum); });
-    if (collective.kind == CollectiveKind::reduce_scatter) return;
+  };
+  const auto gather = [&](const std::byte* own) {
+    with_others([&](std::int64_t member, wire::Transfer& transfer) {
+      const Part theirs = part_of(member);
+      transfer.out = {own, mine.size};
+      transfer.in = {out + theirs.begin, theirs.size};
+    });
+    if (own != out + mine.begin) std::memcpy(out + mine.begin, own, mine.size);
+  };
+  switch (collective.kind) {
+    case CollectiveKind::all_gather:
+      return gather(in);
+    case CollectiveKind::reduce_scatter:
+      return sum_mine(out);
+    case CollectiveKind::all_reduce:
+      sum_mine(out + mine.begin);
+      return gather(out + mine.begin);
   }
-  const std::byte* own = collective.kind == CollectiveKind::all_gather ? in : out + mine.begin;
-  with_others([&](std::int64_t member, wire::Transfer& transfer) {
-    const Part theirs = part_of(member);
-    transfer.out = {own, mine.size};
-    transfer.in = {out + theirs.begin, theirs.size};
-  });
-  if (own != out + mine.begin) std::memcpy(out + mine.begin, own, mine.size);
 }
 
 }  // namespace stretto::host

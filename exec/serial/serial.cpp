@@ -27,7 +27,7 @@ SerialExecutor::SerialExecutor(const Schedule& schedule, const MemoryPlan& plan)
   for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r) {
     RankState rank;
     rank.program = bind(schedule, r);
-    rank.memory = std::make_unique<host::RankMemory>(schedule, plan.roles[schedule.role_of(rank.program.coordinates)]);
+    rank.memory = std::make_unique<host::RankMemory>(schedule, plan.roles[rank.program.role]);
     rank.operands = host::bind_operands(schedule, rank.program, *rank.memory);
     rank.lanes.resize(schedule.lanes.size());
     ranks_.push_back(std::move(rank));
@@ -170,7 +170,7 @@ void SerialExecutor::start_message(RankState& rank, const BoundOp& op, std::uint
 void SerialExecutor::start(RankState& rank, LaneId lane, std::uint64_t coin) {
   LaneState& state = rank.lanes[lane];
   const BoundOp& op = head_op(rank, lane);
-  const Work& work = schedule_.operations[op.op].work;
+  const Work& work = rank.program.works[op.op];
   const std::uint64_t group = group_size(rank, lane);
   if (std::holds_alternative<PointToPoint>(work)) {
     for (std::uint64_t i = 0; i < group; ++i) start_message(rank, op_at(rank, lane, state.finished + i), coin >> 2 * i);
@@ -192,7 +192,7 @@ void SerialExecutor::start(RankState& rank, LaneId lane, std::uint64_t coin) {
     return;
   }
   if (state.when == When::at_start)
-    host::run_work(work, rank.program.coordinates, rank.operands.of(index_of(rank.program, op)));
+    host::run_work(work, rank.operands.of(index_of(rank.program, op)));
   else
     poison_outputs(rank, op);
 }
@@ -200,7 +200,7 @@ void SerialExecutor::start(RankState& rank, LaneId lane, std::uint64_t coin) {
 void SerialExecutor::finish(RankState& rank, LaneId lane) {
   LaneState& state = rank.lanes[lane];
   const BoundOp& op = head_op(rank, lane);
-  const Work& work = schedule_.operations[op.op].work;
+  const Work& work = rank.program.works[op.op];
   if (std::holds_alternative<PointToPoint>(work)) {
     const auto found = messages_.find(state.messages.front());
     state.messages.pop_front();
@@ -216,7 +216,7 @@ void SerialExecutor::finish(RankState& rank, LaneId lane) {
     }
     return;
   } else if (state.when == When::at_finish) {
-    host::run_work(work, rank.program.coordinates, rank.operands.of(index_of(rank.program, op)));
+    host::run_work(work, rank.operands.of(index_of(rank.program, op)));
   }
   ++state.finished;
 }

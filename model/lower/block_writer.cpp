@@ -220,7 +220,7 @@ Dropout BlockWriter::hidden_dropout(Pass pass, DropoutSite site) const {
           site,
           false,
           false,
-          shape_.sequence_parallel ? shape_.tp : 1};
+          shape_.sequence_parallel ? shape_.tp_place * Expr(residual_rows()) : Expr(0)};
 }
 
 void BlockWriter::dropout(const std::string& name, View b, View c, DropoutSite site) {
@@ -237,10 +237,11 @@ View BlockWriter::dropped(const std::string& name, View dc, TensorId db, Dropout
 
 void BlockWriter::attention(const std::string& name, Pass pass, std::vector<Access> accesses) {
   const Transformer& model = shape_.model;
+  const std::int64_t heads = model.num_attention_heads / shape_.tp;
   if (model.attention_dropout > 0) accesses.push_back(read(dropout_key()));
   op(name, pass == Pass::forward ? Phase::forward : Phase::dgrad,
-     Attention{pass, shape_.micro_batch_size, model.num_attention_heads / shape_.tp, model.kv_heads() / shape_.tp,
-               model.seq_length, model.head_dim(), true, model.attention_dropout},
+     Attention{pass, shape_.micro_batch_size, heads, model.kv_heads() / shape_.tp, model.seq_length, model.head_dim(),
+               true, model.attention_dropout, shape_.tp_place * Expr(heads)},
      std::move(accesses));
 }
 
@@ -294,20 +295,21 @@ void BlockWriter::norm_backward(const std::string& name, View dy, View x, View s
 
 void BlockWriter::cross_entropy(View logits, View targets, View loss) {
   const std::int64_t tp = shape_.tp, classes = shape_.model.vocab_size;
+  const Expr first_class = shape_.tp_place * Expr(logits.cols);
   std::vector<Access> accesses = {accumulate(logits), read(targets)};
   if (tp > 1) {
     const TensorId stats =
         add_tensor(schedule_, "vocab_stats", statistics_type(), BufferKind::workspace, tp, 3 * tokens());
     View own = work(stats);
-    own.offset = Expr(Coord::tp) * Expr(3 * tokens());
+    own.offset = shape_.tp_place * Expr(3 * tokens());
     own.rows = 1;
-    op("vocab_stats", Phase::forward, VocabStats{tokens(), logits.cols, classes},
+    op("vocab_stats", Phase::forward, VocabStats{tokens(), logits.cols, classes, first_class},
        {read(std::move(logits)), read(std::move(targets)), write(own)});
     collective("vocab_stats.all_gather", Phase::forward, CollectiveKind::all_gather, 3 * tp * tokens(),
                {read(own), write(work(stats))});
     accesses.push_back(read(work(stats)));
   }
-  const CrossEntropy work{tokens(), accesses[0].view.cols, classes, shape_.loss_scale, tp};
+  const CrossEntropy work{tokens(), accesses[0].view.cols, classes, shape_.loss_scale, tp, first_class};
   accesses.push_back(accumulate(std::move(loss)));
   op("cross_entropy", Phase::forward, work, std::move(accesses));
 }

@@ -107,7 +107,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const Expr layer = Coord::layer;
   const View d_x = whole(schedule, dx, 0, Coord::buffer);
   const bool positions = model.position_embedding_type == PositionEmbedding::learned_absolute;
-  const Embedding embed{Pass::forward, tokens, hidden, model.padded_vocab_size, model.seq_length, positions, tp};
+  const Embedding embed{Pass::forward,    tokens,    hidden, model.padded_vocab_size,
+                        model.seq_length, positions, tp,     shape.tp_place};
   Embedding embed_wgrad = embed;
   embed_wgrad.pass = Pass::wgrad;
 

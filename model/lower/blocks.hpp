@@ -36,6 +36,7 @@ struct BlockShape {
   bool sequence_parallel = false;     // and, between layers, the tokens
   LaneId tp_lane = 0;                 // of their communication
   std::uint32_t tp_communicator = 0;
+  Expr tp_place = 0;  // of the rank among them
   std::int64_t most_slots() const { return *std::max_element(slots.begin(), slots.end()); }
   std::int64_t tokens() const { return micro_batch_size * model.seq_length; }
 };

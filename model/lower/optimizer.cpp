@@ -42,7 +42,7 @@ class OptimizerWriter {
   }
   void wait_for(OpId op) { order_.back().waits.push_back({EdgeKind::finish_start, {op, 0, 0, 0, 0}}); }
   View shard_of(TensorId tensor, std::int64_t elements) const {
-    return View{tensor, 0, 0, Expr(Coord::dp) * Expr(elements), 1, elements, elements};
+    return View{tensor, 0, 0, o_.shard * Expr(elements), 1, elements, elements};
   }
   static std::string suffix(std::size_t b) { return ".b" + std::to_string(b); }
   const BucketTensors& tensors(std::size_t b) const { return o_.tensors[b]; }
@@ -158,7 +158,7 @@ class OptimizerWriter {
                                       accumulate(whole(schedule_, t.m)),
                                       accumulate(whole(schedule_, t.v))};
       if (t.master) accesses.push_back(accumulate(whole(schedule_, *t.master)));
-      AdamW work{shard(b), decayed_ranges(lowered_.buckets[b], parameters_.parts), dp_, t.master.has_value()};
+      AdamW work{shard(b), decayed_ranges(lowered_.buckets[b], parameters_.parts), dp_, t.master.has_value(), o_.shard};
       ops(b).adamw = place({"adamw" + suffix(b), std::move(work), o_.compute, Phase::optimizer, std::move(accesses)});
       if (is_first && summed) order_.back().waits.push_back({EdgeKind::finish_start, *summed});
       is_first = false;

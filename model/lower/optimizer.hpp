@@ -13,6 +13,7 @@ struct Optimizer {
   View norm_squared, hyper;
   LaneId compute = 0, dp = 0, tp = 0;
   std::uint32_t dp_communicator = 0, tp_communicator = 0;
+  Expr shard = 0;             // of each bucket: the one that the rank updates
   bool sums_metrics = false;  // with more than one rank:
   BlockId sum_metrics = 0;    // loss and norm, over all ranks
   bool is_tied = false;       // over pipeline stages:

@@ -19,6 +19,7 @@ constexpr LaneId kCompute = 0;
 struct Lanes {
   LaneId dp = 0, tp = 0;
   std::uint32_t dp_communicator = 0, tp_communicator = 0;
+  Expr dp_place = 0, tp_place = 0;  // of a rank in them
 };
 
 // tp varies fastest and pp slowest, as Megatron-LM numbers ranks: tensor-parallel groups are neighbours.
@@ -34,15 +35,16 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
       scenario.cluster.ranks_per_device > 0 ? std::min(scenario.cluster.ranks_per_device, ranks) : ranks;
   schedule.lanes = {{"compute", LaneKind::compute, 0}};
   Lanes lanes;
-  const auto add = [&](Coord axis, std::int64_t size, LaneId& lane, std::uint32_t& communicator) {
+  const auto add = [&](Coord axis, std::int64_t size, LaneId& lane, std::uint32_t& communicator, Expr& place) {
     if (size == 1) return;
     lane = static_cast<LaneId>(schedule.lanes.size());
     communicator = static_cast<std::uint32_t>(schedule.communicators.size());
     schedule.lanes.push_back({name_of(axis), LaneKind::communication, 0});
     schedule.communicators.push_back({name_of(axis), {axis}, CommEngine::nic, 1, size});
+    place = place_in(schedule, schedule.communicators.back());
   };
-  add(Coord::dp, dp, lanes.dp, lanes.dp_communicator);
-  add(Coord::tp, tp, lanes.tp, lanes.tp_communicator);
+  add(Coord::dp, dp, lanes.dp, lanes.dp_communicator, lanes.dp_place);
+  add(Coord::tp, tp, lanes.tp, lanes.tp_communicator, lanes.tp_place);
   return lanes;
 }
 
@@ -93,6 +95,7 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.sequence_parallel = parallel.sequence_parallel && shape.tp > 1;
   shape.tp_lane = lanes.tp;
   shape.tp_communicator = lanes.tp_communicator;
+  shape.tp_place = lanes.tp_place;
   shape.stages = parallel.pipeline_model_parallel_size;
   shape.chunks = model_chunks(scenario.model, parallel);
   if (const Overlap& overlap = scenario.overlap; overlap.defer_embedding_wgrad_compute && shape.stages > 1)
@@ -134,7 +137,8 @@ void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, LaneId lane, Op
   const TensorId gradient = add_placed_tensor(schedule, "bucket.gradient.tied", 1, elements, std::move(places));
   schedule.communicators.push_back({"embedding", {Coord::pp}, CommEngine::nic, 1, 2, {0, last}});
   const auto communicator = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
-  const View view{gradient, select_le(Expr(Coord::pp), 0, 0, 1), 0, Expr(Coord::dp) * Expr(shard), 1, shard, shard};
+  const View view{
+      gradient, place_in(schedule, schedule.communicators.back()), 0, optimizer.shard * Expr(shard), 1, shard, shard};
   optimizer.sum_tied = add_single(schedule, {"embedding.all_reduce_wgrad",
                                              Collective{CollectiveKind::all_reduce, communicator, shard},
                                              lane,
@@ -190,6 +194,7 @@ Lowered lower_plain(const Scenario& scenario) {
   optimizer.tp = lanes.tp;
   optimizer.dp_communicator = lanes.dp_communicator;
   optimizer.tp_communicator = lanes.tp_communicator;
+  optimizer.shard = lanes.dp_place;
   optimizer.sums_metrics = parallel.ranks() > 1;
   optimizer.is_tied = ties_across_stages(scenario);
   // What all ranks, or two stages, do together is on the first communication lane.

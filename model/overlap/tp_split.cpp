@@ -27,13 +27,14 @@ Operation SplitContext::gemm(const Operation& whole, std::size_t piece, Gemm wor
   part.accesses[0].view = std::move(a);
   part.accesses[1].view = std::move(b);
   if (work.epilogue != GemmEpilogue::none) {  // the same part of what stands beside the result
-    View& x = part.accesses[part.accesses.size() - 2].view;
-    assert(x.ld == whole.accesses.back().view.ld && "X is stored as C is");
-    x.offset = x.offset + (c.offset - whole.accesses.back().view.offset);
+    View& x = part.accesses[work.x_index()].view;
+    const View& all = whole.accesses[work.c_index()].view;
+    assert(x.ld == all.ld && "X is stored as C is");
+    x.offset = x.offset + (c.offset - all.offset);
     x.rows = c.rows;
     x.cols = c.cols;
   }
-  part.accesses.back().view = std::move(c);
+  part.accesses[work.c_index()].view = std::move(c);
   return part;
 }
 

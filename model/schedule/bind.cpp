@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -66,7 +67,10 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
   bound.rank = rank;
   bound.coordinates = schedule.mesh.coordinates_of(rank);
   bound.lanes.resize(schedule.lanes.size());
-  const Program& program = schedule.program_of(bound.coordinates);
+  bound.role = schedule.role_of(bound.coordinates);
+  const Program& program = schedule.programs[bound.role];
+  for (const Operation& operation : schedule.operations)
+    bound.works.push_back(evaluate(operation.work, bound.coordinates));
 
   InstanceIndex index;
   index.wanted.resize(schedule.operations.size());
@@ -187,9 +191,44 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
 }
 
 std::vector<BoundProgram> bind_representatives(const Schedule& schedule) {
+  return bind_representatives(schedule, fold_ranks(schedule));
+}
+
+std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const Folding& folding) {
   std::vector<BoundProgram> programs;
-  for (const std::int64_t rank : representative_ranks(schedule)) programs.push_back(bind(schedule, rank));
+  for (const std::int64_t rank : folding.representatives()) {
+    BoundProgram& program = programs.emplace_back(bind(schedule, rank));
+    for (const MeshAxis& axis : schedule.mesh.axes()) {
+      std::vector<std::int64_t> coordinates = folding.class_of(axis.coord, program.coordinates[axis.coord]);
+      if (coordinates.size() > 1) program.stands_for.push_back({axis.coord, std::move(coordinates)});
+    }
+  }
   return programs;
+}
+
+Folding folding_of(const Schedule& schedule, std::span<const BoundProgram> programs) {
+  Folding folding(schedule.mesh);
+  for (const MeshAxis& axis : schedule.mesh.axes()) {
+    std::vector<std::int64_t> map(static_cast<std::size_t>(axis.size));
+    std::iota(map.begin(), map.end(), 0);
+    for (const BoundProgram& program : programs)
+      for (const BoundProgram::ClassAxis& of : program.stands_for)
+        if (of.axis == axis.coord)
+          for (const std::int64_t coordinate : of.coordinates)
+            map[static_cast<std::size_t>(coordinate)] = program.coordinates[axis.coord];
+    folding.set(axis.coord, std::move(map));
+  }
+  return folding;
+}
+
+Coordinates coordinates_of(const BoundProgram& program, const BoundOp& op) {
+  Coordinates at = program.coordinates;
+  at[Coord::layer] = op.layer;
+  at[Coord::micro_batch] = op.micro_batch;
+  at[Coord::chunk] = op.chunk;
+  at[Coord::slot] = op.slot;
+  at[Coord::buffer] = op.buffer;
+  return at;
 }
 
 BoundView resolve(const Schedule& schedule, const BoundProgram& program, const BoundOp& op, std::size_t access) {
@@ -197,12 +236,7 @@ BoundView resolve(const Schedule& schedule, const BoundProgram& program, const B
   if (view.tensor >= schedule.tensors.size())
     throw input_error("schedule: " + label(schedule, op) + " accesses a tensor that does not exist");
   const Tensor& tensor = schedule.tensors[view.tensor];
-  Coordinates at = program.coordinates;
-  at[Coord::layer] = op.layer;
-  at[Coord::micro_batch] = op.micro_batch;
-  at[Coord::chunk] = op.chunk;
-  at[Coord::slot] = op.slot;
-  at[Coord::buffer] = op.buffer;
+  const Coordinates at = coordinates_of(program, op);
   const std::int64_t layer = view.layer.eval(at), slot = view.slot.eval(at), offset = view.offset.eval(at);
   if (layer < 0 || layer >= tensor.layers || slot < 0 || slot >= tensor.slots)
     throw input_error("schedule: " + label(schedule, op) + " accesses " + tensor.name + "[layer " +

@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "model/schedule/folding.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto {
@@ -33,17 +35,33 @@ struct BoundOp {
 
 struct BoundProgram {
   std::int64_t rank = 0;
+  // The ranks that it stands for differ from this one on these axes, and have these coordinates there, each with all
+  // others; this rank's own are among them. Empty: it stands for itself.
+  struct ClassAxis {
+    Coord axis = Coord::dp;
+    std::vector<std::int64_t> coordinates;  // two or more, ascending
+  };
+  std::vector<ClassAxis> stands_for;
+  std::size_t role = 0;      // index into Schedule::programs
   Coordinates coordinates;   // of the rank; those of calls are 0
+  std::vector<Work> works;   // [OpId]: every template's work as this rank does it, with nothing left to evaluate
   std::vector<BoundOp> ops;  // host issue order
   std::vector<BoundWait> waits;
   std::vector<std::vector<std::uint32_t>> lanes;  // [lane] → indices into ops, in order
+  const Work& work_of(std::uint32_t op) const { return works[ops[op].op]; }
 };
 
 // Throws Error(input) when an edge names an operation that the program does not contain, or two instances of the same
 // template share all coordinates.
 BoundProgram bind(const Schedule& schedule, std::int64_t rank);
-// Those of the representative ranks, in order.
+// Those of the representatives, in order, with the ranks that they stand for.
 std::vector<BoundProgram> bind_representatives(const Schedule& schedule);
+std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const Folding& folding);
+// The folding that the programs were bound with; they are those of all representatives.
+Folding folding_of(const Schedule& schedule, std::span<const BoundProgram> programs);
+
+// At which the views of the operation are evaluated.
+Coordinates coordinates_of(const BoundProgram& program, const BoundOp& op);
 
 // A view with all expressions evaluated.
 struct BoundView {

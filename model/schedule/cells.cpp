@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "model/schedule/class_ranges.hpp"
 
 namespace stretto {
 namespace {
@@ -33,10 +34,7 @@ struct Cuts {
   }
 };
 
-struct Range {
-  std::int64_t begin = 0, end = 0;
-  auto operator<=>(const Range&) const = default;
-};
+using Range = ByteRange;  // of bytes, then of pieces, then of cells
 
 // A view that is not contiguous. Many operations have the same: it is cut row by row once.
 struct Strided {
@@ -110,14 +108,28 @@ class Classes {
 // Where an access of a footprint lies.
 struct Place {
   StorageId storage = 0;
-  Range range;                // of a contiguous view: bytes of the storage, then pieces, then cells
-  std::int64_t strided = -1;  // index of another view, -1: contiguous
+  Range range;  // of a contiguous view: bytes of the storage, then pieces, then cells
+  static constexpr std::int64_t kContiguous = -1, kMoving = -2;
+  std::int64_t strided = kContiguous;  // index of a strided view
 };
 
 class Cutting {
  public:
-  Cutting(const Schedule& schedule, Footprints& footprints, const RolePlan* plan)
-      : schedule_(schedule), plan_(plan), cuts_(schedule.storages.size()), piece_at_(cuts_.size()) {
+  Cutting(const Schedule& schedule, const BoundProgram& program, Footprints& footprints, const RolePlan* plan)
+      : schedule_(schedule),
+        plan_(plan),
+        cuts_(schedule.storages.size()),
+        piece_at_(cuts_.size()),
+        moving_(find_class_ranges(schedule, program, footprints)) {
+    std::uint32_t accesses = 0;
+    for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint)
+      accesses += static_cast<std::uint32_t>(footprints.views(footprint).size());
+    moving_of_.assign(moving_.empty() ? 0 : accesses, kStatic);
+    for (std::uint32_t group = 0; group < moving_.size(); ++group)
+      for (const Pattern& pattern : moving_[group].patterns) {
+        for (const std::uint32_t access : pattern.accesses) moving_of_[access] = group;
+        for (const Range& range : pattern.where) cuts_[moving_[group].storage].add(range.begin, range.end);
+      }
     for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint)
       for (const BoundView& view : footprints.views(footprint)) place(view);
   }
@@ -143,9 +155,12 @@ class Cutting {
       }
     if (plan_) count_ = static_cast<std::uint32_t>(arena.size());
     for (Place& place : places_)
-      if (place.strided < 0) to_pieces(place.storage, place.range);
+      if (place.strided == Place::kContiguous) to_pieces(place.storage, place.range);
     for (Strided& strided : strides_.all)
       for (Range& row : strided.rows) to_pieces(strided.view.storage, row);
+    for (ClassRanges& group : moving_)
+      for (Pattern& pattern : group.patterns)
+        for (Range& range : pattern.where) to_pieces(group.storage, range);
   }
 
   // Makes one cell of the pieces that the same accesses cover. Without strided views there are few such.
@@ -154,34 +169,115 @@ class Cutting {
     Classes classes(count_);
     std::vector<Range> contiguous;
     for (const Place& place : places_)
-      if (place.strided < 0) contiguous.push_back(place.range);
+      if (place.strided == Place::kContiguous) contiguous.push_back(place.range);
     std::sort(contiguous.begin(), contiguous.end());
     contiguous.erase(std::unique(contiguous.begin(), contiguous.end()), contiguous.end());
     for (const Range& range : contiguous) classes.split({&range, 1});
     for (const Strided& strided : strides_.all) classes.split(strided.rows);
+    for (const ClassRanges& group : moving_)
+      for (const Pattern& pattern : group.patterns) classes.split(pattern.where);
     const std::vector<std::uint32_t> cells = classes.count();
     // An access covers a cell whole or not at all. So those of an access are those whose first piece it covers.
     const auto to_cells = [&](const Range& range) { return Range{cells[range.begin], cells[range.end]}; };
     for (Place& place : places_)
-      if (place.strided < 0) place.range = to_cells(place.range);
-    for (Strided& strided : strides_.all) {
-      for (Range& row : strided.rows) row = to_cells(row);
-      std::erase_if(strided.rows, [](const Range& row) { return row.begin == row.end; });
-    }
+      if (place.strided == Place::kContiguous) place.range = to_cells(place.range);
+    const auto all_to_cells = [&](std::vector<Range>& ranges) {
+      for (Range& range : ranges) range = to_cells(range);
+      std::erase_if(ranges, [](const Range& range) { return range.begin == range.end; });
+    };
+    for (Strided& strided : strides_.all) all_to_cells(strided.rows);
+    for (ClassRanges& group : moving_)
+      for (Pattern& pattern : group.patterns) all_to_cells(pattern.where);
     count_ = cells.back();
   }
 
+  // One cell becomes one for each pattern that it has on some rank or other; where several groups of moving accesses
+  // lie on it, for each combination of theirs.
+  void multiply_by_patterns() {
+    if (moving_.empty()) return;
+    patterns_.resize(count_);
+    for (std::uint32_t group = 0; group < moving_.size(); ++group)
+      for (std::uint32_t p = 0; p < moving_[group].patterns.size(); ++p)
+        for (const Range& range : moving_[group].patterns[p].where)
+          for (std::int64_t cell = range.begin; cell < range.end; ++cell) add_pattern(patterns_[cell], group, p);
+    std::uint32_t begin = 0;
+    for (const std::vector<OnCell>& of_cell : patterns_) {
+      variants_begin_.push_back(begin);
+      std::uint32_t variants = 1;
+      for (const OnCell& group : of_cell) variants *= static_cast<std::uint32_t>(group.patterns.size());
+      begin += variants;
+    }
+    variants_begin_.push_back(begin);
+    count_ = begin;
+  }
+
   std::uint32_t count() const { return count_; }
-  // Of an access; they are numbered through all footprints.
-  std::span<const Range> ranges(std::size_t access) const {
-    const Place& place = places_[access];
-    return place.strided < 0 ? std::span(&place.range, 1) : std::span<const Range>(strides_.all[place.strided].rows);
+  // Calls visit(Range) for the cells of an access; accesses are numbered through all footprints.
+  template <class Visit>
+  void visit_cells(std::uint32_t access, Visit visit) const {
+    const std::uint32_t group = moving_.empty() ? kStatic : moving_of_[access];
+    if (group == kStatic) {
+      const Place& place = places_[access];
+      const auto ranges = place.strided == Place::kContiguous
+                              ? std::span(&place.range, 1)
+                              : std::span<const Range>(strides_.all[place.strided].rows);
+      for (const Range& range : ranges)
+        visit(moving_.empty() ? range : Range{variants_begin_[range.begin], variants_begin_[range.end]});
+      return;
+    }
+    Range run;  // not yet visited
+    for (const Pattern& pattern : moving_[group].patterns) {
+      if (!std::binary_search(pattern.accesses.begin(), pattern.accesses.end(), access)) continue;
+      for (const Range& range : pattern.where)
+        for (std::int64_t cell = range.begin; cell < range.end; ++cell)
+          visit_variants(static_cast<std::size_t>(cell), group, pattern, [&](std::uint32_t variant) {
+            if (run.end != variant) {
+              if (run.begin < run.end) visit(run);
+              run.begin = variant;
+            }
+            run.end = variant + 1;
+          });
+    }
+    if (run.begin < run.end) visit(run);
   }
 
  private:
+  static constexpr std::uint32_t kStatic = ~std::uint32_t{0};
+
+  // The patterns that a group has on one cell.
+  struct OnCell {
+    std::uint32_t group = 0;
+    std::vector<std::uint32_t> patterns;
+  };
+
+  static void add_pattern(std::vector<OnCell>& of_cell, std::uint32_t group, std::uint32_t pattern) {
+    if (of_cell.empty() || of_cell.back().group != group) of_cell.push_back({group, {}});
+    of_cell.back().patterns.push_back(pattern);
+  }
+
+  // The variants of a cell on which the group has the pattern: the group's pattern is one digit of their number.
+  template <class Visit>
+  void visit_variants(std::size_t cell, std::uint32_t group, const Pattern& pattern, Visit visit) const {
+    std::uint32_t below = 1, base = 0, digit = 0, variants = variants_begin_[cell + 1] - variants_begin_[cell];
+    for (const OnCell& of : patterns_[cell]) {
+      base = static_cast<std::uint32_t>(of.patterns.size());
+      if (of.group == group) {
+        while (&moving_[group].patterns[of.patterns[digit]] != &pattern) ++digit;
+        break;
+      }
+      below *= base;
+    }
+    for (std::uint32_t v = 0; v < variants; ++v)
+      if (v / below % base == digit) visit(variants_begin_[cell] + v);
+  }
+
   void place(const BoundView& view) {
     if (plan_ && !plan_->has(view.storage))
       throw input_error("memory plan: " + schedule_.storages[view.storage].name + " is used but has no place");
+    if (!moving_.empty() && moving_of_[places_.size()] != kStatic) {
+      places_.push_back({view.storage, {}, Place::kMoving});
+      return;
+    }
     const std::int64_t size = bytes_of(schedule_.storages[view.storage].dtype);
     if (view.rows != 1 && view.ld != view.cols) {
       places_.push_back({view.storage, {}, static_cast<std::int64_t>(strides_.find(view, size, cuts_[view.storage]))});
@@ -203,7 +299,11 @@ class Cutting {
   std::vector<std::vector<std::uint32_t>> piece_at_;  // [storage][cut]: the piece that begins there
   std::vector<Place> places_;                         // [access]
   Strides strides_;
-  std::uint32_t count_ = 0;  // pieces, then cells
+  std::uint32_t count_ = 0;                    // pieces, then cells, then variants of them
+  std::vector<ClassRanges> moving_;            // accesses that lie elsewhere on other ranks; bytes, pieces, cells
+  std::vector<std::uint32_t> moving_of_;       // [access] → moving_, or kStatic; empty when none moves
+  std::vector<std::vector<OnCell>> patterns_;  // [cell]
+  std::vector<std::uint32_t> variants_begin_;  // [cell] → its first variant; one more at the end
 };
 
 }  // namespace
@@ -222,24 +322,26 @@ std::vector<std::uint32_t> number_instances(const Schedule& schedule) {
 
 Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Footprints& footprints,
                      const RolePlan* plan) {
-  Cutting cutting(schedule, footprints, plan);
+  Cutting cutting(schedule, program, footprints, plan);
   cutting.cut_into_pieces();
   cutting.join_pieces();
+  cutting.multiply_by_patterns();
   Cells cells;
   cells.count = cutting.count();
   const std::vector<std::uint32_t> first_instance = number_instances(schedule);
-  std::size_t number = 0;  // of the access
+  std::uint32_t number = 0;  // of the access
   for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint) {
     cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));
     const auto& accesses = schedule.operations[program.ops[footprints.first_op(footprint)].op].accesses;
     const std::span<const BoundView> views = footprints.views(footprint);
     for (std::size_t a = 0; a < accesses.size(); ++a) {
       const BufferKind kind = schedule.storages[views[a].storage].kind;
-      for (const Range& range : cutting.ranges(number++))
+      cutting.visit_cells(number++, [&](const Range& range) {
         cells.uses.push_back({static_cast<std::uint32_t>(range.begin), static_cast<std::uint32_t>(range.end),
                               views[a].storage, static_cast<std::uint16_t>(a), accesses[a].mode,
                               !is_persistent(kind) && kind != BufferKind::input, kind,
                               first_instance[accesses[a].view.tensor] + static_cast<std::uint32_t>(views[a].layer)});
+      });
     }
   }
   cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));

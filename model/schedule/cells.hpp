@@ -8,10 +8,12 @@
 
 namespace stretto {
 
-// Internal to the verifier: the bytes of one rank cut at the ends of all its accesses. No access covers part of a cell,
-// so that the state of a cell is the state of each of its bytes. Without a plan every storage has bytes of its own;
-// with one they are the bytes of the arena. Bytes that the same accesses cover are one cell, wherever they are: the
-// same columns of all rows of a matrix, for instance. Cells are numbered by their first byte.
+// Internal to the verifier: the bytes of all ranks that a program stands for, cut at the ends of all accesses. No
+// access covers part of a cell, so that the state of a cell is the state of each of its bytes. Without a plan every
+// storage has bytes of its own; with one they are the bytes of the arena. Bytes that the same accesses cover are one
+// cell, wherever they are, and on whatever rank of the class: the same columns of all rows of a matrix, for instance,
+// or the shards of all ranks as far as they cover equal tensors. So the cells of a class are hardly more than those of
+// one rank.
 
 constexpr int kInstanceBits = 29;  // of CellUse::instance
 

@@ -161,6 +161,9 @@ void check_operation(const Schedule& schedule, const Operation& operation, Findi
   const Lane& lane = schedule.lanes[operation.lane];
   if (is_communication(operation.work) != (lane.kind == LaneKind::communication))
     out.add(operation.name, std::string(kind_of(operation.work)) + " does not belong on lane " + lane.name);
+  for (const Coord coord : kCallCoords)
+    if (depends_on(operation.work, coord))
+      out.add(operation.name, std::string("its work names ") + name_of(coord) + ", but may name axes of the mesh only");
   std::int64_t group_size = 1;
   if (is_communication(operation.work)) {
     const std::uint32_t communicator = communicator_of(operation.work);

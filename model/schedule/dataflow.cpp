@@ -22,38 +22,20 @@ std::uint64_t hash_of(Values... values) {
   return hash;
 }
 
-// All that decides what an operation computes from its operands. Lengths of element-wise operations do not.
+// All that decides what an operation computes from its operands, where each result depends on all of them.
 std::uint64_t hash_of_work(const Work& work) {
-  const std::uint64_t fields = std::visit(
-      Overloaded{
-          [](const Gemm& g) {
-            return hash_of(g.m, g.n, g.k, g.trans_a, g.trans_b, g.bias, static_cast<int>(g.epilogue));
-          },
-          [](const Attention& a) {
-            return hash_of(a.pass, a.batch, a.heads, a.kv_heads, a.seq, a.head_dim, a.causal,
-                           std::bit_cast<std::uint64_t>(a.dropout));
-          },
-          [](const Rope& r) {
-            return hash_of(r.pass, r.rows, r.heads, r.kv_heads, r.seq, r.head_dim,
-                           std::bit_cast<std::uint64_t>(r.base));
-          },
-          [](const LayerNorm& n) { return hash_of(n.pass, n.rows, n.cols); },
-          [](const RmsNorm& n) { return hash_of(n.pass, n.rows, n.cols); },
-          [](const Elementwise& e) { return hash_of(e.fn, e.rows, e.cols); },
-          [](const Dropout& d) {
-            return hash_of(d.pass, d.rows, d.cols, d.seq, std::bit_cast<std::uint64_t>(d.probability), d.site, d.bias,
-                           d.residual, d.shards);
-          },
-          [](const Embedding& e) { return hash_of(e.pass, e.rows, e.cols, e.vocab, e.seq, e.positions, e.shards); },
-          [](const CrossEntropy& c) {
-            return hash_of(c.rows, c.cols, c.classes, c.shards, std::bit_cast<std::uint64_t>(c.scale));
-          },
-          [](const VocabStats& v) { return hash_of(v.rows, v.cols, v.classes); },
-          [](const Fill& f) { return hash_of(std::bit_cast<std::uint64_t>(f.value)); },
-          [](const auto&) { return std::uint64_t{0}; },
-      },
-      work);
-  return hash_of(work.index(), fields);
+  std::uint64_t hash = work.index();
+  const auto add = [&](std::uint64_t value) { hash = mix(hash, value); };
+  const auto add_field =
+      Overloaded{[&](const char*, const Expr& field) { add(static_cast<std::uint64_t>(field.value())); },
+                 [&](const char*, double field) { add(std::bit_cast<std::uint64_t>(field)); },
+                 [&](const char*, const std::vector<AdamW::Range>& field) {
+                   for (const AdamW::Range& range : field)
+                     add(static_cast<std::uint64_t>(range.begin)), add(static_cast<std::uint64_t>(range.end));
+                 },
+                 [&](const char*, auto field) { add(static_cast<std::uint64_t>(field)); }};
+  std::visit([&](const auto& kind) { for_each_field(kind, add_field); }, work);
+  return hash;
 }
 
 struct RankState {
@@ -156,40 +138,50 @@ class Tracer {
       overwrite(ranks_[p].memory[view.storage], view.offset + row * view.ld, slice(value, row * view.cols, view.cols));
   }
 
+  // Element-wise operations do not depend on how many elements there are.
   void compute(std::size_t p, Instance at) {
-    const Operation& operation = schedule_.operations[ranks_[p].program.ops[at.op].op];
-    if (const auto* fill = std::get_if<Fill>(&operation.work)) {
-      write(p, at, 0, {{fill->elements, fill->value == 0 ? 0 : hash_of_work(operation.work), Run::kUniform}});
-    } else if (const auto* reduce = std::get_if<LocalReduce>(&operation.work)) {
+    const BoundProgram& program = ranks_[p].program;
+    const OpId id = program.ops[at.op].op;
+    const Operation& operation = schedule_.operations[id];
+    const Work& work = program.works[id];
+    if (const auto* fill = std::get_if<Fill>(&work)) {
+      const auto value = std::bit_cast<std::uint64_t>(fill->value);
+      write(p, at, 0, {{fill->elements, fill->value == 0 ? 0 : hash_of(work.index(), value), Run::kUniform}});
+    } else if (const auto* reduce = std::get_if<LocalReduce>(&work)) {
       const Runs parts = read(p, at, 0);
       std::vector<Runs> rows;
       for (std::int64_t i = 0; i < reduce->parts; ++i)
         rows.push_back(slice(parts, i * reduce->elements, reduce->elements));
       write(p, at, 1, sum_elements(rows));
-    } else if (std::holds_alternative<Cast>(operation.work)) {
-      Runs value = read(p, at, 0);
-      const Tensor& to = schedule_.tensors[operation.accesses[1].view.tensor];
-      const Dtype dtype = schedule_.storages[to.places.front().storage].dtype;
-      const Tensor& from = schedule_.tensors[operation.accesses[0].view.tensor];
-      const bool is_copy = schedule_.storages[from.places.front().storage].dtype == dtype;
-      for (Run& run : value)  // zero is zero in every type
-        if (run.hash != 0 && !is_copy) run.hash = hash_of(hash_of_work(operation.work), dtype, run.hash);
-      write(p, at, 1, value);
-    } else if (std::holds_alternative<SumSquares>(operation.work)) {
+    } else if (std::holds_alternative<Cast>(work)) {
+      write(p, at, 1, cast(read(p, at, 0), dtype_of(operation.accesses[0]), dtype_of(operation.accesses[1])));
+    } else if (const auto* squares = std::get_if<SumSquares>(&work)) {
       const Runs x = read(p, at, 0);
       Runs sum = read(p, at, 1);
-      for (Run& run : sum) run.hash = order_ == SumOrder::any ? run.hash + sum_over(x) : mix(run.hash, fingerprint(x));
+      const std::uint64_t share = hash_of(squares->copies) | 1;
+      for (Run& run : sum)
+        run.hash = order_ == SumOrder::any ? run.hash + share * sum_over(x) : mix(run.hash, share * fingerprint(x));
       write(p, at, 1, sum);
-    } else if (const auto* adamw = std::get_if<AdamW>(&operation.work)) {
+    } else if (const auto* adamw = std::get_if<AdamW>(&work)) {
       update(p, at, *adamw);
     } else {
-      transform(p, at, operation);
+      transform(p, at, operation, work);
     }
   }
 
+  Dtype dtype_of(const Access& access) const {
+    return schedule_.storages[schedule_.tensors[access.view.tensor].places.front().storage].dtype;
+  }
+
+  static Runs cast(Runs value, Dtype from, Dtype to) {
+    for (Run& run : value)  // zero is zero in every type
+      if (run.hash != 0 && from != to) run.hash = hash_of(stream_of("cast"), to, run.hash);
+    return value;
+  }
+
   // Every result depends on all of every operand.
-  void transform(std::size_t p, Instance at, const Operation& operation) {
-    std::uint64_t inputs = hash_of_work(operation.work);
+  void transform(std::size_t p, Instance at, const Operation& operation, const Work& work) {
+    std::uint64_t inputs = hash_of_work(work);
     for (std::size_t a = 0; a < operation.accesses.size(); ++a) {
       inputs = hash_of(inputs, operation.accesses[a].mode);
       if (operation.accesses[a].mode != AccessMode::write) inputs = mix(inputs, fingerprint(read(p, at, a)));
@@ -200,16 +192,23 @@ class Tracer {
     }
   }
 
-  // grad, norm_squared, hyper, param, m, v: element by element, of which some are decayed.
+  // Element by element; some are decayed. What is updated is the master where there is one, and the parameter is what
+  // it rounds to.
   void update(std::size_t p, Instance at, const AdamW& adamw) {
-    const std::int64_t shard = ranks_[p].program.coordinates[Coord::dp];
+    enum : std::size_t { grad, norm_squared, hyper, param, m, v, master };
+    const std::size_t updated = adamw.master ? master : param;
     Runs decayed = {{adamw.elements * adamw.shards, 0, Run::kUniform}};
     for (const AdamW::Range& range : adamw.decayed)
       overwrite(decayed, range.begin, {{range.end - range.begin, 1, Run::kUniform}});
-    const Runs operands[] = {read(p, at, 0), read(p, at, 3), read(p, at, 4), read(p, at, 5),
-                             slice(decayed, shard * adamw.elements, adamw.elements)};
-    const std::uint64_t scalars = mix(fingerprint(read(p, at, 1)), fingerprint(read(p, at, 2)));
-    for (const std::size_t result : {3, 4, 5}) write(p, at, result, map_elements(mix(scalars, result), operands));
+    const Runs operands[] = {read(p, at, grad), read(p, at, updated), read(p, at, m), read(p, at, v),
+                             slice(decayed, adamw.shard.value() * adamw.elements, adamw.elements)};
+    const std::uint64_t scalars = mix(fingerprint(read(p, at, norm_squared)), fingerprint(read(p, at, hyper)));
+    for (const std::size_t result : {updated, std::size_t{m}, std::size_t{v}})
+      write(p, at, result, map_elements(mix(scalars, result == master ? param : result), operands));
+    if (adamw.master) {
+      const std::vector<Access>& accesses = schedule_.operations[ranks_[p].program.ops[at.op].op].accesses;
+      write(p, at, param, cast(read(p, at, master), dtype_of(accesses[master]), dtype_of(accesses[param])));
+    }
     const BoundProgram& program = ranks_[p].program;
     const BoundView view = resolve(schedule_, program, program.ops[at.op], 3);
     overwrite(owner_[static_cast<std::size_t>(program.coordinates[Coord::tp])][view.storage], view.offset,
@@ -218,21 +217,21 @@ class Tracer {
 
   void communicate(const CollectiveGroup& group, std::uint32_t index, std::uint32_t step) {
     const auto instance = [&](std::size_t m) { return Instance{group.sequence[m][index], step}; };
-    const BoundOp& op = ranks_[group.members[0]].program.ops[instance(0).op];
-    const auto& work = std::get<Collective>(schedule_.operations[op.op].work);
+    const BoundProgram& first = ranks_[group.members[0]].program;
+    const auto& work = std::get<Collective>(first.works[first.ops[instance(0).op].op]);
+    const CollectiveRule rule = rule_of(work.kind);
     const std::int64_t shard = work.elements / static_cast<std::int64_t>(group.members.size());
     std::vector<Runs> operands;
     for (std::size_t m = 0; m < group.members.size(); ++m) operands.push_back(read(group.members[m], instance(m), 0));
     Runs whole;
-    if (work.kind == CollectiveKind::all_gather)
-      for (const Runs& operand : operands) append(whole, operand);
-    else
+    if (rule.sums)
       whole = sum_elements(operands);
+    else
+      for (const Runs& operand : operands) append(whole, operand);
     for (std::size_t m = 0; m < group.members.size(); ++m) {
-      if (work.kind == CollectiveKind::reduce_scatter)
-        write(group.members[m], instance(m), 1, slice(whole, static_cast<std::int64_t>(m) * shard, shard));
-      else
-        write(group.members[m], instance(m), work.kind == CollectiveKind::all_gather ? 1 : 0, whole);
+      const std::int64_t begin = rule.gets_shard ? static_cast<std::int64_t>(m) * shard : 0;
+      write(group.members[m], instance(m), rule.one_buffer ? 0 : 1,
+            slice(whole, begin, rule.gets_shard ? shard : work.elements));
     }
   }
 

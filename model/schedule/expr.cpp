@@ -76,45 +76,47 @@ Expr select_le(const Expr& a, const Expr& b, const Expr& then, const Expr& other
 
 std::int64_t Expr::eval(const Coordinates& at) const {
   if (code_.empty()) return coord_ < 0 ? constant_ : at.value[coord_] + constant_;
-  std::vector<std::int64_t> stack;
-  stack.reserve(code_.size());
-  auto pop = [&] {
-    assert(!stack.empty());
-    const std::int64_t top = stack.back();
-    stack.pop_back();
-    return top;
+  constexpr std::size_t kUsual = 24;  // nodes; longer ones are rare
+  std::int64_t usual[kUsual];
+  std::vector<std::int64_t> longer(code_.size() > kUsual ? code_.size() : 0);
+  std::int64_t* const bottom = longer.empty() ? usual : longer.data();
+  std::int64_t* top = bottom;
+  const auto push = [&](std::int64_t value) { *top++ = value; };
+  const auto pop = [&] {
+    assert(top != bottom);
+    return *--top;
   };
   for (const Node& node : code_) {
     switch (node.op) {
       case Op::constant:
-        stack.push_back(node.value);
+        push(node.value);
         break;
       case Op::coord:
-        stack.push_back(at.value[node.value]);
+        push(at.value[node.value]);
         break;
       case Op::add: {
         const auto b = pop(), a = pop();
-        stack.push_back(a + b);
+        push(a + b);
         break;
       }
       case Op::sub: {
         const auto b = pop(), a = pop();
-        stack.push_back(a - b);
+        push(a - b);
         break;
       }
       case Op::mul: {
         const auto b = pop(), a = pop();
-        stack.push_back(a * b);
+        push(a * b);
         break;
       }
       case Op::mod: {
         const auto b = pop(), a = pop();
-        stack.push_back(floor_mod(a, b));
+        push(floor_mod(a, b));
         break;
       }
       case Op::select_le: {
         const auto otherwise = pop(), then = pop(), b = pop(), a = pop();
-        stack.push_back(a <= b ? then : otherwise);
+        push(a <= b ? then : otherwise);
         break;
       }
     }
@@ -127,20 +129,6 @@ bool Expr::depends_on(Coord coord) const {
   for (const Node& node : code_)
     if (node.op == Op::coord && node.value == static_cast<int>(coord)) return true;
   return false;
-}
-
-// Decided by evaluation along the axis with the other coordinates at 0: exact for expressions without products of
-// coordinates, which is all that lowering writes.
-bool Expr::is_symmetric_in(Coord axis, std::int64_t size) const {
-  if (!depends_on(axis)) return true;
-  Coordinates at;
-  const std::int64_t first = eval(at);
-  if (first < 0 || first >= size) return false;
-  for (std::int64_t i = 0; i < size; ++i) {
-    at[axis] = i;
-    if (eval(at) != (first + i) % size) return false;
-  }
-  return true;
 }
 
 std::string Expr::text() const {

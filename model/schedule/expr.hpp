@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@ namespace stretto {
 // per rank. `slot` and `buffer` are assigned with the order: see Call.
 enum class Coord : std::uint8_t { micro_batch, layer, chunk, slot, buffer, pp, dp, cp, tp };
 constexpr int kCoordCount = 9;
+inline constexpr std::array kCallCoords = {Coord::micro_batch, Coord::layer, Coord::chunk, Coord::slot, Coord::buffer};
 const char* name_of(Coord coord);
 
 // A point at which expressions are evaluated. Absent axes are 0.
@@ -32,10 +34,13 @@ class Expr {
 
   std::int64_t eval(const Coordinates& at) const;
   bool is_constant() const { return coord_ < 0 && code_.empty(); }
+  std::int64_t value() const {  // of a constant
+    assert(is_constant());
+    return constant_;
+  }
+  // The same expression, not merely one of the same value.
+  bool operator==(const Expr&) const = default;
   bool depends_on(Coord coord) const;
-  // True when the value does not depend on `axis`, or permutes its range: (axis + c) mod size with c independent of it.
-  // Then every rank along the axis sees the same thing up to renaming, and one representative stands for all.
-  bool is_symmetric_in(Coord axis, std::int64_t size) const;
   std::string text() const;
 
   friend Expr operator+(const Expr& a, const Expr& b);
@@ -50,6 +55,7 @@ class Expr {
   struct Node {
     Op op;
     std::int64_t value;
+    bool operator==(const Node&) const = default;
   };
   static Expr combine(Op op, std::initializer_list<const Expr*> parts);
   void append_to(std::vector<Node>& code) const;

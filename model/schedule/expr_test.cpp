@@ -74,23 +74,6 @@ TEST_CASE("what an expression depends on") {
   CHECK_FALSE(shard.depends_on(Coord::micro_batch));
 }
 
-TEST_CASE("an axis is symmetric when it only renames ranks") {
-  const Expr tp = Coord::tp;
-  CHECK(Expr(5).is_symmetric_in(Coord::tp, 4));
-  CHECK(Expr(Coord::layer).is_symmetric_in(Coord::tp, 4));
-  CHECK(tp.is_symmetric_in(Coord::tp, 4));
-  for (int c = -5; c <= 5; ++c) {
-    CHECK(mod(tp + c, 4).is_symmetric_in(Coord::tp, 4));
-    CHECK(mod(tp - c, 4).is_symmetric_in(Coord::tp, 4));
-  }
-  CHECK_FALSE((tp + 1).is_symmetric_in(Coord::tp, 4));                // leaves the range
-  CHECK_FALSE((tp * 2).is_symmetric_in(Coord::tp, 4));                // a multiple, not a rotation
-  CHECK_FALSE(mod(tp, 2).is_symmetric_in(Coord::tp, 4));              // two ranks alike
-  CHECK_FALSE(mod(3 - tp, 4).is_symmetric_in(Coord::tp, 4));          // a reflection
-  CHECK_FALSE(select_le(tp, 1, 0, 1).is_symmetric_in(Coord::tp, 4));  // causal
-  CHECK_FALSE((Expr(0) - tp).is_symmetric_in(Coord::tp, 4));
-}
-
 TEST_CASE("text reads like the formula") {
   CHECK(Expr(3).text() == "3");
   CHECK(Expr(Coord::layer).text() == "layer");

@@ -7,9 +7,7 @@
 namespace stretto {
 namespace {
 
-constexpr std::array<Coord, 5> kOfCall = {Coord::layer, Coord::micro_batch, Coord::chunk, Coord::slot, Coord::buffer};
-
-using Key = std::array<std::int64_t, 3 + kOfCall.size()>;
+using Key = std::array<std::int64_t, 3 + kCallCoords.size()>;
 
 // Tensors that no operation writes, all of whose instances lie in one input storage. Whatever instance is read, that is
 // no conflict and never too early, and storages of inputs share their bytes with nobody: one instance stands for all.
@@ -37,8 +35,8 @@ struct Named {
     std::uint32_t op = 0;  // of the block
     std::size_t access = 0;
   };
-  std::array<bool, kOfCall.size()> coordinates{};  // not by views of tensors that are only read
-  std::vector<View> only_read;                     // those that name any; in order
+  std::array<bool, kCallCoords.size()> coordinates{};  // not by views of tensors that are only read
+  std::vector<View> only_read;                         // those that name any; in order
 };
 
 Named named_by(const Schedule& schedule, const Block& block, const std::vector<bool>& is_only_read) {
@@ -48,15 +46,15 @@ Named named_by(const Schedule& schedule, const Block& block, const std::vector<b
     const std::vector<Access>& accesses = schedule.operations[block.ops[i]].accesses;
     for (std::size_t a = 0; a < accesses.size(); ++a) {
       const View& view = accesses[a].view;
-      std::array<bool, kOfCall.size()> names{};
-      for (std::size_t c = 0; c < kOfCall.size(); ++c)
-        names[c] = view.layer.depends_on(kOfCall[c]) || view.slot.depends_on(kOfCall[c]) ||
-                   view.offset.depends_on(kOfCall[c]);
+      std::array<bool, kCallCoords.size()> names{};
+      for (std::size_t c = 0; c < kCallCoords.size(); ++c)
+        names[c] = view.layer.depends_on(kCallCoords[c]) || view.slot.depends_on(kCallCoords[c]) ||
+                   view.offset.depends_on(kCallCoords[c]);
       if (view.tensor < is_only_read.size() && is_only_read[view.tensor]) {
         if (std::find(names.begin(), names.end(), true) != names.end()) named.only_read.push_back({i, a});
         continue;
       }
-      for (std::size_t c = 0; c < kOfCall.size(); ++c) named.coordinates[c] = named.coordinates[c] || names[c];
+      for (std::size_t c = 0; c < kCallCoords.size(); ++c) named.coordinates[c] = named.coordinates[c] || names[c];
     }
   }
   return named;
@@ -68,16 +66,16 @@ Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : 
   const std::vector<bool> is_only_read = find_only_read(schedule);
   std::vector<Named> named;  // [block]
   for (const Block& block : schedule.blocks) named.push_back(named_by(schedule, block, is_only_read));
-  const std::vector<Call>& order = schedule.program_of(program.coordinates).order;
+  const std::vector<Call>& order = schedule.programs[program.role].order;
   std::map<Key, std::uint32_t> known;  // → footprint of its first operation
   of_.resize(program.ops.size());
   view_begin_.push_back(0);
   std::uint32_t next = 0;  // op
   for (const Call& call : order) {
     Key key{call.block, call.first, call.count};
-    const std::array<std::int64_t, kOfCall.size()> at = {call.layer, call.micro_batch, call.chunk, call.slot,
-                                                         call.buffer};
-    for (std::size_t c = 0; c < kOfCall.size(); ++c)
+    const std::array<std::int64_t, kCallCoords.size()> at = {call.micro_batch, call.layer, call.chunk, call.slot,
+                                                             call.buffer};
+    for (std::size_t c = 0; c < kCallCoords.size(); ++c)
       if (named[call.block].coordinates[c]) key[3 + c] = at[c];
     const auto [found, is_new] = known.try_emplace(key, count());
     // That another instance stands for one does not mean that this one exists.

@@ -48,7 +48,7 @@ class Executor {
     }
     clocks_.rows.reserve(instances * width_);  // nearly all that will be needed, and what is not touched costs nothing
     for (std::size_t p = 0; p < programs_.size(); ++p) {
-      solos_.push_back(find_solo_calls(schedule, programs_[p], company_of(p)));
+      solos_.push_back(find_solo_calls(schedule, programs_[p], company_of(schedule, rendezvous.partners, p)));
       inside_.emplace_back(solos_.back().shapes.size());
     }
   }
@@ -68,19 +68,6 @@ class Executor {
  private:
   LaneState& state(std::size_t p, LaneId lane) { return lanes_[p * clocks_.lanes + lane]; }
   const LaneState& state(std::size_t p, LaneId lane) const { return lanes_[p * clocks_.lanes + lane]; }
-  Company company_of(std::size_t p) const {
-    Company company{std::vector<std::uint32_t>(schedule_.operations.size(), Company::kNobody)};
-    for (std::uint32_t i = 0; i < programs_[p].ops.size(); ++i) {
-      const MeetingSlot slot = rendezvous_.slots[p][i];
-      std::uint32_t& of = company.of[programs_[p].ops[i].op];
-      if (slot.kind == MeetingSlot::Kind::none) continue;
-      if (slot.kind == MeetingSlot::Kind::collective)
-        of = rendezvous_.groups[slot.group].members.size() == 1 ? Company::kNobody : Company::kOthers;
-      else
-        of = rendezvous_.pairs[slot.group].from == rendezvous_.pairs[slot.group].to ? slot.group : Company::kOthers;
-    }
-    return company;
-  }
 
   // The next of a lane to finish, as step · ops + op; kDone when there is none.
   std::uint32_t& head(std::size_t p, LaneId lane) { return heads_[p * clocks_.lanes + lane]; }

@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
 #include <variant>
 
 namespace stretto {
@@ -22,59 +23,20 @@ const char* text_of(CommEngine engine) { return pick(std::array{"sm", "copy_engi
 
 Json to_json(const Expr& expr) { return expr.is_constant() ? Json(expr.eval({})) : Json(expr.text()); }
 
-Json fields(const Gemm& w) {
-  Json gemm = {{"m", w.m}, {"n", w.n}, {"k", w.k}, {"trans_a", w.trans_a}, {"trans_b", w.trans_b}, {"bias", w.bias}};
-  if (w.epilogue != GemmEpilogue::none) gemm["epilogue"] = name_of(w.epilogue);
-  return gemm;
+Json to_json(const std::vector<AdamW::Range>& ranges) {
+  Json array = Json::array();
+  for (const AdamW::Range& range : ranges) array.push_back({range.begin, range.end});
+  return array;
 }
-Json fields(const Attention& w) {
-  return {{"pass", name_of(w.pass)}, {"batch", w.batch},    {"heads", w.heads},
-          {"kv_heads", w.kv_heads},  {"seq", w.seq},        {"head_dim", w.head_dim},
-          {"causal", w.causal},      {"dropout", w.dropout}};
-}
-Json fields(const Rope& w) {
-  return {{"pass", name_of(w.pass)}, {"rows", w.rows}, {"heads", w.heads}, {"kv_heads", w.kv_heads}, {"seq", w.seq},
-          {"head_dim", w.head_dim},  {"base", w.base}};
-}
-Json fields(const LayerNorm& w) { return {{"pass", name_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
-Json fields(const RmsNorm& w) { return {{"pass", name_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols}}; }
-Json fields(const Elementwise& w) { return {{"rows", w.rows}, {"cols", w.cols}}; }  // fn is the kind
-Json fields(const Dropout& w) {
-  return {{"pass", name_of(w.pass)},
-          {"rows", w.rows},
-          {"cols", w.cols},
-          {"seq", w.seq},
-          {"probability", w.probability},
-          {"site", static_cast<std::uint32_t>(w.site)},
-          {"bias", w.bias},
-          {"residual", w.residual},
-          {"shards", w.shards}};
-}
-Json fields(const Embedding& w) {
-  return {{"pass", name_of(w.pass)}, {"rows", w.rows}, {"cols", w.cols},
-          {"vocab", w.vocab},        {"seq", w.seq},   {"positions", w.positions}};
-}
-Json fields(const CrossEntropy& w) {
-  return {{"rows", w.rows}, {"cols", w.cols}, {"classes", w.classes}, {"scale", w.scale}, {"shards", w.shards}};
-}
-Json fields(const VocabStats& w) { return {{"rows", w.rows}, {"cols", w.cols}, {"classes", w.classes}}; }
-Json fields(const Fill& w) { return {{"elements", w.elements}, {"value", w.value}}; }
-Json fields(const Cast& w) { return {{"elements", w.elements}}; }
-Json fields(const LocalReduce& w) { return {{"parts", w.parts}, {"elements", w.elements}}; }
-Json fields(const SumSquares& w) { return {{"elements", w.elements}, {"copies", w.copies}}; }
-Json fields(const AdamW& w) {
-  Json decayed = Json::array();
-  for (const AdamW::Range& range : w.decayed) decayed.push_back({range.begin, range.end});
-  return {{"elements", w.elements}, {"decayed", decayed}, {"shards", w.shards}};
-}
-Json fields(const Collective& w) { return {{"communicator", w.communicator}, {"elements", w.elements}}; }
-
-Json fields(const PointToPoint& w) {
-  return {{"communicator", w.communicator}, {"offset", to_json(w.offset)}, {"elements", w.elements}};
-}
+template <class T>
+requires std::is_arithmetic_v<T> Json to_json(T number) { return number; }
+template <class Enum>
+requires std::is_enum_v<Enum> Json to_json(Enum value) { return name_of(value); }
 
 Json to_json(const Work& work) {
-  Json json = std::visit([](const auto& kind) { return fields(kind); }, work);
+  Json json;
+  const auto add = [&](const char* name, const auto& field) { json[name] = to_json(field); };
+  std::visit([&](const auto& kind) { for_each_field(kind, add); }, work);
   json["kind"] = kind_of(work);
   return json;
 }
@@ -107,10 +69,11 @@ Json to_json(const MeshAxis& axis) { return {{"coord", name_of(axis.coord)}, {"s
 Json to_json(const Lane& lane) {
   return {{"name", lane.name}, {"kind", text_of(lane.kind)}, {"priority", lane.priority}, {"queue", lane.queue}};
 }
-Json to_json(const Coord& coord) { return name_of(coord); }
 Json to_json(const Communicator& communicator) {
+  Json axes = Json::array();
+  for (const Coord axis : communicator.axes) axes.push_back(name_of(axis));
   return {{"name", communicator.name},
-          {"axes", array_of(communicator.axes, to_json)},
+          {"axes", axes},
           {"engine", text_of(communicator.engine)},
           {"channels", communicator.channels},
           {"size", communicator.size},
@@ -153,6 +116,12 @@ Json to_json(const Call& call) {
 }
 Json to_json(const Program& program) { return {{"role", program.role}, {"order", array_of(program.order, to_json)}}; }
 
+Json other_views(const Mesh& mesh) {
+  Json views = Json::array();
+  for (std::size_t v = 1; v < mesh.views().size(); ++v) views.push_back(array_of(mesh.views()[v], to_json));
+  return views;
+}
+
 }  // namespace
 
 Json write_schedule_json(const Schedule& schedule) {
@@ -160,7 +129,7 @@ Json write_schedule_json(const Schedule& schedule) {
           {"name", schedule.name},
           {"compute_dtype", name_of(schedule.compute_dtype)},
           {"notes", schedule.notes},
-          {"mesh", {{"axes", array_of(schedule.mesh.axes(), to_json)}}},
+          {"mesh", {{"axes", array_of(schedule.mesh.axes(), to_json)}, {"other_views", other_views(schedule.mesh)}}},
           {"placement",
            {{"ranks_per_device", schedule.placement.ranks_per_device},
             {"threads_per_rank", schedule.placement.threads_per_rank}}},

@@ -119,7 +119,7 @@ struct ListOperands {
   }
 
   OperandList operator()(const Dropout& d) const {
-    if (d.rows < 1 || d.cols < 1 || d.seq < 1 || d.shards < 1) return bad("dimensions must be positive");
+    if (d.rows < 1 || d.cols < 1 || d.seq < 1) return bad("dimensions must be positive");
     if (!(d.probability > 0 && d.probability < 1)) return bad("the probability must be above 0 and below 1");
     if (has_wgrad(d.pass)) return bad("dropout has no weights");
     const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, d.rows, d.cols}; };
@@ -203,14 +203,15 @@ struct ListOperands {
 
   OperandList operator()(const Collective& c) const {
     if (c.elements < 1) return bad("elements must be positive");
-    if (c.kind == CollectiveKind::all_reduce) return {{vector_of("buffer", "A", c.elements)}, ""};
+    const CollectiveRule rule = rule_of(c.kind);
+    if (rule.one_buffer) return {{vector_of("buffer", "A", c.elements)}, ""};
     if (c.elements % group_size != 0)
       return bad(std::to_string(c.elements) + " elements do not divide by the group's " + std::to_string(group_size) +
                  " members");
-    const std::int64_t shard = c.elements / group_size;
-    if (c.kind == CollectiveKind::all_gather)
-      return {{vector_of("shard", "R", shard), vector_of("whole", "W", c.elements)}, ""};
-    return {{vector_of("whole", "R", c.elements), vector_of("shard", "W", shard)}, ""};
+    const auto operand = [&](const char* modes, bool is_shard) {
+      return vector_of(is_shard ? "shard" : "whole", modes, is_shard ? c.elements / group_size : c.elements);
+    };
+    return {{operand("R", rule.gives_shard), operand("W", rule.gets_shard)}, ""};
   }
 
   OperandList operator()(const PointToPoint& p) const {

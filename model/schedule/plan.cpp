@@ -270,8 +270,7 @@ MemoryPlan plan_memory(const Schedule& schedule) {
 
 MemoryPlan plan_memory(const Schedule& schedule, const HappensBefore& clocks, std::vector<Footprints>& footprints) {
   std::vector<std::vector<std::size_t>> members(schedule.programs.size());  // [role]
-  for (std::size_t p = 0; p < clocks.programs.size(); ++p)
-    members[schedule.role_of(clocks.programs[p].coordinates)].push_back(p);
+  for (std::size_t p = 0; p < clocks.programs.size(); ++p) members[clocks.programs[p].role].push_back(p);
   std::vector<bool> is_used_by_any(schedule.storages.size(), false);
   for (Footprints& of_program : footprints)
     for (std::uint32_t f = 0; f < of_program.count(); ++f)

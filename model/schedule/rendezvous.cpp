@@ -1,9 +1,7 @@
 #include "model/schedule/rendezvous.hpp"
 
 #include <algorithm>
-#include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -103,54 +101,6 @@ void check_pair(const Schedule& schedule, std::span<const BoundProgram> programs
   }
 }
 
-// Sorts messages by their ends as they are issued.
-class Messages {
- public:
-  Messages(const Schedule& schedule, std::span<const BoundProgram> programs, Rendezvous& out)
-      : schedule_(schedule), out_(out) {
-    for (const BoundProgram& program : programs) ranks_.push_back(program.rank);
-  }
-
-  void add(std::uint32_t p, std::uint32_t op, OpId id, const PointToPoint& message) {
-    const std::uint32_t number = pair_of(p, id, message);
-    MessagePair& pair = out_.pairs[number];
-    auto& list = message.is_send ? pair.sends : pair.receives;
-    out_.slots[p][op] = {message.is_send ? MeetingSlot::Kind::send : MeetingSlot::Kind::receive, number,
-                         static_cast<std::uint32_t>(list.size())};
-    list.push_back(op);
-  }
-
- private:
-  // The messages of a template go to one rank.
-  std::uint32_t pair_of(std::uint32_t p, OpId id, const PointToPoint& message) {
-    if (p != program_ || known_.empty()) known_.assign(schedule_.operations.size(), kUnknown);
-    program_ = p;
-    if (known_[id] == kUnknown) known_[id] = find_pair(p, message);
-    return known_[id];
-  }
-
-  std::uint32_t find_pair(std::uint32_t p, const PointToPoint& message) {
-    const Peer other = peer_of(schedule_, message, ranks_[p]);
-    const std::int64_t stands_for_it = representative_of(schedule_, ranks_, other.rank);
-    const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), stands_for_it) - ranks_.begin();
-    const auto peer = static_cast<std::uint32_t>(found);
-    const std::uint32_t from = message.is_send ? p : peer, to = message.is_send ? peer : p;
-    const auto [at, is_new] = pair_.try_emplace({message.communicator, from, to, other.distance},
-                                                static_cast<std::uint32_t>(out_.pairs.size()));
-    if (is_new) out_.pairs.push_back({message.communicator, from, to, {}, {}});
-    return at->second;
-  }
-
-  static constexpr std::uint32_t kUnknown = ~std::uint32_t{0};
-  const Schedule& schedule_;
-  Rendezvous& out_;
-  std::vector<std::int64_t> ranks_;
-  std::uint32_t program_ = 0;
-  std::vector<std::uint32_t> known_;  // [OpId], of the program: the pair
-  // Ranks that are folded onto one are told apart by the distance.
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> pair_;
-};
-
 // The n-th send and the n-th receive.
 void check_messages(const Schedule& schedule, std::span<const BoundProgram> programs, const MessagePair& pair,
                     std::vector<Violation>& out) {
@@ -158,7 +108,7 @@ void check_messages(const Schedule& schedule, std::span<const BoundProgram> prog
     return i < ops.size() ? label(schedule, programs[p].ops[ops[i]]) : std::string("nothing");
   };
   const auto elements = [&](std::uint32_t p, const std::vector<std::uint32_t>& ops, std::size_t i) {
-    return std::get<PointToPoint>(schedule.operations[programs[p].ops[ops[i]].op].work).elements;
+    return std::get<PointToPoint>(programs[p].work_of(ops[i])).elements;
   };
   // Both ends mean one micro-batch. Chunks are numbered stage by stage, and the last stage sends to the next chunk of
   // the first: their difference is that of the first message.
@@ -189,40 +139,46 @@ void check_messages(const Schedule& schedule, std::span<const BoundProgram> prog
 
 Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgram> programs) {
   Rendezvous result;
-  const std::size_t communicators = schedule.communicators.size();
-  std::vector<std::vector<std::vector<std::uint32_t>>> issued(programs.size());  // [program][communicator]
-  std::vector<bool> used(communicators, false);
-  Messages messages(schedule, programs, result);
-  for (std::size_t p = 0; p < programs.size(); ++p) {
-    issued[p].resize(communicators);
-    result.slots.emplace_back(programs[p].ops.size());
-    for (std::uint32_t i = 0; i < programs[p].ops.size(); ++i) {
-      const Work& work = schedule.operations[programs[p].ops[i].op].work;
-      if (const auto* collective = std::get_if<Collective>(&work)) {
-        issued[p][collective->communicator].push_back(i);
-        used[collective->communicator] = true;
-      } else if (const auto* message = std::get_if<PointToPoint>(&work)) {
-        messages.add(p, i, programs[p].ops[i].op, *message);
+  result.partners = find_partners(schedule, programs);
+  const Partners& partners = result.partners;
+  for (const CommunicatorInstance& instance : partners.instances)
+    result.groups.push_back({instance.communicator, instance.members,
+                             std::vector<std::vector<std::uint32_t>>(instance.members.size())});
+  for (const MessageRoute& route : partners.routes)
+    result.pairs.push_back({route.communicator, route.from, route.to, {}, {}});
+  for (std::uint32_t p = 0; p < programs.size(); ++p) {
+    const BoundProgram& program = programs[p];
+    // Where the program's operations of each template are listed.
+    std::vector<std::vector<std::uint32_t>*> list_of(schedule.operations.size(), nullptr);
+    std::vector<MeetingSlot> slot_of(schedule.operations.size());
+    for (OpId id = 0; id < schedule.operations.size(); ++id) {
+      if (const auto* collective = std::get_if<Collective>(&program.works[id])) {
+        const std::uint32_t group = partners.instance_of[p][collective->communicator];
+        if (group == Partners::kNone) continue;
+        const auto& members = result.groups[group].members;
+        const auto member = std::lower_bound(members.begin(), members.end(), p) - members.begin();
+        list_of[id] = &result.groups[group].sequence[static_cast<std::size_t>(member)];
+        slot_of[id] = {MeetingSlot::Kind::collective, group, 0};
+      } else if (const std::uint32_t pair = partners.route_of[p][id]; pair != Partners::kNone) {
+        const bool is_send = std::get<PointToPoint>(program.works[id]).is_send;
+        list_of[id] = is_send ? &result.pairs[pair].sends : &result.pairs[pair].receives;
+        slot_of[id] = {is_send ? MeetingSlot::Kind::send : MeetingSlot::Kind::receive, pair, 0};
       }
     }
-  }
-  for (std::uint32_t c = 0; c < communicators; ++c) {
-    if (!used[c]) continue;
-    std::map<std::int64_t, std::uint32_t> group_of;  // first rank of the instance → group
-    for (std::uint32_t p = 0; p < programs.size(); ++p) {
-      const auto members = members_of(schedule, schedule.communicators[c], programs[p].rank);
-      if (members.empty() && issued[p][c].empty()) continue;
-      if (members.empty())
-        throw input_error("schedule: " + label(schedule, programs[p].ops[issued[p][c].front()]) + " of rank " +
-                          std::to_string(programs[p].rank) + " uses communicator " + schedule.communicators[c].name +
-                          ", of which the rank is not a member");
-      const auto [at, is_new] = group_of.try_emplace(members.front(), static_cast<std::uint32_t>(result.groups.size()));
-      if (is_new) result.groups.push_back({c, {}, {}});
-      CollectiveGroup& group = result.groups[at->second];
-      for (std::uint32_t i = 0; i < issued[p][c].size(); ++i)
-        result.slots[p][issued[p][c][i]] = {MeetingSlot::Kind::collective, at->second, i};
-      group.members.push_back(p);
-      group.sequence.push_back(std::move(issued[p][c]));
+    std::vector<MeetingSlot>& slots = result.slots.emplace_back(program.ops.size());
+    for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
+      const OpId id = program.ops[i].op;
+      if (!list_of[id]) {
+        if (is_communication(program.works[id]))
+          throw input_error("schedule: " + label(schedule, program.ops[i]) + " of rank " +
+                            std::to_string(program.rank) + " uses communicator " +
+                            schedule.communicators[communicator_of(program.works[id])].name +
+                            ", of which the rank is not a member");
+        continue;
+      }
+      slots[i] = slot_of[id];
+      slots[i].index = static_cast<std::uint32_t>(list_of[id]->size());
+      list_of[id]->push_back(i);
     }
   }
   return result;

@@ -3,13 +3,13 @@
 #include <span>
 #include <vector>
 
-#include "model/schedule/bind.hpp"
+#include "model/schedule/partners.hpp"
 #include "model/schedule/verify.hpp"
 
 namespace stretto {
 
-// For the verifier, the memory plan and launch plans: which bound operations meet, in a collective or as send and receive.
-// Programs are those of the representatives; who is folded away behaves like a representative and is not listed.
+// For the verifier, the memory plan and launch plans: which bound operations meet, in a collective or as send and
+// receive.
 
 // A collective kernel spins until its peers are resident. Two kernels issued in opposite order on two GPUs deadlock
 // only where one keeps the other from becoming resident. A kernel takes one CTA per channel and a CTA takes at most one
@@ -40,8 +40,9 @@ struct MeetingSlot {
 };
 
 struct Rendezvous {
-  std::vector<CollectiveGroup> groups;  // only those that are used
-  std::vector<MessagePair> pairs;
+  Partners partners;
+  std::vector<CollectiveGroup> groups;          // of partners.instances
+  std::vector<MessagePair> pairs;               // of partners.routes
   std::vector<std::vector<MeetingSlot>> slots;  // [program][op]
 };
 

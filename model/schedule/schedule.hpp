@@ -217,11 +217,13 @@ struct Schedule {
   std::size_t role_of(const Coordinates& at) const {
     return programs.size() == 1 ? 0 : static_cast<std::size_t>(at[Coord::pp]);
   }
-  const Program& program_of(const Coordinates& at) const { return programs[role_of(at)]; }
   // nullopt when absent.
   std::optional<TensorId> find_tensor(const std::string& name) const;
   std::optional<OpId> find_operation(const std::string& name) const;
 };
+
+// The place of a rank among the members of its instance of a communicator, 0 for the first.
+Expr place_in(const Schedule& schedule, const Communicator& communicator);
 
 // The ranks of `rank`'s instance of a communicator, in the order of their coordinates; empty when it is not a member.
 std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank);
@@ -236,14 +238,5 @@ struct Peer {
   std::int64_t distance = 0;
 };
 Peer peer_of(const Schedule& schedule, const PointToPoint& message, std::int64_t rank);
-
-// Ranks that must be bound and simulated: all distinct classes of behaviour. Exact, not a sample: an axis is folded
-// only when every expression on it is symmetric (Expr::is_symmetric_in) or enters only as a buffer offset of equal
-// shards. Folding keeps all pipeline stages, and of each the ranks of one whole device, because ranks of a device
-// compete for its cores.
-std::vector<std::int64_t> representative_ranks(const Schedule& schedule);
-// The representative that stands for a rank: that on the same stage and at the same place of its device.
-std::int64_t representative_of(const Schedule& schedule, std::span<const std::int64_t> representatives,
-                               std::int64_t rank);
 
 }  // namespace stretto

@@ -85,9 +85,7 @@ class OwnMessages {
 
  private:
   std::uint32_t number_of(std::uint32_t op) const { return company_.of[program_.ops[op].op]; }
-  bool is_send(std::uint32_t op) const {
-    return std::get<PointToPoint>(schedule_.operations[program_.ops[op].op].work).is_send;
-  }
+  bool is_send(std::uint32_t op) const { return std::get<PointToPoint>(program_.work_of(op)).is_send; }
 
   const Schedule& schedule_;
   const BoundProgram& program_;
@@ -131,6 +129,21 @@ std::size_t index_of(const SoloShape& shape, LaneId lane) {
 
 }  // namespace
 
+Company company_of(const Schedule& schedule, const Partners& partners, std::size_t program) {
+  Company company{std::vector<std::uint32_t>(schedule.operations.size(), Company::kNobody)};
+  for (OpId id = 0; id < schedule.operations.size(); ++id) {
+    const std::uint32_t route = partners.route_of[program][id];
+    if (route != Partners::kNone) {
+      company.of[id] = partners.routes[route].from == partners.routes[route].to ? route : Company::kOthers;
+    } else if (const auto* collective = std::get_if<Collective>(&schedule.operations[id].work)) {
+      const std::uint32_t instance = partners.instance_of[program][collective->communicator];
+      if (instance == Partners::kNone || partners.instances[instance].members.size() > 1)
+        company.of[id] = Company::kOthers;
+    }
+  }
+  return company;
+}
+
 SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program, const Company& company) {
   SoloCalls calls;
   calls.at.resize(program.ops.size());
@@ -141,7 +154,7 @@ SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program,
   std::map<std::array<std::uint32_t, 3>, Known> known;  // (block, first, count), of solo calls only
   OwnMessages messages(schedule, program, company);
   std::uint32_t begin = 0, end = 0;
-  for (const Call& call : schedule.program_of(program.coordinates).order) {
+  for (const Call& call : schedule.programs[program.role].order) {
     begin = end;
     end += call.count;
     if (call.count == 0) continue;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "model/schedule/bind.hpp"
+#include "model/schedule/partners.hpp"
 
 namespace stretto {
 
@@ -19,6 +20,7 @@ struct Company {
   // n-th receive with it.
   std::vector<std::uint32_t> of;
 };
+Company company_of(const Schedule& schedule, const Partners& partners, std::size_t program);
 
 // What the calls of one range of a block have in common.
 struct SoloShape {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "base/error.hpp"
 #include "model/schedule/check.hpp"
@@ -45,32 +46,61 @@ std::vector<Violation> check_plan(const Schedule& schedule, const RolePlan& plan
   return {};
 }
 
+// Calls visit(coordinates) for all ranks that the program stands for, as far as they differ on `axes`.
+template <class Visit>
+void visit_class(const Mesh& mesh, const BoundProgram& program, Coordinates at, const std::vector<Coord>& axes,
+                 const Visit& visit, std::size_t next = 0) {
+  if (next == program.stands_for.size()) {
+    mesh.complete(at);
+    return visit(at);
+  }
+  const BoundProgram::ClassAxis& of = program.stands_for[next];
+  if (std::find(axes.begin(), axes.end(), of.axis) == axes.end())
+    return visit_class(mesh, program, at, axes, visit, next + 1);
+  for (const std::int64_t coordinate : of.coordinates) {
+    at[of.axis] = coordinate;
+    visit_class(mesh, program, at, axes, visit, next + 1);
+  }
+}
+
 // "In place: the shard is slice `rank` of the whole", otherwise members would read what others have overwritten.
 void check_in_place(const Schedule& schedule, const BoundProgram& program, Footprints& footprints,
                     std::vector<Violation>& out) {
-  std::vector<std::int64_t> index_in(schedule.communicators.size(), -1);  // of this rank, found when first needed
-  for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
-    const BoundOp& op = program.ops[i];
-    const auto* work = std::get_if<Collective>(&schedule.operations[op.op].work);
-    if (!work || work->kind == CollectiveKind::all_reduce) continue;
-    const bool is_gather = work->kind == CollectiveKind::all_gather;
-    const std::span<const BoundView> views = footprints.views(footprints.of(i));
-    const BoundView &shard = views[is_gather ? 0 : 1], &whole = views[is_gather ? 1 : 0];
+  std::vector<std::optional<Expr>> place_of(schedule.communicators.size());  // made when first needed
+  for (std::uint32_t f = 0; f < footprints.count(); ++f) {
+    const BoundOp& op = program.ops[footprints.first_op(f)];
+    const auto* work = std::get_if<Collective>(&program.works[op.op]);
+    if (!work || rule_of(work->kind).one_buffer) continue;
+    const std::size_t of_shard = rule_of(work->kind).gives_shard ? 0 : 1, of_whole = 1 - of_shard;
+    const std::span<const BoundView> views = footprints.views(f);
+    const BoundView &shard = views[of_shard], &whole = views[of_whole];
+    if (shard.storage != whole.storage) continue;
     const Communicator& communicator = schedule.communicators[work->communicator];
+    std::optional<Expr>& place = place_of[work->communicator];
+    if (!place) place = place_in(schedule, communicator);
     const std::int64_t size = work->elements / communicator.size;
-    if (shard.storage != whole.storage || shard.offset + size <= whole.offset ||
-        whole.offset + work->elements <= shard.offset)
-      continue;
-    std::int64_t& index = index_in[work->communicator];
-    if (index < 0) {
-      const auto members = members_of(schedule, communicator, program.rank);
-      index = std::distance(members.begin(), std::find(members.begin(), members.end(), program.rank));
-    }
-    if (shard.offset != whole.offset + index * size)
-      out.push_back({Violation::Kind::malformed,
-                     "malformed: " + label(schedule, op) + " is in place on " + schedule.storages[shard.storage].name +
-                         ", but its shard at " + std::to_string(shard.offset) + " is not slice " +
-                         std::to_string(index) + " of the whole at " + std::to_string(whole.offset)});
+    const auto& accesses = schedule.operations[op.op].accesses;
+    const Expr &shard_at = accesses[of_shard].view.offset, &whole_at = accesses[of_whole].view.offset;
+    // Nearly always the very expression; then this rank says it for all.
+    std::vector<Coord> axes;
+    if (!whole_at.is_constant() || !(shard_at == *place * Expr(size)))
+      for (const BoundProgram::ClassAxis& of : program.stands_for)
+        if (schedule.mesh.depends_on(*place + shard_at + whole_at, of.axis)) axes.push_back(of.axis);
+    const Coordinates here = coordinates_of(program, op);
+    const std::int64_t shard_base = shard.offset - shard_at.eval(here), whole_base = whole.offset - whole_at.eval(here);
+    bool is_wrong = false;
+    visit_class(schedule.mesh, program, here, axes, [&](const Coordinates& at) {
+      const std::int64_t begin = shard_base + shard_at.eval(at), all = whole_base + whole_at.eval(at);
+      const std::int64_t index = place->eval(at);
+      const bool is_apart = begin + size <= all || all + work->elements <= begin;
+      if (is_wrong || is_apart || begin == all + index * size) return;
+      is_wrong = true;
+      out.push_back({Violation::Kind::malformed, "malformed: " + label(schedule, op) + " is in place on " +
+                                                     schedule.storages[shard.storage].name + ", but its shard at " +
+                                                     std::to_string(begin) + " is not slice " + std::to_string(index) +
+                                                     " of the whole at " + std::to_string(all) + " on rank " +
+                                                     std::to_string(schedule.mesh.rank_of(at))});
+    });
   }
 }
 
@@ -134,7 +164,7 @@ std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefo
   RaceReport report;
   report.limit = limit - found.size();
   for (std::size_t p = 0; p < clocks.programs.size(); ++p) {
-    const std::size_t role = schedule.role_of(clocks.programs[p].coordinates);
+    const std::size_t role = clocks.programs[p].role;
     find_races(schedule, clocks, p, footprints[p], plan ? &plan->roles[role] : nullptr, report);
   }
   std::move(report.violations.begin(), report.violations.end(), std::back_inserter(found));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "base/overloaded.hpp"
 
@@ -41,29 +42,9 @@ std::uint32_t communicator_of(const Work& work) {
 
 const char* kind_of(const Work& work) {
   return std::visit(Overloaded{
-                        [](const Gemm&) { return "gemm"; },
-                        [](const Attention&) { return "attention"; },
-                        [](const Rope&) { return "rope"; },
-                        [](const LayerNorm&) { return "layernorm"; },
-                        [](const RmsNorm&) { return "rmsnorm"; },
-                        [](const Elementwise& e) {
-                          static constexpr std::array kNames = {
-                              "gelu", "gelu_backward", "add", "column_sum", "bias_add", "swiglu", "swiglu_backward"};
-                          return kNames[static_cast<int>(e.fn)];
-                        },
-                        [](const Dropout&) { return "dropout"; },
-                        [](const Embedding&) { return "embedding"; },
-                        [](const CrossEntropy&) { return "cross_entropy"; },
-                        [](const VocabStats&) { return "vocab_stats"; },
-                        [](const Fill&) { return "fill"; },
-                        [](const Cast&) { return "cast"; },
-                        [](const LocalReduce&) { return "local_reduce"; },
-                        [](const SumSquares&) { return "sum_squares"; },
-                        [](const AdamW&) { return "adamw"; },
-                        [](const Collective& c) {
-                          static constexpr std::array kNames = {"all_gather", "reduce_scatter", "all_reduce"};
-                          return kNames[static_cast<int>(c.kind)];
-                        },
+                        [](const auto& w) { return std::decay_t<decltype(w)>::kKind; },
+                        [](const Elementwise& e) { return name_of(e.fn); },
+                        [](const Collective& c) { return name_of(c.kind); },
                         [](const PointToPoint& p) { return p.is_send ? "send" : "receive"; },
                     },
                     work);
@@ -72,6 +53,34 @@ const char* kind_of(const Work& work) {
 const char* name_of(GemmEpilogue epilogue) {
   static constexpr std::array kNames = {"none", "gelu", "gelu_backward", "bias_gradient", "residual"};
   return kNames[static_cast<std::size_t>(epilogue)];
+}
+
+const char* name_of(ElementwiseFn fn) {
+  static constexpr std::array kNames = {"gelu",   "gelu_backward",  "add", "column_sum", "bias_add",
+                                        "swiglu", "swiglu_backward"};
+  return kNames[static_cast<std::size_t>(fn)];
+}
+
+const char* name_of(DropoutSite site) {
+  static constexpr std::array kNames = {"attention", "embedding", "residual_1", "residual_2"};
+  return kNames[static_cast<std::size_t>(site)];
+}
+
+const char* name_of(CollectiveKind kind) {
+  static constexpr std::array kNames = {"all_gather", "reduce_scatter", "all_reduce"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+CollectiveRule rule_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_gather:
+      return {.gives_shard = true};
+    case CollectiveKind::reduce_scatter:
+      return {.gets_shard = true, .sums = true};
+    case CollectiveKind::all_reduce:
+      return {.sums = true, .one_buffer = true};
+  }
+  return {};
 }
 
 std::string describe(const Work& work) {
@@ -123,6 +132,75 @@ std::string describe(const Work& work) {
                  },
              },
              work);
+}
+
+bool depends_on(const Work& work, Coord axis) {
+  bool depends = false;
+  const auto check = Overloaded{[&](const char*, const Expr& field) { depends = depends || field.depends_on(axis); },
+                                [](const char*, const auto&) {}};
+  std::visit([&](const auto& w) { for_each_field(w, check); }, work);
+  return depends;
+}
+
+Work evaluate(const Work& work, const Coordinates& at) {
+  Work result = work;
+  const auto fix = Overloaded{[&](const char*, Expr& field) { field = field.eval(at); }, [](const char*, auto&) {}};
+  std::visit([&](auto& w) { for_each_field(w, fix); }, result);
+  return result;
+}
+
+namespace {
+
+std::vector<Part> parts_of_gemm(const Gemm& whole) {
+  const std::size_t bias = 2, x = whole.x_index(), c = whole.c_index();
+  Gemm plain = whole;
+  plain.epilogue = GemmEpilogue::none;
+  std::vector<Part::Operand> factors = {{0}, {1}};
+  const auto product_in = [&](std::size_t result) {
+    std::vector<Part::Operand> operands = factors;
+    if (plain.bias) operands.push_back({bias});
+    operands.push_back({result});
+    return Part{plain, std::move(operands)};
+  };
+  const auto apply = [&](ElementwiseFn fn) { return Elementwise{fn, whole.m, whole.n}; };
+  switch (whole.epilogue) {
+    case GemmEpilogue::none:
+      return {};
+    case GemmEpilogue::gelu:
+      return {product_in(x), {apply(ElementwiseFn::gelu), {{x, true}, {c}}}};
+    case GemmEpilogue::gelu_backward:
+      return {product_in(c), {apply(ElementwiseFn::gelu_backward), {{c, true}, {x}, {c}}}};
+    case GemmEpilogue::bias_gradient:
+      return {product_in(c), {Elementwise{ElementwiseFn::column_sum, whole.k, whole.m}, {{0}, {x}}}};
+    case GemmEpilogue::residual:  // adds the bias too, in the order of bias_add
+      plain.bias = false;
+      if (whole.bias) return {product_in(c), {apply(ElementwiseFn::bias_add), {{x}, {c, true}, {bias}, {c}}}};
+      return {product_in(c), {apply(ElementwiseFn::add), {{x}, {c, true}, {c}}}};
+  }
+  return {};
+}
+
+// Operands of the whole: dy, x, stats, gamma, gradients of the weights, dx.
+template <class Norm>
+std::vector<Part> parts_of_norm(Norm norm, std::size_t weights) {
+  if (norm.pass != Pass::backward) return {};
+  std::vector<Part> parts(2);
+  norm.pass = Pass::wgrad;
+  parts[0] = {norm, {{0}, {1}, {2}}};
+  for (std::size_t i = 0; i < weights; ++i) parts[0].operands.push_back({4 + i});
+  norm.pass = Pass::dgrad;
+  parts[1] = {norm, {{0}, {1}, {2}, {3}, {4 + weights}}};
+  return parts;
+}
+
+}  // namespace
+
+std::vector<Part> parts_of(const Work& work) {
+  return std::visit(Overloaded{[](const Gemm& gemm) { return parts_of_gemm(gemm); },
+                               [](const LayerNorm& norm) { return parts_of_norm(norm, 2); },
+                               [](const RmsNorm& norm) { return parts_of_norm(norm, 1); },
+                               [](const auto&) { return std::vector<Part>{}; }},
+                    work);
 }
 
 double model_flops(const Work& work) {

@@ -1,17 +1,24 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "model/schedule/expr.hpp"
+#include "model/schedule/fields.hpp"
 
 namespace stretto {
 
 // What an operation does. Each kind lists its operands in order; an operation's accesses follow that order exactly.
 // R = read, W = write (old contents ignored), A = accumulate (reads the old contents and adds to or updates them).
 // Matrices are row-major. T = tokens of a micro-batch (micro_batch_size × sequence), H = hidden, F = ffn, V =
-// vocabulary. Adding a kind: a struct here, a row in the visitor of exec/host/kernels/dispatch.cpp, one in sim/cost/.
+// vocabulary.
+//
+// Each kind lists its fields once (model/schedule/fields.hpp); JSON, hash and evaluation follow from the list. An Expr
+// says what depends on the rank's place: it names axes of the mesh, never coordinates of a call, and decides no size.
+// bind() evaluates it, so simulator and executors read value().
 
 // C[m,n] (W: =, A: +=) op(A)[m,k] · op(B)[k,n] (+ bias[n] on every row).
 // Stored shapes: A is [m,k], or [k,m] when trans_a; B is [k,n], or [n,k] when trans_b.
@@ -29,6 +36,13 @@ struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false, bias = false;
   GemmEpilogue epilogue = GemmEpilogue::none;
+
+  // Places among the operands.
+  std::size_t x_index() const { return bias ? 3 : 2; }
+  std::size_t c_index() const { return x_index() + (epilogue == GemmEpilogue::none ? 0 : 1); }
+  static constexpr const char* kKind = "gemm";
+  static constexpr std::array kFields = {"m", "n", "k", "trans_a", "trans_b", "bias", "epilogue"};
+  bool operator==(const Gemm&) const = default;
 };
 const char* name_of(GemmEpilogue epilogue);  // "none", "gelu", …
 
@@ -43,6 +57,7 @@ const char* name_of(Pass pass);  // "forward", …
 // least p·2³². key[1,3] i32: the 64-bit key of a step and layer, low half first, and the first sample of the
 // micro-batch in the step's global batch.
 enum class DropoutSite : std::uint32_t { attention, embedding, residual_1, residual_2 };
+const char* name_of(DropoutSite site);  // "attention", …
 constexpr std::int64_t kDropoutKeyWords = 3;
 constexpr const char* kDropoutKey = "dropout.key";  // the input tensor, [layer][micro-batch]
 
@@ -58,12 +73,18 @@ double causal_attention_share(std::int64_t seq);
 // forward: qkv R, out[T,H] W, lse[batch·heads, seq] W (log-sum-exp of the scaled scores of each query).
 // dgrad:   qkv R, out R, lse R, dout[T,H] R, dqkv[T,Q] W.
 // With dropout > 0 the last operand is key R. Dropout's row is head · seq + query and its column the key; the
-// tensor-parallel rank t has heads [t · heads, …).
+// rank has heads [first_head, first_head + heads) of the model.
 struct Attention {
   Pass pass = Pass::forward;
   std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
   bool causal = true;
   double dropout = 0;
+  Expr first_head = 0;
+
+  static constexpr const char* kKind = "attention";
+  static constexpr std::array kFields = {"pass",     "batch",  "heads",   "kv_heads",  "seq",
+                                         "head_dim", "causal", "dropout", "first_head"};
+  bool operator==(const Attention&) const = default;
 };
 
 // Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as Attention has it; v stays.
@@ -75,6 +96,10 @@ struct Rope {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
   double base = 10000;
+
+  static constexpr const char* kKind = "rope";
+  static constexpr std::array kFields = {"pass", "rows", "heads", "kv_heads", "seq", "head_dim", "base"};
+  bool operator==(const Rope&) const = default;
 };
 
 // LayerNorm over the last dimension (Ba et al., arXiv 1607.06450), epsilon 1e-5 as GPT-2.
@@ -85,6 +110,10 @@ struct Rope {
 struct LayerNorm {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0;
+
+  static constexpr const char* kKind = "layernorm";
+  static constexpr std::array kFields = {"pass", "rows", "cols"};
+  bool operator==(const LayerNorm&) const = default;
 };
 
 // RMSNorm over the last dimension (Zhang & Sennrich, arXiv 1910.07467), epsilon 1e-5 as Llama 2 and 3:
@@ -96,6 +125,10 @@ struct LayerNorm {
 struct RmsNorm {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0;
+
+  static constexpr const char* kKind = "rmsnorm";
+  static constexpr std::array kFields = {"pass", "rows", "cols"};
+  bool operator==(const RmsNorm&) const = default;
 };
 
 // gelu:            x R, y W.   tanh approximation as GPT-2.
@@ -107,71 +140,107 @@ struct RmsNorm {
 //                  (Shazeer, arXiv 2002.05202).
 // swiglu_backward: dy[rows,cols] R, x[rows,2·cols] R, dx[rows,2·cols] W.
 enum class ElementwiseFn : std::uint8_t { gelu, gelu_backward, add, column_sum, bias_add, swiglu, swiglu_backward };
+const char* name_of(ElementwiseFn fn);  // "gelu", …
 struct Elementwise {
   ElementwiseFn fn = ElementwiseFn::add;
   std::int64_t rows = 0, cols = 0;
+
+  static constexpr std::array kFields = {"fn", "rows", "cols"};
+  bool operator==(const Elementwise&) const = default;
 };
 
 // forward: (a[rows,cols] R when `residual`), b R, (bias[1,cols] R when `bias`), key R, c W.
 //          c = a + dropout(b + bias)
 // dgrad:   dc R, key R, db W.   db = dropout(dc)
-// Dropout's row is the token in its sequence of `seq`. With shards > 1, shard t (the tp coordinate) has tokens
-// [t·rows, …) of the micro-batch (sequence parallelism).
+// Dropout's row is the token in its sequence of `seq`; the rank has tokens [first_row, first_row + rows) of the
+// micro-batch (all, or with sequence parallelism its own).
 struct Dropout {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, seq = 0;
   double probability = 0;
   DropoutSite site = DropoutSite::embedding;
   bool bias = false, residual = false;
-  std::int64_t shards = 1;
+  Expr first_row = 0;
+
+  static constexpr const char* kKind = "dropout";
+  static constexpr std::array kFields = {"pass", "rows", "cols",     "seq",      "probability",
+                                         "site", "bias", "residual", "first_row"};
+  bool operator==(const Dropout&) const = default;
 };
 
 // forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.  Position of row r is r mod
 // seq. wgrad:   tokens R, dx R, dwte A, dwpe A. Without `positions` there is no wpe and no dwpe among the operands, and
-// x is the rows of wte alone. With shards > 1, shard t (the tp coordinate) holds rows [t·vocab/shards, …) of wte and
-// columns [t·cols/shards, …) of wpe: x is then what the shard adds to the sum over all, 0 for other shards' tokens
+// x is the rows of wte alone. With shards > 1, shard number t holds rows [t·vocab/shards, …) of wte and columns
+// [t·cols/shards, …) of wpe: x is then what the shard adds to the sum over all, 0 for other shards' tokens
 // (vocab-parallel, Megatron-LM).
 struct Embedding {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, vocab = 0, seq = 0;
   bool positions = true;
   std::int64_t shards = 1;
+  Expr shard = 0;
+
+  static constexpr const char* kKind = "embedding";
+  static constexpr std::array kFields = {"pass", "rows", "cols", "vocab", "seq", "positions", "shards", "shard"};
+  bool operator==(const Embedding&) const = default;
 };
 
 // Softmax cross-entropy and its gradient, in place.
 // logits[rows,cols] A (on return: scale · (softmax − onehot)), targets[rows,1] i32 R, loss[1,1] f64 A
 // (+= scale / shards · Σ nll). `scale` is 1 / tokens of the global batch, so that gradients and losses of all ranks and
 // micro-batches simply add up. Columns from `classes` on are padding: they take no part and their gradient is 0.
-// With shards > 1 each rank has a slice of the vocabulary (Megatron-LM's vocab-parallel cross-entropy): shard t, the tp
-// coordinate, has classes [t·cols, (t+1)·cols), and stats[shards, 3·rows] R from VocabStats of all stands before loss.
+// With shards > 1 each rank has a slice of the vocabulary (Megatron-LM's vocab-parallel cross-entropy), classes
+// [first_class, first_class + cols), and stats[shards, 3·rows] R from VocabStats of all stands before loss.
 struct CrossEntropy {
   std::int64_t rows = 0, cols = 0, classes = 0;
   double scale = 1;
   std::int64_t shards = 1;
+  Expr first_class = 0;
+
+  static constexpr const char* kKind = "cross_entropy";
+  static constexpr std::array kFields = {"rows", "cols", "classes", "scale", "shards", "first_class"};
+  bool operator==(const CrossEntropy&) const = default;
 };
 
-// What one slice of the vocabulary adds to the softmax of each row.
+// What one slice of the vocabulary, from first_class on, adds to the softmax of each row.
 // logits[rows,cols] R, targets[rows,1] i32 R, stats[3,rows] W contiguous: max, Σ exp(logit − max), logit of the target
 // or 0 when it lies in another slice.
 struct VocabStats {
   std::int64_t rows = 0, cols = 0, classes = 0;
+  Expr first_class = 0;
+
+  static constexpr const char* kKind = "vocab_stats";
+  static constexpr std::array kFields = {"rows", "cols", "classes", "first_class"};
+  bool operator==(const VocabStats&) const = default;
 };
 
 // dst W.
 struct Fill {
   std::int64_t elements = 0;
   double value = 0;
+
+  static constexpr const char* kKind = "fill";
+  static constexpr std::array kFields = {"elements", "value"};
+  bool operator==(const Fill&) const = default;
 };
 
 // src R, dst W; element types are those of the tensors (f32/f64 ↔ bf16, round to nearest even; equal types: a copy).
 struct Cast {
   std::int64_t elements = 0;
+
+  static constexpr const char* kKind = "cast";
+  static constexpr std::array kFields = {"elements"};
+  bool operator==(const Cast&) const = default;
 };
 
 // parts[parts,elements] R, sum[1,elements] W: the sum of the rows, in order. (What is left of a reduce-scatter whose
 // parts have been sent one by one.)
 struct LocalReduce {
   std::int64_t parts = 1, elements = 0;
+
+  static constexpr const char* kKind = "local_reduce";
+  static constexpr std::array kFields = {"parts", "elements"};
+  bool operator==(const LocalReduce&) const = default;
 };
 
 // x[1,elements] R, sum[1,1] f64 A: sum += Σ x² / copies. The squared global gradient norm is accumulated bucket by
@@ -179,6 +248,10 @@ struct LocalReduce {
 struct SumSquares {
   std::int64_t elements = 0;
   std::int64_t copies = 1;
+
+  static constexpr const char* kKind = "sum_squares";
+  static constexpr std::array kFields = {"elements", "copies"};
+  bool operator==(const SumSquares&) const = default;
 };
 
 // AdamW (Loshchilov & Hutter, arXiv 1711.05101) on one shard of a bucket, with global-norm clipping folded in:
@@ -186,16 +259,22 @@ struct SumSquares {
 // sqrt(norm_squared). grad[1,elements] R, norm_squared[1,1] f64 R, hyper[1,8] f64 R, param A, m A, v A. hyper = {lr,
 // beta1, beta2, eps, weight_decay, clip (0 = off), 1 − beta1^t, 1 − beta2^t}. `decayed` are the ranges of the *bucket*
 // [begin, end) that weight decay applies to (matrices, not biases and norms); the shard covers [shard · elements,
-// (shard + 1) · elements) of it, shard = the dp coordinate. With `master` the last operand is the master parameters,
+// (shard + 1) · elements) of it. With `master` the last operand is the master parameters,
 // A, in the type of m and v: they are updated, and param W is what they round to.
 struct AdamW {
   std::int64_t elements = 0;
   struct Range {
     std::int64_t begin = 0, end = 0;
+    bool operator==(const Range&) const = default;
   };
   std::vector<Range> decayed;
   std::int64_t shards = 1;
   bool master = false;
+  Expr shard = 0;
+
+  static constexpr const char* kKind = "adamw";
+  static constexpr std::array kFields = {"elements", "decayed", "shards", "master", "shard"};
+  bool operator==(const AdamW&) const = default;
 };
 
 // all_gather:     own shard R, whole buffer W.     Where the two overlap, the shard is slice `rank` of the whole.
@@ -203,22 +282,39 @@ struct AdamW {
 //                 element type (bf16: in f32, rounded once), so results do not depend on timing.
 // all_reduce:     whole buffer A.                  Sum in rank order.
 enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce };
+const char* name_of(CollectiveKind kind);  // "all_gather", …
+
+// What all who carry out or judge a collective must know of its kind. A member gives its shard or the whole buffer, and
+// gets its shard or the whole.
+struct CollectiveRule {
+  bool gives_shard = false, gets_shard = false;
+  bool sums = false;        // what members give is added; otherwise it is copied
+  bool one_buffer = false;  // given and got in the same place: one operand, A
+};
+CollectiveRule rule_of(CollectiveKind kind);
+
 // Members of the group meet (rendezvous), transfer, and complete together.
 struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   std::uint32_t communicator = 0;  // index into Schedule::communicators
   std::int64_t elements = 0;       // of the whole buffer; divisible by the group size unless all_reduce
+
+  static constexpr std::array kFields = {"kind", "communicator", "elements"};
+  bool operator==(const Collective&) const = default;
 };
 
-// One message to or from another member of a communicator: that `offset` places after this one in the ring of members;
-// an expression of the rank's coordinates. The n-th send from one member to another meets the n-th receive there from
-// it, in issue order on both sides. Bytes move when both have started (a posted receive means that its buffer is free),
-// and both complete together. send: buffer R.  receive: buffer W.
+// One message to or from another member of a communicator: that `offset` places after this one in the ring of members.
+// The n-th send from one member to another meets the n-th receive there from it, in issue order on both sides. Bytes
+// move when both have started (a posted receive means that its buffer is free), and both complete together.
+// send: buffer R.  receive: buffer W.
 struct PointToPoint {
   bool is_send = false;
   std::uint32_t communicator = 0;
   Expr offset = 1;
   std::int64_t elements = 0;
+
+  static constexpr std::array kFields = {"is_send", "communicator", "offset", "elements"};
+  bool operator==(const PointToPoint&) const = default;
 };
 
 using Work = std::variant<Gemm, Attention, Rope, LayerNorm, RmsNorm, Elementwise, Dropout, Embedding, CrossEntropy,
@@ -229,5 +325,22 @@ std::uint32_t communicator_of(const Work& work);  // of a communication
 const char* kind_of(const Work& work);            // "gemm", "attention", …
 std::string describe(const Work& work);           // "gemm 512x768x256 tn"
 double model_flops(const Work& work);  // multiply-adds × 2 of GEMMs and attention (causal halves it); others 0
+
+// True when the work of a rank depends on its coordinate on the axis.
+bool depends_on(const Work& work, Coord axis);
+// The work of the rank at these coordinates: every Expr is a constant.
+Work evaluate(const Work& work, const Coordinates& at);
+
+// A fused work (a GEMM with an epilogue, both gradients of a norm) as the works that it stands for, which run one after
+// the other. Who has no fused kernel runs these, and the simulator prices them. Empty: the work is not fused.
+struct Part {
+  Work work;
+  struct Operand {
+    std::size_t index = 0;  // into the operands of the whole
+    bool is_read = false;   // by this part, whatever the whole does with it
+  };
+  std::vector<Operand> operands;
+};
+std::vector<Part> parts_of(const Work& work);
 
 }  // namespace stretto

@@ -45,63 +45,17 @@ WorkCost norm_cost(const char* name, Pass pass, std::int64_t rows, std::int64_t 
   return {name + suffix(pass) + (adds ? "_acc" : ""), row_wise(rows, cols)};
 }
 
-// The GEMM, and the operation that its epilogue stands for.
-std::vector<Operation> parts_of(const Operation& whole, const Gemm& work) {
-  if (work.epilogue == GemmEpilogue::none) return {};
-  const Access &x = whole.accesses[whole.accesses.size() - 2], &c = whole.accesses.back();
-  std::vector<Operation> parts{whole, whole};
-  Gemm plain = work;
-  plain.epilogue = GemmEpilogue::none;
-  parts[0].work = plain;
-  parts[0].accesses.erase(parts[0].accesses.end() - (work.epilogue == GemmEpilogue::gelu ? 1 : 2));
-  switch (work.epilogue) {
-    case GemmEpilogue::none:
-      break;
-    case GemmEpilogue::gelu:
-      parts[1].work = Elementwise{ElementwiseFn::gelu, work.m, work.n};
-      parts[1].accesses = {x, c};
-      break;
-    case GemmEpilogue::gelu_backward:
-      parts[1].work = Elementwise{ElementwiseFn::gelu_backward, work.m, work.n};
-      parts[1].accesses = {c, x, c};
-      break;
-    case GemmEpilogue::bias_gradient:
-      parts[1].work = Elementwise{ElementwiseFn::column_sum, work.k, work.m};
-      parts[1].accesses = {whole.accesses.front(), x};
-      break;
-    case GemmEpilogue::residual:
-      plain.bias = false;
-      parts[0].work = plain;
-      parts[0].accesses = {whole.accesses[0], whole.accesses[1], c};
-      parts[1].work = Elementwise{work.bias ? ElementwiseFn::bias_add : ElementwiseFn::add, work.m, work.n};
-      parts[1].accesses = work.bias ? std::vector{x, c, whole.accesses[2], c} : std::vector{x, c, c};
-      break;
+// The operations that a fused one stands for.
+std::vector<Operation> apart(const Operation& whole) {
+  std::vector<Operation> result;
+  for (const Part& part : parts_of(whole.work)) {
+    Operation operation = whole;
+    operation.work = part.work;
+    operation.accesses.clear();
+    for (const Part::Operand& operand : part.operands) operation.accesses.push_back(whole.accesses[operand.index]);
+    result.push_back(std::move(operation));
   }
-  return parts;
-}
-
-// The gradient of a norm's weights, and that of its input.
-template <class Norm>
-std::vector<Operation> parts_of_norm(const Operation& whole, Norm work) {
-  if (work.pass != Pass::backward) return {};
-  const auto& a = whole.accesses;  // dy, x, stats, gamma, gradients of the weights, dx
-  std::vector<Operation> parts{whole, whole};
-  work.pass = Pass::wgrad;
-  parts[0].work = work;
-  parts[0].accesses = {a[0], a[1], a[2]};
-  parts[0].accesses.insert(parts[0].accesses.end(), a.begin() + 4, a.end() - 1);
-  work.pass = Pass::dgrad;
-  parts[1].work = work;
-  parts[1].accesses = {a[0], a[1], a[2], a[3], a.back()};
-  return parts;
-}
-
-std::vector<Operation> parts_of(const Operation& whole) {
-  return std::visit(Overloaded{[&](const Gemm& work) { return parts_of(whole, work); },
-                               [&](const LayerNorm& work) { return parts_of_norm(whole, work); },
-                               [&](const RmsNorm& work) { return parts_of_norm(whole, work); },
-                               [](const auto&) { return std::vector<Operation>{}; }},
-                    whole.work);
+  return result;
 }
 
 }  // namespace
@@ -175,7 +129,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
       },
       operation.work);
   cost.key += result_type(schedule, operation) + "_" + std::string(name_of(schedule.compute_dtype));
-  for (const Operation& part : parts_of(operation)) cost.parts.push_back(work_cost(schedule, part));
+  for (const Operation& part : apart(operation)) cost.parts.push_back(work_cost(schedule, part));
   return cost;
 }
 
@@ -183,8 +137,8 @@ WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t m
   // A reduce-scatter reads its slice of every member's buffer, an all-gather copies every other member's slice; each
   // phase of an all-reduce does one of them.
   const double slice = double(collective.elements) / double(members);
-  const bool gathers = collective.kind == CollectiveKind::all_gather;
-  const double touched = slice * double(gathers ? 2 * (in_place ? members - 1 : members) : members + 1);
+  const bool sums = rule_of(collective.kind).sums;
+  const double touched = slice * double(sums ? members + 1 : 2 * (in_place ? members - 1 : members));
   return {std::string("move_") + kind_of(collective) + "_" + std::string(name_of(dtype)),
           {1, touched},
           DemandClass::memory};

@@ -1,8 +1,8 @@
 #pragma once
 #include <vector>
 
-#include "sim/network/groups.hpp"
 #include "sim/network/network.hpp"
+#include "sim/network/rings.hpp"
 
 namespace stretto::sim {
 

@@ -19,7 +19,7 @@ bool GemmRunner::tune(const Gemm&, std::span<const exec::Operand> operands, cons
   return true;
 }
 void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  emulate::submit(stream.stream, [work, operands] { host::run_work(work, {}, operands); });
+  emulate::submit(stream.stream, [work, operands] { host::run_work(work, operands); });
 }
 
 struct AttentionRunner::Plan {};

@@ -17,8 +17,8 @@ unsigned threads_of_row(std::int64_t packs) {
 // The columns of one shard's slice that are classes.
 struct Slice {
   std::int64_t begin, classes, all;
-  Slice(std::int64_t shard, std::int64_t cols, std::int64_t of_all)
-      : begin(shard * cols), classes(std::clamp<std::int64_t>(of_all - begin, 0, cols)), all(of_all) {}
+  Slice(const Expr& first, std::int64_t cols, std::int64_t of_all)
+      : begin(first.value()), classes(std::clamp<std::int64_t>(of_all - begin, 0, cols)), all(of_all) {}
   __device__ bool holds(std::int64_t target) const { return target >= begin && target < begin + classes; }
 };
 
@@ -123,9 +123,8 @@ __global__ void vocab_stats_kernel(std::int64_t rows, Slice slice, Rows<const T>
 
 }  // namespace
 
-void run_cross_entropy(const CrossEntropy& work, std::int64_t shard, std::span<const exec::Operand> operands,
-                       const Stream& stream) {
-  const Slice slice(shard, work.cols, work.classes);
+void run_cross_entropy(const CrossEntropy& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  const Slice slice(work.first_class, work.cols, work.classes);
   const auto* targets = static_cast<const std::int32_t*>(operands[1].data);
   const auto* stats = work.shards > 1 ? static_cast<const float*>(operands[2].data) : nullptr;
   auto* loss = static_cast<double*>(operands.back().data);
@@ -144,9 +143,8 @@ void run_cross_entropy(const CrossEntropy& work, std::int64_t shard, std::span<c
          work.scale / static_cast<double>(work.shards), loss);
 }
 
-void run_vocab_stats(const VocabStats& work, std::int64_t shard, std::span<const exec::Operand> operands,
-                     const Stream& stream) {
-  const Slice slice(shard, work.cols, work.classes);
+void run_vocab_stats(const VocabStats& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  const Slice slice(work.first_class, work.cols, work.classes);
   with_device_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = 16 / static_cast<int>(sizeof(T));

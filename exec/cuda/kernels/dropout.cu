@@ -31,8 +31,7 @@ __global__ void dropout_kernel(std::int64_t rows, std::int64_t cols, std::int64_
 
 }  // namespace
 
-void run_dropout(const Dropout& work, std::int64_t shard, std::span<const exec::Operand> operands,
-                 const Stream& stream) {
+void run_dropout(const Dropout& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const bool is_forward = work.pass == Pass::forward;
   const exec::Operand* next = operands.data();
   const exec::Operand* residual = is_forward && work.residual ? next++ : nullptr;
@@ -44,8 +43,8 @@ void run_dropout(const Dropout& work, std::int64_t shard, std::span<const exec::
   const Tiling t = tile(work.rows, ceil_div(work.cols, 4));
   with_device_type(in.dtype, [&](auto type) {
     using T = decltype(type);
-    launch(stream, t.grid, t.block, dropout_kernel<T>, work.rows, work.cols, work.shards > 1 ? shard * work.rows : 0,
-           work.seq, residual ? rows_of<const T>(*residual) : Rows<const T>{}, rows_of<const T>(in),
+    launch(stream, t.grid, t.block, dropout_kernel<T>, work.rows, work.cols, work.first_row.value(), work.seq,
+           residual ? rows_of<const T>(*residual) : Rows<const T>{}, rows_of<const T>(in),
            bias ? static_cast<const T*>(bias->data) : nullptr, mask, rows_of<T>(*next));
   });
 }

@@ -7,12 +7,12 @@ namespace {
 // What a rank has of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
 struct Part {
   std::int64_t vocab, rows, first_row, cols, first_col, seq;
-  Part(const Embedding& work, std::int64_t shard)
+  explicit Part(const Embedding& work)
       : vocab(work.vocab),
         rows(work.vocab / work.shards),
-        first_row(shard * rows),
+        first_row(work.shard.value() * rows),
         cols(work.cols / work.shards),
-        first_col(shard * cols),
+        first_col(work.shard.value() * cols),
         seq(work.seq) {}
 };
 
@@ -147,9 +147,8 @@ __global__ void wpe_kernel(std::int64_t rows, Part part, Rows<const T> dx, Rows<
 
 }  // namespace
 
-void run_embedding(const Embedding& work, std::int64_t shard, std::span<const exec::Operand> operands,
-                   const Stream& stream) {
-  const Part part(work, shard);
+void run_embedding(const Embedding& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  const Part part(work);
   const auto* tokens = static_cast<const std::int32_t*>(operands[0].data);
   const bool is_forward = work.pass == Pass::forward;
   const exec::Operand& x = is_forward ? operands.back() : operands[1];

@@ -202,9 +202,9 @@ class OnDevice {
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
 
-  void run(const Work& work, const Coordinates& rank) {
+  void run(const Work& work) {
     // Little scratch and few SMs, so that sums are of several parts.
-    launch_work(work, rank, operands_, {nullptr, scratch_, 1 << 16, 3});
+    launch_work(work, operands_, {nullptr, scratch_, 1 << 16, 3});
     take();
   }
 #if defined(STRETTO_ON_GPU)
@@ -248,9 +248,7 @@ class OnDevice {
   void* scratch_ = nullptr;
 };
 
-void check(const Work& work, double tolerance = 2e-6, std::int64_t shard = 0) {
-  Coordinates rank;
-  rank[Coord::tp] = rank[Coord::dp] = shard;
+void check(const Work& work, double tolerance = 2e-6) {
 #if defined(STRETTO_ON_GPU)
   tolerance *= 8;  // its exponentials are approximate
 #endif
@@ -260,8 +258,8 @@ void check(const Work& work, double tolerance = 2e-6, std::int64_t shard = 0) {
         INFO(describe(work) << ", " << name_of(dtype) << ", gap " << gap << ", accumulates " << accumulates);
         const std::vector<Buffer> before = buffers_of(work, dtype, gap, {accumulates});
         std::vector<Buffer> device = before, host = before;
-        host::run_work(work, rank, bound(host));
-        OnDevice(device).run(work, rank);
+        host::run_work(work, bound(host));
+        OnDevice(device).run(work);
         check_same(device, host, before, tolerance);
       }
 }
@@ -299,7 +297,7 @@ TEST_CASE("device kernels agree with the host's: dropout", "[cuda]") {
     for (const bool bias : {false, true})
       for (const bool residual : {false, true})
         for (const std::int64_t cols : {1, 7, 64})
-          check(Dropout{pass, 12, cols, 6, 0.3, DropoutSite::residual_1, bias, residual, 2}, 2e-6, 1);
+          check(Dropout{pass, 12, cols, 6, 0.3, DropoutSite::residual_1, bias, residual, 12});
 }
 
 TEST_CASE("device kernels agree with the host's: embedding", "[cuda]") {
@@ -308,7 +306,7 @@ TEST_CASE("device kernels agree with the host's: embedding", "[cuda]") {
       for (const auto& [vocab, cols, shards] :
            {std::tuple{31, 6, 1}, std::tuple{30, 8, 2}, std::tuple{2, 64, 1}, std::tuple{62, 12, 2}})
         for (std::int64_t shard = 0; shard < shards; ++shard)
-          check(Embedding{pass, 350, cols, vocab, 50, positions, shards}, 1e-5, shard);
+          check(Embedding{pass, 350, cols, vocab, 50, positions, shards, shard}, 1e-5);
   // More occurrences than a block collects at once, and more sequences than are read ahead.
   check(Embedding{Pass::wgrad, 7000, 4, 3, 3500, true, 1}, 1e-5);
   check(Embedding{Pass::wgrad, 360, 8, 30, 20, true, 1}, 1e-5);
@@ -320,8 +318,8 @@ TEST_CASE("device kernels agree with the host's: cross-entropy", "[cuda]") {
     check(CrossEntropy{rows, cols, classes, 0.25, 1}, 1e-5);
     check(VocabStats{rows, cols, classes}, 1e-5);
     for (std::int64_t shard = 0; shard < 2; ++shard) {
-      check(CrossEntropy{rows, cols, cols + (classes + 1) / 2, 0.25, 2}, 1e-5, shard);
-      check(VocabStats{rows, cols, cols + (classes + 1) / 2}, 1e-5, shard);
+      check(CrossEntropy{rows, cols, cols + (classes + 1) / 2, 0.25, 2, shard * cols}, 1e-5);
+      check(VocabStats{rows, cols, cols + (classes + 1) / 2, shard * cols}, 1e-5);
     }
   }
 }
@@ -339,7 +337,7 @@ TEST_CASE("device kernels agree with the host's: AdamW", "[cuda]") {
   for (const bool master : {false, true})
     for (const std::int64_t elements : {1, 10, 1003, 4096})
       for (std::int64_t shard = 0; shard < 2; ++shard)
-        check(AdamW{elements, {{0, elements / 3}, {elements / 2, elements + elements / 3}}, 2, master}, 5e-6, shard);
+        check(AdamW{elements, {{0, elements / 3}, {elements / 2, elements + elements / 3}}, 2, master, shard}, 5e-6);
   // More ranges than one launch takes, and some that meet.
   AdamW many{20000, {}, 1, true};
   for (std::int64_t i = 0; i < 2300; ++i) many.decayed.push_back({i * 8 + 1, i * 8 + (i % 3 == 0 ? 9 : 6)});
@@ -349,7 +347,7 @@ TEST_CASE("device kernels agree with the host's: AdamW", "[cuda]") {
 TEST_CASE("device kernels agree with the host's: attention", "[cuda]") {
   for (const Pass pass : {Pass::forward, Pass::dgrad})
     for (const double dropout : {0.0, 0.25}) {
-      check(Attention{pass, 2, 4, 2, 9, 6, true, dropout}, 1e-5, 1);
+      check(Attention{pass, 2, 4, 2, 9, 6, true, dropout, 4}, 1e-5);
       check(Attention{pass, 1, 3, 3, 13, 40, false, dropout}, 1e-5);
       check(Attention{pass, 1, 1, 1, 1, 1, true, dropout}, 1e-5);
     }
@@ -365,7 +363,7 @@ TEST_CASE("cuDNN's attention agrees with the host's", "[cuda]") {
         INFO(describe(Work(work)));
         const std::vector<Buffer> before = buffers_of(work, Dtype::bf16, 0, {false});
         std::vector<Buffer> device = before, host = before;
-        host::run_work(work, {}, bound(host));
+        host::run_work(work, bound(host));
         OnDevice(device).run_by_cudnn(work);
         check_same(device, host, before, 1e-3);
       }
@@ -422,12 +420,12 @@ TEST_CASE("a token or target outside the vocabulary makes NaN on the device", "[
   const CrossEntropy work{3, 8, 8, 1, 1};
   std::vector<Buffer> buffers = buffers_of(work, Dtype::f32, 0, {false});
   buffers[1].set(2, 0, 8);
-  OnDevice(buffers).run(work, {});
+  OnDevice(buffers).run(work);
   CHECK(std::isnan(buffers[2].at(0, 0)));
   const Embedding embedding{Pass::forward, 4, 8, 5, 4, false, 1};
   buffers = buffers_of(embedding, Dtype::f32, 0, {false});
   buffers[0].set(1, 0, -1);
-  OnDevice(buffers).run(embedding, {});
+  OnDevice(buffers).run(embedding);
   CHECK(std::isnan(buffers[2].at(1, 7)));
   CHECK_FALSE(std::isnan(buffers[2].at(0, 7)));
 }

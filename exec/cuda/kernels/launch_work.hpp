@@ -12,7 +12,6 @@ namespace stretto::cuda {
 // in device memory, in f32 or bf16 where the host's kernels take a floating type; the host's run_work() is what each is
 // tested against. `rank` as there. Does not synchronise, allocates nothing. Throws Error(runtime) when a launch is
 // refused or the scratch is too small.
-void launch_work(const Work& work, const Coordinates& rank, std::span<const exec::Operand> operands,
-                 const Stream& stream);
+void launch_work(const Work& work, std::span<const exec::Operand> operands, const Stream& stream);
 
 }  // namespace stretto::cuda

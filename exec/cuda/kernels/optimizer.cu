@@ -99,10 +99,10 @@ __global__ void squares_kernel(std::int64_t count, const T* x, double* partial) 
 
 }  // namespace
 
-void run_adamw(const AdamW& work, std::int64_t shard, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_adamw(const AdamW& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const auto floats = [&](std::size_t i) { return static_cast<float*>(operands[i].data); };
   const auto doubles = [&](std::size_t i) { return static_cast<const double*>(operands[i].data); };
-  const std::int64_t shard_begin = shard * work.elements;
+  const std::int64_t shard_begin = work.shard.value() * work.elements;
   with_device_type(operands[3].dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = 4;

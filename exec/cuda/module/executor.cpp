@@ -291,7 +291,7 @@ class CudaExecutor final : public exec::Executor {
       for (const std::vector<std::uint32_t>& lane : program.lanes) {
         int most = 0;
         for (const std::uint32_t op : lane)
-          if (const Work& work = schedule_.operations[program.ops[op].op].work; is_communication(work))
+          if (const Work& work = program.work_of(op); is_communication(work))
             most = std::max(most, resident_cores(schedule_.communicators[communicator_of(work)]));
         held += most;
       }
@@ -302,7 +302,7 @@ class CudaExecutor final : public exec::Executor {
   void prepare_attention() {
     for (std::size_t r = 0; r < programs_.size(); ++r)
       for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
-        const auto* attention = std::get_if<Attention>(&schedule_.operations[programs_[r].ops[op].op].work);
+        const auto* attention = std::get_if<Attention>(&programs_[r].work_of(op));
         if (attention == nullptr) continue;
         attention_ = &attention_runner();
         const std::span<const exec::Operand> operands = ranks_[r]->operands.of(op);
@@ -324,8 +324,7 @@ class CudaExecutor final : public exec::Executor {
 
   std::int64_t planned_bytes() const {
     std::int64_t bytes = overhead_bytes(schedule_, static_cast<std::int64_t>(programs_.size()));
-    for (const BoundProgram& program : programs_)
-      bytes += memory_plan_.roles[schedule_.role_of(program.coordinates)].bytes;
+    for (const BoundProgram& program : programs_) bytes += memory_plan_.roles[program.role].bytes;
     return bytes;
   }
 
@@ -333,7 +332,7 @@ class CudaExecutor final : public exec::Executor {
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "asking for free memory");
     if (needed <= static_cast<std::int64_t>(free)) return;
-    const RolePlan& role = memory_plan_.roles[schedule_.role_of(programs_.front().coordinates)];
+    const RolePlan& role = memory_plan_.roles[programs_.front().role];
     throw runtime_failure(fmt::format(
         "out of memory: {} ranks need {:.1f} GiB{} of {}'s {:.1f} GiB, of which {:.1f} are free; the largest buffers "
         "of a rank: {}",
@@ -343,7 +342,7 @@ class CudaExecutor final : public exec::Executor {
   }
 
   void add_rank(const BoundProgram& program) {
-    const RolePlan& role = memory_plan_.roles[schedule_.role_of(program.coordinates)];
+    const RolePlan& role = memory_plan_.roles[program.role];
     ranks_.push_back(std::make_unique<Rank>(schedule_, role));
     Rank& rank = *ranks_.back();
     rank.operands = host::bind_operands(
@@ -469,9 +468,7 @@ class CudaExecutor final : public exec::Executor {
            std::holds_alternative<PointToPoint>(work_of(action.rank, action.op));
   }
 
-  const Work& work_of(std::uint32_t rank, std::uint32_t op) const {
-    return schedule_.operations[programs_[rank].ops[op].op].work;
-  }
+  const Work& work_of(std::uint32_t rank, std::uint32_t op) const { return programs_[rank].work_of(op); }
 
   std::uint32_t joined(const LaunchAction& action, std::uint32_t i) const {
     const BoundProgram& program = programs_[action.rank];
@@ -487,12 +484,12 @@ class CudaExecutor final : public exec::Executor {
 
   void compute(std::uint32_t rank, std::uint32_t op, const Stream& stream) {
     const BoundProgram& program = programs_[rank];
-    const Work& work = schedule_.operations[program.ops[op].op].work;
+    const Work& work = program.work_of(op);
     const std::span<const exec::Operand> operands = ranks_[rank]->operands.of(op);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
     if (const auto* attention = std::get_if<Attention>(&work); attention && attention_->prepare(*attention, operands))
       return attention_->run(*attention, operands, attention_workspace_->data + attention_bytes_ * rank, stream);
-    launch_work(work, program.coordinates, operands, stream);
+    launch_work(work, operands, stream);
   }
 
   // Waits for everything, no longer than the timeout.

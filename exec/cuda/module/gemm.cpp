@@ -57,40 +57,7 @@ std::uint32_t alignment_of_epilogue(const Gemm& work, std::span<const exec::Oper
 
 // What beta multiplies.
 const exec::Operand& added_of(const Gemm& work, std::span<const exec::Operand> operands) {
-  return work.epilogue == GemmEpilogue::residual ? operands[operands.size() - 2] : operands.back();
-}
-
-Gemm without_epilogue(Gemm work) {
-  if (work.epilogue == GemmEpilogue::residual) work.bias = false;  // added with the residual
-  work.epilogue = GemmEpilogue::none;
-  return work;
-}
-// The product goes to X with gelu, else to C, and a kernel follows.
-std::vector<exec::Operand> operands_without_epilogue(const Gemm& work, std::span<const exec::Operand> operands) {
-  std::vector<exec::Operand> left(operands.begin(), operands.end() - 2);
-  if (work.epilogue == GemmEpilogue::residual) left.resize(2);
-  left.push_back(work.epilogue == GemmEpilogue::gelu ? operands[operands.size() - 2] : operands.back());
-  return left;
-}
-
-void run_after(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  const exec::Operand &x = operands[operands.size() - 2], &c = operands.back();
-  switch (work.epilogue) {
-    case GemmEpilogue::none:
-      return;
-    case GemmEpilogue::gelu:
-      return launch_work(Elementwise{ElementwiseFn::gelu, work.m, work.n}, {}, std::array{x, c}, stream);
-    case GemmEpilogue::gelu_backward:
-      return launch_work(Elementwise{ElementwiseFn::gelu_backward, work.m, work.n}, {}, std::array{c, x, c}, stream);
-    case GemmEpilogue::bias_gradient:
-      return launch_work(Elementwise{ElementwiseFn::column_sum, work.k, work.m}, {}, std::array{operands[0], x},
-                         stream);
-    case GemmEpilogue::residual:
-      if (work.bias)
-        return launch_work(Elementwise{ElementwiseFn::bias_add, work.m, work.n}, {}, std::array{x, c, operands[2], c},
-                           stream);
-      return launch_work(Elementwise{ElementwiseFn::add, work.m, work.n}, {}, std::array{x, c, c}, stream);
-  }
+  return work.epilogue == GemmEpilogue::residual ? operands[work.x_index()] : operands.back();
 }
 
 // cuBLAS writes the gradient of a bias and cannot add to what is there: its sums go to the end of the scratch, and a
@@ -171,7 +138,7 @@ struct GemmRunner::Plan {
     if (has_epilogue && work.epilogue == GemmEpilogue::bias_gradient) {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(sums));
     } else if (has_aux(work)) {
-      const exec::Operand& x = operands[operands.size() - 2];
+      const exec::Operand& x = operands[work.x_index()];
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::max(x.ld, x.cols));
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(x.dtype));
     }
@@ -209,7 +176,7 @@ struct GemmRunner::Plan {
     if (sums_bias(work))
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(BiasSums(work, sums, stream).sums.data));
     else if (has_aux(work))
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(operands[operands.size() - 2].data));
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(operands[work.x_index()].data));
   }
 
   // Of work whose operands the plan points to.
@@ -247,7 +214,7 @@ GemmRunner::Key GemmRunner::key_of(const Gemm& work, std::span<const exec::Opera
           alignment_of(added_of(work, operands)),
           alignment_of_epilogue(work, operands),
           static_cast<std::int64_t>(work.epilogue),
-          work.epilogue == GemmEpilogue::none ? 0 : operands[operands.size() - 2].ld};
+          work.epilogue == GemmEpilogue::none ? 0 : operands[work.x_index()].ld};
 }
 
 bool GemmRunner::tune(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
@@ -261,8 +228,8 @@ bool GemmRunner::tune(const Gemm& work, std::span<const exec::Operand> operands,
   if (work.epilogue != GemmEpilogue::none) {
     // An epilogue leaves fewer algorithms to choose from (sums of a bias: none that cuts k, it seems), which may cost
     // more than a kernel that follows.
-    const Gemm alone = without_epilogue(work);
-    auto apart = fastest(alone, operands_without_epilogue(work, operands), stream, false, Dtype::f32);
+    const Part product = parts_of(work).front();
+    auto apart = fastest(std::get<Gemm>(product.work), exec::operands_of(product, operands), stream, false, Dtype::f32);
     for (const auto& one : {plan.get(), apart.get()})
       if (one) one->ms = time_ms([&] { run(*one, work, operands, stream); }, stream);
     if (!plan || (apart && apart->ms < kWorthIt * plan->ms)) plan = std::move(apart);
@@ -321,14 +288,15 @@ void GemmRunner::run(Plan& plan, const Gemm& work, std::span<const exec::Operand
     check(plan.start(work, handle_, operands, plan.algorithm, stream), "starting a GEMM");
     if (!plan.sums_bias(work)) return;
     const BiasSums bias(work, plan.sums, stream);
-    return launch_work(Elementwise{ElementwiseFn::column_sum, 1, work.m}, {},
-                       std::array{bias.sums, operands[operands.size() - 2]}, bias.stream);
+    return launch_work(Elementwise{ElementwiseFn::column_sum, 1, work.m},
+                       std::array{bias.sums, operands[work.x_index()]}, bias.stream);
   }
-  const std::vector<exec::Operand> of_gemm = operands_without_epilogue(work, operands);
-  const Gemm alone = without_epilogue(work);
+  const std::vector<Part> parts = parts_of(work);
+  const Gemm& alone = std::get<Gemm>(parts[0].work);
+  const std::vector<exec::Operand> of_gemm = exec::operands_of(parts[0], operands);
   plan.point_to(alone, of_gemm, stream);
   check(plan.start(alone, handle_, of_gemm, plan.algorithm, stream), "starting a GEMM");
-  run_after(work, operands, stream);
+  launch_work(parts[1].work, exec::operands_of(parts[1], operands), stream);
 }
 
 }  // namespace stretto::cuda

@@ -104,7 +104,7 @@ class Nccl final : public Communication {
   }
 
   void launch(const LaunchAction& action, const Stream& stream) override {
-    const Work& work = schedule_.operations[program_.ops[action.op].op].work;
+    const Work& work = program_.work_of(action.op);
     auto* on = static_cast<cudaStream_t>(stream.stream);
     if (const auto* collective = std::get_if<Collective>(&work))
       run(*collective, action.op, on);
@@ -243,7 +243,7 @@ class Nccl final : public Communication {
   void connect_messages(const Stream& stream) {
     std::map<NcclGroup, std::set<std::pair<int, bool>>> used;  // peer, whether it is sent to
     for (std::size_t op = 0; op < program_.ops.size(); ++op)
-      if (const auto* message = std::get_if<PointToPoint>(&schedule_.operations[program_.ops[op].op].work)) {
+      if (const auto* message = std::get_if<PointToPoint>(&program_.work_of(op))) {
         const std::int64_t peer = peer_of(schedule_, *message, program_.rank).rank;
         const NcclGroup& place = places_.of_op[op];
         used[place].insert({groups_.at(place).index_of(peer), message->is_send});
@@ -329,7 +329,7 @@ class Nccl final : public Communication {
     ncclGroupStart();
     ncclResult_t result = ncclSuccess;
     for (const std::uint32_t op : call_order(schedule_, program_, {first, first + action.joined})) {
-      const auto& message = std::get<PointToPoint>(schedule_.operations[program_.ops[op].op].work);
+      const auto& message = std::get<PointToPoint>(program_.work_of(op));
       const exec::Operand& buffer = operands_(0, op).front();
       const int peer = group.index_of(peer_of(schedule_, message, program_.rank).rank);
       const auto elements = static_cast<std::size_t>(message.elements);

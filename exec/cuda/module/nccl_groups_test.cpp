@@ -28,14 +28,14 @@ void check(const Scenario& scenario) {
         const std::vector<std::uint32_t> joined(lane.begin() + static_cast<std::ptrdiff_t>(i),
                                                 lane.begin() + static_cast<std::ptrdiff_t>(end));
         i = end;
-        const Work& work = schedule.operations[program.ops[joined.front()].op].work;
+        const Work& work = program.work_of(joined.front());
         if (!is_communication(work)) continue;
         const NcclGroup& group = groups.of_op[joined.front()];
         lanes[group].insert(program.ops[joined.front()].lane);
         if (!std::holds_alternative<PointToPoint>(work)) continue;
         CHECK(groups.all.contains(group));
         for (const std::uint32_t op : cuda::call_order(schedule, program, joined)) {
-          const auto& message = std::get<PointToPoint>(schedule.operations[program.ops[op].op].work);
+          const auto& message = std::get<PointToPoint>(program.work_of(op));
           CHECK(groups.of_op[op] == group);
           const std::int64_t peer = peer_of(schedule, message, rank).rank;
           if (message.is_send)

@@ -23,7 +23,7 @@ class SharedGpu final : public Communication {
         options_(options) {}
 
   void launch(const LaunchAction& action, const Stream& stream) override {
-    const Work& work = schedule_.operations[programs_[action.rank].ops[action.op].op].work;
+    const Work& work = programs_[action.rank].work_of(action.op);
     if (const auto* collective = std::get_if<Collective>(&work)) return share(action, *collective, stream);
     const auto& message = std::get<PointToPoint>(work);
     const exec::Operand& to = operands_(action.rank, action.op)[0];

@@ -143,7 +143,7 @@ void dgrad_head(const Attention& work, HeadParts<T> in, HeadView<T> out, const T
 }
 
 template <class T>
-void attention(const Attention& work, std::int64_t shard, std::span<const Operand> operands) {
+void attention(const Attention& work, std::span<const Operand> operands) {
   std::optional<DropoutMask> mask;
   if (work.dropout > 0) mask.emplace(operands.back(), work.dropout, DropoutSite::attention);
   const std::int64_t group = work.heads / work.kv_heads;  // query heads of a kv head
@@ -159,7 +159,7 @@ void attention(const Attention& work, std::int64_t shard, std::span<const Operan
       const HeadParts<T> in = parts_of(operands[0]);
       const HeadView<T> out = head_view<T>(operands[1], row, col);
       T* lse = row_of<T>(operands[2], batch * work.heads + head);
-      const HeadDropout dropout{mask ? &*mask : nullptr, batch, (shard * work.heads + head) * work.seq};
+      const HeadDropout dropout{mask ? &*mask : nullptr, batch, (work.first_head.value() + head) * work.seq};
       if (work.pass == Pass::forward) {
         forward_head(work, in, out, lse, dropout);
       } else {
@@ -172,7 +172,7 @@ void attention(const Attention& work, std::int64_t shard, std::span<const Operan
 
 }  // namespace
 
-void run_attention(const Attention& work, std::int64_t shard, std::span<const Operand> operands) {
+void run_attention(const Attention& work, std::span<const Operand> operands) {
   assert(work.pass != Pass::wgrad);
   assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u) + (work.dropout > 0));
   assert(work.kv_heads > 0 && work.heads % work.kv_heads == 0);
@@ -186,7 +186,7 @@ void run_attention(const Attention& work, std::int64_t shard, std::span<const Op
     assert(operands[4].mode == AccessMode::write);
   }
   static_cast<void>(tokens), static_cast<void>(hidden), static_cast<void>(qkv);
-  with_compute_type(operands[0].dtype, [&](auto type) { attention<decltype(type)>(work, shard, operands); });
+  with_compute_type(operands[0].dtype, [&](auto type) { attention<decltype(type)>(work, operands); });
 }
 
 }  // namespace stretto::host

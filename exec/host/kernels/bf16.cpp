@@ -30,7 +30,7 @@ bool computes_in_bf16(std::span<const Operand> operands) {
   return std::any_of(operands.begin(), operands.end(), [](const Operand& o) { return o.dtype == Dtype::bf16; });
 }
 
-void run_in_f32(const Work& work, const Coordinates& rank, std::span<const Operand> operands) {
+void run_in_f32(const Work& work, std::span<const Operand> operands) {
   // Kernels have scratch of their own (scratch.hpp) while they run.
   thread_local std::vector<float> wide;
   std::int64_t total = 0;
@@ -47,7 +47,7 @@ void run_in_f32(const Work& work, const Coordinates& rank, std::span<const Opera
     operand.ld = operand.cols;
     next += elements_of(operand);
   }
-  run_work(work, rank, widened);
+  run_work(work, widened);
   for (std::size_t i = 0; i < operands.size(); ++i)
     if (operands[i].dtype == Dtype::bf16 && operands[i].mode != AccessMode::read)
       narrow(data_of<float>(widened[i]), operands[i]);

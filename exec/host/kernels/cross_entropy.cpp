@@ -16,8 +16,8 @@ constexpr const char* kWhat = "cross-entropy: target";
 // The columns of one shard's slice that are classes, and the place of a target among them.
 struct Slice {
   std::int64_t begin = 0, classes = 0;
-  Slice(std::int64_t shard, std::int64_t cols, std::int64_t all)
-      : begin(shard * cols), classes(std::clamp<std::int64_t>(all - begin, 0, cols)) {}
+  Slice(const Expr& first, std::int64_t cols, std::int64_t all)
+      : begin(first.value()), classes(std::clamp<std::int64_t>(all - begin, 0, cols)) {}
   bool holds(std::int64_t target) const { return target >= begin && target < begin + classes; }
 };
 
@@ -63,9 +63,8 @@ double sum_nll(const CrossEntropy& work, const Operand& logits, const Operand& t
 }
 
 template <class T>
-double sum_nll(const CrossEntropy& work, std::int64_t shard, const Operand& logits, const Operand& targets,
-               const Operand& stats) {
-  const Slice slice(shard, work.cols, work.classes);
+double sum_nll(const CrossEntropy& work, const Operand& logits, const Operand& targets, const Operand& stats) {
+  const Slice slice(work.first_class, work.cols, work.classes);
   double nll = 0;
   for (std::int64_t row = 0; row < work.rows; ++row) {
     T* x = row_of<T>(logits, row);
@@ -79,8 +78,8 @@ double sum_nll(const CrossEntropy& work, std::int64_t shard, const Operand& logi
 }
 
 template <class T>
-void write_stats(const VocabStats& work, std::int64_t shard, const Operand& logits, const Operand& targets, T* stats) {
-  const Slice slice(shard, work.cols, work.classes);
+void write_stats(const VocabStats& work, const Operand& logits, const Operand& targets, T* stats) {
+  const Slice slice(work.first_class, work.cols, work.classes);
   for (std::int64_t row = 0; row < work.rows; ++row) {
     const T* x = row_of<T>(logits, row);
     const std::int32_t target = index_at(targets, row, work.classes, kWhat);
@@ -108,7 +107,7 @@ void check_targets(const Operand& targets, std::int64_t rows, std::int64_t class
 
 }  // namespace
 
-void run_cross_entropy(const CrossEntropy& work, std::int64_t shard, std::span<const Operand> operands) {
+void run_cross_entropy(const CrossEntropy& work, std::span<const Operand> operands) {
   assert(operands.size() == (work.shards > 1 ? 4u : 3u));
   const Operand& logits = operands[0];
   const Operand& targets = operands[1];
@@ -119,18 +118,18 @@ void run_cross_entropy(const CrossEntropy& work, std::int64_t shard, std::span<c
   with_compute_type(logits.dtype, [&](auto type) {
     using T = decltype(type);
     const double nll =
-        work.shards > 1 ? sum_nll<T>(work, shard, logits, targets, operands[2]) : sum_nll<T>(work, logits, targets);
+        work.shards > 1 ? sum_nll<T>(work, logits, targets, operands[2]) : sum_nll<T>(work, logits, targets);
     *data_of<double>(loss) += work.scale / double(work.shards) * nll;
   });
 }
 
-void run_vocab_stats(const VocabStats& work, std::int64_t shard, std::span<const Operand> operands) {
+void run_vocab_stats(const VocabStats& work, std::span<const Operand> operands) {
   assert(operands.size() == 3 && has_shape(operands[0], work.rows, work.cols));
   assert(elements_of(operands[2]) == 3 * work.rows && is_contiguous(operands[2]));
   check_targets(operands[1], work.rows, work.classes);
   with_compute_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
-    write_stats<T>(work, shard, operands[0], operands[1], data_of<T>(operands[2]));
+    write_stats<T>(work, operands[0], operands[1], data_of<T>(operands[2]));
   });
 }
 

@@ -92,23 +92,20 @@ TEST_CASE("slices of the vocabulary give the cross-entropy of the whole", "[kern
 
     std::vector<Matrix<double>> slices;
     Matrix<double> stats(shards, 3 * kRows);
-    Coordinates rank;
     for (std::int64_t s = 0; s < shards; ++s) {
       slices.push_back(constant_matrix(kRows, cols, 100.0));  // padding is never looked at
       slices.back().for_each([&](std::int64_t row, std::int64_t col, double& value) {
         if (s * cols + col < kVocab) value = logits.at(row, s * cols + col);
       });
       Matrix<double> own(3, kRows);
-      rank[Coord::tp] = s;
-      run(VocabStats{kRows, cols, kVocab}, {slices.back().operand(), targets.operand(), own.write()}, rank);
+      run(VocabStats{kRows, cols, kVocab, s * cols}, {slices.back().operand(), targets.operand(), own.write()});
       for (std::int64_t i = 0; i < 3 * kRows; ++i) stats.at(s, i) = own.at(i / kRows, i % kRows);
     }
     double loss = 0;
     for (std::int64_t s = 0; s < shards; ++s) {
-      rank[Coord::tp] = s;
       auto share = constant_matrix(1, 1, 0.0);
-      run(CrossEntropy{kRows, cols, kVocab, kScale, shards},
-          {slices[s].accumulate(), targets.operand(), stats.operand(), share.accumulate()}, rank);
+      run(CrossEntropy{kRows, cols, kVocab, kScale, shards, s * cols},
+          {slices[s].accumulate(), targets.operand(), stats.operand(), share.accumulate()});
       loss += share.at(0, 0);
       slices[s].for_each([&](std::int64_t row, std::int64_t col, double& value) {
         CHECK(value == Approx(s * cols + col < kVocab ? gradient.at(row, s * cols + col) : 0).margin(1e-14));

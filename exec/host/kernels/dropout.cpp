@@ -8,14 +8,14 @@ namespace stretto::host {
 namespace {
 
 template <class T>
-void dropout(const Dropout& work, std::int64_t shard, std::span<const Operand> operands) {
+void dropout(const Dropout& work, std::span<const Operand> operands) {
   const Operand* next = operands.data();
   const Operand* residual = work.pass == Pass::forward && work.residual ? next++ : nullptr;
   const Operand& in = *next++;
   const T* bias = work.pass == Pass::forward && work.bias ? data_of<T>(*next++) : nullptr;
   const DropoutMask mask(*next++, work.probability, work.site);
   const Operand& out = *next;
-  const std::int64_t first = work.shards > 1 ? shard * work.rows : 0;
+  const std::int64_t first = work.first_row.value();
   for (std::int64_t row = 0; row < work.rows; ++row) {
     const std::int64_t token = first + row;
     const T* from = row_of<T>(in, row);
@@ -33,12 +33,12 @@ void dropout(const Dropout& work, std::int64_t shard, std::span<const Operand> o
 
 }  // namespace
 
-void run_dropout(const Dropout& work, std::int64_t shard, std::span<const Operand> operands) {
+void run_dropout(const Dropout& work, std::span<const Operand> operands) {
   const bool is_forward = work.pass == Pass::forward;
   assert(operands.size() == 3u + (is_forward && work.residual) + (is_forward && work.bias));
   assert(has_shape(operands[0], work.rows, work.cols) && has_shape(operands.back(), work.rows, work.cols));
   static_cast<void>(is_forward);
-  with_compute_type(operands[0].dtype, [&](auto type) { dropout<decltype(type)>(work, shard, operands); });
+  with_compute_type(operands[0].dtype, [&](auto type) { dropout<decltype(type)>(work, operands); });
 }
 
 }  // namespace stretto::host

@@ -21,11 +21,11 @@ void add_row(T* to, const T* a, const T* b, std::int64_t cols) {
 // What a rank has of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
 struct Part {
   std::int64_t rows = 0, first_row = 0, cols = 0, first_col = 0;
-  Part(const Embedding& work, std::int64_t shard)
+  explicit Part(const Embedding& work)
       : rows(work.vocab / work.shards),
-        first_row(shard * rows),
+        first_row(work.shard.value() * rows),
         cols(work.cols / work.shards),
-        first_col(shard * cols) {}
+        first_col(work.shard.value() * cols) {}
   // The token's row, or -1 when another rank has it.
   std::int64_t row_of(std::int64_t token) const {
     return token >= first_row && token < first_row + rows ? token - first_row : -1;
@@ -65,10 +65,10 @@ void wgrad(const Embedding& work, const Part& part, const Operand& tokens, const
 
 }  // namespace
 
-void run_embedding(const Embedding& work, std::int64_t shard, std::span<const Operand> operands) {
+void run_embedding(const Embedding& work, std::span<const Operand> operands) {
   assert(operands.size() == (work.positions ? 4u : 3u) && work.pass != Pass::dgrad);
   const bool is_forward = work.pass == Pass::forward;
-  const Part part(work, shard);
+  const Part part(work);
   const Operand& tokens = operands[0];
   const Operand& x = is_forward ? operands.back() : operands[1];
   const Operand& wte = is_forward ? operands[1] : operands[2];

@@ -80,18 +80,16 @@ TEST_CASE("shards of the embedding add up to the whole", "[kernels]") {
 
   auto sum = constant_matrix(std::int64_t{6}, cols, 0.0);
   for (std::int64_t s = 0; s < kShards; ++s) {
-    Coordinates rank;
-    rank[Coord::tp] = s;
     Matrix<double> rows(vocab / kShards, cols), positions(kSeq, cols / kShards), part(6, cols);
     rows.for_each([&](std::int64_t row, std::int64_t col, double& value) { value = wte.at(s * rows.rows + row, col); });
     positions.for_each(
         [&](std::int64_t row, std::int64_t col, double& value) { value = wpe.at(row, s * positions.cols + col); });
-    run(Embedding{Pass::forward, 6, cols, vocab, kSeq, true, kShards},
-        {tokens.operand(), rows.operand(), positions.operand(), part.write()}, rank);
+    run(Embedding{Pass::forward, 6, cols, vocab, kSeq, true, kShards, s},
+        {tokens.operand(), rows.operand(), positions.operand(), part.write()});
     sum.for_each([&](std::int64_t row, std::int64_t col, double& value) { value += part.at(row, col); });
     auto drows = constant_matrix(rows.rows, cols, 0.0), dpositions = constant_matrix(kSeq, positions.cols, 0.0);
-    run(Embedding{Pass::wgrad, 6, cols, vocab, kSeq, true, kShards},
-        {tokens.operand(), dx.operand(), drows.accumulate(), dpositions.accumulate()}, rank);
+    run(Embedding{Pass::wgrad, 6, cols, vocab, kSeq, true, kShards, s},
+        {tokens.operand(), dx.operand(), drows.accumulate(), dpositions.accumulate()});
     drows.for_each(
         [&](std::int64_t row, std::int64_t col, double& value) { CHECK(value == dwte.at(s * rows.rows + row, col)); });
     dpositions.for_each([&](std::int64_t row, std::int64_t col, double& value) {

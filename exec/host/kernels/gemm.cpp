@@ -6,6 +6,7 @@
 
 #include "exec/host/kernels/blas.hpp"
 #include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/kernels.hpp"
 #include "exec/host/kernels/operand.hpp"
 
 namespace stretto::host {
@@ -35,38 +36,13 @@ Operand with_valid_ld(Operand operand) {
   return operand;
 }
 
-// One after the other, as BLAS has no epilogues.
-void run_with_epilogue(const Gemm& work, std::span<const Operand> operands) {
-  const Operand x = operands[operands.size() - 2], c = operands.back();
-  Gemm plain = work;
-  plain.epilogue = GemmEpilogue::none;
-  std::vector<Operand> of_gemm(operands.begin(), operands.end() - 2);
-  if (work.epilogue == GemmEpilogue::residual) {  // which adds the bias too, in the order of bias_add
-    plain.bias = false;
-    of_gemm.resize(2);
-  }
-  of_gemm.push_back(work.epilogue == GemmEpilogue::gelu ? x : c);
-  run_gemm(plain, of_gemm);
-  switch (work.epilogue) {
-    case GemmEpilogue::none:
-      break;
-    case GemmEpilogue::gelu:
-      return run_elementwise({ElementwiseFn::gelu, work.m, work.n}, std::array{x, c});
-    case GemmEpilogue::gelu_backward:
-      return run_elementwise({ElementwiseFn::gelu_backward, work.m, work.n}, std::array{c, x, c});
-    case GemmEpilogue::bias_gradient:
-      return run_elementwise({ElementwiseFn::column_sum, work.k, work.m}, std::array{operands[0], x});
-    case GemmEpilogue::residual:
-      if (work.bias)
-        return run_elementwise({ElementwiseFn::bias_add, work.m, work.n}, std::array{x, c, operands[2], c});
-      return run_elementwise({ElementwiseFn::add, work.m, work.n}, std::array{x, c, c});
-  }
-}
-
 }  // namespace
 
 void run_gemm(const Gemm& work, std::span<const Operand> operands) {
-  if (work.epilogue != GemmEpilogue::none) return run_with_epilogue(work, operands);
+  if (work.epilogue != GemmEpilogue::none) {  // which BLAS does not have
+    for (const Part& part : parts_of(work)) run_work(part.work, exec::operands_of(part, operands));
+    return;
+  }
   assert(operands.size() == (work.bias ? 4u : 3u));
   const Operand a = with_valid_ld(operands[0]), b = with_valid_ld(operands[1]), c = with_valid_ld(operands.back());
   const Operand* bias = work.bias ? &operands[2] : nullptr;

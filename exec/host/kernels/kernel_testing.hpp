@@ -74,14 +74,7 @@ inline Matrix<std::int32_t> column(const std::vector<std::int32_t>& values) {
   return matrix;
 }
 
-inline void run(const Work& work, const std::vector<Operand>& operands, const Coordinates& rank) {
-  run_work(work, rank, operands);
-}
-inline void run(const Work& work, const std::vector<Operand>& operands, std::int64_t dp = 0) {
-  Coordinates rank;
-  rank[Coord::dp] = dp;
-  run(work, operands, rank);
-}
+inline void run(const Work& work, const std::vector<Operand>& operands) { run_work(work, operands); }
 
 // max |a − b|; infinity when any is NaN.
 template <class A, class B>

@@ -46,7 +46,7 @@ void fill_decay(T* factor, T decay, const std::vector<AdamW::Range>& decayed, st
 }
 
 template <class T>
-void adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> operands) {
+void adamw(const AdamW& work, std::span<const Operand> operands) {
   const T* grad = data_of<T>(operands[0]);
   T* param = data_of<T>(operands[3]);
   T* master = work.master ? data_of<T>(operands[6]) : param;
@@ -56,7 +56,7 @@ void adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> opera
   alignas(64) T factor[kChunk];
   for (std::int64_t begin = 0; begin < work.elements; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, work.elements - begin);
-    fill_decay(factor, step.decay, work.decayed, shard * work.elements + begin, count);
+    fill_decay(factor, step.decay, work.decayed, work.shard.value() * work.elements + begin, count);
     for_lanes<T>(count, [&](std::int64_t offset, std::int64_t lanes) {
       const std::int64_t i = begin + offset;
       const Lanes<T> g = load(grad + i, lanes) * step.clip;
@@ -92,8 +92,8 @@ double sum_squares(const T* x, std::int64_t elements) {
 
 }  // namespace
 
-void run_adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> operands) {
-  assert(operands.size() == (work.master ? 7u : 6u) && shard >= 0 && shard < work.shards);
+void run_adamw(const AdamW& work, std::span<const Operand> operands) {
+  assert(operands.size() == (work.master ? 7u : 6u) && work.shard.value() >= 0 && work.shard.value() < work.shards);
   assert(operands[1].dtype == Dtype::f64 && operands[2].dtype == Dtype::f64 && elements_of(operands[2]) == 8);
   for (std::size_t index = 0; index < operands.size(); ++index) {
     if (index == 1 || index == 2) continue;
@@ -101,7 +101,7 @@ void run_adamw(const AdamW& work, std::int64_t shard, std::span<const Operand> o
     assert(operands[index].dtype == operands[0].dtype);
     static_cast<void>(index);
   }
-  with_compute_type(operands[0].dtype, [&](auto type) { adamw<decltype(type)>(work, shard, operands); });
+  with_compute_type(operands[0].dtype, [&](auto type) { adamw<decltype(type)>(work, operands); });
 }
 
 void run_sum_squares(const SumSquares& work, std::span<const Operand> operands) {

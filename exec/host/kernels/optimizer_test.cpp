@@ -53,10 +53,9 @@ std::vector<T> three_steps(std::int64_t elements, std::int64_t shards, double cl
       const auto slice = [&](Matrix<T>& whole, AccessMode mode) {
         return host::Operand{whole.data.data() + shard * part, dtype_of<T>(), 1, part, part, mode};
       };
-      run(AdamW{part, decayed, shards},
+      run(AdamW{part, decayed, shards, false, shard},
           {slice(grad, AccessMode::read), norm_squared.operand(), hyper.operand(), slice(param, AccessMode::accumulate),
-           slice(m, AccessMode::accumulate), slice(v, AccessMode::accumulate)},
-          shard);
+           slice(m, AccessMode::accumulate), slice(v, AccessMode::accumulate)});
     }
   }
   std::vector<T> all = param.data;

@@ -1,0 +1,183 @@
+#include "model/schedule/class_ranges.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "base/error.hpp"
+
+namespace stretto {
+namespace {
+
+using AxisSet = std::uint32_t;  // bit i: BoundProgram::stands_for[i]
+
+// A view whose offset depends on the rank; accesses that lie alike on every rank share one.
+struct Moving {
+  const View* view = nullptr;
+  StorageId storage = 0;
+  std::int64_t base = 0;  // of the tensor instance in the storage
+  Coordinates call;       // those of a rank are the representative's
+  AxisSet axes = 0;
+  std::vector<std::uint32_t> accesses;
+};
+
+void sort_and_merge(std::vector<ByteRange>& ranges) {
+  std::sort(ranges.begin(), ranges.end());
+  std::size_t kept = 0;
+  for (const ByteRange& range : ranges) {
+    if (kept > 0 && range.begin <= ranges[kept - 1].end)
+      ranges[kept - 1].end = std::max(ranges[kept - 1].end, range.end);
+    else
+      ranges[kept++] = range;
+  }
+  ranges.resize(kept);
+}
+
+class Finder {
+ public:
+  Finder(const Schedule& schedule, const BoundProgram& program) : schedule_(schedule), program_(program) {}
+
+  void add(std::uint32_t number, const BoundOp& op, std::size_t access, const BoundView& bound) {
+    const View& view = schedule_.operations[op.op].accesses[access].view;
+    AxisSet axes = 0;
+    for (std::size_t i = 0; i < program_.stands_for.size(); ++i)
+      if (schedule_.mesh.depends_on(view.offset, program_.stands_for[i].axis)) axes |= AxisSet{1} << i;
+    if (axes == 0) return;
+    Moving moving{&view, bound.storage, 0, coordinates_of(program_, op), axes, {number}};
+    moving.base = bound.offset - view.offset.eval(moving.call);
+    for (Moving& other : by_storage_[bound.storage])
+      if (lie_alike(moving, other)) return other.accesses.push_back(number);
+    by_storage_[bound.storage].push_back(std::move(moving));
+  }
+
+  std::vector<ClassRanges> run() {
+    for (auto& [storage, movings] : by_storage_)
+      while (!movings.empty()) {
+        // All that depend on the axes of the first, or on an axis of one that does.
+        std::vector<Moving> group = {std::move(movings.back())};
+        movings.pop_back();
+        AxisSet axes = group[0].axes;
+        for (std::size_t i = 0; i < movings.size();) {
+          if ((movings[i].axes & axes) == 0) {
+            ++i;
+            continue;
+          }
+          axes |= movings[i].axes;
+          group.push_back(std::move(movings[i]));
+          movings.erase(movings.begin() + static_cast<std::ptrdiff_t>(i));
+          i = 0;
+        }
+        result_.push_back(patterns_of(storage, group, axes));
+      }
+    return std::move(result_);
+  }
+
+ private:
+  static bool lie_alike(const Moving& a, const Moving& b) {
+    const View &x = *a.view, &y = *b.view;
+    if (a.base != b.base || x.rows != y.rows || x.cols != y.cols || x.ld != y.ld || !(x.offset == y.offset))
+      return false;
+    return std::all_of(kCallCoords.begin(), kCallCoords.end(),
+                       [&](Coord c) { return a.call[c] == b.call[c] || !x.offset.depends_on(c); });
+  }
+
+  ClassRanges patterns_of(StorageId storage, std::vector<Moving>& group, AxisSet axes) {
+    std::map<std::vector<std::uint32_t>, std::vector<ByteRange>> found;  // indices into group → where
+    Coordinates rank = program_.coordinates;
+    const auto visit_ranks = [&](auto&& self, std::size_t axis) -> void {
+      if (axis == program_.stands_for.size()) {
+        schedule_.mesh.complete(rank);
+        return sweep(storage, group, rank, found);
+      }
+      const BoundProgram::ClassAxis& of = program_.stands_for[axis];
+      if ((axes >> axis & 1) == 0) return self(self, axis + 1);
+      for (const std::int64_t coordinate : of.coordinates) {
+        rank[of.axis] = coordinate;
+        self(self, axis + 1);
+      }
+    };
+    visit_ranks(visit_ranks, 0);
+    ClassRanges result{storage, {}};
+    for (auto& [covering, where] : found) {
+      Pattern pattern{{}, std::move(where)};
+      for (const std::uint32_t moving : covering)
+        pattern.accesses.insert(pattern.accesses.end(), group[moving].accesses.begin(), group[moving].accesses.end());
+      std::sort(pattern.accesses.begin(), pattern.accesses.end());
+      sort_and_merge(pattern.where);
+      result.patterns.push_back(std::move(pattern));
+    }
+    return result;
+  }
+
+  // The bytes of the storage from beginning to end, on one rank.
+  void sweep(StorageId storage, std::vector<Moving>& group, const Coordinates& rank,
+             std::map<std::vector<std::uint32_t>, std::vector<ByteRange>>& found) {
+    const std::int64_t size = bytes_of(schedule_.storages[storage].dtype);
+    ends_.clear();
+    for (std::uint32_t i = 0; i < group.size(); ++i) {
+      Moving& moving = group[i];
+      const View& view = *moving.view;
+      Coordinates at = rank;
+      for (const Coord coord : kCallCoords) at[coord] = moving.call[coord];
+      const std::int64_t offset = view.offset.eval(at);
+      const std::int64_t last = offset + (view.rows - 1) * view.ld + view.cols;
+      const Tensor& tensor = schedule_.tensors[view.tensor];
+      if (offset < 0 || last > tensor.elements())
+        throw input_error("schedule: on rank " + std::to_string(schedule_.mesh.rank_of(rank)) +
+                          ", an access to elements [" + std::to_string(offset) + ", " + std::to_string(last) + ") of " +
+                          tensor.name + ", which has " + std::to_string(tensor.elements()));
+      const bool is_contiguous = view.rows == 1 || view.ld == view.cols;
+      const std::int64_t rows = is_contiguous ? 1 : view.rows, cols = is_contiguous ? view.rows * view.cols : view.cols;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t begin = (moving.base + offset + row * view.ld) * size;
+        ends_.push_back({begin, i, true});
+        ends_.push_back({begin + cols * size, i, false});
+      }
+    }
+    std::sort(ends_.begin(), ends_.end(), [](const End& a, const End& b) { return a.byte < b.byte; });
+    covering_.clear();
+    std::int64_t begin = 0;
+    const auto cover_until = [&](std::int64_t end) {
+      if (begin < end) found[covering_].push_back({begin, end});
+      begin = end;
+    };
+    for (const End& end : ends_) {
+      cover_until(end.byte);
+      const auto at = std::lower_bound(covering_.begin(), covering_.end(), end.moving);
+      if (end.is_begin)
+        covering_.insert(at, end.moving);
+      else
+        covering_.erase(at);
+    }
+    cover_until(schedule_.storages[storage].bytes());
+  }
+
+  struct End {
+    std::int64_t byte = 0;
+    std::uint32_t moving = 0;
+    bool is_begin = false;
+  };
+  const Schedule& schedule_;
+  const BoundProgram& program_;
+  std::map<StorageId, std::vector<Moving>> by_storage_;
+  std::vector<ClassRanges> result_;
+  std::vector<End> ends_;
+  std::vector<std::uint32_t> covering_;  // indices into the group, ascending
+};
+
+}  // namespace
+
+std::vector<ClassRanges> find_class_ranges(const Schedule& schedule, const BoundProgram& program,
+                                           Footprints& footprints) {
+  if (program.stands_for.empty()) return {};
+  Finder finder(schedule, program);
+  std::uint32_t number = 0;
+  for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint) {
+    const std::span<const BoundView> views = footprints.views(footprint);
+    for (std::size_t a = 0; a < views.size(); ++a)
+      finder.add(number++, program.ops[footprints.first_op(footprint)], a, views[a]);
+  }
+  return finder.run();
+}
+
+}  // namespace stretto

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace stretto {
+
+// A struct that lists the names of its fields, in order:
+//   struct Fill { std::int64_t elements = 0; double value = 0; static constexpr std::array kFields = {"elements",
+//   "value"}; };
+// A field that the list leaves out, or one too many, does not compile.
+
+// References to all fields of `object`, in order.
+template <class Struct>
+constexpr auto tie_fields(Struct& object) {
+  constexpr std::size_t count = std::remove_const_t<Struct>::kFields.size();
+  static_assert(count >= 1 && count <= 9, "add a case below");
+  if constexpr (count == 1) {
+    auto& [a] = object;
+    return std::tie(a);
+  } else if constexpr (count == 2) {
+    auto& [a, b] = object;
+    return std::tie(a, b);
+  } else if constexpr (count == 3) {
+    auto& [a, b, c] = object;
+    return std::tie(a, b, c);
+  } else if constexpr (count == 4) {
+    auto& [a, b, c, d] = object;
+    return std::tie(a, b, c, d);
+  } else if constexpr (count == 5) {
+    auto& [a, b, c, d, e] = object;
+    return std::tie(a, b, c, d, e);
+  } else if constexpr (count == 6) {
+    auto& [a, b, c, d, e, f] = object;
+    return std::tie(a, b, c, d, e, f);
+  } else if constexpr (count == 7) {
+    auto& [a, b, c, d, e, f, g] = object;
+    return std::tie(a, b, c, d, e, f, g);
+  } else if constexpr (count == 8) {
+    auto& [a, b, c, d, e, f, g, h] = object;
+    return std::tie(a, b, c, d, e, f, g, h);
+  } else {
+    auto& [a, b, c, d, e, f, g, h, i] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i);
+  }
+}
+
+// visit(name, field) for each field, in order.
+template <class Struct, class Visit>
+constexpr void for_each_field(Struct& object, Visit&& visit) {
+  const auto fields = tie_fields(object);
+  [&]<std::size_t... i>(std::index_sequence<i...>) { (visit(Struct::kFields[i], std::get<i>(fields)), ...); }
+  (std::make_index_sequence<std::tuple_size_v<decltype(fields)>>{});
+}
+
+}  // namespace stretto

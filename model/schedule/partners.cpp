@@ -1,0 +1,51 @@
+#include "model/schedule/partners.hpp"
+
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "model/schedule/folding.hpp"
+
+namespace stretto {
+
+Partners find_partners(const Schedule& schedule, std::span<const BoundProgram> programs) {
+  Partners result;
+  const Folding folding = folding_of(schedule, programs);
+  std::map<std::pair<std::uint32_t, std::int64_t>, std::uint32_t> known_instances;  // the first member names it
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> known_routes;
+  for (std::uint32_t p = 0; p < programs.size(); ++p) {
+    const BoundProgram& program = programs[p];
+    auto& instance_of = result.instance_of.emplace_back(schedule.communicators.size(), Partners::kNone);
+    for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c) {
+      const std::vector<std::int64_t> members = members_of(schedule, schedule.communicators[c], program.rank);
+      if (members.empty()) continue;
+      const auto [at, is_new] =
+          known_instances.try_emplace({c, members.front()}, static_cast<std::uint32_t>(result.instances.size()));
+      if (is_new) result.instances.push_back({c, static_cast<std::int64_t>(members.size()), {}});
+      result.instances[at->second].members.push_back(p);
+      instance_of[c] = at->second;
+    }
+    auto& route_of = result.route_of.emplace_back(schedule.operations.size(), Partners::kNone);
+    std::vector<bool> is_issued(schedule.blocks.size(), false);
+    for (const Call& call : schedule.programs[program.role].order) {
+      if (is_issued[call.block]) continue;
+      is_issued[call.block] = true;
+      for (const OpId id : schedule.blocks[call.block].ops) {
+        const auto* message = std::get_if<PointToPoint>(&program.works[id]);
+        if (!message || route_of[id] != Partners::kNone || instance_of[message->communicator] == Partners::kNone)
+          continue;
+        const Peer other = peer_of(schedule, *message, program.rank);
+        const std::uint32_t peer = folding.index_of(other.rank);
+        const MessageRoute route{message->communicator, message->is_send ? p : peer, message->is_send ? peer : p,
+                                 other.distance};
+        const auto [at, is_new] = known_routes.try_emplace({route.communicator, route.from, route.to, route.distance},
+                                                           static_cast<std::uint32_t>(result.routes.size()));
+        if (is_new) result.routes.push_back(route);
+        route_of[id] = at->second;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace stretto

@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/partners.hpp"
+
+namespace stretto::sim {
+
+// A flow from one endpoint's up link to another's down link. Endpoints may be equal: see below.
+struct RingEdge {
+  std::uint32_t from = 0, to = 0;
+};
+
+// Which flows a transfer makes on the fabric.
+//
+// Folded: endpoints are the simulated ranks, and a flow to a rank that is folded away goes to the down link of the rank
+// that stands for it. That is exact while links belong to one rank each: a simulated rank's down link then carries what
+// its class receives, by symmetry at the same times.
+//
+// Unfolded (a link that all share): endpoints are all ranks of the mesh, and a transfer of a communicator's instance
+// starts the flows of all instances that it stands for.
+struct Rings {
+  std::uint32_t endpoints = 0;
+  std::vector<std::vector<RingEdge>> edges;  // [Partners::instances], behind them [Partners::routes]
+};
+
+// At most this many endpoints on a SimGrid fabric: SimGrid 3.32 takes about 1 µs + 5 ns × (flows in flight) per flow.
+constexpr std::int64_t kMostEndpoints = 4096;
+
+// Throws Error(input) when the fabric would need more than kMostEndpoints.
+Rings find_rings(const Schedule& schedule, std::span<const BoundProgram> programs, const Partners& partners,
+                 bool unfolded);
+
+}  // namespace stretto::sim
