@@ -10,6 +10,7 @@
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
 #include "exec/launch/spawn.hpp"
+#include "model/overlap/overlap.hpp"
 #include "report/html.hpp"
 #include "report/trace.hpp"
 
@@ -112,12 +113,19 @@ void compare(const CompareCommand& options) {
                 [&](launch::ProcessGroup& processes, std::ostream& out) { compare_as(options, &processes, out); });
 }
 
+std::string modes_help() {
+  std::string help = "Overlap modes, for [compare] modes:";
+  for (const OverlapMode& mode : overlap_modes()) help += fmt::format("\n  {:<38}  {}", mode.name, mode.meaning);
+  return help;
+}
+
 }  // namespace
 
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareCommand>();
   CLI::App* command =
       app.add_subcommand("compare", "every overlap mode at every number of ranks: predicted, measured, error");
+  command->footer(modes_help());
   add_scenario_options(*command, *options);
   add_platform_option(*command, *options);
   add_json_option(*command, options->files, options->json);

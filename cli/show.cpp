@@ -22,11 +22,11 @@ void show(const ShowOptions& options) {
   const Scenario scenario = read_scenario(options.scenario, options.set);
   options.files.claim_outputs(scenario);
   if (options.gates) {
-    const std::vector<Gate> gates = gates_of(scenario);
+    const Gates gates = gates_of(scenario);
     if (!options.json.is_standard()) std::cout << print_gates(gates);
     if (options.json.empty()) return;
     nlohmann::json list = nlohmann::json::array();
-    for (const Gate& gate : gates)
+    for (const Gate& gate : gates.all())
       list.push_back({{"knob", gate.knob},
                       {"needs", gate.needs},
                       {"asked", gate.asked},

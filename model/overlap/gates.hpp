@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,29 @@ struct Gate {
   bool open = false;
   std::string why;  // when closed: what is in the way and what would open it
 };
-std::vector<Gate> gates_of(const Scenario& scenario);
 
-// Asked for, and every gate open.
-bool acts(const std::vector<Gate>& gates, const std::string& knob);
-// A line for each knob that was asked for and is off.
-std::vector<std::string> notes_of(const std::vector<Gate>& gates);
+class Gates {
+ public:
+  // `knob` is off unless the gate is open.
+  void off(const std::string& knob, bool asked, const std::string& needs, bool open, const std::string& why);
+  // The same for a size that must be above 1.
+  void above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size);
+  // To ask for `knob` is an error unless the gate is open.
+  void error(const std::string& knob, bool asked, const std::string& needs, bool open);
+
+  const std::vector<Gate>& all() const { return gates_; }
+  // Whether a knob is asked for and all its gates are open.
+  bool acts(const std::string& knob) const;
+  // A line for each knob that was asked for and is off.
+  std::vector<std::string> notes() const;
+
+ private:
+  std::vector<Gate> gates_;
+};
+// Those of the overlap modes, in their order, then all others.
+Gates gates_of(const Scenario& scenario);
+
 // All gates as a table for people.
-std::string print_gates(const std::vector<Gate>& gates);
+std::string print_gates(const Gates& gates);
 
 }  // namespace stretto

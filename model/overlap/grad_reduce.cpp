@@ -4,11 +4,13 @@
 // Edges:   last accumulate into bucket b, last micro-batch  →  RS_b  →  norm (all buckets, after backward)
 // Order:   buckets are serialised among themselves on the dp lane, in the order in which they become ready.
 // Exposed: f_b = max(r_b, f_{b−1}) + c_b;  exposed = max(0, f_B − t_bwd_end): the last bucket and the backlog.
+#include "model/overlap/grad_reduce.hpp"
+
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "model/overlap/overlap.hpp"
+#include "model/overlap/mode.hpp"
 #include "model/schedule/order.hpp"
 
 namespace stretto {
@@ -60,6 +62,15 @@ void rewrite_role(Schedule& schedule, Program& program, const std::vector<Bucket
   edits.apply();
 }
 
+void read(TomlTable& table, Overlap& overlap) {
+  overlap.overlap_grad_reduce = value_or<bool>(table, "overlap_grad_reduce", overlap.overlap_grad_reduce);
+}
+
+void add_gates(const Scenario& scenario, Gates& gates) {
+  gates.above_one("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, "data_parallel_size",
+                  scenario.parallel.data_parallel_size);
+}
+
 }  // namespace
 
 void rewrite_overlap_grad_reduce(Lowered& lowered) {
@@ -68,6 +79,20 @@ void rewrite_overlap_grad_reduce(Lowered& lowered) {
   for (const BucketOps& ops : lowered.bucket_ops) buckets[ops.role].push_back(ops);
   for (std::size_t role = 0; role < buckets.size(); ++role)
     if (!buckets[role].empty()) rewrite_role(schedule, schedule.programs[role], buckets[role]);
+}
+
+OverlapMode overlap_grad_reduce_mode() {
+  return {.name = "overlap_grad_reduce",
+          .meaning = "gradient buckets are reduced while backward goes on",
+          .knob = "overlap_grad_reduce",
+          .applies = [](const Parallel&) { return true; },
+          .configure = [](Overlap& o) { o.overlap_grad_reduce = true; },
+          .clear = [](Overlap& o) { o.overlap_grad_reduce = false; },
+          .is_set = [](const Overlap& o) { return o.overlap_grad_reduce && !o.overlap_param_gather; },
+          .read = read,
+          .gates = add_gates,
+          .rewrite = [](Lowered& lowered, const Scenario&, const Gates&) { rewrite_overlap_grad_reduce(lowered); },
+          .stage = RewriteStage::attach_data_parallel};
 }
 
 }  // namespace stretto

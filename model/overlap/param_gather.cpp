@@ -17,7 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/overlap/overlap.hpp"
+#include "model/overlap/grad_reduce.hpp"
+#include "model/overlap/mode.hpp"
 #include "model/schedule/order.hpp"
 
 namespace stretto {
@@ -128,13 +129,62 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
   }
 }
 
-}  // namespace
-
-void rewrite_overlap_param_gather(Lowered& lowered, bool align) {
+void rewrite(Lowered& lowered, const Scenario&, const Gates& gates) {
+  rewrite_overlap_grad_reduce(lowered);
   std::vector<std::vector<BucketOps>> buckets(lowered.schedule.programs.size());  // [role]
   for (const BucketOps& ops : lowered.bucket_ops) buckets[ops.role].push_back(ops);
   for (std::size_t role = 0; role < buckets.size(); ++role)
-    if (!buckets[role].empty()) rewrite_role(lowered, role, buckets[role], align);
+    if (!buckets[role].empty()) rewrite_role(lowered, role, buckets[role], gates.acts("align_param_gather"));
+}
+
+void read(TomlTable& table, Overlap& overlap) {
+  overlap.overlap_param_gather = value_or<bool>(table, "overlap_param_gather", overlap.overlap_param_gather);
+  overlap.align_param_gather = value_or<bool>(table, "align_param_gather", overlap.align_param_gather);
+  value_or<bool>(table, "fp8_param_gather", false);
+  overlap.bucket_size =
+      value_or<std::int64_t>(table, "bucket_size", overlap.bucket_size, {.min = 1, .max = std::int64_t{1} << 40});
+}
+
+void check(TomlTable& table, const Overlap& overlap) {
+  if (overlap.overlap_param_gather && !overlap.overlap_grad_reduce)
+    throw table.failure("overlap_param_gather",
+                        "expected overlap_grad_reduce = true as well, got false: "
+                        "overlap_param_gather needs overlap_grad_reduce");
+  if (value_or<bool>(table, "fp8_param_gather", false))
+    throw table.failure("fp8_param_gather", "expected parameters in fp8, which no precision has yet, got true");
+}
+
+void add_gates(const Scenario& scenario, Gates& gates) {
+  const Overlap& o = scenario.overlap;
+  const std::int64_t dp = scenario.parallel.data_parallel_size;
+  gates.above_one("overlap_param_gather", o.overlap_param_gather, "data_parallel_size", dp);
+  gates.error("overlap_param_gather", o.overlap_param_gather, "overlap_grad_reduce", o.overlap_grad_reduce);
+  // Buckets are of gradients and of parameters.
+  gates.off("bucket_size", o.bucket_size > 0, "overlap_grad_reduce", o.overlap_grad_reduce,
+            "it needs overlap_grad_reduce = true; the gradients of a model chunk are one bucket");
+  gates.off("align_param_gather", o.align_param_gather, "overlap_param_gather", o.overlap_param_gather,
+            "it needs overlap_param_gather = true");
+  gates.above_one("align_param_gather", o.align_param_gather, "data_parallel_size", dp);
+  gates.above_one("align_param_gather", o.align_param_gather, "virtual_pipeline_model_parallel_size",
+                  scenario.parallel.virtual_pipeline_model_parallel_size);
+  gates.error("fp8_param_gather", false, "a precision of fp8, which there is not yet", false);
+}
+
+}  // namespace
+
+OverlapMode overlap_param_gather_mode() {
+  return {.name = "overlap_param_gather",
+          .meaning = "also: parameter buckets are gathered while the next forward goes on (needs overlap_grad_reduce)",
+          .knob = "overlap_param_gather",
+          .applies = [](const Parallel&) { return true; },
+          .configure = [](Overlap& o) { o.overlap_grad_reduce = o.overlap_param_gather = true; },
+          .clear = [](Overlap& o) { o.overlap_param_gather = false; },
+          .is_set = [](const Overlap& o) { return o.overlap_param_gather; },
+          .read = read,
+          .check = check,
+          .gates = add_gates,
+          .rewrite = rewrite,
+          .stage = RewriteStage::attach_data_parallel};
 }
 
 }  // namespace stretto

@@ -1,6 +1,91 @@
 #include "model/overlap/tp_methods.hpp"
 
+#include <utility>
+
 namespace stretto {
+namespace {
+
+// What a GEMM of a layer can do: Megatron-Bridge's TransformerLayerTPOverlapCfg.
+struct TpSlot {
+  const char* name;
+  std::vector<std::string> methods;
+};
+const std::vector<TpSlot>& tp_slots() {
+  static const std::vector<TpSlot> kSlots = {
+      {"qkv_fprop", {"none", "ring_exchange"}},
+      {"qkv_dgrad", {"none", "bulk", "ring_exchange", "pipeline"}},
+      {"qkv_wgrad", {"none", "bulk"}},
+      {"proj_fprop", {"none", "ring_exchange", "pipeline"}},
+      {"proj_dgrad", {"none", "ring_exchange"}},
+      {"fc1_fprop", {"none", "ring_exchange"}},
+      {"fc1_dgrad", {"none", "bulk", "ring_exchange", "pipeline"}},
+      {"fc1_wgrad", {"none", "bulk"}},
+      {"fc2_fprop", {"none", "ring_exchange", "pipeline"}},
+      {"fc2_dgrad", {"none", "ring_exchange"}},
+  };
+  return kSlots;
+}
+
+TpGemm read_tp_gemm(TomlTable table, const TpSlot& slot) {
+  TpGemm gemm;
+  const std::string method = choice_or(table, "method", "none", slot.methods);
+  gemm.method = method == "bulk"            ? TpMethod::bulk
+                : method == "ring_exchange" ? TpMethod::ring_exchange
+                : method == "pipeline"      ? TpMethod::pipeline
+                                            : TpMethod::none;
+  gemm.aggregate = value_or<bool>(table, "aggregate", false);
+  gemm.num_splits = value_or<std::int64_t>(table, "num_splits", gemm.num_splits, {.min = 2, .max = 64});
+  table.finish();
+  const bool gathers = slot.methods.size() == 2 && slot.methods[1] == "ring_exchange";
+  if (gemm.aggregate && !(gathers && gemm.method == TpMethod::ring_exchange))
+    throw table.failure("aggregate",
+                        "expected method = \"ring_exchange\" of qkv_fprop, fc1_fprop, proj_dgrad or fc2_dgrad as well, "
+                        "got method = \"" +
+                            method + "\" of " + slot.name);
+  if (table.has("num_splits") && gemm.method != TpMethod::pipeline)
+    throw table.failure("num_splits", "expected method = \"pipeline\" as well, got \"" + method + "\"");
+  return gemm;
+}
+
+std::map<std::string, TpGemm> read_tp_cfg(TomlTable table) {
+  std::map<std::string, TpGemm> cfg;
+  for (const TpSlot& slot : tp_slots())
+    if (TomlTable gemm = table.section(slot.name); gemm.present()) cfg[slot.name] = read_tp_gemm(std::move(gemm), slot);
+  table.finish();
+  for (const char* layer : {"qkv", "fc1"}) {
+    const auto dgrad = cfg.find(std::string(layer) + "_dgrad"), wgrad = cfg.find(std::string(layer) + "_wgrad");
+    if (dgrad == cfg.end() || wgrad == cfg.end() || wgrad->second.method != TpMethod::bulk) continue;
+    if (dgrad->second.method == TpMethod::ring_exchange || dgrad->second.method == TpMethod::pipeline)
+      throw table.failure(wgrad->first,
+                          "expected none beside a " + dgrad->first + " that scatters its own result, got bulk");
+  }
+  return cfg;
+}
+
+}  // namespace
+
+void read_tp_keys(TomlTable& table, Overlap& overlap) {
+  overlap.tp_comm_overlap = value_or<bool>(table, "tp_comm_overlap", overlap.tp_comm_overlap);
+  overlap.tp_comm_bulk_dgrad = value_or<bool>(table, "tp_comm_bulk_dgrad", overlap.tp_comm_bulk_dgrad);
+  overlap.tp_comm_bulk_wgrad = value_or<bool>(table, "tp_comm_bulk_wgrad", overlap.tp_comm_bulk_wgrad);
+  overlap.tp_comm_overlap_ag = value_or<bool>(table, "tp_comm_overlap_ag", true);
+  overlap.tp_comm_overlap_rs = value_or<bool>(table, "tp_comm_overlap_rs", true);
+  overlap.tp_comm_overlap_rs_dgrad = value_or<bool>(table, "tp_comm_overlap_rs_dgrad", false);
+  overlap.tp_comm_overlap_disable_qkv = value_or<bool>(table, "tp_comm_overlap_disable_qkv", false);
+  overlap.tp_comm_overlap_disable_fc1 = value_or<bool>(table, "tp_comm_overlap_disable_fc1", false);
+  overlap.tp_comm_overlap_compute_lanes =
+      value_or<std::int64_t>(table, "tp_comm_overlap_compute_lanes", 1, {.min = 1, .max = 8});
+  overlap.tp_comm_overlap_cfg = read_tp_cfg(table.section("tp_comm_overlap_cfg"));
+}
+
+void check_tp_keys(TomlTable& table, const Overlap& overlap) {
+  for (const auto& [layer, is_off] : {std::pair{std::string("qkv"), overlap.tp_comm_overlap_disable_qkv},
+                                      std::pair{std::string("fc1"), overlap.tp_comm_overlap_disable_fc1}})
+    for (const auto& [gemm, how] : overlap.tp_comm_overlap_cfg)
+      if (is_off && gemm.starts_with(layer) && how.method != TpMethod::none)
+        throw table.failure("tp_comm_overlap_disable_" + layer,
+                            "expected only one of it and a method of " + gemm + " in tp_comm_overlap_cfg, got both");
+}
 
 TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp,
                      std::vector<std::string>& notes) {

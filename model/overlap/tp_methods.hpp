@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "base/toml.hpp"
 #include "model/scenario.hpp"
 
 namespace stretto {
@@ -19,5 +20,9 @@ struct TpMethods {
 // `notes` gets a line for each method that cannot act in this model, which is then none.
 TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp,
                      std::vector<std::string>& notes);
+
+// The keys tp_comm_* of [overlap]: OverlapMode::read and check.
+void read_tp_keys(TomlTable& table, Overlap& overlap);
+void check_tp_keys(TomlTable& table, const Overlap& overlap);
 
 }  // namespace stretto

@@ -1,9 +1,11 @@
-// Which communication of a layer is overlapped how (Megatron-LM's tp_comm_overlap, TransformerEngine's user buffers),
-// and the all-reduce of Megatron-LM's asynchronous linear layers.
+// Which communication of a layer is overlapped how (Megatron-LM's tp_comm_overlap, TransformerEngine's user buffers):
+// one knob and three modes. Files tp_* state edges and exposed parts of what they cut.
 #include <algorithm>
+#include <utility>
 
 #include "model/lower/builder.hpp"
-#include "model/overlap/overlap.hpp"
+#include "model/overlap/mode.hpp"
+#include "model/overlap/tp_methods.hpp"
 #include "model/overlap/tp_split.hpp"
 
 namespace stretto {
@@ -105,23 +107,81 @@ class TpOverlap {
   SplitContext context_;
 };
 
-}  // namespace
-
-void rewrite_tp_comm_overlap(Lowered& lowered, const TpMethods& methods, std::int64_t compute_lanes) {
-  TpOverlap(lowered, methods, compute_lanes).run();
+void rewrite(Lowered& lowered, const Scenario& scenario, const Gates&) {
+  const TpMethods methods = tp_methods(scenario.overlap, scenario.model, scenario.parallel.tensor_model_parallel_size,
+                                       lowered.schedule.notes);
+  TpOverlap(lowered, methods, scenario.overlap.tp_comm_overlap_compute_lanes).run();
 }
 
-// Without sequence parallelism: the all-reduce of the dgrad beside the wgrad. Exposed: max(0, T_AR − T_wgrad).
-void rewrite_async_allreduce(Lowered& lowered) {
-  std::vector<BlockId> blocks = lowered.end_blocks;
-  blocks.push_back(lowered.layer_blocks.back());
-  for (const BlockId id : blocks) {
-    const bool is_layer = id == lowered.layer_blocks.back();
-    BlockEditor block(lowered.schedule, id, {lowered.compute, lowered.tp_lane}, is_layer ? lowered.layers : 1);
-    for (const char* layer : {"fc1", "qkv", "lm_head"})
-      if (const std::string name = std::string(layer) + ".dgrad.all_reduce"; block.has(name)) block.set_free(name);
-    block.commit();
-  }
+void add_gates(const Scenario& scenario, Gates& gates) {
+  const Parallel& p = scenario.parallel;
+  const Overlap& o = scenario.overlap;
+  gates.above_one("tp_comm_overlap", o.tp_comm_overlap, "tensor_model_parallel_size", p.tensor_model_parallel_size);
+  gates.off("tp_comm_overlap", o.tp_comm_overlap, "sequence_parallel", p.sequence_parallel,
+            "it needs sequence_parallel = true");
+  for (const auto& [knob, asked] : {std::pair{"tp_comm_overlap_rs_dgrad", o.tp_comm_overlap_rs_dgrad},
+                                    std::pair{"tp_comm_overlap_disable_qkv", o.tp_comm_overlap_disable_qkv},
+                                    std::pair{"tp_comm_overlap_disable_fc1", o.tp_comm_overlap_disable_fc1},
+                                    std::pair{"tp_comm_overlap_compute_lanes", o.tp_comm_overlap_compute_lanes > 1},
+                                    std::pair{"tp_comm_overlap_cfg", !o.tp_comm_overlap_cfg.empty()}})
+    gates.off(knob, asked, "tp_comm_overlap", o.tp_comm_overlap, "it needs tp_comm_overlap = true");
+  // As TransformerEngine: the pieces of a reduce-scatter beside dgrad leave nothing for bulk.
+  for (const auto& [knob, asked] :
+       {std::pair{"tp_comm_bulk_dgrad", o.tp_comm_bulk_dgrad}, std::pair{"tp_comm_bulk_wgrad", o.tp_comm_bulk_wgrad}})
+    gates.off(knob, asked && o.tp_comm_overlap, "tp_comm_overlap_rs_dgrad off", !o.tp_comm_overlap_rs_dgrad,
+              "tp_comm_overlap_rs_dgrad is on, which reduces and scatters beside dgrad already");
+}
+
+// The three modes of the knob tp_comm_overlap.
+enum class Kind : std::uint8_t { bulk, pieces, ring_exchange };
+Kind kind_of(const Overlap& o) {
+  const auto proj = o.tp_comm_overlap_cfg.find("proj_fprop");
+  if (proj != o.tp_comm_overlap_cfg.end() && proj->second.method == TpMethod::ring_exchange) return Kind::ring_exchange;
+  return o.tp_comm_overlap_ag || o.tp_comm_overlap_rs || !o.tp_comm_overlap_cfg.empty() ? Kind::pieces : Kind::bulk;
+}
+
+template <Kind kind>
+OverlapMode mode(const char* name, const char* meaning, void (*configure)(Overlap& overlap)) {
+  return {.name = name,
+          .meaning = meaning,
+          .knob = "tp_comm_overlap",
+          .applies = [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && p.sequence_parallel; },
+          .configure = configure,
+          .clear = [](Overlap& o) { o.tp_comm_overlap = false; },
+          .is_set = [](const Overlap& o) { return o.tp_comm_overlap && kind_of(o) == kind; },
+          .rewrite = rewrite};
+}
+
+}  // namespace
+
+OverlapMode tp_comm_bulk_mode() {
+  return mode<Kind::bulk>("tp_comm_bulk",
+                          "a layer's input is gathered over tp beside its dgrad, its dgrad scattered beside its wgrad",
+                          [](Overlap& o) {
+                            o.tp_comm_overlap = true;
+                            o.tp_comm_overlap_ag = o.tp_comm_overlap_rs = o.tp_comm_overlap_rs_dgrad = false;
+                            o.tp_comm_overlap_cfg.clear();
+                          });
+}
+
+OverlapMode tp_comm_overlap_mode() {
+  OverlapMode pieces = mode<Kind::pieces>(
+      "tp_comm_overlap", "also: inputs are gathered, and results scattered, in pieces beside the GEMM they belong to",
+      [](Overlap& o) { o.tp_comm_overlap = true; });
+  pieces.read = read_tp_keys;
+  pieces.check = check_tp_keys;
+  pieces.gates = add_gates;
+  return pieces;
+}
+
+OverlapMode tp_comm_ring_exchange_mode() {
+  return mode<Kind::ring_exchange>("tp_comm_ring_exchange",
+                                   "the same with results sent to their owners piece by piece and summed there",
+                                   [](Overlap& o) {
+                                     o.tp_comm_overlap = true;
+                                     for (const char* gemm : {"proj_fprop", "fc2_fprop"})
+                                       o.tp_comm_overlap_cfg.emplace(gemm, TpGemm{TpMethod::ring_exchange});
+                                   });
 }
 
 }  // namespace stretto

@@ -1,0 +1,59 @@
+// async_tensor_model_parallel_allreduce (Megatron-LM's asynchronous linear layers): without sequence parallelism, the
+// all-reduce of the dgrad beside the wgrad.
+//
+// Edges:   dgrad  →  all-reduce  →  first reader of the sum, no longer  →  wgrad
+// Exposed: max(0, T_AR − T_wgrad)
+#include <string>
+#include <vector>
+
+#include "model/overlap/block_editor.hpp"
+#include "model/overlap/mode.hpp"
+
+namespace stretto {
+namespace {
+
+constexpr const char* kKnob = "async_tensor_model_parallel_allreduce";
+
+void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
+  std::vector<BlockId> blocks = lowered.end_blocks;
+  blocks.push_back(lowered.layer_blocks.back());
+  for (const BlockId id : blocks) {
+    const bool is_layer = id == lowered.layer_blocks.back();
+    BlockEditor block(lowered.schedule, id, {lowered.compute, lowered.tp_lane}, is_layer ? lowered.layers : 1);
+    for (const char* layer : {"fc1", "qkv", "lm_head"})
+      if (const std::string name = std::string(layer) + ".dgrad.all_reduce"; block.has(name)) block.set_free(name);
+    block.commit();
+  }
+}
+
+void read(TomlTable& table, Overlap& overlap) {
+  overlap.async_tensor_model_parallel_allreduce =
+      value_or<bool>(table, kKnob, overlap.async_tensor_model_parallel_allreduce);
+}
+
+// sequence_parallel decides which tensor-parallel modes act, this one or tp_comm_overlap's, so its gate comes first.
+void add_gates(const Scenario& scenario, Gates& gates) {
+  const Parallel& p = scenario.parallel;
+  const bool asked = scenario.overlap.async_tensor_model_parallel_allreduce;
+  gates.above_one("sequence_parallel", p.sequence_parallel, "tensor_model_parallel_size", p.tensor_model_parallel_size);
+  gates.above_one(kKnob, asked, "tensor_model_parallel_size", p.tensor_model_parallel_size);
+  gates.off(kKnob, asked, "sequence_parallel off", !p.sequence_parallel,
+            "sequence_parallel is on, which has no all-reduce; tp_comm_overlap acts");
+}
+
+}  // namespace
+
+OverlapMode async_allreduce_mode() {
+  return {.name = kKnob,
+          .meaning = "data gradients are summed over tp beside the layer's weight gradient",
+          .knob = kKnob,
+          .applies = [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && !p.sequence_parallel; },
+          .configure = [](Overlap& o) { o.async_tensor_model_parallel_allreduce = true; },
+          .clear = [](Overlap& o) { o.async_tensor_model_parallel_allreduce = false; },
+          .is_set = [](const Overlap& o) { return o.async_tensor_model_parallel_allreduce; },
+          .read = read,
+          .gates = add_gates,
+          .rewrite = rewrite};
+}
+
+}  // namespace stretto

@@ -1,0 +1,54 @@
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "model/overlap/overlap.hpp"
+
+namespace stretto {
+
+const OverlapMode& find_overlap_mode(const std::string& name) {
+  std::vector<std::string> names;
+  for (const OverlapMode& mode : overlap_modes()) {
+    if (mode.name == name) return mode;
+    names.push_back(mode.name);
+  }
+  std::string message = "mode \"" + name + "\" is unknown; expected one of";
+  for (const std::string& known : names) message += " " + known;
+  if (const std::string nearest = nearest_spelling(name, names); !nearest.empty())
+    message += "; did you mean \"" + nearest + "\"?";
+  throw input_error(message);
+}
+
+std::string mode_name(const Overlap& overlap) {
+  std::string name;
+  for (const OverlapMode& mode : overlap_modes())
+    if (!mode.knob.empty() && mode.is_set(overlap)) name += (name.empty() ? "" : "+") + mode.name;
+  return name.empty() ? overlap_modes().front().name : name;
+}
+
+void set_mode(Overlap& overlap, const OverlapMode& mode) {
+  for (const OverlapMode& other : overlap_modes()) other.clear(overlap);
+  mode.configure(overlap);
+}
+
+std::vector<std::string> modes_of(const Scenario& scenario) {
+  std::vector<std::string> modes;
+  bool is_listed = false;
+  for (const OverlapMode& mode : overlap_modes()) {
+    if (!mode.applies(scenario.parallel)) continue;
+    modes.push_back(mode.name);
+    is_listed = is_listed || with_mode(scenario, mode.name, scenario.parallel.ranks()).overlap == scenario.overlap;
+  }
+  if (!is_listed) modes.push_back(kAsGiven);
+  return modes;
+}
+
+Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t ranks) {
+  const std::int64_t micro_batches = scenario.num_microbatches();
+  if (mode != kAsGiven) set_mode(scenario.overlap, find_overlap_mode(mode));
+  scenario.parallel.data_parallel_size = ranks / scenario.parallel.model_ranks();
+  scenario.training.global_batch_size =
+      micro_batches * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;
+  return scenario;
+}
+
+}  // namespace stretto
