@@ -11,6 +11,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/statistics.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"
 
@@ -36,8 +37,8 @@ double median_ratio(const std::vector<Sample>& shared, const std::vector<Sample>
         std::inner_product(s.features.begin(), s.features.end(), coefficients.begin(), 0.0) * fitted_slowdown;
     if (fitted_us > 0) ratios.push_back(s.us / fitted_us);
   }
-  spread_pct = ratios.empty() ? 0 : spread_pct_of(ratios);
-  return ratios.empty() ? 1 : median_of(ratios);
+  spread_pct = ratios.empty() ? 0 : stretto::spread_pct(ratios);
+  return ratios.empty() ? 1 : median(ratios);
 }
 
 }  // namespace

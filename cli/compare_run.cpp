@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "base/statistics.hpp"
 #include "base/steal.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "exec/cuda/cuda.hpp"
@@ -123,11 +124,8 @@ double model_GFLOP(const Schedule& schedule) {
 // Speed of the cores against that at calibration; 1 while the calibrated speed lies between the quartiles of the
 // readings, which then cannot tell the two apart. Correcting by less than the readings scatter adds noise to
 // predictions.
-double speed_against(std::vector<double> readings_GFLOPs, double calibrated_GFLOPs) {
-  std::sort(readings_GFLOPs.begin(), readings_GFLOPs.end());
-  const std::size_t quarter = readings_GFLOPs.size() / 4;
-  if (calibrated_GFLOPs >= readings_GFLOPs[quarter] &&
-      calibrated_GFLOPs <= readings_GFLOPs[readings_GFLOPs.size() - 1 - quarter])
+double speed_against(const std::vector<double>& readings_GFLOPs, double calibrated_GFLOPs) {
+  if (calibrated_GFLOPs >= percentile(readings_GFLOPs, 25) && calibrated_GFLOPs <= percentile(readings_GFLOPs, 75))
     return 1;
   return median(readings_GFLOPs) / calibrated_GFLOPs;
 }
@@ -167,9 +165,8 @@ void add_rows(CompareRun& run, std::vector<std::unique_ptr<Contender>>& contende
     row.predicted_as_calibrated_ms = to_ms(sim::simulate(c.schedule, moment_of(c.schedule, true).costs, options).step);
     if (ranks == 1 && &contender == &contenders.front())
       run.comparison.step_GFLOPs = model_GFLOP(c.schedule) / row.measured_median_ms() * 1e3;
+    Timeline& middle = c.measured[index_of_median(row.measured_ms)];
     run.comparison.rows.push_back(std::move(row));
-    std::sort(c.measured.begin(), c.measured.end(),
-              [](const Timeline& x, const Timeline& y) { return step_ms(x) < step_ms(y); });
     ComparedTimelines kept{c.mode,
                            ranks,
                            {},
@@ -177,7 +174,7 @@ void add_rows(CompareRun& run, std::vector<std::unique_ptr<Contender>>& contende
                            std::move(predicted.programs),
                            std::move(c.programs),
                            std::move(predicted.timeline),
-                           c.measured[c.measured.size() / 2]};
+                           std::move(middle)};
     c.executor.reset();
     kept.schedule = std::move(c.schedule);
     run.timelines.push_back(std::move(kept));

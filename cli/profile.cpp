@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/statistics.hpp"
 #include "base/steal.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
@@ -47,14 +48,6 @@ Peak peak_of_host(const ReadyStep& step, double fastest_GFLOPs) {
   return {threads * fastest_GFLOPs, 0,
           threads == 1 ? "the fastest sgemm 1024³ on a core between the steps"
                        : fmt::format("the fastest sgemm 1024³ on a core between the steps, times {}", threads)};
-}
-
-const Timeline& median_step(std::vector<Timeline>& timelines) {
-  const auto length = [](const Timeline& timeline) { return timeline.step_end - timeline.step_begin; };
-  const auto middle = timelines.begin() + static_cast<std::ptrdiff_t>(timelines.size() / 2);
-  std::nth_element(timelines.begin(), middle, timelines.end(),
-                   [&](const Timeline& a, const Timeline& b) { return length(a) < length(b); });
-  return *middle;
 }
 
 void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
@@ -125,7 +118,7 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   }
   if (yardstick) profile.peak = peak_of_host(step, fastest_GFLOPs);
   profile.operations = profile_operations(step.schedule, step.programs, timelines, profile.peak);
-  const Timeline& middle = median_step(timelines);
+  const Timeline& middle = timelines[index_of_median(profile.timed_step_ms)];
   const CriticalPath path = critical_path(step.schedule, step.programs, middle);
   profile.path_operations = std::ssize(path.rows);
   profile.path_compute_ms = to_ms(path.compute);

@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/printable.hpp"
+#include "base/statistics.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/statistics.hpp"
 #include "report/table.hpp"
 
 namespace stretto {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "base/statistics.hpp"
 #include "report/html_assets.hpp"
 #include "report/html_bars.hpp"
 #include "report/html_text.hpp"

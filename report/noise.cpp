@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/rng.hpp"
+#include "base/statistics.hpp"
 #include "report/table.hpp"
 
 namespace stretto {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/rng.hpp"
+#include "base/statistics.hpp"
 #include "report/table.hpp"
 
 using namespace stretto;

@@ -6,6 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/statistics.hpp"
+
 namespace stretto {
 namespace {
 

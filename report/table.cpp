@@ -89,21 +89,4 @@ std::size_t display_width(std::string_view text) {
   return width;
 }
 
-double minimum(std::span<const double> values) { return percentile(values, 0); }
-double maximum(std::span<const double> values) { return percentile(values, 100); }
-double median(std::span<const double> values) { return percentile(values, 50); }
-
-double percentile(std::span<const double> values, double percent) {
-  assert(percent >= 0 && percent <= 100);
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
-  const double rank = percent / 100 * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(rank);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  // Equal neighbours are returned as they are, infinities included.
-  if (sorted[below] == sorted[above]) return sorted[below];
-  return std::lerp(sorted[below], sorted[above], rank - static_cast<double>(below));
-}
-
 }  // namespace stretto

@@ -32,12 +32,4 @@ class Table {
 // count as one.
 std::size_t display_width(std::string_view text);
 
-// Order statistics; values need not be sorted. NaN when empty.
-double minimum(std::span<const double> values);
-double maximum(std::span<const double> values);
-double median(std::span<const double> values);
-// Linear interpolation between the closest ranks (NumPy's default, type 7 of Hyndman and Fan 1996); percent in [0,
-// 100].
-double percentile(std::span<const double> values, double percent);
-
 }  // namespace stretto

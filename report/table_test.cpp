@@ -29,14 +29,3 @@ TEST_CASE("width counts characters, not bytes", "[table]") {
   table.add_row({"é", "ab"});
   CHECK(table.text() == "µs  ×\n--  --\né   ab\n");
 }
-
-TEST_CASE("order statistics", "[table]") {
-  const std::vector<double> values{4, 1, 3, 2};
-  CHECK(minimum(values) == 1);
-  CHECK(maximum(values) == 4);
-  CHECK(median(values) == 2.5);
-  CHECK(percentile(values, 95) == Approx(3.85));
-  CHECK(median(std::vector<double>{7}) == 7);
-  CHECK(median(std::vector<double>{1, 2, 9}) == 2);
-  CHECK(std::isnan(median({})));
-}

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/statistics.hpp"
 #include "base/timeline.hpp"
 
 namespace stretto::sim {
@@ -74,11 +75,10 @@ class StepRecorder {
   };
   // Of the steps behind the first two, which begin with nothing under way.
   bool take_median() {
-    std::vector<int> order;
-    for (int step = first_of_median(); step < max_steps_; ++step) order.push_back(step);
-    const auto middle = order.begin() + static_cast<std::ptrdiff_t>(order.size() / 2);
-    std::nth_element(order.begin(), middle, order.end(), [&](int a, int b) { return period(a) < period(b); });
-    last_ = *middle;
+    const int first = first_of_median();
+    std::vector<double> periods;
+    for (int step = first; step < max_steps_; ++step) periods.push_back(static_cast<double>(period(step)));
+    last_ = first + static_cast<int>(index_of_median(periods));
     steady_ = true;
     return true;
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/statistics.hpp"
 #include "sim/cost/evaluate.hpp"
 
 namespace stretto::calibrate {
@@ -59,11 +60,6 @@ Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen
 
 constexpr double kNegligible_us = 5;
 
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(std::round(q * double(values.size() - 1)))];
-}
-
 }  // namespace
 
 sim::CostFit fit_linear(const std::vector<Sample>& samples, const std::string& origin) {
@@ -90,7 +86,7 @@ sim::CostFit fit_linear(const std::vector<Sample>& samples, const std::string& o
     for (Eigen::Index i = 0; i < rows; ++i) errors[static_cast<std::size_t>(i)] = std::abs(relative(i) - target(i));
   };
   measure();
-  const double typical = std::max(quantile(errors, 0.5), 1e-6);
+  const double typical = std::max(median(errors), 1e-6);
   Eigen::VectorXd weight(rows);
   for (Eigen::Index i = 0; i < rows; ++i)
     weight(i) = 1 / std::sqrt(std::max(1.0, errors[static_cast<std::size_t>(i)] / (2 * typical)));
@@ -101,10 +97,10 @@ sim::CostFit fit_linear(const std::vector<Sample>& samples, const std::string& o
   for (Eigen::Index j = 0; j < cols; ++j) fit.coefficients.push_back(x(j) / scale(j));
   std::vector<double> spreads;
   for (const Sample& sample : samples) spreads.push_back(sample.spread_pct);
-  fit.source = {"measured", origin, quantile(spreads, 0.5)};
+  fit.source = {"measured", origin, median(spreads)};
   fit.points = static_cast<int>(samples.size());
-  fit.median_error_pct = 100 * quantile(errors, 0.5);
-  fit.p95_error_pct = 100 * quantile(errors, 0.95);
+  fit.median_error_pct = 100 * median(errors);
+  fit.p95_error_pct = 100 * percentile(errors, 95);
   return fit;
 }
 
@@ -122,8 +118,8 @@ sim::CostFit fit_corrected(const std::vector<Sample>& samples, const std::string
     const sim::MeasuredPoint& point = fit.measured[i];
     errors.push_back(std::abs(sim::evaluate_us(others, point.features) - point.us) / (point.us + kNegligible_us));
   }
-  fit.median_error_pct = 100 * quantile(errors, 0.5);
-  fit.p95_error_pct = 100 * quantile(errors, 0.95);
+  fit.median_error_pct = 100 * median(errors);
+  fit.p95_error_pct = 100 * percentile(errors, 95);
   return fit;
 }
 

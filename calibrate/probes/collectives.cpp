@@ -1,5 +1,6 @@
 #include <map>
 
+#include "base/statistics.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"
 #include "model/lower/builder.hpp"
@@ -84,8 +85,8 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
         for (auto& [op, times] : times_us) {
           const sim::WorkCost cost =
               sim::movement_cost(std::get<Collective>(schedule.operations[op].work), dtype, members, true);
-          const double one_share_us = (median_of(times) / phases - (1 + turns) * wake_us) / turns;
-          samples.push_back({cost.key, cost.features, cost.cls, std::max(one_share_us, 0.5), spread_pct_of(times)});
+          const double one_share_us = (median(times) / phases - (1 + turns) * wake_us) / turns;
+          samples.push_back({cost.key, cost.features, cost.cls, std::max(one_share_us, 0.5), spread_pct(times)});
         }
       }
     }

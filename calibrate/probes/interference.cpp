@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/statistics.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"
 #include "model/lower/builder.hpp"
@@ -159,8 +160,8 @@ sim::Quantity slowdown_of(DemandClass measured, DemandClass beside, const ClassO
   }
   // An operation that always outlasts its background was never wholly overlapped: nothing was measured.
   if (beside_us.empty()) return {0, {"assumed", "nothing ran wholly beside the other in the probe", 0}};
-  return {std::max(0.0, median_of(beside_us) / median_of(alone_us) - 1),
-          {"measured", "two lanes joined by a start-start edge, overlapped window", spread_pct_of(beside_us)}};
+  return {std::max(0.0, median(beside_us) / median(alone_us) - 1),
+          {"measured", "two lanes joined by a start-start edge, overlapped window", spread_pct(beside_us)}};
 }
 
 }  // namespace
@@ -193,7 +194,7 @@ ClassTimes probe_classes(const Machine& machine, const ClassOperations& operatio
     Pair alone(static_cast<DemandClass>(c), nullptr, operations, kRoughly_us, machine);
     std::vector<double> us;
     for (int turn = 0; turn < kTurns; ++turn) alone.run(us);
-    times_us[c] = median_of(us);
+    times_us[c] = median(us);
   }
   return times_us;
 }

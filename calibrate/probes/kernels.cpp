@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/statistics.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "model/lower/builder.hpp"
@@ -147,7 +148,7 @@ std::vector<Sample> run_list(KernelList list, const char* what, const Machine& m
   std::vector<Sample> samples;
   for (const auto& [op, times] : times_us) {
     sim::WorkCost cost = sim::work_cost(schedule, schedule.operations[op]);
-    samples.push_back({cost.key, cost.features, cost.cls, median_of(times), spread_pct_of(times)});
+    samples.push_back({cost.key, cost.features, cost.cls, median(times), spread_pct(times)});
   }
   return samples;
 }

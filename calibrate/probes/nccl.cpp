@@ -2,6 +2,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/statistics.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "model/lower/builder.hpp"
 #include "sim/cost/features.hpp"
@@ -110,7 +111,7 @@ std::vector<Sample> probe_nccl(const Machine& machine, const GpuSizes& sizes, st
           const Work& work = probe.schedule.operations[op].work;
           const sim::WorkCost cost = kind ? sim::nccl_cost(std::get<Collective>(work), Dtype::bf16, members, of)
                                           : sim::nccl_cost(std::get<PointToPoint>(work), Dtype::bf16, of);
-          samples.push_back({cost.key, cost.features, cost.cls, std::max(median_of(times), 0.5), spread_pct_of(times)});
+          samples.push_back({cost.key, cost.features, cost.cls, std::max(median(times), 0.5), spread_pct(times)});
         }
       }
   }

@@ -1,3 +1,4 @@
+#include "base/statistics.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"
 #include "model/lower/builder.hpp"
@@ -11,12 +12,12 @@ constexpr int kChain = 400;
 // The mean: a step has hundreds of them, and their distribution has a long tail. What is far beyond the median was a
 // burst of a neighbour, which is a probe's of its own.
 sim::Quantity quantity(const std::vector<double>& values_us, const std::string& probe) {
-  const double most = median_of(values_us) + kShortestBurst_us;
+  const double most = median(values_us) + kShortestBurst_us;
   double sum = 0, count = 0;
   for (const double us : values_us)
     if (us <= most) sum += us, ++count;
   const double mean = sum / count;
-  return {std::max(0.0, mean), {"measured", probe, spread_pct_of(values_us)}};
+  return {std::max(0.0, mean), {"measured", probe, spread_pct(values_us)}};
 }
 
 // `lanes` compute lanes; operation i runs on lane i mod lanes and waits for operation i − 1 when that is another

@@ -1,8 +1,5 @@
 #include "calibrate/probes/run.hpp"
 
-#include <algorithm>
-#include <cassert>
-
 #include "base/steal.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/host/executor.hpp"
@@ -54,21 +51,6 @@ ProbeRun run_probe(const Schedule& schedule, const Machine& machine, const Probe
     for (int i = 0; i < repeats; ++i) run.timelines.push_back(executor->run(machine.steps));
   });
   return run;
-}
-
-double median_of(std::vector<double> values) {
-  assert(!values.empty());
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double spread_pct_of(std::vector<double> values) {
-  assert(!values.empty());
-  std::sort(values.begin(), values.end());
-  const double p10 = values[values.size() / 10], p90 = values[values.size() - 1 - values.size() / 10],
-               middle = values[values.size() / 2];
-  return middle > 0 ? 100 * (p90 - p10) / middle : 0;
 }
 
 }  // namespace stretto::calibrate

@@ -43,7 +43,4 @@ struct ProbeRun {
 ProbeRun run_probe(const Schedule& schedule, const Machine& machine, const ProbeLinks& links, int warmup, int repeats,
                    const std::function<void(exec::Executor&)>& prepare = {});
 
-double median_of(std::vector<double> values);
-double spread_pct_of(std::vector<double> values);  // (p90 − p10) / median
-
 }  // namespace stretto::calibrate

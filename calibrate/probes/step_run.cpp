@@ -6,6 +6,7 @@
 
 #include "base/bf16.hpp"
 #include "base/rng.hpp"
+#include "base/statistics.hpp"
 #include "exec/data.hpp"
 #include "exec/model_state.hpp"
 #include "model/lower/parameters.hpp"
@@ -99,7 +100,7 @@ std::vector<Sample> StepRun::samples() const {
   for (const auto& [op, times] : times_us_) {
     if (is_communication(schedule_.operations[op].work)) continue;
     sim::WorkCost cost = sim::work_cost(schedule_, schedule_.operations[op]);
-    samples.push_back({cost.key, cost.features, cost.cls, median_of(times), spread_pct_of(times)});
+    samples.push_back({cost.key, cost.features, cost.cls, median(times), spread_pct(times)});
   }
   return samples;
 }

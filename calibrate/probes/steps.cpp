@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/statistics.hpp"
 #include "base/steal.hpp"
 #include "calibrate/notebook.hpp"
 #include "calibrate/probes/probes.hpp"
@@ -139,9 +140,9 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
   const std::string origin = "sgemm 1024 cubed, between the training steps, ";
   StepSamples samples;
   samples.lost_share = watched_us > lost_us ? lost_us / (watched_us - lost_us) : 0;
-  samples.sgemm_GFLOPs = {median_of(one_GFLOPs), {"measured", origin + "one core busy", spread_pct_of(one_GFLOPs)}};
-  samples.sgemm_filled_GFLOPs = {median_of(all_GFLOPs),
-                                 {"measured", origin + "all cores busy, of one", spread_pct_of(all_GFLOPs)}};
+  samples.sgemm_GFLOPs = {median(one_GFLOPs), {"measured", origin + "one core busy", spread_pct(one_GFLOPs)}};
+  samples.sgemm_filled_GFLOPs = {median(all_GFLOPs),
+                                 {"measured", origin + "all cores busy, of one", spread_pct(all_GFLOPs)}};
   samples.alone = samples_of(alone);
   const auto add = [&](const Steps& steps, std::span<const char* const> keys) {
     for (Sample& sample : samples_of(steps))

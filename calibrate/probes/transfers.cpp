@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "base/statistics.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "model/lower/builder.hpp"
 #include "sim/cost/features.hpp"
@@ -143,8 +144,8 @@ Together run_together(const BesideTransfers& probe, const Machine& machine, cons
 void add_point(sim::Curve& curve, double at, const std::vector<double>& together_us, double alone_us) {
   if (together_us.empty() || alone_us <= 0) return;  // nothing was measured
   curve.at.push_back(at);
-  curve.value.push_back(std::clamp(median_of(together_us) / alone_us - 1, 0.0, 100.0));
-  curve.source.spread_pct = std::max(curve.source.spread_pct, spread_pct_of(together_us));
+  curve.value.push_back(std::clamp(median(together_us) / alone_us - 1, 0.0, 100.0));
+  curve.source.spread_pct = std::max(curve.source.spread_pct, spread_pct(together_us));
 }
 
 // What transfers and compute of each class do to each other; adds a point to each curve.
@@ -159,7 +160,7 @@ void measure(const Machine& machine, const GpuSizes& sizes, const std::array<dou
   // All of the time of a link that is paced is latency: one step of a ring of two.
   double transfer_us = links.latency_us;
   if (links.GBps == 0)
-    transfer_us = median_of(
+    transfer_us = median(
         run_together(BesideTransfers(moved, 4, nullptr, sizes.classes, 0), machine, links, sizes.repeats).transfer_us);
   for (std::size_t c = 0; c < kDemandClasses; ++c) {
     const auto cls = static_cast<DemandClass>(c);
@@ -222,7 +223,7 @@ std::vector<Sample> probe_copies(const Machine& machine, const GpuSizes& sizes) 
       const BesideTransfers probe({CommEngine::copy_engine, members, 1, elements}, kCount, nullptr, sizes.classes, 0);
       const std::vector<double> times = run_together(probe, machine, {}, sizes.repeats).transfer_us;
       const sim::WorkCost cost = sim::copy_cost(elements * bytes_of(sizes.classes.dtype), static_cast<double>(members));
-      samples.push_back({cost.key, cost.features, cost.cls, std::max(median_of(times), 0.5), spread_pct_of(times)});
+      samples.push_back({cost.key, cost.features, cost.cls, std::max(median(times), 0.5), spread_pct(times)});
     }
   return samples;
 }
@@ -254,8 +255,8 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
               sim::on_blocks(sim::movement_cost(collective, dtype, members, kind == CollectiveKind::all_gather),
                              schedule.communicators[collective.communicator].channels, static_cast<double>(members));
           // Behind each phase members wait for each other.
-          const double us = median_of(times) / phases - wake_us;
-          samples.push_back({cost.key, cost.features, cost.cls, std::max(us, 0.5), spread_pct_of(times)});
+          const double us = median(times) / phases - wake_us;
+          samples.push_back({cost.key, cost.features, cost.cls, std::max(us, 0.5), spread_pct(times)});
         }
       }
   return samples;
