@@ -86,10 +86,11 @@ std::int64_t saved_rows(const Transformer& model, const Parameter& p) {
 struct Arrays {
   const Schedule& schedule;
   std::vector<ModelChunk> chunks;
+  StageMap map;
   std::unordered_map<std::string_view, TensorId> by_name;
 
   Arrays(const Schedule& given, const Scenario& scenario)
-      : schedule(given), chunks(model_chunks(scenario.model, scenario.parallel)) {
+      : schedule(given), chunks(model_chunks(scenario.model, scenario.parallel)), map(stage_map(scenario.parallel)) {
     by_name.reserve(schedule.tensors.size());
     for (TensorId id = 0; id < schedule.tensors.size(); ++id) by_name.emplace(schedule.tensors[id].name, id);
   }
@@ -103,18 +104,18 @@ struct Home {
   std::int64_t stage = 0;
 };
 std::vector<Home> homes_of(const Arrays& arrays, const Parameter& p) {
-  const std::int64_t stages = arrays.schedule.mesh.size(Coord::pp);
+  const StageMap& map = arrays.map;
   if (p.layer < 0) {
     const bool is_embedding = p.name == "wte.weight" || p.name == "wpe.weight";
-    std::vector<Home> homes = {{p.name, is_embedding ? 0 : stages - 1}};
-    if (p.name == "wte.weight" && arrays.has(kTiedHeadWeight)) homes.push_back({kTiedHeadWeight, stages - 1});
+    std::vector<Home> homes = {{p.name, is_embedding ? map.first_stage() : map.last_stage()}};
+    if (p.name == "wte.weight" && arrays.has(kTiedHeadWeight)) homes.push_back({kTiedHeadWeight, map.last_stage()});
     return homes;
   }
   // Chunks end one after the other.
   const auto chunk = std::upper_bound(arrays.chunks.begin(), arrays.chunks.end(), p.layer,
                                       [](std::int64_t layer, const ModelChunk& c) { return layer < c.end_layer; });
   if (chunk == arrays.chunks.end()) return {};
-  return {{p.name, (chunk - arrays.chunks.begin()) % stages}};
+  return {{p.name, map.stage_of(chunk - arrays.chunks.begin())}};
 }
 
 // Calls fn(index in the whole array, where it lies, its tp and pp coordinates, owner) for every element that the ranks

@@ -134,8 +134,8 @@ std::vector<ModelChunk> parse_layout(const std::string& text) {
 }
 
 std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& p) {
-  const std::int64_t stages = p.pipeline_model_parallel_size, depth = p.virtual_pipeline_model_parallel_size;
-  const auto count = static_cast<std::size_t>(stages * depth);
+  const StageMap map = stage_map(p);
+  const auto count = static_cast<std::size_t>(map.pieces());
   if (!p.pipeline_model_parallel_layout.empty()) {
     std::vector<ModelChunk> chunks = parse_layout(p.pipeline_model_parallel_layout);
     if (chunks.size() != count)
@@ -154,12 +154,13 @@ std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& p
   std::vector<ModelChunk> chunks;
   std::int64_t layer = 0;
   for (std::size_t piece = 0; piece < count; ++piece) {
-    const auto stage = static_cast<std::size_t>(piece) % static_cast<std::size_t>(stages);
+    const std::int64_t stage = map.stage_of(static_cast<std::int64_t>(piece));
     const bool is_first = piece == 0, is_last = piece + 1 == count;
     // The embedding and the head take the place of a layer in the first and in the last chunk.
     const std::int64_t counted_first = stage == 0 && p.account_for_embedding_in_pipeline_split,
-                       counted_last = stage + 1 == std::size_t(stages) && p.account_for_loss_in_pipeline_split;
-    std::int64_t layers = divided(of_stage[stage] + counted_first + counted_last, depth, "the layers of a stage");
+                       counted_last = stage + 1 == map.stages && p.account_for_loss_in_pipeline_split;
+    std::int64_t layers = divided(of_stage[static_cast<std::size_t>(stage)] + counted_first + counted_last, map.chunks,
+                                  "the layers of a stage");
     if (is_first) layers -= counted_first;
     if (is_last) layers -= counted_last;
     if (layers < 0 || (layers == 0 && !is_first && !is_last))

@@ -25,8 +25,29 @@ struct Parallel {
   std::int64_t ranks() const { return data_parallel_size * model_ranks(); }
 };
 
-// What one pipeline stage has of the model in one piece. Chunk number c of stage s is the (c · stages + s)-th piece
-// from the input (Narayanan et al., arXiv 2104.04473).
+// Which stage has which piece of the model: the only place that knows. Pieces are numbered from the input to the head;
+// chunk number c of a stage is its c-th piece. Pieces go round the stages (Narayanan et al., arXiv 2104.04473).
+struct StageMap {
+  std::int64_t stages = 1, chunks = 1;  // chunks of a stage
+  std::int64_t pieces() const { return stages * chunks; }
+  std::int64_t stage_of(std::int64_t piece) const { return piece % stages; }
+  std::int64_t chunk_of(std::int64_t piece) const { return piece / stages; }
+  // The inverse, of numbers or of expressions of coordinates.
+  template <class Number>
+  Number piece_of(const Number& stage, const Number& chunk) const {
+    return chunk * Number(stages) + stage;
+  }
+  bool is_first(std::int64_t stage, std::int64_t chunk) const { return piece_of(stage, chunk) == 0; }
+  bool is_last(std::int64_t stage, std::int64_t chunk) const { return piece_of(stage, chunk) + 1 == pieces(); }
+  std::int64_t first_stage() const { return stage_of(0); }
+  std::int64_t last_stage() const { return stage_of(pieces() - 1); }
+};
+
+inline StageMap stage_map(const Parallel& parallel) {
+  return {parallel.pipeline_model_parallel_size, parallel.virtual_pipeline_model_parallel_size};
+}
+
+// One piece of the model.
 struct ModelChunk {
   std::int64_t first_layer = 0, end_layer = 0;  // [first, end)
   bool has_embedding = false, has_head = false;

@@ -23,7 +23,7 @@ struct BlockShape {
   std::int64_t output_buffers = 1;           // of what a chunk sends to the next
   std::int64_t gradient_buffers = 1;         // of the gradient at a boundary of chunks
   std::vector<ModelChunk> chunks;            // of the model, from input to head
-  std::int64_t stages = 1;                   // chunk number c is on stage c mod stages
+  StageMap map;                              // and where they are
   std::int64_t deferred = 0;       // micro-batches whose head.wgrad waits for the flush; 0: a part of backward
   std::string head_weight;         // parameter of the head's GEMM
   std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts

@@ -59,7 +59,8 @@ bool ties_across_stages(const Scenario& scenario) {
 
 ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered) {
   const Parallel& parallel = scenario.parallel;
-  const std::int64_t dp = parallel.data_parallel_size, stages = parallel.pipeline_model_parallel_size;
+  const std::int64_t dp = parallel.data_parallel_size;
+  const StageMap map = stage_map(parallel);
   const std::vector<ModelChunk> chunks = model_chunks(scenario.model, parallel);
   const std::vector<Parameter> all = parameters(scenario.model);
   const bool is_tied = ties_across_stages(scenario);
@@ -67,8 +68,9 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
   if (scenario.overlap.overlap_grad_reduce && dp > 1)
     bucket_size = scenario.overlap.bucket_size > 0 ? scenario.overlap.bucket_size : default_bucket_size(dp);
   ModelParameters result;
-  for (std::int64_t stage = 0; stage < stages; ++stage)
-    for (std::int64_t piece = std::int64_t(chunks.size()) - stages + stage; piece >= 0; piece -= stages) {
+  for (std::int64_t stage = 0; stage < map.stages; ++stage)
+    for (std::int64_t chunk = map.chunks; chunk-- > 0;) {
+      const std::int64_t piece = map.piece_of(stage, chunk);
       const std::size_t begin = result.parts.size();
       for (const Parameter& whole : parameters_of(all, chunks[static_cast<std::size_t>(piece)], is_tied))
         result.parts.push_back(part_of(whole, parallel.tensor_model_parallel_size));

@@ -49,8 +49,8 @@ class Writer {
     if (!messages.empty()) items_.push_back({false, {}, std::move(messages)});
   }
 
-  bool is_first(std::int64_t chunk) const { return stage_ == 0 && chunk == 0; }
-  bool is_last(std::int64_t chunk) const { return stage_ + 1 == s_.stages && chunk + 1 == s_.chunks; }
+  bool is_first(std::int64_t chunk) const { return s_.map().is_first(stage_, chunk); }
+  bool is_last(std::int64_t chunk) const { return s_.map().is_last(stage_, chunk); }
 
   void add_send(Messages& to, Direction direction, std::int64_t k) const {
     const PipelineUnit& made = unit(direction, k);
@@ -236,7 +236,7 @@ class BufferAssigner {
       unit.slot = done->second;
     else
       slot_of_[key(unit)] = unit.slot = slots_of(unit).take(key(unit));
-    const bool is_last = stage_ + 1 == shape_.stages && unit.chunk + 1 == shape_.chunks;
+    const bool is_last = shape_.map().is_last(stage_, unit.chunk);
     if (is_forward)
       unit.buffer = 0;
     else
@@ -246,12 +246,12 @@ class BufferAssigner {
 
   void after_compute(PipelineUnit& unit) {
     if (unit.direction == Direction::forward) {
-      const bool is_last = stage_ + 1 == shape_.stages && unit.chunk + 1 == shape_.chunks;
+      const bool is_last = shape_.map().is_last(stage_, unit.chunk);
       computed_[key(unit)] = true;
       if (!is_last) unit.buffer = outputs_.take(key(unit));
     } else {
       slots_of(unit).give_back(key(unit));
-      if (stage_ == 0 && unit.chunk == 0) gradients_.give_back(key(unit));
+      if (shape_.map().is_first(stage_, unit.chunk)) gradients_.give_back(key(unit));
     }
   }
 

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/layout.hpp"
+
 namespace stretto {
 
 // What one pipeline stage does in a step, in order, before it becomes operations: whole chunks forward or backward, and
@@ -16,6 +18,7 @@ struct PipelineShape {
   // Otherwise they are issued together after the compute item, and the next waits for all of them.
   bool overlap = false;
   bool overlap_warmup_flush = false;  // while only one direction is under way, two items ahead
+  StageMap map() const { return {stages, chunks}; }
 };
 
 enum class Direction : std::uint8_t { forward, backward };

@@ -96,17 +96,18 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.tp_lane = lanes.tp;
   shape.tp_communicator = lanes.tp_communicator;
   shape.tp_place = lanes.tp_place;
-  shape.stages = parallel.pipeline_model_parallel_size;
+  shape.map = stage_map(parallel);
   shape.chunks = model_chunks(scenario.model, parallel);
-  if (const Overlap& overlap = scenario.overlap; overlap.defer_embedding_wgrad_compute && shape.stages > 1)
+  if (const Overlap& overlap = scenario.overlap; overlap.defer_embedding_wgrad_compute && shape.map.stages > 1)
     shape.deferred = overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, shape.micro_batches)
                                                       : shape.micro_batches;
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
   shape.slots.assign(static_cast<std::size_t>(scenario.model.num_layers) + 1, 1);
   for (std::size_t c = 0; c < shape.chunks.size(); ++c) {
     const ModelChunk& chunk = shape.chunks[c];
-    const auto stages = static_cast<std::size_t>(shape.stages);
-    const std::int64_t slots = orders[c % stages].slots[c / stages];
+    const auto piece = static_cast<std::int64_t>(c);
+    const std::int64_t slots = orders[static_cast<std::size_t>(shape.map.stage_of(piece))]
+                                   .slots[static_cast<std::size_t>(shape.map.chunk_of(piece))];
     for (std::int64_t layer = chunk.first_layer; layer < chunk.end_layer; ++layer) {
       shape.layer_in_chunk.push_back(layer - chunk.first_layer);
       shape.slots[static_cast<std::size_t>(layer)] = std::max(shape.slots[static_cast<std::size_t>(layer)], slots);
@@ -125,7 +126,8 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
 }
 
 // The sum of a tied embedding's gradient: one operation of both stages, each on the bucket that its copy is in.
-void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, LaneId lane, Optimizer& optimizer) {
+void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, const StageMap& map, LaneId lane,
+                     Optimizer& optimizer) {
   std::vector<TensorPlace> places;
   std::int64_t elements = 0;
   for (std::size_t b = 0; b < lowered.buckets.size(); ++b) {
@@ -133,9 +135,10 @@ void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, LaneId lane, Op
     places.push_back({lowered.bucket_ops[b].gradient, 0});
     elements = lowered.buckets[b].elements;
   }
-  const std::int64_t last = schedule.mesh.size(Coord::pp) - 1, shard = elements / schedule.mesh.size(Coord::dp);
+  const std::int64_t first = map.first_stage(), last = map.last_stage(),
+                     shard = elements / schedule.mesh.size(Coord::dp);
   const TensorId gradient = add_placed_tensor(schedule, "bucket.gradient.tied", 1, elements, std::move(places));
-  schedule.communicators.push_back({"embedding", {Coord::pp}, CommEngine::nic, 1, 2, {0, last}});
+  schedule.communicators.push_back({"embedding", {Coord::pp}, CommEngine::nic, 1, 2, {first, last}});
   const auto communicator = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
   const View view{
       gradient, place_in(schedule, schedule.communicators.back()), 0, optimizer.shard * Expr(shard), 1, shard, shard};
@@ -207,7 +210,7 @@ Lowered lower_plain(const Scenario& scenario) {
                                                   Phase::optimizer,
                                                   {accumulate(whole(schedule, metrics))}});
   }
-  if (optimizer.is_tied) add_sum_of_tied(schedule, lowered, common, optimizer);
+  if (optimizer.is_tied) add_sum_of_tied(schedule, lowered, shape.map, common, optimizer);
 
   const Operation zero_metrics{"metrics.zero", Fill{2, 0}, kCompute, Phase::setup, {write(whole(schedule, metrics))}};
   std::optional<OpId> metrics_zero;

@@ -56,7 +56,7 @@ class StageWriter {
     return {schedule_.blocks[call.block].ops[call.first + call.count - 1], call.layer, call.micro_batch, call.chunk, 0};
   }
   const ModelChunk& chunk_of(const PipelineUnit& unit) const {
-    return shape_.chunks[static_cast<std::size_t>(unit.chunk * shape_.stages + stage_)];
+    return shape_.chunks[static_cast<std::size_t>(shape_.map.piece_of(stage_, unit.chunk))];
   }
   bool needs_message(const PipelineUnit& unit) const {
     return unit.direction == Direction::forward ? !chunk_of(unit).has_embedding : !chunk_of(unit).has_head;
@@ -237,12 +237,12 @@ PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks
     return static_cast<LaneId>(schedule.lanes.size() - 1);
   };
   const auto add_communicator = [&](const std::string& name) {
-    schedule.communicators.push_back({name, {Coord::pp}, CommEngine::nic, 1, shape.stages});
+    schedule.communicators.push_back({name, {Coord::pp}, CommEngine::nic, 1, shape.map.stages});
     return static_cast<std::uint32_t>(schedule.communicators.size() - 1);
   };
   const std::uint32_t forward = add_communicator("pp.forward"), backward = add_communicator("pp.backward");
   const LaneId batched = is_batched ? add_lane("pp") : LaneId{0};
-  const Expr chunk = Expr(Coord::chunk) * Expr(shape.stages) + Expr(Coord::pp);
+  const Expr chunk = shape.map.piece_of(Expr(Coord::pp), Expr(Coord::chunk));
   const Expr out = Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer);
   const auto message = [&](const std::string& name, Phase phase, bool is_send, std::uint32_t communicator,
                            std::int64_t offset, View view) {

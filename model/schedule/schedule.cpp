@@ -74,8 +74,9 @@ Expr place_in(const Schedule& schedule, const Communicator& communicator) {
       place = place * Expr(axis.size) + Expr(axis.coord);
   if (communicator.subset.empty()) return place;
   // How many of the subset are below it.
-  Expr below = 0;
-  for (const std::int64_t member : communicator.subset) below = below + select_le(place, member, 0, 1);
+  Expr below = select_le(place, communicator.subset[0], 0, 1);
+  for (std::size_t i = 1; i + 1 < communicator.subset.size(); ++i)
+    below = below + select_le(place, communicator.subset[i], 0, 1);
   return below;
 }
 
