@@ -46,27 +46,27 @@ MemoryOf memory_of(Executor& executor);
 
 // All that lasts from step to step becomes 0: parameters, optimizer state, padding.
 void clear_state(const Schedule& schedule, const MemoryOf& memory_of);
-// Parameters as GPT-2, whatever the style: matrices normal(0, init_method_std), the projections into the residual
-// stream (proj, fc2) scaled by 1/sqrt(2 · layers); norm weights 1; biases 0. Random numbers are those of (seed, tensor,
-// element), whatever the layout. Optimizer state 0; padding 0.
+// Parameters as the state map says. Random numbers are those of (seed, tensor, element), whatever the layout. Optimizer
+// state 0; padding 0.
 void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of);
 
 // Full tensors, as no parallelism cuts them and without padding of the vocabulary, in f64 whatever the schedule
 // computes in (f32 → f64 → f32 is exact).
 struct FullTensor {
-  std::string name;  // Parameter::full_name(), with prefix "adam.m." or "adam.v." for optimizer state
+  std::string name;  // Parameter::full_name() behind prefix_in_files()
   std::vector<std::int64_t> shape;
   std::vector<double> values;
 };
-enum class StatePart { parameters, gradients, adam_m, adam_v };
-// Each element from the rank that owns its shard. Gradients are the reduced ones that the optimizer of the last step
-// used. Of ranks in other processes these are got through `processes`: then all processes must call this, and rank 0
-// has the result, the others nothing.
-std::vector<FullTensor> gather_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of,
-                                     StatePart part, launch::ProcessGroup* processes = nullptr);
-// Into every rank that holds a copy or a shard. Throws Error(input) naming the tensor that is missing or has another
-// shape.
-void scatter_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of, StatePart part,
+// "adam.m." or "adam.v." for optimizer state, otherwise "".
+const char* prefix_in_files(StatePart part);
+// Each element from the rank that updates it, parameters in their most exact form. Gradients are the reduced ones that
+// the optimizer of the last step used. Of ranks in other processes these are got through `processes`: then all
+// processes must call this, and rank 0 has the result, the others nothing.
+std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
+                                     launch::ProcessGroup* processes = nullptr);
+// Into every rank that holds a copy or a shard, parameters in all their forms. Throws Error(input) naming the tensor
+// that is missing or has another shape.
+void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
                    const std::function<const FullTensor&(const std::string& full_name)>& find);
 
 // What dropout in a layer is drawn from in a step.

@@ -26,7 +26,7 @@ void save(const Scenario& scenario, const Schedule& schedule, const MemoryOf& me
           std::int64_t before, const CheckpointMetadata& record, const TrainOptions& options) {
   std::vector<FullTensor> full;
   for (const StatePart part : kSaved)
-    for (FullTensor& tensor : gather_state(schedule, scenario, memory_of, part, options.processes))
+    for (FullTensor& tensor : gather_state(schedule, memory_of, part, options.processes))
       full.push_back(std::move(tensor));
   if (options.processes && options.processes->rank() != 0) return;
   const Dtype saved = accumulation_of(schedule.compute_dtype);
@@ -56,7 +56,7 @@ std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const Me
   require_same_training(checkpoint, scenario);
   FullTensor converted;
   for (const StatePart part : kSaved)
-    scatter_state(schedule, scenario, memory_of, part, [&](const std::string& name) -> const FullTensor& {
+    scatter_state(schedule, memory_of, part, [&](const std::string& name) -> const FullTensor& {
       const NamedTensor* tensor = checkpoint.find(name);
       if (tensor == nullptr) throw input_error(checkpoint.path() + ": has no tensor " + name);
       if (tensor->dtype != accumulation_of(schedule.compute_dtype))
@@ -88,7 +88,7 @@ void load_weights(const Scenario& scenario, const Schedule& schedule, const Memo
                   const TrainOptions& options) {
   const Weights weights = Weights::open(scenario.training.load, scenario.model);
   FullTensor read;
-  scatter_state(schedule, scenario, memory_of, StatePart::parameters,
+  scatter_state(schedule, memory_of, StatePart::parameters,
                 [&](const std::string& name) -> const FullTensor& { return read = weights.read(name); });
   if (!options.on_message) return;
   options.on_message("weights from " + scenario.training.load + " (names of " + weights.naming() + ")");

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "exec/model_state.hpp"
 
 namespace stretto::exec {
 namespace {
@@ -51,12 +52,12 @@ WeightPlace place_of(const WeightNaming& naming, const std::string& prefix, cons
   const bool is_vector = !parameter.decayed;
   const std::int64_t rows = is_vector ? parameter.cols : parameter.rows;
   if (naming.rows.empty()) return {{{prefix + parameter.full_name(), rows}}, false};
-  const std::size_t dot = parameter.name.rfind('.');
-  const std::string stem = parameter.name.substr(0, dot), kind = parameter.name.substr(dot);
-  const auto row = std::find_if(naming.rows.begin(), naming.rows.end(),
-                                [&](const WeightNaming::Row& candidate) { return candidate.parameter == stem; });
+  const auto row = std::find_if(naming.rows.begin(), naming.rows.end(), [&](const WeightNaming::Row& candidate) {
+    return parameter.name.starts_with(std::string(candidate.parameter) + ".");
+  });
   if (row == naming.rows.end())
     throw input_error(fmt::format("{} has no {}, which the scenario's model needs", naming.title, parameter.name));
+  const std::string stem = row->parameter, kind = parameter.name.substr(stem.size());
   std::vector<std::string> names;
   for (const char* piece : row->pieces)
     if (piece != nullptr) names.emplace_back(piece);
@@ -82,8 +83,9 @@ std::optional<std::string> prefix_in(const WeightNaming& naming, const std::func
 }
 
 bool is_no_parameter(const std::string& tensor) {
-  return tensor.starts_with("adam.") || tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias") ||
-         tensor.ends_with(".rotary_emb.inv_freq");
+  return tensor.starts_with(prefix_in_files(StatePart::adam_m)) ||
+         tensor.starts_with(prefix_in_files(StatePart::adam_v)) || tensor.ends_with(".attn.bias") ||
+         tensor.ends_with(".attn.masked_bias") || tensor.ends_with(".rotary_emb.inv_freq");
 }
 
 }  // namespace stretto::exec

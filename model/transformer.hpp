@@ -66,6 +66,11 @@ enum class Shard : std::uint8_t {
   columns,  // columns of a [out, in] matrix
 };
 
+// "h.3.qkv.weight"; outside the layers, where `layer` is -1, the name itself.
+inline std::string full_name(std::int64_t layer, const std::string& name) {
+  return layer < 0 ? name : "h." + std::to_string(layer) + "." + name;
+}
+
 // One learnable array. `layer` is -1 outside the layers. Order of `parameters()` is registration order: wte, wpe,
 // layers, final norm, lm_head; gradients become ready in about the reverse of it.
 struct Parameter {
@@ -77,7 +82,7 @@ struct Parameter {
   // Pieces of what `shard` cuts (q, k, v; gate, up): every part gets its share of each. Empty: one piece.
   std::vector<std::int64_t> segments = {};
   std::int64_t elements() const { return rows * cols; }
-  std::string full_name() const { return layer < 0 ? name : "h." + std::to_string(layer) + "." + name; }
+  std::string full_name() const { return stretto::full_name(layer, name); }
 };
 // Shapes are [out, in] (PyTorch's Linear). Names: wte.weight [padded V,H], wpe.weight [P,H]; per layer ln_1.weight,
 // ln_1.bias, qkv.weight [qkv_size,H] (rows of q, then k, then v), qkv.bias, proj.weight [H,H], proj.bias, ln_2.weight,

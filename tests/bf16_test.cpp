@@ -3,7 +3,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "model/lower/parameters.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -67,25 +66,24 @@ TEST_CASE("bf16: state that is written comes back, and parameters are the master
   serial::SerialExecutor executor(schedule, plan);
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   exec::initialise_state(schedule, scenario, memory_of);
-  std::vector<exec::FullTensor> written =
-      exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  std::vector<exec::FullTensor> written = exec::gather_state(schedule, memory_of, StatePart::parameters);
   for (exec::FullTensor& tensor : written)
     for (double& value : tensor.values) value = static_cast<float>(value * 1.001 + 0.01);
-  exec::scatter_state(schedule, scenario, memory_of, exec::StatePart::parameters,
-                      [&](const std::string& name) -> const exec::FullTensor& {
-                        return *std::find_if(written.begin(), written.end(),
-                                             [&](const auto& t) { return t.name == name; });
-                      });
-  CHECK(same_bits(exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters), written));
+  exec::scatter_state(
+      schedule, memory_of, StatePart::parameters, [&](const std::string& name) -> const exec::FullTensor& {
+        return *std::find_if(written.begin(), written.end(), [&](const auto& t) { return t.name == name; });
+      });
+  CHECK(same_bits(exec::gather_state(schedule, memory_of, StatePart::parameters), written));
 
-  const Tensor& master = schedule.tensors[schedule.find_tensor(std::string(kMasterPrefix) + ".b0").value()];
-  const Tensor& parameter = schedule.tensors[schedule.find_tensor("bucket.parameter.b0").value()];
-  CHECK(schedule.storages[master.places[0].storage].dtype == Dtype::f32);
-  CHECK(schedule.storages[parameter.places[0].storage].dtype == Dtype::bf16);
+  const StateBucket& bucket = schedule.state.buckets.front();
+  const StorageId master = bucket.window(StatePart::master)->storage,
+                  parameter = bucket.window(StatePart::parameters)->storage;
+  CHECK(schedule.storages[master].dtype == Dtype::f32);
+  CHECK(schedule.storages[parameter].dtype == Dtype::bf16);
   for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
-    const std::int64_t shard = master.elements(), begin = schedule.mesh.coordinates_of(rank)[Coord::dp] * shard;
-    const auto exact = memory_of(rank).view<float>(schedule, master.places[0].storage, 0, shard);
-    const auto rounded = memory_of(rank).view<Bf16>(schedule, parameter.places[0].storage, begin, shard);
+    const std::int64_t shard = bucket.own_elements, begin = schedule.mesh.coordinates_of(rank)[Coord::dp] * shard;
+    const auto exact = memory_of(rank).view<float>(schedule, master, 0, shard);
+    const auto rounded = memory_of(rank).view<Bf16>(schedule, parameter, begin, shard);
     bool same = true;
     for (std::size_t i = 0; i < exact.size(); ++i) same = same && to_bf16(exact[i]).bits == rounded[i].bits;
     CHECK(same);

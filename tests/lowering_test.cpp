@@ -110,8 +110,66 @@ TEST_CASE("every combination of styles verifies") {
     const Schedule schedule = build_schedule(scenario);
     const MemoryPlan plan = plan_memory(schedule);
     for (const Violation& violation : verify(schedule, &plan)) FAIL_CHECK(violation.message);
-    for (const Parameter& p : parameters(model)) CHECK(schedule.find_tensor("grad." + p.name));
+    for (const StateBucket& bucket : schedule.state.buckets) CHECK(bucket.window(StatePart::gradients));
   }
+}
+
+TEST_CASE("the state map has every element of the model, and AdamW updates what a rank owns") {
+  for (const Layout& layout : {Layout{3}, Layout{2, 3, true}, Layout{2, 2, true, 2, 1, "Ett|ttttL"}})
+    for (const char* precision : {"fp32", "bf16"})
+      for (const bool llama : {false, true}) {
+        INFO(layout.text() << ", " << precision << (llama ? ", llama" : ", gpt"));
+        const Scenario scenario = layout_scenario(layout, "overlap_grad_reduce", llama, precision);
+        const Schedule schedule = build_schedule(scenario);
+        const StateMap& state = schedule.state;
+        std::vector<std::string> names, expected;
+        for (const Parameter& p : parameters(scenario.model)) expected.push_back(p.full_name());
+        for (std::size_t first = 0; first < state.pieces.size(); first += state.copies(first).size()) {
+          names.push_back(state.full_name(state.pieces[first]));
+          for (const StatePiece& piece : state.copies(first))
+            for (const StatePart part : {StatePart::parameters, StatePart::gradients, StatePart::adam_m,
+                                         StatePart::adam_v, StatePart::master}) {
+              if (part == StatePart::master && std::string(precision) == "fp32") continue;
+              std::vector<int> owners(static_cast<std::size_t>(state.array_of(piece).elements()));
+              for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
+                for (const StateRun& run : runs_of(schedule, piece, part, rank, Share::owned))
+                  for (std::int64_t i = 0; i < run.elements; ++i) ++owners[static_cast<std::size_t>(run.begin + i)];
+              const bool is_cut = state.array_of(piece).cuts.front().begin.depends_on(Coord::tp);
+              CHECK(owners == std::vector<int>(owners.size(), is_cut ? 1 : static_cast<int>(layout.tp)));
+            }
+        }
+        CHECK(names == expected);
+
+        for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
+          const BoundProgram program = bind(schedule, rank);
+          std::size_t left = 0;  // buckets that are not updated
+          for (const StateBucket& bucket : state.buckets)
+            left += bucket.program == schedule.role_of(program.coordinates) ? 1 : 0;
+          for (const BoundOp& op : program.ops) {
+            const auto* adamw = std::get_if<AdamW>(&schedule.operations[op.op].work);
+            if (adamw == nullptr) continue;
+            --left;
+            const auto bucket = std::find_if(state.buckets.begin(), state.buckets.end(), [&](const StateBucket& b) {
+              return b.window(StatePart::parameters)->storage == resolve(schedule, program, op, 3).storage;
+            });
+            REQUIRE(bucket != state.buckets.end());
+            const std::pair<std::size_t, StatePart> operands[] = {{0, StatePart::gradients},
+                                                                  {3, StatePart::parameters},
+                                                                  {4, StatePart::adam_m},
+                                                                  {5, StatePart::adam_v},
+                                                                  {6, StatePart::master}};
+            for (const auto& [access, part] : operands) {
+              if (part == StatePart::master && !adamw->master) continue;
+              const BoundView view = resolve(schedule, program, op, access);
+              CHECK(view.storage == bucket->window(part)->storage);
+              CHECK(view.cols == bucket->own_elements);
+              CHECK(view.offset + bucket->window(part)->begin.eval(program.coordinates) ==
+                    bucket->own_begin.eval(program.coordinates));
+            }
+          }
+          CHECK(left == 0);
+        }
+      }
 }
 
 TEST_CASE("Llama's style: what is in a layer") {

@@ -36,11 +36,9 @@ std::optional<Result> run_serially(const Scenario& scenario, const Schedule& sch
     serial::SerialExecutor executor(schedule, plan);
     const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
     // A role that has lost its only user of one of these does not have it.
-    for (const char* name : {"hyper", "metrics"})
+    for (const TensorId id : {schedule.step_data.hyper, schedule.step_data.metrics})
       for (std::int64_t rank = 0; rank < executor.ranks(); ++rank)
-        if (const Tensor& tensor = schedule.tensors[schedule.find_tensor(name).value()];
-            !executor.memory(rank).has(tensor.places.front().storage))
-          return std::nullopt;
+        if (!executor.memory(rank).has(schedule.tensors[id].places.front().storage)) return std::nullopt;
     exec::initialise_state(schedule, scenario, memory_of);
     exec::write_batch(schedule, scenario, tokens, 0, memory_of);
     exec::write_hyper(schedule, scenario, 0, memory_of);
@@ -50,8 +48,7 @@ std::optional<Result> run_serially(const Scenario& scenario, const Schedule& sch
       const exec::StepMetrics metrics = exec::read_metrics(schedule, memory_of, rank);
       result.insert(result.end(), {metrics.loss, metrics.gradient_norm});
     }
-    for (const exec::FullTensor& tensor :
-         exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters))
+    for (const exec::FullTensor& tensor : exec::gather_state(schedule, memory_of, StatePart::parameters))
       result.insert(result.end(), tensor.values.begin(), tensor.values.end());
     return result;
   } catch (const Error&) {

@@ -40,10 +40,8 @@ Trained train_as_processes(const Scenario& scenario) {
       losses.push_back(metrics.loss);
       norms.push_back(metrics.gradient_norm);
     }
-    std::vector<exec::FullTensor> gradients =
-        exec::gather_state(schedule, scenario, memory_of, exec::StatePart::gradients, &group);
-    std::vector<exec::FullTensor> parameters =
-        exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters, &group);
+    std::vector<exec::FullTensor> gradients = exec::gather_state(schedule, memory_of, StatePart::gradients, &group);
+    std::vector<exec::FullTensor> parameters = exec::gather_state(schedule, memory_of, StatePart::parameters, &group);
     group.barrier();
     if (group.rank() == 0)
       trained = {losses, norms, std::move(gradients), std::move(parameters), {}};

@@ -98,16 +98,14 @@ json train_and_dump(const Scenario& scenario, int steps) {
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   exec::initialise_state(schedule, scenario, memory_of);
   // Biases are 0 and norm weights 1 at the start, which hides mistakes.
-  std::vector<exec::FullTensor> initial =
-      exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  std::vector<exec::FullTensor> initial = exec::gather_state(schedule, memory_of, StatePart::parameters);
   for (exec::FullTensor& tensor : initial)
     for (std::size_t i = 0; i < tensor.values.size(); ++i)
       tensor.values[i] += 0.1 * normal(99, stream_of(tensor.name), i);
-  exec::scatter_state(schedule, scenario, memory_of, exec::StatePart::parameters,
-                      [&](const std::string& name) -> const exec::FullTensor& {
-                        return *std::find_if(initial.begin(), initial.end(),
-                                             [&](const auto& t) { return t.name == name; });
-                      });
+  exec::scatter_state(
+      schedule, memory_of, StatePart::parameters, [&](const std::string& name) -> const exec::FullTensor& {
+        return *std::find_if(initial.begin(), initial.end(), [&](const auto& t) { return t.name == name; });
+      });
 
   const Training& t = scenario.training;
   json dump = {{"model",
@@ -141,10 +139,9 @@ json train_and_dump(const Scenario& scenario, int steps) {
                              {"tokens", samples_of(schedule, scenario, memory_of, "tokens")},
                              {"targets", samples_of(schedule, scenario, memory_of, "targets")},
                              {"dropout_keys", dropout_keys(scenario, step)}});
-    if (step == 0)
-      dump["gradients"] = to_json(exec::gather_state(schedule, scenario, memory_of, exec::StatePart::gradients));
+    if (step == 0) dump["gradients"] = to_json(exec::gather_state(schedule, memory_of, StatePart::gradients));
   }
-  dump["final"] = to_json(exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters));
+  dump["final"] = to_json(exec::gather_state(schedule, memory_of, StatePart::parameters));
   return dump;
 }
 

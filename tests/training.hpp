@@ -150,8 +150,8 @@ inline Trained train(const Scenario& scenario, int steps, bool threaded, std::ui
     trained.losses.push_back(metrics.loss);
     trained.norms.push_back(metrics.gradient_norm);
   }
-  trained.gradients = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::gradients);
-  trained.parameters = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  trained.gradients = exec::gather_state(schedule, memory_of, StatePart::gradients);
+  trained.parameters = exec::gather_state(schedule, memory_of, StatePart::parameters);
   for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
     trained.allocated_bytes.push_back(memory_of(rank).bytes());
   return trained;

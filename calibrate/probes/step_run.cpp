@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "base/bf16.hpp"
@@ -9,7 +10,6 @@
 #include "base/statistics.hpp"
 #include "exec/data.hpp"
 #include "exec/model_state.hpp"
-#include "model/lower/parameters.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/verify.hpp"
 #include "sim/cost/features.hpp"
@@ -48,10 +48,14 @@ void fill_state(const Schedule& schedule, host::RankMemory& memory) {
     weights[static_cast<std::size_t>(i)] = float((i * 37) % kPeriod - 50) * 1e-3f;
   std::vector<Bf16> narrow(weights.size());
   std::transform(weights.begin(), weights.end(), narrow.begin(), [](float value) { return to_bf16(value); });
+  std::set<StorageId> weights_in;
+  for (const StateBucket& bucket : schedule.state.buckets)
+    for (const StatePart part : {StatePart::parameters, StatePart::master})
+      if (bucket.window(part)) weights_in.insert(bucket.window(part)->storage);
   for (StorageId id = 0; id < schedule.storages.size(); ++id) {
     const Storage& storage = schedule.storages[id];
     if (!is_persistent(storage.kind) || !memory.has(id)) continue;
-    const bool is_weights = storage.kind == BufferKind::parameter || storage.name.starts_with(kMasterPrefix);
+    const bool is_weights = weights_in.contains(id);
     if (!is_weights) {
       std::memset(memory.at(id), 0, static_cast<std::size_t>(storage.bytes()));
       continue;

@@ -53,8 +53,8 @@ struct OnFakeGpu {
       trained.losses.push_back(exec::read_metrics(schedule, memory_of(), executor->programs().front().rank).loss);
     }
     executor->download(Part::all);
-    trained.gradients = exec::gather_state(schedule, scenario, memory_of(), exec::StatePart::gradients, processes);
-    trained.parameters = exec::gather_state(schedule, scenario, memory_of(), exec::StatePart::parameters, processes);
+    trained.gradients = exec::gather_state(schedule, memory_of(), StatePart::gradients, processes);
+    trained.parameters = exec::gather_state(schedule, memory_of(), StatePart::parameters, processes);
     return trained;
   }
 };

@@ -117,7 +117,7 @@ Trained train_on_fake_device(const Scenario& scenario, int steps, std::uint64_t 
   device.run(steps, seed, waits);
   Trained trained;
   trained.losses.push_back(exec::read_metrics(schedule, memory_of).loss);
-  trained.parameters = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  trained.parameters = exec::gather_state(schedule, memory_of, StatePart::parameters);
   return trained;
 }
 
@@ -132,7 +132,7 @@ Trained train_serially(const Scenario& scenario, int steps) {
   executor.run(steps, 1);
   Trained trained;
   trained.losses.push_back(exec::read_metrics(schedule, memory_of).loss);
-  trained.parameters = exec::gather_state(schedule, scenario, memory_of, exec::StatePart::parameters);
+  trained.parameters = exec::gather_state(schedule, memory_of, StatePart::parameters);
   return trained;
 }
 

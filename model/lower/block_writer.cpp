@@ -23,6 +23,7 @@ void BlockWriter::add_dropout_keys() {
   std::vector<TensorPlace> places;
   for (std::int64_t i = 0; i < count; ++i) places.push_back({storage, i * kDropoutKeyWords});
   dropout_key_ = family(kDropoutKey, 1, kDropoutKeyWords, layers, shape_.micro_batches, std::move(places));
+  schedule_.step_data.dropout_keys = dropout_key_;
 }
 
 void BlockWriter::begin(const std::string& name, bool after_tp) {

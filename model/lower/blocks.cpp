@@ -59,6 +59,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
       add_tensor(schedule, "tokens", Dtype::i32, BufferKind::input, tokens, 1, 1, shape.micro_batches);
   const TensorId target_ids =
       add_tensor(schedule, "targets", Dtype::i32, BufferKind::input, tokens, 1, 1, shape.micro_batches);
+  schedule.step_data.tokens = token_ids;
+  schedule.step_data.targets = target_ids;
   const View ids = whole(schedule, token_ids, 0, Coord::micro_batch),
              targets = whole(schedule, target_ids, 0, Coord::micro_batch);
 

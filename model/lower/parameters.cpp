@@ -1,6 +1,8 @@
 #include "model/lower/parameters.hpp"
 
+#include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "model/lower/builder.hpp"
@@ -34,21 +36,52 @@ void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Kind ki
   }
 }
 
-// What a chunk has of the model, in registration order.
-std::vector<Parameter> parameters_of(const std::vector<Parameter>& all, const ModelChunk& chunk, bool is_tied) {
-  std::vector<Parameter> chosen;
-  for (const Parameter& p : all) {
+// What a chunk has of the model, in registration order, as indices into `all`. The copy of a tied embedding is not in
+// it.
+std::vector<std::size_t> parameters_of(const std::vector<Parameter>& all, const ModelChunk& chunk) {
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Parameter& p = all[i];
     const bool is_embedding = p.name == "wte.weight" || p.name == "wpe.weight";
     if (p.layer >= 0   ? p.layer >= chunk.first_layer && p.layer < chunk.end_layer
         : is_embedding ? chunk.has_embedding
                        : chunk.has_head)
-      chosen.push_back(p);
-  }
-  if (is_tied && chunk.has_head) {
-    chosen.push_back(all.front());
-    chosen.back().name = kTiedHeadWeight;
+      chosen.push_back(i);
   }
   return chosen;
+}
+
+// As GPT-2, whatever the style: matrices normal(0, init_method_std), the projections into the residual stream scaled
+// by 1/sqrt(2 · layers); norm weights 1; biases 0.
+void set_initial(ModelArray& array, const Parameter& p, const Scenario& scenario) {
+  if (p.name.starts_with("ln_") && p.name.ends_with(".weight")) array.mean = 1;
+  if (p.decayed) array.deviation = scenario.training.init_method_std;
+  if (p.name == "proj.weight" || p.name == "fc2.weight")
+    array.deviation *= 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
+}
+
+// The model's arrays, layers as one; returns that of each parameter, and what all pieces are but for their places.
+std::vector<StatePiece> add_arrays(StateMap& state, const std::vector<Parameter>& all, const Scenario& scenario) {
+  Transformer unpadded = scenario.model;
+  unpadded.padded_vocab_size = unpadded.vocab_size;
+  const std::vector<Parameter> saved = parameters(unpadded);
+  std::vector<StatePiece> pieces;
+  pieces.reserve(all.size() + 1);
+  std::uint32_t in_layer = 0;  // arrays
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Parameter& p = all[i];
+    StatePiece piece{static_cast<std::uint32_t>(state.arrays.size()), 0, p.layer, 0};
+    if (p.layer > 0) {
+      piece.array = pieces[i - in_layer].array;
+    } else {
+      state.arrays.push_back({p.name, saved[i].rows, saved[i].cols});
+      state.arrays.back().cuts = cuts_of(p, scenario.parallel.tensor_model_parallel_size);
+      set_initial(state.arrays.back(), p, scenario);
+      in_layer += p.layer == 0 ? 1 : 0;
+    }
+    pieces.push_back(piece);
+  }
+  return pieces;
 }
 
 }  // namespace
@@ -68,12 +101,24 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
   if (scenario.overlap.overlap_grad_reduce && dp > 1)
     bucket_size = scenario.overlap.bucket_size > 0 ? scenario.overlap.bucket_size : default_bucket_size(dp);
   ModelParameters result;
+  StateMap& state = schedule.state;
+  state.pieces = add_arrays(state, all, scenario);
+  std::optional<StatePiece> tied_copy;
+  std::vector<std::size_t> whole;  // [part] index into `all`
   for (std::int64_t stage = 0; stage < map.stages; ++stage)
-    for (std::int64_t chunk = map.chunks; chunk-- > 0;) {
-      const std::int64_t piece = map.piece_of(stage, chunk);
+    for (std::int64_t number = map.chunks; number-- > 0;) {
+      const std::int64_t piece = map.piece_of(stage, number);
       const std::size_t begin = result.parts.size();
-      for (const Parameter& whole : parameters_of(all, chunks[static_cast<std::size_t>(piece)], is_tied))
-        result.parts.push_back(part_of(whole, parallel.tensor_model_parallel_size));
+      const ModelChunk& chunk = chunks[static_cast<std::size_t>(piece)];
+      for (const std::size_t i : parameters_of(all, chunk)) {
+        result.parts.push_back(part_of(all[i], parallel.tensor_model_parallel_size));
+        whole.push_back(i);
+      }
+      if (is_tied && chunk.has_head) {
+        result.parts.push_back(part_of(all.front(), parallel.tensor_model_parallel_size));
+        result.parts.back().name = kTiedHeadWeight;
+        whole.push_back(0);
+      }
       for (const Kind kind : {Kind::own, Kind::replicated, Kind::tied})
         add_buckets(result.parts, begin, kind, parallel, piece == 0 ? bucket_size : 0, static_cast<std::size_t>(stage),
                     lowered.buckets, is_tied);
@@ -94,8 +139,17 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
     ops.gradient = add_storage(schedule, "gradients" + suffix, accumulation_of(schedule.compute_dtype),
                                BufferKind::gradient, bucket.elements);
     lowered.bucket_ops.push_back(ops);
+    const std::int64_t shard = bucket.elements / dp;
+    state.buckets.push_back({bucket.role, Expr(Coord::dp) * Expr(shard), shard});
+    StateBucket& kept = state.buckets.back();
+    kept.window(StatePart::parameters) = {ops.parameter, 0};
+    kept.window(StatePart::gradients) = {ops.gradient, 0};
     for (const BucketEntry& entry : bucket.entries) {
       const Parameter& p = result.parts[entry.parameter];
+      StatePiece& piece =
+          p.name == kTiedHeadWeight ? tied_copy.emplace(state.pieces.front()) : state.pieces[whole[entry.parameter]];
+      piece.bucket = static_cast<std::uint32_t>(b);
+      piece.offset = entry.offset;
       Family& family = families[p.name];
       family.shape = &p;
       const std::size_t count = p.layer < 0 ? 1 : static_cast<std::size_t>(scenario.model.num_layers);
@@ -105,6 +159,7 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
       family.gradient[p.layer < 0 ? 0 : p.layer] = {ops.gradient, entry.offset};
     }
   }
+  if (tied_copy) state.pieces.insert(state.pieces.begin() + 1, *tied_copy);
   for (auto& [name, family] : families) {
     result.tensors.parameter[name] =
         add_placed_tensor(schedule, name, family.shape->rows, family.shape->cols, std::move(family.parameter));
@@ -130,7 +185,14 @@ std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered&
     t.m = add_tensor(schedule, "adam.m" + suffix, kept, BufferKind::optimizer_state, 1, shard);
     t.v = add_tensor(schedule, "adam.v" + suffix, kept, BufferKind::optimizer_state, 1, shard);
     if (kept != schedule.compute_dtype)
-      t.master = add_tensor(schedule, kMasterPrefix + suffix, kept, BufferKind::optimizer_state, 1, shard);
+      t.master = add_tensor(schedule, "adam.p" + suffix, kept, BufferKind::optimizer_state, 1, shard);
+    StateBucket& bucket = schedule.state.buckets[b];
+    const auto keep = [&](StatePart part, TensorId tensor) {
+      bucket.window(part) = {schedule.tensors[tensor].places.front().storage, bucket.own_begin};
+    };
+    keep(StatePart::adam_m, t.m);
+    keep(StatePart::adam_v, t.v);
+    if (t.master) keep(StatePart::master, *t.master);
     result.push_back(t);
   }
   return result;

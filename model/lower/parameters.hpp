@@ -19,17 +19,15 @@ constexpr const char* kTiedHeadWeight = "head.wte.weight";
 // True when the head's weight is the embedding's, but on another stage.
 bool ties_across_stages(const Scenario& scenario);
 
-// Cuts the model's parameters, lays the parts out in buckets and adds the buckets' storages. Fills `lowered.buckets`
-// and the storages of `lowered.bucket_ops`. Every model chunk has buckets of its own, those of a stage from its last
-// chunk to its first; only the first chunk of the first stage is cut into several (Megatron-LM: elsewhere the chunks
-// themselves are what communication is cut by). Parameters that all ranks of a tensor-parallel group hold alike, and
-// a tied embedding, have buckets of their own behind the others: they are reduced, and count in the norm, differently.
+// Cuts the model's parameters, lays the parts out in buckets and adds the buckets' storages. Fills `lowered.buckets`,
+// the storages of `lowered.bucket_ops` and the schedule's state map, but for the optimizer's parts of it. Every model
+// chunk has buckets of its own, those of a stage from its last chunk to its first; only the first chunk of the first
+// stage is cut into several (Megatron-LM: elsewhere the chunks themselves are what communication is cut by). Parameters
+// that all ranks of a tensor-parallel group hold alike, and a tied embedding, have buckets of their own behind the
+// others: they are reduced, and count in the norm, differently.
 ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered);
 
-// Of the tensors of master parameters, one a bucket: "adam.p.b3".
-constexpr const char* kMasterPrefix = "adam.p";
-
-// Whole buckets as tensors, and the optimizer state of a shard.
+// Whole buckets as tensors, and the optimizer state of a shard, which goes into the state map.
 struct BucketTensors {
   TensorId parameter = 0, gradient = 0, m = 0, v = 0;
   TensorId low = 0;                // the gradient in bf16, with `casts`

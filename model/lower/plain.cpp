@@ -168,6 +168,11 @@ Lowered lower_plain(const Scenario& scenario) {
   const View loss{metrics, 0, 0, 0, 1, 1, 1};
   const TensorId hyper = add_tensor(schedule, "hyper", Dtype::f64, BufferKind::input, 1, 8);
 
+  schedule.step_data.hyper = hyper;
+  schedule.step_data.metrics = metrics;
+  schedule.step_data.first_sample =
+      (Expr(Coord::micro_batch) * Expr(dp) + Expr(Coord::dp)) * Expr(scenario.training.micro_batch_size);
+
   const std::vector<PipelineOrder> orders = order_stages(scenario);
   const BlockShape shape = shape_of(scenario, lanes, orders);
   const ModelBlocks blocks = add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute);

@@ -3,20 +3,6 @@
 #include <cassert>
 
 namespace stretto {
-namespace {
-
-// Position `at` of a rank's part, along the axis that is cut, as a position in the whole.
-std::int64_t along_axis(const Parameter& whole, std::int64_t extent, std::int64_t tp, std::int64_t t, std::int64_t at) {
-  std::int64_t begin = 0;
-  for (const std::int64_t segment : whole.segments) {
-    if (at < segment / tp) return begin + t * (segment / tp) + at;
-    at -= segment / tp;
-    begin += segment;
-  }
-  return begin + t * ((extent - begin) / tp) + at;
-}
-
-}  // namespace
 
 Parameter part_of(const Parameter& whole, std::int64_t tp) {
   Parameter part = whole;
@@ -32,12 +18,26 @@ Parameter part_of(const Parameter& whole, std::int64_t tp) {
   return part;
 }
 
-std::int64_t index_in_whole(const Parameter& whole, std::int64_t tp, std::int64_t t, std::int64_t index) {
-  if (whole.shard == Shard::none || tp == 1) return index;
-  if (whole.shard == Shard::rows && whole.rows > 1)
-    return along_axis(whole, whole.rows, tp, t, index / whole.cols) * whole.cols + index % whole.cols;
-  const std::int64_t cols = whole.cols / tp;
-  return index / cols * whole.cols + along_axis(whole, whole.cols, tp, t, index % cols);
+std::vector<ArrayCut> cuts_of(const Parameter& whole, std::int64_t tp) {
+  if (whole.shard == Shard::none || tp == 1) return {{0, 1, whole.elements(), whole.elements()}};
+  if (whole.shard == Shard::columns) {
+    assert(whole.segments.empty());
+    const std::int64_t cols = whole.cols / tp;
+    return {{Expr(Coord::tp) * Expr(cols), whole.rows, cols, whole.cols}};
+  }
+  // Segment by segment. The bias of a column-parallel layer is one row, cut along its elements.
+  std::vector<std::int64_t> segments = whole.segments;
+  if (segments.empty()) segments.push_back(whole.rows > 1 ? whole.rows : whole.cols);
+  const std::int64_t row = whole.rows > 1 ? whole.cols : 1;
+  std::vector<ArrayCut> cuts;
+  std::int64_t begin = 0;
+  for (const std::int64_t segment : segments) {
+    const std::int64_t part = segment / tp * row;
+    cuts.push_back({Expr(Coord::tp) * Expr(part) + Expr(begin), 1, part, part});
+    begin += segment * row;
+  }
+  assert(begin == whole.elements());
+  return cuts;
 }
 
 }  // namespace stretto

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/schedule/state.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {
@@ -12,8 +13,8 @@ namespace stretto {
 // The part of a parameter that each rank holds: the same shape on all of them. Every segment divides by tp.
 Parameter part_of(const Parameter& whole, std::int64_t tp);
 
-// Where element `index` (row-major) of the part of rank `t` lies in the whole, row-major too.
-std::int64_t index_in_whole(const Parameter& whole, std::int64_t tp, std::int64_t t, std::int64_t index);
+// What the part consists of, by the coordinate tp. Numbers are those of `whole`.
+std::vector<ArrayCut> cuts_of(const Parameter& whole, std::int64_t tp);
 
 // True when every rank of the tp group has all of the parameter.
 inline bool is_replicated(const Parameter& whole, std::int64_t tp) { return tp > 1 && whole.shard == Shard::none; }

@@ -16,6 +16,17 @@ Parameter make(std::int64_t rows, std::int64_t cols, Shard shard, std::vector<st
   return p;
 }
 
+// Where each element of rank t's part lies in the whole.
+std::vector<std::int64_t> numbers_of(const Parameter& whole, std::int64_t tp, std::int64_t t) {
+  Coordinates at;
+  at[Coord::tp] = t;
+  std::vector<std::int64_t> numbers;
+  for (const ArrayCut& cut : cuts_of(whole, tp))
+    for (std::int64_t i = 0; i < cut.rows; ++i)
+      for (std::int64_t j = 0; j < cut.cols; ++j) numbers.push_back(cut.begin.eval(at) + i * cut.ld + j);
+  return numbers;
+}
+
 }  // namespace
 
 TEST_CASE("the parts of a parameter are the whole, each element once", "[lower]") {
@@ -28,8 +39,11 @@ TEST_CASE("the parts of a parameter are the whole, each element once", "[lower]"
       const Parameter part = part_of(whole, tp);
       CHECK(part.elements() * tp == whole.elements());
       std::set<std::int64_t> seen;
-      for (std::int64_t t = 0; t < tp; ++t)
-        for (std::int64_t i = 0; i < part.elements(); ++i) seen.insert(index_in_whole(whole, tp, t, i));
+      for (std::int64_t t = 0; t < tp; ++t) {
+        const std::vector<std::int64_t> numbers = numbers_of(whole, tp, t);
+        CHECK(std::ssize(numbers) == part.elements());
+        seen.insert(numbers.begin(), numbers.end());
+      }
       CHECK(std::int64_t(seen.size()) == whole.elements());
       CHECK(*seen.rbegin() == whole.elements() - 1);
     }
@@ -37,20 +51,18 @@ TEST_CASE("the parts of a parameter are the whole, each element once", "[lower]"
 
 TEST_CASE("segments are cut one by one: q, k and v of a head stay together", "[lower]") {
   const Parameter qkv = make(12, 2, Shard::rows, {6, 3, 3});
-  const auto row = [&](std::int64_t t, std::int64_t i) { return index_in_whole(qkv, 3, t, 2 * i) / 2; };
-  CHECK(row(0, 0) == 0);
-  CHECK(row(0, 1) == 1);
-  CHECK(row(0, 2) == 6);
-  CHECK(row(0, 3) == 9);
-  CHECK(row(2, 1) == 5);
-  CHECK(row(2, 2) == 8);
-  CHECK(index_in_whole(qkv, 3, 2, 7) == 11 * 2 + 1);
+  CHECK(numbers_of(qkv, 3, 0) == std::vector<std::int64_t>{0, 1, 2, 3, 12, 13, 18, 19});
+  CHECK(numbers_of(qkv, 3, 2) == std::vector<std::int64_t>{8, 9, 10, 11, 16, 17, 22, 23});
+}
+
+TEST_CASE("columns are cut row by row", "[lower]") {
+  CHECK(numbers_of(make(2, 6, Shard::columns), 3, 1) == std::vector<std::int64_t>{2, 3, 8, 9});
 }
 
 TEST_CASE("what is not cut is the same everywhere", "[lower]") {
   const Parameter norm = make(1, 7, Shard::none);
   CHECK(part_of(norm, 4).elements() == 7);
-  CHECK(index_in_whole(norm, 4, 3, 5) == 5);
+  CHECK(numbers_of(norm, 4, 3) == numbers_of(norm, 1, 0));
   CHECK(is_replicated(norm, 4));
   CHECK_FALSE(is_replicated(norm, 1));
 }

@@ -1,9 +1,11 @@
 #include "model/schedule/dataflow.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/overloaded.hpp"
@@ -46,23 +48,8 @@ struct RankState {
 class Tracer {
  public:
   Tracer(const Schedule& schedule, SumOrder order) : schedule_(schedule), order_(order) {
-    for (TensorId t = 0; t < schedule.tensors.size(); ++t) {
-      const Tensor& tensor = schedule.tensors[t];
-      const bool is_parameter = schedule.storages[tensor.places.front().storage].kind == BufferKind::parameter;
-      if (is_parameter && schedule.find_tensor("grad." + tensor.name)) learnable_.push_back(t);
-    }
     for (const Storage& storage : schedule.storages)
       start_.push_back({{storage.elements, is_persistent(storage.kind) ? 0 : stream_of("not written"), Run::kUniform}});
-    std::vector<Runs> nobody(start_.size());
-    for (std::size_t s = 0; s < start_.size(); ++s)
-      append(nobody[s], {schedule.storages[s].elements, 0, Run::kUniform});
-    owner_.assign(static_cast<std::size_t>(schedule.mesh.size(Coord::tp)), nobody);
-    for (const TensorId t : learnable_)
-      for (std::size_t i = 0; i < schedule.tensors[t].places.size(); ++i) {
-        const TensorPlace& place = schedule.tensors[t].places[i];
-        overwrite(start_[place.storage], place.offset,
-                  {{schedule.tensors[t].elements(), stream_of(instance_name(t, i)), 0}});
-      }
   }
 
   DataFlow run() {
@@ -70,6 +57,10 @@ class Tracer {
     for (std::int64_t r = 0; r < schedule_.mesh.ranks(); ++r) {
       programs.push_back(bind(schedule_, r));
       ranks_.push_back({programs.back(), start_});
+      for (const StatePiece& piece : schedule_.state.pieces)
+        for (const StateRun& run : runs_of(schedule_, piece, StatePart::parameters, r, Share::held))
+          overwrite(ranks_.back().memory[run.storage], run.offset,
+                    {{run.elements, stream_of(schedule_.state.full_name(piece)), run.begin}});
     }
     const Rendezvous rendezvous = find_rendezvous(schedule_, programs);
     // In a schedule without races every legal order computes the same; this is one.
@@ -107,12 +98,6 @@ class Tracer {
         }
         break;
     }
-  }
-
-  std::string instance_name(TensorId t, std::size_t place) const {
-    const Tensor& tensor = schedule_.tensors[t];
-    const std::string layer = tensor.layers > 1 ? "h." + std::to_string(place / tensor.slots) + "." : "";
-    return layer + tensor.name + (tensor.slots > 1 ? " slot " + std::to_string(place % tensor.slots) : "");
   }
 
   Runs read(std::size_t p, Instance at, std::size_t access) const {
@@ -209,10 +194,6 @@ class Tracer {
       const std::vector<Access>& accesses = schedule_.operations[ranks_[p].program.ops[at.op].op].accesses;
       write(p, at, param, cast(read(p, at, master), dtype_of(accesses[master]), dtype_of(accesses[param])));
     }
-    const BoundProgram& program = ranks_[p].program;
-    const BoundView view = resolve(schedule_, program, program.ops[at.op], 3);
-    overwrite(owner_[static_cast<std::size_t>(program.coordinates[Coord::tp])][view.storage], view.offset,
-              {{adamw.elements, p, Run::kUniform}});
   }
 
   void communicate(const CollectiveGroup& group, std::uint32_t index, std::uint32_t step) {
@@ -235,22 +216,39 @@ class Tracer {
     }
   }
 
+  // A learnable array, each element as the rank has it that updates it; as often as all of it is updated.
+  std::vector<Runs> copies_of(std::span<const StatePiece> pieces) const {
+    std::vector<std::pair<StateRun, std::size_t>> owned;  // and the rank
+    for (const StatePiece& piece : pieces)
+      for (std::size_t p = 0; p < ranks_.size(); ++p)
+        for (const StateRun& run :
+             runs_of(schedule_, piece, StatePart::parameters, static_cast<std::int64_t>(p), Share::owned))
+          owned.emplace_back(run, p);
+    std::stable_sort(owned.begin(), owned.end(),
+                     [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
+    std::vector<Runs> copies;
+    std::vector<std::int64_t> ends;  // [copy]
+    for (const auto& [run, p] : owned) {
+      const auto fits = std::find_if(ends.begin(), ends.end(), [&](std::int64_t end) { return end <= run.begin; });
+      const auto copy = static_cast<std::size_t>(fits - ends.begin());
+      if (fits == ends.end()) {
+        ends.push_back(0);
+        copies.emplace_back();
+      }
+      ends[copy] = run.begin + run.elements;
+      append(copies[copy], slice(ranks_[p].memory[run.storage], run.offset, run.elements));
+    }
+    return copies;
+  }
+
   DataFlow results() const {
     DataFlow flow;
-    for (const TensorId t : learnable_) {
-      const Tensor& tensor = schedule_.tensors[t];
-      for (std::size_t i = 0; i < tensor.places.size(); ++i)
-        for (std::size_t part = 0; part < owner_.size(); ++part) {
-          const TensorPlace& place = tensor.places[i];
-          Runs value;
-          std::int64_t begin = place.offset;
-          for (const Run& owned : slice(owner_[part][place.storage], place.offset, tensor.elements())) {
-            append(value, slice(ranks_[owned.hash].memory[place.storage], begin, owned.length));
-            begin += owned.length;
-          }
-          const std::string suffix = owner_.size() > 1 ? " of tp " + std::to_string(part) : "";
-          flow.results[instance_name(t, i) + suffix] = fingerprint(value);
-        }
+    const StateMap& state = schedule_.state;
+    for (std::size_t first = 0; first < state.pieces.size(); first += state.copies(first).size()) {
+      const std::vector<Runs> copies = copies_of(state.copies(first));
+      for (std::size_t i = 0; i < copies.size(); ++i)
+        flow.results[state.full_name(state.pieces[first]) + (i > 0 ? " copy " + std::to_string(i + 1) : "")] =
+            fingerprint(copies[i]);
     }
     for (StorageId s = 0; s < schedule_.storages.size(); ++s) {
       const Storage& storage = schedule_.storages[s];
@@ -263,9 +261,7 @@ class Tracer {
 
   const Schedule& schedule_;
   SumOrder order_;
-  std::vector<TensorId> learnable_;
-  std::vector<Runs> start_;               // [storage]
-  std::vector<std::vector<Runs>> owner_;  // [tp][storage]: which rank has updated what; the hash is its number
+  std::vector<Runs> start_;  // [storage] before the first step, without parameters
   std::vector<RankState> ranks_;
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> done_collectives_,
       done_messages_;  // group, step, index

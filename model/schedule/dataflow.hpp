@@ -26,10 +26,10 @@ struct DataFlow {
   std::map<std::string, std::uint64_t> results;
 };
 
-// The schedule must have been verified. The learnable arrays are those tensors in parameter storages that have a
-// gradient: a tensor "grad." + name. Optimizer state and padding start as zero; token inputs (i32) differ between
-// ranks, other inputs are the same on all. Costs all ranks of the mesh: meant for small ones, since a rewrite does not
-// know their number. Throws Error(input) when the schedule cannot be bound or deadlocks.
+// The schedule must have been verified. The learnable arrays are those of its state map. Optimizer state and padding
+// start as zero; token inputs (i32) differ between ranks, other inputs are the same on all. Costs all ranks of the
+// mesh: meant for small ones, since a rewrite does not know their number. Throws Error(input) when the schedule cannot
+// be bound or deadlocks.
 DataFlow trace_dataflow(const Schedule& schedule, SumOrder order);
 
 // One line per result that differs or that only one of the two has.

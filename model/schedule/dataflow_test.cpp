@@ -39,6 +39,10 @@ struct Update : TinySchedule {
     gather = op("gather", 2, Collective{CollectiveKind::all_gather, 0, kElements},
                 {{AccessMode::read, shard(w)}, {AccessMode::write, whole(w)}}, {finish_of(adamw)});
     waits_of(zero).push_back(finish_of(gather, 1));
+    schedule.state.arrays = {{"w", 1, kElements, 0, 0, {{0, 1, kElements, kElements}}}};
+    schedule.state.buckets = {{0, Expr(Coord::dp) * Expr(kShard), kShard}};
+    schedule.state.buckets[0].window(StatePart::parameters) = {schedule.tensors[w].places[0].storage, 0};
+    schedule.state.pieces = {{0, 0, -1, 0}};
   }
   View shard(TensorId id) const {
     return {id, 0, 0, Expr(Coord::dp) * Expr(kShard), 1, std::int64_t{kShard}, std::int64_t{kShard}};

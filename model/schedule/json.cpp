@@ -90,6 +90,37 @@ Json to_json(const Tensor& tensor) {
   return {{"name", tensor.name},     {"rows", tensor.rows},   {"cols", tensor.cols},
           {"layers", tensor.layers}, {"slots", tensor.slots}, {"places", array_of(tensor.places, to_json)}};
 }
+Json to_json(const ArrayCut& cut) {
+  return {{"begin", to_json(cut.begin)}, {"rows", cut.rows}, {"cols", cut.cols}, {"ld", cut.ld}};
+}
+Json to_json(const ModelArray& array) {
+  return {{"name", array.name}, {"rows", array.rows},           {"cols", array.cols},
+          {"mean", array.mean}, {"deviation", array.deviation}, {"cuts", array_of(array.cuts, to_json)}};
+}
+Json to_json(const StateBucket& bucket) {
+  Json windows = Json::object();
+  for (int i = 0; i < kStateParts; ++i)
+    if (const auto part = static_cast<StatePart>(i); const auto& window = bucket.window(part))
+      windows[name_of(part)] = {{"storage", window->storage}, {"begin", to_json(window->begin)}};
+  return {{"program", bucket.program},
+          {"own_begin", to_json(bucket.own_begin)},
+          {"own_elements", bucket.own_elements},
+          {"windows", windows}};
+}
+Json to_json(const StatePiece& piece) { return Json::array({piece.array, piece.layer, piece.bucket, piece.offset}); }
+Json to_json(const StateMap& state) {
+  return {{"arrays", array_of(state.arrays, to_json)},
+          {"buckets", array_of(state.buckets, to_json)},
+          {"pieces", array_of(state.pieces, to_json)}};
+}
+Json to_json(const StepData& data) {
+  return {{"tokens", data.tokens},
+          {"targets", data.targets},
+          {"dropout_keys", data.dropout_keys ? Json(*data.dropout_keys) : Json()},
+          {"hyper", data.hyper},
+          {"metrics", data.metrics},
+          {"first_sample", to_json(data.first_sample)}};
+}
 Json to_json(const Operation& operation) {
   return {{"name", operation.name},
           {"work", to_json(operation.work)},
@@ -137,6 +168,8 @@ Json write_schedule_json(const Schedule& schedule) {
           {"communicators", array_of(schedule.communicators, to_json)},
           {"storages", array_of(schedule.storages, to_json)},
           {"tensors", array_of(schedule.tensors, to_json)},
+          {"state", to_json(schedule.state)},
+          {"step_data", to_json(schedule.step_data)},
           {"operations", array_of(schedule.operations, to_json)},
           {"blocks", array_of(schedule.blocks, to_json)},
           {"programs", array_of(schedule.programs, to_json)}};

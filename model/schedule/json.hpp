@@ -16,6 +16,10 @@ namespace stretto {
 //   communicators  [{name, axes [coord], engine: sm|copy_engine|nic, channels, size}]
 //   storages       [{name, dtype, kind, elements}]
 //   tensors        [{name, rows, cols, layers, slots, places [[storage, offset_elements]]}]
+//   state          {arrays [{name, rows, cols, mean, deviation, cuts [{begin, rows, cols, ld}]}],
+//                   buckets [{program, own_begin, own_elements, windows {part: {storage, begin}}}],
+//                   pieces [[array, layer or -1, bucket, offset_elements]]}: the state map (state.hpp)
+//   step_data      {tokens, targets, dropout_keys or null, hyper, metrics: tensors; first_sample}
 //   operations     [{name, work {kind, …the fields of the struct in work.hpp}, lane, phase,
 //                    accesses [{mode: read|write|accumulate, tensor, layer, slot, offset, rows, cols, ld}]}]
 //   blocks         [{name, ops [operation]}]
@@ -23,7 +27,8 @@ namespace stretto {
 //                                  waits [{kind: finish_start|start_start, op, layer, micro_batch, chunk,
 //                                  steps_ago}]}]}]
 //
-// layer, slot and offset of an access are numbers when constant, otherwise expressions as text (Expr::text).
+// layer, slot and offset of an access, and what else is an Expr, are numbers when constant, otherwise expressions as
+// text (Expr::text).
 // dtype, storage kind, phase and coord are the names of name_of(); work.kind is kind_of().
 nlohmann::json write_schedule_json(const Schedule& schedule);
 

@@ -8,6 +8,8 @@
 #include "model/mesh.hpp"
 #include "model/schedule/dtype.hpp"
 #include "model/schedule/expr.hpp"
+#include "model/schedule/ids.hpp"
+#include "model/schedule/state.hpp"
 #include "model/schedule/work.hpp"
 
 namespace stretto {
@@ -15,12 +17,6 @@ namespace stretto {
 // The schedule of one training step: what each rank does, on which lane, after what, on which buffers. Built once by
 // `model/lower` and `model/overlap`, then simulated by `sim` and run by `exec`. A value type; never changed after it
 // has been verified. See docs/schedule.md.
-
-using TensorId = std::uint32_t;
-using StorageId = std::uint32_t;
-using OpId = std::uint32_t;
-using BlockId = std::uint32_t;
-using LaneId = std::uint16_t;
 
 // ---- buffers ----
 
@@ -62,6 +58,16 @@ struct Tensor {
   std::int64_t layers = 1, slots = 1;
   std::vector<TensorPlace> places;  // [layer · slots + slot]
   std::int64_t elements() const { return rows * cols; }
+};
+
+// What is written into every rank's memory before a step, and read after it.
+struct StepData {
+  TensorId tokens = 0, targets = 0;      // ids, with a slot for each micro-batch
+  std::optional<TensorId> dropout_keys;  // [layer][micro-batch]: kDropoutKeyWords words
+  TensorId hyper = 0;                    // the optimizer's scalars, as AdamW reads them
+  TensorId metrics = 0;                  // {loss, squared norm of the gradient}, on every rank
+  // Place in the global batch of the first sample that a rank has in a micro-batch; its others follow.
+  Expr first_sample = 0;
 };
 
 enum class AccessMode : std::uint8_t {
@@ -208,6 +214,8 @@ struct Schedule {
   std::vector<Communicator> communicators;
   std::vector<Storage> storages;
   std::vector<Tensor> tensors;
+  StateMap state;
+  StepData step_data;
   std::vector<Operation> operations;
   std::vector<Block> blocks;
   std::vector<Program> programs;   // one per role

@@ -1,0 +1,70 @@
+#include "model/schedule/state.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "model/schedule/schedule.hpp"
+#include "model/transformer.hpp"
+
+namespace stretto {
+
+const char* name_of(StatePart part) {
+  switch (part) {
+    case StatePart::parameters:
+      return "parameters";
+    case StatePart::gradients:
+      return "gradients";
+    case StatePart::adam_m:
+      return "adam_m";
+    case StatePart::adam_v:
+      return "adam_v";
+    case StatePart::master:
+      return "master";
+  }
+  return "?";
+}
+
+std::string StateMap::full_name(const StatePiece& piece) const {
+  return stretto::full_name(piece.layer, array_of(piece).name);
+}
+
+std::span<const StatePiece> StateMap::copies(std::size_t first) const {
+  const auto begin = pieces.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = std::find_if(begin, pieces.end(), [&](const StatePiece& other) {
+    return other.array != begin->array || other.layer != begin->layer;
+  });
+  return {begin, end};
+}
+
+std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece, StatePart part, std::int64_t rank,
+                              Share share) {
+  const StateBucket& bucket = schedule.state.buckets[piece.bucket];
+  const std::optional<StateBucket::Window>& window = bucket.window(part);
+  const Coordinates at = schedule.mesh.coordinates_of(rank);
+  std::vector<StateRun> runs;
+  if (!window || schedule.role_of(at) != bucket.program) return runs;
+  // Elements of the bucket that the rank has.
+  const std::int64_t start = window->begin.eval(at);
+  std::int64_t begin = start, end = start + schedule.storages[window->storage].elements;
+  if (share == Share::owned) {
+    const std::int64_t own = bucket.own_begin.eval(at);
+    begin = std::max(begin, own);
+    end = std::min(end, own + bucket.own_elements);
+  }
+  const ModelArray& array = schedule.state.array_of(piece);
+  std::int64_t offset = piece.offset;  // of the cut in the bucket
+  for (const ArrayCut& cut : array.cuts) {
+    const std::int64_t in_array = cut.begin.eval(at);
+    const std::int64_t end_row = std::min(cut.rows, (end - offset + cut.cols - 1) / cut.cols);
+    for (std::int64_t row = std::max<std::int64_t>(0, begin - offset) / cut.cols; row < end_row; ++row) {
+      const std::int64_t of_row = offset + row * cut.cols;
+      const std::int64_t from = std::max(of_row, begin), number = in_array + row * cut.ld + from - of_row;
+      const std::int64_t elements = std::min(std::min(of_row + cut.cols, end) - from, array.elements() - number);
+      if (elements > 0) runs.push_back({number, elements, window->storage, from - start});
+    }
+    offset += cut.rows * cut.cols;
+  }
+  return runs;
+}
+
+}  // namespace stretto

@@ -1,0 +1,101 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/schedule/expr.hpp"
+#include "model/schedule/ids.hpp"
+
+namespace stretto {
+
+// The state map: where each rank keeps which elements of the model's learnable arrays, and which rank updates them.
+// Lowering writes it; checkpoints, weights, initial values and the comparison of data flows read it, so they know no
+// axis of the mesh and parse no name. Places that differ between ranks are expressions of the rank's coordinates.
+//
+//   array ── cuts ──► a rank's part ── piece ──► elements of a bucket ── windows ──► elements of storages
+//
+// All numbers are elements, row-major, unless they say otherwise.
+
+// What is kept of every learnable element.
+enum class StatePart : std::uint8_t {
+  parameters,  // as the model computes with them
+  gradients,   // after backward; with dp, the reduced ones are with the rank that updates
+  adam_m,
+  adam_v,
+  master,  // the parameters that the optimizer updates, where computation has them rounded
+};
+constexpr int kStateParts = 5;
+const char* name_of(StatePart part);
+
+// A rectangle of an array: element (i, j) is number begin + i·ld + j of the array.
+struct ArrayCut {
+  Expr begin;
+  std::int64_t rows = 1, cols = 0, ld = 0;
+};
+
+// A learnable array as no parallelism cuts it and without padding: the shape that it has in files. An array of layers
+// stands for one in each layer.
+struct ModelArray {
+  std::string name;  // within a layer: "qkv.weight"
+  std::int64_t rows = 1, cols = 1;
+  double mean = 0, deviation = 0;  // before the first step: normal(mean, deviation)
+  // A rank's part is these, one after the other. Numbers from elements() on are padding, which is 0 and in no file.
+  std::vector<ArrayCut> cuts = {};
+  std::int64_t elements() const { return rows * cols; }
+};
+
+// Parts of several arrays that are updated together, with gaps between them. No storage has to hold all of a bucket.
+struct StateBucket {
+  struct Window {
+    StorageId storage = 0;
+    Expr begin;  // the element of the bucket that is the storage's first
+  };
+  std::size_t program = 0;  // the ranks that follow this program have the bucket
+  Expr own_begin;           // [own_begin, own_begin + own_elements): the rank updates them
+  std::int64_t own_elements = 0;
+  std::array<std::optional<Window>, kStateParts> windows = {};  // [part]; absent: nobody keeps it
+  std::optional<Window>& window(StatePart part) { return windows[static_cast<std::size_t>(part)]; }
+  const std::optional<Window>& window(StatePart part) const { return windows[static_cast<std::size_t>(part)]; }
+};
+
+// A rank's part of an array lies in a bucket from `offset` on.
+struct StatePiece {
+  std::uint32_t array = 0, bucket = 0;
+  std::int64_t layer = -1;  // -1: outside the layers
+  std::int64_t offset = 0;
+};
+
+struct StateMap {
+  std::vector<ModelArray> arrays;
+  std::vector<StateBucket> buckets;
+  // In the model's registration order. An array of which several programs have a copy (a tied embedding) has a piece
+  // for each of them, one after the other.
+  std::vector<StatePiece> pieces;
+
+  const ModelArray& array_of(const StatePiece& piece) const { return arrays[piece.array]; }
+  std::string full_name(const StatePiece& piece) const;  // Parameter::full_name()
+  // All pieces of the array that pieces[first] is the first one of.
+  std::span<const StatePiece> copies(std::size_t first) const;
+};
+
+// Elements [begin, begin + elements) of an array, at `offset` of a storage.
+struct StateRun {
+  std::int64_t begin = 0, elements = 0;
+  StorageId storage = 0;
+  std::int64_t offset = 0;
+};
+
+// What a rank has of a piece, in the order of the storage; padding is left out.
+enum class Share : std::uint8_t {
+  held,   // all that its storages have
+  owned,  // only what it updates. Each element of a copy is owned by at least one rank, and by several with equal
+          // values
+};
+struct Schedule;
+std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece, StatePart part, std::int64_t rank,
+                              Share share);
+
+}  // namespace stretto
