@@ -1,7 +1,8 @@
 #pragma once
-// What kernels are written with. nvcc compiles them for the GPU; any C++ compiler compiles the same files for tests,
-// with emulate.hpp in place of the device, so that every kernel's arithmetic, indexing and barriers are tested where
-// there is no GPU. Kernels use what both have: threadIdx and the like, __shared__, __syncthreads, __shfl_xor_sync.
+// The language of the kernels. nvcc compiles them for the GPU. Tests compile the same files with any C++ compiler and
+// put a header of their own in place of the device (tests/emulated_device), so that arithmetic, indexing and barriers
+// of every kernel are tested where there is no GPU. Kernels use what both have: threadIdx and the like, __shared__,
+// __syncthreads, __shfl_xor_sync.
 #include <cstddef>
 #include <cstdint>
 
@@ -11,7 +12,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #else
-#include "exec/cuda/emulate.hpp"
+#include <emulated_device.hpp>  // tests/emulated_device, on the include path of that build alone
 #endif
 
 namespace stretto::cuda {

@@ -1,7 +1,7 @@
 #pragma once
 // As much of the CUDA runtime as exec/cuda/module calls, on the processor. A host thread is a process: its streams are
 // queues, and what is in them is done while it waits for one, as late as a device could. With the kernels emulated
-// (exec/cuda/emulate.hpp) the executor itself runs where there is no GPU. A graph is the calls that were captured; a
+// (tests/emulated_device) the executor itself runs where there is no GPU. A graph is the calls that were captured; a
 // capture fails, as the real one does, when a stream takes part that was not forked from it, or is not joined to it
 // again. Not for kernels: those have device.hpp.
 #include <algorithm>
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "exec/cuda/emulate.hpp"
+#include "tests/emulated_device/emulated_device.hpp"
 
 enum cudaError_t {
   cudaSuccess = 0,

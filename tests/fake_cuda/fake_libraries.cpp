@@ -1,8 +1,8 @@
 // Libraries of the fake device: GEMMs are the host's, and attention has no plans.
-#include "exec/cuda/emulate.hpp"
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/host/kernels/kernels.hpp"
+#include "tests/emulated_device/emulated_device.hpp"
 
 namespace stretto::cuda {
 

@@ -15,7 +15,7 @@ constexpr unsigned kThreads = 256;
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Starts a kernel on the stream, with no dynamic shared memory; a grid without blocks is nothing to do. Arguments are
-// copied when this returns; emulated, the kernel has run by then where nobody has streams. Throws Error(runtime) when
+// copied when this returns. Throws Error(runtime) when
 // the launch itself is refused; what goes wrong later shows at the next synchronisation.
 template <class... Parameters, class... Arguments>
 void launch(const Stream& stream, dim3 grid, dim3 block, void (*kernel)(Parameters...), Arguments&&... arguments) {
@@ -25,9 +25,7 @@ void launch(const Stream& stream, dim3 grid, dim3 block, void (*kernel)(Paramete
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
     throw runtime_failure(std::string("launching a kernel: ") + cudaGetErrorString(error));
 #else
-  emulate::submit(stream.stream, [grid, block, kernel, ... copies = std::decay_t<Arguments>(arguments)] {
-    emulate::run(grid, block, [&] { kernel(copies...); });
-  });
+  emulate::launch(stream.stream, grid, block, kernel, std::forward<Arguments>(arguments)...);
 #endif
 }
 

@@ -1,13 +1,14 @@
 #pragma once
-// A GPU's threads on one processor, for tests: blocks one after the other, the threads of a block too, each until it
-// ends or waits for others; those that wait keep a stack. Exact in what kernels compute and in who must reach which
-// barrier: a barrier that not all threads of the block reach, or a shuffle that not all lanes of the warp join, is an
-// error here and not a hang. Host threads that launch at the same time wait for each other; nothing of it is in the
-// program.
+// A GPU's threads on one processor. exec/cuda/device.hpp includes this file where the compiler is not nvcc, and only
+// tests compile kernels that way. Blocks run one after the other. So do the threads of a block, each until it ends or
+// waits for others; a thread that waits keeps its stack. What kernels compute is exact, and so are barriers: a barrier
+// that not all threads of the block reach, or a shuffle that not all lanes of the warp join, is an error and not a
+// hang. Host threads that launch at the same time wait for each other.
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <type_traits>
+#include <utility>
 
 #include "base/bf16.hpp"
 
@@ -47,6 +48,14 @@ void set_streams(Streams streams);  // of this host thread
 // one for all blocks and keep what the last one left, as a device's may. Throws Error(runtime) when threads wait for
 // each other in vain.
 void run(dim3 grid, dim3 block, const std::function<void()>& thread);
+
+// Starts a kernel with copies of the arguments. Where nobody has streams, it has run when this returns.
+template <class... Parameters, class... Arguments>
+void launch(void* stream, dim3 grid, dim3 block, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  submit(stream, [grid, block, kernel, ... copies = std::decay_t<Arguments>(arguments)] {
+    run(grid, block, [&] { kernel(copies...); });
+  });
+}
 
 }  // namespace stretto::cuda::emulate
 

@@ -1,4 +1,4 @@
-#include "exec/cuda/emulate_stack.hpp"
+#include "tests/emulated_device/stack.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "exec/cuda/emulate.hpp"
+#include "tests/emulated_device/emulated_device.hpp"
 
 #include <catch2/catch.hpp>
 #include <vector>

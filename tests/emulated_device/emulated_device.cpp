@@ -1,4 +1,4 @@
-#include "exec/cuda/emulate.hpp"
+#include "tests/emulated_device/emulated_device.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "exec/cuda/emulate_stack.hpp"
+#include "tests/emulated_device/stack.hpp"
 
 namespace stretto::cuda::emulate {
 namespace {
