@@ -1,110 +1,53 @@
 #include "sim/core.hpp"
 
-#include <algorithm>
 #include <cassert>
 #include <map>
-#include <utility>
 
 #include "base/error.hpp"
 
 namespace stretto::sim {
 namespace {
 
-std::vector<std::uint32_t> devices_of_lanes(const Schedule& schedule, const std::vector<BoundProgram>& programs) {
+std::vector<std::uint32_t> devices_of_lanes(const SimInputs& inputs) {
   std::map<std::int64_t, std::uint32_t> number;
   std::vector<std::uint32_t> result;
-  for (const BoundProgram& program : programs) {
-    const std::int64_t device = program.rank / std::max<std::int64_t>(1, schedule.placement.ranks_per_device);
+  for (const BoundProgram& program : inputs.programs) {
+    const std::int64_t device = program.rank / std::max<std::int64_t>(1, inputs.schedule.placement.ranks_per_device);
     const std::uint32_t at = number.try_emplace(device, static_cast<std::uint32_t>(number.size())).first->second;
-    result.insert(result.end(), schedule.lanes.size(), at);
+    result.insert(result.end(), inputs.schedule.lanes.size(), at);
   }
   return result;
 }
 
-std::vector<int> priority_of_lanes(const Schedule& schedule, std::size_t ranks) {
+std::vector<int> priority_of_lanes(const SimInputs& inputs) {
   std::vector<int> result;
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    for (const Lane& lane : schedule.lanes) result.push_back(lane.priority);
+  for (std::size_t rank = 0; rank < inputs.programs.size(); ++rank)
+    for (const Lane& lane : inputs.schedule.lanes) result.push_back(lane.priority);
   return result;
 }
 
-std::vector<int> cores_of_lanes(const std::vector<std::shared_ptr<const FlatProgram>>& flat) {
+std::vector<int> cores_of_lanes(const SimInputs& inputs) {
   std::vector<int> result;
-  for (const auto& program : flat) result.insert(result.end(), program->lane_cores.begin(), program->lane_cores.end());
+  for (const auto& program : inputs.flat)
+    result.insert(result.end(), program->lane_cores.begin(), program->lane_cores.end());
   return result;
-}
-
-std::size_t count_rows(const std::vector<BoundProgram>& programs) {
-  std::size_t rows = 0;
-  for (const BoundProgram& program : programs) rows += program.ops.size();
-  return rows;
-}
-
-std::size_t count_busy_lanes(const std::vector<BoundProgram>& programs) {
-  std::size_t lanes = 0;
-  for (const BoundProgram& program : programs)
-    for (const auto& lane : program.lanes) lanes += !lane.empty();
-  return lanes;
 }
 
 }  // namespace
 
-Core::Core(const Schedule& schedule, const Costs& costs, const std::vector<BoundProgram>& programs,
-           const std::vector<std::shared_ptr<const FlatProgram>>& flat, const Partners& partners, Network& network,
-           int max_steps)
-    : schedule_(schedule),
-      costs_(costs),
-      programs_(programs),
+Core::Core(const SimInputs& inputs, Network& network, int max_steps, bool plays_solo_calls)
+    : inputs_(inputs),
       network_(network),
-      lanes_per_rank_(static_cast<std::uint32_t>(schedule.lanes.size())),
       max_steps_(max_steps),
-      events_(programs.size() * schedule.lanes.size()),
-      lanes_(programs.size() * schedule.lanes.size()),
-      devices_(costs, devices_of_lanes(schedule, programs), cores_of_lanes(flat),
-               priority_of_lanes(schedule, programs.size()), events_),
-      partners_(partners),
-      exchanges_(lanes_.size()),
-      links_(partners.routes.size()),
-      recorder_(max_steps, count_rows(programs), count_busy_lanes(programs), costs.disturbance.share > 0),
-      solos_(programs.size()),
-      recordings_(programs.size()),
-      solo_on_(devices_.count(), kNone) {
-  const std::size_t communicators = schedule.communicators.size();
-  meeting_index_.assign(lanes_.size() * communicators, kNone);
-  std::map<std::pair<LaneId, std::uint32_t>, std::uint32_t> meeting_at;
-  std::size_t rows = 0;
-  for (std::uint32_t rank = 0; rank < programs.size(); ++rank) {
-    row_begin_.push_back(rows);
-    if (network.is_closed_form()) recordings_[rank].resize(flat[rank]->shapes.size());
-    rows += programs[rank].ops.size();
-    for (LaneId id = 0; id < lanes_per_rank_; ++id) {
-      const std::uint32_t number = rank * lanes_per_rank_ + id;
-      Lane& lane = lanes_[number];
-      lane.program = flat[rank].get();
-      lane.ops = lane.program->ops.data() + lane.program->lane_begin[id];
-      lane.length = lane.program->length(id);
-      if (lane.length > 0) lane.state = State::blocked;
-      for (std::uint32_t i = 0; i < lane.length; ++i) {
-        if (lane.ops[i].kind != FlatKind::collective) continue;
-        std::uint32_t& index = meeting_index_[number * communicators + lane.ops[i].communicator];
-        if (index != kNone) continue;
-        const std::uint32_t group = partners.instance_of[rank][lane.ops[i].communicator];
-        const auto [found, fresh] = meeting_at.try_emplace({id, group}, static_cast<std::uint32_t>(meetings_.size()));
-        if (fresh) {
-          meetings_.emplace_back().group = group;
-        }
-        index = found->second;
-        meetings_[index].lanes.push_back(number);
-      }
-    }
-  }
-}
-
-std::int64_t Core::operations() const {
-  std::int64_t total = played_;
-  for (const Lane& lane : lanes_) total += static_cast<std::int64_t>(lane.finished);
-  return total;
-}
+      events_(inputs.programs.size() * inputs.schedule.lanes.size()),
+      lanes_(inputs),
+      devices_(inputs.costs, devices_of_lanes(inputs), cores_of_lanes(inputs), priority_of_lanes(inputs), events_),
+      collectives_(inputs, lanes_, devices_, events_, network),
+      exchanges_(inputs, lanes_, devices_, events_, network, collectives_.transfers()),
+      // No two runs of a call are the same where others take from its core, or where its flows may meet others.
+      solo_player_(inputs, lanes_, devices_, events_,
+                   plays_solo_calls && network.is_closed_form() && inputs.costs.disturbance.share == 0),
+      recorder_(max_steps, inputs.programs, inputs.costs.disturbance.share > 0) {}
 
 void Core::run() {
   bool any = false;
@@ -120,7 +63,7 @@ void Core::run() {
 
 void Core::advance(Picoseconds until) {
   while (!finished_ && events_.next_time() != kNever && events_.next_time() <= until) {
-    const EventHeap::Entry event = events_.fire();
+    const EventHeap::Event event = events_.fire();
     if (event.time > kHorizon)
       throw input_error(
           "simulation: simulated time has passed 26 days, which is as far as it reaches; the step is too "
@@ -133,197 +76,221 @@ void Core::advance(Picoseconds until) {
         devices_.on_start(event.lane(), event.time);
         break;
       case EventKind::request:
-        if (disturb(event.lane())) {
-          // What is simulated after all comes first.
-          events_.schedule(event.lane(), event.time, EventKind::request);
-          break;
-        }
-        devices_.on_request(event.lane(), event.time);
-        drain_granted();
+        on_request(event.lane(), event.time);
         break;
     }
     events_.settle();
   }
 }
 
-// ---- lanes and waits ----
-
-void Core::resolve_waits(std::uint32_t number) {
-  Lane& lane = lanes_[number];
-  const FlatOp& op = current(lane);
-  const FlatWait* waits = lane.program->waits.data() + op.wait_begin;
-  while (lane.wait < op.wait_count) {
-    const FlatWait& wait = waits[lane.wait];
-    if (wait.steps_ago > lane.step) {
-      ++lane.wait;
-      continue;
-    }
-    const std::uint32_t on = number - number % lanes_per_rank_ + wait.lane;
-    Lane& other = lanes_[on];
-    const std::uint64_t required =
-        static_cast<std::uint64_t>(lane.step - wait.steps_ago) * other.length + wait.position + 1;
-    const bool is_start = wait.kind == EdgeKind::start_start;
-    if ((is_start ? other.started : other.finished) >= required) {
-      if (is_start && other.started == required) lane.waited = std::max(lane.waited, other.started_at);
-      ++lane.wait;
-      continue;
-    }
-    const std::uint32_t rank = rank_of(number);
-    if (solos_[rank].plays && is_inside(solos_[rank], on, wait.kind, required)) {
-      stop_playing(rank);  // its first operation may have started with that
-      continue;
-    }
-    lane.blocked_kind = wait.kind;
-    lane.blocked_until = required;
-    lane.blocked_on = on;
-    lane.next_blocked = other.first_blocked;
-    other.first_blocked = number;
-    return;
-  }
-  begin(number, lane.waited > lane.reached ? lane.waited + costs_.wake : lane.reached);
+void Core::transfer_done(std::uint32_t transfer, Picoseconds now) {
+  if (transfer < collectives_.transfers())
+    collectives_.transfer_done(transfer, now);
+  else
+    exchanges_.transfer_done(transfer, now);
 }
 
-void Core::wake_blocked(std::uint32_t on, EdgeKind kind, Picoseconds time) {
-  const std::uint64_t count = kind == EdgeKind::finish_start ? lanes_[on].finished : lanes_[on].started;
-  // Who goes on waiting stays listed: a solo call that begins meanwhile may take its lane along.
-  std::uint32_t woken = kNone;
-  for (std::uint32_t* link = &lanes_[on].first_blocked; *link != kNone;) {
-    const std::uint32_t number = *link;
-    Lane& lane = lanes_[number];
-    if (lane.blocked_kind == kind && lane.blocked_until <= count) {
-      *link = std::exchange(lane.next_blocked, woken);
-      woken = number;
-    } else {
-      link = &lane.next_blocked;
-    }
+// ---- an operation begins ----
+
+void Core::resolve_waits(std::uint32_t number) {
+  while (const std::optional<UnmetWait> wait = lanes_.next_unmet(number)) {
+    if (!solo_player_.is_inside(*wait)) return lanes_.block(number, *wait);
+    go_back(lanes_.rank_of(number));  // the call's first operation may have started with that
   }
-  while (woken != kNone) {
+  const Picoseconds ready = lanes_.ready_time(number);
+  if (lanes_[number].current().shape == 0 || !solo_player_.begin(number, ready)) begin_operation(number, ready);
+}
+
+void Core::begin_operation(std::uint32_t number, Picoseconds ready) {
+  Cursor& lane = lanes_[number];
+  const FlatOp& op = lane.current();
+  lane.ready = ready;
+  if (op.kind == FlatKind::compute) {
+    lane.stage = LaneStage::working;
+    if (devices_.launch(number, ready, op.duration, op.cores, op.cls)) set_started(number, 1, ready);
+    return;
+  }
+  lane.stage = LaneStage::queueing;
+  if (op.cores == 0 || devices_.hold(number, ready, op.cores)) communicate(number, ready);
+}
+
+void Core::communicate(std::uint32_t number, Picoseconds start) {
+  Cursor& lane = lanes_[number];
+  lane.stage = LaneStage::meeting;
+  if (lane.current().kind == FlatKind::collective) {
+    set_started(number, 1, start);
+    collectives_.arrive(number, start);
+    return;
+  }
+  const std::uint32_t group = lane.current().group;
+  const std::vector<std::uint32_t> receivers = exchanges_.post(number, start);
+  set_started(number, group, start);
+  for (const std::uint32_t receiver : receivers) exchanges_.serve(receiver);
+}
+
+void Core::set_started(std::uint32_t number, std::uint32_t operations, Picoseconds time) {
+  Cursor& lane = lanes_[number];
+  lane.start = lane.transfer = time;
+  lanes_.set_started(number, operations, time);
+  if (lane.first_blocked != kNone) wake(number, EdgeKind::start_start, time);
+}
+
+void Core::wake(std::uint32_t on, EdgeKind kind, Picoseconds time) {
+  for (std::uint32_t woken = lanes_.take_woken(on, kind); woken != kNone;) {
     const std::uint32_t number = woken;
-    Lane& lane = lanes_[number];
-    woken = lane.next_blocked;
-    lane.blocked_on = kNone;
-    lane.waited = std::max(lane.waited, time);
-    ++lane.wait;
+    woken = lanes_.wake(number, time);
     resolve_waits(number);
   }
 }
 
-void Core::begin(std::uint32_t number, Picoseconds ready) {
-  // No two runs of a call are the same where others take from its core.
-  const bool can_play = current(lanes_[number]).shape != 0 && costs_.disturbance.share == 0;
-  if (!can_play || !begin_solo(number, ready)) begin_operation(number, ready);
-}
-
-void Core::begin_operation(std::uint32_t number, Picoseconds ready) {
-  Lane& lane = lanes_[number];
-  const FlatOp& op = current(lane);
-  lane.ready = ready;
-  if (op.kind != FlatKind::compute) {
-    lane.state = State::queueing;
-    if (op.cores == 0 || devices_.hold(number, ready, op.cores)) communicate(number, ready);
+void Core::on_request(std::uint32_t number, Picoseconds now) {
+  if (const std::uint32_t rank = solo_player_.disturbed_by(number); rank != kNone) {
+    go_back(rank);
+    // What is simulated after all comes first.
+    events_.schedule(number, now, EventKind::request);
     return;
   }
-  lane.state = State::working;
-  if (devices_.launch(number, ready, op.duration, op.cores, op.cls)) set_started(number, ready);
+  devices_.on_request(number, now);
+  start_granted();
 }
 
-void Core::communicate(std::uint32_t number, Picoseconds start) {
-  if (current(lanes_[number]).kind == FlatKind::collective)
-    arrive(number, start);
-  else
-    exchange(number, start);
-}
-
-void Core::set_started(std::uint32_t number, Picoseconds time) {
-  Lane& lane = lanes_[number];
-  lane.start = lane.transfer = time;
-  ++lane.started;
-  lane.started_at = time;
-  if (lane.first_blocked != kNone) wake_blocked(number, EdgeKind::start_start, time);
-}
-
-void Core::drain_granted() {
+// Lanes that have just been given their cores.
+void Core::start_granted() {
   // What starts may launch further lanes, but only an event can grant cores: the list does not grow meanwhile.
-  for (const std::uint32_t lane : devices_.granted()) {
-    const Picoseconds start = devices_.activity(lane).start;
-    if (current(lanes_[lane]).kind == FlatKind::compute)
-      set_started(lane, start);
-    else if (lanes_[lane].state == State::queueing)
-      communicate(lane, start);
+  for (const std::uint32_t number : devices_.granted()) {
+    const Picoseconds start = devices_.activity(number).start;
+    if (lanes_[number].current().kind == FlatKind::compute)
+      set_started(number, 1, start);
+    else if (lanes_[number].stage == LaneStage::queueing)
+      communicate(number, start);
   }
   devices_.granted().clear();
 }
 
+// ---- an operation ends ----
+
 void Core::on_finish(std::uint32_t number, Picoseconds now) {
-  const State state = lanes_[number].state;
-  if (state == State::completing) {
-    devices_.release_held(number, now);
-    finish_operation(number, now);
-    if (!devices_.granted().empty()) drain_granted();
-    return;
+  switch (lanes_[number].stage) {
+    case LaneStage::playing:
+      return end_playing(number, now);
+    case LaneStage::completing:
+      devices_.release_held(number, now);
+      end_operation(number, now);
+      break;
+    default:
+      devices_.on_finish(number, now);
+      end_working(number, now);
   }
-  if (state == State::playing) {
-    end_playing(number, now);
-    return;
-  }
-  devices_.on_finish(number, now);
-  const FlatKind kind = current(lanes_[number]).kind;
-  if (kind == FlatKind::collective)
-    movement_ended(number, now);
-  else if (kind == FlatKind::compute)
-    finish_operation(number, now);
-  else
-    moved(number, now);
-  if (!devices_.granted().empty()) drain_granted();
+  if (!devices_.granted().empty()) start_granted();
 }
 
-void Core::finish_operation(std::uint32_t number, Picoseconds now) {
-  Lane& lane = lanes_[number];
-  const std::uint32_t rank = rank_of(number);
-  const std::uint32_t group = current(lane).group;
-  TimelineRow* rows = recorder_.rows_of(lane.step, row_begin_[rank] + programs_[rank].ops.size());
-  Solo& solo = solos_[rank];
-  if (rows || solo.shape) {
-    for (std::uint32_t i = 0; i < group; ++i) {
-      const std::uint32_t op = lane.ops[lane.position + i].op;
-      const FlatKind kind = current(lane).kind;
-      const bool is_message = kind == FlatKind::send || kind == FlatKind::receive;
-      TimelineRow row = {
-          static_cast<std::int32_t>(programs_[rank].rank), op, lane.ready, lane.start, lane.transfer, now};
-      if (is_message) {
-        row.transfer = exchanges_[number].met[i];
-        row.waited = std::max<Picoseconds>(0, now - exchanges_[number].done[i]);
-      }
-      if (rows) rows[row_begin_[rank] + op] = row;
-      if (solo.shape) record(solo, op, row);
+void Core::end_working(std::uint32_t number, Picoseconds now) {
+  switch (lanes_[number].current().kind) {
+    case FlatKind::compute:
+      return end_operation(number, now);
+    case FlatKind::collective:
+      return collectives_.movement_ended(number, now);
+    case FlatKind::send:
+    case FlatKind::receive:
+      return exchanges_.movement_ended(number, now);
+  }
+}
+
+void Core::end_operation(std::uint32_t number, Picoseconds now) {
+  write_rows(number, now);
+  if (!leave(number, lanes_[number].current().group, now)) go_on(number, now);
+}
+
+void Core::write_rows(std::uint32_t number, Picoseconds end) {
+  const Cursor& lane = lanes_[number];
+  const std::uint32_t rank = lanes_.rank_of(number);
+  TimelineRow* rows = recorder_.rows_of(lane.step, rank);
+  if (!rows && !solo_player_.is_recording(rank)) return;
+  const FlatOp& first = lane.current();
+  for (std::uint32_t i = 0; i < first.group; ++i) {
+    const std::uint32_t op = lane.ops[lane.position + i].op;
+    TimelineRow row = {
+        static_cast<std::int32_t>(inputs_.programs[rank].rank), op, lane.ready, lane.start, lane.transfer, end};
+    if (first.kind == FlatKind::send || first.kind == FlatKind::receive) {
+      row.transfer = exchanges_.met(number, i);
+      row.waited = std::max<Picoseconds>(0, end - exchanges_.done_alone(number, i));
     }
+    if (rows) rows[op] = row;
+    if (solo_player_.is_recording(rank)) solo_player_.record(rank, op, row);
   }
-  if (pass(number, group, now)) return;
-  go_on(number, now);
 }
 
-// The lane leaves `operations` behind, the last of which ended at `end`. True when that ends the simulation.
-bool Core::pass(std::uint32_t number, std::uint32_t operations, Picoseconds end) {
-  Lane& lane = lanes_[number];
-  lane.finished += operations;
-  lane.wait = 0;
-  lane.waited = 0;
-  lane.reached = end + costs_.op_overhead;
-  lane.state = State::blocked;
-  lane.position += operations;
-  if (lane.position < lane.length) return false;
-  lane.position = 0;
-  ++lane.step;
+// The lane leaves `operations` behind. True when that ends the simulation.
+bool Core::leave(std::uint32_t number, std::uint32_t operations, Picoseconds end) {
+  if (!lanes_.leave(number, operations, end)) return false;
+  Cursor& lane = lanes_[number];
+  if (lane.step == max_steps_) lane.stage = LaneStage::done;
   finished_ = recorder_.lane_done(lane.step - 1, end);
-  if (lane.step == max_steps_) lane.state = State::done;
-  if (finished_) count_played(end, number);
+  if (finished_) played_ = solo_player_.finished_before(end, number);
   return finished_;
 }
 
 // Wakes who waited for the lane, and has it look at its next operation; a solo call may have taken it along.
 void Core::go_on(std::uint32_t number, Picoseconds now) {
-  if (lanes_[number].first_blocked != kNone) wake_blocked(number, EdgeKind::finish_start, now);
-  if (lanes_[number].state == State::blocked && lanes_[number].blocked_on == kNone) resolve_waits(number);
+  const Cursor& lane = lanes_[number];
+  if (lane.first_blocked != kNone) wake(number, EdgeKind::finish_start, now);
+  if (lane.stage == LaneStage::blocked && lane.blocked_on == kNone) resolve_waits(number);
+}
+
+// ---- solo calls ----
+
+void Core::end_playing(std::uint32_t number, Picoseconds now) {
+  const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
+  const SoloRun run = solo_player_.end(rank);
+  const std::vector<SoloShape::OnLane>& on_lanes = run.shape->lanes;
+  if (TimelineRow* rows = recorder_.rows_of(lanes_[number].step, rank)) run.write_rows(rows);
+  std::uint32_t operations_of_last = 0;
+  for (const SoloShape::OnLane& on : on_lanes) {
+    const std::uint32_t position = lanes_[base + on.lane].position + on.count - 1;
+    const TimelineRow& last = run.recording->rows[inputs_.programs[rank].lanes[on.lane][position] - run.first_op];
+    lanes_.set_started(base + on.lane, on.count, run.begin + last.start);
+    if (on.lane == run.shape->last_lane) {
+      operations_of_last = on.count;
+      continue;
+    }
+    [[maybe_unused]] const bool is_end = leave(base + on.lane, on.count, run.begin + last.end);
+    assert(!is_end);
+  }
+  for (const SoloShape::OnLane& on : on_lanes)
+    if (on.lane != run.shape->last_lane) resolve_waits(base + on.lane);
+  if (!leave(number, operations_of_last, now)) go_on(number, now);
+}
+
+// To the beginning of the call that the rank plays.
+void Core::go_back(std::uint32_t rank) {
+  const SoloRun run = solo_player_.stop(rank);
+  const std::uint32_t base = lanes_.first_of(rank), first = base + run.shape->lanes.front().lane;
+  for (const SoloShape::OnLane& on : run.shape->lanes)
+    if (base + on.lane != first) resolve_waits(base + on.lane);
+  begin_operation(first, run.begin);
+}
+
+// ---- errors ----
+
+std::string Core::deadlock_message() const {
+  constexpr int kMost = 6;
+  std::string message = "simulation: the schedule deadlocks:";
+  int blocked = 0;
+  for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
+    const Cursor& lane = lanes_[number];
+    if (lane.stage == LaneStage::done || ++blocked > kMost) continue;
+    message += std::string(blocked > 1 ? ";" : "") + " " + lanes_.describe(number) + " waits for ";
+    if (lane.blocked_on != kNone)
+      message += lanes_.describe_wait(number);
+    else if (lane.stage != LaneStage::meeting)
+      message += "cores of its device";
+    else if (lane.current().kind == FlatKind::collective)
+      message += collectives_.describe_missing(number);
+    else
+      message += "the other end of its message";
+  }
+  if (blocked > kMost) message += "; and " + std::to_string(blocked - kMost) + " more lanes";
+  return message;
 }
 
 }  // namespace stretto::sim

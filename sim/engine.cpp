@@ -36,8 +36,10 @@ Prepared prepare(const Schedule& schedule, std::vector<BoundProgram> programs, c
 }
 
 Outcome run_on(Network& network, const Schedule& schedule, const Costs& costs, const Prepared& prepared,
-               int max_steps) {
-  Core core(schedule, costs, prepared.programs, prepared.flat, prepared.partners, network, max_steps);
+               const SimOptions& options) {
+  const SimInputs inputs{schedule, costs, prepared.programs, prepared.flat, prepared.partners};
+  const int steps = costs.disturbance.share > 0 ? options.disturbed_steps : options.max_steps;
+  Core core(inputs, network, steps, options.plays_solo_calls);
   core.run();
   std::vector<Timeline> disturbed = core.recorder().take_disturbed();
   return {core.recorder().take_timeline(), std::move(disturbed), core.recorder().steady(), core.operations()};
@@ -94,12 +96,11 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
     throw input_error("simulation: max_steps and disturbed_steps must be at least 1");
   const auto begin = std::chrono::steady_clock::now();
   Prepared prepared = prepare(schedule, std::move(programs), costs);
-  const int steps = costs.disturbance.share > 0 ? options.disturbed_steps : options.max_steps;
 
   Outcome outcome;
   if (options.network == NetworkKind::fluid) {
     FluidNetwork network(costs.link_bytes_per_s);
-    outcome = run_on(network, schedule, costs, prepared, steps);
+    outcome = run_on(network, schedule, costs, prepared, options);
   } else {
     const bool backbone = options.fabric.backbone_GBps > 0;
     const Rings rings = find_rings(schedule, prepared.programs, prepared.partners, backbone);
@@ -112,7 +113,7 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
       // Never destroyed: the process ends while flows may still be in flight, which SimGrid's destructors do not like.
       Network* network =
           make_network(costs.link_bytes_per_s, options.fabric.backbone_GBps * 1e9, rings, {rates.begin(), rates.end()});
-      return pack(run_on(*network, schedule, costs, prepared, steps));
+      return pack(run_on(*network, schedule, costs, prepared, options));
     }));
   }
 

@@ -28,6 +28,9 @@ struct SimOptions {
   // With a disturbance no two steps are equal: so many are simulated, and the one of the median period is the result.
   // Their rows are all kept meanwhile.
   int disturbed_steps = 41;
+  // Solo calls are simulated once and then played (sim/solo_player.hpp), which saves most of the time. Results are the
+  // same bytes without.
+  bool plays_solo_calls = true;
 };
 
 struct SimResult {

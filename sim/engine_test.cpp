@@ -402,7 +402,8 @@ TEST_CASE("members that bring different operations to a meeting are an error", "
   const Partners partners = find_partners(toy.schedule, programs);
   const auto flat = flatten_all(toy.schedule, programs, toy.costs, partners);
   FluidNetwork network(toy.costs.link_bytes_per_s);
-  Core core(toy.schedule, toy.costs, programs, flat, partners, network, 1);
+  const SimInputs inputs{toy.schedule, toy.costs, programs, flat, partners};
+  Core core(inputs, network, 1, true);
   CHECK_THROWS_WITH(core.run(), Catch::Contains("members of communicator dp issue different operations") &&
                                     Catch::Contains("h.0 first mb 0") && Catch::Contains("h.0 second mb 0"));
 }

@@ -15,16 +15,16 @@ constexpr Picoseconds kNever = std::numeric_limits<Picoseconds>::max();
 // asked for, and lanes that ask at the same time are served by rank, then lane.
 enum class EventKind : std::uint8_t { finish, start, request };
 
-// The next event of every lane: a 4-ary heap that knows where each lane's entry is, so that moving an event (a slowed
-// operation ends later) costs a sift and no entry is ever stale. At most one event per lane; memory O(lanes).
+// The next event of every lane: a 4-ary heap that knows where the event of each lane is, so that moving one (a slowed
+// operation ends later) costs a sift and no event is ever stale. At most one event per lane; memory O(lanes).
 class EventHeap {
  public:
-  struct Entry {
+  struct Event {
     Picoseconds time;
     std::uint64_t order;  // kind, then lane
     std::uint32_t lane() const { return static_cast<std::uint32_t>(order); }
     EventKind kind() const { return static_cast<EventKind>(order >> 32); }
-    bool before(const Entry& other) const { return time != other.time ? time < other.time : order < other.order; }
+    bool before(const Event& other) const { return time != other.time ? time < other.time : order < other.order; }
   };
 
   explicit EventHeap(std::size_t lanes) : position_(lanes, kAbsent) { heap_.reserve(lanes); }
@@ -34,23 +34,23 @@ class EventHeap {
   // Adds or moves the lane's event.
   void schedule(std::uint32_t lane, Picoseconds time, EventKind kind) {
     if (lane == fired_) fired_ = kAbsent;
-    const Entry entry{time, static_cast<std::uint64_t>(kind) << 32 | lane};
+    const Event event{time, static_cast<std::uint64_t>(kind) << 32 | lane};
     std::uint32_t at = position_[lane];
     if (at == kAbsent) {
       at = static_cast<std::uint32_t>(heap_.size());
-      heap_.push_back(entry);
-      sift_up(at, entry);
-    } else if (entry.before(heap_[at])) {
-      sift_up(at, entry);
+      heap_.push_back(event);
+      sift_up(at, event);
+    } else if (event.before(heap_[at])) {
+      sift_up(at, event);
     } else {
-      sift_down(at, entry);
+      sift_down(at, event);
     }
   }
 
-  // The earliest event. Its entry stays in place until settle(), because the lane is nearly always scheduled anew while
+  // The earliest event. Its event stays in place until settle(), because the lane is nearly always scheduled anew while
   // its event is handled, and then one sift replaces a removal and an insertion.
-  Entry fire() {
-    const Entry top = heap_.front();
+  Event fire() {
+    const Event top = heap_.front();
     fired_ = top.lane();
     return top;
   }
@@ -69,7 +69,7 @@ class EventHeap {
 
   void remove(std::uint32_t lane) {
     const std::uint32_t at = std::exchange(position_[lane], kAbsent);
-    const Entry last = heap_.back();
+    const Event last = heap_.back();
     heap_.pop_back();
     if (at == heap_.size()) return;
     if (at > 0 && last.before(heap_[(at - 1) / 4]))
@@ -77,20 +77,20 @@ class EventHeap {
     else
       sift_down(at, last);
   }
-  void place(std::uint32_t at, const Entry& entry) {
-    heap_[at] = entry;
-    position_[entry.lane()] = at;
+  void place(std::uint32_t at, const Event& event) {
+    heap_[at] = event;
+    position_[event.lane()] = at;
   }
-  void sift_up(std::uint32_t at, const Entry& entry) {
+  void sift_up(std::uint32_t at, const Event& event) {
     while (at > 0) {
       const std::uint32_t parent = (at - 1) / 4;
-      if (!entry.before(heap_[parent])) break;
+      if (!event.before(heap_[parent])) break;
       place(at, heap_[parent]);
       at = parent;
     }
-    place(at, entry);
+    place(at, event);
   }
-  void sift_down(std::uint32_t at, const Entry& entry) {
+  void sift_down(std::uint32_t at, const Event& event) {
     const auto size = static_cast<std::uint32_t>(heap_.size());
     for (;;) {
       const std::uint32_t first = at * 4 + 1;
@@ -99,14 +99,14 @@ class EventHeap {
       std::uint32_t best = first;
       for (std::uint32_t child = first + 1; child < end; ++child)
         if (heap_[child].before(heap_[best])) best = child;
-      if (!heap_[best].before(entry)) break;
+      if (!heap_[best].before(event)) break;
       place(at, heap_[best]);
       at = best;
     }
-    place(at, entry);
+    place(at, event);
   }
 
-  std::vector<Entry> heap_;
+  std::vector<Event> heap_;
   std::vector<std::uint32_t> position_;  // [lane] → index in heap_
   std::uint32_t fired_ = kAbsent;
 };

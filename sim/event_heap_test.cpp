@@ -29,7 +29,7 @@ TEST_CASE("the event heap agrees with a sorted map under random moves", "[sim]")
              std::tuple(b.second.first, b.second.second, b.first);
     });
     REQUIRE(heap.next_time() == first->second.first);
-    const EventHeap::Entry event = heap.fire();
+    const EventHeap::Event event = heap.fire();
     REQUIRE(event.lane() == first->first);
     REQUIRE(event.kind() == first->second.second);
     now = event.time;

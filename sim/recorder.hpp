@@ -7,6 +7,7 @@
 
 #include "base/statistics.hpp"
 #include "base/timeline.hpp"
+#include "model/schedule/bind.hpp"
 
 namespace stretto::sim {
 
@@ -14,34 +15,35 @@ namespace stretto::sim {
 // run ahead, so several steps are open at once; rows are kept for open steps only.
 class StepRecorder {
  public:
-  // `rows` of a step; `lanes` that have operations.
-  // `disturbed`: all steps are kept, and the one of the median period is the result.
-  StepRecorder(int max_steps, std::size_t rows, std::size_t lanes, bool disturbed)
-      : max_steps_(max_steps),
-        row_count_(rows),
-        lanes_(lanes),
-        disturbed_(disturbed),
-        steps_(static_cast<std::size_t>(max_steps)) {}
+  // `programs` of the simulated ranks. `disturbed`: no two steps are equal; all are kept, and the one of the median
+  // period is the result.
+  StepRecorder(int max_steps, const std::vector<BoundProgram>& programs, bool disturbed)
+      : max_steps_(max_steps), disturbed_(disturbed), steps_(static_cast<std::size_t>(max_steps)) {
+    for (const BoundProgram& program : programs) {
+      row_begin_.push_back(row_begin_.back() + program.ops.size());
+      for (const auto& lane : program.lanes) lanes_ += !lane.empty();
+    }
+  }
 
   static constexpr int kFewestSteps = 3;  // two periods, to compare
   static constexpr double kSteady = 1e-6;
 
-  // Where the first `count` rows of a step are written, indexed as the caller likes; nullptr when this step cannot be
-  // the last. Of a step that few ranks have begun, few rows are touched.
-  TimelineRow* rows_of(int step, std::size_t count) {
+  // Where the rows of a rank are written, [index into BoundProgram::ops]; nullptr when this step cannot be the last. Of
+  // a step that few ranks have begun, few rows are touched. Valid until the next call.
+  TimelineRow* rows_of(int step, std::uint32_t rank) {
     if (step < std::min(kFewestSteps, max_steps_) - 1) return nullptr;
     std::vector<TimelineRow>& rows = steps_[step].rows;
-    if (rows.size() < count) {
+    if (rows.size() < row_begin_[rank + 1]) {
       if (rows.empty()) rows = std::move(spare_);
-      rows.reserve(row_count_);
-      rows.resize(std::max(rows.size(), count));
+      rows.reserve(row_begin_.back());
+      rows.resize(std::max(rows.size(), row_begin_[rank + 1]));
     }
-    return rows.data();
+    return rows.data() + row_begin_[rank];
   }
 
   // A lane has finished its last operation of a step. True when that ends the simulation.
   bool lane_done(int step, Picoseconds now) {
-    Step& state = steps_[step];
+    WatchedStep& state = steps_[step];
     state.end = std::max(state.end, now);
     if (++state.lanes_done < lanes_) return false;
     if (disturbed_) return step + 1 == max_steps_ && take_median();
@@ -58,7 +60,7 @@ class StepRecorder {
   Timeline take_timeline() {
     return {last_ == 0 ? 0 : steps_[last_ - 1].end, steps_[last_].end, std::move(steps_[last_].rows)};
   }
-  // All that the median was taken of, where steps are disturbed. Before take_timeline().
+  // All steps that the median was taken of, where steps are disturbed. Before take_timeline().
   std::vector<Timeline> take_disturbed() {
     std::vector<Timeline> all;
     for (int step = first_of_median(); disturbed_ && step < max_steps_; ++step)
@@ -68,12 +70,12 @@ class StepRecorder {
   }
 
  private:
-  struct Step {
+  struct WatchedStep {
     Picoseconds end = 0;
     std::size_t lanes_done = 0;
     std::vector<TimelineRow> rows;
   };
-  // Of the steps behind the first two, which begin with nothing under way.
+  // The median leaves out the first two steps, which begin with nothing under way.
   bool take_median() {
     const int first = first_of_median();
     std::vector<double> periods;
@@ -86,10 +88,10 @@ class StepRecorder {
   Picoseconds period(int step) const { return steps_[step].end - (step == 0 ? 0 : steps_[step - 1].end); }
 
   int max_steps_;
-  std::size_t row_count_;
-  std::size_t lanes_;
   bool disturbed_;
-  std::vector<Step> steps_;
+  std::size_t lanes_ = 0;                     // that have operations
+  std::vector<std::size_t> row_begin_ = {0};  // [rank], and the end
+  std::vector<WatchedStep> steps_;
   std::vector<TimelineRow> spare_;
   int last_ = 0;
   bool steady_ = false;

@@ -19,8 +19,8 @@ struct Ideal {
   // Of computation and of communication alike: the transfer takes as long, from when all are there.
   void set(const std::string& name, Time time) { set(schedule.find_operation(name).value(), time); }
   void set(OpId op, Time time) { costs.compute[op].alone = costs.collective[op].latency = time; }
-  sim::SimResult run() const {
-    sim::SimResult result = sim::simulate(schedule, costs);
+  sim::SimResult run(const sim::SimOptions& options = {}) const {
+    sim::SimResult result = sim::simulate(schedule, costs, options);
     REQUIRE(result.steady);
     return result;
   }

@@ -1,33 +1,39 @@
+#include "sim/exchanges.hpp"
+
 #include <algorithm>
 #include <cassert>
 
-#include "sim/core.hpp"
-
-// The part of the core that concerns sends and receives: two ends are posted, bytes cross the link while the receiver
-// moves them, and a group of joined operations completes together. docs/simulation.md states the semantics.
-
 namespace stretto::sim {
 
-void Core::exchange(std::uint32_t number, Picoseconds ready) {
-  Lane& lane = lanes_[number];
+Exchanges::Exchanges(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, Network& network,
+                     std::uint32_t first_transfer)
+    : inputs_(inputs),
+      lanes_(lanes),
+      devices_(devices),
+      events_(events),
+      network_(network),
+      first_transfer_(first_transfer),
+      exchanges_(lanes.size()),
+      links_(inputs.partners.routes.size()) {}
+
+std::vector<std::uint32_t> Exchanges::post(std::uint32_t number, Picoseconds ready) {
+  const Cursor& lane = lanes_[number];
   Exchange& mine = exchanges_[number];
-  const std::uint32_t group = current(lane).group;
-  lane.state = State::meeting;
+  const std::uint32_t group = lane.current().group;
   mine.served = 0;
   mine.open = group;
   mine.latest = mine.wire = ready;
   mine.messages.clear();
   mine.met.assign(group, ready);
   mine.done.assign(group, ready);
-  const auto& link_of = partners_.route_of[rank_of(number)];
+  const auto& link_of = inputs_.partners.route_of[lanes_.rank_of(number)];
   for (std::uint32_t i = 0; i < group; ++i) {
     const FlatOp& op = lane.ops[lane.position + i];
     const bool is_receiver = op.kind == FlatKind::receive;
-    const std::uint32_t message = post(link_of[op.id], is_receiver, number, ready);
-    if (is_receiver) messages_[message].cost = &costs_.collective[op.id];
+    const std::uint32_t message = post_end(link_of[op.id], is_receiver, number, ready);
+    if (is_receiver) messages_[message].cost = &inputs_.costs.collective[op.id];
     mine.messages.push_back(message);
   }
-  lane.start = lane.transfer = ready;
   // All set off before any is served, because serving may end one and go on to the next, and before anybody is woken,
   // because that may bring other ends, which then set off.
   std::vector<std::uint32_t> receivers;
@@ -36,15 +42,12 @@ void Core::exchange(std::uint32_t number, Picoseconds ready) {
       begin_transfer(message);
       receivers.push_back(messages_[message].lane[1]);
     }
-  lane.started += group;
-  lane.started_at = ready;
-  if (lane.first_blocked != kNone) wake_blocked(number, EdgeKind::start_start, ready);
-  for (const std::uint32_t receiver : receivers) serve(receiver);
+  return receivers;
 }
 
 // The n-th that is sent is the n-th that is received.
-std::uint32_t Core::post(std::uint32_t number, bool is_receiver, std::uint32_t lane, Picoseconds ready) {
-  Link& link = links_[number];
+std::uint32_t Exchanges::post_end(std::uint32_t number, bool is_receiver, std::uint32_t lane, Picoseconds ready) {
+  LinkQueue& link = links_[number];
   const std::uint64_t behind = link.posted[is_receiver]++ - link.complete;
   if (behind == link.messages.size()) {
     std::uint32_t fresh = 0;
@@ -59,7 +62,7 @@ std::uint32_t Core::post(std::uint32_t number, bool is_receiver, std::uint32_t l
     link.messages.push_back(fresh);
   }
   const std::uint32_t index = link.messages[behind];
-  Message& message = messages_[index];
+  OpenMessage& message = messages_[index];
   message.link = number;
   message.lane[is_receiver] = lane;
   message.ready[is_receiver] = ready;
@@ -72,8 +75,8 @@ std::uint32_t Core::post(std::uint32_t number, bool is_receiver, std::uint32_t l
   return index;
 }
 
-void Core::begin_transfer(std::uint32_t index) {
-  Message& message = messages_[index];
+void Exchanges::begin_transfer(std::uint32_t index) {
+  OpenMessage& message = messages_[index];
   message.met = std::max(message.ready[0], message.ready[1]);
   for (const std::uint32_t lane : message.lane) {
     Exchange& side = exchanges_[lane];
@@ -82,32 +85,31 @@ void Core::begin_transfer(std::uint32_t index) {
   }
   const Picoseconds begin = message.met + message.cost->latency;
   message.wire = message.cost->edge_bytes > 0
-                     ? network_.start(static_cast<std::uint32_t>(meetings_.size()) + index,
-                                      static_cast<std::uint32_t>(partners_.instances.size()) + message.link,
+                     ? network_.start(first_transfer_ + index,
+                                      static_cast<std::uint32_t>(inputs_.partners.instances.size()) + message.link,
                                       message.cost->edge_bytes, message.cost->most_bytes_per_s, begin)
                      : std::optional(begin);
 }
 
-// The receives of a group are served one after the other, in order.
-void Core::serve(std::uint32_t number) {
-  Lane& lane = lanes_[number];
+void Exchanges::serve(std::uint32_t number) {
+  Cursor& lane = lanes_[number];
   Exchange& mine = exchanges_[number];
-  if (lane.state == State::working) return;
+  if (lane.stage == LaneStage::working) return;
   while (mine.served < mine.messages.size()) {
     const std::uint32_t index = mine.messages[mine.served];
     if (index == kNone || messages_[index].lane[1] != number) {
       ++mine.served;
       continue;
     }
-    Message& message = messages_[index];
+    OpenMessage& message = messages_[index];
     if (!message.is_posted()) return;
     const Demand& movement = message.cost->movement;
     // It sleeps until the sender has come, unless it is busy with another message until then.
     const bool slept = mine.latest < message.met;
-    const Picoseconds from = slept ? message.met + costs_.wake : mine.latest;
+    const Picoseconds from = slept ? message.met + inputs_.costs.wake : mine.latest;
     message.served = std::max(mine.latest, message.met);
     if (movement.alone > 0) {
-      lane.state = State::working;
+      lane.stage = LaneStage::working;
       devices_.launch(number, from, movement.alone, movement.cores, movement.cls,
                       message.cost->beside ? &*message.cost->beside : nullptr);
       return;
@@ -115,48 +117,54 @@ void Core::serve(std::uint32_t number) {
     ++mine.served;
     mine.latest = from;
     message.moved = from;
-    try_complete_message(index);
+    try_complete(index);
   }
 }
 
-void Core::moved(std::uint32_t number, Picoseconds now) {
+void Exchanges::movement_ended(std::uint32_t number, Picoseconds now) {
   Exchange& mine = exchanges_[number];
-  lanes_[number].state = State::meeting;
+  lanes_[number].stage = LaneStage::meeting;
   const std::uint32_t index = mine.messages[mine.served++];
   mine.latest = now;
   messages_[index].moved = now;
   serve(number);
-  try_complete_message(index);
+  try_complete(index);
 }
 
-void Core::try_complete_message(std::uint32_t index) {
-  const Message& message = messages_[index];
+void Exchanges::transfer_done(std::uint32_t transfer, Picoseconds now) {
+  const std::uint32_t index = transfer - first_transfer_;
+  messages_[index].wire = now;
+  try_complete(index);
+}
+
+void Exchanges::try_complete(std::uint32_t index) {
+  const OpenMessage& message = messages_[index];
   if (!message.moved || !message.wire) return;
   end_message(index, true);
   end_message(index, false);
   free_messages_.push_back(index);
 }
 
-void Core::end_message(std::uint32_t index, bool is_receiver) {
-  const Message& message = messages_[index];
+void Exchanges::end_message(std::uint32_t index, bool is_receiver) {
+  const OpenMessage& message = messages_[index];
   const std::uint32_t number = message.lane[is_receiver];
   Exchange& side = exchanges_[number];
   const auto at = std::find(side.messages.begin(), side.messages.end(), index);
   *at = kNone;
   // The sender sleeps until the receiver has the bytes.
-  const Picoseconds wake = is_receiver ? 0 : costs_.wake;
+  const Picoseconds wake = is_receiver ? 0 : inputs_.costs.wake;
   if (!is_receiver) side.latest = std::max(side.latest, *message.moved + wake);
   side.wire = std::max(side.wire, *message.wire);
   // A deadline that has passed costs nothing.
   const auto end_of = [&](Picoseconds wire, Picoseconds latest) {
-    return wire > latest ? wire + costs_.timer_overshoot : latest;
+    return wire > latest ? wire + inputs_.costs.timer_overshoot : latest;
   };
   // Had the receiver turned to it at once.
   side.done[static_cast<std::size_t>(at - side.messages.begin())] =
       end_of(*message.wire, message.met + *message.moved - message.served + wake);
   if (--side.open > 0) return;
   const Picoseconds end = end_of(side.wire, side.latest);
-  lanes_[number].state = State::completing;
+  lanes_[number].stage = LaneStage::completing;
   events_.schedule(number, end, EventKind::finish);
 }
 

@@ -1,0 +1,69 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/device.hpp"
+#include "sim/lanes.hpp"
+#include "sim/network/network.hpp"
+
+namespace stretto::sim {
+
+// The collectives that are under way: members come, move their bytes in phases, and complete together. It owns who has
+// come to each, and how far the bytes are. docs/simulation.md states the semantics.
+//
+// Lanes enter by arrive(). They leave by an event: their stage is then `completing`, and their `finish` is scheduled.
+// In between a lane may be `working` on its device; the end of that is for movement_ended().
+class Collectives {
+ public:
+  Collectives(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, Network& network);
+
+  // Transfers that it gives the network are numbered from 0 to here.
+  std::uint32_t transfers() const { return static_cast<std::uint32_t>(gatherings_.size()); }
+
+  // The lane is ready for its collective. Throws Error(runtime) when another member has come with another operation.
+  void arrive(std::uint32_t lane, Picoseconds ready);
+  // The lane's part of the movement, or of one phase of it, has ended on its device.
+  void movement_ended(std::uint32_t lane, Picoseconds now);
+  void transfer_done(std::uint32_t transfer, Picoseconds now);
+
+  // Whom a lane that has come waits for.
+  std::string describe_missing(std::uint32_t lane) const;
+
+ private:
+  // The members of a communicator on one lane, and the collective that they are in.
+  struct Gathering {
+    std::uint32_t group = 0;
+    std::vector<std::uint32_t> lanes;      // of the simulated members
+    const CollectiveCost* cost = nullptr;  // of the current collective
+    std::uint32_t present = 0;             // members that have come, or are through with the current phase of movement
+    std::uint32_t first = kNone;           // the lane that came first: all must bring the same operation
+    int phases_left = 0;
+    Picoseconds latest = 0;           // when the last of those present came, or was through
+    bool slept = false;               // some member was there before the last
+    bool moved = false;               // all phases of movement are over
+    std::optional<Picoseconds> wire;  // when the transfer is complete, if that is known
+  };
+
+  Gathering& of(std::uint32_t lane) { return gatherings_[index_of(lane)]; }
+  std::uint32_t index_of(std::uint32_t lane) const {
+    return index_[lane * communicators_ + lanes_[lane].current().communicator];
+  }
+  void require_same_operation(const Gathering& gathering, std::uint32_t lane) const;
+  void start_transfer(Gathering& gathering);
+  void start_phase(Gathering& gathering);
+  void try_complete(Gathering& gathering);
+
+  const SimInputs& inputs_;
+  Lanes& lanes_;
+  Devices& devices_;
+  EventHeap& events_;
+  Network& network_;
+  std::size_t communicators_;
+  std::vector<Gathering> gatherings_;
+  std::vector<std::uint32_t> index_;   // [lane · communicators + communicator] → gatherings_
+  std::vector<Picoseconds> there_at_;  // [lane]: when it came, or was through with the last phase
+};
+
+}  // namespace stretto::sim

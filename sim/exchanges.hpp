@@ -1,0 +1,85 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "sim/device.hpp"
+#include "sim/lanes.hpp"
+#include "sim/network/network.hpp"
+
+namespace stretto::sim {
+
+// The sends and receives that are under way: two ends are posted, bytes cross the link while the receiver moves them,
+// and a group of joined operations completes together. It owns the queue of every link and what each lane has posted.
+// docs/simulation.md states the semantics.
+//
+// Lanes enter by post(). They leave by an event: their stage is then `completing`, and their `finish` is scheduled. In
+// between a lane may be `working` on its device; the end of that is for movement_ended().
+class Exchanges {
+ public:
+  // Transfers that it gives the network are numbered from `first_transfer` on.
+  Exchanges(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, Network& network,
+            std::uint32_t first_transfer);
+
+  // Posts the ends of the lane's current group. Returns the receivers of the messages that thereby have both ends; the
+  // caller has each served, after it has woken who waited for the start of the group.
+  std::vector<std::uint32_t> post(std::uint32_t lane, Picoseconds ready);
+  // The lane turns to its next receive that can be moved, if it is not moving one. Receives of a group are in order.
+  void serve(std::uint32_t lane);
+  // The lane has moved a message on its device.
+  void movement_ended(std::uint32_t lane, Picoseconds now);
+  void transfer_done(std::uint32_t transfer, Picoseconds now);
+
+  // Of a group that is over: when the ends of its message number `i` met, and when that would have been over alone.
+  Picoseconds met(std::uint32_t lane, std::uint32_t i) const { return exchanges_[lane].met[i]; }
+  Picoseconds done_alone(std::uint32_t lane, std::uint32_t i) const { return exchanges_[lane].done[i]; }
+
+ private:
+  // What a lane does in its current group.
+  struct Exchange {
+    std::uint32_t served = 0;             // messages of the group before this one need no serving any more
+    std::uint32_t open = 0;               // messages that are not over
+    Picoseconds latest = 0;               // when the last of them was over, or this rank was woken for it
+    Picoseconds wire = 0;                 // when the last transfer was complete
+    std::vector<std::uint32_t> messages;  // [operation of the group] → messages_; kNone: over
+    std::vector<Picoseconds> met;         // [operation of the group]: when both ends were there
+    std::vector<Picoseconds> done;        // [operation of the group]: when it would have been over alone
+  };
+  // A message of which at least one end is posted.
+  struct OpenMessage {
+    std::uint32_t link = 0;
+    std::array<std::uint32_t, 2> lane = {kNone, kNone};  // of sender and receiver
+    std::array<Picoseconds, 2> ready{};
+    const CollectiveCost* cost = nullptr;  // the receiver's
+    Picoseconds met = 0;
+    Picoseconds served = 0;  // when its receiver turned to it
+    std::optional<Picoseconds> wire, moved;
+    bool is_posted() const { return lane[0] != kNone && lane[1] != kNone; }
+  };
+  // Messages of one link, in order, of which an end is missing.
+  struct LinkQueue {
+    std::deque<std::uint32_t> messages;     // → messages_
+    std::array<std::uint64_t, 2> posted{};  // ends of sender and receiver
+    std::uint64_t complete = 0;             // messages with both
+  };
+
+  std::uint32_t post_end(std::uint32_t link, bool is_receiver, std::uint32_t lane, Picoseconds ready);
+  void begin_transfer(std::uint32_t message);
+  void try_complete(std::uint32_t message);
+  void end_message(std::uint32_t message, bool is_receiver);
+
+  const SimInputs& inputs_;
+  Lanes& lanes_;
+  Devices& devices_;
+  EventHeap& events_;
+  Network& network_;
+  std::uint32_t first_transfer_;
+  std::vector<Exchange> exchanges_;  // [lane]
+  std::vector<LinkQueue> links_;
+  std::vector<OpenMessage> messages_;
+  std::vector<std::uint32_t> free_messages_;
+};
+
+}  // namespace stretto::sim

@@ -1,0 +1,23 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/partners.hpp"
+#include "model/schedule/schedule.hpp"
+#include "sim/cost/cost.hpp"
+#include "sim/flat_program.hpp"
+
+namespace stretto::sim {
+
+// What a simulation reads. Everything is borrowed, and outlives the core and its parts. `programs` and `flat` are of
+// the simulated ranks, in the same order. A rank is an index into them; a lane has the number rank · lanes + LaneId.
+struct SimInputs {
+  const Schedule& schedule;
+  const Costs& costs;
+  const std::vector<BoundProgram>& programs;
+  const std::vector<std::shared_ptr<const FlatProgram>>& flat;
+  const Partners& partners;
+};
+
+}  // namespace stretto::sim

@@ -1,0 +1,165 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/inputs.hpp"
+
+namespace stretto::sim {
+
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+// Who has the lane, and so what its next event means.
+enum class LaneStage : std::uint8_t {
+  blocked,     // it waits for another lane, or is about to look at its waits
+  queueing,    // it waits for cores to hold while it communicates
+  working,     // Devices has it: it computes, or moves bytes of a communication
+  meeting,     // Collectives or Exchanges has it: it waits for others
+  completing,  // the end of its communication is known
+  playing,     // SoloPlayer has it
+  done,        // it has no operation left
+};
+
+// Where a lane is in its program.
+struct Cursor {
+  const FlatProgram* program = nullptr;
+  const FlatOp* ops = nullptr;  // of this lane
+  std::uint32_t length = 0;     // operations of a step
+  std::uint32_t position = 0;   // of the current operation
+  std::int32_t step = 0;
+  LaneStage stage = LaneStage::done;
+  EdgeKind blocked_kind = EdgeKind::finish_start;
+  std::uint16_t wait = 0;      // waits of the current operation that are met
+  std::uint64_t finished = 0;  // operations, in all steps
+  std::uint64_t started = 0;
+  Picoseconds started_at = 0;       // when the latest one started; this may lie ahead
+  Picoseconds reached = 0;          // when the lane came to the current operation, overhead included
+  Picoseconds waited = 0;           // when its latest wait was met
+  std::uint64_t blocked_until = 0;  // operations that the other lane must have started or finished
+  std::uint32_t blocked_on = kNone;
+  std::uint32_t next_blocked = kNone;              // list of the lanes that wait for the same one
+  std::uint32_t first_blocked = kNone;             // list of the lanes that wait for this one
+  Picoseconds ready = 0, start = 0, transfer = 0;  // of the current operation, for its row
+
+  const FlatOp& current() const { return ops[position]; }
+};
+
+// A wait that is not met: lane `on` must have started or finished `count` operations.
+struct UnmetWait {
+  std::uint32_t on = 0;
+  EdgeKind kind = EdgeKind::finish_start;
+  std::uint64_t count = 0;
+};
+
+// The program counters of all lanes, and the waits between the lanes of a rank. It owns all cursors; other parts change
+// the stage of a lane that they have, and the times for its row. Memory is O(lanes): an operation has no state.
+class Lanes {
+ public:
+  explicit Lanes(const SimInputs& inputs);
+
+  std::uint32_t size() const { return static_cast<std::uint32_t>(cursors_.size()); }
+  std::uint32_t per_rank() const { return per_rank_; }
+  std::uint32_t rank_of(std::uint32_t lane) const { return lane / per_rank_; }
+  std::uint32_t first_of(std::uint32_t rank) const { return rank * per_rank_; }
+  Cursor& operator[](std::uint32_t lane) { return cursors_[lane]; }
+  const Cursor& operator[](std::uint32_t lane) const { return cursors_[lane]; }
+
+  // The next wait of the current operation that is not met, if any. Waits that are met are counted and forgotten.
+  std::optional<UnmetWait> next_unmet(std::uint32_t number) {
+    Cursor& lane = cursors_[number];
+    const FlatOp& op = lane.current();
+    const FlatWait* waits = lane.program->waits.data() + op.wait_begin;
+    for (; lane.wait < op.wait_count; ++lane.wait) {
+      const FlatWait& wait = waits[lane.wait];
+      if (wait.steps_ago > lane.step) continue;
+      const std::uint32_t on = number - number % per_rank_ + wait.lane;
+      const Cursor& other = cursors_[on];
+      const std::uint64_t count =
+          static_cast<std::uint64_t>(lane.step - wait.steps_ago) * other.length + wait.position + 1;
+      const bool is_start = wait.kind == EdgeKind::start_start;
+      if ((is_start ? other.started : other.finished) < count) return UnmetWait{on, wait.kind, count};
+      if (is_start && other.started == count) lane.waited = std::max(lane.waited, other.started_at);
+    }
+    return std::nullopt;
+  }
+  // When the current operation, whose waits are all met, is ready. A lane that slept wakes up first.
+  Picoseconds ready_time(std::uint32_t number) const {
+    const Cursor& lane = cursors_[number];
+    return lane.waited > lane.reached ? lane.waited + wake_ : lane.reached;
+  }
+
+  void block(std::uint32_t number, const UnmetWait& wait) {
+    Cursor &lane = cursors_[number], &other = cursors_[wait.on];
+    lane.blocked_kind = wait.kind;
+    lane.blocked_until = wait.count;
+    lane.blocked_on = wait.on;
+    lane.next_blocked = other.first_blocked;
+    other.first_blocked = number;
+  }
+  // Takes a lane off the list of those that wait for another, if it is on one.
+  void unblock(std::uint32_t number) {
+    Cursor& lane = cursors_[number];
+    if (lane.blocked_on == kNone) return;
+    std::uint32_t* link = &cursors_[lane.blocked_on].first_blocked;
+    while (*link != number) link = &cursors_[*link].next_blocked;
+    *link = lane.next_blocked;
+    lane.blocked_on = kNone;
+  }
+  // Whether the lane is blocked on another and on that one's list. One that is being woken is on none.
+  bool is_listed(std::uint32_t number) const {
+    std::uint32_t listed = cursors_[cursors_[number].blocked_on].first_blocked;
+    while (listed != kNone && listed != number) listed = cursors_[listed].next_blocked;
+    return listed != kNone;
+  }
+
+  // Takes the lanes that wait for what lane `on` has now done off its list. They form a list of their own: its first
+  // lane, or kNone. Who goes on waiting stays listed, because a solo call that begins meanwhile may take its lane
+  // along.
+  std::uint32_t take_woken(std::uint32_t on, EdgeKind kind);
+  // The first lane of that list has its wait met at `time`. Returns the rest of the list.
+  std::uint32_t wake(std::uint32_t woken, Picoseconds time) {
+    Cursor& lane = cursors_[woken];
+    lane.blocked_on = kNone;
+    lane.waited = std::max(lane.waited, time);
+    ++lane.wait;
+    return lane.next_blocked;
+  }
+
+  // `operations` from the current one on have started.
+  void set_started(std::uint32_t number, std::uint32_t operations, Picoseconds time) {
+    Cursor& lane = cursors_[number];
+    lane.started += operations;
+    lane.started_at = time;
+  }
+  // Leaves `operations` behind, the last of which ended at `end`. True when they end a step of the lane.
+  bool leave(std::uint32_t number, std::uint32_t operations, Picoseconds end) {
+    Cursor& lane = cursors_[number];
+    lane.finished += operations;
+    lane.wait = 0;
+    lane.waited = 0;
+    lane.reached = end + op_overhead_;
+    lane.stage = LaneStage::blocked;
+    lane.position += operations;
+    if (lane.position < lane.length) return false;
+    lane.position = 0;
+    ++lane.step;
+    return true;
+  }
+
+  std::int64_t finished() const;  // operations, of all lanes
+  // "rank 1 lane compute (fc1.forward …, step 2)": the lane and its current operation.
+  std::string describe(std::uint32_t number) const;
+  // What the lane is blocked on: an operation of which step and lane.
+  std::string describe_wait(std::uint32_t number) const;
+
+ private:
+  const SimInputs& inputs_;
+  std::uint32_t per_rank_;
+  Picoseconds wake_, op_overhead_;
+  std::vector<Cursor> cursors_;
+};
+
+}  // namespace stretto::sim

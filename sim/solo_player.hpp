@@ -1,0 +1,80 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "base/timeline.hpp"
+#include "sim/device.hpp"
+#include "sim/lanes.hpp"
+
+namespace stretto::sim {
+
+// When a solo call (model/schedule/solo.hpp) has its device to itself, it runs in the same way whenever it does.
+// Times count from when the first operation was ready.
+struct SoloRecording {
+  bool is_complete = false;
+  std::vector<TimelineRow> rows;         // [operation of the call]
+  std::vector<Picoseconds> slept_until;  // [SoloShape::lanes]: when the first wait of the lane was over
+};
+
+// The call that a rank plays or records.
+struct SoloRun {
+  const SoloShape* shape = nullptr;  // nullptr: none
+  SoloRecording* recording = nullptr;
+  std::uint32_t first_op = 0;  // index into BoundProgram::ops
+  Picoseconds begin = 0;
+  bool plays = false;
+
+  // The rows of the call, as if it had been simulated. `rows` begins with the rank's first operation.
+  void write_rows(TimelineRow* rows) const;
+};
+
+// Records solo calls, and plays the recordings: one event at the end of a call instead of some for each operation. This
+// is an optimisation and no part of the model: results are the same bytes with `is_open` false, where it does nothing.
+//
+// begin() is the only way in. A played call ends with the `finish` event of its last lane, for end(). When somebody
+// else turns up on the device before, or waits for what is inside, the caller goes back to the beginning of the call,
+// stop(), and simulates its operations after all. It owns the recordings, and which call each rank plays or records.
+class SoloPlayer {
+ public:
+  SoloPlayer(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, bool is_open);
+
+  // The lane is ready for the first operation of a solo call. True when the call is played: all its lanes are. False
+  // when the caller must simulate the operation, which may then be recorded.
+  bool begin(std::uint32_t lane, Picoseconds ready);
+
+  // Whether the rank records a call, and each row of it must be given to record().
+  bool is_recording(std::uint32_t rank) const { return runs_[rank].shape != nullptr && !runs_[rank].plays; }
+  void record(std::uint32_t rank, std::uint32_t op, const TimelineRow& row);
+
+  // Whether what is waited for lies inside a call that is being played.
+  bool is_inside(const UnmetWait& wait) const {
+    const SoloRun& run = runs_[lanes_.rank_of(wait.on)];
+    return run.plays && is_inside(run, wait);
+  }
+  // A lane asks for cores of its device. Returns the rank whose call must be stopped because of that, or kNone. A call
+  // that is being recorded is recorded no more.
+  std::uint32_t disturbed_by(std::uint32_t lane);
+
+  // The call that the rank plays is over, or given up. Its lanes are blocked where they were when it began.
+  SoloRun end(std::uint32_t rank) { return take(rank); }
+  SoloRun stop(std::uint32_t rank);
+
+  // Operations of calls that are being played and have finished when the lane has an event at `until`.
+  std::int64_t finished_before(Picoseconds until, std::uint32_t lane) const;
+
+ private:
+  bool is_of(const SoloRun& run, std::uint32_t lane) const;
+  bool is_inside(const SoloRun& run, const UnmetWait& wait) const;
+  bool can_begin(std::uint32_t lane, const SoloShape& shape, std::uint32_t first_op) const;
+  SoloRun take(std::uint32_t rank);
+
+  const SimInputs& inputs_;
+  Lanes& lanes_;
+  Devices& devices_;
+  EventHeap& events_;
+  std::vector<SoloRun> runs_;                           // [rank]
+  std::vector<std::vector<SoloRecording>> recordings_;  // [rank][shape]; none where it is closed
+  std::vector<std::uint32_t> rank_on_;                  // [device]: the rank whose solo call has it; kNone
+};
+
+}  // namespace stretto::sim
