@@ -36,6 +36,7 @@ struct HandMade {
     if (lane == 0) operation.work = Elementwise{};
     if (lane != 0) operation.work = Collective{CollectiveKind::all_reduce, lane - 1u, 16};
     schedule.operations.push_back(operation);
+    program.works.push_back(operation.work);
 
     BoundOp op;
     op.op = index;

@@ -43,7 +43,7 @@ void Collectives::arrive(std::uint32_t number, Picoseconds ready) {
   }
   if (gathering.present == 0) {
     gathering.first = number;
-    gathering.cost = &inputs_.costs.collective[lane.current().id];
+    gathering.cost = &inputs_.costs_of(lanes_.rank_of(number)).collective[lane.current().id];
     gathering.latest = ready;
   } else {
     require_same_operation(gathering, number);
@@ -60,10 +60,10 @@ void Collectives::require_same_operation(const Gathering& gathering, std::uint32
   const BoundOp &mine = op_of(lane), &theirs = op_of(gathering.first);
   if (mine.op != theirs.op || mine.layer != theirs.layer || mine.micro_batch != theirs.micro_batch ||
       mine.chunk != theirs.chunk)
-    throw runtime_failure("simulation: members of communicator " +
-                          inputs_.schedule.communicators[inputs_.partners.instances[gathering.group].communicator].name +
-                          " issue different operations: " + lanes_.describe(gathering.first) + ", " +
-                          lanes_.describe(lane));
+    throw runtime_failure(
+        "simulation: members of communicator " +
+        inputs_.schedule.communicators[inputs_.partners.instances[gathering.group].communicator].name +
+        " issue different operations: " + lanes_.describe(gathering.first) + ", " + lanes_.describe(lane));
 }
 
 // Everybody is here: bytes move from `latest` on.

@@ -408,6 +408,32 @@ TEST_CASE("members that bring different operations to a meeting are an error", "
                                     Catch::Contains("h.0 first mb 0") && Catch::Contains("h.0 second mb 0"));
 }
 
+TEST_CASE("a straggler is simulated beside one rank for all others", "[sim]") {
+  Toy toy(16);
+  const OpId work = toy.compute("work", 10 * us);
+  toy.collective("sum", {us, 1000, {}, 1}, {after(work)});
+  const OpId rest = toy.compute("rest", 3 * us);
+  OpCosts slow = toy.costs;
+  slow.compute[work].alone = 25 * us;
+  slow.compute[rest].alone = 4 * us;
+  toy.costs.of_rank[11] = slow;
+  const std::vector<std::int64_t> apart = {11};
+  const auto folded = bind_representatives(toy.schedule, fold_ranks(toy.schedule, apart)),
+             all = bind_representatives(toy.schedule, Folding(toy.schedule.mesh));
+  REQUIRE(folded.size() == 2);
+  const SimResult some = simulate(toy.schedule, folded, toy.costs), every = simulate(toy.schedule, all, toy.costs);
+  CHECK(some.step == every.step);
+  CHECK(some.step == 29 * us);
+  const auto rows_of = [](const SimResult& result, std::int32_t rank) {
+    std::vector<std::pair<Picoseconds, Picoseconds>> rows;
+    for (const TimelineRow& row : result.timeline.rows)
+      if (row.rank == rank) rows.emplace_back(row.start, row.end);
+    return rows;
+  };
+  for (const std::int32_t rank : {0, 11}) CHECK(rows_of(some, rank) == rows_of(every, rank));
+  CHECK(rows_of(every, 7) == rows_of(some, 0));
+}
+
 TEST_CASE("costs that do not fit are refused", "[sim]") {
   Toy toy;
   toy.costs.cores_per_device = 2;

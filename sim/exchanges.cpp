@@ -31,7 +31,7 @@ std::vector<std::uint32_t> Exchanges::post(std::uint32_t number, Picoseconds rea
     const FlatOp& op = lane.ops[lane.position + i];
     const bool is_receiver = op.kind == FlatKind::receive;
     const std::uint32_t message = post_end(link_of[op.id], is_receiver, number, ready);
-    if (is_receiver) messages_[message].cost = &inputs_.costs.collective[op.id];
+    if (is_receiver) messages_[message].cost = &inputs_.costs_of(lanes_.rank_of(number)).collective[op.id];
     mine.messages.push_back(message);
   }
   // All set off before any is served, because serving may end one and go on to the next, and before anybody is woken,

@@ -9,20 +9,21 @@
 namespace stretto::sim {
 namespace {
 
-void check_costs(const Schedule& schedule, const Costs& costs) {
+// `costs` of some rank, out of `all`.
+void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& all) {
   if (costs.compute.size() < schedule.operations.size() || costs.collective.size() < schedule.operations.size())
     throw input_error("simulation: costs are given for " +
                       std::to_string(std::min(costs.compute.size(), costs.collective.size())) +
                       " operations, but the schedule has " + std::to_string(schedule.operations.size()));
-  const Disturbance& taken = costs.disturbance;
+  const Disturbance& taken = all.disturbance;
   if (!(taken.share >= 0 && taken.share < 1e3) || (taken.share > 0 && taken.length < 1))
     throw input_error("simulation: a disturbance needs a share of at least 0 and bursts of a length above 0");
   // Kernels that run beside compute (CollectiveCost::beside) hold none of its cores, whatever the engine.
   const bool holds = std::none_of(costs.collective.begin(), costs.collective.end(),
                                   [](const CollectiveCost& cost) { return cost.beside.has_value(); });
   const bool resides =
-      holds && costs.cores_per_device > 0 && cores_needed(schedule) > schedule.placement.threads_per_rank;
-  if (resides) check_residency(schedule, costs.cores_per_device);
+      holds && all.cores_per_device > 0 && cores_needed(schedule) > schedule.placement.threads_per_rank;
+  if (resides) check_residency(schedule, all.cores_per_device);
   for (std::size_t i = 0; i < schedule.operations.size(); ++i) {
     const Operation& operation = schedule.operations[i];
     const bool communicates = is_communication(operation.work);
@@ -32,8 +33,8 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
         (communicates && (collective.latency < 0 || collective.edge_bytes < 0 || collective.cores < 0 ||
                           collective.cores > std::numeric_limits<std::uint16_t>::max())))
       throw input_error("simulation: the cost of " + operation.name + " is negative or too large");
-    const double rate = collective.most_bytes_per_s > 0 ? std::min(collective.most_bytes_per_s, costs.link_bytes_per_s)
-                                                        : costs.link_bytes_per_s;
+    const double rate = collective.most_bytes_per_s > 0 ? std::min(collective.most_bytes_per_s, all.link_bytes_per_s)
+                                                        : all.link_bytes_per_s;
     const double wire_s =
         communicates && collective.edge_bytes > 0 && rate > 0 ? static_cast<double>(collective.edge_bytes) / rate : 0;
     if (demand.alone > kLongestOperation || (communicates && collective.latency > kLongestOperation) ||
@@ -53,16 +54,16 @@ void check_costs(const Schedule& schedule, const Costs& costs) {
                         std::to_string(demand.cores) + " more");
     if (communicates && collective.beside && (collective.cores > 0 || demand.cores > 0))
       throw input_error("simulation: " + operation.name + " runs beside compute, and asks for its cores");
-    if (costs.cores_per_device > 0 && demand.cores > costs.cores_per_device)
+    if (all.cores_per_device > 0 && demand.cores > all.cores_per_device)
       throw input_error("simulation: " + operation.name + " needs " + std::to_string(demand.cores) +
-                        " cores, but a device has " + std::to_string(costs.cores_per_device));
-    if (communicates && collective.edge_bytes > 0 && !(costs.link_bytes_per_s > 0))
+                        " cores, but a device has " + std::to_string(all.cores_per_device));
+    if (communicates && collective.edge_bytes > 0 && !(all.link_bytes_per_s > 0))
       throw input_error("simulation: " + operation.name + " sends data, but the platform gives no link bandwidth");
   }
 }
 
 // What all instances of an operation have in common.
-FlatOp template_of(const Work& work, OpId id, const Costs& costs) {
+FlatOp template_of(const Work& work, OpId id, const OpCosts& costs) {
   FlatOp op;
   op.id = id;
   if (is_communication(work)) {
@@ -80,14 +81,15 @@ FlatOp template_of(const Work& work, OpId id, const Costs& costs) {
 
 }  // namespace
 
-FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const Costs& costs, const Company& company) {
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs,
+                    const Company& company) {
   FlatProgram flat;
   flat.ops.reserve(program.ops.size());
   flat.waits.reserve(program.waits.size());
   flat.lane_cores.assign(program.lanes.size(), 0);
   std::vector<FlatOp> templates;
   for (OpId id = 0; id < schedule.operations.size(); ++id)
-    templates.push_back(template_of(schedule.operations[id].work, id, costs));
+    templates.push_back(template_of(program.works[id], id, costs));
   for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
     flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
     std::size_t group_begin = 0;
@@ -126,10 +128,11 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
                                                             const Costs& costs, const Partners& partners) {
-  check_costs(schedule, costs);
+  check_costs(schedule, costs, costs);
+  for (const auto& [rank, of_rank] : costs.of_rank) check_costs(schedule, of_rank, costs);
   std::vector<std::shared_ptr<const FlatProgram>> classes, result;
   for (std::size_t p = 0; p < programs.size(); ++p) {
-    FlatProgram flat = flatten(schedule, programs[p], costs, company_of(schedule, partners, p));
+    FlatProgram flat = flatten(schedule, programs[p], costs.of(programs[p].rank), company_of(schedule, partners, p));
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& other) { return *other == flat; });
     if (same != classes.end()) {
       result.push_back(*same);

@@ -18,6 +18,7 @@ struct SimInputs {
   const std::vector<BoundProgram>& programs;
   const std::vector<std::shared_ptr<const FlatProgram>>& flat;
   const Partners& partners;
+  const OpCosts& costs_of(std::uint32_t rank) const { return costs.of(programs[rank].rank); }
 };
 
 }  // namespace stretto::sim

@@ -6,35 +6,21 @@
 #include "base/error.hpp"
 #include "exec/host/executor_state.hpp"
 #include "model/ring.hpp"
+#include "model/schedule/partners.hpp"
 #include "model/schedule/residency.hpp"
 
 namespace stretto::host {
 
-void HostExecutor::State::form_groups() {
-  const std::int64_t count = schedule.mesh.ranks();
-  for (const Communicator& communicator : schedule.communicators) {
-    std::vector<Group*> of(static_cast<std::size_t>(count), nullptr);
-    for (std::int64_t r = 0; r < count; ++r) {
-      if (of[static_cast<std::size_t>(r)] != nullptr) continue;
-      std::vector<std::int64_t> members = members_of(schedule, communicator, r);
-      if (members.empty()) continue;
-      groups.push_back(std::make_unique<Group>(std::move(members)));
-      for (const std::int64_t member : groups.back()->members)
-        of[static_cast<std::size_t>(member)] = groups.back().get();
-    }
-    group_of.push_back(std::move(of));
-  }
-}
-
-void HostExecutor::State::connect(Rank& rank) {
-  rank.link_of.assign(schedule.operations.size(), nullptr);
-  for (const BoundOp& op : rank.program.ops) {
-    const auto* message = std::get_if<PointToPoint>(&schedule.operations[op.op].work);
-    if (!message || rank.link_of[op.op]) continue;
-    const std::int64_t self = rank.program.rank, peer = peer_of(schedule, *message, self).rank;
-    auto& link = links[{message->communicator, message->is_send ? self : peer, message->is_send ? peer : self}];
-    if (!link) link = std::make_unique<Link>();
-    rank.link_of[op.op] = link.get();
+void HostExecutor::State::meet_partners() {
+  const Partners partners = find_partners(schedule, programs);
+  for (const CommunicatorInstance& instance : partners.instances)
+    groups.push_back(std::make_unique<Group>(instance.members));
+  for (std::size_t route = 0; route < partners.routes.size(); ++route) links.push_back(std::make_unique<Link>());
+  for (auto& rank : ranks) {
+    for (const std::uint32_t instance : partners.instance_of[rank->place])
+      rank->group_of.push_back(instance == Partners::kNone ? nullptr : groups[instance].get());
+    for (const std::uint32_t route : partners.route_of[rank->place])
+      rank->link_of.push_back(route == Partners::kNone ? nullptr : links[route].get());
   }
 }
 
@@ -164,11 +150,11 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
     row.end = at(Clock::now());
     return;
   }
-  Group& group = *group_of[collective.communicator][static_cast<std::size_t>(rank.program.rank)];
+  Group& group = *rank.group_of[collective.communicator];
   const int members = static_cast<int>(group.members.size());
   const auto operands = rank.operands.of(op);
-  const int self = static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.program.rank) -
-                                    group.members.begin());
+  const int self =
+      static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.place) - group.members.begin());
   // Everybody has left the meeting before when the last of its phases was over.
   group.buffers[static_cast<std::size_t>(self)] = {operands.front().data, operands.back().data};
   Clock::time_point end = meet(rank, op, group);

@@ -79,8 +79,7 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
     if (processes) {
       reach_others();
     } else {
-      form_groups();
-      for (auto& rank : ranks) connect(*rank);
+      meet_partners();
     }
     for (auto& rank : ranks)
       for (LaneId lane = 0; lane < schedule.lanes.size(); ++lane)
@@ -118,7 +117,7 @@ void HostExecutor::State::fail(std::exception_ptr why) {
     for (LaneWait& wait : rank->waits) wait.woken.notify_all();
   }
   for (auto& group : groups) group->rendezvous.abort();
-  for (auto& [ends, link] : links) link->abort();
+  for (auto& link : links) link->abort();
   for (auto& device : devices) device->shut_down();
   if (abort_event >= 0) {
     const std::uint64_t one = 1;

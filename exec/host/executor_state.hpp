@@ -52,6 +52,15 @@ struct Computation {
   std::atomic<std::uint32_t> op{0};  // of the program
 };
 
+// One instance of a communicator: its members and where they meet.
+struct Group {
+  std::vector<std::uint32_t> members;   // places among State::ranks
+  std::vector<local::Buffers> buffers;  // [member]: of the collective that they are in; each sets its own and meets
+  Rendezvous rendezvous;
+  explicit Group(std::vector<std::uint32_t> ranks)
+      : members(std::move(ranks)), buffers(members.size()), rendezvous(static_cast<int>(members.size())) {}
+};
+
 // Everything of one rank. Each lane is a thread; what they share is guarded by `mutex`, the rest is not written after
 // construction, and memory only by operations, in the order that the verifier has proved.
 struct Rank {
@@ -64,17 +73,9 @@ struct Rank {
   std::vector<LaneWait> waits;         // [lane]
   std::vector<Computation> computing;  // [lane]
   CorePool* cores = nullptr;
+  std::vector<Group*> group_of;                  // [communicator]; nullptr: not a member
   std::vector<Link*> link_of;                    // [OpId] of sends and receives
   std::vector<std::vector<std::byte>> received;  // [lane]: what a reduction got from other processes
-};
-
-// One instance of a communicator: its members and where they meet.
-struct Group {
-  std::vector<std::int64_t> members;
-  std::vector<local::Buffers> buffers;  // [member]: of the collective that they are in; each sets its own and meets
-  Rendezvous rendezvous;
-  explicit Group(std::vector<std::int64_t> ranks)
-      : members(std::move(ranks)), buffers(members.size()), rendezvous(static_cast<int>(members.size())) {}
 };
 
 // Cores of channels, held until the end of the communication.
@@ -109,11 +110,9 @@ struct HostExecutor::State {
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<std::unique_ptr<CorePool>> devices;
   std::vector<std::unique_ptr<Group>> groups;
-  std::vector<std::vector<Group*>> group_of;  // [communicator][rank]
-  std::map<std::tuple<std::uint32_t, std::int64_t, std::int64_t>, std::unique_ptr<Link>>
-      links;                         // communicator, from, to
-  std::optional<wire::Wires> wires;  // when the other ranks are other processes
-  int abort_event = -1;              // readable when all lanes are to end
+  std::vector<std::unique_ptr<Link>> links;  // [Partners::routes]
+  std::optional<wire::Wires> wires;          // when the other ranks are other processes
+  int abort_event = -1;                      // readable when all lanes are to end
   Clock::time_point origin = Clock::now();
 
   // Commands to the lane threads: `steps_wanted` grows, every lane works until it has done as many.
@@ -144,9 +143,8 @@ struct HostExecutor::State {
     return std::chrono::nanoseconds(static_cast<std::int64_t>(options.timeout_s * 1e9));
   }
 
-  // At construction: groups of all communicators, and the links that a rank's messages go over.
-  void form_groups();
-  void connect(Rank& rank);
+  // At construction: the groups of all communicators, and the links that messages go over.
+  void meet_partners();
 
   // On the thread of a lane. They throw Aborted when another lane has failed, and Error(runtime) naming the operation
   // when somebody did not come within the timeout; lane_main hands the latter to fail(), which stops all ranks.

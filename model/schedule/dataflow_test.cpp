@@ -29,7 +29,7 @@ struct Update : TinySchedule {
     zero_norm = fill("zero norm", 0, norm);
     sum = op("sum", 0, SumSquares{kShard}, {{AccessMode::read, shard(grad)}, {AccessMode::accumulate, whole(norm)}},
              {finish_of(scatter)});
-    adamw = op("adamw", 0, AdamW{kShard, {{0, 4}}, 2},
+    adamw = op("adamw", 0, AdamW{kShard, {{0, 4}}, 2, false, Coord::dp},
                {{AccessMode::read, shard(grad)},
                 {AccessMode::read, whole(norm)},
                 {AccessMode::read, whole(hyper)},
@@ -114,6 +114,8 @@ TEST_CASE("what changes the result is found") {
   }
   SECTION("a shifted view") { ops[t.sum].accesses[0].view.offset = 0; }
   SECTION("other weight decay") { std::get<AdamW>(ops[t.adamw].work).decayed = {{0, 5}}; }
+  SECTION("weight decay of another shard") { std::get<AdamW>(ops[t.adamw].work).shard = 1; }
+  SECTION("a sum of squares that counts less") { std::get<SumSquares>(ops[t.sum].work).copies = 2; }
   SECTION("another constant") { std::get<Fill>(ops[t.zero].work).value = 1; }
   SECTION("an operand for another") { ops[t.square].accesses[0].view = t.whole(t.grad); }
   SECTION("a smaller collective") {
@@ -127,6 +129,24 @@ TEST_CASE("what changes the result is found") {
   }
   SECTION("another kind of operation") { std::get<Elementwise>(ops[t.square].work).fn = ElementwiseFn::gelu_backward; }
   CHECK_FALSE(t.changed().empty());
+}
+
+TEST_CASE("where there are master parameters, they are what is updated") {
+  const auto with_master = [](double before) {
+    Update t;
+    const TensorId master = t.tensor("master", 1, Update::kShard, BufferKind::optimizer_state, Dtype::f64);
+    Operation& update = t.schedule.operations[t.adamw];
+    std::get<AdamW>(update.work).master = true;
+    update.accesses[3].mode = AccessMode::write;
+    update.accesses.push_back({AccessMode::accumulate, t.whole(master)});
+    t.op("set master", 0, Fill{Update::kShard, before}, {{AccessMode::write, t.whole(master)}});
+    std::swap(t.schedule.programs[0].order[2], t.schedule.programs[0].order.back());
+    std::rotate(t.schedule.programs[0].order.begin() + 3, t.schedule.programs[0].order.end() - 1,
+                t.schedule.programs[0].order.end());
+    return t.schedule;
+  };
+  CHECK(verify_equivalent(with_master(1), with_master(1), SumOrder::same).empty());
+  CHECK_FALSE(verify_equivalent(with_master(1), with_master(2), SumOrder::same).empty());
 }
 
 TEST_CASE("differences say which result") {
@@ -150,7 +170,7 @@ TEST_CASE("other dropout is another result") {
   Dropout other_site = dropout, other_probability = dropout, other_tokens = dropout, gradient = dropout;
   other_site.site = DropoutSite::residual_2;
   other_probability.probability = 0.5;
-  other_tokens.shards = 2;
+  other_tokens.first_row = 2;
   gradient.pass = Pass::dgrad;
   CHECK(verify_equivalent(with(dropout), with(dropout), SumOrder::same).empty());
   for (const Dropout& other : {other_site, other_probability, other_tokens, gradient})

@@ -68,7 +68,7 @@ TEST_CASE("ranks stay apart whose views name another instance, or whose messages
   TinySchedule tiny(4);
   CHECK(kept(tiny.schedule) == Ranks{0});
   SECTION("a slot") {
-    const TensorId x = tiny.tensor("x", 8);
+    const TensorId x = tiny.tensor("x", 1, 8);
     tiny.fill("a", 0, x);
     tiny.schedule.operations.back().accesses[0].view.slot = Coord::dp;
     CHECK(kept(tiny.schedule).size() == 4);

@@ -1,5 +1,6 @@
 #include "model/schedule/partners.hpp"
 
+#include <cassert>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -36,6 +37,7 @@ Partners find_partners(const Schedule& schedule, std::span<const BoundProgram> p
           continue;
         const Peer other = peer_of(schedule, *message, program.rank);
         const std::uint32_t peer = folding.index_of(other.rank);
+        assert(peer < programs.size() && programs[peer].rank == folding.of(other.rank));
         const MessageRoute route{message->communicator, message->is_send ? p : peer, message->is_send ? peer : p,
                                  other.distance};
         const auto [at, is_new] = known_routes.try_emplace({route.communicator, route.from, route.to, route.distance},

@@ -179,9 +179,14 @@ TEST_CASE("schedule JSON is complete and deterministic", "[print]") {
   CHECK(order.back().at("waits").at(0).at("op") == 2);
   CHECK(order.back().at("waits").at(0).at("kind") == "finish_start");
   const auto& gemm = json["operations"][0]["work"];
-  CHECK(gemm ==
-        nlohmann::json{
-            {"kind", "gemm"}, {"m", 16}, {"n", 4}, {"k", 8}, {"trans_a", false}, {"trans_b", true}, {"bias", false}});
+  CHECK(gemm == nlohmann::json{{"kind", "gemm"},
+                               {"m", 16},
+                               {"n", 4},
+                               {"k", 8},
+                               {"trans_a", false},
+                               {"trans_b", true},
+                               {"bias", false},
+                               {"epilogue", "none"}});
   CHECK(json["operations"][3]["work"]["decayed"] == nlohmann::json{{0, 32}, {64, 96}});
   CHECK(json["operations"][2]["work"]["kind"] == "reduce_scatter");
   CHECK(json["operations"][0]["accesses"][0]["slot"] == mod(Expr(Coord::micro_batch), 2).text());

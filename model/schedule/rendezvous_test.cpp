@@ -86,8 +86,11 @@ TEST_CASE("instances of a communicator are apart, and folded members need not be
   t.all_reduce("a", 2, t.tensor("x", 1, 8, BufferKind::parameter));
   const std::vector<BoundProgram> programs = {bind(t.schedule, 0), bind(t.schedule, 1), bind(t.schedule, 2)};
   const Rendezvous rendezvous = find_rendezvous(t.schedule, programs);
-  REQUIRE(rendezvous.groups.size() == 2);
-  CHECK(rendezvous.groups[0].members == std::vector<std::uint32_t>{0, 2});
-  CHECK(rendezvous.groups[1].members == std::vector<std::uint32_t>{1});
+  std::vector<CollectiveGroup> used;
+  for (const CollectiveGroup& group : rendezvous.groups)
+    if (group.communicator == 0) used.push_back(group);
+  REQUIRE(used.size() == 2);
+  CHECK(used[0].members == std::vector<std::uint32_t>{0, 2});
+  CHECK(used[1].members == std::vector<std::uint32_t>{1});
   CHECK(order_steps(t.schedule, programs, rendezvous).deadlock.empty());
 }

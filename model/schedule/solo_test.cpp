@@ -235,11 +235,11 @@ TEST_CASE("clocks do not depend on whether calls are run as a whole") {
       order.back().waits = {
           {kind, {ops[draw(static_cast<std::uint32_t>(ops.size()))], on.layer, 0, 0, draw(5) == 0 ? 1 : 0}}};
     }
-    const std::vector<BoundProgram> whole = {bind(t.schedule, 0)};
+    const std::vector<BoundProgram> whole = bind_representatives(t.schedule);
     const Rendezvous rendezvous = find_rendezvous(t.schedule, whole);
     if (!check_issue_order(t.schedule, whole, rendezvous, 1).empty()) continue;  // a message without its other end
     const Schedule apart = cut_apart(t.schedule);
-    const std::vector<BoundProgram> single = {bind(apart, 0)};
+    const std::vector<BoundProgram> single = bind_representatives(apart);
     const HappensBefore a = order_steps(t.schedule, whole, rendezvous);
     const HappensBefore b = order_steps(apart, single, find_rendezvous(apart, single));
     REQUIRE(a.deadlock == b.deadlock);

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -59,14 +60,24 @@ struct Disturbance {
   bool shares_by_time = false;
 };
 
-// Everything the engine needs to know about one schedule on one platform. Made by sim/cost, one entry per operation
-// template: costs do not depend on layer or micro-batch.
-struct Costs {
+// What the operations of a rank cost, one entry for each template: costs do not depend on layer or micro-batch.
+struct OpCosts {
   std::vector<Demand> compute;             // [OpId]; communication operations have alone = 0, cores = 0
   std::vector<CollectiveCost> collective;  // [OpId]; only communication operations are meaningful
-  double link_bytes_per_s = 0;             // of one member, one direction
-  int cores_per_device = 0;                // 0 = cores are not a resource
-  Picoseconds op_overhead = 0;             // between two operations of one lane: issue, bookkeeping
+};
+
+// Everything the engine needs to know about one schedule on one platform. Made by sim/cost. The costs that it begins
+// with are those of all ranks that are not in of_rank.
+struct Costs : OpCosts {
+  // Ranks that differ (stragglers); each must be simulated itself: fold_ranks() takes them as `apart`.
+  std::map<std::int64_t, OpCosts> of_rank = {};
+  const OpCosts& of(std::int64_t rank) const {
+    const auto found = of_rank.empty() ? of_rank.end() : of_rank.find(rank);
+    return found == of_rank.end() ? *this : found->second;
+  }
+  double link_bytes_per_s = 0;      // of one member, one direction
+  int cores_per_device = 0;         // 0 = cores are not a resource
+  Picoseconds op_overhead = 0;      // between two operations of one lane: issue, bookkeeping
   Picoseconds wake = 0;             // from an event to a lane that slept for it: another lane, a core, a rendezvous
   Picoseconds timer_overshoot = 0;  // how late a lane that sleeps to a deadline wakes
   // What queued for a core and gets it sleeps meanwhile and takes `wake` to start (a host's threads), or starts at once

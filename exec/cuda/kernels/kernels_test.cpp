@@ -83,7 +83,7 @@ struct Buffer {
 };
 
 // What a random number in [-1, 1) becomes where not every number will do.
-double shaped(const std::string& name, std::int64_t row, std::int64_t col, double value, const Work& work) {
+double shaped(const std::string& name, std::int64_t col, double value, const Work& work) {
   if (name == "v") return value * value;
   if (name == "norm_squared") return 30;
   if (name == "hyper") {
@@ -138,7 +138,7 @@ std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_t gap, 
       for (std::int64_t row = 0; row < buffer.operand.rows; ++row)
         for (std::int64_t col = 0; col < buffer.operand.cols; ++col) {
           const double value = 2 * uniform(i, 7, static_cast<std::uint64_t>(row * buffer.operand.cols + col)) - 1;
-          buffer.set(row, col, shaped(buffer.name, row, col, value, work));
+          buffer.set(row, col, shaped(buffer.name, col, value, work));
         }
     buffers.push_back(std::move(buffer));
   }
