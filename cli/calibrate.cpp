@@ -14,15 +14,13 @@
 #include "cli/progress.hpp"
 #include "cli/version.hpp"
 #include "exec/cuda/cuda.hpp"
-#include "exec/launch/spawn.hpp"
 #include "report/table.hpp"
 
 namespace stretto::cli {
 namespace {
 
-struct CalibrateOptions {
-  std::string backend = "host";
-  int cores = 0, ranks = 0;
+struct CalibrateOptions : RankOptions {
+  int cores = 0;
   Output output, json;
   Files files;
 };
@@ -103,19 +101,17 @@ void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
   calibrate::Notebook notebook = is_first ? notebook_of(path, options) : calibrate::Notebook();
   try {
     if (options.backend == "cuda") {
-      constexpr std::size_t kQueues = 32;  // as many as there are
-      const std::string shared = cuda::reserve_hardware_queues(kQueues);
+      const std::string shared = cuda::reserve_hardware_queues(cuda::kMostQueues);
       if (is_first && !shared.empty()) std::cout << "note: " << shared << "\n";
       std::vector<calibrate::Sample> network;
       if (processes) {
         require_same(*processes, "", "backend");
         watch(*processes, Scenario{});
         if (is_first) show(fmt::format("NCCL between {} GPUs", processes->size()));
-        network = calibrate::probe_nccl(calibrate::nccl_machine(*processes), calibrate::gpu_sizes(), processes->size());
+        network = calibrate::probe_nccl(exec::gpu_machine(processes), calibrate::gpu_sizes(), processes->size());
         if (!is_first) return;
       }
-      calibration =
-          calibrate::calibrate_gpu(calibrate::gpu_machine(), calibrate::gpu_sizes(), show, network, &notebook);
+      calibration = calibrate::calibrate_gpu(exec::gpu_machine(), calibrate::gpu_sizes(), show, network, &notebook);
     } else {
       calibration = calibrate::calibrate_host(options.cores, notebook, show);
     }
@@ -163,22 +159,20 @@ void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
 }
 
 void calibrate_command(CalibrateOptions& options) {
-  const std::optional<launch::World> world = find_world(options.ranks);
-  const bool is_one_of_several = world && world->size > 1;
   if (options.backend == "cuda" && options.cores > 0)
     throw input_error("--cores: of a host; expected no --cores with --backend cuda");
-  if ((is_one_of_several || options.ranks > 0) && options.backend != "cuda")
-    throw input_error(
-        "calibrate in several processes needs --backend cuda: a host is measured by one, and GPUs that communicate by "
-        "a process each");
-  if (options.ranks > 0) {
+  RankedCommand command;
+  command.why_cuda =
+      "calibrate in several processes needs --backend cuda: a host is measured by one, and GPUs that communicate by "
+      "a process each";
+  command.start = [&]() -> RankedCommand::Start {
     const std::string path = path_of(options);
     std::vector<std::string> arguments = {"calibrate", "--backend", options.backend, "--output", path};
     if (!options.json.empty()) arguments.insert(arguments.end(), {"--json", options.json.name()});
-    return launch::spawn_ranks(options.ranks, arguments);
-  }
-  if (!is_one_of_several) return calibrate_as(options, nullptr);
-  run_as_one_of(*world, [&](launch::ProcessGroup& processes, std::ostream&) { calibrate_as(options, &processes); });
+    return {arguments};
+  };
+  command.act = [&](launch::ProcessGroup* processes, std::ostream&) { calibrate_as(options, processes); };
+  run_ranked(options, command);
 }
 
 }  // namespace
@@ -188,10 +182,9 @@ void add_calibrate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("calibrate", "measure this machine into a platform file");
   options->files.add_output(*command, "-o,--output", options->output,
                             "platform file to write; default: " + default_platform_path() + ", or cuda.toml beside it");
-  add_backend_option(*command, options->backend);
   command->add_option("--cores", options->cores, "cores that ranks will share; default: all")
       ->check(CLI::Range(1, 4096));
-  add_ranks_option(*command, options->ranks);
+  add_rank_options(*command, *options);
   add_json_option(*command, options->files, options->json);
   command->callback([options] { calibrate_command(*options); });
 }

@@ -7,11 +7,14 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <ostream>
 #include <sstream>
 
 #include "base/error.hpp"
 #include "cli/version.hpp"
+#include "exec/launch/spawn.hpp"
+#include "exec/launch/world.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -28,26 +31,9 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-}  // namespace
-
-void add_ranks_option(CLI::App& command, int& ranks) {
-  command
-      .add_option("--ranks", ranks,
-                  "start this many processes on this machine, a rank each, as torchrun, mpirun or srun would")
-      ->check(CLI::Range(1, 4096));
-}
-
-std::optional<launch::World> find_world(int ranks) {
-  std::optional<launch::World> world = launch::world_from_environment();
-  // A shell that srun has opened is one of one.
-  if (ranks > 0 && world && world->size > 1)
-    throw input_error(
-        fmt::format("--ranks: {} has started {} processes already; leave it out", world->launcher, world->size));
-  return world;
-}
-
+// As rank world.rank: joins the others and calls `act`.
 void run_as_one_of(const launch::World& world,
-                   const std::function<void(launch::ProcessGroup& processes, std::ostream& out)>& act) {
+                   const std::function<void(launch::ProcessGroup* processes, std::ostream& out)>& act) {
   std::ostream nowhere(nullptr);
   const auto say = [](const std::string& line) { std::cerr << "stretto: note: " + line + "\n" << std::flush; };
   if (world.rank == 0 && world.size > 1 && world.token.empty() && !launch::is_loopback(world.address))
@@ -56,7 +42,7 @@ void run_as_one_of(const launch::World& world,
         world.address, world.port));
   launch::ProcessGroup processes(world, kProcesses_s, say);
   try {
-    act(processes, world.rank == 0 ? std::cout : nowhere);
+    act(&processes, world.rank == 0 ? std::cout : nowhere);
   } catch (const Error& error) {
     if (*error.what() == '\0') throw;  // another says why all of them stop
     processes.fail(error.what(), error.kind());
@@ -70,6 +56,8 @@ void run_as_one_of(const launch::World& world,
   }
 }
 
+// What `options` names, of as many ranks as there are processes. Adds to `notes` when that is not what the scenario
+// says. Throws Error(input) when the model's axes do not divide them.
 Scenario scenario_for_processes(const CommonOptions& options, std::int64_t processes, std::vector<std::string>& notes) {
   const auto with = [&](std::int64_t data_parallel_size) {
     std::vector<std::string> set = options.set;
@@ -103,6 +91,34 @@ Scenario scenario_for_processes(const CommonOptions& options, std::int64_t proce
   return scenario;
 }
 
+// The scenario, the platform, what --set says, and the backend.
+void require_same_inputs(launch::ProcessGroup& processes, const ScenarioOptions& options) {
+  std::string given = options.backend + text_of(options.scenario) + text_of(options.platform);
+  for (const std::string& key : options.set) given += "\n" + key;
+  require_same(processes, given, options.platform.empty() ? "scenario, backend" : "scenario, platform, backend");
+}
+
+// What --ranks starts, as many times.
+std::vector<std::string> arguments_of_a_rank(const std::string& command, const ScenarioOptions& options) {
+  std::vector<std::string> arguments = {command, options.scenario, "--backend", options.backend};
+  for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
+  for (const auto& [name, value] :
+       {std::pair{"--platform", options.platform}, std::pair{"--json", options.json.name()},
+        std::pair{"--trace", options.trace.name()}, std::pair{"--html", options.html.name()}})
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  return arguments;
+}
+
+}  // namespace
+
+void add_rank_options(CLI::App& command, RankOptions& options) {
+  add_backend_option(command, options.backend);
+  command
+      .add_option("--ranks", options.ranks,
+                  "start this many processes on this machine, a rank each, as torchrun, mpirun or srun would")
+      ->check(CLI::Range(1, 4096));
+}
+
 void require_same(launch::ProcessGroup& processes, const std::string& what, const std::string& name) {
   const std::string mine = fmt::format("{} {}", kGit, std::hash<std::string>{}(what));
   const std::vector<launch::Bytes> all = processes.all_gather(std::as_bytes(std::span(mine)), 256);
@@ -112,25 +128,53 @@ void require_same(launch::ProcessGroup& processes, const std::string& what, cons
           "rank {} has another {} or version of stretto than rank 0; all must be given the same", rank, name));
 }
 
-void require_same(launch::ProcessGroup& processes, const CommonOptions& options, const std::string& backend) {
-  std::string given = backend + text_of(options.scenario) + text_of(options.platform);
-  for (const std::string& key : options.set) given += "\n" + key;
-  require_same(processes, given, options.platform.empty() ? "scenario, backend" : "scenario, platform, backend");
-}
-
 void watch(launch::ProcessGroup& processes, const Scenario& scenario) {
   processes.watch(std::max(1.0, 0.75 * scenario.training.timeout_s));
 }
 
-std::vector<std::string> arguments_of_a_rank(const std::string& command, const CommonOptions& options,
-                                             const std::string& backend) {
-  std::vector<std::string> arguments = {command, options.scenario, "--backend", backend};
-  for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
-  for (const auto& [name, value] :
-       {std::pair{"--platform", options.platform}, std::pair{"--json", options.json.name()},
-        std::pair{"--trace", options.trace.name()}, std::pair{"--html", options.html.name()}})
-    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
-  return arguments;
+exec::Machine ScenarioRun::machine(int cores) const {
+  return is_gpu ? exec::gpu_machine(processes) : exec::host_machine(cores, interrupted, processes);
+}
+
+void run_ranked(const RankOptions& options, const RankedCommand& command) {
+  const std::optional<launch::World> world = launch::world_from_environment();
+  const bool is_one_of_several = world && world->size > 1;
+  if (options.ranks > 0 && is_one_of_several)
+    throw input_error(
+        fmt::format("--ranks: {} has started {} processes already; leave it out", world->launcher, world->size));
+  if ((is_one_of_several || options.ranks > 0) && !command.why_cuda.empty() && options.backend != "cuda")
+    throw input_error(command.why_cuda);
+  if (options.ranks > 0) {
+    const RankedCommand::Start start = command.start();
+    return launch::spawn_ranks(options.ranks, start.arguments, start.stopped_s);
+  }
+  if (is_one_of_several || (world && command.takes_one)) return run_as_one_of(*world, command.act);
+  command.act(nullptr, std::cout);
+}
+
+void run_ranked(const ScenarioOptions& options, const ScenarioCommand& command,
+                const std::function<void(const Scenario& scenario)>& check,
+                const std::function<void(ScenarioRun& run)>& act) {
+  const auto scenario_of = [&](std::int64_t processes, std::vector<std::string>& notes) {
+    return processes > 0 && command.is_laid_out ? scenario_for_processes(options, processes, notes)
+                                                : read_scenario(options.scenario, options.set);
+  };
+  const auto start = [&]() -> RankedCommand::Start {
+    std::vector<std::string> notes;
+    const Scenario scenario = scenario_of(options.ranks, notes);
+    options.files.claim_outputs(scenario);
+    check(scenario);
+    return {arguments_of_a_rank(command.name, options), scenario.training.timeout_s};
+  };
+  const auto act_as = [&](launch::ProcessGroup* processes, std::ostream& out) {
+    if (processes) require_same_inputs(*processes, options);
+    ScenarioRun run{processes, out, {}, {}, options.backend == "cuda"};
+    run.scenario = scenario_of(processes ? processes->size() : 0, run.notes);
+    if (processes) watch(*processes, run.scenario);
+    if (run.is_first()) options.files.claim_outputs(run.scenario);
+    act(run);
+  };
+  run_ranked(options, {command.why_cuda, command.takes_one, start, act_as});
 }
 
 }  // namespace stretto::cli

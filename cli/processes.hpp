@@ -2,46 +2,76 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <iosfwd>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/commands.hpp"
 #include "exec/launch/process_group.hpp"
-#include "exec/launch/world.hpp"
+#include "exec/machine.hpp"
 
 namespace stretto::cli {
 
 // Commands that run as a process for every rank: started by torchrun, mpirun or srun, or, with --ranks, by this one.
 
-void add_ranks_option(CLI::App& command, int& ranks);  // --ranks
+struct RankOptions {
+  std::string backend = "host";
+  int ranks = 0;  // processes to start; 0: this one has all ranks, unless a launcher says otherwise
+};
+void add_rank_options(CLI::App& command, RankOptions& options);  // --backend, --ranks
 
-// What a launcher says, or nothing. Throws Error(input) when one has started several processes already and `ranks` > 0
-// asks for more.
-std::optional<launch::World> find_world(int ranks);
+// How a command is run as processes.
+struct RankedCommand {
+  // Why several processes need --backend cuda, to be said to who has them without; "": they do not.
+  std::string why_cuda;
+  // Whether a launcher's only process is a group of one. Else it has all ranks, as if nobody had launched it: a shell
+  // that srun has opened is one of one.
+  bool takes_one = false;
+  // For --ranks, before any process is started: what is wrong for all is said once. Gives the arguments of each, and
+  // how long one may be stopped (SIGSTOP) before all are killed.
+  struct Start {
+    std::vector<std::string> arguments;
+    double stopped_s = 300;
+  };
+  std::function<Start()> start;
+  // In each process, or in the only one, where `processes` is null. `out` is standard output at rank 0 and nowhere
+  // else. Nobody fails alone: what this throws is what the first that failed has thrown.
+  std::function<void(launch::ProcessGroup* processes, std::ostream& out)> act;
+};
+// Throws Error(input) when a launcher has started several processes already and --ranks asks for more.
+void run_ranked(const RankOptions& options, const RankedCommand& command);
 
-// As rank world.rank: joins the others and calls `act`, with standard output at rank 0 and nowhere else. Nobody fails
-// alone: what `act` throws is what the first that failed has thrown.
-void run_as_one_of(const launch::World& world,
-                   const std::function<void(launch::ProcessGroup& processes, std::ostream& out)>& act);
-
-// What `options` names, of as many ranks as there are processes: they decide it, as with Megatron-LM, and
-// data_parallel_size is what the other axes leave of them. Adds to `notes` when that is not what the scenario says.
-// Throws Error(input) when the model's axes do not divide them.
-Scenario scenario_for_processes(const CommonOptions& options, std::int64_t processes, std::vector<std::string>& notes);
+// The same for a command that takes a scenario.
+struct ScenarioCommand {
+  std::string name;
+  std::string why_cuda;
+  bool takes_one = false;
+  // Whether there are as many ranks as processes, which decide it, as with Megatron-LM: data_parallel_size is what the
+  // other axes leave of them, and a note says so. Else the scenario is taken as it is.
+  bool is_laid_out = true;
+};
+struct ScenarioOptions : CommonOptions, RankOptions {};
+struct ScenarioRun {
+  launch::ProcessGroup* processes = nullptr;  // null: this one has all ranks
+  std::ostream& out;
+  Scenario scenario;
+  std::vector<std::string> notes;  // what the processes make of it
+  bool is_gpu = false;
+  bool is_first() const { return processes == nullptr || processes->rank() == 0; }
+  // What --backend names; `cores` of a host are shared, 0: all.
+  exec::Machine machine(int cores) const;
+};
+// `check` throws for what is wrong for all ranks; it is called before --ranks starts any. In `act` all processes have
+// been given the same, watch each other, and outputs have been claimed.
+void run_ranked(const ScenarioOptions& options, const ScenarioCommand& command,
+                const std::function<void(const Scenario& scenario)>& check,
+                const std::function<void(ScenarioRun& run)>& act);
 
 // Processes that run different things would wait for each other in vain. `what` must be equal on all, as must be the
 // version of this program. Throws Error(input) that calls it `name`.
 void require_same(launch::ProcessGroup& processes, const std::string& what, const std::string& name);
-// The scenario, the platform, what --set says, and the backend.
-void require_same(launch::ProcessGroup& processes, const CommonOptions& options, const std::string& backend);
 
 // Whoever is stopped or hangs fails all of them before a step that waits for it trips its timeout, which names who
 // waited.
 void watch(launch::ProcessGroup& processes, const Scenario& scenario);
-
-// What --ranks starts, as many times.
-std::vector<std::string> arguments_of_a_rank(const std::string& command, const CommonOptions& options,
-                                             const std::string& backend);
 
 }  // namespace stretto::cli

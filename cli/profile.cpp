@@ -15,11 +15,10 @@
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
-#include "cli/ready_step.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/cuda/peak.hpp"
-#include "exec/launch/spawn.hpp"
 #include "exec/launch/timelines.hpp"
+#include "exec/ready_step.hpp"
 #include "model/overlap/overlap.hpp"
 #include "report/critical_path.hpp"
 #include "report/trace.hpp"
@@ -27,13 +26,8 @@
 namespace stretto::cli {
 namespace {
 
-struct ProfileCommand : CommonOptions {
-  std::string backend = "host";
-  int ranks = 0;  // processes to start; 0: this one has all ranks, unless a launcher says otherwise
-};
-
 // Of a GPU.
-Peak peak_of(const ReadyStep& step) {
+Peak peak_of(const exec::ReadyStep& step) {
   const auto device = step.executor->device();
   if (!device) return {};
   const auto TFLOPs = cuda::peak_TFLOPs(device->name, step.schedule.compute_dtype);
@@ -43,23 +37,20 @@ Peak peak_of(const ReadyStep& step) {
 
 // The least time takes the most that a core was seen to do: the fastest of several readings. Of memory nothing is said:
 // what a core reads comes from caches, mostly.
-Peak peak_of_host(const ReadyStep& step, double fastest_GFLOPs) {
+Peak peak_of_host(const exec::ReadyStep& step, double fastest_GFLOPs) {
   const int threads = step.schedule.placement.threads_per_rank;
   return {threads * fastest_GFLOPs, 0,
           threads == 1 ? "the fastest sgemm 1024³ on a core between the steps"
                        : fmt::format("the fastest sgemm 1024³ on a core between the steps, times {}", threads)};
 }
 
-void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
-  std::vector<std::string> notes;
-  if (processes) require_same(*processes, options, options.backend);
-  const Scenario scenario = processes ? scenario_for_processes(options, processes->size(), notes)
-                                      : read_scenario(options.scenario, options.set);
-  if (processes) watch(*processes, scenario);
-  const bool is_first = processes == nullptr || processes->rank() == 0, is_gpu = options.backend == "cuda";
-  if (is_first) options.files.claim_outputs(scenario);
-  const exec::TokenSource tokens = tokens_of(scenario);
-  if (is_gpu) {
+void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
+  const Scenario& scenario = run.scenario;
+  launch::ProcessGroup* const processes = run.processes;
+  std::vector<std::string>& notes = run.notes;
+  std::ostream& out = run.out;
+  const exec::TokenSource tokens = exec::tokens_of(scenario);
+  if (run.is_gpu) {
     const Schedule schedule = build_schedule(scenario);
     const std::size_t ranks = processes ? 1 : static_cast<std::size_t>(schedule.mesh.ranks());
     if (const std::string shared = cuda::reserve_hardware_queues(ranks * schedule.lanes.size()); !shared.empty())
@@ -67,9 +58,9 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   }
   watch_interrupts();
   std::optional<Patience> patience;
-  if (is_first) patience.emplace(about_building(scenario));
-  ReadyStep step(scenario, is_gpu ? on_gpu(processes) : on_host(static_cast<int>(scenario.cluster.cores_per_device)),
-                 tokens);
+  if (run.is_first()) patience.emplace(about_building(scenario));
+  exec::ReadyStep step(scenario, run.machine(static_cast<int>(scenario.cluster.cores_per_device)),
+                       exec::run_options(scenario), tokens);
   patience.reset();
   for (const auto& more : {step.schedule.notes, step.executor->notes()})
     notes.insert(notes.end(), more.begin(), more.end());
@@ -90,14 +81,14 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   std::vector<Timeline> timelines;
   const std::int64_t repeats = scenario.compare.repeats;
   // Processes run the same steps, so none is repeated because one of them was disturbed.
-  Undisturbed measure(is_gpu ? 0 : 2 * repeats);
+  Undisturbed measure(run.is_gpu ? 0 : 2 * repeats);
   // Of two steps the second is timed: caches and clocks are as a step leaves them. Both kinds take turns.
   constexpr int kSteps = 2;
   bool is_complete = true;
   for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
     is_complete = !(processes ? processes->any(interrupted()) : interrupted());
     if (!is_complete) break;
-    if (is_first)
+    if (run.is_first())
       progress.show(repeat < 0 ? std::string("warming up") : fmt::format("turn {} of {}", repeat + 1, repeats));
     Timeline plain, timed;
     measure([&] { plain = step.executor->run_without_rows(kSteps); });
@@ -112,8 +103,8 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   progress.clear();
   const std::vector<std::string> since = step.executor->notes();
   for (std::size_t i = known; i < since.size(); ++i) out << "note: " << since[i] << "\n";
-  if (!is_first || timelines.empty()) {
-    if (!is_complete) throw runtime_failure(is_first ? "interrupted" : "");
+  if (!run.is_first() || timelines.empty()) {
+    if (!is_complete) throw runtime_failure(run.is_first() ? "interrupted" : "");
     return;
   }
   if (yardstick) profile.peak = peak_of_host(step, fastest_GFLOPs);
@@ -131,37 +122,25 @@ void profile_as(const ProfileCommand& options, launch::ProcessGroup* processes, 
   if (!is_complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 
-void profile(const ProfileCommand& options) {
-  const std::optional<launch::World> world = find_world(options.ranks);
-  const bool is_one_of_several = world && world->size > 1;
-  if ((is_one_of_several || options.ranks > 0) && options.backend != "cuda")
-    throw input_error(
-        "profile in several processes needs --backend cuda. In one process all ranks of a host run, as threads");
-  if (options.ranks > 0) {
-    // What is wrong for all is said once.
-    std::vector<std::string> notes;
-    const Scenario scenario = scenario_for_processes(options, options.ranks, notes);
-    options.files.claim_outputs(scenario);
-    tokens_of(scenario);
-    return launch::spawn_ranks(options.ranks, arguments_of_a_rank("profile", options, options.backend));
-  }
-  if (!is_one_of_several) return profile_as(options, nullptr, std::cout);
-  run_as_one_of(*world,
-                [&](launch::ProcessGroup& processes, std::ostream& out) { profile_as(options, &processes, out); });
+void profile_command(const ScenarioOptions& options) {
+  run_ranked(
+      options,
+      {"profile",
+       "profile in several processes needs --backend cuda. In one process all ranks of a host run, as threads"},
+      [](const Scenario& scenario) { exec::tokens_of(scenario); }, [&](ScenarioRun& run) { profile_as(options, run); });
 }
 
 }  // namespace
 
 void add_profile(CLI::App& app) {
-  auto options = std::make_shared<ProfileCommand>();
+  auto options = std::make_shared<ScenarioOptions>();
   CLI::App* command = app.add_subcommand(
       "profile", "run a step and say where its time goes: each operation against the least it can take");
   add_scenario_options(*command, *options);
   add_json_option(*command, options->files, options->json);
   add_trace_option(*command, *options);
-  add_backend_option(*command, options->backend);
-  add_ranks_option(*command, options->ranks);
-  command->callback([options] { profile(*options); });
+  add_rank_options(*command, *options);
+  command->callback([options] { profile_command(*options); });
 }
 
 }  // namespace stretto::cli

@@ -11,6 +11,7 @@
 #include "base/memory.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
+#include "compare/predict.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/verify.hpp"
 #include "report/exposure.hpp"
@@ -62,37 +63,18 @@ HtmlStep html_step(const Schedule& schedule, const MemoryPlan& plan, const sim::
   return step;
 }
 
-// Every overlap mode that applies to the scenario's layout, and the scenario as it is where it is none of them.
-struct PredictedMode {
-  std::string mode;
-  double step_ms = 0, exposed_ms = 0;
-  BreakdownMs breakdown;
-};
-std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
-                                         const sim::SimOptions& options) {
-  std::vector<PredictedMode> modes;
-  for (const std::string& name : modes_of(scenario)) {
-    const Schedule schedule = build_schedule(with_mode(scenario, name, scenario.parallel.ranks()));
-    const sim::SimResult result = sim::simulate(schedule, plan_and_verify(schedule).programs,
-                                                sim::cost_schedule(schedule, platform, scenario.cluster), options);
-    const Breakdown b = mean_breakdown(schedule, result.programs, result.timeline);
-    modes.push_back({name, to_ms(result.step), to_ms(b.exposed_total), to_ms(b)});
-  }
-  return modes;
-}
-
-Table table_of(const std::vector<PredictedMode>& modes) {
+Table table_of(const std::vector<compare::PredictedMode>& modes) {
   Table table({"mode", "step ms", "of plain", "compute ms", "exposed ms", "bubble ms"});
-  for (const PredictedMode& m : modes)
+  for (const compare::PredictedMode& m : modes)
     table.add_row({m.mode, fmt::format("{:.3f}", m.step_ms), fmt::format("{:.3f}", m.step_ms / modes.front().step_ms),
                    fmt::format("{:.3f}", m.breakdown.compute), fmt::format("{:.3f}", m.exposed_ms),
                    fmt::format("{:.3f}", m.breakdown.bubble)});
   return table;
 }
 
-nlohmann::json json_of(const std::vector<PredictedMode>& modes) {
+nlohmann::json json_of(const std::vector<compare::PredictedMode>& modes) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const PredictedMode& m : modes)
+  for (const compare::PredictedMode& m : modes)
     rows.push_back({{"mode", m.mode},
                     {"step_ms", m.step_ms},
                     {"compute_ms", m.breakdown.compute},
@@ -131,7 +113,7 @@ void simulate_command(const SimulateOptions& options) {
                tokens_per_s = sequences * double(scenario.model.seq_length) / step_ms * 1e3;
   // Cores that can work at once: ranks of a device share its cores.
   const std::int64_t per_device = schedule.placement.ranks_per_device,
-                     cores = scenario.cluster.cores_per_device > 0 ? scenario.cluster.cores_per_device : platform.cores;
+                     cores = sim::cores_per_device(platform, scenario.cluster);
   const double busy_cores = double(std::min(per_device, cores)) * double(ranks / per_device);
   const double peak_flops = platform.gpu ? platform.gpu->gemm_TFLOPs.value * 1e12 * double(ranks / per_device)
                                          : platform.sgemm_GFLOPs.value * 1e9 * busy_cores;
@@ -164,8 +146,8 @@ void simulate_command(const SimulateOptions& options) {
   std::cout << fmt::format("\n{} operations simulated in {:.4f} s; with building and verifying the schedule {:.4f} s\n",
                            result.operations, result.simulate_s, simulate_s);
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
-  std::vector<PredictedMode> modes;
-  if (options.modes) modes = predict_modes(scenario, platform, sim_options);
+  std::vector<compare::PredictedMode> modes;
+  if (options.modes) modes = compare::predict_modes(scenario, platform, sim_options);
   if (options.modes) std::cout << "\n" << table_of(modes).text();
 
   nlohmann::json limits_json = nlohmann::json::array();

@@ -22,7 +22,6 @@
 #include "exec/cuda/cuda.hpp"
 #include "exec/cuda/peak.hpp"
 #include "exec/launch/process_group.hpp"
-#include "exec/launch/spawn.hpp"
 #include "exec/trainer.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/verify.hpp"
@@ -30,11 +29,6 @@
 
 namespace stretto::cli {
 namespace {
-
-struct TrainCommand : CommonOptions {
-  std::string backend = "host";
-  int ranks = 0;  // processes to start; 0: this one has all ranks, unless a launcher says otherwise
-};
 
 double model_flops_per_s(const Scenario& scenario, const std::vector<double>& times_ms) {
   return training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size) /
@@ -89,14 +83,13 @@ std::pair<double, double> host_utilisation(const Scenario& scenario, const Sched
 }
 
 // "", or why it is not done.
-std::string train_as(const TrainCommand& options, launch::ProcessGroup* processes, std::ostream& out) {
-  std::vector<std::string> notes;
-  if (processes) require_same(*processes, options, options.backend);
-  const Scenario scenario = processes ? scenario_for_processes(options, processes->size(), notes)
-                                      : read_scenario(options.scenario, options.set);
-  if (processes) watch(*processes, scenario);
-  const bool is_first = processes == nullptr || processes->rank() == 0;
-  if (is_first) options.files.claim_outputs(scenario);
+std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
+  const Scenario& scenario = run.scenario;
+  launch::ProcessGroup* const processes = run.processes;
+  std::vector<std::string>& notes = run.notes;
+  std::ostream& out = run.out;
+  const bool is_first = run.is_first();
+  exec::require_data(scenario);  // before memory is taken
   std::optional<Patience> patience;
   if (is_first) patience.emplace(about_building(scenario));
   const Schedule schedule = build_schedule(scenario);
@@ -111,7 +104,7 @@ std::string train_as(const TrainCommand& options, launch::ProcessGroup* processe
   watch_interrupts();
   // Rank 0 tells how fast a core is.
   std::optional<Yardstick> yardstick;
-  if (is_first && options.backend != "cuda") yardstick.emplace();
+  if (is_first && !run.is_gpu) yardstick.emplace();
   exec::TrainOptions callbacks;
   callbacks.processes = processes;
   callbacks.stop = interrupted;
@@ -122,27 +115,22 @@ std::string train_as(const TrainCommand& options, launch::ProcessGroup* processe
         << std::flush;
     if (yardstick) yardstick->after_step(s.step_ms);
   };
-  exec::TrainResult result;
-  std::string device;
-  if (options.backend == "cuda") {
-    cuda::CudaOptions of_device = cuda::cuda_options(scenario);
-    of_device.processes = processes;
+  if (run.is_gpu) {
     const auto ranks_of_device = static_cast<std::size_t>(processes ? 1 : ranks);
     const std::string shared = cuda::reserve_hardware_queues(ranks_of_device * schedule.lanes.size());
     if (!shared.empty()) out << "note: " << shared << "\n";
-    const auto executor = cuda::make_cuda_executor(schedule, plan, of_device);
-    std::size_t said = 0;
-    const auto say_notes = [&] {
-      const std::vector<std::string> all = executor->notes();
-      for (; said < all.size(); ++said) out << "note: " << all[said] << "\n";
-    };
-    say_notes();
-    if (executor->device()) device = executor->device()->name;
-    result = exec::train(scenario, schedule, *executor, callbacks);
-    say_notes();  // of the first steps
-  } else {
-    result = exec::train_on_host(scenario, schedule, plan, callbacks);
   }
+  const exec::Machine machine = run.machine(static_cast<int>(scenario.cluster.cores_per_device));
+  const auto executor = machine.make(schedule, plan, exec::run_options(scenario));
+  std::size_t said = 0;
+  const auto say_notes = [&] {
+    const std::vector<std::string> all = executor->notes();
+    for (; said < all.size(); ++said) out << "note: " << all[said] << "\n";
+  };
+  say_notes();
+  const auto device = executor->device();
+  const exec::TrainResult result = exec::train(scenario, schedule, *executor, callbacks);
+  say_notes();  // of the first steps
 
   std::string unfinished;
   if (!result.finished)
@@ -162,16 +150,16 @@ std::string train_as(const TrainCommand& options, launch::ProcessGroup* processe
     times_ms.push_back(s.step_ms);
   }
   nlohmann::json mfu = nullptr, hfu = nullptr, tflops_per_gpu = nullptr;
-  if (!times_ms.empty() && options.backend == "cuda") {
+  if (!times_ms.empty() && run.is_gpu) {
     const double gpus = processes ? double(ranks) : 1;
     const double TFLOPs = model_flops_per_s(scenario, times_ms) * 1e-12 / gpus;
     tflops_per_gpu = TFLOPs;
     out << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s a GPU", median(times_ms),
                        minimum(times_ms), maximum(times_ms), TFLOPs);
-    if (const auto peak = cuda::peak_TFLOPs(device, Dtype::bf16)) {
+    if (const auto peak = cuda::peak_TFLOPs(device ? device->name : "", Dtype::bf16)) {
       mfu = TFLOPs / *peak;
       out << fmt::format("; MFU {:.1f} % of the {:g} that the data sheet of {} has", 100 * TFLOPs / *peak, *peak,
-                         device);
+                         device->name);
     }
     out << "\n";
   } else if (!times_ms.empty()) {
@@ -186,38 +174,31 @@ std::string train_as(const TrainCommand& options, launch::ProcessGroup* processe
   return unfinished;
 }
 
-void train(const TrainCommand& options) {
-  const std::optional<launch::World> world = find_world(options.ranks);
-  if (options.ranks > 0) {
-    // What is wrong for all is said once.
-    std::vector<std::string> notes;
-    const Scenario scenario = scenario_for_processes(options, options.ranks, notes);
-    options.files.claim_outputs(scenario);
-    build_schedule(scenario);
-    exec::require_data(scenario);
-    return launch::spawn_ranks(options.ranks, arguments_of_a_rank("train", options, options.backend),
-                               scenario.training.timeout_s);
-  }
-  const auto run = [&](launch::ProcessGroup* processes, std::ostream& out) {
-    const std::string unfinished = train_as(options, processes, out);
-    if (unfinished.empty()) return;
-    const bool speaks = processes == nullptr || processes->rank() == 0;
-    throw runtime_failure(speaks ? unfinished : "");
-  };
-  if (!world) return run(nullptr, std::cout);
-  run_as_one_of(*world, [&](launch::ProcessGroup& processes, std::ostream& out) { run(&processes, out); });
+void train_command(const ScenarioOptions& options) {
+  ScenarioCommand command;
+  command.name = "train";
+  command.takes_one = true;
+  run_ranked(
+      options, command,
+      [](const Scenario& scenario) {
+        build_schedule(scenario);
+        exec::require_data(scenario);
+      },
+      [&](ScenarioRun& run) {
+        const std::string unfinished = train_as(options, run);
+        if (!unfinished.empty()) throw runtime_failure(run.is_first() ? unfinished : "");
+      });
 }
 
 }  // namespace
 
 void add_train(CLI::App& app) {
-  auto options = std::make_shared<TrainCommand>();
+  auto options = std::make_shared<ScenarioOptions>();
   CLI::App* command = app.add_subcommand("train", "run it for real: loss and tokens/s per step, checkpoints");
   add_scenario_options(*command, *options);
   add_json_option(*command, options->files, options->json);
-  add_backend_option(*command, options->backend);
-  add_ranks_option(*command, options->ranks);
-  command->callback([options] { train(*options); });
+  add_rank_options(*command, *options);
+  command->callback([options] { train_command(*options); });
 }
 
 }  // namespace stretto::cli

@@ -10,7 +10,6 @@
 #include "exec/checkpoint.hpp"
 #include "exec/data.hpp"
 #include "exec/directory_lock.hpp"
-#include "exec/host/executor.hpp"
 #include "exec/model_state.hpp"
 #include "exec/training_record.hpp"
 #include "exec/weights.hpp"
@@ -199,15 +198,5 @@ TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& 
 }
 
 void require_data(const Scenario& scenario) { open_data(scenario); }
-
-TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
-                          const TrainOptions& options) {
-  require_data(scenario);  // before memory is taken
-  host::HostOptions of_host = host::host_options(scenario);
-  of_host.processes = options.processes;
-  of_host.stop = options.stop;
-  host::HostExecutor executor(schedule, plan, of_host);
-  return train(scenario, schedule, executor, options);
-}
 
 }  // namespace stretto::exec

@@ -8,7 +8,6 @@
 #include "exec/executor.hpp"
 #include "exec/launch/process_group.hpp"
 #include "model/scenario.hpp"
-#include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::exec {
@@ -45,9 +44,5 @@ TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& 
 
 // Throws Error(input) when the scenario has no training data that can be read.
 void require_data(const Scenario& scenario);
-
-// The same on this machine's processor. The schedule must have been verified.
-TrainResult train_on_host(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
-                          const TrainOptions& options);
 
 }  // namespace stretto::exec

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "calibrate/calibrate.hpp"
-#include "cli/compare_run.hpp"
+#include "compare/compare.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/cost/evaluate.hpp"
@@ -35,33 +35,13 @@ std::unique_ptr<exec::Executor> on_fake_gpu(const Schedule& schedule, const Memo
       stretto_make_cuda_executor(schedule, plan, options, std::move(programs), std::move(launches)));
 }
 
-calibrate::Machine fake_gpu() {
-  return {[](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks& links) {
-            cuda::CudaOptions options;
-            options.link_GBps = links.GBps;
-            options.link_latency_us = links.latency_us;
-            return on_fake_gpu(schedule, plan, options);
-          },
-          2};
-}
-
-// For comparing.
-cli::MakeExecutor on_fake_gpu_of(launch::ProcessGroup& processes) {
-  return [&processes](const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan) {
-    cuda::CudaOptions options = cuda::cuda_options(scenario);
-    options.processes = &processes;
-    return on_fake_gpu(schedule, plan, options);
+// That all ranks share, or one for each process, with the NCCL between threads.
+exec::Machine fake_gpu(launch::ProcessGroup* processes = nullptr) {
+  const auto make = [=](const Schedule& schedule, const MemoryPlan& plan, exec::RunOptions options) {
+    options.processes = processes;
+    return on_fake_gpu(schedule, plan, {options});
   };
-}
-
-// One for each process, with the NCCL between threads.
-calibrate::Machine fake_gpus(launch::ProcessGroup& processes) {
-  return {[&processes](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks&) {
-            cuda::CudaOptions options;
-            options.processes = &processes;
-            return on_fake_gpu(schedule, plan, options);
-          },
-          2, false};
+  return {make, 2, processes};
 }
 
 calibrate::GpuSizes tiny_sizes() {
@@ -97,12 +77,12 @@ const calibrate::Calibration& calibration() {
 class SimulatedGpu final : public exec::Executor {
  public:
   SimulatedGpu(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
-               const calibrate::ProbeLinks& links, Network network)
+               const exec::RunOptions& links, Network network)
       : schedule_(schedule) {
     Cluster cluster;
     cluster.network = network;
-    cluster.link_GBps = links.GBps > 0 ? links.GBps : 1e9;
-    cluster.link_latency_us = links.latency_us;
+    cluster.link_GBps = links.link_GBps > 0 ? links.link_GBps : 1e9;
+    cluster.link_latency_us = links.link_latency_us;
     costs_ = sim::cost_schedule(schedule, platform, cluster);
     for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
       programs_.push_back(bind(schedule, rank));
@@ -148,8 +128,8 @@ sim::Platform plausible_platform() {
   return given;
 }
 
-calibrate::Machine simulated_gpu(const sim::Platform& given, Network network = Network::links) {
-  return {[&given, network](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks& links) {
+exec::Machine simulated_gpu(const sim::Platform& given, Network network = Network::links) {
+  return {[&given, network](const Schedule& schedule, const MemoryPlan& plan, const exec::RunOptions& links) {
             return std::make_unique<SimulatedGpu>(schedule, plan, given, links, network);
           },
           3};
@@ -242,7 +222,7 @@ void check_processes() {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // threads are no processes: they share what they set
   std::array<std::vector<calibrate::Sample>, 2> samples;
   std::vector<std::string> errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
-    samples[static_cast<std::size_t>(group.rank())] = calibrate::probe_nccl(fake_gpus(group), tiny_sizes(), 2);
+    samples[static_cast<std::size_t>(group.rank())] = calibrate::probe_nccl(fake_gpu(&group), tiny_sizes(), 2);
   });
   for (const std::string& error : errors) CHECK(error == "");
   REQUIRE(samples[0].size() == 4 * 3 * 2);
@@ -255,14 +235,14 @@ void check_processes() {
   scenario.compare.modes = {"plain", "overlap_grad_reduce"};
   scenario.compare.ranks = {1, 2};
   scenario.compare.repeats = 2;
-  std::array<cli::CompareRun, 2> runs;
+  std::array<compare::Result, 2> runs;
   errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
-    runs[static_cast<std::size_t>(group.rank())] = cli::run_compare(
-        scenario, platform, on_fake_gpu_of(group), [](const std::string&) {}, [] { return false; }, &group);
+    runs[static_cast<std::size_t>(group.rank())] = compare::run(
+        scenario, platform, fake_gpu(&group), [](const std::string&) {}, [] { return false; });
   });
   for (const std::string& error : errors) CHECK(error == "");
   CHECK(runs[1].comparison.rows.empty());
-  const cli::CompareRun& run = runs[0];
+  const compare::Result& run = runs[0];
   CHECK(has_line(run.comparison.notes, "[compare] ranks is not looked at: there are 2 processes"));
   REQUIRE(run.comparison.rows.size() == 2);
   for (const ComparisonRow& row : run.comparison.rows) {
@@ -274,7 +254,7 @@ void check_processes() {
     for (const OperationTime& operation : row.operations) CHECK(operation.predicted_ms > 0);
   }
   // Every operation of both ranks was measured.
-  const cli::ComparedTimelines& plain = run.timelines[0];
+  const compare::RowTimelines& plain = run.timelines[0];
   std::size_t operations = 0;
   for (const BoundProgram& program : plain.measured_programs) operations += program.ops.size();
   CHECK(plain.measured.rows.size() == operations);
@@ -282,12 +262,11 @@ void check_processes() {
 
   // Whoever is interrupted, all end together.
   errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
-    runs[static_cast<std::size_t>(group.rank())] = cli::run_compare(
-        scenario, platform, on_fake_gpu_of(group), [](const std::string&) {}, [&] { return group.rank() == 1; },
-        &group);
+    runs[static_cast<std::size_t>(group.rank())] = compare::run(
+        scenario, platform, fake_gpu(&group), [](const std::string&) {}, [&] { return group.rank() == 1; });
   });
   for (const std::string& error : errors) CHECK(error == "");
-  for (const cli::CompareRun& one : runs) CHECK_FALSE(one.complete);
+  for (const compare::Result& one : runs) CHECK_FALSE(one.complete);
 }
 
 void check_completeness() {
@@ -351,12 +330,8 @@ void check_comparison() {
   scenario.compare.modes = {"plain", "overlap_grad_reduce"};
   scenario.compare.ranks = {2};
   scenario.compare.repeats = 2;
-  const cli::CompareRun run = cli::run_compare(
-      scenario, platform,
-      [](const Scenario& s, const Schedule& schedule, const MemoryPlan& plan) {
-        return on_fake_gpu(schedule, plan, cuda::cuda_options(s));
-      },
-      [](const std::string&) {}, [] { return false; });
+  const compare::Result run = compare::run(
+      scenario, platform, fake_gpu(), [](const std::string&) {}, [] { return false; });
   CHECK(run.complete);
   CHECK(run.comparison.on_gpu);
   REQUIRE(run.comparison.rows.size() == 2);
@@ -375,7 +350,7 @@ void check_comparison() {
   CHECK(run.comparison.rows[0].loss == run.comparison.rows[1].loss);
   CHECK(has_line(run.comparison.notes, "ranks_per_device is not looked at"));
   // Both ranks' kernels take turns on one GPU: in what was predicted no two run at the same time.
-  const cli::ComparedTimelines& plain = run.timelines[0];
+  const compare::RowTimelines& plain = run.timelines[0];
   std::vector<std::pair<Picoseconds, Picoseconds>> busy;
   for (const TimelineRow& row : plain.predicted.rows)
     for (const BoundProgram& program : plain.predicted_programs)
@@ -387,9 +362,9 @@ void check_comparison() {
 
 void check_failures() {
   const sim::Platform given = plausible_platform();
-  const calibrate::Machine machine = simulated_gpu(given);
-  calibrate::Machine failing = machine;
-  failing.make = [&](const Schedule& schedule, const MemoryPlan& plan, const calibrate::ProbeLinks& links) {
+  const exec::Machine machine = simulated_gpu(given);
+  exec::Machine failing = machine;
+  failing.make = [&](const Schedule& schedule, const MemoryPlan& plan, const exec::RunOptions& links) {
     if (schedule.name == "probe_transfers") throw runtime_failure("out of luck");
     return machine.make(schedule, plan, links);
   };
@@ -419,7 +394,7 @@ TEST_CASE("a GPU's calibration", "[cuda][calibrate][processes]") {
 }
 
 TEST_CASE("a GPU is not calibrated where there is none", "[calibrate]") {
-  CHECK_THROWS_WITH(calibrate::calibrate_gpu(calibrate::host_machine(1), tiny_sizes(), [](const std::string&) {}),
+  CHECK_THROWS_WITH(calibrate::calibrate_gpu(exec::host_machine(1), tiny_sizes(), [](const std::string&) {}),
                     Catch::Contains("expected a GPU"));
 }
 

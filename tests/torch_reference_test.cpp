@@ -164,7 +164,8 @@ json load_exported_and_dump(bool llama, const std::filesystem::path& folder) {
   tokens.close();
   scenario.training.checkpoint_dir = (folder / (llama ? "llama" : "gpt2")).string();
   const Schedule first = build_schedule(scenario);
-  exec::train_on_host(scenario, first, plan_memory(first), {});
+  host::HostExecutor trainer(first, plan_memory(first), {});
+  exec::train(scenario, first, trainer, {});
   const std::string file = scenario.training.checkpoint_dir + ".safetensors";
   exec::export_to_huggingface(scenario.training.checkpoint_dir + "/step-00000005.safetensors", file);
 

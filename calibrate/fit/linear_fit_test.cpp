@@ -16,8 +16,9 @@ TEST_CASE("a corrected fit keeps what was measured; its error is that of what wa
   CHECK(fit.points == 9);
   REQUIRE(fit.measured.size() == 9);
   for (const Sample& sample : samples) CHECK(sim::evaluate_us(fit, sample.features) == Approx(sample.us));
-  // Left out, the slow one is predicted by its neighbours, which are not slow: a third less than it takes.
-  CHECK(fit.p95_error_pct == Approx(33).margin(4));
+  // Left out, the slow one is predicted by its neighbours, which are not slow: a third less than it takes. Of nine the
+  // 95th percentile lies at 0.6 of the way from the second worst to it.
+  CHECK(fit.p95_error_pct == Approx(0.6 * 33 + 0.4 * 5).margin(3));
   CHECK(fit.median_error_pct < 5);
 }
 

@@ -195,7 +195,7 @@ std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, 
       continue;
     }
     try {
-      StepRun step(std::move(scenario), machine);
+      StepRun step(scenario, machine);
       for (int repeat = 0; repeat < sizes.repeats; ++repeat) step.add(step.run(undisturbed));
       for (Sample& sample : step.samples()) samples.push_back(std::move(sample));
       for (const std::string& note : step.notes())

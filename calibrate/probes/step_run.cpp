@@ -6,18 +6,18 @@
 #include <utility>
 
 #include "base/bf16.hpp"
-#include "base/rng.hpp"
 #include "base/statistics.hpp"
-#include "exec/data.hpp"
-#include "exec/model_state.hpp"
-#include "model/overlap/overlap.hpp"
-#include "model/schedule/verify.hpp"
 #include "sim/cost/features.hpp"
 
 namespace stretto::calibrate {
 namespace {
 
 constexpr std::int64_t kCacheBytes = 64 << 20;  // more than the last-level cache that a core of today can use
+
+void fill(const Schedule& schedule, const Scenario&, const exec::MemoryOf& memory_of) {
+  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
+    if (host::RankMemory* memory = memory_of.find(rank)) fill_state(schedule, *memory);
+}
 
 }  // namespace
 
@@ -68,29 +68,18 @@ void fill_state(const Schedule& schedule, host::RankMemory& memory) {
   }
 }
 
-StepRun::StepRun(Scenario scenario, const Machine& machine)
-    : scenario_(std::move(scenario)), schedule_(build_schedule(scenario_)) {
-  const MemoryPlan plan = plan_memory(schedule_);
-  require_verified(schedule_, &plan);
+StepRun::StepRun(const Scenario& scenario, const Machine& machine)
+    : step_(scenario, machine, {}, exec::tokens_of(scenario), fill) {
   // The first of two brings the caches back to what a step leaves behind; a large step does that by itself.
-  steps_ = std::max(machine.steps, plan.peak_bytes() > kCacheBytes ? 1 : 2);
-  executor_ = machine.make(schedule_, plan, {});
-  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor_->memory(rank); };
-  for (std::int64_t rank = 0; rank < schedule_.mesh.ranks(); ++rank) fill_state(schedule_, executor_->memory(rank));
-  std::vector<std::byte> text(1 << 16);
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = std::byte(random_bits(1, 2, i) & 0xff);
-  exec::write_batch(schedule_, scenario_, exec::TokenSource::parse(std::move(text), "probe.txt"), 0, memory_of);
-  exec::write_hyper(schedule_, scenario_, 0, memory_of);
-  executor_->upload(exec::Executor::Part::state);
-  executor_->upload(exec::Executor::Part::inputs);
+  steps_ = std::max(machine.steps, step_.plan.peak_bytes() > kCacheBytes ? 1 : 2);
 }
 
 StepRun::Times StepRun::run(Undisturbed& undisturbed) {
   Timeline timeline;
-  undisturbed([&] { timeline = executor_->run(steps_); });
+  undisturbed([&] { timeline = step_.executor->run(steps_); });
   Times times;
   for (const TimelineRow& row : timeline.rows)
-    times[executor_->programs()[static_cast<std::size_t>(row.rank)].ops[row.op].op].push_back(
+    times[step_.executor->programs()[static_cast<std::size_t>(row.rank)].ops[row.op].op].push_back(
         to_us(row.end - row.start));
   return times;
 }
@@ -102,8 +91,8 @@ void StepRun::add(const Times& times) {
 std::vector<Sample> StepRun::samples() const {
   std::vector<Sample> samples;
   for (const auto& [op, times] : times_us_) {
-    if (is_communication(schedule_.operations[op].work)) continue;
-    sim::WorkCost cost = sim::work_cost(schedule_, schedule_.operations[op]);
+    if (is_communication(step_.schedule.operations[op].work)) continue;
+    sim::WorkCost cost = sim::work_cost(step_.schedule, step_.schedule.operations[op]);
     samples.push_back({cost.key, cost.features, cost.cls, median(times), spread_pct(times)});
   }
   return samples;

@@ -1,13 +1,13 @@
 #pragma once
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/steal.hpp"
 #include "calibrate/fit/linear_fit.hpp"
 #include "calibrate/probes/run.hpp"
+#include "exec/ready_step.hpp"
 #include "model/scenario.hpp"
 
 namespace stretto::calibrate {
@@ -27,25 +27,20 @@ Scenario scenario_of(const StepShape& shape, std::int64_t ranks, std::int64_t tp
 // what lives across steps, parameters get small numbers of either sign in both precisions, all else zeros.
 void fill_state(const Schedule& schedule, host::RankMemory& memory);
 
-// One step, allocated and ready to run. Not movable: the executor refers to the schedule.
+// One step, ready to run on links that are not paced, and the times of its operations.
 class StepRun {
  public:
-  StepRun(Scenario scenario, const Machine& machine);
-  StepRun(const StepRun&) = delete;
-  StepRun& operator=(const StepRun&) = delete;
-
+  StepRun(const Scenario& scenario, const Machine& machine);
   // [operation template] of all its instances and ranks, in microseconds.
   using Times = std::map<OpId, std::vector<double>>;
   Times run(Undisturbed& undisturbed);
   void add(const Times& times);  // of a run
   // A sample an operation template: the median over instances, ranks and the runs that were added.
   std::vector<Sample> samples() const;
-  std::vector<std::string> notes() const { return executor_->notes(); }
+  std::vector<std::string> notes() const { return step_.executor->notes(); }
 
  private:
-  Scenario scenario_;
-  Schedule schedule_;
-  std::unique_ptr<exec::Executor> executor_;
+  exec::ReadyStep step_;
   Times times_us_;
   int steps_ = 1;  // run for one that is timed
 };

@@ -71,12 +71,12 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
   for (const StepShape& shape : kReduced) {
     Scenario scenario = scenario_of(shape, 2, 1);
     scenario.overlap.grad_reduce_in_fp32 = false;
-    reduced.push_back(std::make_unique<StepRun>(std::move(scenario), one_core));
+    reduced.push_back(std::make_unique<StepRun>(scenario, one_core));
   }
   const auto add_dropping = [&](const StepShape& shape) {
     Scenario scenario = scenario_of(shape, 1, 1);
     scenario.model.hidden_dropout = scenario.model.attention_dropout = 0.1;
-    dropping.push_back(std::make_unique<StepRun>(std::move(scenario), machine));
+    dropping.push_back(std::make_unique<StepRun>(scenario, machine));
   };
   for (const std::size_t i : kDropping) add_dropping(kShapes[i]);
   for (const StepShape& shape : kAttention) {

@@ -111,7 +111,7 @@ struct Together {
   std::vector<double> transfer_us, compute_us;
 };
 
-Together run_together(const BesideTransfers& probe, const Machine& machine, const ProbeLinks& links, int repeats) {
+Together run_together(const BesideTransfers& probe, const Machine& machine, const RunOptions& links, int repeats) {
   Together times;
   const ProbeRun run = run_probe(probe.schedule, machine, links, 1, repeats);
   const BoundProgram& program = run.programs.front();
@@ -153,13 +153,13 @@ struct Effects {
   std::array<sim::Curve, kDemandClasses>*of_compute = nullptr, *of_transfers = nullptr;  // of_transfers: or nobody's
 };
 void measure(const Machine& machine, const GpuSizes& sizes, const std::array<double, kDemandClasses>& alone_us,
-             const Transfers& moved, const ProbeLinks& links, double at, const Effects& effects) {
+             const Transfers& moved, const RunOptions& links, double at, const Effects& effects) {
   const auto count = [](double window_us, double one_us) {
     return static_cast<int>(std::clamp(std::ceil(window_us / std::max(one_us, 1.0)), 3.0, 200.0));
   };
   // All of the time of a link that is paced is latency: one step of a ring of two.
-  double transfer_us = links.latency_us;
-  if (links.GBps == 0)
+  double transfer_us = links.link_latency_us;
+  if (links.link_GBps == 0)
     transfer_us = median(
         run_together(BesideTransfers(moved, 4, nullptr, sizes.classes, 0), machine, links, sizes.repeats).transfer_us);
   for (std::size_t c = 0; c < kDemandClasses; ++c) {

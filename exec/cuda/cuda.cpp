@@ -14,17 +14,8 @@
 
 namespace stretto::cuda {
 
-CudaOptions cuda_options(const Scenario& scenario) {
-  CudaOptions options;
-  options.link_GBps = scenario.cluster.link_GBps;
-  options.link_latency_us = scenario.cluster.link_latency_us;
-  options.timeout_s = scenario.training.timeout_s;
-  options.graphs = scenario.training.enable_cuda_graph;
-  return options;
-}
-
 std::string reserve_hardware_queues(std::size_t streams) {
-  constexpr std::size_t least = 8, most = 32;  // what CUDA has by itself, and what it can have
+  constexpr std::size_t least = 8, most = kMostQueues;  // what CUDA has by itself, and what it can have
   const char* given = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   if (given == nullptr || *given == '\0') {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(std::clamp(streams, least, most)).c_str(), 1);

@@ -6,27 +6,15 @@
 
 #include "exec/cuda/launch_plan.hpp"
 #include "exec/executor.hpp"
-#include "model/scenario.hpp"
+#include "exec/run_options.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
 
-namespace stretto::launch {
-class ProcessGroup;
-}
-
 namespace stretto::cuda {
 
-struct CudaOptions {
-  double link_GBps = 0;        // of each rank, each direction, that communication kernels are paced to; 0 = not paced
-  double link_latency_us = 0;  // of one step of a ring
-  int ctas = 16;               // of a communication kernel whose communicator has no channels of its own
-  double timeout_s = 60;       // a step that takes longer is an error
-  bool graphs = true;          // steps after the first are CUDA graphs
-  // Where every rank is a process of its own: this one's is the group's, on the device of its number on this machine,
-  // and communication is NCCL's. Must outlive the executor.
-  launch::ProcessGroup* processes = nullptr;
+struct CudaOptions : exec::RunOptions {
+  int ctas = 16;  // of a communication kernel whose communicator has no channels of its own
 };
-CudaOptions cuda_options(const Scenario& scenario);
 
 // Runs a schedule on one GPU, which all ranks share, or one rank of it, where each is a process: a stream a lane of a
 // rank, an event a dependency (launch_plan.hpp), cuBLASLt for GEMMs, cuDNN for attention, our own kernels for the rest.
@@ -40,6 +28,7 @@ CudaOptions cuda_options(const Scenario& scenario);
 std::unique_ptr<exec::Executor> make_cuda_executor(const Schedule& schedule, const MemoryPlan& plan,
                                                    const CudaOptions& options);
 
+constexpr std::size_t kMostQueues = 32;  // hardware queues that a GPU can have
 // Gives every stream a hardware queue of its own, as far as there are any, by CUDA_DEVICE_MAX_CONNECTIONS; a value that
 // the environment has is left alone. Call before anything of CUDA. Returns a line when streams will share queues, ""
 // else.

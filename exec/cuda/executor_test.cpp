@@ -22,7 +22,7 @@ struct OnFakeGpu {
   explicit OnFakeGpu(const Scenario& s, bool graphs = true, launch::ProcessGroup* processes = nullptr)
       : scenario(s), schedule(build_schedule(s)) {
     plan = plan_and_verify(schedule).plan;
-    cuda::CudaOptions options = cuda::cuda_options(scenario);
+    cuda::CudaOptions options{exec::run_options(scenario)};
     options.ctas = 2;
     options.graphs = graphs;
     options.processes = processes;

@@ -16,16 +16,6 @@
 
 namespace stretto::host {
 
-HostOptions host_options(const Scenario& scenario) {
-  HostOptions options;
-  options.cores_per_device = static_cast<int>(scenario.cluster.cores_per_device);
-  options.link_GBps = scenario.cluster.link_GBps;
-  options.link_latency_us = scenario.cluster.link_latency_us;
-  options.channel_GBps = scenario.cluster.channel_GBps;
-  options.timeout_s = scenario.training.timeout_s;
-  return options;
-}
-
 namespace {
 
 class Computing {

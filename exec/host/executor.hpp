@@ -7,39 +7,24 @@
 #include "base/timeline.hpp"
 #include "exec/executor.hpp"
 #include "exec/host/memory.hpp"
-#include "model/scenario.hpp"
+#include "exec/run_options.hpp"
 #include "model/schedule/bind.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
 
-namespace stretto::launch {
-class ProcessGroup;
-}
-
 namespace stretto::host {
 
-struct HostOptions {
-  int cores_per_device = 0;    // cores that the ranks of one device share; 0 = all of this machine
-  double link_GBps = 0;        // each rank's link, each direction; 0 = not paced: as fast as memory is
-  double link_latency_us = 0;  // of one step of a ring
-  double channel_GBps =
-      0;  // what each channel of a communicator on the `sm` engine carries; 0 = no limit. Only of paced links
-  double timeout_s = 60;  // a lane that waits this long for another rank or lane gives up for all
-  // Where every rank is a process of its own: this one's is the group's, and the others' memory is not here.
-  // Communication then goes over TCP and takes what that takes: links are not imitated. Must outlive the executor.
-  launch::ProcessGroup* processes = nullptr;
+struct HostOptions : exec::RunOptions {
+  int cores_per_device = 0;  // cores that the ranks of one device share; 0 = all of this machine
   // Whether the user wants to stop: a computation is then waited for 10 s at most. From the thread that calls run().
-  std::function<bool()> stop;
+  std::function<bool()> stop = {};
   // Called on the lane's thread before each operation, with rank and index into BoundProgram::ops. For tests (injected
   // faults) and progress; may throw, which fails the step on all ranks.
-  std::function<void(std::int64_t rank, std::uint32_t op)> before_operation;
+  std::function<void(std::int64_t rank, std::uint32_t op)> before_operation = {};
 };
 
-// What a scenario says of them.
-HostOptions host_options(const Scenario& scenario);
-
 // Runs a schedule on this machine: every rank's every lane is a thread, communication goes through memory and takes as
-// long as the scenario's link would; or one rank of it, and the others are other processes (HostOptions::processes).
+// long as the scenario's link would; or one rank of it, and the others are other processes (RunOptions::processes).
 // Compute operations hold a core of their device while they run, communication on the `sm` engine as many as it has
 // channels; cores are given by the priority of lanes, then first come, first served.
 //

@@ -9,12 +9,14 @@
 
 namespace stretto::sim {
 
+int cores_per_device(const Platform& platform, const Cluster& cluster) {
+  return cluster.cores_per_device > 0 ? static_cast<int>(cluster.cores_per_device) : platform.cores;
+}
+
 Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed) {
   Costs costs;
   const std::optional<Gpu>& gpu = platform.gpu;
-  costs.cores_per_device = gpu                            ? 1
-                           : cluster.cores_per_device > 0 ? static_cast<int>(cluster.cores_per_device)
-                                                          : platform.cores;
+  costs.cores_per_device = gpu ? 1 : cores_per_device(platform, cluster);
   costs.link_bytes_per_s = cluster.link_GBps * 1e9;
   costs.op_overhead = from_us(platform.op_overhead_us.value);
   costs.wake = from_us(platform.wake_us.value);

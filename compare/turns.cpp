@@ -1,0 +1,66 @@
+#include "compare/turns.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/steal.hpp"
+#include "exec/launch/timelines.hpp"
+
+namespace stretto::compare {
+namespace {
+
+constexpr int kSteps = 2;  // back to back: of two the second is timed, the steady period
+
+void warm_up(Contender& contender) {
+  contender.executor->run(kSteps);
+  contender.executor->download(exec::Executor::Part::results);
+  const std::int64_t here = contender.executor->programs().front().rank;
+  contender.loss = exec::read_metrics(contender.schedule, exec::memory_of(*contender.executor), here).loss;
+}
+
+}  // namespace
+
+void Cores::add(const Reading& reading) {
+  sgemm_GFLOPs_.push_back(reading.sgemm_GFLOPs);
+  detours_.add(reading.detours);
+}
+
+Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_t turns,
+                launch::ProcessGroup* processes, Cores* cores, const std::function<void(const std::string&)>& progress,
+                const std::function<bool()>& stop) {
+  Turns done;
+  // Processes run the same steps, so none is repeated because one of them was disturbed.
+  Undisturbed measure(processes ? 0 : turns * std::ssize(contenders));
+  const auto time = [&](Contender& contender) {
+    // The step and what tells how the cores were meanwhile are kept, or made again, together.
+    Timeline timeline;
+    Cores::Reading reading;
+    measure([&] {
+      timeline = contender.executor->run(kSteps);
+      if (cores) reading = cores->read();
+    });
+    if (processes) timeline = launch::gather_timeline(*processes, std::move(timeline), contender.programs);
+    contender.measured.push_back(std::move(timeline));
+    if (cores) cores->add(reading);
+  };
+  for (std::int64_t turn = -1; turn < turns && done.complete; ++turn) {
+    done.complete = !(processes ? processes->any(stop()) : stop());
+    if (!done.complete) break;
+    progress(fmt::format("ranks {}: {}", contenders.front()->schedule.mesh.ranks(),
+                         turn < 0 ? "warming up" : fmt::format("turn {} of {}", turn + 1, turns)));
+    // Whoever goes first changes from turn to turn: the first of a turn meets caches that the last one left.
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+      Contender& contender = *contenders[(i + static_cast<std::size_t>(turn + 1)) % contenders.size()];
+      if (turn < 0)
+        warm_up(contender);
+      else
+        time(contender);
+    }
+  }
+  done.runs = measure.runs();
+  done.set_aside = measure.set_aside();
+  return done;
+}
+
+}  // namespace stretto::compare

@@ -1,0 +1,40 @@
+#include "exec/ready_step.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "base/rng.hpp"
+#include "model/overlap/overlap.hpp"
+#include "model/schedule/verify.hpp"
+
+namespace stretto::exec {
+
+ReadyStep::ReadyStep(Scenario given, const Machine& machine, const RunOptions& options, const TokenSource& tokens,
+                     const Fill& fill)
+    : scenario(std::move(given)), schedule(build_schedule(scenario)), plan(plan_and_verify(schedule).plan) {
+  executor = machine.make(schedule, plan, options);
+  programs = executor->programs();
+  if (std::ssize(programs) != schedule.mesh.ranks()) {
+    programs.clear();
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
+  }
+  const MemoryOf memory = memory_of(*executor);
+  fill(schedule, scenario, memory);
+  write_batch(schedule, scenario, tokens, 0, memory);
+  write_hyper(schedule, scenario, 0, memory);
+  executor->upload(Executor::Part::state);
+  executor->upload(Executor::Part::inputs);
+}
+
+TokenSource tokens_of(const Scenario& scenario) {
+  if (!scenario.training.data.empty()) return TokenSource::open(scenario.training.data);
+  const Transformer& model = scenario.model;
+  const auto values = static_cast<std::uint64_t>(std::min<std::int64_t>(model.vocab_size, 256));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<std::int64_t>(1 << 16, 2 * model.seq_length)));
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = std::byte(random_bits(scenario.training.seed, stream_of("compare"), i) % values);
+  return TokenSource::parse(std::move(bytes), "random.txt");
+}
+
+}  // namespace stretto::exec
