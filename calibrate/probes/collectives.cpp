@@ -1,4 +1,3 @@
-#include <map>
 
 #include "base/statistics.hpp"
 #include "calibrate/probes/probes.hpp"
@@ -71,22 +70,15 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
                                 : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));
         const Schedule schedule = collective_schedule(kind, dtype, members, sizes, {});
         const ProbeRun run = run_probe(schedule, host_machine(cores), {}, 3, 31);
-        std::map<OpId, std::vector<double>> times_us;
-        for (const Timeline& timeline : run.timelines)
-          for (const TimelineRow& row : timeline.rows) {
-            if (row.rank != 0) continue;  // members complete together
-            const OpId op = run.programs.front().ops[row.op].op;
-            if (is_communication(schedule.operations[op].work)) times_us[op].push_back(to_us(row.end - row.transfer));
-          }
         // With more members than cores their shares take turns. Each phase begins and ends with waking those that
         // slept.
         const double turns = double((members + cores - 1) / cores);
         const double phases = kind == CollectiveKind::all_reduce ? 2 : 1;
-        for (auto& [op, times] : times_us) {
+        for (const auto& [op, times] : communication_times_us(schedule, run)) {
           const sim::WorkCost cost =
               sim::movement_cost(std::get<Collective>(schedule.operations[op].work), dtype, members, true);
           const double one_share_us = (median(times) / phases - (1 + turns) * wake_us) / turns;
-          samples.push_back({cost.key, cost.features, cost.cls, std::max(one_share_us, 0.5), spread_pct(times)});
+          samples.push_back(sample_of(cost, std::max(one_share_us, kLeastTransfer_us), times));
         }
       }
     }

@@ -5,12 +5,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/statistics.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "model/lower/builder.hpp"
 #include "model/overlap/overlap.hpp"
-#include "sim/cost/features.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -141,16 +139,11 @@ std::vector<Sample> run_list(KernelList list, const char* what, const Machine& m
     executor.upload(exec::Executor::Part::state);
     executor.upload(exec::Executor::Part::inputs);
   });
-  std::map<OpId, std::vector<double>> times_us;
+  TimesByOp times_us;
   for (const Timeline& timeline : run.timelines)
     for (const TimelineRow& row : timeline.rows)
       times_us[run.programs.front().ops[row.op].op].push_back(to_us(row.end - row.start));
-  std::vector<Sample> samples;
-  for (const auto& [op, times] : times_us) {
-    sim::WorkCost cost = sim::work_cost(schedule, schedule.operations[op]);
-    samples.push_back({cost.key, cost.features, cost.cls, median(times), spread_pct(times)});
-  }
-  return samples;
+  return compute_samples(schedule, times_us);
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -100,7 +99,7 @@ std::vector<Sample> probe_nccl(const Machine& machine, const GpuSizes& sizes, st
       for (const auto& of : channels) {
         const NcclProbe probe(kind, ranks, members, of, sizes.elements);
         const ProbeRun run = run_probe(probe.schedule, machine, {}, 2, sizes.repeats);
-        std::map<OpId, std::vector<double>> times_us;
+        TimesByOp times_us;
         for (const Timeline& timeline : run.timelines)
           for (const TimelineRow& row : timeline.rows) {
             const BoundOp& op = run.programs.front().ops[row.op];
@@ -111,7 +110,7 @@ std::vector<Sample> probe_nccl(const Machine& machine, const GpuSizes& sizes, st
           const Work& work = probe.schedule.operations[op].work;
           const sim::WorkCost cost = kind ? sim::nccl_cost(std::get<Collective>(work), Dtype::bf16, members, of)
                                           : sim::nccl_cost(std::get<PointToPoint>(work), Dtype::bf16, of);
-          samples.push_back({cost.key, cost.features, cost.cls, std::max(median(times), 0.5), spread_pct(times)});
+          samples.push_back(sample_of(cost, std::max(median(times), kLeastTransfer_us), times));
         }
       }
   }

@@ -74,7 +74,8 @@ std::vector<double> overshoots_us(const Machine& machine) {
   order[1].waits = {{EdgeKind::finish_start, {0, 0, 0, 0, 0}}};
   const RunOptions links = {1, 1000};
   const RingCost ring = ring_cost(CollectiveKind::all_reduce, Dtype::f32, 16, 2);
-  const double expected_us = double(ring.steps) * links.link_latency_us + double(ring.edge_bytes) / links.link_GBps * 1e-3;
+  const double expected_us =
+      double(ring.steps) * links.link_latency_us + double(ring.edge_bytes) / links.link_GBps * 1e-3;
   std::vector<double> late;
   const ProbeRun run = run_probe(schedule, machine, links, 3, 31);
   for (const Timeline& timeline : run.timelines)

@@ -1,11 +1,14 @@
 #pragma once
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "base/timeline.hpp"
+#include "calibrate/fit/linear_fit.hpp"
 #include "exec/machine.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
+#include "sim/cost/features.hpp"
 
 namespace stretto::calibrate {
 
@@ -19,5 +22,16 @@ struct ProbeRun {
 };
 ProbeRun run_probe(const Schedule& schedule, const Machine& machine, const RunOptions& options, int warmup, int repeats,
                    const std::function<void(exec::Executor&)>& prepare = {});
+
+// [operation template], in microseconds.
+using TimesByOp = std::map<OpId, std::vector<double>>;
+// Of the communication of rank 0, from when its last member had come: members complete together.
+TimesByOp communication_times_us(const Schedule& schedule, const ProbeRun& run);
+// What a transfer is taken to last at least, where less is left of what was measured.
+constexpr double kLeastTransfer_us = 0.5;
+// A sample a compute operation, of the median.
+std::vector<Sample> compute_samples(const Schedule& schedule, const TimesByOp& times_us);
+// A sample of `us`, which came from these times.
+Sample sample_of(sim::WorkCost cost, double us, const std::vector<double>& times_us);
 
 }  // namespace stretto::calibrate

@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "base/bf16.hpp"
-#include "base/statistics.hpp"
-#include "sim/cost/features.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -86,16 +84,6 @@ StepRun::Times StepRun::run(Undisturbed& undisturbed) {
 
 void StepRun::add(const Times& times) {
   for (const auto& [op, us] : times) times_us_[op].insert(times_us_[op].end(), us.begin(), us.end());
-}
-
-std::vector<Sample> StepRun::samples() const {
-  std::vector<Sample> samples;
-  for (const auto& [op, times] : times_us_) {
-    if (is_communication(step_.schedule.operations[op].work)) continue;
-    sim::WorkCost cost = sim::work_cost(step_.schedule, step_.schedule.operations[op]);
-    samples.push_back({cost.key, cost.features, cost.cls, median(times), spread_pct(times)});
-  }
-  return samples;
 }
 
 }  // namespace stretto::calibrate

@@ -1,11 +1,9 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/steal.hpp"
-#include "calibrate/fit/linear_fit.hpp"
 #include "calibrate/probes/run.hpp"
 #include "exec/ready_step.hpp"
 #include "model/scenario.hpp"
@@ -31,12 +29,11 @@ void fill_state(const Schedule& schedule, host::RankMemory& memory);
 class StepRun {
  public:
   StepRun(const Scenario& scenario, const Machine& machine);
-  // [operation template] of all its instances and ranks, in microseconds.
-  using Times = std::map<OpId, std::vector<double>>;
+  using Times = TimesByOp;  // of all instances and ranks
   Times run(Undisturbed& undisturbed);
   void add(const Times& times);  // of a run
   // A sample an operation template: the median over instances, ranks and the runs that were added.
-  std::vector<Sample> samples() const;
+  std::vector<Sample> samples() const { return compute_samples(step_.schedule, times_us_); }
   std::vector<std::string> notes() const { return step_.executor->notes(); }
 
  private:

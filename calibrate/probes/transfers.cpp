@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 
 #include "base/statistics.hpp"
@@ -223,7 +222,7 @@ std::vector<Sample> probe_copies(const Machine& machine, const GpuSizes& sizes) 
       const BesideTransfers probe({CommEngine::copy_engine, members, 1, elements}, kCount, nullptr, sizes.classes, 0);
       const std::vector<double> times = run_together(probe, machine, {}, sizes.repeats).transfer_us;
       const sim::WorkCost cost = sim::copy_cost(elements * bytes_of(sizes.classes.dtype), static_cast<double>(members));
-      samples.push_back({cost.key, cost.features, cost.cls, std::max(median(times), 0.5), spread_pct(times)});
+      samples.push_back(sample_of(cost, std::max(median(times), kLeastTransfer_us), times));
     }
   return samples;
 }
@@ -241,22 +240,15 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
                                                  dtype == Dtype::f64 ? small : sizes.elements.end());
         const Schedule schedule = collective_schedule(kind, dtype, members, elements, sizes.ctas);
         const ProbeRun run = run_probe(schedule, machine, {}, 2, sizes.repeats);
-        std::map<OpId, std::vector<double>> times_us;
-        for (const Timeline& timeline : run.timelines)
-          for (const TimelineRow& row : timeline.rows) {
-            const OpId op = run.programs.front().ops[row.op].op;
-            if (row.rank == 0 && is_communication(schedule.operations[op].work))  // members complete together
-              times_us[op].push_back(to_us(row.end - row.transfer));
-          }
         const double phases = kind == CollectiveKind::all_reduce ? 2 : 1;
-        for (const auto& [op, times] : times_us) {
+        for (const auto& [op, times] : communication_times_us(schedule, run)) {
           const auto& collective = std::get<Collective>(schedule.operations[op].work);
           const sim::WorkCost cost =
               sim::on_blocks(sim::movement_cost(collective, dtype, members, kind == CollectiveKind::all_gather),
                              schedule.communicators[collective.communicator].channels, static_cast<double>(members));
           // Behind each phase members wait for each other.
           const double us = median(times) / phases - wake_us;
-          samples.push_back({cost.key, cost.features, cost.cls, std::max(us, 0.5), spread_pct(times)});
+          samples.push_back(sample_of(cost, std::max(us, kLeastTransfer_us), times));
         }
       }
   return samples;
