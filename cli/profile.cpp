@@ -2,47 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
 
 #include "base/error.hpp"
-#include "base/statistics.hpp"
-#include "base/steal.hpp"
-#include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
+#include "compare/profile_step.hpp"
 #include "exec/cuda/cuda.hpp"
-#include "exec/cuda/peak.hpp"
-#include "exec/launch/timelines.hpp"
 #include "exec/ready_step.hpp"
 #include "model/overlap/overlap.hpp"
-#include "report/critical_path.hpp"
 #include "report/trace.hpp"
 
 namespace stretto::cli {
 namespace {
-
-// Of a GPU.
-Peak peak_of(const exec::ReadyStep& step) {
-  const auto device = step.executor->device();
-  if (!device) return {};
-  const auto TFLOPs = cuda::peak_TFLOPs(device->name, step.schedule.compute_dtype);
-  return {TFLOPs.value_or(0) * 1e3, device->memory_GBps,
-          TFLOPs ? "its data sheet, and the clock and width of its memory" : "the clock and width of its memory"};
-}
-
-// The least time takes the most that a core was seen to do: the fastest of several readings. Of memory nothing is said:
-// what a core reads comes from caches, mostly.
-Peak peak_of_host(const exec::ReadyStep& step, double fastest_GFLOPs) {
-  const int threads = step.schedule.placement.threads_per_rank;
-  return {threads * fastest_GFLOPs, 0,
-          threads == 1 ? "the fastest sgemm 1024³ on a core between the steps"
-                       : fmt::format("the fastest sgemm 1024³ on a core between the steps, times {}", threads)};
-}
 
 void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
   const Scenario& scenario = run.scenario;
@@ -66,60 +41,32 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
     notes.insert(notes.end(), more.begin(), more.end());
   const std::size_t known = step.executor->notes().size();
   const auto device = step.executor->device();
-  Profile profile;
-  profile.device = device ? device->name : "this host";
   out << fmt::format("scenario {}, schedule {}, {} rank{}, on {}\n", scenario.name, step.schedule.name,
-                     step.schedule.mesh.ranks(), step.schedule.mesh.ranks() == 1 ? "" : "s", profile.device);
+                     step.schedule.mesh.ranks(), step.schedule.mesh.ranks() == 1 ? "" : "s",
+                     device ? device->name : "this host");
   for (const std::string& note : notes) out << "note: " << note << "\n";
   out << std::flush;
 
-  profile.peak = peak_of(step);
-  std::optional<calibrate::SgemmYardstick> yardstick;
-  if (!device && step.schedule.compute_dtype == Dtype::f32) yardstick.emplace(1, 1);  // the host has this one
-  double fastest_GFLOPs = 0;
   Progress progress;
-  std::vector<Timeline> timelines;
-  const std::int64_t repeats = scenario.compare.repeats;
-  // Processes run the same steps, so none is repeated because one of them was disturbed.
-  Undisturbed measure(run.is_gpu ? 0 : 2 * repeats);
-  // Of two steps the second is timed: caches and clocks are as a step leaves them. Both kinds take turns.
-  constexpr int kSteps = 2;
-  bool is_complete = true;
-  for (std::int64_t repeat = -1; repeat < repeats; ++repeat) {
-    is_complete = !(processes ? processes->any(interrupted()) : interrupted());
-    if (!is_complete) break;
-    if (run.is_first())
-      progress.show(repeat < 0 ? std::string("warming up") : fmt::format("turn {} of {}", repeat + 1, repeats));
-    Timeline plain, timed;
-    measure([&] { plain = step.executor->run_without_rows(kSteps); });
-    measure([&] { timed = step.executor->run(kSteps); });
-    if (processes) timed = launch::gather_timeline(*processes, std::move(timed), step.programs);
-    if (yardstick) fastest_GFLOPs = std::max(fastest_GFLOPs, yardstick->run_GFLOPs());
-    if (repeat < 0) continue;
-    profile.step_ms.push_back(to_ms(plain.step_end - plain.step_begin));
-    profile.timed_step_ms.push_back(to_ms(timed.step_end - timed.step_begin));
-    timelines.push_back(std::move(timed));
-  }
+  const compare::ProfiledStep measured = compare::profile_step(
+      step, scenario.compare.repeats, processes,
+      [&](const std::string& line) {
+        if (run.is_first()) progress.show(line);
+      },
+      interrupted);
   progress.clear();
   const std::vector<std::string> since = step.executor->notes();
   for (std::size_t i = known; i < since.size(); ++i) out << "note: " << since[i] << "\n";
-  if (!run.is_first() || timelines.empty()) {
-    if (!is_complete) throw runtime_failure(run.is_first() ? "interrupted" : "");
+  if (!run.is_first() || measured.profile.step_ms.empty()) {
+    if (!measured.complete) throw runtime_failure(run.is_first() ? "interrupted" : "");
     return;
   }
-  if (yardstick) profile.peak = peak_of_host(step, fastest_GFLOPs);
-  profile.operations = profile_operations(step.schedule, step.programs, timelines, profile.peak);
-  const Timeline& middle = timelines[index_of_median(profile.timed_step_ms)];
-  const CriticalPath path = critical_path(step.schedule, step.programs, middle);
-  profile.path_operations = std::ssize(path.rows);
-  profile.path_compute_ms = to_ms(path.compute);
-  profile.path_communication_ms = to_ms(path.communication);
-  profile.path_between_ms = to_ms(path.between);
-  out << profile_text(profile);
-  write_json(options.json, profile_json(profile));
+  out << profile_text(measured.profile);
+  write_json(options.json, profile_json(measured.profile));
   if (!options.trace.empty())
-    write_trace(options.trace.path(), {{"measured " + step.schedule.name, &step.schedule, &step.programs, &middle}});
-  if (!is_complete) throw runtime_failure("interrupted; shown is what was finished");
+    write_trace(options.trace.path(),
+                {{"measured " + step.schedule.name, &step.schedule, &step.programs, &measured.middle}});
+  if (!measured.complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 
 void profile_command(const ScenarioOptions& options) {

@@ -8,9 +8,10 @@
 #include <map>
 #include <set>
 
-#include "base/error.hpp"
+#include "base/statistics.hpp"
 #include "compare/grid.hpp"
 #include "compare/predict.hpp"
+#include "compare/profile_step.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::compare {
@@ -151,6 +152,34 @@ TEST_CASE("whoever is interrupted has what was finished", "[compare]") {
   CHECK_FALSE(nothing.complete);
   CHECK(nothing.comparison.rows.empty());
   CHECK(nothing.comparison.noise.empty());
+}
+
+TEST_CASE("a step is profiled: where its time goes, turn by turn", "[compare]") {
+  const Scenario scenario = scenario_of({}, 1);
+  exec::ReadyStep step(scenario, exec::host_machine(2), exec::run_options(scenario), exec::tokens_of(scenario));
+  int left = 3;  // the warming up and two turns
+  const auto profile = [&] {
+    return profile_step(
+        step, 100, nullptr, [](const std::string&) {}, [&] { return left-- <= 0; });
+  };
+  const ProfiledStep measured = profile();
+  CHECK_FALSE(measured.complete);
+  const Profile& p = measured.profile;
+  CHECK(p.device == "this host");
+  CHECK(p.peak.GFLOPs > 0);
+  REQUIRE(p.step_ms.size() == 2);
+  REQUIRE(p.timed_step_ms.size() == 2);
+  CHECK(to_ms(measured.middle.step_end - measured.middle.step_begin) == Approx(maximum(p.timed_step_ms)));
+  REQUIRE_FALSE(p.operations.empty());
+  for (const ProfiledOperation& operation : p.operations) {
+    INFO(operation.name);
+    CHECK(operation.us > 0);
+    CHECK(operation.floor.us <= operation.us);
+  }
+  CHECK(p.path_operations > 0);
+  CHECK(p.path_compute_ms > 0);
+  left = 1;
+  CHECK(profile().profile.step_ms.empty());
 }
 
 TEST_CASE("the speed of the cores is corrected where readings tell it from that at calibration", "[compare]") {
