@@ -60,11 +60,12 @@ void set_initial(ModelArray& array, const Parameter& p, const Scenario& scenario
     array.deviation *= 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
 }
 
-// The model's arrays, layers as one; returns that of each parameter, and what all pieces are but for their places.
+// Adds the model's arrays, one for all layers. Returns a piece for each parameter, which has no place yet.
 std::vector<StatePiece> add_arrays(StateMap& state, const std::vector<Parameter>& all, const Scenario& scenario) {
-  Transformer unpadded = scenario.model;
-  unpadded.padded_vocab_size = unpadded.vocab_size;
-  const std::vector<Parameter> saved = parameters(unpadded);
+  Transformer one_layer = scenario.model;
+  one_layer.num_layers = 1;
+  one_layer.padded_vocab_size = one_layer.vocab_size;
+  const std::vector<Parameter> saved = parameters(one_layer);  // [array]
   std::vector<StatePiece> pieces;
   pieces.reserve(all.size() + 1);
   std::uint32_t in_layer = 0;  // arrays
@@ -74,7 +75,8 @@ std::vector<StatePiece> add_arrays(StateMap& state, const std::vector<Parameter>
     if (p.layer > 0) {
       piece.array = pieces[i - in_layer].array;
     } else {
-      state.arrays.push_back({p.name, saved[i].rows, saved[i].cols});
+      const Parameter& in_files = saved[state.arrays.size()];
+      state.arrays.push_back({p.name, in_files.rows, in_files.cols});
       state.arrays.back().cuts = cuts_of(p, scenario.parallel.tensor_model_parallel_size);
       set_initial(state.arrays.back(), p, scenario);
       in_layer += p.layer == 0 ? 1 : 0;

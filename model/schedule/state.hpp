@@ -22,12 +22,12 @@ namespace stretto {
 // What is kept of every learnable element.
 enum class StatePart : std::uint8_t {
   parameters,  // as the model computes with them
-  gradients,   // after backward; with dp, the reduced ones are with the rank that updates
+  gradients,   // after backward; reduced in the range that a rank owns
   adam_m,
   adam_v,
   master,  // the parameters that the optimizer updates, where computation has them rounded
 };
-constexpr int kStateParts = 5;
+constexpr int kStateParts = static_cast<int>(StatePart::master) + 1;
 const char* name_of(StatePart part);
 
 // A rectangle of an array: element (i, j) is number begin + i·ld + j of the array.
@@ -88,13 +88,12 @@ struct StateRun {
   std::int64_t offset = 0;
 };
 
-// What a rank has of a piece, in the order of the storage; padding is left out.
 enum class Share : std::uint8_t {
-  held,   // all that its storages have
-  owned,  // only what it updates. Each element of a copy is owned by at least one rank, and by several with equal
-          // values
+  held,   // all that a rank has
+  owned,  // what it updates: of each copy, every element on at least one rank, and on several with equal values
 };
 struct Schedule;
+// What a rank has of a piece, in the order of the storage, without padding.
 std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece, StatePart part, std::int64_t rank,
                               Share share);
 
