@@ -2,6 +2,7 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "model/schedule/order.hpp"
 #include "sim/engine.hpp"
 #include "sim/toy_schedule.hpp"
 
@@ -104,9 +105,6 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
       const auto kind = draw(8) == 0 || (is_message && i == 1) ? EdgeKind::start_start : EdgeKind::finish_start;
       const std::uint32_t likely = is_message && i > 1 ? i - 2 : i - 1;
       if (i > 0 && draw(8) > 0) block.waits.push_back({i, kind, draw(8) == 0 ? draw(i) : likely});
-      // What is over when the call begins, if the first operation waits for it too.
-      for (LaneId lane = 0; lane < 5 && with_messages; ++lane)
-        if (draw(i == 0 ? 2 : 8) == 0) block.waits.push_back({i, EdgeKind::finish_start, BlockWait::kBefore, lane});
     }
     blocks.push_back(std::move(block));
   }
@@ -115,13 +113,19 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
   order.clear();
   for (std::int64_t call = 0; call < 24; ++call) {
     const BlockId b = draw(6) == 0 ? 3 : draw(3);
-    order.push_back({b, call, 0, 0, 0, static_cast<std::uint32_t>(toy.schedule.blocks[b].ops.size()), {}});
-    if (call == 0 || draw(3) > 0) continue;
-    const Call& on = order[call - 1 - draw(static_cast<std::uint32_t>(std::min<std::int64_t>(call, 3)))];
-    const auto& ops = toy.schedule.blocks[on.block].ops;
-    const OpId op = draw(2) == 0 ? ops.back() : ops[draw(static_cast<std::uint32_t>(ops.size()))];
-    const auto kind = draw(8) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
-    order.back().waits = {{kind, {op, on.layer, 0, 0, draw(8) == 0 ? 1 : 0}}};
+    const auto count = static_cast<std::uint32_t>(toy.schedule.blocks[b].ops.size());
+    order.push_back({b, call, 0, 0, 0, count, {}, 0, 0, false, std::uint8_t(with_messages && draw(8) > 0)});
+    if (call > 0 && draw(3) == 0) {
+      const auto back = static_cast<std::uint32_t>(std::min<std::size_t>(order.size() - 1, 3));
+      const Call& on = order[order.size() - 2 - draw(back)];
+      const auto& ops = toy.schedule.blocks[on.block].ops;
+      const OpId op = draw(2) == 0 ? ops.back() : ops[draw(static_cast<std::uint32_t>(ops.size()))];
+      const auto kind = draw(8) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
+      order.back().waits = {{kind, {op, on.layer, 0, 0, draw(8) == 0 ? 1 : 0}}};
+    }
+    // What is over when the second part begins, if its first operation waits for it too.
+    if (with_messages && count > 2 && draw(4) == 0)
+      cut_before(toy.schedule.programs[0], {order.size() - 1, 1 + draw(count - 2)});
   }
   return toy;
 }

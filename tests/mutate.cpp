@@ -118,8 +118,7 @@ BlockWait* random_block_wait(Mutant& m, Random& random) {
   return block.waits.empty() ? nullptr : &random.pick(block.waits);
 }
 std::string name_of(const BlockWait& wait) {
-  return std::to_string(wait.op) + " of its block on " +
-         (wait.on == BlockWait::kBefore ? "lane " + std::to_string(wait.lane) : std::to_string(wait.on));
+  return std::to_string(wait.op) + " of its block on " + std::to_string(wait.on);
 }
 
 std::string drop_block_wait(Mutant& m, Random& random) {
@@ -135,10 +134,7 @@ std::string change_block_wait(Mutant& m, Random& random) {
   BlockWait* wait = random_block_wait(m, random);
   if (wait == nullptr) return "";
   const std::string before = name_of(*wait);
-  if (wait->on == BlockWait::kBefore)
-    wait->lane = static_cast<LaneId>(random.below(m.schedule.lanes.size()));
-  else if (wait->on > 0)
-    wait->on -= 1;
+  if (wait->on > 0) wait->on -= 1;
   return before + ", now of " + name_of(*wait);
 }
 
@@ -147,6 +143,13 @@ std::string soften_block_wait(Mutant& m, Random& random) {
   if (wait == nullptr || wait->kind == EdgeKind::start_start) return "";
   wait->kind = EdgeKind::start_start;
   return "start only: " + name_of(*wait);
+}
+
+std::string leave_sequence(Mutant& m, Random& random) {
+  Call& call = random.pick(order_of(m));
+  if (call.sequence == 0) return "";
+  call.sequence = random.coin() ? 0 : call.sequence + 1;
+  return name_of(m.schedule, call) + " leaves its sequence";
 }
 
 // ---- order ----
@@ -475,13 +478,6 @@ std::string cut_call(Mutant& m, Random& random) {
   const Call& call = order_of(m)[at];
   if (call.count < 2) return "";
   const auto within = static_cast<std::uint32_t>(1 + random.below(call.count - 1));
-  // What the second part finds before it on a lane is another thing where the first part is on that lane.
-  const Block& block = m.schedule.blocks[call.block];
-  for (const BlockWait& wait : block.waits)
-    for (std::uint32_t i = call.first; i < call.first + within; ++i)
-      if (wait.on == BlockWait::kBefore && wait.op >= call.first + within &&
-          m.schedule.operations[block.ops[i]].lane == wait.lane)
-        return "";
   const std::string what = name_of(m.schedule, call);
   cut_before(m.schedule.programs[m.role], {at, within});
   return what;
@@ -509,8 +505,8 @@ std::string swap_calls_of_two_lanes(Mutant& m, Random& random) {
       if (edge.on.op == m.schedule.blocks[a.block].ops[a.first + i]) return "";
   // Messages of a group stay together.
   if (a.joined || b.joined || (at + 2 < order.size() && order[at + 2].joined)) return "";
-  // What a block waits for in whatever stands before it is another thing in another place, and its own parts have an
-  // order.
+  // Calls of a sequence have an order, and so have the parts of a block.
+  if (a.sequence != 0 && a.sequence == b.sequence) return "";
   const auto has_block_waits = [&](const Call& call) { return !m.schedule.blocks[call.block].waits.empty(); };
   if (has_block_waits(a) || has_block_waits(b)) return "";
   return swap_calls(m, at, at + 1);
@@ -531,6 +527,7 @@ constexpr std::array kKinds = {
     Kind{"drop block wait", drop_block_wait},
     Kind{"change block wait", change_block_wait},
     Kind{"soften block wait", soften_block_wait},
+    Kind{"leave sequence", leave_sequence},
     Kind{"swap adjacent calls", swap_adjacent_calls},
     Kind{"swap calls", swap_random_calls},
     Kind{"move collective", move_collective},

@@ -26,20 +26,12 @@ void BlockWriter::add_dropout_keys() {
   schedule_.step_data.dropout_keys = dropout_key_;
 }
 
-void BlockWriter::begin(const std::string& name, bool after_tp) {
-  block_ = {name, {}, {}};
-  if (after_tp && shape_.tp > 1)
-    block_.waits.push_back({0, EdgeKind::finish_start, BlockWait::kBefore, shape_.tp_lane});
-}
+void BlockWriter::begin(const std::string& name) { block_ = {name, {}, {}}; }
 
 BlockId BlockWriter::end() {
-  for (std::uint32_t i = 0; i < block_.ops.size(); ++i) {
-    const LaneId lane = schedule_.operations[block_.ops[i]].lane;
-    if (i == 0 && lane != lane_)
-      block_.waits.push_back({0, EdgeKind::finish_start, BlockWait::kBefore, lane_});
-    else if (i > 0 && lane != schedule_.operations[block_.ops[i - 1]].lane)
-      block_.waits.push_back({i, EdgeKind::finish_start, i - 1, 0});
-  }
+  for (std::uint32_t i = 1; i < block_.ops.size(); ++i)
+    if (schedule_.operations[block_.ops[i]].lane != schedule_.operations[block_.ops[i - 1]].lane)
+      block_.waits.push_back({i, EdgeKind::finish_start, i - 1});
   return add_block(schedule_, std::move(block_));
 }
 

@@ -17,8 +17,7 @@ class BlockWriter {
  public:
   BlockWriter(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters, LaneId compute);
 
-  // `after_tp`: the first operation waits for what the tensor-parallel lane was issued before.
-  void begin(const std::string& name, bool after_tp = false);
+  void begin(const std::string& name);
   BlockId end();
 
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);

@@ -124,7 +124,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     x_next =
         whole(schedule, ends.next_input, layer, Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer));
   }
-  w.begin("embedding.forward", true);
+  w.begin("embedding.forward");
   const View embedded = shape.sequence_parallel || w.drops() ? w.work(branch) : w.act(x);
   std::vector<Access> looked_up = {read(ids), read(w.parameter("wte.weight"))};
   if (positions) looked_up.push_back(read(w.parameter("wpe.weight")));
@@ -142,7 +142,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     const View sum = w.summed(name, Phase::forward, w.work(branch), w.work(branch_part));
     w.residual(addition, name, before, sum, after, site);
   };
-  w.begin("layer.forward", true);
+  w.begin("layer.forward");
   w.norm_forward("ln_1", w.act(x, layer), w.act(ln_1, layer), w.act(ln_1_stats, layer), layer);
   w.column_forward("qkv", hidden, qkv_size, w.gathered("qkv.all_gather", Phase::forward, w.act(ln_1, layer)),
                    w.act(qkv, layer));

@@ -238,6 +238,7 @@ Lowered lower_plain(const Scenario& scenario) {
     schedule.programs.push_back({stages > 1 ? "stage " + std::to_string(stage) : "rank", {}});
     std::vector<Call>& calls = schedule.programs.back().order;
     calls.push_back(call_block(schedule, zero_block));
+    calls.back().sequence = kSequence;
     append_pipeline(schedule, blocks, messages, shape, stage, orders[role], calls);
     append_optimizer(lowered, optimizer, parameters, scenario, role);
   }

@@ -1,7 +1,6 @@
 #include "model/lower/stage_writer.hpp"
 
 #include <map>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -31,9 +30,13 @@ class StageWriter {
       else
         exchange(item.messages);
     }
-    for (const PipelineUnit& unit : deferred_) call(blocks_.head_wgrad, unit);
-    // Nothing is computed any more that would wait for the last messages: the next step does.
-    for (const OpAddress& op : pending_) calls_.front().waits.push_back(after(op, 1));
+    // What was put off does not wait for the last messages.
+    for (const PipelineUnit& unit : deferred_) {
+      Call& late = call(blocks_.head_wgrad, unit);
+      late.sequence = kDeferredSequence;
+      if (&unit == deferred_.data() && schedule_.operations[computed_.op].lane != lane_of(late))
+        late.waits.push_back(after(computed_));
+    }
     // What a step uses first, the step before has used last.
     for (const auto& [key, call] : first_)
       if (const LastUse& last = last_.at(key); last.lane != lane_of(calls_[call]))
@@ -41,6 +44,7 @@ class StageWriter {
   }
 
  private:
+  static constexpr std::uint8_t kDeferredSequence = kSequence + 1;
   enum class Buffer : std::uint8_t { slot, output, gradient };
   using Key = std::tuple<Buffer, std::int64_t, std::int64_t>;  // which, chunk (of slots), number
 
@@ -48,7 +52,6 @@ class StageWriter {
     op.steps_ago = steps_ago;
     return {EdgeKind::finish_start, op};
   }
-  LaneId lane_of(const OpAddress& op) const { return schedule_.operations[op.op].lane; }
   LaneId lane_of(const Call& call) const {
     return schedule_.operations[schedule_.blocks[call.block].ops[call.first]].lane;
   }
@@ -70,6 +73,7 @@ class StageWriter {
     calls_.back().chunk = unit.chunk;
     calls_.back().slot = unit.slot;
     calls_.back().buffer = unit.buffer;
+    calls_.back().sequence = kSequence;
     return calls_.back();
   }
 
@@ -81,11 +85,9 @@ class StageWriter {
       forward(unit);
     else
       backward(unit);
-    for (const OpAddress& op : pending_) calls_[first].waits.push_back(after(op));
-    pending_.clear();
-    compute_ = last_of(calls_.back());
-    if (makes_message(unit)) made_[key_of(unit)] = *compute_;
+    computed_ = last_of(calls_.back());
     if (!messages_.overlap) return;
+    if (makes_message(unit)) made_[key_of(unit)] = computed_;
     if (const auto received = received_.find(key_of(unit)); received != received_.end()) {
       calls_[first].waits.push_back(after(received->second));
       received_.erase(received);
@@ -159,23 +161,11 @@ class StageWriter {
   }
 
   void exchange(const std::vector<PipelineMessage>& messages) {
-    // Nothing but messages before: every program begins with a call on the compute lane, which comes after whatever the
-    // step before did with the buffers.
-    std::vector<OpAddress> before = std::move(pending_);
-    if (before.empty()) before.push_back(compute_ ? *compute_ : last_of(calls_.front()));
-    pending_.clear();
-    // An embedding alone ends on the lane of tensor parallelism, and what is computed since need not come after it.
-    for (const PipelineMessage& message : messages)
-      if (message.is_send)
-        if (const OpAddress made = take_made(message.unit); lane_of(made) != lane_of(*compute_)) before.push_back(made);
     for (const PipelineMessage& message : messages) {
-      const bool is_joined = messages_.is_batched && &message != messages.data();
       Call& posted = call(block_of(message), message.unit);
-      posted.joined = is_joined;
-      if (!is_joined)
-        for (const OpAddress& op : before) posted.waits.push_back(after(op));
-      if (is_joined) pending_.clear();
-      pending_.push_back(last_of(posted));
+      const bool is_first = &message == messages.data();
+      posted.joined = messages_.is_batched && !is_first;
+      posted.beside = !is_first;
     }
   }
 
@@ -186,8 +176,9 @@ class StageWriter {
         is_forward ? message.is_send ? Key{Buffer::output, 0, unit.buffer} : Key{Buffer::slot, unit.chunk, unit.slot}
                    : Key{Buffer::gradient, 0, unit.buffer};
     Call& posted = call(block_of(message), unit);
+    posted.sequence = 0;
     if (message.is_send) {
-      posted.waits.push_back(after(take_made(unit)));
+      posted.waits.push_back(after(made_.extract(key_of(unit)).mapped()));
       // What an embedding alone sends is in its slot, which backward gives back.
       if (is_forward && chunk_of(unit).layers() == 0) sent_[unit.micro_batch] = last_of(posted);
     } else {
@@ -196,8 +187,6 @@ class StageWriter {
     }
     use(buffer, posted);
   }
-
-  OpAddress take_made(const PipelineUnit& unit) { return made_.extract(key_of(unit)).mapped(); }
 
   static std::tuple<Direction, std::int64_t, std::int64_t> key_of(const PipelineUnit& unit) {
     return {unit.direction, unit.chunk, unit.micro_batch};
@@ -218,9 +207,8 @@ class StageWriter {
   const BlockShape& shape_;
   const std::int64_t stage_;
   std::vector<Call>& calls_;
-  std::optional<OpAddress> compute_;  // the latest
-  std::vector<OpAddress> pending_;    // without overlap: messages that the next compute waits for
-  std::map<std::tuple<Direction, std::int64_t, std::int64_t>, OpAddress> made_;      // and is still to be sent
+  OpAddress computed_;                                                               // last
+  std::map<std::tuple<Direction, std::int64_t, std::int64_t>, OpAddress> made_;      // overlap: and is still to be sent
   std::map<std::tuple<Direction, std::int64_t, std::int64_t>, OpAddress> received_;  // overlap: and are still needed
   std::vector<PipelineUnit> deferred_;                                               // whose head.wgrad is to come
   std::map<std::int64_t, OpAddress> sent_;  // overlap: by an embedding alone, of micro-batches before their backward

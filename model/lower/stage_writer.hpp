@@ -19,10 +19,14 @@ struct PipelineBlocks {
 PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks, const BlockShape& shape,
                                    bool is_batched, bool overlap);
 
-// Writes the forward and backward passes of one stage into its program.
+// The sequence that blocks stand in, and messages that block.
+constexpr std::uint8_t kSequence = 1;
+
+// Writes the forward and backward passes of one stage into its program, whose first call is in kSequence.
 //
-// Messages of an item wait for the compute before them, and the compute after them for all of them. With overlap, a
-// send waits for what made it, a receive for the last use of its buffer, compute for what it needs.
+// Messages of an item stand in sequence, side by side: they wait for the compute before them, and the compute after
+// them for all of them. With overlap, a send waits for what made it, a receive for the last use of its buffer, compute
+// for what it needs.
 void append_pipeline(const Schedule& schedule, const ModelBlocks& blocks, const PipelineBlocks& messages,
                      const BlockShape& shape, std::int64_t stage, const PipelineOrder& order, std::vector<Call>& calls);
 

@@ -72,8 +72,8 @@ bool conflict(const Ranges& a, const Ranges& b) {
 
 }  // namespace
 
-BlockEditor::BlockEditor(Schedule& schedule, BlockId block, std::vector<LaneId> lanes, std::int64_t layers)
-    : schedule_(schedule), block_(block), lanes_(std::move(lanes)), layers_(layers) {
+BlockEditor::BlockEditor(Schedule& schedule, BlockId block, std::int64_t layers)
+    : schedule_(schedule), block_(block), layers_(layers) {
   for (std::uint32_t i = 0; i < schedule.blocks[block].ops.size(); ++i)
     entries_.push_back({schedule.blocks[block].ops[i], i, false});
 }
@@ -148,14 +148,10 @@ std::vector<BlockWait> BlockEditor::waits() const {
       --behind[lane_of[j]];
       const bool in_sequence = !entries_[i].is_free && !entries_[j].is_free;
       if (!in_sequence && !(conflict(extents[i], extents[j]) && conflict(ranges[i], ranges[j]))) continue;
-      waits.push_back({i, EdgeKind::finish_start, j, 0});
+      waits.push_back({i, EdgeKind::finish_start, j});
       for (std::size_t l = 0; l < lanes; ++l) known[l] = std::max(known[l], after[j][l]);
     }
-    if (is_first_of_lane) {
-      if (i > 0 && known[lane_of[0]] == 0) waits.push_back({i, EdgeKind::start_start, 0, 0});
-      for (const LaneId other : lanes_)
-        if (other != lane && known[other] == 0) waits.push_back({i, EdgeKind::finish_start, BlockWait::kBefore, other});
-    }
+    if (is_first_of_lane && i > 0 && known[lane_of[0]] == 0) waits.push_back({i, EdgeKind::start_start, 0});
     after[i] = std::move(known);
     after[i][lane] = i + 1;
     on_lane[lane].push_back(i);

@@ -10,14 +10,12 @@ namespace stretto {
 // Rewrites the operations of one block and what follows from them: its waits, and the calls of parts of it.
 //
 // An operation is either in sequence, as the plain schedule has it (it waits for everything in sequence before it, on
-// whatever lane), or free: then it waits only for operations that it shares data with, whatever else is under way. What
-// a block as a whole waits for, each of its lanes waits for; and a lane begins the block when all lanes of `lanes` have
-// done what they were issued before, which is what keeps buffers that blocks share.
+// whatever lane), or free: then it waits only for operations that it shares data with, whatever else is under way. No
+// lane begins the block before its first operation has started: what a call waits for, all of its lanes wait for.
 class BlockEditor {
  public:
-  // `lanes` are those whose operations touch the buffers of the block: compute and tensor-parallel lanes. The block is
-  // called for layers [0, layers).
-  BlockEditor(Schedule& schedule, BlockId block, std::vector<LaneId> lanes, std::int64_t layers);
+  // The block is called for layers [0, layers).
+  BlockEditor(Schedule& schedule, BlockId block, std::int64_t layers);
 
   bool has(const std::string& name) const;
   const Operation& operation(const std::string& name) const;  // which must be there
@@ -42,7 +40,6 @@ class BlockEditor {
 
   Schedule& schedule_;
   BlockId block_;
-  std::vector<LaneId> lanes_;
   std::int64_t layers_;
   std::vector<Entry> entries_;
 };

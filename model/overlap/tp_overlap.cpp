@@ -47,7 +47,7 @@ class TpOverlap {
 
   void run() {
     for (const BlockId id : lowered_.layer_blocks) {
-      BlockEditor block(lowered_.schedule, id, context_.lanes(), lowered_.layers);
+      BlockEditor block(lowered_.schedule, id, lowered_.layers);
       for (const char* again : {"", ".recompute"}) {
         gather(block, "qkv", ".all_gather", ".fprop", again, methods_.qkv_fprop, false);
         scatter(block, "proj", ".fprop", ".reduce_scatter", again, methods_.proj_fprop);
@@ -62,7 +62,7 @@ class TpOverlap {
     }
     // TransformerEngine leaves the head alone; Megatron-LM's own linear layer has both bulk overlaps.
     for (const BlockId id : lowered_.end_blocks) {
-      BlockEditor block(lowered_.schedule, id, context_.lanes(), 1);
+      BlockEditor block(lowered_.schedule, id, 1);
       column_backward(block, "lm_head", methods_.qkv_dgrad, methods_.qkv_wgrad);
       block.commit();
     }

@@ -7,12 +7,6 @@
 
 namespace stretto {
 
-std::vector<LaneId> SplitContext::lanes() const {
-  std::vector<LaneId> all = compute;
-  all.insert(all.end(), {tp, send, recv});
-  return all;
-}
-
 Operation SplitContext::message(const Operation& like, const std::string& suffix, bool is_send, const Expr& offset,
                                 View view) const {
   const PointToPoint work{is_send, ring_communicator, offset, view.rows * view.cols};

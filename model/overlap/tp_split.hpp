@@ -18,7 +18,6 @@ struct SplitContext {
   LaneId tp = 0, send = 0, recv = 0;
   std::uint32_t tp_communicator = 0, ring_communicator = 0;
   TensorId partials = 0;  // [n, R · hidden]: of a ring exchange
-  std::vector<LaneId> lanes() const;
   // Operation with the name of `like` plus a suffix, its phase and the lane.
   Operation message(const Operation& like, const std::string& suffix, bool is_send, const Expr& offset,
                     View view) const;

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <unordered_map>
 
@@ -25,6 +26,102 @@ struct InstanceIndex {
   // Only operations that some edge between calls names are indexed: a handful out of millions.
   std::vector<bool> wanted;                                          // [OpId]
   std::vector<std::unordered_map<std::uint64_t, std::uint32_t>> at;  // [OpId]: coordinates → index in ops
+};
+
+// Operations [first, end) of a block that no other of them comes after: when they have finished, all have.
+std::vector<std::uint32_t> ends_of(const Schedule& schedule, const Block& block, std::uint32_t first,
+                                   std::uint32_t end) {
+  std::vector<bool> has_next(end);
+  for (const BlockWait& wait : block.waits)
+    if (wait.kind == EdgeKind::finish_start && wait.op >= first && wait.op < end && wait.on < end)
+      has_next[wait.on] = true;
+  std::vector<bool> has_later(schedule.lanes.size());  // [lane]
+  std::vector<std::uint32_t> ends;
+  for (std::uint32_t i = end; i-- > first;) {
+    const LaneId lane = schedule.operations[block.ops[i]].lane;
+    if (!has_next[i] && !has_later[lane]) ends.push_back(i);
+    has_later[lane] = true;
+  }
+  return ends;
+}
+
+// What the calls of a sequence wait for: the end of the turn before, which is a call, or several that stand side by
+// side.
+class Sequences {
+ public:
+  explicit Sequences(const Schedule& schedule) : schedule_(schedule) {}
+
+  // Takes the next call, of which `begin` is the first bound operation, and returns what it waits for: bound
+  // operations, of the step before if so said. A call that was cut into parts is one call.
+  struct Ended {
+    std::span<const std::uint32_t> ops;
+    bool is_of_step_before = false;
+  };
+  Ended pass(const Call& call, std::uint32_t begin) {
+    if (call.sequence == 0 || call.count == 0) return {};
+    Sequence& s = sequences_[call.sequence];
+    const bool goes_on = !s.turn.empty() && continues(*s.turn.back().call, call);
+    if (!s.turn.empty() && !goes_on && !call.beside && !call.joined) end_turn(s);
+    s.turn.push_back({&call, begin});
+    return goes_on || call.joined ? Ended{} : Ended{s.ended, s.is_of_step_before};
+  }
+  // What comes next is the same program, a step later.
+  void next_step() {
+    for (auto& [number, s] : sequences_) {
+      end_turn(s);
+      s.is_of_step_before = true;
+    }
+  }
+
+ private:
+  struct Part {
+    const Call* call = nullptr;
+    std::uint32_t begin = 0;  // bound operation
+  };
+  struct Sequence {
+    std::vector<Part> turn;
+    std::vector<std::uint32_t> ended;  // bound operations that the turn before ends with, one a lane
+    bool is_of_step_before = false;    // is that turn
+  };
+
+  static bool continues(const Call& before, const Call& call) {
+    return call.first > 0 && before.block == call.block && before.first + before.count == call.first &&
+           before.layer == call.layer && before.micro_batch == call.micro_batch && before.chunk == call.chunk;
+  }
+
+  void end_turn(Sequence& s) {
+    s.ended.clear();
+    s.is_of_step_before = false;
+    lanes_.clear();
+    for (std::size_t begin = 0, end = 0; begin < s.turn.size(); begin = end) {
+      for (end = begin + 1; end < s.turn.size() && continues(*s.turn[end - 1].call, *s.turn[end].call);) ++end;
+      const Call& last = *s.turn[end - 1].call;
+      const std::uint32_t first = s.turn[begin].call->first, behind = last.first + last.count;
+      const Block& block = schedule_.blocks[last.block];
+      const auto [ends, is_new] = ends_.try_emplace({last.block, first, behind});
+      if (is_new) ends->second = ends_of(schedule_, block, first, behind);
+      for (const std::uint32_t op : ends->second) {
+        std::size_t part = end - 1;
+        while (s.turn[part].call->first > op) --part;
+        add_end(s, schedule_.operations[block.ops[op]].lane, s.turn[part].begin + op - s.turn[part].call->first);
+      }
+    }
+    s.turn.clear();
+  }
+  void add_end(Sequence& s, LaneId lane, std::uint32_t op) {
+    const auto same = static_cast<std::size_t>(std::find(lanes_.begin(), lanes_.end(), lane) - lanes_.begin());
+    if (same < lanes_.size()) {
+      s.ended[same] = op;  // the later one of the lane
+    } else {
+      lanes_.push_back(lane);
+      s.ended.push_back(op);
+    }
+  }
+
+  const Schedule& schedule_;
+  std::map<std::uint8_t, Sequence> sequences_;
+  std::map<std::tuple<BlockId, std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> ends_;  // block, [first, end)
+  std::vector<LaneId> lanes_;                                                                     // of the turn's ends
 };
 
 // The edges that hardware queues add.
@@ -88,7 +185,8 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
     // A wait inside a block leads to another call where a rewrite has cut the block between the two.
     if (call.block < schedule.blocks.size())
       for (const BlockWait& wait : schedule.blocks[call.block].waits)
-        if (holds(call, wait.op) && !holds(call, wait.on) && wait.on < schedule.blocks[call.block].ops.size() &&
+        if (call.count < schedule.blocks[call.block].ops.size() && holds(call, wait.op) && !holds(call, wait.on) &&
+            wait.on < schedule.blocks[call.block].ops.size() &&
             schedule.blocks[call.block].ops[wait.on] < schedule.operations.size())
           index.wanted[schedule.blocks[call.block].ops[wait.on]] = true;
   }
@@ -96,12 +194,14 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
   bound.waits.reserve(waits);
 
   const std::size_t operations = schedule.operations.size();
+  Sequences sequences(schedule);
   std::uint32_t next = 0;  // op
   for (const Call& call : program.order) {
     if (call.block >= schedule.blocks.size() ||
         std::size_t(call.first) + call.count > schedule.blocks[call.block].ops.size())
       throw input_error("schedule: a call names operations that its block does not have");
     const Block& block = schedule.blocks[call.block];
+    sequences.pass(call, next);
     BoundOp op;
     op.layer = static_cast<std::int32_t>(call.layer);
     op.micro_batch = static_cast<std::int32_t>(call.micro_batch);
@@ -135,43 +235,28 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
     const BoundOp& other = bound.ops[found->second];
     bound.waits.push_back({kind, other.lane, static_cast<std::uint8_t>(on.steps_ago), other.position, found->second});
   };
-  // The last operation of `lane` before `next`, or of the step before; nothing when the lane has none.
-  const auto wait_for_lane = [&](LaneId lane, std::uint32_t next, EdgeKind kind) {
-    const auto& ops = bound.lanes[lane];
-    if (ops.empty()) return;
-    const auto behind = std::lower_bound(ops.begin(), ops.end(), next);
-    const std::uint32_t on = behind == ops.begin() ? ops.back() : *(behind - 1);
-    bound.waits.push_back({kind, lane, std::uint8_t(behind == ops.begin()), bound.ops[on].position, on});
-  };
   // What was issued to the operation's queue before it, on another lane: its start comes first.
   const QueueOrder queues(schedule, bound);
-  std::map<std::tuple<BlockId, std::int64_t, std::int64_t, std::int64_t>, std::uint32_t> begun;
+  sequences.next_step();
   next = 0;
   for (const Call& call : program.order) {
     const Block& block = schedule.blocks[call.block];
     if (call.count == 0 && !call.waits.empty())
       throw input_error("schedule: an empty call of " + block.name + " has waits");
-    // Of a block that is called in parts, what came before its first part.
-    std::uint32_t block_begin = next;
-    if (call.count < block.ops.size()) {
-      const auto key = std::tuple(call.block, call.layer, call.micro_batch, call.chunk);
-      if (call.first == 0)
-        begun[key] = next;
-      else if (const auto found = begun.find(key); found != begun.end())
-        block_begin = found->second;
-    }
+    const Sequences::Ended ended = sequences.pass(call, next);
     auto wait = block.waits.begin();
     for (std::uint32_t i = call.first; i < call.first + call.count; ++i) {
       BoundOp& op = bound.ops[next + i - call.first];
       op.wait_begin = static_cast<std::uint32_t>(bound.waits.size());
-      if (i == call.first)
+      if (i == call.first) {
         for (const Edge& edge : call.waits) wait_for(op, edge.on, edge.kind);
+        for (const std::uint32_t on : ended.ops)
+          if (bound.ops[on].lane != op.lane)
+            bound.waits.push_back({EdgeKind::finish_start, bound.ops[on].lane, std::uint8_t(ended.is_of_step_before),
+                                   bound.ops[on].position, on});
+      }
       while (wait != block.waits.end() && wait->op < i) ++wait;
       for (; wait != block.waits.end() && wait->op == i; ++wait) {
-        if (wait->on == BlockWait::kBefore) {
-          wait_for_lane(wait->lane, block_begin, wait->kind);
-          continue;
-        }
         if (wait->on >= block.ops.size())
           throw input_error("schedule: a wait in block " + block.name + " names an operation that it does not have");
         if (holds(call, wait->on)) {

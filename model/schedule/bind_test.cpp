@@ -90,7 +90,7 @@ TEST_CASE("waits of a block go with every call, also where it is cut") {
   Called t;
   const OpId side = t.fill("side", 1, t.tensor("z", 4, 8));
   t.schedule.blocks[0] = {
-      "layer", {t.fill_op, side, t.map_op}, {{1, EdgeKind::finish_start, 0, 0}, {2, EdgeKind::start_start, 1, 0}}};
+      "layer", {t.fill_op, side, t.map_op}, {{1, EdgeKind::finish_start, 0}, {2, EdgeKind::start_start, 1}}};
   t.order() = {{0, 0, 0, 0, 0, 3, {}}, {0, 1, 0, 0, 0, 2, {}}, {0, 1, 0, 0, 2, 1, {}}};
   const BoundProgram bound = bind(t.schedule, 0);
   REQUIRE(bound.ops.size() == 6);
@@ -109,35 +109,40 @@ TEST_CASE("waits of a block go with every call, also where it is cut") {
   }
 }
 
-TEST_CASE("a block may wait for whatever a lane was issued before it") {
+TEST_CASE("the first operation of a call waits for the end of the call before it in its sequence") {
   Called t;
-  t.schedule.blocks[1].waits = {{0, EdgeKind::finish_start, BlockWait::kBefore, 0}};
-  t.order() = {{1, 0, 0, 0, 0, 1, {}}, {0, 0, 0, 0, 0, 2, {}}, {1, 0, 1, 0, 0, 1, {}}, {0, 1, 0, 0, 0, 2, {}}};
-  const BoundProgram bound = bind(t.schedule, 0);
-  REQUIRE(bound.waits.size() == 2);
-  CHECK(bound.waits[0].op == 5);  // nothing is before it: the last of the step before
-  CHECK(bound.waits[0].steps_ago == 1);
-  CHECK(bound.waits[0].position == 3);
-  CHECK(bound.waits[1].op == 2);
-  CHECK(bound.waits[1].steps_ago == 0);
-  CHECK(bound.waits[1].position == 1);
-}
-
-// The second part of a cut call comes behind the first, but the block that both are of does not.
-TEST_CASE("a wait for whatever a lane was issued before a block is the same where a call is cut") {
-  Called t;
+  // "layer" ends on the lane on the side, as nothing waits for that.
   const OpId side = t.fill("side", 1, t.tensor("z", 4, 8));
-  // The operation on the side waits for what the compute lane did before the block, not for the block itself.
-  t.schedule.blocks[0] = {"layer", {t.fill_op, side, t.map_op}, {{1, EdgeKind::finish_start, BlockWait::kBefore, 0}}};
-  t.order() = {{0, 0, 0, 0, 0, 3, {}}, {0, 1, 0, 0, 0, 3, {}}};
-  const auto waits_for = [&] {
-    const BoundProgram bound = bind(t.schedule, 0);
-    REQUIRE(bound.waits.size() == 2);
-    return bound.waits[1].op;
+  t.schedule.blocks[0] = {"layer", {t.fill_op, side, t.map_op}, {{1, EdgeKind::finish_start, 0}}};
+  const auto call = [](BlockId block, std::int64_t layer, std::uint32_t first, std::uint32_t count,
+                       std::uint8_t sequence) {
+    return Call{block, layer, 0, 0, first, count, {}, 0, 0, false, sequence};
   };
-  CHECK(waits_for() == 2);  // the last of layer 0
-  t.order() = {{0, 0, 0, 0, 0, 3, {}}, {0, 1, 0, 0, 0, 1, {}}, {0, 1, 0, 0, 1, 2, {}}};
-  CHECK(waits_for() == 2);
+  const auto waits_of = [&](std::uint32_t op) {
+    const BoundProgram bound = bind(t.schedule, 0);
+    std::vector<std::pair<std::uint32_t, int>> waits;  // bound operation, steps ago
+    for (std::uint32_t w = bound.ops[op].wait_begin; w < bound.ops[op].wait_end; ++w)
+      waits.emplace_back(bound.waits[w].op, bound.waits[w].steps_ago);
+    return waits;
+  };
+  using Waits = std::vector<std::pair<std::uint32_t, int>>;
+  t.order() = {call(0, 0, 0, 3, 1), call(0, 1, 0, 3, 1)};
+  CHECK(waits_of(0) == Waits{{4, 1}});  // layer 1 of the step before
+  CHECK(waits_of(3) == Waits{{1, 0}});  // its compute lane needs no wait
+  // Where calls are cut, the second part goes on, and what follows it waits for all parts.
+  t.order() = {call(0, 0, 0, 2, 1), call(0, 0, 2, 1, 1), call(0, 1, 0, 1, 1), call(0, 1, 1, 2, 1)};
+  CHECK(waits_of(0) == Waits{{4, 1}});
+  CHECK(waits_of(2).empty());
+  CHECK(waits_of(3) == Waits{{1, 0}});
+  CHECK(waits_of(4) == Waits{{3, 0}});  // within the block
+  // A call that leaves out the end of its block ends earlier.
+  t.order() = {call(0, 0, 0, 1, 1), call(0, 1, 0, 3, 1)};
+  CHECK(waits_of(1).empty());
+  // Sequences know nothing of each other, nor of calls that are of none.
+  t.order() = {call(0, 0, 0, 3, 1), call(0, 1, 0, 3, 2), call(0, 2, 0, 3, 0), call(0, 3, 0, 3, 1)};
+  CHECK(waits_of(3) == Waits{{4, 1}});
+  CHECK(waits_of(6).empty());
+  CHECK(waits_of(9) == Waits{{1, 0}});
 }
 
 TEST_CASE("what cannot be bound is said to be so") {

@@ -211,11 +211,8 @@ void check_calls(const Schedule& schedule, Findings& out) {
   for (const Block& block : schedule.blocks)
     for (std::size_t w = 0; w < block.waits.size(); ++w) {
       const BlockWait& wait = block.waits[w];
-      const bool is_before = wait.on == BlockWait::kBefore;
-      if (wait.op >= block.ops.size() || (!is_before && (wait.on >= block.ops.size() || wait.op == wait.on)))
+      if (wait.op >= block.ops.size() || wait.on >= block.ops.size() || wait.op == wait.on)
         out.add("block " + block.name, "a wait does not name two of its operations");
-      else if (is_before && wait.lane >= schedule.lanes.size())
-        out.add("block " + block.name, "waits for lane " + std::to_string(wait.lane) + ", which does not exist");
       else if (w > 0 && wait.op < block.waits[w - 1].op)
         out.add("block " + block.name, "waits must be in the order of the operations that wait");
     }

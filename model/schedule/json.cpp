@@ -128,22 +128,15 @@ Json to_json(const Operation& operation) {
           {"phase", name_of(operation.phase)},
           {"accesses", array_of(operation.accesses, to_json)}};
 }
-Json to_json(const BlockWait& wait) {
-  Json json = {{"op", wait.op}, {"kind", text_of(wait.kind)}};
-  if (wait.on == BlockWait::kBefore)
-    json["on_last_of_lane"] = wait.lane;
-  else
-    json["on"] = wait.on;
-  return json;
-}
+Json to_json(const BlockWait& wait) { return {{"op", wait.op}, {"kind", text_of(wait.kind)}, {"on", wait.on}}; }
 Json to_json(const Block& block) {
   return {{"name", block.name}, {"ops", block.ops}, {"waits", array_of(block.waits, to_json)}};
 }
 Json to_json(const Call& call) {
-  return {{"block", call.block},  {"layer", call.layer}, {"micro_batch", call.micro_batch},
-          {"chunk", call.chunk},  {"slot", call.slot},   {"buffer", call.buffer},
-          {"first", call.first},  {"count", call.count}, {"waits", array_of(call.waits, to_json)},
-          {"joined", call.joined}};
+  return {{"block", call.block},   {"layer", call.layer},       {"micro_batch", call.micro_batch},
+          {"chunk", call.chunk},   {"slot", call.slot},         {"buffer", call.buffer},
+          {"first", call.first},   {"count", call.count},       {"waits", array_of(call.waits, to_json)},
+          {"joined", call.joined}, {"sequence", call.sequence}, {"beside", call.beside}};
 }
 Json to_json(const Program& program) { return {{"role", program.role}, {"order", array_of(program.order, to_json)}}; }
 

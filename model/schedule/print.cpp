@@ -80,6 +80,15 @@ class OrderPrinter {
     return text;
   }
 
+  // Blocks that begin with compute are in sequence as a rule; whatever else is, says so.
+  std::string sequence_text(const Call& call) const {
+    if (call.sequence == 0 || call.joined) return "";
+    if (call.beside) return ", beside the one before";
+    if (call.sequence > 1) return fmt::format(", in sequence {}", call.sequence);
+    const OpId first = schedule_.blocks[call.block].ops[call.first];
+    return is_communication(schedule_.operations[first].work) ? ", in sequence" : "";
+  }
+
   void print_call(const Call& call, std::int64_t layer_step, std::int64_t layers, int depth,
                   bool micro_batch_is_folded) {
     const Block& block = schedule_.blocks[call.block];
@@ -92,6 +101,7 @@ class OrderPrinter {
     if (call.slot != 0) line += fmt::format(" slot {}", call.slot);
     if (call.buffer != 0) line += fmt::format(" buffer {}", call.buffer);
     if (call.joined) line += ", in one group with the one before";
+    line += sequence_text(call);
     if (call.count != block.ops.size()) {
       const Operation& first = schedule_.operations[block.ops[call.first]];
       line += fmt::format(", operations {}..{} of {} from {}", call.first, call.first + call.count - 1,
@@ -191,10 +201,9 @@ std::string blocks_text(const Schedule& schedule) {
       bool first = true;
       for (const BlockWait& wait : block.waits) {
         if (wait.op != i) continue;
-        out += fmt::format(
-            "{}{}{}", first ? "  <- waits for " : "; ", wait.kind == EdgeKind::start_start ? "the start of " : "",
-            wait.on == BlockWait::kBefore ? "lane " + schedule.lanes[wait.lane].name + " as issued before"
-                                          : schedule.operations[block.ops[wait.on]].name);
+        out += fmt::format("{}{}{}", first ? "  <- waits for " : "; ",
+                           wait.kind == EdgeKind::start_start ? "the start of " : "",
+                           schedule.operations[block.ops[wait.on]].name);
         first = false;
       }
       out += '\n';

@@ -124,14 +124,11 @@ struct Operation {
   std::vector<Access> accesses;  // in the operand order that Work documents
 };
 
-// A wait that goes with a block wherever it is called: ops[op] waits for ops[on], at the same coordinates; or, with
-// `on` = kBefore, for the operation that `lane` was issued last before the call (in the first call: before the step).
+// A wait that goes with a block wherever it is called: ops[op] waits for ops[on], at the same coordinates.
 struct BlockWait {
-  static constexpr std::uint32_t kBefore = ~std::uint32_t{0};
   std::uint32_t op = 0;
   EdgeKind kind = EdgeKind::finish_start;
   std::uint32_t on = 0;
-  LaneId lane = 0;
 };
 
 // A straight-line list of operations: one layer's forward, its backward, an optimizer shard. They may be on several
@@ -159,6 +156,13 @@ struct Call {
   // Issued in one group with the call before it (ncclGroupStart … ncclGroupEnd): both start when the waits of all of
   // the group are met, and they finish in order. Only for calls of one send or receive each, on one lane.
   bool joined = false;
+  // Calls of one sequence stand one behind the other: the first operation of a call waits for the end of the call of
+  // the same sequence before it, on whatever lanes that ends; the first call of a step, for the last of the step
+  // before. 0: the call is of no sequence. Calls of different sequences wait for each other only where waits say so.
+  std::uint8_t sequence = 0;
+  // Stands beside the call before it in the sequence: it waits for what that one waits for, and what follows, for both.
+  // Joined calls do so anyway.
+  bool beside = false;
 };
 
 // The program of a role: every rank of a pipeline stage follows it. List order is host issue order.

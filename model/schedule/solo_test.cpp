@@ -5,6 +5,7 @@
 #include <random>
 
 #include "model/schedule/happens_before.hpp"
+#include "model/schedule/order.hpp"
 #include "model/schedule/tiny_schedule.hpp"
 
 using namespace stretto;
@@ -65,7 +66,7 @@ TEST_CASE("calls that nobody else takes part in are solo, and those of one block
   const BoundProgram program = bind(t.schedule, 0);
   // "dp" goes on in the next call before this one has ended; an edge would forbid that.
   CHECK_FALSE(is_waited_for(program, 0, calls.shapes[0]));
-  t.waits().insert(t.waits().begin(), {0, EdgeKind::finish_start, BlockWait::kBefore, 0});
+  for (Call& call : t.order()) call.sequence = 1;
   CHECK(is_waited_for(bind(t.schedule, 0), 0, t.solo().shapes[0]));
   CHECK_FALSE(is_waited_for(bind(t.schedule, 0), 10, t.solo().shapes[0]));  // the next call is that of another step
 }
@@ -73,9 +74,6 @@ TEST_CASE("calls that nobody else takes part in are solo, and those of one block
 TEST_CASE("what others take part in, or what waits inside for something outside, is not solo") {
   Layer t;
   CHECK(t.solo(Company::kOthers).shapes.empty());
-  t.waits()[1].on = BlockWait::kBefore;
-  t.waits()[1].lane = 0;
-  CHECK(t.solo().shapes.empty());
   Layer early;
   early.waits().erase(early.waits().begin());  // b no longer waits for a: it may start before the call does
   CHECK(early.solo().shapes.empty());
@@ -167,23 +165,31 @@ TEST_CASE("a call is not solo while a message from before has an end missing, no
 }
 
 TEST_CASE("an operation inside may wait for what is over when the call begins") {
-  Ring t;
-  const auto with_wait = [&](std::vector<BlockWait> more) {
+  // The block has another operation in front, which is called by itself: the rest, a to d, waits for it from outside.
+  const auto with_waits = [&](LaneId lane, std::vector<BlockWait> more) {
     Ring r;
-    r.waits().insert(r.waits().begin(), more.begin(), more.end());
-    std::stable_sort(r.waits().begin(), r.waits().end(),
-                     [](const BlockWait& a, const BlockWait& b) { return a.op < b.op; });
-    return r.solo();
+    const OpId before = r.fill("before", lane, TensorId{0});
+    auto& [name, ops, waits] = r.schedule.blocks[4];
+    ops.insert(ops.begin(), before);
+    for (BlockWait& wait : waits) ++wait.op, ++wait.on;
+    waits.insert(waits.begin(), more.begin(), more.end());
+    std::stable_sort(waits.begin(), waits.end(), [](const BlockWait& a, const BlockWait& b) { return a.op < b.op; });
+    auto& order = r.schedule.programs[0].order;
+    order.clear();
+    for (const std::int64_t layer : {0, 1})
+      for (const auto& [first, count] : {std::pair{0u, 1u}, std::pair{1u, 4u}})
+        order.push_back({4, layer, 0, 0, first, count, {}});
+    const Company company = {{Company::kNobody, 0, 0, Company::kNobody, Company::kNobody}};
+    return find_solo_calls(r.schedule, bind(r.schedule, 0), company).at;
   };
   constexpr auto finish = EdgeKind::finish_start;
   constexpr auto start = EdgeKind::start_start;
-  constexpr std::uint32_t before = BlockWait::kBefore;
-  const Shapes all = {1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0}, none(12, 0);
-  CHECK(with_wait({{2, finish, before, 0}}) == all);  // the lane of the first operation
-  CHECK(with_wait({{2, finish, before, 2}}) == none);
-  CHECK(with_wait({{0, finish, before, 2}, {2, finish, before, 2}}) == all);
-  CHECK(with_wait({{0, start, before, 2}, {2, finish, before, 2}}) == none);
-  CHECK(with_wait({{0, finish, before, 2}, {2, start, before, 2}}) == none);
+  const Shapes all = {0, 1, 0, 0, 0, 0, 1, 0, 0, 0}, none(10, 0);
+  CHECK(with_waits(0, {{3, finish, 0}}) == all);  // the lane of the first operation
+  CHECK(with_waits(1, {{3, finish, 0}}) == none);
+  CHECK(with_waits(1, {{1, finish, 0}, {3, finish, 0}}) == all);
+  CHECK(with_waits(1, {{1, start, 0}, {3, finish, 0}}) == none);
+  CHECK(with_waits(1, {{1, finish, 0}, {3, start, 0}}) == none);
 }
 
 TEST_CASE("clocks do not depend on whether calls are run as a whole") {
@@ -216,9 +222,6 @@ TEST_CASE("clocks do not depend on whether calls are run as a whole") {
       for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
         const auto kind = draw(4) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
         if (i > 0 && draw(5) > 0) block.waits.push_back({i, kind, draw(i)});
-        for (int n = i == 0 ? 3 : 1; n > 0; --n)
-          if (draw(i == 0 ? 2 : 6) == 0)
-            block.waits.push_back({i, EdgeKind::finish_start, BlockWait::kBefore, static_cast<LaneId>(draw(4))});
       }
       t.schedule.blocks.resize(b);
       t.schedule.blocks.push_back(std::move(block));
@@ -227,13 +230,17 @@ TEST_CASE("clocks do not depend on whether calls are run as a whole") {
     order.clear();
     for (std::int64_t call = 0; call < 6; ++call) {
       const BlockId b = draw(3);
-      order.push_back({b, call, 0, 0, 0, static_cast<std::uint32_t>(t.schedule.blocks[b].ops.size()), {}});
-      if (call == 0 || draw(2) == 0) continue;
-      const Call& on = order[draw(static_cast<std::uint32_t>(call))];
-      const auto& ops = t.schedule.blocks[on.block].ops;
-      const auto kind = draw(4) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
-      order.back().waits = {
-          {kind, {ops[draw(static_cast<std::uint32_t>(ops.size()))], on.layer, 0, 0, draw(5) == 0 ? 1 : 0}}};
+      const auto count = static_cast<std::uint32_t>(t.schedule.blocks[b].ops.size());
+      const auto sequence = static_cast<std::uint8_t>(draw(3));
+      order.push_back({b, call, 0, 0, 0, count, {}, 0, 0, false, sequence});
+      if (call > 0 && draw(2) == 0) {
+        const Call& on = order[draw(static_cast<std::uint32_t>(order.size() - 1))];
+        const auto& ops = t.schedule.blocks[on.block].ops;
+        const auto kind = draw(4) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
+        order.back().waits = {
+            {kind, {ops[draw(static_cast<std::uint32_t>(ops.size()))], on.layer, 0, 0, draw(5) == 0 ? 1 : 0}}};
+      }
+      if (count > 2 && draw(3) == 0) cut_before(t.schedule.programs[0], {order.size() - 1, 1 + draw(count - 2)});
     }
     const std::vector<BoundProgram> whole = bind_representatives(t.schedule);
     const Rendezvous rendezvous = find_rendezvous(t.schedule, whole);
