@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "report/test_program.hpp"
+#include "tests/test_program.hpp"
 
 namespace stretto {
 namespace {

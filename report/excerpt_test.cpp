@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "report/test_program.hpp"
+#include "tests/test_program.hpp"
 
 using namespace stretto;
 using stretto::test::HandMade;

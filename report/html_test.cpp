@@ -6,7 +6,7 @@
 
 #include "report/html_bars.hpp"
 #include "report/html_text.hpp"
-#include "report/test_program.hpp"
+#include "tests/test_program.hpp"
 
 using namespace stretto;
 using Catch::Matchers::Contains;

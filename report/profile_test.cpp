@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "report/test_program.hpp"
+#include "tests/test_program.hpp"
 
 namespace stretto {
 namespace {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "report/test_program.hpp"
 #include "tests/temp_dir.hpp"
+#include "tests/test_program.hpp"
 
 using namespace stretto;
 using Catch::Matchers::Contains;

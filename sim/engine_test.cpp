@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "sim/core.hpp"
 #include "sim/network/fluid.hpp"
-#include "sim/toy_schedule.hpp"
+#include "tests/toy_schedule.hpp"
 
 namespace stretto::sim {
 namespace {

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "sim/engine.hpp"
-#include "sim/toy_schedule.hpp"
+#include "tests/toy_schedule.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::sim {

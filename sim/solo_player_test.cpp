@@ -4,7 +4,7 @@
 #include "base/error.hpp"
 #include "model/schedule/order.hpp"
 #include "sim/engine.hpp"
-#include "sim/toy_schedule.hpp"
+#include "tests/toy_schedule.hpp"
 
 namespace stretto::sim {
 namespace {

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "sim/engine.hpp"
-#include "sim/toy_schedule.hpp"
+#include "tests/toy_schedule.hpp"
 
 namespace stretto::sim {
 namespace {

@@ -10,7 +10,7 @@
 #include <variant>
 
 #include "exec/comm/local.hpp"
-#include "model/schedule/rendezvous.hpp"
+#include "model/schedule/issue_order.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -21,7 +21,7 @@ class Planner {
  public:
   Planner(const Schedule& schedule, std::span<const BoundProgram> programs, bool is_shared)
       : schedule_(schedule), programs_(programs), is_shared_(is_shared) {
-    if (is_shared) meetings_ = find_rendezvous(schedule, programs);
+    if (is_shared) meetings_ = find_issue_order(schedule, programs);
     lanes_ = static_cast<std::uint32_t>(schedule.lanes.size());
     plan_.streams = static_cast<std::uint32_t>(programs.size()) * lanes_;
     queues_.resize(plan_.streams);
@@ -204,7 +204,7 @@ class Planner {
   const Schedule& schedule_;
   std::span<const BoundProgram> programs_;
   const bool is_shared_;
-  Rendezvous meetings_;
+  IssueOrder meetings_;
   LaunchPlan plan_;
   std::uint32_t lanes_ = 0, rank_ = 0, stream_ = 0;
   std::map<std::tuple<Moment, std::uint32_t, std::uint32_t, int>, std::uint32_t> events_;

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "base/error.hpp"
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 using Catch::Matchers::Contains;

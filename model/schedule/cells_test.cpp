@@ -4,7 +4,7 @@
 #include <random>
 #include <set>
 
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 

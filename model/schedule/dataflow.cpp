@@ -11,7 +11,7 @@
 #include "base/overloaded.hpp"
 #include "base/rng.hpp"
 #include "model/schedule/happens_before.hpp"
-#include "model/schedule/rendezvous.hpp"
+#include "model/schedule/issue_order.hpp"
 #include "model/schedule/symbolic.hpp"
 
 namespace stretto {
@@ -62,9 +62,9 @@ class Tracer {
           overwrite(ranks_.back().memory[run.storage], run.offset,
                     {{run.elements, stream_of(schedule_.state.full_name(piece)), run.begin}});
     }
-    const Rendezvous rendezvous = find_rendezvous(schedule_, programs);
+    const IssueOrder issued = find_issue_order(schedule_, programs);
     // In a schedule without races every legal order computes the same; this is one.
-    const HappensBefore clocks = require_order(schedule_, programs, rendezvous);
+    const HappensBefore clocks = require_order(schedule_, programs, issued);
 
     std::vector<std::vector<Instance>> order(ranks_.size());
     for (std::size_t p = 0; p < ranks_.size(); ++p)
@@ -73,13 +73,13 @@ class Tracer {
     std::vector<std::size_t> next(ranks_.size(), 0);
     for (const Turn& turn : clocks.turns)
       for (std::uint32_t i = 0; i < turn.count; ++i)
-        execute(rendezvous, turn.program, order[turn.program][next[turn.program]++]);
+        execute(issued, turn.program, order[turn.program][next[turn.program]++]);
     return results();
   }
 
  private:
-  void execute(const Rendezvous& rendezvous, std::uint32_t p, Instance at) {
-    const MeetingSlot slot = rendezvous.slots[p][at.op];
+  void execute(const IssueOrder& issued, std::uint32_t p, Instance at) {
+    const MeetingSlot slot = issued.slots[p][at.op];
     // What several ranks do together happens when the first of them finishes: all have started by then.
     switch (slot.kind) {
       case MeetingSlot::Kind::none:
@@ -87,12 +87,12 @@ class Tracer {
         break;
       case MeetingSlot::Kind::collective:
         if (done_collectives_.emplace(slot.group, at.step, slot.index).second)
-          communicate(rendezvous.groups[slot.group], slot.index, at.step);
+          communicate(issued.groups[slot.group], slot.index, at.step);
         break;
       case MeetingSlot::Kind::send:
       case MeetingSlot::Kind::receive:
         if (done_messages_.emplace(slot.group, at.step, slot.index).second) {
-          const MessagePair& pair = rendezvous.pairs[slot.group];
+          const MessagePair& pair = issued.pairs[slot.group];
           write(pair.to, {pair.receives[slot.index], at.step}, 0,
                 read(pair.from, {pair.sends[slot.index], at.step}, 0));
         }

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "model/schedule/symbolic.hpp"
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 

@@ -23,9 +23,9 @@ struct LaneState {
 
 class Executor {
  public:
-  Executor(const Schedule& schedule, const Rendezvous& rendezvous, HappensBefore& clocks)
+  Executor(const Schedule& schedule, const IssueOrder& issued, HappensBefore& clocks)
       : schedule_(schedule),
-        rendezvous_(rendezvous),
+        issued_(issued),
         clocks_(clocks),
         programs_(clocks.programs),
         width_(clocks.lanes + 1),
@@ -34,7 +34,7 @@ class Executor {
     clocks_.others.assign(components_, 0);  // the same
     lanes_.resize(components_);
     heads_.resize(components_, kDone);
-    arrived_.resize(rendezvous.groups.size());
+    arrived_.resize(issued.groups.size());
     std::size_t instances = 0;
     for (std::size_t p = 0; p < programs_.size(); ++p) {
       instances += programs_[p].ops.size() * kUnrolledSteps;
@@ -48,7 +48,7 @@ class Executor {
     }
     clocks_.rows.reserve(instances * width_);  // nearly all that will be needed, and what is not touched costs nothing
     for (std::size_t p = 0; p < programs_.size(); ++p) {
-      solos_.push_back(find_solo_calls(schedule, programs_[p], company_of(schedule, rendezvous.partners, p)));
+      solos_.push_back(find_solo_calls(schedule, programs_[p], company_of(schedule, issued.partners, p)));
       inside_.emplace_back(solos_.back().shapes.size());
     }
   }
@@ -125,13 +125,13 @@ class Executor {
     if (const std::uint16_t shape = solos_[p].at[i.op]; shape != 0 && arrives && run_solo(p, lane, i, shape - 1u))
       return true;
     if (arrives && !arrive(p, lane, i)) return false;
-    const MeetingSlot slot = rendezvous_.slots[p][i.op];
+    const MeetingSlot slot = issued_.slots[p][i.op];
     switch (slot.kind) {
       case MeetingSlot::Kind::none:
         finish(p, lane, i, before(p, i));
         return true;
       case MeetingSlot::Kind::collective: {
-        const CollectiveGroup& group = rendezvous_.groups[slot.group];
+        const CollectiveGroup& group = issued_.groups[slot.group];
         if (group.members.size() == 1) {
           finish(p, lane, i, before(p, i));
           return true;
@@ -245,7 +245,7 @@ class Executor {
 
   // The other end of a message: program and instance.
   std::pair<std::uint32_t, Instance> other_end(MeetingSlot slot, std::uint32_t step) const {
-    const MessagePair& pair = rendezvous_.pairs[slot.group];
+    const MessagePair& pair = issued_.pairs[slot.group];
     return slot.kind == MeetingSlot::Kind::send ? std::pair(pair.to, Instance{pair.receives[slot.index], step})
                                                 : std::pair(pair.from, Instance{pair.sends[slot.index], step});
   }
@@ -424,11 +424,11 @@ class Executor {
                   label(schedule_, programs_[p].ops[wait.op]) + (wait.steps_ago > 0 ? " of the step before" : "") +
                   behind(p, wait.lane, {wait.op, i.step - wait.steps_ago})};
     }
-    const MeetingSlot slot = rendezvous_.slots[p][i.op];
+    const MeetingSlot slot = issued_.slots[p][i.op];
     std::uint32_t other = 0;
     Instance theirs;
     if (slot.kind == MeetingSlot::Kind::collective) {
-      const CollectiveGroup& group = rendezvous_.groups[slot.group];
+      const CollectiveGroup& group = issued_.groups[slot.group];
       const std::size_t m = absent_member(group, {slot.index, i.step});
       other = group.members[m];
       theirs = {group.sequence[m][slot.index], i.step};
@@ -475,7 +475,7 @@ class Executor {
   }
 
   const Schedule& schedule_;
-  const Rendezvous& rendezvous_;
+  const IssueOrder& issued_;
   HappensBefore& clocks_;
   std::span<const BoundProgram> programs_;
   const std::size_t width_, components_;                        // of a row, of a row of others
@@ -500,20 +500,19 @@ std::uint32_t HappensBefore::finished_before(std::size_t program, Instance at, L
   return position(program, at) - (op.position - first);
 }
 
-HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram> programs,
-                          const Rendezvous& rendezvous) {
+HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram> programs, const IssueOrder& issued) {
   HappensBefore clocks;
   clocks.programs = programs;
   clocks.lanes = schedule.lanes.size();
-  Executor(schedule, rendezvous, clocks).run();
+  Executor(schedule, issued, clocks).run();
   return clocks;
 }
 
 HappensBefore require_order(const Schedule& schedule, std::span<const BoundProgram> programs,
-                            const Rendezvous& rendezvous) {
-  if (const auto mismatch = check_issue_order(schedule, programs, rendezvous, 1); !mismatch.empty())
+                            const IssueOrder& issued) {
+  if (const auto mismatch = check_issue_order(schedule, programs, issued, 1); !mismatch.empty())
     throw input_error(mismatch.front().message);
-  HappensBefore clocks = order_steps(schedule, programs, rendezvous);
+  HappensBefore clocks = order_steps(schedule, programs, issued);
   if (!clocks.deadlock.empty()) throw input_error(clocks.deadlock);
   return clocks;
 }

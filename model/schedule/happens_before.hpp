@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/schedule/bind.hpp"
-#include "model/schedule/rendezvous.hpp"
+#include "model/schedule/issue_order.hpp"
 
 namespace stretto {
 
@@ -68,10 +68,8 @@ struct HappensBefore {
 // collectives as rendezvous: a member's finish implies that all members have arrived; so with the two ends of a
 // message. A communication has started (EdgeKind::start_start) when this rank has arrived. Operations that are joined
 // start at once. `programs` must outlive the result.
-HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram> programs,
-                          const Rendezvous& rendezvous);
+HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram> programs, const IssueOrder& issued);
 // The same; throws Error(input) when members disagree about the order of collectives and messages, or on a deadlock.
-HappensBefore require_order(const Schedule& schedule, std::span<const BoundProgram> programs,
-                            const Rendezvous& rendezvous);
+HappensBefore require_order(const Schedule& schedule, std::span<const BoundProgram> programs, const IssueOrder& issued);
 
 }  // namespace stretto

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 
@@ -104,8 +104,8 @@ TEST_CASE("clocks agree with the transitive closure of the event graph") {
     const int ranks = 1 + trial % 3;
     TinySchedule t(ranks, ranks);
     const std::vector<BoundProgram> programs = random_programs(t, random, 4 + trial % 7, ranks);
-    const Rendezvous rendezvous = find_rendezvous(t.schedule, programs);
-    const HappensBefore clocks = order_steps(t.schedule, programs, rendezvous);
+    const IssueOrder issued = find_issue_order(t.schedule, programs);
+    const HappensBefore clocks = order_steps(t.schedule, programs, issued);
     const Graph graph(t.schedule, programs);
     REQUIRE(clocks.deadlock.empty() != graph.has_cycle());
     if (graph.has_cycle()) {

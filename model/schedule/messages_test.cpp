@@ -3,8 +3,8 @@
 
 #include "base/error.hpp"
 #include "model/schedule/plan.hpp"
-#include "model/schedule/tiny_schedule.hpp"
 #include "model/schedule/verify.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 using Catch::Matchers::Contains;

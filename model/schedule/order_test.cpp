@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "model/schedule/bind.hpp"
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 

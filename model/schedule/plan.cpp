@@ -6,7 +6,7 @@
 
 #include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
-#include "model/schedule/rendezvous.hpp"
+#include "model/schedule/issue_order.hpp"
 
 namespace stretto {
 namespace {
@@ -263,7 +263,7 @@ std::int64_t MemoryPlan::peak_bytes() const {
 
 MemoryPlan plan_memory(const Schedule& schedule) {
   const std::vector<BoundProgram> programs = bind_representatives(schedule);
-  const HappensBefore clocks = require_order(schedule, programs, find_rendezvous(schedule, programs));
+  const HappensBefore clocks = require_order(schedule, programs, find_issue_order(schedule, programs));
   std::vector<Footprints> footprints = footprints_of(schedule, programs);
   return plan_memory(schedule, clocks, footprints);
 }

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
-#include "model/schedule/tiny_schedule.hpp"
 #include "model/schedule/verify.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 

@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "model/schedule/rendezvous.hpp"
-#include "model/schedule/tiny_schedule.hpp"
+#include "model/schedule/issue_order.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 
@@ -120,8 +120,8 @@ TEST_CASE("races and uninitialised reads are those that looking at every byte fi
       for (OpId on = 0; on < 5; ++on)
         if (draw(3) > 0) t.waits_of(i).push_back(finish_of(on, 1));
     const std::vector<BoundProgram> programs = {bind(t.schedule, 0)};
-    const Rendezvous rendezvous = find_rendezvous(t.schedule, programs);
-    const HappensBefore clocks = order_steps(t.schedule, programs, rendezvous);
+    const IssueOrder issued = find_issue_order(t.schedule, programs);
+    const HappensBefore clocks = order_steps(t.schedule, programs, issued);
     REQUIRE(clocks.deadlock.empty());
     Footprints footprints(t.schedule, programs[0]);
     for (const bool with_plan : {false, true}) {

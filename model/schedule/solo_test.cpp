@@ -6,7 +6,7 @@
 
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/order.hpp"
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 
@@ -243,12 +243,12 @@ TEST_CASE("clocks do not depend on whether calls are run as a whole") {
       if (count > 2 && draw(3) == 0) cut_before(t.schedule.programs[0], {order.size() - 1, 1 + draw(count - 2)});
     }
     const std::vector<BoundProgram> whole = bind_representatives(t.schedule);
-    const Rendezvous rendezvous = find_rendezvous(t.schedule, whole);
-    if (!check_issue_order(t.schedule, whole, rendezvous, 1).empty()) continue;  // a message without its other end
+    const IssueOrder issued = find_issue_order(t.schedule, whole);
+    if (!check_issue_order(t.schedule, whole, issued, 1).empty()) continue;  // a message without its other end
     const Schedule apart = cut_apart(t.schedule);
     const std::vector<BoundProgram> single = bind_representatives(apart);
-    const HappensBefore a = order_steps(t.schedule, whole, rendezvous);
-    const HappensBefore b = order_steps(apart, single, find_rendezvous(apart, single));
+    const HappensBefore a = order_steps(t.schedule, whole, issued);
+    const HappensBefore b = order_steps(apart, single, find_issue_order(apart, single));
     REQUIRE(a.deadlock == b.deadlock);
     if (!a.deadlock.empty()) {
       ++deadlocks;

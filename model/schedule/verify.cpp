@@ -8,8 +8,8 @@
 #include "model/schedule/check.hpp"
 #include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
+#include "model/schedule/issue_order.hpp"
 #include "model/schedule/races.hpp"
-#include "model/schedule/rendezvous.hpp"
 
 namespace stretto {
 namespace {
@@ -124,12 +124,12 @@ void check_sequence(const Schedule& schedule, const HappensBefore& clocks, std::
 }
 
 // One communicator on two lanes: the lanes do not order its operations, so edges must, or members may differ in order.
-void check_serialised(const Schedule& schedule, const HappensBefore& clocks, const Rendezvous& rendezvous,
+void check_serialised(const Schedule& schedule, const HappensBefore& clocks, const IssueOrder& issued,
                       std::vector<Violation>& out) {
-  for (const CollectiveGroup& group : rendezvous.groups)
+  for (const CollectiveGroup& group : issued.groups)
     for (std::size_t m = 0; m < group.members.size(); ++m)
       check_sequence(schedule, clocks, group.members[m], group.sequence[m], group.communicator, out);
-  for (const MessagePair& pair : rendezvous.pairs) {
+  for (const MessagePair& pair : issued.pairs) {
     check_sequence(schedule, clocks, pair.from, pair.sends, pair.communicator, out);
     check_sequence(schedule, clocks, pair.to, pair.receives, pair.communicator, out);
   }
@@ -155,11 +155,10 @@ std::vector<Violation> check_unbound(const Schedule& schedule, const MemoryPlan*
 }
 
 // What `order`, which does not deadlock, leaves to be proved.
-std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefore& clocks,
-                                     const Rendezvous& rendezvous, std::vector<Footprints>& footprints,
-                                     const MemoryPlan* plan, std::size_t limit) {
+std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefore& clocks, const IssueOrder& issued,
+                                     std::vector<Footprints>& footprints, const MemoryPlan* plan, std::size_t limit) {
   std::vector<Violation> found;
-  check_serialised(schedule, clocks, rendezvous, found);
+  check_serialised(schedule, clocks, issued, found);
   if (found.size() >= limit) return at_most(found, limit);
   RaceReport report;
   report.limit = limit - found.size();
@@ -192,12 +191,12 @@ std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan, 
     std::vector<Footprints> footprints = footprints_of(schedule, programs);
     for (std::size_t p = 0; p < programs.size(); ++p) check_in_place(schedule, programs[p], footprints[p], found);
     if (!found.empty()) return at_most(found, limit);
-    const Rendezvous rendezvous = find_rendezvous(schedule, programs);
-    found = check_issue_order(schedule, programs, rendezvous, limit);
+    const IssueOrder issued = find_issue_order(schedule, programs);
+    found = check_issue_order(schedule, programs, issued, limit);
     if (!found.empty()) return found;
-    const HappensBefore clocks = order_steps(schedule, programs, rendezvous);
+    const HappensBefore clocks = order_steps(schedule, programs, issued);
     if (!clocks.deadlock.empty()) return {{Violation::Kind::deadlock, clocks.deadlock}};
-    found = check_ordered(schedule, clocks, rendezvous, footprints, plan, limit);
+    found = check_ordered(schedule, clocks, issued, footprints, plan, limit);
   } catch (const Error& error) {
     found.push_back(malformed(error));
   }
@@ -211,15 +210,15 @@ void require_verified(const Schedule& schedule, const MemoryPlan* plan) {
 VerifiedSchedule plan_and_verify(const Schedule& schedule) {
   VerifiedSchedule result;
   result.programs = bind_representatives(schedule);
-  const Rendezvous rendezvous = find_rendezvous(schedule, result.programs);
-  const HappensBefore clocks = require_order(schedule, result.programs, rendezvous);
+  const IssueOrder issued = find_issue_order(schedule, result.programs);
+  const HappensBefore clocks = require_order(schedule, result.programs, issued);
   std::vector<Footprints> footprints = footprints_of(schedule, result.programs);
   result.plan = plan_memory(schedule, clocks, footprints);
   std::vector<Violation> found = check_unbound(schedule, &result.plan, 1);
   try {
     for (std::size_t p = 0; found.empty() && p < result.programs.size(); ++p)
       check_in_place(schedule, result.programs[p], footprints[p], found);
-    if (found.empty()) found = check_ordered(schedule, clocks, rendezvous, footprints, &result.plan, 1);
+    if (found.empty()) found = check_ordered(schedule, clocks, issued, footprints, &result.plan, 1);
   } catch (const Error& error) {
     found.push_back(malformed(error));
   }

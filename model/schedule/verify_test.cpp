@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "model/schedule/footprint.hpp"
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 using Kind = Violation::Kind;

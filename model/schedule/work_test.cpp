@@ -5,7 +5,7 @@
 
 #include "model/schedule/json.hpp"
 #include "model/schedule/operands.hpp"
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 

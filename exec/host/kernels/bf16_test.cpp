@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "exec/host/kernels/kernel_testing.hpp"
+#include "tests/kernel_testing.hpp"
 
 using namespace stretto;
 using namespace stretto::host::testing;
@@ -54,13 +54,11 @@ TEST_CASE("AdamW with master parameters updates them as without, and rounds", "[
     Matrix<double> hyper(1, 8);
     hyper.data = {1e-3, 0.9, 0.95, 1e-8, 0.1, 1.0, 0.1, 0.05};
     if (has_master)
-      run(AdamW{elements, {{10, 1100}}, 1, true},
-          {grad.operand(), norm_squared.operand(), hyper.operand(), param.write(), m.accumulate(), v.accumulate(),
-           exact.accumulate()});
+      run(AdamW{elements, {{10, 1100}}, 1, true}, {grad.operand(), norm_squared.operand(), hyper.operand(),
+                                                   param.write(), m.accumulate(), v.accumulate(), exact.accumulate()});
     else
-      run(AdamW{elements, {{10, 1100}}, 1},
-          {grad.operand(), norm_squared.operand(), hyper.operand(), exact.accumulate(), m.accumulate(),
-           v.accumulate()});
+      run(AdamW{elements, {{10, 1100}}, 1}, {grad.operand(), norm_squared.operand(), hyper.operand(),
+                                             exact.accumulate(), m.accumulate(), v.accumulate()});
     if (has_master) CHECK(max_difference(widened(param), widened(rounded(exact))) == 0);
     return exact;
   };

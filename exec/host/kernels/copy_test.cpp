@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "exec/host/kernels/kernel_testing.hpp"
+#include "tests/kernel_testing.hpp"
 
 using namespace stretto;
 using namespace stretto::host::testing;

@@ -1,4 +1,4 @@
-#include "model/schedule/rendezvous.hpp"
+#include "model/schedule/issue_order.hpp"
 
 #include <algorithm>
 #include <string>
@@ -137,13 +137,13 @@ void check_messages(const Schedule& schedule, std::span<const BoundProgram> prog
 
 }  // namespace
 
-Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgram> programs) {
-  Rendezvous result;
+IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs) {
+  IssueOrder result;
   result.partners = find_partners(schedule, programs);
   const Partners& partners = result.partners;
   for (const CommunicatorInstance& instance : partners.instances)
-    result.groups.push_back({instance.communicator, instance.members,
-                             std::vector<std::vector<std::uint32_t>>(instance.members.size())});
+    result.groups.push_back(
+        {instance.communicator, instance.members, std::vector<std::vector<std::uint32_t>>(instance.members.size())});
   for (const MessageRoute& route : partners.routes)
     result.pairs.push_back({route.communicator, route.from, route.to, {}, {}});
   for (std::uint32_t p = 0; p < programs.size(); ++p) {
@@ -185,15 +185,15 @@ Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgra
 }
 
 std::vector<Violation> check_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs,
-                                         const Rendezvous& rendezvous, std::size_t limit) {
+                                         const IssueOrder& issued, std::size_t limit) {
   std::vector<Violation> out;
-  for (const CollectiveGroup& group : rendezvous.groups) check_sequence(schedule, programs, group, out);
-  for (const MessagePair& pair : rendezvous.pairs) check_messages(schedule, programs, pair, out);
+  for (const CollectiveGroup& group : issued.groups) check_sequence(schedule, programs, group, out);
+  for (const MessagePair& pair : issued.pairs) check_messages(schedule, programs, pair, out);
   // The second rule compares positions in sequences that the first one has proved equal.
   if (out.empty()) {
-    for (std::size_t a = 0; a < rendezvous.groups.size(); ++a) {
-      for (std::size_t b = a + 1; b < rendezvous.groups.size(); ++b) {
-        check_pair(schedule, programs, rendezvous.groups[a], rendezvous.groups[b], out);
+    for (std::size_t a = 0; a < issued.groups.size(); ++a) {
+      for (std::size_t b = a + 1; b < issued.groups.size(); ++b) {
+        check_pair(schedule, programs, issued.groups[a], issued.groups[b], out);
       }
     }
   }

@@ -39,14 +39,15 @@ struct MeetingSlot {
   std::uint32_t index = 0;
 };
 
-struct Rendezvous {
+// The sequences, made once for all who judge or follow them.
+struct IssueOrder {
   Partners partners;
   std::vector<CollectiveGroup> groups;          // of partners.instances
   std::vector<MessagePair> pairs;               // of partners.routes
   std::vector<std::vector<MeetingSlot>> slots;  // [program][op]
 };
 
-Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgram> programs);
+IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs);
 
 // order_mismatch violations, at most `limit`. Three rules:
 //  1. all members of a group issue the same sequence of (operation, coordinates, kind, elements);
@@ -54,6 +55,6 @@ Rendezvous find_rendezvous(const Schedule& schedule, std::span<const BoundProgra
 //     Waived when an engine is not `sm`, or when both hold at most kResidentChannels CTAs together;
 //  3. every send has a receive of the same size.
 std::vector<Violation> check_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs,
-                                         const Rendezvous& rendezvous, std::size_t limit);
+                                         const IssueOrder& issued, std::size_t limit);
 
 }  // namespace stretto

@@ -1,9 +1,9 @@
-#include "model/schedule/rendezvous.hpp"
+#include "model/schedule/issue_order.hpp"
 
 #include <catch2/catch.hpp>
 
 #include "model/schedule/happens_before.hpp"
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
 using Catch::Matchers::Contains;
@@ -28,7 +28,7 @@ struct Swapped {
   }
 
   std::vector<Violation> check() const {
-    return check_issue_order(schedule, programs, find_rendezvous(schedule, programs), 10);
+    return check_issue_order(schedule, programs, find_issue_order(schedule, programs), 10);
   }
 };
 
@@ -47,7 +47,7 @@ TEST_CASE("a member that issues fewer operations is a mismatch") {
   std::vector<BoundProgram> programs = {bind(t.schedule, 0)};
   t.schedule.programs[0].order.clear();
   programs.push_back(bind(t.schedule, 1));
-  const auto found = check_issue_order(t.schedule, programs, find_rendezvous(t.schedule, programs), 10);
+  const auto found = check_issue_order(t.schedule, programs, find_issue_order(t.schedule, programs), 10);
   REQUIRE(found.size() == 1);
   CHECK_THAT(found[0].message, Contains("nothing on rank 1"));
 }
@@ -69,9 +69,9 @@ TEST_CASE("opposite lane orders across ranks deadlock, and the cycle says so") {
   std::vector<BoundProgram> programs = {bind(t.schedule, 0)};
   std::swap(t.schedule.programs[0].order[0], t.schedule.programs[0].order[1]);
   programs.push_back(bind(t.schedule, 1));
-  const Rendezvous rendezvous = find_rendezvous(t.schedule, programs);
-  CHECK(check_issue_order(t.schedule, programs, rendezvous, 10).empty());
-  const HappensBefore clocks = order_steps(t.schedule, programs, rendezvous);
+  const IssueOrder issued = find_issue_order(t.schedule, programs);
+  CHECK(check_issue_order(t.schedule, programs, issued, 10).empty());
+  const HappensBefore clocks = order_steps(t.schedule, programs, issued);
   CHECK_THAT(
       clocks.deadlock,
       Contains("cycle of 2") &&
@@ -85,12 +85,12 @@ TEST_CASE("instances of a communicator are apart, and folded members need not be
   t.schedule.communicators[0].size = 2;
   t.all_reduce("a", 2, t.tensor("x", 1, 8, BufferKind::parameter));
   const std::vector<BoundProgram> programs = {bind(t.schedule, 0), bind(t.schedule, 1), bind(t.schedule, 2)};
-  const Rendezvous rendezvous = find_rendezvous(t.schedule, programs);
+  const IssueOrder issued = find_issue_order(t.schedule, programs);
   std::vector<CollectiveGroup> used;
-  for (const CollectiveGroup& group : rendezvous.groups)
+  for (const CollectiveGroup& group : issued.groups)
     if (group.communicator == 0) used.push_back(group);
   REQUIRE(used.size() == 2);
   CHECK(used[0].members == std::vector<std::uint32_t>{0, 2});
   CHECK(used[1].members == std::vector<std::uint32_t>{1});
-  CHECK(order_steps(t.schedule, programs, rendezvous).deadlock.empty());
+  CHECK(order_steps(t.schedule, programs, issued).deadlock.empty());
 }
