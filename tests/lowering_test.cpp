@@ -265,16 +265,19 @@ TEST_CASE("overlap_grad_reduce: a bucket is reduced once its last gradient of th
       const std::size_t buckets = built.buckets();
       REQUIRE(buckets > 1);
       std::uint32_t released_before_the_end = 0;
+      std::set<std::uint32_t> completed;  // operations
       const std::uint32_t end_of_backward =
           built.last_wgrad(built.storage("gradients.b" + std::to_string(buckets - 1)));
-      for (std::size_t b = 0; b < buckets; ++b) {
+      for (std::size_t b = buckets; b-- > 0;) {
         INFO("bucket " << b);
         const std::uint32_t scatter = built.find(numbered("dp.reduce_scatter", b));
         const std::uint32_t complete = built.last_wgrad(built.storage(numbered("gradients", b)));
         CHECK(built.program.ops[complete].micro_batch == 2);
-        CHECK(built.wait_count(scatter) == 1);
+        // Of two buckets that one operation completes, the first stands behind the second on its lane.
+        const bool is_known = fp32 && !completed.insert(complete).second;
+        CHECK(built.wait_count(scatter) == (is_known ? 0 : 1));
         if (fp32) {
-          CHECK(built.waits(scatter, EdgeKind::finish_start, complete));
+          CHECK((is_known || built.waits(scatter, EdgeKind::finish_start, complete)));
         } else {
           // The cast runs at once after the gradient, on the same lane.
           const std::uint32_t cast = built.find(numbered("dp.cast_to_bf16", b));

@@ -28,6 +28,7 @@ struct Lowered {
   std::vector<BlockId> forward_blocks;  // embedding, layer, head
   std::vector<BlockId> end_blocks;      // embedding forward, head forward, head backward, embedding backward
   std::int64_t layers = 1;
+  std::vector<OpId> free;  // operations that wait for what their data needs and for nothing else (derive_waits)
   LaneId compute = 0, tp_lane = 0;
   std::uint32_t tp_communicator = 0;
 };

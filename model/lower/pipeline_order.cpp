@@ -18,8 +18,8 @@ class Writer {
       const std::int64_t end = std::min(begin + s_.group, s_.micro_batches);
       for (std::int64_t chunk = 0; chunk < s_.chunks; ++chunk)
         for (std::int64_t mb = begin; mb < end; ++mb) {
-          table_[0].push_back({Direction::forward, chunk, mb, 0, 0});
-          table_[1].push_back({Direction::backward, s_.chunks - 1 - chunk, mb, 0, 0});
+          table_[0].push_back({UnitKind::forward, chunk, mb, 0, 0});
+          table_[1].push_back({UnitKind::backward, s_.chunks - 1 - chunk, mb, 0, 0});
         }
     }
     total_ = static_cast<std::int64_t>(table_[0].size());
@@ -34,17 +34,19 @@ class Writer {
       write_1f1b();
     else
       write_interleaved();
+    for (std::int64_t mb = 0; mb < s_.deferred && is_last(s_.chunks - 1); ++mb)
+      items_.push_back({true, {UnitKind::weights, s_.chunks - 1, mb}, {}});
     return std::move(items_);
   }
 
  private:
   using Messages = std::vector<PipelineMessage>;
-  static constexpr Direction kForward = Direction::forward, kBackward = Direction::backward;
+  static constexpr UnitKind kForward = UnitKind::forward, kBackward = UnitKind::backward;
 
-  const PipelineUnit& unit(Direction direction, std::int64_t k) const {
+  const PipelineUnit& unit(UnitKind direction, std::int64_t k) const {
     return table_[static_cast<int>(direction)][static_cast<std::size_t>(k)];
   }
-  void compute(Direction direction, std::int64_t k) { items_.push_back({true, unit(direction, k), {}}); }
+  void compute(UnitKind direction, std::int64_t k) { items_.push_back({true, unit(direction, k), {}}); }
   void exchange(Messages messages) {
     if (!messages.empty()) items_.push_back({false, {}, std::move(messages)});
   }
@@ -52,7 +54,7 @@ class Writer {
   bool is_first(std::int64_t chunk) const { return s_.map().is_first(stage_, chunk); }
   bool is_last(std::int64_t chunk) const { return s_.map().is_last(stage_, chunk); }
 
-  void add_send(Messages& to, Direction direction, std::int64_t k) const {
+  void add_send(Messages& to, UnitKind direction, std::int64_t k) const {
     const PipelineUnit& made = unit(direction, k);
     if (direction == kForward ? !is_last(made.chunk) : !is_first(made.chunk)) to.push_back({made, true});
   }
@@ -60,7 +62,7 @@ class Writer {
   // What arrives while this stage is between its steps `k` and `k + 1` of a direction: that which its neighbour makes
   // meanwhile. A neighbour on the near side of the pipeline is a step ahead; the one that closes the ring of chunks is
   // stages − 1 steps behind, and what it makes is of the chunk before (forward) or behind (backward).
-  std::optional<PipelineMessage> arriving(Direction direction, std::int64_t k) const {
+  std::optional<PipelineMessage> arriving(UnitKind direction, std::int64_t k) const {
     const bool closes_ring = direction == kForward ? stage_ == 0 : stage_ + 1 == s_.stages;
     if (!closes_ring) {
       if (k + 1 < 0 || k + 1 >= total_) return std::nullopt;
@@ -73,20 +75,20 @@ class Writer {
     if (needed.chunk < 0 || needed.chunk >= s_.chunks) return std::nullopt;
     return PipelineMessage{needed, false};
   }
-  void add_arriving(Messages& to, Direction direction, std::int64_t k) const {
+  void add_arriving(Messages& to, UnitKind direction, std::int64_t k) const {
     if (const auto message = arriving(direction, k)) to.push_back(*message);
   }
-  void receive(Direction direction, std::int64_t k) {
+  void receive(UnitKind direction, std::int64_t k) {
     Messages messages;
     add_arriving(messages, direction, k);
     exchange(std::move(messages));
   }
-  void send(Direction direction, std::int64_t k) {
+  void send(UnitKind direction, std::int64_t k) {
     Messages messages;
     add_send(messages, direction, k);
     exchange(std::move(messages));
   }
-  void exchange_both(Direction sent, std::int64_t k_sent, Direction received, std::int64_t k_received) {
+  void exchange_both(UnitKind sent, std::int64_t k_sent, UnitKind received, std::int64_t k_received) {
     Messages messages;
     add_send(messages, sent, k_sent);
     add_arriving(messages, received, k_received);
@@ -148,7 +150,7 @@ class Writer {
 
   void write_overlapped() {
     const std::int64_t steady = total_ - warmup_;
-    const auto step = [&](Direction direction, std::int64_t k, bool early) {
+    const auto step = [&](UnitKind direction, std::int64_t k, bool early) {
       if (early) receive(direction, k);
       compute(direction, k);
       send(direction, k);
@@ -217,7 +219,7 @@ class BufferAssigner {
       for (PipelineMessage& message : item.messages) assign(message.unit);
       for (const PipelineMessage& message : item.messages)
         if (message.is_send)
-          (message.unit.direction == Direction::forward ? outputs_ : gradients_).give_back(key(message.unit));
+          (message.unit.kind == UnitKind::forward ? outputs_ : gradients_).give_back(key(message.unit));
     }
     order.slots.clear();
     for (const Pool& pool : slots_) order.slots.push_back(std::max<std::int64_t>(1, pool.most()));
@@ -231,25 +233,22 @@ class BufferAssigner {
 
   void assign(PipelineUnit& unit) {
     // A gradient that is sent, and an activation that is, are of a unit that has been computed; its slot may be gone.
-    const bool is_forward = unit.direction == Direction::forward;
+    const bool is_forward = unit.kind == UnitKind::forward;
     if (const auto done = slot_of_.find({unit.chunk, unit.micro_batch}); done != slot_of_.end())
       unit.slot = done->second;
     else
       slot_of_[key(unit)] = unit.slot = slots_of(unit).take(key(unit));
     const bool is_last = shape_.map().is_last(stage_, unit.chunk);
-    if (is_forward)
-      unit.buffer = 0;
-    else
-      unit.buffer = gradients_.take(key(unit));
+    unit.buffer = unit.kind == UnitKind::backward ? gradients_.take(key(unit)) : 0;
     if (is_forward && !is_last && computed_.contains(key(unit))) unit.buffer = outputs_.take(key(unit));
   }
 
   void after_compute(PipelineUnit& unit) {
-    if (unit.direction == Direction::forward) {
+    if (unit.kind == UnitKind::forward) {
       const bool is_last = shape_.map().is_last(stage_, unit.chunk);
       computed_[key(unit)] = true;
       if (!is_last) unit.buffer = outputs_.take(key(unit));
-    } else {
+    } else if (unit.kind == UnitKind::backward) {
       slots_of(unit).give_back(key(unit));
       if (shape_.map().is_first(stage_, unit.chunk)) gradients_.give_back(key(unit));
     }

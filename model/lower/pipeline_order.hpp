@@ -18,14 +18,15 @@ struct PipelineShape {
   // Otherwise they are issued together after the compute item, and the next waits for all of them.
   bool overlap = false;
   bool overlap_warmup_flush = false;  // while only one direction is under way, two items ahead
+  std::int64_t deferred = 0;          // micro-batches whose W, of the last piece of the model, come at the very end
   StageMap map() const { return {stages, chunks}; }
 };
 
-enum class Direction : std::uint8_t { forward, backward };
+enum class UnitKind : std::uint8_t { forward, backward, weights };
 
-// One micro-batch of one chunk of a stage, and which buffers it uses.
+// One micro-batch of one chunk of a stage, and which buffers it uses: F, B, or W, the weight gradients that B left out.
 struct PipelineUnit {
-  Direction direction = Direction::forward;
+  UnitKind kind = UnitKind::forward;
   std::int64_t chunk = 0, micro_batch = 0;
   std::int64_t slot = 0;    // of the chunk's activations; the same forward and backward
   std::int64_t buffer = 0;  // forward: of outputs; backward: of gradients

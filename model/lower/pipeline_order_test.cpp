@@ -12,7 +12,7 @@ namespace {
 
 // "F0b": forward of micro-batch 0, the second chunk. The letter is left out with one chunk.
 std::string text_of(const PipelineShape& shape, const PipelineUnit& unit) {
-  return (unit.direction == Direction::forward ? "F" : "B") + std::to_string(unit.micro_batch) +
+  return std::string(1, "FBW"[static_cast<int>(unit.kind)]) + std::to_string(unit.micro_batch) +
          (shape.chunks > 1 ? std::string(1, static_cast<char>('a' + unit.chunk)) : "");
 }
 
@@ -65,6 +65,10 @@ TEST_CASE("1F1B as a table", "[pipeline]") {
   // Fewer micro-batches than stages: there is no steady state on the first.
   CHECK(text_of({3, 1, 1}, 0) == "F0 [sF0] [rB0] B0");
   CHECK(text_of({1, 1, 2}, 0) == "F0 B0 F1 B1");
+  // Weight gradients that the last piece of the model puts off.
+  const PipelineShape deferring{2, 1, 3, 1, false, false, 2};
+  CHECK(text_of(deferring, 0) == text_of(two, 0));
+  CHECK(text_of(deferring, 1) == text_of(two, 1) + " W0 W1");
 }
 
 TEST_CASE("interleaved 1F1B as a table", "[pipeline]") {
@@ -88,7 +92,7 @@ TEST_CASE("every micro-batch of every chunk goes forward, then backward, once", 
       for (const PipelineItem& item : pipeline_order(shape, stage).items) {
         if (!item.is_compute) continue;
         const std::pair unit{item.unit.chunk, item.unit.micro_batch};
-        const bool is_forward = item.unit.direction == Direction::forward;
+        const bool is_forward = item.unit.kind == UnitKind::forward;
         is_ordered = is_ordered && (is_forward ? forward : backward).insert(unit).second;
         is_ordered = is_ordered && (is_forward || forward.contains(unit));
       }
@@ -102,16 +106,16 @@ TEST_CASE("what a stage sends is what its neighbour receives, in that order", "[
   for (const PipelineShape& shape : all_shapes()) {
     INFO(name_of(shape));
     // [direction, from, to] → (piece of the model that needs it, micro-batch)
-    using Key = std::tuple<Direction, std::int64_t, std::int64_t>;
+    using Key = std::tuple<UnitKind, std::int64_t, std::int64_t>;
     std::map<Key, std::vector<std::pair<std::int64_t, std::int64_t>>> sent, received;
     for (std::int64_t stage = 0; stage < shape.stages; ++stage)
       for (const PipelineItem& item : pipeline_order(shape, stage).items)
         for (const PipelineMessage& message : item.messages) {
-          const std::int64_t way = message.unit.direction == Direction::forward ? 1 : -1;
+          const std::int64_t way = message.unit.kind == UnitKind::forward ? 1 : -1;
           const std::int64_t piece = message.unit.chunk * shape.stages + stage + (message.is_send ? way : 0);
           const auto wrapped = [&](std::int64_t s) { return (s + shape.stages) % shape.stages; };
-          const Key key = message.is_send ? Key{message.unit.direction, stage, wrapped(stage + way)}
-                                          : Key{message.unit.direction, wrapped(stage - way), stage};
+          const Key key = message.is_send ? Key{message.unit.kind, stage, wrapped(stage + way)}
+                                          : Key{message.unit.kind, wrapped(stage - way), stage};
           (message.is_send ? sent : received)[key].emplace_back(piece, message.unit.micro_batch);
         }
     CHECK(sent == received);
@@ -125,15 +129,13 @@ TEST_CASE("what a unit needs has been received before it, what it sends was made
   for (const PipelineShape& shape : all_shapes())
     for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
       INFO(name_of(shape) << ", stage " << stage);
-      std::set<std::tuple<Direction, std::int64_t, std::int64_t>> received, made;
+      std::set<std::tuple<UnitKind, std::int64_t, std::int64_t>> received, made;
       bool is_ordered = true;
       for (const PipelineItem& item : pipeline_order(shape, stage).items) {
         CHECK(item.is_compute == item.messages.empty());
-        const auto key = [](const PipelineUnit& unit) {
-          return std::tuple(unit.direction, unit.chunk, unit.micro_batch);
-        };
+        const auto key = [](const PipelineUnit& unit) { return std::tuple(unit.kind, unit.chunk, unit.micro_batch); };
         if (item.is_compute) {
-          const bool is_forward = item.unit.direction == Direction::forward;
+          const bool is_forward = item.unit.kind == UnitKind::forward;
           const std::int64_t piece = item.unit.chunk * shape.stages + stage;
           const bool needs = piece != (is_forward ? 0 : shape.stages * shape.chunks - 1);
           is_ordered = is_ordered && (!needs || received.contains(key(item.unit)));
@@ -164,10 +166,10 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its backwar
       for (const PipelineItem& item : order.items) {
         if (item.is_compute) {
           use(item.unit);
-          if (item.unit.direction == Direction::backward) owner.erase({item.unit.chunk, item.unit.slot});
+          if (item.unit.kind == UnitKind::backward) owner.erase({item.unit.chunk, item.unit.slot});
         }
         for (const PipelineMessage& message : item.messages)
-          if (message.unit.direction == Direction::forward && !message.is_send) use(message.unit);
+          if (message.unit.kind == UnitKind::forward && !message.is_send) use(message.unit);
       }
       CHECK(is_own);
       CHECK(owner.empty());
@@ -187,13 +189,13 @@ TEST_CASE("a buffer is not used again before it has been sent", "[pipeline]") {
       bool is_free = true;
       for (const PipelineItem& item : order.items) {
         const auto unit_of = [](const PipelineUnit& unit) { return std::pair(unit.chunk, unit.micro_batch); };
-        if (item.is_compute && item.unit.direction == Direction::forward &&
+        if (item.is_compute && item.unit.kind == UnitKind::forward &&
             item.unit.chunk * shape.stages + stage != last_piece) {
           is_free = is_free && item.unit.buffer < order.output_buffers;
           is_free = is_free && outputs.try_emplace(item.unit.buffer, unit_of(item.unit)).second;
         }
         for (const PipelineMessage& message : item.messages)
-          if (message.is_send && message.unit.direction == Direction::forward) {
+          if (message.is_send && message.unit.kind == UnitKind::forward) {
             is_free = is_free && outputs.contains(message.unit.buffer) &&
                       outputs.at(message.unit.buffer) == unit_of(message.unit);
             outputs.erase(message.unit.buffer);

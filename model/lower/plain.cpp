@@ -63,6 +63,14 @@ std::uint32_t add_communicator_of_all(Schedule& schedule) {
   return static_cast<std::uint32_t>(schedule.communicators.size() - 1);
 }
 
+// Micro-batches whose weight gradient of the head is put off.
+std::int64_t deferred_of(const Scenario& scenario) {
+  const Overlap& overlap = scenario.overlap;
+  if (!overlap.defer_embedding_wgrad_compute || scenario.parallel.pipeline_model_parallel_size == 1) return 0;
+  const std::int64_t all = scenario.num_microbatches();
+  return overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, all) : all;
+}
+
 // Orders of all stages.
 std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
@@ -74,6 +82,7 @@ std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
       parallel.microbatch_group_size_per_vp_stage > 0 ? parallel.microbatch_group_size_per_vp_stage : shape.stages;
   shape.overlap = scenario.overlap.overlap_p2p_comm;
   shape.overlap_warmup_flush = scenario.overlap.overlap_p2p_comm_warmup_flush;
+  shape.deferred = deferred_of(scenario);
   std::vector<PipelineOrder> orders;
   for (std::int64_t stage = 0; stage < shape.stages; ++stage) orders.push_back(pipeline_order(shape, stage));
   return orders;
@@ -98,9 +107,7 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.tp_place = lanes.tp_place;
   shape.map = stage_map(parallel);
   shape.chunks = model_chunks(scenario.model, parallel);
-  if (const Overlap& overlap = scenario.overlap; overlap.defer_embedding_wgrad_compute && shape.map.stages > 1)
-    shape.deferred = overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, shape.micro_batches)
-                                                      : shape.micro_batches;
+  shape.deferred = deferred_of(scenario);
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
   shape.slots.assign(static_cast<std::size_t>(scenario.model.num_layers) + 1, 1);
   for (std::size_t c = 0; c < shape.chunks.size(); ++c) {
@@ -192,6 +199,11 @@ Lowered lower_plain(const Scenario& scenario) {
     messages = add_pipeline_blocks(schedule, blocks, shape,
                                    scenario.overlap.batch_p2p_comm && !scenario.overlap.overlap_p2p_comm,
                                    scenario.overlap.overlap_p2p_comm);
+
+  if (messages.overlap)
+    for (const BlockId block :
+         {messages.send_forward, messages.recv_forward, messages.send_backward, messages.recv_backward})
+      lowered.free.push_back(schedule.blocks[block].ops.front());
 
   Optimizer optimizer;
   optimizer.tensors = add_bucket_tensors(schedule, lowered, dp, dp > 1 && !scenario.overlap.grad_reduce_in_fp32);

@@ -9,12 +9,6 @@
 namespace stretto {
 namespace {
 
-// The latest use of a buffer by an operation of the step.
-struct LastUse {
-  OpAddress op;
-  LaneId lane = 0;
-};
-
 class StageWriter {
  public:
   StageWriter(const Schedule& schedule, const ModelBlocks& blocks, const PipelineBlocks& messages,
@@ -30,28 +24,10 @@ class StageWriter {
       else
         exchange(item.messages);
     }
-    // What was put off does not wait for the last messages.
-    for (const PipelineUnit& unit : deferred_) {
-      Call& late = call(blocks_.head_wgrad, unit);
-      late.sequence = kDeferredSequence;
-      if (&unit == deferred_.data() && schedule_.operations[computed_.op].lane != lane_of(late))
-        late.waits.push_back(after(computed_));
-    }
-    // What a step uses first, the step before has used last.
-    for (const auto& [key, call] : first_)
-      if (const LastUse& last = last_.at(key); last.lane != lane_of(calls_[call]))
-        calls_[call].waits.push_back(after(last.op, 1));
   }
 
  private:
   static constexpr std::uint8_t kDeferredSequence = kSequence + 1;
-  enum class Buffer : std::uint8_t { slot, output, gradient };
-  using Key = std::tuple<Buffer, std::int64_t, std::int64_t>;  // which, chunk (of slots), number
-
-  static Edge after(OpAddress op, int steps_ago = 0) {
-    op.steps_ago = steps_ago;
-    return {EdgeKind::finish_start, op};
-  }
   LaneId lane_of(const Call& call) const {
     return schedule_.operations[schedule_.blocks[call.block].ops[call.first]].lane;
   }
@@ -61,13 +37,6 @@ class StageWriter {
   const ModelChunk& chunk_of(const PipelineUnit& unit) const {
     return shape_.chunks[static_cast<std::size_t>(shape_.map.piece_of(stage_, unit.chunk))];
   }
-  bool needs_message(const PipelineUnit& unit) const {
-    return unit.direction == Direction::forward ? !chunk_of(unit).has_embedding : !chunk_of(unit).has_head;
-  }
-  bool makes_message(const PipelineUnit& unit) const {
-    return unit.direction == Direction::forward ? !chunk_of(unit).has_head : !chunk_of(unit).has_embedding;
-  }
-
   Call& call(BlockId block, const PipelineUnit& unit, std::int64_t layer = 0) {
     calls_.push_back(call_block(schedule_, block, layer, unit.micro_batch));
     calls_.back().chunk = unit.chunk;
@@ -81,30 +50,16 @@ class StageWriter {
 
   void compute(const PipelineUnit& unit) {
     const std::size_t first = calls_.size();
-    if (unit.direction == Direction::forward)
+    if (unit.kind == UnitKind::weights) return weights(unit);
+    if (unit.kind == UnitKind::forward)
       forward(unit);
     else
       backward(unit);
     computed_ = last_of(calls_.back());
     if (!messages_.overlap) return;
-    if (makes_message(unit)) made_[key_of(unit)] = computed_;
     if (const auto received = received_.find(key_of(unit)); received != received_.end()) {
-      calls_[first].waits.push_back(after(received->second));
+      calls_[first].waits.push_back({EdgeKind::finish_start, received->second});
       received_.erase(received);
-    }
-    if (const auto sent = sent_.find(unit.micro_batch);
-        sent != sent_.end() && unit.direction == Direction::backward && chunk_of(unit).layers() == 0) {
-      calls_[first].waits.push_back(after(sent->second));
-      sent_.erase(sent);
-    }
-    if (unit.direction == Direction::forward) {
-      if (!needs_message(unit)) acquire({Buffer::slot, unit.chunk, unit.slot}, first);
-      if (makes_message(unit)) acquire({Buffer::output, 0, unit.buffer}, first);
-      // It keeps its activations: the last use of the slot is backward's.
-    } else {
-      if (!needs_message(unit)) acquire({Buffer::gradient, 0, unit.buffer}, first);
-      use({Buffer::gradient, 0, unit.buffer}, calls_.back());
-      use({Buffer::slot, unit.chunk, unit.slot}, calls_.back());
     }
   }
 
@@ -136,10 +91,15 @@ class StageWriter {
 
   void head_backward(const PipelineUnit& unit) {
     call(blocks_.head_backward, unit);
-    if (unit.micro_batch < shape_.deferred)
-      deferred_.push_back(unit);
-    else if (shape_.deferred > 0)
-      call(blocks_.head_wgrad, unit);
+    if (shape_.deferred > 0 && unit.micro_batch >= shape_.deferred) call(blocks_.head_wgrad, unit);
+  }
+
+  // What was put off comes behind all else that is computed, and does not wait for the last messages.
+  void weights(const PipelineUnit& unit) {
+    Call& late = call(blocks_.head_wgrad, unit);
+    late.sequence = kDeferredSequence;
+    if (unit.micro_batch == 0 && schedule_.operations[computed_.op].lane != lane_of(late))
+      late.waits.push_back({EdgeKind::finish_start, computed_});
   }
 
   // Backward of layers [begin, end), which are recomputed together: forward again, of the last only what it needs.
@@ -155,7 +115,7 @@ class StageWriter {
   // ---- messages ----
 
   BlockId block_of(const PipelineMessage& message) const {
-    if (message.unit.direction == Direction::forward)
+    if (message.unit.kind == UnitKind::forward)
       return message.is_send ? messages_.send_forward : messages_.recv_forward;
     return message.is_send ? messages_.send_backward : messages_.recv_backward;
   }
@@ -169,51 +129,24 @@ class StageWriter {
     }
   }
 
+  // A send waits for what made it and a receive for the last use of its buffer: both follow from data.
   void issue(const PipelineMessage& message) {
-    const PipelineUnit& unit = message.unit;
-    const bool is_forward = unit.direction == Direction::forward;
-    const Key buffer =
-        is_forward ? message.is_send ? Key{Buffer::output, 0, unit.buffer} : Key{Buffer::slot, unit.chunk, unit.slot}
-                   : Key{Buffer::gradient, 0, unit.buffer};
-    Call& posted = call(block_of(message), unit);
+    Call& posted = call(block_of(message), message.unit);
     posted.sequence = 0;
-    if (message.is_send) {
-      posted.waits.push_back(after(made_.extract(key_of(unit)).mapped()));
-      // What an embedding alone sends is in its slot, which backward gives back.
-      if (is_forward && chunk_of(unit).layers() == 0) sent_[unit.micro_batch] = last_of(posted);
-    } else {
-      acquire(buffer, calls_.size() - 1);
-      received_[key_of(unit)] = last_of(posted);
-    }
-    use(buffer, posted);
+    if (!message.is_send) received_[key_of(message.unit)] = last_of(posted);
   }
 
-  static std::tuple<Direction, std::int64_t, std::int64_t> key_of(const PipelineUnit& unit) {
-    return {unit.direction, unit.chunk, unit.micro_batch};
+  static std::tuple<UnitKind, std::int64_t, std::int64_t> key_of(const PipelineUnit& unit) {
+    return {unit.kind, unit.chunk, unit.micro_batch};
   }
-  // A call overwrites a buffer that others may still be using.
-  void acquire(const Key& key, std::size_t call) {
-    const auto last = last_.find(key);
-    if (last == last_.end())
-      first_.try_emplace(key, call);
-    else if (last->second.lane != lane_of(calls_[call]))
-      calls_[call].waits.push_back(after(last->second.op));
-  }
-  void use(const Key& key, const Call& call) { last_[key] = {last_of(call), lane_of(call)}; }
-
   const Schedule& schedule_;
   const ModelBlocks& blocks_;
   const PipelineBlocks& messages_;
   const BlockShape& shape_;
   const std::int64_t stage_;
   std::vector<Call>& calls_;
-  OpAddress computed_;                                                               // last
-  std::map<std::tuple<Direction, std::int64_t, std::int64_t>, OpAddress> made_;      // overlap: and is still to be sent
-  std::map<std::tuple<Direction, std::int64_t, std::int64_t>, OpAddress> received_;  // overlap: and are still needed
-  std::vector<PipelineUnit> deferred_;                                               // whose head.wgrad is to come
-  std::map<std::int64_t, OpAddress> sent_;  // overlap: by an embedding alone, of micro-batches before their backward
-  std::map<Key, LastUse> last_;
-  std::map<Key, std::size_t> first_;  // → index into calls
+  OpAddress computed_;                                                              // last
+  std::map<std::tuple<UnitKind, std::int64_t, std::int64_t>, OpAddress> received_;  // overlap: and are still needed
 };
 
 }  // namespace

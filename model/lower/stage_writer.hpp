@@ -25,8 +25,7 @@ constexpr std::uint8_t kSequence = 1;
 // Writes the forward and backward passes of one stage into its program, whose first call is in kSequence.
 //
 // Messages of an item stand in sequence, side by side: they wait for the compute before them, and the compute after
-// them for all of them. With overlap, a send waits for what made it, a receive for the last use of its buffer, compute
-// for what it needs.
+// them for all of them. With overlap they are free (derive_waits), and a unit waits for the message that it needs.
 void append_pipeline(const Schedule& schedule, const ModelBlocks& blocks, const PipelineBlocks& messages,
                      const BlockShape& shape, std::int64_t stage, const PipelineOrder& order, std::vector<Call>& calls);
 

@@ -2,6 +2,7 @@
 
 #include "base/memory.hpp"
 #include "model/overlap/overlap.hpp"
+#include "model/schedule/derive.hpp"
 #include "model/step_size.hpp"
 
 namespace stretto {
@@ -18,6 +19,7 @@ Schedule build_schedule(const Scenario& scenario) {
   for (const RewriteStage stage : {RewriteStage::cut_blocks, RewriteStage::attach_data_parallel})
     for (const OverlapMode& mode : overlap_modes())
       if (mode.rewrite && mode.stage == stage && mode.is_set(acting)) mode.rewrite(lowered, scenario, gates);
+  derive_waits(lowered.schedule, lowered.free);
   assign_streams(lowered.schedule, scenario.cluster);
   lowered.schedule.name = mode_name(acting);
   return std::move(lowered.schedule);

@@ -1,7 +1,7 @@
 // overlap_grad_reduce (Megatron-LM DistributedDataParallelConfig): the reduce-scatter of a bucket starts as soon as the
 // last weight gradient in it is complete, while backward goes on with earlier layers.
 //
-// Edges:   last accumulate into bucket b, last micro-batch  →  RS_b  →  norm (all buckets, after backward)
+// Edges:   last accumulate into bucket b, last micro-batch  →  RS_b  →  norm (all buckets, after backward), derived
 // Order:   buckets are serialised among themselves on the dp lane, in the order in which they become ready.
 // Exposed: f_b = max(r_b, f_{b−1}) + c_b;  exposed = max(0, f_B − t_bwd_end): the last bucket and the backlog.
 #include "model/overlap/grad_reduce.hpp"
@@ -26,7 +26,8 @@ std::vector<OpId> moved_of(const BucketOps& ops) {
   return moved;
 }
 
-void rewrite_role(Schedule& schedule, Program& program, const std::vector<BucketOps>& buckets) {
+void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOps>& buckets) {
+  const Schedule& schedule = lowered.schedule;
   const LaneId compute = schedule.operations[buckets.front().adamw].lane;
   std::vector<OpId> ops;
   std::vector<StorageId> gradients;
@@ -47,14 +48,10 @@ void rewrite_role(Schedule& schedule, Program& program, const std::vector<Bucket
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     if (!last[b]) throw std::logic_error("no operation writes storage " + schedule.storages[gradients[b]].name);
     std::vector<Call> moved;
-    for (std::size_t count = moved_of(buckets[b]).size(); count > 0; --count)
+    for (const OpId op : moved_of(buckets[b])) {
       moved.push_back(program.order[calls[next++]]);
-    const Edge complete{EdgeKind::finish_start, address_of(schedule, program, *last[b])};
-    if (buckets[b].tp_all_reduce != kNone) {
-      moved.front().waits = {complete};
-      moved[1].waits = {{EdgeKind::finish_start, {buckets[b].tp_all_reduce, 0, 0, 0, 0}}};
-    } else if (buckets[b].cast_down == kNone) {
-      moved.back().waits = {complete};
+      moved.back().waits.clear();
+      if (op != buckets[b].cast_down) lowered.free.push_back(op);
     }
     edits.insert({last[b]->call, last[b]->within + 1}, std::move(moved));
   }
@@ -78,7 +75,7 @@ void rewrite_overlap_grad_reduce(Lowered& lowered) {
   std::vector<std::vector<BucketOps>> buckets(schedule.programs.size());  // [role]
   for (const BucketOps& ops : lowered.bucket_ops) buckets[ops.role].push_back(ops);
   for (std::size_t role = 0; role < buckets.size(); ++role)
-    if (!buckets[role].empty()) rewrite_role(schedule, schedule.programs[role], buckets[role]);
+    if (!buckets[role].empty()) rewrite_role(lowered, schedule.programs[role], buckets[role]);
 }
 
 OverlapMode overlap_grad_reduce_mode() {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "model/schedule/order.hpp"
 
 namespace stretto {
 namespace {
@@ -83,11 +84,6 @@ class Sequences {
     std::vector<std::uint32_t> ended;  // bound operations that the turn before ends with, one a lane
     bool is_of_step_before = false;    // is that turn
   };
-
-  static bool continues(const Call& before, const Call& call) {
-    return call.first > 0 && before.block == call.block && before.first + before.count == call.first &&
-           before.layer == call.layer && before.micro_batch == call.micro_batch && before.chunk == call.chunk;
-  }
 
   void end_turn(Sequence& s) {
     s.ended.clear();

@@ -62,6 +62,11 @@ std::size_t cut_before(Program& program, OrderPosition at) {
   return at.call + 1;
 }
 
+bool continues(const Call& before, const Call& call) {
+  return call.first > 0 && before.block == call.block && before.first + before.count == call.first &&
+         before.layer == call.layer && before.micro_batch == call.micro_batch && before.chunk == call.chunk;
+}
+
 OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosition at, int steps_ago) {
   const Call& call = program.order[at.call];
   return {schedule.blocks[call.block].ops[call.first + at.within], call.layer, call.micro_batch, call.chunk, steps_ago};

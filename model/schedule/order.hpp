@@ -24,6 +24,9 @@ struct OrderPosition {
 // Waits stay with the first part. Cutting at 0 changes nothing.
 std::size_t cut_before(Program& program, OrderPosition at);
 
+// Whether `call` is the next part of the block that `before` is a part of, called at the same coordinates.
+bool continues(const Call& before, const Call& call);
+
 // The address by which edges name the operation at a position.
 OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosition at, int steps_ago = 0);
 
