@@ -26,13 +26,27 @@ void BlockWriter::add_dropout_keys() {
   schedule_.step_data.dropout_keys = dropout_key_;
 }
 
-void BlockWriter::begin(const std::string& name) { block_ = {name, {}, {}}; }
+void BlockWriter::begin(const std::string& name, bool weights_apart) {
+  block_ = {name, {}, {}};
+  weights_apart_ = weights_apart;
+}
 
 BlockId BlockWriter::end() {
   for (std::uint32_t i = 1; i < block_.ops.size(); ++i)
     if (schedule_.operations[block_.ops[i]].lane != schedule_.operations[block_.ops[i - 1]].lane)
       block_.waits.push_back({i, EdgeKind::finish_start, i - 1});
   return add_block(schedule_, std::move(block_));
+}
+
+BlockId BlockWriter::end_weights(const std::string& name) {
+  begin(name);
+  for (WeightGradient& gradient : put_off_) {
+    View& rows = gradient.gathers_dy ? gradient.dy : gradient.x;
+    rows = gathered(gradient.name + ".all_gather_wgrad", Phase::wgrad, rows);
+    write_weight_gradient(gradient);
+  }
+  put_off_.clear();
+  return end();
 }
 
 void BlockWriter::op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses) {
@@ -152,40 +166,15 @@ void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int
 }
 
 View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                                  View dx_part, const std::string& weight, bool layered, bool with_wgrad) {
+                                  View dx_part, const std::string& weight, bool layered) {
   const Expr layer = layered ? Expr(Coord::layer) : Expr(0);
   // Only the rows of this rank were kept.
-  View all;
-  if (with_wgrad) all = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
+  if (!weights_apart_) x = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
   op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
      {read(dy), read(parameter(weight, layer)), write(dx)});
-  const View sum = summed(name + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
-  if (!with_wgrad) return sum;
-  weight_and_bias_gradients(name, in, out, dy, all, weight, layer, layered && shape_.model.add_bias_linear, dy);
+  View sum = summed(name + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
+  write_or_put_off({name, in, out, dy, x, weight, layer, layered && shape_.model.add_bias_linear, dy});
   return sum;
-}
-
-void BlockWriter::weight_and_bias_gradients(const std::string& name, std::int64_t in, std::int64_t out, const View& dy,
-                                            const View& x, const std::string& weight, const Expr& layer, bool has_bias,
-                                            const View& dy_bias) {
-  Gemm product{out, in, tokens(), true, false, false};
-  if (has_bias && shape_.bias_gradient_fusion && dy_bias.rows == tokens()) {
-    product.epilogue = GemmEpilogue::bias_gradient;
-    op(name + ".wgrad", Phase::wgrad, product,
-       {read(dy), read(x), accumulate(gradient(name + ".bias", layer)), accumulate(gradient(weight, layer))});
-    return;
-  }
-  op(name + ".wgrad", Phase::wgrad, product, {read(dy), read(x), accumulate(gradient(weight, layer))});
-  if (has_bias)
-    op(name + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, dy_bias.rows, out},
-       {read(dy_bias), accumulate(gradient(name + ".bias", layer))});
-}
-
-void BlockWriter::column_wgrad(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x,
-                               const std::string& weight, bool layered) {
-  const View all = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
-  op(name + ".wgrad", Phase::wgrad, Gemm{out, in, tokens(), true, false, false},
-     {read(std::move(dy)), read(all), accumulate(gradient(weight, layered ? Expr(Coord::layer) : Expr(0)))});
 }
 
 void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x,
@@ -197,8 +186,30 @@ void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::in
   op(name + ".dgrad", Phase::dgrad,
      Gemm{tokens(), in, out, false, false, false, before_gelu ? GemmEpilogue::gelu_backward : GemmEpilogue::none},
      std::move(accesses));
-  weight_and_bias_gradients(name, in, out, dy, x, name + ".weight", Coord::layer, shape_.model.add_bias_linear,
-                            dy_part);
+  write_or_put_off({name, in, out, weights_apart_ ? dy_part : dy, x, name + ".weight", Coord::layer,
+                    shape_.model.add_bias_linear, dy_part, true});
+}
+
+void BlockWriter::write_or_put_off(WeightGradient gradient) {
+  if (weights_apart_)
+    put_off_.push_back(std::move(gradient));
+  else
+    write_weight_gradient(gradient);
+}
+
+void BlockWriter::write_weight_gradient(const WeightGradient& g) {
+  Gemm product{g.out, g.in, tokens(), true, false, false};
+  if (g.has_bias && shape_.bias_gradient_fusion && g.dy_bias.rows == tokens()) {
+    product.epilogue = GemmEpilogue::bias_gradient;
+    op(g.name + ".wgrad", Phase::wgrad, product,
+       {read(g.dy), read(g.x), accumulate(gradient(g.name + ".bias", g.layer)),
+        accumulate(gradient(g.weight, g.layer))});
+    return;
+  }
+  op(g.name + ".wgrad", Phase::wgrad, product, {read(g.dy), read(g.x), accumulate(gradient(g.weight, g.layer))});
+  if (g.has_bias)
+    op(g.name + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, g.dy_bias.rows, g.out},
+       {read(g.dy_bias), accumulate(gradient(g.name + ".bias", g.layer))});
 }
 
 View BlockWriter::dropout_key() const { return whole(schedule_, dropout_key_, Coord::layer, Coord::micro_batch); }

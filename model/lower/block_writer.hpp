@@ -17,8 +17,11 @@ class BlockWriter {
  public:
   BlockWriter(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters, LaneId compute);
 
-  void begin(const std::string& name);
+  // `weights_apart`: the weight gradients of linear layers are left out, for a block of their own: end_weights() after
+  // end(). Whoever calls that later keeps what they read, the gradients of outputs among it.
+  void begin(const std::string& name, bool weights_apart = false);
   BlockId end();
+  BlockId end_weights(const std::string& name);
 
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
 
@@ -66,17 +69,10 @@ class BlockWriter {
   // dx[T,in] = dy[T,out] · W;  dW[out,in] += dyᵀ · x;  db[out] += Σ dy, of the rows that this rank answers for.
   // Column: `x` is the residual stream's, `dx` is summed into `dx_part` (see summed); returns where the sum is.
   View column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                       View dx_part, const std::string& weight, bool layered = true, bool with_wgrad = true);
-  // dW alone, where column_backward has left it out.
-  void column_wgrad(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x,
-                    const std::string& weight, bool layered);
+                       View dx_part, const std::string& weight, bool layered = true);
   // `before_gelu`: what the layer's input was the GELU of, when dx is to be the gradient of that.
   void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx,
                     std::optional<View> before_gelu = {});
-  // dW and db, of `dy_bias`: in one operation where that is `dy` and the fusion is on.
-  void weight_and_bias_gradients(const std::string& name, std::int64_t in, std::int64_t out, const View& dy,
-                                 const View& x, const std::string& weight, const Expr& layer, bool has_bias,
-                                 const View& dy_bias);
 
   // c[R,H] = a + dropout(b + bias of the row-parallel layer before).
   void residual(const std::string& name, const std::string& layer, View a, View b, View c, DropoutSite site);
@@ -96,6 +92,19 @@ class BlockWriter {
   void rope(const std::string& name, Phase phase, Pass pass, View qkv);
 
  private:
+  // dW = dyᵀ · x and, of `dy_bias`, db: in one operation where that is `dy` and the fusion is on.
+  struct WeightGradient {
+    std::string name;
+    std::int64_t in = 0, out = 0;
+    View dy, x;
+    std::string weight;
+    Expr layer;
+    bool has_bias = false;
+    View dy_bias;
+    bool gathers_dy = false;  // where it is put off: of which operand this rank has its rows only; else of x
+  };
+  void write_or_put_off(WeightGradient gradient);
+  void write_weight_gradient(const WeightGradient& gradient);
   bool has_beta() const { return shape_.model.normalization == Normalization::layer_norm; }
   Work norm(Pass pass) const;
   Dropout hidden_dropout(Pass pass, DropoutSite site) const;
@@ -111,6 +120,8 @@ class BlockWriter {
   Dtype dtype_;
   Expr slot_;
   Block block_;
+  bool weights_apart_ = false;
+  std::vector<WeightGradient> put_off_;
   TensorId gathered_ = 0;     // [T,H] with sequence parallelism
   TensorId dropout_key_ = 0;  // [layer][micro-batch], where anything drops
 };

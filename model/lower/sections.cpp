@@ -1,0 +1,210 @@
+#include "model/lower/sections.hpp"
+
+#include <optional>
+#include <utility>
+
+namespace stretto {
+
+const LayerKind& dense_layer() {
+  static const LayerKind kSections = {
+      {"attention", &Sections::attention_forward, &Sections::attention_backward},
+      {"mlp", &Sections::mlp_forward, &Sections::mlp_backward},
+  };
+  return kSections;
+}
+
+Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss)
+    : schedule_(schedule),
+      w_(writer),
+      shape_(shape),
+      model_(shape.model),
+      loss_(loss),
+      ffn_(model_.ffn_hidden_size / shape.tp),
+      heads_(model_.num_attention_heads / shape.tp),
+      attended_(model_.hidden_size / shape.tp),
+      qkv_size_(model_.qkv_size() / shape.tp),
+      fc1_size_(model_.fc1_size() / shape.tp),
+      vocab_(model_.padded_vocab_size / shape.tp),
+      act_(model_.swiglu ? "swiglu" : "gelu") {
+  const auto input = [&](const std::string& name) {
+    const TensorId ids =
+        add_tensor(schedule, name, Dtype::i32, BufferKind::input, w_.tokens(), 1, 1, shape.micro_batches);
+    return whole(schedule, ids, 0, Coord::micro_batch);
+  };
+  ids_ = input("tokens");
+  targets_ = input("targets");
+  schedule.step_data.tokens = ids_.tensor;
+  schedule.step_data.targets = targets_.tensor;
+  add_layer_activations();
+  add_head_activations();
+  add_transients();
+}
+
+void Sections::add_layer_activations() {
+  const std::int64_t rows = w_.residual_rows(), tokens = w_.tokens(), hidden = model_.hidden_size,
+                     layers = model_.num_layers;
+  const BlockWriter::Role statistics{.is_statistics = true};
+  kept_.x = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true});
+  kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers);
+  kept_.ln_1_stats = w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, statistics);
+  kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers);
+  kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {.is_core = true});
+  kept_.lse = w_.recomputable("attention.lse", shape_.micro_batch_size * heads_, model_.seq_length, layers,
+                              {.is_core = true, .is_statistics = true});
+  kept_.x_mid = w_.recomputable("x_mid", rows, hidden, layers);
+  kept_.ln_2 = w_.recomputable("ln_2.out", rows, hidden, layers);
+  kept_.ln_2_stats = w_.recomputable("ln_2.stats", rows, w_.norm_stats(), layers, statistics);
+  kept_.fc1 = w_.recomputable("fc1.out", tokens, fc1_size_, layers);
+  kept_.act = w_.recomputable(act_ + ".out", tokens, ffn_, layers);
+}
+
+// A weight gradient that is put off needs an instance of its operands for its micro-batch alone. The other
+// micro-batches share theirs as all activations are shared, by slot.
+View Sections::keep(const std::string& name, std::int64_t rows, std::int64_t cols) const {
+  if (shape_.deferred == 0) return w_.act(w_.activation(name, rows, cols, 1));
+  const std::int64_t kept = shape_.deferred + (shape_.deferred < shape_.micro_batches ? shape_.slots.back() : 0);
+  return whole(schedule_,
+               add_tensor(schedule_, name, schedule_.compute_dtype, BufferKind::activation, rows, cols, 1, kept), 0,
+               select_le(Expr(Coord::micro_batch), shape_.deferred - 1, Coord::micro_batch,
+                         Expr(Coord::slot) + Expr(shape_.deferred)));
+}
+
+void Sections::add_head_activations() {
+  const std::int64_t rows = w_.residual_rows();
+  kept_.ln_f = keep("ln_f.out", rows, model_.hidden_size);
+  kept_.ln_f_stats = add_tensor(schedule_, "ln_f.stats", w_.statistics_type(), BufferKind::activation, rows,
+                                w_.norm_stats(), 1, shape_.slots.back());
+  kept_.logits = keep("logits", w_.tokens(), vocab_);
+}
+
+void Sections::add_transients() {
+  const std::int64_t rows = w_.residual_rows(), tokens = w_.tokens(), hidden = model_.hidden_size;
+  if (!shape_.residual_fusion) forward_.branch = w_.workspace("branch.out", tokens, hidden);
+  dx_ = w_.workspace("dx", rows, hidden, shape_.gradient_buffers);
+  backward_.d_x = whole(schedule_, dx_, 0, Coord::buffer);
+  backward_.d_hidden = w_.workspace("d_hidden", tokens, hidden);
+  backward_.d_attention = w_.workspace("d_attention", tokens, attended_);
+  backward_.d_qkv = w_.workspace("d_qkv", tokens, qkv_size_);
+  backward_.d_fc1 = w_.workspace("d_fc1", tokens, fc1_size_);
+  backward_.d_act = shape_.gelu_fusion ? backward_.d_fc1 : w_.workspace("d_" + act_, tokens, ffn_);
+  forward_.branch_part = shape_.sequence_parallel ? w_.workspace("branch.part", rows, hidden) : forward_.branch;
+  backward_.d_part = shape_.sequence_parallel ? w_.workspace("d_hidden.part", rows, hidden) : backward_.d_hidden;
+  backward_.d_branch = w_.drops() ? w_.workspace("d_branch", rows, hidden) : dx_;
+}
+
+// ---- embedding ----
+
+Embedding Sections::embedding(Pass pass) const {
+  return {pass,      w_.tokens(),    model_.hidden_size, model_.padded_vocab_size, model_.seq_length, has_positions(),
+          shape_.tp, shape_.tp_place};
+}
+
+void Sections::embedding_forward() {
+  const View x = w_.act(kept_.x);
+  const View embedded = shape_.sequence_parallel || w_.drops() ? w_.work(forward_.branch) : x;
+  std::vector<Access> looked_up = {read(ids_), read(w_.parameter("wte.weight"))};
+  if (has_positions()) looked_up.push_back(read(w_.parameter("wpe.weight")));
+  looked_up.push_back(write(embedded));
+  w_.op("embedding.fprop", Phase::forward, embedding(Pass::forward), std::move(looked_up));
+  const View sum = w_.summed("embedding", Phase::forward, embedded, w_.drops() ? w_.work(forward_.branch_part) : x);
+  if (w_.drops()) w_.dropout("embedding.dropout", sum, x, DropoutSite::embedding);
+}
+
+void Sections::embedding_backward() {
+  const View d_embedded =
+      w_.gathered("embedding.all_gather_wgrad", Phase::wgrad,
+                  w_.dropped("embedding.dropout.dgrad", backward_.d_x, backward_.d_branch, DropoutSite::embedding));
+  std::vector<Access> tables = {read(ids_), read(d_embedded), accumulate(w_.gradient("wte.weight"))};
+  if (has_positions()) tables.push_back(accumulate(w_.gradient("wpe.weight")));
+  w_.op("embedding.wgrad", Phase::wgrad, embedding(Pass::wgrad), std::move(tables));
+}
+
+// ---- attention ----
+
+// after = before + W · input
+void Sections::row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
+                         const View& before, const View& after, DropoutSite site) {
+  const std::int64_t hidden = model_.hidden_size;
+  if (shape_.residual_fusion) return w_.row_forward(name, in, hidden, input, after, before);
+  w_.row_forward(name, in, hidden, input, w_.work(forward_.branch));
+  const View sum = w_.summed(name, Phase::forward, w_.work(forward_.branch), w_.work(forward_.branch_part));
+  w_.residual(addition, name, before, sum, after, site);
+}
+
+std::vector<Access> Sections::attended() const {
+  return {read(of_layer(kept_.qkv)), write(of_layer(kept_.attention)), write(of_layer(kept_.lse))};
+}
+
+void Sections::attention_forward(const View& in, const View& out) {
+  w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
+  w_.column_forward("qkv", model_.hidden_size, qkv_size_,
+                    w_.gathered("qkv.all_gather", Phase::forward, of_layer(kept_.ln_1)), of_layer(kept_.qkv));
+  w_.rope("rope.fprop", Phase::forward, Pass::forward, of_layer(kept_.qkv));
+  w_.attention("attention.fprop", Pass::forward, attended());
+  row_layer("proj", attended_, of_layer(kept_.attention), "residual_1.fprop", in, out, DropoutSite::residual_1);
+}
+
+void Sections::attention_backward(const View& in) {
+  const BackwardTransients& d = backward_;
+  if (shape_.recompute.granularity == Recompute::Granularity::selective)
+    w_.attention("attention.fprop.recompute", Pass::forward, attended());
+  w_.row_backward("proj", attended_, model_.hidden_size,
+                  w_.dropped("residual_1.dgrad", d.d_x, d.d_branch, DropoutSite::residual_1), of_layer(kept_.attention),
+                  w_.work(d.d_attention));
+  w_.attention("attention.dgrad", Pass::dgrad,
+               {read(of_layer(kept_.qkv)), read(of_layer(kept_.attention)), read(of_layer(kept_.lse)),
+                read(w_.work(d.d_attention)), write(w_.work(d.d_qkv))});
+  w_.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, w_.work(d.d_qkv));
+  const View d_ln_1 = w_.column_backward("qkv", model_.hidden_size, qkv_size_, w_.work(d.d_qkv), of_layer(kept_.ln_1),
+                                         w_.work(d.d_hidden), w_.work(d.d_part), "qkv.weight");
+  w_.norm_backward("ln_1", d_ln_1, in, of_layer(kept_.ln_1_stats), accumulate(d.d_x), Coord::layer);
+}
+
+// ---- mlp ----
+
+void Sections::mlp_forward(const View& in, const View& out) {
+  const View fc1 = of_layer(kept_.fc1), act = of_layer(kept_.act);
+  w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
+  w_.column_forward("fc1", model_.hidden_size, fc1_size_,
+                    w_.gathered("fc1.all_gather", Phase::forward, of_layer(kept_.ln_2)), fc1,
+                    shape_.gelu_fusion ? std::optional(act) : std::nullopt);
+  if (!shape_.gelu_fusion)
+    w_.op(act_ + ".fprop", Phase::forward,
+          Elementwise{model_.swiglu ? ElementwiseFn::swiglu : ElementwiseFn::gelu, w_.tokens(), ffn_},
+          {read(fc1), write(act)});
+  row_layer("fc2", ffn_, act, "residual_2.fprop", in, out, DropoutSite::residual_2);
+}
+
+void Sections::mlp_backward(const View& in) {
+  const BackwardTransients& d = backward_;
+  const View fc1 = of_layer(kept_.fc1);
+  w_.row_backward("fc2", ffn_, model_.hidden_size,
+                  w_.dropped("residual_2.dgrad", d.d_x, d.d_branch, DropoutSite::residual_2), of_layer(kept_.act),
+                  w_.work(d.d_act), shape_.gelu_fusion ? std::optional(fc1) : std::nullopt);
+  if (!shape_.gelu_fusion)
+    w_.op(act_ + ".dgrad", Phase::dgrad,
+          Elementwise{model_.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, w_.tokens(), ffn_},
+          {read(w_.work(d.d_act)), read(fc1), write(w_.work(d.d_fc1))});
+  const View d_ln_2 = w_.column_backward("fc1", model_.hidden_size, fc1_size_, w_.work(d.d_fc1), of_layer(kept_.ln_2),
+                                         w_.work(d.d_hidden), w_.work(d.d_part), "fc1.weight");
+  w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
+}
+
+// ---- head ----
+
+void Sections::head_forward() {
+  w_.norm_forward("ln_f", w_.act(kept_.x, model_.num_layers), kept_.ln_f, w_.act(kept_.ln_f_stats), 0);
+  const View in = w_.gathered("lm_head.all_gather", Phase::forward, kept_.ln_f);
+  w_.op("lm_head.fprop", Phase::forward, Gemm{w_.tokens(), vocab_, model_.hidden_size, false, true, false},
+        {read(in), read(w_.parameter(shape_.head_weight)), write(kept_.logits)});
+  w_.cross_entropy(kept_.logits, targets_, loss_);
+}
+
+void Sections::head_backward() {
+  const BackwardTransients& d = backward_;
+  const View d_ln_f = w_.column_backward("lm_head", model_.hidden_size, vocab_, kept_.logits, kept_.ln_f,
+                                         w_.work(d.d_hidden), w_.work(d.d_part), shape_.head_weight, false);
+  w_.norm_backward("ln_f", d_ln_f, w_.act(kept_.x, model_.num_layers), w_.act(kept_.ln_f_stats), write(d.d_x), 0);
+}
+
+}  // namespace stretto

@@ -1,0 +1,89 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/lower/block_writer.hpp"
+
+namespace stretto {
+
+// Activations that forward keeps for backward: families over layers and slots.
+struct KeptActivations {
+  TensorId x = 0;  // the residual stream: that of layer l goes in, that of layer l + 1 comes out
+  TensorId ln_1 = 0, ln_1_stats = 0, qkv = 0, attention = 0, lse = 0;
+  TensorId x_mid = 0;  // the residual stream between attention and mlp
+  TensorId ln_2 = 0, ln_2_stats = 0, fc1 = 0, act = 0;
+  View ln_f, logits;
+  TensorId ln_f_stats = 0;
+};
+
+// Workspaces of a pass; a forward and a backward pass that are interleaved have one set each.
+struct ForwardTransients {
+  TensorId branch = 0;  // of proj and fc2, before the residual addition; nothing has it where that is a part of them
+  TensorId branch_part = 0;  // this rank's rows of the sum
+};
+struct BackwardTransients {
+  View d_x;               // gradient of the residual stream: one of the buffers at the boundary of chunks
+  TensorId d_hidden = 0;  // gradient of a norm's output
+  TensorId d_part = 0;    // this rank's rows of its sum
+  TensorId d_attention = 0, d_qkv = 0, d_fc1 = 0, d_act = 0;
+  TensorId d_branch = 0;  // of what dropout was given
+};
+
+// Writes the sections of the model's layers into blocks: each has a forward and a backward pass between two points of
+// the residual stream. Weight gradients of a backward pass are in its block, or in one of their own
+// (BlockWriter::begin).
+class Sections {
+ public:
+  // Adds the inputs "tokens" and "targets", activations and workspaces. `loss` is the f64 scalar that losses add up in.
+  Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss);
+
+  // One layer of the model, from the input to the head.
+  void embedding_forward();
+  void embedding_backward();
+  void attention_forward(const View& in, const View& out);
+  void attention_backward(const View& in);
+  void mlp_forward(const View& in, const View& out);
+  void mlp_backward(const View& in);
+  void head_forward();
+  void head_backward();
+
+  const KeptActivations& kept() const { return kept_; }
+  TensorId gradient() const { return dx_; }
+
+ private:
+  void add_layer_activations();
+  void add_head_activations();
+  void add_transients();
+  View keep(const std::string& name, std::int64_t rows, std::int64_t cols) const;
+  View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }
+  void row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
+                 const View& before, const View& after, DropoutSite site);
+  std::vector<Access> attended() const;
+  Embedding embedding(Pass pass) const;
+  bool has_positions() const { return model_.position_embedding_type == PositionEmbedding::learned_absolute; }
+
+  Schedule& schedule_;
+  BlockWriter& w_;
+  const BlockShape& shape_;
+  const Transformer& model_;
+  const View loss_;
+  // This rank's parts of what tensor parallelism cuts.
+  const std::int64_t ffn_, heads_, attended_, qkv_size_, fc1_size_, vocab_;
+  const std::string act_;  // of the MLP
+  View ids_, targets_;
+  KeptActivations kept_;
+  ForwardTransients forward_;
+  BackwardTransients backward_;
+  TensorId dx_ = 0;
+};
+
+// A kind of layer: its sections, from input to output.
+struct Section {
+  const char* name;
+  void (Sections::*forward)(const View& in, const View& out);
+  void (Sections::*backward)(const View& in);
+};
+using LayerKind = std::vector<Section>;
+const LayerKind& dense_layer();
+
+}  // namespace stretto
