@@ -183,16 +183,23 @@ SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program,
 
 bool is_waited_for(const BoundProgram& program, std::uint32_t op, const SoloShape& shape) {
   const std::uint32_t last = program.ops[op + shape.count - 1].position;
+  const auto any_wait = [&](const BoundOp& of, const auto& fits) {
+    return std::any_of(program.waits.begin() + of.wait_begin, program.waits.begin() + of.wait_end,
+                       [&](const BoundWait& wait) { return wait.steps_ago == 0 && fits(wait); });
+  };
+  const auto is_for_last = [&](const BoundWait& wait) {
+    return wait.lane == shape.last_lane && wait.position >= last &&
+           (wait.kind == EdgeKind::finish_start || wait.position > last);
+  };
   return std::all_of(shape.lanes.begin(), shape.lanes.end(), [&](const SoloShape::OnLane& on) {
     if (on.lane == shape.last_lane) return true;
     const std::uint32_t next = program.ops[op + on.first].position + on.count;
     if (next == program.lanes[on.lane].size()) return false;
     const BoundOp& behind = program.ops[program.lanes[on.lane][next]];
-    return std::any_of(program.waits.begin() + behind.wait_begin, program.waits.begin() + behind.wait_end,
-                       [&](const BoundWait& wait) {
-                         return wait.steps_ago == 0 && wait.lane == shape.last_lane && wait.position >= last &&
-                                (wait.kind == EdgeKind::finish_start || wait.position > last);
-                       });
+    // Or for the first operation of the next call, on whatever lane, which does.
+    return any_wait(behind, [&](const BoundWait& wait) {
+      return is_for_last(wait) || any_wait(program.ops[wait.op], is_for_last);
+    });
   });
 }
 

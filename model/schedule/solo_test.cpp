@@ -71,6 +71,23 @@ TEST_CASE("calls that nobody else takes part in are solo, and those of one block
   CHECK_FALSE(is_waited_for(bind(t.schedule, 0), 10, t.solo().shapes[0]));  // the next call is that of another step
 }
 
+TEST_CASE("what follows a solo call may wait for it by way of the first operation of the next call") {
+  TinySchedule t;
+  const TensorId x = t.tensor("x", 1, 8, BufferKind::parameter);
+  const std::vector<OpId> ops = {t.all_reduce("a", 2, x), t.fill("b", 1, x), t.fill("c", 0, x)};
+  t.schedule.blocks.push_back(
+      {"block", ops, {{1, EdgeKind::start_start, 0}, {2, EdgeKind::finish_start, 0}, {2, EdgeKind::finish_start, 1}}});
+  for (const std::uint8_t sequence : {0, 1}) {
+    auto& order = t.schedule.programs[0].order;
+    order.clear();
+    for (const std::int64_t layer : {0, 1}) order.push_back({3, layer, 0, 0, 0, 3, {}, 0, 0, false, sequence});
+    const BoundProgram program = bind(t.schedule, 0);
+    const SoloCalls calls = find_solo_calls(t.schedule, program, alone(t.schedule));
+    REQUIRE(calls.shapes.size() == 1);
+    CHECK(is_waited_for(program, 0, calls.shapes[0]) == (sequence == 1));
+  }
+}
+
 TEST_CASE("what others take part in, or what waits inside for something outside, is not solo") {
   Layer t;
   CHECK(t.solo(Company::kOthers).shapes.empty());
