@@ -4,10 +4,12 @@
 #if !defined(STRETTO_ON_GPU)
 #include "tests/as_processes.hpp"
 #include "tests/fake_cuda/cuda_runtime.h"
+#include "tests/fake_cuda/fake_libraries.hpp"
 #include "tests/fake_cuda/nccl.h"
 #endif
 #include "exec/cuda/cuda.hpp"
 #include "exec/trainer.hpp"
+#include "model/schedule/tiny_schedule.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -308,6 +310,34 @@ TEST_CASE("memory that does not suffice is said before anything runs, and everyt
   CHECK(device.used_bytes == 0);
   CHECK(device.live_streams == 0);
   CHECK(device.live_events == 0);
+}
+
+TEST_CASE("attention has a workspace for each stream that it is on", "[cuda]") {
+  TinySchedule tiny(1);
+  const TensorId qkv = tiny.tensor("qkv", 4, 24);
+  const OpId filled = tiny.fill("fill", 0, qkv);
+  for (const LaneId lane : {0, 1, 1}) {
+    const std::string name = std::to_string(tiny.schedule.operations.size());
+    const TensorId out = tiny.tensor("out" + name, 4, 8), lse = tiny.tensor("lse" + name, 2, 4);
+    const OpId op = tiny.op("attention" + name, lane, Attention{Pass::forward, 1, 2, 2, 4, 4},
+                            {{AccessMode::read, tiny.whole(qkv)},
+                             {AccessMode::write, tiny.whole(out)},
+                             {AccessMode::write, tiny.whole(lse)}},
+                            {finish_of(filled)});
+    tiny.waits_of(filled) = {finish_of(op, 1)};
+  }
+  const MemoryPlan plan = plan_and_verify(tiny.schedule).plan;
+  std::vector<cuda::AttentionLaunch> launches;
+  cuda::attention_launches = &launches;
+  std::vector<BoundProgram> programs = {bind(tiny.schedule, 0)};
+  cuda::LaunchPlan actions = cuda::plan_launches(tiny.schedule, programs);
+  std::unique_ptr<exec::Executor>(
+      stretto_make_cuda_executor(tiny.schedule, plan, {}, std::move(programs), std::move(actions)))
+      ->run(1);
+  cuda::attention_launches = nullptr;
+  REQUIRE(launches.size() == 3);
+  for (const auto& a : launches)
+    for (const auto& b : launches) CHECK((a.workspace == b.workspace) == (a.stream == b.stream));
 }
 #endif
 

@@ -1,4 +1,6 @@
-// Libraries of the fake device: GEMMs are the host's, and attention has no plans.
+// Libraries of the fake device: GEMMs are the host's, and attention has plans where a test asks for them.
+#include "tests/fake_cuda/fake_libraries.hpp"
+
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/host/kernels/kernels.hpp"
@@ -26,11 +28,17 @@ struct AttentionRunner::Plan {};
 
 AttentionRunner::AttentionRunner() = default;
 AttentionRunner::~AttentionRunner() = default;
+thread_local std::vector<AttentionLaunch>* attention_launches = nullptr;
+
 bool AttentionRunner::prepare(const Attention&, std::span<const exec::Operand>) {
   why_not_ = "not here";
-  return false;
+  return attention_launches != nullptr;
 }
-std::int64_t AttentionRunner::workspace_bytes(const Attention&, std::span<const exec::Operand>) const { return 0; }
-void AttentionRunner::run(const Attention&, std::span<const exec::Operand>, std::byte*, const Stream&) {}
+std::int64_t AttentionRunner::workspace_bytes(const Attention&, std::span<const exec::Operand>) const { return 256; }
+void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> operands, std::byte* workspace,
+                          const Stream& stream) {
+  attention_launches->push_back({workspace, stream.stream});
+  emulate::submit(stream.stream, [work, operands] { host::run_work(work, {}, operands); });
+}
 
 }  // namespace stretto::cuda

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -298,8 +299,10 @@ class CudaExecutor final : public exec::Executor {
     return held == 0 ? 0 : std::max(1, sms_ - held);
   }
 
-  // cuDNN's plans, where it has any. Attention is on the compute lane, so that a rank needs one workspace.
+  // cuDNN's plans, where it has any. A workspace belongs to a stream: attention on two lanes of a rank may run at once.
   void prepare_attention() {
+    attention_workspaces_.resize(launches_.streams);
+    std::vector<std::int64_t> bytes(launches_.streams);
     for (std::size_t r = 0; r < programs_.size(); ++r)
       for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
         const auto* attention = std::get_if<Attention>(&programs_[r].work_of(op));
@@ -307,19 +310,18 @@ class CudaExecutor final : public exec::Executor {
         attention_ = &attention_runner();
         const std::span<const exec::Operand> operands = ranks_[r]->operands.of(op);
         if (attention_->prepare(*attention, operands)) {
+          std::int64_t& needed = bytes[stream_of_op(static_cast<std::uint32_t>(r), op)];
           // At least something, so that there is memory to point to.
-          attention_bytes_ =
-              std::max({std::int64_t{256}, attention_bytes_, attention_->workspace_bytes(*attention, operands)});
+          needed = std::max({std::int64_t{256}, needed, attention_->workspace_bytes(*attention, operands)});
           continue;
         }
         add_note(fmt::format("{}: our own kernels, which do not use tensor cores; cuDNN: {}",
                              describe(Work(*attention)), attention_->why_not()));
       }
     cudaGetLastError();  // of a plan that was refused, which the next launch would report as its own
-    if (attention_ == nullptr || attention_bytes_ == 0) return;
-    const std::int64_t bytes = attention_bytes_ * static_cast<std::int64_t>(ranks_.size());
-    require_free(bytes, " for cuDNN's attention");
-    attention_workspace_ = std::make_unique<DeviceMemory>(bytes);
+    require_free(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}), " for cuDNN's attention");
+    for (std::size_t s = 0; s < bytes.size(); ++s)
+      if (bytes[s] > 0) attention_workspaces_[s] = std::make_unique<DeviceMemory>(bytes[s]);
   }
 
   std::int64_t planned_bytes() const {
@@ -355,6 +357,9 @@ class CudaExecutor final : public exec::Executor {
     return std::clamp(lane.priority, highest, lowest);
   }
 
+  std::uint32_t stream_of_op(std::uint32_t rank, std::uint32_t op) const {
+    return rank * static_cast<std::uint32_t>(schedule_.lanes.size()) + programs_[rank].ops[op].lane;
+  }
   Stream stream_of(std::uint32_t stream) const {
     return {streams_[stream]->stream, workspaces_[stream]->data, kWorkspace_bytes, sms_};
   }
@@ -378,7 +383,7 @@ class CudaExecutor final : public exec::Executor {
                             operand.ld % 2 != 0 ? "; make_vocab_size_divisible_by = 128 pads a vocabulary" : ""));
         const bool is_one_kernel =
             gemms_->tune(*gemm, ranks_[r]->operands.of(static_cast<std::uint32_t>(op)),
-                         stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + bound.lane)));
+                         stream_of(stream_of_op(static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(op))));
         if (!is_one_kernel)
           add_note(describe(Work(*gemm)) +
                    ": cuBLAS has no such epilogue or is slower with it, a kernel of our own follows");
@@ -421,8 +426,7 @@ class CudaExecutor final : public exec::Executor {
     for (std::uint32_t r = 0; r < programs_.size(); ++r)
       for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
         const OpId id = programs_[r].ops[op].op;
-        if (!is_communication(schedule_.operations[id].work) && loaded.insert(id).second)
-          compute(r, op, stream_of(static_cast<std::uint32_t>(r * schedule_.lanes.size() + programs_[r].ops[op].lane)));
+        if (!is_communication(schedule_.operations[id].work) && loaded.insert(id).second) compute(r, op);
       }
     finish();
   }
@@ -479,16 +483,18 @@ class CudaExecutor final : public exec::Executor {
   void launch(const LaunchAction& action) {
     if (is_communication(work_of(action.rank, action.op)))
       return communication_->launch(action, stream_of(action.stream));
-    compute(action.rank, action.op, stream_of(action.stream));
+    compute(action.rank, action.op);
   }
 
-  void compute(std::uint32_t rank, std::uint32_t op, const Stream& stream) {
+  void compute(std::uint32_t rank, std::uint32_t op) {
+    const std::uint32_t on = stream_of_op(rank, op);
+    const Stream stream = stream_of(on);
     const BoundProgram& program = programs_[rank];
     const Work& work = program.work_of(op);
     const std::span<const exec::Operand> operands = ranks_[rank]->operands.of(op);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
     if (const auto* attention = std::get_if<Attention>(&work); attention && attention_->prepare(*attention, operands))
-      return attention_->run(*attention, operands, attention_workspace_->data + attention_bytes_ * rank, stream);
+      return attention_->run(*attention, operands, attention_workspaces_[on]->data, stream);
     launch_work(work, operands, stream);
   }
 
@@ -579,9 +585,8 @@ class CudaExecutor final : public exec::Executor {
   std::vector<std::size_t> first_mark_;                    // [rank]
   std::vector<std::unique_ptr<CudaEvent>> marks_;
   GemmRunner* gemms_ = nullptr;
-  AttentionRunner* attention_ = nullptr;               // null without attention
-  std::int64_t attention_bytes_ = 0;                   // of a rank
-  std::unique_ptr<DeviceMemory> attention_workspace_;  // [rank]
+  AttentionRunner* attention_ = nullptr;                             // null without attention
+  std::vector<std::unique_ptr<DeviceMemory>> attention_workspaces_;  // [stream]; null: cuDNN has no attention there
   std::unique_ptr<Communication> communication_;
   std::array<StepGraph, 2> graphs_;                // [timed]
   std::unique_ptr<CudaEvent> step_begin_, fork_;   // the latter of a capture
