@@ -35,6 +35,7 @@ std::vector<std::pair<std::string, double>> limits_of(const Schedule& schedule, 
   std::vector<std::pair<std::string, double>> limits = {{"compute", to_ms(b.compute) / step_ms},
                                                         {"waiting for a core", to_ms(b.core_wait) / step_ms},
                                                         {"waiting for peers", to_ms(b.bubble) / step_ms}};
+  if (b.queue_wait > 0) limits.push_back({"waiting behind a hardware queue", to_ms(b.queue_wait) / step_ms});
   for (std::size_t c = 0; c < b.exposed.size(); ++c)
     limits.push_back({"exposed " + schedule.communicators[c].name + " communication", to_ms(b.exposed[c]) / step_ms});
   std::stable_sort(limits.begin(), limits.end(), [](const auto& x, const auto& y) { return x.second > y.second; });

@@ -22,18 +22,19 @@ namespace {
 using Contenders = std::vector<std::unique_ptr<Contender>>;
 
 BreakdownMs median_breakdown(const Contender& c) {
-  std::vector<double> compute, core_wait, exposed, bubble;
-  std::vector<std::vector<double>> exposed_by(c.schedule.communicators.size());
-  for (const Timeline& timeline : c.measured) {
-    const BreakdownMs b = to_ms(mean_breakdown(c.schedule, c.programs, timeline));
-    compute.push_back(b.compute);
-    core_wait.push_back(b.core_wait);
-    exposed.push_back(b.exposed);
-    bubble.push_back(b.bubble);
-    for (std::size_t i = 0; i < exposed_by.size(); ++i) exposed_by[i].push_back(b.exposed_by[i]);
-  }
-  BreakdownMs medians{median(compute), median(core_wait), median(exposed), median(bubble), {}};
-  for (const std::vector<double>& one : exposed_by) medians.exposed_by.push_back(median(one));
+  std::vector<BreakdownMs> parts;
+  for (const Timeline& timeline : c.measured) parts.push_back(to_ms(mean_breakdown(c.schedule, c.programs, timeline)));
+  const auto median_of = [&](const auto& part) {
+    std::vector<double> values;
+    for (const BreakdownMs& b : parts) values.push_back(part(b));
+    return median(values);
+  };
+  BreakdownMs medians;
+  for (double BreakdownMs::*part : {&BreakdownMs::compute, &BreakdownMs::core_wait, &BreakdownMs::exposed,
+                                    &BreakdownMs::queue_wait, &BreakdownMs::bubble})
+    medians.*part = median_of([&](const BreakdownMs& b) { return b.*part; });
+  for (std::size_t i = 0; i < c.schedule.communicators.size(); ++i)
+    medians.exposed_by.push_back(median_of([&](const BreakdownMs& b) { return b.exposed_by[i]; }));
   return medians;
 }
 

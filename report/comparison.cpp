@@ -57,7 +57,8 @@ nlohmann::json known(double value) { return std::isnan(value) ? nlohmann::json(n
 }  // namespace
 
 BreakdownMs to_ms(const Breakdown& b) {
-  BreakdownMs ms{to_ms(b.compute), to_ms(b.core_wait), to_ms(b.exposed_total), to_ms(b.bubble), {}};
+  BreakdownMs ms{to_ms(b.compute),    to_ms(b.core_wait), to_ms(b.exposed_total),
+                 to_ms(b.queue_wait), to_ms(b.bubble),    {}};
   for (const Picoseconds exposed : b.exposed) ms.exposed_by.push_back(to_ms(exposed));
   return ms;
 }
@@ -211,7 +212,7 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
   std::string text = comparison_table(comparison).text() + "\n";
   for (const std::string& remark : comparison_remarks(comparison)) text += remark + "\n";
   text += "\nwhat explains the difference (predicted − measured, ms per step and rank):\n";
-  Table detail({"ranks", "mode", "total", "compute", "core wait", "exposed", "bubble",
+  Table detail({"ranks", "mode", "total", "compute", "core wait", "exposed", "queue wait", "bubble",
                 "operations that differ most (predicted / measured)"});
   for (const ComparisonRow& row : comparison.rows) {
     std::vector<OperationTime> operations = row.operations;
@@ -227,6 +228,7 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
                     fmt::format("{:+.1f}", row.predicted.compute - row.measured.compute),
                     fmt::format("{:+.1f}", row.predicted.core_wait - row.measured.core_wait),
                     fmt::format("{:+.1f}", row.predicted.exposed - row.measured.exposed),
+                    fmt::format("{:+.1f}", row.predicted.queue_wait - row.measured.queue_wait),
                     fmt::format("{:+.1f}", row.predicted.bubble - row.measured.bubble), differing});
   }
   return text + detail.text();
@@ -238,6 +240,7 @@ nlohmann::json comparison_json(const Comparison& comparison) {
     return nlohmann::json{{"compute_ms", known(b.compute)},
                           {"core_wait_ms", known(b.core_wait)},
                           {"exposed_ms", known(b.exposed)},
+                          {"queue_wait_ms", known(b.queue_wait)},
                           {"bubble_ms", known(b.bubble)}};
   };
   for (const ComparisonRow& row : comparison.rows) {

@@ -21,9 +21,9 @@ struct OperationTime {
   double predicted_ms = 0, measured_ms = 0;
 };
 
-// Where the compute lane's time went, in milliseconds, mean over ranks.
+// Where the time of the compute lanes went (report/exposure.hpp), in milliseconds, mean over ranks.
 struct BreakdownMs {
-  double compute = 0, core_wait = 0, exposed = 0, bubble = 0;
+  double compute = 0, core_wait = 0, exposed = 0, queue_wait = 0, bubble = 0;
   std::vector<double> exposed_by;  // [communicator]; of predictions they add up to `exposed`
 };
 BreakdownMs to_ms(const Breakdown& breakdown);

@@ -6,23 +6,11 @@
 #include <limits>
 #include <span>
 #include <utility>
-#include <variant>
+
+#include "report/lane_windows.hpp"
 
 namespace stretto {
 namespace {
-
-// A transfer on a communication lane, or its wait for cores before that.
-struct Window {
-  Picoseconds begin = 0, end = 0;
-  Picoseconds lane_end = 0;  // when the lane went on: later than `end` where it was joined with other messages
-  std::uint32_t position = 0;
-  std::uint32_t communicator = 0;
-  bool joined = false;  // to the one before
-};
-
-struct Interval {
-  Picoseconds begin = 0, end = 0;
-};
 
 // Rows are in order of (rank, op).
 struct RankOrder {
@@ -31,201 +19,241 @@ struct RankOrder {
 };
 
 constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+constexpr int kSteps = LaneWindows::kSteps;
 constexpr std::int64_t kNothing = -1, kAll = std::numeric_limits<std::int64_t>::max();
 
-// Takes what [begin, end) covers of the free intervals out of them, so that no instant counts twice; how much it was.
-Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end) {
-  Picoseconds taken = 0;
-  for (std::size_t i = 0; i < free.size();) {
-    const Interval part = free[i];
-    const Picoseconds from = std::max(begin, part.begin), to = std::min(end, part.end);
-    if (from >= to) {
-      ++i;
-      continue;
-    }
-    taken += to - from;
-    const auto here = free.begin() + static_cast<std::ptrdiff_t>(i);
-    if (part.begin < from && to < part.end) {
-      free[i].end = from;
-      free.insert(here + 1, {to, part.end});
-      return taken;
-    }
-    if (part.begin < from) {
-      free[i++].end = from;
-    } else if (to < part.end) {
-      free[i++].begin = to;
-    } else {
-      free.erase(here);
-    }
-  }
-  return taken;
-}
-
-class Walk {
+// One rank's step, from beginning to end.
+class Accounting {
  public:
-  Walk(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline)
+  Accounting(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline)
       : schedule_(schedule), program_(program), period_(timeline.step_end - timeline.step_begin) {
     result_.exposed.assign(schedule.communicators.size(), 0);
     for (const Operation& operation : schedule.operations)
       communicator_.push_back(is_communication(operation.work) ? communicator_of(operation.work) : kNobody);
-    transfers_.resize(program.lanes.size());
-    queued_.resize(program.lanes.size());
-    collect(timeline);
-    // A step whose compute starts before the last operation of the step before has ended (parameters are still being
-    // gathered) is looked at over the period that starts with its compute; the next step's compute fills the rest.
-    begin_ = timeline.step_begin;
-    if (!compute_.empty()) begin_ = std::min(begin_, compute_.front()->ready);
-    end_ = begin_ + period_;
+    const auto [begin, end] = std::equal_range(timeline.rows.begin(), timeline.rows.end(), program_.rank, RankOrder{});
+    rows_ = {begin, end};
+    assert(rows_.empty() || rows_.back().op < program_.ops.size());
+    has_queues_ =
+        std::any_of(schedule.lanes.begin(), schedule.lanes.end(), [](const Lane& lane) { return lane.queue >= 0; });
+    collect();
+    begin_with_compute(timeline.step_begin);
   }
 
   Breakdown run() {
-    Picoseconds cursor = begin_;
-    for (std::size_t i = 0; i < compute_.size(); ++i) {
-      const TimelineRow* row = compute_[i];
-      const std::size_t first = i;
-      while (i + 1 < compute_.size() && program_.ops[compute_[i + 1]->op].joined) ++i;
-      // Clamping keeps the sum exact even for clocks that disagree by a tick.
-      const Picoseconds ready = std::clamp(row->ready, cursor, end_);
-      const Picoseconds start = std::clamp(row->start, ready, end_);
-      const Picoseconds end = std::clamp(compute_[i]->end, start, end_);
-      wait_before(row->op, cursor, ready);
-      result_.core_wait += start - ready;
-      if (communicates(row->op))
-        communicate_on_compute_lane(std::span(compute_).subspan(first, i + 1 - first), start, end);
+    for (Picoseconds now = begin_; now < end_;) {
+      // Until `next` no compute lane changes what it does.
+      Picoseconds next = end_;
+      bool computes = false, queues = false;
+      for (ComputeLane& lane : compute_) {
+        while (lane.end <= now && !lane.is_through) go_on(lane);
+        if (lane.is_through) continue;
+        if (now < lane.ready) {
+          next = std::min(next, lane.ready);
+        } else if (now < lane.start) {
+          next = std::min(next, lane.start);
+          queues = true;
+        } else {
+          next = std::min(next, lane.end);
+          computes = true;
+        }
+      }
+      if (computes)
+        result_.compute += next - now;
+      else if (queues)
+        result_.core_wait += next - now;
       else
-        result_.compute += end - start;
-      cursor = end;
+        wait(now, next);
+      now = next;
     }
-    wait_at_the_tail(cursor);
     for (const Picoseconds exposed : result_.exposed) result_.exposed_total += exposed;
     return std::move(result_);
   }
 
  private:
-  std::uint32_t communicator(std::uint32_t op) const { return communicator_[program_.ops[op].op]; }
-  bool communicates(std::uint32_t op) const { return communicator(op) != kNobody; }
-
-  void collect(const Timeline& timeline) {
-    std::size_t compute_lane = 0;
-    while (compute_lane < schedule_.lanes.size() && schedule_.lanes[compute_lane].kind != LaneKind::compute)
-      ++compute_lane;
-    const auto [begin, end] = std::equal_range(timeline.rows.begin(), timeline.rows.end(), program_.rank, RankOrder{});
-    for (std::size_t lane = 0; lane < transfers_.size(); ++lane)
-      if (lane == compute_lane)
-        compute_.reserve(program_.lanes[lane].size());
-      else
-        transfers_[lane].windows.reserve(program_.lanes[lane].size());
-    assert(begin == end || (end - 1)->op < program_.ops.size());
-    for (auto at = begin; at != end; ++at) {
-      const TimelineRow& row = *at;
-      const BoundOp& op = program_.ops[row.op];
-      if (op.lane == compute_lane) {
-        compute_.push_back(&row);
-      } else if (communicates(row.op)) {
-        transfers_[op.lane].windows.push_back(
-            {row.transfer, row.moved(), row.end, op.position, communicator(row.op), op.joined});
-        if (row.start > row.ready)
-          queued_[op.lane].windows.push_back(
-              {row.ready, row.start, row.start, op.position, communicator(row.op), op.joined});
-      }
-    }
-  }
-
-  // What a lane's operations are doing: in lane order, so that `lane_end` is in order too.
-  struct LaneWindows {
-    std::vector<Window> windows;
-    std::array<std::size_t, 2> first{};  // [steps ago]: the first window that may reach beyond a gap
+  // A compute lane, on its way through the step. Until `ready` it waits, from `held` on for its hardware queue alone;
+  // until `start` it queues for cores, until `end` it computes. All within the step.
+  struct ComputeLane {
+    std::vector<const TimelineRow*> rows;  // in lane order
+    std::size_t behind = 0;                // the next of them
+    int steps_ago = 0;                     // 1: what is left of the step before
+    Picoseconds ready = 0, start = 0, end = 0;
+    Interval held;
+    bool is_through = false;
+  };
+  // How far a lane must have come, in the steps so many steps ago.
+  struct Awaited {
+    LaneId lane = 0;
+    std::array<std::int64_t, kSteps> last{};  // position; kNothing, kAll
   };
 
-  // Charges what windows of a lane, up to `last_position`, of the step `steps_ago` steps before, cover of a gap: to
-  // [communicator] of `to`, or all to its only element.
-  void charge(LaneWindows& lane, int steps_ago, std::int64_t last_position, std::vector<Interval>& free,
-              std::span<Picoseconds> to) {
-    const Picoseconds shift = -steps_ago * period_;
-    const auto& windows = lane.windows;
-    if (last_position == kNothing || free.empty() || windows.empty()) return;
-    // Windows that ended before the gap can be skipped; gaps only move on.
-    std::size_t& first = lane.first[static_cast<std::size_t>(steps_ago)];
-    while (first < windows.size() && windows[first].lane_end + shift <= free.front().begin) ++first;
-    for (auto window = windows.begin() + static_cast<std::ptrdiff_t>(first);
-         window != windows.end() && window->position <= last_position && !free.empty(); ++window) {
-      if (window->begin + shift >= free.back().end) {
-        // Of joined messages a later one may have begun earlier.
-        if (window + 1 != windows.end() && (window + 1)->joined) continue;
-        break;
+  std::uint32_t communicator(std::uint32_t op) const { return communicator_[program_.ops[op].op]; }
+
+  void collect() {
+    std::vector<std::uint32_t> compute_of(program_.lanes.size(), kNobody);
+    for (std::size_t lane = 0; lane < program_.lanes.size(); ++lane) {
+      if (schedule_.lanes[lane].kind != LaneKind::compute) continue;
+      compute_of[lane] = static_cast<std::uint32_t>(compute_.size());
+      compute_.emplace_back().rows.reserve(program_.lanes[lane].size());
+    }
+    for (std::vector<LaneWindows>* windows : {&transfers_, &queued_, &held_}) windows->resize(program_.lanes.size());
+    for (std::size_t lane = 0; lane < program_.lanes.size(); ++lane)
+      if (compute_of[lane] == kNobody) transfers_[lane].reserve(program_.lanes[lane].size());
+    for (const TimelineRow& row : rows_) {
+      const BoundOp& op = program_.ops[row.op];
+      if (compute_of[op.lane] != kNobody) {
+        compute_[compute_of[op.lane]].rows.push_back(&row);
+        continue;
       }
-      to[to.size() == 1 ? 0 : window->communicator] += take(free, window->begin + shift, window->end + shift);
+      const std::uint32_t communicator = this->communicator(row.op);
+      transfers_[op.lane].add({row.transfer, row.moved(), row.end, op.position, communicator, op.joined});
+      if (row.start > row.ready)
+        queued_[op.lane].add({row.ready, row.start, row.start, op.position, communicator, op.joined});
+      if (const Interval held = has_queues_ ? held_by_queue(row) : Interval{}; held.begin < held.end)
+        held_[op.lane].add({held.begin, held.end, held.end, op.position, communicator, false});
     }
   }
 
-  void wait_before(std::uint32_t op, Picoseconds from, Picoseconds to) {
-    if (from >= to) return;
-    // Per lane, how far in this step and in the one before the lane must have come. What is queued ahead on the lane of
-    // an awaited operation is waited for as well.
-    bool waits = false;
-    for (std::uint32_t i = program_.ops[op].wait_begin; i < program_.ops[op].wait_end; ++i) {
-      const BoundWait& wait = program_.waits[i];
-      if (wait.kind != EdgeKind::finish_start || !communicates(wait.op)) continue;
-      if (!waits) last_.assign(transfers_.size(), {kNothing, kNothing});
-      waits = true;
-      // A message is over when those that it is joined with are.
-      const std::vector<std::uint32_t>& lane = program_.lanes[wait.lane];
-      std::int64_t position = wait.position;
-      while (position + 1 < std::ssize(lane) && program_.ops[lane[static_cast<std::size_t>(position + 1)]].joined)
-        ++position;
-      auto& [this_step, step_before] = last_[wait.lane];
-      if (wait.steps_ago == 0) this_step = std::max(this_step, position), step_before = kAll;
-      if (wait.steps_ago == 1) step_before = std::max(step_before, position);
+  // A step whose compute starts before the last operation of the step before has ended (parameters are still being
+  // gathered) is looked at over the period that starts with its compute; the next step's compute fills the rest. Other
+  // compute lanes may then still be busy with the step before.
+  void begin_with_compute(Picoseconds step_begin) {
+    begin_ = step_begin;
+    for (const ComputeLane& lane : compute_)
+      if (!lane.rows.empty()) begin_ = std::min(begin_, lane.rows.front()->ready);
+    end_ = begin_ + period_;
+    for (ComputeLane& lane : compute_) {
+      lane.end = begin_;
+      // A lane is in order: that whose operation begins the period is through with the step before.
+      if (compute_.size() == 1 || lane.rows.empty() || lane.rows.front()->ready == begin_) continue;
+      const auto left = std::partition_point(lane.rows.begin(), lane.rows.end(),
+                                             [&](const TimelineRow* row) { return row->end - period_ <= begin_; });
+      if (left == lane.rows.end()) continue;
+      lane.behind = static_cast<std::size_t>(left - lane.rows.begin());
+      lane.steps_ago = 1;
     }
-    if (!waits) {
+  }
+
+  // To the lane's next operation. Clamping keeps the sum exact even for clocks that disagree by a tick.
+  void go_on(ComputeLane& lane) const {
+    if (lane.behind == lane.rows.size()) {
+      if (lane.steps_ago == 0) {
+        lane.is_through = true;
+        return;
+      }
+      lane.behind = 0;
+      lane.steps_ago = 0;
+    }
+    const TimelineRow& row = *lane.rows[lane.behind++];
+    const Picoseconds shift = lane.steps_ago * period_;
+    lane.ready = std::clamp(row.ready - shift, lane.end, end_);
+    lane.start = std::clamp(row.start - shift, lane.ready, end_);
+    lane.end = std::clamp(row.end - shift, lane.start, end_);
+    if (!has_queues_) return;
+    lane.held = held_by_queue(row);
+    lane.held.begin -= shift, lane.held.end -= shift;
+  }
+
+  // From when on the operation, and what it is joined with, waited for nothing but its hardware queue, to when the
+  // queue let it go: whatever was issued to the queue before had started. Empty when other waits were over later.
+  Interval held_by_queue(const TimelineRow& row) const {
+    const BoundOp& first = program_.ops[row.op];
+    if (first.joined) return {};
+    const std::vector<std::uint32_t>& lane = program_.lanes[first.lane];
+    Interval held;
+    held.begin = held.end = std::numeric_limits<Picoseconds>::min();
+    const auto consider = [&](std::uint32_t op, int steps_ago, bool is_end, Picoseconds& until) {
+      const auto at = std::lower_bound(rows_.begin(), rows_.end(), op,
+                                       [](const TimelineRow& r, std::uint32_t o) { return r.op < o; });
+      if (at != rows_.end() && at->op == op)
+        until = std::max(until, (is_end ? at->end : at->start) - steps_ago * period_);
+    };
+    consider(first.position > 0 ? lane[first.position - 1] : lane.back(), first.position > 0 ? 0 : 1, true, held.begin);
+    for (std::size_t i = first.position; i == first.position || (i < lane.size() && program_.ops[lane[i]].joined); ++i)
+      for (std::uint32_t w = program_.ops[lane[i]].wait_begin; w < program_.ops[lane[i]].wait_end; ++w) {
+        const BoundWait& wait = program_.waits[w];
+        const int queue = schedule_.lanes[wait.lane].queue;
+        const bool is_start = wait.kind == EdgeKind::start_start;
+        consider(wait.op, wait.steps_ago, !is_start,
+                 is_start && queue >= 0 && queue == schedule_.lanes[first.lane].queue ? held.end : held.begin);
+      }
+    return held;
+  }
+
+  // Windows of the lanes that are waited for, the lowest first.
+  void charge(std::vector<LaneWindows>& windows, std::span<Picoseconds> to) {
+    for (const Awaited& awaited : awaited_)
+      for (int steps_ago = kSteps - 1; steps_ago >= 0; --steps_ago)
+        if (const std::int64_t last = awaited.last[static_cast<std::size_t>(steps_ago)]; last != kNothing)
+          windows[awaited.lane].charge(free_, steps_ago, period_, last, to);
+  }
+
+  // Between `from` and `to` no compute lane computes or queues for cores, and those that are not through wait.
+  void wait(Picoseconds from, Picoseconds to) {
+    bool is_tail = true;
+    awaited_.clear();
+    for (const ComputeLane& lane : compute_) {
+      if (lane.is_through) continue;
+      is_tail = false;
+      await(lane);
+    }
+    // What still moves when all computation is over is waited for, too.
+    for (LaneId lane = 0; is_tail && lane < program_.lanes.size(); ++lane)
+      awaited_.push_back({lane, {kAll, kNothing, kNothing}});
+    if (awaited_.empty() && !has_queues_) {
       result_.bubble += to - from;
       return;
     }
     free_.assign(1, {from, to});
-    for (std::size_t lane = 0; lane < transfers_.size(); ++lane) {
-      charge(transfers_[lane], 1, last_[lane].second, free_, result_.exposed);
-      charge(transfers_[lane], 0, last_[lane].first, free_, result_.exposed);
-    }
-    for (std::size_t lane = 0; lane < queued_.size(); ++lane) {
-      charge(queued_[lane], 1, last_[lane].second, free_, {&result_.core_wait, 1});
-      charge(queued_[lane], 0, last_[lane].first, free_, {&result_.core_wait, 1});
-    }
+    charge(transfers_, result_.exposed);
+    charge(queued_, {&result_.core_wait, 1});
+    charge(held_, {&result_.queue_wait, 1});
+    for (const ComputeLane& lane : compute_)
+      if (has_queues_ && !lane.is_through) result_.queue_wait += take(free_, lane.held.begin, lane.held.end);
     for (const Interval& rest : free_) result_.bubble += rest.end - rest.begin;
   }
 
-  void wait_at_the_tail(Picoseconds from) {
-    if (from >= end_) return;
-    std::vector<Interval> free{{from, end_}};
-    for (LaneWindows& lane : transfers_) charge(lane, 0, kAll, free, result_.exposed);
-    for (LaneWindows& lane : queued_) charge(lane, 0, kAll, free, {&result_.core_wait, 1});
-    for (const Interval& rest : free) result_.bubble += rest.end - rest.begin;
-  }
-
-  // A communication on the compute lane itself blocks it: fully exposed, and waiting for its peers is bubble. `rows`:
-  // one, or messages that are joined.
-  void communicate_on_compute_lane(std::span<const TimelineRow* const> rows, Picoseconds start, Picoseconds end) {
-    free_.assign(1, {start, end});
-    for (const TimelineRow* row : rows)
-      result_.exposed[communicator(row->op)] += take(free_, row->transfer, row->moved());
-    for (const Interval& rest : free_) result_.bubble += rest.end - rest.begin;
+  // Adds to `awaited_` what the lane's operation waits for. What is queued ahead on the lane of an awaited operation is
+  // waited for as well.
+  void await(const ComputeLane& lane) {
+    const BoundOp& op = program_.ops[lane.rows[lane.behind - 1]->op];
+    for (std::uint32_t i = op.wait_begin; i < op.wait_end; ++i) {
+      const BoundWait& wait = program_.waits[i];
+      if (wait.kind != EdgeKind::finish_start || communicator(wait.op) == kNobody) continue;
+      // A message is over when those that it is joined with are.
+      const std::vector<std::uint32_t>& on = program_.lanes[wait.lane];
+      std::int64_t position = wait.position;
+      while (position + 1 < std::ssize(on) && program_.ops[on[static_cast<std::size_t>(position + 1)]].joined)
+        ++position;
+      auto at = std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& a) { return a.lane >= wait.lane; });
+      if (at == awaited_.end() || at->lane != wait.lane)
+        at = awaited_.insert(at, {wait.lane, {kNothing, kNothing, kNothing}});
+      const int steps_ago = wait.steps_ago + lane.steps_ago;
+      std::int64_t& last = at->last[static_cast<std::size_t>(steps_ago)];
+      last = std::max(last, position);
+      for (int before = steps_ago + 1; before <= 1 + lane.steps_ago; ++before)
+        at->last[static_cast<std::size_t>(before)] = kAll;
+    }
   }
 
   const Schedule& schedule_;
   const BoundProgram& program_;
+  std::span<const TimelineRow> rows_;        // of the rank, in order of op
   std::vector<std::uint32_t> communicator_;  // [OpId]; kNobody: of computation
+  bool has_queues_ = false;
   Picoseconds period_ = 0, begin_ = 0, end_ = 0;
-  std::vector<const TimelineRow*> compute_;                  // in lane order
-  std::vector<LaneWindows> transfers_;                       // [lane]
-  std::vector<LaneWindows> queued_;                          // [lane]: waits for cores
-  std::vector<std::pair<std::int64_t, std::int64_t>> last_;  // of one gap, see wait_before
-  std::vector<Interval> free_;
+  std::vector<ComputeLane> compute_;
+  std::vector<LaneWindows> transfers_;  // [lane]
+  std::vector<LaneWindows> queued_;     // [lane]: waits for cores
+  std::vector<LaneWindows> held_;       // [lane]: waits for a hardware queue alone
+  std::vector<Awaited> awaited_;        // of one gap, by lane
+  std::vector<Interval> free_;          // of one gap, what nothing has been charged for
   Breakdown result_;
 };
 
 }  // namespace
 
 Breakdown breakdown(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline) {
-  return Walk(schedule, program, timeline).run();
+  return Accounting(schedule, program, timeline).run();
 }
 
 Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgram>& programs,
@@ -237,14 +265,17 @@ Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgra
     const Breakdown one = breakdown(schedule, program, timeline);
     mean.compute += one.compute;
     mean.core_wait += one.core_wait;
+    mean.queue_wait += one.queue_wait;
     for (std::size_t i = 0; i < mean.exposed.size(); ++i) mean.exposed[i] += one.exposed[i];
   }
   // Rounding down and leaving the remainders to bubble keeps both the sum exact and bubble non-negative.
   const auto ranks = static_cast<Picoseconds>(programs.size());
   mean.compute /= ranks;
   mean.core_wait /= ranks;
+  mean.queue_wait /= ranks;
   for (Picoseconds& exposed : mean.exposed) mean.exposed_total += exposed /= ranks;
-  mean.bubble = timeline.step_end - timeline.step_begin - mean.compute - mean.core_wait - mean.exposed_total;
+  mean.bubble =
+      timeline.step_end - timeline.step_begin - mean.compute - mean.core_wait - mean.queue_wait - mean.exposed_total;
   return mean;
 }
 

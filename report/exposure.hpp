@@ -9,15 +9,18 @@
 
 namespace stretto {
 
-// Where the step of one rank went, by the definitions of json-contract: the same function for predicted and measured.
-// Times of the compute lane between step_begin and step_end add up:
-//   compute + core_wait + exposed (per communicator) + bubble = step_end − step_begin.
+// Where the step of one rank went, by the definitions of docs/json.md: the same function for predicted and measured.
+// It is counted over all compute lanes together: an instant is the first of these that holds on one of them.
+//   compute + core_wait + exposed (per communicator) + queue_wait + bubble = step_end − step_begin.
 struct Breakdown {
-  Picoseconds compute = 0;           // compute operations running
-  Picoseconds core_wait = 0;         // compute, or the channels of what it waits for, ready and waiting for cores
-  std::vector<Picoseconds> exposed;  // [communicator]: the compute lane waits for that communication's own transfer
+  Picoseconds compute = 0;           // an operation runs
+  Picoseconds core_wait = 0;         // one is ready and waits for cores, or the channels of what it waits for do
+  std::vector<Picoseconds> exposed;  // [communicator]: the next operation waits for that communicator's own transfer
   Picoseconds exposed_total = 0;
-  Picoseconds bubble = 0;  // the compute lane waits for a peer's compute, for the host, or for nothing
+  // The next operation, or the communication that it waits for, waits for nothing but its hardware queue: something was
+  // issued to the queue before it and has not started.
+  Picoseconds queue_wait = 0;
+  Picoseconds bubble = 0;  // all wait for a peer's compute, for the host, or for nothing
 };
 
 // One rank's breakdown. `program` must be the BoundProgram of that rank that the rows' `op` index into.

@@ -12,7 +12,7 @@ namespace {
 
 Breakdown breakdown_of(const HandMade& made) {
   const Breakdown result = breakdown(made.schedule, made.program, made.timeline);
-  CHECK(result.compute + result.core_wait + result.exposed_total + result.bubble ==
+  CHECK(result.compute + result.core_wait + result.exposed_total + result.queue_wait + result.bubble ==
         made.timeline.step_end - made.timeline.step_begin);
   Picoseconds sum = 0;
   for (const Picoseconds exposed : result.exposed) sum += exposed;
@@ -110,18 +110,6 @@ TEST_CASE("compute that starts before the step before has ended is not counted a
   // step's compute starts.
   CHECK(result.exposed[0] == 10 + 18);
   CHECK(result.bubble == 2);
-}
-
-TEST_CASE("a collective on the compute lane is exposed", "[exposure]") {
-  HandMade made;
-  made.timeline.step_end = 100;
-  made.compute(0, 0, 50);
-  made.compute(50, 50, 100);
-  made.schedule.operations[1].work = Collective{CollectiveKind::all_gather, 1, 16};
-  made.timeline.rows[1].transfer = 60;
-  const Breakdown result = breakdown_of(made);
-  CHECK(result.exposed == std::vector<Picoseconds>{0, 40});
-  CHECK(result.bubble == 10);
 }
 
 TEST_CASE("rows of other ranks are ignored and a rank without rows is all bubble", "[exposure]") {
@@ -227,18 +215,100 @@ TEST_CASE("a group of messages behind another lane's transfer loses nothing", "[
   CHECK(result.bubble == 20);
 }
 
-TEST_CASE("joined messages on the compute lane block it, and count while they move", "[exposure]") {
-  HandMade made;
-  made.timeline.step_end = 100;
-  made.compute(0, 0, 50);
-  for (const Picoseconds met : {90, 60}) {
-    const auto message = made.compute(50, 50, 100);
-    made.schedule.operations[message].work = PointToPoint{false, 0, -1, 16};
-    made.timeline.rows[message].transfer = met;
+namespace {
+
+// The same with a second compute lane, 3 "side".
+struct TwoLanes : HandMade {
+  TwoLanes() {
+    schedule.lanes.push_back({"side", LaneKind::compute, 0});
+    program.lanes.resize(4);
   }
-  made.program.ops[2].joined = true;
-  made.timeline.rows[2].waited = 35;
+  std::uint32_t side(Picoseconds ready, Picoseconds start, Picoseconds end, std::initializer_list<Wait> waits = {}) {
+    return add(3, ready, start, start, end, waits);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("compute is the union of the compute lanes", "[exposure]") {
+  TwoLanes made;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 30);
+  made.side(10, 10, 50);
+  made.compute(70, 70, 100);
   const Breakdown result = breakdown_of(made);
-  CHECK(result.exposed == std::vector<Picoseconds>{10 + 5, 0});
-  CHECK(result.bubble == 35);
+  CHECK(result.compute == 80);
+  CHECK(result.bubble == 20);
+}
+
+TEST_CASE("waiting for an add on a side lane is neither bubble nor exposed; what the add waits for is", "[exposure]") {
+  TwoLanes made;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 20);
+  const auto received = made.add(1, 0, 0, 5, 40);
+  const auto sum = made.side(40, 45, 60, {{received}});  // 40-45 waits for a core
+  made.compute(60, 60, 100, {{sum}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed[0] == 20);
+  CHECK(result.core_wait == 5);
+  CHECK(result.compute == 75);
+  CHECK(result.bubble == 0);
+}
+
+TEST_CASE("a transfer is hidden while either lane computes, and counts once where both wait", "[exposure]") {
+  TwoLanes made;
+  made.timeline.step_end = 100;
+  const auto dp = made.add(1, 0, 0, 0, 50), tp = made.add(2, 0, 0, 30, 70);
+  made.compute(0, 0, 20);
+  made.side(0, 0, 40);
+  made.compute(70, 70, 90, {{tp}});
+  made.side(50, 50, 60, {{dp}});  // 40-50: dp and tp, 60-70: tp
+  made.side(60, 60, 65);
+  made.side(100, 100, 100);
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.compute == 40 + 10 + 5 + 20);
+  CHECK(result.exposed == std::vector<Picoseconds>{10, 5});
+  CHECK(result.bubble == 10);
+}
+
+TEST_CASE("a side lane that is still busy with the step before counts in the period", "[exposure]") {
+  // Period 100. The next step's compute begins at 110, when the side lane of this one is busy until 125.
+  TwoLanes made;
+  made.timeline.step_begin = 25, made.timeline.step_end = 125;
+  made.compute(10, 10, 60);
+  const auto reduced = made.add(1, 40, 40, 80, 105);
+  made.side(105, 105, 125, {{reduced}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.compute == 50 + 5);  // 10-60, of which 10-25 covers the step before, and 105-110
+  CHECK(result.exposed[0] == 25);
+  CHECK(result.bubble == 20);
+}
+
+TEST_CASE("what waits for its hardware queue alone has a name of its own", "[exposure]") {
+  HandMade made;
+  for (Lane& lane : made.schedule.lanes) lane.queue = 0;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 20);
+  const auto peers = made.add(2, 0, 50, 50, 60);
+  made.compute(52, 52, 70, {{peers, 0, EdgeKind::start_start}});  // could go on at 20; released at 50
+  const auto awaited = made.add(1, 10, 10, 10, 80);
+  made.compute(90, 90, 100, {{awaited}, {peers, 0, EdgeKind::start_start}});  // released long ago
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.queue_wait == 30);
+  CHECK(result.exposed[0] == 10);
+  CHECK(result.bubble == 2 + 10);
+}
+
+TEST_CASE("an awaited communication may itself wait for its hardware queue", "[exposure]") {
+  HandMade made;
+  for (Lane& lane : made.schedule.lanes) lane.queue = 0;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 20);
+  const auto ahead = made.add(1, 0, 40, 40, 100);
+  const auto awaited = made.add(2, 40, 40, 45, 60, {{ahead, 0, EdgeKind::start_start}});
+  made.compute(60, 60, 100, {{awaited}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.queue_wait == 20);
+  CHECK(result.exposed == std::vector<Picoseconds>{0, 15});
+  CHECK(result.bubble == 5);
 }

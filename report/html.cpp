@@ -100,21 +100,27 @@ std::vector<Bar> both_sides(const HtmlStep& step, const SegmentsOf& segments_of)
 BarChart breakdowns(const HtmlReport& report) {
   BarChart chart;
   chart.id = "breakdown";
-  chart.title = "Where the time of the compute lane goes";
+  chart.title = "Where the time of the compute lanes goes";
   chart.caption =
-      "Mean over ranks. Exposed: the lane waits for a transfer itself; waiting for a peer's compute, for the host or "
-      "for nothing is bubble.";
+      "Mean over ranks, and over all compute lanes of a rank together. Exposed: none computes, and one waits for a "
+      "transfer itself; waiting for a peer's compute, for the host or for nothing is bubble.";
   if (has_measured(report))
     chart.caption += " Measured: the median of each part over the repeats; their sum need not be the median step.";
   chart.stacked = true;
   chart.series = {{"compute", "compute"}, {"waiting for a core", "core-wait"}};
   const ExposedSeries exposed(chart, report);
+  const std::size_t queue = chart.series.size();
+  const bool has_queues = std::any_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) {
+    return step.row.predicted.queue_wait > 0 || step.row.measured.queue_wait > 0;
+  });
+  if (has_queues) chart.series.push_back({"behind a hardware queue", "queue-wait"});
   const std::size_t bubble = chart.series.size();
   chart.series.push_back({"bubble", "bubble"});
   add_rows(chart, report, [&](const HtmlStep& step) {
     return both_sides(step, [&](const HtmlStep& of, const BreakdownMs& b) {
       std::vector<BarSegment> segments{{0, b.compute}, {1, b.core_wait}};
       exposed.append(segments, of, b);
+      if (has_queues) segments.push_back({queue, b.queue_wait});
       segments.push_back({bubble, b.bubble});
       return segments;
     });

@@ -24,12 +24,12 @@ HtmlStep step(const std::string& mode, std::int64_t ranks, std::vector<double> m
   step.row.mode = mode;
   step.row.ranks = ranks;
   step.row.predicted_ms = 100;
-  step.row.predicted = {60, 0, 25, 15, {25, 0}};
+  step.row.predicted = {60, 0, 25, 0, 15, {25, 0}};
   step.row.operations = {{"compute.0", "fill", 60, 61}};
   step.communicators = {"dp", "tp"};
   step.predicted = excerpt(made.schedule, {made.program}, made.timeline);
   if (!measured_ms.empty()) {
-    step.row.measured = {61, 1, 30, 18, {28, 2}};
+    step.row.measured = {61, 1, 30, 0, 18, {28, 2}};
     step.measured = step.predicted;
   }
   step.row.measured_ms = std::move(measured_ms);
@@ -141,7 +141,7 @@ TEST_CASE("numbers that are none never reach a page", "[html]") {
     HtmlStep& step = broken.steps[0];
     step.row.predicted_ms = bad;
     step.row.measured_ms = {bad, 1, bad};
-    step.row.predicted = {bad, bad, bad, bad, {bad, bad}};
+    step.row.predicted = {bad, bad, bad, bad, bad, {bad, bad}};
     step.row.operations = {{"compute.0", "gemm", bad, bad}};
     const std::string html = render_html(broken);
     for (const char* text : {"nan", "inf", "-inf"}) {

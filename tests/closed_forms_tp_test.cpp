@@ -2,13 +2,14 @@
 // scenarios give. Tg: of a piece of the GEMM, Tc: of a piece of the communication, n ranks.
 //
 //   bulk                      T_dgrad + T_wgrad + max(0, T_AG − T_dgrad) + max(0, T_RS − T_wgrad)
-//   ring all-gather           n·Tg + (n − 1)·max(0, Tc − Tg)
-//   the same, aggregate       Tc + n·Tg + (n/2 − 1)·max(0, 2·Tc − 2·Tg)
-//   reduce-scatter by ring    n·Tg + (n − 1)·max(0, Tc − Tg) + T_sum
-//   reduce-scatter in pieces  S·Tg + Tc + (S − 1)·max(0, Tc − Tg): the last piece is the tail
+//   ring all-gather           n·Tg + (n − 1)·max(0, Tc − Tg); the second part is exposed, on any number of compute
+//   lanes the same, aggregate       Tc + n·Tg + (n/2 − 1)·max(0, 2·Tc − 2·Tg) reduce-scatter by ring    n·Tg + (n −
+//   1)·max(0, Tc − Tg) + T_sum reduce-scatter in pieces  S·Tg + Tc + (S − 1)·max(0, Tc − Tg): the last piece is the
+//   tail
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "report/exposure.hpp"
 #include "tests/ideal.hpp"
 
 namespace stretto::testing {
@@ -41,10 +42,10 @@ namespace {
 
 // One GEMM of every layer with its communication in pieces; everything else costs nothing.
 struct Pieces {
-  Pieces(std::int64_t tp, const std::string& gemm, const TpGemm& method)
-      : scenario(scenario_of(tp, gemm, method)), ideal(scenario) {}
+  Pieces(std::int64_t tp, const std::string& gemm, const TpGemm& method, std::int64_t lanes = 1)
+      : scenario(scenario_of(tp, gemm, method, lanes)), ideal(scenario) {}
 
-  static Scenario scenario_of(std::int64_t tp, const std::string& gemm, const TpGemm& method) {
+  static Scenario scenario_of(std::int64_t tp, const std::string& gemm, const TpGemm& method, std::int64_t lanes) {
     Scenario scenario = layout_scenario({1, tp, true}, "tp_comm_bulk", false, "fp32", 1, 3);
     scenario.model.hidden_size = scenario.model.ffn_hidden_size = 12 * tp;
     scenario.model.num_attention_heads = tp;
@@ -53,6 +54,7 @@ struct Pieces {
     scenario.model.max_position_embeddings = 2 * tp;
     scenario.overlap.tp_comm_bulk_dgrad = scenario.overlap.tp_comm_bulk_wgrad = false;
     scenario.overlap.tp_comm_overlap_cfg = {{gemm, method}};
+    scenario.overlap.tp_comm_overlap_compute_lanes = lanes;
     return scenario;
   }
   // All that are called so with a number behind it. Returns how many there are.
@@ -66,7 +68,8 @@ struct Pieces {
     set(gemm + ".send", time);
     set(gemm + ".recv", time);
   }
-  Time layer() const { return ideal.run().step / (scenario.model.num_layers * scenario.num_microbatches()); }
+  std::int64_t layers() const { return scenario.model.num_layers * scenario.num_microbatches(); }  // of a step
+  Time layer() const { return ideal.run().step / layers(); }
 
   Scenario scenario;
   Ideal ideal;
@@ -85,6 +88,22 @@ TEST_CASE("ring all-gather: exposed is what a message takes longer than a piece,
       run.set_messages("fc1.fprop", message);
       CHECK(run.layer() == tp * kPiece + (tp - 1) * std::max<Time>(0, message - kPiece));
     }
+}
+
+TEST_CASE("on several compute lanes, exposed is what none of them computes beside", "[closed]") {
+  for (const std::int64_t lanes : {1, 2, 3})
+    for (const std::int64_t tp : {2, 3, 8})
+      for (const Time message : {0, 400, 1000, 1700}) {
+        INFO(lanes << " compute lanes, tp " << tp << ", messages of " << message);
+        Pieces run(tp, "fc1_fprop", {TpMethod::ring_exchange}, lanes);
+        REQUIRE(run.set("fc1.fprop.", kPiece) == tp);
+        run.set_messages("fc1.fprop", message);
+        const sim::SimResult result = run.ideal.run();
+        const Breakdown b = breakdown(run.ideal.schedule, result.programs.front(), result.timeline);
+        CHECK(b.exposed_total == run.layers() * (tp - 1) * std::max<Time>(0, message - kPiece));
+        CHECK(b.compute == result.step - b.exposed_total);
+        CHECK(b.bubble == 0);
+      }
 }
 
 TEST_CASE("ring all-gather in pairs: neighbours first, then half as many of twice the size", "[closed]") {

@@ -33,8 +33,10 @@ struct HandMade {
     Operation operation;
     operation.name = schedule.lanes[lane].name + "." + std::to_string(index);
     operation.lane = lane;
-    if (lane == 0) operation.work = Elementwise{};
-    if (lane != 0) operation.work = Collective{CollectiveKind::all_reduce, lane - 1u, 16};
+    if (schedule.lanes[lane].kind == LaneKind::compute)
+      operation.work = Elementwise{};
+    else
+      operation.work = Collective{CollectiveKind::all_reduce, lane - 1u, 16};
     schedule.operations.push_back(operation);
     program.works.push_back(operation.work);
 

@@ -58,7 +58,7 @@ class Html(ProgramTest):
     def test_simulate(self):
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--html", "page.html")
         page = self.page()
-        self.assertEqual(page.headings, ["tiny: predicted", "Summary", "Time of a step", "Where the time of the compute lane goes",
+        self.assertEqual(page.headings, ["tiny: predicted", "Summary", "Time of a step", "Where the time of the compute lanes goes",
                                          "Exposed communication", "Timelines", "Memory of a rank"])
         self.assertEqual(page.tables[0][1], ["step", f"{value['step_ms']:.3f} ms"])
         data = json.loads(page.data)

@@ -38,7 +38,7 @@ std::int64_t AttentionRunner::workspace_bytes(const Attention&, std::span<const 
 void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> operands, std::byte* workspace,
                           const Stream& stream) {
   attention_launches->push_back({workspace, stream.stream});
-  emulate::submit(stream.stream, [work, operands] { host::run_work(work, {}, operands); });
+  emulate::submit(stream.stream, [work, operands] { host::run_work(work, operands); });
 }
 
 }  // namespace stretto::cuda

@@ -1,0 +1,86 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/timeline.hpp"
+
+namespace stretto {
+
+struct Interval {
+  Picoseconds begin = 0, end = 0;
+};
+
+// Takes what [begin, end) covers of the free intervals out of them, so that no instant counts twice. Returns how much
+// that was. `free` is in order and does not overlap.
+inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end) {
+  Picoseconds taken = 0;
+  for (std::size_t i = 0; i < free.size();) {
+    const Interval part = free[i];
+    const Picoseconds from = std::max(begin, part.begin), to = std::min(end, part.end);
+    if (from >= to) {
+      ++i;
+      continue;
+    }
+    taken += to - from;
+    const auto here = free.begin() + static_cast<std::ptrdiff_t>(i);
+    if (part.begin < from && to < part.end) {
+      free[i].end = from;
+      free.insert(here + 1, {to, part.end});
+      return taken;
+    }
+    if (part.begin < from) {
+      free[i++].end = from;
+    } else if (to < part.end) {
+      free[i++].begin = to;
+    } else {
+      free.erase(here);
+    }
+  }
+  return taken;
+}
+
+// What the operations of one communication lane were doing: transfers, or waits of one kind. Times of one step, which
+// stand for those of the steps before, a period earlier each.
+class LaneWindows {
+ public:
+  struct Window {
+    Picoseconds begin = 0, end = 0;
+    Picoseconds lane_end = 0;  // when the lane went on: later than `end` where it was joined with other messages
+    std::uint32_t position = 0;
+    std::uint32_t communicator = 0;
+    bool joined = false;  // to the one before
+  };
+  static constexpr int kSteps = 3;  // steps ago that are looked at: 0, 1 and 2
+
+  void reserve(std::size_t count) { windows_.reserve(count); }
+  // In the order of the lane.
+  void add(const Window& window) { windows_.push_back(window); }
+
+  // Takes what windows up to `last_position`, of the step `steps_ago` steps of `period` before, cover of the free
+  // intervals. Adds it to to[communicator], or to the only element. `free` moves on from call to call.
+  void charge(std::vector<Interval>& free, int steps_ago, Picoseconds period, std::int64_t last_position,
+              std::span<Picoseconds> to) {
+    if (free.empty() || windows_.empty()) return;
+    const Picoseconds shift = -steps_ago * period;
+    std::size_t& first = first_[static_cast<std::size_t>(steps_ago)];
+    while (first < windows_.size() && windows_[first].lane_end + shift <= free.front().begin) ++first;
+    for (auto window = windows_.begin() + static_cast<std::ptrdiff_t>(first);
+         window != windows_.end() && window->position <= last_position && !free.empty(); ++window) {
+      if (window->begin + shift >= free.back().end) {
+        // Of joined messages a later one may have begun earlier.
+        if (window + 1 != windows_.end() && (window + 1)->joined) continue;
+        break;
+      }
+      to[to.size() == 1 ? 0 : window->communicator] += take(free, window->begin + shift, window->end + shift);
+    }
+  }
+
+ private:
+  std::vector<Window> windows_;
+  std::array<std::size_t, kSteps> first_{};  // [steps ago]: the first that may reach beyond what is free
+};
+
+}  // namespace stretto
