@@ -9,14 +9,14 @@
 namespace stretto {
 namespace {
 
-struct Node {
+struct PathNode {
   std::size_t program = 0;
   std::uint32_t op = 0;
 };
 
-class Walk {
+class PathSearch {
  public:
-  Walk(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline)
+  PathSearch(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline)
       : schedule_(schedule), programs_(programs), timeline_(timeline) {
     std::map<std::int64_t, std::size_t> program_of;
     for (std::size_t p = 0; p < programs.size(); ++p) {
@@ -30,7 +30,7 @@ class Walk {
   CriticalPath run() const {
     CriticalPath path;
     const TimelineRow* latest = nullptr;
-    Node at;
+    PathNode at;
     for (std::size_t p = 0; p < programs_.size(); ++p)
       for (std::uint32_t op = 0; op < rows_[p].size(); ++op)
         if (const TimelineRow* row = rows_[p][op]; row && (!latest || row->end > latest->end)) {
@@ -65,14 +65,14 @@ class Walk {
  private:
   struct Cause {
     bool is_there = false;
-    Node node;
+    PathNode node;
     bool is_end = true;  // else it was the other's start
     Picoseconds time = 0;
   };
 
-  const TimelineRow& row_of(const Node& node) const { return *rows_[node.program][node.op]; }
-  const Work& work_of(const Node& node) const { return programs_[node.program].work_of(node.op); }
-  bool communicates(const Node& node) const { return is_communication(work_of(node)); }
+  const TimelineRow& row_of(const PathNode& node) const { return *rows_[node.program][node.op]; }
+  const Work& work_of(const PathNode& node) const { return programs_[node.program].work_of(node.op); }
+  bool communicates(const PathNode& node) const { return is_communication(work_of(node)); }
 
   // The n-th operation of a group, or the n-th message between the same two ranks, is the same one on all its members:
   // communicators are in order.
@@ -93,7 +93,7 @@ class Walk {
       }
     }
   }
-  Instance instance_of(const Node& node) const {
+  Instance instance_of(const PathNode& node) const {
     const Work& work = work_of(node);
     const std::uint32_t communicator = communicator_of(work);
     const std::int64_t rank = programs_[node.program].rank;
@@ -106,28 +106,28 @@ class Walk {
   }
 
   // Joined messages end together, with the one that was complete last.
-  Node last_of_joined(Node node) const {
+  PathNode last_of_joined(PathNode node) const {
     const BoundProgram& program = programs_[node.program];
     const std::vector<std::uint32_t>& lane = program.lanes[program.ops[node.op].lane];
     std::size_t first = program.ops[node.op].position, behind = first + 1;
     while (program.ops[lane[first]].joined) --first;
     while (behind < lane.size() && program.ops[lane[behind]].joined) ++behind;
     for (std::size_t i = first; i < behind; ++i)
-      if (const Node other{node.program, lane[i]};
+      if (const PathNode other{node.program, lane[i]};
           rows_[node.program][lane[i]] && row_of(other).moved() > row_of(node).moved())
         node = other;
     return node;
   }
 
-  Node last_to_come(Node node) const {
+  PathNode last_to_come(PathNode node) const {
     const std::size_t group = group_[node.program][node.op];
     if (group == kAlone) return node;
-    for (const Node& member : groups_[group])
+    for (const PathNode& member : groups_[group])
       if (rows_[member.program][member.op] && row_of(member).start > row_of(node).start) node = member;
     return node;
   }
 
-  Cause cause_of(const Node& node) const {
+  Cause cause_of(const PathNode& node) const {
     const BoundProgram& program = programs_[node.program];
     const BoundOp& op = program.ops[node.op];
     Cause cause;
@@ -150,14 +150,14 @@ class Walk {
   const Timeline& timeline_;
   std::vector<std::vector<const TimelineRow*>> rows_;  // [program][op]; null: was not recorded
   std::vector<std::vector<std::size_t>> group_;        // [program][op] → groups_, or kAlone
-  std::vector<std::vector<Node>> groups_;              // members of one communication
+  std::vector<std::vector<PathNode>> groups_;          // members of one communication
 };
 
 }  // namespace
 
 CriticalPath critical_path(const Schedule& schedule, const std::vector<BoundProgram>& programs,
                            const Timeline& timeline) {
-  return Walk(schedule, programs, timeline).run();
+  return PathSearch(schedule, programs, timeline).run();
 }
 
 }  // namespace stretto

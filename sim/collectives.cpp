@@ -8,7 +8,8 @@
 
 namespace stretto::sim {
 
-Collectives::Collectives(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, Network& network)
+Collectives::Collectives(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events,
+                         NetworkModel& network)
     : inputs_(inputs),
       lanes_(lanes),
       devices_(devices),

@@ -17,7 +17,7 @@ namespace stretto::sim {
 // In between a lane may be `working` on its device; the end of that is for movement_ended().
 class Collectives {
  public:
-  Collectives(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, Network& network);
+  Collectives(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, NetworkModel& network);
 
   // Transfers that it gives the network are numbered from 0 to here.
   std::uint32_t transfers() const { return static_cast<std::uint32_t>(gatherings_.size()); }
@@ -59,7 +59,7 @@ class Collectives {
   Lanes& lanes_;
   Devices& devices_;
   EventHeap& events_;
-  Network& network_;
+  NetworkModel& network_;
   std::size_t communicators_;
   std::vector<Gathering> gatherings_;
   std::vector<std::uint32_t> index_;   // [lane · communicators + communicator] → gatherings_

@@ -35,7 +35,7 @@ std::vector<int> cores_of_lanes(const SimInputs& inputs) {
 
 }  // namespace
 
-Core::Core(const SimInputs& inputs, Network& network, int max_steps, bool plays_solo_calls)
+Core::Core(const SimInputs& inputs, NetworkModel& network, int max_steps, bool plays_solo_calls)
     : inputs_(inputs),
       network_(network),
       max_steps_(max_steps),

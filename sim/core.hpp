@@ -31,7 +31,7 @@ namespace stretto::sim {
 class Core : public TimedCore {
  public:
   // `inputs` and `network` are borrowed and must outlive the core. `plays_solo_calls`: whether SoloPlayer is open.
-  Core(const SimInputs& inputs, Network& network, int max_steps, bool plays_solo_calls);
+  Core(const SimInputs& inputs, NetworkModel& network, int max_steps, bool plays_solo_calls);
 
   // Simulates until the period is steady or max_steps are done. Throws Error(runtime) on a deadlock.
   void run();
@@ -64,7 +64,7 @@ class Core : public TimedCore {
   std::string deadlock_message() const;
 
   const SimInputs& inputs_;
-  Network& network_;
+  NetworkModel& network_;
   int max_steps_;
   EventHeap events_;
   Lanes lanes_;

@@ -59,7 +59,7 @@ Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const
 }
 
 void Devices::on_request(std::uint32_t lane, Picoseconds now) {
-  Device& device = devices_[device_of_[lane]];
+  DeviceState& device = devices_[device_of_[lane]];
   // Whoever is first in line is not overtaken by those that could do with fewer cores.
   const auto at = std::upper_bound(device.waiting.begin(), device.waiting.end(), priority_[lane],
                                    [&](int priority, std::uint32_t other) { return priority < priority_[other]; });
@@ -70,7 +70,7 @@ void Devices::on_request(std::uint32_t lane, Picoseconds now) {
     grant(device, lane, now);
 }
 
-void Devices::grant(Device& device, std::uint32_t lane, Picoseconds now) {
+void Devices::grant(DeviceState& device, std::uint32_t lane, Picoseconds now) {
   Activity& activity = activities_[lane];
   if (device.queues) device.free_cores -= activity.cores;
   activity.start = now > activity.ready && costs_.sleeps_for_cores ? now + costs_.wake : now;
@@ -89,7 +89,7 @@ void Devices::grant(Device& device, std::uint32_t lane, Picoseconds now) {
 }
 
 void Devices::on_start(std::uint32_t lane, Picoseconds now) {
-  Device& device = devices_[device_of_[lane]];
+  DeviceState& device = devices_[device_of_[lane]];
   assert(device.couples);
   Activity& activity = activities_[lane];
   ++(activity.beside != nullptr ? device.kernels : device.count[static_cast<int>(activity.cls)]);
@@ -105,7 +105,7 @@ void Devices::on_start(std::uint32_t lane, Picoseconds now) {
 }
 
 // What still runs has a neighbour less.
-void Devices::leave(Device& device, std::uint32_t lane, Picoseconds now) {
+void Devices::leave(DeviceState& device, std::uint32_t lane, Picoseconds now) {
   const auto at = std::find(device.running.begin(), device.running.end(), lane);
   assert(at != device.running.end());
   *at = device.running.back();
@@ -116,7 +116,7 @@ void Devices::leave(Device& device, std::uint32_t lane, Picoseconds now) {
 }
 
 void Devices::release(std::uint32_t lane, Picoseconds now) {
-  Device& device = devices_[device_of_[lane]];
+  DeviceState& device = devices_[device_of_[lane]];
   if (device.couples) leave(device, lane, now);
   if (!device.queues) return;
   device.free_cores += activities_[lane].cores;
@@ -126,14 +126,14 @@ void Devices::release(std::uint32_t lane, Picoseconds now) {
 void Devices::release_held(std::uint32_t lane, Picoseconds now) {
   const int held = std::exchange(held_[lane], 0);
   if (held == 0 || !contended_[lane]) return;
-  Device& device = devices_[device_of_[lane]];
+  DeviceState& device = devices_[device_of_[lane]];
   --device.busy;
   if (!device.queues) return;
   device.free_cores += held;
   serve(device, now);
 }
 
-void Devices::serve(Device& device, Picoseconds now) {
+void Devices::serve(DeviceState& device, Picoseconds now) {
   while (!device.waiting.empty() && activities_[device.waiting.front()].cores <= device.free_cores) {
     const std::uint32_t next = device.waiting.front();
     device.waiting.pop_front();
@@ -141,7 +141,7 @@ void Devices::serve(Device& device, Picoseconds now) {
   }
 }
 
-double Devices::stretch_of(const Device& device, const Activity& activity) const {
+double Devices::stretch_of(const DeviceState& device, const Activity& activity) const {
   if (activity.beside == nullptr) return device.stretch[static_cast<std::size_t>(activity.cls)];
   double stretch = 1;
   for (std::size_t b = 0; b < kDemandClasses; ++b)
@@ -149,7 +149,7 @@ double Devices::stretch_of(const Device& device, const Activity& activity) const
   return stretch;
 }
 
-void Devices::rearm(Device& device, Picoseconds now) {
+void Devices::rearm(DeviceState& device, Picoseconds now) {
   bool changed = device.kernels > 0;
   for (int a = 0; a < kDemandClasses; ++a) {
     double stretch = 1;

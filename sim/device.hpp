@@ -104,7 +104,7 @@ class Devices {
   std::vector<std::uint32_t>& granted() { return granted_; }
 
  private:
-  struct Device {
+  struct DeviceState {
     bool queues = false;   // its lanes together can ask for more cores than there are
     bool couples = false;  // what runs on it can slow something else on it
     int free_cores = 0;
@@ -122,12 +122,12 @@ class Devices {
   }
 
   Picoseconds lost(std::uint32_t lane, Picoseconds ready, Picoseconds duration);
-  void grant(Device& device, std::uint32_t lane, Picoseconds now);
-  void leave(Device& device, std::uint32_t lane, Picoseconds now);
+  void grant(DeviceState& device, std::uint32_t lane, Picoseconds now);
+  void leave(DeviceState& device, std::uint32_t lane, Picoseconds now);
   void release(std::uint32_t lane, Picoseconds now);
-  void serve(Device& device, Picoseconds now);
-  void rearm(Device& device, Picoseconds now);
-  double stretch_of(const Device& device, const Activity& activity) const;
+  void serve(DeviceState& device, Picoseconds now);
+  void rearm(DeviceState& device, Picoseconds now);
+  double stretch_of(const DeviceState& device, const Activity& activity) const;
 
   const Costs& costs_;
   EventHeap& events_;
@@ -135,7 +135,7 @@ class Devices {
   std::vector<int> priority_;            // [lane]
   std::vector<int> held_;                // [lane]
   std::vector<std::uint8_t> contended_;  // [lane]: its device queues or couples
-  std::vector<Device> devices_;
+  std::vector<DeviceState> devices_;
   std::vector<Activity> activities_;
   std::vector<std::uint32_t> granted_;
   struct Disturbed {

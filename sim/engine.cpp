@@ -14,7 +14,7 @@
 namespace stretto::sim {
 namespace {
 
-struct Outcome {
+struct SimOutcome {
   Timeline timeline;
   std::vector<Timeline> disturbed;
   bool steady = false;
@@ -35,8 +35,8 @@ Prepared prepare(const Schedule& schedule, std::vector<BoundProgram> programs, c
   return prepared;
 }
 
-Outcome run_on(Network& network, const Schedule& schedule, const Costs& costs, const Prepared& prepared,
-               const SimOptions& options) {
+SimOutcome run_on(NetworkModel& network, const Schedule& schedule, const Costs& costs, const Prepared& prepared,
+                  const SimOptions& options) {
   const SimInputs inputs{schedule, costs, prepared.programs, prepared.flat, prepared.partners};
   const int steps = costs.disturbance.share > 0 ? options.disturbed_steps : options.max_steps;
   Core core(inputs, network, steps, options.plays_solo_calls);
@@ -46,15 +46,15 @@ Outcome run_on(Network& network, const Schedule& schedule, const Costs& costs, c
 }
 
 // An outcome as bytes, for the pipe between two processes of this program; `disturbed` stays behind.
-struct Header {
+struct OutcomeHeader {
   Picoseconds step_begin, step_end;
   std::int64_t operations, rows;
   bool steady;
 };
-static_assert(std::is_trivially_copyable_v<TimelineRow> && std::is_trivially_copyable_v<Header>);
+static_assert(std::is_trivially_copyable_v<TimelineRow> && std::is_trivially_copyable_v<OutcomeHeader>);
 
-std::string pack(const Outcome& outcome) {
-  Header header{};
+std::string pack(const SimOutcome& outcome) {
+  OutcomeHeader header{};
   header.step_begin = outcome.timeline.step_begin;
   header.step_end = outcome.timeline.step_end;
   header.operations = outcome.operations;
@@ -67,13 +67,13 @@ std::string pack(const Outcome& outcome) {
   return bytes;
 }
 
-Outcome unpack(const std::string& bytes) {
-  Header header{};
+SimOutcome unpack(const std::string& bytes) {
+  OutcomeHeader header{};
   if (bytes.size() < sizeof header) throw runtime_failure("simgrid: the simulation process sent half a result");
   std::memcpy(&header, bytes.data(), sizeof header);
   if (bytes.size() != sizeof header + static_cast<std::size_t>(header.rows) * sizeof(TimelineRow))
     throw runtime_failure("simgrid: the simulation process sent half a result");
-  Outcome outcome;
+  SimOutcome outcome;
   outcome.timeline.step_begin = header.step_begin;
   outcome.timeline.step_end = header.step_end;
   outcome.timeline.rows.resize(static_cast<std::size_t>(header.rows));
@@ -97,7 +97,7 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
   const auto begin = std::chrono::steady_clock::now();
   Prepared prepared = prepare(schedule, std::move(programs), costs);
 
-  Outcome outcome;
+  SimOutcome outcome;
   if (options.network == NetworkKind::fluid) {
     FluidNetwork network(costs.link_bytes_per_s);
     outcome = run_on(network, schedule, costs, prepared, options);
@@ -111,7 +111,7 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
     // SimGrid has one engine per process, whose clock and platform cannot be reset: a process for each simulation.
     outcome = unpack(run_in_child([&] {
       // Never destroyed: the process ends while flows may still be in flight, which SimGrid's destructors do not like.
-      Network* network =
+      NetworkModel* network =
           make_network(costs.link_bytes_per_s, options.fabric.backbone_GBps * 1e9, rings, {rates.begin(), rates.end()});
       return pack(run_on(*network, schedule, costs, prepared, options));
     }));

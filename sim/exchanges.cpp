@@ -5,7 +5,7 @@
 
 namespace stretto::sim {
 
-Exchanges::Exchanges(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, Network& network,
+Exchanges::Exchanges(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, NetworkModel& network,
                      std::uint32_t first_transfer)
     : inputs_(inputs),
       lanes_(lanes),

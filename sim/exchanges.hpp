@@ -20,7 +20,7 @@ namespace stretto::sim {
 class Exchanges {
  public:
   // Transfers that it gives the network are numbered from `first_transfer` on.
-  Exchanges(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, Network& network,
+  Exchanges(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, NetworkModel& network,
             std::uint32_t first_transfer);
 
   // Posts the ends of the lane's current group. Returns the receivers of the messages that thereby have both ends; the
@@ -74,7 +74,7 @@ class Exchanges {
   Lanes& lanes_;
   Devices& devices_;
   EventHeap& events_;
-  Network& network_;
+  NetworkModel& network_;
   std::uint32_t first_transfer_;
   std::vector<Exchange> exchanges_;  // [lane]
   std::vector<LinkQueue> links_;

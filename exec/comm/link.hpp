@@ -5,7 +5,7 @@
 #include <deque>
 #include <mutex>
 
-#include "exec/comm/rendezvous.hpp"
+#include "exec/comm/barrier.hpp"
 
 namespace stretto::local {
 
@@ -13,9 +13,8 @@ namespace stretto::local {
 // receiver moves the bytes. Thread-safe; one thread at a time on each side. Waiting sleeps, never spins.
 class Link {
  public:
-  using Outcome = Rendezvous::Outcome;
-  struct Meeting {
-    Outcome outcome = Outcome::met;
+  struct Ends {
+    WaitOutcome outcome = WaitOutcome::met;
     Clock::time_point complete{};  // when the second end was posted: the same value for both
     const void* in = nullptr;      // the sender's buffer, good until delivered() is called
   };
@@ -36,14 +35,14 @@ class Link {
   }
 
   // Until both ends are posted. After anything but `met` the link is good for nothing more.
-  Meeting meet(std::uint64_t number, std::chrono::nanoseconds timeout) {
+  Ends meet(std::uint64_t number, std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
-    const Outcome outcome = wait(lock, timeout, [&] { return at(number).ends == 2; });
+    const WaitOutcome outcome = wait(lock, timeout, [&] { return at(number).ends == 2; });
     return {outcome, at(number).complete, at(number).in};
   }
 
   struct Delivery {
-    Outcome outcome = Outcome::met;
+    WaitOutcome outcome = WaitOutcome::met;
     Clock::time_point at{}, alone{};  // when the receiver had the bytes; when it would have, without other messages
   };
   // By the receiver, when it has the bytes.
@@ -57,8 +56,8 @@ class Link {
   // By the sender. Messages are forgotten with this, so it must be called for each of them, in order.
   Delivery await_delivery(std::uint64_t number, std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
-    const Outcome outcome = wait(lock, timeout, [&] { return at(number).is_delivered; });
-    if (outcome != Outcome::met) return {outcome, {}, {}};
+    const WaitOutcome outcome = wait(lock, timeout, [&] { return at(number).is_delivered; });
+    if (outcome != WaitOutcome::met) return {outcome, {}, {}};
     const Delivery delivery = at(number).delivery;
     messages_.pop_front(), ++first_;
     return delivery;
@@ -90,9 +89,9 @@ class Link {
     changed_.notify_all();
   }
   template <class Ready>
-  Outcome wait(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout, Ready ready) {
-    if (!changed_.wait_for(lock, timeout, [&] { return ready() || aborted_; })) return Outcome::timed_out;
-    return ready() ? Outcome::met : Outcome::aborted;
+  WaitOutcome wait(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout, Ready ready) {
+    if (!changed_.wait_for(lock, timeout, [&] { return ready() || aborted_; })) return WaitOutcome::timed_out;
+    return ready() ? WaitOutcome::met : WaitOutcome::aborted;
   }
 
   std::mutex mutex_;

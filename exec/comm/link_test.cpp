@@ -9,7 +9,6 @@ namespace stretto::local {
 namespace {
 
 using namespace std::chrono_literals;
-using Outcome = Link::Outcome;
 
 // Fails a test that hangs, and never ends one that is slow.
 constexpr auto kLong = 30s;
@@ -24,13 +23,13 @@ TEST_CASE("a message is met when both ends are posted, whichever comes first", "
     if (sends_first) sent = link.post_send(&value);
     received = link.post_receive();
     if (!sends_first) sent = link.post_send(&value);
-    const Link::Meeting sender = link.meet(sent, kLong), receiver = link.meet(received, kLong);
-    CHECK(sender.outcome == Outcome::met);
-    CHECK(receiver.outcome == Outcome::met);
+    const Link::Ends sender = link.meet(sent, kLong), receiver = link.meet(received, kLong);
+    CHECK(sender.outcome == WaitOutcome::met);
+    CHECK(receiver.outcome == WaitOutcome::met);
     CHECK(sender.complete == receiver.complete);
     CHECK(receiver.in == &value);
     link.delivered(received, Clock::now());
-    CHECK(link.await_delivery(sent, kLong).outcome == Outcome::met);
+    CHECK(link.await_delivery(sent, kLong).outcome == WaitOutcome::met);
   }
 }
 
@@ -47,7 +46,7 @@ TEST_CASE("several messages may be under way, and are received in the order in w
     CHECK(link.meet(number, kLong).in == &values[number]);
     link.delivered(number, Clock::now());
   }
-  for (const std::uint64_t number : sent) CHECK(link.await_delivery(number, kLong).outcome == Outcome::met);
+  for (const std::uint64_t number : sent) CHECK(link.await_delivery(number, kLong).outcome == WaitOutcome::met);
   CHECK(link.post_send(&values[0]) == 3);
 }
 
@@ -61,14 +60,14 @@ TEST_CASE("two threads pass many messages through one buffer", "[comm]") {
       for (int i = 0; i < kMessages; ++i) {
         buffer = i;
         const std::uint64_t number = link.post_send(&buffer);
-        if (link.await_delivery(number, kLong).outcome != Outcome::met) return;
+        if (link.await_delivery(number, kLong).outcome != WaitOutcome::met) return;
       }
     });
     std::jthread receiver([&] {
       for (int i = 0; i < kMessages; ++i) {
         const std::uint64_t number = link.post_receive();
-        const Link::Meeting meeting = link.meet(number, kLong);
-        if (meeting.outcome != Outcome::met) return;
+        const Link::Ends meeting = link.meet(number, kLong);
+        if (meeting.outcome != WaitOutcome::met) return;
         got.push_back(*static_cast<const int*>(meeting.in));
         link.delivered(number, Clock::now());
       }
@@ -82,11 +81,11 @@ TEST_CASE("an end that does not come in time is a timeout for the other", "[comm
   const int value = 7;
   Link unsent, unreceived, undelivered;
   const std::uint64_t received = unsent.post_receive();
-  CHECK(unsent.meet(received, 20ms).outcome == Outcome::timed_out);
+  CHECK(unsent.meet(received, 20ms).outcome == WaitOutcome::timed_out);
   const std::uint64_t sent = unreceived.post_send(&value);
-  CHECK(unreceived.meet(sent, 20ms).outcome == Outcome::timed_out);
+  CHECK(unreceived.meet(sent, 20ms).outcome == WaitOutcome::timed_out);
   undelivered.post_receive();
-  CHECK(undelivered.await_delivery(undelivered.post_send(&value), 20ms).outcome == Outcome::timed_out);
+  CHECK(undelivered.await_delivery(undelivered.post_send(&value), 20ms).outcome == WaitOutcome::timed_out);
 }
 
 TEST_CASE("abort wakes whoever waits and turns away whoever comes later", "[comm]") {
@@ -96,9 +95,9 @@ TEST_CASE("abort wakes whoever waits and turns away whoever comes later", "[comm
   auto waiting = std::async(std::launch::async, [&] { return link.meet(number, kLong).outcome; });
   std::this_thread::sleep_for(10ms);
   link.abort();
-  CHECK(waiting.get() == Outcome::aborted);
-  CHECK(link.meet(link.post_receive(), kLong).outcome == Outcome::aborted);
-  CHECK(link.await_delivery(link.post_send(&value), kLong).outcome == Outcome::aborted);
+  CHECK(waiting.get() == WaitOutcome::aborted);
+  CHECK(link.meet(link.post_receive(), kLong).outcome == WaitOutcome::aborted);
+  CHECK(link.await_delivery(link.post_send(&value), kLong).outcome == WaitOutcome::aborted);
 }
 
 }  // namespace stretto::local

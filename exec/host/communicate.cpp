@@ -25,17 +25,16 @@ void HostExecutor::State::meet_partners() {
 }
 
 Clock::time_point HostExecutor::State::meet(Rank& rank, std::uint32_t op, Group& group) {
-  const Rendezvous::Meeting meeting = group.rendezvous.meet(timeout());
-  if (meeting.outcome != Rendezvous::Outcome::met)
+  const Barrier::Crossing meeting = group.barrier.meet(timeout());
+  if (meeting.outcome != WaitOutcome::met)
     give_up(
         rank, op, meeting.outcome,
         std::to_string(meeting.missing) + " of " + std::to_string(group.members.size()) + " ranks that did not come");
   return meeting.complete;
 }
 
-void HostExecutor::State::give_up(const Rank& rank, std::uint32_t op, Rendezvous::Outcome outcome,
-                                  const std::string& whom) {
-  if (outcome == Rendezvous::Outcome::aborted) throw Aborted{};
+void HostExecutor::State::give_up(const Rank& rank, std::uint32_t op, WaitOutcome outcome, const std::string& whom) {
+  if (outcome == WaitOutcome::aborted) throw Aborted{};
   throw runtime_failure(label(schedule, rank.program.ops[op]) + " waited " + std::to_string(options.timeout_s) +
                         " s for " + whom);
 }
@@ -103,17 +102,16 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
       const auto& work = std::get<PointToPoint>(schedule.operations[id].work);
       if (work.is_send != sends) continue;
       const Clock::time_point reached = Clock::now();
-      const Link::Meeting meeting = rank.link_of[id]->meet(numbers[i], timeout());
+      const Link::Ends meeting = rank.link_of[id]->meet(numbers[i], timeout());
       const std::string peer = "rank " + std::to_string(peer_of(schedule, work, rank.program.rank).rank);
-      if (meeting.outcome != Rendezvous::Outcome::met) give_up(rank, op, meeting.outcome, peer + " that did not come");
+      if (meeting.outcome != WaitOutcome::met) give_up(rank, op, meeting.outcome, peer + " that did not come");
       const Operand& buffer = rank.operands.of(op).front();
       rows[first + i].transfer = at(meeting.complete);
       rows[first + i].end =
           at(deadline_of(meeting.complete, communicator(op), 1, work.elements * bytes_of(buffer.dtype)));
       if (sends) {
         const Link::Delivery delivery = rank.link_of[id]->await_delivery(numbers[i], timeout());
-        if (delivery.outcome != Rendezvous::Outcome::met)
-          give_up(rank, op, delivery.outcome, peer + " to take the message");
+        if (delivery.outcome != WaitOutcome::met) give_up(rank, op, delivery.outcome, peer + " to take the message");
         // Waking up is part of it where this rank slept for it.
         done[i] = delivery.alone + (delivery.at > reached ? Clock::now() - delivery.at : Clock::duration::zero());
         continue;

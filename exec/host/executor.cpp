@@ -106,7 +106,7 @@ void HostExecutor::State::fail(std::exception_ptr why) {
     std::lock_guard lock(rank->mutex);
     for (LaneWait& wait : rank->waits) wait.woken.notify_all();
   }
-  for (auto& group : groups) group->rendezvous.abort();
+  for (auto& group : groups) group->barrier.abort();
   for (auto& link : links) link->abort();
   for (auto& device : devices) device->shut_down();
   if (abort_event >= 0) {

@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "exec/comm/barrier.hpp"
 #include "exec/comm/link.hpp"
 #include "exec/comm/local.hpp"
-#include "exec/comm/rendezvous.hpp"
 #include "exec/comm/wires.hpp"
 #include "exec/host/cores.hpp"
 #include "exec/host/executor.hpp"
@@ -25,9 +25,10 @@
 
 namespace stretto::host {
 
+using local::Barrier;
+using local::WaitOutcome;
 using local::Clock;
 using local::Link;
-using local::Rendezvous;
 
 struct Aborted {};  // another lane has failed and has already said why
 
@@ -56,9 +57,9 @@ struct Computation {
 struct Group {
   std::vector<std::uint32_t> members;   // places among State::ranks
   std::vector<local::Buffers> buffers;  // [member]: of the collective that they are in; each sets its own and meets
-  Rendezvous rendezvous;
+  Barrier barrier;
   explicit Group(std::vector<std::uint32_t> ranks)
-      : members(std::move(ranks)), buffers(members.size()), rendezvous(static_cast<int>(members.size())) {}
+      : members(std::move(ranks)), buffers(members.size()), barrier(static_cast<int>(members.size())) {}
 };
 
 // Everything of one rank. Each lane is a thread; what they share is guarded by `mutex`, the rest is not written after
@@ -154,7 +155,7 @@ struct HostExecutor::State {
   // Sends and receives of one group; appends a row for each.
   void exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
                 std::vector<TimelineRow>& rows);
-  [[noreturn]] void give_up(const Rank& rank, std::uint32_t op, Rendezvous::Outcome outcome, const std::string& whom);
+  [[noreturn]] void give_up(const Rank& rank, std::uint32_t op, WaitOutcome outcome, const std::string& whom);
   Clock::time_point deadline_of(Clock::time_point begin, const Communicator& communicator, std::int64_t steps,
                                 std::int64_t bytes) const;
   bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // whether it had to wait

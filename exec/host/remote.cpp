@@ -27,7 +27,7 @@ void HostExecutor::State::move(const Rank& rank, std::uint32_t op, std::vector<w
     case Outcome::aborted:
       throw Aborted{};
     case Outcome::timed_out:
-      give_up(rank, op, Rendezvous::Outcome::timed_out, "rank " + std::to_string(peer));
+      give_up(rank, op, WaitOutcome::timed_out, "rank " + std::to_string(peer));
     case Outcome::closed: {
       // The group knows why, or will in a moment.
       std::unique_lock lock(command_mutex);

@@ -4,7 +4,7 @@
 namespace stretto::sim {
 
 // Closed form: every edge has a link of its own, so a transfer takes edge_bytes / link rate whatever else goes on.
-class FluidNetwork : public Network {
+class FluidNetwork : public NetworkModel {
  public:
   explicit FluidNetwork(double link_bytes_per_s) : link_bytes_per_s_(link_bytes_per_s) {}
   std::optional<Picoseconds> start(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes,

@@ -18,9 +18,9 @@ class TimedCore {
 };
 
 // Carries transfers, and owns the passing of time. One thread.
-class Network {
+class NetworkModel {
  public:
-  virtual ~Network() = default;
+  virtual ~NetworkModel() = default;
 
   // Every edge of the ring of `group` (index into the groups it was built with; behind those come the links of
   // messages) carries `edge_bytes` > 0 from `begin` on, which is not in the past, at no more than `most_bytes_per_s`

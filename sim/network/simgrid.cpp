@@ -18,7 +18,7 @@ namespace {
 namespace s4u = simgrid::s4u;
 using simgrid::kernel::timer::Timer;
 
-class SimgridNetwork : public Network {
+class SimgridNetwork : public NetworkModel {
  public:
   SimgridNetwork(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings, std::vector<double> rates)
       : engine_("stretto"), rings_(rings), rates_(std::move(rates)) {
@@ -74,7 +74,7 @@ class SimgridNetwork : public Network {
   }
 
  private:
-  struct Transfer {
+  struct FlowSet {
     std::vector<s4u::CommPtr> flows;  // SimGrid wants them alive until they are complete
     std::size_t in_flight = 0;
   };
@@ -86,7 +86,7 @@ class SimgridNetwork : public Network {
 
   void start_flows(std::uint32_t transfer, std::uint32_t group, std::int64_t edge_bytes, double most_bytes_per_s) {
     if (core_->finished()) return;
-    Transfer& state = transfers_[transfer];
+    FlowSet& state = transfers_[transfer];
     const std::vector<RingEdge>& edges = rings_.edges[group];
     retire(state.flows);
     state.in_flight = edges.size();
@@ -142,7 +142,7 @@ class SimgridNetwork : public Network {
   TimedCore* core_ = nullptr;
   std::vector<double> rates_;                    // 0: no limit
   std::vector<s4u::Host*> senders_, receivers_;  // senders_[endpoint · rates + rate]
-  std::vector<Transfer> transfers_;
+  std::vector<FlowSet> transfers_;
   std::vector<std::pair<double, s4u::CommPtr>> retired_;  // and since when
   std::size_t pending_ = 0;                               // transfers announced or in flight
   Timer* timer_ = nullptr;
@@ -153,7 +153,7 @@ class SimgridNetwork : public Network {
 
 }  // namespace stretto::sim
 
-stretto::sim::Network* stretto_make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s,
-                                                    const stretto::sim::Rings& rings, std::vector<double> rates) {
+stretto::sim::NetworkModel* stretto_make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s,
+                                                         const stretto::sim::Rings& rings, std::vector<double> rates) {
   return new stretto::sim::SimgridNetwork(link_bytes_per_s, backbone_bytes_per_s, rings, std::move(rates));
 }

@@ -16,8 +16,8 @@ namespace stretto::sim {
 //
 // `rates` are the limits that start() will name; each endpoint has a sender for each of them, because SimGrid 3.32
 // takes no rate for such flows.
-using MakeSimgridNetwork = Network*(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings,
-                                    std::vector<double> rates);
+using MakeSimgridNetwork = NetworkModel*(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings,
+                                         std::vector<double> rates);
 
 // The maker. SimGrid and what it links (ns-3 among others) take longer to load than most simulations, so simgrid.cpp is
 // a module of its own, libstretto_simgrid.so, loaded by the first call. It lies beside the program, or in the folder
