@@ -58,9 +58,10 @@ class Tracer {
       programs.push_back(bind(schedule_, r));
       ranks_.push_back({programs.back(), start_});
       for (const StatePiece& piece : schedule_.state.pieces)
-        for (const StateRun& run : runs_of(schedule_, piece, StatePart::parameters, r, Share::held))
-          overwrite(ranks_.back().memory[run.storage], run.offset,
-                    {{run.elements, stream_of(schedule_.state.full_name(piece)), run.begin}});
+        for (const StatePart part : {StatePart::parameters, StatePart::master})
+          for (const StateRun& run : runs_of(schedule_, piece, part, r, Share::held))
+            overwrite(ranks_.back().memory[run.storage], run.offset,
+                      {{run.elements, hash_of(stream_of(schedule_.state.full_name(piece)), part), run.begin}});
     }
     const IssueOrder issued = find_issue_order(schedule_, programs);
     // In a schedule without races every legal order computes the same; this is one.
