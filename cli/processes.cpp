@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "cli/version.hpp"
+#include "exec/cuda/cuda.hpp"
 #include "exec/launch/spawn.hpp"
 #include "exec/launch/world.hpp"
 
@@ -80,10 +81,8 @@ Scenario scenario_for_processes(const CommonOptions& options, std::int64_t proce
   const std::int64_t given = scenario.parallel.data_parallel_size, of_model = scenario.parallel.model_ranks();
   if (is_possible && given * of_model == processes) return scenario;
   if (processes % of_model != 0)
-    throw input_error(
-        fmt::format("{}: [parallel]: {} processes were started; expected a multiple of tensor_model_parallel_size x "
-                    "pipeline_model_parallel_size = {}",
-                    options.scenario, processes, of_model));
+    throw input_error(fmt::format("{}: [parallel]: {} processes were started; expected a multiple of {} = {}",
+                                  options.scenario, processes, Parallel::kModelRanks, of_model));
   scenario = with(processes / of_model);
   const std::string instead = is_possible ? fmt::format(" and not {}", given) : "";
   notes.push_back(
@@ -134,6 +133,13 @@ void watch(launch::ProcessGroup& processes, const Scenario& scenario) {
 
 exec::Machine ScenarioRun::machine(int cores) const {
   return is_gpu ? exec::gpu_machine(processes) : exec::host_machine(cores, interrupted, processes);
+}
+
+void ScenarioRun::reserve_queues(const Schedule& schedule) {
+  if (!is_gpu) return;
+  const auto ranks_here = static_cast<std::size_t>(processes ? 1 : schedule.mesh.ranks());
+  const std::string shared = cuda::reserve_hardware_queues(ranks_here * schedule.lanes.size());
+  if (!shared.empty()) notes.push_back(shared);
 }
 
 void run_ranked(const RankOptions& options, const RankedCommand& command) {

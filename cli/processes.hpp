@@ -59,6 +59,8 @@ struct ScenarioRun {
   bool is_first() const { return processes == nullptr || processes->rank() == 0; }
   // What --backend names; `cores` of a host are shared, 0: all.
   exec::Machine machine(int cores) const;
+  // On a GPU, before anything else of it: hardware queues for the lanes that are here; adds a note when some share one.
+  void reserve_queues(const Schedule& schedule);
 };
 // `check` throws for what is wrong for all ranks; it is called before --ranks starts any. In `act` all processes have
 // been given the same, watch each other, and outputs have been claimed.

@@ -11,7 +11,6 @@
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
 #include "compare/profile_step.hpp"
-#include "exec/cuda/cuda.hpp"
 #include "exec/ready_step.hpp"
 #include "model/overlap/overlap.hpp"
 #include "report/trace.hpp"
@@ -21,19 +20,13 @@ namespace {
 
 void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
   const Scenario& scenario = run.scenario;
-  launch::ProcessGroup* const processes = run.processes;
   std::vector<std::string>& notes = run.notes;
   std::ostream& out = run.out;
   const exec::TokenSource tokens = exec::tokens_of(scenario);
-  if (run.is_gpu) {
-    const Schedule schedule = build_schedule(scenario);
-    const std::size_t ranks = processes ? 1 : static_cast<std::size_t>(schedule.mesh.ranks());
-    if (const std::string shared = cuda::reserve_hardware_queues(ranks * schedule.lanes.size()); !shared.empty())
-      notes.push_back(shared);
-  }
+  if (run.is_gpu) run.reserve_queues(build_schedule(scenario));
   watch_interrupts();
   std::optional<Patience> patience;
-  if (run.is_first()) patience.emplace(about_building(scenario));
+  if (run.is_first()) patience.emplace(scenario);
   exec::ReadyStep step(scenario, run.machine(static_cast<int>(scenario.cluster.cores_per_device)),
                        exec::run_options(scenario), tokens);
   patience.reset();
@@ -49,7 +42,7 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
 
   Progress progress;
   const compare::ProfiledStep measured = compare::profile_step(
-      step, scenario.compare.repeats, processes,
+      step, scenario.compare.repeats, run.processes,
       [&](const std::string& line) {
         if (run.is_first()) progress.show(line);
       },

@@ -1,9 +1,7 @@
 #pragma once
 #include <unistd.h>
 
-#include <condition_variable>
 #include <iostream>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -26,24 +24,14 @@ class Progress {
   bool terminal_ = isatty(STDERR_FILENO) != 0;
 };
 
-// "building the schedule of a step, about 24 million operations".
-std::string about_building(const Scenario& scenario);
-
-// Says on standard error what takes so long, once, when it has taken two seconds on a terminal, or ten elsewhere.
+// Says on standard error that building the scenario's schedule takes long, once, when it has taken two seconds on a
+// terminal, or ten elsewhere.
 class Patience {
  public:
-  explicit Patience(std::string what);
-  ~Patience();
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
+  explicit Patience(const Scenario& scenario);
 
  private:
-  void wait();
-  std::string what_;
-  std::mutex mutex_;
-  std::condition_variable ends_;
-  bool is_over_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace stretto::cli

@@ -37,7 +37,7 @@ void show(const ShowOptions& options) {
     return;
   }
   keep_within_free_memory();
-  const Patience patience(about_building(scenario));
+  const Patience patience(scenario);
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   if (!options.json.is_standard()) {

@@ -90,7 +90,7 @@ void simulate_command(const SimulateOptions& options) {
   const sim::Platform platform = load_platform(options, scenario);
   const auto begin = std::chrono::steady_clock::now();
   keep_within_free_memory();
-  const Patience patience(about_building(scenario));
+  const Patience patience(scenario);
   const Schedule schedule = build_schedule(scenario);
   VerifiedSchedule verified = plan_and_verify(schedule);
   const MemoryPlan& plan = verified.plan;

@@ -19,7 +19,6 @@
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
-#include "exec/cuda/cuda.hpp"
 #include "exec/cuda/peak.hpp"
 #include "exec/launch/process_group.hpp"
 #include "exec/trainer.hpp"
@@ -91,7 +90,7 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
   const bool is_first = run.is_first();
   exec::require_data(scenario);  // before memory is taken
   std::optional<Patience> patience;
-  if (is_first) patience.emplace(about_building(scenario));
+  if (is_first) patience.emplace(scenario);
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   patience.reset();
@@ -100,6 +99,7 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
                      double(parameter_count(scenario.model)) * 1e-6, ranks, ranks == 1 ? "" : "s", schedule.name,
                      double(plan.peak_bytes()) / (1 << 20));
   notes.insert(notes.end(), schedule.notes.begin(), schedule.notes.end());
+  run.reserve_queues(schedule);
   for (const std::string& note : notes) out << "note: " << note << "\n";
   watch_interrupts();
   // Rank 0 tells how fast a core is.
@@ -115,11 +115,6 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
         << std::flush;
     if (yardstick) yardstick->after_step(s.step_ms);
   };
-  if (run.is_gpu) {
-    const auto ranks_of_device = static_cast<std::size_t>(processes ? 1 : ranks);
-    const std::string shared = cuda::reserve_hardware_queues(ranks_of_device * schedule.lanes.size());
-    if (!shared.empty()) out << "note: " << shared << "\n";
-  }
   const exec::Machine machine = run.machine(static_cast<int>(scenario.cluster.cores_per_device));
   const auto executor = machine.make(schedule, plan, exec::run_options(scenario));
   std::size_t said = 0;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/statistics.hpp"
-#include "compare/contender.hpp"
 #include "compare/grid.hpp"
 #include "compare/predict.hpp"
 #include "compare/turns.hpp"

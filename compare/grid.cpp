@@ -35,10 +35,8 @@ void require_whole_models(const Scenario& scenario, const std::vector<std::int64
   const std::int64_t of_model = scenario.parallel.model_ranks();
   for (const std::int64_t n : ranks)
     if (n % of_model != 0)
-      throw input_error(
-          fmt::format("{}: [compare] ranks: expected multiples of tensor_model_parallel_size x "
-                      "pipeline_model_parallel_size = {}, got {}",
-                      scenario.file, of_model, n));
+      throw input_error(fmt::format("{}: [compare] ranks: expected multiples of {} = {}, got {}", scenario.file,
+                                    Parallel::kModelRanks, of_model, n));
 }
 
 // What a mode asks for and does not get. Knobs that are off in the plain schedule already, whose notes `plain`

@@ -21,6 +21,8 @@ struct Parallel {
   bool account_for_embedding_in_pipeline_split = false;  // it counts as a layer of the first stage
   bool account_for_loss_in_pipeline_split = false;       // so does the head, of the last
   std::string pipeline_model_parallel_layout = {};       // "Et|tt|ttL": every chunk in full
+  // Ranks that one replica of the model is on, and what messages call that number.
+  static constexpr const char* kModelRanks = "tensor_model_parallel_size x pipeline_model_parallel_size";
   std::int64_t model_ranks() const { return tensor_model_parallel_size * pipeline_model_parallel_size; }
   std::int64_t ranks() const { return data_parallel_size * model_ranks(); }
 };

@@ -24,8 +24,8 @@ constexpr double kLayer_parameters = 12;
 // Ranks of a stage that are kept, as fold_ranks() of the schedule does.
 double ranks_of_stage(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
-  const std::int64_t tp = parallel.tensor_model_parallel_size, of_stage = parallel.data_parallel_size * tp,
-                     ranks = parallel.ranks();
+  const std::int64_t tp = parallel.tensor_model_parallel_size, ranks = parallel.ranks(),
+                     of_stage = ranks / parallel.pipeline_model_parallel_size;
   const std::int64_t given = scenario.cluster.ranks_per_device, per_device = given > 0 ? std::min(given, ranks) : ranks;
   const bool exchanges = scenario.overlap.tp_comm_overlap && parallel.sequence_parallel && tp > 1;
   const bool differs = exchanges || (per_device % tp != 0 && tp % per_device != 0);

@@ -1,4 +1,3 @@
-
 #include "base/statistics.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"

@@ -26,11 +26,6 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
   }
 }
 
-void read(TomlTable& table, Overlap& overlap) {
-  overlap.async_tensor_model_parallel_allreduce =
-      value_or<bool>(table, kKnob, overlap.async_tensor_model_parallel_allreduce);
-}
-
 // sequence_parallel decides which tensor-parallel modes act, this one or tp_comm_overlap's, so its gate comes first.
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
@@ -47,11 +42,8 @@ OverlapMode async_allreduce_mode() {
   return {.name = kKnob,
           .meaning = "data gradients are summed over tp beside the layer's weight gradient",
           .knob = kKnob,
+          .on = &Overlap::async_tensor_model_parallel_allreduce,
           .applies = [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && !p.sequence_parallel; },
-          .configure = [](Overlap& o) { o.async_tensor_model_parallel_allreduce = true; },
-          .clear = [](Overlap& o) { o.async_tensor_model_parallel_allreduce = false; },
-          .is_set = [](const Overlap& o) { return o.async_tensor_model_parallel_allreduce; },
-          .read = read,
           .gates = add_gates,
           .rewrite = rewrite};
 }

@@ -59,10 +59,6 @@ void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOp
   edits.apply();
 }
 
-void read(TomlTable& table, Overlap& overlap) {
-  overlap.overlap_grad_reduce = value_or<bool>(table, "overlap_grad_reduce", overlap.overlap_grad_reduce);
-}
-
 void add_gates(const Scenario& scenario, Gates& gates) {
   gates.above_one("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, "data_parallel_size",
                   scenario.parallel.data_parallel_size);
@@ -82,11 +78,8 @@ OverlapMode overlap_grad_reduce_mode() {
   return {.name = "overlap_grad_reduce",
           .meaning = "gradient buckets are reduced while backward goes on",
           .knob = "overlap_grad_reduce",
-          .applies = [](const Parallel&) { return true; },
-          .configure = [](Overlap& o) { o.overlap_grad_reduce = true; },
-          .clear = [](Overlap& o) { o.overlap_grad_reduce = false; },
-          .is_set = [](const Overlap& o) { return o.overlap_grad_reduce && !o.overlap_param_gather; },
-          .read = read,
+          .on = &Overlap::overlap_grad_reduce,
+          .is_meant = [](const Overlap& o) { return !o.overlap_param_gather; },
           .gates = add_gates,
           .rewrite = [](Lowered& lowered, const Scenario&, const Gates&) { rewrite_overlap_grad_reduce(lowered); },
           .stage = RewriteStage::attach_data_parallel};

@@ -1,9 +1,20 @@
-#include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "model/overlap/overlap.hpp"
+#include "model/schedule/derive.hpp"
+#include "model/step_size.hpp"
 
 namespace stretto {
+namespace {
+
+void turn_off(Overlap& overlap, const OverlapMode& mode) {
+  if (mode.on) overlap.*mode.on = false;
+  if (mode.clear) mode.clear(overlap);
+}
+
+}  // namespace
 
 const OverlapMode& find_overlap_mode(const std::string& name) {
   std::vector<std::string> names;
@@ -21,13 +32,14 @@ const OverlapMode& find_overlap_mode(const std::string& name) {
 std::string mode_name(const Overlap& overlap) {
   std::string name;
   for (const OverlapMode& mode : overlap_modes())
-    if (!mode.knob.empty() && mode.is_set(overlap)) name += (name.empty() ? "" : "+") + mode.name;
+    if (mode.is_set(overlap)) name += (name.empty() ? "" : "+") + mode.name;
   return name.empty() ? overlap_modes().front().name : name;
 }
 
 void set_mode(Overlap& overlap, const OverlapMode& mode) {
-  for (const OverlapMode& other : overlap_modes()) other.clear(overlap);
-  mode.configure(overlap);
+  for (const OverlapMode& other : overlap_modes()) turn_off(overlap, other);
+  if (mode.on) overlap.*mode.on = true;
+  if (mode.configure) mode.configure(overlap);
 }
 
 std::vector<std::string> modes_of(const Scenario& scenario) {
@@ -49,6 +61,24 @@ Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t rank
   scenario.training.global_batch_size =
       micro_batches * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;
   return scenario;
+}
+
+Schedule build_schedule(const Scenario& scenario) {
+  // What is free is asked where it might matter.
+  if (step_size_of(scenario).bytes > double(1 << 28)) require_size(scenario, free_memory_bytes());
+  Lowered lowered = lower_plain(scenario);
+  const Gates gates = gates_of(scenario);
+  lowered.schedule.notes = gates.notes();
+  Overlap acting = scenario.overlap;
+  for (const OverlapMode& mode : overlap_modes())
+    if (!gates.acts(mode.knob)) turn_off(acting, mode);
+  for (const RewriteStage stage : {RewriteStage::cut_blocks, RewriteStage::attach_data_parallel})
+    for (const OverlapMode& mode : overlap_modes())
+      if (mode.rewrite && mode.stage == stage && mode.is_set(acting)) mode.rewrite(lowered, scenario, gates);
+  derive_waits(lowered.schedule, lowered.free);
+  assign_streams(lowered.schedule, scenario.cluster);
+  lowered.schedule.name = mode_name(acting);
+  return std::move(lowered.schedule);
 }
 
 }  // namespace stretto

@@ -9,7 +9,6 @@ namespace stretto {
 namespace {
 
 void read(TomlTable& table, Overlap& overlap) {
-  overlap.overlap_p2p_comm = value_or<bool>(table, "overlap_p2p_comm", overlap.overlap_p2p_comm);
   // Kept as it is for messages beside compute too, which it does not act on: modes without them are compared.
   overlap.batch_p2p_comm = value_or<bool>(table, "batch_p2p_comm", overlap.batch_p2p_comm);
   overlap.overlap_p2p_comm_warmup_flush =
@@ -39,10 +38,9 @@ OverlapMode overlap_p2p_comm_mode() {
   return {.name = "overlap_p2p_comm",
           .meaning = "messages between pipeline stages run beside compute",
           .knob = "overlap_p2p_comm",
+          .on = &Overlap::overlap_p2p_comm,
           .applies = [](const Parallel& p) { return p.pipeline_model_parallel_size > 1; },
-          .configure = [](Overlap& o) { o.overlap_p2p_comm = true; },
-          .clear = [](Overlap& o) { o.overlap_p2p_comm = o.overlap_p2p_comm_warmup_flush = false; },
-          .is_set = [](const Overlap& o) { return o.overlap_p2p_comm; },
+          .clear = [](Overlap& o) { o.overlap_p2p_comm_warmup_flush = false; },
           .read = read,
           .check = check,
           .gates = add_gates};

@@ -138,7 +138,6 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates& gates) {
 }
 
 void read(TomlTable& table, Overlap& overlap) {
-  overlap.overlap_param_gather = value_or<bool>(table, "overlap_param_gather", overlap.overlap_param_gather);
   overlap.align_param_gather = value_or<bool>(table, "align_param_gather", overlap.align_param_gather);
   value_or<bool>(table, "fp8_param_gather", false);
   overlap.bucket_size =
@@ -176,10 +175,8 @@ OverlapMode overlap_param_gather_mode() {
   return {.name = "overlap_param_gather",
           .meaning = "also: parameter buckets are gathered while the next forward goes on (needs overlap_grad_reduce)",
           .knob = "overlap_param_gather",
-          .applies = [](const Parallel&) { return true; },
-          .configure = [](Overlap& o) { o.overlap_grad_reduce = o.overlap_param_gather = true; },
-          .clear = [](Overlap& o) { o.overlap_param_gather = false; },
-          .is_set = [](const Overlap& o) { return o.overlap_param_gather; },
+          .on = &Overlap::overlap_param_gather,
+          .configure = [](Overlap& o) { o.overlap_grad_reduce = true; },
           .read = read,
           .check = check,
           .gates = add_gates,

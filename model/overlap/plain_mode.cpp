@@ -4,12 +4,7 @@ namespace stretto {
 
 OverlapMode plain_mode() {
   return {.name = "plain",
-          .meaning = "nothing overlaps: backward, reduce-scatter, optimizer, all-gather one after the other",
-          .knob = "",
-          .applies = [](const Parallel&) { return true; },
-          .configure = [](Overlap&) {},
-          .clear = [](Overlap&) {},
-          .is_set = [](const Overlap&) { return false; }};
+          .meaning = "nothing overlaps: backward, reduce-scatter, optimizer, all-gather one after the other"};
 }
 
 }  // namespace stretto

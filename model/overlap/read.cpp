@@ -18,8 +18,10 @@ bool read_grad_reduce_in_fp32(TomlTable& table) {
 
 Overlap read_overlap(TomlTable table) {
   Overlap overlap;
-  for (const OverlapMode& mode : overlap_modes())
+  for (const OverlapMode& mode : overlap_modes()) {
+    if (mode.name == mode.knob) overlap.*mode.on = value_or<bool>(table, mode.knob, overlap.*mode.on);
     if (mode.read) mode.read(table, overlap);
+  }
   overlap.grad_reduce_in_fp32 = read_grad_reduce_in_fp32(table);
   overlap.defer_embedding_wgrad_compute = value_or<bool>(table, "defer_embedding_wgrad_compute", false);
   overlap.wgrad_deferral_limit =

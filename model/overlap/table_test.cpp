@@ -44,7 +44,10 @@ TEST_CASE("each row of the table sets its own mode, clears it, and has the gates
   const OverlapMode& plain = overlap_modes().front();
   CHECK(plain.knob.empty());
   Overlap every;
-  for (const OverlapMode& mode : overlap_modes()) mode.configure(every);
+  for (const OverlapMode& mode : overlap_modes()) {
+    if (mode.on) every.*mode.on = true;
+    if (mode.configure) mode.configure(every);
+  }
   set_mode(every, plain);
   CHECK(mode_name(every) == "plain");
   for (const OverlapMode& mode : overlap_modes()) {
@@ -55,8 +58,9 @@ TEST_CASE("each row of the table sets its own mode, clears it, and has the gates
     Scenario scenario;
     set_mode(scenario.overlap, mode);
     CHECK(mode_name(scenario.overlap) == mode.name);
+    CHECK(mode.knob.empty() == (mode.on == nullptr));
     if (mode.knob.empty()) continue;
-    CHECK((mode.name != mode.knob || (mode.read && mode.gates)));
+    CHECK((mode.name != mode.knob || mode.gates));
     CHECK(&find_overlap_mode(mode.knob) != &plain);  // the mode that has the keys of the knob
     // One rank has nobody to communicate with: the knob is known to the gates and does not act.
     const Gates gates = gates_of(scenario);

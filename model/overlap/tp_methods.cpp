@@ -65,7 +65,6 @@ std::map<std::string, TpGemm> read_tp_cfg(TomlTable table) {
 }  // namespace
 
 void read_tp_keys(TomlTable& table, Overlap& overlap) {
-  overlap.tp_comm_overlap = value_or<bool>(table, "tp_comm_overlap", overlap.tp_comm_overlap);
   overlap.tp_comm_bulk_dgrad = value_or<bool>(table, "tp_comm_bulk_dgrad", overlap.tp_comm_bulk_dgrad);
   overlap.tp_comm_bulk_wgrad = value_or<bool>(table, "tp_comm_bulk_wgrad", overlap.tp_comm_bulk_wgrad);
   overlap.tp_comm_overlap_ag = value_or<bool>(table, "tp_comm_overlap_ag", true);

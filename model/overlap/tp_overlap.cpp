@@ -145,10 +145,10 @@ OverlapMode mode(const char* name, const char* meaning, void (*configure)(Overla
   return {.name = name,
           .meaning = meaning,
           .knob = "tp_comm_overlap",
+          .on = &Overlap::tp_comm_overlap,
           .applies = [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && p.sequence_parallel; },
           .configure = configure,
-          .clear = [](Overlap& o) { o.tp_comm_overlap = false; },
-          .is_set = [](const Overlap& o) { return o.tp_comm_overlap && kind_of(o) == kind; },
+          .is_meant = [](const Overlap& o) { return kind_of(o) == kind; },
           .rewrite = rewrite};
 }
 
@@ -158,7 +158,6 @@ OverlapMode tp_comm_bulk_mode() {
   return mode<Kind::bulk>("tp_comm_bulk",
                           "a layer's input is gathered over tp beside its dgrad, its dgrad scattered beside its wgrad",
                           [](Overlap& o) {
-                            o.tp_comm_overlap = true;
                             o.tp_comm_overlap_ag = o.tp_comm_overlap_rs = o.tp_comm_overlap_rs_dgrad = false;
                             o.tp_comm_overlap_cfg.clear();
                           });
@@ -167,7 +166,7 @@ OverlapMode tp_comm_bulk_mode() {
 OverlapMode tp_comm_overlap_mode() {
   OverlapMode pieces = mode<Kind::pieces>(
       "tp_comm_overlap", "also: inputs are gathered, and results scattered, in pieces beside the GEMM they belong to",
-      [](Overlap& o) { o.tp_comm_overlap = true; });
+      nullptr);
   pieces.read = read_tp_keys;
   pieces.check = check_tp_keys;
   pieces.gates = add_gates;
@@ -178,7 +177,6 @@ OverlapMode tp_comm_ring_exchange_mode() {
   return mode<Kind::ring_exchange>("tp_comm_ring_exchange",
                                    "the same with results sent to their owners piece by piece and summed there",
                                    [](Overlap& o) {
-                                     o.tp_comm_overlap = true;
                                      for (const char* gemm : {"proj_fprop", "fc2_fprop"})
                                        o.tp_comm_overlap_cfg.emplace(gemm, TpGemm{TpMethod::ring_exchange});
                                    });
