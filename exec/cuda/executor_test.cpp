@@ -9,7 +9,7 @@
 #endif
 #include "exec/cuda/cuda.hpp"
 #include "exec/trainer.hpp"
-#include "model/schedule/tiny_schedule.hpp"
+#include "tests/tiny_schedule.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {

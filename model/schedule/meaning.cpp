@@ -124,7 +124,7 @@ bool Meaning::read_sum(std::uint32_t op, const CellUse& use) {
   if (!is_balanced(use)) return false;
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     // A reduce-scatter leaves each sum with one member. Others keep addends there.
-    if (const std::uint32_t consumer = sums_.consumer[c]; consumer != 0 && consumer != op + 1) [[unlikely]]
+    if (const std::uint32_t consumer = sums_.consumer[c]; consumer != 0 && !is_communication_at(op)) [[unlikely]]
       if (const auto* taken = std::get_if<Collective>(&program_.work_of(consumer - 1));
           taken && rule_of(taken->kind).sums && rule_of(taken->kind).gets_shard) {
         wrong_.why = "of which " + label(schedule_, program_.ops[consumer - 1]) + " has left the sum with another rank";

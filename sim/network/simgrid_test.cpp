@@ -136,8 +136,11 @@ TEST_CASE("rings along two axes meet on the links of each rank, folded or not", 
     Toy toy = two_axes(3);
     const OpId a = toy.collective("a", {0, 900'000, {}, 1}, {}, 1, 0);
     const OpId b = toy.collective("b", {0, 600'000, {}, 1}, {}, 2, 1);
-    if (!folded) toy.forbid_folding();
-    const SimResult grid = run(toy, NetworkKind::simgrid);
+    const Folding folding = folded ? fold_ranks(toy.schedule) : Folding(toy.schedule.mesh);
+    SimOptions options;
+    options.network = NetworkKind::simgrid;
+    options.max_steps = 1;
+    const SimResult grid = simulate(toy.schedule, bind_representatives(toy.schedule, folding), toy.costs, options);
     CHECK(grid.programs.size() == (folded ? 1 : 6));
     check_exact(end_of(grid, b), 1200 * us);
     check_exact(end_of(grid, a), 1500 * us);
