@@ -1,6 +1,7 @@
 #include "model/schedule/class_ranges.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -15,8 +16,9 @@ using AxisSet = std::uint32_t;  // bit i: BoundProgram::stands_for[i]
 struct Moving {
   const View* view = nullptr;
   StorageId storage = 0;
-  std::int64_t base = 0;  // of the tensor instance in the storage
-  Coordinates call;       // those of a rank are the representative's
+  std::uint64_t hash = 0;  // of the offset
+  std::int64_t base = 0;   // of the tensor instance in the storage
+  Coordinates call;        // those of a rank are the representative's
   AxisSet axes = 0;
   std::vector<std::uint32_t> accesses;
 };
@@ -35,24 +37,26 @@ void sort_and_merge(std::vector<ByteRange>& ranges) {
 
 class Finder {
  public:
-  Finder(const Schedule& schedule, const BoundProgram& program) : schedule_(schedule), program_(program) {}
+  Finder(const Schedule& schedule, const BoundProgram& program)
+      : schedule_(schedule),
+        program_(program),
+        templates_(schedule.operations.size()),
+        by_storage_(schedule.storages.size()) {}
 
   void add(std::uint32_t number, const BoundOp& op, std::size_t access, const BoundView& bound) {
+    const Template& known = template_of(op.op)[access];
+    if (known.axes == 0) return;
     const View& view = schedule_.operations[op.op].accesses[access].view;
-    AxisSet axes = 0;
-    for (std::size_t i = 0; i < program_.stands_for.size(); ++i)
-      if (schedule_.mesh.depends_on(view.offset, program_.stands_for[i].axis)) axes |= AxisSet{1} << i;
-    if (axes == 0) return;
-    Moving moving{&view, bound.storage, 0, coordinates_of(program_, op), axes, {number}};
+    Moving moving{&view, bound.storage, known.hash, 0, coordinates_of(program_, op), known.axes, {number}};
     moving.base = bound.offset - view.offset.eval(moving.call);
     for (Moving& other : by_storage_[bound.storage])
-      if (lie_alike(moving, other)) return other.accesses.push_back(number);
+      if (other.hash == moving.hash && lie_alike(moving, other)) return other.accesses.push_back(number);
     by_storage_[bound.storage].push_back(std::move(moving));
   }
 
   std::vector<ClassRanges> run() {
-    for (auto& [storage, movings] : by_storage_)
-      while (!movings.empty()) {
+    for (StorageId storage = 0; storage < by_storage_.size(); ++storage)
+      for (std::vector<Moving>& movings = by_storage_[storage]; !movings.empty();) {
         // All that depend on the axes of the first, or on an axis of one that does.
         std::vector<Moving> group = {std::move(movings.back())};
         movings.pop_back();
@@ -73,6 +77,24 @@ class Finder {
   }
 
  private:
+  // What all calls of an operation have in common.
+  struct Template {
+    AxisSet axes = 0;        // on which the offset depends
+    std::uint64_t hash = 0;  // equal for views that may lie alike
+  };
+  const std::vector<Template>& template_of(OpId op) {
+    const std::vector<Access>& accesses = schedule_.operations[op].accesses;
+    std::vector<Template>& result = templates_[op];
+    if (result.empty())
+      for (const Access& access : accesses) {
+        Template& of = result.emplace_back();
+        for (std::size_t i = 0; i < program_.stands_for.size(); ++i)
+          if (schedule_.mesh.depends_on(access.view.offset, program_.stands_for[i].axis)) of.axes |= AxisSet{1} << i;
+        if (of.axes != 0) of.hash = std::hash<std::string>()(access.view.offset.text());
+      }
+    return result;
+  }
+
   static bool lie_alike(const Moving& a, const Moving& b) {
     const View &x = *a.view, &y = *b.view;
     if (a.base != b.base || x.rows != y.rows || x.cols != y.cols || x.ld != y.ld || !(x.offset == y.offset))
@@ -81,8 +103,33 @@ class Finder {
                        [&](Coord c) { return a.call[c] == b.call[c] || !x.offset.depends_on(c); });
   }
 
+  // Indices into a group → where these cover a byte, and no others of the group.
+  using Found = std::map<std::vector<std::uint32_t>, std::vector<ByteRange>>;
+  // What the patterns of a group follow from; instances of a family that lie in storages of their own are alike.
+  using Likeness = std::vector<std::pair<const View*, std::int64_t>>;
+
   ClassRanges patterns_of(StorageId storage, std::vector<Moving>& group, AxisSet axes) {
-    std::map<std::vector<std::uint32_t>, std::vector<ByteRange>> found;  // indices into group → where
+    Likeness likeness = {{nullptr, schedule_.storages[storage].bytes()}};
+    bool names_call = false;
+    for (const Moving& moving : group) {
+      likeness.emplace_back(moving.view, moving.base);
+      for (const Coord coord : kCallCoords) names_call = names_call || moving.view->offset.depends_on(coord);
+    }
+    Found local;
+    Found& found = names_call ? local : known_[std::move(likeness)];
+    if (found.empty()) find_patterns(storage, group, axes, found);
+    ClassRanges result{storage, {}};
+    for (const auto& [covering, where] : found) {
+      Pattern pattern{{}, where};
+      for (const std::uint32_t moving : covering)
+        pattern.accesses.insert(pattern.accesses.end(), group[moving].accesses.begin(), group[moving].accesses.end());
+      std::sort(pattern.accesses.begin(), pattern.accesses.end());
+      result.patterns.push_back(std::move(pattern));
+    }
+    return result;
+  }
+
+  void find_patterns(StorageId storage, std::vector<Moving>& group, AxisSet axes, Found& found) {
     Coordinates rank = program_.coordinates;
     const auto visit_ranks = [&](auto&& self, std::size_t axis) -> void {
       if (axis == program_.stands_for.size()) {
@@ -97,21 +144,11 @@ class Finder {
       }
     };
     visit_ranks(visit_ranks, 0);
-    ClassRanges result{storage, {}};
-    for (auto& [covering, where] : found) {
-      Pattern pattern{{}, std::move(where)};
-      for (const std::uint32_t moving : covering)
-        pattern.accesses.insert(pattern.accesses.end(), group[moving].accesses.begin(), group[moving].accesses.end());
-      std::sort(pattern.accesses.begin(), pattern.accesses.end());
-      sort_and_merge(pattern.where);
-      result.patterns.push_back(std::move(pattern));
-    }
-    return result;
+    for (auto& [covering, where] : found) sort_and_merge(where);
   }
 
   // The bytes of the storage from beginning to end, on one rank.
-  void sweep(StorageId storage, std::vector<Moving>& group, const Coordinates& rank,
-             std::map<std::vector<std::uint32_t>, std::vector<ByteRange>>& found) {
+  void sweep(StorageId storage, std::vector<Moving>& group, const Coordinates& rank, Found& found) {
     const std::int64_t size = bytes_of(schedule_.storages[storage].dtype);
     ends_.clear();
     for (std::uint32_t i = 0; i < group.size(); ++i) {
@@ -159,8 +196,10 @@ class Finder {
   };
   const Schedule& schedule_;
   const BoundProgram& program_;
-  std::map<StorageId, std::vector<Moving>> by_storage_;
+  std::vector<std::vector<Template>> templates_;  // [OpId][access]; empty: not yet asked for
+  std::vector<std::vector<Moving>> by_storage_;
   std::vector<ClassRanges> result_;
+  std::map<Likeness, Found> known_;
   std::vector<End> ends_;
   std::vector<std::uint32_t> covering_;  // indices into the group, ascending
 };

@@ -182,24 +182,36 @@ SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program,
 }
 
 bool is_waited_for(const BoundProgram& program, std::uint32_t op, const SoloShape& shape) {
-  const std::uint32_t last = program.ops[op + shape.count - 1].position;
-  const auto any_wait = [&](const BoundOp& of, const auto& fits) {
-    return std::any_of(program.waits.begin() + of.wait_begin, program.waits.begin() + of.wait_end,
-                       [&](const BoundWait& wait) { return wait.steps_ago == 0 && fits(wait); });
-  };
+  const std::uint32_t last = program.ops[op + shape.count - 1].position, end = op + shape.count;
   const auto is_for_last = [&](const BoundWait& wait) {
     return wait.lane == shape.last_lane && wait.position >= last &&
            (wait.kind == EdgeKind::finish_start || wait.position > last);
   };
+  // Follows waits and lanes back from an operation behind the call: whoever starts after one that waits, waits too.
+  const auto waits_for_last = [&](std::uint32_t behind) {
+    constexpr std::size_t kMost = 12;  // operations looked at: a few calls' worth
+    std::array<std::uint32_t, kMost> found = {behind};
+    std::size_t count = 1;
+    const auto add = [&](std::uint32_t before) {
+      const auto known = found.begin() + static_cast<std::ptrdiff_t>(count);
+      if (before >= end && count < kMost && std::find(found.begin(), known, before) == known) found[count++] = before;
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+      const BoundOp& of = program.ops[found[i]];
+      for (std::uint32_t w = of.wait_begin; w < of.wait_end; ++w) {
+        const BoundWait& wait = program.waits[w];
+        if (wait.steps_ago != 0) continue;
+        if (is_for_last(wait)) return true;
+        add(wait.op);
+      }
+      if (of.position > 0) add(program.lanes[of.lane][of.position - 1]);
+    }
+    return false;
+  };
   return std::all_of(shape.lanes.begin(), shape.lanes.end(), [&](const SoloShape::OnLane& on) {
     if (on.lane == shape.last_lane) return true;
     const std::uint32_t next = program.ops[op + on.first].position + on.count;
-    if (next == program.lanes[on.lane].size()) return false;
-    const BoundOp& behind = program.ops[program.lanes[on.lane][next]];
-    // Or for the first operation of the next call, on whatever lane, which does.
-    return any_wait(behind, [&](const BoundWait& wait) {
-      return is_for_last(wait) || any_wait(program.ops[wait.op], is_for_last);
-    });
+    return next < program.lanes[on.lane].size() && waits_for_last(program.lanes[on.lane][next]);
   });
 }
 
