@@ -20,8 +20,14 @@ inline RingCost ring_cost(CollectiveKind kind, Dtype dtype, std::int64_t element
   const std::int64_t bytes = elements * bytes_of(dtype);
   // Rounded up: an all-reduce of a few scalars still sends them.
   const RingCost half{members - 1, ((members - 1) * bytes + members - 1) / members};
-  if (kind == CollectiveKind::all_reduce) return {2 * half.steps, 2 * half.edge_bytes};
-  return half;
+  switch (kind) {
+    case CollectiveKind::all_gather:
+    case CollectiveKind::reduce_scatter:
+      return half;
+    case CollectiveKind::all_reduce:
+      return {2 * half.steps, 2 * half.edge_bytes};
+  }
+  return {};
 }
 
 }  // namespace stretto

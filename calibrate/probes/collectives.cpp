@@ -72,7 +72,7 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
         // With more members than cores their shares take turns. Each phase begins and ends with waking those that
         // slept.
         const double turns = double((members + cores - 1) / cores);
-        const double phases = kind == CollectiveKind::all_reduce ? 2 : 1;
+        const double phases = rule_of(kind).phases;
         for (const auto& [op, times] : communication_times_us(schedule, run)) {
           const sim::WorkCost cost =
               sim::movement_cost(std::get<Collective>(schedule.operations[op].work), dtype, members, true);

@@ -240,7 +240,7 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
                                                  dtype == Dtype::f64 ? small : sizes.elements.end());
         const Schedule schedule = collective_schedule(kind, dtype, members, elements, sizes.ctas);
         const ProbeRun run = run_probe(schedule, machine, {}, 2, sizes.repeats);
-        const double phases = kind == CollectiveKind::all_reduce ? 2 : 1;
+        const double phases = rule_of(kind).phases;
         for (const auto& [op, times] : communication_times_us(schedule, run)) {
           const auto& collective = std::get<Collective>(schedule.operations[op].work);
           const sim::WorkCost cost =

@@ -36,6 +36,6 @@ Slice slice_of(std::int64_t elements, std::int64_t members, std::int64_t member)
 // out[i] = Σ in[m][i] over m in order, i < elements; two or more addends, and `out` may be one of them.
 void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out);
 
-inline int phases(CollectiveKind kind) { return kind == CollectiveKind::all_reduce ? 2 : 1; }
+inline int phases(CollectiveKind kind) { return rule_of(kind).phases; }
 
 }  // namespace stretto::local

@@ -201,19 +201,27 @@ class Tracer {
     const auto instance = [&](std::size_t m) { return Instance{group.sequence[m][index], step}; };
     const BoundProgram& first = ranks_[group.members[0]].program;
     const auto& work = std::get<Collective>(first.works[first.ops[instance(0).op].op]);
-    const CollectiveRule rule = rule_of(work.kind);
-    const std::int64_t shard = work.elements / static_cast<std::int64_t>(group.members.size());
-    std::vector<Runs> operands;
-    for (std::size_t m = 0; m < group.members.size(); ++m) operands.push_back(read(group.members[m], instance(m), 0));
-    Runs whole;
-    if (rule.sums)
-      whole = sum_elements(operands);
-    else
-      for (const Runs& operand : operands) append(whole, operand);
-    for (std::size_t m = 0; m < group.members.size(); ++m) {
-      const std::int64_t begin = rule.gets_shard ? static_cast<std::int64_t>(m) * shard : 0;
-      write(group.members[m], instance(m), rule.one_buffer ? 0 : 1,
-            slice(whole, begin, rule.gets_shard ? shard : work.elements));
+    const auto members = static_cast<std::int64_t>(group.members.size()), shard = work.elements / members;
+    std::vector<Runs> given;
+    for (std::size_t m = 0; m < group.members.size(); ++m) given.push_back(read(group.members[m], instance(m), 0));
+    const auto give = [&](std::size_t operand, const auto& got_by) {
+      for (std::size_t m = 0; m < group.members.size(); ++m)
+        write(group.members[m], instance(m), operand, got_by(static_cast<std::int64_t>(m)));
+    };
+    switch (work.kind) {
+      case CollectiveKind::all_gather: {
+        Runs whole;
+        for (const Runs& own : given) append(whole, own);
+        return give(1, [&](std::int64_t) { return whole; });
+      }
+      case CollectiveKind::reduce_scatter: {
+        const Runs whole = sum_elements(given);
+        return give(1, [&](std::int64_t member) { return slice(whole, member * shard, shard); });
+      }
+      case CollectiveKind::all_reduce: {
+        const Runs whole = sum_elements(given);
+        return give(0, [&](std::int64_t) { return whole; });
+      }
     }
   }
 

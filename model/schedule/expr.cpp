@@ -14,9 +14,27 @@ std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
 }  // namespace
 
 const char* name_of(Coord coord) {
-  static constexpr const char* kNames[kCoordCount] = {"micro_batch", "layer", "chunk", "slot", "buffer",
-                                                      "pp",          "dp",    "cp",    "tp"};
-  return kNames[static_cast<int>(coord)];
+  switch (coord) {
+    case Coord::micro_batch:
+      return "micro_batch";
+    case Coord::layer:
+      return "layer";
+    case Coord::chunk:
+      return "chunk";
+    case Coord::slot:
+      return "slot";
+    case Coord::buffer:
+      return "buffer";
+    case Coord::pp:
+      return "pp";
+    case Coord::dp:
+      return "dp";
+    case Coord::cp:
+      return "cp";
+    case Coord::tp:
+      return "tp";
+  }
+  return "?";
 }
 
 void Expr::append_to(std::vector<Node>& code) const {

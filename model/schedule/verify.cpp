@@ -70,8 +70,10 @@ void check_in_place(const Schedule& schedule, const BoundProgram& program, Footp
   for (std::uint32_t f = 0; f < footprints.count(); ++f) {
     const BoundOp& op = program.ops[footprints.first_op(f)];
     const auto* work = std::get_if<Collective>(&program.works[op.op]);
-    if (!work || rule_of(work->kind).one_buffer) continue;
-    const std::size_t of_shard = rule_of(work->kind).gives_shard ? 0 : 1, of_whole = 1 - of_shard;
+    if (!work) continue;
+    const CollectiveRule rule = rule_of(work->kind);
+    if (rule.gives_shard == rule.gets_shard) continue;  // one buffer, or two that are apart
+    const std::size_t of_shard = rule.gives_shard ? 0 : 1, of_whole = 1 - of_shard;
     const std::span<const BoundView> views = footprints.views(f);
     const BoundView &shard = views[of_shard], &whole = views[of_whole];
     if (shard.storage != whole.storage) continue;

@@ -11,6 +11,22 @@ namespace {
 
 std::string dims(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
 
+// "rows 4 cols 6": of kinds that have no shorter words for it below.
+template <class Kind>
+std::string fields_text(const Kind& kind) {
+  std::string text;
+  const auto add =
+      Overloaded{[&](const char* name, const Expr& field) { text += std::string(" ") + name + " " + field.text(); },
+                 [&](const char* name, const auto& field) {
+                   if constexpr (std::is_enum_v<std::decay_t<decltype(field)>>)
+                     text += std::string(" ") + name + " " + name_of(field);
+                   else
+                     text += std::string(" ") + name + " " + std::to_string(field);
+                 }};
+  for_each_field(kind, add);
+  return text.substr(1);
+}
+
 std::string heads_text(std::int64_t heads, std::int64_t kv_heads) {
   return " heads " + std::to_string(heads) + (kv_heads == heads ? "" : " kv " + std::to_string(kv_heads));
 }
@@ -18,8 +34,17 @@ std::string heads_text(std::int64_t heads, std::int64_t kv_heads) {
 }  // namespace
 
 const char* name_of(Pass pass) {
-  static constexpr std::array kNames = {"forward", "dgrad", "wgrad", "backward"};
-  return kNames[static_cast<std::size_t>(pass)];
+  switch (pass) {
+    case Pass::forward:
+      return "forward";
+    case Pass::dgrad:
+      return "dgrad";
+    case Pass::wgrad:
+      return "wgrad";
+    case Pass::backward:
+      return "backward";
+  }
+  return "?";
 }
 
 double causal_attention_share(std::int64_t seq) {
@@ -51,24 +76,65 @@ const char* kind_of(const Work& work) {
 }
 
 const char* name_of(GemmEpilogue epilogue) {
-  static constexpr std::array kNames = {"none", "gelu", "gelu_backward", "bias_gradient", "residual"};
-  return kNames[static_cast<std::size_t>(epilogue)];
+  switch (epilogue) {
+    case GemmEpilogue::none:
+      return "none";
+    case GemmEpilogue::gelu:
+      return "gelu";
+    case GemmEpilogue::gelu_backward:
+      return "gelu_backward";
+    case GemmEpilogue::bias_gradient:
+      return "bias_gradient";
+    case GemmEpilogue::residual:
+      return "residual";
+  }
+  return "?";
 }
 
 const char* name_of(ElementwiseFn fn) {
-  static constexpr std::array kNames = {"gelu",   "gelu_backward",  "add", "column_sum", "bias_add",
-                                        "swiglu", "swiglu_backward"};
-  return kNames[static_cast<std::size_t>(fn)];
+  switch (fn) {
+    case ElementwiseFn::gelu:
+      return "gelu";
+    case ElementwiseFn::gelu_backward:
+      return "gelu_backward";
+    case ElementwiseFn::add:
+      return "add";
+    case ElementwiseFn::column_sum:
+      return "column_sum";
+    case ElementwiseFn::bias_add:
+      return "bias_add";
+    case ElementwiseFn::swiglu:
+      return "swiglu";
+    case ElementwiseFn::swiglu_backward:
+      return "swiglu_backward";
+  }
+  return "?";
 }
 
 const char* name_of(DropoutSite site) {
-  static constexpr std::array kNames = {"attention", "embedding", "residual_1", "residual_2"};
-  return kNames[static_cast<std::size_t>(site)];
+  switch (site) {
+    case DropoutSite::attention:
+      return "attention";
+    case DropoutSite::embedding:
+      return "embedding";
+    case DropoutSite::residual_1:
+      return "residual_1";
+    case DropoutSite::residual_2:
+      return "residual_2";
+  }
+  return "?";
 }
 
 const char* name_of(CollectiveKind kind) {
-  static constexpr std::array kNames = {"all_gather", "reduce_scatter", "all_reduce"};
-  return kNames[static_cast<std::size_t>(kind)];
+  switch (kind) {
+    case CollectiveKind::all_gather:
+      return "all_gather";
+    case CollectiveKind::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveKind::all_reduce:
+      return "all_reduce";
+  }
+  return "?";
 }
 
 CollectiveRule rule_of(CollectiveKind kind) {
@@ -78,7 +144,7 @@ CollectiveRule rule_of(CollectiveKind kind) {
     case CollectiveKind::reduce_scatter:
       return {.gets_shard = true, .sums = true};
     case CollectiveKind::all_reduce:
-      return {.sums = true, .one_buffer = true};
+      return {.sums = true, .one_buffer = true, .phases = 2};
   }
   return {};
 }
@@ -88,6 +154,7 @@ std::string describe(const Work& work) {
   return kind + " " +
          std::visit(
              Overloaded{
+                 [](const auto& w) { return fields_text(w); },
                  [](const Gemm& g) {
                    return dims(g.m, g.n) + "x" + std::to_string(g.k) + " " + (g.trans_a ? "t" : "n") +
                           (g.trans_b ? "t" : "n") + (g.bias ? " +bias" : "") +
@@ -134,17 +201,25 @@ std::string describe(const Work& work) {
              work);
 }
 
+namespace {
+// A field that holds expressions has to be looked into, here and in evaluate().
+template <class Reference, class T = std::remove_cvref_t<Reference>>
+constexpr bool kHoldsNoExpr =
+    std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::vector<AdamW::Range>>;
+}  // namespace
+
 bool depends_on(const Work& work, Coord axis) {
   bool depends = false;
   const auto check = Overloaded{[&](const char*, const Expr& field) { depends = depends || field.depends_on(axis); },
-                                [](const char*, const auto&) {}};
+                                [](const char*, const auto& field) { static_assert(kHoldsNoExpr<decltype(field)>); }};
   std::visit([&](const auto& w) { for_each_field(w, check); }, work);
   return depends;
 }
 
 Work evaluate(const Work& work, const Coordinates& at) {
   Work result = work;
-  const auto fix = Overloaded{[&](const char*, Expr& field) { field = field.eval(at); }, [](const char*, auto&) {}};
+  const auto fix = Overloaded{[&](const char*, Expr& field) { field = field.eval(at); },
+                              [](const char*, auto& field) { static_assert(kHoldsNoExpr<decltype(field)>); }};
   std::visit([&](auto& w) { for_each_field(w, fix); }, result);
   return result;
 }

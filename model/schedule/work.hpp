@@ -290,6 +290,7 @@ struct CollectiveRule {
   bool gives_shard = false, gets_shard = false;
   bool sums = false;        // what members give is added; otherwise it is copied
   bool one_buffer = false;  // given and got in the same place: one operand, A
+  int phases = 1;           // parts of its data movement that all members must have ended before the next begins
 };
 CollectiveRule rule_of(CollectiveKind kind);
 

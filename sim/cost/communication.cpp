@@ -96,7 +96,7 @@ CollectiveCost communication_cost(const Schedule& schedule, const Operation& ope
     const RingCost ring = ring_cost(c->kind, dtype, c->elements, communicator.size);
     collective.latency = from_us(double(ring.steps) * cluster.link_latency_us);
     collective.edge_bytes = ring.edge_bytes;
-    collective.phases = c->kind == CollectiveKind::all_reduce ? 2 : 1;
+    collective.phases = rule_of(c->kind).phases;
     movement = movement_cost(*c, dtype, communicator.size, in_place);
   } else {
     collective.latency = from_us(cluster.link_latency_us);

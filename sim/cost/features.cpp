@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "base/overloaded.hpp"
 #include "model/ring.hpp"
@@ -21,20 +22,30 @@ Dtype dtype_of(const Schedule& schedule, const Access& access) {
   return schedule.storages[schedule.tensors[access.view.tensor].places.front().storage].dtype;
 }
 
+template <class W, class... Kinds>
+constexpr bool kIsOneOf = (std::is_same_v<W, Kinds> || ...);
+
 // In mixed precision these kinds of work have results of two and of four bytes, which is much of what they cost. What
 // is written last says which it is; a number on its own does not count.
 std::string result_type(const Schedule& schedule, const Operation& operation) {
-  const bool varies = std::visit(Overloaded{[](const auto&) { return false; }, [](const Gemm&) { return true; },
-                                            [](const Elementwise&) { return true; }, [](const Fill&) { return true; },
-                                            [](const Cast&) { return true; }, [](const LocalReduce&) { return true; },
-                                            [](const SumSquares&) { return true; }},
-                                 operation.work);
-  if (!varies || schedule.compute_dtype != Dtype::bf16) return "";
-  for (auto access = operation.accesses.rbegin(); access != operation.accesses.rend(); ++access)
-    if (access->view.rows * access->view.cols > 1)
-      return dtype_of(schedule, *access) == Dtype::bf16 ? "" : "_" + std::string(name_of(dtype_of(schedule, *access)));
-  return "";
+  const bool varies = std::visit(
+      Overloaded{[]<class W>(const W&)
+                   requires kIsOneOf<W, Gemm, Elementwise, Fill, Cast, LocalReduce, SumSquares>
+                 { return true;
 }
+, []<class W>(const W&) requires kIsOneOf<W, Attention, Rope, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy,
+                                          VocabStats, AdamW, Collective, PointToPoint> {
+  return false;
+}
+}  // namespace
+,
+      operation.work);
+if (!varies || schedule.compute_dtype != Dtype::bf16) return "";
+for (auto access = operation.accesses.rbegin(); access != operation.accesses.rend(); ++access)
+  if (access->view.rows * access->view.cols > 1)
+    return dtype_of(schedule, *access) == Dtype::bf16 ? "" : "_" + std::string(name_of(dtype_of(schedule, *access)));
+return "";
+}  // namespace stretto::sim
 
 std::string suffix(Pass pass) { return std::string("_") + name_of(pass); }
 

@@ -166,7 +166,7 @@ __global__ void dkv_kernel(Shape s, Rows<const T> qkv, Rows<const T> out, Rows<c
 
 }  // namespace
 
-void run_attention(const Attention& work, std::span<const exec::Operand> o, const Stream& stream) {
+void run_kernel(const Attention& work, std::span<const exec::Operand> o, const Stream& stream) {
   if (work.head_dim > kDims * kWarp)
     throw runtime_failure("attention kernels are for heads of up to " + std::to_string(kDims * kWarp) + ", not " +
                           std::to_string(work.head_dim));

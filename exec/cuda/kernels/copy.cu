@@ -53,7 +53,7 @@ void fill(const exec::Operand& operand, T value, const Stream& stream) {
 
 }  // namespace
 
-void run_fill(const Fill& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const Fill& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const exec::Operand& to = operands[0];
   if (to.dtype == Dtype::f64) return fill(to, work.value, stream);
   if (to.dtype == Dtype::i32) return fill(to, static_cast<std::int32_t>(work.value), stream);
@@ -61,7 +61,7 @@ void run_fill(const Fill& work, std::span<const exec::Operand> operands, const S
                    [&](auto type) { fill(to, rounded<decltype(type)>(static_cast<float>(work.value)), stream); });
 }
 
-void run_cast(const Cast&, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const Cast&, std::span<const exec::Operand> operands, const Stream& stream) {
   const exec::Operand& from = operands[0];
   with_device_type(from.dtype, [&](auto in) {
     with_device_type(operands[1].dtype, [&](auto out) {
@@ -72,7 +72,7 @@ void run_cast(const Cast&, std::span<const exec::Operand> operands, const Stream
   });
 }
 
-void run_local_reduce(const LocalReduce& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const LocalReduce& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const exec::Operand& to = operands[1];
   const Tiling t = tile(to.rows, to.cols);
   with_device_type(to.dtype, [&](auto type) {

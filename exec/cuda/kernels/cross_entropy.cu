@@ -123,7 +123,7 @@ __global__ void vocab_stats_kernel(std::int64_t rows, Slice slice, Rows<const T>
 
 }  // namespace
 
-void run_cross_entropy(const CrossEntropy& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const CrossEntropy& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const Slice slice(work.first_class, work.cols, work.classes);
   const auto* targets = static_cast<const std::int32_t*>(operands[1].data);
   const auto* stats = work.shards > 1 ? static_cast<const float*>(operands[2].data) : nullptr;
@@ -143,7 +143,7 @@ void run_cross_entropy(const CrossEntropy& work, std::span<const exec::Operand> 
          work.scale / static_cast<double>(work.shards), loss);
 }
 
-void run_vocab_stats(const VocabStats& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const VocabStats& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const Slice slice(work.first_class, work.cols, work.classes);
   with_device_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);

@@ -31,7 +31,7 @@ __global__ void dropout_kernel(std::int64_t rows, std::int64_t cols, std::int64_
 
 }  // namespace
 
-void run_dropout(const Dropout& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const Dropout& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const bool is_forward = work.pass == Pass::forward;
   const exec::Operand* next = operands.data();
   const exec::Operand* residual = is_forward && work.residual ? next++ : nullptr;

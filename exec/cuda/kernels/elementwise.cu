@@ -66,7 +66,7 @@ void run(const Elementwise& e, std::span<const exec::Operand> o, const Stream& s
 
 }  // namespace
 
-void run_elementwise(const Elementwise& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const Elementwise& work, std::span<const exec::Operand> operands, const Stream& stream) {
   if (work.fn == ElementwiseFn::column_sum) return run_column_sum(work, operands, stream);
   with_device_type(operands[0].dtype, [&](auto type) { run<decltype(type)>(work, operands, stream); });
 }

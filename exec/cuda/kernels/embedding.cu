@@ -147,7 +147,7 @@ __global__ void wpe_kernel(std::int64_t rows, Part part, Rows<const T> dx, Rows<
 
 }  // namespace
 
-void run_embedding(const Embedding& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const Embedding& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const Part part(work);
   const auto* tokens = static_cast<const std::int32_t*>(operands[0].data);
   const bool is_forward = work.pass == Pass::forward;

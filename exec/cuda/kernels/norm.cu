@@ -281,10 +281,10 @@ void run(Pass pass, std::int64_t rows, std::int64_t cols, std::span<const exec::
 
 }  // namespace
 
-void run_layernorm(const LayerNorm& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const LayerNorm& work, std::span<const exec::Operand> operands, const Stream& stream) {
   run<true>(work.pass, work.rows, work.cols, operands, stream);
 }
-void run_rmsnorm(const RmsNorm& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const RmsNorm& work, std::span<const exec::Operand> operands, const Stream& stream) {
   run<false>(work.pass, work.rows, work.cols, operands, stream);
 }
 

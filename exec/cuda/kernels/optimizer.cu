@@ -99,7 +99,7 @@ __global__ void squares_kernel(std::int64_t count, const T* x, double* partial) 
 
 }  // namespace
 
-void run_adamw(const AdamW& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const AdamW& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const auto floats = [&](std::size_t i) { return static_cast<float*>(operands[i].data); };
   const auto doubles = [&](std::size_t i) { return static_cast<const double*>(operands[i].data); };
   const std::int64_t shard_begin = work.shard.value() * work.elements;
@@ -144,7 +144,7 @@ void run_adamw(const AdamW& work, std::span<const exec::Operand> operands, const
   });
 }
 
-void run_sum_squares(const SumSquares& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const SumSquares& work, std::span<const exec::Operand> operands, const Stream& stream) {
   auto* partial = static_cast<double*>(stream.scratch);
   const std::int64_t fit = static_cast<std::int64_t>(stream.scratch_bytes / sizeof(double));
   const std::int64_t blocks = std::min({ceil_div(work.elements, 4 * kThreads), std::int64_t{8} * stream.sms, fit});

@@ -29,7 +29,7 @@ __global__ void rope_kernel(std::int64_t rows, int half, int turned, std::int64_
 
 }  // namespace
 
-void run_rope(const Rope& work, std::span<const exec::Operand> operands, const Stream& stream) {
+void run_kernel(const Rope& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const std::int64_t half = work.head_dim / 2;
   const Tiling t = tile(work.rows, half);
   with_device_type(operands[0].dtype, [&](auto type) {

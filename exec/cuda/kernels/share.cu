@@ -154,24 +154,33 @@ void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int memb
   assert(buffers.size() <= kMostMembers);
   const int members = static_cast<int>(buffers.size());
   const std::int64_t width = bytes_of(dtype);
-  const bool is_all_reduce = kind == CollectiveKind::all_reduce;
-  if (kind == CollectiveKind::reduce_scatter || (is_all_reduce && phase == 0)) {
-    if (dtype == Dtype::f64) return sum<double, double>(elements, member, buffers, is_all_reduce, pace, stream);
-    return with_device_type(
-        dtype, [&](auto type) { sum<decltype(type), float>(elements, member, buffers, is_all_reduce, pace, stream); });
+  const auto sum_slice = [&](bool in_place) {
+    if (dtype == Dtype::f64) return sum<double, double>(elements, member, buffers, in_place, pace, stream);
+    with_device_type(dtype,
+                     [&](auto type) { sum<decltype(type), float>(elements, member, buffers, in_place, pace, stream); });
+  };
+  const auto gather_slices = [&](bool in_place) {
+    Slices slices;
+    auto* to = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);
+    for (int m = 0; m < members; ++m) {
+      const Slice theirs = slice_of(elements, members, m);
+      const auto* in = static_cast<const std::byte*>(buffers[static_cast<std::size_t>(m)].in);
+      const std::byte* from = in + (in_place ? theirs.begin * width : 0);
+      if (from == to + theirs.begin * width || theirs.begin == theirs.end) continue;
+      slices.from[slices.count] = from;
+      slices.to[slices.count] = to + theirs.begin * width;
+      slices.bytes[slices.count++] = (theirs.end - theirs.begin) * width;
+    }
+    copy(slices, pace, stream);
+  };
+  switch (kind) {
+    case CollectiveKind::all_gather:
+      return gather_slices(false);
+    case CollectiveKind::reduce_scatter:
+      return sum_slice(false);
+    case CollectiveKind::all_reduce:
+      return phase == 0 ? sum_slice(true) : gather_slices(true);
   }
-  Slices slices;
-  auto* to = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);
-  for (int m = 0; m < members; ++m) {
-    const Slice theirs = slice_of(elements, members, m);
-    const auto* in = static_cast<const std::byte*>(buffers[static_cast<std::size_t>(m)].in);
-    const std::byte* from = in + (is_all_reduce ? theirs.begin * width : 0);
-    if (from == to + theirs.begin * width || theirs.begin == theirs.end) continue;  // in place
-    slices.from[slices.count] = from;
-    slices.to[slices.count] = to + theirs.begin * width;
-    slices.bytes[slices.count++] = (theirs.end - theirs.begin) * width;
-  }
-  copy(slices, pace, stream);
 }
 
 void run_message(const void* from, void* to, std::int64_t bytes, const Pace& pace, const Stream& stream) {

@@ -172,7 +172,7 @@ void attention(const Attention& work, std::span<const Operand> operands) {
 
 }  // namespace
 
-void run_attention(const Attention& work, std::span<const Operand> operands) {
+void run_kernel(const Attention& work, std::span<const Operand> operands) {
   assert(work.pass != Pass::wgrad);
   assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u) + (work.dropout > 0));
   assert(work.kv_heads > 0 && work.heads % work.kv_heads == 0);

@@ -52,13 +52,13 @@ void fill(const Operand& dst, T value) {
 
 }  // namespace
 
-void run_fill(const Fill& work, std::span<const Operand> operands) {
+void run_kernel(const Fill& work, std::span<const Operand> operands) {
   assert(operands.size() == 1 && elements_of(operands[0]) == work.elements);
   if (operands[0].dtype == Dtype::i32) return fill(operands[0], static_cast<std::int32_t>(work.value));
   with_float_type(operands[0].dtype, [&](auto type) { fill(operands[0], convert<decltype(type)>(work.value)); });
 }
 
-void run_cast([[maybe_unused]] const Cast& work, std::span<const Operand> operands) {
+void run_kernel([[maybe_unused]] const Cast& work, std::span<const Operand> operands) {
   assert(operands.size() == 2 && elements_of(operands[0]) == work.elements);
   assert(elements_of(operands[1]) == work.elements);
   with_float_type(operands[0].dtype, [&](auto from) {

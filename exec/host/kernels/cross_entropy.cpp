@@ -107,7 +107,7 @@ void check_targets(const Operand& targets, std::int64_t rows, std::int64_t class
 
 }  // namespace
 
-void run_cross_entropy(const CrossEntropy& work, std::span<const Operand> operands) {
+void run_kernel(const CrossEntropy& work, std::span<const Operand> operands) {
   assert(operands.size() == (work.shards > 1 ? 4u : 3u));
   const Operand& logits = operands[0];
   const Operand& targets = operands[1];
@@ -123,7 +123,7 @@ void run_cross_entropy(const CrossEntropy& work, std::span<const Operand> operan
   });
 }
 
-void run_vocab_stats(const VocabStats& work, std::span<const Operand> operands) {
+void run_kernel(const VocabStats& work, std::span<const Operand> operands) {
   assert(operands.size() == 3 && has_shape(operands[0], work.rows, work.cols));
   assert(elements_of(operands[2]) == 3 * work.rows && is_contiguous(operands[2]));
   check_targets(operands[1], work.rows, work.classes);

@@ -20,21 +20,7 @@ void run_work(const Work& work, std::span<const Operand> operands) {
   const bool converts = std::holds_alternative<Cast>(work) || std::holds_alternative<Fill>(work);
   if (!converts && computes_in_bf16(operands)) return run_in_f32(work, operands);
   std::visit(Overloaded{
-                 [&](const Gemm& gemm) { run_gemm(gemm, operands); },
-                 [&](const Attention& attention) { run_attention(attention, operands); },
-                 [&](const Rope& rope) { run_rope(rope, operands); },
-                 [&](const LayerNorm& norm) { run_layernorm(norm, operands); },
-                 [&](const RmsNorm& norm) { run_rmsnorm(norm, operands); },
-                 [&](const Elementwise& elementwise) { run_elementwise(elementwise, operands); },
-                 [&](const Dropout& dropout) { run_dropout(dropout, operands); },
-                 [&](const Embedding& embedding) { run_embedding(embedding, operands); },
-                 [&](const CrossEntropy& loss) { run_cross_entropy(loss, operands); },
-                 [&](const VocabStats& stats) { run_vocab_stats(stats, operands); },
-                 [&](const Fill& fill) { run_fill(fill, operands); },
-                 [&](const Cast& cast) { run_cast(cast, operands); },
-                 [&](const LocalReduce& reduce) { run_local_reduce(reduce, operands); },
-                 [&](const SumSquares& squares) { run_sum_squares(squares, operands); },
-                 [&](const AdamW& adamw) { run_adamw(adamw, operands); },
+                 [&](const auto& compute) { run_kernel(compute, operands); },
                  [](const Collective&) { assert(false && "a collective is not compute"); },
                  [](const PointToPoint&) { assert(false && "a message is not compute"); },
              },

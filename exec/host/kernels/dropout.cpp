@@ -33,7 +33,7 @@ void dropout(const Dropout& work, std::span<const Operand> operands) {
 
 }  // namespace
 
-void run_dropout(const Dropout& work, std::span<const Operand> operands) {
+void run_kernel(const Dropout& work, std::span<const Operand> operands) {
   const bool is_forward = work.pass == Pass::forward;
   assert(operands.size() == 3u + (is_forward && work.residual) + (is_forward && work.bias));
   assert(has_shape(operands[0], work.rows, work.cols) && has_shape(operands.back(), work.rows, work.cols));

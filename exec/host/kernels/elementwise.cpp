@@ -127,7 +127,7 @@ void column_sum(const Operand& dy, const Operand& db) {
 
 }  // namespace
 
-void run_elementwise(const Elementwise& work, std::span<const Operand> operands) {
+void run_kernel(const Elementwise& work, std::span<const Operand> operands) {
   assert(work.fn == ElementwiseFn::swiglu || has_shape(operands[0], work.rows, work.cols));
   assert(have_one_dtype(operands));
   with_compute_type(operands[0].dtype, [&](auto type) {

@@ -65,7 +65,7 @@ void wgrad(const Embedding& work, const Part& part, const Operand& tokens, const
 
 }  // namespace
 
-void run_embedding(const Embedding& work, std::span<const Operand> operands) {
+void run_kernel(const Embedding& work, std::span<const Operand> operands) {
   assert(operands.size() == (work.positions ? 4u : 3u) && work.pass != Pass::dgrad);
   const bool is_forward = work.pass == Pass::forward;
   const Part part(work);

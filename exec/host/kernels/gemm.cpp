@@ -38,7 +38,7 @@ Operand with_valid_ld(Operand operand) {
 
 }  // namespace
 
-void run_gemm(const Gemm& work, std::span<const Operand> operands) {
+void run_kernel(const Gemm& work, std::span<const Operand> operands) {
   if (work.epilogue != GemmEpilogue::none) {  // which BLAS does not have
     for (const Part& part : parts_of(work)) run_work(part.work, exec::operands_of(part, operands));
     return;

@@ -12,9 +12,9 @@ namespace stretto::host {
 using exec::Operand;
 
 // Runs one compute operation (anything but Collective) on the calling thread, single-threaded, with the operands that
-// `Work` documents, in that order. Element type f32, f64 or bf16 is taken from the operands. `rank` gives the dp
-// coordinate that AdamW's shard needs and the tp coordinate of a slice of the vocabulary. Allocates at most small
-// per-thread scratch that is kept between calls. Thread-safe for disjoint operands. Call `prepare_blas()` before.
+// `Work` documents, in that order. `work` is evaluated (BoundProgram::works). Element type f32, f64 or bf16 is taken
+// from the operands. Allocates at most small per-thread scratch that is kept between calls. Thread-safe for disjoint
+// operands. Call `prepare_blas()` before.
 void run_work(const Work& work, std::span<const Operand> operands);
 
 // For so many threads that compute at once; more than before where it is called again. OpenBLAS must not use threads of

@@ -76,7 +76,7 @@ void wgrad(const LayerNorm& work, std::span<const Operand> operands, T* dgamma, 
 
 }  // namespace
 
-void run_layernorm(const LayerNorm& work, std::span<const Operand> operands) {
+void run_kernel(const LayerNorm& work, std::span<const Operand> operands) {
   assert(operands.size() == (work.pass == Pass::backward ? 7u : 5u));
   assert(have_one_dtype(operands));
   const auto is_matrix = [&](std::size_t index) { return has_shape(operands[index], work.rows, work.cols); };

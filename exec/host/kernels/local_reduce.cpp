@@ -24,7 +24,7 @@ void reduce(const LocalReduce& work, const Operand& parts, const Operand& sum) {
 
 }  // namespace
 
-void run_local_reduce(const LocalReduce& work, std::span<const Operand> operands) {
+void run_kernel(const LocalReduce& work, std::span<const Operand> operands) {
   assert(operands.size() == 2 && elements_of(operands[0]) == work.parts * work.elements);
   assert(elements_of(operands[1]) == work.elements);
   with_compute_type(operands[0].dtype, [&](auto type) { reduce<decltype(type)>(work, operands[0], operands[1]); });

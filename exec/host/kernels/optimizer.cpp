@@ -92,7 +92,7 @@ double sum_squares(const T* x, std::int64_t elements) {
 
 }  // namespace
 
-void run_adamw(const AdamW& work, std::span<const Operand> operands) {
+void run_kernel(const AdamW& work, std::span<const Operand> operands) {
   assert(operands.size() == (work.master ? 7u : 6u) && work.shard.value() >= 0 && work.shard.value() < work.shards);
   assert(operands[1].dtype == Dtype::f64 && operands[2].dtype == Dtype::f64 && elements_of(operands[2]) == 8);
   for (std::size_t index = 0; index < operands.size(); ++index) {
@@ -104,7 +104,7 @@ void run_adamw(const AdamW& work, std::span<const Operand> operands) {
   with_compute_type(operands[0].dtype, [&](auto type) { adamw<decltype(type)>(work, operands); });
 }
 
-void run_sum_squares(const SumSquares& work, std::span<const Operand> operands) {
+void run_kernel(const SumSquares& work, std::span<const Operand> operands) {
   assert(operands.size() == 2 && operands[1].dtype == Dtype::f64 && elements_of(operands[1]) == 1);
   assert(elements_of(operands[0]) == work.elements && is_contiguous(operands[0]));
   with_compute_type(operands[0].dtype, [&](auto type) {

@@ -67,7 +67,7 @@ void rope(const Rope& work, const Operand& qkv) {
 
 }  // namespace
 
-void run_rope(const Rope& work, std::span<const Operand> operands) {
+void run_kernel(const Rope& work, std::span<const Operand> operands) {
   assert(operands.size() == 1 && work.pass != Pass::wgrad && work.head_dim % 2 == 0);
   assert(has_shape(operands[0], work.rows, (work.heads + 2 * work.kv_heads) * work.head_dim));
   assert(operands[0].mode == AccessMode::accumulate);
