@@ -27,8 +27,12 @@ double ranks_of_stage(const Scenario& scenario) {
   const std::int64_t tp = parallel.tensor_model_parallel_size, ranks = parallel.ranks(),
                      of_stage = ranks / parallel.pipeline_model_parallel_size;
   const std::int64_t given = scenario.cluster.ranks_per_device, per_device = given > 0 ? std::min(given, ranks) : ranks;
-  const bool exchanges = scenario.overlap.tp_comm_overlap && parallel.sequence_parallel && tp > 1;
-  const bool differs = exchanges || (per_device % tp != 0 && tp % per_device != 0);
+  // Pairs of ranks send to one or the other neighbour.
+  const bool has_pairs =
+      scenario.overlap.tp_comm_overlap &&
+      std::any_of(scenario.overlap.tp_comm_overlap_cfg.begin(), scenario.overlap.tp_comm_overlap_cfg.end(),
+                  [](const auto& gemm) { return gemm.second.aggregate; });
+  const bool differs = has_pairs || (per_device % tp != 0 && tp % per_device != 0);
   const std::int64_t period = differs ? std::lcm(per_device, tp) : per_device;
   return double(of_stage % period == 0 ? period : of_stage);
 }

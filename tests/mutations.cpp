@@ -186,7 +186,15 @@ MutationReport run_mutations(int count, std::uint64_t seed) {
 MutationReport run_folded_mutations(int count, std::uint64_t seed) {
   MutationReport report;
   std::mt19937_64 random(seed);
-  const std::vector<Subject> subjects = make_subjects(1);
+  std::vector<Subject> subjects = make_subjects(1);
+  // Two ranks a device: a representative's neighbours may be folded away.
+  for (const char* mode : {"tp_comm_overlap", "tp_comm_ring_exchange"}) {
+    Scenario scenario = layout_scenario(Layout{1, 4, true}, mode, false, "fp32", 1, 2);
+    scenario.cluster.ranks_per_device = 2;
+    scenario.model.ffn_hidden_size = 20;
+    scenario.model.seq_length = 8;
+    for (int weight = 0; weight < 6; ++weight) subjects.push_back(make_subject(scenario, std::string(mode) + ", tp 4"));
+  }
   while (report.mutations < count) {
     const Subject& subject = subjects[random() % subjects.size()];
     if (const auto mutant = mutate_folded_rank(subject.schedule, subject.plan, random)) judge(subject, *mutant, report);

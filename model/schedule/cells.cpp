@@ -165,7 +165,12 @@ class Cutting {
 
   // Makes one cell of the pieces that the same accesses cover. Without strided views there are few such.
   void join_pieces() {
-    if (strides_.all.empty()) return;
+    constexpr std::size_t kScattered = 16;
+    const bool is_scattered = std::any_of(moving_.begin(), moving_.end(), [](const ClassRanges& group) {
+      return std::any_of(group.patterns.begin(), group.patterns.end(),
+                         [](const Pattern& pattern) { return pattern.where.size() > kScattered; });
+    });
+    if (strides_.all.empty() && !is_scattered) return;
     Classes classes(count_);
     std::vector<Range> contiguous;
     for (const Place& place : places_)

@@ -97,7 +97,8 @@ class Finder {
 
   static bool lie_alike(const Moving& a, const Moving& b) {
     const View &x = *a.view, &y = *b.view;
-    if (a.base != b.base || x.rows != y.rows || x.cols != y.cols || x.ld != y.ld || !(x.offset == y.offset))
+    if (x.tensor != y.tensor || a.base != b.base || x.rows != y.rows || x.cols != y.cols || x.ld != y.ld ||
+        !(x.offset == y.offset))
       return false;
     return std::all_of(kCallCoords.begin(), kCallCoords.end(),
                        [&](Coord c) { return a.call[c] == b.call[c] || !x.offset.depends_on(c); });

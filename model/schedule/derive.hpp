@@ -12,6 +12,7 @@ namespace stretto {
 // sequence and the waits of others.
 //
 // Operations that are not free need none of this among themselves: their lanes, sequences and stated waits order them.
+// Of two that are not ordered, the first would be forgotten; the verifier rejects what that leaves unordered.
 // Comes when orders, lanes and sequences are final. Where a part of a block is called on several lanes it may be cut.
 void derive_waits(Schedule& schedule, std::span<const OpId> free);
 

@@ -32,6 +32,9 @@ Periods periods_of(const Schedule& schedule) {
 
 // Whether ranks along the axis differ by what they do.
 bool differs_along(const Schedule& schedule, Coord axis, bool has_stragglers) {
+  // Some are members of a part of the axis, others are not.
+  for (const Communicator& communicator : schedule.communicators)
+    if (!communicator.subset.empty() && schedule.mesh.depends_on(place_in(schedule, communicator), axis)) return true;
   for (const Operation& operation : schedule.operations) {
     for (const Access& access : operation.accesses)
       if (schedule.mesh.depends_on(access.view.layer, axis) || schedule.mesh.depends_on(access.view.slot, axis))
@@ -101,6 +104,8 @@ Folding fold_ranks(const Schedule& schedule, std::span<const std::int64_t> apart
   Folding folding(schedule.mesh);
   const Periods periods = periods_of(schedule);
   if (!periods.is_regular) return folding;
+  // Devices and the neighbours of stragglers are looked for in the main view alone.
+  if (schedule.mesh.views().size() > 1 && (!apart.empty() || schedule.placement.ranks_per_device > 1)) return folding;
   for (const MeshAxis& axis : schedule.mesh.axes()) {
     if (axis.coord == Coord::pp || differs_along(schedule, axis.coord, !apart.empty())) continue;
     // Devices repeat along the axis with the period. The first one without a straggler stands for the others.

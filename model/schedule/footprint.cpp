@@ -39,7 +39,8 @@ struct Named {
   std::vector<View> only_read;                         // those that name any; in order
 };
 
-Named named_by(const Schedule& schedule, const Block& block, const std::vector<bool>& is_only_read) {
+Named named_by(const Schedule& schedule, const BoundProgram& program, const Block& block,
+               const std::vector<bool>& is_only_read) {
   Named named;
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
     if (block.ops[i] >= schedule.operations.size()) continue;  // of a block that nobody calls
@@ -50,7 +51,11 @@ Named named_by(const Schedule& schedule, const Block& block, const std::vector<b
       for (std::size_t c = 0; c < kCallCoords.size(); ++c)
         names[c] = view.layer.depends_on(kCallCoords[c]) || view.slot.depends_on(kCallCoords[c]) ||
                    view.offset.depends_on(kCallCoords[c]);
-      if (view.tensor < is_only_read.size() && is_only_read[view.tensor]) {
+      // Where it lies elsewhere on other ranks, each instance is looked at on all of them.
+      const bool moves = std::any_of(
+          program.stands_for.begin(), program.stands_for.end(),
+          [&](const BoundProgram::ClassAxis& of) { return schedule.mesh.depends_on(view.offset, of.axis); });
+      if (!moves && view.tensor < is_only_read.size() && is_only_read[view.tensor]) {
         if (std::find(names.begin(), names.end(), true) != names.end()) named.only_read.push_back({i, a});
         continue;
       }
@@ -65,7 +70,7 @@ Named named_by(const Schedule& schedule, const Block& block, const std::vector<b
 Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : schedule_(schedule), program_(program) {
   const std::vector<bool> is_only_read = find_only_read(schedule);
   std::vector<Named> named;  // [block]
-  for (const Block& block : schedule.blocks) named.push_back(named_by(schedule, block, is_only_read));
+  for (const Block& block : schedule.blocks) named.push_back(named_by(schedule, program, block, is_only_read));
   const std::vector<Call>& order = schedule.programs[program.role].order;
   std::map<Key, std::uint32_t> known;  // → footprint of its first operation
   of_.resize(program.ops.size());

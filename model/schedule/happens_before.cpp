@@ -255,9 +255,8 @@ class Executor {
     const auto [other, theirs] = other_end(slot, i.step);
     const LaneId on = programs_[other].ops[theirs.op].lane;
     if (state(other, on).started <= clocks_.position(other, theirs)) return false;
-    if (other == p) {
-      // Nobody sends to itself: the other end is another rank of this class, and how far that has come says nothing
-      // about this one's lanes.
+    if (!issued_.partners.routes[slot.group].is_direct) {
+      // The other end is a rank that is folded away, and how far that has come says nothing about these lanes.
       const std::uint32_t row = copy_of(before(p, i));
       if (state(p, lane).finished > 0) join(row, state(p, lane).after, lane, state(p, lane).finished);
       after_[p][index(p, i)] = row;

@@ -148,7 +148,9 @@ bool Meaning::write_sum(std::uint32_t op, const CellUse& use) {
   // A reduce-scatter in place reads and writes its shard.
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     const bool is_in_place = sums_.reader[c] == op + 1;
-    if (is_in_place && !is_unread(op, use)) return false;
+    CellUse cell = use;
+    cell.first = c, cell.last = c + 1;
+    if (is_in_place && !is_unread(op, cell)) return false;
     sums_.consumer[c] = 0;
     if (!is_in_place) sums_.reader[c] = sums_.terms[c] = 0, sums_.micro_batches[c] = 0;
   }

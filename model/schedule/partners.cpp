@@ -39,7 +39,7 @@ Partners find_partners(const Schedule& schedule, std::span<const BoundProgram> p
         const std::uint32_t peer = folding.index_of(other.rank);
         assert(peer < programs.size() && programs[peer].rank == folding.of(other.rank));
         const MessageRoute route{message->communicator, message->is_send ? p : peer, message->is_send ? peer : p,
-                                 other.distance};
+                                 other.distance, programs[peer].rank == other.rank};
         const auto [at, is_new] = known_routes.try_emplace({route.communicator, route.from, route.to, route.distance},
                                                            static_cast<std::uint32_t>(result.routes.size()));
         if (is_new) result.routes.push_back(route);

@@ -22,6 +22,9 @@ struct CommunicatorInstance {
 struct MessageRoute {
   std::uint32_t communicator = 0, from = 0, to = 0;  // indices into the programs
   std::int64_t distance = 1;  // places in the ring of the communicator's members; tells apart what is folded together
+  // The ranks of the two programs meet each other. Otherwise each meets a rank that the other program stands for: what
+  // that one has done says nothing about the program's own rank.
+  bool is_direct = true;
 };
 
 struct Partners {

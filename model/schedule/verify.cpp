@@ -83,9 +83,10 @@ void check_in_place(const Schedule& schedule, const BoundProgram& program, Footp
     const std::int64_t size = work->elements / communicator.size;
     const auto& accesses = schedule.operations[op.op].accesses;
     const Expr &shard_at = accesses[of_shard].view.offset, &whole_at = accesses[of_whole].view.offset;
-    // Nearly always the very expression; then this rank says it for all.
+    // Nearly always the very expression; then this rank, where the two overlap, says it for all.
+    const bool is_apart_here = shard.offset + size <= whole.offset || whole.offset + work->elements <= shard.offset;
     std::vector<Coord> axes;
-    if (!whole_at.is_constant() || !(shard_at == *place * Expr(size)))
+    if (is_apart_here || !whole_at.is_constant() || !(shard_at == *place * Expr(size)))
       for (const BoundProgram::ClassAxis& of : program.stands_for)
         if (schedule.mesh.depends_on(*place + shard_at + whole_at, of.axis)) axes.push_back(of.axis);
     const Coordinates here = coordinates_of(program, op);

@@ -32,6 +32,16 @@ Rings find_rings(const Schedule& schedule, std::span<const BoundProgram> program
             edge_to(member_after(schedule, schedule.communicators[route.communicator], rank, route.distance)));
     }
   }
+  // Only where each endpoint of a ring is reached once does its down link carry what its class receives.
+  for (const std::vector<RingEdge>& ring : rings.edges) {
+    std::vector<bool> is_reached(static_cast<std::size_t>(endpoints), false);
+    for (const RingEdge& edge : ring) {
+      if (is_reached[edge.to])
+        throw input_error(
+            "simgrid: ranks that differ from others of their class cannot be folded; use the fluid network");
+      is_reached[edge.to] = true;
+    }
+  }
   return rings;
 }
 
