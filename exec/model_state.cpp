@@ -91,20 +91,6 @@ std::byte* tensor_data(const Schedule& schedule, host::RankMemory& memory, Tenso
 
 }  // namespace
 
-const char* prefix_in_files(StatePart part) {
-  switch (part) {
-    case StatePart::adam_m:
-      return "adam.m.";
-    case StatePart::adam_v:
-      return "adam.v.";
-    case StatePart::parameters:
-    case StatePart::gradients:
-    case StatePart::master:
-      return "";
-  }
-  return "";
-}
-
 void clear_state(const Schedule& schedule, const MemoryOf& memory_of) {
   for (StorageId id = 0; id < schedule.storages.size(); ++id) {
     const Storage& storage = schedule.storages[id];

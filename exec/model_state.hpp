@@ -58,7 +58,19 @@ struct FullTensor {
   std::vector<double> values;
 };
 // "adam.m." or "adam.v." for optimizer state, otherwise "".
-const char* prefix_in_files(StatePart part);
+inline const char* prefix_in_files(StatePart part) {
+  switch (part) {
+    case StatePart::adam_m:
+      return "adam.m.";
+    case StatePart::adam_v:
+      return "adam.v.";
+    case StatePart::parameters:
+    case StatePart::gradients:
+    case StatePart::master:
+      return "";
+  }
+  return "";
+}
 // Each element from the rank that updates it, parameters in their most exact form. Gradients are the reduced ones that
 // the optimizer of the last step used. Of ranks in other processes these are got through `processes`: then all
 // processes must call this, and rank 0 has the result, the others nothing.

@@ -238,7 +238,8 @@ class Tracer {
     std::vector<Runs> copies;
     std::vector<std::int64_t> ends;  // [copy]
     for (const auto& [run, p] : owned) {
-      const auto fits = std::find_if(ends.begin(), ends.end(), [&](std::int64_t end) { return end <= run.begin; });
+      const std::int64_t begin = run.begin;
+      const auto fits = std::find_if(ends.begin(), ends.end(), [&](std::int64_t end) { return end <= begin; });
       const auto copy = static_cast<std::size_t>(fits - ends.begin());
       if (fits == ends.end()) {
         ends.push_back(0);

@@ -47,8 +47,7 @@ bool has_equal_waits(const BoundProgram& program, std::uint32_t begin, std::uint
 // The messages of a program to itself, as they are issued.
 class OwnMessages {
  public:
-  OwnMessages(const Schedule& schedule, const BoundProgram& program, const Company& company)
-      : schedule_(schedule), program_(program), company_(company) {}
+  OwnMessages(const BoundProgram& program, const Company& company) : program_(program), company_(company) {}
 
   // Whether every send has its receive.
   bool is_paired() const { return open_ == 0; }
@@ -87,7 +86,6 @@ class OwnMessages {
   std::uint32_t number_of(std::uint32_t op) const { return company_.of[program_.ops[op].op]; }
   bool is_send(std::uint32_t op) const { return std::get<PointToPoint>(program_.work_of(op)).is_send; }
 
-  const Schedule& schedule_;
   const BoundProgram& program_;
   const Company& company_;
   std::map<std::uint32_t, std::int64_t> ahead_;  // number → sends less receives
@@ -152,7 +150,7 @@ SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program,
     std::uint32_t begin = 0;  // of the call in which it was found
   };
   std::map<std::array<std::uint32_t, 3>, Known> known;  // (block, first, count), of solo calls only
-  OwnMessages messages(schedule, program, company);
+  OwnMessages messages(program, company);
   std::uint32_t begin = 0, end = 0;
   for (const Call& call : schedule.programs[program.role].order) {
     begin = end;
@@ -328,7 +326,6 @@ class Inside {
   const std::uint32_t begin_;
   const SoloShape& shape_;
   SoloClocks clocks_;
-  bool has_messages_ = false;
   std::vector<std::size_t> lane_;                  // [operation] index of its lane in the shape
   std::vector<std::uint32_t> in_lane_;             // [operation] position among those of its lane
   std::vector<std::vector<std::uint32_t>> ops_;    // [lane]
