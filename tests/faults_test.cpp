@@ -234,15 +234,15 @@ TEST_CASE("channels hold cores from start to end, and carry no more than they do
 }
 
 TEST_CASE("a computation that never ends fails the step, and nobody waits for it") {
-  const Scenario scenario = tiny_scenario(1, "plain");
-  const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_memory(schedule);
-  std::atomic<bool> released{false};
+  // The lane that does not return uses these after the test.
+  static const Schedule schedule = build_schedule(tiny_scenario(1, "plain"));
+  static const MemoryPlan plan = plan_memory(schedule);
+  static std::atomic<bool> released{false};
   const auto begin = std::chrono::steady_clock::now();
   {
     host::HostOptions options;
     options.timeout_s = 0.5;
-    options.before_operation = [&](std::int64_t, std::uint32_t op) {
+    options.before_operation = [](std::int64_t, std::uint32_t op) {
       while (op == 0 && !released) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     };
     host::HostExecutor executor(schedule, plan, options);
