@@ -9,7 +9,7 @@
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/json.hpp"
 #include "model/schedule/print.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::cli {
 namespace {

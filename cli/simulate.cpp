@@ -13,7 +13,7 @@
 #include "cli/progress.hpp"
 #include "compare/predict.hpp"
 #include "model/overlap/overlap.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 #include "report/exposure.hpp"
 #include "report/html.hpp"
 #include "report/table.hpp"

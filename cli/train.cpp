@@ -23,7 +23,7 @@
 #include "exec/launch/process_group.hpp"
 #include "exec/trainer.hpp"
 #include "model/overlap/overlap.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 #include "report/table.hpp"
 
 namespace stretto::cli {

@@ -4,7 +4,7 @@
 
 #include "base/statistics.hpp"
 #include "model/overlap/overlap.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 #include "report/exposure.hpp"
 #include "sim/cost/cost_schedule.hpp"
 

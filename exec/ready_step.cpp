@@ -6,7 +6,7 @@
 
 #include "base/rng.hpp"
 #include "model/overlap/overlap.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::exec {
 

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "exec/host/executor.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 #include "report/exposure.hpp"
 #include "tests/ideal.hpp"
 

@@ -1,7 +1,7 @@
 // Tensor and sequence parallelism, in any mixture with data parallelism, train what one rank trains.
 #include <catch2/catch.hpp>
 
-#include "model/schedule/dataflow.hpp"
+#include "model/verify/dataflow.hpp"
 #include "tests/single_rank.hpp"
 
 namespace stretto::testing {

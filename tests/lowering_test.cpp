@@ -5,7 +5,7 @@
 #include <set>
 
 #include "model/schedule/bind.hpp"
-#include "model/schedule/dataflow.hpp"
+#include "model/verify/dataflow.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "model/schedule/check.hpp"
-#include "model/schedule/dataflow.hpp"
+#include "model/verify/check.hpp"
+#include "model/verify/dataflow.hpp"
 #include "tests/mutate.hpp"
 #include "tests/training.hpp"
 

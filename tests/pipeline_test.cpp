@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
-#include "model/schedule/dataflow.hpp"
+#include "model/verify/dataflow.hpp"
 #include "tests/single_rank.hpp"
 
 namespace stretto::testing {

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "base/error.hpp"
-#include "model/schedule/dataflow.hpp"
 #include "model/schedule/residency.hpp"
+#include "model/verify/dataflow.hpp"
 #include "sim/engine.hpp"
 #include "tests/training.hpp"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "model/overlap/overlap.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/engine.hpp"
 

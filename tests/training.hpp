@@ -13,7 +13,7 @@
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/residency.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::testing {
 

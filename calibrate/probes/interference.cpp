@@ -6,7 +6,7 @@
 #include "calibrate/probes/run.hpp"
 #include "model/lower/builder.hpp"
 #include "model/schedule/plan.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 #include "sim/cost/features.hpp"
 
 namespace stretto::calibrate {

@@ -5,7 +5,7 @@
 
 #include "base/statistics.hpp"
 #include "base/steal.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::calibrate {
 

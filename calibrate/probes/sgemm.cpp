@@ -8,7 +8,7 @@
 #include "exec/host/executor.hpp"
 #include "model/lower/builder.hpp"
 #include "model/schedule/plan.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::calibrate {
 namespace {

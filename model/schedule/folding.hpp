@@ -13,7 +13,7 @@ namespace stretto {
 // have equal orders, sizes, costs and devices, and their peers are again of one class, so they do everything at the
 // same times and one of them is simulated. Where their operations lie in their buffers may differ (a shard of a bucket,
 // a piece of a ring): the verifier looks at the bytes of all of them, with the clocks of the one
-// (model/schedule/cells.hpp).
+// (model/verify/cells.hpp).
 class Folding {
  public:
   explicit Folding(const Mesh& mesh);  // every rank stands for itself

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "model/schedule/partners.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto {
 

@@ -1,4 +1,4 @@
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 #include <catch2/catch.hpp>
 #include <functional>

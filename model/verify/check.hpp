@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "model/schedule/schedule.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto {
 

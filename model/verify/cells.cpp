@@ -1,4 +1,4 @@
-#include "model/schedule/cells.hpp"
+#include "model/verify/cells.hpp"
 
 #include <algorithm>
 #include <compare>
@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "model/schedule/class_ranges.hpp"
+#include "model/verify/class_ranges.hpp"
 
 namespace stretto {
 namespace {

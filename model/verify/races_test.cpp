@@ -1,4 +1,4 @@
-#include "model/schedule/races.hpp"
+#include "model/verify/races.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -3,7 +3,7 @@
 
 #include "base/error.hpp"
 #include "model/schedule/plan.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 #include "tests/tiny_schedule.hpp"
 
 using namespace stretto;

@@ -1,4 +1,4 @@
-#include "model/schedule/symbolic.hpp"
+#include "model/verify/symbolic.hpp"
 
 #include <algorithm>
 #include <cassert>

@@ -1,12 +1,12 @@
-#include "model/schedule/races.hpp"
+#include "model/verify/races.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <optional>
 #include <string>
 
-#include "model/schedule/cells.hpp"
-#include "model/schedule/meaning.hpp"
+#include "model/verify/cells.hpp"
+#include "model/verify/meaning.hpp"
 
 namespace stretto {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/schedule/check.hpp"
+#include "model/verify/check.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -1,9 +1,9 @@
-#include "model/schedule/meaning.hpp"
+#include "model/verify/meaning.hpp"
 
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/schedule/symbolic.hpp"
+#include "model/verify/symbolic.hpp"
 
 namespace stretto {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/schedule/cells.hpp"
+#include "model/verify/cells.hpp"
 
 #include <catch2/catch.hpp>
 #include <random>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/schedule/bind.hpp"
-#include "model/schedule/cells.hpp"
+#include "model/verify/cells.hpp"
 
 namespace stretto {
 

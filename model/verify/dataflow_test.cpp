@@ -1,9 +1,9 @@
-#include "model/schedule/dataflow.hpp"
+#include "model/verify/dataflow.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "model/schedule/symbolic.hpp"
+#include "model/verify/symbolic.hpp"
 #include "tests/tiny_schedule.hpp"
 
 using namespace stretto;

@@ -1,9 +1,9 @@
 // Schedules in which everything is ordered and something reads the wrong value all the same.
-#include "model/schedule/meaning.hpp"
+#include "model/verify/meaning.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 #include "tests/tiny_schedule.hpp"
 
 using namespace stretto;

@@ -1,4 +1,4 @@
-#include "model/schedule/dataflow.hpp"
+#include "model/verify/dataflow.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -12,7 +12,7 @@
 #include "base/rng.hpp"
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/issue_order.hpp"
-#include "model/schedule/symbolic.hpp"
+#include "model/verify/symbolic.hpp"
 
 namespace stretto {
 namespace {

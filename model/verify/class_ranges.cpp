@@ -1,4 +1,4 @@
-#include "model/schedule/class_ranges.hpp"
+#include "model/verify/class_ranges.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "model/schedule/plan.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 #include "tests/tiny_schedule.hpp"
 
 using namespace stretto;

@@ -8,7 +8,7 @@
 #include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/plan.hpp"
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto {
 

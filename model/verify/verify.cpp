@@ -1,15 +1,15 @@
-#include "model/schedule/verify.hpp"
+#include "model/verify/verify.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <optional>
 
 #include "base/error.hpp"
-#include "model/schedule/check.hpp"
 #include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/issue_order.hpp"
-#include "model/schedule/races.hpp"
+#include "model/verify/check.hpp"
+#include "model/verify/races.hpp"
 
 namespace stretto {
 namespace {
