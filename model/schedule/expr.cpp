@@ -1,6 +1,7 @@
 #include "model/schedule/expr.hpp"
 
 #include <cassert>
+#include <stdexcept>
 
 namespace stretto {
 namespace {
@@ -35,6 +36,11 @@ const char* name_of(Coord coord) {
       return "tp";
   }
   return "?";
+}
+
+std::int64_t Expr::value() const {
+  if (!is_constant()) throw std::logic_error("expression " + text() + " has no value without coordinates");
+  return constant_;
 }
 
 void Expr::append_to(std::vector<Node>& code) const {

@@ -1,6 +1,5 @@
 #pragma once
 #include <array>
-#include <cassert>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,10 +33,7 @@ class Expr {
 
   std::int64_t eval(const Coordinates& at) const;
   bool is_constant() const { return coord_ < 0 && code_.empty(); }
-  std::int64_t value() const {  // of a constant
-    assert(is_constant());
-    return constant_;
-  }
+  std::int64_t value() const;  // of a constant; throws std::logic_error of anything else
   // The same expression, not merely one of the same value.
   bool operator==(const Expr&) const = default;
   bool depends_on(Coord coord) const;

@@ -1,6 +1,7 @@
 #include "model/schedule/expr.hpp"
 
 #include <catch2/catch.hpp>
+#include <stdexcept>
 #include <utility>
 
 using namespace stretto;
@@ -62,6 +63,12 @@ TEST_CASE("constants fold") {
   CHECK(mod(Expr(-1), 4).eval({}) == 3);
   CHECK(select_le(Expr(1), 2, 10, 20).is_constant());
   CHECK(mod(Expr(Coord::micro_batch), 1).is_constant());  // one slot
+}
+
+TEST_CASE("only a constant has a value") {
+  CHECK((Expr(2) * 3).value() == 6);
+  CHECK_THROWS_AS(Expr(Coord::dp).value(), std::logic_error);
+  CHECK_THROWS_AS((Expr(Coord::dp) * 2).value(), std::logic_error);
 }
 
 TEST_CASE("what an expression depends on") {
