@@ -1,10 +1,10 @@
 #include "report/critical_path.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <map>
-#include <tuple>
+
+#include "model/schedule/issue_order.hpp"
 
 namespace stretto {
 namespace {
@@ -17,14 +17,14 @@ struct PathNode {
 class PathSearch {
  public:
   PathSearch(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline)
-      : schedule_(schedule), programs_(programs), timeline_(timeline) {
+      : programs_(programs), timeline_(timeline) {
     std::map<std::int64_t, std::size_t> program_of;
     for (std::size_t p = 0; p < programs.size(); ++p) {
       program_of[programs[p].rank] = p;
       rows_.emplace_back(programs[p].ops.size(), nullptr);
     }
     for (const TimelineRow& row : timeline.rows) rows_[program_of.at(row.rank)][row.op] = &row;
-    join_members();
+    join_members(find_issue_order(schedule, programs));
   }
 
   CriticalPath run() const {
@@ -74,35 +74,24 @@ class PathSearch {
   const Work& work_of(const PathNode& node) const { return programs_[node.program].work_of(node.op); }
   bool communicates(const PathNode& node) const { return is_communication(work_of(node)); }
 
-  // The n-th operation of a group, or the n-th message between the same two ranks, is the same one on all its members:
-  // communicators are in order.
-  using Instance = std::tuple<std::uint32_t, std::int64_t, std::int64_t, std::int64_t>;  // communicator, from, to, n
-  void join_members() {
-    std::map<Instance, std::size_t> group_of;
-    for (std::size_t p = 0; p < programs_.size(); ++p) {
-      std::map<Instance, std::int64_t> met;
-      group_.emplace_back(programs_[p].ops.size(), kAlone);
-      for (std::uint32_t op = 0; op < programs_[p].ops.size(); ++op) {
-        if (!communicates({p, op})) continue;
-        Instance instance = instance_of({p, op});
-        std::get<3>(instance) = met[instance]++;
-        const auto [found, is_new] = group_of.try_emplace(instance, groups_.size());
-        if (is_new) groups_.emplace_back();
-        groups_[found->second].push_back({p, op});
-        group_[p][op] = found->second;
+  // The n-th operation of a group, or the n-th message of a pair, is the same one on all its members.
+  void join_members(const IssueOrder& issued) {
+    for (const BoundProgram& program : programs_) group_.emplace_back(program.ops.size(), kAlone);
+    const auto join = [&](std::size_t first, std::uint32_t program, const std::vector<std::uint32_t>& ops) {
+      if (groups_.size() < first + ops.size()) groups_.resize(first + ops.size());
+      for (std::size_t n = 0; n < ops.size(); ++n) {
+        groups_[first + n].push_back({program, ops[n]});
+        group_[program][ops[n]] = first + n;
       }
+    };
+    for (const CollectiveGroup& group : issued.groups)
+      for (std::size_t first = groups_.size(), m = 0; m < group.members.size(); ++m)
+        join(first, group.members[m], group.sequence[m]);
+    for (const MessagePair& pair : issued.pairs) {
+      const std::size_t first = groups_.size();
+      join(first, pair.from, pair.sends);
+      join(first, pair.to, pair.receives);
     }
-  }
-  Instance instance_of(const PathNode& node) const {
-    const Work& work = work_of(node);
-    const std::uint32_t communicator = communicator_of(work);
-    const std::int64_t rank = programs_[node.program].rank;
-    if (const auto* message = std::get_if<PointToPoint>(&work)) {
-      const std::int64_t peer = peer_of(schedule_, *message, rank).rank;
-      return {communicator, message->is_send ? rank : peer, message->is_send ? peer : rank, 0};
-    }
-    const std::vector<std::int64_t> members = members_of(schedule_, schedule_.communicators[communicator], rank);
-    return {communicator, members.empty() ? rank : members.front(), -1, 0};
   }
 
   // Joined messages end together, with the one that was complete last.
@@ -145,7 +134,6 @@ class PathSearch {
   }
 
   static constexpr std::size_t kAlone = ~std::size_t{0};
-  const Schedule& schedule_;
   const std::vector<BoundProgram>& programs_;
   const Timeline& timeline_;
   std::vector<std::vector<const TimelineRow*>> rows_;  // [program][op]; null: was not recorded

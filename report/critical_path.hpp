@@ -18,8 +18,9 @@ struct CriticalPath {
   Picoseconds compute = 0, communication = 0, between = 0;
 };
 
-// `programs`: those that the rows' `op` index into, in order of rank, of which some ranks may be missing; rows in order
-// of (rank, op). What an operation waits for of the step before counts as the beginning of the step.
+// `programs`: those that the rows' `op` index into, of all ranks or of all representatives, in order of rank; rows in
+// order of (rank, op), of which some may be missing. What an operation waits for of the step before counts as the
+// beginning of the step.
 CriticalPath critical_path(const Schedule& schedule, const std::vector<BoundProgram>& programs,
                            const Timeline& timeline);
 

@@ -22,6 +22,7 @@ struct HandMade {
     schedule.lanes = {
         {"compute", LaneKind::compute, 0}, {"dp", LaneKind::communication, 0}, {"tp", LaneKind::communication, 0}};
     schedule.communicators = {{"dp", {Coord::dp}, CommEngine::nic, 1, 2}, {"tp", {Coord::tp}, CommEngine::nic, 1, 2}};
+    schedule.programs = {{"rank", {}}};
     program.rank = rank;
     program.lanes.resize(3);
   }
