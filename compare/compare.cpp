@@ -68,7 +68,7 @@ RowTimelines timelines_of(Contender& c, sim::SimResult& predicted, const Compari
   return {c.mode,
           row.ranks,
           std::move(c.schedule),
-          std::move(c.plan),
+          std::move(c.verified.plan),
           std::move(predicted.programs),
           std::move(c.programs),
           std::move(predicted.timeline),
@@ -93,10 +93,9 @@ void add_rows(Result& result, Contenders& contenders, const sim::Platform& platf
   contenders.pop_back();
   for (const auto& contender : contenders) {
     Contender& c = *contender;
-    const Cluster& cluster = c.scenario.cluster;
-    sim::SimResult predicted = predict(c.schedule, platform, cluster, conditions, options);
+    sim::SimResult predicted = predict(c, platform, conditions, options);
     ComparisonRow row = row_of(c, predicted, conditions);
-    row.predicted_as_calibrated_ms = to_ms(predict(c.schedule, platform, cluster, {}, options).step);
+    row.predicted_as_calibrated_ms = to_ms(predict(c, platform, {}, options).step);
     if (ranks == 1 && contender == contenders.front())
       result.comparison.step_GFLOPs = model_GFLOP(c.schedule) / row.measured_median_ms() * 1e3;
     result.timelines.push_back(timelines_of(c, predicted, row));

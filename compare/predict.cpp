@@ -23,11 +23,11 @@ Conditions conditions_of(const Cores& cores, double calibrated_GFLOPs) {
   return conditions;
 }
 
-sim::SimResult predict(const Schedule& schedule, const sim::Platform& platform, const Cluster& cluster,
-                       const Conditions& conditions, const sim::SimOptions& options) {
-  sim::Costs costs = sim::cost_schedule(schedule, platform, cluster, conditions.core_speed);
+sim::SimResult predict(const exec::ReadyStep& step, const sim::Platform& platform, const Conditions& conditions,
+                       const sim::SimOptions& options) {
+  sim::Costs costs = sim::cost_schedule(step.schedule, platform, step.scenario.cluster, conditions.core_speed);
   costs.disturbance = conditions.disturbance;
-  return sim::simulate(schedule, costs, options);
+  return sim::simulate(step.schedule, step.verified.programs, costs, options);
 }
 
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,

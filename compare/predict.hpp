@@ -21,8 +21,8 @@ struct Conditions {
 Conditions conditions_of(const Cores& cores, double calibrated_GFLOPs);
 double speed_against(const std::vector<double>& readings_GFLOPs, double calibrated_GFLOPs);
 
-sim::SimResult predict(const Schedule& schedule, const sim::Platform& platform, const Cluster& cluster,
-                       const Conditions& conditions, const sim::SimOptions& options);
+sim::SimResult predict(const exec::ReadyStep& step, const sim::Platform& platform, const Conditions& conditions,
+                       const sim::SimOptions& options);
 
 // One step of every overlap mode that applies to the scenario's layout, and of the scenario as it is where it is none
 // of them.

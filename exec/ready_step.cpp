@@ -5,15 +5,14 @@
 #include <utility>
 
 #include "base/rng.hpp"
-#include "model/overlap/overlap.hpp"
-#include "model/verify/verify.hpp"
+#include "model/build_schedule.hpp"
 
 namespace stretto::exec {
 
 ReadyStep::ReadyStep(Scenario given, const Machine& machine, const RunOptions& options, const TokenSource& tokens,
                      const Fill& fill)
-    : scenario(std::move(given)), schedule(build_schedule(scenario)), plan(plan_and_verify(schedule).plan) {
-  executor = machine.make(schedule, plan, options);
+    : scenario(std::move(given)), schedule(build_schedule(scenario)), verified(plan_and_verify(schedule)) {
+  executor = machine.make(schedule, verified.plan, options);
   programs = executor->programs();
   if (std::ssize(programs) != schedule.mesh.ranks()) {
     programs.clear();

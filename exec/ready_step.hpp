@@ -7,7 +7,7 @@
 #include "exec/machine.hpp"
 #include "exec/model_state.hpp"
 #include "model/scenario.hpp"
-#include "model/schedule/plan.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::exec {
 
@@ -16,7 +16,7 @@ namespace stretto::exec {
 struct ReadyStep {
   Scenario scenario;
   Schedule schedule;
-  MemoryPlan plan;
+  VerifiedSchedule verified;
   std::unique_ptr<Executor> executor;
   std::vector<BoundProgram> programs;  // of all ranks, wherever they are
 

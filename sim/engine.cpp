@@ -86,10 +86,6 @@ SimOutcome unpack(const std::string& bytes) {
 
 }  // namespace
 
-SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOptions& options) {
-  return simulate(schedule, bind_representatives(schedule), costs, options);
-}
-
 SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs,
                    const SimOptions& options) {
   if (options.max_steps < 1 || options.disturbed_steps < 1)

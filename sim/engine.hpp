@@ -44,11 +44,10 @@ struct SimResult {
   double simulate_s = 0;               // wall time
 };
 
-// Runs the schedule on the model of a machine. Deterministic: equal inputs give equal results. The schedule must have
-// been verified; one that deadlocks all the same is an Error(runtime) naming the lanes that wait and what for. simgrid:
+// Runs the schedule on the model of a machine. Deterministic: equal inputs give equal results. `programs` are those of
+// the representative ranks, as the verifier returns them (VerifiedSchedule): nobody else binds them for a simulation. A
+// schedule that deadlocks all the same is an Error(runtime) naming the lanes that wait and what for. simgrid:
 // one SimGrid engine exists per process; calls must come from one thread.
-SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOptions& options = {});
-// The same, of representative ranks that have been bound (bind_representatives).
 SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs,
                    const SimOptions& options = {});
 

@@ -10,9 +10,9 @@
 #include "exec/cuda/cuda.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/cost/evaluate.hpp"
-#include "sim/engine.hpp"
 #include "tests/as_processes.hpp"
 #include "tests/fake_cuda/nccl.h"
+#include "tests/simulate.hpp"
 #include "tests/temp_dir.hpp"
 #include "tests/training.hpp"
 

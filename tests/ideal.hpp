@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "sim/engine.hpp"
+#include "tests/simulate.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "model/schedule/residency.hpp"
 #include "model/verify/dataflow.hpp"
-#include "sim/engine.hpp"
+#include "tests/simulate.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "model/schedule/schedule.hpp"
-#include "sim/cost/cost.hpp"
+#include "tests/simulate.hpp"
 
 namespace stretto::sim {
 

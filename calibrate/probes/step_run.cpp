@@ -69,7 +69,7 @@ void fill_state(const Schedule& schedule, host::RankMemory& memory) {
 StepRun::StepRun(const Scenario& scenario, const Machine& machine)
     : step_(scenario, machine, {}, exec::tokens_of(scenario), fill) {
   // The first of two brings the caches back to what a step leaves behind; a large step does that by itself.
-  steps_ = std::max(machine.steps, step_.plan.peak_bytes() > kCacheBytes ? 1 : 2);
+  steps_ = std::max(machine.steps, step_.verified.plan.peak_bytes() > kCacheBytes ? 1 : 2);
 }
 
 StepRun::Times StepRun::run(Undisturbed& undisturbed) {

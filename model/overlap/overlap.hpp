@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
+#include "model/build_schedule.hpp"
 #include "model/overlap/mode.hpp"
 #include "model/scenario.hpp"
-#include "model/schedule/schedule.hpp"
 
 namespace stretto {
 
@@ -24,9 +24,6 @@ std::vector<std::string> modes_of(const Scenario& scenario);
 // leave. Micro-batch size and micro-batches per rank stay, so the global batch grows with it (weak scaling).
 Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t ranks);
 
-// Scenario → verified-to-be schedule: lowering, then the rewrites whose knobs are on. Knobs that are on but cannot act
-// (dp 1) are named in Schedule::notes.
-Schedule build_schedule(const Scenario& scenario);
 // Last of all, when every lane is there: hardware queues, priorities and channels as the cluster says.
 void assign_streams(Schedule& schedule, const Cluster& cluster);
 
