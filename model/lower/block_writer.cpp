@@ -1,6 +1,6 @@
 #include "model/lower/block_writer.hpp"
 
-#include <map>
+#include <optional>
 
 namespace stretto {
 
@@ -68,26 +68,29 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   const bool shares_core = role.is_core && recompute.granularity == Recompute::Granularity::selective;
   const std::int64_t slots = shape_.most_slots();
   std::vector<TensorPlace> places;
-  std::map<std::string, StorageId> storages;
+  places.reserve(static_cast<std::size_t>(layers * slots));
+  const auto add = [&](const std::string& suffix) {
+    return add_storage(schedule_, name + suffix, role.is_statistics ? statistics_type() : dtype_,
+                       BufferKind::activation, rows * cols);
+  };
+  std::vector<std::optional<StorageId>> recomputed(static_cast<std::size_t>(recompute.group()));  // [layer of a group]
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const bool is_head_input = layer >= shape_.model.num_layers;
     const std::int64_t in_chunk = is_head_input ? 0 : shape_.layer_in_chunk[static_cast<std::size_t>(layer)];
     const std::int64_t in_group = in_chunk % recompute.group();
-    const bool is_recomputed =
-        shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0));
-    for (std::int64_t slot = 0; slot < slots; ++slot) {
+    if (shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
       // What is computed again is used up before anything else is, whatever the micro-batch.
-      std::string instance = name + (shares_core     ? ".recomputed"
-                                     : is_recomputed ? ".recomputed" + std::to_string(in_group)
-                                                     : ".l" + std::to_string(layer));
-      if (!is_recomputed && slots > 1)
-        instance += ".s" + std::to_string(slot % shape_.slots[static_cast<std::size_t>(layer)]);
-      const auto [at, fresh] = storages.try_emplace(instance, 0);
-      if (fresh)
-        at->second = add_storage(schedule_, instance, role.is_statistics ? statistics_type() : dtype_,
-                                 BufferKind::activation, rows * cols);
-      places.push_back({at->second, 0});
+      std::optional<StorageId>& shared = recomputed[static_cast<std::size_t>(shares_core ? 0 : in_group)];
+      if (!shared) shared = add(shares_core ? ".recomputed" : ".recomputed" + std::to_string(in_group));
+      places.insert(places.end(), static_cast<std::size_t>(slots), {*shared, 0});
+      continue;
     }
+    const std::int64_t own = shape_.slots[static_cast<std::size_t>(layer)];
+    for (std::int64_t slot = 0; slot < slots; ++slot)
+      places.push_back(
+          slot >= own
+              ? places[places.size() - static_cast<std::size_t>(own)]
+              : TensorPlace{add(".l" + std::to_string(layer) + (slots > 1 ? ".s" + std::to_string(slot) : "")), 0});
   }
   return family(name, rows, cols, layers, slots, std::move(places));
 }
