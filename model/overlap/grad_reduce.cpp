@@ -66,12 +66,16 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 
 }  // namespace
 
-void rewrite_overlap_grad_reduce(Lowered& lowered) {
-  Schedule& schedule = lowered.schedule;
-  std::vector<std::vector<BucketOps>> buckets(schedule.programs.size());  // [role]
+std::vector<std::vector<BucketOps>> bucket_ops_by_role(const Lowered& lowered) {
+  std::vector<std::vector<BucketOps>> buckets(lowered.schedule.programs.size());
   for (const BucketOps& ops : lowered.bucket_ops) buckets[ops.role].push_back(ops);
+  return buckets;
+}
+
+void rewrite_overlap_grad_reduce(Lowered& lowered) {
+  const std::vector<std::vector<BucketOps>> buckets = bucket_ops_by_role(lowered);
   for (std::size_t role = 0; role < buckets.size(); ++role)
-    if (!buckets[role].empty()) rewrite_role(lowered, schedule.programs[role], buckets[role]);
+    if (!buckets[role].empty()) rewrite_role(lowered, lowered.schedule.programs[role], buckets[role]);
 }
 
 OverlapMode overlap_grad_reduce_mode() {

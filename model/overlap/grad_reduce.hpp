@@ -1,8 +1,12 @@
 #pragma once
+#include <vector>
+
 #include "model/lower/lower.hpp"
 
 namespace stretto {
 
+// [role]
+std::vector<std::vector<BucketOps>> bucket_ops_by_role(const Lowered& lowered);
 // The rewrite of overlap_grad_reduce, which overlap_param_gather does as well.
 void rewrite_overlap_grad_reduce(Lowered& lowered);
 

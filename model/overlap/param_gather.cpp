@@ -1,7 +1,7 @@
 // overlap_param_gather (Megatron-LM): the all-gather of updated parameters moves from the end of the step into the next
 // step's forward pass, bucket by bucket, one bucket ahead of its first use.
 //
-// Edges:   AdamW_b of the step before  →  AG_b  →  first use of bucket b
+// Edges:   AdamW_b of the step before  →  AG_b  →  first use of bucket b, derived
 //          first use of bucket k starts  →  AG_{k+1} starts   (prefetch distance 1; start→start)
 // Order:   buckets in the order of their first use in forward; those first used by the same operation go together.
 // Exposed: s_k = max(t_k, g_k), g_{k+1} = s_k + a_{k+1};  Σ max(0, g_k − t_k): the first bucket in full.
@@ -99,40 +99,28 @@ Releases aligned(const Lowered& lowered, const Program& program, const std::vect
 void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOps>& buckets, bool align) {
   Schedule& schedule = lowered.schedule;
   Program& program = schedule.programs[role];
-  const LaneId compute = schedule.operations[buckets.front().adamw].lane;
-  std::vector<Gather> gathers = take_gathers(schedule, buckets, program, compute);
+  std::vector<Gather> gathers = take_gathers(schedule, buckets, program, lowered.compute);
   const Releases releases = align ? aligned(lowered, program, gathers, role) : one_ahead(gathers);
 
   OrderEdits edits(program);
   for (std::size_t g = gathers.size(); g-- > 0;) {
     Gather& gather = gathers[g];
-    edits.wait(gather.first_use, {EdgeKind::finish_start, {gather.ops.all_gather, 0, 0, 0, 0}});
+    edits.cut(gather.first_use);  // so that what comes before it in the block need not wait
+    lowered.free.push_back(gather.ops.all_gather);
     gather.call.waits.clear();
     OrderPosition at;
     if (releases[g]) {
       gather.call.waits.push_back({EdgeKind::start_start, address_of(schedule, program, *releases[g])});
       at = {releases[g]->call, releases[g]->within + 1};
     }
-    gather.call.waits.push_back({EdgeKind::finish_start, {gather.ops.adamw, 0, 0, 0, 1}});
     edits.insert(at, {std::move(gather.call)});
   }
   edits.apply();
-  // Pieces of GEMMs on further compute lanes may be ahead of the first user.
-  std::vector<StorageId> parameters;
-  for (const BucketOps& ops : buckets) parameters.push_back(ops.parameter);
-  for (LaneId lane = 0; lane < schedule.lanes.size(); ++lane) {
-    if (lane == compute || schedule.lanes[lane].kind != LaneKind::compute) continue;
-    const auto first = first_users(schedule, program, parameters, lane);
-    for (std::size_t b = 0; b < buckets.size(); ++b)
-      if (first[b]) edits.wait(*first[b], {EdgeKind::finish_start, {buckets[b].all_gather, 0, 0, 0, 0}});
-    edits.apply();
-  }
 }
 
 void rewrite(Lowered& lowered, const Scenario&, const Gates& gates) {
   rewrite_overlap_grad_reduce(lowered);
-  std::vector<std::vector<BucketOps>> buckets(lowered.schedule.programs.size());  // [role]
-  for (const BucketOps& ops : lowered.bucket_ops) buckets[ops.role].push_back(ops);
+  const std::vector<std::vector<BucketOps>> buckets = bucket_ops_by_role(lowered);
   for (std::size_t role = 0; role < buckets.size(); ++role)
     if (!buckets[role].empty()) rewrite_role(lowered, role, buckets[role], gates.acts("align_param_gather"));
 }

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
-#include <optional>
-#include <tuple>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -18,197 +16,244 @@ struct Touch {
   OpAddress op;
   int step = 0;
   LaneId lane = 0;
-  bool is_free = false;
+  bool is_free = false, writes = false;
   std::uint32_t count = 0;  // operations of its lane that have finished when it has, of all steps
   std::uint32_t began = 0;  // knowledge that its call began with; calls have them in the order of the program
 };
+// Who touched a storage since a free operation wrote it: all that a later one may have to wait for.
+using State = std::vector<Touch>;
 
-// Who touched a storage since it was written last.
-struct State {
-  std::optional<Touch> write;
-  std::vector<Touch> reads;  // the last of each lane
-};
-
-// An instance of a tensor as the operations of a block name it.
-struct Instance {
-  TensorId tensor = 0;
-  const View* view = nullptr;
-  std::string text;  // of its layer and slot
-};
+// Operation `op` of a block touches an instance of a tensor. Where they are called together, it need not wait behind
+// `before`, and nobody needs to wait for it who waits for `behind`: others on its lane that touch the instance too.
 struct Use {
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t op = 0, instance = 0;
   bool writes = false;
+  std::uint32_t before = kNone, behind = kNone;
+};
+// The operations of a block that are on one lane, in order.
+struct LaneOps {
+  LaneId lane = 0;
+  std::vector<std::uint32_t> ops;
+  std::uint32_t place_of(std::uint32_t op) const {
+    if (op <= ops.front()) return 0;
+    if (op > ops.back()) return static_cast<std::uint32_t>(ops.size());
+    return static_cast<std::uint32_t>(std::lower_bound(ops.begin(), ops.end(), op) - ops.begin());
+  }
 };
 struct BlockUses {
-  std::vector<Instance> instances;
-  std::vector<Use> uses;     // by op
-  std::vector<LaneId> lane;  // [op]
+  std::vector<const View*> instances;
+  std::vector<Use> uses;             // by op
+  std::vector<LaneId> lane;          // [op]
+  std::vector<std::uint32_t> place;  // [op] among those of its lane
+  std::vector<LaneOps> lanes;
 };
 
 class Deriver {
  public:
   Deriver(Schedule& schedule, std::span<const OpId> free)
-      : schedule_(schedule), lanes_(schedule.lanes.size()), is_free_(schedule.operations.size()) {
+      : schedule_(schedule),
+        lanes_(schedule.lanes.size()),
+        is_free_(schedule.operations.size()),
+        has_uses_(lanes_),
+        is_late_(lanes_) {
     for (const OpId op : free) is_free_[op] = true;
     find_uses();
   }
 
   void run(Program& program, std::int64_t stage) {
-    stage_ = stage;
+    at_[Coord::pp] = stage;
     states_.assign(schedule_.storages.size(), {});
     counts_.assign(lanes_, 0);
+    base_.assign(lanes_, 0);
     knowledge_.assign(lanes_, 0);  // the first of it: nothing
     of_lane_.assign(lanes_, 0);
     sequences_.clear();
-    free_at_.clear();
-    // Twice, so that what a step touches first comes after what the step before touched last.
+    free_at_.assign(is_free_.size(), {});
+    late_ = 0;
+    // Twice, so that what a step touches first comes after what the step before touched last; until every lane knows
+    // that step to be over.
     for (step_ = 0; step_ < 2; ++step_) {
       OrderEdits cuts(program);
-      for (std::size_t c = 0; c < program.order.size(); ++c) visit(program.order[c], c, cuts);
+      for (std::size_t c = 0; c < program.order.size() && (step_ == 0 || late_ > 0); ++c)
+        visit(program.order[c], c, cuts);
       if (has_cuts_) cuts.apply();
       has_cuts_ = false;
-      for (auto& [number, sequence] : sequences_) sequence.call = nullptr;
+      for (Sequence& sequence : sequences_) sequence.call = nullptr;
+      if (step_ > 0) continue;
+      first_step_ = counts_;
+      for (LaneId lane = 0; lane < lanes_; ++lane) {
+        is_late_[lane] = has_uses_[lane] && counts_[lane] > 0;
+        late_ += is_late_[lane];
+        if (!is_late_[lane]) first_step_[lane] = 0;
+      }
     }
   }
 
  private:
-  using Key = std::tuple<OpId, std::int64_t, std::int64_t, std::int64_t>;
+  using Knowledge = std::vector<std::uint32_t>;  // [lane] how many operations have finished
   struct Sequence {
-    const Call* call = nullptr;            // the last
-    std::uint32_t before = 0, behind = 0;  // knowledge when the turn began, and when it has ended
+    const Call* call = nullptr;  // the last
+    Knowledge before, behind;    // when the turn began, and when it has ended
   };
 
   // Of blocks, only what touches storages that free operations touch.
   void find_uses() {
-    std::vector<bool> is_watched(schedule_.storages.size());
+    is_watched_.resize(schedule_.storages.size());
     for (OpId op = 0; op < is_free_.size(); ++op)
       if (is_free_[op])
         for (const Access& access : schedule_.operations[op].accesses)
           for (const TensorPlace& place : schedule_.tensors[access.view.tensor].places)
-            is_watched[place.storage] = true;
+            is_watched_[place.storage] = true;
     std::vector<bool> has_watched;  // [tensor]
     for (const Tensor& tensor : schedule_.tensors)
       has_watched.push_back(std::any_of(tensor.places.begin(), tensor.places.end(),
-                                        [&](const TensorPlace& place) { return is_watched[place.storage]; }));
+                                        [&](const TensorPlace& place) { return is_watched_[place.storage]; }));
     for (const Block& block : schedule_.blocks) {
       BlockUses& b = blocks_.emplace_back();
       for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
         const Operation& operation = schedule_.operations[block.ops[i]];
         b.lane.push_back(operation.lane);
-        for (const Access& access : operation.accesses)
-          if (has_watched[access.view.tensor])
-            b.uses.push_back({i, number_of(b.instances, access.view), access.mode != AccessMode::read});
+        auto on =
+            std::find_if(b.lanes.begin(), b.lanes.end(), [&](const LaneOps& l) { return l.lane == operation.lane; });
+        if (on == b.lanes.end()) on = b.lanes.insert(on, {operation.lane, {}});
+        b.place.push_back(static_cast<std::uint32_t>(on->ops.size()));
+        on->ops.push_back(i);
+        for (const Access& access : operation.accesses) {
+          if (!has_watched[access.view.tensor]) continue;
+          add_use(b, {i, number_of(b.instances, access.view), access.mode != AccessMode::read});
+          has_uses_[operation.lane] = true;
+        }
       }
     }
   }
-  static std::uint32_t number_of(std::vector<Instance>& instances, const View& view) {
-    const std::string text = view.layer.text() + "," + view.slot.text();
-    const auto known = std::find_if(instances.begin(), instances.end(), [&](const Instance& other) {
-      return other.tensor == view.tensor && other.text == text;
+  static std::uint32_t number_of(std::vector<const View*>& instances, const View& view) {
+    const auto known = std::find_if(instances.begin(), instances.end(), [&](const View* other) {
+      return other->tensor == view.tensor && other->layer == view.layer && other->slot == view.slot;
     });
     const auto number = static_cast<std::uint32_t>(known - instances.begin());
-    if (known == instances.end()) instances.push_back({view.tensor, &view, text});
+    if (known == instances.end()) instances.push_back(&view);
     return number;
   }
-
-  StorageId storage_of(const Instance& instance, const Call& call) const {
-    Coordinates at;
-    at[Coord::layer] = call.layer;
-    at[Coord::micro_batch] = call.micro_batch;
-    at[Coord::chunk] = call.chunk;
-    at[Coord::slot] = call.slot;
-    at[Coord::buffer] = call.buffer;
-    at[Coord::pp] = stage_;
-    const Tensor& tensor = schedule_.tensors[instance.tensor];
-    return tensor
-        .places[static_cast<std::size_t>(instance.view->layer.eval(at) * tensor.slots + instance.view->slot.eval(at))]
-        .storage;
+  static void add_use(BlockUses& b, Use use) {
+    for (Use& other : b.uses) {
+      if (other.instance != use.instance || b.lane[other.op] != b.lane[use.op]) continue;
+      if (other.writes || !use.writes) use.before = other.op;
+      if (other.behind == Use::kNone && (use.writes || !other.writes)) other.behind = use.op;
+    }
+    b.uses.push_back(use);
   }
 
-  // ---- knowledge: how many operations of each lane have finished ----
+  // ---- knowledge ----
 
   std::uint32_t* knows(std::uint32_t number) { return knowledge_.data() + number * lanes_; }
-  std::uint32_t add_knowledge() {
-    knowledge_.resize(knowledge_.size() + lanes_);
-    return static_cast<std::uint32_t>(knowledge_.size() / lanes_) - 1;
-  }
-  void learn(std::uint32_t number, std::uint32_t from) {
-    for (std::size_t l = 0; l < lanes_; ++l) knows(number)[l] = std::max(knows(number)[l], knows(from)[l]);
+  void learn(std::uint32_t* knowledge, const std::uint32_t* from) const {
+    const std::size_t lanes = lanes_;
+    for (std::size_t l = 0; l < lanes; ++l) knowledge[l] = std::max(knowledge[l], from[l]);
   }
   void learn(std::uint32_t number, const Touch& touch) {
-    learn(number, touch.began);
+    learn(knows(number), knows(touch.began));
     knows(number)[touch.lane] = std::max(knows(number)[touch.lane], touch.count);
   }
   // What a call knows when its first operation begins.
   std::uint32_t begin(const Call& call, LaneId lane, Sequence* sequence) {
-    const std::uint32_t now = add_knowledge();
-    learn(now, of_lane_[lane]);
+    const auto now = static_cast<std::uint32_t>(knowledge_.size() / lanes_);
+    knowledge_.resize(knowledge_.size() + lanes_);
+    learn(knows(now), knows(of_lane_[lane]));
     knows(now)[lane] = counts_[lane];
     if (sequence != nullptr) {
       const bool stays = call.beside || call.joined || (sequence->call != nullptr && continues(*sequence->call, call));
       if (!stays) sequence->before = sequence->behind;
       sequence->call = &call;
-      learn(now, sequence->before);
+      learn(knows(now), sequence->before.data());
     }
     for (const Edge& wait : call.waits)
       if (wait.kind == EdgeKind::finish_start && is_free_[wait.on.op])
-        if (const auto on = free_at_.find({wait.on.op, wait.on.layer, wait.on.micro_batch, wait.on.chunk});
-            on != free_at_.end() && on->second.step == step_ - wait.on.steps_ago)
-          learn(now, on->second);
+        if (const Touch* on = find_free(wait.on)) learn(now, *on);
     return now;
+  }
+  // nullptr: it has not been called yet. Nearly always it is one of the last calls.
+  const Touch* find_free(const OpAddress& address) const {
+    const std::vector<Touch>& all = free_at_[address.op];
+    const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Touch& touch) {
+      return touch.step == step_ - address.steps_ago && touch.op.layer == address.layer &&
+             touch.op.micro_batch == address.micro_batch && touch.op.chunk == address.chunk;
+    });
+    return found == all.rend() ? nullptr : &*found;
+  }
+  Sequence* sequence_of(const Call& call) {
+    if (call.sequence == 0) return nullptr;
+    if (sequences_.size() <= call.sequence) sequences_.resize(call.sequence + std::size_t{1});
+    Sequence& sequence = sequences_[call.sequence];
+    sequence.before.resize(lanes_);
+    sequence.behind.resize(lanes_);
+    return &sequence;
   }
 
   // ---- the order ----
 
   void visit(Call& call, std::size_t index, OrderEdits& cuts) {
     if (call.count == 0) return;
-    const Block& block = schedule_.blocks[call.block];
     const BlockUses& b = blocks_[call.block];
-    const bool is_free = is_free_[block.ops[call.first]];
-    Sequence* sequence = call.sequence == 0 ? nullptr : &sequences_[call.sequence];
+    const std::uint32_t end = call.first + call.count;
+    const OpId first_op = schedule_.blocks[call.block].ops[call.first];
+    const bool is_free = is_free_[first_op];
+    Sequence* sequence = sequence_of(call);
     const std::uint32_t now = begin(call, b.lane[call.first], sequence);
-    const auto inside = [&](const Use& use) { return use.op >= call.first && use.op - call.first < call.count; };
-    storages_.clear();
-    for (const Instance& instance : b.instances) storages_.push_back(storage_of(instance, call));
-    for (const Use& use : b.uses)
-      if (inside(use)) wait_for(call, index, use, states_[storages_[use.instance]], is_free, now, cuts);
+    watched_.clear();
+    if (!b.instances.empty()) at_ = coordinates_of(call, at_);
+    bool touches = false;
+    for (const View* instance : b.instances) {
+      const StorageId storage = storage_of(schedule_, *instance, at_);
+      watched_.push_back(is_watched_[storage] ? &states_[storage] : nullptr);
+      touches = touches || is_watched_[storage];
+    }
+    const auto uses = touches ? std::span<const Use>(b.uses) : std::span<const Use>();
+    for (const Use& use : uses)
+      if (use.op >= call.first && use.op < end && (use.before == Use::kNone || use.before < call.first) &&
+          watched_[use.instance])
+        wait_for(call, index, use, *watched_[use.instance], is_free, now, cuts);
 
-    auto use = std::find_if(b.uses.begin(), b.uses.end(), inside);
-    for (std::uint32_t i = call.first; i < call.first + call.count; ++i) {
-      const LaneId lane = b.lane[i];
-      ++counts_[lane];
-      if (is_covered(call, lane)) of_lane_[lane] = now;
-      const OpAddress address{block.ops[i], call.layer, call.micro_batch, call.chunk, 0};
-      for (; use != b.uses.end() && use->op == i; ++use)
-        touch(states_[storages_[use->instance]], use->writes,
-              {address, step_, lane, is_free, counts_[lane], of_lane_[lane]});
+    for (const LaneOps& on : b.lanes) {
+      const std::uint32_t before = on.place_of(call.first), behind = on.place_of(end);
+      if (before == behind) continue;
+      base_[on.lane] = counts_[on.lane] - before;
+      counts_[on.lane] += behind - before;
+      if (!is_covered(call, on.lane)) continue;
+      of_lane_[on.lane] = now;
+      if (step_ > 0 && is_late_[on.lane] &&
+          std::equal(first_step_.begin(), first_step_.end(), knows(now), std::less_equal()))
+        is_late_[on.lane] = false, --late_;
     }
-    if (is_free) {
-      const LaneId lane = b.lane[call.first];
-      const OpAddress address{block.ops[call.first], call.layer, call.micro_batch, call.chunk, 0};
-      free_at_[{address.op, call.layer, call.micro_batch, call.chunk}] = {address, step_,         lane,
-                                                                          true,    counts_[lane], now};
-    }
+    for (const Use& use : uses)
+      if (use.op >= call.first && use.op < end && use.behind >= end && watched_[use.instance])
+        touch(*watched_[use.instance], touch_of(call, use.op, use.writes, is_free));
+    if (is_free) free_at_[first_op].push_back(touch_of(call, call.first, false, true));
     if (sequence == nullptr) return;
-    const std::uint32_t behind = add_knowledge();
-    learn(behind, now);
-    learn(behind, sequence->behind);
-    for (std::uint32_t i = call.first; i < call.first + call.count; ++i) knows(behind)[b.lane[i]] = counts_[b.lane[i]];
-    sequence->behind = behind;
+    learn(sequence->behind.data(), knows(now));
+    for (const LaneOps& on : b.lanes)
+      if (on.place_of(call.first) < on.place_of(end)) sequence->behind[on.lane] = counts_[on.lane];
   }
 
-  static void touch(State& state, bool writes, const Touch& now) {
-    if (writes) {
-      state.write = now;
-      state.reads.clear();
-      return;
-    }
-    const auto same =
-        std::find_if(state.reads.begin(), state.reads.end(), [&](const Touch& read) { return read.lane == now.lane; });
-    if (same == state.reads.end())
-      state.reads.push_back(now);
-    else
-      *same = now;
+  Touch touch_of(const Call& call, std::uint32_t i, bool writes, bool is_free) const {
+    const BlockUses& b = blocks_[call.block];
+    const LaneId lane = b.lane[i];
+    const OpAddress address{schedule_.blocks[call.block].ops[i], call.layer, call.micro_batch, call.chunk, 0};
+    return {address, step_, lane, is_free, writes, base_[lane] + b.place[i] + 1, of_lane_[lane]};
+  }
+
+  // A free write has waited for all before it. Of others, none makes a free operation forgotten that is on another
+  // lane, nor any that it does not wait for.
+  void touch(State& state, const Touch& now) {
+    const auto is_past = [&](const Touch& other) {
+      if (now.is_free && now.writes) return true;
+      if ((other.is_free && !now.is_free) || (other.writes && !now.writes)) return false;
+      return other.lane == now.lane || (now.writes && knows(now.began)[other.lane] >= other.count);
+    };
+    const auto past = std::find_if(state.begin(), state.end(), is_past);
+    if (past == state.end()) return state.push_back(now);
+    *past = now;
+    state.erase(std::remove_if(past + 1, state.end(), is_past), state.end());
   }
 
   // No lane begins a block before its first operation has started. Of a part of a block, that is so on one lane only.
@@ -228,9 +273,8 @@ class Deriver {
         if (other.lane == lane || knows(known)[other.lane] >= other.count || is_done(other)) return;
         if (latest == nullptr || other.began > latest->began) latest = &other;
       };
-      if (state.write) consider(*state.write);
-      if (use.writes)
-        for (const Touch& read : state.reads) consider(read);
+      for (const Touch& other : state)
+        if (use.writes || other.writes) consider(other);
       if (latest == nullptr) break;
       // Of the second step, only what it waits for in the first is new.
       if (step_ == 0 || latest->step == 0) {
@@ -256,19 +300,25 @@ class Deriver {
   Schedule& schedule_;
   const std::size_t lanes_;
   std::vector<bool> is_free_;      // [operation]
+  std::vector<bool> is_watched_;   // [storage] that free operations touch
+  std::vector<bool> has_uses_;     // [lane]
   std::vector<BlockUses> blocks_;  // [block]
   // Of the program:
-  std::int64_t stage_ = 0;
+  Coordinates at_;
   int step_ = 0;
   bool has_cuts_ = false;
-  std::vector<State> states_;             // [storage]
-  std::vector<std::uint32_t> counts_;     // [lane] operations so far
-  std::vector<std::uint32_t> knowledge_;  // [number · lanes + lane]
-  std::vector<std::uint32_t> of_lane_;    // [lane] what its last operation knew when its call began
-  std::map<std::uint8_t, Sequence> sequences_;
-  std::map<Key, Touch> free_at_;     // the last time that a free operation was called so
-  std::vector<StorageId> storages_;  // [instance] of the call
-  std::vector<Touch> done_;          // what the operation waits for alone
+  std::vector<std::uint32_t> first_step_;  // [lane] operations of it, as far as others may wait for them
+  std::vector<bool> is_late_;              // [lane] does not know yet that the first step is over
+  std::size_t late_ = 0;                   // lanes
+  std::vector<State> states_;              // [storage]
+  std::vector<std::uint32_t> counts_;      // [lane] operations so far
+  std::vector<std::uint32_t> base_;        // [lane] the same at the begin of the block that is called
+  std::vector<std::uint32_t> knowledge_;   // [number · lanes + lane] how many operations have finished
+  std::vector<std::uint32_t> of_lane_;     // [lane] what its last operation knew when its call began
+  std::vector<Sequence> sequences_;
+  std::vector<std::vector<Touch>> free_at_;  // [operation] free ones, as they were called
+  std::vector<State*> watched_;              // [instance] of the call; nullptr: nothing free touches it
+  std::vector<Touch> done_;                  // what the operation waits for alone
 };
 
 }  // namespace

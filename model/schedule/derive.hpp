@@ -11,8 +11,9 @@ namespace stretto {
 // call waits as a whole, with its first operation, and nothing waits for what it knows already: from its lane, its
 // sequence and the waits of others.
 //
-// Operations that are not free need none of this among themselves: their lanes, sequences and stated waits order them.
-// Of two that are not ordered, the first would be forgotten; the verifier rejects what that leaves unordered.
+// Operations that are not free need none of this among themselves: their lanes, sequences and stated waits order them,
+// or they touch different elements. A free one waits for all that are not known to be over; waits inside a block say
+// nothing here, so both of two that they order may be waited for.
 // Comes when orders, lanes and sequences are final. Where a part of a block is called on several lanes it may be cut.
 void derive_waits(Schedule& schedule, std::span<const OpId> free);
 

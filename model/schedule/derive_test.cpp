@@ -40,8 +40,8 @@ TEST_CASE("a free operation waits for the last that its data needs, and what nee
   const OpId sum = t.all_reduce("sum", 2, x);
   t.fill("unconcerned", 0, y);
   const OpId use = t.op("use", 1, Cast{8}, {{AccessMode::read, t.whole(x)}, {AccessMode::write, t.whole(y)}});
-  // What the step before did last with x is read it, behind the sum; only the sum is free.
-  CHECK(derived(t, {sum}) == std::vector<Wait>{{0, sum, 0, 1}, {3, make, 0, 0}, {5, sum, 0, 0}});
+  // Nothing orders the step's last use of x and the next step's first: the sum waits for both.
+  CHECK(derived(t, {sum}) == std::vector<Wait>{{0, sum, 0, 1}, {3, make, 0, 0}, {3, use, 0, 1}, {5, sum, 0, 0}});
   CHECK(use == 5);
 }
 
@@ -68,6 +68,13 @@ TEST_CASE("what is known already needs no wait") {
     for (const std::size_t call : {0, 1, 4, 5}) t.schedule.programs[0].order[call].sequence = 1;
     CHECK(derived(t, {sum_x, sum_y}) == std::vector<Wait>{{2, make_x, 0, 0}, {4, sum_y, 0, 0}});
   }
+}
+
+TEST_CASE("a free operation waits for all that touched its data in no order") {
+  TinySchedule t;
+  const TensorId x = t.tensor("x", 1, 8);
+  const OpId a = t.fill("a", 0, x), b = t.fill("b", 1, x), sum = t.all_reduce("sum", 2, x);
+  CHECK(derived(t, {sum}) == std::vector<Wait>{{0, sum, 0, 1}, {1, sum, 0, 1}, {2, b, 0, 0}, {2, a, 0, 0}});
 }
 
 TEST_CASE("a part of a block on several lanes is cut where another lane has to wait") {

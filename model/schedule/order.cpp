@@ -23,17 +23,10 @@ class Search {
   void visit(const Call& call, OrderPosition at, bool writes_only) {
     const Operation& operation = schedule_.operations[schedule_.blocks[call.block].ops[call.first + at.within]];
     if (operation.lane != lane_) return;
-    Coordinates coordinates;
-    coordinates[Coord::layer] = call.layer;
-    coordinates[Coord::micro_batch] = call.micro_batch;
-    coordinates[Coord::chunk] = call.chunk;
-    coordinates[Coord::slot] = call.slot;
-    coordinates[Coord::buffer] = call.buffer;
+    const Coordinates coordinates = coordinates_of(call);
     for (const Access& access : operation.accesses) {
       if (writes_only && access.mode == AccessMode::read) continue;
-      const Tensor& tensor = schedule_.tensors[access.view.tensor];
-      const std::int64_t layer = access.view.layer.eval(coordinates), slot = access.view.slot.eval(coordinates);
-      const auto wanted = index_.find(tensor.places[layer * tensor.slots + slot].storage);
+      const auto wanted = index_.find(storage_of(schedule_, access.view, coordinates));
       if (wanted == index_.end() || found_[wanted->second]) continue;
       found_[wanted->second] = at;
       --missing_;
@@ -70,6 +63,20 @@ bool continues(const Call& before, const Call& call) {
 OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosition at, int steps_ago) {
   const Call& call = program.order[at.call];
   return {schedule.blocks[call.block].ops[call.first + at.within], call.layer, call.micro_batch, call.chunk, steps_ago};
+}
+
+Coordinates coordinates_of(const Call& call, Coordinates at) {
+  at[Coord::layer] = call.layer;
+  at[Coord::micro_batch] = call.micro_batch;
+  at[Coord::chunk] = call.chunk;
+  at[Coord::slot] = call.slot;
+  at[Coord::buffer] = call.buffer;
+  return at;
+}
+
+StorageId storage_of(const Schedule& schedule, const View& view, const Coordinates& at) {
+  const Tensor& tensor = schedule.tensors[view.tensor];
+  return tensor.places[static_cast<std::size_t>(view.layer.eval(at) * tensor.slots + view.slot.eval(at))].storage;
 }
 
 std::vector<std::optional<OrderPosition>> first_users(const Schedule& schedule, const Program& program,

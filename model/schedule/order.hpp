@@ -30,6 +30,11 @@ bool continues(const Call& before, const Call& call);
 // The address by which edges name the operation at a position.
 OpAddress address_of(const Schedule& schedule, const Program& program, OrderPosition at, int steps_ago = 0);
 
+// At which the views of a call's operations are evaluated, on a rank at `at`.
+Coordinates coordinates_of(const Call& call, Coordinates at = {});
+// Where the instance that the view names there lies.
+StorageId storage_of(const Schedule& schedule, const View& view, const Coordinates& at);
+
 // First and last operation, in order, that touches any of a storage with (for `last_writers`) a write or accumulate, of
 // operations on `lane`; of the calls before `end` for `last_writers`. One pass for all storages, which must differ.
 // Views are taken at their tensor's place, whatever the rank. nullopt where none does.
@@ -53,7 +58,9 @@ class OrderEdits {
   // Puts `calls` before the operation at `at`; `at.within` may be the number of operations of the call: behind it. What
   // is inserted at one place later comes first.
   void insert(OrderPosition at, std::vector<Call> calls);
-  // The operation at `at` begins a call of its own, which waits for `edge` too, behind what its waits were.
+  // The operation at `at` begins a call of its own.
+  void cut(OrderPosition at) { insert(at, {}); }
+  // The same, and the call waits for `edge` too, behind what its waits were.
   void wait(OrderPosition at, const Edge& edge);
   // Makes the edits, once.
   void apply();
