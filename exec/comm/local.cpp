@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bf16.hpp"
+#include "model/schedule/parcel.hpp"
 
 namespace stretto::local {
 namespace {
@@ -47,12 +48,6 @@ void add_as(std::int64_t elements, std::span<const void* const> in, T* out) {
 
 }  // namespace
 
-Slice slice_of(std::int64_t elements, std::int64_t members, std::int64_t member) {
-  const std::int64_t base = elements / members, longer = elements % members;
-  const std::int64_t begin = member * base + std::min(member, longer);
-  return {begin, begin + base + (member < longer ? 1 : 0)};
-}
-
 void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out) {
   assert(in.size() >= 2);
   switch (dtype) {
@@ -71,41 +66,28 @@ void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, vo
 void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member, std::span<const Buffers> buffers,
                int phase) {
   const auto members = static_cast<std::int64_t>(buffers.size());
-  assert(member >= 0 && member < members && phase >= 0 && phase < phases(kind));
-  assert(kind == CollectiveKind::all_reduce || elements % members == 0);
+  const CollectiveRule rule = rule_of(kind);
+  assert(member >= 0 && member < members && phase >= 0 && phase < rule.phases);
+  assert(rule.one_buffer || elements % members == 0);
+  const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
   const std::int64_t bytes = bytes_of(dtype);
   auto* out = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);
-  if (members == 1) {
-    const void* in = buffers[0].in;
-    if (in != out) std::memmove(out, in, static_cast<std::size_t>(elements * bytes));
-    return;
-  }
-  const auto sum_slice = [&](bool in_place) {
-    const Slice slice = slice_of(elements, members, member);
-    std::vector<const void*> in;
-    for (const Buffers& theirs : buffers) in.push_back(static_cast<const std::byte*>(theirs.in) + slice.begin * bytes);
-    add(dtype, slice.end - slice.begin, in, in_place ? out + slice.begin * bytes : out);
+  const auto parcel = [&](std::int64_t from) { return parcel_of(rule, phase, elements, members, from, member); };
+  const auto source = [&](std::int64_t from) {
+    const Buffers& theirs = buffers[static_cast<std::size_t>(from)];
+    return static_cast<const std::byte*>(moves.from_result ? theirs.out : theirs.in) + parcel(from).source * bytes;
   };
+  if (moves.adds && members > 1) {
+    std::vector<const void*> in;
+    for (std::int64_t from = 0; from < members; ++from) in.push_back(source(from));
+    return add(dtype, parcel(member).elements, in, out + parcel(member).target * bytes);
+  }
   // Each member begins at its right neighbour, so that not all read the same buffer at once. The serial oracle runs
   // schedules that are not correct too, where places overlap in part.
-  const auto gather_slices = [&](bool in_place) {
-    for (std::int64_t step = 1; step <= members; ++step) {
-      const std::int64_t from = (member + step) % members;
-      const Slice slice = slice_of(elements, members, from);
-      const Buffers& theirs = buffers[static_cast<std::size_t>(from)];
-      const std::byte* source = in_place ? static_cast<const std::byte*>(theirs.out) + slice.begin * bytes
-                                         : static_cast<const std::byte*>(theirs.in);
-      std::byte* to = out + slice.begin * bytes;
-      if (source != to) std::memmove(to, source, static_cast<std::size_t>((slice.end - slice.begin) * bytes));
-    }
-  };
-  switch (kind) {
-    case CollectiveKind::all_gather:
-      return gather_slices(false);
-    case CollectiveKind::reduce_scatter:
-      return sum_slice(false);
-    case CollectiveKind::all_reduce:
-      return phase == 0 ? sum_slice(true) : gather_slices(true);
+  for (std::int64_t step = 1; step <= members; ++step) {
+    const std::int64_t from = (member + step) % members;
+    std::byte* to = out + parcel(from).target * bytes;
+    if (source(from) != to) std::memmove(to, source(from), static_cast<std::size_t>(parcel(from).elements * bytes));
   }
 }
 

@@ -18,20 +18,10 @@ struct Buffers {
 // those of the whole buffer. Every member must call this with its own index, after all members have arrived and before
 // any leaves; the calls may run at the same time on different threads.
 //
-// reduce_scatter: in whole, out shard. Member r sums slice r of all `in` in the order 0…n−1 into its `out`.
-// all_gather:     in shard, out whole. Member r copies every member's `in` into its `out`, slice by slice.
-// all_reduce:     needs two calls with a barrier between, because every member both reads and writes everything:
-//                 phase 0 sums slice r (as reduce_scatter, uneven slices allowed), phase 1 gathers (as all_gather).
-// Sums are in rank order and bf16 is accumulated in f32 and rounded once: results do not depend on timing or on who
-// sums.
+// It gets its parcels of the phase (model/schedule/parcel.hpp). Between phases is a barrier. Sums are in rank order and
+// bf16 is accumulated in f32 and rounded once: results do not depend on timing or on who sums.
 void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member, std::span<const Buffers> buffers,
                int phase);
-// Of a whole buffer, the part that a member sums, or has. Even where members divide it; otherwise they differ by at
-// most one element, and some are empty when there are more members than elements.
-struct Slice {
-  std::int64_t begin = 0, end = 0;
-};
-Slice slice_of(std::int64_t elements, std::int64_t members, std::int64_t member);
 
 // out[i] = Σ in[m][i] over m in order, i < elements; two or more addends, and `out` may be one of them.
 void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out);

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "exec/host/executor_state.hpp"
+#include "model/schedule/parcel.hpp"
 
 namespace stretto::host {
 
@@ -64,8 +65,8 @@ void HostExecutor::State::exchange_remotely(Rank& rank, LaneId lane, std::span<c
   }
 }
 
-// Every member sends every other what that one sums, and then the sum to all: the bytes on each member's link are those
-// of a ring, and sums are in the order of ranks, so that the result is that of ranks in one process, bit for bit.
+// Every member sends every other its parcels: the bytes on each member's link are those of a ring, and sums are in the
+// order of ranks, so that the result is that of ranks in one process, bit for bit.
 void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, const Collective& collective,
                                                const Residence& residence) {
   const std::vector<std::int64_t> members =
@@ -81,59 +82,38 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
     residence.work([&] { local::run_share(collective.kind, dtype, collective.elements, 0, {&alone, 1}, 0); });
     return;
   }
-  struct Part {
-    std::size_t begin, size;
-  };
-  const auto part_of = [&](std::int64_t member) -> Part {
-    const local::Slice slice = local::slice_of(collective.elements, count, member);
-    return {static_cast<std::size_t>(slice.begin * bytes_of(dtype)),
-            static_cast<std::size_t>((slice.end - slice.begin) * bytes_of(dtype))};
-  };
-  const Part mine = part_of(self);
-  const auto with_others = [&](auto fill) {
-    std::vector<wire::Transfer> transfers;
+  const CollectiveRule rule = rule_of(collective.kind);
+  const std::int64_t width = bytes_of(dtype);
+  for (int phase = 0; phase < rule.phases; ++phase) {
+    const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
+    const auto parcel = [&](std::int64_t giver, std::int64_t getter) {
+      return parcel_of(rule, phase, collective.elements, count, giver, getter);
+    };
+    const auto size = [&](const Parcel& of) { return static_cast<std::size_t>(of.elements * width); };
+    const std::byte* given = moves.from_result ? out : in;
+    const Parcel own = parcel(self, self);
+    std::vector<std::byte>& received = rank.received[rank.program.ops[op].lane];
+    if (moves.adds) received.resize(std::max(received.size(), size(own) * static_cast<std::size_t>(count)));
     // Each begins at its right neighbour, so that not all send to the same at once.
+    std::vector<wire::Transfer> transfers;
+    std::vector<const void*> addends(static_cast<std::size_t>(count), given + own.source * width);
     for (std::int64_t step = 1; step < count; ++step) {
-      const std::int64_t member = (self + step) % count, peer = members[static_cast<std::size_t>(member)];
-      wire::Transfer transfer{peer, wires->to(collective.communicator, peer).descriptor(), {}, {}};
-      fill(member, transfer);
-      transfers.push_back(transfer);
+      const auto member = static_cast<std::size_t>((self + step) % count);
+      const std::int64_t peer = members[member];
+      const Parcel theirs = parcel(self, (self + step) % count), mine = parcel((self + step) % count, self);
+      std::byte* to = moves.adds ? received.data() + member * size(mine) : out + mine.target * width;
+      addends[member] = to;
+      transfers.push_back({peer,
+                           wires->to(collective.communicator, peer).descriptor(),
+                           {given + theirs.source * width, size(theirs)},
+                           {to, size(mine)}});
     }
     move(rank, op, std::move(transfers));
-  };
-  const auto sum_mine = [&](std::byte* sum) {
-    std::vector<std::byte>& received = rank.received[rank.program.ops[op].lane];
-    received.resize(std::max(received.size(), mine.size * static_cast<std::size_t>(count)));
-    const auto place = [&](std::int64_t member) {
-      return received.data() + static_cast<std::size_t>(member) * mine.size;
-    };
-    with_others([&](std::int64_t member, wire::Transfer& transfer) {
-      const Part theirs = part_of(member);
-      transfer.out = {in + theirs.begin, theirs.size};
-      transfer.in = {place(member), mine.size};
-    });
-    std::vector<const void*> addends;
-    for (std::int64_t member = 0; member < count; ++member)
-      addends.push_back(member == self ? in + mine.begin : place(member));
-    const std::int64_t elements = static_cast<std::int64_t>(mine.size) / bytes_of(dtype);
-    residence.work([&] { local::add(dtype, elements, addends, sum); });
-  };
-  const auto gather = [&](const std::byte* own) {
-    with_others([&](std::int64_t member, wire::Transfer& transfer) {
-      const Part theirs = part_of(member);
-      transfer.out = {own, mine.size};
-      transfer.in = {out + theirs.begin, theirs.size};
-    });
-    if (own != out + mine.begin) std::memcpy(out + mine.begin, own, mine.size);
-  };
-  switch (collective.kind) {
-    case CollectiveKind::all_gather:
-      return gather(in);
-    case CollectiveKind::reduce_scatter:
-      return sum_mine(out);
-    case CollectiveKind::all_reduce:
-      sum_mine(out + mine.begin);
-      return gather(out + mine.begin);
+    std::byte* to = out + own.target * width;
+    if (moves.adds)
+      residence.work([&] { local::add(dtype, own.elements, addends, to); });
+    else if (given + own.source * width != to)
+      std::memcpy(to, given + own.source * width, size(own));
   }
 }
 

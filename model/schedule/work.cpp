@@ -125,29 +125,23 @@ const char* name_of(DropoutSite site) {
   return "?";
 }
 
-const char* name_of(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::all_gather:
-      return "all_gather";
-    case CollectiveKind::reduce_scatter:
-      return "reduce_scatter";
-    case CollectiveKind::all_reduce:
-      return "all_reduce";
-  }
-  return "?";
-}
-
 CollectiveRule rule_of(CollectiveKind kind) {
+  using enum CollectivePhase::Slice;
+  constexpr CollectivePhase gather{.source = of_giver, .target = of_giver},
+      sum{.source = of_getter, .target = of_getter, .adds = true},
+      gather_sums{.source = of_giver, .target = of_giver, .from_result = true};
   switch (kind) {
     case CollectiveKind::all_gather:
-      return {.gives_shard = true};
+      return {.name = "all_gather", .gives_shard = true, .phases = 1, .phase = {gather}};
     case CollectiveKind::reduce_scatter:
-      return {.gets_shard = true, .sums = true};
+      return {.name = "reduce_scatter", .gets_shard = true, .phases = 1, .phase = {sum}};
     case CollectiveKind::all_reduce:
-      return {.sums = true, .one_buffer = true, .phases = 2};
+      return {.name = "all_reduce", .one_buffer = true, .phases = 2, .phase = {sum, gather_sums}};
   }
   return {};
 }
+
+const char* name_of(CollectiveKind kind) { return rule_of(kind).name; }
 
 std::string describe(const Work& work) {
   const std::string kind = kind_of(work);

@@ -284,13 +284,27 @@ struct AdamW {
 enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce };
 const char* name_of(CollectiveKind kind);  // "all_gather", …
 
+// A part of a collective's data movement, which all members must have ended before the next begins. Every member gets
+// one slice of the whole from every member, itself included: the giver's own slice, or the getter's. What it gets it
+// adds in the order of members, all to one place, or copies. model/schedule/parcel.hpp has the numbers.
+struct CollectivePhase {
+  enum class Slice : std::uint8_t { of_giver, of_getter } source, target;
+  bool adds = false;
+  bool from_result = false;  // givers give what the phase before has left where they get
+};
+
 // What all who carry out or judge a collective must know of its kind. A member gives its shard or the whole buffer, and
 // gets its shard or the whole.
 struct CollectiveRule {
+  const char* name = "?";
   bool gives_shard = false, gets_shard = false;
-  bool sums = false;        // what members give is added; otherwise it is copied
   bool one_buffer = false;  // given and got in the same place: one operand, A
-  int phases = 1;           // parts of its data movement that all members must have ended before the next begins
+  int phases = 0;
+  std::array<CollectivePhase, 2> phase = {};
+
+  bool sums() const { return phase[0].adds; }  // otherwise it copies only
+  // The shard may be a slice of the whole; a kind of two wholes needs two buffers.
+  bool in_place() const { return one_buffer || gives_shard != gets_shard; }
 };
 CollectiveRule rule_of(CollectiveKind kind);
 

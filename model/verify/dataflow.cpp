@@ -12,6 +12,7 @@
 #include "base/rng.hpp"
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/issue_order.hpp"
+#include "model/schedule/parcel.hpp"
 #include "model/verify/symbolic.hpp"
 
 namespace stretto {
@@ -201,28 +202,27 @@ class Tracer {
     const auto instance = [&](std::size_t m) { return Instance{group.sequence[m][index], step}; };
     const BoundProgram& first = ranks_[group.members[0]].program;
     const auto& work = std::get<Collective>(first.works[first.ops[instance(0).op].op]);
-    const auto members = static_cast<std::int64_t>(group.members.size()), shard = work.elements / members;
+    const auto members = static_cast<std::int64_t>(group.members.size());
+    const CollectiveRule rule = rule_of(work.kind);
     std::vector<Runs> given;
     for (std::size_t m = 0; m < group.members.size(); ++m) given.push_back(read(group.members[m], instance(m), 0));
-    const auto give = [&](std::size_t operand, const auto& got_by) {
-      for (std::size_t m = 0; m < group.members.size(); ++m)
-        write(group.members[m], instance(m), operand, got_by(static_cast<std::int64_t>(m)));
-    };
-    switch (work.kind) {
-      case CollectiveKind::all_gather: {
-        Runs whole;
-        for (const Runs& own : given) append(whole, own);
-        return give(1, [&](std::int64_t) { return whole; });
-      }
-      case CollectiveKind::reduce_scatter: {
-        const Runs whole = sum_elements(given);
-        return give(1, [&](std::int64_t member) { return slice(whole, member * shard, shard); });
-      }
-      case CollectiveKind::all_reduce: {
-        const Runs whole = sum_elements(given);
-        return give(0, [&](std::int64_t) { return whole; });
+    const std::int64_t elements = rule.gets_shard ? work.elements / members : work.elements;
+    std::vector<Runs> got(given.size(), {{elements, 0, Run::kUniform}});
+    for (int phase = 0; phase < rule.phases; ++phase) {
+      const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
+      for (std::size_t getter = 0; getter < got.size(); ++getter) {
+        std::vector<Runs> slices;
+        Parcel parcel;
+        for (std::size_t giver = 0; giver < given.size(); ++giver) {
+          parcel = parcel_of(rule, phase, work.elements, members, static_cast<std::int64_t>(giver),
+                             static_cast<std::int64_t>(getter));
+          slices.push_back(slice((moves.from_result ? got : given)[giver], parcel.source, parcel.elements));
+          if (!moves.adds) overwrite(got[getter], parcel.target, slices.back());
+        }
+        if (moves.adds) overwrite(got[getter], parcel.target, sum_elements(slices));
       }
     }
+    for (std::size_t m = 0; m < got.size(); ++m) write(group.members[m], instance(m), rule.one_buffer ? 0 : 1, got[m]);
   }
 
   // A learnable array, each element as the rank has it that updates it; as often as all of it is updated.

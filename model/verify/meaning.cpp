@@ -126,7 +126,7 @@ bool Meaning::read_sum(std::uint32_t op, const CellUse& use) {
     // A reduce-scatter leaves each sum with one member. Others keep addends there.
     if (const std::uint32_t consumer = sums_.consumer[c]; consumer != 0 && !is_communication_at(op)) [[unlikely]]
       if (const auto* taken = std::get_if<Collective>(&program_.work_of(consumer - 1));
-          taken && rule_of(taken->kind).sums && rule_of(taken->kind).gets_shard) {
+          taken && rule_of(taken->kind).sums() && rule_of(taken->kind).gets_shard) {
         wrong_.why = "of which " + label(schedule_, program_.ops[consumer - 1]) + " has left the sum with another rank";
         return false;
       }

@@ -53,7 +53,7 @@ std::string suffix(Pass pass) { return std::string("_") + name_of(pass); }
 WorkCost norm_cost(const char* name, Pass pass, std::int64_t rows, std::int64_t cols, const Operation& operation) {
   const bool writes_dx = pass == Pass::dgrad || pass == Pass::backward;
   const bool adds = writes_dx && operation.accesses.back().mode == AccessMode::accumulate;
-  return {name + suffix(pass) + (adds ? "_acc" : ""), row_wise(rows, cols)};
+  return {name + suffix(pass) + (adds ? "_acc" : ""), row_wise(rows, cols), DemandClass::vector};
 }
 
 // The operations that a fused one stands for.
@@ -99,25 +99,26 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           [&](const Rope& r) -> WorkCost {
             const double rows = double(r.rows), d = double(r.head_dim);
             return {std::string("rope") + suffix(r.pass),
-                    {1, double(r.seq) * d, rows * double(r.heads + r.kv_heads) * d}};
+                    {1, double(r.seq) * d, rows * double(r.heads + r.kv_heads) * d},
+                    DemandClass::vector};
           },
           [&](const LayerNorm& n) { return norm_cost("layernorm", n.pass, n.rows, n.cols, operation); },
           [&](const RmsNorm& n) { return norm_cost("rmsnorm", n.pass, n.rows, n.cols, operation); },
           [&](const Elementwise& e) -> WorkCost {
-            return {kind_of(e), streaming(e.rows * e.cols)};
+            return {kind_of(e), streaming(e.rows * e.cols), DemandClass::vector};
           },
           [&](const Dropout& d) -> WorkCost {
-            return {std::string("dropout") + suffix(d.pass), streaming(d.rows * d.cols)};
+            return {std::string("dropout") + suffix(d.pass), streaming(d.rows * d.cols), DemandClass::vector};
           },
           [&](const Embedding& e) -> WorkCost {
             const std::string key = e.positions ? "embedding" : "token_embedding";
-            return {key + suffix(e.pass), row_wise(e.rows, e.cols)};
+            return {key + suffix(e.pass), row_wise(e.rows, e.cols), DemandClass::vector};
           },
           [&](const CrossEntropy& c) -> WorkCost {
-            return {"cross_entropy", row_wise(c.rows, c.cols)};
+            return {"cross_entropy", row_wise(c.rows, c.cols), DemandClass::vector};
           },
           [&](const VocabStats& v) -> WorkCost {
-            return {"vocab_stats", row_wise(v.rows, v.cols)};
+            return {"vocab_stats", row_wise(v.rows, v.cols), DemandClass::vector};
           },
           [&](const Fill& f) -> WorkCost {
             return {"fill", streaming(f.elements), DemandClass::memory};
@@ -127,7 +128,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {is_copy ? "copy" : "cast", streaming(c.elements), DemandClass::memory};
           },
           [&](const LocalReduce& r) -> WorkCost {
-            return {"local_reduce", {1, double(r.parts + 1) * double(r.elements)}};
+            return {"local_reduce", {1, double(r.parts + 1) * double(r.elements)}, DemandClass::vector};
           },
           [&](const SumSquares& s) -> WorkCost {
             return {"sum_squares", streaming(s.elements), DemandClass::memory};
@@ -148,7 +149,7 @@ WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t m
   // A reduce-scatter reads its slice of every member's buffer, an all-gather copies every other member's slice; each
   // phase of an all-reduce does one of them.
   const double slice = double(collective.elements) / double(members);
-  const bool sums = rule_of(collective.kind).sums;
+  const bool sums = rule_of(collective.kind).sums();
   const double touched = slice * double(sums ? members + 1 : 2 * (in_place ? members - 1 : members));
   return {std::string("move_") + kind_of(collective) + "_" + std::string(name_of(dtype)),
           {1, touched},

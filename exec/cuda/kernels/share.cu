@@ -1,7 +1,6 @@
-#include <algorithm>
-
 #include "exec/cuda/kernels/map.hpp"
 #include "exec/cuda/kernels/share.hpp"
+#include "model/schedule/parcel.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -120,24 +119,14 @@ void copy(const Slices& slices, const Pace& pace, const Stream& stream) {
     launch(stream, grid, block, copy_kernel<std::uint16_t>, slices, pace.least_ns);
 }
 
-// Where slice `member` of a whole begins: even slices, the last ones shorter where they do not divide.
-struct Slice {
-  std::int64_t begin, end;
-};
-Slice slice_of(std::int64_t elements, int members, int member) {
-  const std::int64_t each = ceil_div(elements, members);
-  return {std::min(elements, each * member), std::min(elements, each * (member + 1))};
-}
-
+// All that one member gets, in one place.
 template <class T, class Sum>
-void sum(std::int64_t elements, int member, std::span<const local::Buffers> buffers, bool in_place, const Pace& pace,
-         const Stream& stream) {
-  const Slice own = slice_of(elements, static_cast<int>(buffers.size()), member);
+void sum(const Slices& slices, const Pace& pace, const Stream& stream) {
   Addends<T> in;
-  for (const local::Buffers& buffer : buffers) in.at[in.count++] = static_cast<const T*>(buffer.in) + own.begin;
-  T* out = static_cast<T*>(buffers[static_cast<std::size_t>(member)].out) + (in_place ? own.begin : 0);
+  for (int i = 0; i < slices.count; ++i) in.at[in.count++] = reinterpret_cast<const T*>(slices.from[i]);
+  T* out = reinterpret_cast<T*>(slices.to[0]);
   constexpr int widest = 16 / static_cast<int>(sizeof(T));
-  const std::int64_t count = own.end - own.begin;
+  const std::int64_t count = slices.bytes[0] / static_cast<std::int64_t>(sizeof(T));
   bool packs = count % widest == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
   for (int m = 0; m < in.count; ++m) packs = packs && reinterpret_cast<std::uintptr_t>(in.at[m]) % 16 == 0;
   const dim3 grid{static_cast<unsigned>(pace.ctas), 1, 1}, block{kShareThreads, 1, 1};
@@ -154,33 +143,24 @@ void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int memb
   assert(buffers.size() <= kMostMembers);
   const int members = static_cast<int>(buffers.size());
   const std::int64_t width = bytes_of(dtype);
-  const auto sum_slice = [&](bool in_place) {
-    if (dtype == Dtype::f64) return sum<double, double>(elements, member, buffers, in_place, pace, stream);
-    with_device_type(dtype,
-                     [&](auto type) { sum<decltype(type), float>(elements, member, buffers, in_place, pace, stream); });
-  };
-  const auto gather_slices = [&](bool in_place) {
-    Slices slices;
-    auto* to = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);
-    for (int m = 0; m < members; ++m) {
-      const Slice theirs = slice_of(elements, members, m);
-      const auto* in = static_cast<const std::byte*>(buffers[static_cast<std::size_t>(m)].in);
-      const std::byte* from = in + (in_place ? theirs.begin * width : 0);
-      if (from == to + theirs.begin * width || theirs.begin == theirs.end) continue;
-      slices.from[slices.count] = from;
-      slices.to[slices.count] = to + theirs.begin * width;
-      slices.bytes[slices.count++] = (theirs.end - theirs.begin) * width;
-    }
-    copy(slices, pace, stream);
-  };
-  switch (kind) {
-    case CollectiveKind::all_gather:
-      return gather_slices(false);
-    case CollectiveKind::reduce_scatter:
-      return sum_slice(false);
-    case CollectiveKind::all_reduce:
-      return phase == 0 ? sum_slice(true) : gather_slices(true);
+  const CollectiveRule rule = rule_of(kind);
+  const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
+  auto* out = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);
+  Slices slices;
+  for (int m = 0; m < members; ++m) {
+    const Parcel parcel = parcel_of(rule, phase, elements, members, m, member);
+    const local::Buffers& theirs = buffers[static_cast<std::size_t>(m)];
+    const auto* from =
+        static_cast<const std::byte*>(moves.from_result ? theirs.out : theirs.in) + parcel.source * width;
+    std::byte* to = out + parcel.target * width;
+    if (!moves.adds && (from == to || parcel.elements == 0)) continue;
+    slices.from[slices.count] = from;
+    slices.to[slices.count] = to;
+    slices.bytes[slices.count++] = parcel.elements * width;
   }
+  if (!moves.adds) return copy(slices, pace, stream);
+  if (dtype == Dtype::f64) return sum<double, double>(slices, pace, stream);
+  with_device_type(dtype, [&](auto type) { sum<decltype(type), float>(slices, pace, stream); });
 }
 
 void run_message(const void* from, void* to, std::int64_t bytes, const Pace& pace, const Stream& stream) {
