@@ -97,7 +97,7 @@ Calibration calibrate_host(int cores, Notebook& notebook, const std::function<vo
   for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
   for (const auto& [key, samples] : by_key) {
     // Products of attention are as small as a head, and how fast BLAS is at these sizes no few terms can say.
-    const bool is_corrected = key.starts_with("attention");
+    const bool is_corrected = samples.front().cls == sim::DemandClass::attention;
     platform.costs[key] = (is_corrected ? fit_corrected : fit_linear)(
         samples, key.starts_with("move_") ? "collectives on links that are not paced" : "training steps on one rank");
   }

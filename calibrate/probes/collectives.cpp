@@ -1,4 +1,5 @@
 #include "base/statistics.hpp"
+#include "base/values_of.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"
 #include "model/lower/builder.hpp"
@@ -11,6 +12,18 @@ namespace {
 constexpr std::int64_t kElements[] = {1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22};
 
 }  // namespace
+
+std::vector<Access> collective_accesses(const Schedule& schedule, CollectiveKind kind, std::int64_t members,
+                                        TensorId buffer, TensorId other) {
+  const CollectiveRule rule = rule_of(kind);
+  if (rule.one_buffer) return {accumulate(whole(schedule, buffer))};
+  const auto view = [&](TensorId tensor, bool is_shard) {
+    const View all = whole(schedule, tensor);
+    const std::int64_t shard = all.cols / members;
+    return is_shard ? View{tensor, 0, 0, Expr(Coord::dp) * Expr(shard), 1, shard, shard} : all;
+  };
+  return {read(view(buffer, rule.gives_shard)), write(view(rule.in_place() ? buffer : other, rule.gets_shard))};
+}
 
 Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t members,
                              const std::vector<std::int64_t>& sizes, const std::vector<int>& ctas) {
@@ -28,21 +41,19 @@ Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t memb
   OpId before = 0;
   for (const std::int64_t elements : sizes) {
     const std::string suffix = "." + std::to_string(elements);
-    const std::int64_t shard = elements / members;
-    const TensorId buffer = add_tensor(schedule, "buffer" + suffix, dtype, BufferKind::gradient, 1, elements);
-    const View slice{buffer, 0, 0, Expr(Coord::dp) * Expr(shard), 1, shard, shard};
+    const TensorId buffer = add_tensor(schedule, "buffer" + suffix, dtype, BufferKind::gradient, 1, elements),
+                   other = rule_of(kind).in_place()
+                               ? buffer
+                               : add_tensor(schedule, "other" + suffix, dtype, BufferKind::gradient, 1, elements);
     const BlockId fill =
         add_single(schedule, {"fill" + suffix, Fill{elements, 0}, 0, Phase::setup, {write(whole(schedule, buffer))}});
-    std::vector<Access> accesses;
-    if (kind == CollectiveKind::all_gather) accesses = {read(slice), write(whole(schedule, buffer))};
-    if (kind == CollectiveKind::reduce_scatter) accesses = {read(whole(schedule, buffer)), write(slice)};
-    if (kind == CollectiveKind::all_reduce) accesses = {accumulate(whole(schedule, buffer))};
     const std::size_t filling = order.size();
     order.push_back(call_block(schedule, fill));
     OpId last = 0;
     for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c) {
-      const BlockId collective = add_single(schedule, {"collective" + suffix + "." + schedule.communicators[c].name,
-                                                       Collective{kind, c, elements}, 1, Phase::grad_sync, accesses});
+      const BlockId collective = add_single(
+          schedule, {"collective" + suffix + "." + schedule.communicators[c].name, Collective{kind, c, elements}, 1,
+                     Phase::grad_sync, collective_accesses(schedule, kind, members, buffer, other)});
       order.push_back(call_block(schedule, collective));
       if (c == 0) order.back().waits = {{EdgeKind::finish_start, {schedule.blocks[fill].ops.front(), 0, 0, 0, 0}}};
       last = schedule.blocks[collective].ops.front();
@@ -59,11 +70,11 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
   std::vector<Sample> samples;
   for (const std::int64_t members : {2, 4}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64}) {
-      for (const CollectiveKind kind :
-           {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce}) {
-        // In f32 training f64 travels in all-reduces of scalars only, bf16 in reduce-scatters of gradients.
-        if (dtype == Dtype::f64 && kind != CollectiveKind::all_reduce) continue;
-        if (dtype == Dtype::bf16 && kind != CollectiveKind::reduce_scatter) continue;
+      for (const CollectiveKind kind : values_of<CollectiveKind>()) {
+        // In f32 training f64 travels in all-reduces of scalars, bf16 in reduce-scatters of gradients.
+        const bool gathers = kind == CollectiveKind::all_gather, scatters = kind == CollectiveKind::reduce_scatter;
+        if (dtype == Dtype::f64 && (gathers || scatters)) continue;
+        if (dtype == Dtype::bf16 && (gathers || kind == CollectiveKind::all_reduce)) continue;
         const std::vector<std::int64_t> sizes =
             dtype == Dtype::f64 ? std::vector<std::int64_t>{4, 1 << 10, 1 << 16}
                                 : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));
@@ -74,8 +85,8 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
         const double turns = double((members + cores - 1) / cores);
         const double phases = rule_of(kind).phases;
         for (const auto& [op, times] : communication_times_us(schedule, run)) {
-          const sim::WorkCost cost =
-              sim::movement_cost(std::get<Collective>(schedule.operations[op].work), dtype, members, true);
+          const sim::WorkCost cost = sim::movement_cost(std::get<Collective>(schedule.operations[op].work), dtype,
+                                                        members, rule_of(kind).in_place());
           const double one_share_us = (median(times) / phases - (1 + turns) * wake_us) / turns;
           samples.push_back(sample_of(cost, std::max(one_share_us, kLeastTransfer_us), times));
         }

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "base/statistics.hpp"
+#include "base/values_of.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "model/lower/builder.hpp"
 #include "sim/cost/features.hpp"
@@ -30,7 +31,7 @@ struct NcclProbe {
     auto& order = schedule.programs.front().order;
     std::optional<OpId> before;
     for (const std::int64_t size : sizes) {
-      const std::int64_t elements = size / members * members, shard = elements / members;
+      const std::int64_t elements = size / members * members;
       const std::string suffix = "." + std::to_string(size);
       const TensorId from = add_tensor(schedule, "from" + suffix, Dtype::bf16, BufferKind::input, 1, elements),
                      to = add_tensor(schedule, "to" + suffix, Dtype::bf16, BufferKind::input, 1, elements);
@@ -44,14 +45,10 @@ struct NcclProbe {
                        {write(whole(schedule, buffer))}});
       const OpId filled = zero.ops.back();
       const BlockId fill = add_block(schedule, std::move(zero));
-      const auto slice = [&](TensorId of) { return View{of, 0, 0, Expr(Coord::dp) * Expr(shard), 1, shard, shard}; };
       std::vector<BlockId> blocks;
-      if (kind == CollectiveKind::all_gather)
-        blocks = {add(*kind, suffix, elements, {read(slice(to)), write(whole(schedule, to))})};
-      else if (kind == CollectiveKind::reduce_scatter)
-        blocks = {add(*kind, suffix, elements, {read(whole(schedule, to)), write(slice(to))})};
-      else if (kind)
-        blocks = {add(*kind, suffix, elements, {accumulate(whole(schedule, to))})};
+      if (kind)
+        blocks = {add_single(schedule, {"collective" + suffix, Collective{*kind, 0, elements}, kSending,
+                                        Phase::grad_sync, collective_accesses(schedule, *kind, members, to, from)})};
       else
         blocks = {add_single(schedule, {"send" + suffix,
                                         PointToPoint{true, 0, 1, elements},
@@ -77,12 +74,6 @@ struct NcclProbe {
       before = measured.back();
     }
   }
-
- private:
-  BlockId add(CollectiveKind kind, const std::string& suffix, std::int64_t elements, std::vector<Access> accesses) {
-    return add_single(schedule,
-                      {"collective" + suffix, Collective{kind, 0, elements}, 1, Phase::grad_sync, std::move(accesses)});
-  }
 };
 
 }  // namespace
@@ -91,11 +82,12 @@ std::vector<Sample> probe_nccl(const Machine& machine, const GpuSizes& sizes, st
   std::vector<Sample> samples;
   std::vector<std::optional<int>> channels = {std::nullopt};
   channels.insert(channels.end(), sizes.ctas.begin(), sizes.ctas.end());
-  constexpr std::optional<CollectiveKind> kKinds[] = {CollectiveKind::all_gather, CollectiveKind::reduce_scatter,
-                                                      CollectiveKind::all_reduce, std::nullopt};
+  const auto collectives = values_of<CollectiveKind>();
+  std::vector<std::optional<CollectiveKind>> kinds(collectives.begin(), collectives.end());
+  kinds.push_back(std::nullopt);
   for (std::int64_t members = 2; members <= ranks; ++members) {
     if (ranks % members != 0) continue;
-    for (const auto& kind : kKinds)
+    for (const auto& kind : kinds)
       for (const auto& of : channels) {
         const NcclProbe probe(kind, ranks, members, of, sizes.elements);
         const ProbeRun run = run_probe(probe.schedule, machine, {}, 2, sizes.repeats);

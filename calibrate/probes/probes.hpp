@@ -30,6 +30,10 @@ struct StepSamples {
 // Turns that `notebook` has are not run again. `progress` is called before every step.
 StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress);
 
+// What one collective reads and writes: in place in `buffer` where its kind can be, otherwise from `buffer` to `other`.
+// The communicator is that of Coord::dp.
+std::vector<Access> collective_accesses(const Schedule& schedule, CollectiveKind kind, std::int64_t members,
+                                        TensorId buffer, TensorId other);
 // Fill, then one collective of each size, over and over. With `ctas` it is done once with each number of thread blocks,
 // by as many communicators.
 Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t members,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
-#include <span>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -37,12 +38,8 @@ constexpr StepShape kAttention[] = {
     {256, 4, 320, 1, 256, 0, 1},  {256, 8, 384, 1, 256, 0, 1}, {256, 4, 512, 1, 256, 0, 1},
     {128, 8, 512, 1, 256, 0, 1},
 };
-constexpr const char* kOfAttention[] = {"attention_forward", "attention_dgrad"};
 // Run once more with dropout, for what is then other than above.
 constexpr std::size_t kDropping[] = {0, 2, 3, 4, 6, 8, 10};
-constexpr const char* kOfDropping[] = {"dropout", "attention_dropout"};
-constexpr const char* kOfCut[] = {"vocab_stats", "copy", "local_reduce"};
-constexpr const char* kOfReduced[] = {"cast"};
 constexpr int kTurns = 6;
 using Steps = std::vector<std::unique_ptr<StepRun>>;
 
@@ -144,15 +141,16 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
   samples.sgemm_filled_GFLOPs = {median(all_GFLOPs),
                                  {"measured", origin + "all cores busy, of one", spread_pct(all_GFLOPs)}};
   samples.alone = samples_of(alone);
-  const auto add = [&](const Steps& steps, std::span<const char* const> keys) {
+  // What has no cost yet; and of attention alone all.
+  const auto add = [&](const Steps& steps, bool is_attention) {
+    std::set<std::string> known;
+    for (const Sample& sample : samples.alone) known.insert(sample.key);
     for (Sample& sample : samples_of(steps))
-      if (std::any_of(keys.begin(), keys.end(), [&](const char* key) { return sample.key.starts_with(key); }))
+      if (is_attention ? sample.cls == sim::DemandClass::attention : !known.contains(sample.key))
         samples.alone.push_back(std::move(sample));
   };
-  add(cut, kOfCut);
-  add(reduced, kOfReduced);
-  add(dropping, kOfDropping);
-  add(attending, kOfAttention);
+  for (const Steps* steps : {&cut, &reduced, &dropping}) add(*steps, false);
+  add(attending, true);
   samples.filled = samples_of(filled);
   samples.shared = samples_of(shared);
   return samples;

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/statistics.hpp"
+#include "base/values_of.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "model/lower/builder.hpp"
 #include "sim/cost/features.hpp"
@@ -231,10 +232,10 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
   std::vector<Sample> samples;
   for (const std::int64_t members : sizes.members)
     for (const Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::f64})
-      for (const CollectiveKind kind :
-           {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce}) {
+      for (const CollectiveKind kind : values_of<CollectiveKind>()) {
         // In f64 only a few numbers travel, in all-reduces.
-        if (dtype == Dtype::f64 && kind != CollectiveKind::all_reduce) continue;
+        if (dtype == Dtype::f64 && (kind == CollectiveKind::all_gather || kind == CollectiveKind::reduce_scatter))
+          continue;
         const auto small = sizes.elements.begin() + std::min<std::ptrdiff_t>(2, std::ssize(sizes.elements));
         const std::vector<std::int64_t> elements(sizes.elements.begin(),
                                                  dtype == Dtype::f64 ? small : sizes.elements.end());
@@ -244,7 +245,7 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
         for (const auto& [op, times] : communication_times_us(schedule, run)) {
           const auto& collective = std::get<Collective>(schedule.operations[op].work);
           const sim::WorkCost cost =
-              sim::on_blocks(sim::movement_cost(collective, dtype, members, kind == CollectiveKind::all_gather),
+              sim::on_blocks(sim::movement_cost(collective, dtype, members, rule_of(kind).in_place()),
                              schedule.communicators[collective.communicator].channels, static_cast<double>(members));
           // Behind each phase members wait for each other.
           const double us = median(times) / phases - wake_us;

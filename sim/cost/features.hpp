@@ -23,8 +23,8 @@ struct WorkCost {
   // With the type that is computed in, and before it that of the result where it is another and computing is in bf16:
   // "gemm_tn_acc_f32", "gemm_tn_acc_f32_bf16".
   std::string key;
-  std::vector<double> features;  // first: the constant
-  DemandClass cls = DemandClass::vector;
+  std::vector<double> features;      // first: the constant
+  DemandClass cls;                   // no default: who forgets it does not compile
   std::vector<WorkCost> parts = {};  // of a GEMM with an epilogue: what runs in its place where there are no epilogues
 };
 constexpr double kPrivateElements = 131072;  // 512 KiB of f32: second-level caches of current CPUs are 0.25 to 2 MiB
