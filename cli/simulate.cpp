@@ -112,7 +112,7 @@ void simulate_command(const SimulateOptions& options) {
   const std::int64_t ranks = schedule.mesh.ranks();
   const double sequences = double(scenario.training.global_batch_size),
                tokens_per_s = sequences * double(scenario.model.seq_length) / step_ms * 1e3;
-  // Cores that can work at once: ranks of a device share its cores.
+  // CoreMonitor that can work at once: ranks of a device share its cores.
   const std::int64_t per_device = schedule.placement.ranks_per_device,
                      cores = sim::cores_per_device(platform, scenario.cluster);
   const double busy_cores = double(std::min(per_device, cores)) * double(ranks / per_device);

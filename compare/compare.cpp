@@ -133,7 +133,7 @@ Result run(const Scenario& given, const sim::Platform& platform, const exec::Mac
   for (const std::int64_t n : grid.ranks) {
     Contenders contenders = contenders_of(grid, n, machine, tokens);
     const bool fills_cores = n > 1;
-    std::optional<Cores> cores;
+    std::optional<CoreMonitor> cores;
     if (!on_gpu) cores.emplace(fills_cores ? all_cores : 1, all_cores);
     const Turns turns =
         run_turns(contenders, given.compare.repeats, machine.processes, cores ? &*cores : nullptr, progress, stop);

@@ -16,7 +16,7 @@ double speed_against(const std::vector<double>& readings_GFLOPs, double calibrat
   return median(readings_GFLOPs) / calibrated_GFLOPs;
 }
 
-Conditions conditions_of(const Cores& cores, double calibrated_GFLOPs) {
+Conditions conditions_of(const CoreMonitor& cores, double calibrated_GFLOPs) {
   Conditions conditions{speed_against(cores.sgemm_GFLOPs(), calibrated_GFLOPs), cores.detours().disturbance()};
   // Up to the limit others come now and then, whatever ranks do; above it somebody computes all the time.
   conditions.disturbance.shares_by_time = 100 * conditions.disturbance.share > Comparison::kBusy_pct;

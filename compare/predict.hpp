@@ -18,7 +18,7 @@ struct Conditions {
 // As the readings say; `calibrated_GFLOPs` is what the yardstick was then. Speed is 1 while that lies between the
 // quartiles of the readings, which then cannot tell the two apart: correcting by less than readings scatter adds noise
 // to predictions.
-Conditions conditions_of(const Cores& cores, double calibrated_GFLOPs);
+Conditions conditions_of(const CoreMonitor& cores, double calibrated_GFLOPs);
 double speed_against(const std::vector<double>& readings_GFLOPs, double calibrated_GFLOPs);
 
 sim::SimResult predict(const exec::ReadyStep& step, const sim::Platform& platform, const Conditions& conditions,

@@ -26,7 +26,7 @@ constexpr int kSteps = 2;  // back to back: of two the second is timed, the stea
 
 void warm_up(Contender& contender) {
   contender.executor->run(kSteps);
-  contender.executor->download(exec::Executor::Part::results);
+  contender.executor->download(exec::Executor::Contents::results);
   const std::int64_t here = contender.executor->programs().front().rank;
   contender.loss = exec::read_metrics(contender.schedule, exec::memory_of(*contender.executor), here).loss;
 }
@@ -58,21 +58,21 @@ std::vector<std::unique_ptr<Contender>> contenders_of(const Grid& grid, std::int
   return contenders;
 }
 
-void Cores::add(const Reading& reading) {
+void CoreMonitor::add(const Reading& reading) {
   sgemm_GFLOPs_.push_back(reading.sgemm_GFLOPs);
   detours_.add(reading.detours);
 }
 
 Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_t turns,
-                launch::ProcessGroup* processes, Cores* cores, const std::function<void(const std::string&)>& progress,
-                const std::function<bool()>& stop) {
+                launch::ProcessGroup* processes, CoreMonitor* cores,
+                const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
   Turns done;
   // Processes run the same steps, so none is repeated because one of them was disturbed.
   Undisturbed measure(processes ? 0 : turns * std::ssize(contenders));
   const auto time = [&](Contender& contender) {
     // The step and what tells how the cores were meanwhile are kept, or made again, together.
     Timeline timeline;
-    Cores::Reading reading;
+    CoreMonitor::Reading reading;
     measure([&] {
       timeline = contender.executor->run(kSteps);
       if (cores) reading = cores->read();

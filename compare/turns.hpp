@@ -28,10 +28,10 @@ std::vector<std::unique_ptr<Contender>> contenders_of(const Grid& grid, std::int
                                                       const exec::Machine& machine, const exec::TokenSource& tokens);
 
 // How the host's cores are while steps are measured on them.
-class Cores {
+class CoreMonitor {
  public:
   // The yardstick runs on `busy` of `all` cores at once.
-  Cores(int busy, int all) : yardstick_(busy, all), detours_(busy) {}
+  CoreMonitor(int busy, int all) : yardstick_(busy, all), detours_(busy) {}
 
   struct Reading {
     double sgemm_GFLOPs = 0;
@@ -56,7 +56,7 @@ struct Turns {
 // Warms all contenders up and then times each once a turn; `cores`, where there are any, is read beside every step.
 // Where ranks are processes, rank 0 gets the timelines of all.
 Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_t turns,
-                launch::ProcessGroup* processes, Cores* cores,
+                launch::ProcessGroup* processes, CoreMonitor* cores,
                 const std::function<void(const std::string& line)>& progress, const std::function<bool()>& stop);
 
 }  // namespace stretto::compare

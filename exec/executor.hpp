@@ -47,14 +47,14 @@ class Executor {
   // gradients. Where the ranks' memory is elsewhere this is a copy, which upload() and download() keep the same.
   // The rank must be here.
   virtual host::RankMemory& memory(std::int64_t rank) = 0;
-  enum class Part : std::uint8_t {
+  enum class Contents : std::uint8_t {
     state,    // what lives across steps
     inputs,   // what is written before every step
     results,  // scalars
     all,      // all that the host sees
   };
-  virtual void upload(Part) {}
-  virtual void download(Part) {}
+  virtual void upload(Contents) {}
+  virtual void download(Contents) {}
 };
 
 }  // namespace stretto::exec

@@ -22,8 +22,8 @@ ReadyStep::ReadyStep(Scenario given, const Machine& machine, const RunOptions& o
   fill(schedule, scenario, memory);
   write_batch(schedule, scenario, tokens, 0, memory);
   write_hyper(schedule, scenario, 0, memory);
-  executor->upload(Executor::Part::state);
-  executor->upload(Executor::Part::inputs);
+  executor->upload(Executor::Contents::state);
+  executor->upload(Executor::Contents::inputs);
 }
 
 TokenSource tokens_of(const Scenario& scenario) {

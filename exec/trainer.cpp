@@ -148,7 +148,7 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
   record.insert(settings.begin(), settings.end());
   if (result.resumed_from < 0 && training.load.empty()) initialise_state(schedule, scenario, memory_of);
   if (result.resumed_from < 0 && !training.load.empty()) load_weights(scenario, schedule, memory_of, options);
-  executor.upload(Executor::Part::state);
+  executor.upload(Executor::Contents::state);
   std::int64_t step = std::max<std::int64_t>(result.resumed_from, 0), saved = result.resumed_from;
   const double tokens_per_step = double(training.global_batch_size) * double(scenario.model.seq_length);
   const auto stops = [&] {
@@ -158,9 +158,9 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
   for (; step < training.train_iters && !stops(); ++step) {
     write_batch(schedule, scenario, source, step, memory_of);
     write_hyper(schedule, scenario, step, memory_of);
-    executor.upload(Executor::Part::inputs);
+    executor.upload(Executor::Contents::inputs);
     const Timeline timeline = executor.run_without_rows(1);
-    executor.download(Executor::Part::results);
+    executor.download(Executor::Contents::results);
     const StepMetrics metrics = read_metrics(schedule, memory_of, first_rank);
     const double step_ms = to_ms(timeline.step_end - timeline.step_begin);
     result.steps.push_back({step, metrics.loss, metrics.gradient_norm, learning_rate(training, step), step_ms,
@@ -172,13 +172,13 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
                             ", gradient norm " + std::to_string(metrics.gradient_norm) +
                             ": not finite; a lower lr or clip_grad may help, and checkpoints from before are kept");
     if (checkpoints && training.checkpoint_interval > 0 && (step + 1) % training.checkpoint_interval == 0) {
-      executor.download(Executor::Part::state);
+      executor.download(Executor::Contents::state);
       save(scenario, schedule, memory_of, step + 1, saved, record, options);
       saved = step + 1;
     }
   }
   if (checkpoints && saved != step) {
-    executor.download(Executor::Part::state);
+    executor.download(Executor::Contents::state);
     save(scenario, schedule, memory_of, step, saved, record, options);
   }
   result.finished = step >= training.train_iters;

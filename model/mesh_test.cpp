@@ -48,7 +48,7 @@ TEST_CASE("a mesh without axes is one rank") {
 TEST_CASE("layers that are cut differently see the same ranks as another grid") {
   // Experts: pp is shared, and what is dp x tp for attention is a grid of its own.
   Mesh mesh({{Coord::pp, 2}, {Coord::dp, 3}, {Coord::tp, 4}});
-  mesh.add_view({{Coord::pp, 2}, {Coord::cp, 12}});
+  mesh.add_decomposition({{Coord::pp, 2}, {Coord::cp, 12}});
   for (std::int64_t rank = 0; rank < mesh.ranks(); ++rank) {
     const Coordinates at = mesh.coordinates_of(rank);
     CHECK(at[Coord::cp] == rank % 12);

@@ -97,7 +97,7 @@ void Collectives::start_phase(Gathering& gathering) {
   for (const std::uint32_t number : gathering.lanes) {
     lanes_[number].stage = LaneStage::working;
     devices_.launch(number, there_at_[number] < met ? met + inputs_.costs.wake : met, cost.movement.alone,
-                    cost.movement.cores, cost.movement.cls, cost.beside ? &*cost.beside : nullptr);
+                    cost.movement.cores, cost.movement.cls, cost.interference ? &*cost.interference : nullptr);
   }
 }
 

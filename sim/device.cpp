@@ -39,7 +39,7 @@ Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const
   for (const auto& row : costs.slowdown)
     for (const double slowdown : row) interferes = interferes || slowdown != 0;
   const bool runs_beside = std::any_of(costs.collective.begin(), costs.collective.end(),
-                                       [](const CollectiveCost& cost) { return cost.beside.has_value(); });
+                                       [](const CollectiveCost& cost) { return cost.interference.has_value(); });
 
   for (std::size_t lane = 0; lane < device_of_.size(); ++lane)
     if (device_of_[lane] >= devices_.size()) devices_.resize(device_of_[lane] + 1);
@@ -63,7 +63,7 @@ void Devices::on_request(std::uint32_t lane, Picoseconds now) {
   // Whoever is first in line is not overtaken by those that could do with fewer cores.
   const auto at = std::upper_bound(device.waiting.begin(), device.waiting.end(), priority_[lane],
                                    [&](int priority, std::uint32_t other) { return priority < priority_[other]; });
-  const bool queues = device.queues && activities_[lane].beside == nullptr;
+  const bool queues = device.queues && activities_[lane].interference == nullptr;
   if (queues && (at != device.waiting.begin() || device.free_cores < activities_[lane].cores))
     device.waiting.insert(at, lane);
   else
@@ -92,7 +92,7 @@ void Devices::on_start(std::uint32_t lane, Picoseconds now) {
   DeviceState& device = devices_[device_of_[lane]];
   assert(device.couples);
   Activity& activity = activities_[lane];
-  ++(activity.beside != nullptr ? device.kernels : device.count[static_cast<int>(activity.cls)]);
+  ++(activity.interference != nullptr ? device.kernels : device.count[static_cast<int>(activity.cls)]);
   device.running.push_back(lane);
   activity.updated = now;
   activity.stretch = 0;  // has done nothing that could be brought up to date
@@ -111,7 +111,7 @@ void Devices::leave(DeviceState& device, std::uint32_t lane, Picoseconds now) {
   *at = device.running.back();
   device.running.pop_back();
   const Activity& activity = activities_[lane];
-  --(activity.beside != nullptr ? device.kernels : device.count[static_cast<int>(activity.cls)]);
+  --(activity.interference != nullptr ? device.kernels : device.count[static_cast<int>(activity.cls)]);
   rearm(device, now);
 }
 
@@ -142,10 +142,10 @@ void Devices::serve(DeviceState& device, Picoseconds now) {
 }
 
 double Devices::stretch_of(const DeviceState& device, const Activity& activity) const {
-  if (activity.beside == nullptr) return device.stretch[static_cast<std::size_t>(activity.cls)];
+  if (activity.interference == nullptr) return device.stretch[static_cast<std::size_t>(activity.cls)];
   double stretch = 1;
   for (std::size_t b = 0; b < kDemandClasses; ++b)
-    if (device.count[b] > 0) stretch += activity.beside->slowed[b];
+    if (device.count[b] > 0) stretch += activity.interference->slowed[b];
   return stretch;
 }
 
@@ -157,7 +157,7 @@ void Devices::rearm(DeviceState& device, Picoseconds now) {
       if (device.count[b] > (a == b)) stretch += costs_.slowdown[a][b];
     if (device.kernels > 0)
       for (const std::uint32_t lane : device.running)
-        if (const Beside* beside = activities_[lane].beside) stretch += beside->slows[a];
+        if (const KernelInterference* interference = activities_[lane].interference) stretch += interference->slows[a];
     changed = changed || stretch != device.stretch[a];
     device.stretch[a] = stretch;
   }

@@ -18,10 +18,10 @@ struct Activity {
   Picoseconds updated = 0;
   int cores = 0;
   DemandClass cls = DemandClass::memory;
-  const Beside* beside = nullptr;  // a communication kernel, which runs beside what has cores
-  double stretch = 1;              // time it takes over what it would alone, now
-  bool asks = false;               // for cores to hold, with nothing to run
-  bool on_held = false;            // runs on cores that the lane holds already
+  const KernelInterference* interference = nullptr;  // a communication kernel, which runs beside what has cores
+  double stretch = 1;                                // time it takes over what it would alone, now
+  bool asks = false;                                 // for cores to hold, with nothing to run
+  bool on_held = false;                              // runs on cores that the lane holds already
 };
 
 // The devices of the simulated ranks: cores handed out by priority, first come, first served within one, and the
@@ -39,10 +39,10 @@ class Devices {
 
   // Sets the lane's next activity going: on cores that the lane holds, where it does, for which `cores` is 0. When
   // nothing else on the device can delay or slow it, its end is scheduled at once and true is returned:
-  // activity(lane).start is final. Otherwise a request is scheduled for `ready`. With `beside`, which must live as
-  // long, it queues for nothing; `cores` is 0.
+  // activity(lane).start is final. Otherwise a request is scheduled for `ready`. With `interference`, which must live
+  // as long, it queues for nothing; `cores` is 0.
   bool launch(std::uint32_t lane, Picoseconds ready, Picoseconds duration, int cores, DemandClass cls,
-              const Beside* beside = nullptr) {
+              const KernelInterference* interference = nullptr) {
     const bool holds = held_[lane] > 0;
     if ((cores > 0 || holds) && costs_.disturbance.share > 0) duration += lost(lane, ready, duration);
     Activity& activity = activities_[lane];
@@ -50,7 +50,7 @@ class Devices {
     activity.remaining = duration;
     activity.cores = cores;
     activity.cls = cls;
-    activity.beside = beside;
+    activity.interference = interference;
     activity.on_held = holds && devices_[device_of_[lane]].couples;
     if (activity.on_held) {
       events_.schedule(lane, ready, EventKind::start);
@@ -118,7 +118,7 @@ class Devices {
 
   // Its activity asks for cores, or runs beside what does, on a device where that matters.
   bool is_counted(std::uint32_t lane) const {
-    return (activities_[lane].cores > 0 || activities_[lane].beside != nullptr) && contended_[lane];
+    return (activities_[lane].cores > 0 || activities_[lane].interference != nullptr) && contended_[lane];
   }
 
   Picoseconds lost(std::uint32_t lane, Picoseconds ready, Picoseconds duration);

@@ -111,7 +111,7 @@ void Exchanges::serve(std::uint32_t number) {
     if (movement.alone > 0) {
       lane.stage = LaneStage::working;
       devices_.launch(number, from, movement.alone, movement.cores, movement.cls,
-                      message.cost->beside ? &*message.cost->beside : nullptr);
+                      message.cost->interference ? &*message.cost->interference : nullptr);
       return;
     }
     ++mine.served;

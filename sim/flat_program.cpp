@@ -18,9 +18,9 @@ void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& al
   const Disturbance& taken = all.disturbance;
   if (!(taken.share >= 0 && taken.share < 1e3) || (taken.share > 0 && taken.length < 1))
     throw input_error("simulation: a disturbance needs a share of at least 0 and bursts of a length above 0");
-  // Kernels that run beside compute (CollectiveCost::beside) hold none of its cores, whatever the engine.
+  // Kernels that run beside compute (CollectiveCost::interference) hold none of its cores, whatever the engine.
   const bool holds = std::none_of(costs.collective.begin(), costs.collective.end(),
-                                  [](const CollectiveCost& cost) { return cost.beside.has_value(); });
+                                  [](const CollectiveCost& cost) { return cost.interference.has_value(); });
   const bool resides =
       holds && all.cores_per_device > 0 && cores_needed(schedule) > schedule.placement.threads_per_rank;
   if (resides) check_residency(schedule, all.cores_per_device);
@@ -52,7 +52,7 @@ void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& al
     if (communicates && collective.cores > 0 && demand.cores > 0)
       throw input_error("simulation: " + operation.name + " moves data on cores that it holds, and asks for " +
                         std::to_string(demand.cores) + " more");
-    if (communicates && collective.beside && (collective.cores > 0 || demand.cores > 0))
+    if (communicates && collective.interference && (collective.cores > 0 || demand.cores > 0))
       throw input_error("simulation: " + operation.name + " runs beside compute, and asks for its cores");
     if (all.cores_per_device > 0 && demand.cores > all.cores_per_device)
       throw input_error("simulation: " + operation.name + " needs " + std::to_string(demand.cores) +
@@ -82,7 +82,7 @@ FlatOp template_of(const Work& work, OpId id, const OpCosts& costs) {
 }  // namespace
 
 FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs,
-                    const Company& company) {
+                    const Counterparts& counterparts) {
   FlatProgram flat;
   flat.ops.reserve(program.ops.size());
   flat.waits.reserve(program.waits.size());
@@ -117,7 +117,7 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
     }
   }
   flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
-  SoloCalls calls = find_solo_calls(schedule, program, company);
+  SoloCalls calls = find_solo_calls(schedule, program, counterparts);
   for (std::uint32_t i = 0; i < program.ops.size(); ++i)
     if (calls.at[i] != 0 && is_waited_for(program, i, calls.shapes[calls.at[i] - 1u]))
       flat.ops[flat.lane_begin[program.ops[i].lane] + program.ops[i].position].shape = calls.at[i];
@@ -132,7 +132,8 @@ std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& sche
   for (const auto& [rank, of_rank] : costs.of_rank) check_costs(schedule, of_rank, costs);
   std::vector<std::shared_ptr<const FlatProgram>> classes, result;
   for (std::size_t p = 0; p < programs.size(); ++p) {
-    FlatProgram flat = flatten(schedule, programs[p], costs.of(programs[p].rank), company_of(schedule, partners, p));
+    FlatProgram flat =
+        flatten(schedule, programs[p], costs.of(programs[p].rank), counterparts_of(schedule, partners, p));
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& other) { return *other == flat; });
     if (same != classes.end()) {
       result.push_back(*same);

@@ -47,10 +47,10 @@ struct FlatProgram {
   bool operator==(const FlatProgram&) const = default;
 };
 
-// `costs` and `company` are the program's. Throws Error(input) when the costs do not cover the schedule or ask for more
-// cores than a device has.
+// `costs` and `counterparts` are the program's. Throws Error(input) when the costs do not cover the schedule or ask for
+// more cores than a device has.
 FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs,
-                    const Company& company);
+                    const Counterparts& counterparts);
 
 // [program] → its flat form; equal ones are one object.
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,

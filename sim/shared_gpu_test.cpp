@@ -35,9 +35,9 @@ Toy shared_gpu() {
 // Moves for `alone` on each rank; costs compute of class gemm `slows` for each kernel, and itself `slowed` beside it.
 CollectiveCost kernel(Picoseconds alone, double slows, double slowed) {
   CollectiveCost cost{0, 0, {alone, 0, DemandClass::memory}, 1};
-  cost.beside.emplace();
-  cost.beside->slows[static_cast<int>(DemandClass::gemm)] = slows;
-  cost.beside->slowed[static_cast<int>(DemandClass::gemm)] = slowed;
+  cost.interference.emplace();
+  cost.interference->slows[static_cast<int>(DemandClass::gemm)] = slows;
+  cost.interference->slowed[static_cast<int>(DemandClass::gemm)] = slowed;
   return cost;
 }
 

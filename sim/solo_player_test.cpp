@@ -64,9 +64,9 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
     cost.cores = channels;
     if (channels > 0 || is_gpu) cost.movement.cores = 0;
     if (!is_gpu) return cost;
-    Beside& beside = cost.beside.emplace();
-    for (double& share : beside.slows) share = 0.1 * draw(5);
-    for (double& share : beside.slowed) share = 0.1 * draw(5);
+    KernelInterference& interference = cost.interference.emplace();
+    for (double& share : interference.slows) share = 0.1 * draw(5);
+    for (double& share : interference.slowed) share = 0.1 * draw(5);
     return cost;
   };
   toy.costs.op_overhead = draw(3) * us;

@@ -136,8 +136,8 @@ std::vector<Sample> run_list(KernelList list, const char* what, const Machine& m
     for (StorageId id = 0; id < schedule.storages.size(); ++id)
       if (schedule.storages[id].kind == BufferKind::input)
         std::fill_n(executor.memory(0).at(id), schedule.storages[id].bytes(), std::byte{0});
-    executor.upload(exec::Executor::Part::state);
-    executor.upload(exec::Executor::Part::inputs);
+    executor.upload(exec::Executor::Contents::state);
+    executor.upload(exec::Executor::Contents::inputs);
   });
   TimesByOp times_us;
   for (const Timeline& timeline : run.timelines)

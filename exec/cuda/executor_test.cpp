@@ -41,20 +41,20 @@ struct OnFakeGpu {
   }
   exec::MemoryOf memory_of() { return exec::memory_of(*executor); }
   Trained train(int steps, launch::ProcessGroup* processes = nullptr) {
-    using Part = exec::Executor::Part;
+    using Contents = exec::Executor::Contents;
     exec::initialise_state(schedule, scenario, memory_of());
-    executor->upload(Part::state);
+    executor->upload(Contents::state);
     const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
     Trained trained;
     for (int step = 0; step < steps; ++step) {
       exec::write_batch(schedule, scenario, tokens, step, memory_of());
       exec::write_hyper(schedule, scenario, step, memory_of());
-      executor->upload(Part::inputs);
+      executor->upload(Contents::inputs);
       executor->run(1);
-      executor->download(Part::results);
+      executor->download(Contents::results);
       trained.losses.push_back(exec::read_metrics(schedule, memory_of(), executor->programs().front().rank).loss);
     }
-    executor->download(Part::all);
+    executor->download(Contents::all);
     trained.gradients = exec::gather_state(schedule, memory_of(), StatePart::gradients, processes);
     trained.parameters = exec::gather_state(schedule, memory_of(), StatePart::parameters, processes);
     return trained;
@@ -248,7 +248,7 @@ TEST_CASE("a rank that is lost, or does not come, aborts NCCL everywhere", "[cud
     const std::vector<std::string> errors = as_processes(3, 60, [&](launch::ProcessGroup& group) {
       OnFakeGpu rank(scenario, graphs, &group);
       exec::initialise_state(rank.schedule, scenario, rank.memory_of());
-      rank.executor->upload(exec::Executor::Part::all);
+      rank.executor->upload(exec::Executor::Contents::all);
       rank.executor->run(1);
       rank.executor->run(1);  // captured
       group.barrier();

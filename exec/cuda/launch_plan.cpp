@@ -21,7 +21,7 @@ class Planner {
  public:
   Planner(const Schedule& schedule, std::span<const BoundProgram> programs, bool is_shared)
       : schedule_(schedule), programs_(programs), is_shared_(is_shared) {
-    if (is_shared) meetings_ = find_issue_order(schedule, programs);
+    if (is_shared) issued_ = find_issue_order(schedule, programs);
     lanes_ = static_cast<std::uint32_t>(schedule.lanes.size());
     plan_.streams = static_cast<std::uint32_t>(programs.size()) * lanes_;
     queues_.resize(plan_.streams);
@@ -59,11 +59,11 @@ class Planner {
     launch(op);
     queues_[stream_].back().action.kind = kind;
   }
-  void launch(std::uint32_t op, int phase = 0, std::uint32_t meeting = 0, std::size_t joined = 1) {
+  void launch(std::uint32_t op, int phase = 0, std::uint32_t rendezvous = 0, std::size_t joined = 1) {
     LaunchAction action;
     action.joined = static_cast<std::uint32_t>(joined);
     action.stream = stream_;
-    action.meeting = meeting;
+    action.rendezvous = rendezvous;
     action.rank = rank_;
     action.op = op;
     action.phase = static_cast<std::uint8_t>(phase);
@@ -109,8 +109,8 @@ class Planner {
   }
 
   void collective(std::uint32_t op, CollectiveKind kind) {
-    const MeetingSlot slot = meetings_.slots[rank_][op];
-    const CollectiveGroup& group = meetings_.groups[slot.group];
+    const RendezvousSlot slot = issued_.slots[rank_][op];
+    const CollectiveGroup& group = issued_.groups[slot.group];
     const auto meet = [&](int before_phase) {
       push(op, Kind::record, event(Moment::arrived, rank_, op, before_phase));
       for (std::size_t m = 0; m < group.members.size(); ++m)
@@ -118,17 +118,17 @@ class Planner {
           push(op, Kind::wait, event(Moment::arrived, group.members[m], group.sequence[m][slot.index], before_phase));
     };
     // The members share one list, that of the first.
-    const auto [meeting, fresh] =
-        meeting_of_.try_emplace({slot.group, slot.index}, static_cast<std::uint32_t>(plan_.meetings.size()));
+    const auto [rendezvous, fresh] =
+        rendezvous_of_.try_emplace({slot.group, slot.index}, static_cast<std::uint32_t>(plan_.rendezvous.size()));
     if (fresh) {
-      auto& places = plan_.meetings.emplace_back();
+      auto& places = plan_.rendezvous.emplace_back();
       for (std::size_t m = 0; m < group.members.size(); ++m)
         places.push_back({group.members[m], group.sequence[m][slot.index]});
     }
     const int phases = local::phases(kind);
     for (int phase = 0; phase < phases; ++phase) {
       meet(phase);
-      launch(op, phase, meeting->second);
+      launch(op, phase, rendezvous->second);
     }
     meet(phases);
   }
@@ -136,19 +136,19 @@ class Planner {
   void messages(std::span<const std::uint32_t> group) {
     for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::arrived, rank_, op));
     for (const std::uint32_t op : group) {
-      const MeetingSlot slot = meetings_.slots[rank_][op];
-      if (slot.kind != MeetingSlot::Kind::receive) continue;
-      const MessagePair& pair = meetings_.pairs[slot.group];
-      const LaunchPlan::Place sender{pair.from, pair.sends[slot.index]};
+      const RendezvousSlot slot = issued_.slots[rank_][op];
+      if (slot.kind != RendezvousSlot::Kind::receive) continue;
+      const MessagePair& pair = issued_.pairs[slot.group];
+      const LaunchPlan::Participant sender{pair.from, pair.sends[slot.index]};
       push(op, Kind::wait, event(Moment::arrived, sender.rank, sender.op));
-      launch(op, 0, static_cast<std::uint32_t>(plan_.meetings.size()));
-      plan_.meetings.push_back({sender});
+      launch(op, 0, static_cast<std::uint32_t>(plan_.rendezvous.size()));
+      plan_.rendezvous.push_back({sender});
       push(op, Kind::record, event(Moment::delivered, rank_, op));
     }
     for (const std::uint32_t op : group) {
-      const MeetingSlot slot = meetings_.slots[rank_][op];
-      if (slot.kind != MeetingSlot::Kind::send) continue;
-      const MessagePair& pair = meetings_.pairs[slot.group];
+      const RendezvousSlot slot = issued_.slots[rank_][op];
+      if (slot.kind != RendezvousSlot::Kind::send) continue;
+      const MessagePair& pair = issued_.pairs[slot.group];
       push(op, Kind::wait, event(Moment::delivered, pair.to, pair.receives[slot.index]));
     }
   }
@@ -204,12 +204,13 @@ class Planner {
   const Schedule& schedule_;
   std::span<const BoundProgram> programs_;
   const bool is_shared_;
-  IssueOrder meetings_;
+  IssueOrder issued_;
   LaunchPlan plan_;
   std::uint32_t lanes_ = 0, rank_ = 0, stream_ = 0;
   std::map<std::tuple<Moment, std::uint32_t, std::uint32_t, int>, std::uint32_t> events_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> meeting_of_;  // of collectives: group, place in it
-  std::vector<std::deque<Queued>> queues_;                                       // [stream]
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>
+      rendezvous_of_;                       // of collectives: group, place in it
+  std::vector<std::deque<Queued>> queues_;  // [stream]
 };
 
 }  // namespace

@@ -28,13 +28,13 @@ struct LaunchAction {
   };
   Kind kind = Kind::launch;
   std::uint32_t stream = 0;
-  std::uint32_t event = 0;      // of wait and record
-  bool of_step_before = false;  // wait: for the event of the step before; before the first step it has happened
-  std::uint32_t rank = 0;       // launch, begin, end: index into the programs
-  std::uint32_t op = 0;         // launch, begin, end: index into BoundProgram::ops
-  std::uint8_t phase = 0;       // launch
-  std::uint32_t meeting = 0;    // launch of communication on a shared device: who takes part
-  std::uint32_t joined = 1;     // launch of messages without meetings: this many operations, from `op` on in its lane
+  std::uint32_t event = 0;       // of wait and record
+  bool of_step_before = false;   // wait: for the event of the step before; before the first step it has happened
+  std::uint32_t rank = 0;        // launch, begin, end: index into the programs
+  std::uint32_t op = 0;          // launch, begin, end: index into BoundProgram::ops
+  std::uint8_t phase = 0;        // launch
+  std::uint32_t rendezvous = 0;  // launch of communication on a shared device: who takes part
+  std::uint32_t joined = 1;  // launch of messages without rendezvous: this many operations, from `op` on in its lane
 };
 
 struct LaunchPlan {
@@ -44,10 +44,10 @@ struct LaunchPlan {
   // of_step_before.
   std::vector<LaunchAction> actions;
   // Of a collective: every member's rank and operation, in the order of the group. Of a message: the sender's.
-  struct Place {
+  struct Participant {
     std::uint32_t rank = 0, op = 0;
   };
-  std::vector<std::vector<Place>> meetings;
+  std::vector<std::vector<Participant>> rendezvous;
 };
 
 // Of all ranks, which share a device; `programs` in order of ranks. Calls follow the host issue order of every rank as
@@ -56,7 +56,7 @@ struct LaunchPlan {
 // Start → start edges become "after everything before it on its stream", the latest moment that an event can tell
 // before a kernel starts.
 LaunchPlan plan_launches(const Schedule& schedule, std::span<const BoundProgram> programs);
-// Of one rank, on a device of its own. There are no meetings. Calls are in host issue order.
+// Of one rank, on a device of its own. There are no rendezvous. Calls are in host issue order.
 LaunchPlan plan_launches_of_rank(const Schedule& schedule, const BoundProgram& program);
 
 }  // namespace stretto::cuda

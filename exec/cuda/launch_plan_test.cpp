@@ -80,14 +80,14 @@ class FakeDevice {
     const BoundProgram& program = programs_[action.rank];
     const Work& work = program.work_of(action.op);
     if (std::holds_alternative<PointToPoint>(work)) {
-      const cuda::LaunchPlan::Place sender = plan_.meetings[action.meeting].front();
+      const cuda::LaunchPlan::Participant sender = plan_.rendezvous[action.rendezvous].front();
       const host::Operand& from = operands_[sender.rank].of(sender.op)[0];
       const host::Operand& to = operands_[action.rank].of(action.op)[0];
       std::memcpy(to.data, from.data, static_cast<std::size_t>(to.rows * to.cols * bytes_of(to.dtype)));
     } else if (const auto* collective = std::get_if<Collective>(&work)) {
       std::vector<local::Buffers> buffers;
       int self = 0;
-      for (const auto& [rank, op] : plan_.meetings[action.meeting]) {
+      for (const auto& [rank, op] : plan_.rendezvous[action.rendezvous]) {
         if (rank == action.rank) self = static_cast<int>(buffers.size());
         buffers.push_back({operands_[rank].of(op).front().data, operands_[rank].of(op).back().data});
       }

@@ -14,7 +14,7 @@ namespace stretto::host {
 void HostExecutor::State::meet_partners() {
   const Partners partners = find_partners(schedule, programs);
   for (const CommunicatorInstance& instance : partners.instances)
-    groups.push_back(std::make_unique<Group>(instance.members));
+    groups.push_back(std::make_unique<CommGroup>(instance.members));
   for (std::size_t route = 0; route < partners.routes.size(); ++route) links.push_back(std::make_unique<Link>());
   for (auto& rank : ranks) {
     for (const std::uint32_t instance : partners.instance_of[rank->place])
@@ -24,7 +24,7 @@ void HostExecutor::State::meet_partners() {
   }
 }
 
-Clock::time_point HostExecutor::State::meet(Rank& rank, std::uint32_t op, Group& group) {
+Clock::time_point HostExecutor::State::meet(Rank& rank, std::uint32_t op, CommGroup& group) {
   const Barrier::Crossing meeting = group.barrier.meet(timeout());
   if (meeting.outcome != WaitOutcome::met)
     give_up(
@@ -148,7 +148,7 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
     row.end = at(Clock::now());
     return;
   }
-  Group& group = *rank.group_of[collective.communicator];
+  CommGroup& group = *rank.group_of[collective.communicator];
   const int members = static_cast<int>(group.members.size());
   const auto operands = rank.operands.of(op);
   const int self =

@@ -26,9 +26,9 @@
 namespace stretto::host {
 
 using local::Barrier;
-using local::WaitOutcome;
 using local::Clock;
 using local::Link;
+using local::WaitOutcome;
 
 struct Aborted {};  // another lane has failed and has already said why
 
@@ -54,11 +54,11 @@ struct Computation {
 };
 
 // One instance of a communicator: its members and where they meet.
-struct Group {
+struct CommGroup {
   std::vector<std::uint32_t> members;   // places among State::ranks
   std::vector<local::Buffers> buffers;  // [member]: of the collective that they are in; each sets its own and meets
   Barrier barrier;
-  explicit Group(std::vector<std::uint32_t> ranks)
+  explicit CommGroup(std::vector<std::uint32_t> ranks)
       : members(std::move(ranks)), buffers(members.size()), barrier(static_cast<int>(members.size())) {}
 };
 
@@ -74,7 +74,7 @@ struct Rank {
   std::vector<LaneWait> waits;         // [lane]
   std::vector<Computation> computing;  // [lane]
   CorePool* cores = nullptr;
-  std::vector<Group*> group_of;                  // [communicator]; nullptr: not a member
+  std::vector<CommGroup*> group_of;              // [communicator]; nullptr: not a member
   std::vector<Link*> link_of;                    // [OpId] of sends and receives
   std::vector<std::vector<std::byte>> received;  // [lane]: what a reduction got from other processes
 };
@@ -110,7 +110,7 @@ struct HostExecutor::State {
   std::vector<BoundProgram> programs;
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<std::unique_ptr<CorePool>> devices;
-  std::vector<std::unique_ptr<Group>> groups;
+  std::vector<std::unique_ptr<CommGroup>> groups;
   std::vector<std::unique_ptr<Link>> links;  // [Partners::routes]
   std::optional<wire::Wires> wires;          // when the other ranks are other processes
   int abort_event = -1;                      // readable when all lanes are to end
@@ -163,7 +163,7 @@ struct HostExecutor::State {
   void advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter);
   void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
   void communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row);
-  Clock::time_point meet(Rank& rank, std::uint32_t op, Group& group);
+  Clock::time_point meet(Rank& rank, std::uint32_t op, CommGroup& group);
   // The same with other processes: remote.cpp.
   void reach_others();
   void exchange_remotely(Rank& rank, LaneId lane, std::span<const std::uint32_t> group, Residence& residence,

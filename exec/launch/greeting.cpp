@@ -39,13 +39,13 @@ Nonce random_nonce() {
   return nonce;
 }
 
-Proof prove(const std::string& token, Side side, const Call& call, const Nonce& answered) {
+Proof prove(const std::string& token, Side side, const Hello& hello, const Nonce& answered) {
   const auto bytes = [](const void* data) { return static_cast<const unsigned char*>(data); };
-  static_assert(crypto_auth_hmacsha256_BYTES == sizeof(Proof) && sizeof(Call) == 64);
+  static_assert(crypto_auth_hmacsha256_BYTES == sizeof(Proof) && sizeof(Hello) == 64);
   crypto_auth_hmacsha256_state state;
   ::crypto_auth_hmacsha256_init(&state, bytes(token.data()), token.size());
   ::crypto_auth_hmacsha256_update(&state, bytes(&side), sizeof side);
-  ::crypto_auth_hmacsha256_update(&state, bytes(&call), sizeof call);
+  ::crypto_auth_hmacsha256_update(&state, bytes(&hello), sizeof hello);
   ::crypto_auth_hmacsha256_update(&state, bytes(answered.data()), answered.size());
   Proof proof;
   ::crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(proof.data()));
@@ -53,21 +53,21 @@ Proof prove(const std::string& token, Side side, const Call& call, const Nonce& 
 }
 
 std::span<std::byte> Greeting::room() {
-  return was_answered_ ? bytes_of(proof_).subspan(got_) : bytes_of(call_).subspan(got_);
+  return was_answered_ ? bytes_of(proof_).subspan(got_) : bytes_of(hello_).subspan(got_);
 }
 
 Greeting::Next Greeting::take(std::size_t count) {
   got_ += count;
   // What is no greeting is refused at its first bytes.
-  if (!was_answered_ && got_ >= sizeof call_.magic && call_.magic != Call{}.magic) return Refused{};
+  if (!was_answered_ && got_ >= sizeof hello_.magic && hello_.magic != Hello{}.magic) return Refused{};
   if (!room().empty()) return More{};
   if (was_answered_) {
-    if (!is_equal(proof_, prove(token_, Side::calling, call_, answer_.nonce))) return Refused{};
-    return call_.caller;
+    if (!is_equal(proof_, prove(token_, Side::calling, hello_, answer_.nonce))) return Refused{};
+    return hello_.caller;
   }
   was_answered_ = true;
   got_ = 0;
-  answer_.proof = prove(token_, Side::answering, call_, answer_.nonce);
+  answer_.proof = prove(token_, Side::answering, hello_, answer_.nonce);
   return answer_;
 }
 
@@ -76,7 +76,7 @@ Socket call(const std::string& host, int port, Clock::time_point deadline, const
   while (true) {
     Socket socket = connect_to(host, port, deadline, waiting);
     Answer answer;
-    Call said;
+    Hello said;
     said.caller = caller;
     said.nonce = random_nonce();
     std::string reason = "it closed the connection";

@@ -28,7 +28,7 @@ constexpr std::uint32_t kNoCommunicator = UINT32_MAX;
 
 using Nonce = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;
-struct Call {
+struct Hello {
   std::uint64_t magic = 0x32'4f'54'54'45'52'54'53;  // "STRETTO2"
   Caller caller;
   Nonce nonce{};
@@ -39,7 +39,7 @@ struct Answer {
 };
 Nonce random_nonce();
 enum class Side : std::uint8_t { calling, answering };
-Proof prove(const std::string& token, Side side, const Call& call, const Nonce& answered);
+Proof prove(const std::string& token, Side side, const Hello& hello, const Nonce& answered);
 
 // The answering side of one greeting, byte by byte as they come.
 class Greeting {
@@ -57,7 +57,7 @@ class Greeting {
  private:
   std::string token_;
   Answer answer_;
-  Call call_;
+  Hello hello_;
   Proof proof_{};
   std::size_t got_ = 0;
   bool was_answered_ = false;

@@ -55,7 +55,7 @@ TEST_CASE("who has another token loses its connection, and who listens with anot
 }
 
 TEST_CASE("a proof is worth nothing in another conversation") {
-  Call said;
+  Hello said;
   said.caller = {1, 2, 0, 0};
   said.nonce = random_nonce();
   Greeting first("the token");

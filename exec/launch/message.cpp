@@ -9,25 +9,25 @@
 
 namespace stretto::launch {
 
-std::optional<Range> expected(Header::Kind kind, const Limits& limits) {
+std::optional<SizeRange> expected(Header::Kind kind, const Limits& limits) {
   using Kind = Header::Kind;
   switch (kind) {
     case Kind::part:
     case Kind::result:
       if ((kind == Kind::part) != limits.to_rank_0 || !limits.data) return {};
-      return Range{0, *limits.data};
+      return SizeRange{0, *limits.data};
     case Kind::offer:
       if (!limits.to_rank_0) return {};
-      return Range{sizeof(std::uint64_t), sizeof(std::uint64_t)};
+      return SizeRange{sizeof(std::uint64_t), sizeof(std::uint64_t)};
     case Kind::come:
       if (limits.to_rank_0) return {};
-      return Range{0, 0};
+      return SizeRange{0, 0};
     case Kind::failure:
     case Kind::wrong_input:
-      return Range{0, kMostOfAReason};
+      return SizeRange{0, kMostOfAReason};
     case Kind::bye:
     case Kind::alive:
-      return Range{0, 0};
+      return SizeRange{0, 0};
   }
   return {};
 }
@@ -39,11 +39,11 @@ std::span<std::byte> Inbox::room() {
   return left.first(std::min(piece, left.size()));
 }
 
-std::optional<Message> Inbox::take(std::size_t count, const Limits& limits) {
+std::optional<ControlMessage> Inbox::take(std::size_t count, const Limits& limits) {
   got_ += count;
   if (!has_header_) {
     if (got_ < sizeof header_) return {};
-    const std::optional<Range> range = expected(header_.kind, limits);
+    const std::optional<SizeRange> range = expected(header_.kind, limits);
     if (!range) throw runtime_failure("said something that nobody asked for");
     if (header_.bytes < range->least || header_.bytes > range->most)
       throw runtime_failure(
@@ -55,7 +55,7 @@ std::optional<Message> Inbox::take(std::size_t count, const Limits& limits) {
   if (got_ < bytes_.size()) return {};
   has_header_ = false;
   got_ = 0;
-  return Message{header_.kind, std::exchange(bytes_, {})};
+  return ControlMessage{header_.kind, std::exchange(bytes_, {})};
 }
 
 Bytes pack(const std::vector<Bytes>& parts) {

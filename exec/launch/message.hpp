@@ -29,12 +29,12 @@ struct Limits {
   std::optional<std::uint64_t> data;  // the most bytes of a part or a result; nothing: none is expected
 };
 // The least and the most bytes of a message of this kind; nothing where none may come.
-struct Range {
+struct SizeRange {
   std::uint64_t least = 0, most = 0;
 };
-std::optional<Range> expected(Header::Kind kind, const Limits& limits);
+std::optional<SizeRange> expected(Header::Kind kind, const Limits& limits);
 
-struct Message {
+struct ControlMessage {
   Header::Kind kind = Header::Kind::alive;
   Bytes bytes;
 };
@@ -46,7 +46,7 @@ class Inbox {
   std::span<std::byte> room();
   // `count` bytes have come there; the message when it is whole. Throws Error(runtime) when it is none of ours, or
   // longer than expected.
-  std::optional<Message> take(std::size_t count, const Limits& limits);
+  std::optional<ControlMessage> take(std::size_t count, const Limits& limits);
 
  private:
   Header header_;

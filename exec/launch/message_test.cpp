@@ -10,7 +10,8 @@ namespace {
 using Kind = Header::Kind;
 
 // What comes of a header and some bytes, `piece` at a time.
-std::optional<Message> hear(Header header, const std::string& text, const Limits& limits, std::size_t piece = 1 << 20) {
+std::optional<ControlMessage> hear(Header header, const std::string& text, const Limits& limits,
+                                   std::size_t piece = 1 << 20) {
   Bytes all(sizeof header + text.size());
   std::memcpy(all.data(), &header, sizeof header);
   std::memcpy(all.data() + sizeof header, text.data(), text.size());
@@ -19,7 +20,7 @@ std::optional<Message> hear(Header header, const std::string& text, const Limits
     const std::size_t count = std::min({piece, inbox.room().size(), all.size() - at});
     std::memcpy(inbox.room().data(), all.data() + at, count);
     at += count;
-    if (std::optional<Message> message = inbox.take(count, limits)) return message;
+    if (std::optional<ControlMessage> message = inbox.take(count, limits)) return message;
   }
   return {};
 }

@@ -338,7 +338,7 @@ bool ProcessGroup::hear(std::size_t peer) {
       }
       // While somebody writes to us it gives no other sign.
       if (from.alive) from.alive = Clock::now();
-      if (std::optional<Message> message = from.inbox.take(static_cast<std::size_t>(got), limits(peer)))
+      if (std::optional<ControlMessage> message = from.inbox.take(static_cast<std::size_t>(got), limits(peer)))
         take(peer, std::move(*message));
     }
     return true;
@@ -350,7 +350,7 @@ bool ProcessGroup::hear(std::size_t peer) {
   return false;
 }
 
-void ProcessGroup::take(std::size_t peer, Message message) {
+void ProcessGroup::take(std::size_t peer, ControlMessage message) {
   Peer& from = peers_[peer];
   switch (message.kind) {
     case Kind::part:

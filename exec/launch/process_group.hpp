@@ -99,7 +99,7 @@ class ProcessGroup {
   void listen();                // on a thread of its own, to all peers
   bool hear(std::size_t peer);  // what has come; false when it was the last
   Limits limits(std::size_t peer) const;
-  void take(std::size_t peer, Message message);
+  void take(std::size_t peer, ControlMessage message);
   void live();  // on a thread of its own
   void show_life();
   void look_for_silence();

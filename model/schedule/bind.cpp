@@ -281,7 +281,7 @@ std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const F
     BoundProgram& program = programs.emplace_back(bind(schedule, rank));
     for (const MeshAxis& axis : schedule.mesh.axes()) {
       std::vector<std::int64_t> coordinates = folding.class_of(axis.coord, program.coordinates[axis.coord]);
-      if (coordinates.size() > 1) program.stands_for.push_back({axis.coord, std::move(coordinates)});
+      if (coordinates.size() > 1) program.represents.push_back({axis.coord, std::move(coordinates)});
     }
   }
   return programs;
@@ -293,7 +293,7 @@ Folding folding_of(const Schedule& schedule, std::span<const BoundProgram> progr
     std::vector<std::int64_t> map(static_cast<std::size_t>(axis.size));
     std::iota(map.begin(), map.end(), 0);
     for (const BoundProgram& program : programs)
-      for (const BoundProgram::ClassAxis& of : program.stands_for)
+      for (const BoundProgram::ClassAxis& of : program.represents)
         if (of.axis == axis.coord)
           for (const std::int64_t coordinate : of.coordinates)
             map[static_cast<std::size_t>(coordinate)] = program.coordinates[axis.coord];

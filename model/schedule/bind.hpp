@@ -41,7 +41,7 @@ struct BoundProgram {
     Coord axis = Coord::dp;
     std::vector<std::int64_t> coordinates;  // two or more, ascending
   };
-  std::vector<ClassAxis> stands_for;
+  std::vector<ClassAxis> represents;
   std::size_t role = 0;      // index into Schedule::programs
   Coordinates coordinates;   // of the rank; those of calls are 0
   std::vector<Work> works;   // [OpId]: every template's work as this rank does it, with nothing left to evaluate

@@ -105,7 +105,8 @@ Folding fold_ranks(const Schedule& schedule, std::span<const std::int64_t> apart
   const Periods periods = periods_of(schedule);
   if (!periods.is_regular) return folding;
   // Devices and the neighbours of stragglers are looked for in the main view alone.
-  if (schedule.mesh.views().size() > 1 && (!apart.empty() || schedule.placement.ranks_per_device > 1)) return folding;
+  if (schedule.mesh.decompositions().size() > 1 && (!apart.empty() || schedule.placement.ranks_per_device > 1))
+    return folding;
   for (const MeshAxis& axis : schedule.mesh.axes()) {
     if (axis.coord == Coord::pp || differs_along(schedule, axis.coord, !apart.empty())) continue;
     // Devices repeat along the axis with the period. The first one without a straggler stands for the others.

@@ -31,12 +31,12 @@ std::vector<bool> find_only_read(const Schedule& schedule) {
 
 // Which coordinates of its calls the views of a block name.
 struct Named {
-  struct View {
+  struct ViewRef {
     std::uint32_t op = 0;  // of the block
     std::size_t access = 0;
   };
   std::array<bool, kCallCoords.size()> coordinates{};  // not by views of tensors that are only read
-  std::vector<View> only_read;                         // those that name any; in order
+  std::vector<ViewRef> only_read;                      // those that name any; in order
 };
 
 Named named_by(const Schedule& schedule, const BoundProgram& program, const Block& block,
@@ -53,7 +53,7 @@ Named named_by(const Schedule& schedule, const BoundProgram& program, const Bloc
                    view.offset.depends_on(kCallCoords[c]);
       // Where it lies elsewhere on other ranks, each instance is looked at on all of them.
       const bool moves = std::any_of(
-          program.stands_for.begin(), program.stands_for.end(),
+          program.represents.begin(), program.represents.end(),
           [&](const BoundProgram::ClassAxis& of) { return schedule.mesh.depends_on(view.offset, of.axis); });
       if (!moves && view.tensor < is_only_read.size() && is_only_read[view.tensor]) {
         if (std::find(names.begin(), names.end(), true) != names.end()) named.only_read.push_back({i, a});
@@ -85,7 +85,7 @@ Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : 
     const auto [found, is_new] = known.try_emplace(key, count());
     // That another instance stands for one does not mean that this one exists.
     if (!is_new)
-      for (const Named::View& view : named[call.block].only_read)
+      for (const Named::ViewRef& view : named[call.block].only_read)
         if (view.op >= call.first && view.op < call.first + call.count)
           resolve(schedule, program, program.ops[next + view.op - call.first], view.access);
     for (std::uint32_t i = 0; i < call.count; ++i, ++next) {

@@ -21,9 +21,9 @@ struct LaneState {
   std::uint32_t after = 0;                  // row: what is known when the last to finish has finished
 };
 
-class Executor {
+class AbstractRun {
  public:
-  Executor(const Schedule& schedule, const IssueOrder& issued, HappensBefore& clocks)
+  AbstractRun(const Schedule& schedule, const IssueOrder& issued, HappensBefore& clocks)
       : schedule_(schedule),
         issued_(issued),
         clocks_(clocks),
@@ -48,7 +48,7 @@ class Executor {
     }
     clocks_.rows.reserve(instances * width_);  // nearly all that will be needed, and what is not touched costs nothing
     for (std::size_t p = 0; p < programs_.size(); ++p) {
-      solos_.push_back(find_solo_calls(schedule, programs_[p], company_of(schedule, issued.partners, p)));
+      solos_.push_back(find_solo_calls(schedule, programs_[p], counterparts_of(schedule, issued.partners, p)));
       inside_.emplace_back(solos_.back().shapes.size());
     }
   }
@@ -72,14 +72,14 @@ class Executor {
   // The next of a lane to finish, as step · ops + op; kDone when there is none.
   std::uint32_t& head(std::size_t p, LaneId lane) { return heads_[p * clocks_.lanes + lane]; }
 
-  Instance at(std::size_t p, LaneId lane, std::uint32_t position) const {
+  UnrolledOp at(std::size_t p, LaneId lane, std::uint32_t position) const {
     const auto& ops = state(p, lane).ops;
     const auto size = static_cast<std::uint32_t>(ops.size());
     static_assert(kUnrolledSteps == 2);
-    return position < size ? Instance{ops[position], 0} : Instance{ops[position - size], 1};
+    return position < size ? UnrolledOp{ops[position], 0} : UnrolledOp{ops[position - size], 1};
   }
-  std::size_t index(std::size_t p, Instance i) const { return i.step * programs_[p].ops.size() + i.op; }
-  std::uint32_t before(std::size_t p, Instance i) const { return clocks_.before[p][index(p, i)]; }
+  std::size_t index(std::size_t p, UnrolledOp i) const { return i.step * programs_[p].ops.size() + i.op; }
+  std::uint32_t before(std::size_t p, UnrolledOp i) const { return clocks_.before[p][index(p, i)]; }
 
   bool is_met(std::size_t p, const BoundWait& wait, std::uint32_t step) const {
     if (wait.steps_ago > step) return true;
@@ -91,7 +91,7 @@ class Executor {
     return (step - wait.steps_ago) * static_cast<std::uint32_t>(state(p, wait.lane).ops.size()) + wait.position;
   }
 
-  const BoundWait* first_unmet(std::size_t p, Instance i) const {
+  const BoundWait* first_unmet(std::size_t p, UnrolledOp i) const {
     const BoundProgram& program = programs_[p];
     const BoundOp& op = program.ops[i.op];
     for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w)
@@ -120,17 +120,17 @@ class Executor {
   // Arrives at, and if nothing else is missing finishes, the head of a lane.
   bool advance(std::size_t p, LaneId lane) {
     LaneState& me = state(p, lane);
-    const Instance i{me.ops[me.position], me.step};
+    const UnrolledOp i{me.ops[me.position], me.step};
     const bool arrives = me.started == me.finished;
     if (const std::uint16_t shape = solos_[p].at[i.op]; shape != 0 && arrives && run_solo(p, lane, i, shape - 1u))
       return true;
     if (arrives && !arrive(p, lane, i)) return false;
-    const MeetingSlot slot = issued_.slots[p][i.op];
+    const RendezvousSlot slot = issued_.slots[p][i.op];
     switch (slot.kind) {
-      case MeetingSlot::Kind::none:
+      case RendezvousSlot::Kind::none:
         finish(p, lane, i, before(p, i));
         return true;
-      case MeetingSlot::Kind::collective: {
+      case RendezvousSlot::Kind::collective: {
         const CollectiveGroup& group = issued_.groups[slot.group];
         if (group.members.size() == 1) {
           finish(p, lane, i, before(p, i));
@@ -143,15 +143,15 @@ class Executor {
         complete(group, {slot.index, i.step});
         return true;
       }
-      case MeetingSlot::Kind::send:
-      case MeetingSlot::Kind::receive:
+      case RendezvousSlot::Kind::send:
+      case RendezvousSlot::Kind::receive:
         return complete_message(p, lane, i, slot) || arrives;
     }
     return false;
   }
 
   // The operation at the head of the lane starts, with those joined to it, when all waits of all of them are met.
-  bool arrive(std::size_t p, LaneId lane, Instance i) {
+  bool arrive(std::size_t p, LaneId lane, UnrolledOp i) {
     LaneState& me = state(p, lane);
     const BoundProgram& program = programs_[p];
     std::uint32_t end = me.position + 1;  // of the group
@@ -166,7 +166,7 @@ class Executor {
   }
 
   // What is known when `i` starts, `row` without its waits.
-  std::uint32_t learn_from_waits(std::size_t p, LaneId lane, Instance i, std::uint32_t row) {
+  std::uint32_t learn_from_waits(std::size_t p, LaneId lane, UnrolledOp i, std::uint32_t row) {
     bool is_mine = false;
     const BoundOp& op = programs_[p].ops[i.op];
     for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w) {
@@ -177,7 +177,7 @@ class Executor {
       if (clocks_.rows[row * width_ + wait.lane] > target) continue;
       if (!is_mine) row = copy_of(row);
       is_mine = true;
-      const Instance on{wait.op, i.step - wait.steps_ago};
+      const UnrolledOp on{wait.op, i.step - wait.steps_ago};
       if (wait.kind == EdgeKind::finish_start)
         join(row, after(p, on), wait.lane, target + 1);
       else
@@ -187,7 +187,7 @@ class Executor {
   }
 
   // Runs a solo call as a whole, which is what its operations would do one after the other. False when that is not so.
-  bool run_solo(std::size_t p, LaneId lane, Instance first, std::size_t number) {
+  bool run_solo(std::size_t p, LaneId lane, UnrolledOp first, std::size_t number) {
     const SoloShape& shape = solos_[p].shapes[number];
     const BoundProgram& program = programs_[p];
     if (first_unmet(p, first)) return false;
@@ -220,7 +220,7 @@ class Executor {
     std::uint32_t* before = &clocks_.before[p][index(p, first)];
     for (std::uint32_t i = 0; i < shape.count; ++i) before[i] = begin + inside.row[i];
     for (std::size_t l = 0; l < lanes; ++l) state(p, shape.lanes[l].lane).after = begin + inside.last[l];
-    for (const SoloClocks::Stretch& stretch : inside.order)
+    for (const SoloClocks::OpRange& stretch : inside.order)
       finish_in_order(p, {first.op + stretch.first, first.step}, stretch.count);
     for (const SoloShape::OnLane& on : shape.lanes) {
       state(p, on.lane).started += on.count;
@@ -238,20 +238,20 @@ class Executor {
                                 [&](const SoloShape::OnLane& on) { return on.lane == wait->lane; });
   }
 
-  std::uint32_t after(std::size_t p, Instance i) const {
+  std::uint32_t after(std::size_t p, UnrolledOp i) const {
     const std::uint32_t learnt = after_[p][index(p, i)];
     return learnt == 0 ? before(p, i) : learnt;
   }
 
   // The other end of a message: program and instance.
-  std::pair<std::uint32_t, Instance> other_end(MeetingSlot slot, std::uint32_t step) const {
+  std::pair<std::uint32_t, UnrolledOp> other_end(RendezvousSlot slot, std::uint32_t step) const {
     const MessagePair& pair = issued_.pairs[slot.group];
-    return slot.kind == MeetingSlot::Kind::send ? std::pair(pair.to, Instance{pair.receives[slot.index], step})
-                                                : std::pair(pair.from, Instance{pair.sends[slot.index], step});
+    return slot.kind == RendezvousSlot::Kind::send ? std::pair(pair.to, UnrolledOp{pair.receives[slot.index], step})
+                                                   : std::pair(pair.from, UnrolledOp{pair.sends[slot.index], step});
   }
 
   // Each end finishes by itself, and knows then that the other had started.
-  bool complete_message(std::size_t p, LaneId lane, Instance i, MeetingSlot slot) {
+  bool complete_message(std::size_t p, LaneId lane, UnrolledOp i, RendezvousSlot slot) {
     const auto [other, theirs] = other_end(slot, i.step);
     const LaneId on = programs_[other].ops[theirs.op].lane;
     if (state(other, on).started <= clocks_.position(other, theirs)) return false;
@@ -269,11 +269,11 @@ class Executor {
     join_everything(met, other, before(other, theirs), on, clocks_.finished_before(other, theirs, on));
     // Operations of a lane finish in order.
     if (state(p, lane).finished > 0) join_everything(met, p, state(p, lane).after, lane, state(p, lane).finished);
-    finish_after_meeting(p, lane, i, met);
+    finish_after_rendezvous(p, lane, i, met);
     return true;
   }
 
-  void finish_after_meeting(std::size_t p, LaneId lane, Instance i, std::uint32_t met) {
+  void finish_after_rendezvous(std::size_t p, LaneId lane, UnrolledOp i, std::uint32_t met) {
     const std::uint32_t row = copy_of(0);
     for (LaneId l = 0; l < clocks_.lanes; ++l)
       clocks_.rows[row * width_ + l] = clocks_.others[met * components_ + p * clocks_.lanes + l];
@@ -282,23 +282,23 @@ class Executor {
     finish(p, lane, i, row);
   }
 
-  void finish(std::size_t p, LaneId lane, Instance i, std::uint32_t after) {
+  void finish(std::size_t p, LaneId lane, UnrolledOp i, std::uint32_t after) {
     finish_in_order(p, i, 1);
     LaneState& me = state(p, lane);
     me.after = after;
     pass(p, lane, 1);
   }
 
-  void finish_in_order(std::size_t p, Instance first, std::uint32_t count) {
-    std::vector<Stretch>& order = clocks_.order[p];
+  void finish_in_order(std::size_t p, UnrolledOp first, std::uint32_t count) {
+    std::vector<UnrolledRange>& order = clocks_.order[p];
     if (!order.empty() && order.back().first.step == first.step &&
         order.back().first.op + order.back().count == first.op)
       order.back().count += count;
     else
       order.push_back({first, count});
-    if (clocks_.turns.empty() || clocks_.turns.back().program != p)
-      clocks_.turns.push_back({static_cast<std::uint32_t>(p), 0});
-    clocks_.turns.back().count += count;
+    if (clocks_.interleaving.empty() || clocks_.interleaving.back().program != p)
+      clocks_.interleaving.push_back({static_cast<std::uint32_t>(p), 0});
+    clocks_.interleaving.back().count += count;
   }
 
   // The lane leaves operations behind; none of another step.
@@ -316,27 +316,27 @@ class Executor {
 
   // `which`: index in the group's sequence, and step. The number of members when all have arrived.
   // Those before `from` have.
-  std::size_t absent_member(const CollectiveGroup& group, Instance which, std::size_t from = 0) const {
+  std::size_t absent_member(const CollectiveGroup& group, UnrolledOp which, std::size_t from = 0) const {
     for (std::size_t m = from; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
-      const Instance i{group.sequence[m][which.op], which.step};
+      const UnrolledOp i{group.sequence[m][which.op], which.step};
       if (state(p, programs_[p].ops[i.op].lane).started <= clocks_.position(p, i)) return m;
     }
     return group.members.size();
   }
 
-  void complete(const CollectiveGroup& group, Instance which) {
+  void complete(const CollectiveGroup& group, UnrolledOp which) {
     const std::uint32_t met = copy_of_others(0);
     std::uint32_t joined = 0;  // row of `others`: members know the same since they met last
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
-      const Instance i{group.sequence[m][which.op], which.step};
+      const UnrolledOp i{group.sequence[m][which.op], which.step};
       joined = join_everything(met, p, before(p, i), programs_[p].ops[i.op].lane, clocks_.position(p, i), joined);
     }
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
-      const Instance i{group.sequence[m][which.op], which.step};
-      finish_after_meeting(p, programs_[p].ops[i.op].lane, i, met);
+      const UnrolledOp i{group.sequence[m][which.op], which.step};
+      finish_after_rendezvous(p, programs_[p].ops[i.op].lane, i, met);
     }
   }
 
@@ -393,7 +393,7 @@ class Executor {
 
   // Members of a group that are known to have arrived at the operation that it is at, from the first on.
   struct Arrived {
-    Instance at;
+    UnrolledOp at;
     std::size_t members = 0;
   };
 
@@ -411,7 +411,7 @@ class Executor {
   // Why the head of a lane that is not done cannot go on.
   Blocked blocked(std::size_t p, LaneId lane) const {
     const LaneState& me = state(p, lane);
-    const Instance i = at(p, lane, me.finished);
+    const UnrolledOp i = at(p, lane, me.finished);
     const std::string head = label(schedule_, programs_[p].ops[i.op]) + " (" + lane_name(p, lane) + ")";
     if (me.started == me.finished) {
       // Of the operation itself, or of one that is joined to it.
@@ -423,10 +423,10 @@ class Executor {
                   label(schedule_, programs_[p].ops[wait.op]) + (wait.steps_ago > 0 ? " of the step before" : "") +
                   behind(p, wait.lane, {wait.op, i.step - wait.steps_ago})};
     }
-    const MeetingSlot slot = issued_.slots[p][i.op];
+    const RendezvousSlot slot = issued_.slots[p][i.op];
     std::uint32_t other = 0;
-    Instance theirs;
-    if (slot.kind == MeetingSlot::Kind::collective) {
+    UnrolledOp theirs;
+    if (slot.kind == RendezvousSlot::Kind::collective) {
       const CollectiveGroup& group = issued_.groups[slot.group];
       const std::size_t m = absent_member(group, {slot.index, i.step});
       other = group.members[m];
@@ -438,8 +438,8 @@ class Executor {
     return {other, on, head + " waits for rank " + std::to_string(programs_[other].rank) + behind(other, on, theirs)};
   }
 
-  std::string behind(std::size_t p, LaneId lane, Instance target) const {
-    const Instance head = at(p, lane, state(p, lane).finished);
+  std::string behind(std::size_t p, LaneId lane, UnrolledOp target) const {
+    const UnrolledOp head = at(p, lane, state(p, lane).finished);
     if (head.op == target.op && head.step == target.step) return "";
     return ", which stands behind " + label(schedule_, programs_[p].ops[head.op]) + " in " + lane_name(p, lane);
   }
@@ -489,7 +489,7 @@ class Executor {
 
 }  // namespace
 
-std::uint32_t HappensBefore::finished_before(std::size_t program, Instance at, LaneId lane) const {
+std::uint32_t HappensBefore::finished_before(std::size_t program, UnrolledOp at, LaneId lane) const {
   const BoundProgram& bound = programs[program];
   const BoundOp& op = bound.ops[at.op];
   if (op.lane != lane) return known(program, at)[lane];
@@ -503,7 +503,7 @@ HappensBefore order_steps(const Schedule& schedule, std::span<const BoundProgram
   HappensBefore clocks;
   clocks.programs = programs;
   clocks.lanes = schedule.lanes.size();
-  Executor(schedule, issued, clocks).run();
+  AbstractRun(schedule, issued, clocks).run();
   return clocks;
 }
 

@@ -17,39 +17,39 @@ namespace stretto {
 constexpr std::uint32_t kUnrolledSteps = 2;
 
 // One operation of the unrolled execution.
-struct Instance {
+struct UnrolledOp {
   std::uint32_t op = 0;  // index into BoundProgram::ops
   std::uint32_t step = 0;
 };
 
 // `count` operations of a program from `first` on, which finish one after the other.
-struct Stretch {
-  Instance first;
+struct UnrolledRange {
+  UnrolledOp first;
   std::uint32_t count = 0;
 };
 // Operations of one program that finish while none of another does.
-struct Turn {
+struct ProgramRange {
   std::uint32_t program = 0;
   std::uint32_t count = 0;
 };
 
 struct HappensBefore {
-  std::string deadlock;                     // "" when the steps run to their end; then everything below is complete
-  std::vector<std::vector<Stretch>> order;  // [program] one legal order of finishing
-  std::vector<Turn> turns;                  // whose operations finish, in that order
+  std::string deadlock;  // "" when the steps run to their end; then everything below is complete
+  std::vector<std::vector<UnrolledRange>> order;  // [program] one legal order of finishing
+  std::vector<ProgramRange> interleaving;         // whose operations finish, in that order
 
   // Position of an instance in its lane, counted over all steps.
-  std::uint32_t position(std::size_t program, Instance at) const {
+  std::uint32_t position(std::size_t program, UnrolledOp at) const {
     const BoundOp& op = programs[program].ops[at.op];
     return at.step * static_cast<std::uint32_t>(programs[program].lanes[op.lane].size()) + op.position;
   }
   // Operations of `lane` of the same program that have finished before `at` starts.
-  std::uint32_t finished_before(std::size_t program, Instance at, LaneId lane) const;
+  std::uint32_t finished_before(std::size_t program, UnrolledOp at, LaneId lane) const;
   // The same for every lane, [lane]; the component of the operation's own lane is a lower bound only.
-  const std::uint32_t* known(std::size_t program, Instance at) const {
+  const std::uint32_t* known(std::size_t program, UnrolledOp at) const {
     return &rows[before[program][at.step * programs[program].ops.size() + at.op] * (lanes + 1)];
   }
-  bool ordered(std::size_t program, Instance first, Instance second) const {
+  bool ordered(std::size_t program, UnrolledOp first, UnrolledOp second) const {
     return finished_before(program, second, programs[program].ops[first.op].lane) > position(program, first);
   }
 

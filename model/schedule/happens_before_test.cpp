@@ -16,7 +16,7 @@ struct Graph {
   std::vector<std::size_t> base;  // [program]
   std::size_t nodes = 0;
 
-  std::size_t arrive(const std::vector<BoundProgram>& programs, std::size_t p, Instance i) const {
+  std::size_t arrive(const std::vector<BoundProgram>& programs, std::size_t p, UnrolledOp i) const {
     return base[p] + 2 * (i.step * programs[p].ops.size() + i.op);
   }
 
@@ -117,12 +117,12 @@ TEST_CASE("clocks agree with the transitive closure of the event graph") {
       const auto ops = static_cast<std::uint32_t>(programs[p].ops.size());
       std::vector<std::size_t> place(ops * kUnrolledSteps);
       std::size_t next = 0;
-      for (const Stretch& run : clocks.order[p])
+      for (const UnrolledRange& run : clocks.order[p])
         for (std::uint32_t i = 0; i < run.count; ++i) place[run.first.step * ops + run.first.op + i] = next++;
       REQUIRE(next == place.size());
       for (std::uint32_t a = 0; a < ops * kUnrolledSteps; ++a) {
         for (std::uint32_t b = 0; b < ops * kUnrolledSteps; ++b) {
-          const Instance x{a % ops, a / ops}, y{b % ops, b / ops};
+          const UnrolledOp x{a % ops, a / ops}, y{b % ops, b / ops};
           const bool expected = graph.reaches[graph.arrive(programs, p, x) + 1][graph.arrive(programs, p, y)];
           REQUIRE(clocks.ordered(p, x, y) == expected);
           if (expected) REQUIRE(place[a] < place[b]);

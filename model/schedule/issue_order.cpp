@@ -150,7 +150,7 @@ IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgr
     const BoundProgram& program = programs[p];
     // Where the program's operations of each template are listed.
     std::vector<std::vector<std::uint32_t>*> list_of(schedule.operations.size(), nullptr);
-    std::vector<MeetingSlot> slot_of(schedule.operations.size());
+    std::vector<RendezvousSlot> slot_of(schedule.operations.size());
     for (OpId id = 0; id < schedule.operations.size(); ++id) {
       if (const auto* collective = std::get_if<Collective>(&program.works[id])) {
         const std::uint32_t group = partners.instance_of[p][collective->communicator];
@@ -158,14 +158,14 @@ IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgr
         const auto& members = result.groups[group].members;
         const auto member = std::lower_bound(members.begin(), members.end(), p) - members.begin();
         list_of[id] = &result.groups[group].sequence[static_cast<std::size_t>(member)];
-        slot_of[id] = {MeetingSlot::Kind::collective, group, 0};
+        slot_of[id] = {RendezvousSlot::Kind::collective, group, 0};
       } else if (const std::uint32_t pair = partners.route_of[p][id]; pair != Partners::kNone) {
         const bool is_send = std::get<PointToPoint>(program.works[id]).is_send;
         list_of[id] = is_send ? &result.pairs[pair].sends : &result.pairs[pair].receives;
-        slot_of[id] = {is_send ? MeetingSlot::Kind::send : MeetingSlot::Kind::receive, pair, 0};
+        slot_of[id] = {is_send ? RendezvousSlot::Kind::send : RendezvousSlot::Kind::receive, pair, 0};
       }
     }
-    std::vector<MeetingSlot>& slots = result.slots.emplace_back(program.ops.size());
+    std::vector<RendezvousSlot>& slots = result.slots.emplace_back(program.ops.size());
     for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
       const OpId id = program.ops[i].op;
       if (!list_of[id]) {

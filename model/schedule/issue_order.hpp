@@ -32,7 +32,7 @@ struct MessagePair {
 };
 
 // The place of an operation in its group's sequence, or among the messages of its pair.
-struct MeetingSlot {
+struct RendezvousSlot {
   enum class Kind : std::uint8_t { none, collective, send, receive };
   Kind kind = Kind::none;
   std::uint32_t group = 0;  // index into groups or pairs
@@ -42,9 +42,9 @@ struct MeetingSlot {
 // The sequences, made once for all who judge or follow them.
 struct IssueOrder {
   Partners partners;
-  std::vector<CollectiveGroup> groups;          // of partners.instances
-  std::vector<MessagePair> pairs;               // of partners.routes
-  std::vector<std::vector<MeetingSlot>> slots;  // [program][op]
+  std::vector<CollectiveGroup> groups;             // of partners.instances
+  std::vector<MessagePair> pairs;                  // of partners.routes
+  std::vector<std::vector<RendezvousSlot>> slots;  // [program][op]
 };
 
 IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs);

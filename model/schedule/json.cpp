@@ -142,7 +142,8 @@ Json to_json(const Program& program) { return {{"role", program.role}, {"order",
 
 Json other_views(const Mesh& mesh) {
   Json views = Json::array();
-  for (std::size_t v = 1; v < mesh.views().size(); ++v) views.push_back(array_of(mesh.views()[v], to_json));
+  for (std::size_t v = 1; v < mesh.decompositions().size(); ++v)
+    views.push_back(array_of(mesh.decompositions()[v], to_json));
   return views;
 }
 

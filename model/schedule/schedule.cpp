@@ -69,7 +69,7 @@ std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicato
 
 Expr place_in(const Schedule& schedule, const Communicator& communicator) {
   Expr place = 0;
-  for (const MeshAxis& axis : schedule.mesh.view_with(communicator.axes))
+  for (const MeshAxis& axis : schedule.mesh.decomposition_with(communicator.axes))
     if (std::find(communicator.axes.begin(), communicator.axes.end(), axis.coord) != communicator.axes.end())
       place = place * Expr(axis.size) + Expr(axis.coord);
   if (communicator.subset.empty()) return place;

@@ -47,7 +47,8 @@ bool has_equal_waits(const BoundProgram& program, std::uint32_t begin, std::uint
 // The messages of a program to itself, as they are issued.
 class OwnMessages {
  public:
-  OwnMessages(const BoundProgram& program, const Company& company) : program_(program), company_(company) {}
+  OwnMessages(const BoundProgram& program, const Counterparts& counterparts)
+      : program_(program), counterparts_(counterparts) {}
 
   // Whether every send has its receive.
   bool is_paired() const { return open_ == 0; }
@@ -55,7 +56,7 @@ class OwnMessages {
   void issue(std::uint32_t begin, std::uint32_t end) {
     for (std::uint32_t i = begin; i < end; ++i) {
       const std::uint32_t number = number_of(i);
-      if (number >= Company::kOthers) continue;
+      if (number >= Counterparts::kOthers) continue;
       std::int64_t& ahead = ahead_[number];
       open_ -= ahead != 0;
       ahead += is_send(i) ? 1 : -1;
@@ -70,7 +71,7 @@ class OwnMessages {
     std::map<std::uint32_t, std::array<std::vector<std::uint32_t>, 2>> ends;  // number → receives, sends
     for (std::uint32_t i = begin; i < end; ++i) {
       other_end.push_back(i - begin);
-      if (number_of(i) < Company::kOthers) ends[number_of(i)][is_send(i)].push_back(i - begin);
+      if (number_of(i) < Counterparts::kOthers) ends[number_of(i)][is_send(i)].push_back(i - begin);
     }
     for (const auto& [number, sides] : ends) {
       if (sides[0].size() != sides[1].size()) return {};
@@ -83,24 +84,25 @@ class OwnMessages {
   }
 
  private:
-  std::uint32_t number_of(std::uint32_t op) const { return company_.of[program_.ops[op].op]; }
+  std::uint32_t number_of(std::uint32_t op) const { return counterparts_.of[program_.ops[op].op]; }
   bool is_send(std::uint32_t op) const { return std::get<PointToPoint>(program_.work_of(op)).is_send; }
 
   const BoundProgram& program_;
-  const Company& company_;
+  const Counterparts& counterparts_;
   std::map<std::uint32_t, std::int64_t> ahead_;  // number → sends less receives
   std::size_t open_ = 0;                         // numbers that have some
 };
 
 // Its `lanes` are empty when it is not a solo call.
-SoloShape shape_of(const BoundProgram& program, const Company& company, std::uint32_t begin, std::uint32_t end) {
+SoloShape shape_of(const BoundProgram& program, const Counterparts& counterparts, std::uint32_t begin,
+                   std::uint32_t end) {
   SoloShape shape;
   shape.count = end - begin;
   shape.last_lane = program.ops[end - 1].lane;
   std::vector<SoloShape::OnLane> lanes;
   for (std::uint32_t i = begin; i < end; ++i) {
     const BoundOp& op = program.ops[i];
-    if (company.of[op.op] == Company::kOthers || op.joined) return shape;
+    if (counterparts.of[op.op] == Counterparts::kOthers || op.joined) return shape;
     bool waits_inside = false;
     for (std::uint32_t w = op.wait_begin; w < op.wait_end && i > begin; ++w) {
       const bool inside = is_inside(program.waits[w], begin, i);
@@ -127,22 +129,22 @@ std::size_t index_of(const SoloShape& shape, LaneId lane) {
 
 }  // namespace
 
-Company company_of(const Schedule& schedule, const Partners& partners, std::size_t program) {
-  Company company{std::vector<std::uint32_t>(schedule.operations.size(), Company::kNobody)};
+Counterparts counterparts_of(const Schedule& schedule, const Partners& partners, std::size_t program) {
+  Counterparts counterparts{std::vector<std::uint32_t>(schedule.operations.size(), Counterparts::kNobody)};
   for (OpId id = 0; id < schedule.operations.size(); ++id) {
     const std::uint32_t route = partners.route_of[program][id];
     if (route != Partners::kNone) {
-      company.of[id] = partners.routes[route].from == partners.routes[route].to ? route : Company::kOthers;
+      counterparts.of[id] = partners.routes[route].from == partners.routes[route].to ? route : Counterparts::kOthers;
     } else if (const auto* collective = std::get_if<Collective>(&schedule.operations[id].work)) {
       const std::uint32_t instance = partners.instance_of[program][collective->communicator];
       if (instance == Partners::kNone || partners.instances[instance].members.size() > 1)
-        company.of[id] = Company::kOthers;
+        counterparts.of[id] = Counterparts::kOthers;
     }
   }
-  return company;
+  return counterparts;
 }
 
-SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program, const Company& company) {
+SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program, const Counterparts& counterparts) {
   SoloCalls calls;
   calls.at.resize(program.ops.size());
   struct Known {
@@ -150,7 +152,7 @@ SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program,
     std::uint32_t begin = 0;  // of the call in which it was found
   };
   std::map<std::array<std::uint32_t, 3>, Known> known;  // (block, first, count), of solo calls only
-  OwnMessages messages(program, company);
+  OwnMessages messages(program, counterparts);
   std::uint32_t begin = 0, end = 0;
   for (const Call& call : schedule.programs[program.role].order) {
     begin = end;
@@ -161,7 +163,7 @@ SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program,
       const std::array<std::uint32_t, 3> key = {call.block, call.first, call.count};
       if (const auto found = known.find(key); found != known.end())
         return has_equal_waits(program, begin, found->second.begin, call.count) ? found->second.shape : 0;
-      SoloShape shape = shape_of(program, company, begin, end);
+      SoloShape shape = shape_of(program, counterparts, begin, end);
       shape.other_end = messages.pair_up(begin, end);
       if (shape.lanes.empty() || shape.other_end.empty() ||
           calls.shapes.size() == std::numeric_limits<std::uint16_t>::max())

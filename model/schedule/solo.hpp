@@ -13,14 +13,14 @@ namespace stretto {
 // depends on the block alone, wherever it is called: the verifier and the simulator work it out once.
 
 // Whom the operations of a template meet, seen from one program; [OpId].
-struct Company {
+struct Counterparts {
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};  // computation, or the others are folded away
   static constexpr std::uint32_t kOthers = kNobody - 1;
   // kNobody, kOthers, or for messages from the program to itself a number: the n-th send with that number meets the
   // n-th receive with it.
   std::vector<std::uint32_t> of;
 };
-Company company_of(const Schedule& schedule, const Partners& partners, std::size_t program);
+Counterparts counterparts_of(const Schedule& schedule, const Partners& partners, std::size_t program);
 
 // What the calls of one range of a block have in common.
 struct SoloShape {
@@ -43,7 +43,7 @@ struct SoloCalls {
 };
 
 // Of at least two operations.
-SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program, const Company& company);
+SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program, const Counterparts& counterparts);
 
 // Whether nothing that follows on the lanes of a solo call, which begins with `op`, can start before the last operation
 // of the call has ended.
@@ -53,10 +53,10 @@ bool is_waited_for(const BoundProgram& program, std::uint32_t op, const SoloShap
 // its beginning. Operations that know the same share a row.
 struct SoloClocks {
   // Operations of the call that finish one after the other.
-  struct Stretch {
+  struct OpRange {
     std::uint32_t first = 0, count = 0;
   };
-  std::vector<Stretch> order;           // in which they finish; empty when they cannot
+  std::vector<OpRange> order;           // in which they finish; empty when they cannot
   std::vector<std::uint32_t> row;       // [operation of the call] when it starts; 0: what the first one knows
   std::vector<std::uint32_t> last;      // [lane of the shape] the same, when its last has finished
   std::vector<std::uint32_t> finished;  // [row · lanes of the shape + lane of the shape]

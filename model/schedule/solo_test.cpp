@@ -29,16 +29,16 @@ struct Layer : TinySchedule {
   }
   std::vector<Call>& order() { return schedule.programs[0].order; }
   std::vector<BlockWait>& waits() { return schedule.blocks[5].waits; }
-  SoloCalls solo(std::uint32_t collectives_meet = Company::kNobody) const {
-    Company company;
+  SoloCalls solo(std::uint32_t collectives_meet = Counterparts::kNobody) const {
+    Counterparts counterparts;
     for (const Operation& operation : schedule.operations)
-      company.of.push_back(is_communication(operation.work) ? collectives_meet : Company::kNobody);
-    return find_solo_calls(schedule, bind(schedule, 0), company);
+      counterparts.of.push_back(is_communication(operation.work) ? collectives_meet : Counterparts::kNobody);
+    return find_solo_calls(schedule, bind(schedule, 0), counterparts);
   }
 };
 
-Company alone(const Schedule& schedule) {
-  return {std::vector<std::uint32_t>(schedule.operations.size(), Company::kNobody)};
+Counterparts alone(const Schedule& schedule) {
+  return {std::vector<std::uint32_t>(schedule.operations.size(), Counterparts::kNobody)};
 }
 
 // The same operations and waits, one call each: none is solo.
@@ -90,7 +90,7 @@ TEST_CASE("what follows a solo call may wait for it by way of the first operatio
 
 TEST_CASE("what others take part in, or what waits inside for something outside, is not solo") {
   Layer t;
-  CHECK(t.solo(Company::kOthers).shapes.empty());
+  CHECK(t.solo(Counterparts::kOthers).shapes.empty());
   Layer early;
   early.waits().erase(early.waits().begin());  // b no longer waits for a: it may start before the call does
   CHECK(early.solo().shapes.empty());
@@ -148,7 +148,7 @@ struct Ring : TinySchedule {
   std::vector<BlockWait>& waits() { return schedule.blocks.back().waits; }
   // Which calls are solo when the messages are the program's own.
   std::vector<std::uint16_t> solo() const {
-    return find_solo_calls(schedule, bind(schedule, 0), {{Company::kNobody, 0, 0, Company::kNobody}}).at;
+    return find_solo_calls(schedule, bind(schedule, 0), {{Counterparts::kNobody, 0, 0, Counterparts::kNobody}}).at;
   }
 };
 
@@ -159,7 +159,7 @@ using Shapes = std::vector<std::uint16_t>;
 TEST_CASE("messages are of a solo call when it has both ends") {
   Ring t;
   const SoloCalls calls =
-      find_solo_calls(t.schedule, bind(t.schedule, 0), {{Company::kNobody, 0, 0, Company::kNobody}});
+      find_solo_calls(t.schedule, bind(t.schedule, 0), {{Counterparts::kNobody, 0, 0, Counterparts::kNobody}});
   CHECK(calls.at == Shapes{1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0});
   CHECK(calls.shapes.front().other_end == std::vector<std::uint32_t>{0, 2, 1, 3});
   // c ends when b has started: that of another rank, so c learns nothing about this one's.
@@ -167,7 +167,8 @@ TEST_CASE("messages are of a solo call when it has both ends") {
   REQUIRE(inside.order.size() == 4);  // b starts, c starts and ends, b ends
   CHECK(inside.order[1].first == 2);
 
-  const auto apart = find_solo_calls(t.schedule, bind(t.schedule, 0), {{Company::kNobody, 0, 1, Company::kNobody}});
+  const auto apart =
+      find_solo_calls(t.schedule, bind(t.schedule, 0), {{Counterparts::kNobody, 0, 1, Counterparts::kNobody}});
   CHECK(apart.at == Shapes(12, 0));
 }
 
@@ -196,8 +197,8 @@ TEST_CASE("an operation inside may wait for what is over when the call begins") 
     for (const std::int64_t layer : {0, 1})
       for (const auto& [first, count] : {std::pair{0u, 1u}, std::pair{1u, 4u}})
         order.push_back({4, layer, 0, 0, first, count, {}});
-    const Company company = {{Company::kNobody, 0, 0, Company::kNobody, Company::kNobody}};
-    return find_solo_calls(r.schedule, bind(r.schedule, 0), company).at;
+    const Counterparts counterparts = {{Counterparts::kNobody, 0, 0, Counterparts::kNobody, Counterparts::kNobody}};
+    return find_solo_calls(r.schedule, bind(r.schedule, 0), counterparts).at;
   };
   constexpr auto finish = EdgeKind::finish_start;
   constexpr auto start = EdgeKind::start_start;
@@ -271,10 +272,10 @@ TEST_CASE("clocks do not depend on whether calls are run as a whole") {
       ++deadlocks;
       continue;
     }
-    Company company = alone(t.schedule);
+    Counterparts counterparts = alone(t.schedule);
     for (OpId id = 0; id < t.schedule.operations.size(); ++id)
-      if (std::holds_alternative<PointToPoint>(t.schedule.operations[id].work)) company.of[id] = 0;
-    const SoloCalls calls = find_solo_calls(t.schedule, whole[0], company);
+      if (std::holds_alternative<PointToPoint>(t.schedule.operations[id].work)) counterparts.of[id] = 0;
+    const SoloCalls calls = find_solo_calls(t.schedule, whole[0], counterparts);
     for (const std::uint16_t shape : calls.at) solo += shape != 0;
     for (const SoloShape& shape : calls.shapes)
       for (std::uint32_t i = 0; i < shape.count; ++i) with_messages += shape.other_end[i] < i;

@@ -106,7 +106,7 @@ class Classes {
 };
 
 // Where an access of a footprint lies.
-struct Place {
+struct AccessPlace {
   StorageId storage = 0;
   Range range;  // of a contiguous view: bytes of the storage, then pieces, then cells
   static constexpr std::int64_t kContiguous = -1, kMoving = -2;
@@ -154,8 +154,8 @@ class Cutting {
         piece_at_[s].push_back(static_cast<std::uint32_t>(at - arena.begin()));
       }
     if (plan_) count_ = static_cast<std::uint32_t>(arena.size());
-    for (Place& place : places_)
-      if (place.strided == Place::kContiguous) to_pieces(place.storage, place.range);
+    for (AccessPlace& place : places_)
+      if (place.strided == AccessPlace::kContiguous) to_pieces(place.storage, place.range);
     for (Strided& strided : strides_.all)
       for (Range& row : strided.rows) to_pieces(strided.view.storage, row);
     for (ClassRanges& group : moving_)
@@ -173,8 +173,8 @@ class Cutting {
     if (strides_.all.empty() && !is_scattered) return;
     Classes classes(count_);
     std::vector<Range> contiguous;
-    for (const Place& place : places_)
-      if (place.strided == Place::kContiguous) contiguous.push_back(place.range);
+    for (const AccessPlace& place : places_)
+      if (place.strided == AccessPlace::kContiguous) contiguous.push_back(place.range);
     std::sort(contiguous.begin(), contiguous.end());
     contiguous.erase(std::unique(contiguous.begin(), contiguous.end()), contiguous.end());
     for (const Range& range : contiguous) classes.split({&range, 1});
@@ -184,8 +184,8 @@ class Cutting {
     const std::vector<std::uint32_t> cells = classes.count();
     // An access covers a cell whole or not at all. So those of an access are those whose first piece it covers.
     const auto to_cells = [&](const Range& range) { return Range{cells[range.begin], cells[range.end]}; };
-    for (Place& place : places_)
-      if (place.strided == Place::kContiguous) place.range = to_cells(place.range);
+    for (AccessPlace& place : places_)
+      if (place.strided == AccessPlace::kContiguous) place.range = to_cells(place.range);
     const auto all_to_cells = [&](std::vector<Range>& ranges) {
       for (Range& range : ranges) range = to_cells(range);
       std::erase_if(ranges, [](const Range& range) { return range.begin == range.end; });
@@ -222,8 +222,8 @@ class Cutting {
   void visit_cells(std::uint32_t access, Visit visit) const {
     const std::uint32_t group = moving_.empty() ? kStatic : moving_of_[access];
     if (group == kStatic) {
-      const Place& place = places_[access];
-      const auto ranges = place.strided == Place::kContiguous
+      const AccessPlace& place = places_[access];
+      const auto ranges = place.strided == AccessPlace::kContiguous
                               ? std::span(&place.range, 1)
                               : std::span<const Range>(strides_.all[place.strided].rows);
       for (const Range& range : ranges)
@@ -280,7 +280,7 @@ class Cutting {
     if (plan_ && !plan_->has(view.storage))
       throw input_error("memory plan: " + schedule_.storages[view.storage].name + " is used but has no place");
     if (!moving_.empty() && moving_of_[places_.size()] != kStatic) {
-      places_.push_back({view.storage, {}, Place::kMoving});
+      places_.push_back({view.storage, {}, AccessPlace::kMoving});
       return;
     }
     const std::int64_t size = bytes_of(schedule_.storages[view.storage].dtype);
@@ -302,7 +302,7 @@ class Cutting {
   const RolePlan* plan_;
   std::vector<Cuts> cuts_;                            // [storage]
   std::vector<std::vector<std::uint32_t>> piece_at_;  // [storage][cut]: the piece that begins there
-  std::vector<Place> places_;                         // [access]
+  std::vector<AccessPlace> places_;                   // [access]
   Strides strides_;
   std::uint32_t count_ = 0;                    // pieces, then cells, then variants of them
   std::vector<ClassRanges> moving_;            // accesses that lie elsewhere on other ranks; bytes, pieces, cells

@@ -87,11 +87,11 @@ void check_communicators(const Schedule& schedule, Findings& out) {
           out.add("communicator " + communicator.name, "its subset must be ascending coordinates of the axis");
       size = static_cast<std::int64_t>(communicator.subset.size());
     }
-    const Mesh::View& view = schedule.mesh.view_with(communicator.axes);
+    const Mesh::Decomposition& axes = schedule.mesh.decomposition_with(communicator.axes);
     for (const Coord axis : communicator.axes)
       if (schedule.mesh.size(axis) > 1 &&
-          std::none_of(view.begin(), view.end(), [&](const MeshAxis& of) { return of.coord == axis; }))
-        out.add("communicator " + communicator.name, "no view of the mesh has all of its axes");
+          std::none_of(axes.begin(), axes.end(), [&](const MeshAxis& of) { return of.coord == axis; }))
+        out.add("communicator " + communicator.name, "no decomposition of the mesh has all of its axes");
     if (size != communicator.size)
       out.add("communicator " + communicator.name,
               "size " + std::to_string(communicator.size) + ", but its axes have " + std::to_string(size) + " ranks");

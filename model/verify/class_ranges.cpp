@@ -10,7 +10,7 @@
 namespace stretto {
 namespace {
 
-using AxisSet = std::uint32_t;  // bit i: BoundProgram::stands_for[i]
+using AxisSet = std::uint32_t;  // bit i: BoundProgram::represents[i]
 
 // A view whose offset depends on the rank; accesses that lie alike on every rank share one.
 struct Moving {
@@ -88,8 +88,8 @@ class Finder {
     if (result.empty())
       for (const Access& access : accesses) {
         Template& of = result.emplace_back();
-        for (std::size_t i = 0; i < program_.stands_for.size(); ++i)
-          if (schedule_.mesh.depends_on(access.view.offset, program_.stands_for[i].axis)) of.axes |= AxisSet{1} << i;
+        for (std::size_t i = 0; i < program_.represents.size(); ++i)
+          if (schedule_.mesh.depends_on(access.view.offset, program_.represents[i].axis)) of.axes |= AxisSet{1} << i;
         if (of.axes != 0) of.hash = std::hash<std::string>()(access.view.offset.text());
       }
     return result;
@@ -133,11 +133,11 @@ class Finder {
   void find_patterns(StorageId storage, std::vector<Moving>& group, AxisSet axes, Found& found) {
     Coordinates rank = program_.coordinates;
     const auto visit_ranks = [&](auto&& self, std::size_t axis) -> void {
-      if (axis == program_.stands_for.size()) {
+      if (axis == program_.represents.size()) {
         schedule_.mesh.complete(rank);
         return sweep(storage, group, rank, found);
       }
-      const BoundProgram::ClassAxis& of = program_.stands_for[axis];
+      const BoundProgram::ClassAxis& of = program_.represents[axis];
       if ((axes >> axis & 1) == 0) return self(self, axis + 1);
       for (const std::int64_t coordinate : of.coordinates) {
         rank[of.axis] = coordinate;
@@ -209,7 +209,7 @@ class Finder {
 
 std::vector<ClassRanges> find_class_ranges(const Schedule& schedule, const BoundProgram& program,
                                            Footprints& footprints) {
-  if (program.stands_for.empty()) return {};
+  if (program.represents.empty()) return {};
   Finder finder(schedule, program);
   std::uint32_t number = 0;
   for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint) {

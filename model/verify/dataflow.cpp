@@ -68,31 +68,31 @@ class Tracer {
     // In a schedule without races every legal order computes the same; this is one.
     const HappensBefore clocks = require_order(schedule_, programs, issued);
 
-    std::vector<std::vector<Instance>> order(ranks_.size());
+    std::vector<std::vector<UnrolledOp>> order(ranks_.size());
     for (std::size_t p = 0; p < ranks_.size(); ++p)
-      for (const Stretch& run : clocks.order[p])
+      for (const UnrolledRange& run : clocks.order[p])
         for (std::uint32_t i = 0; i < run.count; ++i) order[p].push_back({run.first.op + i, run.first.step});
     std::vector<std::size_t> next(ranks_.size(), 0);
-    for (const Turn& turn : clocks.turns)
+    for (const ProgramRange& turn : clocks.interleaving)
       for (std::uint32_t i = 0; i < turn.count; ++i)
         execute(issued, turn.program, order[turn.program][next[turn.program]++]);
     return results();
   }
 
  private:
-  void execute(const IssueOrder& issued, std::uint32_t p, Instance at) {
-    const MeetingSlot slot = issued.slots[p][at.op];
+  void execute(const IssueOrder& issued, std::uint32_t p, UnrolledOp at) {
+    const RendezvousSlot slot = issued.slots[p][at.op];
     // What several ranks do together happens when the first of them finishes: all have started by then.
     switch (slot.kind) {
-      case MeetingSlot::Kind::none:
+      case RendezvousSlot::Kind::none:
         compute(p, at);
         break;
-      case MeetingSlot::Kind::collective:
+      case RendezvousSlot::Kind::collective:
         if (done_collectives_.emplace(slot.group, at.step, slot.index).second)
           communicate(issued.groups[slot.group], slot.index, at.step);
         break;
-      case MeetingSlot::Kind::send:
-      case MeetingSlot::Kind::receive:
+      case RendezvousSlot::Kind::send:
+      case RendezvousSlot::Kind::receive:
         if (done_messages_.emplace(slot.group, at.step, slot.index).second) {
           const MessagePair& pair = issued.pairs[slot.group];
           write(pair.to, {pair.receives[slot.index], at.step}, 0,
@@ -102,7 +102,7 @@ class Tracer {
     }
   }
 
-  Runs read(std::size_t p, Instance at, std::size_t access) const {
+  Runs read(std::size_t p, UnrolledOp at, std::size_t access) const {
     const BoundProgram& program = ranks_[p].program;
     const BoundView view = resolve(schedule_, program, program.ops[at.op], access);
     const Storage& storage = schedule_.storages[view.storage];
@@ -118,7 +118,7 @@ class Tracer {
     return result;
   }
 
-  void write(std::size_t p, Instance at, std::size_t access, const Runs& value) {
+  void write(std::size_t p, UnrolledOp at, std::size_t access, const Runs& value) {
     const BoundProgram& program = ranks_[p].program;
     const BoundView view = resolve(schedule_, program, program.ops[at.op], access);
     for (std::int64_t row = 0; row < view.rows; ++row)
@@ -126,7 +126,7 @@ class Tracer {
   }
 
   // Element-wise operations do not depend on how many elements there are.
-  void compute(std::size_t p, Instance at) {
+  void compute(std::size_t p, UnrolledOp at) {
     const BoundProgram& program = ranks_[p].program;
     const OpId id = program.ops[at.op].op;
     const Operation& operation = schedule_.operations[id];
@@ -167,7 +167,7 @@ class Tracer {
   }
 
   // Every result depends on all of every operand.
-  void transform(std::size_t p, Instance at, const Operation& operation, const Work& work) {
+  void transform(std::size_t p, UnrolledOp at, const Operation& operation, const Work& work) {
     std::uint64_t inputs = hash_of_work(work);
     for (std::size_t a = 0; a < operation.accesses.size(); ++a) {
       inputs = hash_of(inputs, operation.accesses[a].mode);
@@ -181,7 +181,7 @@ class Tracer {
 
   // Element by element; some are decayed. What is updated is the master where there is one, and the parameter is what
   // it rounds to.
-  void update(std::size_t p, Instance at, const AdamW& adamw) {
+  void update(std::size_t p, UnrolledOp at, const AdamW& adamw) {
     enum : std::size_t { grad, norm_squared, hyper, param, m, v, master };
     const std::size_t updated = adamw.master ? master : param;
     Runs decayed = {{adamw.elements * adamw.shards, 0, Run::kUniform}};
@@ -199,7 +199,7 @@ class Tracer {
   }
 
   void communicate(const CollectiveGroup& group, std::uint32_t index, std::uint32_t step) {
-    const auto instance = [&](std::size_t m) { return Instance{group.sequence[m][index], step}; };
+    const auto instance = [&](std::size_t m) { return UnrolledOp{group.sequence[m][index], step}; };
     const BoundProgram& first = ranks_[group.members[0]].program;
     const auto& work = std::get<Collective>(first.works[first.ops[instance(0).op].op]);
     const auto members = static_cast<std::int64_t>(group.members.size());

@@ -29,7 +29,7 @@ enum class SecondStep : std::uint8_t {
 
 // Where an access stands: an operation and one of its contiguous ranges.
 struct Touch {
-  Instance at;
+  UnrolledOp at;
   CellUse use;
 };
 
@@ -53,8 +53,8 @@ class Walk {
 
   void run() {
     const std::size_t before = report_.violations.size();
-    for (const Stretch& run : clocks_.order[p_]) {
-      for (Instance at = run.first; at.op < run.first.op + run.count; ++at.op) {
+    for (const UnrolledRange& run : clocks_.order[p_]) {
+      for (UnrolledOp at = run.first; at.op < run.first.op + run.count; ++at.op) {
         if (report_.violations.size() >= report_.limit) return;
         if (at.step != 0 && !touches_first_[at.op]) continue;
         visit(at);
@@ -70,7 +70,7 @@ class Walk {
   const CellUse* uses_begin(std::uint32_t op) const { return cells_.uses.data() + cells_.begin[footprints_.of(op)]; }
   const CellUse* uses_end(std::uint32_t op) const { return cells_.uses.data() + cells_.begin[footprints_.of(op) + 1]; }
 
-  void visit(Instance at) {
+  void visit(UnrolledOp at) {
     const BoundOp& op = program_.ops[at.op];
     const std::size_t lanes = lanes_;
     const LaneId lane = op.lane;
@@ -131,7 +131,7 @@ class Walk {
     if (touches_first) touches_first_[at.op] = true;
   }
 
-  void follow(Instance at) {
+  void follow(UnrolledOp at) {
     if (meaning_.visit(at.op, at.step, {uses_begin(at.op), uses_end(at.op)})) [[likely]]
       return;
     const WrongValue& wrong = meaning_.wrong();
@@ -142,20 +142,20 @@ class Walk {
 
   // ---- from here on, only what a violation needs ----
 
-  Instance instance(LaneId lane, std::uint32_t count) const {
+  UnrolledOp instance(LaneId lane, std::uint32_t count) const {
     const auto& ops = program_.lanes[lane];
     const auto size = static_cast<std::uint32_t>(ops.size());
     return {ops[(count - 1) % size], (count - 1) / size};
   }
 
   // The range by which an operation touches a cell.
-  CellUse use_of(Instance at, std::uint32_t cell, bool is_write) const {
+  CellUse use_of(UnrolledOp at, std::uint32_t cell, bool is_write) const {
     for (const CellUse* use = uses_begin(at.op); use != uses_end(at.op); ++use)
       if (use->first <= cell && cell < use->last && (use->mode != AccessMode::read) == is_write) return *use;
     return {};
   }
 
-  std::string name(Instance at) const {
+  std::string name(UnrolledOp at) const {
     const BoundOp& op = program_.ops[at.op];
     return label(schedule_, op) + " (lane " + schedule_.lanes[op.lane].name + ")";
   }
@@ -166,13 +166,13 @@ class Walk {
     return schedule_.storages[view.storage].name + "[" + std::to_string(view.offset) + "," + std::to_string(end) + ")";
   }
 
-  bool is_new(Violation::Kind kind, Instance a, Instance b, StorageId storage) {
+  bool is_new(Violation::Kind kind, UnrolledOp a, UnrolledOp b, StorageId storage) {
     return report_.violations.size() < report_.limit &&
            report_.seen.emplace(kind, program_.ops[a.op].op, program_.ops[b.op].op, storage).second;
   }
 
   void report_race(const Touch& now, LaneId lane, std::uint32_t count, bool is_write, std::uint32_t cell) {
-    const Instance other = instance(lane, count);
+    const UnrolledOp other = instance(lane, count);
     report_race(now, {other, use_of(other, cell, is_write)});
   }
 
@@ -202,7 +202,7 @@ class Walk {
 
   // The first operation in issue order that writes the cell through the storage; what the reader should have waited
   // for.
-  std::optional<Touch> writer_of(StorageId storage, std::uint32_t cell, Instance reader) const {
+  std::optional<Touch> writer_of(StorageId storage, std::uint32_t cell, UnrolledOp reader) const {
     for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
       if (op == reader.op) continue;
       for (const CellUse* use = uses_begin(op); use != uses_end(op); ++use)
@@ -212,7 +212,7 @@ class Walk {
     return std::nullopt;
   }
 
-  void report_unwritten(Instance at, const CellUse& use, std::uint32_t cell) {
+  void report_unwritten(UnrolledOp at, const CellUse& use, std::uint32_t cell) {
     const std::optional<Touch> writer = writer_of(use.storage, cell, at);
     // With no order between the two, whether the read is too early depends on luck: that is a race.
     if (writer && !clocks_.ordered(p_, writer->at, at) && !clocks_.ordered(p_, at, writer->at)) {
@@ -223,7 +223,7 @@ class Walk {
     const LastWrite& last = writes_[cell];
     std::string why = "nothing has written";
     if (last.count != 0) {
-      const Instance by = instance(last.lane, last.count);
+      const UnrolledOp by = instance(last.lane, last.count);
       why = last.storage != use.storage ? name(by) + " has overwritten with " + schedule_.storages[last.storage].name +
                                               ", which has the same planned bytes"
                                         : "only " + name(by) + " of the step before has written";

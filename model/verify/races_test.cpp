@@ -15,7 +15,7 @@ namespace {
 // "last".
 struct Oracle {
   struct Touch {
-    Instance at;
+    UnrolledOp at;
     StorageId storage;
     AccessMode mode;
     std::vector<std::int64_t> bytes;
@@ -40,7 +40,7 @@ struct Oracle {
     }
   }
 
-  static bool same(Instance a, Instance b) { return a.op == b.op && a.step == b.step; }
+  static bool same(UnrolledOp a, UnrolledOp b) { return a.op == b.op && a.step == b.step; }
   static bool covers(const Touch& touch, std::int64_t byte) {
     return std::find(touch.bytes.begin(), touch.bytes.end(), byte) != touch.bytes.end();
   }

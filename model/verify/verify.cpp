@@ -50,11 +50,11 @@ std::vector<Violation> check_plan(const Schedule& schedule, const RolePlan& plan
 template <class Visit>
 void visit_class(const Mesh& mesh, const BoundProgram& program, Coordinates at, const std::vector<Coord>& axes,
                  const Visit& visit, std::size_t next = 0) {
-  if (next == program.stands_for.size()) {
+  if (next == program.represents.size()) {
     mesh.complete(at);
     return visit(at);
   }
-  const BoundProgram::ClassAxis& of = program.stands_for[next];
+  const BoundProgram::ClassAxis& of = program.represents[next];
   if (std::find(axes.begin(), axes.end(), of.axis) == axes.end())
     return visit_class(mesh, program, at, axes, visit, next + 1);
   for (const std::int64_t coordinate : of.coordinates) {
@@ -87,7 +87,7 @@ void check_in_place(const Schedule& schedule, const BoundProgram& program, Footp
     const bool is_apart_here = shard.offset + size <= whole.offset || whole.offset + work->elements <= shard.offset;
     std::vector<Coord> axes;
     if (is_apart_here || !whole_at.is_constant() || !(shard_at == *place * Expr(size)))
-      for (const BoundProgram::ClassAxis& of : program.stands_for)
+      for (const BoundProgram::ClassAxis& of : program.represents)
         if (schedule.mesh.depends_on(*place + shard_at + whole_at, of.axis)) axes.push_back(of.axis);
     const Coordinates here = coordinates_of(program, op);
     const std::int64_t shard_base = shard.offset - shard_at.eval(here), whole_base = whole.offset - whole_at.eval(here);
@@ -113,7 +113,7 @@ void check_sequence(const Schedule& schedule, const HappensBefore& clocks, std::
                     std::vector<Violation>& out) {
   for (std::size_t i = 0; i < sequence.size(); ++i) {
     const bool wraps = i + 1 == sequence.size();
-    const Instance first{sequence[i], 0}, second{sequence[wraps ? 0 : i + 1], wraps ? 1u : 0u};
+    const UnrolledOp first{sequence[i], 0}, second{sequence[wraps ? 0 : i + 1], wraps ? 1u : 0u};
     const auto& ops = clocks.programs[p].ops;
     if (ops[first.op].lane == ops[second.op].lane || clocks.ordered(p, first, second)) continue;
     const std::string a = label(schedule, ops[first.op]);

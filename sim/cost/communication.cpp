@@ -24,19 +24,19 @@ struct OnGpu {
 };
 
 // `moving_share`: of its time, when it moves bytes and does not wait for a link.
-Beside beside_on(const Gpu& gpu, const OnGpu& on, double moving_share) {
-  Beside beside;
+KernelInterference interference_on(const Gpu& gpu, const OnGpu& on, double moving_share) {
+  KernelInterference interference;
   for (std::size_t c = 0; c < kDemandClasses; ++c) {
     // Curves are over all blocks or copies on the device; what members do at the same time adds up.
     const double at = on.copies ? on.at_once : on.blocks * on.at_once;
     const double moving = value_of(on.copies ? gpu.beside_copying[c] : gpu.beside_moving[c], at) / on.at_once,
                  waiting = on.copies ? 0 : value_of(gpu.beside_waiting[c], at) / on.at_once,
                  slowed = value_of(on.copies ? gpu.copying_beside[c] : gpu.moving_beside[c], at);
-    beside.slows[c] = moving_share * moving + (1 - moving_share) * waiting;
+    interference.slows[c] = moving_share * moving + (1 - moving_share) * waiting;
     // Time that it would have waited anyway costs nothing.
-    beside.slowed[c] = std::max(0.0, moving_share * (1 + slowed) - 1);
+    interference.slowed[c] = std::max(0.0, moving_share * (1 + slowed) - 1);
   }
-  return beside;
+  return interference;
 }
 
 Demand for_us(double us, const WorkCost& cost) { return {std::max<Picoseconds>(1, from_us(us)), 0, cost.cls}; }
@@ -53,14 +53,14 @@ void share_gpu(CollectiveCost& collective, const WorkCost& movement, const Platf
   // It ends with the link: that members start late, for want of an event, is in the link's overshoot as measured.
   const double us = std::max(moving_us, wire_us - 2 * platform.wake_us.value);
   collective.movement = for_us(us, movement);
-  collective.beside = beside_on(*platform.gpu, on, moving_us / us);
+  collective.interference = interference_on(*platform.gpu, on, moving_us / us);
 }
 
 // A kernel of NCCL, whose time was measured as a whole: there are no links besides.
 CollectiveCost by_nccl(const WorkCost& cost, const Platform& platform, const OnGpu& on) {
   CollectiveCost collective;
   collective.movement = for_us(std::max(1e-6, cost_us(platform, cost)), cost);
-  collective.beside = beside_on(*platform.gpu, on, 1);
+  collective.interference = interference_on(*platform.gpu, on, 1);
   return collective;
 }
 

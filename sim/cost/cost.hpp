@@ -25,7 +25,7 @@ struct Demand {
 
 // What a communication kernel on thread blocks of its own and the compute beside it do to each other, as shares of
 // extra time, by the class of the compute.
-struct Beside {
+struct KernelInterference {
   std::array<double, kDemandClasses> slows{};   // what compute takes longer while the kernel runs
   std::array<double, kDemandClasses> slowed{};  // what the kernel takes longer while compute of the class runs
 };
@@ -45,7 +45,7 @@ struct CollectiveCost {
   int cores = 0;
   double most_bytes_per_s = 0;  // that its channels carry; 0: whatever the link does
   // On a GPU the movement is a kernel that queues for nothing and runs beside compute: `cores` of both are 0.
-  std::optional<Beside> beside = {};
+  std::optional<KernelInterference> interference = {};
 };
 
 // What others take from the cores: other tenants of a virtual machine, daemons. Bursts begin at random (a Poisson
@@ -85,7 +85,7 @@ struct Costs : OpCosts {
   bool sleeps_for_cores = true;
   // While it runs, an operation of class a is slowed by each other running operation of class b on its device:
   // rate = 1 / (1 + Σ_b slowdown[a][b] · min(1, number of b)). Measured with pairs (calibrate, interference probe).
-  // Communication kernels (CollectiveCost::beside) add each what it `slows`.
+  // Communication kernels (CollectiveCost::interference) add each what it `slows`.
   std::array<std::array<double, kDemandClasses>, kDemandClasses> slowdown{};
   Disturbance disturbance;
 };

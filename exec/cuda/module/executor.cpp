@@ -62,15 +62,15 @@ RolePlan visible_part(const Schedule& schedule, const RolePlan& plan) {
   return part;
 }
 
-bool belongs_to(BufferKind kind, exec::Executor::Part part) {
+bool belongs_to(BufferKind kind, exec::Executor::Contents part) {
   switch (part) {
-    case exec::Executor::Part::state:
+    case exec::Executor::Contents::state:
       return is_persistent(kind);
-    case exec::Executor::Part::inputs:
+    case exec::Executor::Contents::inputs:
       return kind == BufferKind::input;
-    case exec::Executor::Part::results:
+    case exec::Executor::Contents::results:
       return kind == BufferKind::scalar;
-    case exec::Executor::Part::all:
+    case exec::Executor::Contents::all:
       return true;
   }
   return false;
@@ -170,8 +170,8 @@ class CudaExecutor final : public exec::Executor {
     check(cudaMemGetInfo(&free, &total), "asking for memory");
     return Device{device_, sms_, static_cast<std::int64_t>(total), memory_GBps_};
   }
-  void upload(Part part) override { transfer(part, true); }
-  void download(Part part) override { transfer(part, false); }
+  void upload(Contents part) override { transfer(part, true); }
+  void download(Contents part) override { transfer(part, false); }
 
  private:
   std::size_t place_of(std::int64_t rank) const { return static_cast<std::size_t>(rank - programs_.front().rank); }
@@ -544,9 +544,9 @@ class CudaExecutor final : public exec::Executor {
     // On a shared device the receiver moves the bytes, for both.
     for (const LaunchAction& action : launches_.actions) {
       if (!is_message_here(action)) continue;
-      const LaunchPlan::Place sender = launches_.meetings[action.meeting].front();
+      const LaunchPlan::Participant sender = launches_.rendezvous[action.rendezvous].front();
       const Picoseconds begin = at(mark(action.rank, action.op, moving)), end = at(mark(action.rank, action.op, moved));
-      for (const auto& [rank, op] : {LaunchPlan::Place{action.rank, action.op}, sender}) {
+      for (const auto& [rank, op] : {LaunchPlan::Participant{action.rank, action.op}, sender}) {
         TimelineRow& row = timeline.rows[first_row[rank] + op];
         row.transfer = std::clamp(begin, row.start, row.end);
         row.waited = row.end - std::clamp(end, row.transfer, row.end);
@@ -555,7 +555,7 @@ class CudaExecutor final : public exec::Executor {
     return timeline;
   }
 
-  void transfer(Part part, bool up) {
+  void transfer(Contents part, bool up) {
     for (const auto& rank : ranks_)
       for (StorageId id = 0; id < schedule_.storages.size(); ++id) {
         const Storage& storage = schedule_.storages[id];

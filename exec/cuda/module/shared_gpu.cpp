@@ -27,7 +27,7 @@ class SharedGpu final : public Communication {
     if (const auto* collective = std::get_if<Collective>(&work)) return share(action, *collective, stream);
     const auto& message = std::get<PointToPoint>(work);
     const exec::Operand& to = operands_(action.rank, action.op)[0];
-    const LaunchPlan::Place sender = launches_.meetings[action.meeting].front();
+    const LaunchPlan::Participant sender = launches_.rendezvous[action.rendezvous].front();
     const void* from = operands_(sender.rank, sender.op)[0].data;
     const std::int64_t bytes = message.elements * bytes_of(to.dtype);
     const Communicator& communicator = schedule_.communicators[message.communicator];
@@ -56,7 +56,7 @@ class SharedGpu final : public Communication {
     const Communicator& communicator = schedule_.communicators[collective.communicator];
     std::vector<local::Buffers> buffers;
     int self = 0;
-    for (const auto& [rank, op] : launches_.meetings[action.meeting]) {
+    for (const auto& [rank, op] : launches_.rendezvous[action.rendezvous]) {
       if (rank == action.rank) self = static_cast<int>(buffers.size());
       const std::span<const exec::Operand> theirs = operands_(rank, op);
       buffers.push_back({theirs.front().data, theirs.back().data});

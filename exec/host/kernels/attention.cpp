@@ -41,7 +41,7 @@ HeadView<T> head_view(const Operand& operand, std::int64_t first_row, std::int64
 // Rows of scores start on a cache line.
 template <class T>
 std::int64_t score_ld(std::int64_t seq) {
-  return (seq + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  return (seq + kSimdWidth<T> - 1) / kSimdWidth<T> * kSimdWidth<T>;
 }
 
 template <class T>
@@ -54,7 +54,7 @@ struct HeadDropout {
   const DropoutMask* mask = nullptr;
   std::int64_t sample = 0, first_row = 0;
   template <class T>
-  Lanes<T> factors(std::int64_t query, std::int64_t key) const {
+  Simd<T> factors(std::int64_t query, std::int64_t key) const {
     return mask->factors<T>(sample, first_row + query, key);
   }
 };
@@ -76,7 +76,7 @@ void forward_head(const Attention& work, HeadParts<T> in, HeadView<T> out, T* ls
       const T top = row_max(score, seen);
       const T sum = row_exp(score, seen, top);
       if (dropout.mask)
-        for_lanes<T>(seen, [&](std::int64_t i, std::int64_t count) {
+        for_simd<T>(seen, [&](std::int64_t i, std::int64_t count) {
           store<T>(score + i, count, load(score + i, count) * dropout.factors<T>(begin + row, i));
         });
       std::fill(score + seen, score + keys, T(0));
@@ -91,8 +91,8 @@ void forward_head(const Attention& work, HeadParts<T> in, HeadView<T> out, T* ls
 
 template <class T>
 T row_dot(const T* a, const T* b, std::int64_t n) {
-  Lanes<T> sum = Lanes<T>::Zero();
-  for_lanes<T>(n, [&](std::int64_t i, std::int64_t count) { sum += load(a + i, count) * load(b + i, count); });
+  Simd<T> sum = Simd<T>::Zero();
+  for_simd<T>(n, [&](std::int64_t i, std::int64_t count) { sum += load(a + i, count) * load(b + i, count); });
   return sum.sum();
 }
 
@@ -121,11 +121,11 @@ void dgrad_head(const Attention& work, HeadParts<T> in, HeadView<T> out, const T
       const std::int64_t seen = work.causal ? begin + row + 1 : work.seq;
       const T shift = lse[begin + row];
       const T mean = row_dot(out.row(begin + row), dout.row(begin + row), d);
-      for_lanes<T>(seen, [&](std::int64_t i, std::int64_t count) {
-        const Lanes<T> y = (load(p + i, count, shift) - shift).exp();
-        Lanes<T> dp = load(ds + i, count), dropped = y;
+      for_simd<T>(seen, [&](std::int64_t i, std::int64_t count) {
+        const Simd<T> y = (load(p + i, count, shift) - shift).exp();
+        Simd<T> dp = load(ds + i, count), dropped = y;
         if (dropout.mask) {
-          const Lanes<T> factors = dropout.factors<T>(begin + row, i);
+          const Simd<T> factors = dropout.factors<T>(begin + row, i);
           dp *= factors;
           dropped *= factors;
         }

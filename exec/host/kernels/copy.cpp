@@ -32,22 +32,22 @@ void with_float_type(Dtype dtype, Fn fn) {
 
 template <class To, class From>
 void cast(const Operand& src, const Operand& dst) {
-  const Walk walk = walk_of({&src, &dst});
-  for (std::int64_t row = 0; row < walk.rows; ++row) {
+  const LoopShape loop = loop_of({&src, &dst});
+  for (std::int64_t row = 0; row < loop.rows; ++row) {
     const From* from = row_of<From>(src, row);
     To* to = row_of<To>(dst, row);
     if constexpr (std::is_same_v<To, From>) {
-      std::memcpy(to, from, static_cast<std::size_t>(walk.cols) * sizeof(To));
+      std::memcpy(to, from, static_cast<std::size_t>(loop.cols) * sizeof(To));
     } else {
-      for (std::int64_t i = 0; i < walk.cols; ++i) to[i] = convert<To>(from[i]);
+      for (std::int64_t i = 0; i < loop.cols; ++i) to[i] = convert<To>(from[i]);
     }
   }
 }
 
 template <class T>
 void fill(const Operand& dst, T value) {
-  const Walk walk = walk_of({&dst});
-  for (std::int64_t row = 0; row < walk.rows; ++row) std::fill_n(row_of<T>(dst, row), walk.cols, value);
+  const LoopShape loop = loop_of({&dst});
+  for (std::int64_t row = 0; row < loop.rows; ++row) std::fill_n(row_of<T>(dst, row), loop.cols, value);
 }
 
 }  // namespace

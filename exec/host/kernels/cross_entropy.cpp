@@ -86,10 +86,10 @@ void write_stats(const VocabStats& work, const Operand& logits, const Operand& t
     T top = -std::numeric_limits<T>::infinity(), sum = 0;
     if (slice.classes > 0) {
       top = row_max(x, slice.classes);
-      Lanes<T> sums = Lanes<T>::Zero();
-      for_lanes<T>(slice.classes, [&](std::int64_t i, std::int64_t count) {
-        Lanes<T> y = (load(x + i, count, top) - top).exp();
-        if (count < kLanes<T>) y.tail(kLanes<T> - count).setZero();
+      Simd<T> sums = Simd<T>::Zero();
+      for_simd<T>(slice.classes, [&](std::int64_t i, std::int64_t count) {
+        Simd<T> y = (load(x + i, count, top) - top).exp();
+        if (count < kSimdWidth<T>) y.tail(kSimdWidth<T> - count).setZero();
         sums += y;
       });
       sum = sums.sum();

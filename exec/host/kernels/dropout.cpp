@@ -21,8 +21,8 @@ void dropout(const Dropout& work, std::span<const Operand> operands) {
     const T* from = row_of<T>(in, row);
     const T* add = residual ? row_of<T>(*residual, row) : nullptr;
     T* to = row_of<T>(out, row);
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
-      Lanes<T> x = load(from + i, count);
+    for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+      Simd<T> x = load(from + i, count);
       if (bias) x += load(bias + i, count);
       x *= mask.factors<T>(token / work.seq, token % work.seq, i);
       if (add) x += load(add + i, count);

@@ -23,12 +23,13 @@ class DropoutMask {
     first_sample_ = static_cast<std::uint32_t>(words[2]);
   }
 
-  // Of columns [col, col + kLanes) of a row of the micro-batch's sample number `sample` (from 0); col is a multiple of
+  // Of columns [col, col + kSimdWidth) of a row of the micro-batch's sample number `sample` (from 0); col is a multiple
+  // of
   // 4. What a row is depends on the site: a token, or a head's query.
   template <class T>
-  Lanes<T> factors(std::int64_t sample, std::int64_t row, std::int64_t col) const {
-    Lanes<T> factors;
-    for (std::int64_t i = 0; i < kLanes<T>; i += 4) {
+  Simd<T> factors(std::int64_t sample, std::int64_t row, std::int64_t col) const {
+    Simd<T> factors;
+    for (std::int64_t i = 0; i < kSimdWidth<T>; i += 4) {
       const std::array<std::uint32_t, 4> bits =
           philox4x32({static_cast<std::uint32_t>((col + i) / 4), static_cast<std::uint32_t>(row),
                       first_sample_ + static_cast<std::uint32_t>(sample), site_},

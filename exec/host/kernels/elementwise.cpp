@@ -15,19 +15,19 @@ constexpr double kTwiceSqrtTwoOverPi = 1.5957691216057307118;
 constexpr double kCubic = 0.044715;
 
 template <class T>
-Lanes<T> sigmoid_of_2u(const Lanes<T>& x) {
+Simd<T> sigmoid_of_2u(const Simd<T>& x) {
   constexpr T linear = static_cast<T>(-kTwiceSqrtTwoOverPi), cubic = static_cast<T>(-kTwiceSqrtTwoOverPi * kCubic);
   return (T(1) + (x * (linear + cubic * x.square())).exp()).inverse();
 }
 
 template <class T>
 void gelu(const Operand& x, const Operand& y) {
-  const Walk walk = walk_of({&x, &y});
-  for (std::int64_t row = 0; row < walk.rows; ++row) {
+  const LoopShape loop = loop_of({&x, &y});
+  for (std::int64_t row = 0; row < loop.rows; ++row) {
     const T* from = row_of<T>(x, row);
     T* to = row_of<T>(y, row);
-    for_lanes<T>(walk.cols, [&](std::int64_t i, std::int64_t count) {
-      const Lanes<T> v = load(from + i, count);
+    for_simd<T>(loop.cols, [&](std::int64_t i, std::int64_t count) {
+      const Simd<T> v = load(from + i, count);
       store<T>(to + i, count, v * sigmoid_of_2u<T>(v));
     });
   }
@@ -36,22 +36,22 @@ void gelu(const Operand& x, const Operand& y) {
 template <class T>
 void gelu_backward(const Operand& dy, const Operand& x, const Operand& dx) {
   constexpr T linear = static_cast<T>(kTwiceSqrtTwoOverPi), cubic = static_cast<T>(3 * kTwiceSqrtTwoOverPi * kCubic);
-  const Walk walk = walk_of({&dy, &x, &dx});
-  for (std::int64_t row = 0; row < walk.rows; ++row) {
+  const LoopShape loop = loop_of({&dy, &x, &dx});
+  for (std::int64_t row = 0; row < loop.rows; ++row) {
     const T* upstream = row_of<T>(dy, row);
     const T* from = row_of<T>(x, row);
     T* to = row_of<T>(dx, row);
-    for_lanes<T>(walk.cols, [&](std::int64_t i, std::int64_t count) {
-      const Lanes<T> v = load(from + i, count);
-      const Lanes<T> s = sigmoid_of_2u<T>(v);
-      const Lanes<T> slope = s + v * s * (T(1) - s) * (linear + cubic * v.square());
+    for_simd<T>(loop.cols, [&](std::int64_t i, std::int64_t count) {
+      const Simd<T> v = load(from + i, count);
+      const Simd<T> s = sigmoid_of_2u<T>(v);
+      const Simd<T> slope = s + v * s * (T(1) - s) * (linear + cubic * v.square());
       store<T>(to + i, count, load(upstream + i, count) * slope);
     });
   }
 }
 
 template <class T>
-Lanes<T> sigmoid(const Lanes<T>& x) {
+Simd<T> sigmoid(const Simd<T>& x) {
   return (T(1) + (-x).exp()).inverse();
 }
 
@@ -62,8 +62,8 @@ void swiglu(const Operand& x, const Operand& y) {
     const T* gate = row_of<T>(x, row);
     const T* up = gate + y.cols;
     T* to = row_of<T>(y, row);
-    for_lanes<T>(y.cols, [&](std::int64_t i, std::int64_t count) {
-      const Lanes<T> g = load(gate + i, count);
+    for_simd<T>(y.cols, [&](std::int64_t i, std::int64_t count) {
+      const Simd<T> g = load(gate + i, count);
       store<T>(to + i, count, g * sigmoid<T>(g) * load(up + i, count));
     });
   }
@@ -77,8 +77,8 @@ void swiglu_backward(const Operand& dy, const Operand& x, const Operand& dx) {
     const T* up = gate + dy.cols;
     T* to_gate = row_of<T>(dx, row);
     T* to_up = to_gate + dy.cols;
-    for_lanes<T>(dy.cols, [&](std::int64_t i, std::int64_t count) {
-      const Lanes<T> d = load(upstream + i, count), g = load(gate + i, count), s = sigmoid<T>(g);
+    for_simd<T>(dy.cols, [&](std::int64_t i, std::int64_t count) {
+      const Simd<T> d = load(upstream + i, count), g = load(gate + i, count), s = sigmoid<T>(g);
       store<T>(to_gate + i, count, d * load(up + i, count) * s * (T(1) + g * (T(1) - s)));
       store<T>(to_up + i, count, d * g * s);
     });
@@ -87,12 +87,12 @@ void swiglu_backward(const Operand& dy, const Operand& x, const Operand& dx) {
 
 template <class T>
 void add(const Operand& a, const Operand& b, const Operand& c) {
-  const Walk walk = walk_of({&a, &b, &c});
-  for (std::int64_t row = 0; row < walk.rows; ++row) {
+  const LoopShape loop = loop_of({&a, &b, &c});
+  for (std::int64_t row = 0; row < loop.rows; ++row) {
     const T* left = row_of<T>(a, row);
     const T* right = row_of<T>(b, row);
     T* to = row_of<T>(c, row);
-    for_lanes<T>(walk.cols, [&](std::int64_t i, std::int64_t count) {
+    for_simd<T>(loop.cols, [&](std::int64_t i, std::int64_t count) {
       store<T>(to + i, count, load(left + i, count) + load(right + i, count));
     });
   }
@@ -105,7 +105,7 @@ void bias_add(const Operand& a, const Operand& b, const Operand& bias, const Ope
     const T* left = row_of<T>(a, row);
     const T* right = row_of<T>(b, row);
     T* to = row_of<T>(c, row);
-    for_lanes<T>(c.cols, [&](std::int64_t i, std::int64_t count) {
+    for_simd<T>(c.cols, [&](std::int64_t i, std::int64_t count) {
       store<T>(to + i, count, load(left + i, count) + (load(right + i, count) + load(add + i, count)));
     });
   }
@@ -117,8 +117,8 @@ void column_sum(const Operand& dy, const Operand& db) {
   T* sum = data_of<T>(db);
   for (std::int64_t first = 0; first < dy.rows; first += rows_at_once) {
     const std::int64_t last = std::min(first + rows_at_once, dy.rows);
-    for_lanes<T>(dy.cols, [&](std::int64_t i, std::int64_t count) {
-      Lanes<T> lanes = load(sum + i, count);
+    for_simd<T>(dy.cols, [&](std::int64_t i, std::int64_t count) {
+      Simd<T> lanes = load(sum + i, count);
       for (std::int64_t row = first; row < last; ++row) lanes += load(row_of<T>(dy, row) + i, count);
       store<T>(sum + i, count, lanes);
     });

@@ -13,7 +13,7 @@ constexpr const char* kWhat = "embedding: token";
 
 template <class T>
 void add_row(T* to, const T* a, const T* b, std::int64_t cols) {
-  for_lanes<T>(cols, [&](std::int64_t i, std::int64_t count) {
+  for_simd<T>(cols, [&](std::int64_t i, std::int64_t count) {
     store<T>(to + i, count, load(a + i, count) + load(b + i, count));
   });
 }

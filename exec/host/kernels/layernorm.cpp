@@ -21,11 +21,11 @@ void forward(const LayerNorm& work, std::span<const Operand> operands) {
     T* y = row_of<T>(operands[3], row);
     T* stats = row_of<T>(operands[4], row);
     const T mean = row_sum(x, work.cols) * inverse_cols;
-    Lanes<T> squares = Lanes<T>::Zero();
-    for_lanes<T>(work.cols,
-                 [&](std::int64_t i, std::int64_t count) { squares += (load(x + i, count, mean) - mean).square(); });
+    Simd<T> squares = Simd<T>::Zero();
+    for_simd<T>(work.cols,
+                [&](std::int64_t i, std::int64_t count) { squares += (load(x + i, count, mean) - mean).square(); });
     const T rstd = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(kNormEpsilon));
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+    for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
       store<T>(y + i, count, (load(x + i, count) - mean) * rstd * load(gamma + i, count) + load(beta + i, count));
     });
     stats[0] = mean;
@@ -44,15 +44,15 @@ void dgrad(const LayerNorm& work, std::span<const Operand> operands, const Opera
     const T* x = row_of<T>(operands[1], row);
     T* dx = row_of<T>(to, row);
     const T mean = row_of<T>(operands[2], row)[0], rstd = row_of<T>(operands[2], row)[1];
-    Lanes<T> sum_g = Lanes<T>::Zero(), sum_gx = Lanes<T>::Zero();
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
-      const Lanes<T> g = load(dy + i, count) * load(gamma + i, count);
+    Simd<T> sum_g = Simd<T>::Zero(), sum_gx = Simd<T>::Zero();
+    for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+      const Simd<T> g = load(dy + i, count) * load(gamma + i, count);
       sum_g += g;
       sum_gx += g * (load(x + i, count) - mean);
     });
     const T mean_g = sum_g.sum() * inverse_cols, mean_gx = sum_gx.sum() * rstd * inverse_cols;
-    const auto gradient = [&](std::int64_t i, std::int64_t count) -> Lanes<T> {
-      const Lanes<T> g = load(dy + i, count) * load(gamma + i, count);
+    const auto gradient = [&](std::int64_t i, std::int64_t count) -> Simd<T> {
+      const Simd<T> g = load(dy + i, count) * load(gamma + i, count);
       return rstd * (g - mean_g - (load(x + i, count) - mean) * (rstd * mean_gx));
     };
     write_gradient(dx, work.cols, accumulate, gradient);
@@ -61,11 +61,11 @@ void dgrad(const LayerNorm& work, std::span<const Operand> operands, const Opera
 
 template <class T>
 void wgrad(const LayerNorm& work, std::span<const Operand> operands, T* dgamma, T* dbeta, RowRange rows) {
-  for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
-    Lanes<T> sum_gamma = load(dgamma + i, count), sum_beta = load(dbeta + i, count);
+  for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+    Simd<T> sum_gamma = load(dgamma + i, count), sum_beta = load(dbeta + i, count);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const T* stats = row_of<T>(operands[2], row);
-      const Lanes<T> dy = load(row_of<T>(operands[0], row) + i, count);
+      const Simd<T> dy = load(row_of<T>(operands[0], row) + i, count);
       sum_gamma += dy * ((load(row_of<T>(operands[1], row) + i, count) - stats[0]) * stats[1]);
       sum_beta += dy;
     }

@@ -14,8 +14,8 @@ void reduce(const LocalReduce& work, const Operand& parts, const Operand& sum) {
   for (std::int64_t row = 0; row < sum.rows; ++row) {
     T* to = row_of<T>(sum, row);
     const T* first = from + row * sum.cols;
-    for_lanes<T>(sum.cols, [&](std::int64_t i, std::int64_t count) {
-      Lanes<T> total = load(first + i, count);
+    for_simd<T>(sum.cols, [&](std::int64_t i, std::int64_t count) {
+      Simd<T> total = load(first + i, count);
       for (std::int64_t part = 1; part < work.parts; ++part) total += load(first + part * work.elements + i, count);
       store<T>(to + i, count, total);
     });

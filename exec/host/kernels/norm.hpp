@@ -27,7 +27,7 @@ void for_few_rows(std::int64_t rows, Fn fn) {
 // to[i…] ← (accumulate: to[i…] +) gradient(i, count), for a row of n elements.
 template <class T, class Fn>
 void write_gradient(T* to, std::int64_t n, bool accumulate, Fn gradient) {
-  for_lanes<T>(n, [&](std::int64_t i, std::int64_t count) {
+  for_simd<T>(n, [&](std::int64_t i, std::int64_t count) {
     if (accumulate) {
       store<T>(to + i, count, load(to + i, count) + gradient(i, count));
     } else {

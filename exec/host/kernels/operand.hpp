@@ -38,10 +38,10 @@ inline bool have_one_dtype(std::span<const Operand> operands) {
 }
 
 // How to walk operands of equal shape: as one long row when all are contiguous, else row by row.
-struct Walk {
+struct LoopShape {
   std::int64_t rows = 0, cols = 0;
 };
-inline Walk walk_of(std::initializer_list<const Operand*> operands) {
+inline LoopShape loop_of(std::initializer_list<const Operand*> operands) {
   const Operand& first = **operands.begin();
   for (const Operand* operand : operands) {
     assert(operand->rows == first.rows && operand->cols == first.cols);

@@ -57,13 +57,13 @@ void adamw(const AdamW& work, std::span<const Operand> operands) {
   for (std::int64_t begin = 0; begin < work.elements; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, work.elements - begin);
     fill_decay(factor, step.decay, work.decayed, work.shard.value() * work.elements + begin, count);
-    for_lanes<T>(count, [&](std::int64_t offset, std::int64_t lanes) {
+    for_simd<T>(count, [&](std::int64_t offset, std::int64_t lanes) {
       const std::int64_t i = begin + offset;
-      const Lanes<T> g = load(grad + i, lanes) * step.clip;
-      const Lanes<T> m1 = step.beta1 * load(m + i, lanes) + (T(1) - step.beta1) * g;
-      const Lanes<T> m2 = step.beta2 * load(v + i, lanes) + (T(1) - step.beta2) * g.square();
-      const Lanes<T> update = step.rate * m1 / (m2.sqrt() * step.inverse_sqrt_correction2 + step.eps);
-      const Lanes<T> next = load(factor + offset, lanes) * load(master + i, lanes) - update;
+      const Simd<T> g = load(grad + i, lanes) * step.clip;
+      const Simd<T> m1 = step.beta1 * load(m + i, lanes) + (T(1) - step.beta1) * g;
+      const Simd<T> m2 = step.beta2 * load(v + i, lanes) + (T(1) - step.beta2) * g.square();
+      const Simd<T> update = step.rate * m1 / (m2.sqrt() * step.inverse_sqrt_correction2 + step.eps);
+      const Simd<T> next = load(factor + offset, lanes) * load(master + i, lanes) - update;
       store<T>(param + i, lanes, next);
       if (work.master) store<T>(master + i, lanes, next);
       store<T>(m + i, lanes, m1);

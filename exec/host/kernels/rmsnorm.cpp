@@ -18,10 +18,10 @@ void forward(const RmsNorm& work, std::span<const Operand> operands) {
   for (std::int64_t row = 0; row < work.rows; ++row) {
     const T* x = row_of<T>(operands[0], row);
     T* y = row_of<T>(operands[2], row);
-    Lanes<T> squares = Lanes<T>::Zero();
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) { squares += load(x + i, count).square(); });
+    Simd<T> squares = Simd<T>::Zero();
+    for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) { squares += load(x + i, count).square(); });
     const T rrms = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(kNormEpsilon));
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+    for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
       store<T>(y + i, count, load(x + i, count) * rrms * load(gamma + i, count));
     });
     *row_of<T>(operands[3], row) = rrms;
@@ -39,12 +39,12 @@ void dgrad(const RmsNorm& work, std::span<const Operand> operands, const Operand
     const T* x = row_of<T>(operands[1], row);
     T* dx = row_of<T>(to, row);
     const T rrms = *row_of<T>(operands[2], row);
-    Lanes<T> sum = Lanes<T>::Zero();
-    for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+    Simd<T> sum = Simd<T>::Zero();
+    for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
       sum += load(dy + i, count) * load(gamma + i, count) * load(x + i, count);
     });
     const T of_x = sum.sum() * inverse_cols * rrms * rrms;
-    const auto gradient = [&](std::int64_t i, std::int64_t count) -> Lanes<T> {
+    const auto gradient = [&](std::int64_t i, std::int64_t count) -> Simd<T> {
       return rrms * (load(dy + i, count) * load(gamma + i, count) - load(x + i, count) * of_x);
     };
     write_gradient(dx, work.cols, accumulate, gradient);
@@ -53,8 +53,8 @@ void dgrad(const RmsNorm& work, std::span<const Operand> operands, const Operand
 
 template <class T>
 void wgrad(const RmsNorm& work, std::span<const Operand> operands, T* dgamma, RowRange rows) {
-  for_lanes<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
-    Lanes<T> sum = load(dgamma + i, count);
+  for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+    Simd<T> sum = load(dgamma + i, count);
     for (std::int64_t row = rows.begin; row < rows.end; ++row)
       sum += load(row_of<T>(operands[0], row) + i, count) *
              (load(row_of<T>(operands[1], row) + i, count) * *row_of<T>(operands[2], row));

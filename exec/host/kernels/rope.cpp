@@ -35,7 +35,8 @@ void move_to(std::int64_t position, const Rope& work, Angle* angles) {
   }
 }
 
-// (a, b) ← (a·cos − b·sin, b·cos + a·sin), a and b the halves of a head. A plain loop: halves are shorter than kLanes.
+// (a, b) ← (a·cos − b·sin, b·cos + a·sin), a and b the halves of a head. A plain loop: halves are shorter than
+// kSimdWidth.
 template <class T>
 void turn(T* head, const T* cos, const T* sin, std::int64_t half) {
   T* other = head + half;
