@@ -14,7 +14,7 @@
 
 namespace stretto::compare {
 
-// Both timelines of one row.
+// The predicted and the measured timeline of one row of the table.
 struct RowTimelines {
   std::string mode;
   std::int64_t ranks = 1;
@@ -27,23 +27,23 @@ struct RowTimelines {
 struct Result {
   Comparison comparison;
   std::vector<RowTimelines> timelines;  // in the order of comparison.rows
-  bool complete = true;                 // false when `stop` said so: rows are those finished until then
+  bool complete = true;                 // false after `stop`: only rows that were finished are there
 };
 
-// Predicts and measures every mode at every number of ranks: the main job. `machine` must be of the kind that the
-// platform was measured on. `progress` gets a line before each turn, `stop` is asked whether to end.
+// Predicts and measures every mode at every number of ranks. `machine` must be of the kind that the platform was
+// measured on. `progress` gets a line before each turn; the run ends early when `stop` returns true.
 //
-// Per number of ranks all modes are built at once and run in turns, step by step, with a second copy of the plain
-// schedule among them (A/A), so that a slow moment of the machine meets all of them. A turn is two steps back to back
-// of which the second is timed: the steady period. On a host the sgemm yardstick runs between them: predictions are
-// made for the speed that the cores had, where its readings tell that from the speed at calibration, and with the
-// bursts that others took from the cores (DetourProbe); beside them as calibrated. What the hypervisor disturbed is
-// measured again (Undisturbed).
+// For each number of ranks all modes are built at once and measured in turns, interleaved step by step, so that a slow
+// moment of the machine affects all of them. A second copy of the plain schedule takes part (A/A test). A turn is two
+// steps back to back; the second is timed: the steady period. On a host the sgemm yardstick runs between the steps.
+// Predictions are made for the core speed that it read, if that differs significantly from the speed at calibration,
+// and for the system noise that DetourProbe read; a second prediction is made for conditions as calibrated. Steps that
+// the hypervisor disturbed are measured again (Undisturbed).
 //
-// With Machine::processes each is a rank on a GPU of its own, communication is NCCL's as the platform knows it
-// (Network::nccl), and there are as many ranks as processes. All of them call this; rank 0 gets the rows.
+// With Machine::processes each process is a rank on its own GPU, communication costs are those of NCCL (Network::nccl),
+// and there are as many ranks as processes. All processes call this; rank 0 gets the rows.
 //
-// Throws Error(input) for what the scenario asks for and cannot have, before anything is measured.
+// Throws Error(input) before anything is measured when the scenario asks for something impossible.
 Result run(const Scenario& scenario, const sim::Platform& platform, const exec::Machine& machine,
            const std::function<void(const std::string& line)>& progress, const std::function<bool()>& stop);
 

@@ -10,18 +10,17 @@
 
 namespace stretto::compare {
 
-// What is compared: every mode at every number of ranks.
+// The parameter grid of a comparison: every mode at every number of ranks.
 struct Grid {
   Scenario scenario;               // with the cluster as it is on this kind of machine
-  std::vector<std::string> modes;  // the plain one first: the others are measured against it
+  std::vector<std::string> modes;  // the plain one, which is the baseline, comes first
   std::vector<std::int64_t> ranks;
-  std::vector<std::string> notes;  // what a mode or [compare] asks for and does not get, and why
+  std::vector<std::string> notes;  // requests of a mode or of [compare] that have no effect, and why
   std::size_t streams = 0;         // lanes of all ranks here, in the schedule that has the most
 };
 
-// As the scenario says; where it says nothing all modes, and the ranks of its layout. Every schedule is built and
-// costed once, so that what cannot be compared is said before anything runs: throws Error(input) with file, mode and
-// ranks.
+// The grid of [compare]; by default all modes, and the number of ranks of the scenario's layout. Builds and costs every
+// schedule once, so that errors show before anything runs: throws Error(input) with file, mode and ranks.
 Grid grid_of(const Scenario& scenario, const sim::Platform& platform, const exec::Machine& machine);
 
 }  // namespace stretto::compare

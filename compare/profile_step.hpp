@@ -9,19 +9,19 @@
 
 namespace stretto::compare {
 
-// Where the time of one step goes, as it was measured.
+// The measured time of one step, broken down by operation.
 struct ProfiledStep {
-  Profile profile;       // of the turns that were finished; without any, `step_ms` is empty
-  Timeline middle;       // of the turn with the median step
-  bool complete = true;  // false when `stop` said so
+  Profile profile;       // over the finished turns; if there are none, `step_ms` is empty
+  Timeline middle;       // of the turn with the median step time
+  bool complete = true;  // false after `stop`
 };
 
-// Runs a step `turns` times without the times of operations being taken and as often with them, in turns, each the
-// second of two back to back: caches and clocks are as a step leaves them. What the hypervisor disturbed on a host is
-// measured again. On a host in f32, the peak is the fastest reading of the sgemm yardstick between the steps; on a GPU,
-// its data sheet's.
+// Measures the step `turns` times without timestamps of operations and as often with them, alternating. Each time two
+// steps run back to back and the second counts, so that caches and clocks are in their steady state. Steps that the
+// hypervisor disturbed are measured again (host only). The peak is the fastest reading of the sgemm yardstick between
+// the steps (host, f32), or the GPU's data sheet's.
 //
-// Where ranks are processes all of them call this; rank 0 gets the result, the others only whether it is complete.
+// When ranks are processes all of them call this; rank 0 gets the result, the others only `complete`.
 ProfiledStep profile_step(exec::ReadyStep& step, std::int64_t turns, launch::ProcessGroup* processes,
                           const std::function<void(const std::string& line)>& progress,
                           const std::function<bool()>& stop);

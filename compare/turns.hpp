@@ -13,24 +13,24 @@
 
 namespace stretto::compare {
 
-// One schedule at one number of ranks, ready to run, and what was measured of it.
+// One schedule at one number of ranks, ready to run, with its measurements.
 struct Contender : exec::ReadyStep {
   using ReadyStep::ReadyStep;
   std::string mode;
-  std::vector<std::string> equal_modes;  // which give the same schedule
-  std::vector<Timeline> measured;        // one a turn
-  double loss = kUnknown;                // of the last step of the warm-up: turns may be more in one than in another
+  std::vector<std::string> equal_modes;  // other modes with the same schedule
+  std::vector<Timeline> measured;        // one for each turn
+  double loss = kUnknown;                // after the warm-up, which has the same number of steps for all contenders
 };
 double step_ms(const Timeline& timeline);
 
-// A contender for every schedule that is none of those before, and last a second copy of the first (A/A).
+// One contender for each distinct schedule of the grid's modes, and as the last one a second copy of the first (A/A).
 std::vector<std::unique_ptr<Contender>> contenders_of(const Grid& grid, std::int64_t ranks,
                                                       const exec::Machine& machine, const exec::TokenSource& tokens);
 
-// How the host's cores are while steps are measured on them.
+// Reads the state of the host's cores between measured steps: their speed, and the time that other processes take.
 class CoreMonitor {
  public:
-  // The yardstick runs on `busy` of `all` cores at once.
+  // The yardstick runs on `busy` of `all` cores at the same time.
   CoreMonitor(int busy, int all) : yardstick_(busy, all), detours_(busy) {}
 
   struct Reading {
@@ -49,12 +49,12 @@ class CoreMonitor {
 };
 
 struct Turns {
-  bool complete = true;                  // false when `stop` said so
-  std::int64_t runs = 0, set_aside = 0;  // measurements kept, and those made again
+  bool complete = true;                  // false after `stop`
+  std::int64_t runs = 0, set_aside = 0;  // measurements kept, and measurements repeated
 };
 
-// Warms all contenders up and then times each once a turn; `cores`, where there are any, is read beside every step.
-// Where ranks are processes, rank 0 gets the timelines of all.
+// Warms up all contenders, then measures each of them once in every turn. `cores`, if not null, is read after every
+// step. When ranks are processes all of them call this, and rank 0 gets the timelines of all.
 Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_t turns,
                 launch::ProcessGroup* processes, CoreMonitor* cores,
                 const std::function<void(const std::string& line)>& progress, const std::function<bool()>& stop);

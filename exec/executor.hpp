@@ -10,28 +10,28 @@
 
 namespace stretto::exec {
 
-// What runs schedules, on whatever device. Owns the memory of all ranks. Use from one thread.
+// Runs one schedule on a device. Owns the memory of its ranks. Call it from one thread only.
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Runs `steps` steps back to back and returns the timeline of the last. Its step_begin is the end of the step before,
-  // or the start of the call. Throws Error(runtime) when an operation fails, a rank dies or nothing moves for too long;
-  // the executor is then good for nothing but destruction.
+  // Runs `steps` steps back to back and returns the timeline of the last one. Its step_begin is the end of the step
+  // before, or the start of the call. Throws Error(runtime) when an operation fails, a rank dies or a rank makes no
+  // progress until the timeout; after that the executor may only be destroyed.
   virtual Timeline run(int steps) = 0;
 
-  // The same for who wants only how long a step takes (the last, or the mean of all): without rows, where taking their
-  // times costs some.
+  // The same when only the time of a step is needed (of the last one, or the mean of all). Leaves out the rows on
+  // devices where timestamps cost time.
   virtual Timeline run_without_rows(int steps) { return run(steps); }
 
-  // All ranks of the schedule, or, where each is a process of its own, the one that is here. Rows of timelines are
-  // numbered by their place in programs().
+  // Whether the rank runs in this process. All ranks do, or each is a process of its own. Ranks in timelines are
+  // indices into programs().
   virtual bool is_here(std::int64_t rank) const {
     return rank >= 0 && rank < static_cast<std::int64_t>(programs().size());
   }
-  virtual const std::vector<BoundProgram>& programs() const = 0;  // of the ranks that are here, in order
+  virtual const std::vector<BoundProgram>& programs() const = 0;  // of the ranks in this process, in order
 
-  // The device that all ranks share; nullopt where that is this machine's processor.
+  // The GPU that the ranks of this process share; nullopt on the host.
   struct Device {
     std::string name;
     int sms = 0;
@@ -40,18 +40,18 @@ class Executor {
   };
   virtual std::optional<Device> device() const { return {}; }
 
-  // What a user should know of how it runs this schedule, a line each.
+  // Facts about running this schedule that users should know, a line each.
   virtual std::vector<std::string> notes() const { return {}; }
 
-  // What the host sees of a rank's memory while nothing runs: parameters, optimizer state, inputs, scalars and
-  // gradients. Where the ranks' memory is elsewhere this is a copy, which upload() and download() keep the same.
-  // The rank must be here.
+  // A rank's memory as the host sees it between runs: parameters, optimizer state, inputs, scalars and gradients. When
+  // the ranks' memory is on a GPU, this is a copy: upload() copies it to the device, download() back. The rank must run
+  // in this process. Owned by the executor.
   virtual host::RankMemory& memory(std::int64_t rank) = 0;
   enum class Contents : std::uint8_t {
-    state,    // what lives across steps
-    inputs,   // what is written before every step
+    state,    // persistent storages
+    inputs,   // storages that are written before every step
     results,  // scalars
-    all,      // all that the host sees
+    all,      // everything that the host sees
   };
   virtual void upload(Contents) {}
   virtual void download(Contents) {}

@@ -9,21 +9,22 @@
 
 namespace stretto::exec {
 
-// What schedules run on: whoever trains, measures or calibrates is given one. A value; copies are the same machine.
+// A factory of executors for one machine, used to train, measure and calibrate. A value; copies are the same machine.
 struct Machine {
-  // Makes what runs a schedule, which must have been verified and outlives it. RunOptions::processes is set here.
+  // Makes an executor. The schedule must have been verified and must outlive the executor. Sets RunOptions::processes.
   // Throws as the executors do.
   std::function<std::unique_ptr<Executor>(const Schedule& schedule, const MemoryPlan& plan, RunOptions options)> make;
-  // Run back to back for each timeline of a probe, which is the last one's. A GPU gets more than one, so that the host
-  // has issued the step that is timed before the device comes to it.
+  // Steps that a probe runs back to back for one timeline, that of the last step. More than one on a GPU, so that the
+  // host has issued the timed step before the device reaches it.
   int steps = 1;
-  // Where each rank is a process. All of them run the same: none is repeated because one of them was disturbed.
+  // Set when each rank is a process. All processes run the same measurements: none is repeated because one process was
+  // disturbed.
   launch::ProcessGroup* processes = nullptr;
 };
 
-// This machine's processor, `cores` of which ranks share; 0: all. `stop` is HostOptions::stop.
+// This machine's processor. Ranks share `cores` of its cores; 0: all. `stop` is HostOptions::stop.
 Machine host_machine(int cores, std::function<bool()> stop = {}, launch::ProcessGroup* processes = nullptr);
-// A GPU that all ranks share, or one for the rank of each process.
+// One GPU shared by all ranks; with `processes`, one GPU for each process's rank.
 Machine gpu_machine(launch::ProcessGroup* processes = nullptr);
 
 }  // namespace stretto::exec

@@ -17,11 +17,11 @@
 
 namespace stretto::exec {
 
-// What goes into and comes out of the ranks' memory between steps, whatever executor runs them. All functions need
-// every lane to be idle.
+// Reads and writes the ranks' memory between steps, the same for every executor. Call these functions only while no
+// step runs.
 
-// A rank's memory, by its number. Made of a function that returns a reference, when all ranks are in this process, or a
-// pointer, null for those that are not: what is theirs is left to theirs.
+// Finds a rank's memory. Made from a function that returns a reference, when all ranks are in this process, or a
+// pointer, null for ranks of other processes. The functions below skip those: their own processes handle them.
 class MemoryOf {
  public:
   template <class Find>
@@ -41,17 +41,17 @@ class MemoryOf {
  private:
   std::function<host::RankMemory*(std::int64_t)> find_;
 };
-// Of the ranks that an executor has here.
+// The memory of the ranks that `executor` runs in this process.
 MemoryOf memory_of(Executor& executor);
 
-// All that lasts from step to step becomes 0: parameters, optimizer state, padding.
+// Sets parameters, optimizer state and padding to 0.
 void clear_state(const Schedule& schedule, const MemoryOf& memory_of);
-// Parameters as the state map says. Random numbers are those of (seed, tensor, element), whatever the layout. Optimizer
-// state 0; padding 0.
+// Draws parameters as the state map says: a pure function of (seed, tensor, element), the same in every layout.
+// Optimizer state and padding become 0.
 void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of);
 
-// Full tensors, as no parallelism cuts them and without padding of the vocabulary, in f64 whatever the schedule
-// computes in (f32 → f64 → f32 is exact).
+// A full tensor: uncut, without padding of the vocabulary, in f64 whatever the schedule computes in (f32 → f64 → f32 is
+// exact).
 struct FullTensor {
   std::string name;  // Parameter::full_name() behind prefix_in_files()
   std::vector<std::int64_t> shape;
@@ -71,19 +71,20 @@ inline const char* prefix_in_files(StatePart part) {
   }
   return "";
 }
-// Each element from the rank that updates it, parameters in their most exact form. Gradients are the reduced ones that
-// the optimizer of the last step used. Of ranks in other processes these are got through `processes`: then all
-// processes must call this, and rank 0 has the result, the others nothing.
+// Reads each element from a rank that updates it; parameters from the master copy if there is one. Gradients are the
+// reduced ones of the last step. With `processes`, all processes must call this; rank 0 returns the tensors, the others
+// an empty list.
 std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
                                      launch::ProcessGroup* processes = nullptr);
-// Into every rank that holds a copy or a shard, parameters in all their forms. Throws Error(input) naming the tensor
-// that is missing or has another shape.
+// Writes to every rank that holds a copy or a shard; parameters to the master copy too. Throws Error(input) naming the
+// tensor that is missing or has another shape.
 void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
                    const std::function<const FullTensor&(const std::string& full_name)>& find);
 
-// What dropout in a layer is drawn from in a step.
+// The 64-bit dropout key of a layer in a step.
 std::uint64_t dropout_key(const Scenario& scenario, std::int64_t step, std::int64_t layer);
-// Tokens, targets and keys of dropout of every rank and micro-batch for `step`, and the optimizer's scalars.
+// Both write inputs of `step` to every rank. write_batch: tokens, targets and dropout keys of every micro-batch.
+// write_hyper: the optimizer's scalars.
 void write_batch(const Schedule& schedule, const Scenario& scenario, const TokenSource& source, std::int64_t step,
                  const MemoryOf& memory_of);
 void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_t step, const MemoryOf& memory_of);
@@ -96,7 +97,7 @@ struct StepMetrics {
   double loss = 0;           // mean negative log-likelihood per token of the global batch, nats
   double gradient_norm = 0;  // before clipping
 };
-// Every rank has them.
+// Every rank has the same metrics.
 StepMetrics read_metrics(const Schedule& schedule, const MemoryOf& memory_of, std::int64_t rank = 0);
 
 }  // namespace stretto::exec

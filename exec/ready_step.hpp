@@ -11,16 +11,16 @@
 
 namespace stretto::exec {
 
-// A step that is measured and not trained with: the schedule of a scenario on a machine, with a state and a batch in
-// memory, and on the device. Not movable: the executor refers to the schedule.
+// A step for measurements, not for training: the schedule of a scenario, planned and verified, on an executor whose
+// memory holds a state and one batch. Not movable: the executor refers to the schedule.
 struct ReadyStep {
   Scenario scenario;
   Schedule schedule;
   VerifiedSchedule verified;
   std::unique_ptr<Executor> executor;
-  std::vector<BoundProgram> programs;  // of all ranks, wherever they are
+  std::vector<BoundProgram> programs;  // of all ranks, also those of other processes
 
-  // `fill` writes what lives across steps. Throws as verifier and executor do.
+  // `fill` writes the persistent storages. Throws as verifier and executor do.
   using Fill = std::function<void(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of)>;
   ReadyStep(Scenario scenario, const Machine& machine, const RunOptions& options, const TokenSource& tokens,
             const Fill& fill = initialise_state);
@@ -28,7 +28,7 @@ struct ReadyStep {
   ReadyStep& operator=(const ReadyStep&) = delete;
 };
 
-// The scenario's data; without any, random bytes, on which a step takes as long.
+// The scenario's data; if it names none, random bytes: the time of a step does not depend on them.
 TokenSource tokens_of(const Scenario& scenario);
 
 }  // namespace stretto::exec

@@ -23,8 +23,8 @@ struct TrainOptions {
   std::function<void(const TrainStep&)> on_step;            // after every step
   std::function<void(const std::string& line)> on_message;  // resumed from …, checkpoint …
   std::function<bool()> stop;                               // polled between steps: Ctrl-C; a checkpoint is written
-  // Where every rank is a process of its own: all of them train, rank 0 writes checkpoints, and what stops or fails one
-  // stops or fails all.
+  // Set when every rank is a process of its own: then all of them call train(), rank 0 writes checkpoints, and a stop
+  // or a failure of one stops all.
   launch::ProcessGroup* processes = nullptr;
 };
 
@@ -34,12 +34,12 @@ struct TrainResult {
   bool finished = false;           // train_iters reached
 };
 
-// Trains on what `executor` runs: resumes from the newest checkpoint in checkpoint_dir if there is one, else begins
-// with the weights that `load` names or random ones, runs to train_iters, writes checkpoints as the scenario says. A
-// resumed run continues as the uninterrupted one, bit for bit in the same layout where the executor repeats itself bit
-// for bit; settings and data that are not those of the checkpoint are noted. checkpoint_dir is locked meanwhile. Throws
-// Error(input) for data, checkpoint or model that do not fit, Error(runtime) when a rank dies, the disk is full, data
-// are cut short, another run has checkpoint_dir, or the loss is no number.
+// Trains with `executor`. Resumes from the newest checkpoint in checkpoint_dir if there is one; otherwise begins with
+// the weights that `load` names, or random ones. Runs to train_iters and writes checkpoints as the scenario says. In
+// the same layout a resumed run continues bit for bit like the uninterrupted one, if the executor is deterministic.
+// on_message tells of settings and data that differ from the checkpoint's. checkpoint_dir is locked during the run.
+// Throws Error(input) for data, checkpoint or model that do not fit; Error(runtime) when a rank dies, the disk is full,
+// data are cut short, another run has locked checkpoint_dir, or the loss is not finite.
 TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& executor, const TrainOptions& options);
 
 // Throws Error(input) when the scenario has no training data that can be read.

@@ -10,12 +10,13 @@
 
 namespace stretto {
 
-// A scenario file as values: docs/scenario.md is its specification, key by key. Everything has been range-checked by
-// the reader, and unknown keys rejected.
-// What collectives between ranks cost.
+// A scenario file as values: docs/scenario.md specifies it key by key. The reader has checked all ranges and rejected
+// unknown keys. Value types.
+
+// The cost model of communication between ranks.
 enum class Network : std::uint8_t {
-  links,  // what rings over `link_GBps` and `link_latency_us` do
-  nccl,   // what NCCL took between the GPUs that the platform was measured on
+  links,  // rings over links of `link_GBps` and `link_latency_us`
+  nccl,   // times of NCCL between the GPUs that the platform was measured on
 };
 
 struct Cluster {
@@ -24,11 +25,11 @@ struct Cluster {
   Network network = Network::links;
   double link_GBps = 1.0;                        // of each rank, each direction; the host paces its transfers to it
   std::int64_t cuda_device_max_connections = 0;  // hardware queues that lanes share; 0 = one for each lane
-  // By group of ranks, "dp", "tp", "pp" or "embd": CTAs, one a channel, that its communicators' kernels take;
-  // absent = they take none (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).
+  // By process group, "dp", "tp", "pp" or "embd": CTAs, one a channel, of its communicators' kernels; absent = they
+  // take none (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).
   std::map<std::string, std::int64_t> max_ctas;
-  double channel_GBps = 0;                               // what one such channel carries; 0 = no limit but the link's
-  std::vector<std::string> high_priority_stream_groups;  // whose lanes have priority
+  double channel_GBps = 0;                               // bandwidth of one such channel; 0 = only the link limits it
+  std::vector<std::string> high_priority_stream_groups;  // process groups whose lanes have priority
   double link_latency_us = 50.0;                         // α of a collective's step, see docs/scenario.md
 };
 
@@ -36,8 +37,8 @@ struct Cluster {
 enum class TpMethod : std::uint8_t { none, bulk, ring_exchange, pipeline };
 struct TpGemm {
   TpMethod method = TpMethod::none;
-  bool aggregate = false;       // of ring_exchange before a GEMM: pairs of ranks
-  std::int64_t num_splits = 4;  // of pipeline
+  bool aggregate = false;       // ring_exchange before a GEMM: in chunks of two ranks
+  std::int64_t num_splits = 4;  // pipeline: number of pieces
   bool operator==(const TpGemm&) const = default;
 };
 
@@ -47,7 +48,7 @@ struct Overlap {
   bool align_param_gather = false;  // all pipeline stages gather a chunk's parameters at the same moment
   std::int64_t bucket_size = 0;     // elements; 0 = Megatron's default max(40e6, 1e6 · dp)
   bool grad_reduce_in_fp32 = true;
-  bool async_tensor_model_parallel_allreduce = false;  // all-reduce of a layer's dgrad beside its wgrad, without sp
+  bool async_tensor_model_parallel_allreduce = false;  // overlaps a layer's dgrad all-reduce with its wgrad, without sp
   bool tp_comm_overlap = false;                        // the same with sp, all-gather and reduce-scatter:
   bool tp_comm_bulk_dgrad = true;                      //   all-gather of the layer's input beside its dgrad
   bool tp_comm_bulk_wgrad = true;                      //   reduce-scatter of the dgrad beside its wgrad
@@ -56,7 +57,7 @@ struct Overlap {
   bool tp_comm_overlap_rs_dgrad = false;               //   also those of qkv and fc1 dgrad, instead of bulk
   bool tp_comm_overlap_disable_qkv = false, tp_comm_overlap_disable_fc1 = false;
   std::map<std::string, TpGemm> tp_comm_overlap_cfg;  // by "qkv_fprop", …: instead of what the switches say
-  std::int64_t tp_comm_overlap_compute_lanes = 1;     // that pieces of a GEMM take turns on
+  std::int64_t tp_comm_overlap_compute_lanes = 1;     // lanes that pieces of a GEMM alternate between
   bool overlap_p2p_comm = false;                      // messages between pipeline stages beside compute
   bool overlap_p2p_comm_warmup_flush = false;         //   also while the pipeline fills and drains
   bool defer_embedding_wgrad_compute = false;         // weight gradient of the head in the last stage's flush
@@ -70,10 +71,10 @@ struct Training {
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Recompute recompute;
-  bool gelu_fusion = false;           // into the products before it, forward and backward
-  bool bias_gradient_fusion = false;  // into the weight gradients of the same layers
-  bool residual_fusion = false;       // of the additions to the residual stream, into the products before them
-  bool norm_gradient_fusion = false;  // of the gradients of a norm's input and of its weights
+  bool gelu_fusion = false;           // GELU as the epilogue of the GEMM before it, forward and backward
+  bool bias_gradient_fusion = false;  // bias gradients as the epilogue of the same layer's weight gradient
+  bool residual_fusion = false;       // residual additions as the epilogue of the GEMM before them
+  bool norm_gradient_fusion = false;  // a norm's dgrad and wgrad as one operation
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;
   std::int64_t lr_warmup_iters = 10;
@@ -83,11 +84,11 @@ struct Training {
   std::uint64_t seed = 1234;
   double init_method_std = 0.02;
   std::string data;            // text file (bytes are tokens) or .bin token shard; relative to the scenario file
-  std::string load;            // weights to begin with (exec/weights.hpp), "" = random ones; relative as data
+  std::string load;            // initial weights (exec/weights.hpp), "" = random; path relative like data's
   std::string checkpoint_dir;  // "" = none
   std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
   bool enable_cuda_graph = true;         // on a GPU: steps after the first are launched as one
-  double timeout_s = 60;                 // a rank that makes no progress for this long is an error on all ranks
+  double timeout_s = 60;                 // no progress on a rank for this long is an error on all ranks
 };
 
 // `stretto compare`: the table's rows.

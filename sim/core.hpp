@@ -14,20 +14,20 @@
 
 namespace stretto::sim {
 
-// The event-driven heart of the simulator. It takes each lane from operation to operation: waits, start, end, row.
-// Every piece of state is in a part that owns it:
+// The discrete-event loop of the simulator. It takes each lane from operation to operation: waits, start, end, timeline
+// row. Every piece of state belongs to one part:
 //
 //   EventHeap     the next event of every lane
 //   Lanes         program counters, and which lanes wait for which
 //   Devices       cores, and the interference of what runs together
-//   Collectives   members that have come, and movement in phases
+//   Collectives   members that have arrived, and movement in phases
 //   Exchanges     sends and receives
 //   SoloPlayer    recordings of solo calls
 //   StepRecorder  rows, ends of steps, the steady period
 //
-// No part calls another one that stands further down, or the core: a part changes the stage of a lane and schedules its
-// next event, and the core hands the event to the part that has the lane. docs/simulation.md states the semantics.
-// Besides the rows, memory is O(ranks · lanes). One thread.
+// A part never calls the core or a part further down in this list. It changes the stage of a lane and schedules the
+// lane's next event; the core passes the event to the part that has the lane. docs/simulation.md states the semantics.
+// Memory besides the rows is O(ranks · lanes). Not thread-safe.
 class Core : public TimedCore {
  public:
   // `inputs` and `network` are borrowed and must outlive the core. `plays_solo_calls`: whether SoloPlayer is open.
@@ -73,7 +73,7 @@ class Core : public TimedCore {
   Exchanges exchanges_;
   SoloPlayer solo_player_;
   StepRecorder recorder_;
-  std::int64_t played_ = 0;  // operations that had finished in calls that were still played at the end
+  std::int64_t played_ = 0;  // finished operations of solo calls that were still being replayed at the end
   bool finished_ = false;
 };
 

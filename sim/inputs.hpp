@@ -10,8 +10,9 @@
 
 namespace stretto::sim {
 
-// What a simulation reads. Everything is borrowed, and outlives the core and its parts. `programs` and `flat` are of
-// the simulated ranks, in the same order. A rank is an index into them; a lane has the number rank · lanes + LaneId.
+// The inputs of a simulation, all borrowed: they must outlive the core and its parts. `programs` and `flat` belong to
+// the simulated ranks, in the same order. In the core a rank is an index into them, and a lane is rank · lanes +
+// LaneId.
 struct SimInputs {
   const Schedule& schedule;
   const Costs& costs;

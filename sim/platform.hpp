@@ -9,7 +9,7 @@
 
 namespace stretto::sim {
 
-// Where a number comes from. Every number of a platform has one: a constant without a source is a defect.
+// Provenance of a number. Every number of a platform has one.
 struct Source {
   std::string kind = "measured";  // "measured", "published" or "assumed"
   std::string origin;             // the probe, the paper, the reason
@@ -22,15 +22,14 @@ struct Quantity {
   Source source;
 };
 
-// One measurement: what was run, as features, and the time it took.
+// One measurement: the features of the work, and the time it took.
 struct MeasuredPoint {
   std::vector<double> features;
   double us = 0;
 };
 
 // A linear cost function: time_us = Σ coefficient · feature. The features belong to the kind of work
-// (sim/cost/features). Where it keeps what it was fitted to, its time is corrected near those points
-// (sim/cost/evaluate.hpp).
+// (sim/cost/features). With `measured`, its time is corrected near those points (sim/cost/evaluate.hpp).
 struct CostFit {
   std::vector<double> coefficients;
   Source source;
@@ -60,23 +59,23 @@ struct Gpu {
   std::array<Curve, kDemandClasses> beside_copying, copying_beside;
 };
 
-// What a machine costs: docs/platform.md is the file's specification. Made by `stretto calibrate`, read by the
-// simulator.
+// The cost model of a machine; docs/platform.md specifies the file. `stretto calibrate` makes it, the simulator reads
+// it.
 struct Platform {
   std::string name;
   std::string device;             // as the machine names itself
   std::string date;               // of the measurement, ISO 8601
-  int cores = 0;                  // that the ranks of one device share; of a GPU 1: one compute kernel at a time
+  int cores = 0;                  // shared by the ranks of one device; on a GPU 1: one compute kernel at a time
   std::int64_t memory_bytes = 0;  // of one device
   std::optional<Gpu> gpu;         // absent: a host, which has the two yardsticks below and `oversubscribed`
-  // One core on square 1024: the peak that MFU is counted against, and how fast the cores were when this was measured.
+  // One core on square 1024: the peak for MFU, and the core speed at calibration.
   Quantity sgemm_GFLOPs;
   Quantity sgemm_filled_GFLOPs;          // the same with all cores busy
   std::map<std::string, CostFit> costs;  // by cost key: "gemm_nt_bias_f32"
   Quantity op_overhead_us, wake_us, timer_overshoot_us;
   std::array<std::array<Quantity, kDemandClasses>, kDemandClasses> slowdown;
-  // Extra time of an operation when more ranks than cores take turns on a device (caches are cold at every turn), as a
-  // share of its time alone, by class.
+  // [class]: extra time of an operation when more ranks than cores share a device by time slices (caches are cold after
+  // each switch), as a share of its time alone.
   std::array<Quantity, kDemandClasses> oversubscribed;
 };
 

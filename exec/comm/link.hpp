@@ -9,18 +9,19 @@
 
 namespace stretto::local {
 
-// Messages from one rank to another on one communicator: the n-th that is sent is the n-th that is received. The
-// receiver moves the bytes. Thread-safe; one thread at a time on each side. Waiting sleeps, never spins.
+// Messages from one rank to another on one communicator, in one process. The n-th send is matched with the n-th
+// receive; the receiver copies the bytes. Thread-safe, with at most one thread at a time on each side. Waiting sleeps,
+// it does not spin.
 class Link {
  public:
   struct Ends {
     WaitOutcome outcome = WaitOutcome::met;
     Clock::time_point complete{};  // when the second end was posted: the same value for both
-    const void* in = nullptr;      // the sender's buffer, good until delivered() is called
+    const void* in = nullptr;      // the sender's buffer, valid until delivered() is called
   };
 
-  // Each returns the number of the message, for the calls below. The buffer is the sender's and stays as it is until
-  // await_delivery has returned.
+  // Both return the number of the message, for the calls below. The sender must not change the buffer until
+  // await_delivery() has returned.
   std::uint64_t post_send(const void* in) {
     std::lock_guard lock(mutex_);
     Message& message = at(sent_);
@@ -34,7 +35,7 @@ class Link {
     return received_++;
   }
 
-  // Until both ends are posted. After anything but `met` the link is good for nothing more.
+  // Waits until both ends are posted. After any outcome but `met` the link must not be used again.
   Ends meet(std::uint64_t number, std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
     const WaitOutcome outcome = wait(lock, timeout, [&] { return at(number).ends == 2; });
@@ -43,9 +44,10 @@ class Link {
 
   struct Delivery {
     WaitOutcome outcome = WaitOutcome::met;
-    Clock::time_point at{}, alone{};  // when the receiver had the bytes; when it would have, without other messages
+    Clock::time_point at{},
+        alone{};  // when the receiver had the bytes; when it would have had them without other messages
   };
-  // By the receiver, when it has the bytes.
+  // The receiver calls this when it has the bytes.
   void delivered(std::uint64_t number, Clock::time_point alone) {
     std::lock_guard lock(mutex_);
     at(number).delivery.at = Clock::now();
@@ -53,7 +55,7 @@ class Link {
     at(number).is_delivered = true;
     changed_.notify_all();
   }
-  // By the sender. Messages are forgotten with this, so it must be called for each of them, in order.
+  // The sender waits for the receiver. This frees the message, so call it for every message, in order.
   Delivery await_delivery(std::uint64_t number, std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
     const WaitOutcome outcome = wait(lock, timeout, [&] { return at(number).is_delivered; });
@@ -63,7 +65,7 @@ class Link {
     return delivery;
   }
 
-  // From any thread, at any time: everybody who waits, or comes later, gets `aborted`.
+  // May be called from any thread at any time: all present and later waits return `aborted`.
   void abort() {
     std::lock_guard lock(mutex_);
     aborted_ = true;

@@ -1,8 +1,8 @@
 #pragma once
-// The language of the kernels. nvcc compiles them for the GPU. Tests compile the same files with any C++ compiler and
-// put a header of their own in place of the device (tests/emulated_device), so that arithmetic, indexing and barriers
-// of every kernel are tested where there is no GPU. Kernels use what both have: threadIdx and the like, __shared__,
-// __syncthreads, __shfl_xor_sync.
+// Device functions that all kernels share. nvcc compiles kernels for the GPU; tests compile the same files with any C++
+// compiler against an emulated device (tests/emulated_device), so that arithmetic, indexing and barriers are tested
+// without a GPU. Kernels may use only what both provide: threadIdx and the like, __shared__, __syncthreads,
+// __shfl_xor_sync.
 #include <cstddef>
 #include <cstdint>
 
@@ -35,8 +35,8 @@ __host__ __device__ T rounded(float value) {
 
 constexpr int kWarp = 32;
 
-// N elements, a power of two and at most 16 bytes, that are read or written at once. Their address must be a multiple
-// of their size together: callers choose an N for which it is (is_packable in map.hpp).
+// N elements that are read or written by one instruction: N is a power of two, at most 16 bytes in all. The address
+// must be a multiple of the pack's size; callers choose N accordingly (is_packable in map.hpp).
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T at[N];
@@ -55,8 +55,8 @@ __device__ void store(T* to, const float (&from)[N]) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-// Over the lanes of a warp, all of which must call it; every lane gets the result. The order is fixed, so that
-// equal values give equal bits; double is for sums over a whole gradient.
+// Reductions over the lanes of a warp. All lanes must call it, and all get the result. The order is fixed, so equal
+// inputs give equal bits. double is for sums over a whole gradient.
 __device__ inline float warp_sum(float value) {
 #pragma unroll
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffffu, value, mask);
@@ -67,7 +67,7 @@ __device__ inline double warp_sum(double value) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffffu, value, mask);
   return value;
 }
-// A NaN anywhere is the result.
+// NaN if either is NaN.
 __device__ inline float max_or_nan(float a, float b) { return a > b || a != a ? a : b; }
 __device__ inline float warp_max(float value) {
 #pragma unroll
@@ -75,13 +75,13 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-// Over the threads of a one-dimensional block of whole warps, all of which must call it; every thread gets the result.
+// Reductions over a one-dimensional thread block of whole warps. All threads must call it, and all get the result.
 template <class T>
 __device__ T block_sum(T value) {
   __shared__ T of_warp[kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   value = warp_sum(value);
-  __syncthreads();  // those before may still be reading
+  __syncthreads();  // threads may still read the previous call's values
   if (lane == 0) of_warp[warp] = value;
   __syncthreads();
   return warp_sum(lane < warps ? of_warp[lane] : T(0));

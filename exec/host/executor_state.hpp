@@ -1,5 +1,6 @@
 #pragma once
-// Internal to the executor: executor.cpp runs lanes, communicate.cpp what they do together with other ranks.
+// Internal to the host executor: executor.cpp runs lanes, communicate.cpp their communication within this process,
+// remote.cpp that with other processes. Each lane of each rank is a thread.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -30,16 +31,16 @@ using local::Clock;
 using local::Link;
 using local::WaitOutcome;
 
-struct Aborted {};  // another lane has failed and has already said why
+struct Aborted {};  // thrown when another lane has failed; that lane has reported the reason
 
-// What a lane has done, counted over all steps: operation p of step s is finished when finished > s · length + p.
+// Progress of a lane, counted over all steps: operation p of step s is finished when finished > s · length + p.
 struct LaneProgress {
   std::uint64_t started = 0;
   std::uint64_t finished = 0;
 };
 
-// What a sleeping lane waits for. It is woken when that has come and not before: a wake-up that finds nothing to do
-// takes the core from an operation for some 20 µs.
+// The counter that a sleeping lane waits for. It is woken only when the counter is reached: a useless wake-up takes a
+// core from an operation for some 20 µs.
 struct LaneWait {
   std::condition_variable woken;
   std::uint64_t LaneProgress::*counter = nullptr;  // nullptr: the lane does not wait
@@ -47,26 +48,26 @@ struct LaneWait {
   std::uint64_t needed = 0;
 };
 
-// The computation that a lane is at, for whoever looks whether it ends.
+// The computation that a lane is in, for the check for hung lanes.
 struct Computation {
   std::atomic<Clock::rep> since{0};  // 0: none
   std::atomic<std::uint32_t> op{0};  // of the program
 };
 
-// One instance of a communicator: its members and where they meet.
+// One process group of a communicator, with the rendezvous of its members.
 struct CommGroup {
-  std::vector<std::uint32_t> members;   // places among State::ranks
-  std::vector<local::Buffers> buffers;  // [member]: of the collective that they are in; each sets its own and meets
+  std::vector<std::uint32_t> members;   // indices into State::ranks
+  std::vector<local::Buffers> buffers;  // [member]: of the current collective; each member sets its own, then meets
   Barrier barrier;
   explicit CommGroup(std::vector<std::uint32_t> ranks)
       : members(std::move(ranks)), buffers(members.size()), barrier(static_cast<int>(members.size())) {}
 };
 
-// Everything of one rank. Each lane is a thread; what they share is guarded by `mutex`, the rest is not written after
-// construction, and memory only by operations, in the order that the verifier has proved.
+// One rank. Its lanes are threads. `mutex` guards their shared progress; all else is constant after construction,
+// except memory, which operations write in the order that the verifier has proved.
 struct Rank {
   BoundProgram program;
-  std::size_t place = 0;  // among those that are here
+  std::size_t place = 0;  // index into State::ranks
   std::unique_ptr<RankMemory> memory;
   BoundOperands operands;
   std::mutex mutex;                    // guards progress and waits
@@ -76,18 +77,18 @@ struct Rank {
   CorePool* cores = nullptr;
   std::vector<CommGroup*> group_of;              // [communicator]; nullptr: not a member
   std::vector<Link*> link_of;                    // [OpId] of sends and receives
-  std::vector<std::vector<std::byte>> received;  // [lane]: what a reduction got from other processes
+  std::vector<std::vector<std::byte>> received;  // [lane]: bytes that a reduction received from other processes
 };
 
-// Cores of channels, held until the end of the communication.
+// The cores that a communication's channels hold until it ends. RAII.
 class Residence {
  public:
-  Residence(CorePool& cores, int count, int priority);  // 0: holds none, and waits for none; throws Aborted
+  Residence(CorePool& cores, int count, int priority);  // waits until it has `count` cores; throws Aborted
   ~Residence() { release(); }
   void release();  // early
   Residence(const Residence&) = delete;
   Residence& operator=(const Residence&) = delete;
-  // Calls move(), which moves bytes, on a core of this; on one of the pool where this holds none.
+  // Calls move(), which moves bytes, on a held core; if it holds none, on one borrowed from the pool.
   template <class Move>
   void work(const Move& move) const {
     const std::optional<int> core = held_.empty() ? cores_.acquire(priority_) : held_.front();
@@ -113,19 +114,19 @@ struct HostExecutor::State {
   std::vector<std::unique_ptr<CommGroup>> groups;
   std::vector<std::unique_ptr<Link>> links;  // [Partners::routes]
   std::optional<wire::Wires> wires;          // when the other ranks are other processes
-  int abort_event = -1;                      // readable when all lanes are to end
+  int abort_event = -1;                      // eventfd; readable when all lanes must end
   Clock::time_point origin = Clock::now();
 
-  // Commands to the lane threads: `steps_wanted` grows, every lane works until it has done as many.
+  // Commands to the lane threads: run() raises `steps_wanted`, and every lane works until it has done that many.
   std::mutex command_mutex;
   std::condition_variable commanded, all_idle;
   std::uint64_t steps_wanted = 0;
   std::size_t busy = 0;
   bool quit = false;
   std::exception_ptr failure;
-  bool is_hung = false;  // a lane does not return from a computation: nothing that it uses may go away
+  bool is_hung = false;  // a lane does not return from a computation: nothing that it uses may be freed
   std::atomic<bool> aborted{false};
-  // What each lane records; written by its thread only, read when all are idle.
+  // The recording of each lane; written by its thread only, read while all are idle.
   struct Recorded {
     std::vector<TimelineRow> rows;  // of the latest step
     Picoseconds previous_end = 0;   // end of the last operation of the step before it
@@ -135,7 +136,7 @@ struct HostExecutor::State {
 
   State(const Schedule& s, const MemoryPlan& plan, HostOptions o);
   ~State();
-  void stop();  // ends the lanes' threads, and what the group of processes knows of this
+  void stop();  // ends the lane threads and deregisters from the process group
 
   Picoseconds at(Clock::time_point time) const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin).count() * 1000;
@@ -144,27 +145,28 @@ struct HostExecutor::State {
     return std::chrono::nanoseconds(static_cast<std::int64_t>(options.timeout_s * 1e9));
   }
 
-  // At construction: the groups of all communicators, and the links that messages go over.
+  // At construction: makes the process groups of all communicators and the links of all messages.
   void meet_partners();
 
-  // On the thread of a lane. They throw Aborted when another lane has failed, and Error(runtime) naming the operation
-  // when somebody did not come within the timeout; lane_main hands the latter to fail(), which stops all ranks.
+  // These run on a lane's thread. They throw Aborted when another lane has failed, and Error(runtime) naming the
+  // operation when a peer did not arrive within the timeout; lane_main passes the latter to fail(), which stops all
+  // ranks.
   void lane_main(Rank& rank, LaneId lane);
   void run_step(Rank& rank, LaneId lane, std::uint64_t step, std::vector<TimelineRow>& rows);
   TimelineRow run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op, Picoseconds previous_end);
-  // Sends and receives of one group; appends a row for each.
+  // Runs the joined sends and receives `group`; appends a row for each.
   void exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
                 std::vector<TimelineRow>& rows);
   [[noreturn]] void give_up(const Rank& rank, std::uint32_t op, WaitOutcome outcome, const std::string& whom);
   Clock::time_point deadline_of(Clock::time_point begin, const Communicator& communicator, std::int64_t steps,
                                 std::int64_t bytes) const;
   bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // whether it had to wait
-  // Counts an operation as started or finished, and wakes who waits for that.
+  // Counts an operation as started or finished, and wakes the lanes that wait for it.
   void advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter);
   void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
   void communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row);
   Clock::time_point meet(Rank& rank, std::uint32_t op, CommGroup& group);
-  // The same with other processes: remote.cpp.
+  // Communication with other processes: remote.cpp.
   void reach_others();
   void exchange_remotely(Rank& rank, LaneId lane, std::span<const std::uint32_t> group, Residence& residence,
                          std::span<TimelineRow> rows);

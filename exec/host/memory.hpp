@@ -13,9 +13,9 @@
 
 namespace stretto::host {
 
-// One rank's arena, allocated once from the memory plan: `bytes()` is exactly RolePlan::bytes. Every byte is poisoned
-// (NaN in any float type), so that reading what nobody wrote shows up in the result. Not thread-safe by itself: the
-// schedule says who may touch what when.
+// One rank's arena, allocated once from the memory plan: `bytes()` is exactly RolePlan::bytes. Owns its bytes, which
+// begin poisoned (NaN in any float type), so that a read of unwritten bytes shows in the results. Has no locks: the
+// schedule orders all accesses.
 class RankMemory {
  public:
   RankMemory(const Schedule& schedule, const RolePlan& plan);
@@ -45,7 +45,8 @@ class RankMemory {
   std::unique_ptr<std::byte[], Free> arena_;
 };
 
-// All operands of all operations of one rank, resolved once: [first[op], first[op + 1]) belong to ops[op].
+// The operands of all operations of one rank, resolved once: [first[op], first[op + 1]) belong to ops[op]. They point
+// into the rank's memory, which must outlive this.
 struct BoundOperands {
   std::vector<std::uint32_t> first;
   std::vector<Operand> operands;
@@ -53,7 +54,7 @@ struct BoundOperands {
     return {operands.data() + first[op], operands.data() + first[op + 1]};
   }
 };
-// `base`: where a storage of the rank begins, in whatever memory.
+// `base`: address of the beginning of a storage, on the host or on a device.
 BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program,
                             const std::function<std::byte*(StorageId)>& base);
 inline BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program, RankMemory& memory) {

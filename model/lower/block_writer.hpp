@@ -9,37 +9,38 @@
 namespace stretto {
 
 // Writes the operations of one rank's blocks, so that a block reads like the model's equations. T = tokens of a
-// micro-batch; R = those of the residual stream on this rank: T/tp with sequence parallelism, else T. Layers are cut
-// over tp as Megatron-LM does it (Shoeybi et al., arXiv 1909.08053; Korthikanti et al., arXiv 2205.05198).
+// micro-batch; R = this rank's tokens of the residual stream: T/tp with sequence parallelism, else T. Layers are cut
+// over tp as in Megatron-LM (Shoeybi et al., arXiv 1909.08053; Korthikanti et al., arXiv 2205.05198).
 //
-// What it writes is the plain schedule: everything in a block is one after the other, on whatever lanes.
+// It writes the plain schedule: the operations of a block run one after the other, whatever their lanes. References are
+// borrowed and must outlive this.
 class BlockWriter {
  public:
   BlockWriter(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters, LaneId compute);
 
-  // `weights_apart`: the weight gradients of linear layers are left out, for a block of their own: end_weights() after
-  // end(). Whoever calls that later keeps what they read, the gradients of outputs among it.
+  // `weights_apart`: the weight gradients of linear layers are put off into a separate block, which end_weights() makes
+  // after end(). The caller must keep what they read, output gradients included, until that block has run.
   void begin(const std::string& name, bool weights_apart = false);
   BlockId end();
   BlockId end_weights(const std::string& name);
 
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
 
-  // Activation families; `layers` > 1 keeps one instance a layer until its backward.
+  // Activations; with `layers` > 1 there is one instance a layer, kept until that layer's backward.
   TensorId activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
-  // The same for what recomputation is about: layers that compute it again before their backward share instances.
+  // The same for activations that may be recomputed: layers that recompute theirs before backward share instances.
   struct Role {
-    bool is_input = false;       // of the layer itself, which is kept where a group of layers begins
-    bool is_core = false;        // of attention's output
-    bool is_statistics = false;  // numbers about rows, kept in the type of sums
+    bool is_input = false;       // the layer's input, kept where a group of recomputed layers begins
+    bool is_core = false;        // attention's output
+    bool is_statistics = false;  // row statistics, kept in the accumulation type
   };
   TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                         Role role = {.is_input = false, .is_core = false, .is_statistics = false});
-  // A copy of a block under other names. Waits are copied too.
+  // A copy of a block with `suffix` on the names of its operations. Waits are copied too.
   BlockId copy(BlockId block, const std::string& name, const std::string& suffix);
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1);
   Dtype statistics_type() const { return accumulation_of(dtype_); }
-  // A tensor of instances that exist already.
+  // A tensor on storage that exists already.
   TensorId family(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                   std::int64_t slots, std::vector<TensorPlace> places);
   View act(TensorId tensor, const Expr& layer = 0) const { return whole(schedule_, tensor, layer, slot_); }
@@ -49,28 +50,29 @@ class BlockWriter {
 
   std::int64_t tokens() const { return shape_.tokens(); }
   std::int64_t residual_rows() const { return shape_.sequence_parallel ? tokens() / shape_.tp : tokens(); }
-  std::int64_t norm_stats() const { return has_beta() ? 2 : 1; }  // numbers a row that a norm keeps for its gradient
+  std::int64_t norm_stats() const { return has_beta() ? 2 : 1; }  // statistics a row that a norm keeps for its gradient
 
-  // Rows of all ranks, [T,cols], from this rank's `part` [R,cols]; `part` itself where that is everything. The result
-  // is good until the next call.
+  // All-gathers this rank's `part` [R,cols] to [T,cols]; returns `part` itself when R = T. The result is valid until
+  // the next call.
   View gathered(const std::string& name, Phase phase, View part);
-  // The sum over tensor-parallel ranks of `partial` [T,cols]: in place, or with sequence parallelism this rank's rows
-  // of it in `part` [R,cols]. Returns where it is.
+  // The sum of `partial` [T,cols] over the tensor-parallel ranks: all-reduced in place, or with sequence parallelism
+  // reduce-scattered into `part` [R,cols]. Returns the view that has it.
   View summed(const std::string& name, Phase phase, View partial, View part);
 
   // Linear layers with weight [out, in] (sizes of this rank's part): y[T,out] = x[T,in] · Wᵀ. A column-parallel layer
-  // adds its bias; that of a row-parallel layer is added once, after the sum, by residual(). `gelu_of_y`: where gelu(y)
-  // goes when it is the product's epilogue.
+  // adds its bias; that of a row-parallel layer is added once, after the sum, by residual(). `gelu_of_y`: output of the
+  // GELU epilogue; absent: no epilogue.
   void column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                       std::optional<View> gelu_of_y = {});
   // `residual`: y is residual + x · Wᵀ + bias in one operation, and residual() is not called.
   void row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                    std::optional<View> residual = {});
-  // dx[T,in] = dy[T,out] · W;  dW[out,in] += dyᵀ · x;  db[out] += Σ dy, of the rows that this rank answers for.
-  // Column: `x` is the residual stream's, `dx` is summed into `dx_part` (see summed); returns where the sum is.
+  // dx[T,in] = dy[T,out] · W;  dW[out,in] += dyᵀ · x;  db[out] += Σ dy over this rank's rows.
+  // Column: `x` has this rank's rows, and `dx` is summed into `dx_part` (see summed); returns the view that has the
+  // sum.
   View column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
                        View dx_part, const std::string& weight, bool layered = true);
-  // `before_gelu`: what the layer's input was the GELU of, when dx is to be the gradient of that.
+  // `before_gelu`: input of the GELU before this layer, when dx is to be the gradient of that input.
   void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx,
                     std::optional<View> before_gelu = {});
 
@@ -78,21 +80,22 @@ class BlockWriter {
   void residual(const std::string& name, const std::string& layer, View a, View b, View c, DropoutSite site);
   // c[R,H] = dropout(b); only with hidden_dropout.
   void dropout(const std::string& name, View b, View c, DropoutSite site);
-  // The gradient of what dropout was given, of `dc` behind it: in `db`, or `dc` itself without hidden_dropout.
+  // The gradient of dropout's input, from `dc`, that of its output: written to `db`; `dc` itself without
+  // hidden_dropout.
   View dropped(const std::string& name, View dc, TensorId db, DropoutSite site);
   bool drops() const { return shape_.model.hidden_dropout > 0; }
-  // Attention, forward or dgrad; accesses without the key.
+  // Attention, forward or dgrad; the dropout key is appended to `accesses`.
   void attention(const std::string& name, Pass pass, std::vector<Access> accesses);
   void norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer);
-  // `dx` accumulates when the residual branch's gradient is already in it.
+  // `dx` is accumulated into when it already holds the residual branch's gradient.
   void norm_backward(const std::string& name, View dy, View x, View stats, Access dx, const Expr& layer);
-  // logits become their gradient, `loss` grows.
+  // Replaces logits by their gradient and adds to `loss`.
   void cross_entropy(View logits, View targets, View loss);
-  // Turns q and k in place; nothing where positions are learned.
+  // Rotates q and k in place; does nothing with learned positions.
   void rope(const std::string& name, Phase phase, Pass pass, View qkv);
 
  private:
-  // dW = dyᵀ · x and, of `dy_bias`, db: in one operation where that is `dy` and the fusion is on.
+  // dW += dyᵀ · x and db += Σ dy_bias: one operation when `dy_bias` is `dy` and bias_gradient_fusion is on.
   struct WeightGradient {
     std::string name;
     std::int64_t in = 0, out = 0;
@@ -101,7 +104,7 @@ class BlockWriter {
     Expr layer;
     bool has_bias = false;
     View dy_bias;
-    bool gathers_dy = false;  // where it is put off: of which operand this rank has its rows only; else of x
+    bool gathers_dy = false;  // when put off: this rank has only its rows of dy; otherwise of x
   };
   void write_or_put_off(WeightGradient gradient);
   void write_weight_gradient(const WeightGradient& gradient);

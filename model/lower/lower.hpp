@@ -8,17 +8,17 @@
 
 namespace stretto {
 
-// What data-parallel rewrites need to find their operations: one entry per gradient bucket, in bucket order (the order
-// in which gradients become ready). Absent operations are kNone (dp 1 has no communication; fp32 reduction has no
-// casts).
+// The operations of one gradient bucket, for the data-parallel rewrites. Entries are in bucket order, the order in
+// which gradients become ready. Absent operations are kNone (dp 1 has no communication; fp32 reduction has no casts).
 constexpr OpId kNone = ~OpId{0};
 struct BucketOps {
-  std::size_t role = 0;  // program that it is of
+  std::size_t role = 0;  // index into Schedule::programs
   StorageId parameter = 0, gradient = 0;
   OpId tp_all_reduce = kNone, cast_down = kNone, reduce_scatter = kNone, cast_up = kNone, sum_squares = kNone,
        adamw = kNone, all_gather = kNone, tied_all_reduce = kNone;
 };
 
+// The plain schedule, with what rewrites need to find their way in it.
 struct Lowered {
   Schedule schedule;
   std::vector<Bucket> buckets;
@@ -34,8 +34,8 @@ struct Lowered {
 };
 
 // The plain schedule of one training step: gradient accumulation over micro-batches, then gradient reduce-scatter,
-// global norm, AdamW on the shard, parameter all-gather, everything one after the other (ZeRO-1: Rajbhandari et al.,
-// arXiv 1910.02054; Megatron's distributed optimizer). Buckets are cut as the overlap settings say: without
+// global norm, AdamW on the shard, parameter all-gather. Nothing overlaps (ZeRO-1: Rajbhandari et al., arXiv
+// 1910.02054; Megatron's distributed optimizer). Buckets are cut as the overlap settings say: without
 // overlap_grad_reduce there is one, as in Megatron.
 Lowered lower_plain(const Scenario& scenario);
 

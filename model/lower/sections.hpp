@@ -16,25 +16,26 @@ struct KeptActivations {
   TensorId ln_f_stats = 0;
 };
 
-// Workspaces of a pass; a forward and a backward pass that are interleaved have one set each.
+// Workspaces of a pass. Forward and backward have separate ones, because the two may be interleaved.
 struct ForwardTransients {
-  TensorId branch = 0;  // of proj and fc2, before the residual addition; nothing has it where that is a part of them
+  TensorId branch = 0;       // output of proj and fc2 before the residual addition; unused with residual_fusion
   TensorId branch_part = 0;  // this rank's rows of the sum
 };
 struct BackwardTransients {
-  View d_x;               // gradient of the residual stream: one of the buffers at the boundary of chunks
+  View d_x;               // gradient of the residual stream, in a buffer of the chunk's boundary (Call::buffer)
   TensorId d_hidden = 0;  // gradient of a norm's output
   TensorId d_part = 0;    // this rank's rows of its sum
   TensorId d_attention = 0, d_qkv = 0, d_fc1 = 0, d_act = 0;
-  TensorId d_branch = 0;  // of what dropout was given
+  TensorId d_branch = 0;  // gradient of dropout's input
 };
 
-// Writes the sections of the model's layers into blocks: each has a forward and a backward pass between two points of
-// the residual stream. Weight gradients of a backward pass are in its block, or in one of their own
-// (BlockWriter::begin).
+// Writes the sections of the model's layers into blocks. Each section has a forward and a backward pass between two
+// points of the residual stream. Weight gradients are in the block of the backward pass, or in a separate block
+// (BlockWriter::begin). References are borrowed and must outlive this.
 class Sections {
  public:
-  // Adds the inputs "tokens" and "targets", activations and workspaces. `loss` is the f64 scalar that losses add up in.
+  // Adds the inputs "tokens" and "targets", activations and workspaces. `loss` is the f64 scalar into which losses
+  // accumulate.
   Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss);
 
   // One layer of the model, from the input to the head.

@@ -7,16 +7,16 @@
 
 namespace stretto {
 
-// What a knob needs in order to act, with the meaning that Megatron-LM, NeMo and Megatron-Bridge give it. Where they
-// raise an error the scenario's reader does too, so that such a gate is open in every scenario there is; where they
-// switch the knob off without a word, it is off here too, and a note of the schedule says why.
+// A condition for a knob to act, as in Megatron-LM, NeMo and Megatron-Bridge. Where they raise an error, reading the
+// scenario does too, so such a gate is open in every scenario that could be read. Where they silently switch the knob
+// off, it is off here too, and a note of the schedule says why.
 struct Gate {
   std::string knob;
   std::string needs;      // "data_parallel_size above 1"
   bool is_error = false;  // otherwise: the knob is off
   bool asked = false;     // the knob is on in the scenario
   bool open = false;
-  std::string why;  // when closed: what is in the way and what would open it
+  std::string why;  // when closed: the reason, and what would open it
 };
 
 class Gates {
@@ -25,7 +25,7 @@ class Gates {
   void off(const std::string& knob, bool asked, const std::string& needs, bool open, const std::string& why);
   // The same for a size that must be above 1.
   void above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size);
-  // To ask for `knob` is an error unless the gate is open.
+  // Asking for `knob` is an error unless the gate is open.
   void error(const std::string& knob, bool asked, const std::string& needs, bool open);
 
   const std::vector<Gate>& all() const { return gates_; }
@@ -37,7 +37,7 @@ class Gates {
  private:
   std::vector<Gate> gates_;
 };
-// Those of the overlap modes, in their order, then all others.
+// All gates of a scenario: those of the overlap modes, in their order, then the others.
 Gates gates_of(const Scenario& scenario);
 
 // All gates as a table for people.

@@ -10,11 +10,11 @@
 
 namespace stretto {
 
-// When the rewrite of a mode runs. Blocks are cut first: data-parallel rewrites look for operations in them.
+// When the rewrite of a mode runs. Blocks are cut first, because data-parallel rewrites search the cut blocks.
 enum class RewriteStage : std::uint8_t { cut_blocks, attach_data_parallel };
 
-// All that is known about one overlap mode. Each has a file of its own, which makes the row, holds the rewrite and
-// states its edges and its exposed part; table.cpp lists the rows. Functions that are null have nothing to do.
+// One overlap mode. Each has its own file, which makes this row, holds the rewrite and states its edges and its exposed
+// part; table.cpp lists the rows. A null function does nothing.
 struct OverlapMode {
   std::string name;     // in [compare] modes, in tables, and of the schedule
   std::string meaning;  // one line, for people
@@ -24,17 +24,17 @@ struct OverlapMode {
   bool Overlap::*on = nullptr;
   // False: in this layout the knob cannot act.
   bool (*applies)(const Parallel& parallel) = [](const Parallel&) { return true; };
-  void (*configure)(Overlap& overlap) = nullptr;  // what the mode sets besides; the knobs of all modes are off before
+  void (*configure)(Overlap& overlap) = nullptr;  // further settings of the mode; called with all modes' knobs off
   void (*clear)(Overlap& overlap) = nullptr;      // turns off what is an error without the knob
-  // Of the modes that share a knob, or that another covers: whether it is this one. Null: the knob alone says it.
+  // Whether this mode is the one that is on, when several share a knob or one includes another. Null: the knob decides.
   bool (*is_meant)(const Overlap& overlap) = nullptr;
 
-  // Of modes that share a knob, only the one that has its name has these three.
-  void (*read)(TomlTable& table, Overlap& overlap) = nullptr;         // its further keys of [overlap]
-  void (*check)(TomlTable& table, const Overlap& overlap) = nullptr;  // what they need; throws Error(input)
-  void (*gates)(const Scenario& scenario, Gates& gates) = nullptr;    // of all its keys
+  // When modes share a knob, only the mode with the knob's name has these three.
+  void (*read)(TomlTable& table, Overlap& overlap) = nullptr;         // reads its further keys of [overlap]
+  void (*check)(TomlTable& table, const Overlap& overlap) = nullptr;  // throws Error(input) when keys do not fit
+  void (*gates)(const Scenario& scenario, Gates& gates) = nullptr;    // adds the gates of all its keys
 
-  // Null: lowering itself looks at the knob.
+  // Edits the plain schedule. Null: lowering itself reads the knob.
   void (*rewrite)(Lowered& lowered, const Scenario& scenario, const Gates& gates) = nullptr;
   RewriteStage stage = RewriteStage::cut_blocks;
 

@@ -12,19 +12,20 @@ namespace stretto {
 const std::vector<OverlapMode>& overlap_modes();
 // Throws Error(input) naming the nearest mode.
 const OverlapMode& find_overlap_mode(const std::string& name);
-// The name of the mode whose knobs are set; of several joined by "+".
+// The name of the mode whose knobs are set; several names are joined by "+".
 std::string mode_name(const Overlap& overlap);
 // Sets the knobs of one mode and clears those of all others.
 void set_mode(Overlap& overlap, const OverlapMode& mode);
-// Names, as those of the table, the knobs as the scenario has them: several modes together, and what no mode sets.
+// In place of a mode's name: the knobs exactly as the scenario sets them, also combinations that no mode has.
 constexpr const char* kAsGiven = "scenario";
-// Those that apply to the scenario's layout, the plain one first, and kAsGiven last where its knobs are none of them.
+// The modes that apply to the scenario's layout, the plain one first. kAsGiven is last, if the scenario's knobs match
+// none of them.
 std::vector<std::string> modes_of(const Scenario& scenario);
-// The same scenario with another mode's knobs on another number of ranks: data parallelism takes what the other axes
-// leave. Micro-batch size and micro-batches per rank stay, so the global batch grows with it (weak scaling).
+// The same scenario with another mode's knobs on another number of ranks: dp = ranks / (size of the other axes).
+// Micro-batch size and micro-batches per rank stay, so the global batch grows with dp (weak scaling).
 Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t ranks);
 
-// Last of all, when every lane is there: hardware queues, priorities and channels as the cluster says.
+// The last rewrite, when all lanes exist: sets hardware queues, priorities and channels as the cluster says.
 void assign_streams(Schedule& schedule, const Cluster& cluster);
 
 }  // namespace stretto

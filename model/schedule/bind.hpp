@@ -9,10 +9,12 @@
 
 namespace stretto {
 
-// One rank's concrete operations. Verifier, memory plan, sim and exec all start from this and nothing else.
+// One rank's concrete operations: every template is instantiated and every expression of the rank evaluated. Verifier,
+// memory plan, simulator and executors all start from this and from nothing else. Value types; they refer to the
+// schedule by index only.
 
-// Wait until the lane has finished (or started) its operation at `position` of the step `steps_ago` steps before. Lanes
-// are in order, so one number per lane says everything about what is done: no per-operation counters anywhere.
+// Wait until the lane has finished (or started) its operation at `position`, `steps_ago` steps before this one. Lanes
+// run in order, so one counter for each lane says which operations are done.
 struct BoundWait {
   EdgeKind kind = EdgeKind::finish_start;
   LaneId lane = 0;
@@ -27,7 +29,7 @@ struct BoundOp {
   std::int32_t micro_batch = 0;
   std::int32_t slot = 0, buffer = 0;
   std::int16_t chunk = 0;
-  bool joined = false;  // in one group with the operation before it on its lane
+  bool joined = false;  // batched with the operation before it on its lane (Call::joined)
   LaneId lane = 0;
   std::uint32_t position = 0;                  // in its lane
   std::uint32_t wait_begin = 0, wait_end = 0;  // into BoundProgram::waits
@@ -35,8 +37,8 @@ struct BoundOp {
 
 struct BoundProgram {
   std::int64_t rank = 0;
-  // The ranks that it stands for differ from this one on these axes, and have these coordinates there, each with all
-  // others; this rank's own are among them. Empty: it stands for itself.
+  // The ranks that this one represents, itself included: every combination of these coordinates on these axes. On all
+  // other axes they have this rank's coordinates. Empty: it represents itself only.
   struct ClassAxis {
     Coord axis = Coord::dp;
     std::vector<std::int64_t> coordinates;  // two or more, ascending
@@ -54,13 +56,13 @@ struct BoundProgram {
 // Throws Error(input) when an edge names an operation that the program does not contain, or two instances of the same
 // template share all coordinates.
 BoundProgram bind(const Schedule& schedule, std::int64_t rank);
-// Those of the representatives, in order, with the ranks that they stand for.
+// The programs of the representatives, in order of rank, each with the ranks that it represents.
 std::vector<BoundProgram> bind_representatives(const Schedule& schedule);
 std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const Folding& folding);
-// The folding that the programs were bound with; they are those of all representatives.
+// The folding that the programs were bound with; `programs` must be those of all its representatives.
 Folding folding_of(const Schedule& schedule, std::span<const BoundProgram> programs);
 
-// At which the views of the operation are evaluated.
+// The point at which the operation's views are evaluated: the rank's coordinates and those of the call.
 Coordinates coordinates_of(const BoundProgram& program, const BoundOp& op);
 
 // A view with all expressions evaluated.

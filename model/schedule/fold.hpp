@@ -6,8 +6,8 @@
 
 namespace stretto {
 
-// An order with its repetition found: a call, or a body that is repeated `count` times while the layer or the
-// micro-batch of everything in it advances by a step.
+// An order as loops, for printing: a call, or a body that is repeated `count` times. Each time the layer and the
+// micro-batch of every call in it advance by the given steps.
 struct FoldedCall {
   const Call* call = nullptr;  // nullptr: a repetition; points into the order
   std::vector<FoldedCall> body;

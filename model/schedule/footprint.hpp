@@ -7,13 +7,13 @@
 
 namespace stretto {
 
-// Where the accesses of a bound program lie. Views name few of the coordinates of a call, so that most calls touch what
-// an earlier call of their block has touched. Operations that do share a footprint, and it is resolved once. A view of a
-// tensor that lies in one input storage and is never written may be of any of its instances: nothing can conflict with
-// it. `schedule` and `program` must outlive this.
+// The bytes that the operations of a bound program access. Views depend on few of a call's coordinates, so most calls
+// access the same bytes as an earlier call of their block. Such operations share a footprint, which is resolved once. A
+// view of a tensor in one input storage that is never written may be resolved to any of its instances: nothing
+// conflicts with it. `schedule` and `program` must outlive this. Not thread-safe: views() resolves lazily.
 class Footprints {
  public:
-  // Throws as resolve() does of views that an earlier one of another instance stands for.
+  // Throws as resolve() does, for views that share a footprint with an earlier view of another instance.
   Footprints(const Schedule& schedule, const BoundProgram& program);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(first_op_.size()); }
@@ -21,7 +21,7 @@ class Footprints {
   std::uint32_t of(std::uint32_t op) const { return of_[op]; }
   // The first operation that has it; a template has the same accesses wherever it is called.
   std::uint32_t first_op(std::uint32_t footprint) const { return first_op_[footprint]; }
-  // [access], resolved when first asked for. Throws as resolve() does of the first operation that has the footprint.
+  // [access], resolved on the first call. Throws as resolve() does for the footprint's first operation.
   std::span<const BoundView> views(std::uint32_t footprint);
 
  private:
@@ -34,7 +34,7 @@ class Footprints {
   std::vector<bool> is_resolved_;  // [footprint]
 };
 
-// Of every program.
+// One for each program.
 std::vector<Footprints> footprints_of(const Schedule& schedule, std::span<const BoundProgram> programs);
 
 }  // namespace stretto

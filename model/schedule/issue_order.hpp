@@ -8,8 +8,8 @@
 
 namespace stretto {
 
-// For the verifier, the memory plan and launch plans: which bound operations meet, in a collective or as send and
-// receive.
+// Matches the bound operations of all programs: the members of each collective, the two ends of each message. Verifier,
+// memory plan and launch plans read it.
 
 // A collective kernel spins until its peers are resident. Two kernels issued in opposite order on two GPUs deadlock
 // only where one keeps the other from becoming resident. A kernel takes one CTA per channel and a CTA takes at most one
@@ -17,21 +17,22 @@ namespace stretto {
 // SMs, and compute kernels free theirs in the end.
 constexpr int kResidentChannels = 32;
 
-// One instance of a communicator.
+// One process group of a communicator, and the collectives that its members issue.
 struct CollectiveGroup {
   std::uint32_t communicator = 0;
   std::vector<std::uint32_t> members;                // indices into the programs, ascending
   std::vector<std::vector<std::uint32_t>> sequence;  // [member] → indices into BoundProgram::ops, in host issue order
 };
 
-// All messages from one rank to another on one communicator, in the order in which they meet.
+// All messages from one rank to another on one communicator. sends[n] is matched with receives[n].
 struct MessagePair {
   std::uint32_t communicator = 0;
   std::uint32_t from = 0, to = 0;              // indices into the programs
   std::vector<std::uint32_t> sends, receives;  // indices into BoundProgram::ops of `from` and `to`, in host issue order
 };
 
-// The place of an operation in its group's sequence, or among the messages of its pair.
+// Position of an operation in its group's sequence, or among the messages of its pair. Operations at equal positions
+// rendezvous.
 struct RendezvousSlot {
   enum class Kind : std::uint8_t { none, collective, send, receive };
   Kind kind = Kind::none;
@@ -39,7 +40,7 @@ struct RendezvousSlot {
   std::uint32_t index = 0;
 };
 
-// The sequences, made once for all who judge or follow them.
+// All sequences, made once.
 struct IssueOrder {
   Partners partners;
   std::vector<CollectiveGroup> groups;             // of partners.instances
@@ -47,6 +48,7 @@ struct IssueOrder {
   std::vector<std::vector<RendezvousSlot>> slots;  // [program][op]
 };
 
+// Throws Error(input) when an operation uses a communicator of which its rank is not a member.
 IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs);
 
 // order_mismatch violations, at most `limit`. Three rules:

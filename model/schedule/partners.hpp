@@ -7,23 +7,23 @@
 
 namespace stretto {
 
-// Who communicates with whom. Verifier, memory plan, simulator and executors all take it from here; only the serial
-// oracle works it out by itself. The programs are those of all ranks, or of representatives: then a rank that is folded
-// away is found at its representative.
+// The peers of every communication. Verifier, memory plan, simulator and executors all read them here; only the serial
+// oracle computes them independently. `programs` are those of all ranks or of all representatives. In the second case a
+// folded rank is found at its representative.
 
-// One instance of a communicator, as far as it has members among the programs.
+// One process group of a communicator: its members among the programs.
 struct CommunicatorInstance {
   std::uint32_t communicator = 0;
-  std::int64_t size = 1;               // all members, those that are folded away included
+  std::int64_t size = 1;               // all members, folded ones included
   std::vector<std::uint32_t> members;  // indices into the programs, ascending
 };
 
-// From one program to another on one communicator: the n-th send on a route meets the n-th receive.
+// Messages from one program to another on one communicator. The n-th send on a route is matched with the n-th receive.
 struct MessageRoute {
   std::uint32_t communicator = 0, from = 0, to = 0;  // indices into the programs
-  std::int64_t distance = 1;  // places in the ring of the communicator's members; tells apart what is folded together
-  // The ranks of the two programs meet each other. Otherwise each meets a rank that the other program stands for: what
-  // that one has done says nothing about the program's own rank.
+  std::int64_t distance = 1;  // places in the ring of members; distinguishes routes that folding maps onto one pair
+  // True when the two programs' own ranks exchange the message. Otherwise the real peer is a folded rank, whose
+  // progress says nothing about the representative's.
   bool is_direct = true;
 };
 

@@ -9,9 +9,9 @@ namespace stretto {
 class Footprints;
 struct HappensBefore;
 
-// Where every storage of a rank lies in its one arena; ranks of one role are alike. Two storages share bytes only where
-// every use of one happens before every use of the other, in this step and across the step boundary (persistent, input
-// and scalar storages share with nobody). Offsets are 64-byte aligned.
+// The offset of every storage in a rank's arena; equal for all ranks of a role. Two storages share bytes only when
+// every use of one happens before every use of the other, in this step and across the step boundary. Persistent, input
+// and scalar storages share with none. Offsets are multiples of 64 bytes.
 struct RolePlan {
   static constexpr std::int64_t kNowhere = -1;
   std::vector<std::int64_t> offset_bytes;  // [storage]; kNowhere: ranks of this role do not have it
@@ -22,7 +22,7 @@ struct RolePlan {
 
 struct MemoryPlan {
   std::vector<RolePlan> roles;      // [program]
-  std::int64_t peak_bytes() const;  // of the rank that needs most
+  std::int64_t peak_bytes() const;  // of the role that needs most
 };
 
 // True for kinds whose bytes belong to one storage alone.
@@ -32,8 +32,8 @@ inline bool shares_with_nobody(BufferKind kind) {
 
 // Throws Error(input) when the schedule cannot be bound or deadlocks; it need not have been verified otherwise.
 MemoryPlan plan_memory(const Schedule& schedule);
-// The same of a schedule whose representatives have been bound and ordered, and do not deadlock. `footprints` are
-// theirs.
+// The same for representatives that have been bound and ordered already. `clocks` must have run to its end;
+// `footprints` are those of its programs.
 MemoryPlan plan_memory(const Schedule& schedule, const HappensBefore& clocks, std::vector<Footprints>& footprints);
 
 }  // namespace stretto

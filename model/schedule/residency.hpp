@@ -5,17 +5,17 @@
 
 namespace stretto {
 
-// Cores (SMs) of its device that an operation on a communicator holds from its start to its end: those of its channels
-// where they are kernels (engine `sm`), none where a copy engine or the NIC moves the bytes or nobody else takes part.
-// While it holds them it waits for its peers.
+// Cores (SMs) that an operation on this communicator holds from start to end, also while it waits for its peers: one
+// for each channel with engine `sm`; none when a copy engine or the NIC moves the bytes, or when the rank is alone in
+// it.
 int resident_cores(const Communicator& communicator);
 
-// Cores that a device needs for all of its ranks' lanes to hold at once what they ever hold, and for one compute
-// operation besides. With them everything that asks for cores gets them in the end, in whatever order it asks, so that
-// a schedule that passes the verifier, which knows nothing of cores, does not deadlock for want of them.
+// Cores that a device needs so that all of its ranks' lanes can hold their maximum at once, plus one compute operation.
+// With that many cores every request is granted in the end, in any order of requests. So a schedule that passes the
+// verifier, which does not model cores, cannot deadlock for lack of them.
 std::int64_t cores_needed(const Schedule& schedule);
 
-// Throws Error(input) naming the communicators where channels are resident and a device has fewer cores than that.
+// Throws Error(input), naming the communicators, when channels hold cores and a device has fewer than cores_needed().
 void check_residency(const Schedule& schedule, std::int64_t cores_per_device);
 
 }  // namespace stretto

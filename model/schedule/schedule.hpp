@@ -60,13 +60,13 @@ struct Tensor {
   std::int64_t elements() const { return rows * cols; }
 };
 
-// What is written into every rank's memory before a step, and read after it.
+// The inputs that are written into every rank's memory before a step, and the results that are read after it.
 struct StepData {
   TensorId tokens = 0, targets = 0;      // ids, with a slot for each micro-batch
   std::optional<TensorId> dropout_keys;  // [layer][micro-batch]: kDropoutKeyWords words
   TensorId hyper = 0;                    // the optimizer's scalars, as AdamW reads them
   TensorId metrics = 0;                  // {loss, squared norm of the gradient}, on every rank
-  // Place in the global batch of the first sample that a rank has in a micro-batch; its others follow.
+  // Index in the global batch of the first sample that a rank has in a micro-batch; its other samples follow it.
   Expr first_sample = 0;
 };
 
@@ -76,7 +76,8 @@ enum class AccessMode : std::uint8_t {
   accumulate,  // old contents are read and updated
 };
 
-// A slice of one instance of a tensor: `rows` rows of `cols` elements, `ld` elements apart, `offset` elements in.
+// A slice of one instance of a tensor: `rows` rows of `cols` elements. Rows begin `ld` elements apart, the first one
+// `offset` elements into the instance.
 struct View {
   TensorId tensor = 0;
   Expr layer = 0;
@@ -124,7 +125,7 @@ struct Operation {
   std::vector<Access> accesses;  // in the operand order that Work documents
 };
 
-// A wait that goes with a block wherever it is called: ops[op] waits for ops[on], at the same coordinates.
+// A wait inside a block, valid for every call of it: ops[op] waits for ops[on] of the same call.
 struct BlockWait {
   std::uint32_t op = 0;
   EdgeKind kind = EdgeKind::finish_start;
@@ -149,19 +150,20 @@ struct Call {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   std::vector<Edge> waits;  // before the first operation of this call
-  // Which instance of the activations the micro-batch uses, and which of the buffers at the boundary of a model chunk
-  // (its output in forward, the gradient in backward). Rotation follows from the order; both may be named in views.
+  // `slot`: which instance of the activations the micro-batch uses. `buffer`: which of the buffers at the boundary of a
+  // model chunk it uses (the output in forward, the gradient in backward). Lowering assigns both as it makes the order;
+  // views may name them.
   std::int64_t slot = 0;
   std::int64_t buffer = 0;
   // Issued in one group with the call before it (ncclGroupStart … ncclGroupEnd): both start when the waits of all of
   // the group are met, and they finish in order. Only for calls of one send or receive each, on one lane.
   bool joined = false;
-  // Calls of one sequence stand one behind the other: the first operation of a call waits for the end of the call of
-  // the same sequence before it, on whatever lanes that ends; the first call of a step, for the last of the step
-  // before. 0: the call is of no sequence. Calls of different sequences wait for each other only where waits say so.
+  // Calls of one sequence run one after the other: the first operation of a call waits until all lanes of the previous
+  // call of that sequence have finished it. The first call of a step waits for the last call of the step before. 0: the
+  // call belongs to no sequence. Calls of different sequences wait for each other only where waits say so.
   std::uint8_t sequence = 0;
-  // Stands beside the call before it in the sequence: it waits for what that one waits for, and what follows, for both.
-  // Joined calls do so anyway.
+  // Concurrent with the previous call of the sequence: it waits for what that call waits for, and the next call waits
+  // for both. Joined calls are always concurrent.
   bool beside = false;
 };
 
@@ -178,26 +180,28 @@ constexpr int kHighPriority = -1;
 struct Lane {
   std::string name;  // "compute", "dp"
   LaneKind kind = LaneKind::compute;
-  // CUDA stream priority: of what waits for cores of a device, lower comes first. What runs is never interrupted.
+  // CUDA stream priority. Operations that wait for cores of a device get them in this order, lowest number first. A
+  // running operation is never preempted.
   int priority = 0;
   // Hardware queue that it feeds. Lanes of one queue are dispatched in host issue order: an operation starts only after
   // what was issued before it to the queue has started (CUDA_DEVICE_MAX_CONNECTIONS). -1: a queue of its own.
   int queue = -1;
 };
 
-// What moves the bytes: kernels, which hold an SM (on the host a core) for each channel and wait there for their peers;
-// copy engines of the device; or the network card, with kernels too small to count.
+// The hardware that moves the bytes: kernels that hold an SM (on the host a core) for each channel, also while they
+// wait for their peers; the device's copy engines; or the network card, whose kernels are too small to count.
 enum class CommEngine : std::uint8_t { sm, copy_engine, nic };
 
-// A group (mesh + axes) and one instance of it: operations of one communicator are serialised and every member issues
-// them in the same order.
+// A family of process groups: one for each set of ranks that differ only on `axes` of the mesh. Operations of one
+// communicator are serialised, and every member issues them in the same order.
 struct Communicator {
   std::string name;  // "dp"
   std::vector<Coord> axes;
   CommEngine engine = CommEngine::nic;
   int channels = 1;  // CTAs, when engine is sm
   std::int64_t size = 1;
-  // Only members with these coordinates on the only axis; empty: all. (Tied embeddings: first and last stage.)
+  // With one axis: only ranks at these coordinates on it are members; empty: all. (Tied embeddings: first and last
+  // stage.)
   std::vector<std::int64_t> subset = {};
 };
 
@@ -225,7 +229,7 @@ struct Schedule {
   std::vector<Program> programs;   // one per role
   std::vector<std::string> notes;  // one line per knob that is off although it was asked for, and why
 
-  // Index of the program that a rank follows: its pipeline stage, where stages differ.
+  // Index of the program that a rank follows: its pipeline stage, or 0 when there is one program for all.
   std::size_t role_of(const Coordinates& at) const {
     return programs.size() == 1 ? 0 : static_cast<std::size_t>(at[Coord::pp]);
   }
@@ -234,17 +238,17 @@ struct Schedule {
   std::optional<OpId> find_operation(const std::string& name) const;
 };
 
-// The place of a rank among the members of its instance of a communicator, 0 for the first.
+// The rank's number within its process group, from 0 (NCCL's rank in the communicator).
 Expr place_in(const Schedule& schedule, const Communicator& communicator);
 
-// The ranks of `rank`'s instance of a communicator, in the order of their coordinates; empty when it is not a member.
+// The ranks of `rank`'s process group, in the order of their coordinates; empty when `rank` is not a member.
 std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank);
 
-// The member `offset` places after `rank` in the ring of its instance of the communicator; `rank` must be a member.
+// The member `offset` places after `rank` in the ring of its process group; `rank` must be a member.
 std::int64_t member_after(const Schedule& schedule, const Communicator& communicator, std::int64_t rank,
                           std::int64_t offset);
-// The other end of a message of `rank`, and how many places the receiver is after the sender in the ring: the same for
-// both ends.
+// The other end of a message, and how many places the receiver comes after the sender in the ring. `distance` is the
+// same for both ends.
 struct Peer {
   std::int64_t rank = 0;
   std::int64_t distance = 0;

@@ -12,46 +12,47 @@
 namespace stretto {
 
 // The state map: where each rank keeps which elements of the model's learnable arrays, and which rank updates them.
-// Lowering writes it; checkpoints, weights, initial values and the comparison of data flows read it, so they know no
-// axis of the mesh and parse no name. Places that differ between ranks are expressions of the rank's coordinates.
+// Lowering writes it; checkpoints, weights, initial values and the comparison of data flows read it, so they need not
+// know axes of the mesh or parse names. Positions that differ between ranks are expressions of the rank's coordinates.
 //
 //   array ── cuts ──► a rank's part ── piece ──► elements of a bucket ── windows ──► elements of storages
 //
 // All numbers are elements, row-major, unless they say otherwise.
 
-// What is kept of every learnable element.
+// The values that exist for every learnable element.
 enum class StatePart : std::uint8_t {
   parameters,  // as the model computes with them
   gradients,   // after backward; reduced in the range that a rank owns
   adam_m,
   adam_v,
-  master,  // the parameters that the optimizer updates, where computation has them rounded
+  master,  // full-precision parameters that the optimizer updates, when computation uses rounded ones
 };
 constexpr int kStateParts = static_cast<int>(StatePart::master) + 1;
 const char* name_of(StatePart part);
 
-// A rectangle of an array: element (i, j) is number begin + i·ld + j of the array.
+// A rectangle of an array: its element (i, j) is element begin + i·ld + j of the array.
 struct ArrayCut {
   Expr begin;
   std::int64_t rows = 1, cols = 0, ld = 0;
 };
 
-// A learnable array as no parallelism cuts it and without padding: the shape that it has in files. An array of layers
-// stands for one in each layer.
+// A learnable array, uncut and without padding: the shape that it has in files. An array inside the layers represents
+// one array in each layer.
 struct ModelArray {
   std::string name;  // within a layer: "qkv.weight"
   std::int64_t rows = 1, cols = 1;
   double mean = 0, deviation = 0;  // before the first step: normal(mean, deviation)
-  // A rank's part is these, one after the other. Numbers from elements() on are padding, which is 0 and in no file.
+  // A rank's part is the concatenation of these. Indices from elements() on are padding, which is 0 and in no file.
   std::vector<ArrayCut> cuts = {};
   std::int64_t elements() const { return rows * cols; }
 };
 
-// Parts of several arrays that are updated together, with gaps between them. No storage has to hold all of a bucket.
+// Parts of several arrays that are reduced and updated together, with padding between them. No storage has to hold the
+// whole bucket.
 struct StateBucket {
   struct Window {
     StorageId storage = 0;
-    Expr begin;  // the element of the bucket that is the storage's first
+    Expr begin;  // element of the bucket at the beginning of the storage
   };
   std::size_t program = 0;  // the ranks that follow this program have the bucket
   Expr own_begin;           // [own_begin, own_begin + own_elements): the rank updates them
@@ -71,8 +72,8 @@ struct StatePiece {
 struct StateMap {
   std::vector<ModelArray> arrays;
   std::vector<StateBucket> buckets;
-  // In the model's registration order. An array of which several programs have a copy (a tied embedding) has a piece
-  // for each of them, one after the other.
+  // In the model's registration order. An array that several programs hold (a tied embedding) has one piece for each of
+  // them, one after the other.
   std::vector<StatePiece> pieces;
 
   const ModelArray& array_of(const StatePiece& piece) const { return arrays[piece.array]; }
@@ -90,10 +91,10 @@ struct StateRun {
 
 enum class Share : std::uint8_t {
   held,   // all that a rank has
-  owned,  // what it updates: of each copy, every element on at least one rank, and on several with equal values
+  owned,  // what it updates: every element of each copy is owned by at least one rank; several owners have equal values
 };
 struct Schedule;
-// What a rank has of a piece, in the order of the storage, without padding.
+// The elements of a piece that a rank has, in the order of the storage, without padding. Empty when it has none.
 std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece, StatePart part, std::int64_t rank,
                               Share share);
 

@@ -8,27 +8,26 @@
 
 namespace stretto {
 
-// Internal to the verifier: the bytes of all ranks that a program stands for, cut at the ends of all accesses. No
-// access covers part of a cell, so that the state of a cell is the state of each of its bytes. Without a plan every
-// storage has bytes of its own; with one they are the bytes of the arena. Bytes that the same accesses cover are one
-// cell, wherever they are, and on whatever rank of the class: the same columns of all rows of a matrix, for instance,
-// or the shards of all ranks as far as they cover equal tensors. So the cells of a class are hardly more than those of
-// one rank.
+// Internal to the verifier: the bytes of all ranks that a program represents, partitioned into cells. All bytes that
+// are covered by exactly the same accesses are one cell, wherever they lie and on whatever rank of the class: for
+// instance the same columns of all rows of a matrix, or the shards of all ranks as far as they cover equal tensors. No
+// access covers part of a cell, so one state for each cell is enough, and a class has hardly more cells than one rank.
+// Without a plan every storage has its own bytes; with a plan they are bytes of the arena.
 
 constexpr int kInstanceBits = 29;  // of CellUse::instance
 
-// Consecutive cells of an access: all of a contiguous view; of a strided one there may be several.
+// Consecutive cells of an access. A contiguous view has one such range; a strided view may have several.
 struct CellUse {
   std::uint32_t first = 0, last = 0;  // cells [first, last)
   StorageId storage = 0;
   std::uint16_t access = 0;  // index into Operation::accesses
   AccessMode mode = AccessMode::read;
-  bool needs_write = false;  // what is read must have been written in the same step
+  bool needs_write = false;  // a read needs a write of the same step before it
   BufferKind kind = BufferKind::workspace;
-  std::uint32_t instance = 0;  // layer of the tensor, whatever the slot; numbered through all tensors
+  std::uint32_t instance = 0;  // (tensor, layer), numbered through all tensors; slots are not distinguished
 };
 
-// [tensor] → the number of its first instance; one more at the end.
+// [tensor] → CellUse::instance of its layer 0; one more entry at the end.
 std::vector<std::uint32_t> number_instances(const Schedule& schedule);
 
 struct Cells {

@@ -7,11 +7,11 @@
 
 namespace stretto {
 
-// What can be said of a schedule before it is bound. All violations are `malformed`, at most `limit`:
+// The checks that need no bound programs. All violations are `malformed`; returns at most `limit`:
 //  - ids (tensors, storages, lanes, communicators, blocks, operations) exist, every tensor instance lies in its
-//  storage;
+//    storage;
 //  - compute lanes carry computation only and communication lanes communication only; waits reach at most one step
-//  back;
+//    back;
 //  - each operation has the operands that model/schedule/work.hpp documents for its kind: number, modes, element types,
 //    and view shapes that agree with the kind's dimensions. A vector operand ([1,n] or [n,1] in work.hpp) may be any
 //    contiguous view of n elements; lookup tables may have more rows than are used;

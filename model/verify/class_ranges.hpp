@@ -8,11 +8,11 @@
 
 namespace stretto {
 
-// Internal to the verifier: where the accesses lie on all ranks that a program stands for (model/schedule/folding.hpp),
-// when that depends on the rank: shards of a bucket, pieces of a ring.
+// Internal to the verifier: the byte ranges of accesses on all ranks that a program represents
+// (model/schedule/folding.hpp), when they depend on the rank: shards of a bucket, pieces of a ring.
 //
-// What matters for races is which accesses cover a byte together. A pattern is such a set of accesses; on every rank
-// each byte of the storage has one pattern. Ranks whose bytes lie alike have the same patterns in other places.
+// For races it matters only which accesses cover a byte together. A pattern is such a set of accesses; on every rank
+// each byte of the storage has exactly one pattern. Ranks of a class mostly have the same patterns at different bytes.
 
 struct ByteRange {
   std::int64_t begin = 0, end = 0;
@@ -20,11 +20,12 @@ struct ByteRange {
 };
 
 struct Pattern {
-  std::vector<std::uint32_t> accesses;  // that cover it; numbered through all footprints, ascending; maybe none
-  std::vector<ByteRange> where;         // of the storage, on some rank or other; ascending and apart
+  std::vector<std::uint32_t>
+      accesses;                  // that cover its bytes; numbered through all footprints, ascending; may be empty
+  std::vector<ByteRange> where;  // union over all ranks; ascending and disjoint
 };
 
-// Accesses to one storage whose places depend on the same axes. They are independent of those of other groups.
+// Accesses to one storage whose positions depend on the same axes.
 struct ClassRanges {
   StorageId storage = 0;
   std::vector<Pattern> patterns;

@@ -10,9 +10,9 @@
 
 namespace stretto {
 
-// Internal to the verifier: whether each read gets the value that it means. A schedule without races may still miss
-// that: a slot is given away too early, a bucket is reduced before its last gradient. docs/verifier.md ("Meaning") has
-// the rules; they need no other schedule to compare with.
+// Internal to the verifier: whether each read gets the intended value. A schedule without races may still read a wrong
+// one: a slot is reused too early, a bucket is reduced before its last gradient. docs/verifier.md ("Meaning") has the
+// rules; they need no other schedule to compare with.
 
 struct WrongValue {
   CellUse use;
@@ -25,25 +25,26 @@ class Meaning {
   // `schedule` and `program` must outlive this.
   Meaning(const Schedule& schedule, const BoundProgram& program, std::uint32_t cells);
 
-  // Whether operation `op` of `step`, 0 or 1, gets and leaves what it means. Every operation of step 0 must come, and
-  // of step 1 those that in step 0 were first on their lane to touch a cell that nobody had written.
+  // Whether operation `op` of `step`, 0 or 1, reads and writes the intended values. Every operation of step 0 must be
+  // visited, and in step 1 those that were the first on their lane in step 0 to access a cell that was not yet written.
   bool visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses);
-  // The first access of the operation visited last that does not.
+  // The first wrong access of the operation visited last; valid after visit() has returned false.
   const WrongValue& wrong() const { return wrong_; }
 
  private:
-  // The value of an activation or workspace: micro-batch and chunk of its writer, and where in which tensor it is. One
-  // number, so that the common case is one comparison for each cell.
+  // Identity of an activation's or workspace's value: micro-batch and chunk of its writer, tensor and position in it.
+  // One number, so that the common case is one comparison for each cell.
   using Stamp = std::uint64_t;
-  // Gradients and scalars, which are summed up in the step. By cell, so that loops over cells are vectorised.
+  // State of gradients and scalars, which accumulate during the step. One array a field, so that loops over cells are
+  // vectorised.
   struct Sums {
-    std::vector<std::uint32_t> consumer;       // op + 1 of the first that read the sum as it is now; 0: nobody
-    std::vector<std::uint32_t> reader;         // op + 1 of the last
-    std::vector<std::uint32_t> terms;          // that are in it
-    std::vector<std::uint64_t> micro_batches;  // their micro-batches, as hashes added up
+    std::vector<std::uint32_t> consumer;       // op + 1 of the first reader of the current sum; 0: none
+    std::vector<std::uint32_t> reader;         // op + 1 of the last reader
+    std::vector<std::uint32_t> terms;          // number of terms in the sum
+    std::vector<std::uint64_t> micro_batches;  // sum of the hashes of their micro-batches
   };
 
-  // Each is false, and says in wrong_ why, when the value is not the one that is meant.
+  // Each returns false, and sets wrong_, when the value is not the intended one.
   bool is_of_unit(Stamp own, const CellUse& use);
   bool read_sum(std::uint32_t op, const CellUse& use);
   bool read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
@@ -60,12 +61,12 @@ class Meaning {
   std::vector<bool> is_communication_;           // [OpId]
   std::vector<bool> is_updated_;                 // [storage]: by a computation of the step; others are frozen
   std::vector<std::uint64_t> hash_;              // [micro-batch]
-  std::uint64_t each_once_ = 0;                  // all of them added up
+  std::uint64_t each_once_ = 0;                  // sum of the hashes of all micro-batches
   std::vector<std::uint32_t> first_instance_;    // [tensor]
   std::vector<Stamp> stamps_;                    // [cell]; 0: nobody has written
   Sums sums_;                                    // [cell]
   std::vector<std::uint8_t> versions_;           // [cell] of a parameter: updates that it has seen
-  std::optional<std::uint8_t> carried_version_;  // of the parameter that the operation at hand has read
+  std::optional<std::uint8_t> carried_version_;  // of the parameter that the current operation has read
   bool is_updated_yet_ = false;                  // some cell's version is not 0
   WrongValue wrong_;
 };

@@ -12,8 +12,8 @@
 
 namespace stretto {
 
-// Internal to the verifier. Findings of the same kind between the same two operations of the program on one storage are
-// one finding, however many layers, micro-batches and ranks show it.
+// Internal to the verifier. Collects findings. Findings of one kind between the same two operations on one storage
+// count once, however many layers, micro-batches and ranks show them.
 struct RaceReport {
   using Key = std::tuple<Violation::Kind, OpId, OpId, StorageId>;
   std::vector<Violation> violations;
@@ -21,10 +21,11 @@ struct RaceReport {
   std::size_t limit = 10;
 };
 
-// Walks the accesses of one program in the order of `clocks` and reports reads of bytes that were not written in the
-// same step (unless their storage is persistent or an input), and conflicting accesses that are not ordered. With a
-// plan, bytes are those of the arena, and what another storage wrote does not count as written. Throws Error(input)
-// when a view leaves its tensor instance. `footprints` are those of the program; `clocks` must have run to its end.
+// Visits the accesses of one program in the order of `clocks`. Reports reads of bytes that were not written in the same
+// step (unless their storage is persistent or an input), conflicting accesses that are not ordered, and reads of a
+// wrong value. With a plan, bytes are those of the arena, and bytes that another storage wrote do not count as written.
+// Throws Error(input) when a view leaves its tensor instance. `footprints` are the program's; `clocks` must have run to
+// its end.
 void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, Footprints& footprints,
                 const RolePlan* plan, RaceReport& report);
 

@@ -6,7 +6,7 @@
 
 namespace stretto {
 
-// Internal to the data-flow comparison: contents of memory as symbols instead of numbers.
+// Internal to the data-flow comparison: contents of memory as symbols instead of numbers. Pure functions and values.
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Elementwise kernels: out[o](row, col) = fn of in[i](row, col), one function for all. Each thread has one pack of
-// columns and goes through the rows of its block, so that no index is divided.
+// Elementwise kernels: (out[0], …)(row, col) = fn((in[0], …)(row, col)). Each thread handles one pack of columns in the
+// rows of its block, so that no index needs a division.
 #include <array>
 #include <span>
 
@@ -9,7 +9,7 @@
 
 namespace stretto::cuda {
 
-// Operands of one kernel: all [rows, cols], each with a leading dimension of its own. Passed by value.
+// Operands of one kernel: all [rows, cols], each with its own leading dimension. Passed to kernels by value.
 template <class T, int Count>
 struct Matrices {
   Rows<T> at[Count];
@@ -40,16 +40,16 @@ __global__ void map_kernel(std::int64_t rows, std::int64_t packs, Matrices<const
   }
 }
 
-// Whether every row is aligned to n elements, so that a Pack of them can be read at any multiple of n.
+// Whether every row is aligned to n elements, so that a Pack of n can be read at any multiple of n.
 template <class T>
 bool is_packable(const Rows<T>& rows, int n) {
   return reinterpret_cast<std::uintptr_t>(rows.data) % (sizeof(T) * static_cast<std::size_t>(n)) == 0 &&
          rows.ld % n == 0;
 }
 
-// fn(const float (&in)[In], float (&out)[Out]), a __device__ function object without state that changes. Computes in
-// f32, whatever T and U, and rounds once. An output may be an input, element for element. 16 bytes are read at once
-// where alignment and `cols` allow, single elements otherwise; operands without gaps are one long row.
+// Launches fn(const float (&in)[In], float (&out)[Out]), an immutable __device__ function object, on every element.
+// Computes in f32, whatever T and U, and rounds once. An output may be the same memory as an input. Reads 16 bytes at
+// once if alignment and `cols` allow it, single elements otherwise; contiguous operands are treated as one long row.
 template <int In, int Out, class T, class U, class Fn>
 void map(const Stream& stream, std::int64_t rows, std::int64_t cols, Matrices<const T, In> in, Matrices<U, Out> out,
          Fn fn) {
@@ -76,7 +76,7 @@ void map(const Stream& stream, std::int64_t rows, std::int64_t cols, Matrices<co
   }
 }
 
-// Of an operand; a vector that all rows share has ld 0.
+// The rows of an operand; shared_row(): a vector that all rows share, with ld 0.
 template <class T>
 Rows<T> rows_of(const exec::Operand& operand) {
   return {static_cast<T*>(operand.data), operand.rows == 1 ? operand.cols : operand.ld};
@@ -86,7 +86,7 @@ Rows<const T> shared_row(const exec::Operand& operand) {
   return {static_cast<const T*>(operand.data), 0};
 }
 
-// Calls fn with a value of the element type that operations on the device compute in.
+// Calls fn(T{}) with the element type of an operand: f32 or bf16. Throws Error(runtime) for any other type.
 template <class Fn>
 void with_device_type(Dtype dtype, Fn fn) {
   if (dtype == Dtype::f32) return fn(float{});

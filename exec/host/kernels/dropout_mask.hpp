@@ -9,11 +9,11 @@
 
 namespace stretto::host {
 
-// What dropout multiplies elements by, 0 or 1 / (1 − probability), as model/schedule/work.hpp specifies it. A pure
-// function of what it was made from, and equal in every element type; thread-safe. 0 < probability < 1.
+// The factors of dropout, 0 or 1 / (1 − probability), as model/schedule/work.hpp specifies them. A pure function of the
+// constructor's arguments, equal in every element type. Immutable, so thread-safe. Needs 0 < probability < 1.
 class DropoutMask {
  public:
-  // `key`: i32[1,3], the operand of that name; it is read here and not kept.
+  // `key`: the operand i32[1,3] of that name; it is copied.
   DropoutMask(const Operand& key, double probability, DropoutSite site)
       : site_(static_cast<std::uint32_t>(site)),
         threshold_(static_cast<std::uint64_t>(std::ceil(probability * 4294967296.0))),

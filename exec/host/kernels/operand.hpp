@@ -10,7 +10,9 @@
 
 namespace stretto::host {
 
-// The operand's elements as T, which must be its dtype.
+// Helpers for kernels over exec::Operand. All are pure functions; operands do not own their memory.
+
+// The operand's elements; T must match its dtype.
 template <class T>
 T* data_of(const Operand& operand) {
   return static_cast<T*>(operand.data);
@@ -37,7 +39,7 @@ inline bool have_one_dtype(std::span<const Operand> operands) {
   return true;
 }
 
-// How to walk operands of equal shape: as one long row when all are contiguous, else row by row.
+// Loop bounds over operands of equal shape: one long row when all are contiguous, else row by row.
 struct LoopShape {
   std::int64_t rows = 0, cols = 0;
 };
@@ -50,9 +52,9 @@ inline LoopShape loop_of(std::initializer_list<const Operand*> operands) {
   return {1, elements_of(first)};
 }
 
-// Row `row` of an i32 operand, which indexes `count` classes: a token or a target. Throws Error(runtime) when it is
-// none. Kernels check all rows before they write anything, and each again where they use it: in a wrong schedule
-// another buffer may be written over the indices meanwhile.
+// Row `row` of an i32 operand of indices below `count`: a token or a target. Throws Error(runtime) when it is out of
+// range. Kernels check all rows before they write anything, and each row again when they use it: in a wrong schedule
+// another operation may overwrite the indices in between.
 inline std::int32_t index_at(const Operand& indices, std::int64_t row, std::int64_t count, const char* what) {
   const std::int32_t index = *row_of<std::int32_t>(indices, row);
   if (index < 0 || index >= count)
