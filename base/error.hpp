@@ -7,7 +7,7 @@
 
 namespace stretto {
 
-// Whose fault a failure is, which decides the exit code of the program.
+// The cause of a failure; it decides the program's exit code.
 enum class ErrorKind {
   input,    // what the user gave is wrong: exit code 2
   runtime,  // the input is fine but the work failed (disk full, rank dead): exit code 1

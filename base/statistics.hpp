@@ -7,7 +7,7 @@ namespace stretto {
 // Order statistics of values in any order. NaN when there are none.
 double minimum(std::span<const double> values);
 double maximum(std::span<const double> values);
-// Of an even number of values the mean of the two in the middle.
+// With an even number of values, the mean of the two in the middle.
 double median(std::span<const double> values);
 // Linear interpolation between the closest ranks (NumPy's default, type 7 of Hyndman and Fan 1996); percent in [0,
 // 100].

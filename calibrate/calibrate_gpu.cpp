@@ -102,8 +102,7 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   gpu.gemm_TFLOPs = yardstick(kernels, sizes.gemms.front());
   end_of("kernels one by one");
   progress("communication kernels and copies");
-  // What was measured before is worth keeping when something fails; what is missing a prediction that needs it will
-  // say.
+  // Results are kept when a later probe fails; a prediction that needs a missing one will say so.
   const auto attempt = [&](const char* part, auto&& instead, auto probe) {
     try {
       return notebook.part(part, probe);

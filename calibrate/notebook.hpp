@@ -20,8 +20,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Overheads, op_overhead_us, wake_us, timer_ove
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransferCurves, beside_moving, beside_waiting, moving_beside, beside_copying,
                                    copying_beside)
 
-// What a calibration has measured so far, in a file, so that one that is interrupted loses no more than the part that
-// it was in. Not thread-safe.
+// The results of a calibration so far, in a file, so that an interrupted one loses only the part that was running. Not
+// thread-safe.
 class Notebook {
  public:
   // Keeps in memory only.

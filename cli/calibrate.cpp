@@ -25,7 +25,7 @@ struct CalibrateOptions : RankOptions {
   Files files;
 };
 
-// What a class and communication do to each other, by the thread blocks on the device or the copies at once.
+// Interference between a class and communication, by the number of thread blocks or concurrent copies.
 void print_curves(const sim::Gpu& gpu) {
   const auto print = [](const std::string& what, const sim::Curve& curve) {
     std::cout << what << ":";

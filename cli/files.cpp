@@ -46,7 +46,7 @@ std::optional<Identity> identity_of(const std::string& path) {
   return Identity{info.st_dev, info.st_ino, destination.filename().string()};
 }
 
-// Who has a file: an option, a key, a stream.
+// The user of a file: an option, a key, a stream.
 struct Holder {
   std::string what;
   Identity identity;

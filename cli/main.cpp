@@ -45,8 +45,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
          (message.back() == '?' ? ")" : "");
 }
 
-// What is opened next would take the numbers of standard streams that the caller has closed, and what is written to
-// those go there. Opened the wrong way round, they refuse what they refused before.
+// When the caller has closed a standard stream, the next file that is opened would get its number, and output would go
+// there. So closed streams are opened here, in the wrong direction: using them still fails.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) < 0) {
@@ -156,7 +156,7 @@ int main(int argc, char** argv) {
   occupy_standard_streams();
   const stretto::cli::ShownText shown;
   const int code = run(argc, argv);
-  // What a full disk or a closed pipe has swallowed was not done.
+  // Output that a full disk or a closed pipe has lost is a failure.
   std::cout.flush();
   if (!std::cout && code == 0) {
     stretto::launch::say_failure("standard output: cannot be written");

@@ -47,7 +47,7 @@ void run_as_one_of(const launch::World& world,
   } catch (const Error& error) {
     if (*error.what() == '\0') throw;  // another says why all of them stop
     processes.fail(error.what(), error.kind());
-    // What failed first may be something else than what was noticed here.
+    // The first failure may be another one than this process noticed.
     const std::string first = *processes.failure();
     if (!first.ends_with(error.what())) throw Error(error.kind(), first);
     throw;
@@ -57,15 +57,15 @@ void run_as_one_of(const launch::World& world,
   }
 }
 
-// What `options` names, of as many ranks as there are processes. Adds to `notes` when that is not what the scenario
-// says. Throws Error(input) when the model's axes do not divide them.
+// The scenario of `options` with as many ranks as there are processes. Adds to `notes` when the file says otherwise.
+// Throws Error(input) when the model's axes do not divide them.
 Scenario scenario_for_processes(const CommonOptions& options, std::int64_t processes, std::vector<std::string>& notes) {
   const auto with = [&](std::int64_t data_parallel_size) {
     std::vector<std::string> set = options.set;
     set.push_back(fmt::format("parallel.data_parallel_size={}", data_parallel_size));
     return read_scenario(options.scenario, set);
   };
-  // What it says may be impossible and what the processes make of it not: one replica fits wherever several do.
+  // The file's layout may not fit in memory although that of the processes does: one replica fits wherever several do.
   bool is_possible = true;
   Scenario scenario;
   try {
@@ -97,7 +97,7 @@ void require_same_inputs(launch::ProcessGroup& processes, const ScenarioOptions&
   require_same(processes, given, options.platform.empty() ? "scenario, backend" : "scenario, platform, backend");
 }
 
-// What --ranks starts, as many times.
+// The command line of each process that --ranks starts.
 std::vector<std::string> arguments_of_a_rank(const std::string& command, const ScenarioOptions& options) {
   std::vector<std::string> arguments = {command, options.scenario, "--backend", options.backend};
   for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});

@@ -57,7 +57,7 @@ struct ScenarioRun {
   std::vector<std::string> notes;  // what the processes make of it
   bool is_gpu = false;
   bool is_first() const { return processes == nullptr || processes->rank() == 0; }
-  // What --backend names; `cores` of a host are shared, 0: all.
+  // The machine of --backend; on a host, ranks share `cores` cores, 0: all.
   exec::Machine machine(int cores) const;
   // On a GPU, before anything else of it: hardware queues for the lanes that are here; adds a note when some share one.
   void reserve_queues(const Schedule& schedule);

@@ -30,7 +30,7 @@ struct SimulateOptions : CommonOptions {
   bool modes = false;
 };
 
-// What the step is made of, as shares of it, the largest first.
+// The parts of the step's time as shares, the largest first.
 std::vector<std::pair<std::string, double>> limits_of(const Schedule& schedule, const Breakdown& b, double step_ms) {
   std::vector<std::pair<std::string, double>> limits = {{"compute", to_ms(b.compute) / step_ms},
                                                         {"waiting for a core", to_ms(b.core_wait) / step_ms},
@@ -42,7 +42,7 @@ std::vector<std::pair<std::string, double>> limits_of(const Schedule& schedule, 
   return limits;
 }
 
-// Of the communicators whose first axis it is: the metrics of all ranks count as data-parallel.
+// Sum over the communicators whose first axis it is: the metrics of all ranks count as data-parallel.
 double exposed_ms(const Schedule& schedule, const Breakdown& b, Coord axis) {
   Picoseconds sum = 0;
   for (std::size_t c = 0; c < b.exposed.size(); ++c)

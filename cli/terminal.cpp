@@ -7,7 +7,7 @@
 namespace stretto::cli {
 namespace {
 
-// Of a character that is to be shown, 0 of any other. U+0080 to U+009F are control characters too.
+// 0 for a printable character. U+0080 to U+009F are control characters too.
 std::size_t control_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first == 0xc2 && text.size() > 1 && static_cast<unsigned char>(text[1]) < 0xa0) return 2;

@@ -34,8 +34,7 @@ double model_flops_per_s(const Scenario& scenario, const std::vector<double>& ti
          (median(times_ms) * 1e-3);
 }
 
-// What a core can do while training runs: sgemm now and then between the steps, whose speed moves from second to
-// second.
+// Speed of a core during training: sgemm now and then between the steps, because it changes from second to second.
 class Yardstick {
  public:
   void after_step(double step_ms) {

@@ -83,7 +83,7 @@ double model_GFLOP(const Schedule& schedule) {
   return flops * 1e-9;
 }
 
-// Of contenders that have all been measured as often, and are used up; the last is not shown.
+// Adds the rows of contenders, which must have equally many measurements and are moved from. The last (A/A) gets none.
 void add_rows(Result& result, Contenders& contenders, const sim::Platform& platform, const Conditions& conditions,
               const sim::SimOptions& options) {
   const std::int64_t ranks = contenders.front()->schedule.mesh.ranks();

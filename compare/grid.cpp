@@ -39,8 +39,8 @@ void require_whole_models(const Scenario& scenario, const std::vector<std::int64
                                     Parallel::kModelRanks, of_model, n));
 }
 
-// What a mode asks for and does not get. Knobs that are off in the plain schedule already, whose notes `plain`
-// collects, are the scenario's and not the mode's.
+// The knobs that a mode asks for and that cannot act. Knobs that are off in the plain schedule already, whose notes
+// `plain` collects, are the scenario's and not the mode's.
 void add_notes(const Schedule& schedule, const std::string& mode, std::int64_t ranks, std::vector<std::string>& plain,
                std::vector<std::string>& notes) {
   if (mode == "plain") {

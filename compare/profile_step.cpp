@@ -17,7 +17,7 @@
 namespace stretto::compare {
 namespace {
 
-// Of a GPU.
+// The peak of a GPU.
 Peak peak_of(const exec::ReadyStep& step) {
   const auto device = step.executor->device();
   if (!device) return {};

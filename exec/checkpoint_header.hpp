@@ -61,7 +61,7 @@ class Checksum {
 
 // A file states the checksum of all its bytes, the digits themselves taken as zeros.
 constexpr std::string_view kNoChecksum = "0000000000000000";
-// Where the digits are in a header that make_header made, or npos.
+// Position of the checksum's digits in a header that make_header made, or npos.
 std::size_t checksum_position(std::string_view header);
 
 }  // namespace stretto::exec

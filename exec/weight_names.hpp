@@ -11,7 +11,7 @@
 
 namespace stretto::exec {
 
-// What programs call the parameters of a model in safetensors files. Stretto's own names are those of Parameter;
+// Names of a model's parameters in safetensors files of several programs. Stretto's own names are those of Parameter;
 // Hugging Face's are those of its GPT2LMHeadModel and LlamaForCausalLM (transformers, modeling_gpt2.py and
 // modeling_llama.py), which their models without a head write without the prefix. LlamaForCausalLM rotates the halves
 // of a head, as Rope does (model/schedule/work.hpp), so the rows of q and k stay where they are.

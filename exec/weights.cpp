@@ -134,7 +134,7 @@ std::vector<std::string> files_of_weights(const std::string& path) {
     for (const auto& [tensor, name] : read_index(files.front())) parts.insert(name);
     for (const std::string& part : parts) files.push_back((fs::path(files.front()).parent_path() / part).string());
   } catch (const Error&) {
-    // Who reads them says so.
+    // Reading them will report it.
   }
   return files;
 }

@@ -28,7 +28,7 @@ struct Recompute {
   std::int64_t group() const { return method == Method::uniform ? num_layers : 1; }
 };
 
-// What a step computes again, per sequence, counted as Flops::hardware counts it, to which it adds.
+// Recomputed FLOPs of a step, per sequence, counted as in Flops::hardware, to which they are added.
 double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute);
 
 }  // namespace stretto

@@ -98,7 +98,7 @@ StepSize step_size_of(const Scenario& scenario) {
   size.operations = kept * (micro_batches * (layers * of_layer + 10) + 2 * messages + 7 * buckets);
   const double calls = micro_batches * (layers * (recomputes ? 3 : 2) + 4) + 2 * messages + 7 * buckets;
   const double storages = layers * kLayer_storages * slots_of(parallel, micro_batches) + 6 * buckets;
-  // What ranks know of each other: a number for each lane of each, at every meeting of two steps.
+  // Clocks of other ranks: a number for each of their lanes, at every rendezvous of two steps.
   const double lanes = 2 + (tp > 1 ? 1 : 0) + (stages > 1 ? (overlap.overlap_p2p_comm ? 4 : 1) : 0);
   const double collectives = tp > 1 && kept >= tp ? micro_batches * layers * 6 * kept / tp : 0;
   const double knowledge = (4 * messages * kept + 2 * collectives) * size.ranks * lanes * 4;
@@ -124,7 +124,7 @@ void require_size(const Scenario& scenario, std::int64_t free_bytes) {
     return step_size_of(other).bytes;
   };
   const Parallel& parallel = scenario.parallel;
-  // Where it is the number of ranks that counts.
+  // When the number of ranks is the cause.
   if (ranks_of_stage(scenario) > 1 && 4 * bytes_of([](Scenario& s) { s.cluster.ranks_per_device = 1; }) <= free)
     throw failure("[cluster] ranks_per_device", "1, which makes all ranks of a stage alike",
                   scenario.cluster.ranks_per_device);

@@ -39,7 +39,7 @@ struct Transformer {
   std::int64_t kv_heads() const { return num_query_groups > 0 ? num_query_groups : num_attention_heads; }
   std::int64_t qkv_size() const { return hidden_size + 2 * kv_heads() * head_dim(); }       // rows of qkv.weight
   std::int64_t fc1_size() const { return swiglu ? 2 * ffn_hidden_size : ffn_hidden_size; }  // rows of fc1.weight
-  // Where the head's weight is: "lm_head.weight", or "wte.weight" when tied.
+  // Name of the head's weight: "lm_head.weight", or "wte.weight" when tied.
   const char* head_weight() const { return untie_embeddings_and_output_weights ? "lm_head.weight" : "wte.weight"; }
 };
 

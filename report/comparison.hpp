@@ -21,14 +21,14 @@ struct OperationTime {
   double predicted_ms = 0, measured_ms = 0;
 };
 
-// Where the time of the compute lanes went (report/exposure.hpp), in milliseconds, mean over ranks.
+// The time of the compute lanes, broken down (report/exposure.hpp), in milliseconds, mean over ranks.
 struct BreakdownMs {
   double compute = 0, core_wait = 0, exposed = 0, queue_wait = 0, bubble = 0;
   std::vector<double> exposed_by;  // [communicator]; of predictions they add up to `exposed`
 };
 BreakdownMs to_ms(const Breakdown& breakdown);
 
-// What nobody measured: "-" in tables, null in JSON.
+// Not measured: "-" in tables, null in JSON.
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // One schedule at one number of ranks: both sides of it.
@@ -72,8 +72,8 @@ struct Comparison {
   double mean_abs_error_pct() const;
   double worst_abs_error_pct() const;
   double mean_abs_error_as_calibrated_pct() const;
-  // Of the pairs of different schedules at equal ranks whose measured medians differ by more than 5 %: how many, and
-  // how many of them the prediction ranks the same way.
+  // Counts pairs of different schedules at equal ranks whose measured medians differ by more than 5 %, and how many of
+  // them the prediction ranks the same way.
   struct Ranking {
     int pairs = 0, right = 0;
   };

@@ -39,7 +39,7 @@ class PathSearch {
         }
     if (!latest) return path;
     path.length = std::max<Picoseconds>(0, latest->end - timeline_.step_begin);
-    // What began no later than this has been counted already: operations that overlap count once.
+    // Operations that began no later than this have been counted already: overlap counts once.
     Picoseconds counted = latest->end;
     for (bool is_behind_end = true;;) {
       if (is_behind_end) at = last_of_joined(at);

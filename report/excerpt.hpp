@@ -29,7 +29,7 @@ struct ExcerptTrack {
   std::vector<ExcerptSlice> slices;  // by (lane, start)
 };
 
-// What of a timeline fits on a page, with its own names: it refers to no schedule. A value type.
+// The part of a timeline that fits on a page. It has its own names and refers to no schedule. A value type.
 struct TimelineExcerpt {
   Picoseconds step = 0;
   std::vector<std::string> lanes;

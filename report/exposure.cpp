@@ -196,7 +196,7 @@ class Accounting {
       is_tail = false;
       await(lane);
     }
-    // What still moves when all computation is over is waited for, too.
+    // Communication that continues after all computation is exposed, too.
     for (LaneId lane = 0; is_tail && lane < program_.lanes.size(); ++lane)
       awaited_.push_back({lane, {kAll, kNothing, kNothing}});
     if (awaited_.empty() && !has_queues_) {

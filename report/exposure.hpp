@@ -9,8 +9,8 @@
 
 namespace stretto {
 
-// Where the step of one rank went, by the definitions of docs/json.md: the same function for predicted and measured.
-// It is counted over all compute lanes together: an instant is the first of these that holds on one of them.
+// One rank's step time, broken down by the definitions of docs/json.md; the same function for predicted and measured.
+// All compute lanes count together: an instant belongs to the first of these categories that holds on one of them.
 //   compute + core_wait + exposed (per communicator) + queue_wait + bubble = step_end − step_begin.
 struct Breakdown {
   Picoseconds compute = 0;           // an operation runs

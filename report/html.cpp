@@ -180,7 +180,7 @@ nlohmann::json rounded_ms(double ms) {
   return std::isfinite(ms) ? nlohmann::json(std::round(ms * 1e4) / 1e4) : nlohmann::json(nullptr);
 }
 
-// What report/html/timeline.js reads; it says what the fields are. Names stand in it once.
+// The data for report/html/timeline.js, which documents the fields. Names are stored once.
 class TimelineData {
  public:
   nlohmann::json of(const HtmlReport& report) {

@@ -18,7 +18,8 @@ struct HtmlStep {
   std::vector<MemoryUse> memory;  // one entry a role
 };
 
-// What the page of `--html` shows: plain data, owned. Strings are text as a person wrote it; rendering escapes them.
+// The contents of the page of `--html`: plain data, owned. Strings are text as a person wrote it; rendering escapes
+// them.
 struct HtmlReport {
   std::string title;
   std::vector<std::string> about;    // lines under the title: what was predicted or run, and on what

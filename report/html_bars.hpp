@@ -7,7 +7,8 @@
 
 namespace stretto {
 
-// What a colour stands for. `css` is a class of report/html/style.css: "compute", "exposed0", "predicted", …
+// One colour of the bars and its meaning. `css` is a class of report/html/style.css: "compute", "exposed0",
+// "predicted", …
 struct BarSeries {
   std::string name, css;
 };

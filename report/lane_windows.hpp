@@ -42,8 +42,8 @@ inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseco
   return taken;
 }
 
-// What the operations of one communication lane were doing: transfers, or waits of one kind. Times of one step, which
-// stand for those of the steps before, a period earlier each.
+// Time intervals of one communication lane in one step: transfers, or waits of one kind. Earlier steps have the same
+// intervals, shifted by one period each.
 class LaneWindows {
  public:
   struct Window {
@@ -70,7 +70,7 @@ class LaneWindows {
     for (auto window = windows_.begin() + static_cast<std::ptrdiff_t>(first);
          window != windows_.end() && window->position <= last_position && !free.empty(); ++window) {
       if (window->begin + shift >= free.back().end) {
-        // Of joined messages a later one may have begun earlier.
+        // A later one of joined messages may have begun earlier.
         if (window + 1 != windows_.end() && (window + 1)->joined) continue;
         break;
       }

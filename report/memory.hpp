@@ -8,7 +8,7 @@
 
 namespace stretto {
 
-// What the arena of a rank holds, in bytes; adds up to its peak, which is what the simulator predicts and the executor
+// The contents of a rank's arena, in bytes. The sum is its peak, which the simulator predicts and the executor
 // allocates.
 struct MemoryUse {
   std::string role;             // whose ranks: "rank"

@@ -36,7 +36,7 @@ double median_of(const std::vector<double>& row, const Turns& turns) {
   return median(values);
 }
 
-// Of some turns, in percent.
+// The noise floor over some turns, in percent.
 double floor_of(const std::vector<std::vector<double>>& rows, const Turns& turns, Random& random) {
   std::vector<double> middles;
   for (const std::vector<double>& row : rows) middles.push_back(median_of(row, turns));

@@ -10,7 +10,7 @@
 
 namespace stretto {
 
-// What a device can do at most; 0: not known.
+// Peak rates of a device; 0: not known.
 struct Peak {
   double GFLOPs = 0;  // of GEMMs and attention, in the type that the schedule computes in
   double memory_GBps = 0;
@@ -38,7 +38,7 @@ struct ProfiledOperation {
   double floor_ms() const { return calls * floor.us * 1e-3; }
 };
 
-// Where the time of a step goes.
+// The time of a step, broken down.
 struct Profile {
   std::string device;
   Peak peak;

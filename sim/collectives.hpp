@@ -28,7 +28,7 @@ class Collectives {
   void movement_ended(std::uint32_t lane, Picoseconds now);
   void transfer_done(std::uint32_t transfer, Picoseconds now);
 
-  // Whom a lane that has come waits for.
+  // The members that an arrived lane waits for.
   std::string describe_missing(std::uint32_t lane) const;
 
  private:

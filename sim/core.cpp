@@ -146,7 +146,7 @@ void Core::wake(std::uint32_t on, EdgeKind kind, Picoseconds time) {
 void Core::on_request(std::uint32_t number, Picoseconds now) {
   if (const std::uint32_t rank = solo_player_.disturbed_by(number); rank != kNone) {
     go_back(rank);
-    // What is simulated after all comes first.
+    // A call that must be simulated after all comes first.
     events_.schedule(number, now, EventKind::request);
     return;
   }
@@ -156,7 +156,7 @@ void Core::on_request(std::uint32_t number, Picoseconds now) {
 
 // Lanes that have just been given their cores.
 void Core::start_granted() {
-  // What starts may launch further lanes, but only an event can grant cores: the list does not grow meanwhile.
+  // A started operation may launch further lanes, but only an event can grant cores: the list does not grow meanwhile.
   for (const std::uint32_t number : devices_.granted()) {
     const Picoseconds start = devices_.activity(number).start;
     if (lanes_[number].current().kind == FlatKind::compute)

@@ -104,7 +104,7 @@ void Devices::on_start(std::uint32_t lane, Picoseconds now) {
   events_.schedule(lane, activity.end, EventKind::finish);
 }
 
-// What still runs has a neighbour less.
+// The remaining operations have one neighbour less.
 void Devices::leave(DeviceState& device, std::uint32_t lane, Picoseconds now) {
   const auto at = std::find(device.running.begin(), device.running.end(), lane);
   assert(at != device.running.end());

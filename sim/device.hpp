@@ -9,7 +9,7 @@
 
 namespace stretto::sim {
 
-// What a lane does on its device: a compute operation, or one phase of a collective's data movement.
+// A lane's current activity on its device: a compute operation, or one phase of a collective's data movement.
 struct Activity {
   Picoseconds ready = 0;      // may start from then on
   Picoseconds start = 0;      // has its cores, and woke up if it had to queue for them

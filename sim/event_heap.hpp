@@ -11,7 +11,7 @@ namespace stretto::sim {
 
 constexpr Picoseconds kNever = std::numeric_limits<Picoseconds>::max();
 
-// What happens to a lane next. At equal times the order is by kind, then by lane: cores are released before they are
+// The next event of a lane. At equal times the order is by kind, then by lane: cores are released before they are
 // asked for, and lanes that ask at the same time are served by rank, then lane.
 enum class EventKind : std::uint8_t { finish, start, request };
 

@@ -32,12 +32,12 @@ class Exchanges {
   void movement_ended(std::uint32_t lane, Picoseconds now);
   void transfer_done(std::uint32_t transfer, Picoseconds now);
 
-  // Of a group that is over: when the ends of its message number `i` met, and when that would have been over alone.
+  // After joined messages are complete: when the ends of message `i` met, and when it would have been complete alone.
   Picoseconds met(std::uint32_t lane, std::uint32_t i) const { return exchanges_[lane].met[i]; }
   Picoseconds done_alone(std::uint32_t lane, std::uint32_t i) const { return exchanges_[lane].done[i]; }
 
  private:
-  // What a lane does in its current group.
+  // A lane's state in its current joined messages.
   struct Exchange {
     std::uint32_t served = 0;             // messages of the group before this one need no serving any more
     std::uint32_t open = 0;               // messages that are not over

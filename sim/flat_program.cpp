@@ -62,7 +62,7 @@ void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& al
   }
 }
 
-// What all instances of an operation have in common.
+// The part that is common to all instances of an operation.
 FlatOp template_of(const Work& work, OpId id, const OpCosts& costs) {
   FlatOp op;
   op.id = id;

@@ -12,7 +12,7 @@ namespace stretto::sim {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-// Who has the lane, and so what its next event means.
+// The part that has the lane, which decides the meaning of the lane's next event.
 enum class LaneStage : std::uint8_t {
   blocked,     // it waits for another lane, or is about to look at its waits
   queueing,    // it waits for cores to hold while it communicates
@@ -23,7 +23,7 @@ enum class LaneStage : std::uint8_t {
   done,        // it has no operation left
 };
 
-// Where a lane is in its program.
+// A lane's position in its program.
 struct Cursor {
   const FlatProgram* program = nullptr;
   const FlatOp* ops = nullptr;  // of this lane
@@ -152,7 +152,7 @@ class Lanes {
   std::int64_t finished() const;  // operations, of all lanes
   // "rank 1 lane compute (fc1.forward …, step 2)": the lane and its current operation.
   std::string describe(std::uint32_t number) const;
-  // What the lane is blocked on: an operation of which step and lane.
+  // The operation, its step and its lane, on which the lane is blocked.
   std::string describe_wait(std::uint32_t number) const;
 
  private:

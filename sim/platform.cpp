@@ -70,7 +70,7 @@ std::string quantity_text(const Quantity& quantity) {
   return fmt::format("{{ value = {:.6e}, {} }}", quantity.value, source_text(quantity.source));
 }
 
-// What both have. `slowdown` is of compute beside compute.
+// Overheads that hosts and GPUs have. `slowdown` is between concurrent computations.
 void read_overheads(TomlTable& table, Platform& platform) {
   platform.op_overhead_us = read_quantity(table.section("op_overhead_us"), {.min = 0});
   platform.wake_us = read_quantity(table.section("wake_us"), {.min = 0});

@@ -46,7 +46,7 @@ struct Curve {
 };
 double value_of(const Curve& curve, double at);
 
-// What a GPU is besides, for a platform whose ranks share one.
+// Further numbers of a GPU that ranks share.
 struct Gpu {
   int sms = 0;
   int ctas = 0;          // thread blocks of a communication kernel whose communicator has no channels of its own

@@ -28,8 +28,8 @@ class StepRecorder {
   static constexpr int kFewestSteps = 3;  // two periods, to compare
   static constexpr double kSteady = 1e-6;
 
-  // Where the rows of a rank are written, [index into BoundProgram::ops]; nullptr when this step cannot be the last. Of
-  // a step that few ranks have begun, few rows are touched. Valid until the next call.
+  // The rows of a rank, [index into BoundProgram::ops]; nullptr when this step cannot be the last. Memory of
+  // ranks that have not begun the step stays untouched. Valid until the next call.
   TimelineRow* rows_of(int step, std::uint32_t rank) {
     if (step < std::min(kFewestSteps, max_steps_) - 1) return nullptr;
     std::vector<TimelineRow>& rows = steps_[step].rows;

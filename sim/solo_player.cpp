@@ -29,7 +29,7 @@ bool SoloPlayer::is_of(const SoloRun& run, std::uint32_t number) const {
                      [&](const SoloShape::OnLane& on) { return on.lane == lane; });
 }
 
-// What is waited for is of the call, and not the end of its last operation.
+// True when the wait is for an operation inside the call, and not for the end of its last one.
 bool SoloPlayer::is_inside(const SoloRun& run, const UnmetWait& wait) const {
   const std::uint64_t finished = lanes_[wait.on].finished;
   for (const SoloShape::OnLane& on : run.shape->lanes) {

@@ -11,7 +11,7 @@ using Clock = std::chrono::steady_clock;
 // How a wait for other threads ended.
 enum class WaitOutcome { met, aborted, timed_out };
 
-// Where the members of one communicator meet, as often as the schedule says. Thread-safe; each member calls meet() the
+// Rendezvous of the members of one communicator, reusable. Thread-safe; each member calls meet() the
 // same number of times in the same order (the verifier has proved that they do).
 class Barrier {
  public:

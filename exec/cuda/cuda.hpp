@@ -34,14 +34,14 @@ constexpr std::size_t kMostQueues = 32;  // hardware queues that a GPU can have
 // else.
 std::string reserve_hardware_queues(std::size_t streams);
 
-// What the module exports. It has no code of other folders: what it uses of them is the program's.
+// The module's only export. It contains no code of other folders: it links to the program's.
 using MakeCudaExecutor = exec::Executor*(const Schedule& schedule, const MemoryPlan& plan, const CudaOptions& options,
                                          std::vector<BoundProgram> programs, LaunchPlan launches);
 
 // Bytes on a device of `ranks` ranks that are not in the memory plan: scratch and cuBLAS's workspace, for each lane of
 // each rank.
 std::int64_t overhead_bytes(const Schedule& schedule, std::int64_t ranks);
-// What every role's largest storages are, for "out of memory": "x 1.2 GiB, logits 0.8 GiB, …".
+// A role's largest storages, for "out of memory" messages: "x 1.2 GiB, logits 0.8 GiB, …".
 std::string largest_storages(const Schedule& schedule, const RolePlan& role, std::size_t count = 5);
 
 }  // namespace stretto::cuda

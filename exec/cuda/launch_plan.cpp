@@ -35,7 +35,7 @@ class Planner {
   }
 
  private:
-  // What an event stands for. Meetings of a collective are told apart by the phase they come before.
+  // The moment that an event marks. Rendezvous of one collective are distinguished by the phase that follows them.
   enum class Moment : std::uint8_t { started, finished, arrived, delivered };
   std::uint32_t event(Moment moment, std::uint32_t rank, std::uint32_t op, int phase = 0) {
     const auto [at, fresh] = events_.try_emplace({moment, rank, op, phase}, plan_.events);
@@ -190,7 +190,7 @@ class Planner {
     return best;
   }
 
-  // Of those that are left, without gaps.
+  // Numbers the remaining events without gaps.
   void number_events(const std::vector<bool>& is_awaited) {
     std::vector<std::uint32_t> number(plan_.events);
     std::uint32_t next = 0;

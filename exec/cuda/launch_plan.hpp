@@ -13,11 +13,11 @@ namespace stretto::cuda {
 // are recorded and waited for. Made once, on any machine; what runs it makes one call an action. A stream a lane of a
 // rank, so that operations of a lane need no events between them.
 //
-// Where all ranks share the device, communication meets by events too. A collective: every member records that it has
-// come, waits for all others, moves its share (local::run_share of the same phase), and the same again behind it, so
-// that nobody's buffer is used anew while another still reads it. A group of messages: arrival is recorded, every
-// receive waits for its sender and copies, every send waits until it has been received. Where a rank is a process of
-// its own, a collective is one launch and so is a group of messages: the ranks meet in the kernels (NCCL).
+// When all ranks share the device, events synchronise communication too. In a collective every member records its
+// arrival, waits for all others, moves its share (local::run_share of the same phase), and synchronises once more, so
+// that no buffer is reused while another member still reads it. For joined messages arrival is recorded, every receive
+// waits for its sender and copies, and every send waits until it has been received. When each rank is a process, a
+// collective is one launch and so are joined messages: the ranks synchronise inside the kernels (NCCL).
 struct LaunchAction {
   enum class Kind : std::uint8_t {
     wait,    // the stream goes on when `event` has happened
@@ -43,20 +43,20 @@ struct LaunchPlan {
   // In the order of the calls: an event that is waited for has been recorded by an action before, unless
   // of_step_before.
   std::vector<LaunchAction> actions;
-  // Of a collective: every member's rank and operation, in the order of the group. Of a message: the sender's.
+  // The participants of each rendezvous. Collective: all members, in the order of the group. Message: the sender.
   struct Participant {
     std::uint32_t rank = 0, op = 0;
   };
   std::vector<std::vector<Participant>> rendezvous;
 };
 
-// Of all ranks, which share a device; `programs` in order of ranks. Calls follow the host issue order of every rank as
-// far as what they wait for allows. The schedule must have been verified.
+// The plan of all ranks, which share a device; `programs` in order of ranks. Calls follow the host issue order of every
+// rank as far as their waits allow. The schedule must have been verified.
 //
 // Start → start edges become "after everything before it on its stream", the latest moment that an event can tell
 // before a kernel starts.
 LaunchPlan plan_launches(const Schedule& schedule, std::span<const BoundProgram> programs);
-// Of one rank, on a device of its own. There are no rendezvous. Calls are in host issue order.
+// The plan of one rank on its own device: no rendezvous, calls in host issue order.
 LaunchPlan plan_launches_of_rank(const Schedule& schedule, const BoundProgram& program);
 
 }  // namespace stretto::cuda

@@ -6,7 +6,7 @@
 
 namespace stretto::cuda {
 
-// What a device computes at most by its data sheet, dense, in TFLOP/s: bf16 on its tensor cores, f32 on its other ones
+// Peak of a device by its data sheet, dense, in TFLOP/s: bf16 on its tensor cores, f32 on its other ones
 // (GEMMs of f32 do not use TF32). nullopt for other types and for a device that is not listed. `name` as CUDA has it,
 // "NVIDIA H100 80GB HBM3".
 std::optional<double> peak_TFLOPs(std::string_view name, Dtype dtype);

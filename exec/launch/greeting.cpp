@@ -58,7 +58,7 @@ std::span<std::byte> Greeting::room() {
 
 Greeting::Next Greeting::take(std::size_t count) {
   got_ += count;
-  // What is no greeting is refused at its first bytes.
+  // Anything but a greeting is refused at its first bytes.
   if (!was_answered_ && got_ >= sizeof hello_.magic && hello_.magic != Hello{}.magic) return Refused{};
   if (!room().empty()) return More{};
   if (was_answered_) {

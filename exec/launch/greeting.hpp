@@ -17,7 +17,7 @@ namespace stretto::launch {
 // HMAC over what both have said, and the token itself is never sent. Without a token (an empty one) this keeps out
 // strangers that do not know the greeting, and nobody else. What is said afterwards is neither encrypted nor signed.
 
-// Who calls, and for what.
+// The connecting process, and the purpose of its connection.
 struct Caller {
   std::int64_t rank = 0, size = 0;  // as it was started
   std::uint32_t communicator = 0;   // of the schedule; kNoCommunicator: the group of processes

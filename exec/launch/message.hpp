@@ -10,7 +10,7 @@ namespace stretto::launch {
 
 using Bytes = std::vector<std::byte>;
 
-// What the processes of a group say to each other: a header, and the bytes that it announces.
+// Control messages between the processes of a job: a header, followed by the bytes that it announces.
 struct Header {
   // A part of what is gathered, or the offer of a large one, which is sent when rank 0 says that it may come; a result;
   // two kinds of failure; a goodbye; a sign of life.
@@ -23,7 +23,7 @@ struct Header {
 constexpr std::uint64_t kSmallPart = 4096;      // a part of at most so many bytes is sent unasked
 constexpr std::uint64_t kMostOfAReason = 4096;  // bytes of a failure
 
-// What may come now.
+// The messages that may arrive now.
 struct Limits {
   bool to_rank_0 = true;              // parts and offers; elsewhere results, and that a part may come
   std::optional<std::uint64_t> data;  // the most bytes of a part or a result; nothing: none is expected

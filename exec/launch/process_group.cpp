@@ -138,7 +138,7 @@ void ProcessGroup::show_life() {
   for (Peer& to : peers_) {
     {
       std::lock_guard lock(mutex_);
-      // What is being written is a sign itself; who has left needs none.
+      // A message in progress is a sign of life itself; a peer that has left needs none.
       if (to.is_written || to.has_left || is_leaving_) continue;
       to.is_written = true;
     }
@@ -282,7 +282,7 @@ void ProcessGroup::tell(std::size_t peer, Kind kind, std::span<const std::byte> 
   }
 }
 
-// What has failed, once it is known: it stays what it is.
+// Sends the first failure to the peers; it never changes.
 void ProcessGroup::tell_failure() {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
     tell(peer, kind_of(failure_kind_), bytes_of_reason(*failure_));

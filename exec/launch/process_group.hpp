@@ -27,8 +27,8 @@ namespace stretto::launch {
 // the rank and, where it could still be said, the reason. One that is stopped, or whose machine hangs, is noticed by
 // its silence, once the group watches.
 //
-// Who connects must prove that it knows the job's token (greeting.hpp): strangers lose their connections and nothing
-// else. Of what a process of the group sends, no more is taken than was expected: one that sends something else fails
+// A connecting process must prove that it knows the job's token (greeting.hpp); others only lose their connection.
+// No more bytes are accepted from a process of the group than were expected: one that sends something else fails
 // all, with its rank.
 class ProcessGroup {
  public:
@@ -45,7 +45,7 @@ class ProcessGroup {
   const World& world() const { return world_; }
   std::int64_t rank() const { return world_.rank; }
   std::int64_t size() const { return world_.size; }
-  // Of this machine, as the others reach it.
+  // Address at which the others reach this machine.
   const std::string& address() const { return address_; }
 
   // Every process makes these calls in the same order, each from one thread. They throw Error when the group has

@@ -222,7 +222,7 @@ bool send_if_room(const Socket& socket, std::span<const std::byte> bytes) {
   const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
   if (sent < 0) throw failure("sending");
-  // What has begun must be finished.
+  // A message that was begun must be finished.
   send_all(socket, bytes.subspan(static_cast<std::size_t>(sent)), time_for(1, bytes.size()));
   return true;
 }

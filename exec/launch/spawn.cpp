@@ -54,7 +54,7 @@ struct Child {
   std::optional<Clock::time_point> stopped;
 };
 
-// What all children say why they fail, a line each: "RANK TEXT".
+// Collects the children's reasons of failure, a line each: "RANK TEXT".
 class Reports {
  public:
   Reports() {
@@ -71,7 +71,7 @@ class Reports {
     char piece[4096];
     for (ssize_t got = 0; (got = ::read(ends_[0], piece, sizeof piece)) > 0;) text_.append(piece, std::size_t(got));
   }
-  // What a rank says of itself goes before what it says of another, and of those the first.
+  // A rank's report about itself is preferred to one about another rank; among equals, the first.
   std::string best() const {
     std::string of_another;
     for (std::size_t at = 0, end = 0; (end = text_.find('\n', at)) != std::string::npos; at = end + 1) {
@@ -180,7 +180,7 @@ void spawn_ranks(int ranks, const std::vector<std::string>& arguments, double st
       }
       child.status = status;
       --running;
-      // Those that hang are killed here, below, and are no news; nor is it to who has stopped reading.
+      // Children that hang are killed below and are not reported, nor is SIGPIPE: the reader has stopped.
       if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
         is_unread = true;
       else if (WIFSIGNALED(status) && !is_killing)

@@ -7,7 +7,7 @@
 
 namespace stretto::launch {
 
-// Who this process is among those that were started together, a rank of the schedule each.
+// This process's rank among the processes that were started together, one for each rank of the schedule.
 struct World {
   std::int64_t rank = 0, size = 1;
   std::int64_t local_rank = 0;  // among those on this machine
@@ -18,7 +18,7 @@ struct World {
   std::string launcher;         // "torchrun", "mpirun", "srun", "mpiexec", "--ranks"
 };
 
-// What a launcher has put into the environment, nullopt when none has. Known, in this order:
+// The world that a launcher describes in the environment; nullopt when there is none. Known, in this order:
 //   stretto --ranks    STRETTO_RANK, STRETTO_RANKS, STRETTO_PORT, STRETTO_LISTENING (spawn.hpp)
 //   torchrun           RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; its own store has that port, ours is
 //                      the next

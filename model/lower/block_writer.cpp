@@ -79,7 +79,7 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
     const std::int64_t in_chunk = is_head_input ? 0 : shape_.layer_in_chunk[static_cast<std::size_t>(layer)];
     const std::int64_t in_group = in_chunk % recompute.group();
     if (shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
-      // What is computed again is used up before anything else is, whatever the micro-batch.
+      // A recomputed activation is used up before the next one is made, whatever the micro-batch.
       std::optional<StorageId>& shared = recomputed[static_cast<std::size_t>(shares_core ? 0 : in_group)];
       if (!shared) shared = add(shares_core ? ".recomputed" : ".recomputed" + std::to_string(in_group));
       places.insert(places.end(), static_cast<std::size_t>(slots), {*shared, 0});

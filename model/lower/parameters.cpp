@@ -36,8 +36,7 @@ void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Kind ki
   }
 }
 
-// What a chunk has of the model, in registration order, as indices into `all`. The copy of a tied embedding is not in
-// it.
+// A chunk's parameters, in registration order, as indices into `all`, without the copy of a tied embedding.
 std::vector<std::size_t> parameters_of(const std::vector<Parameter>& all, const ModelChunk& chunk) {
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < all.size(); ++i) {

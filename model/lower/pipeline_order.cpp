@@ -59,7 +59,7 @@ class Writer {
     if (direction == kForward ? !is_last(made.chunk) : !is_first(made.chunk)) to.push_back({made, true});
   }
 
-  // What arrives while this stage is between its steps `k` and `k + 1` of a direction: that which its neighbour makes
+  // The unit that arrives while this stage is between its steps `k` and `k + 1` of a direction: its neighbour makes it
   // meanwhile. A neighbour on the near side of the pipeline is a step ahead; the one that closes the ring of chunks is
   // stages − 1 steps behind, and what it makes is of the chunk before (forward) or behind (backward).
   std::optional<PipelineMessage> arriving(UnitKind direction, std::int64_t k) const {
@@ -269,7 +269,7 @@ PipelineOrder pipeline_order(const PipelineShape& shape, std::int64_t stage) {
   PipelineOrder order;
   order.items = Writer(shape, stage).run();
   BufferAssigner(shape, stage, 0, 0).assign(order);
-  // What is sent beside compute is read for a while after the order has given it back.
+  // An overlapped send still reads its buffer for a while after the order has released it.
   if (shape.overlap && shape.stages > 1)
     BufferAssigner(shape, stage, order.output_buffers + 1, order.gradient_buffers + 1).assign(order);
   return order;

@@ -6,8 +6,8 @@
 
 namespace stretto {
 
-// What one pipeline stage does in a step, in order, before it becomes operations: whole chunks forward or backward, and
-// messages to and from its neighbours. One entry of a table, no more: rewrites of the order belong here.
+// The pipeline schedule of one stage as a table, before it becomes operations: whole chunks forward or backward, and
+// messages to and from its neighbours. Rewrites of the pipeline's order belong here.
 
 struct PipelineShape {
   std::int64_t stages = 1;

@@ -217,7 +217,7 @@ Lowered lower_plain(const Scenario& scenario) {
   optimizer.shard = lanes.dp_place;
   optimizer.sums_metrics = parallel.ranks() > 1;
   optimizer.is_tied = ties_across_stages(scenario);
-  // What all ranks, or two stages, do together is on the first communication lane.
+  // Collectives of all ranks, or of two stages, use the first communication lane.
   const LaneId common = 1;
   if (optimizer.sums_metrics) {
     const std::uint32_t all = add_communicator_of_all(schedule);

@@ -13,7 +13,7 @@ namespace stretto {
 // The part of a parameter that each rank holds: the same shape on all of them. Every segment divides by tp.
 Parameter part_of(const Parameter& whole, std::int64_t tp);
 
-// What the part consists of, by the coordinate tp. Numbers are those of `whole`.
+// The cuts of `whole` that make up a rank's part, as expressions of the coordinate tp.
 std::vector<ArrayCut> cuts_of(const Parameter& whole, std::int64_t tp);
 
 // True when every rank of the tp group has all of the parameter.

@@ -94,7 +94,7 @@ class StageWriter {
     if (shape_.deferred > 0 && unit.micro_batch >= shape_.deferred) call(blocks_.head_wgrad, unit);
   }
 
-  // What was put off comes behind all else that is computed, and does not wait for the last messages.
+  // Deferred weight gradients come after all other computation and do not wait for the last messages.
   void weights(const PipelineUnit& unit) {
     Call& late = call(blocks_.head_wgrad, unit);
     late.sequence = kDeferredSequence;

@@ -17,8 +17,8 @@ namespace stretto {
 
 namespace {
 
-// What the plain schedule has between backward and the norm: sums over tensor-parallel ranks, the cast on the compute
-// lane, then the reduce-scatter.
+// The operations of the plain schedule between backward and the norm: sums over tensor-parallel ranks, the cast on the
+// compute lane, then the reduce-scatter.
 std::vector<OpId> moved_of(const BucketOps& ops) {
   std::vector<OpId> moved;
   for (const OpId op : {ops.tp_all_reduce, ops.cast_down, ops.reduce_scatter})

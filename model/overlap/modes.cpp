@@ -64,7 +64,7 @@ Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t rank
 }
 
 Schedule build_schedule(const Scenario& scenario) {
-  // What is free is asked where it might matter.
+  // Free memory is checked only when the step might not fit.
   if (step_size_of(scenario).bytes > double(1 << 28)) require_size(scenario, free_memory_bytes());
   Lowered lowered = lower_plain(scenario);
   const Gates gates = gates_of(scenario);

@@ -5,7 +5,7 @@
 namespace stretto {
 namespace {
 
-// What a GEMM of a layer can do: Megatron-Bridge's TransformerLayerTPOverlapCfg.
+// The methods that each GEMM of a layer allows: Megatron-Bridge's TransformerLayerTPOverlapCfg.
 struct TpSlot {
   const char* name;
   std::vector<std::string> methods;

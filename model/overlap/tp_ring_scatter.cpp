@@ -18,7 +18,7 @@ void split_scatter(BlockEditor& block, const SplitContext& context, const std::s
   Gemm work = std::get<Gemm>(whole.work);
   work.m = own.rows;
   const std::int64_t size = own.rows * own.cols;
-  // What rank `from` has made of this rank's rows.
+  // Partial sum of this rank's rows, made by rank `from`.
   const auto made_by = [&](const Expr& from) {
     return View{context.partials, 0, 0, from * Expr(size), own.rows, own.cols, own.cols};
   };

@@ -50,7 +50,7 @@ Parallel read_parallel(TomlTable table) {
   return parallel;
 }
 
-// What tensor parallelism cuts must divide (Megatron-LM checks the same); the vocabulary is padded to.
+// Dimensions that tensor parallelism cuts must be divisible (Megatron-LM checks the same); the vocabulary is padded.
 void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel) {
   const std::int64_t tp = parallel.tensor_model_parallel_size;
   const auto divide = [&](const char* what, std::int64_t size) {

@@ -33,7 +33,7 @@ inline std::string number(std::int64_t value) { return std::to_string(value); }
 TomlTable section_of(TomlTable& root, const std::string& name);
 Transformer read_model(TomlTable table, const Parallel& parallel);
 Parallel read_parallel(TomlTable table);
-// What the layout cuts must divide; `table` is [parallel].
+// Checks that the layout divides the dimensions that it cuts; `table` is [parallel].
 void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel);
 Overlap read_overlap(TomlTable table);
 Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model);

@@ -46,8 +46,7 @@ std::vector<std::uint32_t> ends_of(const Schedule& schedule, const Block& block,
   return ends;
 }
 
-// What the calls of a sequence wait for: the end of the turn before, which is a call, or several that stand side by
-// side.
+// The waits of a sequence's calls: for the end of the previous call, or of all concurrent previous calls.
 class Sequences {
  public:
   explicit Sequences(const Schedule& schedule) : schedule_(schedule) {}
@@ -66,7 +65,7 @@ class Sequences {
     s.turn.push_back({&call, begin});
     return goes_on || call.joined ? Ended{} : Ended{s.ended, s.is_of_step_before};
   }
-  // What comes next is the same program, a step later.
+  // Begins the same program again, one step later.
   void next_step() {
     for (auto& [number, s] : sequences_) {
       end_turn(s);
@@ -231,7 +230,7 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
     const BoundOp& other = bound.ops[found->second];
     bound.waits.push_back({kind, other.lane, static_cast<std::uint8_t>(on.steps_ago), other.position, found->second});
   };
-  // What was issued to the operation's queue before it, on another lane: its start comes first.
+  // The operation that was issued to the same queue before it, on another lane, must start first.
   const QueueOrder queues(schedule, bound);
   sequences.next_step();
   next = 0;

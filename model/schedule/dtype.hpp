@@ -19,7 +19,7 @@ constexpr std::int64_t bytes_of(Dtype dtype) {
   return 0;
 }
 
-// What gradients, optimizer state and statistics are kept in when operations compute in `dtype`: mixed precision
+// The type of gradients, optimizer state and statistics when operations compute in `dtype`: mixed precision
 // (Micikevicius et al., arXiv 1710.03740).
 constexpr Dtype accumulation_of(Dtype dtype) { return dtype == Dtype::bf16 ? Dtype::f32 : dtype; }
 

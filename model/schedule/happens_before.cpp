@@ -165,7 +165,7 @@ class AbstractRun {
     return true;
   }
 
-  // What is known when `i` starts, `row` without its waits.
+  // The clock at which `i` starts; `row` is the clock without its waits.
   std::uint32_t learn_from_waits(std::size_t p, LaneId lane, UnrolledOp i, std::uint32_t row) {
     bool is_mine = false;
     const BoundOp& op = programs_[p].ops[i.op];
@@ -173,7 +173,7 @@ class AbstractRun {
       const BoundWait& wait = programs_[p].waits[w];
       if (wait.steps_ago > i.step || wait.lane == lane) continue;
       const std::uint32_t target = target_of(p, wait, i.step);
-      // What has finished brought all that came before it along, so nothing is new.
+      // A finished operation is known together with everything before it, so nothing is new.
       if (clocks_.rows[row * width_ + wait.lane] > target) continue;
       if (!is_mine) row = copy_of(row);
       is_mine = true;
@@ -263,7 +263,7 @@ class AbstractRun {
       finish(p, lane, i, row);
       return true;
     }
-    // Of their own lane their clock knows what had finished when their group started.
+    // Their clock has, for their own lane, the operations that had finished when their group started.
     const std::uint32_t met = copy_of_others(0);
     join_everything(met, p, before(p, i), lane, state(p, lane).finished);
     join_everything(met, other, before(other, theirs), on, clocks_.finished_before(other, theirs, on));
@@ -315,7 +315,7 @@ class AbstractRun {
   }
 
   // `which`: index in the group's sequence, and step. The number of members when all have arrived.
-  // Those before `from` have.
+  // Members before `from` have arrived.
   std::size_t absent_member(const CollectiveGroup& group, UnrolledOp which, std::size_t from = 0) const {
     for (std::size_t m = from; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
@@ -414,7 +414,7 @@ class AbstractRun {
     const UnrolledOp i = at(p, lane, me.finished);
     const std::string head = label(schedule_, programs_[p].ops[i.op]) + " (" + lane_name(p, lane) + ")";
     if (me.started == me.finished) {
-      // Of the operation itself, or of one that is joined to it.
+      // A wait of the operation itself, or of one that is joined to it.
       std::uint32_t n = me.finished;
       while (!first_unmet(p, at(p, lane, n))) ++n;
       const BoundWait& wait = *first_unmet(p, at(p, lane, n));
@@ -493,7 +493,7 @@ std::uint32_t HappensBefore::finished_before(std::size_t program, UnrolledOp at,
   const BoundProgram& bound = programs[program];
   const BoundOp& op = bound.ops[at.op];
   if (op.lane != lane) return known(program, at)[lane];
-  // What is joined to it starts with it.
+  // Joined operations start together.
   std::uint32_t first = op.position;
   while (first > 0 && bound.ops[bound.lanes[lane][first]].joined) --first;
   return position(program, at) - (op.position - first);

@@ -148,7 +148,7 @@ IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgr
     result.pairs.push_back({route.communicator, route.from, route.to, {}, {}});
   for (std::uint32_t p = 0; p < programs.size(); ++p) {
     const BoundProgram& program = programs[p];
-    // Where the program's operations of each template are listed.
+    // The list to which the program's operations of each template are added.
     std::vector<std::vector<std::uint32_t>*> list_of(schedule.operations.size(), nullptr);
     std::vector<RendezvousSlot> slot_of(schedule.operations.size());
     for (OpId id = 0; id < schedule.operations.size(); ++id) {

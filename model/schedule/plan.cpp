@@ -74,7 +74,7 @@ class Lifetimes {
   // Index of the first operation that uses it.
   std::uint32_t start(StorageId storage) const { return start_[used_.number(storage)]; }
 
-  // What can_share() needs at least, of one lane: all uses of one before all uses of the other, in either order.
+  // A necessary condition of can_share(), from one lane: all uses of one before all uses of the other, in either order.
   struct OnFirstLane {
     std::uint32_t finished = 0, known = 0;
     bool may_share(const OnFirstLane& other) const { return finished <= other.known || other.finished <= known; }
@@ -129,7 +129,7 @@ struct Placed {
 // nearly all are live at the same time, and each would be compared with all that are placed.
 class Neighbours {
  public:
-  // Where `mine` fits without a conflict at or behind `begin`, as far as these know.
+  // The first offset from `begin` on where `mine` conflicts with none of these.
   std::int64_t first_fit(const Lifetimes& lifetimes, const Placed& mine, std::int64_t begin) {
     const std::int64_t bytes = mine.end - mine.begin;
     if (end_ <= begin) return begin;
@@ -155,7 +155,7 @@ class Neighbours {
     gaps_ = Gaps::unknown;
   }
 
-  // Those of the second half leave.
+  // Moves the second half into a new group.
   Neighbours split() {
     Neighbours first, second;
     for (std::size_t i = 0; i < placed_.size(); ++i) (i < placed_.size() / 2 ? first : second).insert(placed_[i]);
@@ -187,7 +187,7 @@ class Neighbours {
   Gaps gaps_ = Gaps::unknown;
 };
 
-// What is placed, by begin, in groups of neighbours.
+// The placed storages, by begin, in groups of neighbours.
 class Arena {
  public:
   Arena(const Lifetimes& lifetimes, std::int64_t base) : lifetimes_(lifetimes), base_(base) {}
@@ -226,7 +226,7 @@ RolePlan plan_role(const Schedule& schedule, const UsedStorages& used, const Lif
   plan.offset_bytes.assign(schedule.storages.size(), RolePlan::kNowhere);
   std::vector<StorageId> shared;
   for (StorageId s = 0; s < schedule.storages.size(); ++s) {
-    // What no operation uses is there for someone outside, about whom the clocks say nothing.
+    // A storage that no operation uses is accessed from outside the step, about which the clocks say nothing.
     if (!used.has(s) && is_used_by_any[s]) continue;
     const std::int64_t bytes = aligned(schedule.storages[s].bytes());
     plan.bytes_without_sharing += bytes;

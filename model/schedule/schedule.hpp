@@ -44,7 +44,7 @@ struct Storage {
   std::int64_t bytes() const { return elements * bytes_of(dtype); }
 };
 
-// Where one instance of a tensor lies: `offset` elements into a storage.
+// Position of one instance of a tensor: `offset` elements into a storage.
 struct TensorPlace {
   StorageId storage = 0;
   std::int64_t offset = 0;

@@ -294,7 +294,7 @@ class Inside {
   }
 
   void finish(std::uint32_t i) {
-    // What is learnt from messages is about the other ranks of the class that they are with.
+    // A message tells about the folded rank that sent it, so the clock does not change.
     last_row_[lane_[i]] = clocks_.row[i];
     ++finished_[lane_[i]];
     if (!clocks_.order.empty() && clocks_.order.back().first + clocks_.order.back().count == i)
@@ -311,7 +311,7 @@ class Inside {
     clocks_.finished.insert(clocks_.finished.end(), knows.begin(), knows.end());
     return static_cast<std::uint32_t>(clocks_.finished.size() / ops_.size()) - 1;
   }
-  // What an operation of lane `own` learns; nothing of its own lane. True when that is new.
+  // Updates what an operation of lane `own` knows, except about its own lane. True when anything is new.
   static bool learn(std::vector<std::uint32_t>& knows, std::size_t own, std::size_t lane, std::uint32_t finished) {
     if (lane == own || knows[lane] >= finished) return false;
     knows[lane] = finished;

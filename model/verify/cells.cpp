@@ -105,7 +105,7 @@ class Classes {
   std::uint32_t access_ = 0;
 };
 
-// Where an access of a footprint lies.
+// Position of an access of a footprint.
 struct AccessPlace {
   StorageId storage = 0;
   Range range;  // of a contiguous view: bytes of the storage, then pieces, then cells

@@ -77,7 +77,7 @@ class Finder {
   }
 
  private:
-  // What all calls of an operation have in common.
+  // The part that is common to all calls of an operation.
   struct Template {
     AxisSet axes = 0;        // on which the offset depends
     std::uint64_t hash = 0;  // equal for views that may lie alike
@@ -106,7 +106,7 @@ class Finder {
 
   // Indices into a group → where these cover a byte, and no others of the group.
   using Found = std::map<std::vector<std::uint32_t>, std::vector<ByteRange>>;
-  // What the patterns of a group follow from; instances of a family that lie in storages of their own are alike.
+  // The patterns of a group follow from this key; instances of a family in storages of their own have equal keys.
   using Likeness = std::vector<std::pair<const View*, std::int64_t>>;
 
   ClassRanges patterns_of(StorageId storage, std::vector<Moving>& group, AxisSet axes) {

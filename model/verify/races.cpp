@@ -19,7 +19,7 @@ struct LastWrite {
   std::uint16_t step = 0;
 };
 
-// What of the second step is walked.
+// Which operations of the second step are visited.
 enum class SecondStep : std::uint8_t {
   all,
   // Only operations that in the first step were the first on their lane to touch some byte, before anything had written
@@ -27,7 +27,7 @@ enum class SecondStep : std::uint8_t {
   first_touches,
 };
 
-// Where an access stands: an operation and one of its contiguous ranges.
+// An access: an operation and one of its contiguous ranges of cells.
 struct Touch {
   UnrolledOp at;
   CellUse use;
@@ -61,7 +61,7 @@ class Walk {
         if (wrong_.empty()) follow(at);
       }
     }
-    // Where something races, values are a matter of luck.
+    // With races, values depend on timing: there is no meaning to check.
     if (report_.violations.size() != before) return;
     std::move(wrong_.begin(), wrong_.end(), std::back_inserter(report_.violations));
   }
@@ -76,7 +76,7 @@ class Walk {
     const LaneId lane = op.lane;
     const std::uint32_t count = clocks_.position(p_, at) + 1;
     const std::uint32_t* known = clocks_.known(p_, at);
-    // Of its own lane what is before it is over, except what is joined to it.
+    // On its own lane everything before it has finished, except operations that are joined to it.
     const std::uint32_t known_here = op.joined ? clocks_.finished_before(p_, at, lane) : count;
     // Whether operation number `of` of a lane (counted from 1) may still run when this one does.
     const auto is_open = [=](LaneId l, std::uint32_t of) {
@@ -214,7 +214,7 @@ class Walk {
 
   void report_unwritten(UnrolledOp at, const CellUse& use, std::uint32_t cell) {
     const std::optional<Touch> writer = writer_of(use.storage, cell, at);
-    // With no order between the two, whether the read is too early depends on luck: that is a race.
+    // When the two are not ordered, the read may be early or late depending on timing: that is a race.
     if (writer && !clocks_.ordered(p_, writer->at, at) && !clocks_.ordered(p_, at, writer->at)) {
       report_race({at, use}, *writer);
       return;

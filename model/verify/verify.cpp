@@ -143,7 +143,7 @@ std::vector<Violation> at_most(std::vector<Violation> violations, std::size_t li
   return violations;
 }
 
-// What can be said before anything is bound.
+// The checks before binding.
 std::vector<Violation> check_unbound(const Schedule& schedule, const MemoryPlan* plan, std::size_t limit) {
   std::vector<Violation> found = check_form(schedule, limit);
   if (!found.empty() || !plan) return found;
@@ -157,7 +157,7 @@ std::vector<Violation> check_unbound(const Schedule& schedule, const MemoryPlan*
   return {};
 }
 
-// What `order`, which does not deadlock, leaves to be proved.
+// The checks after ordering; `clocks` has no deadlock.
 std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefore& clocks, const IssueOrder& issued,
                                      std::vector<Footprints>& footprints, const MemoryPlan* plan, std::size_t limit) {
   std::vector<Violation> found;

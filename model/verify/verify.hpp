@@ -7,7 +7,7 @@
 
 namespace stretto {
 
-// What the verifier proves of a schedule, over two consecutive steps of every representative rank (a step is cyclic):
+// The verifier proves, over two consecutive steps of every representative rank (a step is cyclic):
 //  - every byte read has been written before it, in this step or, for persistent storages, before step 0;
 //  - any two accesses to the same byte of which one writes are ordered by lanes, edges and collectives;
 //  - all members of a communicator issue its operations in the same order, with equal kinds and sizes, and the orders

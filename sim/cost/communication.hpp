@@ -9,7 +9,7 @@
 
 namespace stretto::sim {
 
-// What a collective or message costs its members: on a host, on a GPU that they share, or between GPUs with a rank
+// The cost of a collective or message for its members: on a host, on a GPU that they share, or between GPUs with a rank
 // each, by cluster.network. `on_core` makes of work what it asks of a core of a host. Throws Error(input) as
 // cost_schedule().
 CollectiveCost communication_cost(const Schedule& schedule, const Operation& operation, const Platform& platform,

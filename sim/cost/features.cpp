@@ -49,7 +49,7 @@ return "";
 
 std::string suffix(Pass pass) { return std::string("_") + name_of(pass); }
 
-// Of a norm: what is added to is another key than what is written.
+// Norms that accumulate have another cost key than norms that write.
 WorkCost norm_cost(const char* name, Pass pass, std::int64_t rows, std::int64_t cols, const Operation& operation) {
   const bool writes_dx = pass == Pass::dgrad || pass == Pass::backward;
   const bool adds = writes_dx && operation.accesses.back().mode == AccessMode::accumulate;

@@ -30,25 +30,27 @@ struct WorkCost {
 constexpr double kPrivateElements = 131072;  // 512 KiB of f32: second-level caches of current CPUs are 0.25 to 2 MiB
 constexpr double kSharedElements = 4194304;  // 16 MiB: where a share of the last level ends
 
-// Of a compute operation, with the dtypes and access modes of its operands.
+// The cost key and features of a compute operation, with the dtypes and access modes of its operands.
 WorkCost work_cost(const Schedule& schedule, const Operation& operation);
 
-// Of one member's data movement in a collective on a host, per phase. `in_place`: a gather need not copy its own shard.
+// The same of one member's data movement in a collective on a host, per phase. `in_place`: a gather need not copy its
+// own shard.
 WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t members, bool in_place);
 
-// Of the receiver of a message.
+// The same of the receiver of a message.
 WorkCost movement_cost(const PointToPoint& message, Dtype dtype);
 
 // The same movement as a kernel of `blocks` thread blocks on a GPU, one of `kernels` that run there at the same time:
 // each block has its share of the bytes to move, and all of them share the memory.
 WorkCost on_blocks(WorkCost movement, double blocks, double kernels);
 
-// Of a collective or message that NCCL does between GPUs with a rank each: start, steps of the ring, bytes over each of
-// its edges, and the same by channel where their number is given.
+// The same of a collective or message of NCCL between GPUs with one rank each: start, steps of the ring, bytes over
+// each of its edges, and the same by channel where their number is given.
 WorkCost nccl_cost(const Collective& collective, Dtype dtype, std::int64_t members, std::optional<int> channels);
 WorkCost nccl_cost(const PointToPoint& message, Dtype dtype, std::optional<int> channels);
 
-// Of a message by a copy engine, one of `copies` at the same time: the engine's rate, and the memory that all share.
+// The same of a message by a copy engine, one of `copies` at the same time: the engine's rate, and the memory that all
+// share.
 WorkCost copy_cost(std::int64_t bytes, double copies);
 
 }  // namespace stretto::sim

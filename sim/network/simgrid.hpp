@@ -26,5 +26,5 @@ MakeSimgridNetwork* load_simgrid();
 
 }  // namespace stretto::sim
 
-// What the module exports.
+// The module's export.
 extern "C" stretto::sim::MakeSimgridNetwork stretto_make_simgrid_network;

@@ -72,7 +72,7 @@ __device__ inline std::int64_t k_col(const Shape& s, std::int64_t kv_head) { ret
 __device__ inline std::int64_t v_col(const Shape& s, std::int64_t kv_head) {
   return (s.heads + s.kv_heads + kv_head) * s.head_dim;
 }
-// What dropout multiplies the probabilities of a query's keys [4 · n, 4 · n + 4) by.
+// The dropout factors for the probabilities of a query's keys [4 · n, 4 · n + 4).
 __device__ inline void factors_of(const Shape& s, const Place& at, std::int64_t head, std::int64_t query,
                                   std::int64_t keys, float (&out)[kKeys]) {
   for (int i = 0; i < kKeys; ++i) out[i] = 1.0f;

@@ -39,7 +39,7 @@ struct Softmax {
   }
 };
 
-// Of one row, over the block: every thread gets the result. N elements of it are read at once.
+// Reduces one row over the block; every thread gets the result. Reads N elements at once.
 template <int N, class T>
 __device__ Softmax softmax_of(const T* x, std::int64_t classes) {
   Softmax own;

@@ -4,7 +4,7 @@
 namespace stretto::cuda {
 namespace {
 
-// What a rank has of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
+// A rank's part of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
 struct Part {
   std::int64_t vocab, rows, first_row, cols, first_col, seq;
   explicit Part(const Embedding& work)
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
       is_mine[i] = own >= 0 && own < part.rows && static_cast<unsigned>(own) % gridDim.x == blockIdx.x;
       mine += is_mine[i] ? 1 : 0;
     }
-    // Where it goes: behind the finds of the threads before, which keeps their order.
+    // Its position: after the finds of the threads before, which keeps their order.
     int before = mine;
     for (int delta = 1; delta < kWarp; delta *= 2) {
       const int other = __shfl_up_sync(0xffffffffu, before, delta);
@@ -156,7 +156,7 @@ void run_kernel(const Embedding& work, std::span<const exec::Operand> operands, 
   const exec::Operand* wpe = work.positions ? &operands[is_forward ? 2 : 3] : nullptr;
   with_device_type(x.dtype, [&](auto type) {
     using T = decltype(type);
-    // Of the part too: packs that begin in it end in it.
+    // The part's width must divide as well, so that a pack that begins in it ends in it.
     const auto divides = [&](int n) { return work.cols % n == 0 && part.cols % n == 0; };
     if (is_forward) {
       constexpr int widest = 16 / static_cast<int>(sizeof(T));

@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kMostThreads)
                     float* partial) {
   constexpr int kSums = kCentred ? 2 : 1;
   using Columns = Pack<T, N>;
-  // Of g and of g∘x̂. Two in turn: who is fast writes the next while others read this one.
+  // Sums of g and of g∘x̂. Double-buffered: fast warps write the next while others still read this one.
   __shared__ float of_warp[2][kRows][2][kWarp];
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   const std::int64_t begin = blockIdx.x * rows_of_block;

@@ -18,7 +18,7 @@ __device__ inline Random4 philox4x32(Random4 counter, std::uint32_t key0, std::u
   return counter;
 }
 
-// What dropout multiplies by (model/schedule/work.hpp, DropoutSite): four columns from `col` on, a multiple of 4.
+// Dropout factors (model/schedule/work.hpp, DropoutSite) of four columns from `col` on, a multiple of 4.
 struct DropoutMask {
   const std::int32_t* key;
   std::uint32_t site;

@@ -3,8 +3,8 @@
 
 namespace stretto::cuda {
 
-// Where kernels of a lane are launched, and what they may use. The scratch belongs to the lane: launches of one stream
-// run one after the other. Does not own.
+// The stream on which a lane launches kernels, and its scratch memory. The scratch belongs to the lane: launches of one
+// stream run one after the other. Does not own.
 struct Stream {
   void* stream = nullptr;  // cudaStream_t
   void* scratch = nullptr;

@@ -49,7 +49,7 @@ class Descriptor {
   cudnnBackendDescriptor_t handle_ = nullptr;
 };
 
-// What a graph reads and writes, by cuDNN's "unique ids".
+// A graph's operands, by cuDNN's "unique ids".
 enum Id : std::int64_t {
   kQ = 1,
   kK,

@@ -36,7 +36,7 @@ class AttentionRunner {
   // none; why_not() then says so in cuDNN's words.
   bool prepare(const Attention& work, std::span<const exec::Operand> operands);
   const std::string& why_not() const { return why_not_; }
-  // What run() needs to be given: cuDNN's workspace, and for a gradient the sums that it keeps in f32. A multiple of
+  // Bytes of workspace that run() needs: cuDNN's own, and for a gradient the sums in f32. A multiple of
   // 256, so that workspaces can follow one another.
   std::int64_t workspace_bytes(const Attention& work, std::span<const exec::Operand> operands) const;
   // Starts it; prepare() must have returned true. `workspace`: as many bytes, on the device and aligned to

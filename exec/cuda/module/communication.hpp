@@ -23,10 +23,10 @@ class Communication {
   virtual void launch(const LaunchAction& action, const Stream& stream) = 0;
   // Throws Error(runtime) when what was launched cannot come to its end. To be called while waiting for it.
   virtual void check() {}
-  // What was launched and still runs is to end, without a result; nothing is launched after this. Graphs with launches
+  // Aborts everything that was launched and still runs; nothing may be launched after this. Graphs with launches
   // in them must have been destroyed: NCCL waits for that.
   virtual void abort() {}
-  // What a user should know, a line each.
+  // Facts that users should know, a line each.
   virtual std::vector<std::string> notes() const { return {}; }
 };
 

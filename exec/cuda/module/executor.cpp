@@ -47,7 +47,7 @@ struct StepGraph {
   StepGraph& operator=(const StepGraph&) = delete;
 };
 
-// What the host sees of a rank: the same storages, packed.
+// The host's copy of a rank's visible storages, packed.
 RolePlan visible_part(const Schedule& schedule, const RolePlan& plan) {
   RolePlan part;
   part.offset_bytes.assign(schedule.storages.size(), RolePlan::kNowhere);
@@ -85,7 +85,7 @@ struct Rank {
       : plan(of_role), arena(of_role.bytes), seen(schedule, visible_part(schedule, of_role)) {}
 };
 
-// What libraries found out about shapes takes them seconds, and is kept for all executors of this thread: calibrating
+// Tuning results of libraries take seconds to find, so they are kept for all executors of this thread: calibrating
 // and comparing make many. A process has one device.
 GemmRunner& gemm_runner(int sms) {
   thread_local std::map<int, GemmRunner> runners;
@@ -254,8 +254,8 @@ class CudaExecutor final : public exec::Executor {
         "timing");
   }
 
-  // Of an operation: all that it waits for is done; bytes begin to move; a message has moved, which may be joined with
-  // others that have not; complete.
+  // Events of an operation: its waits are over; bytes begin to move; its own message has moved, although joined ones
+  // may not have; complete.
   enum Mark : std::size_t { ready, moving, moved, done, kMarks };
   const CudaEvent& mark(std::uint32_t rank, std::uint32_t op, Mark which) const {
     return *marks_[first_mark_[rank] + kMarks * op + which];
@@ -566,7 +566,7 @@ class CudaExecutor final : public exec::Executor {
                  : cudaMemcpy(rank->seen.at(id), there, bytes, cudaMemcpyDeviceToHost),
               "copying between host and device");
       }
-    // What comes from pageable memory may still be on its way, and streams do not wait for it.
+    // Copies from pageable memory may still be in flight, and streams do not wait for them.
     check(cudaDeviceSynchronize(), "copying between host and device");
   }
 

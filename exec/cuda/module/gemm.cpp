@@ -21,8 +21,8 @@ void check(cublasStatus_t status, const char* what) {
 using cuda::check;
 
 constexpr int kCandidates = 16, kRounds = 2, kRepeats = 5;  // algorithms tried, and runs of each
-// Of those that are equally fast the one that cuBLAS likes best, and not the one that chance does: executors of one
-// schedule should compute the same bits.
+// Among equally fast algorithms takes cuBLAS's favourite, not a random one: executors of one schedule should compute
+// the same bits.
 constexpr float kWorthIt = 0.97f;
 // An algorithm whose single run takes so many times a run of the best is not run again. Below, events say too little.
 constexpr float kHopeless = 1.5f, kLeast_ms = 0.05f;
@@ -33,7 +33,7 @@ cudaDataType_t type_of(Dtype dtype) {
   return dtype == Dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-// Of a row-major operand, as cuBLAS sees it: transposed.
+// The layout of a row-major operand as cuBLAS sees it: transposed.
 cublasLtMatrixLayout_t layout_of(const exec::Operand& operand) {
   cublasLtMatrixLayout_t layout = nullptr;
   check(cublasLtMatrixLayoutCreate(&layout, type_of(operand.dtype), static_cast<std::uint64_t>(operand.cols),
@@ -47,7 +47,7 @@ std::uint32_t alignment_of(const exec::Operand& operand) {
   return address == 0 ? kAlignment
                       : static_cast<std::uint32_t>(std::min<std::uintptr_t>(address & (~address + 1), kAlignment));
 }
-// Of the bias and what is kept for GELU, which cuBLAS reads off their addresses.
+// Alignment of the bias and of GELU's kept input, which cuBLAS derives from their addresses.
 std::uint32_t alignment_of_epilogue(const Gemm& work, std::span<const exec::Operand> operands) {
   std::uint32_t alignment = kAlignment;
   if (work.epilogue == GemmEpilogue::bias_gradient) return alignment;
@@ -55,7 +55,7 @@ std::uint32_t alignment_of_epilogue(const Gemm& work, std::span<const exec::Oper
   return alignment;
 }
 
-// What beta multiplies.
+// The operand that beta multiplies.
 const exec::Operand& added_of(const Gemm& work, std::span<const exec::Operand> operands) {
   return work.epilogue == GemmEpilogue::residual ? operands[work.x_index()] : operands.back();
 }
@@ -77,7 +77,7 @@ struct BiasSums {
   }
 };
 
-// Of one run: the least of `rounds` times of `repeats`.
+// Time of one run: the minimum over `rounds` of the mean over `repeats`.
 template <class Start>
 float time_ms(Start start, const Stream& stream, int rounds = kRounds, int repeats = kRepeats) {
   const CudaEvent begin(true), end(true);
@@ -170,7 +170,7 @@ struct GemmRunner::Plan {
   std::size_t workspace_bytes(const Gemm& work, const Stream& stream) const {
     return sums_bias(work) ? BiasSums(work, sums, stream).stream.scratch_bytes : stream.scratch_bytes;
   }
-  // What descriptions hold of memory: not what a plan depends on.
+  // Sets the addresses in the descriptors; a plan does not depend on them.
   void point_to(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
     if (work.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(operands[2].data));
     if (sums_bias(work))
@@ -179,7 +179,7 @@ struct GemmRunner::Plan {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(operands[work.x_index()].data));
   }
 
-  // Of work whose operands the plan points to.
+  // Starts work whose operands the descriptors point to.
   cublasStatus_t start(const Gemm& work, cublasLtHandle_t handle, std::span<const exec::Operand> operands,
                        const cublasLtMatmulAlgo_t& how, const Stream& stream) const {
     const float alpha = 1;

@@ -34,7 +34,7 @@ class GemmRunner {
   struct Plan;  // of one shape
 
  private:
-  // What a plan depends on: the work, types, leading dimensions, whether C is added to, alignments.
+  // Everything that a plan depends on: the work, types, leading dimensions, whether C is added to, alignments.
   using Key = std::array<std::int64_t, 18>;
   static Key key_of(const Gemm& work, std::span<const exec::Operand> operands);
   void run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);

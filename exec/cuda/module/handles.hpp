@@ -9,9 +9,9 @@
 
 namespace stretto::cuda {
 
-// What CUDA gives handles to, on the current device, each released when its owner goes; whatever still uses it must be
-// done by then. Taking one throws Error(runtime) in CUDA's words. Neither copied nor moved, so that handles may be kept
-// by those who use them.
+// RAII owners of CUDA's handles on the current device. Work that uses a handle must be done before its owner is
+// destroyed. Constructors throw Error(runtime) in CUDA's words. Neither copyable nor movable, so that users may keep
+// the handle.
 
 // At least one byte, aligned to 256, with whatever was there.
 struct DeviceMemory {

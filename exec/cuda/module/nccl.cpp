@@ -52,7 +52,7 @@ void require_version() {
                                       version_text(NCCL_VERSION_CODE), NCCL_MAJOR));
 }
 
-// What tells devices apart across machines.
+// A name that is unique to a device across machines.
 std::string device_name() {
   int device = 0;
   char bus[32] = "", host[256] = "";

@@ -53,7 +53,7 @@ std::map<LaneId, std::uint32_t> joined_lanes(const Schedule& schedule) {
   return first;
 }
 
-// What a rank says to another, or hears from it, on a lane, in the order of the calls: communicators.
+// The communicators of a rank's messages to or from a peer on a lane, in the order of the calls.
 std::vector<std::uint32_t> words(const Schedule& schedule, const BoundProgram& program, LaneId lane, std::int64_t peer,
                                  bool is_send) {
   std::vector<std::uint32_t> all;

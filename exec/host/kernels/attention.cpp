@@ -1,4 +1,4 @@
-// What is executed, per (batch, head), in blocks of kQueryRows query rows [i0, i1) against keys [0, e), e = i1 when
+// The algorithm, per (batch, head), in blocks of kQueryRows query rows [i0, i1) against keys [0, e), e = i1 when
 // causal and seq otherwise, scores in scratch that stays in cache:
 //   forward: S = scale·Q·Kᵀ, P = softmax(S), O = P·V                                   2 matmuls
 //   dgrad:   S again, P = exp(S − lse), dP = dO·Vᵀ, dS = scale·P∘(dP − rowsum(dO∘O)),

@@ -21,7 +21,7 @@ struct Slice {
   bool holds(std::int64_t target) const { return target >= begin && target < begin + classes; }
 };
 
-// What all shards know of one row, from their stats [3, rows]: max, Σ exp(x − max), logit of the target.
+// Statistics of one row over all shards, from their stats [3, rows]: max, Σ exp(x − max), logit of the target.
 template <class T>
 struct RowStats {
   T top = -std::numeric_limits<T>::infinity(), sum = 0, target = 0;

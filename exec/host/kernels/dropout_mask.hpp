@@ -23,9 +23,8 @@ class DropoutMask {
     first_sample_ = static_cast<std::uint32_t>(words[2]);
   }
 
-  // Of columns [col, col + kSimdWidth) of a row of the micro-batch's sample number `sample` (from 0); col is a multiple
-  // of
-  // 4. What a row is depends on the site: a token, or a head's query.
+  // The factors of columns [col, col + kSimdWidth) of a row. `sample` counts from 0 in the micro-batch; col is a
+  // multiple of 4. A row is a token or a head's query, depending on the site.
   template <class T>
   Simd<T> factors(std::int64_t sample, std::int64_t row, std::int64_t col) const {
     Simd<T> factors;

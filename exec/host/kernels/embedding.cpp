@@ -18,7 +18,7 @@ void add_row(T* to, const T* a, const T* b, std::int64_t cols) {
   });
 }
 
-// What a rank has of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
+// A rank's part of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
 struct Part {
   std::int64_t rows = 0, first_row = 0, cols = 0, first_col = 0;
   explicit Part(const Embedding& work)

@@ -6,7 +6,7 @@
 
 namespace stretto::host {
 
-// What LayerNorm and RMSNorm have in common.
+// Common parts of LayerNorm and RMSNorm.
 
 constexpr double kNormEpsilon = 1e-5;  // of GPT-2, Llama 2 and Llama 3
 

@@ -14,7 +14,7 @@ namespace {
 // every position that is a multiple of this, so that rounding (about 1e-16 a position, in f64) stays below 1e-13.
 constexpr std::int64_t kAnew = 64;
 
-// Of one pair: at the present position, and what one position more turns it by.
+// Rotation of one pair: the angle at the current position, and its increment for one position.
 struct Angle {
   double cos, sin, step_cos, step_sin;
 };
