@@ -84,7 +84,7 @@ void stranger(Random& random, int port) {
   try {
     const Socket socket = connect_to("127.0.0.1", port, time_for(1, 0));
     if (below(random, 4) == 0) return say(socket, noise(random, 200));
-    launch::Call said;
+    launch::Hello said;
     said.caller = {std::int64_t(below(random, 4)), 3, below(random, 2) == 0 ? kNoCommunicator : 0, 0};
     if (below(random, 8) == 0) said.caller.rank = std::int64_t(random());
     said.nonce = random_nonce();
