@@ -13,9 +13,9 @@
 
 namespace stretto::launch {
 
-// How two processes of one job find out that they are: each proves to the other that it knows the job's token, by an
-// HMAC over what both have said, and the token itself is never sent. Without a token (an empty one) this keeps out
-// strangers that do not know the greeting, and nobody else. What is said afterwards is neither encrypted nor signed.
+// Mutual authentication of two processes of one job: each proves that it knows the job's token, by an HMAC over both
+// nonces; the token itself is never sent. With an empty token this keeps out only programs that do not know the
+// protocol. Later traffic is neither encrypted nor signed.
 
 // The connecting process, and the purpose of its connection.
 struct Caller {
@@ -66,13 +66,13 @@ class Greeting {
 struct WrongToken : Error {
   using Error::Error;
 };
-// Calls host:port until the deadline and proves the token. Throws Error(runtime) when nobody who knows this greeting
-// has answered in time, and WrongToken at once when who answers has another.
+// Connects to host:port, retrying until the deadline, and proves the token. Throws Error(runtime) when no process with
+// this protocol has answered in time, and WrongToken at once when the answer is for another token.
 Socket call(const std::string& host, int port, Clock::time_point deadline, const std::string& token,
             const Caller& caller, const Waiting& waiting = {});
 
-// Listens and greets whoever comes, all at the same time: who is silent, or says something else, keeps nobody waiting
-// and loses its connection, at the latest after 5 s.
+// Accepts and authenticates connections concurrently: one that is silent or sends something else delays no other, and
+// is closed after at most 5 s.
 class Reception {
  public:
   Reception(Socket listening, std::string token) : listening_(std::move(listening)), token_(std::move(token)) {}

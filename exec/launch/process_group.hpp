@@ -19,23 +19,22 @@
 
 namespace stretto::launch {
 
-// The processes of a training run and what they say to each other beside its communication: ids of communicators,
-// pieces of checkpoints, whether to stop, and that one of them has failed. Every process is connected to that of rank
-// 0, by TCP.
+// The processes of a training run and their control messages: ids of communicators, pieces of checkpoints, whether to
+// stop, and failures. Training data use other connections. Every process has a TCP connection to rank 0.
 //
-// A process that dies, or whose machine vanishes, is noticed by its connection: all others fail within seconds, with
-// the rank and, where it could still be said, the reason. One that is stopped, or whose machine hangs, is noticed by
-// its silence, once the group watches.
+// When a process dies or its machine vanishes, its connection breaks: all others fail within seconds, with the rank
+// and, if it could still be sent, the reason. A process that is stopped, or whose machine hangs, is found by missing
+// heartbeats, after watch().
 //
 // A connecting process must prove that it knows the job's token (greeting.hpp); others only lose their connection.
 // No more bytes are accepted from a process of the group than were expected: one that sends something else fails
 // all, with its rank.
 class ProcessGroup {
  public:
-  // Returns when all processes have come. Throws Error(runtime) when some have not within timeout_s, which rank 0
-  // names, and says to `say` while it waits longer than a few seconds, as rank 1 says that rank 0 is missing; also when
-  // processes of this job do not fit together. Processes take their time, to prepare as well as to write a checkpoint,
-  // so timeout_s should be minutes.
+  // Returns when all processes have connected. Throws Error(runtime) when some have not within timeout_s, which rank 0
+  // names, or when the processes do not fit together. After a few seconds of waiting rank 0 tells `say` which ranks are
+  // missing, and rank 1 that rank 0 is. Processes need time to prepare and to write checkpoints, so timeout_s should be
+  // minutes.
   using Say = std::function<void(const std::string& line)>;
   ProcessGroup(const World& world, double timeout_s, const Say& say = {});
   ~ProcessGroup();
@@ -48,10 +47,10 @@ class ProcessGroup {
   // Address at which the others reach this machine.
   const std::string& address() const { return address_; }
 
-  // Every process makes these calls in the same order, each from one thread. They throw Error when the group has
-  // failed, of kind runtime when somebody has not come after timeout_s. Rank 0 says who; that it is rank 0 itself the
-  // others say after twice the time, since it may have come later than they.
-  // `most` bytes are what any rank may give, the same on all.
+  // Collective: every process makes these calls in the same order, each from one thread. They throw Error when the
+  // group has failed, and Error(runtime) when a process has not arrived after timeout_s. Rank 0 names it. When rank 0
+  // itself is missing, the others report that after twice the time, because it may have arrived later than they did.
+  // `most`: upper bound of the bytes of each rank, equal on all.
   std::vector<Bytes> all_gather(std::span<const std::byte> mine, std::size_t most);  // [rank], the same everywhere
   std::vector<Bytes> gather(std::span<const std::byte> mine, std::size_t most);  // [rank] at rank 0, nothing elsewhere
   template <class T>
@@ -65,18 +64,18 @@ class ProcessGroup {
   void barrier() { all_gather({}, 0); }
   bool any(bool mine);
 
-  // From now on a process that shows no sign of life for `silent_s` fails the group, with its rank. Each gives several
-  // in that time, on a thread of its own and whatever its others do, so long work is none; and is listened to from its
-  // first on, so that not all need call this at the same time. To be called once, by all.
+  // From now on a process without a heartbeat for `silent_s` seconds fails the group, with its rank. Heartbeats are
+  // sent from a separate thread, so long computation does not count as silence. A process is watched from its first
+  // heartbeat on, so the calls need not be simultaneous. Every process calls this once.
   void watch(double silent_s);
 
-  // From any thread: this process cannot go on, so nobody can. The first reason of all is kept, the same everywhere; it
-  // is given this rank's number where it does not begin with one. What the others then throw is of the same kind.
+  // May be called from any thread: this process cannot continue, so the group fails. All processes keep the same first
+  // reason, prefixed with this rank's number unless it begins with one, and throw Errors of the same kind.
   void fail(const std::string& reason, ErrorKind kind = ErrorKind::runtime);
-  // "rank 3: …" once there is one.
+  // "rank 3: …" after a failure.
   std::optional<std::string> failure() const;
-  // `act` is called with the reason, once, on another thread, or at once when there is one already; not after it has
-  // been taken back with an empty function.
+  // Calls `act` with the reason, once, on another thread; immediately if the group has failed already. An empty
+  // function unregisters it: afterwards it is not called.
   void on_failure(std::function<void(const std::string& reason)> act);
 
  private:

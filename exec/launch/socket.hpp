@@ -25,7 +25,7 @@ class Socket {
   int descriptor() const { return descriptor_; }
   explicit operator bool() const { return descriptor_ >= 0; }
   void close();
-  // From any thread: whoever reads or writes, here or at the other end, finds the connection closed.
+  // May be called from any thread: reads and writes at both ends find the connection closed.
   void shut_down() const;
 
  private:
@@ -43,18 +43,18 @@ std::string peer_address_of(const Socket& socket);  // the other's
 
 // Connections report a machine that has vanished within some 10 s (keep-alive) and send at once (TCP_NODELAY).
 Socket accept_from(const Socket& listening, Clock::time_point deadline);  // an empty one when the deadline has passed
-// Tries again until the deadline: whoever listens may not have begun. A name that nobody knows is given up after 60 s.
-// `waiting` is told why a try has failed, and may throw.
+// Retries until the deadline, because the listener may start later; an unknown host name is given up after 60 s.
+// `waiting` gets the reason of each failed attempt, and may throw.
 using Waiting = std::function<void(const std::string& reason)>;
 Socket connect_to(const std::string& host, int port, Clock::time_point deadline, const Waiting& waiting = {});
-// For connections whose other end may leave what it was sent unread for as long as it likes: by default the kernel
-// takes one that has no room for 10 s for a machine that has vanished. Such a machine is then noticed after minutes.
+// For connections whose receiver may leave data unread indefinitely. By default the kernel closes a connection that has
+// no room for 10 s, as if the machine had vanished. With this, a vanished machine is noticed only after minutes.
 void allow_slow_reader(const Socket& socket);
 
-// All of it, or nothing and false where the connection has no room. For messages of a few bytes.
+// Sends all bytes, or none and returns false when the connection has no room. For messages of a few bytes.
 bool send_if_room(const Socket& socket, std::span<const std::byte> bytes);
-// In `base_s` and what the bytes take at 1 MB/s, which is slower than any network that one trains over: the time after
-// which whoever reads or writes drop by drop is given up.
+// Deadline of a transfer: now + base_s + bytes at 1 MB/s, which is slower than any network used for training. A peer
+// that reads or writes more slowly is given up.
 Clock::time_point time_for(double base_s, std::size_t bytes);
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline);
 // False when the other end has closed before the first byte; an error when it does so later, or when the deadline has
