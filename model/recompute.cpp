@@ -14,7 +14,7 @@ double recompute_flops_per_sequence(const Transformer& model, const Recompute& r
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     if (!recompute.is_full(layer)) continue;
     const bool is_last = layer + 1 == model.num_layers || (layer + 1) % recompute.group() == 0;
-    flops += inner + attention + (is_last ? 0 : fc2);
+    flops += inner + attention + (is_last && !recompute.whole_layers ? 0 : fc2);
   }
   return flops;
 }

@@ -20,6 +20,9 @@ struct Recompute {
   Granularity granularity = Granularity::none;
   Method method = Method::uniform;
   std::int64_t num_layers = 1;
+  // A recomputed layer repeats all of its forward pass but the addition that writes its output, also what its backward
+  // pass does not need, as frameworks do that checkpoint a layer as a function.
+  bool whole_layers = false;
 
   bool is_full(std::int64_t layer) const {
     return granularity == Granularity::full && (method == Method::uniform || layer < num_layers);

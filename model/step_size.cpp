@@ -90,8 +90,8 @@ StepSize step_size_of(const Scenario& scenario) {
   const bool recomputes = scenario.training.recompute.granularity == Recompute::Granularity::full;
   // Ring exchange: pieces, and a send and a receive for each, of four to eight products of a layer.
   const bool exchanges = tp > 1 && overlap.tp_comm_overlap && parallel.sequence_parallel;
-  const double of_layer = kLayer_operations + (recomputes ? 12 : 0) + (tp > 1 ? 6 : 0) +
-                          (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : 18) : 0);
+  const double of_layer = kLayer_operations + (recomputes ? scenario.training.recompute.whole_layers ? 14 : 12 : 0) +
+                          (tp > 1 ? 6 : 0) + (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : 18) : 0);
   const double messages = stages > 1 ? 2 * micro_batches * (chunks - 1) : 0;
   StepSize size;
   size.ranks = stages * kept;

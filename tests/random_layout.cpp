@@ -222,6 +222,7 @@ class Generator {
     const char* granularity = draw_.one_of({"none", "none", "selective", "full", "full"});
     training_.set("recompute_granularity", granularity);
     if (granularity != std::string("full")) return;
+    training_.set("recompute_whole_layers", draw_.coin());
     training_.set("recompute_method", draw_.one_of({"uniform", "block"}));
     training_.set("recompute_num_layers",
                   draw_.between(1, std::max<std::int64_t>(1, std::min<std::int64_t>(layers_, 3))));

@@ -1,5 +1,7 @@
 #include "model/lower/blocks.hpp"
 
+#include <algorithm>
+
 #include "model/lower/block_writer.hpp"
 #include "model/lower/sections.hpp"
 
@@ -75,7 +77,15 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   if (shape.recompute.granularity == Recompute::Granularity::full) {
     blocks.layer_recompute = w.copy(blocks.layer_forward, "layer.recompute", ".recompute");
     const std::vector<OpId>& ops = schedule.blocks[blocks.layer_recompute].ops;
-    while (schedule.operations[ops[blocks.recompute_inner]].name != "fc2.fprop.recompute") ++blocks.recompute_inner;
+    const auto is_needed = [&](OpId id) {
+      const Operation& operation = schedule.operations[id];
+      if (!shape.recompute.whole_layers) return operation.name != "fc2.fprop.recompute";
+      // What writes the layer's output would write where a later layer's input, or a message, may still be.
+      return std::none_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
+        return access.mode != AccessMode::read && access.view.tensor == x_next.tensor;
+      });
+    };
+    while (blocks.recompute_inner < ops.size() && is_needed(ops[blocks.recompute_inner])) ++blocks.recompute_inner;
   }
   blocks.head_forward = block("head.forward", &Sections::head_forward);
 

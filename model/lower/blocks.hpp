@@ -53,8 +53,9 @@ struct ModelBlocks {
   TensorId chunk_input = 0, chunk_output = 0, gradient = 0;
   BlockId embedding_forward = 0, layer_forward = 0, head_forward = 0;
   BlockId head_backward = 0, layer_backward = 0, embedding_backward = 0;
-  // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs,
-  // the rest is the input of the layer behind it.
+  // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs
+  // (with Recompute::whole_layers, all that do not write the layer's output), the rest is the input of the layer behind
+  // it.
   BlockId head_wgrad = 0;  // with `deferred`: not a part of head_backward
   BlockId layer_recompute = 0;
   std::uint32_t recompute_inner = 0;

@@ -48,6 +48,7 @@ Recompute read_recompute(TomlTable& table, const Transformer& model) {
   const bool has_method = table.has("recompute_method"), has_layers = table.has("recompute_num_layers");
   const std::string method = choice_or(table, "recompute_method", "uniform", {"uniform", "block"});
   recompute.num_layers = value_or<std::int64_t>(table, "recompute_num_layers", 1, {.min = 1, .max = model.num_layers});
+  recompute.whole_layers = value_or<bool>(table, "recompute_whole_layers", false);
   recompute.method = method == "block" ? Recompute::Method::block : Recompute::Method::uniform;
   if (granularity == "selective") recompute.granularity = Recompute::Granularity::selective;
   if (granularity == "full") recompute.granularity = Recompute::Granularity::full;
