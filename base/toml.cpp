@@ -167,10 +167,16 @@ void TomlTable::also_spelled(const std::string& key, const std::string& other) {
   written_[key] = other;
 }
 
+bool TomlTable::empty() const {
+  return std::all_of(table().begin(), table().end(), [](const auto& entry) { return entry.second.line == 0; });
+}
+
 std::string TomlTable::place(const std::string& key) const {
   const TomlNode* node = peek(key);
   const std::string shown = shown_key(written(key));
   if (node && node->line == 0) return "--set " + (path_.empty() ? "" : path_ + ".") + shown;
+  if (node && node->line == kDefaultLine)
+    return file_ + ": default of the profile: " + (path_.empty() ? "" : "[" + path_ + "] ") + shown;
   const int line = node ? node->line : node_ && node_->line > 0 ? node_->line : 1;
   return file_ + ":" + std::to_string(line) + ": " + (path_.empty() ? "" : "[" + path_ + "] ") + shown;
 }
@@ -262,6 +268,38 @@ void TomlTable::finish() const {
   const std::string hint = suggestion(key, known_);
   throw failure(key, hint.empty() ? "expected one of " + joined(known_) + ", got an unknown key"
                                   : "expected a known key, got " + in_quotes(key) + hint);
+}
+
+namespace {
+
+void mark_as_default(TomlNode& node) {
+  node.line = kDefaultLine;
+  if (auto* array = std::get_if<TomlNode::Array>(&node.data))
+    for (TomlNode& element : *array) mark_as_default(element);
+  if (auto* table = std::get_if<TomlNode::Table>(&node.data))
+    for (auto& entry : *table) mark_as_default(entry.second);
+}
+
+void merge(TomlNode& into, const TomlNode& defaults) {
+  auto* table = std::get_if<TomlNode::Table>(&into.data);
+  const auto* other = std::get_if<TomlNode::Table>(&defaults.data);
+  if (!table || !other) return;
+  for (const auto& [key, node] : *other) {
+    const auto [entry, is_new] = table->try_emplace(key, node);
+    if (is_new)
+      mark_as_default(entry->second);
+    else
+      merge(entry->second, node);
+  }
+}
+
+}  // namespace
+
+TomlTable with_defaults(const TomlTable& root, const TomlTable& defaults) {
+  auto merged = std::make_shared<TomlNode>(*root.node_);
+  if (defaults.node_) merge(*merged, *defaults.node_);
+  const TomlNode* table = merged.get();
+  return TomlTable(std::move(merged), table, root.file_, root.path_);
 }
 
 }  // namespace stretto

@@ -28,8 +28,9 @@ constexpr std::size_t kTomlMaxLineBytes = 1 << 12;  // toml11 walks back to the 
 constexpr int kTomlMaxBrackets = 16;                // arrays and inline tables inside each other
 constexpr int kTomlMaxDots = 8;                     // in one key
 
-// A value and the line it stands on; line 0 means that an override gave it. Numbers are finite, strings are UTF-8
-// without NUL. Dates and times are rejected by the parser.
+// A value and the line it stands on; line 0 means that an override gave it, kDefaultLine that with_defaults() did.
+// Numbers are finite, strings are UTF-8 without NUL. Dates and times are rejected by the parser.
+constexpr int kDefaultLine = -1;
 struct TomlNode {
   using Array = std::vector<TomlNode>;
   using Table = std::map<std::string, TomlNode>;
@@ -69,7 +70,7 @@ class TomlTable {
   TomlTable(std::shared_ptr<const TomlNode> root, const TomlNode* table, std::string file, std::string path);
 
   bool present() const { return node_ != nullptr; }  // false: the file has no such table; every key is then absent
-  bool empty() const { return table().empty(); }
+  bool empty() const;                                // the file has nothing in it; overrides do not count
   std::vector<std::string> keys() const;
   bool has(const std::string& key);
 
@@ -96,6 +97,7 @@ class TomlTable {
   void finish() const;
 
  private:
+  friend TomlTable with_defaults(const TomlTable& root, const TomlTable& defaults);
   const TomlNode::Table& table() const;
   const TomlNode* look(const std::string& key);              // notes that the key is known
   const TomlNode* peek(const std::string& key) const;        // does not
@@ -124,6 +126,9 @@ std::string choice_or(TomlTable& table, const std::string& key, const std::strin
 TomlTable parse_toml(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {});
 // The same from a file of at most kTomlMaxBytes.
 TomlTable read_toml(const std::string& path, const std::vector<std::string>& overrides = {});
+
+// The root table `root` with the keys that it lacks and `defaults` has, tables merged key by key.
+TomlTable with_defaults(const TomlTable& root, const TomlTable& defaults);
 
 // For messages: quoted, control characters escaped, cut to 60 bytes. One line whatever the input.
 std::string in_quotes(std::string_view text);

@@ -23,7 +23,7 @@ exec::Executor::Device device_of(const Machine& machine) {
 }
 
 // GEMM by the yardstick's shape.
-sim::Quantity yardstick(const std::vector<Sample>& kernels, const GemmShape& shape) {
+Quantity yardstick(const std::vector<Sample>& kernels, const GemmShape& shape) {
   const double products =
       static_cast<double>(shape.tokens) * static_cast<double>(shape.outputs) * static_cast<double>(shape.inputs);
   for (const Sample& sample : kernels)

@@ -8,9 +8,11 @@
 #include "calibrate/probes/probes.hpp"
 #include "sim/platform.hpp"
 
-namespace stretto::sim {
+namespace stretto {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Source, kind, origin, spread_pct)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quantity, value, source)
+}  // namespace stretto
+namespace stretto::sim {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Curve, at, value, source)
 }  // namespace stretto::sim
 

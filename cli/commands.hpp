@@ -17,6 +17,7 @@ void add_compare(CLI::App& app);
 void add_calibrate(CLI::App& app);
 void add_show(CLI::App& app);
 void add_export(CLI::App& app);
+void add_validate(CLI::App& app);
 
 // ---- what commands share ----
 
@@ -27,6 +28,8 @@ struct CommonOptions {
   Output json, trace, html;
   Files files;
 };
+// The scenario with its overrides, on the platform that --platform names. Throws as read_scenario().
+Scenario scenario_of(const CommonOptions& options);
 // SCENARIO and --set; --platform, --json, --trace and --html where the command has a use for them.
 void add_scenario_options(CLI::App& command, CommonOptions& options);
 void add_platform_option(CLI::App& command, CommonOptions& options);

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "cli/commands.hpp"
 
@@ -18,12 +19,24 @@ void on_interrupt(int signal) {
   }
 }
 
+// A platform that comes with Stretto is found by its name.
+std::string platform_path(const std::string& given) {
+  return is_data_name(given) ? data_file("platforms", given) : std::filesystem::absolute(given).string();
+}
+
 }  // namespace
 
 void add_scenario_options(CLI::App& command, CommonOptions& options) {
   options.files.add_input(command, "SCENARIO", options.scenario, "scenario file (docs/scenario.md)")->required();
   command.add_option("--set", options.set, "override a key: --set training.lr=3e-4 (repeatable)")
       ->allow_extra_args(false);
+}
+
+Scenario scenario_of(const CommonOptions& options) {
+  std::vector<std::string> set = options.set;
+  // The platform says whether ranks share devices, so the scenario must know it.
+  if (!options.platform.empty()) set.push_back("platform=" + platform_path(options.platform));
+  return read_scenario(options.scenario, set);
 }
 
 void add_platform_option(CLI::App& command, CommonOptions& options) {
@@ -60,7 +73,7 @@ std::string default_platform_path(const std::string& backend) {
 }
 
 sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario, const std::string& backend) {
-  if (!options.platform.empty()) return sim::read_platform(options.platform);
+  if (!options.platform.empty()) return sim::read_platform(platform_path(options.platform));
   if (!scenario.platform.empty()) return sim::read_platform(scenario.platform);
   const std::string path = default_platform_path(backend);
   std::error_code ignored;

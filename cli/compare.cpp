@@ -62,6 +62,10 @@ HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const c
 void compare_as(const ScenarioOptions& options, ScenarioRun& run) {
   const Scenario& scenario = run.scenario;
   const sim::Platform platform = load_platform(options, scenario, options.backend);
+  if (platform.accelerator)
+    throw input_error("platform " + platform.name +
+                      " is of published GPUs; compare predicts the machine that it measures: run stretto calibrate, or "
+                      "use stretto simulate");
   if (platform.gpu.has_value() != run.is_gpu)
     throw input_error("platform " + platform.name + " was calibrated on a " + (run.is_gpu ? "host" : "GPU") +
                       ", and the backend is " + options.backend + "; expected one that `stretto calibrate --backend " +

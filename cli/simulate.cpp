@@ -30,6 +30,13 @@ struct SimulateOptions : CommonOptions {
   bool modes = false;
 };
 
+// Whether the scenario says of its cluster what a platform of published GPUs says itself.
+bool states_links(const Cluster& cluster) {
+  const Cluster none;
+  return cluster.link_GBps != none.link_GBps || cluster.link_latency_us != none.link_latency_us ||
+         cluster.channel_GBps > 0 || !cluster.max_ctas.empty() || cluster.cores_per_device > 0;
+}
+
 // The parts of the step's time as shares, the largest first.
 std::vector<std::pair<std::string, double>> limits_of(const Schedule& schedule, const Breakdown& b, double step_ms) {
   std::vector<std::pair<std::string, double>> limits = {{"compute", to_ms(b.compute) / step_ms},
@@ -85,9 +92,12 @@ nlohmann::json json_of(const std::vector<compare::PredictedMode>& modes) {
 }
 
 void simulate_command(const SimulateOptions& options) {
-  const Scenario scenario = read_scenario(options.scenario, options.set);
+  const Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
   const sim::Platform platform = load_platform(options, scenario);
+  if (platform.accelerator && options.engine == "simgrid")
+    throw input_error("--engine simgrid: collectives on platform " + platform.name +
+                      " are published times of whole groups, without flows; use --engine fluid");
   const auto begin = std::chrono::steady_clock::now();
   keep_within_free_memory();
   const Patience patience(scenario);
@@ -102,7 +112,7 @@ void simulate_command(const SimulateOptions& options) {
   if (options.backbone_GBps > 0 && options.engine != "simgrid")
     throw input_error(
         "--backbone-GBps: the closed-form network cannot see flows that share a link; use --engine simgrid");
-  const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster);
+  const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework);
   const sim::SimResult result = sim::simulate(schedule, std::move(verified.programs), costs, sim_options);
   const double simulate_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 
@@ -116,15 +126,20 @@ void simulate_command(const SimulateOptions& options) {
   const std::int64_t per_device = schedule.placement.ranks_per_device,
                      cores = sim::cores_per_device(platform, scenario.cluster);
   const double busy_cores = double(std::min(per_device, cores)) * double(ranks / per_device);
-  const double peak_flops = platform.gpu ? platform.gpu->gemm_TFLOPs.value * 1e12 * double(ranks / per_device)
-                                         : platform.sgemm_GFLOPs.value * 1e9 * busy_cores;
+  const double peak_flops = platform.accelerator
+                                ? platform.accelerator->peak_TFLOPs.value * 1e12 * double(ranks / per_device)
+                            : platform.gpu ? platform.gpu->gemm_TFLOPs.value * 1e12 * double(ranks / per_device)
+                                           : platform.sgemm_GFLOPs.value * 1e9 * busy_cores;
   const double mfu = flops.model * sequences / (step_ms * 1e-3) / peak_flops,
                hfu = (flops.hardware + recompute_flops_per_sequence(scenario.model, scenario.training.recompute)) *
                      sequences / (step_ms * 1e-3) / peak_flops;
   // Issuing operations is part of the bubble; a step is host bound when it is the larger part of the step.
-  const double issue_ms = to_ms(costs.op_overhead) * double(result.programs.front().lanes.front().size());
+  const double issue_ms = to_ms(costs.op_overhead) * double(result.programs.front().lanes.front().size()) +
+                          to_ms(sim::issue_time(costs.host, result.programs.front()));
   const bool host_bound = issue_ms > 0.5 * step_ms;
-  const bool fits = plan.peak_bytes() * per_device <= platform.memory_bytes;
+  const std::int64_t reserved =
+      platform.accelerator ? static_cast<std::int64_t>(platform.accelerator->reserved_bytes.value) : 0;
+  const bool fits = plan.peak_bytes() * per_device + reserved <= platform.memory_bytes;
   const auto limits = limits_of(schedule, b, step_ms);
 
   const std::string about = fmt::format("scenario {} on {}: {} rank{}, schedule {}, network {}", scenario.name,
@@ -134,7 +149,9 @@ void simulate_command(const SimulateOptions& options) {
   table.add_row({"step", fmt::format("{:.3f} ms{}", step_ms, result.steady ? "" : " (not steady)")});
   table.add_row({"tokens/s", fmt::format("{:.0f}", tokens_per_s)});
   table.add_row({"MFU / HFU", fmt::format("{:.1f} % / {:.1f} % of {}", 100 * mfu, 100 * hfu,
-                                          platform.gpu ? "a large bf16 GEMM" : "sgemm")});
+                                          platform.accelerator ? "the data sheet's bf16 peak"
+                                          : platform.gpu       ? "a large bf16 GEMM"
+                                                               : "sgemm")});
   table.add_row({"exposed communication", fmt::format("{:.3f} ms", to_ms(b.exposed_total))});
   table.add_row({"bubble", fmt::format("{:.3f} ms", to_ms(b.bubble))});
   table.add_row(
@@ -147,6 +164,9 @@ void simulate_command(const SimulateOptions& options) {
   std::cout << fmt::format("\n{} operations simulated in {:.4f} s; with building and verifying the schedule {:.4f} s\n",
                            result.operations, result.simulate_s, simulate_s);
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
+  if (platform.accelerator && states_links(scenario.cluster))
+    std::cout << "note: links, channels and cores of [cluster] do not act: platform " << platform.name
+              << " has links of its own\n";
   std::vector<compare::PredictedMode> modes;
   if (options.modes) modes = compare::predict_modes(scenario, platform, sim_options);
   if (options.modes) std::cout << "\n" << table_of(modes).text();

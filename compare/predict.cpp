@@ -35,8 +35,9 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
   std::vector<PredictedMode> modes;
   for (const std::string& name : modes_of(scenario)) {
     const Schedule schedule = build_schedule(with_mode(scenario, name, scenario.parallel.ranks()));
-    const sim::SimResult result = sim::simulate(schedule, plan_and_verify(schedule).programs,
-                                                sim::cost_schedule(schedule, platform, scenario.cluster), options);
+    const sim::SimResult result =
+        sim::simulate(schedule, plan_and_verify(schedule).programs,
+                      sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework), options);
     const Breakdown b = mean_breakdown(schedule, result.programs, result.timeline);
     modes.push_back({name, to_ms(result.step), to_ms(b.exposed_total), to_ms(b)});
   }

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
+#include "base/data_folder.hpp"
+#include "model/profile.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -12,8 +15,17 @@ namespace {
 const std::vector<std::string> kGroups = {"dp", "tp", "pp", "embd"};
 constexpr std::int64_t kMostCtas = 64;  // of one NCCL communicator (MAXCHANNELS of NCCL 2.28)
 
-Cluster read_cluster(TomlTable table) {
+// What the platform's file says of ranks that share a device, where a scenario does not; 0 where it says nothing.
+std::int64_t ranks_per_device_of(const std::string& platform) {
+  std::error_code problem;
+  if (platform.empty() || !std::filesystem::is_regular_file(platform, problem)) return 0;
+  TomlTable file = read_toml(platform);
+  return value_or<std::int64_t>(file, "ranks_per_device", 0, {.min = 0, .max = kMaxRanks});
+}
+
+Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device) {
   Cluster cluster;
+  cluster.ranks_per_device = ranks_per_device;
   cluster.cores_per_device =
       value_or<std::int64_t>(table, "cores_per_device", cluster.cores_per_device, {.min = 0, .max = 1 << 16});
   cluster.ranks_per_device =
@@ -108,11 +120,26 @@ std::string resolved(const std::string& path, const std::filesystem::path& folde
   return path.empty() ? path : (folder / path).lexically_normal().string();
 }
 
-Scenario scenario_of(TomlTable root, const std::string& file) {
+// The file of a profile or platform that a scenario in `folder` names: its path, or one that comes with Stretto.
+std::string resolved_data(const std::string& kind, const std::string& name, const std::filesystem::path& folder) {
+  return is_data_name(name) ? data_file(kind, name) : resolved(name, folder);
+}
+
+Scenario scenario_of(TomlTable file_root, const std::string& file) {
   Scenario scenario;
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  const std::string profile_name = value_or<std::string>(file_root, "profile", "");
+  std::optional<Profile> profile;
+  if (!profile_name.empty()) {
+    profile = read_profile(resolved_data("profiles", profile_name, folder));
+    scenario.framework = profile->framework;
+  }
+  TomlTable root = profile ? with_defaults(file_root, profile->scenario) : file_root;
+  root.has("profile");
   scenario.name = value_or<std::string>(root, "name", std::filesystem::path(file).stem().string());
-  scenario.platform = value_or<std::string>(root, "platform", "");
-  const bool empty = root.empty();
+  if (const std::string platform = value_or<std::string>(root, "platform", ""); !platform.empty())
+    scenario.platform = resolved_data("platforms", platform, folder);
+  const bool empty = file_root.empty();
   TomlTable model = section_of(root, "model"), cluster = section_of(root, "cluster"),
             parallel = section_of(root, "parallel"), overlap = section_of(root, "overlap"),
             training = section_of(root, "training"), compare = section_of(root, "compare");
@@ -125,7 +152,7 @@ Scenario scenario_of(TomlTable root, const std::string& file) {
   scenario.parallel = read_parallel(parallel);
   scenario.model = read_model(std::move(model), scenario.parallel);
   check_layout(parallel, scenario.model, scenario.parallel);
-  scenario.cluster = read_cluster(std::move(cluster));
+  scenario.cluster = read_cluster(std::move(cluster), ranks_per_device_of(scenario.platform));
   scenario.overlap = read_overlap(std::move(overlap));
   scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
   check_pipeline(parallel, scenario);
@@ -148,7 +175,6 @@ Scenario read_scenario(const std::string& path, const std::vector<std::string>& 
   Scenario scenario = scenario_of(read_toml(path, overrides), path);
   scenario.file = path;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  scenario.platform = resolved(scenario.platform, folder);
   scenario.training.data = resolved(scenario.training.data, folder);
   scenario.training.load = resolved(scenario.training.load, folder);
   scenario.training.checkpoint_dir = resolved(scenario.training.checkpoint_dir, folder);

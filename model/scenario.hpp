@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "model/framework.hpp"
 #include "model/layout.hpp"
 #include "model/recompute.hpp"
 #include "model/transformer.hpp"
@@ -100,8 +101,10 @@ struct Compare {
 
 struct Scenario {
   std::string name;
-  std::string file;      // where it was read from, "" for built in code
-  std::string platform;  // path of a platform file, or "" (the calibrated host's default place)
+  std::string file;  // where it was read from, "" for built in code
+  // Path of a platform file, or "" (the calibrated host's default place). A file may name one that comes with Stretto.
+  std::string platform;
+  Framework framework;  // of the profile that the file names; its defaults are in the rest
   Transformer model;
   Cluster cluster;
   Parallel parallel;

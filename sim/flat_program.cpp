@@ -62,6 +62,58 @@ void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& al
   }
 }
 
+// How the host issues the operations of a program. Empty without a host.
+struct Issue {
+  struct At {
+    Picoseconds issued = 0;  // after its segment began
+    std::uint32_t segment = 0;
+  };
+  std::vector<At> at;               // [operation of the program]
+  std::vector<std::uint32_t> ends;  // [segment but the last] the operation that the host waits for
+};
+
+Issue issue_of(const Schedule& schedule, const BoundProgram& program, const HostCosts& host) {
+  Issue issue;
+  if (host.issue.empty()) return issue;
+  issue.at.reserve(program.ops.size());
+  Picoseconds now = host.step;
+  std::uint32_t segment = 0;
+  std::vector<bool> has_begun;  // [micro-batch]
+  bool receives = false;        // the group of messages that is being issued
+  for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
+    const BoundOp& op = program.ops[i];
+    const bool is_forward = schedule.operations[op.op].phase == Phase::forward;
+    const auto micro_batch = static_cast<std::size_t>(op.micro_batch);
+    if (has_begun.size() <= micro_batch) has_begun.resize(micro_batch + 1);
+    if (is_forward && !has_begun[micro_batch]) now += host.micro_batch, has_begun[micro_batch] = true;
+    now += host.issue[op.op];
+    issue.at.push_back({now, segment});
+    const auto* message = std::get_if<PointToPoint>(&program.works[op.op]);
+    if (!host.waits_for_messages || message == nullptr) continue;
+    receives = (op.joined && receives) || !message->is_send;
+    const bool is_last = i + 1 == program.ops.size() || !program.ops[i + 1].joined;
+    if (!is_last || !receives) continue;
+    receives = false;
+    issue.ends.push_back(i);
+    ++segment;
+    now = 0;
+  }
+  return issue;
+}
+
+// The first operation of a lane waits for the last one of every other lane in the step before: the host does.
+void wait_for_step(const BoundProgram& program, LaneId lane, std::vector<FlatWait>& waits) {
+  for (LaneId other = 0; other < program.lanes.size(); ++other)
+    if (other != lane && !program.lanes[other].empty())
+      waits.push_back({static_cast<std::uint32_t>(program.lanes[other].size() - 1), other, 1, EdgeKind::finish_start});
+}
+
+// The first operation of a lane in a segment waits for the operation that ended the one before: the host does.
+void wait_for_segment(const BoundProgram& program, std::uint32_t end, LaneId lane, std::vector<FlatWait>& waits) {
+  const BoundOp& on = program.ops[end];
+  if (on.lane != lane) waits.push_back({on.position, on.lane, 0, EdgeKind::finish_start});
+}
+
 // The part that is common to all instances of an operation.
 FlatOp template_of(const Work& work, OpId id, const OpCosts& costs) {
   FlatOp op;
@@ -81,9 +133,10 @@ FlatOp template_of(const Work& work, OpId id, const OpCosts& costs) {
 
 }  // namespace
 
-FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs,
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs, const HostCosts& host,
                     const Counterparts& counterparts) {
   FlatProgram flat;
+  const Issue issue = issue_of(schedule, program, host);
   flat.ops.reserve(program.ops.size());
   flat.waits.reserve(program.waits.size());
   flat.lane_cores.assign(program.lanes.size(), 0);
@@ -93,11 +146,20 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
   for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
     flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
     std::size_t group_begin = 0;
+    std::uint32_t segment = 0;  // of the operation before
     for (const std::uint32_t index : program.lanes[lane]) {
       const BoundOp& bound = program.ops[index];
       FlatOp op = templates[bound.op];
       op.op = index;
       op.wait_begin = static_cast<std::uint32_t>(flat.waits.size());
+      if (!issue.at.empty()) {
+        op.issued = issue.at[index].issued;
+        op.segment = issue.at[index].segment;
+        op.ends_segment = op.segment < issue.ends.size() && issue.ends[op.segment] == index;
+        if (bound.position == 0) wait_for_step(program, static_cast<LaneId>(lane), flat.waits);
+        if (op.segment != segment) wait_for_segment(program, issue.ends[op.segment - 1], bound.lane, flat.waits);
+        segment = op.segment;
+      }
       for (std::uint32_t i = bound.wait_begin; i < bound.wait_end; ++i) {
         const BoundWait& wait = program.waits[i];
         flat.waits.push_back({wait.position, wait.lane, wait.steps_ago, wait.kind});
@@ -133,7 +195,7 @@ std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& sche
   std::vector<std::shared_ptr<const FlatProgram>> classes, result;
   for (std::size_t p = 0; p < programs.size(); ++p) {
     FlatProgram flat =
-        flatten(schedule, programs[p], costs.of(programs[p].rank), counterparts_of(schedule, partners, p));
+        flatten(schedule, programs[p], costs.of(programs[p].rank), costs.host, counterparts_of(schedule, partners, p));
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& other) { return *other == flat; });
     if (same != classes.end()) {
       result.push_back(*same);

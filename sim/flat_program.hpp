@@ -16,6 +16,9 @@ enum class FlatKind : std::uint8_t { compute, collective, send, receive };
 
 struct FlatOp {
   Picoseconds duration = 0;      // compute: Demand.alone
+  Picoseconds issued = 0;        // when the host has issued it, after its segment began (HostCosts)
+  std::uint32_t segment = 0;     // how often the host has waited in this step before it issues the operation
+  bool ends_segment = false;     // the host waits for it
   std::uint32_t wait_begin = 0;  // into FlatProgram::waits
   std::uint32_t op = 0;          // index into BoundProgram::ops
   OpId id = 0;                   // template
@@ -49,7 +52,7 @@ struct FlatProgram {
 
 // `costs` and `counterparts` are the program's. Throws Error(input) when the costs do not cover the schedule or ask for
 // more cores than a device has.
-FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs,
+FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs, const HostCosts& host,
                     const Counterparts& counterparts);
 
 // [program] → its flat form; equal ones are one object.

@@ -7,6 +7,8 @@ Lanes::Lanes(const SimInputs& inputs)
       per_rank_(static_cast<std::uint32_t>(inputs.schedule.lanes.size())),
       wake_(inputs.costs.wake),
       op_overhead_(inputs.costs.op_overhead),
+      has_host_(!inputs.costs.host.issue.empty()),
+      hosts_(inputs.programs.size()),
       cursors_(inputs.programs.size() * inputs.schedule.lanes.size()) {
   for (std::uint32_t number = 0; number < size(); ++number) {
     const LaneId id = number % per_rank_;
@@ -14,7 +16,9 @@ Lanes::Lanes(const SimInputs& inputs)
     lane.program = inputs.flat[rank_of(number)].get();
     lane.ops = lane.program->ops.data() + lane.program->lane_begin[id];
     lane.length = lane.program->length(id);
-    if (lane.length > 0) lane.stage = LaneStage::blocked;
+    if (lane.length == 0) continue;
+    lane.stage = LaneStage::blocked;
+    ++hosts_[rank_of(number)].lanes;
   }
 }
 

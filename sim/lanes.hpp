@@ -54,6 +54,26 @@ struct UnmetWait {
   std::uint64_t count = 0;
 };
 
+// The process that issues the operations of a rank, segment by segment. It begins a step when all lanes have ended the
+// one before, and no lane begins before that (sim/flat_program).
+struct HostClock {
+  std::vector<Picoseconds> begins = {0};  // [segment of the current step], as far as they have begun
+  std::uint32_t lanes = 0;                // that have operations
+  std::uint32_t done = 0;                 // lanes that have ended the current step
+  Picoseconds end = 0;                    // of the last of them
+
+  void end_segment(const FlatOp& op, Picoseconds now) {
+    begins.resize(op.segment + 2);
+    begins.back() = std::max(begins[op.segment] + op.issued, now);
+  }
+  void lane_done(Picoseconds now) {
+    end = std::max(end, now);
+    if (++done < lanes) return;
+    begins = {end};
+    done = 0;
+  }
+};
+
 // The program counters of all lanes, and the waits between the lanes of a rank. It owns all cursors; other parts change
 // the stage of a lane that they have, and the times for its row. Memory is O(lanes): an operation has no state.
 class Lanes {
@@ -62,6 +82,7 @@ class Lanes {
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(cursors_.size()); }
   std::uint32_t per_rank() const { return per_rank_; }
+  bool has_host() const { return has_host_; }
   std::uint32_t rank_of(std::uint32_t lane) const { return lane / per_rank_; }
   std::uint32_t first_of(std::uint32_t rank) const { return rank * per_rank_; }
   Cursor& operator[](std::uint32_t lane) { return cursors_[lane]; }
@@ -88,7 +109,12 @@ class Lanes {
   // When the current operation, whose waits are all met, is ready. A lane that slept wakes up first.
   Picoseconds ready_time(std::uint32_t number) const {
     const Cursor& lane = cursors_[number];
-    return lane.waited > lane.reached ? lane.waited + wake_ : lane.reached;
+    const Picoseconds waited = lane.waited > lane.reached ? lane.waited + wake_ : lane.reached;
+    return has_host_ ? std::max(waited, issue_time(number, lane.current())) : waited;
+  }
+  // When the host has issued an operation of the lane's current step.
+  Picoseconds issue_time(std::uint32_t number, const FlatOp& op) const {
+    return hosts_[rank_of(number)].begins[op.segment] + op.issued;
   }
 
   void block(std::uint32_t number, const UnmetWait& wait) {
@@ -137,6 +163,8 @@ class Lanes {
   // Leaves `operations` behind, the last of which ended at `end`. True when they end a step of the lane.
   bool leave(std::uint32_t number, std::uint32_t operations, Picoseconds end) {
     Cursor& lane = cursors_[number];
+    for (std::uint32_t i = 0; has_host_ && i < operations; ++i)
+      if (const FlatOp& op = lane.ops[lane.position + i]; op.ends_segment) hosts_[rank_of(number)].end_segment(op, end);
     lane.finished += operations;
     lane.wait = 0;
     lane.waited = 0;
@@ -146,6 +174,7 @@ class Lanes {
     if (lane.position < lane.length) return false;
     lane.position = 0;
     ++lane.step;
+    if (has_host_) hosts_[rank_of(number)].lane_done(end);
     return true;
   }
 
@@ -159,6 +188,8 @@ class Lanes {
   const SimInputs& inputs_;
   std::uint32_t per_rank_;
   Picoseconds wake_, op_overhead_;
+  bool has_host_;
+  std::vector<HostClock> hosts_;  // [rank]
   std::vector<Cursor> cursors_;
 };
 

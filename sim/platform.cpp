@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/error.hpp"
 #include "base/new_file.hpp"
 #include "base/toml.hpp"
@@ -11,22 +13,6 @@ namespace {
 
 constexpr std::array<DemandClass, kDemandClasses> kClasses = {DemandClass::gemm, DemandClass::attention,
                                                               DemandClass::vector, DemandClass::memory};
-
-Source read_source(TomlTable& table) {
-  Source source;
-  source.kind = choice_or(table, "kind", "measured", {"measured", "published", "assumed"});
-  source.origin = require<std::string>(table, "source");
-  source.spread_pct = value_or<double>(table, "spread_pct", 0, {.min = 0});
-  return source;
-}
-
-Quantity read_quantity(TomlTable table, Limits<double> limits) {
-  Quantity quantity;
-  quantity.value = require<double>(table, "value", limits);
-  quantity.source = read_source(table);
-  table.finish();
-  return quantity;
-}
 
 // `over`: what it is a function of.
 Curve read_curve(TomlTable table, const char* over) {
@@ -60,14 +46,6 @@ std::string numbers_text(const std::vector<double>& numbers) {
   std::string text;
   for (const double number : numbers) text += fmt::format("{}{:.6g}", text.empty() ? "" : ", ", number);
   return "[" + text + "]";
-}
-
-std::string source_text(const Source& source) {
-  return fmt::format("kind = \"{}\", source = \"{}\", spread_pct = {:.2f}", source.kind, source.origin,
-                     source.spread_pct);
-}
-std::string quantity_text(const Quantity& quantity) {
-  return fmt::format("{{ value = {:.6e}, {} }}", quantity.value, source_text(quantity.source));
 }
 
 // Overheads that hosts and GPUs have. `slowdown` is between concurrent computations.
@@ -193,12 +171,20 @@ const char* name_of(DemandClass cls) {
 
 namespace {
 
-Platform platform_of(TomlTable root) {
+Platform platform_of(TomlTable root, const std::string& file) {
   Platform platform;
   platform.name = require<std::string>(root, "name");
   platform.device = require<std::string>(root, "device");
   platform.date = value_or<std::string>(root, "date", "");
   platform.memory_bytes = require<std::int64_t>(root, "memory_bytes", {.min = 1});
+  root.has("ranks_per_device");  // a default of scenarios, which model/scenario reads
+  if (root.has("accelerator")) {
+    platform.cores = 1;
+    platform.accelerator =
+        read_accelerator(root.section("accelerator"), std::filesystem::path(file).parent_path().string());
+    root.finish();
+    return platform;
+  }
   if (root.has("gpu"))
     read_gpu(root, platform);
   else
@@ -223,9 +209,9 @@ Platform platform_of(TomlTable root) {
 
 }  // namespace
 
-Platform read_platform(const std::string& path) { return platform_of(read_toml(path)); }
+Platform read_platform(const std::string& path) { return platform_of(read_toml(path), path); }
 Platform parse_platform(const std::string& text, const std::string& name) {
-  return platform_of(parse_toml(text, name, {}));
+  return platform_of(parse_toml(text, name, {}), name);
 }
 
 void write_platform(const std::string& path, const Platform& platform) {

@@ -5,22 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "base/quantity.hpp"
+#include "sim/accelerator/accelerator.hpp"
 #include "sim/cost/cost.hpp"
 
 namespace stretto::sim {
-
-// Provenance of a number. Every number of a platform has one.
-struct Source {
-  std::string kind = "measured";  // "measured", "published" or "assumed"
-  std::string origin;             // the probe, the paper, the reason
-  double spread_pct = 0;          // (max − min) / median over repeated measurements, median over the points
-};
-
-// One number with its source.
-struct Quantity {
-  double value = 0;
-  Source source;
-};
 
 // One measurement: the features of the work, and the time it took.
 struct MeasuredPoint {
@@ -68,6 +57,8 @@ struct Platform {
   int cores = 0;                  // shared by the ranks of one device; on a GPU 1: one compute kernel at a time
   std::int64_t memory_bytes = 0;  // of one device
   std::optional<Gpu> gpu;         // absent: a host, which has the two yardsticks below and `oversubscribed`
+  // A GPU of a cluster that was not calibrated here: nothing below is known, and all costs follow from it.
+  std::optional<Accelerator> accelerator;
   // One core on square 1024: the peak for MFU, and the core speed at calibration.
   Quantity sgemm_GFLOPs;
   Quantity sgemm_filled_GFLOPs;          // the same with all cores busy
@@ -83,7 +74,7 @@ const char* name_of(DemandClass cls);
 
 // Throws Error(input) as docs/platform.md says.
 Platform read_platform(const std::string& path);
-// The same from text; `name` stands for the file in messages. For tests and fuzzing.
+// The same from text; `name` stands for the file in messages, and tables are beside it. For tests and fuzzing.
 Platform parse_platform(const std::string& text, const std::string& name);
 // Written atomically. Throws Error(runtime) with the path and the system's reason.
 void write_platform(const std::string& path, const Platform& platform);

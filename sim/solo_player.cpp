@@ -23,6 +23,12 @@ SoloPlayer::SoloPlayer(const SimInputs& inputs, Lanes& lanes, Devices& devices, 
     recordings_[rank].resize(inputs.flat[rank]->shapes.size());
 }
 
+Picoseconds SoloPlayer::issue_time(std::uint32_t rank, std::uint32_t op) const {
+  const BoundOp& bound = inputs_.programs[rank].ops[op];
+  const std::uint32_t lane = lanes_.first_of(rank) + bound.lane;
+  return lanes_.issue_time(lane, lanes_[lane].ops[bound.position]);
+}
+
 bool SoloPlayer::is_of(const SoloRun& run, std::uint32_t number) const {
   const LaneId lane = number % lanes_.per_rank();
   return std::any_of(run.shape->lanes.begin(), run.shape->lanes.end(),
@@ -75,6 +81,8 @@ bool SoloPlayer::begin(std::uint32_t number, Picoseconds ready) {
   const SoloShape& shape = lanes_[number].program->shapes[index];
   SoloRecording& recording = recordings_[rank][index];
   if (!can_begin(number, shape, op.op)) return false;
+  if (lanes_.has_host() && recording.is_complete && issue_time(rank, op.op) > ready + recording.host_slack)
+    return false;
   const std::uint32_t base = lanes_.first_of(rank);
   for (std::size_t i = 1; i < shape.lanes.size() && recording.is_complete; ++i)
     if (lanes_[base + shape.lanes[i].lane].reached >= ready + recording.slept_until[i]) return false;
@@ -112,6 +120,15 @@ void SoloPlayer::record(std::uint32_t rank, std::uint32_t op, const TimelineRow&
     const Picoseconds reached = run.recording->slept_until[i];
     run.recording->slept_until[i] = rows[run.shape->lanes[i].first].ready - inputs_.costs.wake;
     is_good = is_good && reached < run.begin + run.recording->slept_until[i];
+  }
+  if (lanes_.has_host()) {
+    const Picoseconds first = issue_time(rank, run.first_op);
+    run.recording->host_slack = Picoseconds{1} << 60;
+    for (std::uint32_t i = 1; i < rows.size(); ++i) {
+      const Picoseconds issued = issue_time(rank, run.first_op + i);
+      is_good = is_good && issued < run.begin + rows[i].ready;
+      run.recording->host_slack = std::min(run.recording->host_slack, rows[i].ready - (issued - first));
+    }
   }
   run.recording->is_complete = is_good;
   take(rank);

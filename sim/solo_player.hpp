@@ -14,6 +14,8 @@ struct SoloRecording {
   bool is_complete = false;
   std::vector<TimelineRow> rows;         // [operation of the call]
   std::vector<Picoseconds> slept_until;  // [SoloShape::lanes]: when the first wait of the lane was over
+  // How much later than the call's first operation the host may have issued it, so that it never delays the call.
+  Picoseconds host_slack = 0;
 };
 
 // The call that a rank plays or records.
@@ -63,6 +65,8 @@ class SoloPlayer {
   std::int64_t finished_before(Picoseconds until, std::uint32_t lane) const;
 
  private:
+  // When the host has issued an operation of the rank, in the lane's current step.
+  Picoseconds issue_time(std::uint32_t rank, std::uint32_t op) const;
   bool is_of(const SoloRun& run, std::uint32_t lane) const;
   bool is_inside(const SoloRun& run, const UnmetWait& wait) const;
   bool can_begin(std::uint32_t lane, const SoloShape& shape, std::uint32_t first_op) const;

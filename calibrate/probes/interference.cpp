@@ -149,8 +149,8 @@ class Pair {
   std::unique_ptr<exec::Executor> executor_;
 };
 
-sim::Quantity slowdown_of(DemandClass measured, DemandClass beside, const ClassOperations& operations,
-                          const ClassTimes& roughly_us, const Machine& machine) {
+Quantity slowdown_of(DemandClass measured, DemandClass beside, const ClassOperations& operations,
+                     const ClassTimes& roughly_us, const Machine& machine) {
   Pair alone(measured, nullptr, operations, roughly_us, machine),
       together(measured, &beside, operations, roughly_us, machine);
   std::vector<double> alone_us, beside_us;

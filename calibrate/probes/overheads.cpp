@@ -11,7 +11,7 @@ constexpr int kChain = 400;
 
 // The mean: a step has hundreds of them, and their distribution has a long tail. What is far beyond the median was a
 // burst of a neighbour, which is a probe's of its own.
-sim::Quantity quantity(const std::vector<double>& values_us, const std::string& probe) {
+Quantity quantity(const std::vector<double>& values_us, const std::string& probe) {
   const double most = median(values_us) + kShortestBurst_us;
   double sum = 0, count = 0;
   for (const double us : values_us)

@@ -21,11 +21,11 @@ class Notebook;
 // turns, so that a slow moment of the machine touches one repeat of each and not all repeats of one. One sample per
 // operation template and shape: the median over instances, ranks and repeats.
 struct StepSamples {
-  std::vector<Sample> alone;   // one rank, nothing beside it
-  std::vector<Sample> filled;  // a few of the shapes with as many ranks as cores; empty with one core
-  std::vector<Sample> shared;  // the same with twice as many ranks as cores
-  sim::Quantity sgemm_GFLOPs, sgemm_filled_GFLOPs;  // of one core: alone, and with all cores busy
-  double lost_share = 0;  // what others took meanwhile, of what was computed (sim::Disturbance)
+  std::vector<Sample> alone;                   // one rank, nothing beside it
+  std::vector<Sample> filled;                  // a few of the shapes with as many ranks as cores; empty with one core
+  std::vector<Sample> shared;                  // the same with twice as many ranks as cores
+  Quantity sgemm_GFLOPs, sgemm_filled_GFLOPs;  // of one core: alone, and with all cores busy
+  double lost_share = 0;                       // what others took meanwhile, of what was computed (sim::Disturbance)
 };
 // Turns that `notebook` has are not run again. `progress` is called before every step.
 StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress);
@@ -43,7 +43,7 @@ Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t memb
 std::vector<Sample> probe_collectives(int cores, double wake_us);
 
 struct Overheads {
-  sim::Quantity op_overhead_us, wake_us, timer_overshoot_us;
+  Quantity op_overhead_us, wake_us, timer_overshoot_us;
 };
 // A chain of empty operations, two lanes that wait for each other in turn, a collective on a slow link.
 Overheads probe_overheads(const Machine& machine);
@@ -60,7 +60,7 @@ struct ClassOperations {
 BlockId add_class_operation(Schedule& schedule, sim::DemandClass cls, const ClassOperations& operations, LaneId lane,
                             const std::string& name, Block& zero);
 
-using Pairs = std::array<std::array<sim::Quantity, sim::kDemandClasses>, sim::kDemandClasses>;
+using Pairs = std::array<std::array<Quantity, sim::kDemandClasses>, sim::kDemandClasses>;
 
 // Two compute lanes of one rank, joined by a start→start edge; one class of operation timed while the other runs beside
 // it. slowdown[a][b] = time of a beside b / time of a alone − 1. Zero, and said to be assumed, with fewer than 2 cores.

@@ -68,6 +68,18 @@ struct OpCosts {
   std::vector<CollectiveCost> collective;  // [OpId]; only communication operations are meaningful
 };
 
+// The process of a rank that issues its operations, in host issue order: no operation starts before it was issued. The
+// process waits for the device at the end of every step (the loss is read). Empty: issuing costs
+// nothing, as with CUDA graphs.
+struct HostCosts {
+  std::vector<Picoseconds> issue;  // [OpId]
+  Picoseconds micro_batch = 0;     // once for each micro-batch, before its first operation
+  Picoseconds step = 0;            // once for each step, before its first operation
+  // The process waits for every message that it receives, and for what is sent in one group with it, before it issues
+  // anything else.
+  bool waits_for_messages = false;
+};
+
 // Everything that the engine needs to know about one schedule on one platform. Made by sim/cost. The inherited OpCosts
 // are for all ranks that are not in of_rank.
 struct Costs : OpCosts {
@@ -77,6 +89,7 @@ struct Costs : OpCosts {
     const auto found = of_rank.empty() ? of_rank.end() : of_rank.find(rank);
     return found == of_rank.end() ? *this : found->second;
   }
+  HostCosts host;
   double link_bytes_per_s = 0;      // of one member, one direction
   int cores_per_device = 0;         // 0 = cores are not a resource
   Picoseconds op_overhead = 0;      // between two operations of one lane: issue, bookkeeping

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/error.hpp"
+#include "sim/accelerator/kernel_time.hpp"
 #include "sim/cost/communication.hpp"
 #include "sim/cost/evaluate.hpp"
 #include "sim/cost/features.hpp"
@@ -13,7 +15,70 @@ int cores_per_device(const Platform& platform, const Cluster& cluster) {
   return cluster.cores_per_device > 0 ? static_cast<int>(cluster.cores_per_device) : platform.cores;
 }
 
-Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed) {
+namespace {
+
+// A kernel of NCCL concurrent with compute that neither slows the other: no published curve of interference tells which
+// kernels lose how much.
+CollectiveCost group_cost(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
+                          const Operation& operation, const GroupSpan& span) {
+  CollectiveCost cost;
+  if (span.members == 1) return cost;
+  const View& view = operation.accesses.front().view;
+  const Dtype dtype = schedule.storages[schedule.tensors[view.tensor].places.front().storage].dtype;
+  double us = 0;
+  if (const auto* c = std::get_if<Collective>(&operation.work)) {
+    us = collective_us(accelerator, framework, c->kind, double(c->elements) * double(bytes_of(dtype)), span);
+  } else {
+    const auto& message = std::get<PointToPoint>(operation.work);
+    if (message.is_send) return cost;  // its receiver moves it
+    us = message_us(accelerator, double(message.elements) * double(bytes_of(dtype)), span.nodes > 1);
+  }
+  cost.movement = {std::max<Picoseconds>(1, from_us(us)), 0, DemandClass::memory};
+  cost.interference = KernelInterference{};
+  return cost;
+}
+
+HostCosts host_costs(const Schedule& schedule, const Framework& framework) {
+  HostCosts host;
+  if (framework.issue_us.value == 0 && framework.collective_issue_us.value == 0 && framework.micro_batch_us.value == 0)
+    return host;
+  for (const Operation& operation : schedule.operations)
+    host.issue.push_back(from_us(framework.issue_us.value * kernels_of(framework, operation) +
+                                 (is_communication(operation.work) ? framework.collective_issue_us.value : 0)));
+  host.micro_batch = from_us(framework.micro_batch_us.value);
+  host.step = from_us(framework.step_us.value);
+  host.waits_for_messages = framework.host_waits_for_messages;
+  return host;
+}
+
+Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerator, const Framework& framework) {
+  Costs costs;
+  costs.host = host_costs(schedule, framework);
+  costs.cores_per_device = 1;
+  costs.sleeps_for_cores = false;
+  std::vector<GroupSpan> spans;
+  for (const Communicator& communicator : schedule.communicators)
+    spans.push_back(span_of(schedule, communicator, accelerator.domain));
+  for (const Operation& operation : schedule.operations) {
+    const bool communicates = is_communication(operation.work);
+    const Picoseconds alone =
+        communicates ? 0 : std::max<Picoseconds>(1, from_us(kernel_us(accelerator, framework, schedule, operation)));
+    costs.compute.push_back(communicates ? Demand{} : Demand{alone, 1, DemandClass::vector});
+    costs.collective.push_back(
+        communicates ? group_cost(accelerator, framework, schedule, operation, spans[communicator_of(operation.work)])
+                     : CollectiveCost{});
+  }
+  return costs;
+}
+
+}  // namespace
+
+Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed,
+                    const Framework& framework) {
+  if (platform.accelerator && (schedule.placement.ranks_per_device != 1 || cluster.network == Network::nccl))
+    throw input_error("platform " + platform.name +
+                      ": expected [cluster] ranks_per_device = 1 and network = \"links\" with a published GPU");
+  if (platform.accelerator) return cost_on_accelerator(schedule, *platform.accelerator, framework);
   Costs costs;
   const std::optional<Gpu>& gpu = platform.gpu;
   costs.cores_per_device = gpu ? 1 : cores_per_device(platform, cluster);
@@ -48,6 +113,17 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
                                             : CollectiveCost{});
   }
   return costs;
+}
+
+Picoseconds issue_time(const HostCosts& host, const BoundProgram& program) {
+  if (host.issue.empty()) return 0;
+  Picoseconds total = host.step;
+  std::int32_t micro_batches = 0;
+  for (const BoundOp& op : program.ops) {
+    total += host.issue[op.op];
+    micro_batches = std::max(micro_batches, op.micro_batch + 1);
+  }
+  return total + micro_batches * host.micro_batch;
 }
 
 }  // namespace stretto::sim

@@ -1,5 +1,7 @@
 #pragma once
+#include "model/framework.hpp"
 #include "model/scenario.hpp"
+#include "model/schedule/bind.hpp"
 #include "model/schedule/schedule.hpp"
 #include "sim/cost/cost.hpp"
 #include "sim/platform.hpp"
@@ -12,6 +14,11 @@ int cores_per_device(const Platform& platform, const Cluster& cluster);
 // The costs of all operations of the schedule on the platform, with the scenario's links and cores. `core_speed` is the
 // speed of the cores relative to calibration (sgemm now / sgemm then); 1 when it was not measured
 // again. Throws Error(input) naming the cost key that the platform file lacks.
-Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed = 1);
+// `framework`: how the ranks of a GPU platform run it.
+Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed = 1,
+                    const Framework& framework = {});
+
+// What a rank's process needs to issue a step, without what it waits for.
+Picoseconds issue_time(const HostCosts& host, const BoundProgram& program);
 
 }  // namespace stretto::sim

@@ -1,0 +1,87 @@
+#include "base/csv.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <deque>
+
+#include "base/error.hpp"
+
+namespace stretto {
+namespace {
+
+std::string place(const std::string& name, int line) { return name + ":" + std::to_string(line) + ": "; }
+
+// Takes the next line off the text, without its end.
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+// Cells of a line. Those that held doubled quotes are kept in `unquoted`.
+void split(std::string_view line, std::vector<std::string_view>& cells, std::deque<std::string>& unquoted) {
+  cells.clear();
+  unquoted.clear();
+  for (std::size_t begin = 0; begin <= line.size();) {
+    if (begin < line.size() && line[begin] == '"') {
+      std::string& cell = unquoted.emplace_back();
+      std::size_t at = begin + 1;
+      for (; at < line.size(); ++at) {
+        if (line[at] == '"' && (at + 1 == line.size() || line[at + 1] != '"')) break;
+        at += line[at] == '"';
+        cell += line[at];
+      }
+      cells.push_back(cell);
+      begin = std::min(line.size(), line.find(',', at)) + 1;
+      continue;
+    }
+    const std::size_t end = std::min(line.size(), line.find(',', begin));
+    cells.push_back(line.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+double CsvRow::number(std::size_t column) const {
+  const std::string_view cell = cells_[column];
+  double value = 0;
+  const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (problem != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value) || value <= 0)
+    throw input_error(place(name_, line_) + columns_[column] + ": expected a number above 0, got \"" +
+                      std::string(cell.substr(0, 60)) + "\"");
+  return value;
+}
+
+void read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns,
+              const std::function<void(const CsvRow&)>& use) {
+  std::vector<std::string_view> cells, wanted(columns.size());
+  std::deque<std::string> unquoted;
+  split(take_line(text), cells, unquoted);
+  const std::vector<std::string> header(cells.begin(), cells.end());
+  std::vector<std::size_t> index;
+  for (const std::string& column : columns) {
+    const auto found = std::find(header.begin(), header.end(), column);
+    if (found == header.end()) {
+      const std::string nearest = nearest_spelling(column, header);
+      throw input_error(place(name, 1) + "expected a column \"" + column + "\", got none" +
+                        (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+    }
+    index.push_back(static_cast<std::size_t>(found - header.begin()));
+  }
+  for (int line = 2; !text.empty(); ++line) {
+    const std::string_view row = take_line(text);
+    if (row.empty()) continue;
+    split(row, cells, unquoted);
+    if (cells.size() < header.size())
+      throw input_error(place(name, line) + "expected " + std::to_string(header.size()) + " cells, got " +
+                        std::to_string(cells.size()));
+    for (std::size_t c = 0; c < columns.size(); ++c) wanted[c] = cells[index[c]];
+    use(CsvRow(name, line, columns, wanted));
+  }
+}
+
+}  // namespace stretto

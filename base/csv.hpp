@@ -1,0 +1,33 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stretto {
+
+// One row of a table in CSV, the columns that were asked for, in that order.
+class CsvRow {
+ public:
+  CsvRow(const std::string& name, int line, const std::vector<std::string>& columns,
+         const std::vector<std::string_view>& cells)
+      : name_(name), line_(line), columns_(columns), cells_(cells) {}
+  std::string_view text(std::size_t column) const { return cells_[column]; }
+  // A finite number above 0. Throws Error(input) with file, line and column.
+  double number(std::size_t column) const;
+
+ private:
+  const std::string& name_;
+  int line_;
+  const std::vector<std::string>& columns_;
+  const std::vector<std::string_view>& cells_;
+};
+
+// Reads a table whose first line names its columns; cells may stand in double quotes, with "" for a quote. Calls `use`
+// for each row with the cells of `columns`. Throws Error(input) naming file and line: a column that is missing, with
+// the nearest that is there, or a row that ends too early.
+void read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns,
+              const std::function<void(const CsvRow&)>& use);
+
+}  // namespace stretto

@@ -1,0 +1,34 @@
+#pragma once
+#include <optional>
+#include <string>
+
+#include "base/toml.hpp"
+
+namespace stretto {
+
+// Where a number comes from. Every number of a platform or profile has one: a constant without a source is a defect.
+struct Source {
+  std::string kind = "measured";  // "measured", "published", "fitted" (to published steps) or "assumed"
+  std::string origin;             // the probe, the paper, the reason
+  double spread_pct = 0;          // (max − min) / median over repeated measurements, median over the points
+};
+
+// One number with its source. [low, high] is where it lies with 80 % probability; both 0: not known.
+struct Quantity {
+  double value = 0;
+  Source source;
+  double low = 0, high = 0;
+  std::optional<double> sourced = {};  // of a fitted number: what it is by its sources alone
+};
+
+// Keys kind, source and spread_pct of a table. Throws Error(input).
+Source read_source(TomlTable& table);
+// A table { value, kind, source, spread_pct, low, high, sourced }; the last four may be
+// absent. Throws Error(input).
+Quantity read_quantity(TomlTable table, Limits<double> limits = {});
+
+// The same as TOML.
+std::string source_text(const Source& source);
+std::string quantity_text(const Quantity& quantity);
+
+}  // namespace stretto

@@ -1,0 +1,174 @@
+#include "compare/published.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+
+#include "base/csv.hpp"
+#include "base/read_file.hpp"
+
+namespace stretto::compare {
+namespace {
+
+// The columns that are read.
+enum Column : std::size_t {
+  kId,
+  kSource,
+  kGpu,
+  kGpus,
+  kModel,
+  kLayers,
+  kHidden,
+  kHeads,
+  kKvHeads,
+  kFfn,
+  kVocab,
+  kSeq,
+  kGbs,
+  kMbs,
+  kTp,
+  kPp,
+  kChunks,
+  kCp,
+  kEp,
+  kDp,
+  kPrecision,
+  kRecompute,
+  kFramework,
+  kStep,
+  kTask,
+  kCluster,
+  kCaveat
+};
+const std::vector<std::string> kNames = {
+    "id",  "source", "gpu",       "gpus",      "model",     "layers",      "hidden", "heads",     "kv_heads",
+    "ffn", "vocab",  "seq_len",   "gbs",       "mbs",       "tp",          "pp",     "vp_chunks", "cp",
+    "ep",  "dp",     "precision", "recompute", "framework", "step_time_s", "task",   "cluster",   "caveat"};
+
+// Part of a framework's or GPU's name → the profile or platform. The first that fits counts.
+struct Known {
+  const char* part;
+  const char* name;
+};
+constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
+                                  Known{"Megatron-DeepSpeed", "megatron-deepspeed"},
+                                  Known{"Megatron-LM 2022", "megatron-2022"},
+                                  Known{"PTD-P", "megatron-2022"},
+                                  Known{"NeMo", "nemo-dgxc"},
+                                  Known{"TE 2.", "megatron-core-te"},
+                                  Known{"Megatron-Core", "nemo-dgxc"}};
+constexpr std::array kPlatforms = {Known{"A100", "a100-80gb"},    Known{"H200", "h200-sxm"}, Known{"96GB", ""},
+                                   Known{"gb200", "gb200-nvl72"}, Known{"b200", "b200-sxm"}, Known{"h100", "h100-sxm"}};
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+template <std::size_t N>
+std::string known_name(const std::array<Known, N>& list, const std::string& text) {
+  for (const Known& known : list)
+    if (lower(text).find(lower(known.part)) != std::string::npos) return known.name;
+  return "";
+}
+
+class Reader {
+ public:
+  Reader(const CsvRow& row, PublishedStep& step) : row_(row), step_(step) {}
+
+  void read() {
+    step_.id = text(kId);
+    step_.source = text(kSource);
+    step_.gpu = text(kGpu);
+    step_.model = text(kModel);
+    step_.framework = text(kFramework);
+    step_.task = text(kTask);
+    step_.cluster = text(kCluster);
+    step_.recompute = text(kRecompute);
+    step_.precision = lower(text(kPrecision));
+    step_.gpus = static_cast<std::int64_t>(row_.number(kGpus));
+    step_.step_s = row_.number(kStep);
+    step_.profile = known_name(kProfiles, step_.framework);
+    step_.platform = known_name(kPlatforms, step_.gpu);
+    step_.skipped = why_not();
+    if (step_.skipped.empty()) write_scenario();
+  }
+
+ private:
+  std::string text(std::size_t column) const { return std::string(row_.text(column)); }
+  // A count; 0 where the row says nothing.
+  std::int64_t count(std::size_t column) const {
+    const std::string cell = text(column);
+    if (cell.empty() || cell == "NA") return 0;
+    return static_cast<std::int64_t>(row_.number(column));
+  }
+  std::int64_t at_least_1(std::size_t column) const { return std::max<std::int64_t>(1, count(column)); }
+
+  std::string why_not() const {
+    if (step_.profile.empty())
+      return "no profile of " + (step_.framework.empty() ? "an unnamed framework" : step_.framework);
+    if (step_.platform.empty()) return "no platform of " + step_.gpu;
+    if (lower(text(kCaveat)).find("deterministic") != std::string::npos) return "deterministic mode";
+    if (step_.precision.find("fp8") != std::string::npos) return "fp8 compute";
+    if (at_least_1(kCp) > 1) return "context parallelism";
+    if (at_least_1(kEp) > 1 || lower(step_.model).find("deepseek") != std::string::npos ||
+        lower(step_.model).find("moonlight") != std::string::npos ||
+        lower(step_.model).find("a3b") != std::string::npos)
+      return "experts";
+    if (step_.task == "lora") return "LoRA";
+    for (const Column column : {kLayers, kHidden, kHeads, kSeq, kGbs})
+      if (count(column) == 0) return "no " + kNames[column] + " given";
+    return "";
+  }
+
+  void write_scenario() {
+    const std::int64_t tp = at_least_1(kTp), pp = at_least_1(kPp), hidden = count(kHidden), heads = count(kHeads);
+    const std::int64_t dp = std::max<std::int64_t>(1, step_.gpus / (tp * pp));
+    const bool is_llama = lower(step_.model).find("llama") != std::string::npos;
+    std::string& out = step_.scenario_text;
+    out = fmt::format("name = \"{}\"\nplatform = \"{}\"\nprofile = \"{}\"\n", step_.id, step_.platform, step_.profile);
+    out += fmt::format("[model]\nnum_layers = {}\nhidden_size = {}\nnum_attention_heads = {}\nseq_length = {}\n",
+                       count(kLayers), hidden, heads, count(kSeq));
+    if (const std::int64_t kv = count(kKvHeads); kv > 0 && kv != heads)
+      out += fmt::format("num_query_groups = {}\n", kv);
+    if (count(kFfn) > 0) out += fmt::format("ffn_hidden_size = {}\n", count(kFfn));
+    if (count(kVocab) > 0) {
+      out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 128\n", count(kVocab));
+    } else {
+      out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 1\n", 50257 / tp * tp);
+      step_.assumptions.push_back("GPT-2's vocabulary, not padded, cut by floor division");
+    }
+    if (is_llama)
+      out +=
+          "normalization = \"RMSNorm\"\nswiglu = true\nposition_embedding_type = \"rope\"\nadd_bias_linear = false\n"
+          "untie_embeddings_and_output_weights = true\n";
+    out += fmt::format(
+        "[parallel]\ndata_parallel_size = {}\ntensor_model_parallel_size = {}\n"
+        "pipeline_model_parallel_size = {}\n",
+        dp, tp, pp);
+    if (const std::int64_t chunks = at_least_1(kChunks); chunks > 1 && pp > 1)
+      out += fmt::format("virtual_pipeline_model_parallel_size = {}\n", chunks);
+    if (step_.recompute.find("sequence parallel") != std::string::npos) out += "sequence_parallel = true\n";
+    out += fmt::format("[training]\nmicro_batch_size = {}\nglobal_batch_size = {}\n", at_least_1(kMbs), count(kGbs));
+    if (count(kMbs) == 0) step_.assumptions.push_back("micro_batch_size 1");
+    if (step_.recompute.find("full") != std::string::npos) out += "recompute_granularity = \"full\"\n";
+    if (step_.recompute.find("selective") != std::string::npos) out += "recompute_granularity = \"selective\"\n";
+  }
+
+  const CsvRow& row_;
+  PublishedStep& step_;
+};
+
+}  // namespace
+
+std::vector<PublishedStep> read_published(const std::string& path) {
+  const std::vector<std::byte> bytes = ReadFile::open(path).take();
+  std::vector<PublishedStep> steps;
+  read_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, kNames,
+           [&](const CsvRow& row) { Reader(row, steps.emplace_back()).read(); });
+  return steps;
+}
+
+}  // namespace stretto::compare

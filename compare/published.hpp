@@ -1,0 +1,28 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/scenario.hpp"
+
+namespace stretto::compare {
+
+// A training step that somebody measured and published: one row of a file in the columns of
+// ../shared/published/step_times.csv (docs/validate.md). Fields are the text of the cells, "" where the row says
+// nothing.
+struct PublishedStep {
+  std::string id, source, gpu, model, framework, task, cluster;
+  std::string recompute, precision;
+  std::int64_t gpus = 0;
+  double step_s = 0;
+  // What it is as a scenario, or why it cannot be one.
+  std::string scenario_text;  // TOML
+  std::string platform, profile;
+  std::string skipped;  // "" when it is modelled
+  std::vector<std::string> assumptions;
+};
+
+// Throws Error(input) with file and line: a column that is missing, a number that is none.
+std::vector<PublishedStep> read_published(const std::string& path);
+
+}  // namespace stretto::compare

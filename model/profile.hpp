@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+
+#include "base/toml.hpp"
+#include "model/framework.hpp"
+
+namespace stretto {
+
+// A profile file (docs/profiles.md): how one generation of a training framework lowers and runs a step.
+struct Profile {
+  Framework framework;
+  TomlTable scenario;  // defaults of scenarios: sections model, parallel, overlap, training
+};
+
+// Throws Error(input) as read_scenario does.
+Profile read_profile(const std::string& path);
+
+}  // namespace stretto

@@ -1,0 +1,72 @@
+#include "model/profile.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "base/data_folder.hpp"
+#include "model/scenario.hpp"
+#include "tests/message_of.hpp"
+#include "tests/temp_dir.hpp"
+
+namespace stretto {
+namespace {
+
+using testing::message_of;
+using testing::TempDir;
+
+std::string scenario_with(const std::string& profile, const std::string& more = "") {
+  return "profile = \"" + profile + "\"\n[model]\npreset = \"gpt2-124m\"\n" + more;
+}
+
+std::string written(const TempDir& dir, const std::string& text) { return dir.write("p.toml", text); }
+
+}  // namespace
+
+TEST_CASE("a profile's keys are defaults of the scenario, and the scenario's own win") {
+  const TempDir dir;
+  const std::string profile = written(dir,
+                                      "name = \"p\"\n[scenario.training]\nprecision = \"bf16\"\nlr = 0.5\n"
+                                      "[scenario.model]\nhidden_dropout = 0.25\n"
+                                      "[kernels]\nattention_kernel = \"cudnn\"\n"
+                                      "[host]\nissue_us = { value = 5, kind = \"assumed\", source = \"x\" }\n");
+  const Scenario scenario = parse_scenario(scenario_with(profile, "[training]\nlr = 0.25\n"), "s");
+  CHECK(scenario.training.precision == "bf16");
+  CHECK(scenario.training.lr == 0.25);
+  CHECK(scenario.model.hidden_dropout == 0.25);
+  CHECK(scenario.framework.name == "p");
+  CHECK(scenario.framework.attention_kernel == "cudnn");
+  CHECK(scenario.framework.issue_us.value == 5);
+  CHECK(parse_scenario(scenario_with(profile), "s", {"training.lr=0.125"}).training.lr == 0.125);
+  // A section that only the profile has, and none of either.
+  CHECK(parse_scenario("[model]\npreset = \"gpt2-124m\"\n", "s").framework.name.empty());
+}
+
+TEST_CASE("what a profile gets wrong is said of the profile") {
+  const TempDir dir;
+  const auto message = [&](const std::string& text) {
+    return message_of([&] { parse_scenario(scenario_with(written(dir, text)), "s.toml"); });
+  };
+  CHECK(message("name = \"p\"\n[scenario.training]\nprecision = \"fp4\"\n")
+            .find("s.toml: default of the profile: [training] precision: expected") == 0);
+  CHECK(message("name = \"p\"\n[scenario.training]\nlearning_rate = 1\n")
+            .find("default of the profile: [training] learning_rate") != std::string::npos);
+  CHECK(message("name = \"p\"\n[host]\nissue = 5\n").find("p.toml:3: [host] issue") != std::string::npos);
+  CHECK(message("name = \"p\"\n[host]\nissue_us = { value = 5 }\n").find("source") != std::string::npos);
+  CHECK(message("").find("name") != std::string::npos);
+  CHECK(message_of([] { parse_scenario(scenario_with("megatron-core"), "s"); }) ==
+        "no profile \"megatron-core\": expected one of megatron-2022, megatron-core-te, megatron-deepspeed, nemo-dgxc, "
+        "stretto; did you mean \"megatron-core-te\"?");
+}
+
+TEST_CASE("profiles that ship can be read, with the scenario of every style") {
+  for (const char* name : {"megatron-2022", "megatron-core-te", "megatron-deepspeed", "nemo-dgxc", "stretto"}) {
+    INFO(name);
+    CHECK(read_profile(data_file("profiles", name)).framework.name == name);
+    for (const char* preset : {"gpt2-124m", "llama3-8b"}) {
+      const Scenario scenario =
+          parse_scenario("profile = \"" + std::string(name) + "\"\n[model]\npreset = \"" + preset + "\"\n", "s");
+      CHECK(scenario.training.precision == "bf16");
+    }
+  }
+}
+
+}  // namespace stretto

@@ -1,0 +1,64 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/quantity.hpp"
+#include "sim/accelerator/collective_table.hpp"
+#include "sim/accelerator/gemm_table.hpp"
+
+namespace stretto::sim {
+
+// A generation of attention kernels. Rates count 4 · batch · heads · s² · d for forward and 2.5 times that for
+// backward, without the half that a causal mask saves, as kernels' authors do; they are of causal attention.
+struct AttentionKernel {
+  std::string name;  // "flash2", "cudnn"
+  Quantity forward_TFLOPs, backward_TFLOPs;
+  // Rows of scores that a thread block works on: a head has seq / rows of them, and the last one, which sees all keys,
+  // is the shortest time that attention takes.
+  int forward_rows = 128, backward_rows = 128;
+};
+
+// In place of a kernel's name: attention as batched GEMMs, softmax and dropout, as frameworks had it before 2023.
+constexpr const char* kUnfused = "unfused";
+
+// What ranks reach each other by. A domain has NVLink between all of its GPUs; the network connects domains.
+struct LinkLevel {
+  Quantity GBps;  // of a GPU, one direction
+  Quantity latency_us;
+};
+
+// A GPU of a cluster, as its data sheet and published measurements describe it: what a calibration has not measured is
+// derived from it, by the models of sim/accelerator. Every number has a source.
+struct Accelerator {
+  int sms = 0;
+  Quantity peak_TFLOPs;  // dense bf16: what MFU counts against
+  Quantity hbm_GBps;
+
+  GemmTable gemms;          // empty: the roofline of gemm_share and hbm_share
+  bool gemm_waves = false;  // GemmTable::time_us takes whole waves into account
+  Quantity gemm_sustained;  // time in a training step over that in the table, which throttles nothing
+  // Time of a GEMM over an aligned one, where rows of an operand have an odd number of elements, and where they have an
+  // even one that 8 does not divide.
+  Quantity gemm_odd, gemm_unaligned;
+  Quantity gemm_share;                     // of the peak, where there is no table
+  Quantity hbm_share;                      // of the memory's rate that a kernel reaches that streams
+  Quantity kernel_us;                      // from the end of a short kernel to the start of the next, and its ramp
+  Quantity bmm_share;                      // of the peak that the batched products of unfused attention reach
+  std::vector<AttentionKernel> attention;  // the first is the default
+
+  CollectiveTable collectives;     // empty: the ring's closed form
+  Quantity collective_in_step_us;  // that a collective in a step takes beyond one of many back to back
+  std::int64_t domain = 8;         // GPUs of an NVLink domain
+  LinkLevel nvlink, network;
+  Quantity network_share;   // of the cards' rate that collectives reach
+  Quantity reserved_bytes;  // of a GPU's memory: context, NCCL, workspaces of libraries
+
+  // The kernel of that name, the default for "". Throws Error(input) naming the nearest.
+  const AttentionKernel& attention_named(const std::string& name) const;
+};
+
+// Reads [accelerator] of a platform file; tables lie beside it. Throws Error(input) as docs/platform.md says.
+Accelerator read_accelerator(TomlTable table, const std::string& folder);
+
+}  // namespace stretto::sim

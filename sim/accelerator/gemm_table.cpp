@@ -1,0 +1,123 @@
+#include "sim/accelerator/gemm_table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <tuple>
+
+#include "base/csv.hpp"
+#include "base/error.hpp"
+
+namespace stretto::sim {
+namespace {
+
+constexpr double kTile = 128;
+
+// Where `x` lies on an axis: the grid point at or below it, and how far it is from there to the next, in logarithms.
+struct Position {
+  std::size_t below = 0;
+  double share = 0;
+  double at = 0;  // x, within the axis
+};
+Position position_of(const std::vector<double>& axis, double x) {
+  const double at = std::clamp(x, axis.front(), axis.back());
+  if (axis.size() == 1) return {0, 0, at};
+  const auto above = std::upper_bound(axis.begin(), axis.end() - 1, at);
+  const std::size_t below = static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, above - axis.begin())) - 1;
+  return {below, std::log(at / axis[below]) / std::log(axis[below + 1] / axis[below]), at};
+}
+
+// Time of a side outside the grid, over that at the grid's edge.
+double outside(double x, const std::vector<double>& axis, bool has_tiles) {
+  if (x >= axis.front()) return std::max(1.0, x / axis.back());
+  const double tile = has_tiles ? kTile : 1;
+  return std::min(1.0, std::ceil(x / tile) * tile / axis.front());
+}
+
+bool is_inside(double x, const std::vector<double>& axis) { return x >= axis.front() && x <= axis.back(); }
+
+}  // namespace
+
+double wave_utilisation(double m, double n, int sms) {
+  // Rows, columns, and the rate of a tile's arithmetic against the largest one's.
+  static constexpr std::array<std::array<double, 3>, 4> kTiles = {
+      {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.85}, {128, 64, 0.7}}};
+  double best = 0;
+  for (const auto& [rows, cols, rate] : kTiles) {
+    const double tiles = std::ceil(m / rows) * std::ceil(n / cols);
+    best = std::max(best, rate * m * n / (std::ceil(tiles / sms) * sms * rows * cols));
+  }
+  return best;
+}
+
+GemmTable GemmTable::parse(const std::string& text, const std::string& name) {
+  struct Times {
+    double logs = 0;
+    int count = 0;
+  };
+  std::map<std::tuple<double, double, double>, Times> times;
+  GemmTable table;
+  read_csv(text, name, {"m", "n", "k", "time_us"}, [&](const CsvRow& row) {
+    std::array<double, 4> number{};
+    for (std::size_t c = 0; c < number.size(); ++c) number[c] = row.number(c);
+    Times& of = times[{number[0], number[1], number[2]}];
+    of.logs += std::log(number[3]);
+    ++of.count;
+  });
+  if (times.empty()) throw input_error(name + ": expected rows of m, n, k and time_us, got none");
+  for (const auto& [shape, of] : times) {
+    table.m_.push_back(std::get<0>(shape));
+    table.n_.push_back(std::get<1>(shape));
+    table.k_.push_back(std::get<2>(shape));
+  }
+  for (std::vector<double>* axis : {&table.m_, &table.n_, &table.k_}) {
+    std::sort(axis->begin(), axis->end());
+    axis->erase(std::unique(axis->begin(), axis->end()), axis->end());
+  }
+  for (const double m : table.m_)
+    for (const double n : table.n_) {
+      std::vector<double> known_k, known_us;
+      for (const double k : table.k_)
+        if (const auto found = times.find({m, n, k}); found != times.end()) {
+          known_k.push_back(k);
+          known_us.push_back(std::exp(found->second.logs / found->second.count));
+        }
+      if (known_k.empty())
+        throw input_error(name + ": expected a time with m = " + std::to_string(static_cast<std::int64_t>(m)) +
+                          ", n = " + std::to_string(static_cast<std::int64_t>(n)) +
+                          " at some k, as for other m and n, got none");
+      for (const double k : table.k_) {
+        const Position p = position_of(known_k, k);
+        const std::size_t next = std::min(p.below + 1, known_k.size() - 1);
+        const double rate = (1 - p.share) * std::log(known_us[p.below] / known_k[p.below]) +
+                            p.share * std::log(known_us[next] / known_k[next]);
+        table.us_.push_back(static_cast<float>(k * std::exp(rate)));
+      }
+    }
+  return table;
+}
+
+double GemmTable::time_us(double m, double n, double k, int sms) const {
+  // Either side of the result may be the rows; the way in which both lie on the grid is better known.
+  const bool fits = is_inside(m, m_) && is_inside(n, n_), fits_turned = is_inside(n, m_) && is_inside(m, n_);
+  if (!fits && (fits_turned || (!is_inside(m, m_) && is_inside(n, m_)))) std::swap(m, n);
+  const Position i = position_of(m_, m), j = position_of(n_, n), l = position_of(k_, k);
+  const auto weight = [](const Position& p, std::size_t step) { return step == 0 ? 1 - p.share : p.share; };
+  double log_rate = 0;
+  for (std::size_t a = 0; a < 2; ++a)
+    for (std::size_t b = 0; b < 2; ++b)
+      for (std::size_t c = 0; c < 2; ++c) {
+        const double share = weight(i, a) * weight(j, b) * weight(l, c);
+        if (share == 0) continue;
+        const double gm = m_[i.below + a], gn = n_[j.below + b], gk = k_[l.below + c];
+        const double used = sms > 0 ? wave_utilisation(gm, gn, sms) : 1;
+        log_rate += share * std::log(at(i.below + a, j.below + b, l.below + c) * used / (gm * gn * gk));
+      }
+  const double used = sms > 0 ? wave_utilisation(i.at, j.at, sms) : 1;
+  return std::exp(log_rate) * i.at * j.at * l.at / used * outside(m, m_, true) * outside(n, n_, true) *
+         outside(k, k_, false);
+}
+
+}  // namespace stretto::sim

@@ -1,0 +1,39 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace stretto::sim {
+
+// Published times of GEMMs on a grid of shapes, and what lies between. C[m,n] = A[m,k] · B[k,n].
+//
+// The logarithm of time / (m·n·k) is interpolated linearly in log m, log n and log k. Rows and columns of C are
+// interchangeable, so a shape may be looked up as (n, m, k). Below the smallest m or n of the grid a kernel still fills
+// whole tiles of 128; below the smallest k, and above the largest of any, time is proportional.
+class GemmTable {
+ public:
+  GemmTable() = default;  // empty
+  // Text of a CSV file with the columns m, n, k and time_us; others are ignored. Of several times of one shape the
+  // geometric mean counts. A grid point that the file lacks is filled from its neighbours in k. Throws Error(input)
+  // with `name` and the line.
+  static GemmTable parse(const std::string& text, const std::string& name);
+
+  bool empty() const { return us_.empty(); }
+  // `sms` > 0: what is interpolated is time · utilisation, where the utilisation is that of whole waves of tiles on so
+  // many SMs (A100: it halves the error of shapes left out; later kernels are not of one tile, and it does not help).
+  double time_us(double m, double n, double k, int sms) const;
+
+  const std::vector<double>& m() const { return m_; }
+  const std::vector<double>& n() const { return n_; }
+  const std::vector<double>& k() const { return k_; }
+
+ private:
+  double at(std::size_t i, std::size_t j, std::size_t l) const { return us_[(i * n_.size() + j) * k_.size() + l]; }
+
+  std::vector<double> m_, n_, k_;  // of the grid, rising
+  std::vector<float> us_;          // [m][n][k]
+};
+
+// The share of the work of whole waves that an m × n result uses, of the best of the tiles that libraries choose from.
+double wave_utilisation(double m, double n, int sms);
+
+}  // namespace stretto::sim

@@ -1,0 +1,88 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "sim/accelerator/kernel_time.hpp"
+#include "tests/message_of.hpp"
+
+namespace stretto::sim {
+namespace {
+
+using testing::message_of;
+
+constexpr double kMiB = 1 << 20;
+
+// All-reduce on 2 and 8 GPUs: 10 µs and 1 µs a MiB; 20 µs and 2 µs a MiB.
+CollectiveTable table() {
+  return CollectiveTable::parse(
+      "op,gpus,bytes,time_us\nall_reduce,2,1048576,10\nall_reduce,2,16777216,160\nall_reduce,8,1048576,20\n"
+      "all_reduce,8,16777216,320\nalltoall,8,1024,1\n",
+      "c.csv");
+}
+
+}  // namespace
+
+TEST_CASE("a collective table between sizes and between numbers of GPUs", "[sim]") {
+  const CollectiveTable t = table();
+  const auto us = [&](std::int64_t gpus, double bytes) { return t.time_us(CollectiveKind::all_reduce, gpus, bytes); };
+  CHECK(us(2, kMiB) == Approx(10));
+  CHECK(us(2, 4 * kMiB) == Approx(40));    // linear in logarithms
+  CHECK(us(2, 512) == Approx(10));         // no less than the smallest
+  CHECK(us(2, 64 * kMiB) == Approx(640));  // the bandwidth stays
+  CHECK(us(4, kMiB) == Approx(std::sqrt(10.0 * 20)));
+  CHECK(us(16, 16 * kMiB) == Approx(20 * 15.0 / 7 + 300 * (15.0 / 16) / (7.0 / 8)));
+  CHECK_FALSE(t.has(CollectiveKind::all_gather));
+  CHECK(t.bus_GBps(CollectiveKind::all_reduce) == Approx(16 * kMiB / 320 * 2 * 7 / 8 * 1e-3));
+  CHECK(message_of([] { CollectiveTable::parse("op,gpus,bytes,time_us\nalltoall,8,1,1\n", "c.csv"); }) ==
+        "c.csv: expected rows of all_gather, reduce_scatter or all_reduce, got none");
+}
+
+TEST_CASE("across nodes large buffers move at the rate of the cards, small ones take the latency", "[sim]") {
+  const GroupSpan span{64, 8};
+  const double bytes = 1 << 30;
+  const auto us = [&](CollectiveKind kind, double size) { return nccl_across_nodes_us(kind, size, span, 400, 300); };
+  // A ring: 63/64 of the buffer over the slower of cards and NVLink.
+  CHECK(us(CollectiveKind::all_gather, bytes) == Approx(bytes * 63 / 64 / 300e3).epsilon(0.1));
+  CHECK(us(CollectiveKind::reduce_scatter, bytes) == us(CollectiveKind::all_gather, bytes));
+  CHECK(us(CollectiveKind::all_reduce, bytes) == Approx(2 * bytes * 63 / 64 / 300e3).epsilon(0.15));
+  // A tree of 8 nodes: three hops up and three down, and a chain of 8 within a node.
+  CHECK(us(CollectiveKind::all_reduce, 8) == Approx(6.8 + 2 * (7 * 0.6 + 3 * 5.0)).epsilon(0.01));
+  double last = 0;
+  for (double size = 8; size < 1e10; size *= 1.3) {
+    CHECK(us(CollectiveKind::all_gather, size) >= last);
+    last = us(CollectiveKind::all_gather, size);
+  }
+}
+
+// All-reduces of 1 GiB among GH200, 4 a node, on Slingshot of 25 GB/s a GPU (Alps, NCCL 2.23, nccl-tests out of place).
+// Nothing was fitted to them.
+TEST_CASE("large all-reduces on 4 to 32 nodes are within 10 % of a log", "[sim]") {
+  struct Point {
+    std::int64_t gpus, nodes;
+    double us;
+  };
+  for (const Point& p : {Point{16, 4, 21952}, Point{32, 8, 22776}, Point{64, 16, 23142}, Point{128, 32, 23406}}) {
+    INFO(p.gpus << " GPUs");
+    const double us = nccl_across_nodes_us(CollectiveKind::all_reduce, 1 << 30, {p.gpus, p.nodes}, 0.92 * 4 * 25, 300);
+    CHECK(us == Approx(p.us).epsilon(0.1));
+  }
+}
+
+TEST_CASE("how groups lie on nodes", "[sim]") {
+  Schedule schedule;
+  schedule.mesh = Mesh({{Coord::pp, 2}, {Coord::dp, 8}, {Coord::tp, 4}});
+  schedule.communicators = {{"tp", {Coord::tp}, CommEngine::nic, 1, 4},
+                            {"dp", {Coord::dp}, CommEngine::nic, 1, 8},
+                            {"pp", {Coord::pp}, CommEngine::nic, 1, 2}};
+  const auto nodes = [&](std::size_t c, std::int64_t domain) {
+    return span_of(schedule, schedule.communicators[c], domain).nodes;
+  };
+  CHECK(nodes(0, 8) == 1);
+  CHECK(nodes(1, 8) == 4);  // two of them on a node
+  CHECK(nodes(2, 8) == 2);
+  CHECK(nodes(2, 64) == 1);
+  CHECK(nodes(1, 1) == 8);
+  CHECK(nodes(0, 6) == 2);  // a node that does not hold whole groups
+  CHECK(span_of(schedule, schedule.communicators[1], 8).on_node() == 2);
+}
+
+}  // namespace stretto::sim

@@ -1,0 +1,139 @@
+#include "sim/accelerator/kernel_time.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "base/data_folder.hpp"
+#include "base/values_of.hpp"
+#include "model/lower/builder.hpp"
+#include "sim/platform.hpp"
+#include "tests/message_of.hpp"
+
+namespace stretto::sim {
+namespace {
+
+using testing::message_of;
+
+// 100 TFLOP/s, 1 TB/s of which kernels reach all, 10 SMs; nothing between kernels.
+Accelerator plain() {
+  Accelerator a;
+  a.sms = 10;
+  a.peak_TFLOPs.value = 100;
+  a.hbm_GBps.value = 1000;
+  a.gemm_sustained.value = a.gemm_odd.value = a.gemm_unaligned.value = 1;
+  a.gemm_share.value = a.hbm_share.value = a.bmm_share.value = 1;
+  a.attention = {{"a", {200, {}}, {100, {}}}, {"b", {400, {}}, {100, {}}}};
+  return a;
+}
+
+struct Case {
+  Schedule schedule;
+  Operation operation;
+  Case() { schedule.compute_dtype = Dtype::bf16; }
+  void touch(AccessMode mode, Dtype dtype, std::int64_t rows, std::int64_t cols) {
+    const std::string name = "t" + std::to_string(schedule.tensors.size());
+    const TensorId tensor = add_tensor(schedule, name, dtype, BufferKind::workspace, rows, cols);
+    operation.accesses.push_back({mode, whole(schedule, tensor)});
+  }
+  double us(const Accelerator& a, const Framework& f = {}) const { return kernel_us(a, f, schedule, operation); }
+};
+
+Case wgrad(std::int64_t m, std::int64_t n, std::int64_t k) {
+  Case c;
+  c.operation.work = Gemm{m, n, k, true, false, false};
+  c.touch(AccessMode::read, Dtype::bf16, k, m);
+  c.touch(AccessMode::read, Dtype::bf16, k, n);
+  c.touch(AccessMode::accumulate, Dtype::f32, m, n);
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel that streams takes its operands' bytes, and the gap", "[sim]") {
+  Case c;
+  c.operation.work = Elementwise{ElementwiseFn::add, 1000, 1000};
+  for (int i = 0; i < 2; ++i) c.touch(AccessMode::read, Dtype::bf16, 1000, 1000);
+  c.touch(AccessMode::accumulate, Dtype::f32, 1000, 1000);
+  Accelerator a = plain();
+  CHECK(c.us(a) == Approx(1e6 * (2 + 2 + 8) / 1e6));
+  a.kernel_us.value = 3;
+  a.hbm_share.value = 0.5;
+  CHECK(c.us(a) == Approx(24 + 3));
+  Framework f;
+  f.hbm_share = Quantity{1, {}};
+  f.kernel_us = Quantity{5, {}};
+  f.element_bytes["add"] = {20, {}};
+  CHECK(c.us(a, f) == Approx(20 + 5));
+}
+
+TEST_CASE("a weight gradient in f32 costs six bytes an element more than the product", "[sim]") {
+  const Case c = wgrad(1024, 1024, 8192);
+  const double flops = 2.0 * 1024 * 1024 * 8192;
+  Accelerator a = plain();
+  CHECK(c.us(a) == Approx(flops / 1e8 + 6.0 * 1024 * 1024 / 1e6));
+  a.gemm_sustained.value = 1.25;
+  CHECK(c.us(a) == Approx(1.25 * flops / 1e8 + 6.0 * 1024 * 1024 / 1e6));
+}
+
+TEST_CASE("products of rows that are not aligned are slower", "[sim]") {
+  Accelerator a = plain();
+  a.gemm_odd.value = 4;
+  a.gemm_unaligned.value = 2;
+  const double aligned = wgrad(1024, 1024, 8192).us(a);
+  CHECK(wgrad(1025, 1024, 8192).us(a) / aligned == Approx(4).epsilon(0.05));
+  CHECK(wgrad(1028, 1024, 8192).us(a) / aligned == Approx(2).epsilon(0.05));
+  CHECK(wgrad(1024, 1024, 8191).us(a) / aligned == Approx(1).epsilon(0.01));  // no operand's rows have k elements
+}
+
+TEST_CASE("attention takes its flops, and with few heads the block that sees all keys", "[sim]") {
+  Case c;
+  const auto with = [&](std::int64_t heads, Pass pass = Pass::forward) {
+    Attention attention;
+    attention.pass = pass;
+    attention.batch = 1, attention.heads = attention.kv_heads = heads, attention.seq = 1280, attention.head_dim = 100;
+    c.operation.work = attention;
+    return c;
+  };
+  const Accelerator a = plain();
+  const double head = 4.0 * 1280 * 1280 * 100;
+  CHECK(with(64).us(a) == Approx(64 * head / 200e6));
+  CHECK(with(64, Pass::dgrad).us(a) == Approx(64 * 2.5 * head / 100e6));
+  // One of ten SMs does 128 of 1,280 rows with all keys, at half the rate that is counted without halving.
+  CHECK(with(1).us(a) == Approx(head / 10 / 10e6));
+  Framework f;
+  f.attention_kernel = "b";
+  CHECK(with(64).us(a, f) == Approx(64 * head / 400e6));
+  f.attention_kernel = "bb";
+  CHECK(message_of([&] { with(64).us(a, f); }) == "the platform has no attention kernel \"bb\"; did you mean \"b\"?");
+  f.attention_kernel = kUnfused;
+  CHECK(with(64).us(a, f) > with(64).us(a));
+  CHECK(kernels_of(f, with(64).operation) == 5);
+  CHECK(kernels_of(f, with(63).operation) == 11);  // PyTorch's softmax
+  CHECK(kernels_of({}, with(63).operation) == 1);
+}
+
+TEST_CASE("platforms that ship can be read, and every number has a source", "[sim]") {
+  for (const char* name : {"a100-80gb", "h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72"}) {
+    INFO(name);
+    const Platform platform = read_platform(data_file("platforms", name));
+    REQUIRE(platform.accelerator);
+    const Accelerator& a = *platform.accelerator;
+    CHECK(platform.name == name);
+    CHECK_FALSE(a.gemms.empty());
+    for (const CollectiveKind kind : values_of<CollectiveKind>()) CHECK(a.collectives.has(kind));
+    for (const Quantity* q : {&a.peak_TFLOPs, &a.hbm_GBps, &a.gemm_sustained, &a.hbm_share, &a.kernel_us, &a.bmm_share,
+                              &a.collective_in_step_us, &a.nvlink.GBps, &a.network.GBps, &a.network_share}) {
+      CHECK_FALSE(q->source.origin.empty());
+      CHECK((q->high == 0 || (q->low <= q->value && q->value <= q->high)));
+    }
+    // No GEMM of the table is faster than the data sheet.
+    for (const double m : a.gemms.m())
+      for (const double n : a.gemms.n())
+        for (const double k : a.gemms.k())
+          REQUIRE(2 * m * n * k / a.gemms.time_us(m, n, k, 0) * 1e-6 < a.peak_TFLOPs.value * 1.02);
+  }
+  CHECK(message_of([] { data_file("platforms", "h10-sxm"); }) ==
+        "no platform \"h10-sxm\": expected one of a100-80gb, b200-sxm, gb200-nvl72, h100-sxm, h200-sxm; did you mean "
+        "\"h100-sxm\"?");
+}
+
+}  // namespace stretto::sim

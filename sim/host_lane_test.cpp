@@ -1,0 +1,105 @@
+// The process that issues operations: HostCosts.
+#include <catch2/catch.hpp>
+
+#include "model/build_schedule.hpp"
+#include "model/verify/verify.hpp"
+#include "sim/cost/cost_schedule.hpp"
+#include "sim/platform.hpp"
+#include "tests/toy_schedule.hpp"
+
+namespace stretto::sim {
+namespace {
+
+constexpr Picoseconds us = kPicosecondsPerMicrosecond;
+
+// A pipeline of two tensor-parallel ranks a stage, as a framework runs it that waits for its messages.
+Scenario pipeline() {
+  return parse_scenario(R"(platform = "a100-80gb"
+profile = "megatron-deepspeed"
+[model]
+num_layers = 8
+hidden_size = 1024
+num_attention_heads = 16
+seq_length = 1024
+vocab_size = 50304
+[parallel]
+pipeline_model_parallel_size = 4
+tensor_model_parallel_size = 2
+data_parallel_size = 2
+[training]
+micro_batch_size = 1
+global_batch_size = 16
+)",
+                        "host lane");
+}
+
+}  // namespace
+
+TEST_CASE("no operation starts before it was issued, and the host begins a step when the device has ended the last",
+          "[sim]") {
+  Toy toy;
+  toy.compute("a", 4 * us);
+  toy.compute("b", 4 * us);
+  toy.compute("c", 30 * us);
+  toy.compute("d", 4 * us);
+  toy.costs.host.issue = {10 * us, 10 * us, 10 * us, 10 * us};
+  // a at 10, b at 20, c at 30 to 60, d behind c: the device is the later one.
+  CHECK(simulate(toy.schedule, toy.costs).step == 64 * us);
+  toy.costs.host.step = 7 * us;
+  CHECK(simulate(toy.schedule, toy.costs).step == 71 * us);
+  toy.costs.host.issue = {1 * us, 1 * us, 1 * us, 1 * us};
+  CHECK(simulate(toy.schedule, toy.costs).step == (7 + 1 + 42) * us);  // only the first is waited for
+}
+
+TEST_CASE("issue times are in the order of the program, whatever the lane", "[sim]") {
+  Toy toy;
+  const OpId a = toy.compute("a", 1 * us);
+  toy.compute("x", 1 * us, {}, 0, DemandClass::memory, 1);
+  toy.compute("b", 1 * us, {after(a)});
+  toy.costs.host.issue = {10 * us, 10 * us, 10 * us};
+  CHECK(simulate(toy.schedule, toy.costs).step == 31 * us);
+}
+
+TEST_CASE("a host that waits for messages issues what follows when they are there", "[sim]") {
+  CollectiveCost cost;
+  cost.movement = {50 * us, 0, DemandClass::memory};
+  cost.interference = KernelInterference{};
+  for (const bool waits : {false, true}) {
+    Toy toy(2);
+    toy.message("send", true, cost, 1);
+    toy.message("recv", false, cost, 2);
+    toy.compute("a", 1 * us);
+    toy.costs.host.issue = {10 * us, 10 * us, 10 * us};
+    toy.costs.host.waits_for_messages = waits;
+    // The receive is posted at 20 and over at 70; a is issued at 30, or 10 after the message.
+    CHECK(simulate(toy.schedule, toy.costs).step == (waits ? 81 : 70) * us);
+  }
+}
+
+TEST_CASE("played calls are as simulated ones, with a host of any speed", "[sim]") {
+  const Scenario scenario = pipeline();
+  const Schedule schedule = build_schedule(scenario);
+  const VerifiedSchedule verified = plan_and_verify(schedule);
+  Costs costs = cost_schedule(schedule, read_platform(scenario.platform), scenario.cluster, 1, scenario.framework);
+  Picoseconds last = 0;
+  for (const double speed : {0.0, 0.01, 0.1, 0.3, 1.0, 3.0}) {
+    INFO("issue times " << speed);
+    Costs slower = costs;
+    for (Picoseconds& issue : slower.host.issue) issue = static_cast<Picoseconds>(double(issue) * speed);
+    SimOptions options;
+    const SimResult played = simulate(schedule, verified.programs, slower, options);
+    options.plays_solo_calls = false;
+    const SimResult simulated = simulate(schedule, verified.programs, slower, options);
+    CHECK(played.step == simulated.step);
+    CHECK(played.timeline.rows.size() == simulated.timeline.rows.size());
+    bool same = true;
+    for (std::size_t i = 0; i < played.timeline.rows.size() && same; ++i)
+      same = played.timeline.rows[i].start == simulated.timeline.rows[i].start &&
+             played.timeline.rows[i].end == simulated.timeline.rows[i].end;
+    CHECK(same);
+    CHECK(played.step >= last);
+    last = played.step;
+  }
+}
+
+}  // namespace stretto::sim
