@@ -16,6 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const sim::Platform platform =
         sim::parse_platform(std::string(reinterpret_cast<const char*>(data), size), "fuzz.toml");
     if (platform.memory_bytes < 1 || platform.cores < 1) std::abort();
+    if (platform.accelerator && platform.accelerator->attention.empty()) std::abort();
     if (platform.gpu)
       for (const sim::Curve& curve : platform.gpu->beside_moving)
         if (!std::isfinite(sim::value_of(curve, 7))) std::abort();
