@@ -46,9 +46,9 @@ void listen(const Limits& limits, std::span<const std::byte> bytes) {
   bring(
       bytes, [&] { return inbox.room(); },
       [&](std::size_t count) {
-        const std::optional<Message> message = inbox.take(count, limits);
+        const std::optional<ControlMessage> message = inbox.take(count, limits);
         if (!message) return true;
-        const std::optional<Range> range = expected(message->kind, limits);
+        const std::optional<SizeRange> range = expected(message->kind, limits);
         if (!range || message->bytes.size() < range->least || message->bytes.size() > range->most) __builtin_trap();
         const std::string shown =
             printable({reinterpret_cast<const char*>(message->bytes.data()), message->bytes.size()});
