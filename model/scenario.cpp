@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/data_folder.hpp"
-#include "model/profile.hpp"
+#include "model/framework_profile.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -129,9 +129,9 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   Scenario scenario;
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   const std::string profile_name = value_or<std::string>(file_root, "profile", "");
-  std::optional<Profile> profile;
+  std::optional<FrameworkProfile> profile;
   if (!profile_name.empty()) {
-    profile = read_profile(resolved_data("profiles", profile_name, folder));
+    profile = read_framework_profile(resolved_data("profiles", profile_name, folder));
     scenario.framework = profile->framework;
   }
   TomlTable root = profile ? with_defaults(file_root, profile->scenario) : file_root;

@@ -1,10 +1,10 @@
-#include "model/profile.hpp"
+#include "model/framework_profile.hpp"
 
 namespace stretto {
 
-Profile read_profile(const std::string& path) {
+FrameworkProfile read_framework_profile(const std::string& path) {
   TomlTable root = read_toml(path);
-  Profile profile{{}, root.section("scenario")};
+  FrameworkProfile profile{{}, root.section("scenario")};
   Framework& f = profile.framework;
   f.name = require<std::string>(root, "name");
   TomlTable kernels = root.section("kernels"), elements = root.section("element_bytes"), host = root.section("host");

@@ -1,4 +1,4 @@
-#include "model/profile.hpp"
+#include "model/framework_profile.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -60,7 +60,7 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
 TEST_CASE("profiles that ship can be read, with the scenario of every style") {
   for (const char* name : {"megatron-2022", "megatron-core-te", "megatron-deepspeed", "nemo-dgxc", "stretto"}) {
     INFO(name);
-    CHECK(read_profile(data_file("profiles", name)).framework.name == name);
+    CHECK(read_framework_profile(data_file("profiles", name)).framework.name == name);
     for (const char* preset : {"gpt2-124m", "llama3-8b"}) {
       const Scenario scenario =
           parse_scenario("profile = \"" + std::string(name) + "\"\n[model]\npreset = \"" + preset + "\"\n", "s");

@@ -7,12 +7,12 @@
 namespace stretto {
 
 // A profile file (docs/profiles.md): how one generation of a training framework lowers and runs a step.
-struct Profile {
+struct FrameworkProfile {
   Framework framework;
   TomlTable scenario;  // defaults of scenarios: sections model, parallel, overlap, training
 };
 
 // Throws Error(input) as read_scenario does.
-Profile read_profile(const std::string& path);
+FrameworkProfile read_framework_profile(const std::string& path);
 
 }  // namespace stretto
