@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/data_folder.hpp"
+#include "base/read_file.hpp"
 #include "model/framework_profile.hpp"
 #include "model/scenario/sections.hpp"
 
@@ -19,7 +20,11 @@ constexpr std::int64_t kMostCtas = 64;  // of one NCCL communicator (MAXCHANNELS
 std::int64_t ranks_per_device_of(const std::string& platform) {
   std::error_code problem;
   if (platform.empty() || !std::filesystem::is_regular_file(platform, problem)) return 0;
-  TomlTable file = read_toml(platform);
+  // Calibrated platforms are long and say nothing of it: they are not parsed twice.
+  const std::vector<std::byte> bytes = ReadFile::open(platform).take();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.size() > kTomlMaxBytes || text.find("ranks_per_device") == std::string_view::npos) return 0;
+  TomlTable file = parse_toml(text, platform);
   return value_or<std::int64_t>(file, "ranks_per_device", 0, {.min = 0, .max = kMaxRanks});
 }
 
