@@ -7,9 +7,8 @@
 
 namespace stretto::compare {
 
-// A training step that somebody measured and published: one row of a file in the columns of
-// ../shared/published/step_times.csv (docs/validate.md). Fields are the text of the cells, "" where the row says
-// nothing.
+// A training step that somebody measured and published: one row of a file whose columns
+// docs/validate.md lists. Fields are the text of the cells, "" where the row says nothing.
 struct PublishedStep {
   std::string id, source, gpu, model, framework, task, cluster;
   std::string recompute, precision;
@@ -22,7 +21,8 @@ struct PublishedStep {
   std::vector<std::string> assumptions;
 };
 
-// Throws Error(input) with file and line: a column that is missing, a number that is none.
+// All rows of a file, each as a scenario or with the reason why not. Throws Error(input) with file and line: a column
+// that is missing, a number that is none.
 std::vector<PublishedStep> read_published(const std::string& path);
 
 }  // namespace stretto::compare

@@ -48,6 +48,7 @@ class CoreMonitor {
   std::vector<double> sgemm_GFLOPs_;
 };
 
+// What run_turns() did.
 struct Turns {
   bool complete = true;                  // false after `stop`
   std::int64_t runs = 0, set_aside = 0;  // measurements kept, and measurements repeated
