@@ -1,6 +1,9 @@
 #include "model/layout.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cctype>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -170,6 +173,34 @@ std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& p
     layer += layers;
   }
   return chunks;
+}
+
+std::vector<Coord> axes_in_order(const Parallel& parallel) {
+  const std::array axes = {std::pair{"tp", parallel.tensor_model_parallel_size},
+                           std::pair{"dp", parallel.data_parallel_size},
+                           std::pair{"pp", parallel.pipeline_model_parallel_size}};
+  const std::vector<std::string> known = {"tp", "cp", "ep", "dp", "pp"};
+  std::vector<Coord> order;
+  std::vector<std::string> seen;
+  for (std::size_t begin = 0; begin <= parallel.order.size();) {
+    const std::size_t end = std::min(parallel.order.find('-', begin), parallel.order.size());
+    const std::string name = parallel.order.substr(begin, end - begin);
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw input_error("expected tp, cp, ep, dp and pp with dashes between them, got \"" + parallel.order + "\"");
+    if (std::find(seen.begin(), seen.end(), name) != seen.end())
+      throw input_error("expected " + name + " once, got \"" + parallel.order + "\"");
+    seen.push_back(name);
+    if (name == "tp") order.push_back(Coord::tp);
+    if (name == "dp") order.push_back(Coord::dp);
+    if (name == "pp") order.push_back(Coord::pp);
+    begin = end + 1;
+  }
+  for (const auto& [name, size] : axes)
+    if (size > 1 && std::find(seen.begin(), seen.end(), name) == seen.end())
+      throw input_error(std::string("expected ") + name + " as well, of " + std::to_string(size) + " ranks, got \"" +
+                        parallel.order + "\"");
+  if (std::find(order.begin(), order.end(), Coord::dp) == order.end()) order.push_back(Coord::dp);
+  return order;
 }
 
 }  // namespace stretto

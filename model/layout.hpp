@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "model/schedule/expr.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {
@@ -16,11 +17,16 @@ struct Parallel {
   std::int64_t pipeline_model_parallel_size = 1;
   std::int64_t virtual_pipeline_model_parallel_size = 1;  // model chunks a stage
   std::int64_t microbatch_group_size_per_vp_stage = 0;    // micro-batches of a chunk in a row; 0: pipeline size
-  std::int64_t num_layers_in_first_pipeline_stage = 0;    // 0: as many as in the others
+  // Each tensor-parallel rank sends its part of the tokens to the next stage, which gathers them (Narayanan et al.,
+  // arXiv 2104.04473, 4.1). Without sequence_parallel, under which it has no more than its part.
+  bool scatter_gather_tensors_in_pipeline = false;
+  std::int64_t num_layers_in_first_pipeline_stage = 0;  // 0: as many as in the others
   std::int64_t num_layers_in_last_pipeline_stage = 0;
   bool account_for_embedding_in_pipeline_split = false;  // it counts as a layer of the first stage
   bool account_for_loss_in_pipeline_split = false;       // so does the head, of the last
   std::string pipeline_model_parallel_layout = {};       // "Et|tt|ttL": every chunk in full
+  // How ranks are numbered: the axis whose coordinate varies fastest comes first. Axes of one rank may be left out.
+  std::string order = "tp-cp-ep-dp-pp";
   // Ranks that one replica of the model is on, and what messages call that number.
   static constexpr const char* kModelRanks = "tensor_model_parallel_size x pipeline_model_parallel_size";
   std::int64_t model_ranks() const { return tensor_model_parallel_size * pipeline_model_parallel_size; }
@@ -55,6 +61,10 @@ struct ModelChunk {
   bool has_embedding = false, has_head = false;
   std::int64_t layers() const { return end_layer - first_layer; }
 };
+
+// Axes of Parallel::order that the model has, the fastest first. Throws Error(input), without file and line, naming
+// what is wrong with it.
+std::vector<Coord> axes_in_order(const Parallel& parallel);
 
 // All pieces from input to head. Throws Error(input), without file and line, naming the key that does not fit.
 std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& parallel);

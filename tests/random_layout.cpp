@@ -108,6 +108,9 @@ class Generator {
     parallel_.set("data_parallel_size", dp_);
     parallel_.set("tensor_model_parallel_size", tp_);
     parallel_.set("sequence_parallel", sequence_parallel_);
+    scatters_ = draw_.coin();
+    parallel_.set("scatter_gather_tensors_in_pipeline", scatters_);
+    if (draw_.coin()) parallel_.set("order", draw_.one_of<std::string>({"tp-pp-dp", "dp-tp-pp", "pp-cp-dp-ep-tp"}));
     parallel_.set("pipeline_model_parallel_size", pp_);
     parallel_.set("virtual_pipeline_model_parallel_size", vp_);
     cluster_.set("ranks_per_device", draw_.one_of({std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, tp_, tp_ * dp_}));
@@ -172,7 +175,8 @@ class Generator {
     model_.set("num_attention_heads", heads);
     model_.set("hidden_size", heads * draw_.one_of({2, 4}));
     model_.set("ffn_hidden_size", tp_ * draw_.one_of({3, 5, 7}));
-    model_.set("seq_length", sequence_parallel_ ? tp_ * draw_.between(1, 3) : draw_.one_of<std::int64_t>({3, 5, 7}));
+    model_.set("seq_length",
+               sequence_parallel_ || scatters_ ? tp_ * draw_.between(1, 3) : draw_.one_of<std::int64_t>({3, 5, 7}));
     model_.set("max_position_embeddings", std::int64_t{13});
     model_.set("vocab_size", draw_.between(13, 40));
     model_.set("make_vocab_size_divisible_by", draw_.one_of<std::int64_t>({1, 1, 2, 3, 8}));
@@ -310,6 +314,7 @@ class Generator {
   bool rounds_ = false;  // somewhere, to fewer bits than fp64 has
   std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, layers_ = 0;
   bool sequence_parallel_ = false;
+  bool scatters_ = false;
   Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"},
       compare_{"compare"};
 };

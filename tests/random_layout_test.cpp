@@ -49,7 +49,7 @@ TEST_CASE("many random layouts equal the single rank", "[.][soak]") {
 
 TEST_CASE("random layouts are everywhere", "[serial]") {
   std::set<std::string> seen, drawn;
-  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+  for (std::uint64_t seed = 0; seed < 900; ++seed) {
     const RandomLayout layout = random_layout(seed);
     const Scenario& scenario = layout.scenario;
     drawn.insert(layout.keys.begin(), layout.keys.end());
@@ -68,6 +68,9 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("all axes", p.data_parallel_size > 1 && p.tensor_model_parallel_size > 1 && pipeline);
     see("interleaved", interleaved);
     see("sequence parallel in a pipeline", p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
+    see("scattered messages",
+        p.scatter_gather_tensors_in_pipeline && !p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
+    see("ranks in another order", p.order != Parallel{}.order && pipeline && p.ranks() > p.model_ranks());
     see("first stage", p.num_layers_in_first_pipeline_stage > 0);
     see("last stage", p.num_layers_in_last_pipeline_stage > 0);
     see("embedding counts", p.account_for_embedding_in_pipeline_split && pipeline);
@@ -94,7 +97,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("residuals in products", scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 &&
                                      p.tensor_model_parallel_size == 1 && pipeline);
   }
-  CHECK(seen.size() == 28);
+  CHECK(seen.size() == 30);
 
   // Whoever adds a key draws it, or says in keys_not_drawn() why not.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

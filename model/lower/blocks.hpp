@@ -34,6 +34,7 @@ struct BlockShape {
   bool norm_gradient_fusion = false;  // norms have one operation for both of their gradients
   std::int64_t tp = 1;                // tensor-parallel ranks that cut the layers
   bool sequence_parallel = false;     // and, between layers, the tokens
+  bool scatters_messages = false;     // and the tokens of messages between stages
   LaneId tp_lane = 0;                 // of their communication
   std::uint32_t tp_communicator = 0;
   Expr tp_place = 0;  // of the rank among them

@@ -22,14 +22,15 @@ struct Lanes {
   Expr dp_place = 0, tp_place = 0;  // of a rank in them
 };
 
-// tp varies fastest and pp slowest, as Megatron-LM numbers ranks: tensor-parallel groups are neighbours.
+// Axes as Parallel::order has them; by default tp varies fastest and pp slowest: tensor-parallel groups are neighbours.
 Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
   const std::int64_t dp = scenario.parallel.data_parallel_size, tp = scenario.parallel.tensor_model_parallel_size,
                      pp = scenario.parallel.pipeline_model_parallel_size, ranks = scenario.parallel.ranks();
   std::vector<MeshAxis> axes;
-  if (pp > 1) axes.push_back({Coord::pp, pp});
-  axes.push_back({Coord::dp, dp});
-  if (tp > 1) axes.push_back({Coord::tp, tp});
+  for (const Coord axis : axes_in_order(scenario.parallel)) {
+    const std::int64_t size = axis == Coord::tp ? tp : axis == Coord::dp ? dp : pp;
+    if (size > 1 || axis == Coord::dp) axes.insert(axes.begin(), {axis, size});
+  }
   schedule.mesh = Mesh(axes);
   schedule.placement.ranks_per_device =
       scenario.cluster.ranks_per_device > 0 ? std::min(scenario.cluster.ranks_per_device, ranks) : ranks;
@@ -102,6 +103,7 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.residual_fusion = scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 && shape.tp == 1;
   shape.norm_gradient_fusion = scenario.training.norm_gradient_fusion;
   shape.sequence_parallel = parallel.sequence_parallel && shape.tp > 1;
+  shape.scatters_messages = parallel.scatter_gather_tensors_in_pipeline && shape.tp > 1 && !parallel.sequence_parallel;
   shape.tp_lane = lanes.tp;
   shape.tp_communicator = lanes.tp_communicator;
   shape.tp_place = lanes.tp_place;

@@ -51,16 +51,17 @@ class StageWriter {
   void compute(const PipelineUnit& unit) {
     const std::size_t first = calls_.size();
     if (unit.kind == UnitKind::weights) return weights(unit);
+    const auto received = received_.find(key_of(unit));
+    if (shape_.scatters_messages && received != received_.end())
+      call(unit.kind == UnitKind::forward ? messages_.gather_forward : messages_.gather_backward, unit);
     if (unit.kind == UnitKind::forward)
       forward(unit);
     else
       backward(unit);
     computed_ = last_of(calls_.back());
-    if (!messages_.overlap) return;
-    if (const auto received = received_.find(key_of(unit)); received != received_.end()) {
-      calls_[first].waits.push_back({EdgeKind::finish_start, received->second});
-      received_.erase(received);
-    }
+    if (received == received_.end()) return;
+    if (messages_.overlap) calls_[first].waits.push_back({EdgeKind::finish_start, received->second});
+    received_.erase(received);
   }
 
   void forward(const PipelineUnit& unit) {
@@ -126,6 +127,7 @@ class StageWriter {
       const bool is_first = &message == messages.data();
       posted.joined = messages_.is_batched && !is_first;
       posted.beside = !is_first;
+      note_received(message, posted);
     }
   }
 
@@ -133,6 +135,10 @@ class StageWriter {
   void issue(const PipelineMessage& message) {
     Call& posted = call(block_of(message), message.unit);
     posted.sequence = 0;
+    note_received(message, posted);
+  }
+
+  void note_received(const PipelineMessage& message, const Call& posted) {
     if (!message.is_send) received_[key_of(message.unit)] = last_of(posted);
   }
 
@@ -146,7 +152,7 @@ class StageWriter {
   const std::int64_t stage_;
   std::vector<Call>& calls_;
   OpAddress computed_;                                                              // last
-  std::map<std::tuple<UnitKind, std::int64_t, std::int64_t>, OpAddress> received_;  // overlap: and are still needed
+  std::map<std::tuple<UnitKind, std::int64_t, std::int64_t>, OpAddress> received_;  // and not used yet
 };
 
 }  // namespace
@@ -165,8 +171,15 @@ PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks
   const LaneId batched = is_batched ? add_lane("pp") : LaneId{0};
   const Expr chunk = shape.map.piece_of(Expr(Coord::pp), Expr(Coord::chunk));
   const Expr out = Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer);
+  // The rank's tokens of a view of all of them.
+  const auto part_of = [&](View view) {
+    view.rows /= shape.tp;
+    view.offset = view.offset + shape.tp_place * Expr(view.rows * view.ld);
+    return view;
+  };
   const auto message = [&](const std::string& name, Phase phase, bool is_send, std::uint32_t communicator,
                            std::int64_t offset, View view) {
+    if (shape.scatters_messages) view = part_of(view);
     const PointToPoint work{is_send, communicator, offset, view.rows * view.cols};
     const LaneId lane = is_batched ? batched : add_lane("pp." + name);
     return add_single(schedule, {"pp." + name, work, lane, phase, {is_send ? read(view) : write(view)}});
@@ -181,6 +194,16 @@ PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks
   result.recv_forward = message("recv_forward", Phase::forward, false, forward, -1, input);
   result.send_backward = message("send_backward", Phase::dgrad, true, backward, -1, gradient);
   result.recv_backward = message("recv_backward", Phase::dgrad, false, backward, 1, gradient);
+  if (!shape.scatters_messages) return result;
+  const auto gather = [&](const std::string& name, Phase phase, const View& view) {
+    return add_single(schedule, {"pp." + name,
+                                 Collective{CollectiveKind::all_gather, shape.tp_communicator, view.rows * view.cols},
+                                 shape.tp_lane,
+                                 phase,
+                                 {read(part_of(view)), write(view)}});
+  };
+  result.gather_forward = gather("gather_forward", Phase::forward, input);
+  result.gather_backward = gather("gather_backward", Phase::dgrad, gradient);
   return result;
 }
 

@@ -10,6 +10,8 @@ namespace stretto {
 // Sends and receives between model chunks: one block each, called with chunk, micro-batch, slot and buffer.
 struct PipelineBlocks {
   BlockId send_forward = 0, recv_forward = 0, send_backward = 0, recv_backward = 0;
+  // With BlockShape::scatters_messages: what the tensor-parallel ranks received becomes whole, before its first use.
+  BlockId gather_forward = 0, gather_backward = 0;
   bool is_batched = false;
   bool overlap = false;
 };

@@ -18,6 +18,8 @@ Parallel read_parallel(TomlTable table) {
       size("virtual_pipeline_model_parallel_size", 1, {.min = 1, .max = kMaxPipeline});
   parallel.microbatch_group_size_per_vp_stage =
       size("microbatch_group_size_per_vp_stage", 0, {.min = 1, .max = kMaxGlobalBatch});
+  parallel.scatter_gather_tensors_in_pipeline =
+      value_or<bool>(table, "scatter_gather_tensors_in_pipeline", parallel.scatter_gather_tensors_in_pipeline);
   parallel.num_layers_in_first_pipeline_stage =
       size("num_layers_in_first_pipeline_stage", 0, {.min = 1, .max = kMaxLayers});
   parallel.num_layers_in_last_pipeline_stage =
@@ -26,7 +28,13 @@ Parallel read_parallel(TomlTable table) {
       value_or<bool>(table, "account_for_embedding_in_pipeline_split", false);
   parallel.account_for_loss_in_pipeline_split = value_or<bool>(table, "account_for_loss_in_pipeline_split", false);
   parallel.pipeline_model_parallel_layout = value_or<std::string>(table, "pipeline_model_parallel_layout", "");
+  parallel.order = value_or<std::string>(table, "order", parallel.order);
   table.finish();
+  try {
+    axes_in_order(parallel);
+  } catch (const Error& error) {
+    throw table.failure("order", error.what());
+  }
   const std::int64_t stages = parallel.pipeline_model_parallel_size;
   if (parallel.model_ranks() > kMaxRanks || parallel.data_parallel_size > kMaxRanks / parallel.model_ranks())
     throw table.failure("data_parallel_size", "expected at most " + number(kMaxRanks) + " ranks, got " +
@@ -64,6 +72,10 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
   if (parallel.sequence_parallel && model.seq_length % tp != 0)
     throw table.failure("sequence_parallel", "expected a seq_length that tensor_model_parallel_size " + number(tp) +
                                                  " divides, got " + number(model.seq_length));
+  if (parallel.scatter_gather_tensors_in_pipeline && model.seq_length % tp != 0)
+    throw table.failure("scatter_gather_tensors_in_pipeline", "expected a seq_length that tensor_model_parallel_size " +
+                                                                  number(tp) + " divides, got " +
+                                                                  number(model.seq_length));
   try {
     model_chunks(model, parallel);
   } catch (const Error& error) {

@@ -17,6 +17,7 @@ struct Periods {
 Periods periods_of(const Schedule& schedule) {
   Periods periods;
   std::int64_t left = std::min(schedule.mesh.ranks(), schedule.placement.ranks_per_device);
+  const bool is_alone = left == 1;
   const std::vector<MeshAxis>& axes = schedule.mesh.axes();
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     if (axis->coord == Coord::pp) continue;
@@ -26,7 +27,7 @@ Periods periods_of(const Schedule& schedule) {
     left /= std::gcd(left, axis->size);
   }
   const bool is_slowest = axes.empty() || axes.front().coord == Coord::pp || schedule.mesh.size(Coord::pp) == 1;
-  periods.is_regular = left == 1 && is_slowest;
+  periods.is_regular = left == 1 && (is_slowest || is_alone);
   return periods;
 }
 
