@@ -20,6 +20,8 @@
 #include "report/trace.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/engine.hpp"
+#include "sim/fabric.hpp"
+#include "sim/network/rings.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -94,10 +96,7 @@ nlohmann::json json_of(const std::vector<compare::PredictedMode>& modes) {
 void simulate_command(const SimulateOptions& options) {
   const Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
-  const sim::Platform platform = load_platform(options, scenario);
-  if (platform.accelerator && options.engine == "simgrid")
-    throw input_error("--engine simgrid: collectives on platform " + platform.name +
-                      " are published times of whole groups, without flows; use --engine fluid");
+  sim::Platform platform = load_platform(options, scenario);
   const auto begin = std::chrono::steady_clock::now();
   keep_within_free_memory();
   const Patience patience(scenario);
@@ -106,12 +105,13 @@ void simulate_command(const SimulateOptions& options) {
   const MemoryPlan& plan = verified.plan;
   sim::SimOptions sim_options;
   sim_options.network = options.engine == "simgrid" ? sim::NetworkKind::simgrid : sim::NetworkKind::fluid;
-  sim_options.fabric.devices = schedule.mesh.ranks() / schedule.placement.ranks_per_device;
   sim_options.fabric.backbone_GBps = options.backbone_GBps;
   if (!std::isfinite(options.backbone_GBps)) throw input_error("--backbone-GBps: expected a number of GB/s");
   if (options.backbone_GBps > 0 && options.engine != "simgrid")
     throw input_error(
         "--backbone-GBps: the closed-form network cannot see flows that share a link; use --engine simgrid");
+  if (options.engine == "simgrid" && platform.accelerator && schedule.mesh.ranks() <= sim::kMostEndpoints)
+    sim::carry_spine(*platform.accelerator, sim_options.fabric);
   const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework);
   const sim::SimResult result = sim::simulate(schedule, std::move(verified.programs), costs, sim_options);
   const double simulate_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

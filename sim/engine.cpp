@@ -98,8 +98,9 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
     FluidNetwork network(costs.link_bytes_per_s);
     outcome = run_on(network, schedule, costs, prepared, options);
   } else {
-    const bool backbone = options.fabric.backbone_GBps > 0;
-    const Rings rings = find_rings(schedule, prepared.programs, prepared.partners, backbone);
+    const Fabric& fabric = options.fabric;
+    const bool unfolded = fabric.backbone_GBps > 0 || fabric.pod > 0;
+    const Rings rings = find_rings(schedule, prepared.programs, prepared.partners, unfolded, costs.ring_distance);
     std::set<double> rates;
     for (const CollectiveCost& cost : costs.collective) rates.insert(cost.most_bytes_per_s);
     // Loaded here, so that later children find it in memory.
@@ -107,8 +108,7 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
     // SimGrid has one engine per process, whose clock and platform cannot be reset: a process for each simulation.
     outcome = unpack(run_in_child([&] {
       // Never destroyed: the process ends while flows may still be in flight, which SimGrid's destructors do not like.
-      NetworkModel* network =
-          make_network(costs.link_bytes_per_s, options.fabric.backbone_GBps * 1e9, rings, {rates.begin(), rates.end()});
+      NetworkModel* network = make_network(costs.link_bytes_per_s, fabric, rings, {rates.begin(), rates.end()});
       return pack(run_on(*network, schedule, costs, prepared, options));
     }));
   }

@@ -7,18 +7,13 @@
 #include "model/schedule/bind.hpp"
 #include "model/schedule/schedule.hpp"
 #include "sim/cost/cost.hpp"
+#include "sim/fabric.hpp"
 
 namespace stretto::sim {
 
 enum class NetworkKind : std::uint8_t {
   fluid,    // closed form: a transfer takes edge_bytes / link rate; concurrent transfers do not slow each other
   simgrid,  // flows of a SimGrid platform share their common links (max-min)
-};
-
-// Fabric of the simulated cluster; only the simgrid network uses the backbone.
-struct Fabric {
-  std::int64_t devices = 1;  // network endpoints are ranks; ranks_per_device of them sit on each device
-  double backbone_GBps = 0;  // one link that all traffic crosses; 0 = none (non-blocking switch)
 };
 
 struct SimOptions {
@@ -44,10 +39,10 @@ struct SimResult {
   double simulate_s = 0;               // wall time
 };
 
-// Simulates the schedule on the model of a machine. Deterministic: equal inputs give equal results. `programs` are those
-// of the representative ranks, as the verifier returns them (VerifiedSchedule): nobody else binds them for a simulation.
-// If the schedule deadlocks nevertheless, throws Error(runtime) naming the lanes that wait and for what. simgrid: there
-// is one SimGrid engine in a process, so call it from one thread only.
+// Simulates the schedule on the model of a machine. Deterministic: equal inputs give equal results. `programs` are
+// those of the representative ranks, as the verifier returns them (VerifiedSchedule): nobody else binds them for a
+// simulation. If the schedule deadlocks nevertheless, throws Error(runtime) naming the lanes that wait and for what.
+// simgrid: there is one SimGrid engine in a process, so call it from one thread only.
 SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs,
                    const SimOptions& options = {});
 

@@ -52,6 +52,11 @@ const AttentionKernel& Accelerator::attention_named(const std::string& name) con
                     (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
 }
 
+double Accelerator::card_GBps(double leaving) const {
+  const double cards = std::min(1.0, double(network_cards) / double(domain));
+  return network.GBps.value * network_share.value * cards / std::max(1.0, leaving * oversubscription);
+}
+
 Accelerator read_accelerator(TomlTable table, const std::string& folder) {
   Accelerator a;
   a.sms = static_cast<int>(require<std::int64_t>(table, "sms", {.min = 1, .max = 1 << 16}));
@@ -82,6 +87,13 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
   a.domain = require<std::int64_t>(table, "domain", {.min = 1, .max = 1 << 16});
   a.nvlink = read_level(table.section("nvlink"));
   a.network = read_level(table.section("network"));
+  a.network_cards = value_or<std::int64_t>(table, "network_cards", a.domain, {.min = 1, .max = 1 << 16});
+  if (TomlTable spine = table.section("spine"); !spine.keys().empty()) {
+    a.pod = require<std::int64_t>(spine, "pod", {.min = a.domain, .max = std::int64_t{1} << 40});
+    if (a.pod % a.domain != 0) throw spine.error("pod", "a multiple of domain " + std::to_string(a.domain));
+    a.oversubscription = require<double>(spine, "oversubscription", {.min = 1, .max = 1e6});
+    spine.finish();
+  }
   a.network_share = read_quantity(table.section("network_share"), kShare);
   a.reserved_bytes = read_quantity(table.section("reserved_bytes"), {.min = 0});
   table.finish();

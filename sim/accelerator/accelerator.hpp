@@ -51,7 +51,13 @@ struct Accelerator {
   Quantity collective_in_step_us;  // that a collective in a step takes beyond one of many back to back
   std::int64_t domain = 8;         // GPUs of an NVLink domain
   LinkLevel nvlink, network;
-  Quantity network_share;   // of the cards' rate that collectives reach
+  Quantity network_share;          // of the cards' rate that collectives reach
+  std::int64_t network_cards = 8;  // of a domain, GBps each; GPUs share them where there are fewer
+  // Ranks under one set of leaf switches, whose links to the spine carry 1 / oversubscription of what its cards do.
+  std::int64_t pod = std::int64_t{1} << 40;
+  double oversubscription = 1;
+  // Of a GPU while all GPUs of the domain, and a share `leaving` of its pod, send.
+  double card_GBps(double leaving) const;
   Quantity reserved_bytes;  // of a GPU's memory: context, NCCL, workspaces of libraries
 
   // The kernel of that name, the default for "". Throws Error(input) naming the nearest.

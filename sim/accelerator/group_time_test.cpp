@@ -39,7 +39,7 @@ TEST_CASE("a collective table between sizes and between numbers of GPUs", "[sim]
 TEST_CASE("across nodes large buffers move at the rate of the cards, small ones take the latency", "[sim]") {
   const GroupSpan span{64, 8};
   const double bytes = 1 << 30;
-  const auto us = [&](CollectiveKind kind, double size) { return nccl_across_nodes_us(kind, size, span, 400, 300); };
+  const auto us = [&](CollectiveKind kind, double size) { return nccl_across_nodes(kind, size, span, 400, 300).us; };
   // A ring: 63/64 of the buffer over the slower of cards and NVLink.
   CHECK(us(CollectiveKind::all_gather, bytes) == Approx(bytes * 63 / 64 / 300e3).epsilon(0.1));
   CHECK(us(CollectiveKind::reduce_scatter, bytes) == us(CollectiveKind::all_gather, bytes));
@@ -62,7 +62,7 @@ TEST_CASE("large all-reduces on 4 to 32 nodes are within 10 % of a log", "[sim]"
   };
   for (const Point& p : {Point{16, 4, 21952}, Point{32, 8, 22776}, Point{64, 16, 23142}, Point{128, 32, 23406}}) {
     INFO(p.gpus << " GPUs");
-    const double us = nccl_across_nodes_us(CollectiveKind::all_reduce, 1 << 30, {p.gpus, p.nodes}, 0.92 * 4 * 25, 300);
+    const double us = nccl_across_nodes(CollectiveKind::all_reduce, 1 << 30, {p.gpus, p.nodes}, 0.92 * 4 * 25, 300).us;
     CHECK(us == Approx(p.us).epsilon(0.1));
   }
 }
@@ -74,7 +74,7 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
                             {"dp", {Coord::dp}, CommEngine::nic, 1, 8},
                             {"pp", {Coord::pp}, CommEngine::nic, 1, 2}};
   const auto nodes = [&](std::size_t c, std::int64_t domain) {
-    return span_of(schedule, schedule.communicators[c], domain).nodes;
+    return span_of(schedule, schedule.communicators[c], domain, 1 << 20).nodes;
   };
   CHECK(nodes(0, 8) == 1);
   CHECK(nodes(1, 8) == 4);  // two of them on a node
@@ -82,7 +82,16 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   CHECK(nodes(2, 64) == 1);
   CHECK(nodes(1, 1) == 8);
   CHECK(nodes(0, 6) == 2);  // a node that does not hold whole groups
-  CHECK(span_of(schedule, schedule.communicators[1], 8).on_node() == 2);
+  CHECK(span_of(schedule, schedule.communicators[1], 8, 64).on_node() == 2);
+  const auto leaving = [&](std::size_t c, std::int64_t pod) {
+    return span_of(schedule, schedule.communicators[c], 8, pod).leaving;
+  };
+  // Of 16 ranks, two nodes: eight groups, each with the two members of its last node.
+  CHECK(leaving(1, 16) == Approx(0.5));
+  CHECK(leaving(1, 8) == Approx(1));   // a node is a pod
+  CHECK(leaving(1, 32) == Approx(0));  // and here a stage is
+  CHECK(leaving(2, 32) == Approx(1));  // all ranks of a stage send to the next
+  CHECK(leaving(2, 64) == Approx(0));
 }
 
 }  // namespace stretto::sim

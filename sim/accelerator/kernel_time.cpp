@@ -1,7 +1,6 @@
 #include "sim/accelerator/kernel_time.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "base/overloaded.hpp"
 #include "model/ring.hpp"
@@ -134,40 +133,26 @@ double kernel_us(const Accelerator& accelerator, const Framework& framework, con
   return std::visit([&](const auto& work) { return clock.us(work); }, operation.work);
 }
 
-double collective_us(const Accelerator& a, const Framework& framework, CollectiveKind kind, double bytes,
-                     const GroupSpan& span) {
-  if (span.members <= 1) return 0;
+GroupTime collective_time(const Accelerator& a, const Framework& framework, CollectiveKind kind, double bytes,
+                          const GroupSpan& span) {
+  if (span.members <= 1) return {};
   const double in_step = value_of(framework.collective_in_step_us, a.collective_in_step_us);
-  const RingCost ring = ring_cost(kind, Dtype::bf16, static_cast<std::int64_t>(bytes / 2), span.members);
   if (span.nodes > 1) {
-    // A group of several ranks on a node has as many cards, as long as NVLink carries what they do.
-    const double cards = static_cast<double>(span.on_node()) * a.network.GBps.value * a.network_share.value;
+    const double cards = static_cast<double>(span.on_node()) * a.card_GBps(span.leaving);
     const double nvlink = a.collectives.has(kind) ? a.collectives.bus_GBps(kind) : a.nvlink.GBps.value;
-    return nccl_across_nodes_us(kind, bytes, span, cards, nvlink) + in_step;
+    const GroupTime time = nccl_across_nodes(kind, bytes, span, cards, nvlink);
+    return {time.us + in_step, time.latency_us + in_step};
   }
-  if (a.collectives.has(kind)) return a.collectives.time_us(kind, span.members, bytes) + in_step;
-  return double(ring.steps) * a.nvlink.latency_us.value + double(ring.edge_bytes) / (a.nvlink.GBps.value * 1e3) +
-         in_step;
+  if (a.collectives.has(kind)) return {a.collectives.time_us(kind, span.members, bytes) + in_step, in_step};
+  const RingCost ring = ring_cost(kind, Dtype::bf16, static_cast<std::int64_t>(bytes / 2), span.members);
+  const double latency = double(ring.steps) * a.nvlink.latency_us.value + in_step;
+  return {latency + double(ring.edge_bytes) / (a.nvlink.GBps.value * 1e3), latency};
 }
 
-double message_us(const Accelerator& a, double bytes, bool crosses_nodes) {
-  const LinkLevel& level = crosses_nodes ? a.network : a.nvlink;
-  const double share = crosses_nodes ? a.network_share.value : 1;
-  return level.latency_us.value + bytes / (level.GBps.value * share * 1e3);
-}
-
-GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain) {
-  GroupSpan span{communicator.size, 1};
-  // Instances differ only where a domain does not hold whole ones: the first rank of each domain's worth shows all.
-  const std::int64_t ranks = schedule.mesh.ranks();
-  for (std::int64_t rank = 0; rank < std::min(ranks, 2 * domain); ++rank) {
-    const std::vector<std::int64_t> members = members_of(schedule, communicator, rank);
-    if (members.empty()) continue;
-    std::set<std::int64_t> nodes;
-    for (const std::int64_t member : members) nodes.insert(member / domain);
-    span.nodes = std::max(span.nodes, static_cast<std::int64_t>(nodes.size()));
-  }
-  return span;
+GroupTime message_time(const Accelerator& a, double bytes, const GroupSpan& span) {
+  const bool crosses_nodes = span.nodes > 1;
+  const double latency = (crosses_nodes ? a.network : a.nvlink).latency_us.value;
+  return {latency + bytes / ((crosses_nodes ? a.card_GBps(span.leaving) : a.nvlink.GBps.value) * 1e3), latency};
 }
 
 }  // namespace stretto::sim

@@ -20,13 +20,11 @@ double kernel_us(const Accelerator& accelerator, const Framework& framework, con
 // Kernels that the host issues for an operation.
 int kernels_of(const Framework& framework, const Operation& operation);
 
-// Microseconds of a collective of a group that spans so many nodes, or of a message between nodes or within one, alone
-// on its links. `bytes` is the whole buffer of a collective.
-double collective_us(const Accelerator& accelerator, const Framework& framework, CollectiveKind kind, double bytes,
-                     const GroupSpan& span);
-double message_us(const Accelerator& accelerator, double bytes, bool crosses_nodes);
-
-// How the instances of a communicator lie on nodes of `domain` ranks; of different ones, the one on the most nodes.
-GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain);
+// A collective of a group, alone on its links; `bytes` is the whole buffer. A group across nodes has as many network
+// cards as members on a node, as long as NVLink and the links between pods carry what they do.
+GroupTime collective_time(const Accelerator& accelerator, const Framework& framework, CollectiveKind kind, double bytes,
+                          const GroupSpan& span);
+// A message of a communicator of that span; across nodes when any of its messages is.
+GroupTime message_time(const Accelerator& accelerator, double bytes, const GroupSpan& span);
 
 }  // namespace stretto::sim

@@ -34,7 +34,7 @@ constexpr std::array<std::array<double, 23>, 3> kTreeCorrection = {{
 
 }  // namespace
 
-double nccl_across_nodes_us(CollectiveKind kind, double bytes, const GroupSpan& span, double cards_GBps,
+GroupTime nccl_across_nodes(CollectiveKind kind, double bytes, const GroupSpan& span, double cards_GBps,
                             double nvlink_GBps) {
   assert(span.nodes > 1 && span.members >= span.nodes && cards_GBps > 0);
   const double bus_GBps = span.on_node() > 1 ? std::min(cards_GBps, nvlink_GBps) : cards_GBps;
@@ -42,7 +42,10 @@ double nccl_across_nodes_us(CollectiveKind kind, double bytes, const GroupSpan& 
   const bool reduces_and_gathers = kind == CollectiveKind::all_reduce;
   const double steps = (reduces_and_gathers ? 2 : 1) * (members - 1);
   const double across = reduces_and_gathers ? 2 * nodes : nodes - 1;
-  double best = std::numeric_limits<double>::infinity();
+  GroupTime best{std::numeric_limits<double>::infinity()};
+  const auto try_one = [&](double latency_us, double wire_us) {
+    if (latency_us + wire_us < best.us) best = {latency_us + wire_us, latency_us};
+  };
   for (std::size_t p = 0; p < kProtocols.size(); ++p) {
     const Protocol& protocol = kProtocols[p];
     const bool is_ll = p == 0, is_simple = p + 1 == kProtocols.size();
@@ -55,7 +58,7 @@ double nccl_across_nodes_us(CollectiveKind kind, double bytes, const GroupSpan& 
                      across * protocol.ring_network;
     // "Plateau effect of ring": many nodes wait for each other's chunks.
     if (is_simple && reduces_and_gathers && bytes / (members * nodes) >= 64) latency *= nodes > 8 ? 1.4 : 1.2;
-    best = std::min(best, latency + bytes * steps / members / (ring_GBps * 1e3));
+    try_one(latency, bytes * steps / members / (ring_GBps * 1e3));
     if (!reduces_and_gathers) continue;
     // Of two nodes each sends the other its sum once; more pass sums up and results down. Within a node it is a chain,
     // which carries the buffer up and down.
@@ -67,7 +70,7 @@ double nccl_across_nodes_us(CollectiveKind kind, double bytes, const GroupSpan& 
     tree_GBps *= kTreeCorrection[p][size];
     const double tree_latency = protocol.tree_base + 2 * ((members / nodes - 1) * protocol.tree_nvlink +
                                                           std::floor(std::log2(nodes)) * protocol.tree_network);
-    best = std::min(best, tree_latency + bytes / (tree_GBps * 1e3));
+    try_one(tree_latency, bytes / (tree_GBps * 1e3));
   }
   return best;
 }

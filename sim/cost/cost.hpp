@@ -90,7 +90,10 @@ struct Costs : OpCosts {
     return found == of_rank.end() ? *this : found->second;
   }
   HostCosts host;
-  double link_bytes_per_s = 0;      // of one member, one direction
+  double link_bytes_per_s = 0;  // of one member, one direction
+  // [communicator] places from a member of a ring to the one that it sends to; empty: 1. On nodes of several members it
+  // is their number: each sends by its own network card, to the member on the same rail of the next node.
+  std::vector<std::int64_t> ring_distance = {};
   int cores_per_device = 0;         // 0 = cores are not a resource
   Picoseconds op_overhead = 0;      // between two operations of one lane: issue, bookkeeping
   Picoseconds wake = 0;             // from an event to a lane that slept for it: another lane, a core, a rendezvous

@@ -1,9 +1,11 @@
 #include "sim/cost/cost_schedule.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "base/error.hpp"
+#include "model/ring.hpp"
 #include "sim/accelerator/kernel_time.hpp"
 #include "sim/cost/communication.hpp"
 #include "sim/cost/evaluate.hpp"
@@ -18,23 +20,35 @@ int cores_per_device(const Platform& platform, const Cluster& cluster) {
 namespace {
 
 // A kernel of NCCL concurrent with compute that neither slows the other: no published curve of interference tells which
-// kernels lose how much.
+// kernels lose how much. Across nodes its bytes are flows as well, by which a network carries what it would: beside
+// flows of other groups it may take longer than alone.
 CollectiveCost group_cost(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
                           const Operation& operation, const GroupSpan& span) {
   CollectiveCost cost;
   if (span.members == 1) return cost;
   const View& view = operation.accesses.front().view;
   const Dtype dtype = schedule.storages[schedule.tensors[view.tensor].places.front().storage].dtype;
-  double us = 0;
+  GroupTime time;
+  double card_bytes = 0;
   if (const auto* c = std::get_if<Collective>(&operation.work)) {
-    us = collective_us(accelerator, framework, c->kind, double(c->elements) * double(bytes_of(dtype)), span);
+    time = collective_time(accelerator, framework, c->kind, double(c->elements) * double(bytes_of(dtype)), span);
+    card_bytes = double(ring_cost(c->kind, dtype, c->elements, span.members).edge_bytes) / double(span.on_node());
   } else {
     const auto& message = std::get<PointToPoint>(operation.work);
     if (message.is_send) return cost;  // its receiver moves it
-    us = message_us(accelerator, double(message.elements) * double(bytes_of(dtype)), span.nodes > 1);
+    card_bytes = double(message.elements) * double(bytes_of(dtype));
+    time = message_time(accelerator, card_bytes, span);
   }
-  cost.movement = {std::max<Picoseconds>(1, from_us(us)), 0, DemandClass::memory};
+  cost.movement = {std::max<Picoseconds>(1, from_us(time.us)), 0, DemandClass::memory};
   cost.interference = KernelInterference{};
+  if (span.nodes == 1 || time.us <= time.latency_us) return cost;
+  // In sixteenths of a card's rate, because a network has a limit for each rate; bytes are those that take as long.
+  constexpr double kSteps = 16;
+  const double link = accelerator.card_GBps(0) * 1e9, wire_s = (time.us - time.latency_us) * 1e-6;
+  const double rate = std::clamp(std::ceil(card_bytes / wire_s / link * kSteps), 1.0, kSteps) / kSteps * link;
+  cost.most_bytes_per_s = rate < link ? rate : 0;
+  cost.edge_bytes = static_cast<std::int64_t>(wire_s * rate);
+  cost.latency = std::max<Picoseconds>(0, cost.movement.alone - std::llround(double(cost.edge_bytes) * 1e12 / rate));
   return cost;
 }
 
@@ -56,9 +70,12 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
   costs.host = host_costs(schedule, framework);
   costs.cores_per_device = 1;
   costs.sleeps_for_cores = false;
+  costs.link_bytes_per_s = accelerator.card_GBps(0) * 1e9;
   std::vector<GroupSpan> spans;
-  for (const Communicator& communicator : schedule.communicators)
-    spans.push_back(span_of(schedule, communicator, accelerator.domain));
+  for (const Communicator& communicator : schedule.communicators) {
+    spans.push_back(span_of(schedule, communicator, accelerator.domain, accelerator.pod));
+    costs.ring_distance.push_back(spans.back().on_node());
+  }
   for (const Operation& operation : schedule.operations) {
     const bool communicates = is_communication(operation.work);
     const Picoseconds alone =

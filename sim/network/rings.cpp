@@ -5,7 +5,7 @@
 namespace stretto::sim {
 
 Rings find_rings(const Schedule& schedule, std::span<const BoundProgram> programs, const Partners& partners,
-                 bool unfolded) {
+                 bool unfolded, std::span<const std::int64_t> distance) {
   const std::int64_t endpoints = unfolded ? schedule.mesh.ranks() : static_cast<std::int64_t>(programs.size());
   if (endpoints > kMostEndpoints)
     throw input_error("simgrid: the fabric needs " + std::to_string(endpoints) + " endpoints" +
@@ -24,7 +24,8 @@ Rings find_rings(const Schedule& schedule, std::span<const BoundProgram> program
     };
     for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c)
       if (const std::uint32_t instance = partners.instance_of[stands_for_it][c]; instance != Partners::kNone)
-        rings.edges[instance].push_back(edge_to(member_after(schedule, schedule.communicators[c], rank, 1)));
+        rings.edges[instance].push_back(
+            edge_to(member_after(schedule, schedule.communicators[c], rank, distance.empty() ? 1 : distance[c])));
     for (std::size_t r = 0; r < partners.routes.size(); ++r) {
       const MessageRoute& route = partners.routes[r];
       if (route.from == stands_for_it)

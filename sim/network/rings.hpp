@@ -30,7 +30,8 @@ struct Rings {
 constexpr std::int64_t kMostEndpoints = 4096;
 
 // Throws Error(input) when the fabric would need more than kMostEndpoints.
+// `distance`: Costs::ring_distance.
 Rings find_rings(const Schedule& schedule, std::span<const BoundProgram> programs, const Partners& partners,
-                 bool unfolded);
+                 bool unfolded, std::span<const std::int64_t> distance = {});
 
 }  // namespace stretto::sim

@@ -20,8 +20,8 @@ using simgrid::kernel::timer::Timer;
 
 class SimgridNetwork : public NetworkModel {
  public:
-  SimgridNetwork(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings, std::vector<double> rates)
-      : engine_("stretto"), rings_(rings), rates_(std::move(rates)) {
+  SimgridNetwork(double link_bytes_per_s, const Fabric& fabric, const Rings& rings, std::vector<double> rates)
+      : engine_("stretto"), rings_(rings), fabric_(fabric), rates_(std::move(rates)) {
     if (std::find(rates_.begin(), rates_.end(), 0.0) == rates_.end()) rates_.push_back(0);
     xbt_log_control_set("root.thresh:warning");
     for (const char* setting : {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e20",
@@ -29,29 +29,44 @@ class SimgridNetwork : public NetworkModel {
                                 "surf/precision:1e-12", "maxmin/precision:1e-9"})
       s4u::Engine::set_config(setting);
     s4u::NetZone* zone = s4u::create_star_zone("fabric");
-    std::vector<s4u::LinkInRoute> shared;
-    if (backbone_bytes_per_s > 0) shared.emplace_back(zone->create_link("backbone", backbone_bytes_per_s));
     // A fat pipe limits each flow by itself.
     std::vector<s4u::Link*> limits;
     for (const double rate : rates_)
       limits.push_back(rate > 0 ? zone->create_link("channels " + std::to_string(limits.size()), rate)
                                       ->set_sharing_policy(s4u::Link::SharingPolicy::FATPIPE)
                                 : nullptr);
+    s4u::Link* backbone =
+        fabric_.backbone_GBps > 0 ? zone->create_link("backbone", fabric_.backbone_GBps * 1e9) : nullptr;
+    const auto links_of_pods = [&](const std::string& direction) {
+      std::vector<s4u::Link*> links;
+      for (std::int64_t pod = 0; fabric_.pod > 0 && pod * fabric_.pod < rings.endpoints; ++pod)
+        links.push_back(zone->create_link("spine " + direction + std::to_string(pod), fabric_.spine_GBps * 1e9));
+      return links;
+    };
+    const std::vector<s4u::Link*> to_spine = links_of_pods("up "), from_spine = links_of_pods("down ");
+    const auto add_host = [&](const std::string& name, const std::vector<s4u::Link*>& links, bool sends) {
+      s4u::Host* host = zone->create_host(name, 1.0);
+      std::vector<s4u::LinkInRoute> route;
+      for (s4u::Link* link : links)
+        if (link != nullptr) route.emplace_back(link);
+      zone->add_route(sends ? host->get_netpoint() : nullptr, sends ? nullptr : host->get_netpoint(), nullptr, nullptr,
+                      route, false);
+      return host;
+    };
     // Sender and receiver are two hosts, so that a folded ring may lead from a rank back to itself over both its links.
+    // A route is that of its ends, so an endpoint has other hosts for flows that leave the pod.
+    ways_ = fabric_.pod > 0 ? 2 : 1;
     for (std::uint32_t i = 0; i < rings.endpoints; ++i) {
       const std::string number = std::to_string(i);
-      receivers_.push_back(zone->create_host("receiver " + number, 1.0));
-      std::vector<s4u::LinkInRoute> up = {s4u::LinkInRoute(zone->create_link("up " + number, link_bytes_per_s))};
-      up.insert(up.end(), shared.begin(), shared.end());
-      const std::vector<s4u::LinkInRoute> down = {
-          s4u::LinkInRoute(zone->create_link("down " + number, link_bytes_per_s))};
-      for (s4u::Link* limit : limits) {
-        senders_.push_back(zone->create_host("sender " + std::to_string(senders_.size()), 1.0));
-        std::vector<s4u::LinkInRoute> route = up;
-        if (limit != nullptr) route.emplace_back(limit);
-        zone->add_route(senders_.back()->get_netpoint(), nullptr, nullptr, nullptr, route, false);
+      s4u::Link *up = zone->create_link("up " + number, link_bytes_per_s),
+                *down = zone->create_link("down " + number, link_bytes_per_s);
+      for (std::size_t way = 0; way < ways_; ++way) {
+        const std::size_t pod = way == 0 ? 0 : pod_of(i);
+        s4u::Link *out = way == 0 ? nullptr : to_spine[pod], *in = way == 0 ? nullptr : from_spine[pod];
+        receivers_.push_back(add_host("receiver " + std::to_string(receivers_.size()), {down, in}, false));
+        for (s4u::Link* limit : limits)
+          senders_.push_back(add_host("sender " + std::to_string(senders_.size()), {up, out, backbone, limit}, true));
       }
-      zone->add_route(nullptr, receivers_.back()->get_netpoint(), nullptr, nullptr, down, false);
     }
     zone->seal();
     s4u::Activity::on_completion_cb([this](const s4u::Activity& activity) { on_flow_done(activity); });
@@ -79,6 +94,8 @@ class SimgridNetwork : public NetworkModel {
     std::size_t in_flight = 0;
   };
 
+  std::size_t pod_of(std::uint32_t endpoint) const { return static_cast<std::size_t>(endpoint / fabric_.pod); }
+
   // Never before SimGrid's clock, which rounding can leave a fraction of a picosecond ahead of ours.
   static double date_of(Picoseconds time) {
     return std::max(static_cast<double>(time) * 1e-12, s4u::Engine::get_clock());
@@ -93,8 +110,10 @@ class SimgridNetwork : public NetworkModel {
     const auto rate = std::find(rates_.begin(), rates_.end(), most_bytes_per_s);
     assert(rate != rates_.end());
     for (const RingEdge& edge : edges) {
-      const std::size_t sender = edge.from * rates_.size() + static_cast<std::size_t>(rate - rates_.begin());
-      s4u::CommPtr flow = s4u::Comm::sendto_init(senders_[sender], receivers_[edge.to]);
+      const std::size_t way = ways_ > 1 && pod_of(edge.from) != pod_of(edge.to) ? 1 : 0;
+      const std::size_t sender =
+          (edge.from * ways_ + way) * rates_.size() + static_cast<std::size_t>(rate - rates_.begin());
+      s4u::CommPtr flow = s4u::Comm::sendto_init(senders_[sender], receivers_[edge.to * ways_ + way]);
       flow->set_payload_size(static_cast<std::uint64_t>(edge_bytes));
       flow->set_data(reinterpret_cast<void*>(static_cast<std::uintptr_t>(transfer)));
       state.flows.push_back(flow);
@@ -139,9 +158,11 @@ class SimgridNetwork : public NetworkModel {
 
   s4u::Engine engine_;
   const Rings& rings_;
+  const Fabric fabric_;
+  std::size_t ways_ = 1;  // out of an endpoint: within its pod, and over the spine
   TimedCore* core_ = nullptr;
   std::vector<double> rates_;                    // 0: no limit
-  std::vector<s4u::Host*> senders_, receivers_;  // senders_[endpoint · rates + rate]
+  std::vector<s4u::Host*> senders_, receivers_;  // senders_[(endpoint · ways + way) · rates + rate]
   std::vector<FlowSet> transfers_;
   std::vector<std::pair<double, s4u::CommPtr>> retired_;  // and since when
   std::size_t pending_ = 0;                               // transfers announced or in flight
@@ -153,7 +174,7 @@ class SimgridNetwork : public NetworkModel {
 
 }  // namespace stretto::sim
 
-stretto::sim::NetworkModel* stretto_make_simgrid_network(double link_bytes_per_s, double backbone_bytes_per_s,
+stretto::sim::NetworkModel* stretto_make_simgrid_network(double link_bytes_per_s, const stretto::sim::Fabric& fabric,
                                                          const stretto::sim::Rings& rings, std::vector<double> rates) {
-  return new stretto::sim::SimgridNetwork(link_bytes_per_s, backbone_bytes_per_s, rings, std::move(rates));
+  return new stretto::sim::SimgridNetwork(link_bytes_per_s, fabric, rings, std::move(rates));
 }

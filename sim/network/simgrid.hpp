@@ -1,13 +1,14 @@
 #pragma once
 #include <vector>
 
+#include "sim/fabric.hpp"
 #include "sim/network/network.hpp"
 #include "sim/network/rings.hpp"
 
 namespace stretto::sim {
 
 // Transfers as flows on a SimGrid platform (Casanova et al., JPDC 74(10), 2014): a star in which every endpoint has an
-// up and a down link, and all flows cross one backbone link when `backbone_bytes_per_s` > 0. One flow per ring edge;
+// up and a down link, and the links of `fabric` lie between them. One flow per ring edge;
 // links are shared max-min (model CM02 without cross traffic or TCP window, link latency 0: α is paid before a flow
 // starts).
 //
@@ -16,7 +17,7 @@ namespace stretto::sim {
 //
 // `rates` are the limits that start() will name; each endpoint has a sender for each of them, because SimGrid 3.32
 // takes no rate for such flows.
-using MakeSimgridNetwork = NetworkModel*(double link_bytes_per_s, double backbone_bytes_per_s, const Rings& rings,
+using MakeSimgridNetwork = NetworkModel*(double link_bytes_per_s, const Fabric& fabric, const Rings& rings,
                                          std::vector<double> rates);
 
 // The maker. SimGrid and what it links (ns-3 among others) take longer to load than most simulations, so simgrid.cpp is

@@ -1,0 +1,50 @@
+#include "sim/accelerator/group_span.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+namespace stretto::sim {
+namespace {
+
+constexpr std::int64_t kMostRanks = 1 << 16;
+
+// Members of each instance, by its first rank.
+std::vector<std::vector<std::int64_t>> instances_of(const Schedule& schedule, const Communicator& communicator) {
+  std::vector<std::vector<std::int64_t>> instances;
+  const std::int64_t ranks = std::min(schedule.mesh.ranks(), kMostRanks);
+  std::vector<bool> is_seen(static_cast<std::size_t>(ranks), false);
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    if (is_seen[static_cast<std::size_t>(rank)]) continue;
+    std::vector<std::int64_t> members = members_of(schedule, communicator, rank);
+    for (const std::int64_t member : members)
+      if (member < ranks) is_seen[static_cast<std::size_t>(member)] = true;
+    if (!members.empty()) instances.push_back(std::move(members));
+  }
+  return instances;
+}
+
+}  // namespace
+
+GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod) {
+  GroupSpan span{communicator.size, 1};
+  const std::vector<std::vector<std::int64_t>> instances = instances_of(schedule, communicator);
+  for (const std::vector<std::int64_t>& members : instances) {
+    std::set<std::int64_t> nodes;
+    for (const std::int64_t member : members) nodes.insert(member / domain);
+    span.nodes = std::max(span.nodes, static_cast<std::int64_t>(nodes.size()));
+  }
+  if (span.nodes == 1) return span;
+  std::map<std::int64_t, std::int64_t> leaving;
+  for (const std::vector<std::int64_t>& members : instances)
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const std::size_t next = (i + static_cast<std::size_t>(span.on_node())) % members.size();
+      if (members[i] / pod != members[next] / pod) ++leaving[members[i] / pod];
+    }
+  for (const auto& [number, count] : leaving)
+    span.leaving = std::max(span.leaving, static_cast<double>(count) / static_cast<double>(pod));
+  return span;
+}
+
+}  // namespace stretto::sim

@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::sim {
+
+// How a group of ranks lies on the cluster: as many members on each node, which is an NVLink domain. Pods are nodes
+// under one set of leaf switches.
+struct GroupSpan {
+  std::int64_t members = 1;
+  std::int64_t nodes = 1;
+  // Largest share of a pod's ranks that send out of it at the same time; 0: a group stays within its pod.
+  double leaving = 0;
+  std::int64_t on_node() const { return (members + nodes - 1) / nodes; }
+};
+
+// The span of a communicator's instances; of different ones, the one on the most nodes counts. `domain` and `pod` are
+// ranks of a node and of a pod. Every member sends to the one `on_node()` places behind it, on the same rail of the
+// next node: NCCL's rings on a rail-optimised fabric. Instances beyond the first 65,536 ranks are taken to lie as
+// those.
+GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod);
+
+}  // namespace stretto::sim
