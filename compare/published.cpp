@@ -56,7 +56,7 @@ struct Known {
 constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
                                   Known{"Megatron-DeepSpeed", "megatron-deepspeed"},
                                   Known{"Megatron-LM 2022", "megatron-2022"},
-                                  Known{"PTD-P", "megatron-2022"},
+                                  Known{"PTD-P", "megatron-2021"},
                                   Known{"NeMo", "nemo-dgxc"},
                                   Known{"TE 2.", "megatron-core-te"},
                                   Known{"Megatron-Core", "nemo-dgxc"}};

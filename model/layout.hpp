@@ -12,6 +12,10 @@ namespace stretto {
 // Megatron-LM's options; docs/scenario.md is their specification.
 struct Parallel {
   std::int64_t data_parallel_size = 1;
+  // Each data-parallel rank updates its shard of the parameters (ZeRO-1; Rajbhandari et al., arXiv 1910.02054); false:
+  // all of them, after an all-reduce of gradients.
+  bool use_distributed_optimizer = true;
+  std::int64_t optimizer_shards() const { return use_distributed_optimizer ? data_parallel_size : 1; }
   std::int64_t tensor_model_parallel_size = 1;
   bool sequence_parallel = false;  // norms and residuals on a token shard each (Korthikanti et al., arXiv 2205.05198)
   std::int64_t pipeline_model_parallel_size = 1;

@@ -164,6 +164,11 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   if (scenario.overlap.defer_embedding_wgrad_compute && scenario.parallel.pipeline_model_parallel_size == 1)
     throw section_of(root, "overlap")
         .failure("defer_embedding_wgrad_compute", "expected pipeline_model_parallel_size of at least 2 as well, got 1");
+  if (scenario.overlap.overlap_param_gather && !scenario.parallel.use_distributed_optimizer)
+    throw section_of(root, "overlap")
+        .failure("overlap_param_gather",
+                 "expected [parallel] use_distributed_optimizer = true as well, got false: every rank updates all "
+                 "parameters, and none are gathered");
   check_size(root, scenario);
   scenario.compare = read_compare(std::move(compare), scenario);
   check_device(root, scenario);

@@ -108,6 +108,8 @@ class Generator {
     parallel_.set("data_parallel_size", dp_);
     parallel_.set("tensor_model_parallel_size", tp_);
     parallel_.set("sequence_parallel", sequence_parallel_);
+    distributed_optimizer_ = !draw_.seldom();
+    parallel_.set("use_distributed_optimizer", distributed_optimizer_);
     scatters_ = draw_.coin();
     parallel_.set("scatter_gather_tensors_in_pipeline", scatters_);
     if (draw_.coin()) parallel_.set("order", draw_.one_of<std::string>({"tp-pp-dp", "dp-tp-pp", "pp-cp-dp-ep-tp"}));
@@ -235,7 +237,7 @@ class Generator {
   void overlap() {
     const bool reduces = draw_.coin();
     overlap_.set("overlap_grad_reduce", reduces);
-    overlap_.set("overlap_param_gather", reduces && draw_.coin());
+    overlap_.set("overlap_param_gather", reduces && distributed_optimizer_ && draw_.coin());
     overlap_.set("align_param_gather", draw_.coin());
     if (!draw_.seldom()) overlap_.set("bucket_size", draw_.one_of<std::int64_t>({1, 50, 300, 2000}));
     if (draw_.seldom()) {
@@ -315,6 +317,7 @@ class Generator {
   std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, layers_ = 0;
   bool sequence_parallel_ = false;
   bool scatters_ = false;
+  bool distributed_optimizer_ = true;
   Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"},
       compare_{"compare"};
 };

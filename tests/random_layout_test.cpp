@@ -70,6 +70,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("sequence parallel in a pipeline", p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
     see("scattered messages",
         p.scatter_gather_tensors_in_pipeline && !p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
+    see("optimizer in full", !p.use_distributed_optimizer && p.data_parallel_size > 1 && o.overlap_grad_reduce);
     see("ranks in another order", p.order != Parallel{}.order && pipeline && p.ranks() > p.model_ranks());
     see("first stage", p.num_layers_in_first_pipeline_stage > 0);
     see("last stage", p.num_layers_in_last_pipeline_stage > 0);
@@ -97,7 +98,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("residuals in products", scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 &&
                                      p.tensor_model_parallel_size == 1 && pipeline);
   }
-  CHECK(seen.size() == 30);
+  CHECK(seen.size() == 31);
 
   // Whoever adds a key draws it, or says in keys_not_drawn() why not.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

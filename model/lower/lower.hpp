@@ -14,8 +14,8 @@ constexpr OpId kNone = ~OpId{0};
 struct BucketOps {
   std::size_t role = 0;  // index into Schedule::programs
   StorageId parameter = 0, gradient = 0;
-  OpId tp_all_reduce = kNone, cast_down = kNone, reduce_scatter = kNone, cast_up = kNone, sum_squares = kNone,
-       adamw = kNone, all_gather = kNone, tied_all_reduce = kNone;
+  OpId tp_all_reduce = kNone, cast_down = kNone, reduction = kNone, cast_up = kNone, sum_squares = kNone, adamw = kNone,
+       all_gather = kNone, tied_all_reduce = kNone;
 };
 
 // The plain schedule, with what rewrites need to find their way in it.

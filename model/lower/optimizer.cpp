@@ -18,6 +18,7 @@ class OptimizerWriter {
         parameters_(parameters),
         order_(lowered.schedule.programs[role].order),
         dp_(scenario.parallel.data_parallel_size),
+        shards_(scenario.parallel.optimizer_shards()),
         tp_(scenario.parallel.tensor_model_parallel_size),
         casts_(dp_ > 1 && !scenario.overlap.grad_reduce_in_fp32),
         sequence_parallel_(scenario.parallel.sequence_parallel && tp_ > 1) {
@@ -27,11 +28,11 @@ class OptimizerWriter {
 
   void run() {
     if (sequence_parallel_) sum_norm_gradients();
-    if (dp_ > 1) reduce_scatter();
+    if (dp_ > 1) reduce();
     sum_squares();
     const std::optional<OpAddress> summed = sum_metrics();
     step(summed);
-    if (dp_ > 1) all_gather();
+    if (shards_ > 1) all_gather();
   }
 
  private:
@@ -47,7 +48,7 @@ class OptimizerWriter {
   static std::string suffix(std::size_t b) { return ".b" + std::to_string(b); }
   const BucketTensors& tensors(std::size_t b) const { return o_.tensors[b]; }
   BucketOps& ops(std::size_t b) { return lowered_.bucket_ops[b]; }
-  std::int64_t shard(std::size_t b) const { return lowered_.buckets[b].elements / dp_; }
+  std::int64_t shard(std::size_t b) const { return lowered_.buckets[b].elements / shards_; }
   // The latest operation on the compute lane. That of calls before `computed_end_` is known.
   Edge computed() {
     for (std::size_t c = order_.size(); c-- > computed_end_;)
@@ -78,7 +79,21 @@ class OptimizerWriter {
     }
   }
 
-  void reduce_scatter() {
+  // Sums over data-parallel ranks: of a bucket where every rank updates it, else of the shard that the rank does.
+  Operation reduction(std::size_t b, TensorId reduced) const {
+    const std::int64_t elements = lowered_.buckets[b].elements;
+    const bool scatters = shards_ > 1;
+    Operation operation{(scatters ? "dp.reduce_scatter" : "dp.all_reduce") + suffix(b),
+                        Collective{scatters ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                                   o_.dp_communicator, elements},
+                        o_.dp,
+                        Phase::grad_sync,
+                        {accumulate(whole(schedule_, reduced))}};
+    if (scatters) operation.accesses = {read(whole(schedule_, reduced)), write(shard_of(reduced, shard(b)))};
+    return operation;
+  }
+
+  void reduce() {
     bool is_first = true;
     for (const std::size_t b : buckets_) {
       const std::int64_t elements = lowered_.buckets[b].elements;
@@ -92,12 +107,8 @@ class OptimizerWriter {
         if (ops(b).tp_all_reduce != kNone) wait_for(ops(b).tp_all_reduce);
       }
       const Edge ready = computed();
-      ops(b).reduce_scatter = place({"dp.reduce_scatter" + suffix(b),
-                                     Collective{CollectiveKind::reduce_scatter, o_.dp_communicator, elements},
-                                     o_.dp,
-                                     Phase::grad_sync,
-                                     {read(whole(schedule_, reduced)), write(shard_of(reduced, shard(b)))}});
-      // A reduce-scatter that follows another on the lane has the same operations before it: one edge says it.
+      ops(b).reduction = place(reduction(b, reduced));
+      // A reduction that follows another on the lane has the same operations before it: one edge says it.
       if (!casts_ && is_first && summed_norms_)
         order_.back().waits.push_back(*summed_norms_);
       else if (casts_ || is_first)
@@ -116,24 +127,25 @@ class OptimizerWriter {
                                 o_.compute,
                                 Phase::grad_sync,
                                 {read(shard_of(tensors(b).low, shard(b))), write(gradient)}});
-        wait_for(ops(b).reduce_scatter);
+        wait_for(ops(b).reduction);
       }
       if (bucket.tied) {
         const Edge ready = computed();
         order_.push_back(call_block(schedule_, o_.sum_tied));
         ops(b).tied_all_reduce = schedule_.blocks[order_.back().block].ops.front();
         order_.back().waits.push_back(ready);
-        if (dp_ > 1 && !casts_) wait_for(ops(b).reduce_scatter);
+        if (dp_ > 1 && !casts_) wait_for(ops(b).reduction);
       }
-      ops(b).sum_squares = place({"norm.sum_squares" + suffix(b),
-                                  SumSquares{shard(b), (bucket.replicated ? tp_ : 1) * (bucket.tied ? 2 : 1)},
-                                  o_.compute,
-                                  Phase::optimizer,
-                                  {read(gradient), accumulate(o_.norm_squared)}});
+      ops(b).sum_squares =
+          place({"norm.sum_squares" + suffix(b),
+                 SumSquares{shard(b), (bucket.replicated ? tp_ : 1) * (bucket.tied ? 2 : 1) * (dp_ / shards_)},
+                 o_.compute,
+                 Phase::optimizer,
+                 {read(gradient), accumulate(o_.norm_squared)}});
       if (bucket.tied)
         wait_for(ops(b).tied_all_reduce);
       else if (dp_ > 1 && !casts_)
-        wait_for(ops(b).reduce_scatter);
+        wait_for(ops(b).reduction);
       if (dp_ == 1 && ops(b).tp_all_reduce != kNone) wait_for(ops(b).tp_all_reduce);
     }
   }
@@ -158,7 +170,8 @@ class OptimizerWriter {
                                       accumulate(whole(schedule_, t.m)),
                                       accumulate(whole(schedule_, t.v))};
       if (t.master) accesses.push_back(accumulate(whole(schedule_, *t.master)));
-      AdamW work{shard(b), decayed_ranges(lowered_.buckets[b], parameters_.parts), dp_, t.master.has_value(), o_.shard};
+      AdamW work{shard(b), decayed_ranges(lowered_.buckets[b], parameters_.parts), shards_, t.master.has_value(),
+                 o_.shard};
       ops(b).adamw = place({"adamw" + suffix(b), std::move(work), o_.compute, Phase::optimizer, std::move(accesses)});
       if (is_first && summed) order_.back().waits.push_back({EdgeKind::finish_start, *summed});
       is_first = false;
@@ -184,7 +197,7 @@ class OptimizerWriter {
   const Optimizer& o_;
   const ModelParameters& parameters_;
   std::vector<Call>& order_;
-  const std::int64_t dp_, tp_;
+  const std::int64_t dp_, shards_, tp_;
   const bool casts_, sequence_parallel_;
   std::vector<std::size_t> buckets_;  // of the role
   std::optional<Edge> summed_norms_;  // the last of them

@@ -140,8 +140,8 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
     ops.gradient = add_storage(schedule, "gradients" + suffix, accumulation_of(schedule.compute_dtype),
                                BufferKind::gradient, bucket.elements);
     lowered.bucket_ops.push_back(ops);
-    const std::int64_t shard = bucket.elements / dp;
-    state.buckets.push_back({bucket.role, Expr(Coord::dp) * Expr(shard), shard});
+    const std::int64_t shards = parallel.optimizer_shards(), shard = bucket.elements / shards;
+    state.buckets.push_back({bucket.role, shards > 1 ? Expr(Coord::dp) * Expr(shard) : Expr(0), shard});
     StateBucket& kept = state.buckets.back();
     kept.window(StatePart::parameters) = {ops.parameter, 0};
     kept.window(StatePart::gradients) = {ops.gradient, 0};
@@ -170,11 +170,12 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
   return result;
 }
 
-std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t dp, bool casts) {
+std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t shards,
+                                              bool casts) {
   std::vector<BucketTensors> result;
   for (std::size_t b = 0; b < lowered.buckets.size(); ++b) {
     const std::string suffix = ".b" + std::to_string(b);
-    const std::int64_t elements = lowered.buckets[b].elements, shard = elements / dp;
+    const std::int64_t elements = lowered.buckets[b].elements, shard = elements / shards;
     BucketTensors t;
     t.parameter =
         add_placed_tensor(schedule, "bucket.parameter" + suffix, 1, elements, {{lowered.bucket_ops[b].parameter, 0}});

@@ -33,7 +33,8 @@ struct BucketTensors {
   TensorId low = 0;                // the gradient in bf16, with `casts`
   std::optional<TensorId> master;  // the parameters that the optimizer updates, where computation has them rounded
 };
-std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t dp, bool casts);
+std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t shards,
+                                              bool casts);
 
 // Weight decay applies to these elements of the bucket.
 std::vector<AdamW::Range> decayed_ranges(const Bucket& bucket, const std::vector<Parameter>& parts);

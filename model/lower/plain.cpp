@@ -135,7 +135,7 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
 }
 
 // The sum of a tied embedding's gradient: one operation of both stages, each on the bucket that its copy is in.
-void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, const StageMap& map, LaneId lane,
+void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, const StageMap& map, std::int64_t shards, LaneId lane,
                      Optimizer& optimizer) {
   std::vector<TensorPlace> places;
   std::int64_t elements = 0;
@@ -144,8 +144,7 @@ void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, const StageMap&
     places.push_back({lowered.bucket_ops[b].gradient, 0});
     elements = lowered.buckets[b].elements;
   }
-  const std::int64_t first = map.first_stage(), last = map.last_stage(),
-                     shard = elements / schedule.mesh.size(Coord::dp);
+  const std::int64_t first = map.first_stage(), last = map.last_stage(), shard = elements / shards;
   const TensorId gradient = add_placed_tensor(schedule, "bucket.gradient.tied", 1, elements, std::move(places));
   schedule.communicators.push_back({"embedding", {Coord::pp}, CommEngine::nic, 1, 2, {first, last}});
   const auto communicator = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
@@ -208,7 +207,8 @@ Lowered lower_plain(const Scenario& scenario) {
       lowered.free.push_back(schedule.blocks[block].ops.front());
 
   Optimizer optimizer;
-  optimizer.tensors = add_bucket_tensors(schedule, lowered, dp, dp > 1 && !scenario.overlap.grad_reduce_in_fp32);
+  optimizer.tensors = add_bucket_tensors(schedule, lowered, parallel.optimizer_shards(),
+                                         dp > 1 && !scenario.overlap.grad_reduce_in_fp32);
   optimizer.norm_squared = {metrics, 0, 0, 1, 1, 1, 1};
   optimizer.hyper = whole(schedule, hyper);
   optimizer.compute = kCompute;
@@ -216,7 +216,7 @@ Lowered lower_plain(const Scenario& scenario) {
   optimizer.tp = lanes.tp;
   optimizer.dp_communicator = lanes.dp_communicator;
   optimizer.tp_communicator = lanes.tp_communicator;
-  optimizer.shard = lanes.dp_place;
+  optimizer.shard = parallel.use_distributed_optimizer ? lanes.dp_place : Expr(0);
   optimizer.sums_metrics = parallel.ranks() > 1;
   optimizer.is_tied = ties_across_stages(scenario);
   // Collectives of all ranks, or of two stages, use the first communication lane.
@@ -229,7 +229,7 @@ Lowered lower_plain(const Scenario& scenario) {
                                                   Phase::optimizer,
                                                   {accumulate(whole(schedule, metrics))}});
   }
-  if (optimizer.is_tied) add_sum_of_tied(schedule, lowered, shape.map, common, optimizer);
+  if (optimizer.is_tied) add_sum_of_tied(schedule, lowered, shape.map, parallel.optimizer_shards(), common, optimizer);
 
   const Operation zero_metrics{"metrics.zero", Fill{2, 0}, kCompute, Phase::setup, {write(whole(schedule, metrics))}};
   std::optional<OpId> metrics_zero;

@@ -61,6 +61,11 @@ Gates gates_of(const Scenario& s) {
                   "pipeline_model_parallel_size", pp);
   gates.above_one("microbatch_group_size_per_vp_stage", p.microbatch_group_size_per_vp_stage > 0,
                   "virtual_pipeline_model_parallel_size", vp);
+  const char* scatter = "scatter_gather_tensors_in_pipeline";
+  gates.above_one(scatter, p.scatter_gather_tensors_in_pipeline, "pipeline_model_parallel_size", pp);
+  gates.above_one(scatter, p.scatter_gather_tensors_in_pipeline, "tensor_model_parallel_size", tp);
+  gates.off(scatter, p.scatter_gather_tensors_in_pipeline, "sequence_parallel off", !p.sequence_parallel,
+            "sequence_parallel is on, and ranks have no more than their part of the tokens");
   gates.error("virtual_pipeline_model_parallel_size", vp > 1, "pipeline_model_parallel_size above 1", pp > 1);
   gates.error("virtual_pipeline_model_parallel_size", vp > 1,
               "micro-batches in groups of at least pipeline_model_parallel_size, none or as many left over", true);

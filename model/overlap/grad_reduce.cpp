@@ -21,7 +21,7 @@ namespace {
 // compute lane, then the reduce-scatter.
 std::vector<OpId> moved_of(const BucketOps& ops) {
   std::vector<OpId> moved;
-  for (const OpId op : {ops.tp_all_reduce, ops.cast_down, ops.reduce_scatter})
+  for (const OpId op : {ops.tp_all_reduce, ops.cast_down, ops.reduction})
     if (op != kNone) moved.push_back(op);
   return moved;
 }

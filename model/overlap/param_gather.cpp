@@ -62,12 +62,20 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
 // What releases each gather: an operation that has started. None: the beginning of the step.
 using Releases = std::vector<std::optional<OrderPosition>>;
 
-// First use of the bucket before; of several with the same first use, that of the bucket before them all.
+// First use of the bucket before; of several with the same first use, that of the bucket before them all. The small
+// bucket of norms, which only sequence parallelism has apart, goes with the bucket behind it: as one ahead of that, it
+// would leave nothing to hide the other's gather behind.
 Releases one_ahead(const std::vector<Gather>& gathers) {
+  const auto is_norms = [&](std::size_t g) { return gathers[g].ops.tp_all_reduce != kNone; };
   Releases releases(gathers.size());
+  std::size_t group = 0;  // its first gather
   for (std::size_t g = 1; g < gathers.size(); ++g) {
-    const OrderPosition before = gathers[g - 1].first_use;
-    releases[g] = before == gathers[g].first_use ? releases[g - 1] : std::optional(before);
+    if (gathers[g].first_use == gathers[g - 1].first_use || is_norms(g - 1)) {
+      releases[g] = releases[g - 1];
+      continue;
+    }
+    releases[g] = gathers[group].first_use;
+    group = g;
   }
   return releases;
 }
@@ -146,6 +154,8 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const std::int64_t dp = scenario.parallel.data_parallel_size;
   gates.above_one("overlap_param_gather", o.overlap_param_gather, "data_parallel_size", dp);
   gates.error("overlap_param_gather", o.overlap_param_gather, "overlap_grad_reduce", o.overlap_grad_reduce);
+  gates.error("overlap_param_gather", o.overlap_param_gather, "use_distributed_optimizer",
+              scenario.parallel.use_distributed_optimizer);
   // Buckets are of gradients and of parameters.
   gates.off("bucket_size", o.bucket_size > 0, "overlap_grad_reduce", o.overlap_grad_reduce,
             "it needs overlap_grad_reduce = true; the gradients of a model chunk are one bucket");
@@ -164,6 +174,7 @@ OverlapMode overlap_param_gather_mode() {
           .meaning = "also: parameter buckets are gathered while the next forward goes on (needs overlap_grad_reduce)",
           .knob = "overlap_param_gather",
           .on = &Overlap::overlap_param_gather,
+          .applies = [](const Parallel& p) { return p.use_distributed_optimizer; },
           .configure = [](Overlap& o) { o.overlap_grad_reduce = true; },
           .read = read,
           .check = check,

@@ -7,6 +7,8 @@ Parallel read_parallel(TomlTable table) {
   Parallel parallel;
   parallel.data_parallel_size =
       value_or<std::int64_t>(table, "data_parallel_size", parallel.data_parallel_size, {.min = 1, .max = kMaxRanks});
+  parallel.use_distributed_optimizer =
+      value_or<bool>(table, "use_distributed_optimizer", parallel.use_distributed_optimizer);
   parallel.tensor_model_parallel_size =
       value_or<std::int64_t>(table, "tensor_model_parallel_size", 1, {.min = 1, .max = kMaxTensorParallel});
   parallel.sequence_parallel = value_or<bool>(table, "sequence_parallel", parallel.sequence_parallel);
