@@ -12,6 +12,7 @@
 #include "report/html_assets.hpp"
 #include "report/html_bars.hpp"
 #include "report/html_text.hpp"
+#include "report/units.hpp"
 
 namespace stretto {
 namespace {
@@ -150,24 +151,27 @@ BarChart memory(const HtmlReport& report) {
   chart.id = "memory";
   chart.title = "Memory of a rank";
   chart.bar_header = "role";
-  chart.caption = "The peak, as planned; execution allocates exactly that.";
-  if (report.device_bytes > 0) {
-    const auto bytes = double(report.device_bytes);
-    chart.caption += " A device of this platform has " + byte_unit(bytes).text(bytes) + ".";
-  }
+  chart.caption =
+      "The peak, as planned; execution allocates exactly that. Bytes that gradients, activations and workspaces share "
+      "count for the first of them.";
+  if (report.device_bytes > 0)
+    chart.caption += " A device of this platform has " + size_text(double(report.device_bytes)) + ".";
+  if (report.reserved_bytes > 0)
+    chart.caption += " " + size_text(double(report.reserved_bytes)) + " of it are reserved: context, libraries.";
   chart.bytes = chart.stacked = true;
-  chart.series = {{"parameters", "parameters"},
-                  {"optimizer state", "optimizer-state"},
-                  {"inputs and scalars", "inputs"},
-                  {"gradients, activations, workspaces (they share bytes)", "reused"}};
+  chart.series = {{"parameters", "parameters"}, {"optimizer state", "optimizer-state"},
+                  {"gradients", "gradients"},   {"activations", "activations"},
+                  {"workspace", "workspace"},   {"inputs and scalars", "inputs"}};
   for (const HtmlStep& step : report.steps) {
     BarRow row{ranks_text(step.row.ranks), step.row.mode, {}};
     for (const MemoryUse& use : step.memory)
       row.bars.push_back({use.role,
                           {{0, double(use.parameters)},
                            {1, double(use.optimizer_state)},
-                           {2, double(use.inputs_and_scalars)},
-                           {3, double(use.reused)}}});
+                           {2, double(use.gradients)},
+                           {3, double(use.activations)},
+                           {4, double(use.workspace)},
+                           {5, double(use.inputs_and_scalars)}}});
     chart.rows.push_back(std::move(row));
   }
   return chart;

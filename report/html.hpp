@@ -27,6 +27,7 @@ struct HtmlReport {
   std::vector<std::string> remarks;  // lines under it
   std::vector<HtmlStep> steps;       // steps of equal numbers of ranks stand together
   std::int64_t device_bytes = 0;     // memory of one device; 0: not known
+  std::int64_t reserved_bytes = 0;   // of it: context, libraries, fragmentation
 };
 
 // One HTML file that needs nothing else and loads nothing: tables and bars as HTML and SVG, timelines drawn by a script

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/units.hpp"
+
 namespace stretto {
 namespace {
 
