@@ -87,9 +87,9 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   patience.reset();
   const std::int64_t ranks = schedule.mesh.ranks();
-  out << fmt::format("scenario {}: {:.2f} M parameters, {} rank{}, schedule {}, {:.1f} MiB a rank\n", scenario.name,
-                     double(parameter_count(scenario.model)) * 1e-6, ranks, ranks == 1 ? "" : "s", schedule.name,
-                     double(plan.peak_bytes()) / (1 << 20));
+  out << fmt::format("scenario {}: {} parameters, {} rank{}, schedule {}, {} a rank\n", scenario.name,
+                     count_text(double(parameter_count(scenario.model))), ranks, ranks == 1 ? "" : "s", schedule.name,
+                     size_text(double(plan.peak_bytes())));
   notes.insert(notes.end(), schedule.notes.begin(), schedule.notes.end());
   run.reserve_queues(schedule);
   for (const std::string& note : notes) out << "note: " << note << "\n";

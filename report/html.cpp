@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "base/statistics.hpp"
+#include "report/colours.hpp"
 #include "report/html_assets.hpp"
 #include "report/html_bars.hpp"
 #include "report/html_text.hpp"
@@ -16,8 +18,6 @@
 
 namespace stretto {
 namespace {
-
-constexpr std::size_t kExposedColours = 5;  // classes exposed0, exposed1, … of the style
 
 bool is_measured(const HtmlStep& step) { return !step.row.measured_ms.empty(); }
 
@@ -76,7 +76,7 @@ class ExposedSeries {
   ExposedSeries(BarChart& chart, const HtmlReport& report)
       : names_(communicators_of(report)), first_(chart.series.size()) {
     for (std::size_t i = 0; i < names_.size(); ++i)
-      chart.series.push_back({"exposed " + names_[i], "exposed" + std::to_string(i % kExposedColours)});
+      chart.series.push_back({"exposed " + names_[i], colour_of_communicator(names_[i])});
   }
   void append(std::vector<BarSegment>& segments, const HtmlStep& step, const BreakdownMs& breakdown) const {
     for (std::size_t c = 0; c < std::min(step.communicators.size(), breakdown.exposed_by.size()); ++c) {
@@ -115,14 +115,20 @@ BarChart breakdowns(const HtmlReport& report) {
     return step.row.predicted.queue_wait > 0 || step.row.measured.queue_wait > 0;
   });
   if (has_queues) chart.series.push_back({"behind a hardware queue", "queue-wait"});
+  const std::size_t host = chart.series.size();
+  const bool has_host = std::any_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) {
+    return step.row.predicted.host > 0 || step.row.measured.host > 0;
+  });
+  if (has_host) chart.series.push_back({"waiting for the host", "host-wait"});
   const std::size_t bubble = chart.series.size();
-  chart.series.push_back({"bubble", "bubble"});
+  chart.series.push_back({has_host ? "rest of the bubble" : "bubble", "bubble"});
   add_rows(chart, report, [&](const HtmlStep& step) {
     return both_sides(step, [&](const HtmlStep& of, const BreakdownMs& b) {
       std::vector<BarSegment> segments{{0, b.compute}, {1, b.core_wait}};
       exposed.append(segments, of, b);
       if (has_queues) segments.push_back({queue, b.queue_wait});
-      segments.push_back({bubble, b.bubble});
+      if (has_host) segments.push_back({host, b.host});
+      segments.push_back({bubble, b.bubble - b.host});
       return segments;
     });
   });
@@ -188,6 +194,8 @@ nlohmann::json rounded_ms(double ms) {
 class TimelineData {
  public:
   nlohmann::json of(const HtmlReport& report) {
+    for (int phase = 0; phase <= static_cast<int>(Phase::param_sync); ++phase)
+      colour_index(colour_of_phase(static_cast<Phase>(phase)), name_of(static_cast<Phase>(phase)));
     nlohmann::json steps = nlohmann::json::array();
     for (const HtmlStep& step : report.steps) {
       nlohmann::json operations = nlohmann::json::array(), sides = nlohmann::json::array();
@@ -199,19 +207,58 @@ class TimelineData {
                        {"sides", std::move(sides)},
                        {"operations", std::move(operations)}});
     }
-    nlohmann::json phases = nlohmann::json::array();
+    nlohmann::json phases = nlohmann::json::array(), kinds = nlohmann::json::array();
     for (int phase = 0; phase <= static_cast<int>(Phase::param_sync); ++phase)
       phases.push_back(name_of(static_cast<Phase>(phase)));
-    return {{"phases", std::move(phases)}, {"works", works_}, {"labels", labels_}, {"steps", std::move(steps)}};
+    for (int kind = 0; kind < kBarKinds; ++kind)
+      kinds.push_back({name_of(static_cast<BarKind>(kind)), colour_of(static_cast<BarKind>(kind))});
+    return {{"phases", std::move(phases)}, {"kinds", std::move(kinds)}, {"works", works_},
+            {"colours", colours_},         {"labels", labels_},         {"steps", std::move(steps)}};
   }
 
  private:
+  // Index of a colour and what it stands for: a communicator, or a phase of computing.
+  std::size_t colour_index(const std::string& colour, const std::string& meaning) {
+    const auto [found, is_new] = colour_index_.try_emplace(meaning, colours_.size());
+    if (is_new) colours_.push_back({"--" + colour, meaning});
+    return found->second;
+  }
+  std::size_t colour_of(const ExcerptLabel& label) {
+    if (label.communicator.empty()) return colour_index(colour_of_phase(label.phase), name_of(label.phase));
+    return colour_index(colour_of_communicator(label.communicator), label.communicator);
+  }
+  std::size_t colour_of(BarKind kind) {
+    constexpr std::array kPhases = {Phase::forward,   Phase::dgrad,     Phase::wgrad,     Phase::setup,
+                                    Phase::grad_sync, Phase::optimizer, Phase::param_sync};
+    static_assert(kPhases.size() == kBarKinds);
+    const Phase phase = kPhases[static_cast<std::size_t>(kind)];
+    return colour_index(colour_of_phase(phase), name_of(phase));
+  }
+
   std::size_t index_of(const ExcerptLabel& label) {
     const auto [work, new_work] = work_index_.try_emplace(label.work, works_.size());
     if (new_work) works_.push_back(label.work);
     const auto [found, is_new] = label_index_.try_emplace({label.name, work->second, label.phase}, labels_.size());
-    if (is_new) labels_.push_back({label.name, static_cast<int>(label.phase), work->second});
+    if (is_new) labels_.push_back({label.name, static_cast<int>(label.phase), work->second, colour_of(label)});
     return found->second;
+  }
+
+  // Starts are distances from the end of the bar before.
+  static nlohmann::json stages(const std::vector<StageTrack>& stages) {
+    nlohmann::json tracks = nlohmann::json::array();
+    for (const StageTrack& stage : stages) {
+      nlohmann::json bars = nlohmann::json::array();
+      std::int64_t last_ns = 0;
+      for (const StageBar& bar : stage.bars) {
+        const std::int64_t start_ns = nanoseconds(bar.start), end_ns = nanoseconds(bar.end);
+        for (const std::int64_t number : {static_cast<std::int64_t>(bar.kind), std::int64_t{bar.micro_batch},
+                                          std::int64_t{bar.chunk}, start_ns - last_ns, end_ns - start_ns})
+          bars.push_back(number);
+        last_ns = end_ns;
+      }
+      tracks.push_back({{"role", stage.role}, {"rank", stage.rank}, {"bars", std::move(bars)}});
+    }
+    return tracks;
   }
 
   nlohmann::json side(const char* title, const TimelineExcerpt& timeline) {
@@ -234,21 +281,29 @@ class TimelineData {
             {"lanes", timeline.lanes},
             {"tracks", std::move(tracks)},
             {"ranks", timeline.all_ranks},
-            {"cut", timeline.cut_in_time},
+            {"stages", stages(timeline.stages)},
+            {"all_bars", timeline.all_bars},
+            {"window", timeline.cut_in_time
+                           ? nlohmann::json({nanoseconds(timeline.window_begin), nanoseconds(timeline.window_end)})
+                           : nlohmann::json(nullptr)},
             {"left_out", timeline.all_operations - timeline.operations()}};
   }
 
   std::map<std::string, std::size_t> work_index_;
   std::map<std::tuple<std::string, std::size_t, Phase>, std::size_t> label_index_;
-  nlohmann::json works_ = nlohmann::json::array(), labels_ = nlohmann::json::array();
+  std::map<std::string, std::size_t> colour_index_;  // by what it stands for
+  nlohmann::json works_ = nlohmann::json::array(), labels_ = nlohmann::json::array(),
+                 colours_ = nlohmann::json::array();
 };
 
 std::string timelines(const HtmlReport& report) {
   return std::string("<section id=\"timelines\">\n<h2>Timelines</h2>\n") +
-         "<p>One step, operation by operation: gaps are waiting, a pale front of a communication is waiting for its "
-         "peers, dashes are where the step begins and ends. Ranks that behave alike are predicted once, by the first "
-         "of "
-         "them." +
+         "<p>One step. Above, a bar for each micro-batch, model chunk and pass of every stage, on its compute lanes: "
+         "the "
+         "gaps are the pipeline's bubble and exposed communication. Below, operation by operation: gaps are waiting, a "
+         "pale front of a communication is waiting for its peers, dashes are where the step begins and ends. Ranks "
+         "that "
+         "behave alike are predicted once, by the first of them." +
          (has_measured(report) ? " Measured is the repeat with the median step." : "") + "</p>\n" +
          "<noscript><p class=\"nothing\">The timelines are drawn by a script, which this browser does not "
          "run.</p></noscript>\n<div id=\"timeline\"></div>\n</section>\n"

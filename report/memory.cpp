@@ -84,6 +84,10 @@ std::size_t DeviceMemory::fullest() const {
   return static_cast<std::size_t>(most - roles.begin());
 }
 
+std::int64_t DeviceMemory::free_bytes_of(const MemoryUse& use) const {
+  return device_bytes - reserved_bytes - use.peak() * ranks_per_device;
+}
+
 std::string memory_text(const DeviceMemory& memory) {
   if (memory.roles.empty()) return "–";
   std::string text = size_text(double(memory.peak_bytes())) + " a rank";
@@ -108,9 +112,7 @@ Table memory_table(const DeviceMemory& memory) {
     for (const std::int64_t bytes : {use.parameters, use.optimizer_state, use.gradients, use.activations, use.workspace,
                                      use.inputs_and_scalars, use.peak()})
       cells.push_back(unit.number(double(bytes)));
-    if (memory.device_bytes > 0)
-      cells.push_back(
-          unit.number(double(memory.device_bytes - memory.reserved_bytes - use.peak() * memory.ranks_per_device)));
+    if (memory.device_bytes > 0) cells.push_back(size_text(double(memory.free_bytes_of(use))));
     table.add_row(std::move(cells));
   }
   return table;

@@ -59,10 +59,10 @@ Unit rate_unit(double largest_FLOPs) {
   return scaled(largest_FLOPs, 1e3, 1e6, {"MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"});
 }
 
-std::string time_text(double ms) { return time_unit(ms).text(ms); }
-std::string size_text(double bytes) { return byte_unit(bytes).text(bytes); }
-std::string count_text(double count) { return count_unit(count).text(count); }
-std::string rate_text(double FLOPs_per_s) { return rate_unit(FLOPs_per_s).text(FLOPs_per_s); }
+std::string time_text(double ms) { return time_unit(std::abs(ms)).text(ms); }
+std::string size_text(double bytes) { return byte_unit(std::abs(bytes)).text(bytes); }
+std::string count_text(double count) { return count_unit(std::abs(count)).text(count); }
+std::string rate_text(double FLOPs_per_s) { return rate_unit(std::abs(FLOPs_per_s)).text(FLOPs_per_s); }
 std::string percent_text(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : std::string("–");
 }

@@ -21,6 +21,7 @@ TEST_CASE("one value stands in its own unit", "[report]") {
   CHECK(time_text(999.94) == "999.9 ms");
   CHECK(time_text(0.00512) == "5.120 µs");
   CHECK(size_text(64268009600.0) == "59.85 GiB");
+  CHECK(size_text(-64268009600.0) == "-59.85 GiB");
   CHECK(count_text(70'553'706'496.0) == "70.55 B");
   CHECK(count_text(124'439'808.0) == "124.4 M");
   CHECK(count_text(512) == "512");
