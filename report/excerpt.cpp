@@ -53,7 +53,7 @@ void cut_in_time(std::vector<Candidate>& candidates, std::int64_t most, const Ti
   result.window_end = middle + reach - begin;
 }
 
-// Of every track the bars that come first, equally many.
+// Keeps the bars that come first, equally many of every track.
 void cut_bars(std::vector<StageTrack>& stages, std::int64_t most, bool& all_bars) {
   std::int64_t count = 0;
   for (const StageTrack& stage : stages) count += std::ssize(stage.bars);

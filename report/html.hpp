@@ -16,6 +16,9 @@ struct HtmlStep {
   std::vector<std::string> communicators;  // names, in the order of BreakdownMs::exposed_by
   TimelineExcerpt predicted, measured;
   std::vector<MemoryUse> memory;  // one entry a role
+
+  bool is_measured() const { return !row.measured_ms.empty(); }
+  std::string ranks_text() const { return std::to_string(row.ranks) + (row.ranks == 1 ? " rank" : " ranks"); }
 };
 
 // The contents of the page of `--html`: plain data, owned. Strings are text as a person wrote it; rendering escapes

@@ -38,7 +38,7 @@ struct DeviceMemory {
 
   std::size_t fullest() const;  // the role that needs most; there must be one
   std::int64_t peak_bytes() const { return roles.empty() ? 0 : roles[fullest()].peak(); }
-  // What the ranks of a device leave free when all are of that role; below 0 it does not fit.
+  // Left free by the ranks of a device when all are of that role; below 0 it does not fit.
   std::int64_t free_bytes_of(const MemoryUse& use) const;
   std::int64_t free_bytes() const { return free_bytes_of(roles.empty() ? MemoryUse{} : roles[fullest()]); }
   bool fits() const { return free_bytes() >= 0; }

@@ -27,7 +27,7 @@ struct ExposedPart {
   LinkKind link = LinkKind::unknown;
   double ms = 0;
 };
-// Of the communicator across these axes.
+// The axis that a communicator across these counts for.
 Coord axis_of(const std::vector<Coord>& axes);
 
 // All that `simulate` says of one step. Plain data.
@@ -58,7 +58,7 @@ struct Prediction {
 // The lines above and below the tables.
 std::string about_text(const Prediction& prediction);
 std::string limits_text(const Prediction& prediction);
-// What is printed, in units that fit the values.
+// The table that is printed, in units that fit the values.
 Table prediction_table(const Prediction& prediction);
 // Keys of `simulate` in docs/json.md but `modes` and `fits_with`, in fixed units.
 nlohmann::json prediction_json(const Prediction& prediction);

@@ -22,8 +22,8 @@ enum class BarKind : std::uint8_t {
 const char* name_of(BarKind kind);
 constexpr int kBarKinds = static_cast<int>(BarKind::param_sync) + 1;
 
-// What a stage computes in a row for one chunk of the model and one micro-batch: all its layers, from the start of the
-// first operation to the end of the last. Waiting inside is part of it, waiting between bars is not.
+// A stretch in which a stage computes for one chunk of the model and one micro-batch: all its layers, from the start of
+// the first operation to the end of the last. Waiting inside is part of it, waiting between bars is not.
 struct StageBar {
   BarKind kind = BarKind::forward;
   std::int32_t micro_batch = 0;

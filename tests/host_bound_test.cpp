@@ -1,7 +1,11 @@
 // Breakdown::host against closed forms: how long the compute lane waits for the process that issues operations.
 #include <catch2/catch.hpp>
 
+#include "model/build_schedule.hpp"
+#include "model/verify/verify.hpp"
 #include "report/exposure.hpp"
+#include "sim/cost/cost_schedule.hpp"
+#include "sim/platform.hpp"
 #include "tests/toy_schedule.hpp"
 
 namespace stretto::sim {
@@ -79,6 +83,39 @@ TEST_CASE("waiting for a peer is no waiting for the host", "[exposure]") {
   CHECK(s.breakdown.exposed_total == 10 * us);
   CHECK(s.breakdown.host == 1 * us);
   CHECK(s.breakdown.bubble == (1 + 80 / 2) * us);
+}
+
+TEST_CASE("a host without issue times is not waited for, also where it waits for messages", "[exposure]") {
+  const Scenario scenario = parse_scenario(R"(platform = "a100-80gb"
+profile = "megatron-deepspeed"
+[model]
+num_layers = 8
+hidden_size = 1024
+num_attention_heads = 16
+seq_length = 1024
+vocab_size = 50304
+[parallel]
+pipeline_model_parallel_size = 4
+tensor_model_parallel_size = 2
+[training]
+global_batch_size = 8
+)",
+                                           "host bound");
+  const Schedule schedule = build_schedule(scenario);
+  const VerifiedSchedule verified = plan_and_verify(schedule);
+  Costs costs = cost_schedule(schedule, read_platform(scenario.platform), scenario.cluster, 1, scenario.framework);
+  REQUIRE(costs.host.waits_for_messages);
+  const auto host_share = [&] {
+    const SimResult result = simulate(schedule, verified.programs, costs);
+    const Breakdown b = mean_breakdown(schedule, result.programs, result.timeline);
+    CHECK(b.bubble > 0);
+    return double(b.host) / double(result.step);
+  };
+  const double as_stated = host_share();
+  CHECK(as_stated > 0.1);
+  costs.host.step = costs.host.micro_batch = 0;
+  for (Picoseconds& issue : costs.host.issue) issue = 0;
+  CHECK(host_share() == 0);
 }
 
 }  // namespace stretto::sim

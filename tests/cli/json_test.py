@@ -82,7 +82,7 @@ class Json(ProgramTest):
         self.assertGreater(len(value["fits_with"]), 0)
         for fit in value["fits_with"]:
             self.assert_keys(fit, "set step_ms peak_bytes free_bytes")
-        # What it says is what one gets.
+        # The changed scenario is as it says.
         fit = value["fits_with"][0]
         words = [word for pair in fit["set"] for word in ("--set", pair)]
         changed = self.json("simulate", "cluster.toml", "--set", "training.micro_batch_size=16", *words)
