@@ -151,8 +151,7 @@ void add_simulate(CLI::App& app) {
   command->add_option("--engine", options->engine, "network: fluid (closed form) or simgrid (flows share links)")
       ->check(CLI::IsMember({"fluid", "simgrid"}));
   command->add_flag("--modes", options->modes, "also: every overlap mode that the layout allows");
-  command->add_flag("--fit", options->fit,
-                    "also: changes with which it takes less memory, with their steps; always where it does not fit");
+  command->add_flag("--fit", options->fit, "also where it fits: changes with which it would, and the steps they give");
   command
       ->add_option("--backbone-GBps", options->backbone_GBps,
                    "one link that all traffic between devices crosses; needs --engine simgrid")

@@ -23,7 +23,6 @@
 #include "exec/trainer.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/verify/verify.hpp"
-#include "report/data_sheet.hpp"
 #include "report/throughput.hpp"
 #include "report/units.hpp"
 
@@ -139,16 +138,15 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
   nlohmann::json mfu = nullptr, hfu = nullptr, tflops_per_gpu = nullptr;
   if (!times_ms.empty() && run.is_gpu) {
     const std::int64_t gpus = processes ? ranks : 1;
-    const auto sheet = data_sheet_TFLOPs(device ? device->name : "", Dtype::bf16);
-    const Throughput t =
-        throughput_of(scenario, median(times_ms), gpus, {sheet.value_or(0) * 1e12 * double(gpus), "the data sheet"});
+    const PeakRate sheet = data_sheet_peak(device ? device->name : "", gpus);
+    const Throughput t = throughput_of(scenario, median(times_ms), gpus, sheet);
     tflops_per_gpu = t.TFLOPs_per_device;
     out << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s a GPU", median(times_ms),
                        minimum(times_ms), maximum(times_ms), t.TFLOPs_per_device);
     if (t.mfu) {
       mfu = *t.mfu;
-      out << fmt::format("; MFU {} of the {:g} that the data sheet of {} has", percent_text(*t.mfu), *sheet,
-                         device->name);
+      out << fmt::format("; MFU {} of the {:g} that the data sheet of {} has", percent_text(*t.mfu),
+                         sheet.FLOPs_per_s / double(gpus) * 1e-12, device->name);
     }
     out << "\n";
   } else if (!times_ms.empty()) {

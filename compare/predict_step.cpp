@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "model/build_schedule.hpp"
-#include "report/data_sheet.hpp"
 #include "sim/accelerator/group_span.hpp"
 #include "sim/cost/cost_schedule.hpp"
 
@@ -20,16 +19,17 @@ bool states_links(const Cluster& cluster) {
 }
 
 // docs/mfu.md: the data sheet's figure of a GPU; a large GEMM, where there is none or it is a host.
-PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Placement& placement, double devices) {
-  constexpr const char* kSheet = "the data sheet's bf16 peak";
-  if (platform.accelerator) return {platform.accelerator->peak_TFLOPs.value * 1e12 * devices, kSheet};
+PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Placement& placement,
+                 std::int64_t devices) {
+  if (platform.accelerator) return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), kDataSheet};
   if (platform.gpu) {
-    const auto TFLOPs = data_sheet_TFLOPs(platform.device, Dtype::bf16);
-    return {TFLOPs.value_or(platform.gpu->gemm_TFLOPs.value) * 1e12 * devices, TFLOPs ? kSheet : "a large bf16 GEMM"};
+    const PeakRate sheet = data_sheet_peak(platform.device, devices);
+    if (sheet.FLOPs_per_s > 0) return sheet;
+    return {platform.gpu->gemm_TFLOPs.value * 1e12 * double(devices), "a large bf16 GEMM"};
   }
   // Cores that can work at once: ranks of a device share its cores.
   const auto cores = std::min<std::int64_t>(placement.ranks_per_device, sim::cores_per_device(platform, cluster));
-  return {platform.sgemm_GFLOPs.value * 1e9 * double(cores) * devices, "sgemm"};
+  return {platform.sgemm_GFLOPs.value * 1e9 * double(cores) * double(devices), "sgemm"};
 }
 
 std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown& b, const sim::Platform& platform) {
@@ -78,7 +78,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   p.parameters = double(parameter_count(scenario.model));
   p.step_ms = to_ms(step.result.step);
   p.steady = step.result.steady;
-  p.peak = peak_of(platform, scenario.cluster, schedule.placement, double(p.devices));
+  p.peak = peak_of(platform, scenario.cluster, schedule.placement, p.devices);
   p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
   p.breakdown = to_ms(b);
   p.exposed = exposed_parts(schedule, b, platform);

@@ -6,7 +6,7 @@
 namespace stretto {
 
 std::string colour_of_communicator(std::string_view communicator) {
-  static constexpr std::array kNamed = {"tp", "tp.ring", "dp", "pp", "pp.forward", "pp.backward", "cp", "embedding"};
+  static constexpr std::array kNamed = {"tp", "tp.ring", "dp", "pp.forward", "pp.backward", "cp", "embedding"};
   if (std::find(kNamed.begin(), kNamed.end(), communicator) == kNamed.end()) return "comm-other";
   std::string name = "comm-" + std::string(communicator);
   std::replace(name.begin(), name.end(), '.', '-');

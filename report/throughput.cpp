@@ -1,6 +1,12 @@
 #include "report/throughput.hpp"
 
+#include "report/data_sheet.hpp"
+
 namespace stretto {
+
+PeakRate data_sheet_peak(std::string_view device, std::int64_t devices) {
+  return {data_sheet_TFLOPs(device, Dtype::bf16).value_or(0) * 1e12 * double(devices), kDataSheet};
+}
 
 Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t devices, const PeakRate& peak) {
   const Flops flops = training_flops_per_sequence(scenario.model);

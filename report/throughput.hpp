@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "model/scenario.hpp"
 
@@ -10,10 +11,14 @@ namespace stretto {
 // The rate that utilisation counts against: of all devices that work on a step, together.
 struct PeakRate {
   double FLOPs_per_s = 0;  // 0: not known
-  std::string source;      // "the data sheet's bf16 peak"
+  std::string source;      // kDataSheet, "sgemm", …
 };
+constexpr const char* kDataSheet = "the data sheet's bf16 peak";
 
-// The rate of a step: the one definition of MFU and HFU, for simulate and train (docs/mfu.md).
+// By the data sheet (report/data_sheet.hpp) of so many GPUs, dense bf16; not known where it does not list the device.
+PeakRate data_sheet_peak(std::string_view device, std::int64_t devices);
+
+// The rate of a step: the one definition of MFU and HFU, for simulate, train and profile (docs/mfu.md).
 struct Throughput {
   double tokens_per_s = 0;             // of all devices
   double tokens_per_s_per_device = 0;  // of one

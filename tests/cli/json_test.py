@@ -123,7 +123,7 @@ class Json(ProgramTest):
     def test_profile(self):
         value = self.json("profile", self.tiny, "--set", "compare.repeats=3", "--trace", "trace.json")
         self.assert_keys(value, """device peak_GFLOPs peak_memory_GBps peak_source step_ms median_step_ms timed_step_ms overhead_pct
-                                critical_path step_over_critical_path operations""")
+                                critical_path step_over_critical_path tokens_per_s tflops_per_gpu mfu operations""")
         self.assert_keys(value["critical_path"], "operations compute_ms communication_ms between_ms")
         self.assertEqual(len(value["step_ms"]), 3)
         for operation in value["operations"]:
