@@ -28,8 +28,8 @@ struct CommonOptions {
   Output json, trace, html;
   Files files;
 };
-// The scenario with its overrides, on the platform that --platform names. Throws as read_scenario().
-Scenario scenario_of(const CommonOptions& options);
+// The scenario with its overrides and `further` ones, on the platform that --platform names. Throws as read_scenario().
+Scenario scenario_of(const CommonOptions& options, const std::vector<std::string>& further = {});
 // SCENARIO and --set; --platform, --json, --trace and --html where the command has a use for them.
 void add_scenario_options(CLI::App& command, CommonOptions& options);
 void add_platform_option(CLI::App& command, CommonOptions& options);

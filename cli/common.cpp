@@ -32,8 +32,9 @@ void add_scenario_options(CLI::App& command, CommonOptions& options) {
       ->allow_extra_args(false);
 }
 
-Scenario scenario_of(const CommonOptions& options) {
+Scenario scenario_of(const CommonOptions& options, const std::vector<std::string>& further) {
   std::vector<std::string> set = options.set;
+  set.insert(set.end(), further.begin(), further.end());
   // The platform says whether ranks share devices, so the scenario must know it.
   if (!options.platform.empty()) set.push_back("platform=" + platform_path(options.platform));
   return read_scenario(options.scenario, set);

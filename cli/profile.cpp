@@ -7,13 +7,16 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/statistics.hpp"
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
 #include "compare/profile_step.hpp"
 #include "exec/ready_step.hpp"
 #include "model/overlap/overlap.hpp"
+#include "report/throughput.hpp"
 #include "report/trace.hpp"
+#include "report/units.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -54,8 +57,18 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
     if (!measured.complete) throw runtime_failure(run.is_first() ? "interrupted" : "");
     return;
   }
-  out << profile_text(measured.profile);
-  write_json(options.json, profile_json(measured.profile));
+  // On a host floors say more than a share of some peak.
+  const std::int64_t devices = device && run.processes ? step.schedule.mesh.ranks() : 1;
+  const Throughput rate = throughput_of(scenario, median(measured.profile.step_ms), devices,
+                                        device ? data_sheet_peak(device->name, devices) : PeakRate{});
+  out << profile_text(measured.profile)
+      << fmt::format("{:.0f} tokens/s, {}{}{}\n", rate.tokens_per_s, rate_text(rate.FLOPs_per_s / double(devices)),
+                     devices > 1 ? " a GPU" : "", rate.mfu ? ", MFU " + percent_text(*rate.mfu) : "");
+  nlohmann::json json = profile_json(measured.profile);
+  json["tokens_per_s"] = rate.tokens_per_s;
+  json["tflops_per_gpu"] = device ? nlohmann::json(rate.TFLOPs_per_device) : nlohmann::json(nullptr);
+  json["mfu"] = rate.mfu ? nlohmann::json(*rate.mfu) : nlohmann::json(nullptr);
+  write_json(options.json, json);
   if (!options.trace.empty())
     write_trace(options.trace.path(),
                 {{"measured " + step.schedule.name, &step.schedule, &step.programs, &measured.middle}});

@@ -19,20 +19,15 @@
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
-#include "exec/cuda/peak.hpp"
 #include "exec/launch/process_group.hpp"
 #include "exec/trainer.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/verify/verify.hpp"
-#include "report/table.hpp"
+#include "report/throughput.hpp"
+#include "report/units.hpp"
 
 namespace stretto::cli {
 namespace {
-
-double model_flops_per_s(const Scenario& scenario, const std::vector<double>& times_ms) {
-  return training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size) /
-         (median(times_ms) * 1e-3);
-}
 
 // Speed of a core during training: sgemm now and then between the steps, because it changes from second to second.
 class Yardstick {
@@ -68,16 +63,13 @@ std::pair<double, double> host_utilisation(const Scenario& scenario, const Sched
   const int cores = std::min<int>(threads, static_cast<int>(scenario.cluster.cores_per_device > 0
                                                                 ? scenario.cluster.cores_per_device
                                                                 : std::max(1u, std::thread::hardware_concurrency())));
-  const Flops flops = training_flops_per_sequence(scenario.model);
-  const double flops_per_s = model_flops_per_s(scenario, times_ms), peak = yardstick * 1e9 * cores;
-  const double executed = flops.hardware + recompute_flops_per_sequence(scenario.model, scenario.training.recompute);
-  const double mfu = flops_per_s / peak, hfu = mfu * executed / flops.model;
+  const Throughput t = throughput_of(scenario, median(times_ms), 1, {yardstick * 1e9 * cores, "sgemm"});
   out << fmt::format(
-      "median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} GFLOP/s; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same "
+      "median step {:.1f} ms ({:.1f}–{:.1f}); {}; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same "
       "{} core{} ({:.1f} GFLOP/s a core, median between the steps; docs/mfu.md)\n",
-      median(times_ms), minimum(times_ms), maximum(times_ms), flops_per_s * 1e-9, 100 * mfu, 100 * hfu, cores,
-      cores == 1 ? "" : "s", yardstick);
-  return {mfu, hfu};
+      median(times_ms), minimum(times_ms), maximum(times_ms), rate_text(t.FLOPs_per_s), 100 * t.mfu.value(),
+      100 * t.hfu.value(), cores, cores == 1 ? "" : "s", yardstick);
+  return {*t.mfu, *t.hfu};
 }
 
 // "", or why it is not done.
@@ -94,9 +86,9 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   patience.reset();
   const std::int64_t ranks = schedule.mesh.ranks();
-  out << fmt::format("scenario {}: {:.2f} M parameters, {} rank{}, schedule {}, {:.1f} MiB a rank\n", scenario.name,
-                     double(parameter_count(scenario.model)) * 1e-6, ranks, ranks == 1 ? "" : "s", schedule.name,
-                     double(plan.peak_bytes()) / (1 << 20));
+  out << fmt::format("scenario {}: {} parameters, {} rank{}, schedule {}, {} a rank\n", scenario.name,
+                     count_text(double(parameter_count(scenario.model))), ranks, ranks == 1 ? "" : "s", schedule.name,
+                     size_text(double(plan.peak_bytes())));
   notes.insert(notes.end(), schedule.notes.begin(), schedule.notes.end());
   run.reserve_queues(schedule);
   for (const std::string& note : notes) out << "note: " << note << "\n";
@@ -145,15 +137,16 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
   }
   nlohmann::json mfu = nullptr, hfu = nullptr, tflops_per_gpu = nullptr;
   if (!times_ms.empty() && run.is_gpu) {
-    const double gpus = processes ? double(ranks) : 1;
-    const double TFLOPs = model_flops_per_s(scenario, times_ms) * 1e-12 / gpus;
-    tflops_per_gpu = TFLOPs;
+    const std::int64_t gpus = processes ? ranks : 1;
+    const PeakRate sheet = data_sheet_peak(device ? device->name : "", gpus);
+    const Throughput t = throughput_of(scenario, median(times_ms), gpus, sheet);
+    tflops_per_gpu = t.TFLOPs_per_device;
     out << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s a GPU", median(times_ms),
-                       minimum(times_ms), maximum(times_ms), TFLOPs);
-    if (const auto peak = cuda::peak_TFLOPs(device ? device->name : "", Dtype::bf16)) {
-      mfu = TFLOPs / *peak;
-      out << fmt::format("; MFU {:.1f} % of the {:g} that the data sheet of {} has", 100 * TFLOPs / *peak, *peak,
-                         device->name);
+                       minimum(times_ms), maximum(times_ms), t.TFLOPs_per_device);
+    if (t.mfu) {
+      mfu = *t.mfu;
+      out << fmt::format("; MFU {} of the {:g} that the data sheet of {} has", percent_text(*t.mfu),
+                         sheet.FLOPs_per_s / double(gpus) * 1e-12, device->name);
     }
     out << "\n";
   } else if (!times_ms.empty()) {

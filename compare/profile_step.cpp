@@ -10,9 +10,9 @@
 #include "base/statistics.hpp"
 #include "base/steal.hpp"
 #include "calibrate/probes/probes.hpp"
-#include "exec/cuda/peak.hpp"
 #include "exec/launch/timelines.hpp"
 #include "report/critical_path.hpp"
+#include "report/data_sheet.hpp"
 
 namespace stretto::compare {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 Peak peak_of(const exec::ReadyStep& step) {
   const auto device = step.executor->device();
   if (!device) return {};
-  const auto TFLOPs = cuda::peak_TFLOPs(device->name, step.schedule.compute_dtype);
+  const auto TFLOPs = data_sheet_TFLOPs(device->name, step.schedule.compute_dtype);
   return {TFLOPs.value_or(0) * 1e3, device->memory_GBps,
           TFLOPs ? "its data sheet, and the clock and width of its memory" : "the clock and width of its memory"};
 }

@@ -57,8 +57,8 @@ nlohmann::json known(double value) { return std::isnan(value) ? nlohmann::json(n
 }  // namespace
 
 BreakdownMs to_ms(const Breakdown& b) {
-  BreakdownMs ms{to_ms(b.compute),    to_ms(b.core_wait), to_ms(b.exposed_total),
-                 to_ms(b.queue_wait), to_ms(b.bubble),    {}};
+  BreakdownMs ms{to_ms(b.compute), to_ms(b.core_wait), to_ms(b.exposed_total), to_ms(b.queue_wait), to_ms(b.bubble), {},
+                 to_ms(b.host)};
   for (const Picoseconds exposed : b.exposed) ms.exposed_by.push_back(to_ms(exposed));
   return ms;
 }

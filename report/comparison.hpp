@@ -24,7 +24,8 @@ struct OperationTime {
 // The time of the compute lanes, broken down (report/exposure.hpp), in milliseconds, mean over ranks.
 struct BreakdownMs {
   double compute = 0, core_wait = 0, exposed = 0, queue_wait = 0, bubble = 0;
-  std::vector<double> exposed_by;  // [communicator]; of predictions they add up to `exposed`
+  std::vector<double> exposed_by = {};  // [communicator]; of predictions they add up to `exposed`
+  double host = 0;                      // the part of `bubble` that waits for the host
 };
 BreakdownMs to_ms(const Breakdown& breakdown);
 

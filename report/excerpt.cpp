@@ -32,6 +32,37 @@ std::vector<Candidate> candidates_of(const Schedule& schedule, const std::vector
   return candidates;
 }
 
+// Leaves of the rows those that start around the middle of the step, not more than `most` of all candidates together.
+void cut_in_time(std::vector<Candidate>& candidates, std::int64_t most, const Timeline& timeline,
+                 TimelineExcerpt& result) {
+  const Picoseconds begin = timeline.step_begin, middle = begin + (timeline.step_end - begin) / 2;
+  const auto off = [&](const TimelineRow* row) {
+    return row->start < middle ? middle - row->start : row->start - middle;
+  };
+  std::vector<Picoseconds> distances;
+  for (const Candidate& candidate : candidates)
+    for (const TimelineRow* row : candidate.rows) distances.push_back(off(row));
+  const auto last =
+      distances.begin() + std::min<std::int64_t>(std::max<std::int64_t>(most, 0), std::ssize(distances) - 1);
+  std::nth_element(distances.begin(), last, distances.end());
+  const Picoseconds reach = *last;
+  for (Candidate& candidate : candidates)
+    std::erase_if(candidate.rows, [&](const TimelineRow* row) { return off(row) >= reach; });
+  result.cut_in_time = true;
+  result.window_begin = middle - reach - begin;
+  result.window_end = middle + reach - begin;
+}
+
+// Keeps the bars that come first, equally many of every track.
+void cut_bars(std::vector<StageTrack>& stages, std::int64_t most, bool& all_bars) {
+  std::int64_t count = 0;
+  for (const StageTrack& stage : stages) count += std::ssize(stage.bars);
+  if (count <= most) return;
+  all_bars = false;
+  const auto each = static_cast<std::size_t>(most) / stages.size();
+  for (StageTrack& stage : stages) stage.bars.resize(std::min(stage.bars.size(), each));
+}
+
 }  // namespace
 
 std::int64_t TimelineExcerpt::operations() const {
@@ -43,7 +74,9 @@ std::int64_t TimelineExcerpt::operations() const {
 ExcerptLimits limits_of_page(std::size_t timelines) {
   constexpr std::int64_t kPage = 100'000;
   ExcerptLimits limits;
-  if (timelines > 0) limits.operations = std::min(limits.operations, kPage / static_cast<std::int64_t>(timelines));
+  if (timelines == 0) return limits;
+  limits.operations = std::min(limits.operations, kPage / static_cast<std::int64_t>(timelines));
+  limits.bars = std::min(limits.bars, kPage / static_cast<std::int64_t>(timelines));
   return limits;
 }
 
@@ -52,25 +85,32 @@ TimelineExcerpt excerpt(const Schedule& schedule, const std::vector<BoundProgram
   TimelineExcerpt result;
   result.step = timeline.step_end - timeline.step_begin;
   for (const Lane& lane : schedule.lanes) result.lanes.push_back(lane.name);
+  result.stages = stage_bars(schedule, programs, timeline);
+  cut_bars(result.stages, limits.bars, result.all_bars);
   std::unordered_map<std::string, std::uint32_t> label_of;
-  std::int64_t left = limits.operations;
-  bool full = false;
-  for (Candidate& candidate : candidates_of(schedule, programs, timeline)) {
-    auto& rows = candidate.rows;
+  std::vector<Candidate> candidates = candidates_of(schedule, programs, timeline);
+  std::int64_t of_first = 0;  // operations of the first ranks of all roles
+  std::size_t firsts = 0;     // ranks among them that may be shown
+  for (const Candidate& candidate : candidates) {
     ++result.all_ranks;
-    result.all_operations += static_cast<std::int64_t>(rows.size());
-    const bool first = result.tracks.empty();
-    const bool fits = static_cast<std::int64_t>(rows.size()) <= left &&
-                      static_cast<std::int64_t>(result.tracks.size()) < limits.ranks;
-    full = full || (!fits && !first);
-    if (full) continue;
+    result.all_operations += std::ssize(candidate.rows);
+    if (candidate.turn > 0) continue;
+    if (static_cast<std::int64_t>(firsts) >= std::max<std::int64_t>(limits.ranks, 1)) continue;
+    ++firsts;
+    of_first += std::ssize(candidate.rows);
+  }
+  if (of_first > limits.operations) {
+    candidates.resize(firsts);
+    cut_in_time(candidates, limits.operations, timeline, result);
+  }
+  std::int64_t left = limits.operations;
+  for (Candidate& candidate : candidates) {
+    auto& rows = candidate.rows;
+    const bool fits = std::ssize(rows) <= left && std::ssize(result.tracks) < limits.ranks;
+    if (!fits && !result.tracks.empty()) break;
     std::stable_sort(rows.begin(), rows.end(),
                      [](const TimelineRow* a, const TimelineRow* b) { return a->start < b->start; });
-    if (!fits) {
-      rows.resize(static_cast<std::size_t>(std::max<std::int64_t>(left, 0)));
-      result.cut_in_time = true;
-    }
-    left -= static_cast<std::int64_t>(rows.size());
+    left -= std::ssize(rows);
 
     ExcerptTrack track{candidate.program->rank, candidate.role->role, {}};
     for (const TimelineRow* row : rows) {
@@ -78,7 +118,10 @@ TimelineExcerpt excerpt(const Schedule& schedule, const std::vector<BoundProgram
       const Operation& operation = schedule.operations[op.op];
       const auto [found, is_new] =
           label_of.try_emplace(label(schedule, op), static_cast<std::uint32_t>(result.labels.size()));
-      if (is_new) result.labels.push_back({found->first, describe(operation.work), operation.phase});
+      if (is_new)
+        result.labels.push_back(
+            {found->first, describe(operation.work), operation.phase,
+             is_communication(operation.work) ? schedule.communicators[communicator_of(operation.work)].name : ""});
       const Picoseconds begin = timeline.step_begin;
       track.slices.push_back({found->second, op.lane, row->start - begin, row->transfer - begin, row->end - begin});
     }

@@ -64,12 +64,28 @@ TEST_CASE("what is too large is cut by whole ranks, and says how much there was"
   CHECK_FALSE(shown.cut_in_time);
 }
 
-TEST_CASE("of a rank that alone is too large the operations that start first are shown", "[excerpt]") {
+TEST_CASE("of ranks that are too large what starts around the middle of the step is shown", "[excerpt]") {
   const TimelineExcerpt shown = Run(2, 10).within(6, 32);
   REQUIRE(ranks_of(shown) == std::vector<std::int64_t>{0});
-  REQUIRE(shown.tracks[0].slices.size() == 6);
-  CHECK(shown.tracks[0].slices.back().start == 5'000'000);
   CHECK(shown.cut_in_time);
+  // The middle is 5 µs; five operations start less than 3 µs from it.
+  REQUIRE(shown.tracks[0].slices.size() == 5);
+  CHECK(shown.tracks[0].slices.front().start == 3'000'000);
+  CHECK(shown.tracks[0].slices.back().start == 7'000'000);
+  CHECK(shown.window_begin == 2'000'000);
+  CHECK(shown.window_end == 8'000'000);
+  CHECK(shown.all_operations == 20);
+}
+
+TEST_CASE("of roles that are too large together every one is shown between the same instants", "[excerpt]") {
+  Run run(2, 10);
+  run.schedule.programs = {{"stage 0", {}}, {"stage 1", {}}};
+  for (BoundProgram& program : run.programs) program.role = static_cast<std::size_t>(program.rank);
+  const TimelineExcerpt shown = run.within(12, 32);
+  REQUIRE(ranks_of(shown) == std::vector<std::int64_t>{0, 1});
+  for (const ExcerptTrack& track : shown.tracks) CHECK(track.slices.size() == 5);
+  REQUIRE(shown.stages.size() == 2);
+  CHECK(shown.all_bars);
 }
 
 TEST_CASE("an empty timeline has an empty excerpt; all timelines of a page share its room", "[excerpt]") {
@@ -77,4 +93,5 @@ TEST_CASE("an empty timeline has an empty excerpt; all timelines of a page share
   CHECK(limits_of_page(0).operations == 20'000);
   CHECK(limits_of_page(5).operations == 20'000);
   CHECK(limits_of_page(50).operations == 2'000);
+  CHECK(limits_of_page(50).bars == 2'000);
 }

@@ -95,7 +95,8 @@ class Accounting {
       compute_of[lane] = static_cast<std::uint32_t>(compute_.size());
       compute_.emplace_back().rows.reserve(program_.lanes[lane].size());
     }
-    for (std::vector<LaneWindows>* windows : {&transfers_, &queued_, &held_}) windows->resize(program_.lanes.size());
+    for (std::vector<LaneWindows>* windows : {&transfers_, &queued_, &held_, &unissued_})
+      windows->resize(program_.lanes.size());
     for (std::size_t lane = 0; lane < program_.lanes.size(); ++lane)
       if (compute_of[lane] == kNobody) transfers_[lane].reserve(program_.lanes[lane].size());
     for (const TimelineRow& row : rows_) {
@@ -110,6 +111,8 @@ class Accounting {
         queued_[op.lane].add({row.ready, row.start, row.start, op.position, communicator, op.joined});
       if (const Interval held = has_queues_ ? held_by_queue(row) : Interval{}; held.begin < held.end)
         held_[op.lane].add({held.begin, held.end, held.end, op.position, communicator, false});
+      if (const Picoseconds over = op.joined ? row.ready : waits_over(row); over < row.ready)
+        unissued_[op.lane].add({over, row.ready, row.ready, op.position, communicator, false});
     }
   }
 
@@ -153,6 +156,31 @@ class Accounting {
     lane.held.begin -= shift, lane.held.end -= shift;
   }
 
+  // nullptr where the timeline has none. Mostly it has all.
+  const TimelineRow* row_of(std::uint32_t op) const {
+    if (op < rows_.size() && rows_[op].op == op) return &rows_[op];
+    const auto at = std::lower_bound(rows_.begin(), rows_.end(), op,
+                                     [](const TimelineRow& r, std::uint32_t o) { return r.op < o; });
+    return at != rows_.end() && at->op == op ? &*at : nullptr;
+  }
+
+  // When all that the operation waits for was over and its lane was free. The first operation of a lane in a step also
+  // waits for the end of the step before: the process does.
+  Picoseconds waits_over(const TimelineRow& row) const {
+    const BoundOp& op = program_.ops[row.op];
+    Picoseconds over = std::numeric_limits<Picoseconds>::min();
+    const auto consider = [&](std::uint32_t on, int steps_ago, bool is_end) {
+      if (const TimelineRow* at = row_of(on))
+        over = std::max(over, (is_end ? at->end : at->start) - steps_ago * period_);
+    };
+    if (op.position > 0) consider(program_.lanes[op.lane][op.position - 1], 0, true);
+    for (const std::vector<std::uint32_t>& lane : program_.lanes)
+      if (op.position == 0 && !lane.empty()) consider(lane.back(), 1, true);
+    for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w)
+      consider(program_.waits[w].op, program_.waits[w].steps_ago, program_.waits[w].kind == EdgeKind::finish_start);
+    return over;
+  }
+
   // From when on the operation, and what it is joined with, waited for nothing but its hardware queue, to when the
   // queue let it go: whatever was issued to the queue before had started. Empty when other waits were over later.
   Interval held_by_queue(const TimelineRow& row) const {
@@ -162,9 +190,7 @@ class Accounting {
     Interval held;
     held.begin = held.end = std::numeric_limits<Picoseconds>::min();
     const auto consider = [&](std::uint32_t op, int steps_ago, bool is_end, Picoseconds& until) {
-      const auto at = std::lower_bound(rows_.begin(), rows_.end(), op,
-                                       [](const TimelineRow& r, std::uint32_t o) { return r.op < o; });
-      if (at != rows_.end() && at->op == op)
+      if (const TimelineRow* at = row_of(op))
         until = std::max(until, (is_end ? at->end : at->start) - steps_ago * period_);
     };
     consider(first.position > 0 ? lane[first.position - 1] : lane.back(), first.position > 0 ? 0 : 1, true, held.begin);
@@ -199,16 +225,24 @@ class Accounting {
     // Communication that continues after all computation is exposed, too.
     for (LaneId lane = 0; is_tail && lane < program_.lanes.size(); ++lane)
       awaited_.push_back({lane, {kAll, kNothing, kNothing}});
-    if (awaited_.empty() && !has_queues_) {
-      result_.bubble += to - from;
-      return;
-    }
     free_.assign(1, {from, to});
     charge(transfers_, result_.exposed);
     charge(queued_, {&result_.core_wait, 1});
     charge(held_, {&result_.queue_wait, 1});
     for (const ComputeLane& lane : compute_)
       if (has_queues_ && !lane.is_through) result_.queue_wait += take(free_, lane.held.begin, lane.held.end);
+    Picoseconds host = 0;
+    charge(unissued_, {&host, 1});
+    for (const ComputeLane& lane : compute_) {
+      if (free_.empty()) break;
+      if (lane.rows.empty() || (lane.is_through && !is_tail)) continue;
+      // A lane that is through has the first operation of the next step before it.
+      const TimelineRow& next = *lane.rows[lane.is_through ? 0 : lane.behind - 1];
+      const Picoseconds shift = lane.is_through ? -period_ : lane.steps_ago * period_;
+      host += take(free_, waits_over(next) - shift, next.ready - shift);
+    }
+    result_.host += host;
+    result_.bubble += host;
     for (const Interval& rest : free_) result_.bubble += rest.end - rest.begin;
   }
 
@@ -245,6 +279,7 @@ class Accounting {
   std::vector<LaneWindows> transfers_;  // [lane]
   std::vector<LaneWindows> queued_;     // [lane]: waits for cores
   std::vector<LaneWindows> held_;       // [lane]: waits for a hardware queue alone
+  std::vector<LaneWindows> unissued_;   // [lane]: waits for nothing but to be issued
   std::vector<Awaited> awaited_;        // of one gap, by lane
   std::vector<Interval> free_;          // of one gap, what nothing has been charged for
   Breakdown result_;
@@ -266,6 +301,7 @@ Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgra
     mean.compute += one.compute;
     mean.core_wait += one.core_wait;
     mean.queue_wait += one.queue_wait;
+    mean.host += one.host;
     for (std::size_t i = 0; i < mean.exposed.size(); ++i) mean.exposed[i] += one.exposed[i];
   }
   // Rounding down and leaving the remainders to bubble keeps both the sum exact and bubble non-negative.
@@ -273,6 +309,7 @@ Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgra
   mean.compute /= ranks;
   mean.core_wait /= ranks;
   mean.queue_wait /= ranks;
+  mean.host /= ranks;
   for (Picoseconds& exposed : mean.exposed) mean.exposed_total += exposed /= ranks;
   mean.bubble =
       timeline.step_end - timeline.step_begin - mean.compute - mean.core_wait - mean.queue_wait - mean.exposed_total;

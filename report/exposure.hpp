@@ -21,6 +21,10 @@ struct Breakdown {
   // issued to the queue before it and has not started.
   Picoseconds queue_wait = 0;
   Picoseconds bubble = 0;  // all wait for a peer's compute, for the host, or for nothing
+  // The part of the bubble in which the next operation, or the communication that it waits for, waits for nothing but
+  // to be issued: what it waits for is over and its lane is free. With a host lane (HostCosts) the process has not
+  // issued it yet; without, that is the time between two operations and that of waking up.
+  Picoseconds host = 0;
 };
 
 // One rank's breakdown. `program` must be the BoundProgram of that rank that the rows' `op` index into.

@@ -4,27 +4,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
 
 #include "base/statistics.hpp"
+#include "report/colours.hpp"
 #include "report/html_assets.hpp"
 #include "report/html_bars.hpp"
 #include "report/html_text.hpp"
+#include "report/timeline_data.hpp"
+#include "report/units.hpp"
 
 namespace stretto {
 namespace {
 
-constexpr std::size_t kExposedColours = 5;  // classes exposed0, exposed1, … of the style
-
-bool is_measured(const HtmlStep& step) { return !step.row.measured_ms.empty(); }
-
 bool has_measured(const HtmlReport& report) {
-  return std::any_of(report.steps.begin(), report.steps.end(), is_measured);
+  return std::any_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) { return step.is_measured(); });
 }
-
-std::string ranks_text(std::int64_t ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
 std::string paragraph(const std::string& text, const char* css) {
   return fmt::format("<p class=\"{}\">{}</p>\n", css, html_escaped(text));
@@ -33,8 +28,7 @@ std::string paragraph(const std::string& text, const char* css) {
 // One row a step, with the bars that `bars` gives.
 template <typename Bars>
 void add_rows(BarChart& chart, const HtmlReport& report, const Bars& bars) {
-  for (const HtmlStep& step : report.steps)
-    chart.rows.push_back({ranks_text(step.row.ranks), step.row.mode, bars(step)});
+  for (const HtmlStep& step : report.steps) chart.rows.push_back({step.ranks_text(), step.row.mode, bars(step)});
 }
 
 BarChart step_times(const HtmlReport& report) {
@@ -75,7 +69,7 @@ class ExposedSeries {
   ExposedSeries(BarChart& chart, const HtmlReport& report)
       : names_(communicators_of(report)), first_(chart.series.size()) {
     for (std::size_t i = 0; i < names_.size(); ++i)
-      chart.series.push_back({"exposed " + names_[i], "exposed" + std::to_string(i % kExposedColours)});
+      chart.series.push_back({"exposed " + names_[i], colour_of_communicator(names_[i])});
   }
   void append(std::vector<BarSegment>& segments, const HtmlStep& step, const BreakdownMs& breakdown) const {
     for (std::size_t c = 0; c < std::min(step.communicators.size(), breakdown.exposed_by.size()); ++c) {
@@ -93,7 +87,7 @@ class ExposedSeries {
 template <typename SegmentsOf>
 std::vector<Bar> both_sides(const HtmlStep& step, const SegmentsOf& segments_of) {
   std::vector<Bar> bars{{"predicted", segments_of(step, step.row.predicted)}};
-  if (is_measured(step)) bars.push_back({"measured", segments_of(step, step.row.measured)});
+  if (step.is_measured()) bars.push_back({"measured", segments_of(step, step.row.measured)});
   return bars;
 }
 
@@ -114,14 +108,20 @@ BarChart breakdowns(const HtmlReport& report) {
     return step.row.predicted.queue_wait > 0 || step.row.measured.queue_wait > 0;
   });
   if (has_queues) chart.series.push_back({"behind a hardware queue", "queue-wait"});
+  const std::size_t host = chart.series.size();
+  const bool has_host = std::any_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) {
+    return step.row.predicted.host > 0 || step.row.measured.host > 0;
+  });
+  if (has_host) chart.series.push_back({"waiting for the host", "host-wait"});
   const std::size_t bubble = chart.series.size();
-  chart.series.push_back({"bubble", "bubble"});
+  chart.series.push_back({has_host ? "rest of the bubble" : "bubble", "bubble"});
   add_rows(chart, report, [&](const HtmlStep& step) {
     return both_sides(step, [&](const HtmlStep& of, const BreakdownMs& b) {
       std::vector<BarSegment> segments{{0, b.compute}, {1, b.core_wait}};
       exposed.append(segments, of, b);
       if (has_queues) segments.push_back({queue, b.queue_wait});
-      segments.push_back({bubble, b.bubble});
+      if (has_host) segments.push_back({host, b.host});
+      segments.push_back({bubble, b.bubble - b.host});
       return segments;
     });
   });
@@ -150,106 +150,45 @@ BarChart memory(const HtmlReport& report) {
   chart.id = "memory";
   chart.title = "Memory of a rank";
   chart.bar_header = "role";
-  chart.caption = "The peak, as planned; execution allocates exactly that.";
-  if (report.device_bytes > 0) {
-    const auto bytes = double(report.device_bytes);
-    chart.caption += " A device of this platform has " + byte_unit(bytes).text(bytes) + ".";
-  }
+  chart.caption =
+      "The peak, as planned; execution allocates exactly that. Bytes that gradients, activations and workspaces share "
+      "count for the first of them.";
+  if (report.device_bytes > 0)
+    chart.caption += " A device of this platform has " + size_text(double(report.device_bytes)) + ".";
+  if (report.reserved_bytes > 0)
+    chart.caption += " " + size_text(double(report.reserved_bytes)) + " of it are reserved: context, libraries.";
   chart.bytes = chart.stacked = true;
-  chart.series = {{"parameters", "parameters"},
-                  {"optimizer state", "optimizer-state"},
-                  {"inputs and scalars", "inputs"},
-                  {"gradients, activations, workspaces (they share bytes)", "reused"}};
+  chart.series = {{"parameters", "parameters"}, {"optimizer state", "optimizer-state"},
+                  {"gradients", "gradients"},   {"activations", "activations"},
+                  {"workspace", "workspace"},   {"inputs and scalars", "inputs"}};
   for (const HtmlStep& step : report.steps) {
-    BarRow row{ranks_text(step.row.ranks), step.row.mode, {}};
+    BarRow row{step.ranks_text(), step.row.mode, {}};
     for (const MemoryUse& use : step.memory)
       row.bars.push_back({use.role,
                           {{0, double(use.parameters)},
                            {1, double(use.optimizer_state)},
-                           {2, double(use.inputs_and_scalars)},
-                           {3, double(use.reused)}}});
+                           {2, double(use.gradients)},
+                           {3, double(use.activations)},
+                           {4, double(use.workspace)},
+                           {5, double(use.inputs_and_scalars)}}});
     chart.rows.push_back(std::move(row));
   }
   return chart;
 }
 
-std::int64_t nanoseconds(Picoseconds time) { return std::llround(double(time) * 1e-3); }
-
-// null for what is no number, tenths of a microsecond otherwise.
-nlohmann::json rounded_ms(double ms) {
-  return std::isfinite(ms) ? nlohmann::json(std::round(ms * 1e4) / 1e4) : nlohmann::json(nullptr);
-}
-
-// The data for report/html/timeline.js, which documents the fields. Names are stored once.
-class TimelineData {
- public:
-  nlohmann::json of(const HtmlReport& report) {
-    nlohmann::json steps = nlohmann::json::array();
-    for (const HtmlStep& step : report.steps) {
-      nlohmann::json operations = nlohmann::json::array(), sides = nlohmann::json::array();
-      for (const OperationTime& op : step.row.operations)
-        operations.push_back({op.name, op.kind, rounded_ms(op.predicted_ms), rounded_ms(op.measured_ms)});
-      sides.push_back(side("predicted", step.predicted));
-      if (is_measured(step)) sides.push_back(side("measured", step.measured));
-      steps.push_back({{"title", ranks_text(step.row.ranks) + ", " + step.row.mode},
-                       {"sides", std::move(sides)},
-                       {"operations", std::move(operations)}});
-    }
-    nlohmann::json phases = nlohmann::json::array();
-    for (int phase = 0; phase <= static_cast<int>(Phase::param_sync); ++phase)
-      phases.push_back(name_of(static_cast<Phase>(phase)));
-    return {{"phases", std::move(phases)}, {"works", works_}, {"labels", labels_}, {"steps", std::move(steps)}};
-  }
-
- private:
-  std::size_t index_of(const ExcerptLabel& label) {
-    const auto [work, new_work] = work_index_.try_emplace(label.work, works_.size());
-    if (new_work) works_.push_back(label.work);
-    const auto [found, is_new] = label_index_.try_emplace({label.name, work->second, label.phase}, labels_.size());
-    if (is_new) labels_.push_back({label.name, static_cast<int>(label.phase), work->second});
-    return found->second;
-  }
-
-  nlohmann::json side(const char* title, const TimelineExcerpt& timeline) {
-    std::vector<std::size_t> index;
-    for (const ExcerptLabel& label : timeline.labels) index.push_back(index_of(label));
-    nlohmann::json tracks = nlohmann::json::array();
-    for (const ExcerptTrack& track : timeline.tracks) {
-      nlohmann::json slices = nlohmann::json::array();
-      for (const ExcerptSlice& s : track.slices) {
-        slices.push_back(index[s.label]);
-        slices.push_back(s.lane);
-        slices.push_back(nanoseconds(s.start));
-        slices.push_back(nanoseconds(s.transfer - s.start));
-        slices.push_back(nanoseconds(s.end - s.start));
-      }
-      tracks.push_back({{"rank", track.rank}, {"role", track.role}, {"slices", std::move(slices)}});
-    }
-    return {{"title", title},
-            {"step", nanoseconds(timeline.step)},
-            {"lanes", timeline.lanes},
-            {"tracks", std::move(tracks)},
-            {"ranks", timeline.all_ranks},
-            {"cut", timeline.cut_in_time},
-            {"left_out", timeline.all_operations - timeline.operations()}};
-  }
-
-  std::map<std::string, std::size_t> work_index_;
-  std::map<std::tuple<std::string, std::size_t, Phase>, std::size_t> label_index_;
-  nlohmann::json works_ = nlohmann::json::array(), labels_ = nlohmann::json::array();
-};
-
 std::string timelines(const HtmlReport& report) {
   return std::string("<section id=\"timelines\">\n<h2>Timelines</h2>\n") +
-         "<p>One step, operation by operation: gaps are waiting, a pale front of a communication is waiting for its "
-         "peers, dashes are where the step begins and ends. Ranks that behave alike are predicted once, by the first "
-         "of "
-         "them." +
+         "<p>One step. Above, a bar for each micro-batch, model chunk and pass of every stage, on its compute lanes: "
+         "the "
+         "gaps are the pipeline's bubble and exposed communication. Below, operation by operation: gaps are waiting, a "
+         "pale front of a communication is waiting for its peers, dashes are where the step begins and ends. Ranks "
+         "that "
+         "behave alike are predicted once, by the first of them." +
          (has_measured(report) ? " Measured is the repeat with the median step." : "") + "</p>\n" +
          "<noscript><p class=\"nothing\">The timelines are drawn by a script, which this browser does not "
          "run.</p></noscript>\n<div id=\"timeline\"></div>\n</section>\n"
          "<script type=\"application/json\" id=\"data\">" +
-         script_json(TimelineData().of(report)) + "</script>\n<script>\n" + kHtmlScript + "</script>\n";
+         script_json(timeline_data(report)) + "</script>\n<script>\n" + kHtmlScript + "</script>\n";
 }
 
 }  // namespace

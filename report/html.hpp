@@ -16,6 +16,9 @@ struct HtmlStep {
   std::vector<std::string> communicators;  // names, in the order of BreakdownMs::exposed_by
   TimelineExcerpt predicted, measured;
   std::vector<MemoryUse> memory;  // one entry a role
+
+  bool is_measured() const { return !row.measured_ms.empty(); }
+  std::string ranks_text() const { return std::to_string(row.ranks) + (row.ranks == 1 ? " rank" : " ranks"); }
 };
 
 // The contents of the page of `--html`: plain data, owned. Strings are text as a person wrote it; rendering escapes
@@ -27,6 +30,7 @@ struct HtmlReport {
   std::vector<std::string> remarks;  // lines under it
   std::vector<HtmlStep> steps;       // steps of equal numbers of ranks stand together
   std::int64_t device_bytes = 0;     // memory of one device; 0: not known
+  std::int64_t reserved_bytes = 0;   // of it: context, libraries, fragmentation
 };
 
 // One HTML file that needs nothing else and loads nothing: tables and bars as HTML and SVG, timelines drawn by a script

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/units.hpp"
+
 namespace stretto {
 namespace {
 
@@ -94,7 +96,8 @@ class Svg {
       body_ += fmt::format(
           "<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\">"
           "<title>{}: {}</title></rect>\n",
-          series.css, x, y_, width, kBarHeight, html_escaped(title), unit_.text(segment.value));
+          series.css, x, y_, width, kBarHeight, html_escaped(title),
+          chart_.bytes ? size_text(segment.value) : time_text(segment.value));
       x += width;
     }
     if (bar.spread) {

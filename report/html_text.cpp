@@ -2,17 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 namespace stretto {
-namespace {
-
-// Three significant digits or more, at most three decimals.
-int decimals_for(double largest) { return largest >= 100 ? 1 : largest >= 10 ? 2 : 3; }
-
-}  // namespace
 
 std::string html_escaped(std::string_view text) {
   std::string escaped;
@@ -70,32 +63,6 @@ std::string html_table(const Table& table) {
       "<div class=\"table\"><table>\n<thead>" + line(table.headers(), "th", " scope=\"col\"") + "</thead>\n<tbody>\n";
   for (const std::vector<std::string>& row : table.cells()) html += line(row, "td", "");
   return html + "</tbody></table></div>\n";
-}
-
-std::string Unit::number(double value) const {
-  if (!std::isfinite(value)) return "–";
-  const std::string digits = fmt::format("{:.{}f}", value / per_unit, decimals);
-  return digits.find_first_not_of("-0.") == std::string::npos && digits.front() == '-' ? digits.substr(1) : digits;
-}
-
-std::string Unit::text(double value) const { return std::isfinite(value) ? number(value) + " " + name : number(value); }
-
-Unit time_unit(double largest_ms) {
-  constexpr double kMsPerSecond = 1e3, kMsPerMicrosecond = 1e-3;
-  if (largest_ms >= 10 * kMsPerSecond) return {kMsPerSecond, "s", decimals_for(largest_ms / kMsPerSecond)};
-  if (largest_ms > 0 && largest_ms < 1) return {kMsPerMicrosecond, "µs", decimals_for(largest_ms / kMsPerMicrosecond)};
-  return {1, "ms", decimals_for(largest_ms)};
-}
-
-Unit byte_unit(double largest_bytes) {
-  double per_unit = 1;
-  std::string name = "B";
-  for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
-    if (largest_bytes < 1024 * per_unit) break;
-    per_unit *= 1024;
-    name = larger;
-  }
-  return {per_unit, name, per_unit == 1 ? 0 : decimals_for(largest_bytes / per_unit)};
 }
 
 }  // namespace stretto

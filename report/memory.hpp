@@ -5,22 +5,48 @@
 
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
+#include "report/table.hpp"
 
 namespace stretto {
 
 // The contents of a rank's arena, in bytes. The sum is its peak, which the simulator predicts and the executor
-// allocates.
+// allocates. Parameters, optimizer state, inputs and scalars share with nobody. The plan lets gradients, activations
+// and workspaces share bytes: a byte that several of them have counts for the first in this order.
 struct MemoryUse {
-  std::string role;             // whose ranks: "rank"
-  std::int64_t parameters = 0;  // live across steps, share with nobody; as optimizer_state
+  std::string role;  // whose ranks: "rank", "stage 0"
+  std::int64_t parameters = 0;
   std::int64_t optimizer_state = 0;
   std::int64_t inputs_and_scalars = 0;
-  std::int64_t reused = 0;  // gradients, activations, workspaces: the plan lets them share bytes; and the alignment
+  std::int64_t gradients = 0;
+  std::int64_t activations = 0;
+  std::int64_t workspace = 0;  // and what alignment leaves between them
 
-  std::int64_t peak() const { return parameters + optimizer_state + inputs_and_scalars + reused; }
+  std::int64_t peak() const {
+    return parameters + optimizer_state + inputs_and_scalars + gradients + activations + workspace;
+  }
 };
 
 // One entry a role. `plan` must be the schedule's.
 std::vector<MemoryUse> memory_use(const Schedule& schedule, const MemoryPlan& plan);
+
+// All ranks of a device and what they have of its memory.
+struct DeviceMemory {
+  std::vector<MemoryUse> roles;  // [program]
+  std::int64_t ranks_per_device = 1;
+  std::int64_t device_bytes = 0;    // of the device
+  std::int64_t reserved_bytes = 0;  // of these: context, libraries, fragmentation
+
+  std::size_t fullest() const;  // the role that needs most; there must be one
+  std::int64_t peak_bytes() const { return roles.empty() ? 0 : roles[fullest()].peak(); }
+  // Left free by the ranks of a device when all are of that role; below 0 it does not fit.
+  std::int64_t free_bytes_of(const MemoryUse& use) const;
+  std::int64_t free_bytes() const { return free_bytes_of(roles.empty() ? MemoryUse{} : roles[fullest()]); }
+  bool fits() const { return free_bytes() >= 0; }
+};
+
+// "59.85 GiB a rank and 2.98 GiB reserved of 80.00 GiB; fits, 17.17 GiB are free on stage 0, the fullest".
+std::string memory_text(const DeviceMemory& memory);
+// A row for each role.
+Table memory_table(const DeviceMemory& memory);
 
 }  // namespace stretto

@@ -18,6 +18,7 @@ bool looks_numeric(std::string_view cell) {
       cell.remove_prefix(sign.size());
       break;
     }
+  if (std::count(cell.begin(), cell.end(), ' ') > 1) return false;  // words behind the unit
   return !cell.empty() && (is_digit(cell[0]) || (cell[0] == '.' && cell.size() > 1 && is_digit(cell[1])));
 }
 

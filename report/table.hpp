@@ -7,7 +7,7 @@
 namespace stretto {
 
 // A plain-text table: a header, a rule, rows; columns as wide as their widest cell, two spaces apart. A column whose
-// filled cells are all numbers (a sign, digits, a unit or "%" behind them) is right-aligned, others left-aligned. The
+// filled cells are all numbers (a sign, digits, one word or "%" behind them) is right-aligned, others left-aligned. The
 // same bytes on a terminal and in a file. A value type.
 class Table {
  public:

@@ -19,6 +19,13 @@ TEST_CASE("numbers align right, words align left", "[table]") {
         "x                      128    −3.25\n");
 }
 
+TEST_CASE("a number with more than a unit behind it is words", "[table]") {
+  Table table({"a", "b"});
+  table.add_row({"1.5 s", "1.5 s"});
+  table.add_row({"20 ms", "20 ms a step"});
+  CHECK(table.right_aligned() == std::vector<bool>{true, false});
+}
+
 TEST_CASE("a table without rows is its header", "[table]") { CHECK(Table({"a", "bc"}).text() == "a  bc\n-  --\n"); }
 
 TEST_CASE("width counts characters, not bytes", "[table]") {

@@ -36,7 +36,8 @@ TEST_CASE("a device that two stages share, or one that is not full, is not folde
   CHECK(kept(on({{Coord::dp, 3}}, 2)).size() == 3);
   CHECK(kept(on({{Coord::pp, 2}, {Coord::dp, 2}}, 4)).size() == 4);
   CHECK(kept(on({{Coord::pp, 2}, {Coord::dp, 3}}, 2)).size() == 6);
-  CHECK(kept(on({{Coord::dp, 4}, {Coord::pp, 2}}, 1)).size() == 8);  // stages that are no ranges of ranks
+  CHECK(kept(on({{Coord::dp, 4}, {Coord::pp, 2}}, 2)).size() == 8);  // stages that are no ranges of ranks
+  CHECK(kept(on({{Coord::dp, 4}, {Coord::pp, 2}}, 1)) == Ranks{0, 1});
 }
 
 TEST_CASE("every rank is represented by one of its stage, at its place of a device") {

@@ -1,12 +1,15 @@
 // Draws the timelines. The data (report/html.cpp):
 //   phases  names, by number          works   texts such as "gemm 512x256x1024 nn"
-//   labels  [name, phase, work]       steps   {title, sides, operations: [name, kind, predicted ms, measured ms]}
-//   side    {title, step, lanes, tracks, ranks, cut, left_out}; all times are nanoseconds from the step's beginning
+//   colours [variable of the style, what it stands for]    kinds   of bars: [name, colour]
+//   labels  [name, phase, work, colour]       steps   {title, sides, operations: [name, kind, predicted ms, measured ms]}
+//   side    {title, step, stages, all_bars, lanes, tracks, ranks, window, left_out}; all times are nanoseconds from
+//           the step's beginning; window: [begin, end] of the operations that tracks have, null where they have all
+//   stage   {role, rank, bars}, where bars are five numbers each: kind, micro-batch, chunk, distance from the end of the
+//           bar before, duration
 //   track   {rank, role, slices}, where slices are five numbers each: label, lane, start, waiting for peers, duration
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const colours = ["--grey", "--blue", "--green", "--yellow", "--red", "--violet", "--pink"];  // by phase
   const STRIDE = 5, GUTTER = 132, RIGHT = 16, ROW = 18, HEADING = 46, TRACK_GAP = 7, SIDE_GAP = 22;
 
   const element = (name, properties, ...children) => {
@@ -16,7 +19,7 @@
   };
   const time = (ns, digits = 3) => {
     const size = Math.abs(ns);
-    if (size >= 1e10) return (ns / 1e9).toFixed(digits) + " s";
+    if (size >= 1e9) return (ns / 1e9).toFixed(digits) + " s";
     if (size >= 1e6 || size === 0) return (ns / 1e6).toFixed(digits) + " ms";
     return (ns / 1e3).toFixed(digits) + " µs";
   };
@@ -32,6 +35,8 @@
     made.setAttribute("aria-label", label);
     return made;
   };
+  const windowOf = () => step.sides.map((side) => side.window).find((window) => window !== null);
+  const operationsButton = button("operations", "show the stretch whose operations this page has", () => show(...windowOf()));
   const help = "Drag to zoom into a stretch, Shift and drag to move; click, then the wheel zooms. Keys: + − ← → 0.";
   const canvas = element("canvas", { tabIndex: 0 });
   canvas.setAttribute("role", "img");
@@ -42,7 +47,7 @@
   root.append(
     element("div", { className: "controls" }, element("label", { htmlFor: "step", textContent: "Step" }), select,
       button("+", "zoom in", () => zoom(0.5)), button("−", "zoom out", () => zoom(2)),
-      button("whole step", "show the whole step", () => show(...whole())), element("span", { className: "help", textContent: help })),
+      button("whole step", "show the whole step", () => show(...whole())), operationsButton, element("span", { className: "help", textContent: help })),
     legend, element("div", { className: "lanes" }, canvas, hint), notes,
     element("details", {}, element("summary", { textContent: "the numbers: time of each operation in a step, mean over ranks" }),
       operations));
@@ -51,15 +56,44 @@
 
   let step, rows, headings, height, from, to, style, hovered = null, drag = null;
 
-  // Rows of the drawing: each lane of each track that has operations, sides below each other.
+  // The bars of a stage with their starts and ends.
+  const barsOf = (stage) => {
+    const bars = [];
+    let end = 0;
+    for (let i = 0; i < stage.bars.length; i += STRIDE) {
+      const [kind, microBatch, chunk, gap, lasts] = stage.bars.slice(i, i + STRIDE);
+      bars.push({ kind, microBatch, chunk, start: end + gap, end: end + gap + lasts });
+      end += gap + lasts;
+    }
+    return bars;
+  };
+  const chunksOf = (side) => side.stages.some((stage) => stage.bars.some((value, i) => i % STRIDE === 2 && value > 0));
+
+  // Operations of a stretch of the step are shown when it is no less than a tenth of what is in sight.
+  const hasOperations = (side) => {
+    if (side.window === null) return true;
+    const seen = Math.min(to, side.window[1]) - Math.max(from, side.window[0]);
+    return seen >= 0.1 * (to - from);
+  };
+  const sight = () => step.sides.map(hasOperations).join();
+  let laidOut = "";
+
+  // Rows of the drawing: the bars of each stage, then each lane of each track that has operations; sides below each other.
   const layOut = () => {
+    laidOut = sight();
     rows = [];
     headings = [];
     let y = 0;
     for (const side of step.sides) {
       headings.push({ side, y });
       y += HEADING;
-      for (const track of side.tracks) {
+      const hasChunks = chunksOf(side);
+      for (const stage of side.stages) {
+        rows.push({ y, side, bars: barsOf(stage), hasChunks, name: stage.role, rank: stage.rank });
+        y += ROW;
+      }
+      if (side.stages.length > 0) y += 2 * TRACK_GAP;
+      for (const track of hasOperations(side) ? side.tracks : []) {
         const lanes = new Map();
         for (let i = 0; i < track.slices.length; i += STRIDE) {
           const lane = track.slices[i + 1];
@@ -81,6 +115,11 @@
     let first = 0, last = 0;
     for (const side of step.sides) {
       last = Math.max(last, side.step);
+      for (const row of rows)
+        if (row.bars && row.side === side && row.bars.length > 0) {
+          first = Math.min(first, row.bars[0].start);
+          last = Math.max(last, row.bars[row.bars.length - 1].end);
+        }
       for (const track of side.tracks)
         for (let i = 0; i < track.slices.length; i += STRIDE) {
           first = Math.min(first, track.slices[i + 2]);
@@ -99,6 +138,7 @@
     const span = Math.min(Math.max(b - a, 100), last - first);
     from = Math.min(Math.max(a, first), last - span);
     to = from + span;
+    if (sight() !== laidOut) layOut();
     draw();
   };
   const zoom = (factor, centre = (from + to) / 2) => show(centre - (centre - from) * factor, centre + (to - centre) * factor);
@@ -112,7 +152,7 @@
       const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
       return 0.299 * r + 0.587 * g + 0.114 * b < 140;
     };
-    const fill = colours.map(of);
+    const fill = data.colours.map(([variable]) => of(variable));
     style = { fill, text: fill.map((hex) => (dark(hex) ? "#ffffff" : "#111111")), ink: of("--ink"), muted: of("--muted"),
       line: of("--line"), page: of("--page"), panel: of("--panel"), blue: of("--blue") };
   };
@@ -145,10 +185,10 @@
   const drawSlice = (g, row, i) => {
     const s = row.track.slices, start = s[i + 2], end = start + s[i + 4];
     if (end < from || start > to) return;
-    const [name, phase] = data.labels[s[i]];
+    const [name, , , colour] = data.labels[s[i]];
     const x0 = Math.max(xOf(start), GUTTER - 1), x1 = Math.max(Math.min(xOf(end), GUTTER + plotWidth() + 1), x0 + 0.6);
     const moving = Math.min(Math.max(xOf(start + s[i + 3]), x0), x1);
-    g.fillStyle = style.fill[phase];
+    g.fillStyle = style.fill[colour];
     if (moving > x0) {
       g.globalAlpha = 0.35;
       g.fillRect(x0, row.y, moving - x0, ROW - 3);
@@ -167,9 +207,54 @@
       g.beginPath();
       g.rect(moving, row.y, x1 - moving - 3, ROW);
       g.clip();
-      g.fillStyle = style.text[phase];
+      g.fillStyle = style.text[colour];
       g.fillText(name.replace(/^h\.\d+ (.*) mb \d+$/, "$1"), moving + 4, row.y + 11.5);
       g.restore();
+    }
+  };
+  // "12" or, with model chunks, "12.3".
+  const barText = (row, bar) => (row.hasChunks ? `${bar.microBatch}.${bar.chunk}` : `${bar.microBatch}`);
+  const isOfMicroBatch = (bar) => bar.kind < 3;
+  // The first bar that ends after the time.
+  const firstBar = (bars, time) => {
+    let low = 0, high = bars.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (bars[middle].end <= time) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+  const drawBars = (g, row) => {
+    g.textAlign = "center";
+    for (let i = firstBar(row.bars, from); i < row.bars.length && row.bars[i].start < to; ++i) {
+      const bar = row.bars[i], colour = data.kinds[bar.kind][1];
+      const x0 = Math.max(xOf(bar.start), GUTTER), x1 = Math.min(xOf(bar.end), GUTTER + plotWidth());
+      const gap = x1 - x0 > 3 ? 0.7 : 0;
+      g.fillStyle = style.fill[colour];
+      g.fillRect(x0, row.y, x1 - x0 - gap, ROW - 3);
+      if (hovered && hovered.bar && hovered.bar.kind === bar.kind && hovered.bar.microBatch === bar.microBatch &&
+          hovered.bar.chunk === bar.chunk) {
+        g.strokeStyle = style.ink;
+        g.strokeRect(x0, row.y + 0.5, x1 - x0, ROW - 4);
+      }
+      const text = isOfMicroBatch(bar) ? barText(row, bar) : data.kinds[bar.kind][0];
+      if (x1 - x0 > 6.5 * text.length + 4) {
+        g.fillStyle = style.text[colour];
+        g.fillText(text, (x0 + x1) / 2, row.y + 11.5);
+      }
+    }
+  };
+  // Which stretch of the stages the operations below are of.
+  const drawWindows = (g) => {
+    for (const side of step.sides) {
+      const stages = rows.filter((row) => row.bars && row.side === side);
+      if (side.window === null || stages.length === 0) continue;
+      const x0 = Math.max(xOf(side.window[0]), GUTTER), x1 = Math.min(xOf(side.window[1]), GUTTER + plotWidth());
+      if (x1 <= x0) continue;
+      const top = stages[0].y - 3, bottom = stages[stages.length - 1].y + ROW;
+      g.strokeStyle = style.ink;
+      g.strokeRect(x0 - 0.5, top, Math.max(x1 - x0, 2) + 1, bottom - top);
     }
   };
   const draw = () => {
@@ -183,6 +268,13 @@
     g.font = "11.5px system-ui, sans-serif";
     let last = null;
     for (const row of rows) {
+      if (row.bars) {
+        g.textAlign = "left";
+        g.fillStyle = style.ink;
+        g.fillText(row.name, 0, row.y + 11.5, GUTTER - 8);
+        drawBars(g, row);
+        continue;
+      }
       g.textAlign = "left";
       g.fillStyle = style.muted;
       g.fillText(row.lane, 66, row.y + 11.5, GUTTER - 72);
@@ -193,6 +285,7 @@
       last = row.track;
       for (const i of row.slices) drawSlice(g, row, i);
     }
+    drawWindows(g);
     // Where the step begins and ends.
     g.strokeStyle = style.ink;
     g.setLineDash([4, 3]);
@@ -219,6 +312,10 @@
   const find = (x, y) => {
     const row = rows.find((r) => y >= r.y && y < r.y + ROW - 2);
     if (!row || x < GUTTER) return null;
+    if (row.bars) {
+      const bar = row.bars[firstBar(row.bars, timeAt(x))];
+      return bar && bar.start <= timeAt(x) ? { row, bar, label: null } : null;
+    }
     const s = row.track.slices, slack = ((to - from) / plotWidth()) * 2, at = timeAt(x);
     let best = null;
     for (const i of row.slices) {
@@ -226,6 +323,11 @@
       if (off <= slack && (best === null || off < best.off)) best = { row, i, off, label: s[i] };
     }
     return best;
+  };
+  const describeBar = ({ row, bar }) => {
+    const [kind] = data.kinds[bar.kind], of = row.hasChunks ? `, chunk ${bar.chunk}` : "";
+    return [isOfMicroBatch(bar) ? `${kind} of micro-batch ${bar.microBatch}${of}` : kind,
+      `${row.side.title}\n${row.name}, by rank ${row.rank}\nstarts ${time(bar.start)}, takes ${time(bar.end - bar.start)}`];
   };
   const describe = ({ row, i, label }) => {
     const s = row.track.slices, [name, phase, work] = data.labels[label];
@@ -245,11 +347,11 @@
   };
   const point = (event) => {
     const found = drag ? null : find(event.offsetX, event.offsetY);
-    const changed = (found && found.label) !== (hovered && hovered.label);
+    const changed = (found && (found.bar || found.label)) !== (hovered && (hovered.bar || hovered.label));
     hovered = found;
     hint.hidden = !found;
     if (found) {
-      const [name, text] = describe(found);
+      const [name, text] = found.bar ? describeBar(found) : describe(found);
       hint.replaceChildren(element("b", { textContent: name }), text);
       const left = event.offsetX + 16 + hint.offsetWidth > canvas.clientWidth ? event.offsetX - hint.offsetWidth - 12 : event.offsetX + 16;
       hint.style.left = Math.max(0, left) + "px";
@@ -326,18 +428,25 @@
     canvas.setAttribute("aria-label", `Timelines of ${step.title}: ` +
       step.sides.map((side) => `${side.title} ${time(side.step)}`).join(", ") + ". The numbers are in the table below.");
     const used = new Set();
-    for (const side of step.sides)
+    for (const side of step.sides) {
+      for (const stage of side.stages)
+        for (let i = 0; i < stage.bars.length; i += STRIDE) used.add(data.kinds[stage.bars[i]][1]);
       for (const track of side.tracks)
-        for (let i = 0; i < track.slices.length; i += STRIDE) used.add(data.labels[track.slices[i]][1]);
-    legend.replaceChildren(...data.phases.flatMap((phase, i) => used.has(i) ? [element("li", {}, element("i",
-      { style: `background: var(${colours[i]})` }), phase)] : []));
-    notes.textContent = step.sides.filter((side) => side.left_out > 0).map((side) => {
+        for (let i = 0; i < track.slices.length; i += STRIDE) used.add(data.labels[track.slices[i]][3]);
+    }
+    legend.replaceChildren(...data.colours.flatMap(([variable, meaning], i) => used.has(i) ? [element("li", {}, element("i",
+      { style: `background: var(${variable})` }), meaning)] : []));
+    operationsButton.hidden = !windowOf();
+    notes.textContent = step.sides.flatMap((side) => {
       const shown = [];
       if (side.tracks.length < side.ranks) shown.push(`${side.tracks.length} of ${side.ranks} ranks, the first of each role`);
-      if (side.cut) shown.push("the operations that start first");
-      return `Left out of ${side.title} to keep this file small: ${side.left_out} operations; shown: ${shown.join("; ")}.`;
+      if (side.window !== null) shown.push(`the framed stretch, ${time(side.window[0])} to ${time(side.window[1])}; zoom into it`);
+      return [...(side.left_out > 0 ? [`Left out of ${side.title} to keep this file small: ${side.left_out} operations; ` +
+        `shown: ${shown.join("; ")}.`] : []),
+        ...(side.all_bars ? [] : [`Left out of the stages of ${side.title}: all but their first bars.`])];
     }).join("\n");
     table();
+    [from, to] = [0, Math.max(...step.sides.map((side) => side.step))];
     layOut();
     show(...whole());
   };

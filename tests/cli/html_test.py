@@ -8,6 +8,26 @@ from program import PLATFORM, ProgramTest, main
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
+DEEP = """platform = "h100-sxm"
+[model]
+num_layers = 32
+hidden_size = 512
+num_attention_heads = 8
+seq_length = 512
+vocab_size = 8192
+[parallel]
+tensor_model_parallel_size = 2
+pipeline_model_parallel_size = 16
+virtual_pipeline_model_parallel_size = 2
+[overlap]
+overlap_p2p_comm = true
+batch_p2p_comm = false
+[training]
+precision = "bf16"
+global_batch_size = 256
+"""
+
+
 class Page(html.parser.HTMLParser):
     """Checks that elements nest; collects ids, tables as rows of cells, headings, and the data of the timelines."""
 
@@ -60,7 +80,10 @@ class Html(ProgramTest):
         page = self.page()
         self.assertEqual(page.headings, ["tiny: predicted", "Summary", "Time of a step", "Where the time of the compute lanes goes",
                                          "Exposed communication", "Timelines", "Memory of a rank"])
-        self.assertEqual(page.tables[0][1], ["step", f"{value['step_ms']:.3f} ms"])
+        what, step = page.tables[0][1]
+        number, unit = step.split()
+        self.assertEqual(what, "step")
+        self.assertAlmostEqual(float(number) * {"µs": 1e-3, "ms": 1, "s": 1e3}[unit] / value["step_ms"], 1, delta=1e-3)
         data = json.loads(page.data)
         self.assertEqual([side["title"] for side in data["steps"][0]["sides"]], ["predicted"])
         side = data["steps"][0]["sides"][0]
@@ -98,6 +121,54 @@ class Html(ProgramTest):
             self.assertEqual(step["sides"][1]["left_out"], 0)
             names = {operation[0] for operation in step["operations"]}
             self.assertIn("fc1.dgrad", names)
+
+    def test_stages_are_shown_whole(self):
+        """Sixteen stages of 256 micro-batches: every bar of every stage, and the operations of a stretch."""
+        self.write("deep.toml", DEEP)
+        value = self.json("simulate", "deep.toml", "--html", "page.html")
+        self.assertLess((self.folder / "page.html").stat().st_size, 5_000_000)
+        data = json.loads(self.page().data)
+        side = data["steps"][0]["sides"][0]
+        self.assertEqual([stage["role"] for stage in side["stages"]], [f"stage {i}" for i in range(16)])
+        self.assertIs(side["all_bars"], True)
+        step_ns = value["step_ms"] * 1e6
+        kinds = [name for name, _ in data["kinds"]]
+        for stage in side["stages"]:
+            passes, end = {}, 0
+            for kind, micro_batch, chunk, gap, lasts in zip(*[iter(stage["bars"])] * 5):
+                passes.setdefault(kinds[kind], []).append((micro_batch, chunk))
+                # Only the first may begin while others end the step before.
+                self.assertTrue(gap >= 0 or end == 0, (gap, end))
+                self.assertGreater(lasts, 0)
+                end += gap + lasts
+            self.assertLessEqual(end, step_ns * (1 + 1e-6))
+            for name in ("forward", "backward"):
+                self.assertEqual(sorted(passes[name]), [(i, c) for i in range(256) for c in range(2)])
+        # Operations of all stages, between the same two instants around the middle.
+        begin, end = side["window"]
+        self.assertAlmostEqual((begin + end) / 2 / step_ns, 0.5, delta=1e-6)
+        self.assertEqual(len(side["tracks"]), 16)
+        for track in side["tracks"]:
+            starts = track["slices"][2::5]
+            self.assertGreater(len(starts), 0)
+            self.assertGreaterEqual(min(starts), begin)
+            self.assertLessEqual(max(starts), end)
+
+    def test_colours_are_those_of_the_style(self):
+        """A communicator and a phase have one colour on all pages, which the style defines."""
+        self.write("deep.toml", DEEP)
+        colours = []
+        for layout in (["parallel.virtual_pipeline_model_parallel_size=1"], ["parallel.tensor_model_parallel_size=1"]):
+            self.ok("simulate", "deep.toml", "--html", "page.html", *[word for key in layout for word in ("--set", key)])
+            page = self.page()
+            style = re.search(r"<style>(.*?)</style>", (self.folder / "page.html").read_text(), flags=re.S).group(1)
+            for variable, _ in json.loads(page.data)["colours"]:
+                self.assertIn(f"{variable}:", style)
+            colours.append({meaning: variable for variable, meaning in json.loads(page.data)["colours"]})
+        for meaning in colours[0].keys() & colours[1].keys():
+            self.assertEqual(colours[0][meaning], colours[1][meaning])
+        self.assertEqual(colours[0]["tp"], "--comm-tp")
+        self.assertNotIn("tp", colours[1])
 
     def test_names_are_text(self):
         name = "</script><b>&\\u2028"

@@ -5,10 +5,25 @@ import time
 
 from program import PLATFORM, ProgramTest, main
 
-SIMULATE = """scenario engine ranks step_ms tokens_per_s mfu hfu tflops_per_gpu exposed_ms bubble_ms host_bound peak_bytes fits
-limits operations simulate_s modes"""
+SIMULATE = """scenario engine ranks parameters step_ms tokens_per_s tokens_per_s_per_gpu mfu hfu tflops_per_gpu peak_tflops_per_gpu
+exposed_ms exposed_by_link_ms exposed_by_communicator bubble_ms host_bound_pct host_bound peak_bytes reserved_bytes device_bytes
+free_bytes fullest_stage memory fits fits_with limits operations simulate_s modes"""
+MEMORY = """stage parameter_bytes gradient_bytes optimizer_state_bytes activation_bytes workspace_bytes input_bytes peak_bytes"""
 ROW = """mode same_as ranks turns predicted_ms measured_ms measured_min_ms measured_max_ms error_pct exposed_predicted_ms exposed_measured_ms
 saved_predicted_ms saved_measured_ms beyond_noise loss core_speed lost_pct burst_ms"""
+
+CLUSTER = """platform = "h100-sxm"
+profile = "nemo-dgxc"
+[model]
+preset = "llama3-8b"
+num_layers = 8
+make_vocab_size_divisible_by = 128
+[parallel]
+data_parallel_size = 32
+tensor_model_parallel_size = 2
+[training]
+global_batch_size = 512
+"""
 
 
 class Json(ProgramTest):
@@ -30,6 +45,51 @@ class Json(ProgramTest):
             self.assertGreater(value["step_ms"], 0)
             self.assertAlmostEqual(sum(limit["share"] for limit in value["limits"]), 1, delta=0.02)
             self.assertGreaterEqual(value["hfu"], value["mfu"])
+            # Ranks of a host share it: nothing is known of links, and the parts add up.
+            self.assertIsNone(value["exposed_by_link_ms"])
+            self.assertIsNone(value["fits_with"])
+            for communicator in value["exposed_by_communicator"]:
+                self.assert_keys(communicator, "communicator axis link exposed_ms")
+            total = sum(communicator["exposed_ms"] for communicator in value["exposed_by_communicator"])
+            self.assertAlmostEqual(total, value["exposed_ms"]["total"], places=6)
+            for stage in value["memory"]:
+                self.assert_keys(stage, MEMORY)
+                self.assertEqual(sum(stage[key] for key in MEMORY.split()[1:-1]), stage["peak_bytes"])
+            self.assertEqual(value["free_bytes"], value["device_bytes"] - value["reserved_bytes"] - 2 * value["peak_bytes"])
+
+    def test_simulate_on_published_gpus(self):
+        self.write("cluster.toml", CLUSTER)
+        value = self.json("simulate", "cluster.toml")
+        self.assert_keys(value["exposed_by_link_ms"], "nvlink network")
+        self.assertAlmostEqual(sum(value["exposed_by_link_ms"].values()), value["exposed_ms"]["total"], places=6)
+        links = {of["communicator"]: of["link"] for of in value["exposed_by_communicator"]}
+        self.assertEqual((links["tp"], links["dp"]), ("nvlink", "network"))
+        self.assertAlmostEqual(value["mfu"], value["tflops_per_gpu"] / 989.4)
+        self.assertAlmostEqual(value["tokens_per_s"], 64 * value["tokens_per_s_per_gpu"])
+        # A profile whose host issues kernels one by one waits for it.
+        self.assertEqual(value["host_bound_pct"], 0)
+        value = self.json("simulate", "cluster.toml", "--set", "profile=megatron-deepspeed", "--set", "model.seq_length=512")
+        self.assertGreater(value["host_bound_pct"], 5)
+        shares = {limit["what"]: limit["share"] for limit in value["limits"]}
+        self.assertAlmostEqual(100 * shares["waiting for the host"], value["host_bound_pct"])
+        self.assertAlmostEqual(sum(shares.values()), 1)
+
+    def test_simulate_says_what_fits(self):
+        self.write("cluster.toml", CLUSTER)
+        value = self.json("simulate", "cluster.toml", "--set", "training.micro_batch_size=16")
+        self.assertIs(value["fits"], False)
+        self.assertLess(value["free_bytes"], 0)
+        self.assertGreater(len(value["fits_with"]), 0)
+        for fit in value["fits_with"]:
+            self.assert_keys(fit, "set step_ms peak_bytes free_bytes")
+        # The changed scenario is as it says.
+        fit = value["fits_with"][0]
+        words = [word for pair in fit["set"] for word in ("--set", pair)]
+        changed = self.json("simulate", "cluster.toml", "--set", "training.micro_batch_size=16", *words)
+        self.assertIs(changed["fits"], True)
+        self.assertAlmostEqual(changed["step_ms"] / fit["step_ms"], 1, delta=0.005)
+        self.assertIsNone(changed["fits_with"])
+        self.assertIsInstance(self.json("simulate", "cluster.toml", "--fit")["fits_with"], list)
 
     def test_simulate_every_mode(self):
         knobs = ["--set", "overlap.overlap_grad_reduce=true", "--set", "overlap.overlap_param_gather=false"]
@@ -63,7 +123,7 @@ class Json(ProgramTest):
     def test_profile(self):
         value = self.json("profile", self.tiny, "--set", "compare.repeats=3", "--trace", "trace.json")
         self.assert_keys(value, """device peak_GFLOPs peak_memory_GBps peak_source step_ms median_step_ms timed_step_ms overhead_pct
-                                critical_path step_over_critical_path operations""")
+                                critical_path step_over_critical_path tokens_per_s tflops_per_gpu mfu operations""")
         self.assert_keys(value["critical_path"], "operations compute_ms communication_ms between_ms")
         self.assertEqual(len(value["step_ms"]), 3)
         for operation in value["operations"]:

@@ -1,10 +1,10 @@
-#include "exec/cuda/peak.hpp"
+#include "report/data_sheet.hpp"
 
 #include <array>
 
-namespace stretto::cuda {
+namespace stretto {
 
-std::optional<double> peak_TFLOPs(std::string_view name, Dtype dtype) {
+std::optional<double> data_sheet_TFLOPs(std::string_view name, Dtype dtype) {
   if (dtype != Dtype::bf16 && dtype != Dtype::f32) return std::nullopt;
   struct Sheet {
     std::string_view part;  // of the device's name; the first that fits
@@ -20,4 +20,4 @@ std::optional<double> peak_TFLOPs(std::string_view name, Dtype dtype) {
   return std::nullopt;
 }
 
-}  // namespace stretto::cuda
+}  // namespace stretto

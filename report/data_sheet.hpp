@@ -4,11 +4,11 @@
 
 #include "model/schedule/dtype.hpp"
 
-namespace stretto::cuda {
+namespace stretto {
 
 // Peak of a device by its data sheet, dense, in TFLOP/s: bf16 on its tensor cores, f32 on its other ones
 // (GEMMs of f32 do not use TF32). nullopt for other types and for a device that is not listed. `name` as CUDA has it,
 // "NVIDIA H100 80GB HBM3".
-std::optional<double> peak_TFLOPs(std::string_view name, Dtype dtype);
+std::optional<double> data_sheet_TFLOPs(std::string_view name, Dtype dtype);
 
-}  // namespace stretto::cuda
+}  // namespace stretto

@@ -1,0 +1,95 @@
+#include "compare/predict_step.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "model/build_schedule.hpp"
+#include "sim/accelerator/group_span.hpp"
+#include "sim/cost/cost_schedule.hpp"
+
+namespace stretto::compare {
+namespace {
+
+// Whether the scenario says of its cluster what a platform of published GPUs says itself.
+bool states_links(const Cluster& cluster) {
+  const Cluster none;
+  return cluster.link_GBps != none.link_GBps || cluster.link_latency_us != none.link_latency_us ||
+         cluster.channel_GBps > 0 || !cluster.max_ctas.empty() || cluster.cores_per_device > 0;
+}
+
+// docs/mfu.md: the data sheet's figure of a GPU; a large GEMM, where there is none or it is a host.
+PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Placement& placement,
+                 std::int64_t devices) {
+  if (platform.accelerator) return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), kDataSheet};
+  if (platform.gpu) {
+    const PeakRate sheet = data_sheet_peak(platform.device, devices);
+    if (sheet.FLOPs_per_s > 0) return sheet;
+    return {platform.gpu->gemm_TFLOPs.value * 1e12 * double(devices), "a large bf16 GEMM"};
+  }
+  // Cores that can work at once: ranks of a device share its cores.
+  const auto cores = std::min<std::int64_t>(placement.ranks_per_device, sim::cores_per_device(platform, cluster));
+  return {platform.sgemm_GFLOPs.value * 1e9 * double(cores) * double(devices), "sgemm"};
+}
+
+std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown& b, const sim::Platform& platform) {
+  std::vector<ExposedPart> parts;
+  for (std::size_t c = 0; c < schedule.communicators.size(); ++c) {
+    const Communicator& communicator = schedule.communicators[c];
+    ExposedPart part{communicator.name, axis_of(communicator.axes), LinkKind::unknown, to_ms(b.exposed[c])};
+    if (platform.accelerator)
+      part.link =
+          sim::span_of(schedule, communicator, platform.accelerator->domain, platform.accelerator->pod).nodes > 1
+              ? LinkKind::network
+              : LinkKind::nvlink;
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace
+
+DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform) {
+  const std::int64_t reserved =
+      platform.accelerator ? static_cast<std::int64_t>(platform.accelerator->reserved_bytes.value) : 0;
+  return {memory_use(schedule, plan), schedule.placement.ranks_per_device, platform.memory_bytes, reserved};
+}
+
+PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  PredictedStep step;
+  step.schedule = build_schedule(scenario);
+  const Schedule& schedule = step.schedule;
+  VerifiedSchedule verified = plan_and_verify(schedule);
+  step.plan = std::move(verified.plan);
+  Prediction& p = step.prediction;
+  p.ranks = schedule.mesh.ranks();
+  p.devices = p.ranks / schedule.placement.ranks_per_device;
+  const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework);
+  step.result = sim::simulate(schedule, std::move(verified.programs), costs, options);
+  p.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+
+  const Breakdown b = mean_breakdown(schedule, step.result.programs, step.result.timeline);
+  p.scenario = scenario.name;
+  p.platform = platform.name;
+  if (platform.accelerator || platform.gpu) p.device = "GPU";
+  p.schedule = schedule.name;
+  p.engine = options.network == sim::NetworkKind::simgrid ? "simgrid" : "fluid";
+  p.parameters = double(parameter_count(scenario.model));
+  p.step_ms = to_ms(step.result.step);
+  p.steady = step.result.steady;
+  p.peak = peak_of(platform, scenario.cluster, schedule.placement, p.devices);
+  p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
+  p.breakdown = to_ms(b);
+  p.exposed = exposed_parts(schedule, b, platform);
+  p.memory = memory_of(schedule, step.plan, platform);
+  p.notes = schedule.notes;
+  if (platform.accelerator && states_links(scenario.cluster))
+    p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +
+                      " has links of its own");
+  p.operations = step.result.operations;
+  p.simulate_s = step.result.simulate_s;
+  return step;
+}
+
+}  // namespace stretto::compare

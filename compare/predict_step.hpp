@@ -1,0 +1,26 @@
+#pragma once
+#include "model/scenario.hpp"
+#include "model/verify/verify.hpp"
+#include "report/prediction.hpp"
+#include "sim/engine.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::compare {
+
+// One step of a scenario as it is, simulated: the numbers, and what they were taken from.
+struct PredictedStep {
+  Schedule schedule;
+  MemoryPlan plan;
+  sim::SimResult result;
+  Prediction prediction;
+};
+
+// Builds, verifies and simulates the scenario's schedule. Throws Error(input) as build_schedule(), plan_and_verify()
+// and sim::cost_schedule() do.
+PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform,
+                           const sim::SimOptions& options = {});
+
+// The memory of a device of the platform that the plan takes.
+DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform);
+
+}  // namespace stretto::compare

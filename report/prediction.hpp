@@ -1,0 +1,66 @@
+#pragma once
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/comparison.hpp"
+#include "report/memory.hpp"
+#include "report/table.hpp"
+#include "report/throughput.hpp"
+
+namespace stretto {
+
+// The slowest links that a communicator's groups use.
+enum class LinkKind : std::uint8_t {
+  unknown,  // the platform does not say which ranks are near
+  nvlink,   // all members of a group are in one NVLink domain
+  network,
+};
+const char* name_of(LinkKind link);
+
+// Exposed communication (report/exposure.hpp) of one communicator.
+struct ExposedPart {
+  std::string communicator;
+  Coord axis = Coord::dp;  // communicators across several axes count for dp where that is one of them
+  LinkKind link = LinkKind::unknown;
+  double ms = 0;
+};
+// The axis that a communicator across these counts for.
+Coord axis_of(const std::vector<Coord>& axes);
+
+// All that `simulate` says of one step. Plain data.
+struct Prediction {
+  std::string scenario, platform, schedule, engine;
+  std::int64_t ranks = 1, devices = 1;
+  std::string device = "device";  // "GPU" where devices are GPUs
+  double parameters = 0;
+  double step_ms = 0;
+  bool steady = true;  // two periods were equal
+  PeakRate peak;
+  Throughput throughput;
+  BreakdownMs breakdown;
+  std::vector<ExposedPart> exposed;  // [communicator]
+  DeviceMemory memory;
+  std::vector<std::string> notes;      // of the schedule and the platform
+  std::int64_t operations = 0;         // that were simulated
+  double simulate_s = 0, whole_s = 0;  // wall time of simulating; with building and verifying the schedule
+
+  double exposed_ms(Coord axis) const;
+  double exposed_ms(LinkKind link) const;
+  double host_bound_pct() const { return 100 * breakdown.host / step_ms; }
+  bool knows_links() const;
+  // The parts of the step's time as shares of it, the largest first. They add up to 1.
+  std::vector<std::pair<std::string, double>> limits() const;
+};
+
+// The lines above and below the tables.
+std::string about_text(const Prediction& prediction);
+std::string limits_text(const Prediction& prediction);
+// The table that is printed, in units that fit the values.
+Table prediction_table(const Prediction& prediction);
+// Keys of `simulate` in docs/json.md but `modes` and `fits_with`, in fixed units.
+nlohmann::json prediction_json(const Prediction& prediction);
+
+}  // namespace stretto

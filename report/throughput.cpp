@@ -1,0 +1,27 @@
+#include "report/throughput.hpp"
+
+#include "report/data_sheet.hpp"
+
+namespace stretto {
+
+PeakRate data_sheet_peak(std::string_view device, std::int64_t devices) {
+  return {data_sheet_TFLOPs(device, Dtype::bf16).value_or(0) * 1e12 * double(devices), kDataSheet};
+}
+
+Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t devices, const PeakRate& peak) {
+  const Flops flops = training_flops_per_sequence(scenario.model);
+  const double executed = flops.hardware + recompute_flops_per_sequence(scenario.model, scenario.training.recompute);
+  const double sequences_per_s = double(scenario.training.global_batch_size) / (step_ms * 1e-3);
+  Throughput throughput;
+  throughput.tokens_per_s = sequences_per_s * double(scenario.model.seq_length);
+  throughput.tokens_per_s_per_device = throughput.tokens_per_s / double(devices);
+  throughput.FLOPs_per_s = flops.model * sequences_per_s;
+  throughput.TFLOPs_per_device = throughput.FLOPs_per_s / double(devices) * 1e-12;
+  if (peak.FLOPs_per_s > 0) {
+    throughput.mfu = throughput.FLOPs_per_s / peak.FLOPs_per_s;
+    throughput.hfu = executed * sequences_per_s / peak.FLOPs_per_s;
+  }
+  return throughput;
+}
+
+}  // namespace stretto

@@ -1,0 +1,33 @@
+#include "report/throughput.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace stretto;
+
+TEST_CASE("MFU is the model's arithmetic over the peak of all devices", "[report]") {
+  const std::string text = R"([model]
+num_layers = 2
+hidden_size = 64
+num_attention_heads = 4
+seq_length = 128
+vocab_size = 256
+[training]
+global_batch_size = 8
+)";
+  Scenario scenario = parse_scenario(text, "throughput");
+  const Flops flops = training_flops_per_sequence(scenario.model);
+  // 8 sequences in 2 s on 4 devices, whose peak is twice what the model does.
+  const PeakRate peak{8 * flops.model, ""};
+  const Throughput t = throughput_of(scenario, 2000, 4, peak);
+  CHECK(t.tokens_per_s == Approx(8 * 128 / 2.0));
+  CHECK(t.tokens_per_s_per_device == Approx(128));
+  CHECK(t.FLOPs_per_s == Approx(4 * flops.model));
+  CHECK(t.TFLOPs_per_device == Approx(flops.model * 1e-12));
+  CHECK(t.mfu.value() == Approx(0.5));
+  CHECK(t.hfu.value() == Approx(0.5 * flops.hardware / flops.model));
+  // Recomputing is executed and no part of the model.
+  scenario.training.recompute.granularity = Recompute::Granularity::full;
+  CHECK(throughput_of(scenario, 2000, 4, peak).mfu == t.mfu);
+  CHECK(throughput_of(scenario, 2000, 4, peak).hfu.value() > t.hfu.value());
+  CHECK_FALSE(throughput_of(scenario, 2000, 4, {}).mfu);
+}
