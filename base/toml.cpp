@@ -143,6 +143,13 @@ std::vector<std::string> TomlTable::keys() const {
   return names;
 }
 
+std::vector<std::string> TomlTable::default_keys() const {
+  std::vector<std::string> names;
+  for (const auto& [name, node] : table())
+    if (node.line == kDefaultLine) names.push_back(name);
+  return names;
+}
+
 const std::string& TomlTable::written(const std::string& key) const {
   const auto found = written_.find(key);
   return found == written_.end() ? key : found->second;

@@ -72,6 +72,7 @@ class TomlTable {
   bool present() const { return node_ != nullptr; }  // false: the file has no such table; every key is then absent
   bool empty() const;                                // the file has nothing in it; overrides do not count
   std::vector<std::string> keys() const;
+  std::vector<std::string> default_keys() const;  // whose value with_defaults() gave
   bool has(const std::string& key);
 
   // `other` is another spelling of `key`: from here on `key` stands for either, and messages name what the file has.

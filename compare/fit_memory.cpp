@@ -19,9 +19,20 @@ namespace stretto::compare {
 namespace {
 
 // A kind of change that saves memory.
-enum class Change : std::uint8_t { selective, full, sequence, half_batch, one_sequence, tensor, pipeline, no_virtual };
-constexpr std::array kChanges = {Change::selective,    Change::full,   Change::sequence, Change::half_batch,
-                                 Change::one_sequence, Change::tensor, Change::pipeline, Change::no_virtual};
+enum class Change : std::uint8_t {
+  sharded,
+  selective,
+  full,
+  sequence,
+  half_batch,
+  one_sequence,
+  tensor,
+  pipeline,
+  no_virtual
+};
+constexpr std::array kChanges = {Change::sharded,  Change::selective,  Change::full,
+                                 Change::sequence, Change::half_batch, Change::one_sequence,
+                                 Change::tensor,   Change::pipeline,   Change::no_virtual};
 using Changes = std::vector<Change>;  // in the order of kChanges
 
 constexpr std::size_t kMostChanges = 3;
@@ -52,6 +63,10 @@ std::optional<Overrides> overrides_of(const Scenario& scenario, const Changes& c
   if (has(Change::half_batch) && has(Change::one_sequence)) return std::nullopt;
   for (const Change change : changes) {
     switch (change) {
+      case Change::sharded:
+        if (parallel.use_distributed_optimizer || parallel.data_parallel_size == 1) return std::nullopt;
+        overrides.add("parallel", "use_distributed_optimizer", "true");
+        break;
       case Change::selective:
         if (training.recompute.granularity != Granularity::none) return std::nullopt;
         overrides.add("training", "recompute_granularity", "selective");

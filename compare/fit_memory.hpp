@@ -29,7 +29,8 @@ struct FitSearch {
 // Reads the scenario with these overrides in addition to its own. Throws as read_scenario() does.
 using ReadChanged = std::function<Scenario(const std::vector<std::string>& set)>;
 
-// Finds changes with which the scenario fits, on the same number of ranks with the same global batch: recomputing,
+// Finds changes with which the scenario fits, on the same number of ranks with the same global batch: the
+// distributed optimizer, recomputing,
 // smaller micro-batches, sequence parallelism, twice the tensor or pipeline parallelism in place of data parallelism,
 // no virtual stages. Tries each alone, then pairs and triples of which no part suffices, until there are a few. Legal
 // is what `read` accepts. Each is built and its memory planned; those that fit are verified and simulated.

@@ -169,6 +169,8 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
         .failure("overlap_param_gather",
                  "expected [parallel] use_distributed_optimizer = true as well, got false: every rank updates all "
                  "parameters, and none are gathered");
+  for (const char* section : {"parallel", "overlap", "training"})
+    for (const std::string& key : section_of(root, section).default_keys()) scenario.by_profile.push_back(key);
   check_size(root, scenario);
   scenario.compare = read_compare(std::move(compare), scenario);
   check_device(root, scenario);

@@ -104,7 +104,8 @@ struct Scenario {
   std::string file;  // where it was read from, "" for built in code
   // Path of a platform file, or "" (the calibrated host's default place). A file may name one that comes with Stretto.
   std::string platform;
-  Framework framework;  // of the profile that the file names; its defaults are in the rest
+  Framework framework;                  // of the profile that the file names; its defaults are in the rest
+  std::vector<std::string> by_profile;  // keys that the profile gave and the file did not
   Transformer model;
   Cluster cluster;
   Parallel parallel;

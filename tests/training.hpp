@@ -37,7 +37,7 @@ class Cases {
 inline std::vector<OverlapMode> data_parallel_modes() {
   std::vector<OverlapMode> modes;
   for (const OverlapMode& mode : overlap_modes())
-    if (mode.applies(Parallel{2})) modes.push_back(mode);
+    if (mode.applies(Parallel{.data_parallel_size = 2})) modes.push_back(mode);
   return modes;
 }
 
@@ -89,7 +89,9 @@ inline Scenario layout_scenario(const Layout& layout, const std::string& mode, b
     model.add_bias_linear = false;
     model.untie_embeddings_and_output_weights = true;
   }
-  scenario.parallel = {layout.dp, layout.tp, layout.sequence_parallel};
+  scenario.parallel = {.data_parallel_size = layout.dp,
+                       .tensor_model_parallel_size = layout.tp,
+                       .sequence_parallel = layout.sequence_parallel};
   scenario.parallel.pipeline_model_parallel_size = layout.pp;
   scenario.parallel.virtual_pipeline_model_parallel_size = layout.vp;
   scenario.parallel.pipeline_model_parallel_layout = layout.split;

@@ -77,12 +77,13 @@ bool Gates::acts(const std::string& knob) const {
                      [&](const Gate& gate) { return gate.knob != knob || (gate.asked && gate.open); });
 }
 
-std::vector<std::string> Gates::notes() const {
+std::vector<std::string> Gates::notes(std::span<const std::string> silent) const {
   std::vector<std::string> notes;
   for (const Gate& gate : gates_) {
     const std::string start = gate.knob + " is off: ";
     const bool is_said = !notes.empty() && notes.back().starts_with(start);
-    if (gate.asked && !gate.open && !is_said) notes.push_back(start + gate.why);
+    const bool is_silent = std::find(silent.begin(), silent.end(), gate.knob) != silent.end();
+    if (gate.asked && !gate.open && !is_said && !is_silent) notes.push_back(start + gate.why);
   }
   return notes;
 }

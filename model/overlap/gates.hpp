@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,8 @@ class Gates {
   const std::vector<Gate>& all() const { return gates_; }
   // Whether a knob is asked for and all its gates are open.
   bool acts(const std::string& knob) const;
-  // A line for each knob that was asked for and is off.
-  std::vector<std::string> notes() const;
+  // A line for each knob that was asked for and is off, unless it is one of `silent`.
+  std::vector<std::string> notes(std::span<const std::string> silent = {}) const;
 
  private:
   std::vector<Gate> gates_;

@@ -68,7 +68,7 @@ Schedule build_schedule(const Scenario& scenario) {
   if (step_size_of(scenario).bytes > double(1 << 28)) require_size(scenario, free_memory_bytes());
   Lowered lowered = lower_plain(scenario);
   const Gates gates = gates_of(scenario);
-  lowered.schedule.notes = gates.notes();
+  lowered.schedule.notes = gates.notes(scenario.by_profile);
   Overlap acting = scenario.overlap;
   for (const OverlapMode& mode : overlap_modes())
     if (!gates.acts(mode.knob)) turn_off(acting, mode);
