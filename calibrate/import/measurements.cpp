@@ -31,7 +31,7 @@ bool is_half(std::string_view dtype) {
 }
 
 std::string left_out(std::size_t rows, const std::string& why) {
-  return fmt::format("{} rows {} are not used", rows, why);
+  return fmt::format("rows not used: {} {}", rows, why);
 }
 
 }  // namespace

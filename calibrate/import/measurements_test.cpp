@@ -90,9 +90,9 @@ TEST_CASE("nccl-tests: runs one behind another, prefixes of launchers, unchecked
   check(found.collectives[0], CollectiveKind::all_gather, 2, 1, 1048576, 50);
   check(found.collectives[1], CollectiveKind::all_gather, 2, 1, 137438953472, 5000000);
   check(found.collectives[2], CollectiveKind::reduce_scatter, 2, 2, 1048576, 60);
-  CHECK(found.notes == std::vector<std::string>{"rows of alltoall are not used", "rows of int8 are not used",
-                                                "1 rows with wrong values are not used",
-                                                "1 rows that are not whole are not used"});
+  CHECK(found.notes == std::vector<std::string>{"rows not used: those of alltoall", "rows not used: those of int8",
+                                                "rows not used: 1 with wrong values",
+                                                "rows not used: 1 that are not whole"});
 }
 
 TEST_CASE("nccl-tests: other columns", "[import]") {
@@ -182,8 +182,8 @@ TEST_CASE("tables of collectives and GEMMs", "[import]") {
       "t.csv", {});
   REQUIRE(times.collectives.size() == 1);
   check(times.collectives[0], CollectiveKind::all_gather, 16, 2, 1024, 5);
-  CHECK(times.notes == std::vector<std::string>{"1 rows of other operations are not used",
-                                                "1 rows of other types than half, bfloat16 and float are not used"});
+  CHECK(times.notes == std::vector<std::string>{"rows not used: 1 of other operations",
+                                                "rows not used: 1 of other types than half, bfloat16 and float"});
   const Measurements said = read_collective_csv("bytes,time_us\n1024,5\n", "t.csv", parse_import("all_reduce@4=t.csv"));
   check(said.collectives.at(0), CollectiveKind::all_reduce, 4, 1, 1024, 5);
   const auto message = [](const char* text) { return message_of([&] { read_collective_csv(text, "t.csv", {}); }); };

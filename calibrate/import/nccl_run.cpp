@@ -1,7 +1,6 @@
 #include "calibrate/import/nccl_run.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 
@@ -19,6 +18,12 @@ double bus_factor(CollectiveKind kind, std::int64_t gpus) {
 
 // Bandwidths are printed with two digits behind the point: above this the rounding is within a percent.
 constexpr double kPrinted_GBps = 1;
+
+std::string joined(const std::set<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
 
 }  // namespace
 
@@ -61,10 +66,9 @@ void NcclPoints::check_bandwidths(CollectiveKind kind, std::int64_t gpus, const 
   if (row.algorithm_GBps < kPrinted_GBps) return;
   const double got = row.bus_GBps / row.algorithm_GBps, expected = bus_factor(kind, gpus);
   if (std::abs(got - expected) <= 0.02 * expected) return;
-  throw input_error(place(line) +
-                    fmt::format("expected busbw / algbw of {:.3f}, of {} among {} GPUs, got {:.3f}: another "
-                                "operation or number of GPUs?",
-                                expected, name_of(kind), gpus, got));
+  throw input_error(place(line) + fmt::format("expected busbw / algbw of {:.3f}", expected) +
+                    fmt::format(", of {} among {} GPUs", name_of(kind), gpus) +
+                    fmt::format(", got {:.3f}: another operation or number of GPUs?", got));
 }
 
 void NcclPoints::add(const NcclRun& run, const NcclRow& row, int line) {
@@ -93,10 +97,9 @@ void NcclPoints::add(const NcclRun& run, const NcclRow& row, int line) {
 
 Measurements NcclPoints::take() {
   if (rows_ == 0) throw input_error(name_ + ": expected rows of nccl-tests (size, count, type, …, time), got none");
-  if (!other_ops_.empty()) found_.notes.push_back(fmt::format("rows of {} are not used", fmt::join(other_ops_, ", ")));
-  if (!other_types_.empty())
-    found_.notes.push_back(fmt::format("rows of {} are not used", fmt::join(other_types_, ", ")));
-  if (wrong_rows_ > 0) found_.notes.push_back(fmt::format("{} rows with wrong values are not used", wrong_rows_));
+  if (!other_ops_.empty()) found_.notes.push_back("rows not used: those of " + joined(other_ops_));
+  if (!other_types_.empty()) found_.notes.push_back("rows not used: those of " + joined(other_types_));
+  if (wrong_rows_ > 0) found_.notes.push_back(fmt::format("rows not used: {} with wrong values", wrong_rows_));
   return std::move(found_);
 }
 

@@ -150,7 +150,7 @@ Measurements read_nccl_text(std::string_view text, const std::string& name, cons
     }
   }
   Measurements found = points.take();
-  if (cut > 0) found.notes.push_back(std::to_string(cut) + " rows that are not whole are not used");
+  if (cut > 0) found.notes.push_back("rows not used: " + std::to_string(cut) + " that are not whole");
   return found;
 }
 

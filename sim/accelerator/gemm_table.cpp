@@ -97,6 +97,7 @@ GemmTable::GemmTable(const std::vector<GemmTime>& times, const std::string& name
         const double rate = (1 - p.share) * std::log(known_us[p.below] / known_k[p.below]) +
                             p.share * std::log(known_us[next] / known_k[next]);
         us_.push_back(static_cast<float>(k * std::exp(rate)));
+        is_filled_.push_back(!logs.contains({m, n, k}));
       }
     }
 }
@@ -105,7 +106,8 @@ std::vector<GemmTime> GemmTable::times() const {
   std::vector<GemmTime> times;
   for (std::size_t i = 0; i < m_.size(); ++i)
     for (std::size_t j = 0; j < n_.size(); ++j)
-      for (std::size_t l = 0; l < k_.size(); ++l) times.push_back({m_[i], n_[j], k_[l], at(i, j, l)});
+      for (std::size_t l = 0; l < k_.size(); ++l)
+        if (!is_filled_[index(i, j, l)]) times.push_back({m_[i], n_[j], k_[l], us_[index(i, j, l)]});
   return times;
 }
 
@@ -130,7 +132,7 @@ double GemmTable::time_us(double m, double n, double k, int sms) const {
         if (share == 0) continue;
         const double gm = m_[i.below + a], gn = n_[j.below + b], gk = k_[l.below + c];
         const double used = sms > 0 ? wave_utilisation(gm, gn, sms) : 1;
-        log_rate += share * std::log(at(i.below + a, j.below + b, l.below + c) * used / (gm * gn * gk));
+        log_rate += share * std::log(us_[index(i.below + a, j.below + b, l.below + c)] * used / (gm * gn * gk));
       }
   const double used = sms > 0 ? wave_utilisation(i.at, j.at, sms) : 1;
   return std::exp(log_rate) * i.at * j.at * l.at / used * outside(m, m_, true) * outside(n, n_, true) *

@@ -25,7 +25,7 @@ class GemmTable {
   static GemmTable parse(const std::string& text, const std::string& name);
 
   bool empty() const { return us_.empty(); }
-  std::vector<GemmTime> times() const;  // of the whole grid, by m, n and k
+  std::vector<GemmTime> times() const;  // that were measured, by m, n and k
   std::string text() const;             // as parse() takes it; times have five digits
   // `sms` > 0: what is interpolated is time · utilisation, where the utilisation is that of whole waves of tiles on so
   // many SMs (A100: it halves the error of shapes left out; later kernels are not of one tile, and it does not help).
@@ -36,10 +36,11 @@ class GemmTable {
   const std::vector<double>& k() const { return k_; }
 
  private:
-  double at(std::size_t i, std::size_t j, std::size_t l) const { return us_[(i * n_.size() + j) * k_.size() + l]; }
+  std::size_t index(std::size_t i, std::size_t j, std::size_t l) const { return (i * n_.size() + j) * k_.size() + l; }
 
   std::vector<double> m_, n_, k_;  // of the grid, rising
   std::vector<float> us_;          // [m][n][k]
+  std::vector<bool> is_filled_;    // [m][n][k]: was not measured
 };
 
 // The share of the work of whole waves that an m × n result uses, of the best of the tiles that libraries choose from.

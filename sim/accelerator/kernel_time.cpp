@@ -145,8 +145,7 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
     // What was measured had its links to itself, and latency and bytes are in the model's proportion.
     const bool is_free = span.leaving * a.oversubscription <= 1;
     const auto model_us = [&](double size) { return model(size).us; };
-    const double us =
-        (is_free ? a.collectives.across_us(kind, span, bytes, model_us) : std::nullopt).value_or(time.us);
+    const double us = (is_free ? a.collectives.across_us(kind, span, bytes, model_us) : std::nullopt).value_or(time.us);
     return {us + in_step, time.latency_us * us / time.us + in_step};
   }
   if (a.collectives.has(kind)) return {a.collectives.time_us(kind, span.members, bytes) + in_step, in_step};
