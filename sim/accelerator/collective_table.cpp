@@ -99,7 +99,11 @@ std::vector<CollectiveTime> CollectiveTable::times() const {
 std::string CollectiveTable::text() const {
   const bool has_nodes = !across_.empty();
   std::string text = has_nodes ? "op,gpus,nodes,bytes,time_us\n" : "op,gpus,bytes,time_us\n";
-  for (const CollectiveTime& time : times())
+  std::vector<CollectiveTime> rows = times();
+  std::stable_sort(rows.begin(), rows.end(), [](const CollectiveTime& a, const CollectiveTime& b) {
+    return std::string_view(name_of(a.kind)) < name_of(b.kind);
+  });
+  for (const CollectiveTime& time : rows)
     text += fmt::format("{},{},{}{:.17g},{:.5g}\n", name_of(time.kind), time.span.members,
                         has_nodes ? fmt::format("{},", time.span.nodes) : "", time.bytes, time.us);
   return text;

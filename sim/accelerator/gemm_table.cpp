@@ -96,7 +96,7 @@ GemmTable::GemmTable(const std::vector<GemmTime>& times, const std::string& name
         const std::size_t next = std::min(p.below + 1, known_k.size() - 1);
         const double rate = (1 - p.share) * std::log(known_us[p.below] / known_k[p.below]) +
                             p.share * std::log(known_us[next] / known_k[next]);
-        us_.push_back(static_cast<float>(k * std::exp(rate)));
+        us_.push_back(k * std::exp(rate));
         is_filled_.push_back(!logs.contains({m, n, k}));
       }
     }

@@ -39,7 +39,7 @@ class GemmTable {
   std::size_t index(std::size_t i, std::size_t j, std::size_t l) const { return (i * n_.size() + j) * k_.size() + l; }
 
   std::vector<double> m_, n_, k_;  // of the grid, rising
-  std::vector<float> us_;          // [m][n][k]
+  std::vector<double> us_;         // [m][n][k]
   std::vector<bool> is_filled_;    // [m][n][k]: was not measured
 };
 
