@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "base/error.hpp"
@@ -27,7 +28,7 @@ Words words_of(std::string_view line) {
 std::optional<double> number(std::string_view word) {
   double value = 0;
   const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (problem != std::errc() || end != word.data() + word.size()) return std::nullopt;
+  if (problem != std::errc() || end != word.data() + word.size() || !std::isfinite(value)) return std::nullopt;
   return value;
 }
 bool is_count(std::string_view word) {
@@ -55,7 +56,8 @@ class Columns {
     const std::size_t values = words.size() - 3 - std::min(words.size() - 3, has_date_ ? std::size_t{2} : 0);
     // Operation and root may be missing, and a program may leave the first group empty.
     const auto fits = [&](std::size_t columns) { return values >= columns && values <= columns + 2; };
-    const bool is_whole = fits(names_.size()), has_second = !is_whole && fits(names_.size() - group_);
+    const bool is_whole = fits(names_.size()),
+               has_second = !is_whole && group_ < names_.size() && fits(names_.size() - group_);
     if (!is_whole && !has_second) return std::nullopt;
     const std::size_t columns = is_whole ? names_.size() : names_.size() - group_;
     const std::size_t begin = 3 + values - columns;
