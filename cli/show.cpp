@@ -20,8 +20,7 @@ struct ShowOptions : CommonOptions {
 };
 
 void show(const ShowOptions& options) {
-  if (options.scenario.empty()) {
-    if (options.platform.empty()) throw input_error("expected SCENARIO, or --platform FILE, got neither");
+  if (options.scenario.empty() && !options.platform.empty()) {
     options.files.claim_outputs();
     return show_platform(options.platform, options.json);
   }
@@ -71,7 +70,11 @@ void add_show(CLI::App& app) {
   options->files.add_output(*command, "--json", options->json,
                             "write the schedule as JSON to this file, - for standard output", true);
   command->add_flag("--gates", options->gates, "only what each overlap knob needs, and which of it is missing");
-  command->callback([options] { show(*options); });
+  command->callback([options, command] {
+    if (command->count("SCENARIO") == 0 && options->platform.empty())
+      throw input_error("SCENARIO is required, or --platform FILE; see `stretto show --help`");
+    show(*options);
+  });
 }
 
 }  // namespace stretto::cli
