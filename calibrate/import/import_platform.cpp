@@ -17,8 +17,6 @@
 namespace stretto::calibrate {
 namespace {
 
-constexpr const char* kYours = "your files";
-constexpr const char* kDataSheet = "data sheet";
 // GPUs of the largest common host: a larger domain spans several.
 constexpr std::int64_t kMostOfHost = 8;
 
@@ -32,18 +30,6 @@ std::string listed(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i)
     text += (i == 0 ? "" : ", ") + printable(names[i]).substr(0, 100);
   return names.size() > kMost ? fmt::format("{} and {} more", text, names.size() - kMost) : text;
-}
-
-// Lines of a comment: one of a TOML file may not be as long as it likes.
-std::string comment(std::string_view text) {
-  constexpr std::size_t kWidth = 118;
-  std::string lines;
-  while (text.size() > kWidth) {
-    const std::size_t space = text.rfind(' ', kWidth), end = space == std::string_view::npos ? kWidth : space;
-    lines += "# " + std::string(text.substr(0, end)) + "\n";
-    text.remove_prefix(space == std::string_view::npos ? end : end + 1);
-  }
-  return lines + "# " + std::string(text) + "\n";
 }
 
 std::vector<std::string> files_with(const std::vector<Measurements>& measured, bool (*has)(const Measurements&)) {
@@ -236,27 +222,6 @@ ImportedPlatform import_platform(const std::string& name, const std::vector<Meas
   if (base && !base->accelerator)
     throw input_error("--base: expected a platform with [accelerator], as those that ship, got " + base->name);
   return Importer(measured, base, sheet).import(name);
-}
-
-std::string platform_text(const ImportedPlatform& imported, const std::string& gemm_file,
-                          const std::string& collective_file) {
-  const sim::Platform& platform = imported.platform;
-  std::string yours, of_sheet;
-  for (const ImportedPlatform::Part& part : imported.parts) {
-    std::string& list = part.from == kDataSheet ? of_sheet : yours;
-    if (part.from == kYours || part.from == kDataSheet) list += (list.empty() ? "" : ", ") + part.what;
-  }
-  std::string text = "# Written by `stretto calibrate --import`; docs/platform.md says what every key means.\n";
-  if (!yours.empty()) text += comment("From the files that were imported: " + yours + ".");
-  if (!of_sheet.empty()) text += comment("From the data sheet that was given: " + of_sheet + ".");
-  text += comment(imported.base.empty()
-                      ? "All else is assumed, or derived from the data sheet."
-                      : "All else is from " + printable(imported.base) +
-                            ", with it gemm_sustained: what GEMMs of a training step take over those of a sweep.");
-  const auto quoted = [](const std::string& word) { return sim::toml_string(word); };
-  text += fmt::format("name = {}\ndevice = {}\ndate = \"{}\"\nmemory_bytes = {}\nranks_per_device = 1\n\n",
-                      quoted(platform.name), quoted(platform.device), platform.date, platform.memory_bytes);
-  return text + sim::accelerator_text(*platform.accelerator, gemm_file, collective_file);
 }
 
 }  // namespace stretto::calibrate

@@ -14,13 +14,17 @@ struct DataSheet {
   std::optional<std::int64_t> domain, sms;
 };
 
+// Where a part of a platform comes from, beside names of bases and kinds of defaults.
+constexpr const char* kYours = "your files";
+constexpr const char* kDataSheet = "data sheet";
+
 // A platform of measurements, and where each part of it comes from.
 struct ImportedPlatform {
   sim::Platform platform;
   struct Part {
     std::string what;   // "gemm_sustained", "all_reduce on 8 GPUs"
     std::string value;  // "1.22", "27 sizes"
-    std::string from;   // "your files", "h100-sxm", "data sheet", or the kind of a default: "assumed", "derived"
+    std::string from;   // kYours, kDataSheet, "h100-sxm", or the kind of a default: "assumed", "derived"
   };
   std::string base;  // its name; "" without one
   std::vector<Part> parts;
