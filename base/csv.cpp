@@ -46,14 +46,32 @@ void split(std::string_view line, std::vector<std::string_view>& cells, std::deq
 
 }  // namespace
 
+Error CsvRow::error(std::size_t column, const std::string& expected) const {
+  return input_error(place(name_, line_) + columns_[column] + ": expected " + expected + ", got \"" +
+                     std::string(cells_[column].substr(0, 60)) + "\"");
+}
+
 double CsvRow::number(std::size_t column) const {
   const std::string_view cell = cells_[column];
   double value = 0;
   const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (problem != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value) || value <= 0)
-    throw input_error(place(name_, line_) + columns_[column] + ": expected a number above 0, got \"" +
-                      std::string(cell.substr(0, 60)) + "\"");
+    throw error(column, "a number above 0");
   return value;
+}
+
+std::int64_t CsvRow::count(std::size_t column) const {
+  const double value = number(column);
+  constexpr double kMost = 9007199254740992;  // every whole number up to here is a double
+  if (value > kMost || value != std::floor(value)) throw error(column, "a whole number above 0");
+  return static_cast<std::int64_t>(value);
+}
+
+bool has_csv_column(std::string_view text, std::string_view column) {
+  std::vector<std::string_view> cells;
+  std::deque<std::string> unquoted;
+  split(take_line(text), cells, unquoted);
+  return std::find(cells.begin(), cells.end(), column) != cells.end();
 }
 
 void read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns,

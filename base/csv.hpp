@@ -1,9 +1,12 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/error.hpp"
 
 namespace stretto {
 
@@ -16,6 +19,10 @@ class CsvRow {
   std::string_view text(std::size_t column) const { return cells_[column]; }
   // A finite number above 0. Throws Error(input) with file, line and column.
   double number(std::size_t column) const;
+  // A whole number from 1 to 2^53. Throws likewise.
+  std::int64_t count(std::size_t column) const;
+  // "file:line: column: expected …, got <the cell>".
+  Error error(std::size_t column, const std::string& expected) const;
 
  private:
   const std::string& name_;
@@ -29,5 +36,8 @@ class CsvRow {
 // the nearest that is there, or a row that ends too early.
 void read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns,
               const std::function<void(const CsvRow&)>& use);
+
+// Whether the first line names that column.
+bool has_csv_column(std::string_view text, std::string_view column);
 
 }  // namespace stretto

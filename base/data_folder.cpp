@@ -33,16 +33,25 @@ bool is_data_name(const std::string& text) {
                               std::string::npos;
 }
 
-std::string data_file(const std::string& kind, const std::string& name) {
+std::vector<std::string> data_names(const std::string& kind) {
   std::vector<std::string> names;
   for (const fs::path& folder : candidates()) {
     std::error_code problem;
-    const fs::path file = folder / kind / (name + ".toml");
-    if (fs::exists(file, problem)) return file.string();
     for (const fs::directory_entry& entry : fs::directory_iterator(folder / kind, problem))
       if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+std::string data_file(const std::string& kind, const std::string& name) {
+  for (const fs::path& folder : candidates()) {
+    std::error_code problem;
+    const fs::path file = folder / kind / (name + ".toml");
+    if (fs::exists(file, problem)) return file.string();
+  }
+  const std::vector<std::string> names = data_names(kind);
   const std::string what = kind.substr(0, kind.size() - 1);
   if (names.empty()) throw input_error("no " + what + " \"" + name + "\": no folder of " + kind + " was found");
   std::string list;

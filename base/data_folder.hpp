@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 namespace stretto {
 
@@ -9,6 +10,9 @@ namespace stretto {
 
 // The path of KIND/NAME.toml ("platforms", "h100-sxm"). Throws Error(input): no such file, with the nearest name.
 std::string data_file(const std::string& kind, const std::string& name);
+
+// The names of a kind, in order; {} when no folder has any.
+std::vector<std::string> data_names(const std::string& kind);
 
 // Whether a user's text is such a name and not a path: letters, digits, '-', '_' and '.', and no ".toml" at its end. A
 // file that is called so is named with a folder: "./host".

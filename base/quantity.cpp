@@ -6,7 +6,7 @@ namespace stretto {
 
 Source read_source(TomlTable& table) {
   Source source;
-  source.kind = choice_or(table, "kind", "measured", {"measured", "published", "fitted", "assumed"});
+  source.kind = choice_or(table, "kind", "measured", {"measured", "published", "fitted", "assumed", "derived"});
   source.origin = require<std::string>(table, "source");
   source.spread_pct = value_or<double>(table, "spread_pct", 0, {.min = 0});
   return source;

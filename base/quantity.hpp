@@ -8,7 +8,7 @@ namespace stretto {
 
 // Where a number comes from. Every number of a platform or profile has one: a constant without a source is a defect.
 struct Source {
-  std::string kind = "measured";  // "measured", "published", "fitted" (to published steps) or "assumed"
+  std::string kind = "measured";  // or "published", "fitted" (to published steps), "assumed", "derived"
   std::string origin;             // the probe, the paper, the reason
   double spread_pct = 0;          // (max − min) / median over repeated measurements, median over the points
 };

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "cli/commands.hpp"
+#include "cli/import.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
 #include "cli/version.hpp"
@@ -22,6 +23,7 @@ namespace {
 struct CalibrateOptions : RankOptions {
   int cores = 0;
   Output output, json;
+  ImportOptions import;
   Files files;
 };
 
@@ -159,6 +161,12 @@ void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
 }
 
 void calibrate_command(CalibrateOptions& options) {
+  if (options.import.is_asked()) {
+    if (options.backend != "host" || options.cores > 0 || options.ranks > 0)
+      throw input_error("--import: nothing is measured; expected no --backend, --cores or --ranks with it");
+    import_measurements(options.import, options.files, options.output, options.json);
+    return;
+  }
   if (options.backend == "cuda" && options.cores > 0)
     throw input_error("--cores: of a host; expected no --cores with --backend cuda");
   RankedCommand command;
@@ -186,6 +194,7 @@ void add_calibrate(CLI::App& app) {
       ->check(CLI::Range(1, 4096));
   add_rank_options(*command, *options);
   add_json_option(*command, options->files, options->json);
+  add_import_options(*command, options->files, options->import);
   command->callback([options] { calibrate_command(*options); });
 }
 

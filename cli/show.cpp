@@ -5,6 +5,7 @@
 #include "base/memory.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
+#include "cli/show_platform.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/json.hpp"
@@ -19,7 +20,11 @@ struct ShowOptions : CommonOptions {
 };
 
 void show(const ShowOptions& options) {
-  const Scenario scenario = read_scenario(options.scenario, options.set);
+  if (options.scenario.empty() && !options.platform.empty()) {
+    options.files.claim_outputs();
+    return show_platform(options.platform, options.json);
+  }
+  const Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
   if (options.gates) {
     const Gates gates = gates_of(scenario);
@@ -57,12 +62,19 @@ void show(const ShowOptions& options) {
 
 void add_show(CLI::App& app) {
   auto options = std::make_shared<ShowOptions>();
-  CLI::App* command = app.add_subcommand("show", "the schedule itself, readable, and what it needs");
+  CLI::App* command =
+      app.add_subcommand("show", "the schedule itself, readable, and what it needs; or a platform's numbers");
   add_scenario_options(*command, *options);
+  command->get_option("SCENARIO")->required(false);
+  add_platform_option(*command, *options);
   options->files.add_output(*command, "--json", options->json,
                             "write the schedule as JSON to this file, - for standard output", true);
   command->add_flag("--gates", options->gates, "only what each overlap knob needs, and which of it is missing");
-  command->callback([options] { show(*options); });
+  command->callback([options, command] {
+    if (command->count("SCENARIO") == 0 && options->platform.empty())
+      throw input_error("SCENARIO is required, or --platform FILE; see `stretto show --help`");
+    show(*options);
+  });
 }
 
 }  // namespace stretto::cli

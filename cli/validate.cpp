@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/components.hpp"
 #include "report/table.hpp"
 
 namespace stretto::cli {
@@ -16,6 +17,7 @@ namespace {
 struct ValidateOptions {
   std::string published;
   bool rows = false;
+  ComponentOptions components;
   Output json;
   Files files;
 };
@@ -70,6 +72,9 @@ nlohmann::json json_of(const compare::Validation& validation) {
 
 void run(const ValidateOptions& options) {
   options.files.claim_outputs();
+  if (options.components.is_asked) return show_components(options.components, options.json);
+  if (options.published.empty())
+    throw input_error("expected FILE, published steps as CSV, or --components, got neither");
   const compare::Validation validation = compare::validate(compare::read_published(options.published));
   if (options.rows) {
     Table table({"row", "model", "GPUs", "measured s", "predicted s", "error", "sourced", "nothing fitted", "mostly"});
@@ -104,8 +109,8 @@ void run(const ValidateOptions& options) {
 void add_validate(CLI::App& app) {
   auto options = std::make_shared<ValidateOptions>();
   CLI::App* command = app.add_subcommand("validate", "predicted against published step times");
-  options->files.add_input(*command, "FILE", options->published, "published steps as CSV (docs/validate.md)")
-      ->required();
+  options->files.add_input(*command, "FILE", options->published, "published steps as CSV (docs/validate.md)");
+  add_component_options(*command, options->files, options->components);
   command->add_flag("--rows", options->rows, "each row, not only groups");
   add_json_option(*command, options->files, options->json);
   command->callback([options] { run(*options); });

@@ -4,27 +4,23 @@
 #include <filesystem>
 
 #include "base/read_file.hpp"
+#include "sim/accelerator/numbers.hpp"
 
 namespace stretto::sim {
 namespace {
 
 constexpr Limits<double> kRate{.min = 0, .above_min = true};
-constexpr Limits<double> kShare{.min = 0, .max = 1, .above_min = true};
-constexpr Limits<double> kTime{.min = 0, .max = 1e9};
 
 // The text of a table that `key` names, beside the platform file; "" when there is none.
-std::string table_text(TomlTable& table, const std::string& key, const std::string& folder, std::string& path) {
-  const std::string name = value_or<std::string>(table, key, "");
-  if (name.empty()) return "";
-  path = (std::filesystem::path(folder) / name).lexically_normal().string();
+std::string read_table(TomlTable& table, const std::string& key, const std::string& folder, std::string& path,
+                       Source& source) {
+  if (!table.has(key)) return "";
+  TomlTable entry = table.section(key);
+  path = (std::filesystem::path(folder) / require<std::string>(entry, "file")).lexically_normal().string();
+  source = read_source(entry);
+  entry.finish();
   const std::vector<std::byte> bytes = ReadFile::open(path).take();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-LinkLevel read_level(TomlTable table) {
-  LinkLevel level{read_quantity(table.section("GBps"), kRate), read_quantity(table.section("latency_us"), kTime)};
-  table.finish();
-  return level;
 }
 
 AttentionKernel read_attention(TomlTable table, const std::string& name) {
@@ -59,34 +55,40 @@ double Accelerator::card_GBps(double leaving) const {
 
 Accelerator read_accelerator(TomlTable table, const std::string& folder) {
   Accelerator a;
-  a.sms = static_cast<int>(require<std::int64_t>(table, "sms", {.min = 1, .max = 1 << 16}));
-  a.peak_TFLOPs = read_quantity(table.section("peak_TFLOPs"), kRate);
-  a.hbm_GBps = read_quantity(table.section("hbm_GBps"), kRate);
+  a.sms = static_cast<int>(value_or<std::int64_t>(table, "sms", kDefaultSms, {.min = 1, .max = 1 << 16}));
+  a.domain = require<std::int64_t>(table, "domain", {.min = 1, .max = 1 << 16});
   std::string path;
-  if (const std::string text = table_text(table, "gemm_table", folder, path); !text.empty())
+  if (const std::string text = read_table(table, "gemm_table", folder, path, a.gemm_source); !text.empty())
     a.gemms = GemmTable::parse(text, path);
   a.gemm_waves = value_or<bool>(table, "gemm_waves", false);
-  a.gemm_sustained = read_quantity(table.section("gemm_sustained"), kRate);
-  a.gemm_odd = read_quantity(table.section("gemm_odd"), {.min = 1});
-  a.gemm_unaligned = read_quantity(table.section("gemm_unaligned"), {.min = 1});
-  a.gemm_share = read_quantity(table.section("gemm_share"), kShare);
-  a.hbm_share = read_quantity(table.section("hbm_share"), kShare);
-  a.kernel_us = read_quantity(table.section("kernel_us"), kTime);
-  a.bmm_share = read_quantity(table.section("bmm_share"), kShare);
-  TomlTable attention = table.section("attention");
-  for (const std::string& name : attention.keys()) a.attention.push_back(read_attention(attention.section(name), name));
-  if (a.attention.empty())
-    throw table.failure("attention", "expected a kernel, [accelerator.attention.NAME], got none");
+  if (const std::string text = read_table(table, "collective_table", folder, path, a.collective_source); !text.empty())
+    a.collectives = CollectiveTable::parse(text, path);
+  TomlTable nvlink = table.section("nvlink"), network = table.section("network");
+  const auto section_of = [&](const AcceleratorNumber& number) -> TomlTable& {
+    const std::string section = number.section;
+    return section.empty() ? table : section == "nvlink" ? nvlink : network;
+  };
+  const std::vector<AcceleratorNumber> numbers = numbers_of(a);
+  for (const AcceleratorNumber& number : numbers)
+    if (number.of_data_sheet) *number.quantity = read_quantity(section_of(number).section(number.key), number.limits);
+  set_defaults(a);
+  for (const AcceleratorNumber& number : numbers)
+    if (!number.of_data_sheet && section_of(number).has(number.key))
+      *number.quantity = read_quantity(section_of(number).section(number.key), number.limits);
+  nvlink.finish();
+  network.finish();
+  if (table.has("attention")) {
+    a.attention.clear();
+    TomlTable attention = table.section("attention");
+    for (const std::string& name : attention.keys())
+      a.attention.push_back(read_attention(attention.section(name), name));
+    if (a.attention.empty())
+      throw table.failure("attention", "expected a kernel, [accelerator.attention.NAME], got none");
+  }
   const std::string first = value_or<std::string>(table, "attention_kernel", a.attention.front().name);
   std::stable_partition(a.attention.begin(), a.attention.end(),
                         [&](const AttentionKernel& kernel) { return kernel.name == first; });
   if (a.attention.front().name != first) throw table.error("attention_kernel", "a kernel of [accelerator.attention]");
-  if (const std::string text = table_text(table, "collective_table", folder, path); !text.empty())
-    a.collectives = CollectiveTable::parse(text, path);
-  a.collective_in_step_us = read_quantity(table.section("collective_in_step_us"), kTime);
-  a.domain = require<std::int64_t>(table, "domain", {.min = 1, .max = 1 << 16});
-  a.nvlink = read_level(table.section("nvlink"));
-  a.network = read_level(table.section("network"));
   a.network_cards = value_or<std::int64_t>(table, "network_cards", a.domain, {.min = 1, .max = 1 << 16});
   if (TomlTable spine = table.section("spine"); !spine.keys().empty()) {
     a.pod = require<std::int64_t>(spine, "pod", {.min = a.domain, .max = std::int64_t{1} << 40});
@@ -94,8 +96,6 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
     a.oversubscription = require<double>(spine, "oversubscription", {.min = 1, .max = 1e6});
     spine.finish();
   }
-  a.network_share = read_quantity(table.section("network_share"), kShare);
-  a.reserved_bytes = read_quantity(table.section("reserved_bytes"), {.min = 0});
   table.finish();
   return a;
 }

@@ -36,6 +36,7 @@ struct Accelerator {
   Quantity hbm_GBps;
 
   GemmTable gemms;          // empty: the roofline of gemm_share and hbm_share
+  Source gemm_source;       // of that table
   bool gemm_waves = false;  // GemmTable::time_us takes whole waves into account
   Quantity gemm_sustained;  // time in a training step over that in the table, which throttles nothing
   // Time of a GEMM over an aligned one, where rows of an operand have an odd number of elements, and where they have an
@@ -47,7 +48,8 @@ struct Accelerator {
   Quantity bmm_share;                      // of the peak that the batched products of unfused attention reach
   std::vector<AttentionKernel> attention;  // the first is the default
 
-  CollectiveTable collectives;     // empty: the ring's closed form
+  CollectiveTable collectives;     // empty: the ring's closed form, and NCCL's model
+  Source collective_source;        // of that table
   Quantity collective_in_step_us;  // that a collective in a step takes beyond one of many back to back
   std::int64_t domain = 8;         // GPUs of an NVLink domain
   LinkLevel nvlink, network;
@@ -64,7 +66,8 @@ struct Accelerator {
   const AttentionKernel& attention_named(const std::string& name) const;
 };
 
-// Reads [accelerator] of a platform file; tables lie beside it. Throws Error(input) as docs/platform.md says.
+// Reads [accelerator] of a platform file; tables lie beside it. What it lacks beyond the data sheet's numbers has the
+// defaults of sim/accelerator/numbers.hpp. Throws Error(input) as docs/platform.md says.
 Accelerator read_accelerator(TomlTable table, const std::string& folder);
 
 }  // namespace stretto::sim

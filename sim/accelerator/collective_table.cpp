@@ -1,33 +1,40 @@
 #include "sim/accelerator/collective_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cassert>
 #include <cmath>
-#include <optional>
+#include <tuple>
 
 #include "base/csv.hpp"
 #include "base/error.hpp"
 #include "base/values_of.hpp"
-#include "model/ring.hpp"
 
 namespace stretto::sim {
 namespace {
 
-std::optional<CollectiveKind> kind_named(std::string_view name) {
-  for (const CollectiveKind kind : values_of<CollectiveKind>())
-    if (name == name_of(kind)) return kind;
-  return std::nullopt;
+using Points = std::vector<std::pair<double, double>>;
+
+// Within the sizes of the points.
+double between(const Points& points, double bytes) {
+  const auto above = std::lower_bound(points.begin(), points.end(), bytes,
+                                      [](const auto& point, double value) { return point.first < value; });
+  if (above->first == bytes) return above->second;
+  const auto below = above - 1;
+  const double share = (bytes - below->first) / (above->first - below->first);
+  return (1 - share) * below->second + share * above->second;
 }
 
-double time_of(const std::vector<std::pair<double, double>>& points, double bytes) {
-  const double x = std::log(bytes);
-  if (x <= points.front().first) return std::exp(points.front().second);
-  if (x >= points.back().first) return std::exp(points.back().second + x - points.back().first);
-  const auto above = std::upper_bound(points.begin(), points.end(), x,
-                                      [](double value, const auto& point) { return value < point.first; });
-  const auto below = above - 1;
-  const double share = (x - below->first) / (above->first - below->first);
-  return std::exp((1 - share) * below->second + share * above->second);
+double time_of(const Points& points, double bytes) {
+  if (bytes <= points.front().first) return points.front().second;
+  if (bytes >= points.back().first) return points.back().second * bytes / points.back().first;
+  return between(points, bytes);
+}
+
+// Between two series in logarithms of time and GPUs.
+double blend(double gpus, double below, double below_us, double above, double above_us) {
+  const double share = std::log(gpus / below) / std::log(above / below);
+  return std::exp((1 - share) * std::log(below_us) + share * std::log(above_us));
 }
 
 // Bytes over an edge of a ring, as a share of the buffer.
@@ -38,51 +45,108 @@ double ring_share(CollectiveKind kind, std::int64_t gpus) {
 
 }  // namespace
 
+std::optional<CollectiveKind> collective_named(std::string_view name) {
+  for (const CollectiveKind kind : values_of<CollectiveKind>())
+    if (name == name_of(kind)) return kind;
+  return std::nullopt;
+}
+
+CollectiveTable::CollectiveTable(const std::vector<CollectiveTime>& times) {
+  std::map<std::tuple<CollectiveKind, std::int64_t, std::int64_t, double>, std::pair<double, int>> logs;
+  for (const CollectiveTime& time : times) {
+    auto& [sum, count] = logs[{time.kind, time.span.nodes, time.span.members, time.bytes}];
+    sum += std::log(time.us);
+    ++count;
+  }
+  for (const auto& [key, of] : logs) {
+    const auto& [kind, nodes, members, bytes] = key;
+    Sizes& sizes = nodes == 1 ? within_[kind] : across_[{kind, members / nodes}];
+    sizes[members].push_back({bytes, std::exp(of.first / of.second)});
+  }
+}
+
 CollectiveTable CollectiveTable::parse(const std::string& text, const std::string& name) {
-  struct Times {
-    double logs = 0;
-    int count = 0;
-  };
-  std::map<CollectiveKind, std::map<std::int64_t, std::map<double, Times>>> times;
-  read_csv(text, name, {"op", "gpus", "bytes", "time_us"}, [&](const CsvRow& row) {
-    const std::optional<CollectiveKind> kind = kind_named(row.text(0));
+  std::vector<std::string> columns = {"op", "gpus", "bytes", "time_us"};
+  const bool has_nodes = has_csv_column(text, "nodes");
+  if (has_nodes) columns.push_back("nodes");
+  std::vector<CollectiveTime> times;
+  read_csv(text, name, columns, [&](const CsvRow& row) {
+    const std::optional<CollectiveKind> kind = collective_named(row.text(0));
     if (!kind) return;
-    Times& of = times[*kind][static_cast<std::int64_t>(row.number(1))][row.number(2)];
-    of.logs += std::log(row.number(3));
-    ++of.count;
+    CollectiveTime time{*kind, {row.count(1), has_nodes ? row.count(4) : 1}, row.number(2), row.number(3)};
+    if (time.span.members < 2) throw row.error(1, "at least 2");
+    if (time.span.members % time.span.nodes != 0)
+      throw row.error(4, fmt::format("a divisor of gpus, {}", time.span.members));
+    times.push_back(time);
   });
-  CollectiveTable table;
-  for (const auto& [kind, sizes] : times)
-    for (const auto& [gpus, points] : sizes) {
-      if (gpus < 2) throw input_error(name + ": gpus: expected at least 2, got " + std::to_string(gpus));
-      for (const auto& [bytes, of] : points) table.series_[kind][gpus].push_back({std::log(bytes), of.logs / of.count});
-    }
+  CollectiveTable table(times);
   if (table.empty()) throw input_error(name + ": expected rows of all_gather, reduce_scatter or all_reduce, got none");
   return table;
 }
 
+std::vector<CollectiveTime> CollectiveTable::times() const {
+  std::vector<CollectiveTime> times;
+  const auto add = [&](CollectiveKind kind, std::int64_t on_node, const Sizes& sizes) {
+    for (const auto& [gpus, points] : sizes)
+      for (const auto& [bytes, us] : points)
+        times.push_back({kind, {gpus, on_node == 0 ? 1 : gpus / on_node}, bytes, us});
+  };
+  for (const auto& [kind, sizes] : within_) add(kind, 0, sizes);
+  for (const auto& [key, sizes] : across_) add(key.first, key.second, sizes);
+  return times;
+}
+
+std::string CollectiveTable::text() const {
+  const bool has_nodes = !across_.empty();
+  std::string text = has_nodes ? "op,gpus,nodes,bytes,time_us\n" : "op,gpus,bytes,time_us\n";
+  std::vector<CollectiveTime> rows = times();
+  std::stable_sort(rows.begin(), rows.end(), [](const CollectiveTime& a, const CollectiveTime& b) {
+    return std::string_view(name_of(a.kind)) < name_of(b.kind);
+  });
+  for (const CollectiveTime& time : rows)
+    text += fmt::format("{},{},{}{:.17g},{:.5g}\n", name_of(time.kind), time.span.members,
+                        has_nodes ? fmt::format("{},", time.span.nodes) : "", time.bytes, time.us);
+  return text;
+}
+
 double CollectiveTable::time_us(CollectiveKind kind, std::int64_t gpus, double bytes) const {
-  const auto& sizes = series_.at(kind);
+  const Sizes& sizes = within_.at(kind);
   const auto above = sizes.lower_bound(gpus);
   if (above == sizes.end()) {
     // A ring of more GPUs: the bus carries as much, and there are more steps.
     const auto& [most, points] = *sizes.rbegin();
-    const double shortest = std::exp(points.front().second);
+    const double shortest = points.front().second;
     const double moving = std::max(0.0, time_of(points, bytes) - shortest);
     return shortest * static_cast<double>(gpus - 1) / static_cast<double>(most - 1) +
            moving * ring_share(kind, gpus) / ring_share(kind, most);
   }
   if (above->first == gpus || above == sizes.begin()) return time_of(above->second, bytes);
   const auto below = std::prev(above);
-  const double share = std::log(static_cast<double>(gpus) / static_cast<double>(below->first)) /
-                       std::log(static_cast<double>(above->first) / static_cast<double>(below->first));
-  return std::exp((1 - share) * std::log(time_of(below->second, bytes)) +
-                  share * std::log(time_of(above->second, bytes)));
+  return blend(double(gpus), double(below->first), time_of(below->second, bytes), double(above->first),
+               time_of(above->second, bytes));
 }
 
 double CollectiveTable::bus_GBps(CollectiveKind kind) const {
-  const auto& [gpus, points] = *series_.at(kind).rbegin();
-  return std::exp(points.back().first - points.back().second) * ring_share(kind, gpus) * 1e-3;
+  const auto& [gpus, points] = *within_.at(kind).rbegin();
+  return points.back().first / points.back().second * ring_share(kind, gpus) * 1e-3;
+}
+
+std::optional<double> CollectiveTable::across_us(CollectiveKind kind, const GroupSpan& span, double bytes,
+                                                 const std::function<double(double)>& model) const {
+  const auto found = across_.find({kind, span.on_node()});
+  if (found == across_.end() || span.members != span.nodes * span.on_node()) return std::nullopt;
+  const Sizes& sizes = found->second;
+  const auto us_of = [&](const Points& points) {
+    const double nearest = std::clamp(bytes, points.front().first, points.back().first);
+    return between(points, nearest) * (nearest == bytes ? 1 : model(bytes) / model(nearest));
+  };
+  const auto above = sizes.lower_bound(span.members);
+  if (above == sizes.end()) return std::nullopt;
+  if (above->first == span.members) return us_of(above->second);
+  if (above == sizes.begin()) return std::nullopt;
+  const auto below = std::prev(above);
+  return blend(double(span.members), double(below->first), us_of(below->second), double(above->first),
+               us_of(above->second));
 }
 
 }  // namespace stretto::sim

@@ -1,5 +1,7 @@
 #include "sim/accelerator/gemm_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -53,50 +55,67 @@ double wave_utilisation(double m, double n, int sms) {
 }
 
 GemmTable GemmTable::parse(const std::string& text, const std::string& name) {
-  struct Times {
-    double logs = 0;
-    int count = 0;
-  };
-  std::map<std::tuple<double, double, double>, Times> times;
-  GemmTable table;
+  std::vector<GemmTime> times;
   read_csv(text, name, {"m", "n", "k", "time_us"}, [&](const CsvRow& row) {
-    std::array<double, 4> number{};
-    for (std::size_t c = 0; c < number.size(); ++c) number[c] = row.number(c);
-    Times& of = times[{number[0], number[1], number[2]}];
-    of.logs += std::log(number[3]);
-    ++of.count;
+    times.push_back({row.number(0), row.number(1), row.number(2), row.number(3)});
   });
-  if (times.empty()) throw input_error(name + ": expected rows of m, n, k and time_us, got none");
-  for (const auto& [shape, of] : times) {
-    table.m_.push_back(std::get<0>(shape));
-    table.n_.push_back(std::get<1>(shape));
-    table.k_.push_back(std::get<2>(shape));
+  return {times, name};
+}
+
+GemmTable::GemmTable(const std::vector<GemmTime>& times, const std::string& name) {
+  std::map<std::tuple<double, double, double>, std::pair<double, int>> logs;
+  for (const GemmTime& time : times) {
+    auto& [sum, count] = logs[{time.m, time.n, time.k}];
+    sum += std::log(time.us);
+    ++count;
   }
-  for (std::vector<double>* axis : {&table.m_, &table.n_, &table.k_}) {
+  if (logs.empty()) throw input_error(name + ": expected rows of m, n, k and time_us, got none");
+  for (const auto& [shape, of] : logs) {
+    m_.push_back(std::get<0>(shape));
+    n_.push_back(std::get<1>(shape));
+    k_.push_back(std::get<2>(shape));
+  }
+  for (std::vector<double>* axis : {&m_, &n_, &k_}) {
     std::sort(axis->begin(), axis->end());
     axis->erase(std::unique(axis->begin(), axis->end()), axis->end());
   }
-  for (const double m : table.m_)
-    for (const double n : table.n_) {
+  for (const double m : m_)
+    for (const double n : n_) {
       std::vector<double> known_k, known_us;
-      for (const double k : table.k_)
-        if (const auto found = times.find({m, n, k}); found != times.end()) {
+      for (const double k : k_)
+        if (const auto found = logs.find({m, n, k}); found != logs.end()) {
           known_k.push_back(k);
-          known_us.push_back(std::exp(found->second.logs / found->second.count));
+          known_us.push_back(std::exp(found->second.first / found->second.second));
         }
       if (known_k.empty())
         throw input_error(name + ": expected a time with m = " + std::to_string(static_cast<std::int64_t>(m)) +
                           ", n = " + std::to_string(static_cast<std::int64_t>(n)) +
                           " at some k, as for other m and n, got none");
-      for (const double k : table.k_) {
+      for (const double k : k_) {
         const Position p = position_of(known_k, k);
         const std::size_t next = std::min(p.below + 1, known_k.size() - 1);
         const double rate = (1 - p.share) * std::log(known_us[p.below] / known_k[p.below]) +
                             p.share * std::log(known_us[next] / known_k[next]);
-        table.us_.push_back(static_cast<float>(k * std::exp(rate)));
+        us_.push_back(k * std::exp(rate));
+        is_filled_.push_back(!logs.contains({m, n, k}));
       }
     }
-  return table;
+}
+
+std::vector<GemmTime> GemmTable::times() const {
+  std::vector<GemmTime> times;
+  for (std::size_t i = 0; i < m_.size(); ++i)
+    for (std::size_t j = 0; j < n_.size(); ++j)
+      for (std::size_t l = 0; l < k_.size(); ++l)
+        if (!is_filled_[index(i, j, l)]) times.push_back({m_[i], n_[j], k_[l], us_[index(i, j, l)]});
+  return times;
+}
+
+std::string GemmTable::text() const {
+  std::string text = "m,n,k,time_us\n";
+  for (const GemmTime& time : times())
+    text += fmt::format("{:.17g},{:.17g},{:.17g},{:.5g}\n", time.m, time.n, time.k, time.us);
+  return text;
 }
 
 double GemmTable::time_us(double m, double n, double k, int sms) const {
@@ -113,7 +132,7 @@ double GemmTable::time_us(double m, double n, double k, int sms) const {
         if (share == 0) continue;
         const double gm = m_[i.below + a], gn = n_[j.below + b], gk = k_[l.below + c];
         const double used = sms > 0 ? wave_utilisation(gm, gn, sms) : 1;
-        log_rate += share * std::log(at(i.below + a, j.below + b, l.below + c) * used / (gm * gn * gk));
+        log_rate += share * std::log(us_[index(i.below + a, j.below + b, l.below + c)] * used / (gm * gn * gk));
       }
   const double used = sms > 0 ? wave_utilisation(i.at, j.at, sms) : 1;
   return std::exp(log_rate) * i.at * j.at * l.at / used * outside(m, m_, true) * outside(n, n_, true) *

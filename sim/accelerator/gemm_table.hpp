@@ -4,7 +4,13 @@
 
 namespace stretto::sim {
 
-// Published times of GEMMs on a grid of shapes, and what lies between. C[m,n] = A[m,k] · B[k,n].
+// Time of C[m,n] = A[m,k] · B[k,n], alone on a GPU.
+struct GemmTime {
+  double m = 0, n = 0, k = 0;
+  double us = 0;
+};
+
+// Measured times of GEMMs on a grid of shapes, and what lies between.
 //
 // The logarithm of time / (m·n·k) is interpolated linearly in log m, log n and log k. Rows and columns of C are
 // interchangeable, so a shape may be looked up as (n, m, k). Below the smallest m or n of the grid a kernel still fills
@@ -12,12 +18,15 @@ namespace stretto::sim {
 class GemmTable {
  public:
   GemmTable() = default;  // empty
-  // Text of a CSV file with the columns m, n, k and time_us; others are ignored. Of several times of one shape the
-  // geometric mean counts. A grid point that the file lacks is filled from its neighbours in k. Throws Error(input)
-  // with `name` and the line.
+  // Of several times of one shape the geometric mean counts. A grid point that they lack is filled from its neighbours
+  // in k. Throws Error(input) with `name`: no times, or none at any k for an m and n of the grid.
+  GemmTable(const std::vector<GemmTime>& times, const std::string& name);
+  // Text of a CSV file with the columns m, n, k and time_us; others are ignored. Throws likewise, and with the line.
   static GemmTable parse(const std::string& text, const std::string& name);
 
   bool empty() const { return us_.empty(); }
+  std::vector<GemmTime> times() const;  // that were measured, by m, n and k
+  std::string text() const;             // as parse() takes it; times have five digits
   // `sms` > 0: what is interpolated is time · utilisation, where the utilisation is that of whole waves of tiles on so
   // many SMs (A100: it halves the error of shapes left out; later kernels are not of one tile, and it does not help).
   double time_us(double m, double n, double k, int sms) const;
@@ -27,10 +36,11 @@ class GemmTable {
   const std::vector<double>& k() const { return k_; }
 
  private:
-  double at(std::size_t i, std::size_t j, std::size_t l) const { return us_[(i * n_.size() + j) * k_.size() + l]; }
+  std::size_t index(std::size_t i, std::size_t j, std::size_t l) const { return (i * n_.size() + j) * k_.size() + l; }
 
   std::vector<double> m_, n_, k_;  // of the grid, rising
-  std::vector<float> us_;          // [m][n][k]
+  std::vector<double> us_;         // [m][n][k]
+  std::vector<bool> is_filled_;    // [m][n][k]: was not measured
 };
 
 // The share of the work of whole waves that an m × n result uses, of the best of the tiles that libraries choose from.

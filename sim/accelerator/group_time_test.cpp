@@ -25,7 +25,7 @@ TEST_CASE("a collective table between sizes and between numbers of GPUs", "[sim]
   const CollectiveTable t = table();
   const auto us = [&](std::int64_t gpus, double bytes) { return t.time_us(CollectiveKind::all_reduce, gpus, bytes); };
   CHECK(us(2, kMiB) == Approx(10));
-  CHECK(us(2, 4 * kMiB) == Approx(40));    // linear in logarithms
+  CHECK(us(2, 4 * kMiB) == Approx(40));    // linear in bytes
   CHECK(us(2, 512) == Approx(10));         // no less than the smallest
   CHECK(us(2, 64 * kMiB) == Approx(640));  // the bandwidth stays
   CHECK(us(4, kMiB) == Approx(std::sqrt(10.0 * 20)));
@@ -34,6 +34,33 @@ TEST_CASE("a collective table between sizes and between numbers of GPUs", "[sim]
   CHECK(t.bus_GBps(CollectiveKind::all_reduce) == Approx(16 * kMiB / 320 * 2 * 7 / 8 * 1e-3));
   CHECK(message_of([] { CollectiveTable::parse("op,gpus,bytes,time_us\nalltoall,8,1,1\n", "c.csv"); }) ==
         "c.csv: expected rows of all_gather, reduce_scatter or all_reduce, got none");
+}
+
+TEST_CASE("a collective table across nodes", "[sim]") {
+  const CollectiveTable t = CollectiveTable::parse(
+      "nodes,op,gpus,bytes,time_us\n2,all_reduce,16,1048576,100\n2,all_reduce,16,4194304,400\n8,all_reduce,64,1048576,"
+      "400\n8,all_reduce,64,4194304,1600\n1,all_reduce,8,1048576,20\n",
+      "c.csv");
+  const auto model = [](double bytes) { return 7 + bytes; };
+  const auto us = [&](std::int64_t members, std::int64_t nodes, double bytes) {
+    return t.across_us(CollectiveKind::all_reduce, {members, nodes}, bytes, model).value_or(0);
+  };
+  CHECK(us(16, 2, kMiB) == Approx(100));
+  CHECK(us(16, 2, 2 * kMiB) == Approx(200));  // linear in bytes
+  CHECK(us(32, 4, kMiB) == Approx(200));      // linear in logarithms of GPUs
+  // Beyond the sizes as the model has it.
+  CHECK(us(16, 2, 8 * kMiB) == Approx(400 * model(8 * kMiB) / model(4 * kMiB)));
+  CHECK(us(16, 2, 512) == Approx(100 * model(512) / model(kMiB)));
+  // Not between numbers of nodes with as many members on each.
+  CHECK(us(8, 2, kMiB) == 0);
+  CHECK(us(128, 16, kMiB) == 0);
+  CHECK(us(12, 2, kMiB) == 0);
+  CHECK_FALSE(t.across_us(CollectiveKind::all_gather, {16, 2}, kMiB, model));
+  CHECK(t.time_us(CollectiveKind::all_reduce, 8, kMiB) == Approx(20));
+  CHECK(t.bus_GBps(CollectiveKind::all_reduce) == Approx(kMiB / 20 * 2 * 7 / 8 * 1e-3));
+  CHECK(CollectiveTable::parse(t.text(), "again").text() == t.text());
+  CHECK(message_of([] { CollectiveTable::parse("op,gpus,nodes,bytes,time_us\nall_reduce,16,3,1,1\n", "c.csv"); }) ==
+        "c.csv:2: nodes: expected a divisor of gpus, 16, got \"3\"");
 }
 
 TEST_CASE("across nodes large buffers move at the rate of the cards, small ones take the latency", "[sim]") {

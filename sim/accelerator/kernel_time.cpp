@@ -140,8 +140,13 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
   if (span.nodes > 1) {
     const double cards = static_cast<double>(span.on_node()) * a.card_GBps(span.leaving);
     const double nvlink = a.collectives.has(kind) ? a.collectives.bus_GBps(kind) : a.nvlink.GBps.value;
-    const GroupTime time = nccl_across_nodes(kind, bytes, span, cards, nvlink);
-    return {time.us + in_step, time.latency_us + in_step};
+    const auto model = [&](double size) { return nccl_across_nodes(kind, size, span, cards, nvlink); };
+    const GroupTime time = model(bytes);
+    // What was measured had its links to itself, and latency and bytes are in the model's proportion.
+    const bool is_free = span.leaving * a.oversubscription <= 1;
+    const auto model_us = [&](double size) { return model(size).us; };
+    const double us = (is_free ? a.collectives.across_us(kind, span, bytes, model_us) : std::nullopt).value_or(time.us);
+    return {us + in_step, time.latency_us * us / time.us + in_step};
   }
   if (a.collectives.has(kind)) return {a.collectives.time_us(kind, span.members, bytes) + in_step, in_step};
   const RingCost ring = ring_cost(kind, Dtype::bf16, static_cast<std::int64_t>(bytes / 2), span.members);

@@ -136,4 +136,27 @@ TEST_CASE("platforms that ship can be read, and every number has a source", "[si
         "\"h100-sxm\"?");
 }
 
+TEST_CASE("what a platform lacks beyond its data sheet is assumed or derived", "[sim]") {
+  const std::string sheet =
+      "name = \"a\"\ndevice = \"b\"\nmemory_bytes = 1\n[accelerator]\ndomain = 8\npeak_TFLOPs = { value = 100, kind = "
+      "\"published\", source = \"s\" }\nhbm_GBps = { value = 1000, source = \"s\" }\n[accelerator.nvlink]\nGBps = { "
+      "value "
+      "= 300, source = \"s\" }\n[accelerator.network]\nGBps = { value = 50, source = \"s\" }\n";
+  const Accelerator a = *parse_platform(sheet, "sheet.toml").accelerator;
+  CHECK(a.hbm_share.value == Approx(0.85));
+  CHECK(a.hbm_share.source.kind == "assumed");
+  CHECK(a.attention_named("").forward_TFLOPs.value == Approx(110));
+  CHECK(a.attention_named("flash2").forward_TFLOPs.source.kind == "derived");
+  CHECK(a.gemm_sustained.value == 1);  // gemm_share is of sustained GEMMs
+  // What it has takes the place of a default whole, not key by key.
+  const Accelerator own =
+      *parse_platform(sheet + "latency_us = { value = 1, source = \"s\" }\n", "sheet.toml").accelerator;
+  CHECK(own.network.latency_us.value == 1);
+  CHECK(own.network.latency_us.high == 0);
+  CHECK(own.network.latency_us.source.kind == "measured");
+  CHECK(message_of([&] {
+          parse_platform(sheet.substr(0, sheet.find("[accelerator.network]")), "sheet.toml");
+        }).find("value: expected a number above 0, got nothing") != std::string::npos);
+}
+
 }  // namespace stretto::sim

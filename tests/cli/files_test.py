@@ -4,7 +4,7 @@ import os
 import pathlib
 import re
 
-from program import FAIL_IO, PLATFORM, TINY, ProgramTest, main
+from program import FAIL_IO, PLATFORM, ROOT, TINY, ProgramTest, main
 
 COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export")
 # Options that take a word and name no file.
@@ -15,6 +15,7 @@ class Files(ProgramTest):
     def setUp(self):
         super().setUp()
         self.write("platform.toml", pathlib.Path(PLATFORM).read_bytes())
+        self.write("base.toml", (ROOT / "tests/fuzz/corpus/platform/accelerator.toml").read_bytes())
         self.write("scenario.toml", 'platform = "platform.toml"\n' + TINY)
         self.ok("train", "scenario.toml", "--set", "training.checkpoint_dir=ck")
         self.ok("export", "ck/step-00000006.safetensors", "-o", "weights.safetensors")
@@ -59,14 +60,16 @@ class Files(ProgramTest):
         for command in COMMANDS:
             inputs, outputs = self.declared(command)
             self.assertTrue(outputs, command)
-            given = {"SCENARIO": "scenario.toml", "CHECKPOINT": "ck/step-00000006.safetensors", "--platform": "platform.toml"}
+            given = {"SCENARIO": "scenario.toml", "CHECKPOINT": "ck/step-00000006.safetensors", "--platform": "platform.toml",
+                     "--base": "base.toml"}
             read = [given[name] for name in inputs]
             if "SCENARIO" in inputs:
                 read += ["text.txt", "ck/step-00000006.safetensors", "ck/stretto.lock"]
             for output in outputs:
                 rest = ["-o", "out"] if command in ("export", "calibrate") and output != "--output" else []
                 for path in read:
-                    self.refused(*self.arguments(command), output, path, *rest, says=[output, "is read"])
+                    base = ["--base", path] if path == given["--base"] else []
+                    self.refused(*self.arguments(command), *base, output, path, *rest, says=[output, "is read"])
 
     def test_whatever_leads_there(self):
         os.link(self.folder / "scenario.toml", self.folder / "hard")

@@ -1,0 +1,227 @@
+#include "calibrate/import/import_platform.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "base/printable.hpp"
+#include "calibrate/calibrate.hpp"
+#include "calibrate/import/correct_gemms.hpp"
+#include "sim/accelerator/numbers.hpp"
+
+namespace stretto::calibrate {
+namespace {
+
+// GPUs of the largest common host: a larger domain spans several.
+constexpr std::int64_t kMostOfHost = 8;
+
+using Series = std::tuple<CollectiveKind, std::int64_t, std::int64_t>;  // kind, nodes, GPUs
+Series series_of(const sim::CollectiveTime& time) { return {time.kind, time.span.nodes, time.span.members}; }
+
+// "a.txt, b.txt and 3 more": a line of a TOML file has its limits.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i)
+    text += (i == 0 ? "" : ", ") + printable(names[i]).substr(0, 100);
+  return names.size() > kMost ? fmt::format("{} and {} more", text, names.size() - kMost) : text;
+}
+
+std::vector<std::string> files_with(const std::vector<Measurements>& measured, bool (*has)(const Measurements&)) {
+  std::vector<std::string> files;
+  for (const Measurements& one : measured)
+    if (has(one)) files.push_back(one.file);
+  return files;
+}
+
+class Importer {
+ public:
+  Importer(const std::vector<Measurements>& measured, const std::optional<sim::Platform>& base, const DataSheet& sheet)
+      : measured_(measured), base_(base), sheet_(sheet) {}
+
+  ImportedPlatform import(const std::string& name) {
+    sim::Platform& platform = imported_.platform;
+    if (base_) platform = *base_;
+    imported_.base = base_name();
+    if (!platform.accelerator) platform.accelerator.emplace();
+    platform.name = name;
+    platform.date = today();
+    platform.cores = 1;
+    read_sheet();
+    add_gemms();
+    add_collectives();
+    if (!base_) set_defaults(*platform.accelerator);
+    add_numbers();
+    if (platform.device.empty()) platform.device = name;
+    for (const Measurements& one : measured_) {
+      if (!one.device.empty()) platform.device = printable(one.device);
+      for (const std::string& note : one.notes) imported_.notes.push_back(one.file + ": " + note);
+    }
+    return std::move(imported_);
+  }
+
+ private:
+  sim::Accelerator& accelerator() { return *imported_.platform.accelerator; }
+
+  void read_sheet() {
+    sim::Accelerator& a = accelerator();
+    std::vector<std::string> missing;
+    const auto take = [&](const char* option, const std::optional<double>& value, Quantity& quantity) {
+      if (value)
+        quantity = {*value, {"published", "data sheet, as given to stretto calibrate", 0}, 0, 0};
+      else if (!base_)
+        missing.push_back(option);
+    };
+    take("--peak_TFLOPs", sheet_.peak_TFLOPs, a.peak_TFLOPs);
+    take("--hbm_GBps", sheet_.hbm_GBps, a.hbm_GBps);
+    take("--nvlink_GBps", sheet_.nvlink_GBps, a.nvlink.GBps);
+    take("--network_GBps", sheet_.network_GBps, a.network.GBps);
+    if (sheet_.memory_GiB)
+      imported_.platform.memory_bytes = static_cast<std::int64_t>(*sheet_.memory_GiB * (1 << 30));
+    else if (!base_)
+      missing.push_back("--memory_GiB");
+    const bool has_card_each = !base_ || a.network_cards == a.domain;
+    if (sheet_.domain)
+      a.domain = *sheet_.domain;
+    else if (!base_)
+      missing.push_back("--domain");
+    if (sheet_.sms || !base_) a.sms = static_cast<int>(sheet_.sms.value_or(sim::kDefaultSms));
+    if (has_card_each) a.network_cards = a.domain;
+    if (a.oversubscription != 1 && a.pod % a.domain != 0)
+      throw input_error(
+          fmt::format("--domain {}: expected a divisor of the pod of {}, {}", a.domain, base_name(), a.pod));
+    if (missing.empty()) return;
+    std::string text;
+    for (const std::string& option : missing) text += (text.empty() ? "" : ", ") + option;
+    throw input_error("expected --base, a platform to start from (h100-sxm), or a whole data sheet, got none of " +
+                      text);
+  }
+
+  void add_part(const std::string& what, const std::string& value, const std::string& from) {
+    imported_.parts.push_back({what, value, from});
+  }
+  std::string base_name() const { return base_ ? base_->name : ""; }
+  Source source_of(const std::string& what, const Source& before) const {
+    return {"measured",
+            what + ", " + imported_.platform.date + (before.origin.empty() ? "" : "; the rest " + base_name()), 0};
+  }
+
+  void add_gemms() {
+    sim::Accelerator& a = accelerator();
+    std::vector<sim::GemmTime> times;
+    for (const Measurements& one : measured_) times.insert(times.end(), one.gemms.begin(), one.gemms.end());
+    const std::string files = listed(files_with(measured_, [](const Measurements& one) { return !one.gemms.empty(); }));
+    if (times.empty()) {
+      if (!a.gemms.empty())
+        add_part("GEMMs", fmt::format("{} shapes", a.gemms.times().size()), base_name());
+      else
+        add_part("GEMMs", "roofline", "derived");
+      return;
+    }
+    const bool is_grid = is_gemm_grid(times);
+    add_part("GEMMs", fmt::format("{} shapes", count_shapes(times)), kYours);
+    if (is_grid || a.gemms.empty()) {
+      a.gemms = sim::GemmTable(times, files);
+      a.gemm_source = source_of(files, {});
+    } else {
+      a.gemms = corrected_gemms(a.gemms, a.gemm_waves ? a.sms : 0, times);
+      a.gemm_source = source_of(files, a.gemm_source);
+      add_part("GEMMs between and beyond these shapes", "scaled as they are", base_name());
+    }
+  }
+
+  // As the domain has it, which may be larger than a host.
+  sim::GroupSpan span_of(const sim::CollectiveTime& time, const std::string& file) {
+    const std::int64_t domain = accelerator().domain;
+    sim::GroupSpan span = time.span;
+    if (domain > kMostOfHost) span.nodes = (span.members + domain - 1) / domain;
+    if (span.on_node() > domain || span.members % span.nodes != 0)
+      throw input_error(
+          fmt::format("{}: expected at most {} GPUs on a node, the domain of the platform, got {} on {}; "
+                      "say how many nodes there are, or --domain",
+                      file, domain, span.members, span.nodes));
+    return span;
+  }
+
+  void add_collectives() {
+    sim::Accelerator& a = accelerator();
+    std::vector<sim::CollectiveTime> times;
+    std::map<Series, std::set<double>> mine, others;
+    for (const Measurements& one : measured_)
+      for (sim::CollectiveTime time : one.collectives) {
+        time.span = span_of(time, one.file);
+        mine[series_of(time)].insert(time.bytes);
+        times.push_back(time);
+      }
+    for (const sim::CollectiveTime& time : a.collectives.times()) {
+      if (mine.contains(series_of(time)) || time.span.on_node() > a.domain) continue;
+      others[series_of(time)].insert(time.bytes);
+      times.push_back(time);
+    }
+    const auto add_parts = [&](const std::map<Series, std::set<double>>& all, const std::string& from) {
+      for (const auto& [series, sizes] : all) {
+        const auto& [kind, nodes, gpus] = series;
+        add_part(fmt::format("{} on {} GPUs{}", name_of(kind), gpus, nodes > 1 ? fmt::format(", {} nodes", nodes) : ""),
+                 fmt::format("{} sizes", sizes.size()), from);
+      }
+    };
+    add_parts(mine, kYours);
+    add_parts(others, base_name());
+    const bool is_across =
+        std::any_of(times.begin(), times.end(), [](const auto& time) { return time.span.nodes > 1; });
+    add_part(is_across ? "collectives on other numbers of nodes" : "collectives across nodes", "NCCL's model",
+             "derived");
+    if (mine.empty()) return;
+    const auto has = [](const Measurements& one) { return !one.collectives.empty(); };
+    a.collective_source =
+        source_of(listed(files_with(measured_, has)), others.empty() ? Source{} : a.collective_source);
+    a.collectives = sim::CollectiveTable(times);
+  }
+
+  void add_numbers() {
+    sim::Accelerator& a = accelerator();
+    const auto from = [&](const Quantity& quantity, bool is_given) {
+      return is_given ? kDataSheet : base_ ? base_name() : quantity.source.kind;
+    };
+    const auto add = [&](const std::string& what, const Quantity& quantity, bool is_given) {
+      add_part(what, fmt::format("{:.6g}", quantity.value), from(quantity, is_given));
+    };
+    const auto of_sheet = [&](const auto& given) { return given ? kDataSheet : base_ ? base_name() : "assumed"; };
+    add_part("memory_bytes", fmt::format("{}", imported_.platform.memory_bytes), of_sheet(sheet_.memory_GiB));
+    add_part("sms", fmt::format("{}", a.sms), of_sheet(sheet_.sms));
+    add_part("domain", fmt::format("{}", a.domain), of_sheet(sheet_.domain));
+    const std::map<const Quantity*, bool> given = {{&a.peak_TFLOPs, sheet_.peak_TFLOPs.has_value()},
+                                                   {&a.hbm_GBps, sheet_.hbm_GBps.has_value()},
+                                                   {&a.nvlink.GBps, sheet_.nvlink_GBps.has_value()},
+                                                   {&a.network.GBps, sheet_.network_GBps.has_value()}};
+    for (const sim::AcceleratorNumber& number : numbers_of(a)) {
+      const auto found = given.find(number.quantity);
+      add(number.name(), *number.quantity, found != given.end() && found->second);
+    }
+    for (const sim::AttentionKernel& kernel : a.attention) {
+      add("attention." + kernel.name + ".forward_TFLOPs", kernel.forward_TFLOPs, false);
+      add("attention." + kernel.name + ".backward_TFLOPs", kernel.backward_TFLOPs, false);
+    }
+  }
+
+  const std::vector<Measurements>& measured_;
+  const std::optional<sim::Platform>& base_;
+  const DataSheet& sheet_;
+  ImportedPlatform imported_;
+};
+
+}  // namespace
+
+ImportedPlatform import_platform(const std::string& name, const std::vector<Measurements>& measured,
+                                 const std::optional<sim::Platform>& base, const DataSheet& sheet) {
+  if (base && !base->accelerator)
+    throw input_error("--base: expected a platform with [accelerator], as those that ship, got " + base->name);
+  return Importer(measured, base, sheet).import(name);
+}
+
+}  // namespace stretto::calibrate

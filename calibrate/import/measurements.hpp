@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/accelerator/collective_table.hpp"
+#include "sim/accelerator/gemm_table.hpp"
+
+namespace stretto::calibrate {
+
+// A file to import, with what a user says of it where the file itself does not.
+struct ImportFile {
+  std::string path;
+  std::string op;          // "all_gather"; "" as the file says
+  std::int64_t gpus = 0;   // 0 as the file says
+  std::int64_t nodes = 0;  // 0 as the file says, else 1
+};
+
+// Reads "[OP][@GPUS[/NODES]]=FILE" or "FILE". Throws Error(input) with the text and what was expected.
+ImportFile parse_import(const std::string& text);
+
+// What a file has that a platform can use.
+struct Measurements {
+  std::string file;                              // its name without folders
+  std::vector<sim::CollectiveTime> collectives;  // a node is a host
+  std::vector<sim::GemmTime> gemms;
+  std::string device;              // the GPU's name; "" when the file does not say
+  std::vector<std::string> notes;  // what of the file is not used
+};
+
+// Reads a file whatever its form: output of nccl-tests as text or JSON, a table of collectives or of GEMMs as CSV
+// (docs/platform.md, "Your own measurements"). Throws Error(input) with file, line and what was expected.
+Measurements read_measurements(const ImportFile& file);
+
+// ---- the forms; `name` stands for the file in messages ----
+
+Measurements read_nccl_text(std::string_view text, const std::string& name, const ImportFile& said);
+Measurements read_nccl_json(std::string_view text, const std::string& name, const ImportFile& said);
+Measurements read_collective_csv(std::string_view text, const std::string& name, const ImportFile& said);
+Measurements read_gemm_csv(std::string_view text, const std::string& name);
+
+}  // namespace stretto::calibrate

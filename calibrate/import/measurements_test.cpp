@@ -1,0 +1,234 @@
+#include "calibrate/import/measurements.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "tests/message_of.hpp"
+#include "tests/temp_dir.hpp"
+
+namespace stretto::calibrate {
+namespace {
+
+using testing::message_of;
+
+// Ranks of `hosts` with `of_host` GPUs each, as nccl-tests prints them.
+std::string ranks(int hosts, int of_host, const std::string& prefix = "") {
+  std::string text = prefix + "# Using devices\n";
+  for (int rank = 0; rank < hosts * of_host; ++rank)
+    text += prefix + "#  Rank " + std::to_string(rank) + " Group  0 Pid   " + std::to_string(100 + rank) +
+            " on     host-" + std::to_string(rank / of_host) + " device  " + std::to_string(rank % of_host) +
+            " [0000:19:00] NVIDIA H100 80GB HBM3\n";
+  return text;
+}
+
+const char* const kHeader =
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw "
+    "#wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  "
+    "(GB/s)       \n";
+
+Measurements read(const std::string& text, const ImportFile& said = {}) { return read_nccl_text(text, "log", said); }
+
+void check(const sim::CollectiveTime& time, CollectiveKind kind, std::int64_t gpus, std::int64_t nodes, double bytes,
+           double us) {
+  CHECK(time.kind == kind);
+  CHECK(time.span.members == gpus);
+  CHECK(time.span.nodes == nodes);
+  CHECK(time.bytes == bytes);
+  CHECK(time.us == Approx(us));
+}
+
+}  // namespace
+
+TEST_CASE("nccl-tests: operation, ranks and hosts are those of the file, times out of place", "[import]") {
+  const Measurements found = read(
+      "# nccl-tests version 2.17.1 nccl-headers=22807 nccl-library=22807\n# Collective test starting: "
+      "all_reduce_perf\n# "
+      "nThread 1 nGpus 1 minBytes 8 maxBytes 8388608 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1\n" +
+      ranks(2, 4) + kHeader +
+      "           0             0     float     sum      -1    10.00    0.00    0.00      0    10.00    0.00    0.00   "
+      "   "
+      "0\n     1048576        262144     float     sum      -1   100.00   10.49   18.35      0    99.00   10.59   "
+      "18.53   "
+      "   0\n     8388608       2097152     float     sum      -1    1.1e+03    7.63   13.35      0    1e3    8.39   "
+      "14.68      0\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 70.742\n# Collective test concluded: "
+      "all_reduce_perf\n");
+  REQUIRE(found.collectives.size() == 2);
+  check(found.collectives[0], CollectiveKind::all_reduce, 8, 2, 1048576, 100);
+  check(found.collectives[1], CollectiveKind::all_reduce, 8, 2, 8388608, 1100);
+  CHECK(found.device == "NVIDIA H100 80GB HBM3");
+  CHECK(found.notes.empty());
+}
+
+TEST_CASE("nccl-tests: runs one behind another, prefixes of launchers, unchecked values", "[import]") {
+  const std::string mpi = "[1,0]<stdout>:", srun = " 0: ";
+  const std::string text = "$ mpirun --tag-output ./build/all_gather_perf -b 1M -c 0\n" + ranks(1, 2, mpi) + mpi +
+                           kHeader + mpi +
+                           "     1048576        131072      half    none      -1    50.00   20.97   10.49    N/A    "
+                           "48.00   21.85   10.92    "
+                           "N/A\n" +
+                           mpi +
+                           "137438953472   68719476736      half    none      -1  5000000   27.49   13.74    N/A  "
+                           "5000000   27.49   13.74    N/A\n" +
+                           "$ srun -l alltoall_perf\n" + ranks(1, 2, srun) + srun +
+                           "     1048576        131072      half    none      -1    50.00   20.97   10.49    N/A    "
+                           "48.00   21.85   10.92    "
+                           "N/A\n$ srun -l reduce_scatter_perf\n" +
+                           ranks(2, 1, srun) + srun +
+                           "     1048576        131072  bfloat16     sum      -1    60.00   17.48    8.74      0    "
+                           "48.00   21.85   10.92      "
+                           "0\n" +
+                           srun +
+                           "     1048576        131072      int8     sum      -1    60.00   17.48    8.74      0    "
+                           "48.00   21.85   10.92      "
+                           "0\n" +
+                           srun +
+                           "     2097152        131072      half     sum      -1    60.00   34.95   17.48      3    "
+                           "48.00   43.69   21.85      "
+                           "0\n" +
+                           srun + "     4194304        262144      half     sum      -1    60.00\n";
+  const Measurements found = read(text);
+  REQUIRE(found.collectives.size() == 3);
+  check(found.collectives[0], CollectiveKind::all_gather, 2, 1, 1048576, 50);
+  check(found.collectives[1], CollectiveKind::all_gather, 2, 1, 137438953472, 5000000);
+  check(found.collectives[2], CollectiveKind::reduce_scatter, 2, 2, 1048576, 60);
+  CHECK(found.notes == std::vector<std::string>{"rows not used: those of alltoall", "rows not used: those of int8",
+                                                "rows not used: 1 with wrong values",
+                                                "rows not used: 1 that are not whole"});
+}
+
+TEST_CASE("nccl-tests: other columns", "[import]") {
+  SECTION("one group of times") {
+    const Measurements found =
+        read("all_gather_perf\n" + ranks(1, 2) +
+             "# size count type redop root time algbw busbw #wrong\n 4096 1024 float none -1 12.5 "
+             "0.33 0.16 0\n");
+    check(found.collectives.at(0), CollectiveKind::all_gather, 2, 1, 4096, 12.5);
+  }
+  SECTION("no operation or root, errors in place of wrong values: before 2.11") {
+    const Measurements found = read(
+        "all_gather_perf\n# Using devices\n#   Rank  0 Pid  1 on a device  0 [0x07] Tesla V100\n#   Rank  1 Pid  2 "
+        "on a device  1 [0x0a] Tesla V100\n# size count type time algbw busbw error time algbw busbw error\n 4096 "
+        "1024 float 12.5 0.33 0.16 0e+00 11.5 0.36 0.18 4e-07\n");
+    check(found.collectives.at(0), CollectiveKind::all_gather, 2, 1, 4096, 12.5);
+    CHECK(found.device == "Tesla V100");
+  }
+  SECTION("nothing out of place") {
+    const Measurements found = read("all_reduce_perf\n" + ranks(1, 2) + kHeader +
+                                    " 4096 1024 float sum -1                                 12.5 0.33 0.33 0\n");
+    check(found.collectives.at(0), CollectiveKind::all_reduce, 2, 1, 4096, 12.5);
+  }
+  SECTION("each iteration, and when a row was made") {
+    const Measurements found = read(
+        "all_reduce_perf\n" + ranks(1, 2) +
+        "# size count type redop root time algbw busbw #wrong i_min i_max i_p99 i_cv% time algbw busbw #wrong i_min "
+        "i_max i_p99 i_cv% timestamp\n 4096 1024 float sum -1 12.5 0.33 0.33 0 12 13 13 2 11.5 0.36 0.36 0 11 12 12 "
+        "2 2026-01-02 03:04:05\n");
+    check(found.collectives.at(0), CollectiveKind::all_reduce, 2, 1, 4096, 12.5);
+  }
+  SECTION("ranks that communicate beside others") {
+    const Measurements found = read(
+        "all_reduce_perf\n# Using devices\n# Rank 0 Group 0 Pid 1 on a device 0 [1] X\n# Rank 1 Group 1 Pid 1 on a "
+        "device 1 [1] X\n# Rank 2 Group 0 Pid 1 on b device 0 [1] X\n# Rank 3 Group 1 Pid 1 on b device 1 [1] X\n" +
+        std::string(kHeader) + " 4096 1024 float sum -1 12.5 0.33 0.33 0 12.5 0.33 0.33 0\n");
+    check(found.collectives.at(0), CollectiveKind::all_reduce, 2, 2, 4096, 12.5);
+  }
+}
+
+TEST_CASE("nccl-tests: what a file does not say is said beside it, and contradictions are errors", "[import]") {
+  const std::string row = " 1048576 262144 float sum -1 100.00 10.49 18.35 0 99.00 10.59 18.53 0\n";
+  check(read(row, parse_import("all_reduce@8/2=log")).collectives.at(0), CollectiveKind::all_reduce, 8, 2, 1048576,
+        100);
+  const auto message = [&](const std::string& text, const ImportFile& said = {}) {
+    return message_of([&] { read(text, said); });
+  };
+  CHECK(message(row) ==
+        "log:1: expected a program's name (all_reduce_perf, …) before its rows, got none; say which operation it is: "
+        "--import all_reduce=FILE");
+  CHECK(message("all_reduce_perf\n" + row) ==
+        "log:2: expected lines \"Rank 0 … on HOST device 0\" before rows, got none; say how many GPUs and nodes it ran "
+        "on: --import @16/2=FILE");
+  CHECK(message("all_reduce_perf\n" + row, parse_import("all_gather@8=log")) ==
+        "log:2: expected rows of all_gather_perf, as --import says, got all_reduce_perf");
+  CHECK(message(row, parse_import("all_gather@8=log")) ==
+        "log:1: expected busbw / algbw of 0.875, of all_gather among 8 GPUs, got 1.749: another operation or number of "
+        "GPUs?");
+  CHECK(message("no such thing\n") == "log: expected rows of nccl-tests (size, count, type, …, time), got none");
+  CHECK(message("all_reduce_perf\n# size count type redop root cputime algbw busbw #wrong\n") ==
+        "log:2: expected the time of the GPU, got that of the processor (-C 1)");
+}
+
+TEST_CASE("nccl-tests: JSON", "[import]") {
+  const std::string text = R"({"version":3,"args":["\/opt\/all_gather_perf","-g","2"],"nccl_version":22807,
+    "config":{"nthreads":1,"ngpus":2,"devices":[{"rank":0,"group":0,"pid":1,"hostname":"a","device":0,
+    "device_info":"NVIDIA H100"},{"rank":2,"group":0,"pid":1,"hostname":"b","device":0,"device_info":"NVIDIA H100"}]},
+    "results":[{"size":1048576,"count":1,"type":"half","redop":"none","root":"    -1","out_of_place":{"time":50.0,
+    "alg_bw":20.97,"bus_bw":15.73,"nwrong":null},"in_place":{"time":48.0,"alg_bw":21.85,"bus_bw":16.38,"nwrong":null}},
+    {"size":2097152,"count":1,"type":"half","out_of_place":null,"in_place":{"time":90.0,"alg_bw":"nan","bus_bw":1}}]})";
+  const Measurements found = read_nccl_json(text, "log", {});
+  REQUIRE(found.collectives.size() == 2);
+  check(found.collectives[0], CollectiveKind::all_gather, 4, 2, 1048576, 50);
+  check(found.collectives[1], CollectiveKind::all_gather, 4, 2, 2097152, 90);
+  CHECK(found.device == "NVIDIA H100");
+  const auto message = [](const std::string& json) { return message_of([&] { read_nccl_json(json, "log", {}); }); };
+  CHECK(message(text.substr(0, 500)).find("got no whole JSON") != std::string::npos);
+  CHECK(message("{}").find("an object with \"results\", got none") != std::string::npos);
+  CHECK(message(R"({"results":[{"size":1,"out_of_place":{"cpu_time":1}}]})").find("(-C 1)") != std::string::npos);
+  CHECK(message(R"({"args":7,"config":[],"results":[3,{"out_of_place":{"time":"x"}}]})") != "no error");
+}
+
+TEST_CASE("tables of collectives and GEMMs", "[import]") {
+  const Measurements times = read_collective_csv(
+      "dtype,op,gpus,nodes,bytes,time_us\nhalf,all_gather,16,2,1024,5\nint8,all_gather,16,2,1024,7\nhalf,alltoall,8,1,"
+      "1,1\n",
+      "t.csv", {});
+  REQUIRE(times.collectives.size() == 1);
+  check(times.collectives[0], CollectiveKind::all_gather, 16, 2, 1024, 5);
+  CHECK(times.notes == std::vector<std::string>{"rows not used: 1 of other operations",
+                                                "rows not used: 1 of other types than half, bfloat16 and float"});
+  const Measurements said = read_collective_csv("bytes,time_us\n1024,5\n", "t.csv", parse_import("all_reduce@4=t.csv"));
+  check(said.collectives.at(0), CollectiveKind::all_reduce, 4, 1, 1024, 5);
+  const auto message = [](const char* text) { return message_of([&] { read_collective_csv(text, "t.csv", {}); }); };
+  CHECK(message("op,gpus,nodes,bytes,time_us\nall_gather,16,3,1024,5\n") ==
+        "t.csv:2: nodes: expected a divisor of gpus, 16, got \"3\"");
+  CHECK(message("op,gpus,bytes,time_us\nall_gather,1,1024,5\n") == "t.csv:2: gpus: expected at least 2, got \"1\"");
+  CHECK(message("op,gpus,bytes,time_us\nall_gather,2.5,1024,5\n") ==
+        "t.csv:2: gpus: expected a whole number above 0, got \"2.5\"");
+  const Measurements gemms =
+      read_gemm_csv("stack,dtype,m,n,k,time_us\na,bf16,8,16,24,5\na,fp8,8,16,24,5\na,bf16,9,16,24,5\n", "g.csv");
+  REQUIRE(gemms.gemms.size() == 1);
+  CHECK(gemms.gemms[0].k == 24);
+  CHECK(gemms.notes.size() == 2);
+}
+
+TEST_CASE("what --import says of a file", "[import]") {
+  const ImportFile all = parse_import("all_gather@16/2=logs/a=b.txt");
+  CHECK(all.op == "all_gather");
+  CHECK(all.gpus == 16);
+  CHECK(all.nodes == 2);
+  CHECK(all.path == "logs/a=b.txt");
+  CHECK(parse_import("@8=a").gpus == 8);
+  CHECK(parse_import("logs/run=2/a.txt").path == "logs/run=2/a.txt");
+  const auto message = [](const char* text) { return message_of([&] { parse_import(text); }); };
+  CHECK(message("allgather=a") ==
+        "--import \"allgather=a\": expected all_gather, reduce_scatter or all_reduce before \"=\"; did you mean "
+        "\"all_gather\"?");
+  CHECK(message("@0=a").find("expected @GPUS or @GPUS/NODES before") != std::string::npos);
+  CHECK(message("@8/3=a").find("as many GPUs on each node") != std::string::npos);
+}
+
+TEST_CASE("the form of a file is known from what is in it", "[import]") {
+  const testing::TempDir folder;
+  const auto read_file = [&](const std::string& text) {
+    return read_measurements({folder.write("measured", text), "", 0, 0});
+  };
+  CHECK(read_file("m,n,k,time_us\n8,8,8,1\n").gemms.size() == 1);
+  CHECK(read_file("op,gpus,bytes,time_us\nall_reduce,2,8,1\n").collectives.size() == 1);
+  CHECK(
+      read_file("\n{\"args\":[\"all_reduce_perf\"],\"config\":{\"devices\":[{},{}]},\"results\":[{\"size\":8,\"type\":"
+                "\"half\",\"in_place\":{\"time\":2}}]}")
+          .collectives.size() == 1);
+  CHECK(read_file("all_reduce_perf\n" + ranks(1, 2) + " 8 2 float sum -1 1 0 0 0 1 0 0 0\n").file == "measured");
+  CHECK(message_of([&] { read_file(""); }).find("got none") != std::string::npos);
+  CHECK(message_of([&] { read_measurements({folder.file("none"), "", 0, 0}); }).find("none") != std::string::npos);
+}
+
+}  // namespace stretto::calibrate

@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include "base/printable.hpp"
+#include "calibrate/import/import_platform.hpp"
+#include "sim/accelerator/numbers.hpp"
+
+namespace stretto::calibrate {
+namespace {
+
+// Lines of a comment: one of a TOML file may not be as long as it likes.
+std::string comment(std::string_view text) {
+  constexpr std::size_t kWidth = 118;
+  std::string lines;
+  while (text.size() > kWidth) {
+    const std::size_t space = text.rfind(' ', kWidth), end = space == std::string_view::npos ? kWidth : space;
+    lines += "# " + std::string(text.substr(0, end)) + "\n";
+    text.remove_prefix(space == std::string_view::npos ? end : end + 1);
+  }
+  return lines + "# " + std::string(text) + "\n";
+}
+
+}  // namespace
+
+std::string platform_text(const ImportedPlatform& imported, const std::string& gemm_file,
+                          const std::string& collective_file) {
+  const sim::Platform& platform = imported.platform;
+  std::string yours, of_sheet;
+  for (const ImportedPlatform::Part& part : imported.parts) {
+    std::string& list = part.from == kDataSheet ? of_sheet : yours;
+    if (part.from == kYours || part.from == kDataSheet) list += (list.empty() ? "" : ", ") + part.what;
+  }
+  std::string text = "# Written by `stretto calibrate --import`; docs/platform.md says what every key means.\n";
+  if (!yours.empty()) text += comment("From the files that were imported: " + yours + ".");
+  if (!of_sheet.empty()) text += comment("From the data sheet that was given: " + of_sheet + ".");
+  text += comment(imported.base.empty()
+                      ? "All else is assumed, or derived from the data sheet."
+                      : "All else is from " + printable(imported.base) +
+                            ", with it gemm_sustained: what GEMMs of a training step take over those of a sweep.");
+  const auto quoted = [](const std::string& word) { return sim::toml_string(word); };
+  text += fmt::format("name = {}\ndevice = {}\ndate = \"{}\"\nmemory_bytes = {}\nranks_per_device = 1\n\n",
+                      quoted(platform.name), quoted(platform.device), platform.date, platform.memory_bytes);
+  return text + sim::accelerator_text(*platform.accelerator, gemm_file, collective_file);
+}
+
+}  // namespace stretto::calibrate

@@ -1,0 +1,109 @@
+#include "cli/import.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/data_folder.hpp"
+#include "base/error.hpp"
+#include "base/printable.hpp"
+#include "report/table.hpp"
+
+namespace stretto::cli {
+namespace {
+
+constexpr const char* kGroup = "Import";
+
+template <class T>
+void add_number(CLI::App& command, const std::string& name, std::optional<T>& value, double most,
+                const std::string& help) {
+  command.add_option(name, value, help)->check(CLI::Range(std::is_integral_v<T> ? 1.0 : 1e-3, most))->group(kGroup);
+}
+
+// Beside `path`: "mine.toml" and "gemm" give "mine.gemm.csv".
+std::string beside(const std::string& path, const char* what) {
+  return std::filesystem::path(path).replace_extension(std::string(what) + ".csv").string();
+}
+
+std::string file_name(const Output& output) { return std::filesystem::path(output.name()).filename().string(); }
+
+}  // namespace
+
+bool ImportOptions::is_asked() const {
+  return !imports.empty() || !base.empty() || sheet.peak_TFLOPs || sheet.hbm_GBps || sheet.memory_GiB ||
+         sheet.nvlink_GBps || sheet.network_GBps || sheet.domain || sheet.sms;
+}
+
+void add_import_options(CLI::App& command, Files& files, ImportOptions& options) {
+  command
+      .add_option(
+          "--import", options.imports,
+          "make a platform file of measurements: output of nccl-tests, a table of collectives or of GEMMs "
+          "(docs/platform.md). Where the file does not say which operation it is, or on how many GPUs and nodes: "
+          "OP@GPUS/NODES=FILE (repeatable)")
+      ->type_name("FILE")
+      ->allow_extra_args(false)
+      ->group(kGroup);
+  files.add_input(command, "--base", options.base, "the platform that has the rest: h100-sxm, or a file")
+      ->group(kGroup);
+  calibrate::DataSheet& sheet = options.sheet;
+  add_number(command, "--peak_TFLOPs", sheet.peak_TFLOPs, 1e6, "of the data sheet: dense bf16");
+  add_number(command, "--hbm_GBps", sheet.hbm_GBps, 1e6, "of the data sheet: memory");
+  add_number(command, "--memory_GiB", sheet.memory_GiB, 1e5, "of the data sheet");
+  add_number(command, "--nvlink_GBps", sheet.nvlink_GBps, 1e5, "of a GPU, one direction");
+  add_number(command, "--network_GBps", sheet.network_GBps, 1e5, "of a GPU, one direction");
+  add_number(command, "--domain", sheet.domain, 1 << 16, "GPUs that NVLink connects");
+  add_number(command, "--sms", sheet.sms, 1 << 16, "streaming multiprocessors");
+  files.add_output(command, "--gemm-table", options.gemms, "")->group("");
+  files.add_output(command, "--collective-table", options.collectives, "")->group("");
+}
+
+void import_measurements(ImportOptions& options, const Files& files, Output& output, const Output& json) {
+  if (output.empty()) throw input_error("--import: expected --output FILE, the platform file to write, got none");
+  if (std::filesystem::path(output.name()).extension() == ".csv")
+    throw input_error("--output " + output.name() + ": expected a platform file, FILE.toml, got a table");
+  Files::set_default(options.gemms, beside(output.name(), "gemm"));
+  Files::set_default(options.collectives, beside(output.name(), "collectives"));
+  if (is_data_name(options.base)) options.base = data_file("platforms", options.base);
+  std::vector<calibrate::ImportFile> imports;
+  std::vector<Input> read;
+  for (const std::string& text : options.imports) {
+    imports.push_back(calibrate::parse_import(text));
+    read.push_back({"--import", imports.back().path});
+  }
+  std::optional<sim::Platform> base;
+  if (!options.base.empty()) {
+    base = sim::read_platform(options.base);
+    for (const char* table : {"gemm", "collectives"})
+      read.push_back({"a table of --base", beside(options.base, table)});
+  }
+  files.claim_outputs(read);
+  std::vector<calibrate::Measurements> measured;
+  for (const calibrate::ImportFile& file : imports) measured.push_back(calibrate::read_measurements(file));
+  const std::string name = std::filesystem::path(output.name()).stem().string();
+  const calibrate::ImportedPlatform imported = calibrate::import_platform(name, measured, base, options.sheet);
+
+  const sim::Accelerator& a = *imported.platform.accelerator;
+  if (!a.gemms.empty()) write_text(options.gemms, a.gemms.text());
+  if (!a.collectives.empty()) write_text(options.collectives, a.collectives.text());
+  write_text(output, platform_text(imported, file_name(options.gemms), file_name(options.collectives)));
+
+  Table table({"what", "value", "from"});
+  nlohmann::json parts = nlohmann::json::array();
+  for (const calibrate::ImportedPlatform::Part& part : imported.parts) {
+    table.add_row({printable(part.what), part.value, printable(part.from)});
+    parts.push_back({{"what", part.what}, {"value", part.value}, {"from", part.from}});
+  }
+  if (!json.is_standard()) {
+    for (const std::string& note : imported.notes) std::cout << "note: " << printable(note) << "\n";
+    std::cout << table.text() << "\nwrote " << output.name();
+    if (!a.gemms.empty()) std::cout << ", " << options.gemms.name();
+    if (!a.collectives.empty()) std::cout << ", " << options.collectives.name();
+    std::cout << "\n";
+  }
+  write_json(json, {{"platform", output.name()}, {"parts", std::move(parts)}, {"notes", imported.notes}});
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,23 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "calibrate/import/import_platform.hpp"
+#include "cli/files.hpp"
+
+namespace stretto::cli {
+
+// `calibrate --import`: what others have measured, as a platform file over a published one.
+struct ImportOptions {
+  std::vector<std::string> imports;  // as parse_import() takes them
+  std::string base;
+  calibrate::DataSheet sheet;
+  Output gemms, collectives;  // tables beside the platform file
+  bool is_asked() const;      // whether any of them was given
+};
+void add_import_options(CLI::App& command, Files& files, ImportOptions& options);
+
+// Writes the platform file `output` and its tables, prints where each part comes from. Throws Error(input).
+void import_measurements(ImportOptions& options, const Files& files, Output& output, const Output& json);
+
+}  // namespace stretto::cli

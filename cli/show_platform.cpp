@@ -1,0 +1,83 @@
+#include "cli/show_platform.hpp"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/data_folder.hpp"
+#include "base/printable.hpp"
+#include "report/table.hpp"
+#include "sim/accelerator/numbers.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::cli {
+namespace {
+
+struct Row {
+  std::string key, value;
+  Source source;
+};
+
+void add(std::vector<Row>& rows, const std::string& key, const Quantity& quantity) {
+  rows.push_back({key, fmt::format("{:.6g}", quantity.value), quantity.source});
+}
+
+std::vector<Row> rows_of(sim::Accelerator a) {
+  std::vector<Row> rows;
+  if (!a.gemms.empty()) rows.push_back({"gemm_table", fmt::format("{} shapes", a.gemms.times().size()), a.gemm_source});
+  if (!a.collectives.empty())
+    rows.push_back({"collective_table", fmt::format("{} times", a.collectives.times().size()), a.collective_source});
+  for (const sim::AcceleratorNumber& number : numbers_of(a)) add(rows, number.name(), *number.quantity);
+  for (const sim::AttentionKernel& kernel : a.attention) {
+    add(rows, "attention." + kernel.name + ".forward_TFLOPs", kernel.forward_TFLOPs);
+    add(rows, "attention." + kernel.name + ".backward_TFLOPs", kernel.backward_TFLOPs);
+  }
+  return rows;
+}
+
+// Of a machine that was calibrated.
+std::vector<Row> rows_of(const sim::Platform& platform) {
+  if (platform.accelerator) return rows_of(*platform.accelerator);
+  std::vector<Row> rows;
+  if (platform.gpu) {
+    add(rows, "gpu.gemm_TFLOPs", platform.gpu->gemm_TFLOPs);
+  } else {
+    add(rows, "host.sgemm_GFLOPs", platform.sgemm_GFLOPs);
+    add(rows, "host.sgemm_filled_GFLOPs", platform.sgemm_filled_GFLOPs);
+  }
+  add(rows, "op_overhead_us", platform.op_overhead_us);
+  add(rows, "wake_us", platform.wake_us);
+  add(rows, "timer_overshoot_us", platform.timer_overshoot_us);
+  for (const auto& [key, fit] : platform.costs)
+    rows.push_back({"cost." + key, fmt::format("{} points", fit.points), fit.source});
+  return rows;
+}
+
+}  // namespace
+
+void show_platform(const std::string& path, const Output& json) {
+  const sim::Platform platform = sim::read_platform(is_data_name(path) ? data_file("platforms", path) : path);
+  Table table({"number", "value", "kind", "source"});
+  nlohmann::json numbers = nlohmann::json::array();
+  std::map<std::string, int> kinds;
+  for (const Row& row : rows_of(platform)) {
+    table.add_row({printable(row.key), row.value, row.source.kind, printable(row.source.origin)});
+    numbers.push_back(
+        {{"number", row.key}, {"value", row.value}, {"kind", row.source.kind}, {"source", row.source.origin}});
+    ++kinds[row.source.kind];
+  }
+  if (!json.is_standard()) {
+    std::cout << printable(platform.name) << ", " << printable(platform.device) << "\n\n" << table.text() << "\n";
+    bool is_first = true;
+    for (const auto& [kind, count] : kinds) {
+      std::cout << (is_first ? "" : ", ") << count << " " << kind;
+      is_first = false;
+    }
+    std::cout << "\n";
+  }
+  write_json(json, {{"platform", platform.name}, {"device", platform.device}, {"numbers", std::move(numbers)}});
+}
+
+}  // namespace stretto::cli

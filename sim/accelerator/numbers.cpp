@@ -1,0 +1,123 @@
+#include "sim/accelerator/numbers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/printable.hpp"
+
+namespace stretto::sim {
+namespace {
+
+constexpr Limits<double> kRate{.min = 0, .above_min = true};
+constexpr Limits<double> kShare{.min = 0, .max = 1, .above_min = true};
+constexpr Limits<double> kTime{.min = 0, .max = 1e9};
+constexpr Limits<double> kAtLeastOne{.min = 1};
+constexpr Limits<double> kBytes{.min = 0};
+
+Quantity assumed(double value, double low, double high, const char* why) {
+  return {value, {"assumed", why, 0}, low, high};
+}
+Quantity derived(double value, const char* how) { return {value, {"derived", how, 0}, 0, 0}; }
+
+std::string number_text(const Quantity& quantity) {
+  std::string text = fmt::format("{{ value = {}", quantity.value);
+  if (quantity.high != 0) text += fmt::format(", low = {}, high = {}", quantity.low, quantity.high);
+  if (quantity.sourced) text += fmt::format(", sourced = {}", *quantity.sourced);
+  return text +
+         fmt::format(", kind = \"{}\", source = {} }}\n", quantity.source.kind, toml_string(quantity.source.origin));
+}
+
+std::string toml_key(const std::string& key) {
+  const bool is_bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char letter) {
+    return letter == '_' || letter == '-' || (letter < 0x80 && std::isalnum(letter) != 0);
+  });
+  return is_bare ? key : toml_string(key);
+}
+
+std::string table_text(const char* key, const std::string& file, const Source& source) {
+  return fmt::format("{} = {{ file = {}, kind = \"{}\", source = {} }}\n", key, toml_string(file), source.kind,
+                     toml_string(source.origin));
+}
+
+}  // namespace
+
+std::string toml_string(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char letter : printable(text)) {
+    if (letter == '"' || letter == '\\') quoted += '\\';
+    quoted += letter;
+  }
+  return quoted + "\"";
+}
+
+std::vector<AcceleratorNumber> numbers_of(Accelerator& a) {
+  return {{"", "peak_TFLOPs", &a.peak_TFLOPs, kRate, true},
+          {"", "hbm_GBps", &a.hbm_GBps, kRate, true},
+          {"", "gemm_sustained", &a.gemm_sustained, kRate},
+          {"", "gemm_odd", &a.gemm_odd, kAtLeastOne},
+          {"", "gemm_unaligned", &a.gemm_unaligned, kAtLeastOne},
+          {"", "gemm_share", &a.gemm_share, kShare},
+          {"", "hbm_share", &a.hbm_share, kShare},
+          {"", "kernel_us", &a.kernel_us, kTime},
+          {"", "bmm_share", &a.bmm_share, kShare},
+          {"", "collective_in_step_us", &a.collective_in_step_us, kTime},
+          {"", "network_share", &a.network_share, kShare},
+          {"", "reserved_bytes", &a.reserved_bytes, kBytes},
+          {"nvlink", "GBps", &a.nvlink.GBps, kRate, true},
+          {"nvlink", "latency_us", &a.nvlink.latency_us, kTime},
+          {"network", "GBps", &a.network.GBps, kRate, true},
+          {"network", "latency_us", &a.network.latency_us, kTime}};
+}
+
+void set_defaults(Accelerator& a) {
+  a.gemm_sustained = a.gemms.empty()
+                         ? assumed(1, 1, 1.1, "gemm_share is of sustained GEMMs")
+                         : assumed(1.2, 1, 1.5, "between A100's 1.1 and B200's 1.42 over a table of constant data");
+  a.gemm_odd = assumed(3.9, 2, 5, "as A100");
+  a.gemm_unaligned = assumed(2.4, 1.5, 3, "as A100");
+  a.gemm_share = assumed(0.65, 0.55, 0.75, "where no table is: what large GEMMs sustain");
+  a.hbm_share = assumed(0.85, 0.67, 0.9, "streaming kernels on data-center GPUs reach 80 to 90 %");
+  a.kernel_us = assumed(2.75, 2, 4, "launch gap and ramp of a short kernel behind another");
+  a.bmm_share = assumed(0.25, 0.2, 0.6, "as A100");
+  a.collective_in_step_us =
+      assumed(50, 0, 75, "launch, event wait and skew of ranks, which nccl-tests hides; as on B200");
+  a.network_share = assumed(0.92, 0.8, 0.97, "23 GB/s of a 200 Gb/s card reach a GPU");
+  a.reserved_bytes = assumed(3.2e9, 2e9, 5e9, "CUDA context, NCCL, workspaces of cuBLAS and cuDNN");
+  a.nvlink.latency_us = assumed(3, 2, 6, "a message between two kernels on NVLink");
+  a.network.latency_us = assumed(10, 6, 20, "a message between two nodes through NCCL");
+  const double peak = a.peak_TFLOPs.value;
+  a.attention = {{"cudnn", derived(1.1 * peak, "1.1 of peak_TFLOPs; H100 1.13"),
+                  derived(0.9 * peak, "0.9 of peak_TFLOPs; H100 0.91")},
+                 {"flash2", derived(0.5 * peak, "0.5 of peak_TFLOPs, as H100"),
+                  derived(0.4 * peak, "0.4 of peak_TFLOPs, as H100")}};
+}
+
+std::string accelerator_text(const Accelerator& accelerator, const std::string& gemm_file,
+                             const std::string& collective_file) {
+  Accelerator a = accelerator;
+  std::string text = fmt::format("[accelerator]\nsms = {}\ndomain = {}\n", a.sms, a.domain);
+  if (!a.gemms.empty())
+    text += table_text("gemm_table", gemm_file, a.gemm_source) + fmt::format("gemm_waves = {}\n", a.gemm_waves);
+  if (!a.collectives.empty()) text += table_text("collective_table", collective_file, a.collective_source);
+  if (a.network_cards != a.domain) text += fmt::format("network_cards = {}\n", a.network_cards);
+  if (a.oversubscription != 1)
+    text += fmt::format("spine = {{ pod = {}, oversubscription = {} }}\n", a.pod, a.oversubscription);
+  std::string section;
+  for (const AcceleratorNumber& number : numbers_of(a)) {
+    if (number.section != section) text += fmt::format("\n[accelerator.{}]\n", section = number.section);
+    text += std::string(number.key) + " = " + number_text(*number.quantity);
+    if (number.quantity == &a.reserved_bytes)
+      text += fmt::format("attention_kernel = {}\n", toml_string(a.attention.front().name));
+  }
+  for (const AttentionKernel& kernel : a.attention)
+    text += fmt::format(
+        "\n[accelerator.attention.{}]\nforward_TFLOPs = {}backward_TFLOPs = {}forward_rows = "
+        "{}\nbackward_rows = {}\n",
+        toml_key(kernel.name), number_text(kernel.forward_TFLOPs), number_text(kernel.backward_TFLOPs),
+        kernel.forward_rows, kernel.backward_rows);
+  return text;
+}
+
+}  // namespace stretto::sim
