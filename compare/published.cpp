@@ -122,7 +122,6 @@ class Reader {
         lower(step_.model).find("moonlight") != std::string::npos ||
         lower(step_.model).find("a3b") != std::string::npos)
       return "experts";
-    if (step_.task == "lora") return "LoRA";
     for (const Column column : {kLayers, kHidden, kHeads, kSeq, kGbs})
       if (count(column) == 0) return "no " + kNames[column] + " given";
     return "";
@@ -162,6 +161,10 @@ class Reader {
     out += fmt::format("[training]\nmicro_batch_size = {}\nglobal_batch_size = {}\n", at_least_1(kMbs) * documents,
                        count(kGbs) * documents);
     if (count(kMbs) == 0) step_.assumptions.push_back("micro_batch_size 1");
+    if (step_.task == "lora") {
+      out += "frozen_base = true\n";
+      step_.assumptions.push_back("adapters not counted");
+    }
     if (step_.recompute.find("full") != std::string::npos) out += "recompute_granularity = \"full\"\n";
     if (step_.recompute.find("selective") != std::string::npos) out += "recompute_granularity = \"selective\"\n";
   }

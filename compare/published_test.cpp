@@ -43,7 +43,8 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(scenario.training.recompute.whole_layers);
   CHECK(scenario.cluster.ranks_per_device == 1);
   CHECK(steps[1].skipped == "context parallelism");
-  CHECK(steps[2].skipped == "LoRA");
+  CHECK(steps[2].skipped.empty());
+  CHECK(parse_scenario(steps[2].scenario_text, "lora").training.frozen_base);
   CHECK(steps[3].skipped == "deterministic mode");
   CHECK(steps[4].skipped == "no platform of TPU");
   // As many tokens, in documents of their own.

@@ -57,7 +57,8 @@ void predict_step(ValidatedStep& step, const sim::Platform& shipped, bool with_i
     std::stable_sort(step.limits.begin(), step.limits.end(),
                      [](const auto& x, const auto& y) { return x.second > y.second; });
   }
-  const double flops = training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size);
+  const double flops = training_flops_per_sequence(scenario.model, scenario.training.frozen_base).model *
+                       double(scenario.training.global_batch_size);
   step.mfu =
       flops / step.published.step_s / (shipped.accelerator->peak_TFLOPs.value * 1e12 * double(step.published.gpus));
   if (with_interval) step.spread = spread_of(built, shipped, scenario.framework, step.predicted(Fitted::shipped));

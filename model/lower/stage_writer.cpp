@@ -87,7 +87,7 @@ class StageWriter {
       }
       end = begin;
     }
-    if (chunk.has_embedding) call(blocks_.embedding_backward, unit);
+    if (chunk.has_embedding && !shape_.frozen_base) call(blocks_.embedding_backward, unit);
   }
 
   void head_backward(const PipelineUnit& unit) {
