@@ -7,13 +7,6 @@
 
 namespace stretto::compare {
 
-Spread Spread::with(double unexplained) const {
-  Spread wider = *this;
-  wider.down = std::hypot(down, kZ80 * unexplained);
-  wider.up = std::hypot(up, kZ80 * unexplained);
-  return wider;
-}
-
 Spread spread_of(const BuiltStep& step, sim::Platform platform, Framework framework, double predicted_s) {
   Spread spread;
   const sim::Costs shipped = step.costs(platform, framework);

@@ -7,17 +7,12 @@
 
 namespace stretto::compare {
 
-// z of a normal distribution: 80 % of it lies within ± z standard deviations.
-constexpr double kZ80 = 1.2816;
-
 // The 80 % interval of one predicted step, in natural logarithms of time around the prediction. Each constant with an
 // interval of its own is moved to both of its ends; the changes add in quadrature: to first order, for independent
 // constants (GUM, JCGM 100:2008, 5.1.2).
 struct Spread {
   double down = 0, up = 0;                             // ≥ 0: the interval is [t · e^−down, t · e^up]
   std::vector<std::pair<std::string, double>> shares;  // constant → half of the way between its ends; largest first
-  // With a term of standard deviation `unexplained` that no constant holds.
-  Spread with(double unexplained) const;
 };
 
 // `predicted_s`: the step with all constants as they are. A constant that changes no cost is not simulated.

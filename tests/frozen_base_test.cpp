@@ -7,8 +7,14 @@ namespace stretto::testing {
 namespace {
 
 // Sequential, data-, tensor- and pipeline-parallel layouts.
-const std::vector<Layout> kLayouts = {
-    {1}, {2}, {1, 2}, {1, 2, true}, {1, 1, false, 2}, {2, 2, true, 2, 1}, {1, 1, false, 2, 3}};
+const std::vector<Layout> kLayouts = {{1},
+                                      {2},
+                                      {1, 2},
+                                      {1, 2, true},
+                                      {1, 1, false, 2},
+                                      {2, 2, true, 2, 1},
+                                      {1, 1, false, 2, 3},
+                                      {1, 1, false, 2, 1, "E|ttttttL"}};
 
 Scenario frozen(Scenario scenario) {
   scenario.training.frozen_base = true;
