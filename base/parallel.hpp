@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <system_error>
 #include <thread>
@@ -22,6 +23,16 @@ void parallel_for(std::int64_t count, std::int64_t least, Act act) {
     }
   act(std::int64_t{0}, count / parts);
   for (std::thread& thread : threads) thread.join();
+}
+
+// Calls act(i) for every i in [0, count), on all processors, whichever is free next. For work of unequal size. `act`
+// must not throw.
+template <class Act>
+void parallel_each(std::int64_t count, Act act) {
+  std::atomic<std::int64_t> next{0};
+  parallel_for(count, 1, [&](std::int64_t, std::int64_t) {
+    for (std::int64_t i = next++; i < count; i = next++) act(i);
+  });
 }
 
 }  // namespace stretto

@@ -1,15 +1,15 @@
 #include "compare/validate.hpp"
 
-#include <fmt/format.h>
-
-#include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "cli/commands.hpp"
 #include "cli/components.hpp"
-#include "report/table.hpp"
+#include "compare/validation_page.hpp"
+#include "compare/validation_tables.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -18,18 +18,14 @@ struct ValidateOptions {
   std::string published;
   bool rows = false;
   ComponentOptions components;
-  Output json;
+  compare::ValidationOptions asked;
+  Output json, html;
   Files files;
 };
 
 using compare::Fitted;
 using compare::ValidatedGroup;
 using compare::ValidatedStep;
-
-std::string percent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
-std::string errors_text(const ValidatedGroup::Errors& errors) {
-  return fmt::format("{:.1f} %, {:+.1f}, {:+.1f}", 100 * errors.mean_abs, 100 * errors.bias, 100 * errors.worst);
-}
 
 nlohmann::json json_of(const ValidatedGroup::Errors& errors) {
   return {{"mean_abs_error_pct", 100 * errors.mean_abs},
@@ -38,36 +34,95 @@ nlohmann::json json_of(const ValidatedGroup::Errors& errors) {
           {"worst_error_pct", 100 * errors.worst}};
 }
 
+nlohmann::json json_of(const compare::Ranking& ranking) {
+  return {{"choices", ranking.choices},
+          {"best_picked", ranking.best},
+          {"within_3_pct", ranking.good},
+          {"mean_regret_pct", 100 * ranking.mean},
+          {"worst_regret_pct", 100 * ranking.worst},
+          {"random_mean_regret_pct", 100 * ranking.random_mean},
+          {"random_worst_regret_pct", 100 * ranking.random_worst}};
+}
+
+// Constants and the logarithm that each moves the step by.
+nlohmann::json json_of(const std::vector<std::pair<std::string, double>>& shares) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [name, share] : shares) list.push_back({{"constant", name}, {"pct", 100 * share}});
+  return list;
+}
+
+nlohmann::json json_of(const ValidatedGroup& group, const compare::ValidationOptions& asked) {
+  nlohmann::json one = {{"group", group.name},
+                        {"rows", group.steps.size()},
+                        {"fitted_constants", group.fitted_constants},
+                        {"constant_mfu", json_of(group.constant_mfu)},
+                        {"ranking", json_of(group.ranking)},
+                        {"pairs", nlohmann::json::array()},
+                        {"intervals", nullptr},
+                        {"left_out", nullptr}};
+  for (int f = 0; f < compare::kFittedKinds; ++f)
+    one[name_of(static_cast<Fitted>(f))] = json_of(group.errors[static_cast<std::size_t>(f)]);
+  for (const compare::PairKind& kind : group.pairs)
+    one["pairs"].push_back({{"differ", kind.what},
+                            {"pairs", kind.pairs},
+                            {"apart", kind.apart},
+                            {"right_sign", kind.right_sign},
+                            {"median_ratio_error_pct", 100 * kind.median_error},
+                            {"within_4_points_pct", 100 * kind.within}});
+  if (asked.intervals)
+    one["intervals"] = {{"inside_pct", 100 * group.inside},
+                        {"mean_half_width_pct", 100 * group.half_width},
+                        {"constants", json_of(group.uncertain)}};
+  if (asked.leave_out && !group.left_out.empty()) {
+    one["left_out"] = json_of(group.left_out_errors);
+    for (const compare::LeftOut& left_out : group.left_out) {
+      nlohmann::json constants = nlohmann::json::array();
+      for (const compare::Refitted& constant : left_out.constants)
+        constants.push_back({{"constant", constant.name}, {"shipped", constant.shipped}, {"fitted", constant.value}});
+      one["left_out"]["models"].push_back({{"hidden_size", left_out.hidden_size},
+                                           {"rows", left_out.steps},
+                                           {"fitted_to", left_out.fitted_to},
+                                           {"constants", constants}});
+    }
+  }
+  return one;
+}
+
+nlohmann::json json_of(const ValidatedStep& step, const compare::ValidationOptions& asked) {
+  nlohmann::json one = {{"id", step.published.id},
+                        {"model", step.published.model},
+                        {"gpus", step.published.gpus},
+                        {"measured_s", step.published.step_s},
+                        {"measured_mfu_pct", 100 * step.mfu},
+                        {"constant_mfu_s", step.constant_mfu_s},
+                        {"left_out_s", nullptr},
+                        {"interval", nullptr},
+                        {"assumptions", step.published.assumptions}};
+  for (int f = 0; f < compare::kFittedKinds; ++f)
+    one[std::string("predicted_") + name_of(static_cast<Fitted>(f)) + "_s"] = step.predicted(static_cast<Fitted>(f));
+  for (const auto& [what, share] : step.limits) one["limits"][what] = share;
+  if (step.left_out_s > 0) one["left_out_s"] = step.left_out_s;
+  if (asked.intervals)
+    one["interval"] = {{"low_s", step.low_s()},
+                       {"high_s", step.high_s()},
+                       {"inside", step.is_inside()},
+                       {"constants", json_of(step.spread.shares)}};
+  return one;
+}
+
 nlohmann::json json_of(const compare::Validation& validation) {
   nlohmann::json groups = nlohmann::json::array(), rows = nlohmann::json::array(), skipped = nlohmann::json::array();
-  for (const ValidatedGroup& group : validation.groups) {
-    nlohmann::json one = {{"group", group.name},
-                          {"rows", group.steps.size()},
-                          {"fitted_constants", group.fitted_constants},
-                          {"constant_mfu", json_of(group.constant_mfu)}};
-    for (int f = 0; f < compare::kFittedKinds; ++f)
-      one[name_of(static_cast<Fitted>(f))] = json_of(group.errors[static_cast<std::size_t>(f)]);
-    groups.push_back(std::move(one));
-  }
-  for (const ValidatedStep& step : validation.steps) {
-    if (!step.published.skipped.empty()) {
+  for (const ValidatedGroup& group : validation.groups) groups.push_back(json_of(group, validation.options));
+  for (const ValidatedStep& step : validation.steps)
+    if (step.published.skipped.empty())
+      rows.push_back(json_of(step, validation.options));
+    else
       skipped.push_back({{"id", step.published.id}, {"why", step.published.skipped}});
-      continue;
-    }
-    nlohmann::json one = {{"id", step.published.id},
-                          {"model", step.published.model},
-                          {"gpus", step.published.gpus},
-                          {"measured_s", step.published.step_s},
-                          {"measured_mfu_pct", 100 * step.mfu},
-                          {"constant_mfu_s", step.constant_mfu_s},
-                          {"assumptions", step.published.assumptions}};
-    for (int f = 0; f < compare::kFittedKinds; ++f)
-      one[std::string("predicted_") + name_of(static_cast<Fitted>(f)) + "_s"] =
-          step.predicted_s[static_cast<std::size_t>(f)];
-    for (const auto& [what, share] : step.limits) one["limits"][what] = share;
-    rows.push_back(std::move(one));
-  }
   return {{"groups", groups}, {"rows", rows}, {"skipped", skipped}};
+}
+
+void print(const Table& table) {
+  if (table.rows() > 0) std::cout << "\n" << table.text();
 }
 
 void run(const ValidateOptions& options) {
@@ -75,33 +130,16 @@ void run(const ValidateOptions& options) {
   if (options.components.is_asked) return show_components(options.components, options.json);
   if (options.published.empty())
     throw input_error("expected FILE, published steps as CSV, or --components, got neither");
-  const compare::Validation validation = compare::validate(compare::read_published(options.published));
-  if (options.rows) {
-    Table table({"row", "model", "GPUs", "measured s", "predicted s", "error", "sourced", "nothing fitted", "mostly"});
-    for (const ValidatedStep& step : validation.steps) {
-      if (!step.published.skipped.empty()) continue;
-      std::string limits;
-      for (std::size_t i = 0; i < std::min<std::size_t>(3, step.limits.size()); ++i)
-        limits += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", step.limits[i].first, 100 * step.limits[i].second);
-      table.add_row({step.published.id, step.published.model, fmt::format("{}", step.published.gpus),
-                     fmt::format("{:.4f}", step.published.step_s), fmt::format("{:.4f}", step.predicted_s.back()),
-                     percent(step.error(Fitted::shipped)), percent(step.error(Fitted::sourced)),
-                     percent(step.error(Fitted::nothing)), limits});
-    }
-    std::cout << table.text() << "\n";
-  }
-  Table table(
-      {"group", "rows", "fitted constants", "shipped: mean, bias, worst", "sourced", "nothing fitted", "constant MFU"});
-  for (const ValidatedGroup& group : validation.groups)
-    table.add_row({group.name, fmt::format("{}", group.steps.size()), fmt::format("{}", group.fitted_constants),
-                   errors_text(group.errors[2]), errors_text(group.errors[1]), errors_text(group.errors[0]),
-                   errors_text(group.constant_mfu)});
-  std::cout << table.text();
-  std::map<std::string, int> reasons;
-  for (const ValidatedStep& step : validation.steps)
-    if (!step.published.skipped.empty()) ++reasons[step.published.skipped];
-  for (const auto& [why, count] : reasons) std::cout << fmt::format("skipped {}: {}\n", count, why);
+  const compare::Validation validation = compare::validate(compare::read_published(options.published), options.asked);
+  if (options.rows) std::cout << table_of_rows(validation).text() << "\n";
+  std::cout << table_of_groups(validation).text();
+  for (const std::string& line : skipped_lines(validation)) std::cout << line << "\n";
+  for (const Table& table : {table_of_pairs(validation), table_of_rankings(validation), table_of_intervals(validation),
+                             table_of_left_out(validation)})
+    print(table);
   if (!options.json.empty()) write_json(options.json, json_of(validation));
+  if (!options.html.empty())
+    write_text(options.html, render_validation(validation, std::filesystem::path(options.published).filename()));
 }
 
 }  // namespace
@@ -112,7 +150,13 @@ void add_validate(CLI::App& app) {
   options->files.add_input(*command, "FILE", options->published, "published steps as CSV (docs/validate.md)");
   add_component_options(*command, options->files, options->components);
   command->add_flag("--rows", options->rows, "each row, not only groups");
+  command->add_flag("--intervals", options->asked.intervals,
+                    "80 % intervals of predictions, and how many rows are inside");
+  command->add_flag("--leave-out", options->asked.leave_out, "each model by constants fitted to the others");
   add_json_option(*command, options->files, options->json);
+  options->files.add_output(
+      *command, "--html", options->html,
+      "write a page with the predictions as points and all tables: one file, opens in any browser");
   command->callback([options] { run(*options); });
 }
 

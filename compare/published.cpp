@@ -63,6 +63,11 @@ constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
 constexpr std::array kPlatforms = {Known{"A100", "a100-80gb"},    Known{"H200", "h200-sxm"}, Known{"96GB", ""},
                                    Known{"gb200", "gb200-nvl72"}, Known{"b200", "b200-sxm"}, Known{"h100", "h100-sxm"}};
 
+// Samples for fine-tuning are short documents, packed to seq_len, that do not attend to each other. Of SQuAD, which
+// NeMo's recipes tune on, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246
+// tokens each. As a scenario each document is a sequence of its own.
+constexpr std::int64_t kDocumentTokens = 256;
+
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
@@ -117,7 +122,6 @@ class Reader {
         lower(step_.model).find("moonlight") != std::string::npos ||
         lower(step_.model).find("a3b") != std::string::npos)
       return "experts";
-    if (step_.task == "lora") return "LoRA";
     for (const Column column : {kLayers, kHidden, kHeads, kSeq, kGbs})
       if (count(column) == 0) return "no " + kNames[column] + " given";
     return "";
@@ -126,11 +130,14 @@ class Reader {
   void write_scenario() {
     const std::int64_t tp = at_least_1(kTp), pp = at_least_1(kPp), hidden = count(kHidden), heads = count(kHeads);
     const std::int64_t dp = std::max<std::int64_t>(1, step_.gpus / (tp * pp));
+    const bool is_packed = step_.task != "pretrain" && count(kSeq) % kDocumentTokens == 0;
+    const std::int64_t documents = is_packed ? count(kSeq) / kDocumentTokens : 1;  // of a sequence
+    if (is_packed) step_.assumptions.push_back(fmt::format("packed documents of {} tokens", kDocumentTokens));
     const bool is_llama = lower(step_.model).find("llama") != std::string::npos;
     std::string& out = step_.scenario_text;
     out = fmt::format("name = \"{}\"\nplatform = \"{}\"\nprofile = \"{}\"\n", step_.id, step_.platform, step_.profile);
     out += fmt::format("[model]\nnum_layers = {}\nhidden_size = {}\nnum_attention_heads = {}\nseq_length = {}\n",
-                       count(kLayers), hidden, heads, count(kSeq));
+                       count(kLayers), hidden, heads, count(kSeq) / documents);
     if (const std::int64_t kv = count(kKvHeads); kv > 0 && kv != heads)
       out += fmt::format("num_query_groups = {}\n", kv);
     if (count(kFfn) > 0) out += fmt::format("ffn_hidden_size = {}\n", count(kFfn));
@@ -151,8 +158,13 @@ class Reader {
     if (const std::int64_t chunks = at_least_1(kChunks); chunks > 1 && pp > 1)
       out += fmt::format("virtual_pipeline_model_parallel_size = {}\n", chunks);
     if (step_.recompute.find("sequence parallel") != std::string::npos) out += "sequence_parallel = true\n";
-    out += fmt::format("[training]\nmicro_batch_size = {}\nglobal_batch_size = {}\n", at_least_1(kMbs), count(kGbs));
+    out += fmt::format("[training]\nmicro_batch_size = {}\nglobal_batch_size = {}\n", at_least_1(kMbs) * documents,
+                       count(kGbs) * documents);
     if (count(kMbs) == 0) step_.assumptions.push_back("micro_batch_size 1");
+    if (step_.task == "lora") {
+      out += "frozen_base = true\n";
+      step_.assumptions.push_back("adapters not counted");
+    }
     if (step_.recompute.find("full") != std::string::npos) out += "recompute_granularity = \"full\"\n";
     if (step_.recompute.find("selective") != std::string::npos) out += "recompute_granularity = \"selective\"\n";
   }

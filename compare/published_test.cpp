@@ -30,8 +30,9 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
       "cp,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,2,1,4,bf16,,NeMo,1,,pretrain,c2\n"
       "lora,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,,lora,c3\n"
       "det,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,deterministic mode,pretrain,c3\n"
-      "odd,x,TPU,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,,pretrain,c3\n"));
-  REQUIRE(steps.size() == 5);
+      "odd,x,TPU,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,,pretrain,c3\n"
+      "sft,x,H100,8,Llama,32,4096,32,8,14336,128256,4096,16,1,1,1,1,1,1,8,bf16,,NeMo,1,,sft,c3\n"));
+  REQUIRE(steps.size() == 6);
   CHECK(steps[0].skipped.empty());
   CHECK(steps[0].source == "a, b");
   CHECK(steps[0].platform == "a100-80gb");
@@ -42,9 +43,16 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(scenario.training.recompute.whole_layers);
   CHECK(scenario.cluster.ranks_per_device == 1);
   CHECK(steps[1].skipped == "context parallelism");
-  CHECK(steps[2].skipped == "LoRA");
+  CHECK(steps[2].skipped.empty());
+  CHECK(parse_scenario(steps[2].scenario_text, "lora").training.frozen_base);
   CHECK(steps[3].skipped == "deterministic mode");
   CHECK(steps[4].skipped == "no platform of TPU");
+  // As many tokens, in documents of their own.
+  const Scenario packed = parse_scenario(steps[5].scenario_text, "sft");
+  CHECK(packed.model.seq_length == 256);
+  CHECK(packed.training.micro_batch_size == 16);
+  CHECK(packed.training.global_batch_size == 256);
+  CHECK(steps[5].assumptions.size() == 1);
   CHECK(testing::message_of([&] { read_published(written(dir, "a,b\n")); }).find("steps.csv:2: expected 27 cells") !=
         std::string::npos);
 }

@@ -6,46 +6,19 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "base/statistics.hpp"
-#include "model/overlap/overlap.hpp"
+#include "compare/constants.hpp"
 #include "model/transformer.hpp"
-#include "model/verify/verify.hpp"
 #include "report/exposure.hpp"
-#include "sim/cost/cost_schedule.hpp"
-#include "sim/engine.hpp"
-#include "sim/platform.hpp"
 
 namespace stretto::compare {
 namespace {
 
-// The numbers of a platform and profile that may have been fitted.
-std::vector<Quantity*> numbers_of(sim::Accelerator& a, Framework& f) {
-  std::vector<Quantity*> numbers = {&a.gemm_sustained,
-                                    &a.gemm_odd,
-                                    &a.gemm_unaligned,
-                                    &a.hbm_share,
-                                    &a.kernel_us,
-                                    &a.bmm_share,
-                                    &a.collective_in_step_us,
-                                    &a.network_share,
-                                    &f.issue_us,
-                                    &f.collective_issue_us,
-                                    &f.micro_batch_us,
-                                    &f.step_us};
-  for (sim::AttentionKernel& kernel : a.attention) {
-    numbers.push_back(&kernel.forward_TFLOPs);
-    numbers.push_back(&kernel.backward_TFLOPs);
-  }
-  for (auto* own : {&f.gemm_sustained, &f.hbm_share, &f.kernel_us, &f.bmm_share, &f.collective_in_step_us})
-    if (*own) numbers.push_back(&**own);
-  for (auto& [kind, bytes] : f.element_bytes) numbers.push_back(&bytes);
-  return numbers;
-}
-
 void reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
   if (fitted == Fitted::shipped) return;
-  for (Quantity* number : numbers_of(a, f))
-    if (number->source.kind == "fitted" && number->sourced) number->value = *number->sourced;
+  for (const Constant& constant : constants_of(a, f))
+    if (constant.is_fitted() && constant.quantity->sourced) constant.quantity->value = *constant.quantity->sourced;
   if (fitted == Fitted::sourced) return;
   f.gemm_sustained.reset();
   f.collective_in_step_us.reset();
@@ -57,40 +30,38 @@ void reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
 // Platforms of a run, read once.
 class Platforms {
  public:
-  const sim::Platform& at(const std::string& path) {
-    auto found = platforms_.find(path);
-    if (found == platforms_.end()) found = platforms_.emplace(path, sim::read_platform(path)).first;
-    return found->second;
+  void read(const std::string& path) {
+    if (!platforms_.contains(path)) platforms_.emplace(path, sim::read_platform(path));
   }
+  const sim::Platform& at(const std::string& path) const { return platforms_.at(path); }
 
  private:
   std::map<std::string, sim::Platform> platforms_;
 };
 
-void predict_step(ValidatedStep& step, Platforms& platforms) {
-  const Scenario scenario = parse_scenario(step.published.scenario_text, step.published.id);
-  const Schedule schedule = build_schedule(scenario);
-  const VerifiedSchedule verified = plan_and_verify(schedule);
+void predict_step(ValidatedStep& step, const sim::Platform& shipped, bool with_interval) {
+  const Scenario& scenario = step.scenario;
+  const BuiltStep built(scenario);
   for (const Fitted fitted : {Fitted::nothing, Fitted::sourced, Fitted::shipped}) {
-    sim::Platform platform = platforms.at(scenario.platform);
+    sim::Platform platform = shipped;
     Framework framework = scenario.framework;
     reduce(*platform.accelerator, framework, fitted);
-    const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, framework);
-    const sim::SimResult result = sim::simulate(schedule, verified.programs, costs);
+    const sim::SimResult result = built.simulate(built.costs(platform, framework));
     step.predicted_s[static_cast<std::size_t>(fitted)] = to_ms(result.step) * 1e-3;
     if (fitted != Fitted::shipped) continue;
-    const Breakdown b = mean_breakdown(schedule, result.programs, result.timeline);
+    const Breakdown b = mean_breakdown(built.schedule(), result.programs, result.timeline);
     const double step_ms = to_ms(result.step);
     step.limits = {{"compute", to_ms(b.compute) / step_ms}, {"waiting", to_ms(b.bubble) / step_ms}};
     for (std::size_t c = 0; c < b.exposed.size(); ++c)
-      step.limits.push_back({"exposed " + schedule.communicators[c].name, to_ms(b.exposed[c]) / step_ms});
+      step.limits.push_back({"exposed " + built.schedule().communicators[c].name, to_ms(b.exposed[c]) / step_ms});
     std::stable_sort(step.limits.begin(), step.limits.end(),
                      [](const auto& x, const auto& y) { return x.second > y.second; });
-    const double flops =
-        training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size);
-    step.mfu =
-        flops / step.published.step_s / (platform.accelerator->peak_TFLOPs.value * 1e12 * double(step.published.gpus));
   }
+  const double flops = training_flops_per_sequence(scenario.model, scenario.training.frozen_base).model *
+                       double(scenario.training.global_batch_size);
+  step.mfu =
+      flops / step.published.step_s / (shipped.accelerator->peak_TFLOPs.value * 1e12 * double(step.published.gpus));
+  if (with_interval) step.spread = spread_of(built, shipped, scenario.framework, step.predicted(Fitted::shipped));
 }
 
 ValidatedGroup::Errors errors_of(const std::vector<double>& errors) {
@@ -118,7 +89,42 @@ void predict_by_mfu(std::vector<ValidatedStep>& steps, const ValidatedGroup& gro
   }
 }
 
+// How wide the intervals of a group are, how many rows are inside, and what makes them wide.
+void sum_up_intervals(const std::vector<ValidatedStep>& steps, ValidatedGroup& group) {
+  std::map<std::string, double> shares;
+  const double count = double(group.steps.size());
+  for (const std::size_t s : group.steps) {
+    const ValidatedStep& step = steps[s];
+    group.inside += (step.is_inside() ? 1 : 0) / count;
+    group.half_width += (step.high_s() - step.low_s()) / 2 / step.predicted(Fitted::shipped) / count;
+    for (const auto& [name, share] : step.spread.shares) shares[name] += share / count;
+  }
+  group.uncertain.assign(shares.begin(), shares.end());
+  std::stable_sort(group.uncertain.begin(), group.uncertain.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+}
+
+void sum_up(std::vector<ValidatedStep>& steps, ValidatedGroup& group) {
+  predict_by_mfu(steps, group);
+  const auto errors_by = [&](const auto& time_s) {
+    std::vector<double> errors;
+    for (const std::size_t s : group.steps)
+      if (time_s(steps[s]) > 0) errors.push_back(time_s(steps[s]) / steps[s].published.step_s - 1);
+    return errors_of(errors);
+  };
+  for (const Fitted fitted : {Fitted::nothing, Fitted::sourced, Fitted::shipped})
+    group.errors[static_cast<std::size_t>(fitted)] =
+        errors_by([&](const ValidatedStep& step) { return step.predicted(fitted); });
+  group.constant_mfu = errors_by([](const ValidatedStep& step) { return step.constant_mfu_s; });
+  group.left_out_errors = errors_by([](const ValidatedStep& step) { return step.left_out_s; });
+  group.pairs = pairs_of(steps, group.steps);
+  group.ranking = ranking_of(steps, group.steps);
+}
+
 }  // namespace
+
+double ValidatedStep::low_s() const { return predicted(Fitted::shipped) * std::exp(-spread.down); }
+double ValidatedStep::high_s() const { return predicted(Fitted::shipped) * std::exp(spread.up); }
 
 const char* name_of(Fitted fitted) {
   switch (fitted) {
@@ -132,46 +138,51 @@ const char* name_of(Fitted fitted) {
   return "";
 }
 
-Validation validate(std::vector<PublishedStep> published) {
-  Validation validation;
+Validation validate(std::vector<PublishedStep> published, const ValidationOptions& options) {
+  Validation validation{options, {}, {}};
   Platforms platforms;
-  std::map<std::string, std::size_t> group_of;
+  std::vector<ValidatedStep>& steps = validation.steps;
   for (PublishedStep& row : published) {
-    ValidatedStep& step = validation.steps.emplace_back();
+    ValidatedStep& step = steps.emplace_back();
     step.published = std::move(row);
     if (!step.published.skipped.empty()) continue;
     try {
-      predict_step(step, platforms);
+      step.scenario = parse_scenario(step.published.scenario_text, step.published.id);
+      platforms.read(step.scenario.platform);
     } catch (const Error& error) {
       step.published.skipped = error.what();
-      continue;
     }
-    const std::string name = step.published.framework + ", " + step.published.platform +
-                             (step.published.task == "pretrain" ? "" : ", " + step.published.task);
+  }
+  parallel_each(std::int64_t(steps.size()), [&](std::int64_t i) {
+    ValidatedStep& step = steps[static_cast<std::size_t>(i)];
+    if (!step.published.skipped.empty()) return;
+    try {
+      predict_step(step, platforms.at(step.scenario.platform), options.intervals);
+    } catch (const Error& error) {
+      step.published.skipped = error.what();
+    }
+  });
+  std::map<std::string, std::size_t> group_of;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    const PublishedStep& row = steps[s].published;
+    if (!row.skipped.empty()) continue;
+    const std::string name = row.framework + ", " + row.platform + (row.task == "pretrain" ? "" : ", " + row.task);
     const auto [found, is_new] = group_of.try_emplace(name, validation.groups.size());
     if (is_new) {
       ValidatedGroup& group = validation.groups.emplace_back();
       group.name = name;
-      const Scenario scenario = parse_scenario(step.published.scenario_text, step.published.id);
-      sim::Platform platform = platforms.at(scenario.platform);
-      Framework framework = scenario.framework;
-      for (const Quantity* number : numbers_of(*platform.accelerator, framework))
-        group.fitted_constants += number->source.kind == "fitted";
+      sim::Platform platform = platforms.at(steps[s].scenario.platform);
+      Framework framework = steps[s].scenario.framework;
+      for (const Constant& constant : constants_of(*platform.accelerator, framework))
+        group.fitted_constants += constant.is_fitted();
     }
-    validation.groups[found->second].steps.push_back(validation.steps.size() - 1);
+    validation.groups[found->second].steps.push_back(s);
   }
   for (ValidatedGroup& group : validation.groups) {
-    predict_by_mfu(validation.steps, group);
-    std::vector<double> by_mfu;
-    for (int f = 0; f < kFittedKinds; ++f) {
-      std::vector<double> errors;
-      for (const std::size_t s : group.steps) errors.push_back(validation.steps[s].error(static_cast<Fitted>(f)));
-      group.errors[static_cast<std::size_t>(f)] = errors_of(errors);
-    }
-    for (const std::size_t s : group.steps)
-      if (validation.steps[s].constant_mfu_s > 0)
-        by_mfu.push_back(validation.steps[s].constant_mfu_s / validation.steps[s].published.step_s - 1);
-    group.constant_mfu = errors_of(by_mfu);
+    if (options.leave_out)
+      group.left_out = leave_out(steps, group.steps, platforms.at(steps[group.steps.front()].scenario.platform));
+    sum_up(steps, group);
+    if (options.intervals) sum_up_intervals(steps, group);
   }
   return validation;
 }

@@ -3,29 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "compare/published.hpp"
+#include "compare/leave_out.hpp"
+#include "compare/pairs.hpp"
 
 namespace stretto::compare {
-
-// How much of what was fitted to published steps a prediction uses.
-enum class Fitted : std::uint8_t {
-  nothing,  // the tables as they are: nothing sustained, nothing between kernels, no host
-  sourced,  // fitted constants by their sources alone
-  shipped,  // as the platform and the profile have them
-};
-constexpr int kFittedKinds = 3;
-const char* name_of(Fitted fitted);
-
-// A published step and what is predicted for it. Times are seconds of one step.
-struct ValidatedStep {
-  PublishedStep published;
-  std::array<double, kFittedKinds> predicted_s{};      // [Fitted]; 0 for a step that is skipped
-  double mfu = 0;                                      // of the measured step, by the data sheet's peak
-  double constant_mfu_s = 0;                           // by the mean MFU of the other rows of the group; 0 without any
-  std::vector<std::pair<std::string, double>> limits;  // what the predicted step is made of, as shares, largest first
-  // predicted / measured − 1, of a step that is modelled.
-  double error(Fitted fitted) const { return predicted_s[static_cast<std::size_t>(fitted)] / published.step_s - 1; }
-};
 
 // Modelled rows that share framework, platform and task. Errors are predicted / measured − 1.
 struct ValidatedGroup {
@@ -37,16 +18,32 @@ struct ValidatedGroup {
   };
   std::array<Errors, kFittedKinds> errors{};
   Errors constant_mfu;
+  std::vector<PairKind> pairs;
+  Ranking ranking;
+  // Of intervals: the share of rows inside theirs, the mean of (e^up − e^−down) / 2, and the constants that they come
+  // from, each with the mean of its share of the step's logarithm, largest first.
+  double inside = 0, half_width = 0;
+  std::vector<std::pair<std::string, double>> uncertain;
+  // Of leaving each model out: its errors on it.
+  std::vector<LeftOut> left_out;
+  Errors left_out_errors;
+};
+
+// What takes a while and is done only when asked for.
+struct ValidationOptions {
+  bool intervals = false, leave_out = false;
 };
 
 struct Validation {
+  ValidationOptions options;
   std::vector<ValidatedStep> steps;
   std::vector<ValidatedGroup> groups;
 };
 
 // Predicts every step that can be modelled, on the platform and with the profile that it names, each from a verified
 // schedule. A step that cannot be built or verified is skipped with the reason, not thrown. Constants are those that
-// come with Stretto: nothing is fitted here. Needs their files (base/data_folder.hpp); one thread.
-Validation validate(std::vector<PublishedStep> steps);
+// come with Stretto: nothing is fitted here but to leave a model out. Needs their files (base/data_folder.hpp). On all
+// processors; the result does not depend on their number.
+Validation validate(std::vector<PublishedStep> steps, const ValidationOptions& options = {});
 
 }  // namespace stretto::compare

@@ -24,6 +24,7 @@ CheckpointMetadata identity_of(const Scenario& s) {
           {"global_batch_size", number(s.training.global_batch_size)},
           {"hidden_dropout", number(s.model.hidden_dropout)},
           {"attention_dropout", number(s.model.attention_dropout)},
+          {"frozen_base", number(s.training.frozen_base)},
           {"seed", number(s.training.seed)},
           {"precision", s.training.precision}};
 }
@@ -31,8 +32,10 @@ CheckpointMetadata identity_of(const Scenario& s) {
 void require_same_training(const Checkpoint& checkpoint, const Scenario& scenario) {
   for (const auto& [key, expected] : identity_of(scenario)) {
     const auto found = checkpoint.metadata().find(key);
-    // Checkpoints from before there was dropout do not name it.
-    const std::string absent = key.ends_with("_dropout") ? std::to_string(0.0) : "(absent)";
+    // Checkpoints from before there was dropout, or a frozen base, do not name it.
+    const std::string absent = key.ends_with("_dropout") ? std::to_string(0.0)
+                               : key == "frozen_base"    ? std::to_string(false)
+                                                         : "(absent)";
     const std::string& written = found == checkpoint.metadata().end() ? absent : found->second;
     if (written != expected)
       throw input_error(checkpoint.path() + ": was written with " + key + " = " + written + ", the scenario has " +

@@ -53,7 +53,8 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
   CHECK(message("name = \"p\"\n[host]\nissue_us = { value = 5 }\n").find("source") != std::string::npos);
   CHECK(message("").find("name") != std::string::npos);
   CHECK(message_of([] { parse_scenario(scenario_with("megatron-core"), "s"); }) ==
-        "no profile \"megatron-core\": expected one of megatron-2021, megatron-2022, megatron-core-te, megatron-deepspeed, nemo-dgxc, "
+        "no profile \"megatron-core\": expected one of megatron-2021, megatron-2022, megatron-core-te, "
+        "megatron-deepspeed, nemo-dgxc, "
         "stretto; did you mean \"megatron-core-te\"?");
 }
 

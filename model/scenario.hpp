@@ -72,6 +72,7 @@ struct Training {
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Recompute recompute;
+  bool frozen_base = false;           // no parameter is trained: the passes of LoRA without its adapters
   bool gelu_fusion = false;           // GELU as the epilogue of the GEMM before it, forward and backward
   bool bias_gradient_fusion = false;  // bias gradients as the epilogue of the same layer's weight gradient
   bool residual_fusion = false;       // residual additions as the epilogue of the GEMM before them

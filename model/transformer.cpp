@@ -124,7 +124,7 @@ std::int64_t parameter_count(const Transformer& model) {
   return (vocabulary + positions) * h + model.num_layers * (2 * norm + weights + biases) + norm;
 }
 
-Flops training_flops_per_sequence(const Transformer& model) {
+Flops training_flops_per_sequence(const Transformer& model, bool frozen_base) {
   const double s = double(model.seq_length), h = double(model.hidden_size), f = double(model.ffn_hidden_size);
   const double layers = double(model.num_layers);
   // One forward pass over the sequence.
@@ -134,11 +134,12 @@ Flops training_flops_per_sequence(const Transformer& model) {
   const double attention_matmul = layers * 2 * s * s * h;  // QKᵀ of all heads, every key of every query
 
   Flops flops;
-  flops.model_full_attention = 3 * (linears + head + 2 * attention_matmul);
-  flops.model = 3 * (linears + head + attention_matmul);
+  const double passes = frozen_base ? 2 : 3;  // of products with weights
+  flops.model_full_attention = passes * (linears + head) + 3 * 2 * attention_matmul;
+  flops.model = passes * (linears + head) + 3 * attention_matmul;
   // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each
   // over the part of the square that its blocks touch.
-  flops.hardware = 3 * (linears + padded_head) + 7 * causal_attention_share(model.seq_length) * attention_matmul;
+  flops.hardware = passes * (linears + padded_head) + 7 * causal_attention_share(model.seq_length) * attention_matmul;
   return flops;
 }
 

@@ -103,6 +103,8 @@ struct Flops {
   double hardware = 0;  // what HFU counts: what the schedule executes, with recompute; attention as executed
   double model_full_attention = 0;  // the same as `model` without the causal half: Megatron's published convention
 };
-Flops training_flops_per_sequence(const Transformer& model);
+// With a frozen base there are no weight gradients: linear layers and the head count twice forward, and not three
+// times.
+Flops training_flops_per_sequence(const Transformer& model, bool frozen_base = false);
 
 }  // namespace stretto

@@ -149,6 +149,10 @@ TEST_CASE("causal attention halves its matmuls, execution rounds up to blocks", 
   const double weights = 12 * 12.0 * 768 * 768 + 50257.0 * 768;
   CHECK(flops.model == Approx(6 * s * weights + 3 * square));
 
+  // A frozen base has no products for weight gradients, and all of attention.
+  CHECK(flops.model - training_flops_per_sequence(model, true).model == Approx(2 * s * weights));
+  CHECK(flops.hardware - training_flops_per_sequence(model, true).hardware == Approx(2 * s * weights));
+
   model.padded_vocab_size = 50304;
   const Flops padded = training_flops_per_sequence(model);
   CHECK(padded.model == flops.model);

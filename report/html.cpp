@@ -10,6 +10,7 @@
 #include "report/colours.hpp"
 #include "report/html_assets.hpp"
 #include "report/html_bars.hpp"
+#include "report/html_page.hpp"
 #include "report/html_text.hpp"
 #include "report/timeline_data.hpp"
 #include "report/units.hpp"
@@ -19,10 +20,6 @@ namespace {
 
 bool has_measured(const HtmlReport& report) {
   return std::any_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) { return step.is_measured(); });
-}
-
-std::string paragraph(const std::string& text, const char* css) {
-  return fmt::format("<p class=\"{}\">{}</p>\n", css, html_escaped(text));
 }
 
 // One row a step, with the bars that `bars` gives.
@@ -194,27 +191,17 @@ std::string timelines(const HtmlReport& report) {
 }  // namespace
 
 std::string render_html(const HtmlReport& report) {
-  std::string html =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-      "script-src 'unsafe-inline'\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta name=\"color-scheme\" content=\"light dark\">\n";
-  html += fmt::format("<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n", html_escaped(report.title),
-                      kHtmlStyle);
-  html += fmt::format("<header>\n<h1>{}</h1>\n", html_escaped(report.title));
-  for (const std::string& line : report.about) html += paragraph(line, "about");
-  html += "</header>\n<section id=\"summary\">\n<h2>Summary</h2>\n";
-  if (report.summary.rows() > 0) html += html_table(report.summary);
-  for (const std::string& remark : report.remarks) html += paragraph(remark, "remark");
-  html += "</section>\n";
+  std::string body = "<section id=\"summary\">\n<h2>Summary</h2>\n";
+  if (report.summary.rows() > 0) body += html_table(report.summary);
+  for (const std::string& remark : report.remarks) body += html_paragraph(remark, "remark");
+  body += "</section>\n";
   if (report.steps.empty()) {
-    html += paragraph("No step was finished.", "nothing");
+    body += html_paragraph("No step was finished.", "nothing");
   } else {
-    for (const auto& chart : {step_times(report), breakdowns(report), exposures(report)}) html += bar_section(chart);
-    html += timelines(report) + bar_section(memory(report));
+    for (const auto& chart : {step_times(report), breakdowns(report), exposures(report)}) body += bar_section(chart);
+    body += timelines(report) + bar_section(memory(report));
   }
-  return html + "</main>\n</body>\n</html>\n";
+  return html_page(report.title, report.about, body);
 }
 
 }  // namespace stretto

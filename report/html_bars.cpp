@@ -131,13 +131,6 @@ class Svg {
   std::string grid_, body_;
 };
 
-std::string legend(const BarChart& chart) {
-  std::string items;
-  for (const BarSeries& series : chart.series)
-    items += fmt::format("<li><i class=\"{}\"></i>{}</li>", series.css, html_escaped(series.name));
-  return "<ul class=\"legend\">" + items + "</ul>\n";
-}
-
 std::string numbers(const BarChart& chart) {
   const Unit unit = chart.bytes ? byte_unit(largest_of(chart)) : time_unit(largest_of(chart));
   bool grouped = false, scattered = false;
@@ -181,13 +174,20 @@ double Bar::total() const {
   return sum;
 }
 
+std::string html_legend(const std::vector<BarSeries>& series) {
+  std::string items;
+  for (const BarSeries& one : series)
+    items += fmt::format("<li><i class=\"{}\"></i>{}</li>", one.css, html_escaped(one.name));
+  return "<ul class=\"legend\">" + items + "</ul>\n";
+}
+
 std::string bar_section(const BarChart& chart) {
   std::string html = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>\n", html_escaped(chart.id),
                                  html_escaped(chart.title), html_escaped(chart.caption));
   if (largest_of(chart) <= 0)
     return html + "<p class=\"nothing\">Nothing to show: all of it is zero.</p>\n" +
            (chart.rows.empty() ? "" : numbers(chart)) + "</section>\n";
-  return html + legend(chart) + "<div class=\"figure\">" + Svg(chart).text() + "</div>\n" + numbers(chart) +
+  return html + html_legend(chart.series) + "<div class=\"figure\">" + Svg(chart).text() + "</div>\n" + numbers(chart) +
          "</section>\n";
 }
 

@@ -46,6 +46,9 @@ struct BarChart {
   std::vector<BarRow> rows;
 };
 
+// The names of the series, each beside its colour.
+std::string html_legend(const std::vector<BarSeries>& series);
+
 // A <section> with a heading, a legend, horizontal bars as SVG, and the same numbers as a table.
 std::string bar_section(const BarChart& chart);
 

@@ -172,7 +172,7 @@ View BlockWriter::column_backward(const std::string& name, std::int64_t in, std:
                                   View dx_part, const std::string& weight, bool layered) {
   const Expr layer = layered ? Expr(Coord::layer) : Expr(0);
   // Only the rows of this rank were kept.
-  if (!weights_apart_) x = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
+  if (!weights_apart_ && !shape_.frozen_base) x = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
   op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
      {read(dy), read(parameter(weight, layer)), write(dx)});
   View sum = summed(name + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
@@ -194,6 +194,7 @@ void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::in
 }
 
 void BlockWriter::write_or_put_off(WeightGradient gradient) {
+  if (shape_.frozen_base) return;
   if (weights_apart_)
     put_off_.push_back(std::move(gradient));
   else
@@ -288,6 +289,11 @@ void BlockWriter::norm_backward(const std::string& name, View dy, View x, View s
   const std::vector<Access> in = {read(dy), read(x), read(stats)};
   std::vector<Access> weights = in, stream = in;
   stream.push_back(read(parameter(name + ".weight", layer)));
+  if (shape_.frozen_base) {
+    stream.push_back(std::move(dx));
+    op(name + ".dgrad", Phase::dgrad, norm(Pass::dgrad), std::move(stream));
+    return;
+  }
   auto& gradients = shape_.norm_gradient_fusion ? stream : weights;
   gradients.push_back(accumulate(gradient(name + ".weight", layer)));
   if (has_beta()) gradients.push_back(accumulate(gradient(name + ".bias", layer)));

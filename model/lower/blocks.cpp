@@ -96,7 +96,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   w.begin("layer.backward");
   for (std::size_t s = kind.size(); s-- > 0;) (sections.*kind[s].backward)(stream[s]);
   blocks.layer_backward = w.end();
-  blocks.embedding_backward = block("embedding.backward", &Sections::embedding_backward);
+  if (!shape.frozen_base) blocks.embedding_backward = block("embedding.backward", &Sections::embedding_backward);
   return blocks;
 }
 

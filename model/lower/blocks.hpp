@@ -28,6 +28,7 @@ struct BlockShape {
   std::string head_weight;         // parameter of the head's GEMM
   std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
   Recompute recompute;
+  bool frozen_base = false;           // no gradients of parameters: backward is data gradients alone
   bool gelu_fusion = false;           // GELU and its gradient are epilogues of the products before them
   bool bias_gradient_fusion = false;  // gradients of biases are epilogues of those of weights
   bool residual_fusion = false;       // proj and fc2 add to the residual stream; needs tp 1 and no hidden dropout

@@ -12,8 +12,8 @@ namespace stretto {
 // which gradients become ready. Absent operations are kNone (dp 1 has no communication; fp32 reduction has no casts).
 constexpr OpId kNone = ~OpId{0};
 struct BucketOps {
-  std::size_t role = 0;  // index into Schedule::programs
-  StorageId parameter = 0, gradient = 0;
+  std::size_t role = 0;                   // index into Schedule::programs
+  StorageId parameter = 0, gradient = 0;  // no gradient with a frozen base
   OpId tp_all_reduce = kNone, cast_down = kNone, reduction = kNone, cast_up = kNone, sum_squares = kNone, adamw = kNone,
        all_gather = kNone, tied_all_reduce = kNone;
 };

@@ -22,11 +22,18 @@ class OptimizerWriter {
         tp_(scenario.parallel.tensor_model_parallel_size),
         casts_(dp_ > 1 && !scenario.overlap.grad_reduce_in_fp32),
         sequence_parallel_(scenario.parallel.sequence_parallel && tp_ > 1) {
+    if (scenario.training.frozen_base) return;  // no buckets to update
     for (std::size_t b = 0; b < lowered.buckets.size(); ++b)
       if (lowered.buckets[b].role == role) buckets_.push_back(b);
   }
 
   void run() {
+    if (buckets_.empty()) {
+      // The next step zeroes the metrics when they are summed.
+      if (const std::optional<OpAddress> summed = sum_metrics())
+        order_.front().waits.push_back({EdgeKind::finish_start, {summed->op, 0, 0, 0, 1}});
+      return;
+    }
     if (sequence_parallel_) sum_norm_gradients();
     if (dp_ > 1) reduce();
     sum_squares();

@@ -99,7 +99,8 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
   const std::vector<Parameter> all = parameters(scenario.model);
   const bool is_tied = ties_across_stages(scenario);
   std::int64_t bucket_size = 0;  // one bucket
-  if (scenario.overlap.overlap_grad_reduce && dp > 1)
+  const bool is_frozen = scenario.training.frozen_base;
+  if (scenario.overlap.overlap_grad_reduce && dp > 1 && !is_frozen)
     bucket_size = scenario.overlap.bucket_size > 0 ? scenario.overlap.bucket_size : default_bucket_size(dp);
   ModelParameters result;
   StateMap& state = schedule.state;
@@ -137,14 +138,15 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
     ops.role = bucket.role;
     ops.parameter =
         add_storage(schedule, "parameters" + suffix, schedule.compute_dtype, BufferKind::parameter, bucket.elements);
-    ops.gradient = add_storage(schedule, "gradients" + suffix, accumulation_of(schedule.compute_dtype),
-                               BufferKind::gradient, bucket.elements);
+    if (!is_frozen)
+      ops.gradient = add_storage(schedule, "gradients" + suffix, accumulation_of(schedule.compute_dtype),
+                                 BufferKind::gradient, bucket.elements);
     lowered.bucket_ops.push_back(ops);
     const std::int64_t shards = parallel.optimizer_shards(), shard = bucket.elements / shards;
     state.buckets.push_back({bucket.role, shards > 1 ? Expr(Coord::dp) * Expr(shard) : Expr(0), shard});
     StateBucket& kept = state.buckets.back();
     kept.window(StatePart::parameters) = {ops.parameter, 0};
-    kept.window(StatePart::gradients) = {ops.gradient, 0};
+    if (!is_frozen) kept.window(StatePart::gradients) = {ops.gradient, 0};
     for (const BucketEntry& entry : bucket.entries) {
       const Parameter& p = result.parts[entry.parameter];
       StatePiece& piece =
@@ -164,6 +166,7 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
   for (auto& [name, family] : families) {
     result.tensors.parameter[name] =
         add_placed_tensor(schedule, name, family.shape->rows, family.shape->cols, std::move(family.parameter));
+    if (is_frozen) continue;
     result.tensors.gradient[name] =
         add_placed_tensor(schedule, "grad." + name, family.shape->rows, family.shape->cols, std::move(family.gradient));
   }

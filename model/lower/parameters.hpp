@@ -24,7 +24,7 @@ bool ties_across_stages(const Scenario& scenario);
 // chunk has buckets of its own, those of a stage from its last chunk to its first; only the first chunk of the first
 // stage is cut into several (Megatron-LM: elsewhere the chunks themselves are what communication is cut by). Parameters
 // that all ranks of a tensor-parallel group hold alike, and a tied embedding, have buckets of their own behind the
-// others: they are reduced, and count in the norm, differently.
+// others: they are reduced, and count in the norm, differently. Of a frozen base there are no gradients.
 ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered);
 
 // Whole buckets as tensors, and the optimizer state of a shard, which goes into the state map.

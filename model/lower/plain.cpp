@@ -67,7 +67,9 @@ std::uint32_t add_communicator_of_all(Schedule& schedule) {
 // Micro-batches whose weight gradient of the head is put off.
 std::int64_t deferred_of(const Scenario& scenario) {
   const Overlap& overlap = scenario.overlap;
-  if (!overlap.defer_embedding_wgrad_compute || scenario.parallel.pipeline_model_parallel_size == 1) return 0;
+  if (!overlap.defer_embedding_wgrad_compute || scenario.parallel.pipeline_model_parallel_size == 1 ||
+      scenario.training.frozen_base)
+    return 0;
   const std::int64_t all = scenario.num_microbatches();
   return overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, all) : all;
 }
@@ -97,6 +99,7 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.micro_batches = scenario.num_microbatches();
   shape.loss_scale = 1.0 / (double(parallel.data_parallel_size) * double(shape.micro_batches) * double(shape.tokens()));
   shape.recompute = scenario.training.recompute;
+  shape.frozen_base = scenario.training.frozen_base;
   shape.gelu_fusion = scenario.training.gelu_fusion && !scenario.model.swiglu;
   shape.bias_gradient_fusion = scenario.training.bias_gradient_fusion && scenario.model.add_bias_linear;
   shape.tp = parallel.tensor_model_parallel_size;
@@ -189,7 +192,8 @@ Lowered lower_plain(const Scenario& scenario) {
     lowered.layer_blocks.push_back(blocks.layer_recompute);
   lowered.layer_blocks.push_back(blocks.layer_backward);
   lowered.forward_blocks = {blocks.embedding_forward, blocks.layer_forward, blocks.head_forward};
-  lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward, blocks.embedding_backward};
+  lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward};
+  if (!shape.frozen_base) lowered.end_blocks.push_back(blocks.embedding_backward);
   if (shape.deferred > 0) lowered.end_blocks.push_back(blocks.head_wgrad);
   lowered.layers = scenario.model.num_layers;
   lowered.compute = kCompute;
@@ -207,8 +211,9 @@ Lowered lower_plain(const Scenario& scenario) {
       lowered.free.push_back(schedule.blocks[block].ops.front());
 
   Optimizer optimizer;
-  optimizer.tensors = add_bucket_tensors(schedule, lowered, parallel.optimizer_shards(),
-                                         dp > 1 && !scenario.overlap.grad_reduce_in_fp32);
+  if (!shape.frozen_base)
+    optimizer.tensors = add_bucket_tensors(schedule, lowered, parallel.optimizer_shards(),
+                                           dp > 1 && !scenario.overlap.grad_reduce_in_fp32);
   optimizer.norm_squared = {metrics, 0, 0, 1, 1, 1, 1};
   optimizer.hyper = whole(schedule, hyper);
   optimizer.compute = kCompute;
@@ -218,7 +223,7 @@ Lowered lower_plain(const Scenario& scenario) {
   optimizer.tp_communicator = lanes.tp_communicator;
   optimizer.shard = parallel.use_distributed_optimizer ? lanes.dp_place : Expr(0);
   optimizer.sums_metrics = parallel.ranks() > 1;
-  optimizer.is_tied = ties_across_stages(scenario);
+  optimizer.is_tied = ties_across_stages(scenario) && !shape.frozen_base;
   // Collectives of all ranks, or of two stages, use the first communication lane.
   const LaneId common = 1;
   if (optimizer.sums_metrics) {
@@ -241,7 +246,7 @@ Lowered lower_plain(const Scenario& scenario) {
     else
       metrics_zero = add_operation(schedule, zero, zero_metrics);
     for (std::size_t b = 0; b < lowered.buckets.size(); ++b)
-      if (lowered.buckets[b].role == role)
+      if (lowered.buckets[b].role == role && !shape.frozen_base)
         add_operation(schedule, zero,
                       {"gradients.zero.b" + std::to_string(b),
                        Fill{lowered.buckets[b].elements, 0},

@@ -58,6 +58,7 @@ class StageWriter {
       forward(unit);
     else
       backward(unit);
+    if (calls_.size() == first) return;  // backward of a frozen embedding alone
     computed_ = last_of(calls_.back());
     if (received == received_.end()) return;
     if (messages_.overlap) calls_[first].waits.push_back({EdgeKind::finish_start, received->second});
@@ -87,7 +88,7 @@ class StageWriter {
       }
       end = begin;
     }
-    if (chunk.has_embedding) call(blocks_.embedding_backward, unit);
+    if (chunk.has_embedding && !shape_.frozen_base) call(blocks_.embedding_backward, unit);
   }
 
   void head_backward(const PipelineUnit& unit) {

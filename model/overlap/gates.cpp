@@ -17,6 +17,10 @@ void Gates::above_one(const std::string& knob, bool asked, const std::string& ke
   off(knob, asked, key + " above 1", size > 1, key + " is 1; it acts from 2 on");
 }
 
+void Gates::trains(const std::string& knob, bool asked, const Scenario& scenario) {
+  off(knob, asked, "frozen_base off", !scenario.training.frozen_base, "frozen_base is on, and nothing is trained");
+}
+
 void Gates::error(const std::string& knob, bool asked, const std::string& needs, bool open) {
   gates_.push_back({knob, needs, true, asked, open, ""});
 }
@@ -31,6 +35,7 @@ Gates gates_of(const Scenario& s) {
                      vp = p.virtual_pipeline_model_parallel_size;
   gates.error("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_model_parallel_size above 1",
               pp > 1);
+  gates.trains("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, s);
   gates.error("wgrad_deferral_limit", o.wgrad_deferral_limit > 0, "defer_embedding_wgrad_compute",
               o.defer_embedding_wgrad_compute);
   gates.off("gelu_fusion", s.training.gelu_fusion, "swiglu off", !s.model.swiglu,

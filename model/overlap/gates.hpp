@@ -26,6 +26,8 @@ class Gates {
   void off(const std::string& knob, bool asked, const std::string& needs, bool open, const std::string& why);
   // The same for a size that must be above 1.
   void above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size);
+  // It acts on gradients of parameters.
+  void trains(const std::string& knob, bool asked, const Scenario& scenario);
   // Asking for `knob` is an error unless the gate is open.
   void error(const std::string& knob, bool asked, const std::string& needs, bool open);
 

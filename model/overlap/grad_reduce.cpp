@@ -62,6 +62,7 @@ void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOp
 void add_gates(const Scenario& scenario, Gates& gates) {
   gates.above_one("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, "data_parallel_size",
                   scenario.parallel.data_parallel_size);
+  gates.trains("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
 }
 
 }  // namespace

@@ -153,6 +153,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const Overlap& o = scenario.overlap;
   const std::int64_t dp = scenario.parallel.data_parallel_size;
   gates.above_one("overlap_param_gather", o.overlap_param_gather, "data_parallel_size", dp);
+  gates.trains("overlap_param_gather", o.overlap_param_gather, scenario);
   gates.error("overlap_param_gather", o.overlap_param_gather, "overlap_grad_reduce", o.overlap_grad_reduce);
   gates.error("overlap_param_gather", o.overlap_param_gather, "use_distributed_optimizer",
               scenario.parallel.use_distributed_optimizer);

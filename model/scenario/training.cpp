@@ -64,6 +64,7 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   Training training;
   read_batch(table, parallel, training);
   training.recompute = read_recompute(table, model);
+  training.frozen_base = value_or<bool>(table, "frozen_base", training.frozen_base);
   training.gelu_fusion = value_or<bool>(table, "gelu_fusion", training.gelu_fusion);
   training.bias_gradient_fusion = value_or<bool>(table, "bias_gradient_fusion", training.bias_gradient_fusion);
   training.residual_fusion = value_or<bool>(table, "residual_fusion", training.residual_fusion);

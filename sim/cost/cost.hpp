@@ -21,6 +21,7 @@ struct Demand {
   Picoseconds alone = 0;  // duration with the device to itself
   int cores = 0;          // cores held while it runs; 0 = none (host waits, GPU operations on an SM-shared device)
   DemandClass cls = DemandClass::memory;
+  bool operator==(const Demand&) const = default;
 };
 
 // Interference between a communication kernel with its own thread blocks and concurrent compute: extra time as a share,
@@ -28,6 +29,7 @@ struct Demand {
 struct KernelInterference {
   std::array<double, kDemandClasses> slows{};   // of compute, while the kernel runs
   std::array<double, kDemandClasses> slowed{};  // of the kernel, while compute of the class runs
+  bool operator==(const KernelInterference&) const = default;
 };
 
 // The load of one communication on the network and on every member's device. A collective is a ring: each member sends
@@ -48,6 +50,7 @@ struct CollectiveCost {
   // On a GPU the movement is a kernel that queues for no cores and runs concurrently with compute: then `cores` and
   // movement.cores are 0.
   std::optional<KernelInterference> interference = {};
+  bool operator==(const CollectiveCost&) const = default;
 };
 
 // System noise: time that other tenants of a virtual machine and daemons take from the cores. Bursts begin at random (a
@@ -60,12 +63,14 @@ struct Disturbance {
   // True when the noise is a process that always wants the core, under a fair scheduler: the time that it had while a
   // lane slept, up to one burst, is not taken from the lane again.
   bool shares_by_time = false;
+  bool operator==(const Disturbance&) const = default;
 };
 
 // The costs of a rank's operations, one entry for each template: costs do not depend on layer or micro-batch.
 struct OpCosts {
   std::vector<Demand> compute;             // [OpId]; communication operations have alone = 0, cores = 0
   std::vector<CollectiveCost> collective;  // [OpId]; only communication operations are meaningful
+  bool operator==(const OpCosts&) const = default;
 };
 
 // The process of a rank that issues its operations, in host issue order: no operation starts before it was issued. The
@@ -78,6 +83,7 @@ struct HostCosts {
   // The process waits for every message that it receives, and for what is sent in one group with it, before it issues
   // anything else.
   bool waits_for_messages = false;
+  bool operator==(const HostCosts&) const = default;
 };
 
 // Everything that the engine needs to know about one schedule on one platform. Made by sim/cost. The inherited OpCosts
@@ -106,6 +112,7 @@ struct Costs : OpCosts {
   // Each communication kernel adds its CollectiveCost::interference.slows.
   std::array<std::array<double, kDemandClasses>, kDemandClasses> slowdown{};
   Disturbance disturbance;
+  bool operator==(const Costs&) const = default;
 };
 
 }  // namespace stretto::sim

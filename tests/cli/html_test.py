@@ -3,7 +3,7 @@ import html.parser
 import json
 import re
 
-from program import PLATFORM, ProgramTest, main
+from program import PLATFORM, PUBLISHED, PUBLISHED_HEADER, ProgramTest, main
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -169,6 +169,17 @@ class Html(ProgramTest):
             self.assertEqual(colours[0][meaning], colours[1][meaning])
         self.assertEqual(colours[0]["tp"], "--comm-tp")
         self.assertNotIn("tp", colours[1])
+
+    def test_validate(self):
+        rows = [PUBLISHED.format(id=f"<i>{layers}", layers=layers, seconds=seconds) for layers, seconds in ((2, 0.07), (4, 0.12))]
+        self.write("steps.csv", PUBLISHED_HEADER + "".join(rows))
+        value = self.json("validate", "steps.csv", "--intervals", "--html", "page.html")
+        page = self.page()
+        self.assertEqual(page.headings, ["Predictions against published steps", "Predicted against measured", "By group", "Intervals",
+                                         "Rows"])
+        self.assertEqual(len([tag for tag, name, _ in page.attributes if (tag, name) == ("circle", "class")]), 2)
+        self.assertEqual([row[0] for row in page.tables[-1][1:]], ["<i>2", "<i>4"])
+        self.assertEqual(page.tables[0][1][0], value["groups"][0]["group"])
 
     def test_names_are_text(self):
         name = "</script><b>&\\u2028"

@@ -3,7 +3,7 @@ import json
 import signal
 import time
 
-from program import PLATFORM, ProgramTest, main
+from program import PLATFORM, PUBLISHED, PUBLISHED_HEADER, ProgramTest, main
 
 SIMULATE = """scenario engine ranks parameters step_ms tokens_per_s tokens_per_s_per_gpu mfu hfu tflops_per_gpu peak_tflops_per_gpu
 exposed_ms exposed_by_link_ms exposed_by_communicator bubble_ms host_bound_pct host_bound peak_bytes reserved_bytes device_bytes
@@ -103,6 +103,31 @@ class Json(ProgramTest):
         self.assertEqual(value["modes"][-1]["mode"], "scenario")
         self.assertEqual(value["modes"][-1]["step_ms"], value["step_ms"])
         self.assertIsNone(self.json("simulate", self.tiny, "--platform", PLATFORM)["modes"])
+
+    def test_validate(self):
+        rows = [PUBLISHED.format(id=name, layers=4, seconds=0.12) for name in "ab"]
+        rows.append(rows[0].replace(",1024,16,16,4096,", ",2048,16,16,8192,"))
+        self.write("steps.csv", PUBLISHED_HEADER + "".join(rows) + rows[0].replace("Megatron-DeepSpeed", "nobody's"))
+        value = self.json("validate", "steps.csv", "--intervals", "--leave-out")
+        errors = "mean_abs_error_pct median_abs_error_pct bias_pct worst_error_pct"
+        self.assert_keys(value, "groups rows skipped")
+        (group,) = value["groups"]
+        self.assert_keys(group, "group rows fitted_constants nothing sourced shipped constant_mfu pairs ranking intervals left_out")
+        for key in "nothing sourced shipped constant_mfu left_out".split():
+            self.assert_keys(group[key], errors)
+        self.assert_keys(group["ranking"], "choices best_picked within_3_pct mean_regret_pct worst_regret_pct random_mean_regret_pct")
+        self.assert_keys(group["intervals"], "inside_pct mean_half_width_pct constants")
+        self.assertEqual([model["hidden_size"] for model in group["left_out"]["models"]], [1024, 2048])
+        self.assertEqual([model["rows"] for model in group["left_out"]["models"]], [2, 1])
+        for row in value["rows"]:
+            self.assert_keys(row, """id model gpus measured_s measured_mfu_pct predicted_nothing_s predicted_sourced_s predicted_shipped_s
+                             constant_mfu_s left_out_s interval limits assumptions""")
+            self.assert_keys(row["interval"], "low_s high_s inside constants")
+            self.assertLess(row["interval"]["low_s"], row["predicted_shipped_s"])
+            self.assertLess(row["predicted_shipped_s"], row["interval"]["high_s"])
+        self.assertEqual(value["skipped"], [{"id": "a", "why": "no profile of nobody's"}])
+        value = self.json("validate", "steps.csv")
+        self.assertEqual((value["groups"][0]["intervals"], value["groups"][0]["left_out"]), (None, None))
 
     def test_simulate_repeats_exactly(self):
         runs = [self.json("simulate", self.tiny, "--platform", PLATFORM, "--trace", f"{i}.json") for i in range(2)]

@@ -15,6 +15,12 @@ FAIL_IO = os.environ.get("STRETTO_FAIL_IO_LIBRARY", "")
 LIMITS_MEMORY = os.path.exists(STRETTO) and b"__asan_init" not in pathlib.Path(STRETTO).read_bytes()
 PLATFORM = str(ROOT / "tests/golden/host.toml")
 
+# Published steps for `validate`; nobody has published these.
+PUBLISHED_HEADER = """id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,\
+precision,recompute,framework,step_time_s,caveat,task,cluster
+"""
+PUBLISHED = "{id},x,A100,4,GPT,{layers},1024,16,16,4096,,1024,4,1,2,1,1,1,1,2,fp16,full,Megatron-DeepSpeed,{seconds},,pretrain,{id}\n"
+
 # Sizes are odd on purpose. A step takes a few milliseconds.
 TINY = """
 [model]

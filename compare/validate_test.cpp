@@ -1,0 +1,100 @@
+#include "compare/validate.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "compare/constants.hpp"
+#include "compare/validation_page.hpp"
+#include "compare/validation_tables.hpp"
+#include "tests/temp_dir.hpp"
+
+namespace stretto::compare {
+namespace {
+
+using testing::TempDir;
+const char* const kHeader =
+    "id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,"
+    "precision,recompute,framework,step_time_s,caveat,task,cluster\n";
+
+// Two small models on eight GPUs. Times are of nobody: the tests set them.
+std::vector<PublishedStep> two_models(double first_s, double second_s) {
+  const TempDir dir;
+  const auto row = [](const char* id, int hidden, double time_s) {
+    return std::string(id) + ",x,A100,8,GPT," + "4," + std::to_string(hidden) +
+           ",16,16,,,1024,8,1,2,2,1,1,1,2,fp16,full,Megatron-DeepSpeed," + std::to_string(time_s) + ",,pretrain," + id +
+           "\n";
+  };
+  return read_published(
+      dir.write("steps.csv", kHeader + row("<b>small", 1024, first_s) + row("large", 2048, second_s)));
+}
+
+}  // namespace
+
+TEST_CASE("constants of a step are those of its profile before those of the platform", "[compare]") {
+  sim::Accelerator accelerator;
+  accelerator.hbm_share.value = 0.8;
+  Framework framework;
+  framework.attention_kernel = sim::kUnfused;
+  framework.hbm_share = Quantity{0.7, {"fitted", "", 0}, 0.6, 0.8};
+  bool seen = false;
+  for (const Constant& constant : constants_of(accelerator, framework)) {
+    CHECK(constant.name != "accelerator.hbm_share");
+    if (constant.name != "kernels.hbm_share") continue;
+    seen = true;
+    CHECK(constant.quantity == &*framework.hbm_share);
+    CHECK((constant.is_fitted() && constant.has_interval()));
+  }
+  CHECK(seen);
+}
+
+TEST_CASE("intervals come from the constants' own, and hold the prediction", "[compare]") {
+  const Validation validation = validate(two_models(0.1, 0.2), {.intervals = true});
+  REQUIRE(validation.groups.size() == 1);
+  for (const ValidatedStep& step : validation.steps) {
+    CHECK(step.low_s() < step.predicted(Fitted::shipped));
+    CHECK(step.high_s() > step.predicted(Fitted::shipped));
+    REQUIRE(!step.spread.shares.empty());
+    double square = 0;
+    for (const auto& [name, share] : step.spread.shares) {
+      square += share * share;
+      CHECK(name != "accelerator.gemm_share");  // there is a table
+    }
+    // Both ways together are as wide as all constants together, where each moves the step evenly.
+    CHECK(step.spread.up + step.spread.down == Approx(2 * std::sqrt(square)).epsilon(0.2));
+    // These steps are so short that the host is what counts.
+    CHECK(step.spread.shares.front().first == "host.issue_us");
+  }
+  CHECK(validation.groups[0].half_width > 0.02);
+  CHECK(table_of_intervals(validation).rows() == 2);
+  CHECK(table_of_intervals(validate(two_models(0.1, 0.2))).rows() == 0);
+}
+
+TEST_CASE("a model that is left out is predicted by constants fitted to the other", "[compare]") {
+  const Validation shipped = validate(two_models(1, 1));
+  const double small_s = shipped.steps[0].predicted(Fitted::shipped),
+               large_s = shipped.steps[1].predicted(Fitted::shipped);
+  // Both ran 5 % slower than predicted: either one says so about the other.
+  const Validation validation = validate(two_models(1.05 * small_s, 1.05 * large_s), {.leave_out = true});
+  const ValidatedGroup& group = validation.groups[0];
+  REQUIRE(group.left_out.size() == 2);
+  CHECK(group.left_out[0].hidden_size == 1024);
+  CHECK(group.left_out[0].fitted_to == 1);
+  CHECK(group.errors[2].mean_abs == Approx(0.05 / 1.05).epsilon(0.01));
+  CHECK(group.left_out_errors.mean_abs < 0.03);
+  for (const LeftOut& left_out : group.left_out)
+    for (const Refitted& constant : left_out.constants) CHECK(constant.name != "accelerator.gemm_sustained");
+  const Validation again = validate(two_models(1.05 * small_s, 1.05 * large_s), {.leave_out = true});
+  CHECK(again.steps[0].left_out_s == validation.steps[0].left_out_s);
+  CHECK(table_of_left_out(validation).rows() == 2);
+}
+
+TEST_CASE("the page of a validation shows its points and tables, and names are text", "[compare]") {
+  const std::string html = render_validation(validate(two_models(0.1, 0.2), {.intervals = true}), "a&b.csv");
+  for (const char* text : {"<section id=\"steps\">", "<section id=\"groups\">", "<section id=\"intervals\">",
+                           "a&amp;b.csv", "&lt;b&gt;small", "</html>"})
+    CHECK(html.find(text) != std::string::npos);
+  CHECK(html.find("<b>small") == std::string::npos);
+  CHECK(render_validation({}, "none.csv").find("</html>") != std::string::npos);
+}
+
+}  // namespace stretto::compare

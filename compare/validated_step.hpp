@@ -1,0 +1,41 @@
+#pragma once
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compare/intervals.hpp"
+#include "compare/published.hpp"
+
+namespace stretto::compare {
+
+// How much of what was fitted to published steps a prediction uses.
+enum class Fitted : std::uint8_t {
+  nothing,  // the tables as they are: nothing sustained, nothing between kernels, no host
+  sourced,  // fitted constants by their sources alone
+  shipped,  // as the platform and the profile have them
+};
+constexpr int kFittedKinds = 3;
+const char* name_of(Fitted fitted);
+
+// A published step and what is predicted for it. Times are seconds of one step.
+struct ValidatedStep {
+  PublishedStep published;
+  Scenario scenario;                                   // of a step that is modelled
+  std::array<double, kFittedKinds> predicted_s{};      // [Fitted]; 0 for a step that is skipped
+  double mfu = 0;                                      // of the measured step, by the data sheet's peak
+  double constant_mfu_s = 0;                           // by the mean MFU of the other rows of the group; 0 without any
+  double left_out_s = 0;                               // by constants fitted without its model; 0: not asked
+  std::vector<std::pair<std::string, double>> limits;  // what the predicted step is made of, as shares, largest first
+  Spread spread;                                       // of the shipped prediction; 0 unless asked for
+
+  double predicted(Fitted fitted) const { return predicted_s[static_cast<std::size_t>(fitted)]; }
+  // predicted / measured − 1, of a step that is modelled.
+  double error(Fitted fitted) const { return predicted(fitted) / published.step_s - 1; }
+  // The 80 % interval of the prediction, and whether the measured step is in it.
+  double low_s() const;
+  double high_s() const;
+  bool is_inside() const { return published.step_s >= low_s() && published.step_s <= high_s(); }
+};
+
+}  // namespace stretto::compare

@@ -1,0 +1,18 @@
+#pragma once
+#include "compare/validate.hpp"
+#include "report/table.hpp"
+
+namespace stretto::compare {
+
+// A validation as `stretto validate` prints it and its page shows it. Errors are predicted / measured − 1.
+
+Table table_of_groups(const Validation& validation);
+Table table_of_rows(const Validation& validation);
+Table table_of_pairs(const Validation& validation);
+Table table_of_rankings(const Validation& validation);
+Table table_of_intervals(const Validation& validation);  // empty unless they were asked for
+Table table_of_left_out(const Validation& validation);   // the same
+// "skipped 8: LoRA", one line for every reason.
+std::vector<std::string> skipped_lines(const Validation& validation);
+
+}  // namespace stretto::compare
