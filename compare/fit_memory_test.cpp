@@ -82,3 +82,24 @@ TEST_CASE("what the scenario's reader refuses is not tried", "[fit]") {
   CHECK(search.tried == 0);
   CHECK(read > 8);
 }
+
+TEST_CASE("unfused attention keeps its probabilities", "[fit]") {
+  const sim::Platform platform = sim::read_platform(scenario({}).platform);
+  const auto activations = [&](const std::string& profile, const std::string& recompute) {
+    Scenario changed = scenario({"training.recompute_granularity=" + recompute, "model.attention_dropout=0.1"});
+    changed.framework.attention_kernel = profile;
+    std::vector<std::int64_t> bytes;
+    for (const MemoryUse& use : predict_step(changed, platform).prediction.memory.roles)
+      bytes.push_back(use.activations);
+    return bytes;
+  };
+  // Of a layer and micro-batch of 4 sequences, 8 heads a rank.
+  const std::int64_t layer = std::int64_t{5} * 4 * 8 * 2048 * 2048;
+  const std::vector<std::int64_t> fused = activations("cudnn", "none"), unfused = activations("unfused", "none");
+  REQUIRE(fused.size() == 4);
+  // Interleaved with two chunks of two layers: the first stage has 11 units under way, in six slots for each chunk.
+  CHECK(unfused[0] - fused[0] == 2 * 2 * 6 * layer);
+  CHECK(unfused[3] < unfused[0]);
+  // Recomputed, it is that of one layer at a time.
+  CHECK(activations("unfused", "selective")[0] - activations("cudnn", "selective")[0] == layer);
+}

@@ -56,12 +56,18 @@ struct Known {
 constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
                                   Known{"Megatron-DeepSpeed", "megatron-deepspeed"},
                                   Known{"Megatron-LM 2022", "megatron-2022"},
+                                  Known{"Megatron-LM 2021", "megatron-2021"},
                                   Known{"PTD-P", "megatron-2021"},
                                   Known{"NeMo", "nemo-dgxc"},
                                   Known{"TE 2.", "megatron-core-te"},
-                                  Known{"Megatron-Core", "nemo-dgxc"}};
+                                  Known{"Megatron-Core", "nemo-dgxc"},
+                                  Known{"Megatron-Bridge", "nemo-dgxc"}};
 constexpr std::array kPlatforms = {Known{"A100", "a100-80gb"},    Known{"H200", "h200-sxm"}, Known{"96GB", ""},
                                    Known{"gb200", "gb200-nvl72"}, Known{"b200", "b200-sxm"}, Known{"h100", "h100-sxm"}};
+
+// Parts of names of models with gated MLPs, RMSNorm, rotary positions and no biases; and of models with experts.
+constexpr std::array kLikeLlama = {"llama", "mistral", "qwen", "baichuan"};
+constexpr std::array kWithExperts = {"deepseek", "moonlight", "a3b", "a22b", "mixtral", "moe"};
 
 // Samples for fine-tuning are short documents, packed to seq_len, that do not attend to each other. Of SQuAD, which
 // NeMo's recipes tune on, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246
@@ -97,6 +103,7 @@ class Reader {
     step_.step_s = row_.number(kStep);
     step_.profile = known_name(kProfiles, step_.framework);
     step_.platform = known_name(kPlatforms, step_.gpu);
+    if (step_.profile.empty() && lower(step_.framework).find("megatron") != std::string::npos) assume_profile();
     step_.skipped = why_not();
     if (step_.skipped.empty()) write_scenario();
   }
@@ -111,6 +118,18 @@ class Reader {
   }
   std::int64_t at_least_1(std::size_t column) const { return std::max<std::int64_t>(1, count(column)); }
 
+  template <std::size_t N>
+  bool names_one_of(const std::array<const char*, N>& parts) const {
+    return std::any_of(parts.begin(), parts.end(),
+                       [&](const char* part) { return lower(step_.model).find(part) != std::string::npos; });
+  }
+
+  // Megatron-LM of a year that the row does not tell: that of the GPU.
+  void assume_profile() {
+    step_.profile = step_.platform == "a100-80gb" ? "megatron-2022" : "megatron-core-te";
+    step_.assumptions.push_back("profile " + step_.profile);
+  }
+
   std::string why_not() const {
     if (step_.profile.empty())
       return "no profile of " + (step_.framework.empty() ? "an unnamed framework" : step_.framework);
@@ -118,10 +137,7 @@ class Reader {
     if (lower(text(kCaveat)).find("deterministic") != std::string::npos) return "deterministic mode";
     if (step_.precision.find("fp8") != std::string::npos) return "fp8 compute";
     if (at_least_1(kCp) > 1) return "context parallelism";
-    if (at_least_1(kEp) > 1 || lower(step_.model).find("deepseek") != std::string::npos ||
-        lower(step_.model).find("moonlight") != std::string::npos ||
-        lower(step_.model).find("a3b") != std::string::npos)
-      return "experts";
+    if (at_least_1(kEp) > 1 || names_one_of(kWithExperts)) return "experts";
     for (const Column column : {kLayers, kHidden, kHeads, kSeq, kGbs})
       if (count(column) == 0) return "no " + kNames[column] + " given";
     return "";
@@ -133,7 +149,7 @@ class Reader {
     const bool is_packed = step_.task != "pretrain" && count(kSeq) % kDocumentTokens == 0;
     const std::int64_t documents = is_packed ? count(kSeq) / kDocumentTokens : 1;  // of a sequence
     if (is_packed) step_.assumptions.push_back(fmt::format("packed documents of {} tokens", kDocumentTokens));
-    const bool is_llama = lower(step_.model).find("llama") != std::string::npos;
+    const bool is_llama = names_one_of(kLikeLlama);
     std::string& out = step_.scenario_text;
     out = fmt::format("name = \"{}\"\nplatform = \"{}\"\nprofile = \"{}\"\n", step_.id, step_.platform, step_.profile);
     out += fmt::format("[model]\nnum_layers = {}\nhidden_size = {}\nnum_attention_heads = {}\nseq_length = {}\n",
@@ -143,9 +159,12 @@ class Reader {
     if (count(kFfn) > 0) out += fmt::format("ffn_hidden_size = {}\n", count(kFfn));
     if (count(kVocab) > 0) {
       out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 128\n", count(kVocab));
-    } else {
+    } else if (step_.profile == "megatron-deepspeed") {
       out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 1\n", 50257 / tp * tp);
       step_.assumptions.push_back("GPT-2's vocabulary, not padded, cut by floor division");
+    } else {
+      out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 128\n", is_llama ? 128256 : 50257);
+      step_.assumptions.push_back(is_llama ? "Llama 3's vocabulary" : "GPT-2's vocabulary");
     }
     if (is_llama)
       out +=

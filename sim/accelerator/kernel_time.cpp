@@ -127,6 +127,11 @@ int kernels_of(const Framework& framework, const Operation& operation) {
          (softmax_falls_back(*attention) ? 6 : 0);
 }
 
+std::int64_t kept_between_passes_bytes(const Framework& framework, const Attention& attention) {
+  if (framework.attention_kernel != kUnfused) return 0;
+  return attention.batch * attention.heads * attention.seq * attention.seq * (attention.dropout > 0 ? 5 : 2);
+}
+
 double kernel_us(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
                  const Operation& operation) {
   const KernelClock clock(accelerator, framework, schedule, operation);

@@ -20,6 +20,10 @@ double kernel_us(const Accelerator& accelerator, const Framework& framework, con
 // Kernels that the host issues for an operation.
 int kernels_of(const Framework& framework, const Operation& operation);
 
+// Bytes that attention keeps from forward to backward beyond its operands: with unfused attention the probabilities in
+// two bytes each, and with dropout its mask and result (5 a s² b of Korthikanti et al., arXiv 2205.05198, 4.1).
+std::int64_t kept_between_passes_bytes(const Framework& framework, const Attention& attention);
+
 // A collective of a group, alone on its links; `bytes` is the whole buffer. A group across nodes has as many network
 // cards as members on a node, as long as NVLink and the links between pods carry what they do.
 GroupTime collective_time(const Accelerator& accelerator, const Framework& framework, CollectiveKind kind, double bytes,
