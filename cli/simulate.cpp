@@ -65,10 +65,11 @@ nlohmann::json json_of(const std::vector<compare::PredictedMode>& modes) {
 
 // The changes with which the step fits, where it does not or they were asked for.
 std::optional<compare::FitSearch> fit_search(const SimulateOptions& options, const Scenario& scenario,
-                                             const sim::Platform& platform, const DeviceMemory& memory) {
+                                             const sim::Platform& platform, const sim::SimOptions& sim_options,
+                                             const DeviceMemory& memory) {
   if (memory.fits() && !options.fit) return std::nullopt;
-  return compare::find_fitting(scenario, platform,
-                               [&](const std::vector<std::string>& set) { return scenario_of(options, set); });
+  return compare::find_fitting(
+      scenario, platform, [&](const std::vector<std::string>& set) { return scenario_of(options, set); }, sim_options);
 }
 
 std::string text_of(const compare::FitSearch& search) {
@@ -124,7 +125,7 @@ void simulate_command(const SimulateOptions& options) {
   std::optional<std::vector<compare::PredictedMode>> modes;
   if (options.modes) modes = compare::predict_modes(scenario, simulated, sim_options);
   if (modes) std::cout << "\n" << table_of(*modes).text();
-  const std::optional<compare::FitSearch> search = fit_search(options, scenario, platform, p.memory);
+  const std::optional<compare::FitSearch> search = fit_search(options, scenario, simulated, sim_options, p.memory);
   if (search) std::cout << "\n" << text_of(*search);
 
   nlohmann::json json = prediction_json(p);

@@ -52,14 +52,15 @@ nlohmann::json json_of(const std::vector<std::pair<std::string, double>>& shares
 }
 
 nlohmann::json json_of(const ValidatedGroup& group, const compare::ValidationOptions& asked) {
-  nlohmann::json one = {{"group", group.name},
-                        {"rows", group.steps.size()},
-                        {"fitted_constants", group.fitted_constants},
-                        {"constant_mfu", json_of(group.constant_mfu)},
-                        {"ranking", json_of(group.ranking)},
-                        {"pairs", nlohmann::json::array()},
-                        {"intervals", nullptr},
-                        {"left_out", nullptr}};
+  nlohmann::json one = {
+      {"group", group.name},
+      {"rows", group.steps.size()},
+      {"fitted_constants", group.fitted_constants},
+      {"constant_mfu", group.constant_mfu.mean_abs > 0 ? json_of(group.constant_mfu) : nlohmann::json()},
+      {"ranking", json_of(group.ranking)},
+      {"pairs", nlohmann::json::array()},
+      {"intervals", nullptr},
+      {"left_out", nullptr}};
   for (int f = 0; f < compare::kFittedKinds; ++f)
     one[name_of(static_cast<Fitted>(f))] = json_of(group.errors[static_cast<std::size_t>(f)]);
   for (const compare::PairKind& kind : group.pairs)
@@ -89,15 +90,16 @@ nlohmann::json json_of(const ValidatedGroup& group, const compare::ValidationOpt
 }
 
 nlohmann::json json_of(const ValidatedStep& step, const compare::ValidationOptions& asked) {
-  nlohmann::json one = {{"id", step.published.id},
-                        {"model", step.published.model},
-                        {"gpus", step.published.gpus},
-                        {"measured_s", step.published.step_s},
-                        {"measured_mfu_pct", 100 * step.mfu},
-                        {"constant_mfu_s", step.constant_mfu_s},
-                        {"left_out_s", nullptr},
-                        {"interval", nullptr},
-                        {"assumptions", step.published.assumptions}};
+  nlohmann::json one = {
+      {"id", step.published.id},
+      {"model", step.published.model},
+      {"gpus", step.published.gpus},
+      {"measured_s", step.published.step_s},
+      {"measured_mfu_pct", 100 * step.mfu},
+      {"constant_mfu_s", step.constant_mfu_s > 0 ? nlohmann::json(step.constant_mfu_s) : nlohmann::json()},
+      {"left_out_s", nullptr},
+      {"interval", nullptr},
+      {"assumptions", step.published.assumptions}};
   for (int f = 0; f < compare::kFittedKinds; ++f)
     one[std::string("predicted_") + name_of(static_cast<Fitted>(f)) + "_s"] = step.predicted(static_cast<Fitted>(f));
   for (const auto& [what, share] : step.limits) one["limits"][what] = share;

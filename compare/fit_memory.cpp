@@ -104,6 +104,8 @@ std::optional<Overrides> overrides_of(const Scenario& scenario, const Changes& c
     }
   }
   if (data_parallel != parallel.data_parallel_size) overrides.add("parallel", "data_parallel_size", data_parallel);
+  // Its default follows from what was changed.
+  overrides.set.push_back("training.global_batch_size=" + std::to_string(training.global_batch_size));
   return overrides;
 }
 
@@ -136,8 +138,9 @@ Sample sample_of(const Scenario& scenario) {
 
 class Search {
  public:
-  Search(const Scenario& scenario, const sim::Platform& platform, const ReadChanged& read)
-      : scenario_(scenario), platform_(platform), read_(read) {}
+  Search(const Scenario& scenario, const sim::Platform& platform, const ReadChanged& read,
+         const sim::SimOptions& options)
+      : scenario_(scenario), platform_(platform), read_(read), options_(options) {}
 
   FitSearch run() {
     std::vector<Changes> sets;
@@ -182,8 +185,9 @@ class Search {
       ++result_.tried;
       if (!memory(fewer).fits()) return true;
       if (!can_build(fewer) || !can_build(more)) return result_.complete = false;
-      const Prediction at_more = predict_step(more, platform_).prediction,
-                       at_fewer = sample.fewer == sample.more ? at_more : predict_step(fewer, platform_).prediction;
+      const Prediction at_more = predict_step(more, platform_, options_).prediction,
+                       at_fewer =
+                           sample.fewer == sample.more ? at_more : predict_step(fewer, platform_, options_).prediction;
       DeviceMemory whole = at_more.memory;
       const auto peak = static_cast<std::int64_t>(
           std::llround(sample.at_all(double(at_fewer.memory.peak_bytes()), double(at_more.memory.peak_bytes()))));
@@ -211,6 +215,7 @@ class Search {
   const Scenario& scenario_;
   const sim::Platform& platform_;
   const ReadChanged& read_;
+  const sim::SimOptions options_;
   double operations_ = 0;            // that were built
   std::vector<Changes> sufficient_;  // [FitSearch::fitting], in the order in which they were found
   FitSearch result_;
@@ -218,8 +223,9 @@ class Search {
 
 }  // namespace
 
-FitSearch find_fitting(const Scenario& scenario, const sim::Platform& platform, const ReadChanged& read) {
-  return Search(scenario, platform, read).run();
+FitSearch find_fitting(const Scenario& scenario, const sim::Platform& platform, const ReadChanged& read,
+                       const sim::SimOptions& options) {
+  return Search(scenario, platform, read, options).run();
 }
 
 Table fitting_table(const FitSearch& search) {

@@ -7,6 +7,7 @@
 
 #include "model/scenario.hpp"
 #include "report/table.hpp"
+#include "sim/engine.hpp"
 #include "sim/platform.hpp"
 
 namespace stretto::compare {
@@ -38,7 +39,8 @@ using ReadChanged = std::function<Scenario(const std::vector<std::string>& set)>
 // A pipeline repeats itself once it is full, so memory and time of a step grow by the same amount with every further
 // group of micro-batches. The steps that are built have a few groups; the rest is added. The search is bounded by the
 // operations that it builds, not by a clock: equal inputs give equal results.
-FitSearch find_fitting(const Scenario& scenario, const sim::Platform& platform, const ReadChanged& read);
+FitSearch find_fitting(const Scenario& scenario, const sim::Platform& platform, const ReadChanged& read,
+                       const sim::SimOptions& options = {});
 
 Table fitting_table(const FitSearch& search);
 nlohmann::json fitting_json(const FitSearch& search);  // `fits_with` of docs/json.md

@@ -99,7 +99,7 @@ class Reader {
     step_.cluster = text(kCluster);
     step_.recompute = text(kRecompute);
     step_.precision = lower(text(kPrecision));
-    step_.gpus = static_cast<std::int64_t>(row_.number(kGpus));
+    step_.gpus = count(kGpus);
     step_.step_s = row_.number(kStep);
     step_.profile = known_name(kProfiles, step_.framework);
     step_.platform = known_name(kPlatforms, step_.gpu);
@@ -114,7 +114,10 @@ class Reader {
   std::int64_t count(std::size_t column) const {
     const std::string cell = text(column);
     if (cell.empty() || cell == "NA") return 0;
-    return static_cast<std::int64_t>(row_.number(column));
+    constexpr std::int64_t kMost = 1 << 24;
+    const std::int64_t count = row_.count(column);
+    if (count > kMost) throw row_.error(column, "a number up to 2^24");
+    return count;
   }
   std::int64_t at_least_1(std::size_t column) const { return std::max<std::int64_t>(1, count(column)); }
 
@@ -140,13 +143,16 @@ class Reader {
     if (at_least_1(kEp) > 1 || names_one_of(kWithExperts)) return "experts";
     for (const Column column : {kLayers, kHidden, kHeads, kSeq, kGbs})
       if (count(column) == 0) return "no " + kNames[column] + " given";
+    const std::int64_t of_model = at_least_1(kTp) * at_least_1(kPp);
+    if (step_.gpus % of_model != 0 || step_.gpus == 0 || (count(kDp) > 0 && count(kDp) * of_model != step_.gpus))
+      return "gpus are not tp x pp x dp";
     return "";
   }
 
   void write_scenario() {
     const std::int64_t tp = at_least_1(kTp), pp = at_least_1(kPp), hidden = count(kHidden), heads = count(kHeads);
-    const std::int64_t dp = std::max<std::int64_t>(1, step_.gpus / (tp * pp));
-    const bool is_packed = step_.task != "pretrain" && count(kSeq) % kDocumentTokens == 0;
+    const std::int64_t dp = step_.gpus / (tp * pp);
+    const bool is_packed = (step_.task == "sft" || step_.task == "lora") && count(kSeq) % kDocumentTokens == 0;
     const std::int64_t documents = is_packed ? count(kSeq) / kDocumentTokens : 1;  // of a sequence
     if (is_packed) step_.assumptions.push_back(fmt::format("packed documents of {} tokens", kDocumentTokens));
     const bool is_llama = names_one_of(kLikeLlama);

@@ -166,7 +166,8 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
   for (std::size_t s = 0; s < steps.size(); ++s) {
     const PublishedStep& row = steps[s].published;
     if (!row.skipped.empty()) continue;
-    const std::string name = row.framework + ", " + row.platform + (row.task == "pretrain" ? "" : ", " + row.task);
+    const std::string name =
+        row.framework + ", " + row.platform + (row.task == "pretrain" || row.task.empty() ? "" : ", " + row.task);
     const auto [found, is_new] = group_of.try_emplace(name, validation.groups.size());
     if (is_new) {
       ValidatedGroup& group = validation.groups.emplace_back();

@@ -41,8 +41,8 @@ Table table_of_groups(const Validation& validation) {
     std::vector<std::string> cells = {group.name, count_of(group.steps.size()),
                                       fmt::format("{}", group.fitted_constants), errors_text(group.errors[2])};
     if (left_out) cells.push_back(group.left_out.empty() ? "–" : errors_text(group.left_out_errors));
-    cells.insert(cells.end(),
-                 {errors_text(group.errors[1]), errors_text(group.errors[0]), errors_text(group.constant_mfu)});
+    cells.insert(cells.end(), {errors_text(group.errors[1]), errors_text(group.errors[0]),
+                               group.constant_mfu.mean_abs > 0 ? errors_text(group.constant_mfu) : "–"});
     if (validation.options.intervals)
       cells.insert(cells.end(), {fmt::format("{:.0f} %", 100 * group.inside), percent(group.half_width)});
     table.add_row(std::move(cells));

@@ -111,6 +111,15 @@ class Importer {
             what + ", " + imported_.platform.date + (before.origin.empty() ? "" : "; the rest " + base_name()), 0};
   }
 
+  // Whether a grid is as wide as another to a factor of 8 at each end, so that little is extrapolated.
+  static bool reaches(const sim::GemmTable& grid, const sim::GemmTable& other) {
+    constexpr double kFactor = 8;
+    const auto covers = [](const std::vector<double>& axis, const std::vector<double>& others) {
+      return axis.front() <= kFactor * others.front() && kFactor * axis.back() >= others.back();
+    };
+    return covers(grid.m(), other.m()) && covers(grid.n(), other.n()) && covers(grid.k(), other.k());
+  }
+
   void add_gemms() {
     sim::Accelerator& a = accelerator();
     std::vector<sim::GemmTime> times;
@@ -123,7 +132,7 @@ class Importer {
         add_part("GEMMs", "roofline", "derived");
       return;
     }
-    const bool is_grid = is_gemm_grid(times);
+    const bool is_grid = is_gemm_grid(times) && (a.gemms.empty() || reaches(sim::GemmTable(times, files), a.gemms));
     add_part("GEMMs", fmt::format("{} shapes", count_shapes(times)), kYours);
     if (is_grid || a.gemms.empty()) {
       a.gemms = sim::GemmTable(times, files);
@@ -148,6 +157,20 @@ class Importer {
     return span;
   }
 
+  // A time of the base for a size that the series of measured ones does not reach, scaled as the nearest measured size
+  // says; nullopt within their range. Across nodes the table itself extends a series.
+  std::optional<sim::CollectiveTime> beyond(const sim::CollectiveTime& base, const std::set<double>& sizes,
+                                            const std::vector<sim::CollectiveTime>& measured) {
+    if (base.span.nodes > 1 || (base.bytes >= *sizes.begin() && base.bytes <= *sizes.rbegin())) return std::nullopt;
+    const double nearest = base.bytes < *sizes.begin() ? *sizes.begin() : *sizes.rbegin();
+    const sim::CollectiveTable mine(measured);
+    const double ratio = mine.time_us(base.kind, base.span.members, nearest) /
+                         accelerator().collectives.time_us(base.kind, base.span.members, nearest);
+    sim::CollectiveTime scaled = base;
+    scaled.us *= ratio;
+    return scaled;
+  }
+
   void add_collectives() {
     sim::Accelerator& a = accelerator();
     std::vector<sim::CollectiveTime> times;
@@ -158,8 +181,13 @@ class Importer {
         mine[series_of(time)].insert(time.bytes);
         times.push_back(time);
       }
+    const std::vector<sim::CollectiveTime> measured = times;
     for (const sim::CollectiveTime& time : a.collectives.times()) {
-      if (mine.contains(series_of(time)) || time.span.on_node() > a.domain) continue;
+      if (time.span.on_node() > a.domain) continue;
+      if (const auto sizes = mine.find(series_of(time)); sizes != mine.end()) {
+        if (const auto scaled = beyond(time, sizes->second, measured)) times.push_back(*scaled);
+        continue;
+      }
       others[series_of(time)].insert(time.bytes);
       times.push_back(time);
     }

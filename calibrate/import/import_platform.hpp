@@ -32,8 +32,9 @@ struct ImportedPlatform {
 };
 
 // The platform `name` of `measured` over `base`: series of collectives (an operation on so many GPUs of so many nodes)
-// and GEMMs take the place of the base's. A sweep on a grid of three values or more of m, n and k takes the place of
-// the base's table; of another the base's times are multiplied by measured / base, interpolated between its shapes.
+// and GEMMs take the place of the base's; sizes beyond the measured ones have the base's times, multiplied by measured /
+// base at the nearest. A sweep on a grid of three values or more of m, n and k, about as wide as the base's table, takes
+// its place; of another the base's times are multiplied by measured / base, interpolated between its shapes.
 // Without a base the data sheet must be whole, and the rest has the defaults of sim/accelerator/numbers.hpp.
 //
 // Where a domain has more than eight GPUs it spans hosts: nodes are counted as domains. Throws Error(input) for what

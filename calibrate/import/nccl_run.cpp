@@ -97,6 +97,12 @@ void NcclPoints::add(const NcclRun& run, const NcclRow& row, int line) {
 
 Measurements NcclPoints::take() {
   if (rows_ == 0) throw input_error(name_ + ": expected rows of nccl-tests (size, count, type, …, time), got none");
+  if (found_.collectives.empty())
+    throw input_error(name_ +
+                      ": expected rows of all_gather, reduce_scatter or all_reduce in float, half or bfloat16, got " +
+                      (other_ops_.empty() && other_types_.empty() ? "none that count"
+                       : other_ops_.empty()                       ? joined(other_types_)
+                                                                  : joined(other_ops_)));
   if (!other_ops_.empty()) found_.notes.push_back("rows not used: those of " + joined(other_ops_));
   if (!other_types_.empty()) found_.notes.push_back("rows not used: those of " + joined(other_types_));
   if (wrong_rows_ > 0) found_.notes.push_back(fmt::format("rows not used: {} with wrong values", wrong_rows_));

@@ -58,11 +58,17 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
   a.sms = static_cast<int>(value_or<std::int64_t>(table, "sms", kDefaultSms, {.min = 1, .max = 1 << 16}));
   a.domain = require<std::int64_t>(table, "domain", {.min = 1, .max = 1 << 16});
   std::string path;
-  if (const std::string text = read_table(table, "gemm_table", folder, path, a.gemm_source); !text.empty())
+  if (const std::string text = read_table(table, "gemm_table", folder, path, a.gemm_source); table.has("gemm_table"))
     a.gemms = GemmTable::parse(text, path);
   a.gemm_waves = value_or<bool>(table, "gemm_waves", false);
-  if (const std::string text = read_table(table, "collective_table", folder, path, a.collective_source); !text.empty())
+  if (const std::string text = read_table(table, "collective_table", folder, path, a.collective_source);
+      table.has("collective_table"))
     a.collectives = CollectiveTable::parse(text, path);
+  for (const CollectiveTime& time : a.collectives.times())
+    if (time.span.on_node() > a.domain)
+      throw input_error(path + ": expected at most " + std::to_string(a.domain) +
+                        " GPUs on a node, the platform's domain, got " + std::to_string(time.span.members) + " on " +
+                        std::to_string(time.span.nodes));
   TomlTable nvlink = table.section("nvlink"), network = table.section("network");
   const auto section_of = [&](const AcceleratorNumber& number) -> TomlTable& {
     const std::string section = number.section;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <vector>
 
 namespace stretto::sim {
@@ -31,9 +30,10 @@ GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, st
   GroupSpan span{communicator.size, 1};
   const std::vector<std::vector<std::int64_t>> instances = instances_of(schedule, communicator);
   for (const std::vector<std::int64_t>& members : instances) {
-    std::set<std::int64_t> nodes;
-    for (const std::int64_t member : members) nodes.insert(member / domain);
-    span.nodes = std::max(span.nodes, static_cast<std::int64_t>(nodes.size()));
+    std::map<std::int64_t, std::int64_t> on_nodes;
+    for (const std::int64_t member : members) ++on_nodes[member / domain];
+    span.nodes = std::max(span.nodes, static_cast<std::int64_t>(on_nodes.size()));
+    for (const auto& [node, count] : on_nodes) span.fewest = span.fewest == 0 ? count : std::min(span.fewest, count);
   }
   if (span.nodes == 1) return span;
   std::map<std::int64_t, std::int64_t> leaving;

@@ -5,14 +5,15 @@
 
 namespace stretto::sim {
 
-// How a group of ranks lies on the cluster: as many members on each node, which is an NVLink domain. Pods are nodes
-// under one set of leaf switches.
+// How a group of ranks lies on the cluster. A node is an NVLink domain, a pod nodes under one set of leaf switches.
 struct GroupSpan {
   std::int64_t members = 1;
   std::int64_t nodes = 1;
   // Largest share of a pod's ranks that send out of it at the same time; 0: a group stays within its pod.
   double leaving = 0;
+  std::int64_t fewest = 0;  // members on the node that has fewest, whose cards hold the others up; 0: as on_node()
   std::int64_t on_node() const { return (members + nodes - 1) / nodes; }
+  std::int64_t cards() const { return fewest > 0 ? fewest : on_node(); }  // that members of a node use together
 };
 
 // The span of a communicator's instances; of different ones, the one on the most nodes counts. `domain` and `pod` are

@@ -143,7 +143,7 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
   if (span.members <= 1) return {};
   const double in_step = value_of(framework.collective_in_step_us, a.collective_in_step_us);
   if (span.nodes > 1) {
-    const double cards = static_cast<double>(span.on_node()) * a.card_GBps(span.leaving);
+    const double cards = static_cast<double>(span.cards()) * a.card_GBps(span.leaving);
     const double nvlink = a.collectives.has(kind) ? a.collectives.bus_GBps(kind) : a.nvlink.GBps.value;
     const auto model = [&](double size) { return nccl_across_nodes(kind, size, span, cards, nvlink); };
     const GroupTime time = model(bytes);

@@ -32,7 +32,7 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   double card_bytes = 0;
   if (const auto* c = std::get_if<Collective>(&operation.work)) {
     time = collective_time(accelerator, framework, c->kind, double(c->elements) * double(bytes_of(dtype)), span);
-    card_bytes = double(ring_cost(c->kind, dtype, c->elements, span.members).edge_bytes) / double(span.on_node());
+    card_bytes = double(ring_cost(c->kind, dtype, c->elements, span.members).edge_bytes) / double(span.cards());
   } else {
     const auto& message = std::get<PointToPoint>(operation.work);
     if (message.is_send) return cost;  // its receiver moves it
@@ -95,6 +95,10 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
   if (platform.accelerator && (schedule.placement.ranks_per_device != 1 || cluster.network == Network::nccl))
     throw input_error("platform " + platform.name +
                       ": expected [cluster] ranks_per_device = 1 and network = \"links\" with a published GPU");
+  if (platform.accelerator && schedule.compute_dtype != Dtype::bf16)
+    throw input_error("platform " + platform.name +
+                      ": expected [training] precision = \"bf16\", of which its tables are, got " +
+                      std::string(name_of(schedule.compute_dtype)));
   if (platform.accelerator) return cost_on_accelerator(schedule, *platform.accelerator, framework);
   Costs costs;
   const std::optional<Gpu>& gpu = platform.gpu;
