@@ -1,5 +1,6 @@
 """--json holds the keys that docs/json.md promises, --trace opens as a trace, and both agree with what is printed."""
 import json
+import pathlib
 import signal
 import time
 
@@ -56,6 +57,17 @@ class Json(ProgramTest):
                 self.assert_keys(stage, MEMORY)
                 self.assertEqual(sum(stage[key] for key in MEMORY.split()[1:-1]), stage["peak_bytes"])
             self.assertEqual(value["free_bytes"], value["device_bytes"] - value["reserved_bytes"] - 2 * value["peak_bytes"])
+
+    def test_every_scenario_of_the_library(self):
+        models = sorted((pathlib.Path(__file__).parents[2] / "scenarios/models").glob("*.toml"))
+        self.assertGreater(len(models), 8)
+        for model in models:
+            with self.subTest(model.stem):
+                platform = [] if "platform =" in model.read_text() else ["--platform", PLATFORM]
+                value = self.json("simulate", str(model), *platform)
+                self.assertGreater(value["step_ms"], 0)
+                self.assertEqual(value["fits"], value["free_bytes"] >= 0)
+                self.assertEqual(value["fits"], value["fits_with"] is None)
 
     def test_simulate_on_published_gpus(self):
         self.write("cluster.toml", CLUSTER)
