@@ -3,8 +3,9 @@ import json
 import pathlib
 import signal
 import time
+import unittest
 
-from program import PLATFORM, PUBLISHED, PUBLISHED_HEADER, ProgramTest, main
+from program import IS_FAST, PLATFORM, PUBLISHED, PUBLISHED_HEADER, ProgramTest, main
 
 SIMULATE = """scenario engine ranks parameters step_ms tokens_per_s tokens_per_s_per_gpu mfu hfu tflops_per_gpu peak_tflops_per_gpu
 exposed_ms exposed_by_link_ms exposed_by_communicator bubble_ms host_bound_pct host_bound peak_bytes reserved_bytes device_bytes
@@ -58,6 +59,7 @@ class Json(ProgramTest):
                 self.assertEqual(sum(stage[key] for key in MEMORY.split()[1:-1]), stage["peak_bytes"])
             self.assertEqual(value["free_bytes"], value["device_bytes"] - value["reserved_bytes"] - 2 * value["peak_bytes"])
 
+    @unittest.skipUnless(IS_FAST, "minutes under a sanitizer")
     def test_every_scenario_of_the_library(self):
         models = sorted((pathlib.Path(__file__).parents[2] / "scenarios/models").glob("*.toml"))
         self.assertGreater(len(models), 8)
