@@ -16,7 +16,7 @@ struct LeftOut {
   std::vector<Refitted> constants;
 };
 
-// Of a group with several models, each in turn; sets left_out_s of its steps. A fit is to kMostFitted steps at most,
+// Leaves out each model of a group in turn; sets left_out_s of its steps. A fit is to kMostFitted steps at most,
 // evenly taken. Empty for a group of one model.
 constexpr std::size_t kMostFitted = 24;
 std::vector<LeftOut> leave_out(std::vector<ValidatedStep>& steps, const std::vector<std::size_t>& group,

@@ -6,8 +6,8 @@
 
 namespace stretto::compare {
 
-// What a user who changes a setting asks: pairs of steps of one model that differ in one setting, or in two that trade
-// GPUs for each other. Shares are 0 to 1.
+// The answer for a user who changes a setting: pairs of steps of one model that differ in one setting, or in two that
+// trade GPUs for each other. Shares are 0 to 1.
 struct PairKind {
   std::string what;  // "tp", "tp ↔ pp", "dp and batch" (weak scaling), "recompute", …
   std::size_t pairs = 0;
@@ -21,7 +21,7 @@ constexpr double kApart = 0.03, kWithin = 0.04;
 // Pairs among the steps of one group, by kind, most frequent kinds first.
 std::vector<PairKind> pairs_of(const std::vector<ValidatedStep>& steps, const std::vector<std::size_t>& group);
 
-// What a user who picks a layout asks: of the layouts of one model on as many GPUs with the same batch, at least
+// The answer for a user who picks a layout: of the layouts of one model on as many GPUs with the same batch, at least
 // kLayouts of them, how much slower than the best measured one is the one predicted best?
 struct Ranking {
   std::size_t choices = 0;                   // sets of layouts

@@ -22,7 +22,7 @@ struct Refitted {
 struct Refit {
   sim::Platform platform;
   Framework framework;
-  // Those that a step depends on and that have an interval, which bounds them. Others stay as they are.
+  // Constants that a step depends on and that have an interval, which bounds them. Others stay as they are.
   std::vector<Refitted> constants;
 };
 

@@ -20,16 +20,16 @@ struct ValidatedGroup {
   Errors constant_mfu;
   std::vector<PairKind> pairs;
   Ranking ranking;
-  // Of intervals: the share of rows inside theirs, the mean of (e^up − e^−down) / 2, and the constants that they come
+  // Intervals: the share of rows inside theirs, the mean of (e^up − e^−down) / 2, and the constants that they come
   // from, each with the mean of its share of the step's logarithm, largest first.
   double inside = 0, half_width = 0;
   std::vector<std::pair<std::string, double>> uncertain;
-  // Of leaving each model out: its errors on it.
+  // Each model left out in turn: its errors on it.
   std::vector<LeftOut> left_out;
   Errors left_out_errors;
 };
 
-// What takes a while and is done only when asked for.
+// Statistics that take a while, done only when asked for.
 struct ValidationOptions {
   bool intervals = false, leave_out = false;
 };

@@ -14,7 +14,7 @@ struct ComponentErrors {
   double median_pct = 0, p95_pct = 0;
 };
 
-// What an accelerator's tables say of shapes and sizes that they do not have, by leaving out what they do have:
+// Predictions of an accelerator's tables for shapes and sizes that they do not have, by leaving out what they do have:
 //
 //   GEMM             each shape from its two neighbours on an axis: on each axis by itself, and the geometric mean of
 //                    the axes on which it has two

@@ -1,5 +1,5 @@
 #pragma once
-// What tests that cross folders share: a tiny scenario, and one that runs it and hands out state.
+// Shared by tests that cross folders: a tiny scenario, and one that runs it and hands out state.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -33,7 +33,7 @@ class Cases {
   int next_ = 0;
 };
 
-// Those that act without tensor parallelism.
+// Modes that act without tensor parallelism.
 inline std::vector<OverlapMode> data_parallel_modes() {
   std::vector<OverlapMode> modes;
   for (const OverlapMode& mode : overlap_modes())

@@ -20,7 +20,7 @@ struct ImportFile {
 // Reads "[OP][@GPUS[/NODES]]=FILE" or "FILE". Throws Error(input) with the text and what was expected.
 ImportFile parse_import(const std::string& text);
 
-// What a file has that a platform can use.
+// The usable content of a file.
 struct Measurements {
   std::string file;                              // its name without folders
   std::vector<sim::CollectiveTime> collectives;  // a node is a host

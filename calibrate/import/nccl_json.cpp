@@ -30,7 +30,7 @@ std::int64_t count_of(const json& object, const char* key, std::int64_t fallback
   return value.is_number_integer() && value >= 1 && value <= 1 << 20 ? value.get<std::int64_t>() : fallback;
 }
 
-// Of `-J FILE`, format 1 to 3 (src/util.cu of NVIDIA/nccl-tests).
+// The output of `-J FILE`, format 1 to 3 (src/util.cu of NVIDIA/nccl-tests).
 NcclRun run_of(const json& root) {
   NcclRun run;
   const json& arguments = at(root, "args");

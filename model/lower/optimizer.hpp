@@ -7,7 +7,7 @@
 
 namespace stretto {
 
-// What the optimizer part of every program is written with.
+// The optimizer part of every program is written with these.
 struct Optimizer {
   std::vector<BucketTensors> tensors;  // [bucket]
   View norm_squared, hyper;

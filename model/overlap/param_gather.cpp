@@ -59,7 +59,7 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
   return gathers;
 }
 
-// What releases each gather: an operation that has started. None: the beginning of the step.
+// The release of each gather: an operation that has started. None: the beginning of the step.
 using Releases = std::vector<std::optional<OrderPosition>>;
 
 // First use of the bucket before; of several with the same first use, that of the bucket before them all. The small

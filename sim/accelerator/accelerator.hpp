@@ -22,7 +22,7 @@ struct AttentionKernel {
 // In place of a kernel's name: attention as batched GEMMs, softmax and dropout, as frameworks had it before 2023.
 constexpr const char* kUnfused = "unfused";
 
-// What ranks reach each other by. A domain has NVLink between all of its GPUs; the network connects domains.
+// A level of the network. A domain has NVLink between all of its GPUs; the network connects domains.
 struct LinkLevel {
   Quantity GBps;  // of a GPU, one direction
   Quantity latency_us;
@@ -58,7 +58,7 @@ struct Accelerator {
   // Ranks under one set of leaf switches, whose links to the spine carry 1 / oversubscription of what its cards do.
   std::int64_t pod = std::int64_t{1} << 40;
   double oversubscription = 1;
-  // Of a GPU while all GPUs of the domain, and a share `leaving` of its pod, send.
+  // The rate of a GPU while all GPUs of the domain, and a share `leaving` of its pod, send.
   double card_GBps(double leaving) const;
   Quantity reserved_bytes;  // of a GPU's memory: context, NCCL, workspaces of libraries
 

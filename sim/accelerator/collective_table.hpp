@@ -27,7 +27,7 @@ struct CollectiveTime {
 class CollectiveTable {
  public:
   CollectiveTable() = default;  // empty
-  // Of several times of one size the geometric mean counts.
+  // The geometric mean of several times of one size counts.
   explicit CollectiveTable(const std::vector<CollectiveTime>& times);
   // Text of a CSV file with the columns op ("all_gather", …), gpus, bytes and time_us, and maybe nodes (1); others are
   // ignored, and so are rows of other operations. Throws Error(input) with `name` and the line.

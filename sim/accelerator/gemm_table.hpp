@@ -18,7 +18,7 @@ struct GemmTime {
 class GemmTable {
  public:
   GemmTable() = default;  // empty
-  // Of several times of one shape the geometric mean counts. A grid point that they lack is filled from its neighbours
+  // The geometric mean of several times of one shape counts. A grid point that they lack is filled from its neighbours
   // in k. Throws Error(input) with `name`: no times, or none at any k for an m and n of the grid.
   GemmTable(const std::vector<GemmTime>& times, const std::string& name);
   // Text of a CSV file with the columns m, n, k and time_us; others are ignored. Throws likewise, and with the line.

@@ -28,7 +28,7 @@ class KernelClock {
     const double product_bytes = 2 * (m * k + k * n + m * n);
     const double product = a_.gemms.empty() ? std::max(2 * m * n * k / share, memory_us(product_bytes))
                                             : a_.gemms.time_us(m, n, k, a_.gemm_waves ? a_.sms : 0);
-    // What the operands are beyond two bytes an element, read or written once.
+    // The operands' bytes beyond two bytes an element, read or written once.
     const double more = std::max(0.0, operand_bytes() - product_bytes);
     // Rows of A have k elements, or m where it is stored turned; those of B n, or k.
     const bool is_odd = has_rows_of(g, 2), is_aligned = !has_rows_of(g, 8);
@@ -147,7 +147,7 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
     const double nvlink = a.collectives.has(kind) ? a.collectives.bus_GBps(kind) : a.nvlink.GBps.value;
     const auto model = [&](double size) { return nccl_across_nodes(kind, size, span, cards, nvlink); };
     const GroupTime time = model(bytes);
-    // What was measured had its links to itself, and latency and bytes are in the model's proportion.
+    // A measured group had its links to itself, and latency and bytes are in the model's proportion.
     const bool is_free = span.leaving * a.oversubscription <= 1;
     const auto model_us = [&](double size) { return model(size).us; };
     const double us = (is_free ? a.collectives.across_us(kind, span, bytes, model_us) : std::nullopt).value_or(time.us);

@@ -60,7 +60,7 @@ GroupTime nccl_across_nodes(CollectiveKind kind, double bytes, const GroupSpan& 
     if (is_simple && reduces_and_gathers && bytes / (members * nodes) >= 64) latency *= nodes > 8 ? 1.4 : 1.2;
     try_one(latency, bytes * steps / members / (ring_GBps * 1e3));
     if (!reduces_and_gathers) continue;
-    // Of two nodes each sends the other its sum once; more pass sums up and results down. Within a node it is a chain,
+    // Two nodes: each sends the other its sum once; more pass sums up and results down. Within a node it is a chain,
     // which carries the buffer up and down.
     double tree_GBps = span.nodes > 2 ? bus_GBps / 2 : cards_GBps;
     if (span.on_node() > 1) tree_GBps = std::min(tree_GBps, nvlink_GBps / 2);
