@@ -13,15 +13,6 @@
 namespace stretto::calibrate {
 namespace {
 
-constexpr double kUsableMemory = 0.9;  // of the device: the rest is the context's and the libraries'
-
-exec::Executor::Device device_of(const Machine& machine) {
-  const Schedule schedule = collective_schedule(CollectiveKind::all_gather, Dtype::f32, 2, {1024}, {});
-  const auto device = machine.make(schedule, plan_memory(schedule), {})->device();
-  if (!device) throw runtime_failure("calibrate: expected a GPU, got this machine's processor");
-  return *device;
-}
-
 // GEMM by the yardstick's shape.
 Quantity yardstick(const std::vector<Sample>& kernels, const GemmShape& shape) {
   const double products =
@@ -45,6 +36,13 @@ std::string origin_of(const std::string& key) {
 
 }  // namespace
 
+exec::Executor::Device gpu_of(const Machine& machine) {
+  const Schedule schedule = collective_schedule(CollectiveKind::all_gather, Dtype::f32, 2, {1024}, {});
+  const auto device = machine.make(schedule, plan_memory(schedule), {})->device();
+  if (!device) throw runtime_failure("calibrate: expected a GPU, got this machine's processor");
+  return *device;
+}
+
 Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
                           const std::function<void(const std::string&)>& progress, const std::vector<Sample>& network,
                           Notebook* kept) {
@@ -60,7 +58,7 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   };
   Calibration result;
   sim::Platform& platform = result.platform;
-  const exec::Executor::Device device = device_of(machine);
+  const exec::Executor::Device device = gpu_of(machine);
   platform.device = device.name;
   platform.name = "shared GPU, " + std::to_string(device.sms) + " SMs";
   platform.date = today();

@@ -7,8 +7,10 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.hpp"
+#include "calibrate/minimal.hpp"
 #include "cli/commands.hpp"
 #include "cli/import.hpp"
 #include "cli/processes.hpp"
@@ -24,6 +26,8 @@ struct CalibrateOptions : RankOptions {
   int cores = 0;
   Output output, json;
   ImportOptions import;
+  bool is_minimal = false;
+  std::optional<double> seconds;  // of the GEMM of --minimal
   Files files;
 };
 
@@ -160,7 +164,29 @@ void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
   write_json(options.json, {{"platform", path}, {"probes", std::move(probes)}});
 }
 
+// Writes the base's platform file with what little of the GPU is measured.
+void calibrate_minimally(CalibrateOptions& options) {
+  if (options.cores > 0 || options.ranks > 0)
+    throw input_error("--minimal: one GPU is measured; expected no --cores or --ranks with it");
+  if (options.import.base.empty())
+    throw input_error("--minimal: expected --base, the published platform that has the rest (h100-sxm), got none");
+  Progress progress;
+  watch_interrupts();
+  import_measurements(options.import, options.files, options.output, options.json,
+                      [&](calibrate::ImportedPlatform& imported) {
+                        calibrate::MinimalSizes sizes;
+                        sizes.seconds = options.seconds.value_or(sizes.seconds);
+                        calibrate::measure_minimal(exec::gpu_machine(), sizes, imported, [&](const std::string& line) {
+                          if (interrupted()) throw runtime_failure("interrupted; nothing is written");
+                          progress.show(line);
+                        });
+                        progress.clear();
+                      });
+}
+
 void calibrate_command(CalibrateOptions& options) {
+  if (options.is_minimal) return calibrate_minimally(options);
+  if (options.seconds) throw input_error("--seconds: of a minimal calibration; expected --minimal with it");
   if (options.import.is_asked()) {
     if (options.backend != "host" || options.cores > 0 || options.ranks > 0)
       throw input_error("--import: nothing is measured; expected no --backend, --cores or --ranks with it");
@@ -195,6 +221,14 @@ void add_calibrate(CLI::App& app) {
   add_rank_options(*command, *options);
   add_json_option(*command, options->files, options->json);
   add_import_options(*command, options->files, options->import);
+  command
+      ->add_flag(
+          "--minimal", options->is_minimal,
+          "measure a GPU for under a minute: gemm_sustained, hbm_share and kernel_us in place of those of --base")
+      ->group("Minimal");
+  command->add_option("--seconds", options->seconds, "how long --minimal repeats a large GEMM; default: 30")
+      ->check(CLI::Range(1.0, 3600.0))
+      ->group("Minimal");
   command->callback([options] { calibrate_command(*options); });
 }
 

@@ -60,8 +60,11 @@ void add_import_options(CLI::App& command, Files& files, ImportOptions& options)
   files.add_output(command, "--collective-table", options.collectives, "")->group("");
 }
 
-void import_measurements(ImportOptions& options, const Files& files, Output& output, const Output& json) {
-  if (output.empty()) throw input_error("--import: expected --output FILE, the platform file to write, got none");
+void import_measurements(ImportOptions& options, const Files& files, Output& output, const Output& json,
+                         const Measure& measure) {
+  if (output.empty())
+    throw input_error(std::string(measure ? "--minimal" : "--import") +
+                      ": expected --output FILE, the platform file to write, got none");
   if (std::filesystem::path(output.name()).extension() == ".csv")
     throw input_error("--output " + output.name() + ": expected a platform file, FILE.toml, got a table");
   Files::set_default(options.gemms, beside(output.name(), "gemm"));
@@ -83,7 +86,8 @@ void import_measurements(ImportOptions& options, const Files& files, Output& out
   std::vector<calibrate::Measurements> measured;
   for (const calibrate::ImportFile& file : imports) measured.push_back(calibrate::read_measurements(file));
   const std::string name = std::filesystem::path(output.name()).stem().string();
-  const calibrate::ImportedPlatform imported = calibrate::import_platform(name, measured, base, options.sheet);
+  calibrate::ImportedPlatform imported = calibrate::import_platform(name, measured, base, options.sheet);
+  if (measure) measure(imported);
 
   const sim::Accelerator& a = *imported.platform.accelerator;
   if (!a.gemms.empty()) write_text(options.gemms, a.gemms.text());

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,10 @@ struct ImportOptions {
 };
 void add_import_options(CLI::App& command, Files& files, ImportOptions& options);
 
-// Writes the platform file `output` and its tables, prints where each part comes from. Throws Error(input).
-void import_measurements(ImportOptions& options, const Files& files, Output& output, const Output& json);
+// Writes the platform file `output` and its tables, prints where each part comes from. `measure`, where given, replaces
+// numbers of the platform before it is written. Throws Error(input), and what `measure` throws.
+using Measure = std::function<void(calibrate::ImportedPlatform&)>;
+void import_measurements(ImportOptions& options, const Files& files, Output& output, const Output& json,
+                         const Measure& measure = {});
 
 }  // namespace stretto::cli

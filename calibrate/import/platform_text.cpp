@@ -24,18 +24,24 @@ std::string comment(std::string_view text) {
 std::string platform_text(const ImportedPlatform& imported, const std::string& gemm_file,
                           const std::string& collective_file) {
   const sim::Platform& platform = imported.platform;
-  std::string yours, of_sheet;
-  for (const ImportedPlatform::Part& part : imported.parts) {
-    std::string& list = part.from == kDataSheet ? of_sheet : yours;
-    if (part.from == kYours || part.from == kDataSheet) list += (list.empty() ? "" : ", ") + part.what;
-  }
-  std::string text = "# Written by `stretto calibrate --import`; docs/platform.md says what every key means.\n";
+  const auto listed = [&](std::string_view from) {
+    std::string list;
+    for (const ImportedPlatform::Part& part : imported.parts)
+      if (part.from == from) list += (list.empty() ? "" : ", ") + part.what;
+    return list;
+  };
+  const std::string yours = listed(kYours), of_sheet = listed(kDataSheet), measured = listed(kMeasured);
+  std::string text = fmt::format("# Written by `stretto calibrate --{}`; docs/platform.md says what every key means.\n",
+                                 measured.empty() ? "import" : "minimal");
+  if (!measured.empty()) text += comment("Measured on a GPU: " + measured + ".");
   if (!yours.empty()) text += comment("From the files that were imported: " + yours + ".");
   if (!of_sheet.empty()) text += comment("From the data sheet that was given: " + of_sheet + ".");
   text += comment(imported.base.empty()
                       ? "All else is assumed, or derived from the data sheet."
                       : "All else is from " + printable(imported.base) +
-                            ", with it gemm_sustained: what GEMMs of a training step take over those of a sweep.");
+                            (measured.empty()
+                                 ? ", with it gemm_sustained: what GEMMs of a training step take over those of a sweep."
+                                 : "."));
   const auto quoted = [](const std::string& word) { return sim::toml_string(word); };
   text += fmt::format("name = {}\ndevice = {}\ndate = \"{}\"\nmemory_bytes = {}\nranks_per_device = 1\n\n",
                       quoted(platform.name), quoted(platform.device), platform.date, platform.memory_bytes);

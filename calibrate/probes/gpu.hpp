@@ -15,6 +15,10 @@ namespace stretto::calibrate {
 
 // What a GPU is measured with. Probes of a GPU are the host's, of other sizes, and those below.
 
+constexpr double kUsableMemory = 0.9;  // of the device: the rest is the context's and the libraries'
+// The GPU that ranks of this machine share. Throws Error(runtime) as make_cuda_executor() does.
+exec::Executor::Device gpu_of(const Machine& machine);
+
 // A linear layer: its forward GEMM, data gradient and weight gradient.
 struct GemmShape {
   std::int64_t tokens, outputs, inputs;
