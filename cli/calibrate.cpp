@@ -177,7 +177,10 @@ void calibrate_minimally(CalibrateOptions& options) {
                         calibrate::MinimalSizes sizes;
                         sizes.seconds = options.seconds.value_or(sizes.seconds);
                         calibrate::measure_minimal(exec::gpu_machine(), sizes, imported, [&](const std::string& line) {
-                          if (interrupted()) throw runtime_failure("interrupted; nothing is written");
+                          if (interrupted()) {
+            progress.clear();
+            throw runtime_failure("interrupted; nothing is written");
+          }
                           progress.show(line);
                         });
                         progress.clear();

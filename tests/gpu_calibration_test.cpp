@@ -12,37 +12,13 @@
 #include "sim/cost/evaluate.hpp"
 #include "tests/as_processes.hpp"
 #include "tests/fake_cuda/nccl.h"
+#include "tests/fake_gpu.hpp"
 #include "tests/simulate.hpp"
 #include "tests/temp_dir.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
 namespace {
-
-std::unique_ptr<exec::Executor> on_fake_gpu(const Schedule& schedule, const MemoryPlan& plan,
-                                            cuda::CudaOptions options) {
-  std::vector<BoundProgram> programs;
-  cuda::LaunchPlan launches;
-  if (options.processes) {
-    programs.push_back(bind(schedule, options.processes->rank()));
-    launches = cuda::plan_launches_of_rank(schedule, programs.front());
-  } else {
-    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
-    launches = cuda::plan_launches(schedule, programs);
-  }
-  options.ctas = 2;
-  return std::unique_ptr<exec::Executor>(
-      stretto_make_cuda_executor(schedule, plan, options, std::move(programs), std::move(launches)));
-}
-
-// That all ranks share, or one for each process, with the NCCL between threads.
-exec::Machine fake_gpu(launch::ProcessGroup* processes = nullptr) {
-  const auto make = [=](const Schedule& schedule, const MemoryPlan& plan, exec::RunOptions options) {
-    options.processes = processes;
-    return on_fake_gpu(schedule, plan, {options});
-  };
-  return {make, 2, processes};
-}
 
 calibrate::GpuSizes tiny_sizes() {
   calibrate::GpuSizes sizes;

@@ -105,6 +105,23 @@ class Import(ProgramTest):
         self.fails(2, "show", says=["SCENARIO", "--platform"])
         self.assertEqual(list(self.folder.glob("mine*")), [])
 
+    def test_minimal(self):
+        minimal = ["calibrate", "--minimal"]
+        base = ["--base", "h100-sxm", "-o", "mine.toml"]
+        self.fails(2, *minimal, "-o", "mine.toml", says=["--minimal", "--base", "h100-sxm"])
+        self.fails(2, *minimal, "--base", "h100-sxm", says=["--minimal", "--output"])
+        self.fails(2, *minimal, *base, "--cores", "2", says=["--minimal", "--cores"])
+        self.fails(2, *minimal, *base, "--ranks", "2", says=["--minimal", "--ranks"])
+        self.fails(2, *minimal, *base, "--seconds", "0", says=["--seconds"])
+        self.fails(2, *minimal, *base, "--import", "none.txt", says=["none.txt"])
+        self.fails(2, "calibrate", *base, "--seconds", "5", says=["--seconds", "--minimal"])
+        # Where there is no GPU it is said as by a whole calibration.
+        whole = self.run_program("calibrate", "--backend", "cuda", "-o", "whole.toml", environment=dict(self.environment, CUDA_VISIBLE_DEVICES=""))
+        little = self.run_program(*minimal, *base, environment=dict(self.environment, CUDA_VISIBLE_DEVICES=""))
+        self.assertEqual((whole.returncode, little.returncode), (1, 1), little.err)
+        self.assertEqual(whole.err, little.err)
+        self.assertEqual(list(self.folder.glob("mine*")), [])
+
     def test_platforms(self):
         printed = self.ok("show", "--platform", "b200-sxm").out
         self.assertIn("gemm_sustained", printed)
