@@ -178,9 +178,9 @@ void calibrate_minimally(CalibrateOptions& options) {
                         sizes.seconds = options.seconds.value_or(sizes.seconds);
                         calibrate::measure_minimal(exec::gpu_machine(), sizes, imported, [&](const std::string& line) {
                           if (interrupted()) {
-            progress.clear();
-            throw runtime_failure("interrupted; nothing is written");
-          }
+                            progress.clear();
+                            throw runtime_failure("interrupted; nothing is written");
+                          }
                           progress.show(line);
                         });
                         progress.clear();
