@@ -1,11 +1,11 @@
-#include "calibrate/minimal.hpp"
-
+// calibrate --minimal on a device of stated times and on the emulated one.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
 #include <variant>
 
+#include "calibrate/minimal.hpp"
 #include "sim/accelerator/numbers.hpp"
 #include "tests/fake_gpu.hpp"
 #include "tests/message_of.hpp"
