@@ -24,6 +24,19 @@ std::vector<std::vector<std::int64_t>> instances_of(const Schedule& schedule, co
   return instances;
 }
 
+// Largest share of a pod's ranks that send out of it when every member sends to the one `distance` places behind it.
+double share_leaving(const std::vector<std::vector<std::int64_t>>& instances, std::int64_t distance, std::int64_t pod) {
+  std::map<std::int64_t, std::int64_t> leaving;  // [pod]
+  for (const std::vector<std::int64_t>& members : instances)
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const std::size_t next = (i + static_cast<std::size_t>(distance)) % members.size();
+      if (members[i] / pod != members[next] / pod) ++leaving[members[i] / pod];
+    }
+  std::int64_t most = 0;
+  for (const auto& [number, count] : leaving) most = std::max(most, count);
+  return static_cast<double>(most) / static_cast<double>(pod);
+}
+
 }  // namespace
 
 GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod) {
@@ -36,14 +49,8 @@ GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, st
     for (const auto& [node, count] : on_nodes) span.fewest = span.fewest == 0 ? count : std::min(span.fewest, count);
   }
   if (span.nodes == 1) return span;
-  std::map<std::int64_t, std::int64_t> leaving;
-  for (const std::vector<std::int64_t>& members : instances)
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      const std::size_t next = (i + static_cast<std::size_t>(span.on_node())) % members.size();
-      if (members[i] / pod != members[next] / pod) ++leaving[members[i] / pod];
-    }
-  for (const auto& [number, count] : leaving)
-    span.leaving = std::max(span.leaving, static_cast<double>(count) / static_cast<double>(pod));
+  span.leaving = share_leaving(instances, span.on_node(), pod);
+  span.leaving_by_message = share_leaving(instances, 1, pod);
   return span;
 }
 

@@ -9,17 +9,18 @@ namespace stretto::sim {
 struct GroupSpan {
   std::int64_t members = 1;
   std::int64_t nodes = 1;
-  // Largest share of a pod's ranks that send out of it at the same time; 0: a group stays within its pod.
-  double leaving = 0;
+  // Largest share of a pod's ranks that send out of it at the same time, in a collective and when all send a message to
+  // their next; 0: a group stays within its pod.
+  double leaving = 0, leaving_by_message = 0;
   std::int64_t fewest = 0;  // members on the node that has fewest, whose cards hold the others up; 0: as on_node()
   std::int64_t on_node() const { return (members + nodes - 1) / nodes; }
   std::int64_t cards() const { return fewest > 0 ? fewest : on_node(); }  // that members of a node use together
 };
 
 // The span of a communicator's instances; of different ones, the one on the most nodes counts. `domain` and `pod` are
-// ranks of a node and of a pod. Every member sends to the one `on_node()` places behind it, on the same rail of the
-// next node: NCCL's rings on a rail-optimised fabric. Instances beyond the first 65,536 ranks are taken to lie as
-// those.
+// ranks of a node and of a pod. In a collective every member sends to the one `on_node()` places behind it, on the same
+// rail of the next node: NCCL's rings on a rail-optimised fabric. Instances beyond the first 65,536 ranks are taken to
+// lie as those.
 GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod);
 
 }  // namespace stretto::sim

@@ -119,6 +119,13 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   CHECK(leaving(1, 32) == Approx(0));  // and here a stage is
   CHECK(leaving(2, 32) == Approx(1));  // all ranks of a stage send to the next
   CHECK(leaving(2, 64) == Approx(0));
+  // Two stages of four ranks on a node, which is a pod: in a ring all of its ranks send out of it, to the next stage
+  // those of the second alone.
+  schedule.mesh = Mesh({{Coord::dp, 2}, {Coord::pp, 4}, {Coord::tp, 4}});
+  schedule.communicators = {{"pp", {Coord::pp}, CommEngine::nic, 1, 4}};
+  const GroupSpan stages = span_of(schedule, schedule.communicators[0], 8, 8);
+  CHECK(stages.leaving == Approx(1));
+  CHECK(stages.leaving_by_message == Approx(0.5));
 }
 
 }  // namespace stretto::sim

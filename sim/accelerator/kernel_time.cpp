@@ -162,7 +162,7 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
 GroupTime message_time(const Accelerator& a, double bytes, const GroupSpan& span) {
   const bool crosses_nodes = span.nodes > 1;
   const double latency = (crosses_nodes ? a.network : a.nvlink).latency_us.value;
-  return {latency + bytes / ((crosses_nodes ? a.card_GBps(span.leaving) : a.nvlink.GBps.value) * 1e3), latency};
+  return {latency + bytes / ((crosses_nodes ? a.card_GBps(span.leaving_by_message) : a.nvlink.GBps.value) * 1e3), latency};
 }
 
 }  // namespace stretto::sim
