@@ -1,27 +1,27 @@
 #include "compare/constants.hpp"
 
+#include <map>
+#include <optional>
+
+#include "sim/accelerator/numbers.hpp"
+
 namespace stretto::compare {
 
 std::vector<Constant> constants_of(sim::Accelerator& a, Framework& f) {
-  std::vector<Constant> constants = {{"accelerator.peak_TFLOPs", &a.peak_TFLOPs},
-                                     {"accelerator.hbm_GBps", &a.hbm_GBps},
-                                     {"accelerator.gemm_odd", &a.gemm_odd},
-                                     {"accelerator.gemm_unaligned", &a.gemm_unaligned},
-                                     {"accelerator.gemm_share", &a.gemm_share},
-                                     {"accelerator.nvlink.GBps", &a.nvlink.GBps},
-                                     {"accelerator.nvlink.latency_us", &a.nvlink.latency_us},
-                                     {"accelerator.network.GBps", &a.network.GBps},
-                                     {"accelerator.network.latency_us", &a.network.latency_us},
-                                     {"accelerator.network_share", &a.network_share}};
-  const auto add = [&](const char* key, std::optional<Quantity>& own, Quantity& platform) {
-    constants.push_back(own ? Constant{std::string("kernels.") + key, &*own}
-                            : Constant{std::string("accelerator.") + key, &platform});
-  };
-  add("gemm_sustained", f.gemm_sustained, a.gemm_sustained);
-  add("hbm_share", f.hbm_share, a.hbm_share);
-  add("kernel_us", f.kernel_us, a.kernel_us);
-  add("bmm_share", f.bmm_share, a.bmm_share);
-  add("collective_in_step_us", f.collective_in_step_us, a.collective_in_step_us);
+  const std::map<std::string, std::optional<Quantity>*> own = {{"gemm_sustained", &f.gemm_sustained},
+                                                               {"hbm_share", &f.hbm_share},
+                                                               {"kernel_us", &f.kernel_us},
+                                                               {"bmm_share", &f.bmm_share},
+                                                               {"collective_in_step_us", &f.collective_in_step_us}};
+  std::vector<Constant> constants;
+  for (const sim::AcceleratorNumber& number : numbers_of(a)) {
+    if (number.quantity == &a.reserved_bytes) continue;  // of memory, not of time
+    const auto found = own.find(number.name());
+    if (found != own.end() && *found->second)
+      constants.push_back({"kernels." + number.name(), &**found->second});
+    else
+      constants.push_back({"accelerator." + number.name(), number.quantity});
+  }
   if (f.attention_kernel != sim::kUnfused) {
     const std::string used = a.attention_named(f.attention_kernel).name;
     for (sim::AttentionKernel& kernel : a.attention) {
