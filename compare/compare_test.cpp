@@ -67,7 +67,7 @@ TEST_CASE("what is compared: the modes of the layout, the plain one first, and t
   scenario.compare.ranks = {1};
   const Grid one = grid_of(scenario);
   CHECK_THAT(one.notes.at(0), Contains("overlap_grad_reduce at 1 rank: overlap_grad_reduce is off: "
-                                       "data_parallel_size is 1"));
+                                       "data_parallel_size x context_parallel_size is 1"));
   CHECK(one.notes.size() == 1);
 
   scenario.compare = {};
@@ -88,7 +88,7 @@ TEST_CASE("what is compared: the modes of the layout, the plain one first, and t
   scenario.compare.ranks = {3};
   CHECK_THROWS_WITH(grid_of(scenario),
                     "tiny.toml: [compare] ranks: expected multiples of tensor_model_parallel_size x "
-                    "pipeline_model_parallel_size = 2, got 3");
+                    "context_parallel_size x pipeline_model_parallel_size = 2, got 3");
   scenario.compare.modes = {"plian"};
   CHECK_THROWS_WITH(grid_of(scenario), Contains("tiny.toml: [compare] modes") && Contains("did you mean \"plain\"?"));
 }

@@ -22,13 +22,11 @@ std::vector<Constant> constants_of(sim::Accelerator& a, Framework& f) {
     else
       constants.push_back({"accelerator." + number.name(), number.quantity});
   }
-  if (f.attention_kernel != sim::kUnfused) {
-    const std::string used = a.attention_named(f.attention_kernel).name;
-    for (sim::AttentionKernel& kernel : a.attention) {
-      if (kernel.name != used) continue;
-      constants.push_back({"accelerator.attention." + used + ".forward_TFLOPs", &kernel.forward_TFLOPs});
-      constants.push_back({"accelerator.attention." + used + ".backward_TFLOPs", &kernel.backward_TFLOPs});
-    }
+  const std::string used = a.attention_named(f.attention_kernel).name;
+  for (sim::AttentionKernel& kernel : a.attention) {
+    if (kernel.name != used) continue;
+    constants.push_back({"accelerator.attention." + used + ".forward_TFLOPs", &kernel.forward_TFLOPs});
+    constants.push_back({"accelerator.attention." + used + ".backward_TFLOPs", &kernel.backward_TFLOPs});
   }
   for (auto& [kind, bytes] : f.element_bytes) constants.push_back({"element_bytes." + kind, &bytes});
   constants.insert(constants.end(), {{"host.issue_us", &f.issue_us},

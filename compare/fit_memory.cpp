@@ -64,7 +64,7 @@ std::optional<Overrides> overrides_of(const Scenario& scenario, const Changes& c
   for (const Change change : changes) {
     switch (change) {
       case Change::sharded:
-        if (parallel.use_distributed_optimizer || parallel.data_parallel_size == 1) return std::nullopt;
+        if (parallel.shards_optimizer() || parallel.replicas() == 1) return std::nullopt;
         overrides.add("parallel", "use_distributed_optimizer", "true");
         break;
       case Change::selective:
@@ -204,7 +204,7 @@ class Search {
 
   DeviceMemory memory(const Scenario& scenario) const {
     const Schedule schedule = build_schedule(scenario);
-    return memory_of(schedule, plan_memory(schedule), platform_, scenario.framework);
+    return memory_of(schedule, plan_memory(schedule), platform_);
   }
 
   bool can_build(const Scenario& scenario) {

@@ -85,21 +85,24 @@ TEST_CASE("what the scenario's reader refuses is not tried", "[fit]") {
 
 TEST_CASE("unfused attention keeps its probabilities", "[fit]") {
   const sim::Platform platform = sim::read_platform(scenario({}).platform);
-  const auto activations = [&](const std::string& profile, const std::string& recompute) {
-    Scenario changed = scenario({"training.recompute_granularity=" + recompute, "model.attention_dropout=0.1"});
-    changed.framework.attention_kernel = profile;
+  const auto activations = [&](const std::string& backend, const std::string& recompute, double dropout = 0.1) {
+    const Scenario changed =
+        scenario({"training.recompute_granularity=" + recompute, "training.attention_backend=" + backend,
+                  "model.attention_dropout=" + std::to_string(dropout)});
     std::vector<std::int64_t> bytes;
     for (const MemoryUse& use : predict_step(changed, platform).prediction.memory.roles)
       bytes.push_back(use.activations);
     return bytes;
   };
-  // Of a layer and micro-batch of 4 sequences, 8 heads a rank.
-  const std::int64_t layer = std::int64_t{5} * 4 * 8 * 2048 * 2048;
-  const std::vector<std::int64_t> fused = activations("cudnn", "none"), unfused = activations("unfused", "none");
+  // A layer and micro-batch of 4 sequences, 8 heads a rank, keeps the probabilities, dropout's mask and result, without
+  // the logarithms of sums that fused attention keeps.
+  const std::int64_t rows = std::int64_t{4} * 8 * 2048, layer = rows * (5 * 2048 - 4);
+  const std::vector<std::int64_t> fused = activations("fused", "none"), unfused = activations("unfused", "none");
   REQUIRE(fused.size() == 4);
   // Interleaved with two chunks of two layers: the first stage has 11 units under way, in six slots for each chunk.
   CHECK(unfused[0] - fused[0] == 2 * 2 * 6 * layer);
   CHECK(unfused[3] < unfused[0]);
   // Recomputed, it is that of one layer at a time.
-  CHECK(activations("unfused", "selective")[0] - activations("cudnn", "selective")[0] == layer);
+  CHECK(activations("unfused", "selective")[0] - activations("fused", "selective")[0] == layer);
+  CHECK(activations("unfused", "none", 0)[0] - activations("fused", "none", 0)[0] == 2 * 2 * 6 * rows * (2 * 2048 - 4));
 }

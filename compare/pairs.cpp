@@ -27,6 +27,7 @@ std::vector<std::string> differences(const ValidatedStep& x, const ValidatedStep
   };
   compare("tp", a.tensor_model_parallel_size, b.tensor_model_parallel_size);
   compare("pp", a.pipeline_model_parallel_size, b.pipeline_model_parallel_size);
+  compare("cp", a.context_parallel_size, b.context_parallel_size);
   compare("dp", a.data_parallel_size, b.data_parallel_size);
   compare("chunks", a.virtual_pipeline_model_parallel_size, b.virtual_pipeline_model_parallel_size);
   compare("micro-batch", x.scenario.training.micro_batch_size, y.scenario.training.micro_batch_size);
@@ -42,7 +43,9 @@ std::string kind_of_pair(const ValidatedStep& x, const ValidatedStep& y) {
   const std::vector<std::string> differ = differences(x, y);
   if (differ.size() == 1) return differ[0];
   if (differ.size() != 2) return "";
-  const auto is_axis = [](const std::string& name) { return name == "tp" || name == "pp" || name == "dp"; };
+  const auto is_axis = [](const std::string& name) {
+    return name == "tp" || name == "pp" || name == "cp" || name == "dp";
+  };
   if (is_axis(differ[0]) && is_axis(differ[1]) && x.published.gpus == y.published.gpus)
     return differ[0] + " ↔ " + differ[1];
   if (differ[0] == "dp" && differ[1] == "batch") return "dp and batch";

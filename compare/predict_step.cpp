@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <utility>
 
 #include "model/build_schedule.hpp"
 #include "sim/accelerator/group_span.hpp"
-#include "sim/accelerator/kernel_time.hpp"
 #include "sim/cost/cost_schedule.hpp"
 
 namespace stretto::compare {
@@ -51,25 +49,10 @@ std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown
 
 }  // namespace
 
-DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
-                       const Framework& framework) {
+DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform) {
   DeviceMemory memory{memory_use(schedule, plan), schedule.placement.ranks_per_device, platform.memory_bytes, 0};
   if (!platform.accelerator) return memory;
   memory.reserved_bytes = static_cast<std::int64_t>(platform.accelerator->reserved_bytes.value);
-  // Every statistic of attention that is kept for backward stands for probabilities that unfused attention keeps too.
-  for (const Operation& operation : schedule.operations) {
-    const auto* attention = std::get_if<Attention>(&operation.work);
-    if (attention == nullptr || attention->pass != Pass::forward) continue;
-    const auto lse = std::find_if(operation.accesses.rbegin(), operation.accesses.rend(),
-                                  [](const Access& access) { return access.mode == AccessMode::write; });
-    std::set<StorageId> kept;  // recomputed layers share them
-    for (const TensorPlace& place : schedule.tensors[lse->view.tensor].places) kept.insert(place.storage);
-    for (const StorageId storage : kept)
-      for (std::size_t role = 0; role < plan.roles.size(); ++role)
-        if (plan.roles[role].has(storage))
-          memory.roles[role].activations += sim::kept_between_passes_bytes(framework, *attention);
-    break;  // all layers share the operation's tensor
-  }
   return memory;
 }
 
@@ -100,7 +83,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
   p.breakdown = to_ms(b);
   p.exposed = exposed_parts(schedule, b, platform);
-  p.memory = memory_of(schedule, step.plan, platform, scenario.framework);
+  p.memory = memory_of(schedule, step.plan, platform);
   p.notes = schedule.notes;
   if (platform.accelerator && states_links(scenario.cluster))
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +

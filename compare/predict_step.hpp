@@ -21,7 +21,6 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
                            const sim::SimOptions& options = {});
 
 // The memory of a device of the platform that the plan takes.
-DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
-                       const Framework& framework);
+DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform);
 
 }  // namespace stretto::compare

@@ -59,11 +59,23 @@ constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
                                   Known{"Megatron-LM 2021", "megatron-2021"},
                                   Known{"PTD-P", "megatron-2021"},
                                   Known{"NeMo", "nemo-dgxc"},
+                                  Known{"llm-foundry FSDP", "llm-foundry"},
                                   Known{"TE 2.", "megatron-core-te"},
                                   Known{"Megatron-Core", "nemo-dgxc"},
                                   Known{"Megatron-Bridge", "nemo-dgxc"}};
 constexpr std::array kPlatforms = {Known{"A100", "a100-80gb"},    Known{"H200", "h200-sxm"}, Known{"96GB", ""},
                                    Known{"gb200", "gb200-nvl72"}, Known{"b200", "b200-sxm"}, Known{"h100", "h100-sxm"}};
+
+// Models whose rows leave out sizes that the repository they name has (mosaicml/llm-foundry,
+// scripts/train/yamls/pretrain; the parameters that its benchmarks count are those of these sizes, to the last).
+struct KnownModel {
+  const char* name;
+  std::int64_t layers, hidden, heads;
+};
+constexpr std::array kModels = {KnownModel{"MPT-760m", 24, 1536, 12}, KnownModel{"MPT-1b", 24, 2048, 16},
+                                KnownModel{"MPT-3b", 32, 2560, 20},   KnownModel{"MPT-7b", 32, 4096, 32},
+                                KnownModel{"MPT-13b", 40, 5120, 40},  KnownModel{"MPT-30b", 48, 7168, 56},
+                                KnownModel{"MPT-70b", 80, 8192, 64}};
 
 // Parts of names of models with gated MLPs, RMSNorm, rotary positions and no biases; and of models with experts.
 constexpr std::array kLikeLlama = {"llama", "mistral", "qwen", "baichuan"};
@@ -119,6 +131,14 @@ class Reader {
     if (count > kMost) throw row_.error(column, "a number up to 2^24");
     return count;
   }
+  // A size of the model, where the row leaves it out that of a model by its name.
+  std::int64_t size(Column column) const {
+    if (const std::int64_t given = count(column); given > 0) return given;
+    for (const KnownModel& known : kModels)
+      if (step_.model == known.name)
+        return column == kLayers ? known.layers : column == kHidden ? known.hidden : column == kHeads ? known.heads : 0;
+    return 0;
+  }
   std::int64_t at_least_1(std::size_t column) const { return std::max<std::int64_t>(1, count(column)); }
 
   template <std::size_t N>
@@ -139,19 +159,18 @@ class Reader {
     if (step_.platform.empty()) return "no platform of " + step_.gpu;
     if (lower(text(kCaveat)).find("deterministic") != std::string::npos) return "deterministic mode";
     if (step_.precision.find("fp8") != std::string::npos) return "fp8 compute";
-    if (at_least_1(kCp) > 1) return "context parallelism";
     if (at_least_1(kEp) > 1 || names_one_of(kWithExperts)) return "experts";
     for (const Column column : {kLayers, kHidden, kHeads, kSeq, kGbs})
-      if (count(column) == 0) return "no " + kNames[column] + " given";
-    const std::int64_t of_model = at_least_1(kTp) * at_least_1(kPp);
+      if (size(column) == 0) return "no " + kNames[column] + " given";
+    const std::int64_t of_model = at_least_1(kTp) * at_least_1(kPp) * at_least_1(kCp);
     if (step_.gpus % of_model != 0 || step_.gpus == 0 || (count(kDp) > 0 && count(kDp) * of_model != step_.gpus))
-      return "gpus are not tp x pp x dp";
+      return "gpus are not tp x cp x pp x dp";
     return "";
   }
 
   void write_scenario() {
-    const std::int64_t tp = at_least_1(kTp), pp = at_least_1(kPp), hidden = count(kHidden), heads = count(kHeads);
-    const std::int64_t dp = step_.gpus / (tp * pp);
+    const std::int64_t tp = at_least_1(kTp), pp = at_least_1(kPp), cp = at_least_1(kCp), hidden = size(kHidden),
+                       heads = size(kHeads), dp = step_.gpus / (tp * cp * pp);
     const bool is_packed = (step_.task == "sft" || step_.task == "lora") && count(kSeq) % kDocumentTokens == 0;
     const std::int64_t documents = is_packed ? count(kSeq) / kDocumentTokens : 1;  // of a sequence
     if (is_packed) step_.assumptions.push_back(fmt::format("packed documents of {} tokens", kDocumentTokens));
@@ -159,11 +178,14 @@ class Reader {
     std::string& out = step_.scenario_text;
     out = fmt::format("name = \"{}\"\nplatform = \"{}\"\nprofile = \"{}\"\n", step_.id, step_.platform, step_.profile);
     out += fmt::format("[model]\nnum_layers = {}\nhidden_size = {}\nnum_attention_heads = {}\nseq_length = {}\n",
-                       count(kLayers), hidden, heads, count(kSeq) / documents);
+                       size(kLayers), hidden, heads, count(kSeq) / documents);
     if (const std::int64_t kv = count(kKvHeads); kv > 0 && kv != heads)
       out += fmt::format("num_query_groups = {}\n", kv);
     if (count(kFfn) > 0) out += fmt::format("ffn_hidden_size = {}\n", count(kFfn));
-    if (count(kVocab) > 0) {
+    if (count(kLayers) == 0) step_.assumptions.push_back("sizes of " + step_.model + " as its repository has them");
+    if (step_.profile == "llm-foundry") {
+      out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 1\n", count(kVocab));  // is a multiple of 64
+    } else if (count(kVocab) > 0) {
       out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 128\n", count(kVocab));
     } else if (step_.profile == "megatron-deepspeed") {
       out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 1\n", 50257 / tp * tp);
@@ -180,8 +202,15 @@ class Reader {
         "[parallel]\ndata_parallel_size = {}\ntensor_model_parallel_size = {}\n"
         "pipeline_model_parallel_size = {}\n",
         dp, tp, pp);
+    if (cp > 1) out += fmt::format("context_parallel_size = {}\n", cp);
     if (const std::int64_t chunks = at_least_1(kChunks); chunks > 1 && pp > 1)
       out += fmt::format("virtual_pipeline_model_parallel_size = {}\n", chunks);
+    // Models of 126 layers and their like: embedding and head stand for a layer each (arXiv 2407.21783, 3.3.2).
+    const std::int64_t pieces = pp * at_least_1(kChunks);
+    if (pp > 1 && count(kLayers) % pieces != 0 && (count(kLayers) + 2) % pieces == 0) {
+      out += "account_for_embedding_in_pipeline_split = true\naccount_for_loss_in_pipeline_split = true\n";
+      step_.assumptions.push_back("embedding and head counted as layers");
+    }
     if (step_.recompute.find("sequence parallel") != std::string::npos) out += "sequence_parallel = true\n";
     out += fmt::format("[training]\nmicro_batch_size = {}\nglobal_batch_size = {}\n", at_least_1(kMbs) * documents,
                        count(kGbs) * documents);

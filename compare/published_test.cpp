@@ -31,8 +31,9 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
       "lora,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,,lora,c3\n"
       "det,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,deterministic mode,pretrain,c3\n"
       "odd,x,TPU,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,,pretrain,c3\n"
-      "sft,x,H100,8,Llama,32,4096,32,8,14336,128256,4096,16,1,1,1,1,1,1,8,bf16,,NeMo,1,,sft,c3\n"));
-  REQUIRE(steps.size() == 6);
+      "sft,x,H100,8,Llama,32,4096,32,8,14336,128256,4096,16,1,1,1,1,1,1,8,bf16,,NeMo,1,,sft,c3\n"
+      "fsdp,x,h100_80gb,8,MPT-7b,,,,,,50368,2048,48,6,1,1,,1,1,8,amp_bf16,none,llm-foundry FSDP,1.2,,pretrain,c4\n"));
+  REQUIRE(steps.size() == 7);
   CHECK(steps[0].skipped.empty());
   CHECK(steps[0].source == "a, b");
   CHECK(steps[0].platform == "a100-80gb");
@@ -42,7 +43,8 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(scenario.training.recompute.granularity == Recompute::Granularity::full);
   CHECK(scenario.training.recompute.whole_layers);
   CHECK(scenario.cluster.ranks_per_device == 1);
-  CHECK(steps[1].skipped == "context parallelism");
+  CHECK(steps[1].skipped.empty());
+  CHECK(parse_scenario(steps[1].scenario_text, "cp").parallel.context_parallel_size == 2);
   CHECK(steps[2].skipped.empty());
   CHECK(parse_scenario(steps[2].scenario_text, "lora").training.frozen_base);
   CHECK(steps[3].skipped == "deterministic mode");
@@ -53,6 +55,12 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(packed.training.micro_batch_size == 16);
   CHECK(packed.training.global_batch_size == 256);
   CHECK(steps[5].assumptions.size() == 1);
+  // Its sizes are known by the model's name.
+  CHECK(steps[6].skipped.empty());
+  const Scenario sharded = parse_scenario(steps[6].scenario_text, "fsdp");
+  CHECK(parameter_count(sharded.model) == 6'658'859'008);
+  CHECK(sharded.parallel.shards_parameters());
+  CHECK(sharded.overlap.fsdp_comm_overlap);
   CHECK(testing::message_of([&] { read_published(written(dir, "a,b\n")); }).find("steps.csv:2: expected 27 cells") !=
         std::string::npos);
 }

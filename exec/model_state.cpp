@@ -231,7 +231,9 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
                           scenario.training.seed};
   const Tensor& ids = schedule.tensors[inputs.tokens];
   const auto count = static_cast<std::size_t>(ids.elements());
-  std::vector<std::int32_t> tokens(count), targets(count);
+  const std::int64_t seq = sampling.seq, samples = ids.elements() / inputs.parts.tokens(seq);
+  const auto all = static_cast<std::size_t>(samples * seq);
+  std::vector<std::int32_t> tokens(all), targets(all), own(count);
   for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r) {
     host::RankMemory* memory = memory_of.find(r);
     if (memory == nullptr) continue;
@@ -242,9 +244,16 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
       fill_batch(source, sampling, step, first_sample, tokens, targets);
       if (inputs.dropout_keys)
         write_dropout_keys(schedule, *inputs.dropout_keys, scenario, step, mb, first_sample, *memory);
-      for (const auto& [id, values] : {std::pair(inputs.tokens, &tokens), std::pair(inputs.targets, &targets)})
-        if (std::byte* data = tensor_data(schedule, *memory, id, mb))
-          std::memcpy(data, values->data(), count * sizeof(std::int32_t));
+      SequenceParts parts = inputs.parts;
+      parts.first = parts.first.eval(at);
+      for (const auto& [id, values] : {std::pair(inputs.tokens, &tokens), std::pair(inputs.targets, &targets)}) {
+        std::byte* data = tensor_data(schedule, *memory, id, mb);
+        if (data == nullptr) continue;
+        for (std::int64_t sample = 0; sample < samples; ++sample)
+          for (const SequenceRun& run : runs_of(parts, seq, samples, sample))
+            std::copy_n(values->begin() + sample * seq + run.position, run.length, own.begin() + run.row);
+        std::memcpy(data, own.data(), count * sizeof(std::int32_t));
+      }
     }
   }
 }

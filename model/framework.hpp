@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,8 +12,9 @@ namespace stretto {
 // and what the host needs to issue them. Read from a profile (docs/profiles.md), whose other keys are defaults of the
 // scenario: fusions, overlap, optimizer. A profile is never a factor on a total.
 struct Framework {
-  std::string name;              // "": none, the platform's own constants
-  std::string attention_kernel;  // of the platform; "" its default
+  std::string name;                // "": none, the platform's own constants
+  std::string attention_kernel;    // of the platform; "" its default
+  std::int64_t softmax_heads = 1;  // of unfused attention: its kernel takes a multiple of so many; 1: any
   // Memory traffic of one element, in bytes, by kind of work ("adamw", "cross_entropy"), where the framework's kernels
   // read and write more often than the operands of the operation say.
   std::map<std::string, Quantity> element_bytes;

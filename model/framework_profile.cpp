@@ -11,6 +11,7 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   root.finish();
 
   f.attention_kernel = value_or<std::string>(kernels, "attention_kernel", "");
+  f.softmax_heads = value_or<std::int64_t>(kernels, "softmax_heads", 1, {.min = 1, .max = 1 << 10});
   const auto own = [&](const char* key, Limits<double> limits) -> std::optional<Quantity> {
     if (!kernels.has(key)) return std::nullopt;
     return read_quantity(kernels.section(key), limits);

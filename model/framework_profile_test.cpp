@@ -53,19 +53,23 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
   CHECK(message("name = \"p\"\n[host]\nissue_us = { value = 5 }\n").find("source") != std::string::npos);
   CHECK(message("").find("name") != std::string::npos);
   CHECK(message_of([] { parse_scenario(scenario_with("megatron-core"), "s"); }) ==
-        "no profile \"megatron-core\": expected one of megatron-2021, megatron-2022, megatron-core-te, "
+        "no profile \"megatron-core\": expected one of llm-foundry, megatron-2021, megatron-2022, megatron-core-te, "
         "megatron-deepspeed, nemo-dgxc, "
         "stretto; did you mean \"megatron-core-te\"?");
 }
 
 TEST_CASE("profiles that ship can be read, with the scenario of every style") {
-  for (const char* name : {"megatron-2022", "megatron-core-te", "megatron-deepspeed", "nemo-dgxc", "stretto"}) {
+  for (const char* name : {"llm-foundry", "megatron-2021", "megatron-2022", "megatron-core-te", "megatron-deepspeed",
+                           "nemo-dgxc", "stretto"}) {
     INFO(name);
     CHECK(read_framework_profile(data_file("profiles", name)).framework.name == name);
     for (const char* preset : {"gpt2-124m", "llama3-8b"}) {
       const Scenario scenario =
           parse_scenario("profile = \"" + std::string(name) + "\"\n[model]\npreset = \"" + preset + "\"\n", "s");
       CHECK(scenario.training.precision == "bf16");
+      const bool is_old = std::string(name) == "megatron-2021" || std::string(name) == "megatron-2022" ||
+                          std::string(name) == "megatron-deepspeed";
+      CHECK((scenario.training.attention_backend == AttentionBackend::unfused) == is_old);
     }
   }
 }

@@ -175,10 +175,43 @@ std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& p
   return chunks;
 }
 
+const char* name_of(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::no_shard:
+      return "no_shard";
+    case Sharding::optim:
+      return "optim";
+    case Sharding::optim_grads:
+      return "optim_grads";
+    case Sharding::optim_grads_params:
+      return "optim_grads_params";
+  }
+  return "?";
+}
+
+const char* name_of(CpCommType type) {
+  switch (type) {
+    case CpCommType::p2p:
+      return "p2p";
+    case CpCommType::all_gather:
+      return "all_gather";
+    case CpCommType::a2a:
+      return "a2a";
+    case CpCommType::a2a_p2p:
+      return "a2a+p2p";
+  }
+  return "?";
+}
+
+std::int64_t Parallel::cp_exchange_size() const {
+  if (cp_comm_type == CpCommType::a2a) return context_parallel_size;
+  return cp_comm_type == CpCommType::a2a_p2p ? hierarchical_context_parallel_sizes.at(0) : 1;
+}
+
 std::vector<Coord> axes_in_order(const Parallel& parallel) {
-  const std::array axes = {std::pair{"tp", parallel.tensor_model_parallel_size},
-                           std::pair{"dp", parallel.data_parallel_size},
-                           std::pair{"pp", parallel.pipeline_model_parallel_size}};
+  const std::array axes = {
+      std::pair{"tp", parallel.tensor_model_parallel_size}, std::pair{"cp", parallel.context_parallel_size},
+      std::pair{"dp", parallel.data_parallel_size}, std::pair{"pp", parallel.pipeline_model_parallel_size}};
   const std::vector<std::string> known = {"tp", "cp", "ep", "dp", "pp"};
   std::vector<Coord> order;
   std::vector<std::string> seen;
@@ -191,6 +224,7 @@ std::vector<Coord> axes_in_order(const Parallel& parallel) {
       throw input_error("expected " + name + " once, got \"" + parallel.order + "\"");
     seen.push_back(name);
     if (name == "tp") order.push_back(Coord::tp);
+    if (name == "cp") order.insert(order.end(), {Coord::cp_exchange, Coord::cp});
     if (name == "dp") order.push_back(Coord::dp);
     if (name == "pp") order.push_back(Coord::pp);
     begin = end + 1;

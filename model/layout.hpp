@@ -8,14 +8,44 @@
 
 namespace stretto {
 
+// How attention gets the keys and values of other ranks' tokens under context parallelism (cp_comm_type of Megatron-LM
+// and TransformerEngine).
+enum class CpCommType : std::uint8_t {
+  p2p,         // they go round, a part at a time (ring attention, Liu et al., arXiv 2310.01889)
+  all_gather,  // all of them are gathered (arXiv 2407.21783, 3.3.2)
+  a2a,         // ranks exchange tokens for heads and back (DeepSpeed-Ulysses, arXiv 2309.14509)
+  a2a_p2p,     // exchange among neighbours, a ring across them (USP, arXiv 2405.07719)
+};
+const char* name_of(CpCommType type);  // "p2p", "all_gather", "a2a", "a2a+p2p"
+
+// Which of optimizer state, gradients and parameters a replica has a shard of, each with what is before it: none, the
+// first (ZeRO-1), two (ZeRO-2), all (ZeRO-3, FSDP; Rajbhandari et al., arXiv 1910.02054). Names are Megatron-FSDP's.
+enum class Sharding : std::uint8_t { no_shard, optim, optim_grads, optim_grads_params };
+const char* name_of(Sharding sharding);
+
 // How many ranks cut the model along which axis, and how pipeline stages share its layers. Fields are named as
 // Megatron-LM's options; docs/scenario.md is their specification.
 struct Parallel {
   std::int64_t data_parallel_size = 1;
-  // Each data-parallel rank updates its shard of the parameters (ZeRO-1; Rajbhandari et al., arXiv 1910.02054); false:
-  // all of them, after an all-reduce of gradients.
-  bool use_distributed_optimizer = true;
-  std::int64_t optimizer_shards() const { return use_distributed_optimizer ? data_parallel_size : 1; }
+  std::int64_t context_parallel_size = 1;  // ranks that share the tokens of a sequence
+  CpCommType cp_comm_type = CpCommType::p2p;
+  // With a2a+p2p: neighbours that exchange heads, and groups of them round the ring.
+  std::vector<std::int64_t> hierarchical_context_parallel_sizes = {};
+  std::int64_t cp_exchange_size() const;  // ranks that exchange tokens for heads; 1: none
+  std::int64_t cp_ring_size() const { return context_parallel_size / cp_exchange_size(); }  // ring or all-gather
+  bool has_cp_ring() const { return cp_ring_size() > 1 && cp_comm_type != CpCommType::all_gather; }
+  // With no_shard every rank updates all parameters, after an all-reduce of gradients; otherwise its shard of them.
+  Sharding data_parallel_sharding_strategy = Sharding::optim;
+  // With optim_grads_params: a layer's parameters are given back after its forward pass, and gathered again for its
+  // backward pass.
+  bool reshard_after_forward = true;
+  bool shards_optimizer() const { return data_parallel_sharding_strategy != Sharding::no_shard; }
+  bool shards_gradients() const { return data_parallel_sharding_strategy >= Sharding::optim_grads; }
+  bool shards_parameters() const { return data_parallel_sharding_strategy == Sharding::optim_grads_params; }
+  // Ranks that have the same parameters and other tokens: gradients are summed over them (Megatron-LM's "dp-cp" group).
+  static constexpr const char* kReplicas = "data_parallel_size x context_parallel_size";
+  std::int64_t replicas() const { return data_parallel_size * context_parallel_size; }
+  std::int64_t optimizer_shards() const { return shards_optimizer() ? replicas() : 1; }
   std::int64_t tensor_model_parallel_size = 1;
   bool sequence_parallel = false;  // norms and residuals on a token shard each (Korthikanti et al., arXiv 2205.05198)
   std::int64_t pipeline_model_parallel_size = 1;
@@ -32,8 +62,11 @@ struct Parallel {
   // How ranks are numbered: the axis whose coordinate varies fastest comes first. Axes of one rank may be left out.
   std::string order = "tp-cp-ep-dp-pp";
   // Ranks that one replica of the model is on, and what messages call that number.
-  static constexpr const char* kModelRanks = "tensor_model_parallel_size x pipeline_model_parallel_size";
-  std::int64_t model_ranks() const { return tensor_model_parallel_size * pipeline_model_parallel_size; }
+  static constexpr const char* kModelRanks =
+      "tensor_model_parallel_size x context_parallel_size x pipeline_model_parallel_size";
+  std::int64_t model_ranks() const {
+    return tensor_model_parallel_size * context_parallel_size * pipeline_model_parallel_size;
+  }
   std::int64_t ranks() const { return data_parallel_size * model_ranks(); }
 };
 

@@ -10,7 +10,7 @@ namespace stretto {
 struct Recompute {
   enum class Granularity : std::uint8_t {
     none,
-    selective,  // the output of the attention core (Korthikanti et al., arXiv 2205.05198)
+    selective,  // the attention core (Korthikanti et al., arXiv 2205.05198)
     full,       // everything but the input of a layer, or of a group of layers
   };
   enum class Method : std::uint8_t {
@@ -32,6 +32,7 @@ struct Recompute {
 };
 
 // Recomputed FLOPs of a step, per sequence, counted as in Flops::hardware, to which they are added.
-double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute);
+double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute,
+                                    AttentionBackend backend = AttentionBackend::fused);
 
 }  // namespace stretto

@@ -9,7 +9,8 @@ namespace stretto {
 // The ring algorithm's cost in steps and bytes (Patarasuk & Yuan, J. Parallel Distrib. Comput. 69, 2009): what the host
 // paces its transfers to and what the simulator predicts, from one definition. n members, each sends to the next.
 //   all-gather, reduce-scatter: n − 1 steps, (n − 1)/n of the buffer over each edge.   all-reduce: both, one after the
-//   other.
+//   other.   all-to-all: every member sends n − 1 slices, one after the other, each straight to its getter; on a
+//   crossbar that is what an all-gather sends.
 struct RingCost {
   std::int64_t steps = 0;       // each pays the link's latency once
   std::int64_t edge_bytes = 0;  // over each edge of the ring, one direction
@@ -23,6 +24,7 @@ inline RingCost ring_cost(CollectiveKind kind, Dtype dtype, std::int64_t element
   switch (kind) {
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:
+    case CollectiveKind::all_to_all:
       return half;
     case CollectiveKind::all_reduce:
       return {2 * half.steps, 2 * half.edge_bytes};

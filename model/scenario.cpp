@@ -13,7 +13,7 @@ namespace stretto {
 namespace {
 
 // Groups of ranks, as Megatron-LM names them.
-const std::vector<std::string> kGroups = {"dp", "tp", "pp", "embd"};
+const std::vector<std::string> kGroups = {"dp", "tp", "cp", "pp", "embd"};
 constexpr std::int64_t kMostCtas = 64;  // of one NCCL communicator (MAXCHANNELS of NCCL 2.28)
 
 // What the platform's file says of ranks that share a device, where a scenario does not; 0 where it says nothing.
@@ -55,12 +55,12 @@ Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device) {
   configs.finish();
   cluster.high_priority_stream_groups = value_or<std::vector<std::string>>(table, "high_priority_stream_groups", {});
   // Tied embeddings are summed on a lane of another group.
-  const std::vector<std::string> with_lanes = {"dp", "tp", "pp"};
+  const std::vector<std::string> with_lanes = {"dp", "tp", "cp", "pp"};
   for (const std::string& group : cluster.high_priority_stream_groups) {
     if (std::find(with_lanes.begin(), with_lanes.end(), group) != with_lanes.end()) continue;
     const std::string nearest = nearest_spelling(group, with_lanes);
     throw table.failure("high_priority_stream_groups",
-                        "expected groups out of dp, tp and pp, got \"" + group + "\"" +
+                        "expected groups out of dp, tp, cp and pp, got \"" + group + "\"" +
                             (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
   }
   table.finish();
@@ -158,13 +158,13 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   scenario.model = read_model(std::move(model), scenario.parallel);
   check_layout(parallel, scenario.model, scenario.parallel);
   scenario.cluster = read_cluster(std::move(cluster), ranks_per_device_of(scenario.platform));
-  scenario.overlap = read_overlap(std::move(overlap));
+  scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
   scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
   check_pipeline(parallel, scenario);
   if (scenario.overlap.defer_embedding_wgrad_compute && scenario.parallel.pipeline_model_parallel_size == 1)
     throw section_of(root, "overlap")
         .failure("defer_embedding_wgrad_compute", "expected pipeline_model_parallel_size of at least 2 as well, got 1");
-  if (scenario.overlap.overlap_param_gather && !scenario.parallel.use_distributed_optimizer)
+  if (scenario.overlap.overlap_param_gather && !scenario.parallel.shards_optimizer())
     throw section_of(root, "overlap")
         .failure("overlap_param_gather",
                  "expected [parallel] use_distributed_optimizer = true as well, got false: every rank updates all "

@@ -26,8 +26,8 @@ struct Cluster {
   Network network = Network::links;
   double link_GBps = 1.0;                        // of each rank, each direction; the host paces its transfers to it
   std::int64_t cuda_device_max_connections = 0;  // hardware queues that lanes share; 0 = one for each lane
-  // By process group, "dp", "tp", "pp" or "embd": CTAs, one a channel, of its communicators' kernels; absent = they
-  // take none (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).
+  // By process group, "dp", "tp", "cp", "pp" or "embd": CTAs, one a channel, of its communicators' kernels; absent =
+  // they take none (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).
   std::map<std::string, std::int64_t> max_ctas;
   double channel_GBps = 0;                               // bandwidth of one such channel; 0 = only the link limits it
   std::vector<std::string> high_priority_stream_groups;  // process groups whose lanes have priority
@@ -35,11 +35,14 @@ struct Cluster {
 };
 
 // How the communication of a tensor-parallel GEMM overlaps with it: model/overlap/tp_methods.hpp.
-enum class TpMethod : std::uint8_t { none, bulk, ring_exchange, pipeline };
+enum class TpMethod : std::uint8_t { none, bulk, ring_exchange, pipeline, flash };
+enum class TpAccumulate : std::uint8_t { ring, owner };
 struct TpGemm {
   TpMethod method = TpMethod::none;
-  bool aggregate = false;       // ring_exchange before a GEMM: in chunks of two ranks
-  std::int64_t num_splits = 4;  // pipeline: number of pieces
+  bool aggregate = false;                        // ring_exchange before a GEMM: in chunks of two ranks
+  std::int64_t num_splits = 4;                   // pipeline: number of pieces
+  std::int64_t num_slices = 1;                   // flash: pieces of each rank's rows
+  TpAccumulate accumulate = TpAccumulate::ring;  // flash after a GEMM: where partial results are summed
   bool operator==(const TpGemm&) const = default;
 };
 
@@ -59,11 +62,16 @@ struct Overlap {
   bool tp_comm_overlap_disable_qkv = false, tp_comm_overlap_disable_fc1 = false;
   std::map<std::string, TpGemm> tp_comm_overlap_cfg;  // by "qkv_fprop", …: instead of what the switches say
   std::int64_t tp_comm_overlap_compute_lanes = 1;     // lanes that pieces of a GEMM alternate between
-  bool overlap_p2p_comm = false;                      // messages between pipeline stages beside compute
-  bool overlap_p2p_comm_warmup_flush = false;         //   also while the pipeline fills and drains
-  bool defer_embedding_wgrad_compute = false;         // weight gradient of the head in the last stage's flush
-  std::int64_t wgrad_deferral_limit = 0;              //   of so many micro-batches; 0: all
-  bool batch_p2p_comm = true;                         // without overlap: messages of a compute item in one group
+  // Ring attention's messages beside attention. The frameworks have no such knob, and it is on whenever there is a
+  // ring; a file may turn it off.
+  bool cp_comm_overlap = false;
+  bool fsdp_comm_overlap = false;        // of ZeRO-2 and ZeRO-3: gathers ahead and reduce-scatters behind compute
+  std::int64_t fsdp_prefetch_depth = 1;  //   so many units ahead
+  bool overlap_p2p_comm = false;               // messages between pipeline stages beside compute
+  bool overlap_p2p_comm_warmup_flush = false;  //   also while the pipeline fills and drains
+  bool defer_embedding_wgrad_compute = false;  // weight gradient of the head in the last stage's flush
+  std::int64_t wgrad_deferral_limit = 0;       //   of so many micro-batches; 0: all
+  bool batch_p2p_comm = true;                  // without overlap: messages of a compute item in one group
   bool operator==(const Overlap&) const = default;
 };
 
@@ -72,6 +80,7 @@ struct Training {
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Recompute recompute;
+  AttentionBackend attention_backend = AttentionBackend::fused;
   bool frozen_base = false;           // no parameter is trained: the passes of LoRA without its adapters
   bool gelu_fusion = false;           // GELU as the epilogue of the GEMM before it, forward and backward
   bool bias_gradient_fusion = false;  // bias gradients as the epilogue of the same layer's weight gradient

@@ -112,10 +112,10 @@ TEST_CASE("channels and priorities are said by group", "[scenario]") {
       "t", {"cluster.nccl_communicator_config.tp.max_ctas=4"});
   CHECK(s.cluster.channel_GBps == 20);
   CHECK(s.cluster.high_priority_stream_groups == std::vector<std::string>{"dp", "pp"});
-  CHECK(
-      message_of(kTiny + "[cluster]\nhigh_priority_stream_groups = [\"pd\"]\n") ==
-      "s.toml:8: [cluster] high_priority_stream_groups: expected groups out of dp, tp and pp, got \"pd\"; did you mean "
-      "\"dp\"?");
+  CHECK(message_of(kTiny + "[cluster]\nhigh_priority_stream_groups = [\"pd\"]\n") ==
+        "s.toml:8: [cluster] high_priority_stream_groups: expected groups out of dp, tp, cp and pp, got \"pd\"; did "
+        "you mean "
+        "\"dp\"?");
   CHECK(s.cluster.max_ctas == std::map<std::string, std::int64_t>{{"dp", 8}, {"tp", 4}});
 }
 

@@ -45,9 +45,17 @@ double slots_of(const Parallel& parallel, double micro_batches) {
   return std::min(micro_batches, std::max(stages, double(parallel.microbatch_group_size_per_vp_stage)) + stages / 2);
 }
 
+// What shards gradients is communicated layer by layer.
+double units_of_layer(const Scenario& scenario) {
+  const Parallel& parallel = scenario.parallel;
+  if (!parallel.shards_gradients() || parallel.replicas() == 1) return 0;
+  return parallel.tensor_model_parallel_size > 1 ? 2 : 1;
+}
+
 double buckets_of(const Scenario& scenario, double chunks) {
   const Parallel& parallel = scenario.parallel;
-  if (!scenario.overlap.overlap_grad_reduce || parallel.data_parallel_size == 1) return chunks;
+  if (const double units = units_of_layer(scenario); units > 0) return units * (double(scenario.model.num_layers) + 3);
+  if (!scenario.overlap.overlap_grad_reduce || parallel.replicas() == 1) return chunks;
   const double layers = double(scenario.model.num_layers) / chunks;  // only the first chunk is cut
   const double size = double(scenario.overlap.bucket_size);
   const double elements =
@@ -88,18 +96,31 @@ StepSize step_size_of(const Scenario& scenario) {
                layers = double(scenario.model.num_layers), micro_batches = double(scenario.num_microbatches()),
                kept = ranks_of_stage(scenario), buckets = buckets_of(scenario, chunks);
   const bool recomputes = scenario.training.recompute.granularity == Recompute::Granularity::full;
-  // Ring exchange: pieces, and a send and a receive for each, of four to eight products of a layer.
+  // Ring exchange: pieces, and a send and a receive for each, of four to eight products of a layer; of Flash-Overlap's
+  // also in slices, with an addition where results are scattered.
+  double slices = 0;
+  for (const auto& [name, gemm] : overlap.tp_comm_overlap_cfg)
+    if (gemm.method == TpMethod::flash) slices += 3.5 * double(gemm.num_slices);
   const bool exchanges = tp > 1 && overlap.tp_comm_overlap && parallel.sequence_parallel;
-  const double of_layer = kLayer_operations + (recomputes ? scenario.training.recompute.whole_layers ? 14 : 12 : 0) +
-                          (tp > 1 ? 6 : 0) + (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : 18) : 0);
+  // Round the ring: a send, a receive and attention at each step, both ways, and sums on the way back.
+  const double ring = parallel.cp_comm_type == CpCommType::all_gather ? 0 : double(parallel.cp_ring_size());
+  // Three to four operations of attention more forward, as often as that runs, and four to five backward.
+  const bool is_unfused = scenario.training.attention_backend == AttentionBackend::unfused;
+  const double of_layer = kLayer_operations + (is_unfused ? recomputes ? 10 : 7 : 0) +
+                          (recomputes ? scenario.training.recompute.whole_layers ? 14 : 12 : 0) + (tp > 1 ? 6 : 0) +
+                          (parallel.context_parallel_size > 1 ? 10 + 7 * ring : 0) + 7 * units_of_layer(scenario) +
+                          (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : std::max(18.0, slices)) : 0);
   const double messages = stages > 1 ? 2 * micro_batches * (chunks - 1) : 0;
   StepSize size;
   size.ranks = stages * kept;
   size.operations = kept * (micro_batches * (layers * of_layer + 10) + 2 * messages + 7 * buckets);
-  const double calls = micro_batches * (layers * (recomputes ? 3 : 2) + 4) + 2 * messages + 7 * buckets;
-  const double storages = layers * kLayer_storages * slots_of(parallel, micro_batches) + 6 * buckets;
+  const double calls =
+      micro_batches * (layers * ((recomputes ? 3 : 2) + 7 * units_of_layer(scenario)) + 4) + 2 * messages + 7 * buckets;
+  const double storages =
+      layers * (kLayer_storages + (is_unfused ? 2 : 0)) * slots_of(parallel, micro_batches) + 6 * buckets;
   // Clocks of other ranks: a number for each of their lanes, at every rendezvous of two steps.
-  const double lanes = 2 + (tp > 1 ? 1 : 0) + (stages > 1 ? (overlap.overlap_p2p_comm ? 4 : 1) : 0);
+  const double lanes = 2 + (tp > 1 ? 1 : 0) + (units_of_layer(scenario) > 0 ? 1 : 0) +
+                       (stages > 1 ? (overlap.overlap_p2p_comm ? 4 : 1) : 0);
   const double collectives = tp > 1 && kept >= tp ? micro_batches * layers * 6 * kept / tp : 0;
   const double knowledge = (4 * messages * kept + 2 * collectives) * size.ranks * lanes * 4;
   size.bytes =

@@ -39,6 +39,7 @@ TEST_CASE("the size of a step is told from the scenario within a factor of two")
         "[cluster]\nranks_per_device = 1\n[training]\nglobal_batch_size = 16\n"
         "recompute_granularity = \"full\"",
         "[parallel]\ntensor_model_parallel_size = 4\nsequence_parallel = true\n[overlap]\ntp_comm_overlap = true",
+        "[training]\nglobal_batch_size = 64\nattention_backend = \"unfused\"\nrecompute_granularity = \"full\"",
         "[parallel]\ndata_parallel_size = 2\n[overlap]\noverlap_grad_reduce = true\nbucket_size = 1"}) {
     const Scenario scenario = scenario_with(rest);
     const std::vector<BoundProgram> programs = bind_representatives(build_schedule(scenario));

@@ -124,7 +124,11 @@ std::int64_t parameter_count(const Transformer& model) {
   return (vocabulary + positions) * h + model.num_layers * (2 * norm + weights + biases) + norm;
 }
 
-Flops training_flops_per_sequence(const Transformer& model, bool frozen_base) {
+double executed_attention_share(AttentionBackend backend, std::int64_t seq) {
+  return backend == AttentionBackend::fused ? causal_attention_share(seq) : 1;
+}
+
+Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, AttentionBackend backend) {
   const double s = double(model.seq_length), h = double(model.hidden_size), f = double(model.ffn_hidden_size);
   const double layers = double(model.num_layers);
   // One forward pass over the sequence.
@@ -138,8 +142,10 @@ Flops training_flops_per_sequence(const Transformer& model, bool frozen_base) {
   flops.model_full_attention = passes * (linears + head) + 3 * 2 * attention_matmul;
   flops.model = passes * (linears + head) + 3 * attention_matmul;
   // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each
-  // over the part of the square that its blocks touch.
-  flops.hardware = passes * (linears + padded_head) + 7 * causal_attention_share(model.seq_length) * attention_matmul;
+  // over the part of the square that its blocks touch. Unfused attention has kept what QKᵀ becomes.
+  const double products = backend == AttentionBackend::fused ? 7 : 6;
+  flops.hardware = passes * (linears + padded_head) +
+                   products * executed_attention_share(backend, model.seq_length) * attention_matmul;
   return flops;
 }
 

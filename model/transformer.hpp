@@ -95,6 +95,12 @@ std::vector<Parameter> parameters(const Transformer& model);
 // 8,030,261,248.
 std::int64_t parameter_count(const Transformer& model);
 
+// Attention as one operation that keeps no scores (FlashAttention), or as products, softmax and dropout apart
+// (Megatron-LM's --attention-backend).
+enum class AttentionBackend : std::uint8_t { fused, unfused };
+// The part of every query times every key that its products execute: a fused kernel leaves out most of what is masked.
+double executed_attention_share(AttentionBackend backend, std::int64_t seq);
+
 // FLOPs of one forward and backward pass over one sequence of seq_length tokens.
 // Convention (docs/mfu.md): GEMMs and attention matmuls count 2·m·n·k; backward is twice forward; attention is causal,
 // so its matmuls count half; the LM head counts; embedding look-ups, norms and elementwise work do not.
@@ -105,6 +111,7 @@ struct Flops {
 };
 // With a frozen base there are no weight gradients: linear layers and the head count twice forward, and not three
 // times.
-Flops training_flops_per_sequence(const Transformer& model, bool frozen_base = false);
+Flops training_flops_per_sequence(const Transformer& model, bool frozen_base = false,
+                                  AttentionBackend backend = AttentionBackend::fused);
 
 }  // namespace stretto

@@ -66,7 +66,8 @@ const char* name_of(LinkKind link) {
 
 Coord axis_of(const std::vector<Coord>& axes) {
   const bool has_dp = std::find(axes.begin(), axes.end(), Coord::dp) != axes.end();
-  return axes.empty() || has_dp ? Coord::dp : axes.front();
+  if (axes.empty() || has_dp) return Coord::dp;
+  return axes.front() == Coord::cp_exchange ? Coord::cp : axes.front();
 }
 
 double Prediction::exposed_ms(Coord axis) const {

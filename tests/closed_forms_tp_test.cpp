@@ -1,11 +1,12 @@
 // Tensor-parallel communication beside the GEMM that it belongs to, on an ideal machine. Schedules are those that real
 // scenarios give. Tg: of a piece of the GEMM, Tc: of a piece of the communication, n ranks.
 //
-//   bulk                      T_dgrad + T_wgrad + max(0, T_AG − T_dgrad) + max(0, T_RS − T_wgrad)
-//   ring all-gather           n·Tg + (n − 1)·max(0, Tc − Tg); the second part is exposed, on any number of compute
-//   lanes the same, aggregate       Tc + n·Tg + (n/2 − 1)·max(0, 2·Tc − 2·Tg) reduce-scatter by ring    n·Tg + (n −
-//   1)·max(0, Tc − Tg) + T_sum reduce-scatter in pieces  S·Tg + Tc + (S − 1)·max(0, Tc − Tg): the last piece is the
-//   tail
+// Bulk: T_dgrad + T_wgrad + max(0, T_AG − T_dgrad) + max(0, T_RS − T_wgrad).
+// All-gather by ring: n·Tg + (n − 1)·max(0, Tc − Tg); the second part is exposed, on any number of compute lanes.
+// The same, aggregate: Tc + n·Tg + (n/2 − 1)·max(0, 2·Tc − 2·Tg).
+// Reduce-scatter by direct sends: n·Tg + (n − 1)·max(0, Tc − Tg) + T_sum.
+// Reduce-scatter in pieces: S·Tg + Tc + (S − 1)·max(0, Tc − Tg); the last piece is the tail.
+// Flash-Overlap, m slices a rank: at the top of tp_ring_gather.cpp, tp_ring_scatter.cpp and tp_flash_scatter.cpp.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -50,8 +51,7 @@ struct Pieces {
     scenario.model.hidden_size = scenario.model.ffn_hidden_size = 12 * tp;
     scenario.model.num_attention_heads = tp;
     scenario.model.num_query_groups = tp;
-    scenario.model.seq_length = 2 * tp;
-    scenario.model.max_position_embeddings = 2 * tp;
+    scenario.model.seq_length = scenario.model.max_position_embeddings = 12 * tp;
     scenario.overlap.tp_comm_bulk_dgrad = scenario.overlap.tp_comm_bulk_wgrad = false;
     scenario.overlap.tp_comm_overlap_cfg = {{gemm, method}};
     scenario.overlap.tp_comm_overlap_compute_lanes = lanes;
@@ -130,6 +130,72 @@ TEST_CASE("reduce-scatter by ring: the last messages and the sum are exposed", "
       run.ideal.set("fc2.fprop.reduce", kSum);
       CHECK(run.layer() == tp * kPiece + (tp - 1) * std::max<Time>(0, message - kPiece) + kSum);
     }
+}
+
+namespace {
+
+TpGemm flash(std::int64_t slices, TpAccumulate accumulate = TpAccumulate::ring) {
+  TpGemm gemm{TpMethod::flash};
+  gemm.num_slices = slices;
+  gemm.accumulate = accumulate;
+  return gemm;
+}
+
+}  // namespace
+
+TEST_CASE("Flash-AG: a message hides behind the GEMMs of the slices that are here", "[closed]") {
+  for (const char* slot : {"fc1_fprop", "fc2_dgrad"})
+    for (const std::int64_t tp : {2, 3, 4, 8})
+      for (const std::int64_t m : {1, 2, 3})
+        for (const Time message : {0, 400, 1000, 1700, 3500}) {
+          INFO(slot << ", tp " << tp << ", " << m << " slices, messages of " << message);
+          Pieces run(tp, slot, flash(m));
+          const std::string gemm = slot == std::string("fc1_fprop") ? "fc1.fprop" : "fc2.dgrad";
+          REQUIRE(run.set(gemm + ".", kPiece) == m * tp);
+          run.set_messages(gemm, message);
+          const std::int64_t messages = m * (tp - 1);
+          CHECK(run.layer() == std::max({m * tp * kPiece, message + messages * kPiece, kPiece + messages * message}));
+          if (m == 1) CHECK(run.layer() == kPiece + (tp - 1) * std::max(kPiece, message));
+        }
+}
+
+TEST_CASE("Flash-RS: one addition of one slice is the tail", "[closed]") {
+  for (const char* slot : {"fc2_fprop", "fc1_dgrad"})
+    for (const std::int64_t n : {2, 3, 4, 8})
+      for (const std::int64_t m : {1, 2, 3})
+        for (const Time c : {0, 400, 900, 1000, 1300, 3500})
+          for (const Time a : {0, 100, 300, 1600}) {
+            if (m > 1 && a > std::min(c, kPiece)) continue;
+            INFO(slot << ", tp " << n << ", " << m << " slices, messages of " << c << ", additions of " << a);
+            Pieces run(n, slot, flash(m));
+            const std::string gemm = slot == std::string("fc2_fprop") ? "fc2.fprop" : "fc1.dgrad";
+            REQUIRE(run.set(gemm + ".", kPiece) == m * n);
+            run.set_messages(gemm, c);
+            REQUIRE(run.set(gemm + ".add", a) == m * (n - 1));
+            const Time g = kPiece, all = m * n * g + a, slow = g + m * (n - 1) * c + a;
+            if (m > 1)
+              CHECK(run.layer() == std::max({all, slow, n > 2 ? (m + 1) * g + 2 * a + m * (n - 2) * c : Time{0}}));
+            else
+              CHECK(run.layer() == std::max({all, 2 * g + a + (n - 2) * (c + a), g + (n - 1) * (c + a)}));
+            if (c + a <= g) CHECK(run.layer() == all);
+            if (m == 1 && c >= g) CHECK(run.layer() == g + (n - 1) * (c + a));
+          }
+}
+
+TEST_CASE("Flash-RS with the sum at the owner: that sum is the tail", "[closed]") {
+  constexpr Time kSum = 130;
+  for (const std::int64_t tp : {2, 3, 4, 8})
+    for (const std::int64_t m : {1, 2, 3})
+      for (const Time message : {0, 400, 1000, 1700, 3500}) {
+        INFO("tp " << tp << ", " << m << " slices, messages of " << message);
+        Pieces run(tp, "fc2_fprop", flash(m, TpAccumulate::owner));
+        REQUIRE(run.set("fc2.fprop.", kPiece) == m * tp);
+        run.set_messages("fc2.fprop", message);
+        run.ideal.set("fc2.fprop.reduce", kSum);
+        const std::int64_t messages = m * (tp - 1);
+        CHECK(run.layer() ==
+              kSum + std::max({m * tp * kPiece, message + messages * kPiece, kPiece + messages * message}));
+      }
 }
 
 TEST_CASE("reduce-scatter in pieces: the last piece is the tail", "[closed]") {

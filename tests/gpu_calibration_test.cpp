@@ -22,9 +22,14 @@ namespace {
 
 calibrate::GpuSizes tiny_sizes() {
   calibrate::GpuSizes sizes;
-  sizes.steps = {{{16, 2, 8, 2, 256}, "bf16"},    {{24, 3, 16, 1, 256, 3}, "bf16"},
-                 {{24, 4, 8, 1, 256, 2}, "bf16"}, {{16, 2, 16, 1, 256}, "bf16", 0.1},
-                 {{16, 2, 8, 1, 256}, "fp32"},    {{16, 2, 8, 2, 256}, "bf16", 0, true},
+  sizes.steps = {{{16, 2, 8, 2, 256}, "bf16"},
+                 {{24, 3, 16, 1, 256, 3}, "bf16"},
+                 {{24, 4, 8, 1, 256, 2}, "bf16"},
+                 {{16, 2, 16, 1, 256}, "bf16", 0.1},
+                 {{16, 2, 8, 1, 256}, "fp32"},
+                 {{16, 2, 8, 2, 256}, "bf16", 0, true},
+                 {{16, 2, 8, 2, 256}, "bf16", 0.1, false, AttentionBackend::unfused},
+                 {{24, 4, 16, 1, 256, 2}, "bf16", 0.1, false, AttentionBackend::unfused},
                  {{64, 2, 8, 40000, 256}, "bf16"}};  // more than the device has
   sizes.gemms = {{16, 16, 16}, {16, 32, 8}};
   sizes.attentions = {{1, 2, 2, 8, 8}, {1, 2, 1, 16, 8}};
@@ -162,7 +167,7 @@ void check_simulated_gpu() {
 
 void check_simulated_nccl() {
   sim::Platform given = plausible_platform();
-  for (const char* kind : {"all_gather", "reduce_scatter", "all_reduce", "message"}) {
+  for (const char* kind : {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "message"}) {
     const bool has_steps = kind != std::string("message");
     std::vector<double> coefficients = {8};
     if (has_steps) coefficients.push_back(3);
@@ -173,7 +178,7 @@ void check_simulated_nccl() {
   }
   const std::vector<calibrate::Sample> samples =
       calibrate::probe_nccl(simulated_gpu(given, Network::nccl), tiny_sizes(), 4);
-  CHECK(samples.size() == 2 * 4 * 3 * 2);  // groups of 2 and 4, kinds, NCCL's channels and two numbers, sizes
+  CHECK(samples.size() == 2 * 5 * 3 * 2);  // groups of 2 and 4, kinds, NCCL's channels and two numbers, sizes
   for (const calibrate::Sample& sample : samples) {
     INFO(sample.key << ", " << sample.features.back());
     CHECK(sample.us ==
@@ -201,7 +206,7 @@ void check_processes() {
     samples[static_cast<std::size_t>(group.rank())] = calibrate::probe_nccl(fake_gpu(&group), tiny_sizes(), 2);
   });
   for (const std::string& error : errors) CHECK(error == "");
-  REQUIRE(samples[0].size() == 4 * 3 * 2);
+  REQUIRE(samples[0].size() == 5 * 3 * 2);
   for (const calibrate::Sample& sample : samples[0]) CHECK(sample.us > 0);
   sim::Platform platform = calibration().platform;
   for (const calibrate::Sample& sample : samples[0])
@@ -276,10 +281,13 @@ void check_completeness() {
         for (const bool drops : {false, true}) {
           scenario.model.hidden_dropout = scenario.model.attention_dropout = drops ? 0.1 : 0;
           if (drops && llama) continue;
-          const Schedule schedule = build_schedule(scenario);
-          const sim::SimResult result =
-              sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster));
-          CHECK(result.step > 0);
+          for (const AttentionBackend backend : {AttentionBackend::fused, AttentionBackend::unfused}) {
+            scenario.training.attention_backend = backend;
+            const Schedule schedule = build_schedule(scenario);
+            const sim::SimResult result =
+                sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster));
+            CHECK(result.step > 0);
+          }
         }
       }
   // Llama's products with the residual have not been measured: what is predicted is their parts.

@@ -106,6 +106,51 @@ void add_deferral(std::vector<Subject>& subjects) {
   }
 }
 
+void add_unfused(std::vector<Subject>& subjects) {
+  for (const Layout& layout : {Layout{1, 1}, Layout{1, 2}})
+    for (const auto granularity : {Recompute::Granularity::none, Recompute::Granularity::selective}) {
+      Scenario scenario = layout_scenario(layout, "plain", layout.tp > 1, "fp32", 1, 2);
+      scenario.training.attention_backend = AttentionBackend::unfused;
+      scenario.training.recompute.granularity = granularity;
+      scenario.model.attention_dropout = 0.1;
+      const char* what = granularity == Recompute::Granularity::none ? ", unfused" : ", unfused, selective";
+      subjects.push_back(make_subject(scenario, layout.text() + what));
+    }
+}
+
+void add_context(std::vector<Subject>& subjects, std::int64_t ranks_per_device) {
+  const Layout ring{.dp = 1, .cp = 2}, ring_of_three{.dp = 1, .cp = 3};
+  for (const auto& [layout, mode] :
+       {std::pair{ring, "plain"}, std::pair{ring, "cp_comm_overlap"}, std::pair{ring_of_three, "cp_comm_overlap"},
+        std::pair{Layout{.tp = 2, .sequence_parallel = true, .cp = 2}, "cp_comm_overlap"},
+        std::pair{Layout{.dp = 2, .cp = 2}, "overlap_param_gather"},
+        std::pair{Layout{.cp = 2, .cp_type = CpCommType::all_gather}, "plain"},
+        std::pair{Layout{.cp = 2, .cp_type = CpCommType::a2a}, "plain"},
+        std::pair{Layout{.cp = 4, .cp_type = CpCommType::a2a_p2p}, "cp_comm_overlap"}})
+    for (const bool recomputes : {false, true}) {
+      Scenario scenario = layout_scenario(layout, mode, layout.cp == 3, "fp32", 1, layout.dp * 2);
+      scenario.cluster.ranks_per_device = ranks_per_device;
+      if (recomputes) scenario.training.recompute.granularity = Recompute::Granularity::selective;
+      subjects.push_back(make_subject(scenario, layout.text() + ", " + mode + (recomputes ? ", selective" : "")));
+    }
+}
+
+void add_sharded(std::vector<Subject>& subjects, std::int64_t ranks_per_device) {
+  for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}})
+    for (const Sharding sharding : {Sharding::optim_grads, Sharding::optim_grads_params})
+      for (const std::int64_t depth : {0, 2}) {
+        if ((depth == 0) == (layout.tp > 1)) continue;
+        Scenario scenario = layout_scenario(layout, depth > 0 ? "fsdp_comm_overlap" : "plain",
+                                            sharding == Sharding::optim_grads, "fp32", 1, layout.dp * 2);
+        scenario.model.num_layers = 3;
+        scenario.parallel.data_parallel_sharding_strategy = sharding;
+        scenario.overlap.fsdp_prefetch_depth = depth;
+        scenario.cluster.ranks_per_device = ranks_per_device;
+        subjects.push_back(
+            make_subject(scenario, layout.text() + ", " + name_of(sharding) + ", depth " + std::to_string(depth)));
+      }
+}
+
 std::vector<Subject> make_subjects(std::int64_t ranks_per_device) {
   std::vector<Subject> subjects;
   for (const OverlapMode& mode : overlap_modes())
@@ -124,6 +169,9 @@ std::vector<Subject> make_subjects(std::int64_t ranks_per_device) {
         }
   add_pipelines(subjects);
   add_deferral(subjects);
+  add_unfused(subjects);
+  add_context(subjects, ranks_per_device);
+  add_sharded(subjects, ranks_per_device);
   return subjects;
 }
 
@@ -188,7 +236,7 @@ MutationReport run_folded_mutations(int count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Subject> subjects = make_subjects(1);
   // Two ranks a device: a representative's neighbours may be folded away.
-  for (const char* mode : {"tp_comm_overlap", "tp_comm_ring_exchange"}) {
+  for (const char* mode : {"tp_comm_overlap", "tp_comm_ring_exchange", "tp_flash_overlap"}) {
     Scenario scenario = layout_scenario(Layout{1, 4, true}, mode, false, "fp32", 1, 2);
     scenario.cluster.ranks_per_device = 2;
     scenario.model.ffn_hidden_size = 20;

@@ -102,7 +102,8 @@ class Generator {
       pp_ = draw_.one_of({1, 2, 2, 2, 3, 3, 4, 5, 8});
       tp_ = draw_.one_of({1, 1, 1, 2, 2, 3, 4});
       dp_ = draw_.one_of({1, 1, 2, 2, 3, 4, 7});
-    } while (pp_ * tp_ * dp_ > kMostRanks);
+      cp_ = draw_.one_of({1, 1, 1, 2, 2, 3, 4});
+    } while (pp_ * tp_ * dp_ * cp_ > kMostRanks);
     if (pp_ > 1) vp_ = draw_.one_of({1, 1, 2, 2, 3});
     sequence_parallel_ = draw_.coin();
     parallel_.set("data_parallel_size", dp_);
@@ -110,12 +111,41 @@ class Generator {
     parallel_.set("sequence_parallel", sequence_parallel_);
     distributed_optimizer_ = !draw_.seldom();
     parallel_.set("use_distributed_optimizer", distributed_optimizer_);
+    sharding();
     scatters_ = draw_.coin();
     parallel_.set("scatter_gather_tensors_in_pipeline", scatters_);
-    if (draw_.coin()) parallel_.set("order", draw_.one_of<std::string>({"tp-pp-dp", "dp-tp-pp", "pp-cp-dp-ep-tp"}));
+    if (draw_.coin())
+      parallel_.set("order", cp_ > 1 ? draw_.one_of<std::string>({"tp-cp-pp-dp", "dp-tp-pp-cp", "pp-cp-dp-ep-tp"})
+                                     : draw_.one_of<std::string>({"tp-pp-dp", "dp-tp-pp", "pp-cp-dp-ep-tp"}));
+    context();
     parallel_.set("pipeline_model_parallel_size", pp_);
     parallel_.set("virtual_pipeline_model_parallel_size", vp_);
-    cluster_.set("ranks_per_device", draw_.one_of({std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, tp_, tp_ * dp_}));
+    cluster_.set("ranks_per_device",
+                 draw_.one_of({std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, tp_, tp_ * cp_, tp_ * dp_}));
+  }
+
+  void sharding() {
+    // Drawn for few, as there are few without stages.
+    const bool is_unit = pp_ == 1 && distributed_optimizer_ && !draw_.seldom();
+    if (is_unit) {
+      const std::string strategy = draw_.one_of({"optim_grads", "optim_grads_params", "optim_grads_params"});
+      parallel_.set("data_parallel_sharding_strategy", strategy);
+      if (strategy == "optim_grads_params") parallel_.set("reshard_after_forward", !draw_.seldom());
+    } else if (draw_.seldom()) {
+      parallel_.set("data_parallel_sharding_strategy", distributed_optimizer_ ? "optim" : "no_shard");
+    }
+    overlap_.set("fsdp_comm_overlap", !draw_.seldom());
+    overlap_.set("fsdp_prefetch_depth", draw_.between(0, 4));
+  }
+
+  void context() {
+    parallel_.set("context_parallel_size", cp_);
+    const std::string type = draw_.one_of({"p2p", "p2p", "all_gather", "a2a", "a2a+p2p"});
+    parallel_.set("cp_comm_type", type);
+    if (type == "a2a") exchange_ = cp_;
+    if (type != "a2a+p2p") return;
+    exchange_ = cp_ % 2 == 0 && draw_.coin() ? 2 : draw_.coin() ? 1 : cp_;
+    parallel_.set("hierarchical_context_parallel_sizes", std::vector<std::int64_t>{exchange_, cp_ / exchange_});
   }
 
   void split() {
@@ -173,13 +203,13 @@ class Generator {
     // GPT's, Llama's, or each choice by itself.
     const int kind = draw_.one_of({0, 1, 2});
     const auto llama = [&] { return kind == 2 ? draw_.coin() : kind == 1; };
-    const std::int64_t heads_of_rank = draw_.between(1, 4), heads = tp_ * heads_of_rank;
+    const std::int64_t heads_of_rank = exchange_ * draw_.between(1, exchange_ > 1 ? 2 : 4), heads = tp_ * heads_of_rank;
     model_.set("num_attention_heads", heads);
     model_.set("hidden_size", heads * draw_.one_of({2, 4}));
     model_.set("ffn_hidden_size", tp_ * draw_.one_of({3, 5, 7}));
-    model_.set("seq_length",
-               sequence_parallel_ || scatters_ ? tp_ * draw_.between(1, 3) : draw_.one_of<std::int64_t>({3, 5, 7}));
-    model_.set("max_position_embeddings", std::int64_t{13});
+    const std::int64_t pieces = (sequence_parallel_ || scatters_ ? tp_ : 1) * (cp_ > 1 ? 2 * cp_ : 1);
+    model_.set("seq_length", pieces > 1 ? pieces * draw_.between(1, 3) : draw_.one_of<std::int64_t>({3, 5, 7}));
+    model_.set("max_position_embeddings", std::max<std::int64_t>(13, 3 * pieces));
     model_.set("vocab_size", draw_.between(13, 40));
     model_.set("make_vocab_size_divisible_by", draw_.one_of<std::int64_t>({1, 1, 2, 3, 8}));
     if (llama()) model_.set("normalization", "RMSNorm");
@@ -192,7 +222,9 @@ class Generator {
     }
     if (llama()) model_.set("add_bias_linear", false);
     if (llama()) model_.set("untie_embeddings_and_output_weights", true);
-    if (llama()) model_.set("num_query_groups", heads_of_rank % 2 == 0 && draw_.coin() ? heads / 2 : tp_);
+    if (llama())
+      model_.set("num_query_groups",
+                 heads_of_rank % (2 * exchange_) == 0 && draw_.coin() ? heads / 2 : tp_ * exchange_);
   }
 
   void micro_batches() {
@@ -256,6 +288,7 @@ class Generator {
       overlap_.set(knob, draw_.seldom());
     overlap_.set("tp_comm_overlap_compute_lanes", draw_.between(1, 3));
     if (draw_.coin()) overlap_of_gemms();
+    if (draw_.coin()) overlap_.set("cp_comm_overlap", draw_.coin());
     const bool beside = draw_.coin();
     overlap_.set("overlap_p2p_comm", beside);
     if (beside) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());
@@ -271,10 +304,16 @@ class Generator {
                              "fc1_dgrad", "fc1_wgrad", "fc2_fprop", "fc2_dgrad"}) {
       if (!draw_.seldom()) continue;
       Section section("overlap.tp_comm_overlap_cfg." + std::string(gemm));
-      const std::string method = draw_.one_of({"none", "bulk", "ring_exchange", "pipeline"});
+      const std::string method = draw_.one_of({"none", "bulk", "ring_exchange", "pipeline", "flash"});
       section.set("method", method);
       if (method == "ring_exchange" && draw_.coin()) section.set("aggregate", true);
       if (method == "pipeline") section.set("num_splits", draw_.between(2, 4));
+      if (method == "flash") {
+        section.set("num_slices", draw_.between(1, 3));
+        const std::string name = gemm;
+        const bool scatters = name == "proj_fprop" || name == "fc2_fprop" || name == "qkv_dgrad" || name == "fc1_dgrad";
+        if (scatters && draw_.coin()) section.set("accumulate", draw_.one_of({"ring", "owner"}));
+      }
       add(section, subsections_);
     }
   }
@@ -286,14 +325,14 @@ class Generator {
     cluster_.set("link_latency_us", draw_.one_of({0.0, 10.0}));
     if (draw_.seldom()) cluster_.set("network", "links");
     if (draw_.seldom()) cluster_.set("channel_GBps", draw_.one_of({0.5, 5.0}));
-    for (const char* group : {"dp", "tp", "pp", "embd"}) {
+    for (const char* group : {"dp", "tp", "cp", "pp", "embd"}) {
       if (!draw_.seldom()) continue;
       Section section("cluster.nccl_communicator_config." + std::string(group));
       section.set("max_ctas", draw_.between(1, 3));
       add(section, subsections_);
     }
     std::vector<std::string> first;
-    for (const char* group : {"dp", "tp", "pp"})
+    for (const char* group : {"dp", "tp", "cp", "pp"})
       if (draw_.seldom()) first.emplace_back(group);
     cluster_.set("high_priority_stream_groups", first);
   }
@@ -301,11 +340,12 @@ class Generator {
   void fusions() {
     for (const char* knob : {"gelu_fusion", "bias_gradient_fusion", "residual_fusion", "norm_gradient_fusion"})
       training_.set(knob, draw_.coin());
+    training_.set("attention_backend", cp_ == 1 ? draw_.one_of({"fused", "unfused"}) : "fused");
   }
 
   void compare() {
     compare_.set("modes", std::vector<std::string>{"plain"});
-    compare_.set("ranks", std::vector<std::int64_t>{pp_ * tp_ * draw_.between(1, 2)});
+    compare_.set("ranks", std::vector<std::int64_t>{pp_ * tp_ * cp_ * draw_.between(1, 2)});
     compare_.set("repeats", draw_.between(1, 9));
   }
 
@@ -314,7 +354,8 @@ class Generator {
   std::vector<std::string> keys_;
   std::int64_t micro_batches_ = 1;
   bool rounds_ = false;  // somewhere, to fewer bits than fp64 has
-  std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, layers_ = 0;
+  std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, cp_ = 1, layers_ = 0;
+  std::int64_t exchange_ = 1;  // ranks that exchange heads
   bool sequence_parallel_ = false;
   bool scatters_ = false;
   bool distributed_optimizer_ = true;
@@ -329,6 +370,7 @@ Scenario on_single_rank(Scenario scenario, const std::string& precision) {
   Training& training = scenario.training;
   training.precision = precision;
   training.recompute = {};
+  training.attention_backend = AttentionBackend::fused;
   training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
       false;
   scenario.model.padded_vocab_size = scenario.model.vocab_size;
@@ -368,7 +410,7 @@ Distance distance(const Trained& a, const Trained& b, TensorDistance of_tensors)
 }
 
 std::vector<std::string> differences_from_one_rank(const Scenario& scenario, const Trained& trained) {
-  const bool reduces_in_bf16 = !scenario.overlap.grad_reduce_in_fp32 && scenario.parallel.data_parallel_size > 1;
+  const bool reduces_in_bf16 = !scenario.overlap.grad_reduce_in_fp32 && scenario.parallel.replicas() > 1;
   const std::string& precision = scenario.training.precision;
   const Trained exact = train(on_single_rank(scenario, "fp64"), kSteps, false);
   Distance got, most{kExact, kExact, kExact, kExactParameters};
@@ -378,6 +420,7 @@ std::vector<std::string> differences_from_one_rank(const Scenario& scenario, con
     // Fusions leave out roundings, which a badly conditioned model shows: one rank has those that act in the layout.
     Scenario alone_too = on_single_rank(scenario, precision);
     alone_too.training.gelu_fusion = scenario.training.gelu_fusion;
+    alone_too.training.attention_backend = scenario.training.attention_backend;
     alone_too.training.residual_fusion =
         scenario.training.residual_fusion && scenario.parallel.tensor_model_parallel_size == 1;
     const Trained rounded = train(alone_too, kSteps, false);
@@ -408,6 +451,7 @@ Scenario without_overlap(Scenario scenario) {
   Overlap& overlap = scenario.overlap;
   overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
   overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = overlap.align_param_gather = false;
+  overlap.fsdp_comm_overlap = false;
   overlap.batch_p2p_comm = true;
   return scenario;
 }
@@ -451,7 +495,7 @@ sim::Costs random_costs(const Schedule& schedule, Draw& draw) {
 
 // Makes ranks different in the eyes of fold_ranks.
 void forbid_folding(Schedule& schedule) {
-  for (const Coord axis : {Coord::dp, Coord::tp}) {
+  for (const Coord axis : {Coord::dp, Coord::cp, Coord::cp_exchange, Coord::tp}) {
     View view;
     view.slot = Expr(axis) * Expr(3);
     schedule.operations.front().accesses.push_back({AccessMode::read, view});
@@ -521,6 +565,10 @@ std::vector<std::string> keys_not_drawn() {
     keys.push_back(std::string("overlap.tp_comm_overlap_cfg.") + gemm + ".aggregate");
   for (const char* gemm : {"qkv_fprop", "qkv_wgrad", "proj_dgrad", "fc1_fprop", "fc1_wgrad", "fc2_dgrad"})
     keys.push_back(std::string("overlap.tp_comm_overlap_cfg.") + gemm + ".num_splits");
+  for (const char* gemm : {"qkv_fprop", "qkv_wgrad", "proj_dgrad", "fc1_fprop", "fc1_wgrad", "fc2_dgrad"})
+    keys.push_back(std::string("overlap.tp_comm_overlap_cfg.") + gemm + ".accumulate");
+  for (const char* gemm : {"qkv_wgrad", "fc1_wgrad"})
+    keys.push_back(std::string("overlap.tp_comm_overlap_cfg.") + gemm + ".num_slices");
   return keys;
 }
 

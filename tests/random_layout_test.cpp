@@ -67,10 +67,29 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("16 ranks", p.ranks() == 16);
     see("all axes", p.data_parallel_size > 1 && p.tensor_model_parallel_size > 1 && pipeline);
     see("interleaved", interleaved);
+    see("a ring and stages", p.has_cp_ring() && pipeline && o.cp_comm_overlap);
+    see("a ring, not overlapped", p.has_cp_ring() && !o.cp_comm_overlap);
+    see("a ring, sequence parallel", p.has_cp_ring() && p.sequence_parallel && p.tensor_model_parallel_size > 1);
+    see("keys gathered", p.context_parallel_size > 2 && p.cp_comm_type == CpCommType::all_gather);
+    see("heads exchanged", p.context_parallel_size > 2 && p.cp_comm_type == CpCommType::a2a && pipeline);
+    see("heads exchanged, grouped queries",
+        p.cp_exchange_size() > 1 && scenario.model.kv_heads() != scenario.model.num_attention_heads);
+    see("a ring of exchanges", p.cp_exchange_size() > 1 && p.cp_ring_size() > 1);
+    see("dropout and a ring", p.has_cp_ring() && scenario.model.attention_dropout > 0);
     see("sequence parallel in a pipeline", p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
     see("scattered messages",
         p.scatter_gather_tensors_in_pipeline && !p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
-    see("optimizer in full", !p.use_distributed_optimizer && p.data_parallel_size > 1 && o.overlap_grad_reduce);
+    see("optimizer in full", !p.shards_optimizer() && p.data_parallel_size > 1 && o.overlap_grad_reduce);
+    const bool in_units = p.shards_gradients() && p.replicas() > 1;
+    see("gradients sharded", in_units && !p.shards_parameters() && o.fsdp_comm_overlap);
+    see("parameters sharded", in_units && p.shards_parameters() && !o.fsdp_comm_overlap);
+    see("parameters sharded, gathered ahead", in_units && p.shards_parameters() && o.fsdp_comm_overlap &&
+                                                  o.fsdp_prefetch_depth > 1 && p.tensor_model_parallel_size > 1 &&
+                                                  p.sequence_parallel && count > 1);
+    see("parameters sharded and kept", in_units && !p.reshard_after_forward && p.context_parallel_size > 1);
+    see("sharded and recomputed", in_units && p.shards_parameters() &&
+                                      scenario.training.recompute.granularity == Recompute::Granularity::full &&
+                                      scenario.training.recompute.num_layers > 1);
     see("ranks in another order", p.order != Parallel{}.order && pipeline && p.ranks() > p.model_ranks());
     see("first stage", p.num_layers_in_first_pipeline_stage > 0);
     see("last stage", p.num_layers_in_last_pipeline_stage > 0);
@@ -91,14 +110,16 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
                                                          o.wgrad_deferral_limit < count && interleaved && group > 0 &&
                                                          count % group != 0);
     see("bf16", scenario.training.precision == "bf16" && pipeline);
-    see("reduced in bf16", !o.grad_reduce_in_fp32 && p.data_parallel_size > 1);
+    see("reduced in bf16", !o.grad_reduce_in_fp32 && p.replicas() > 1);
     see("one queue", scenario.cluster.cuda_device_max_connections == 1);
     see("recomputed", scenario.training.recompute.granularity == Recompute::Granularity::full && pipeline);
     see("norms' gradients at once", scenario.training.norm_gradient_fusion && p.sequence_parallel && pipeline);
+    see("unfused attention", scenario.training.attention_backend == AttentionBackend::unfused &&
+                                 scenario.model.attention_dropout > 0 && p.tensor_model_parallel_size > 1 && pipeline);
     see("residuals in products", scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 &&
                                      p.tensor_model_parallel_size == 1 && pipeline);
   }
-  CHECK(seen.size() == 31);
+  CHECK(seen.size() == 45);
 
   // Whoever adds a key draws it, or says in keys_not_drawn() why not.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

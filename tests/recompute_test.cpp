@@ -38,6 +38,8 @@ double executed_flops(const Schedule& schedule) {
       if (const auto* a = std::get_if<Attention>(&work))
         flops += (a->pass == Pass::forward ? 2 : 5) * 2.0 * double(a->batch * a->heads) * double(a->seq * a->seq) *
                  double(a->head_dim) * causal_attention_share(a->seq);
+      else if (std::holds_alternative<AttentionProduct>(work))
+        flops += 2 * model_flops(work);  // the masked half too
       else
         flops += model_flops(work);
     }
@@ -89,10 +91,17 @@ TEST_CASE("HFU counts what is recomputed") {
     const Scenario kept = scenario_of({1, 1}, {}, llama);
     for (const Recompute& recompute : kSettings) {
       INFO(text(recompute) << (llama ? " llama" : " gpt"));
-      const double more =
-          executed_flops(build_schedule(scenario_of({1, 1}, recompute, llama))) - executed_flops(build_schedule(kept));
-      CHECK(more ==
-            Approx(double(kept.training.global_batch_size) * recompute_flops_per_sequence(kept.model, recompute)));
+      for (const AttentionBackend backend : {AttentionBackend::fused, AttentionBackend::unfused}) {
+        const auto executed = [&](const Recompute& with) {
+          Scenario scenario = scenario_of({1, 1}, with, llama);
+          scenario.training.attention_backend = backend;
+          return executed_flops(build_schedule(scenario));
+        };
+        const double sequences = double(kept.training.global_batch_size);
+        CHECK(executed(recompute) - executed({}) ==
+              Approx(sequences * recompute_flops_per_sequence(kept.model, recompute, backend)));
+        CHECK(executed({}) == Approx(sequences * training_flops_per_sequence(kept.model, false, backend).hardware));
+      }
     }
   }
 }

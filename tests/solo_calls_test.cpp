@@ -1,5 +1,5 @@
-// Playing solo calls is an optimisation behind one door (sim/solo_player.hpp): schedules of real scenarios give the same
-// bytes with the door closed.
+// Playing solo calls is an optimisation behind one door (sim/solo_player.hpp): schedules of real scenarios give the
+// same bytes with the door closed.
 #include <catch2/catch.hpp>
 #include <cstring>
 

@@ -65,8 +65,11 @@ struct Layout {
   std::int64_t pp = 1, vp = 1;
   std::string split = "";  // pipeline_model_parallel_layout
   std::int64_t group = 0;  // microbatch_group_size_per_vp_stage
+  std::int64_t cp = 1;
+  CpCommType cp_type = CpCommType::p2p;  // with a2a_p2p pairs exchange heads
   std::string text() const {
     return "dp " + std::to_string(dp) + " tp " + std::to_string(tp) + (sequence_parallel ? " sp" : "") +
+           (cp > 1 ? " cp " + std::to_string(cp) + " " + name_of(cp_type) : "") +
            (pp > 1 ? " pp " + std::to_string(pp) + " vp " + std::to_string(vp) + " " + split : "");
   }
 };
@@ -79,7 +82,8 @@ inline Scenario layout_scenario(const Layout& layout, const std::string& mode, b
   model.hidden_size = 24;
   model.num_attention_heads = 12;
   model.ffn_hidden_size = 18;
-  model.seq_length = 6;
+  model.seq_length = layout.cp > 1 ? 12 * (layout.cp / 4 + 1) : 6;
+  model.max_position_embeddings = std::max(model.max_position_embeddings, model.seq_length);
   model.padded_vocab_size = (model.vocab_size + layout.tp - 1) / layout.tp * layout.tp;
   if (llama) {
     model.normalization = Normalization::rms_norm;
@@ -92,6 +96,9 @@ inline Scenario layout_scenario(const Layout& layout, const std::string& mode, b
   scenario.parallel = {.data_parallel_size = layout.dp,
                        .tensor_model_parallel_size = layout.tp,
                        .sequence_parallel = layout.sequence_parallel};
+  scenario.parallel.context_parallel_size = layout.cp;
+  scenario.parallel.cp_comm_type = layout.cp_type;
+  if (layout.cp_type == CpCommType::a2a_p2p) scenario.parallel.hierarchical_context_parallel_sizes = {2, layout.cp / 2};
   scenario.parallel.pipeline_model_parallel_size = layout.pp;
   scenario.parallel.virtual_pipeline_model_parallel_size = layout.vp;
   scenario.parallel.pipeline_model_parallel_layout = layout.split;

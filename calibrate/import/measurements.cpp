@@ -51,7 +51,7 @@ ImportFile parse_import(const std::string& text) {
     if (std::filesystem::exists(text, ignored)) return {text, "", 0, 0};  // a name with a "="
     const std::string nearest = nearest_spelling(file.op, ops);
     throw input_error("--import " + in_quotes(text) +
-                      ": expected all_gather, reduce_scatter or all_reduce before \"=\"" +
+                      ": expected all_gather, reduce_scatter, all_reduce or all_to_all before \"=\"" +
                       (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
   }
   if (at == said.size()) return file;
@@ -96,7 +96,8 @@ Measurements read_collective_csv(std::string_view text, const std::string& name,
     found.collectives.push_back(time);
   });
   if (found.collectives.empty())
-    throw input_error(name + ": expected rows of all_gather, reduce_scatter or all_reduce in 16 or 32 bits, got none");
+    throw input_error(
+        name + ": expected rows of all_gather, reduce_scatter, all_reduce or all_to_all in 16 or 32 bits, got none");
   if (other_ops > 0) found.notes.push_back(left_out(other_ops, "of other operations"));
   if (other_types > 0) found.notes.push_back(left_out(other_types, "of other types than half, bfloat16 and float"));
   return found;

@@ -68,7 +68,7 @@ TEST_CASE("nccl-tests: runs one behind another, prefixes of launchers, unchecked
                            mpi +
                            "137438953472   68719476736      half    none      -1  5000000   27.49   13.74    N/A  "
                            "5000000   27.49   13.74    N/A\n" +
-                           "$ srun -l alltoall_perf\n" + ranks(1, 2, srun) + srun +
+                           "$ srun -l sendrecv_perf\n" + ranks(1, 2, srun) + srun +
                            "     1048576        131072      half    none      -1    50.00   20.97   10.49    N/A    "
                            "48.00   21.85   10.92    "
                            "N/A\n$ srun -l reduce_scatter_perf\n" +
@@ -90,7 +90,7 @@ TEST_CASE("nccl-tests: runs one behind another, prefixes of launchers, unchecked
   check(found.collectives[0], CollectiveKind::all_gather, 2, 1, 1048576, 50);
   check(found.collectives[1], CollectiveKind::all_gather, 2, 1, 137438953472, 5000000);
   check(found.collectives[2], CollectiveKind::reduce_scatter, 2, 2, 1048576, 60);
-  CHECK(found.notes == std::vector<std::string>{"rows not used: those of alltoall", "rows not used: those of int8",
+  CHECK(found.notes == std::vector<std::string>{"rows not used: those of sendrecv", "rows not used: those of int8",
                                                 "rows not used: 1 with wrong values",
                                                 "rows not used: 1 that are not whole"});
 }
@@ -177,7 +177,7 @@ TEST_CASE("nccl-tests: JSON", "[import]") {
 
 TEST_CASE("tables of collectives and GEMMs", "[import]") {
   const Measurements times = read_collective_csv(
-      "dtype,op,gpus,nodes,bytes,time_us\nhalf,all_gather,16,2,1024,5\nint8,all_gather,16,2,1024,7\nhalf,alltoall,8,1,"
+      "dtype,op,gpus,nodes,bytes,time_us\nhalf,all_gather,16,2,1024,5\nint8,all_gather,16,2,1024,7\nhalf,broadcast,8,1,"
       "1,1\n",
       "t.csv", {});
   REQUIRE(times.collectives.size() == 1);
@@ -209,7 +209,8 @@ TEST_CASE("what --import says of a file", "[import]") {
   CHECK(parse_import("logs/run=2/a.txt").path == "logs/run=2/a.txt");
   const auto message = [](const char* text) { return message_of([&] { parse_import(text); }); };
   CHECK(message("allgather=a") ==
-        "--import \"allgather=a\": expected all_gather, reduce_scatter or all_reduce before \"=\"; did you mean "
+        "--import \"allgather=a\": expected all_gather, reduce_scatter, all_reduce or all_to_all before \"=\"; did you "
+        "mean "
         "\"all_gather\"?");
   CHECK(message("@0=a").find("expected @GPUS or @GPUS/NODES before") != std::string::npos);
   CHECK(message("@8/3=a").find("as many GPUs on each node") != std::string::npos);

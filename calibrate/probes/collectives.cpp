@@ -72,9 +72,9 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64}) {
       for (const CollectiveKind kind : values_of<CollectiveKind>()) {
         // In f32 training f64 travels in all-reduces of scalars, bf16 in reduce-scatters of gradients.
-        const bool gathers = kind == CollectiveKind::all_gather, scatters = kind == CollectiveKind::reduce_scatter;
-        if (dtype == Dtype::f64 && (gathers || scatters)) continue;
-        if (dtype == Dtype::bf16 && (gathers || kind == CollectiveKind::all_reduce)) continue;
+        const bool gathers = kind == CollectiveKind::all_gather, sums_all = kind == CollectiveKind::all_reduce;
+        if (dtype == Dtype::f64 && !sums_all) continue;
+        if (dtype == Dtype::bf16 && (gathers || sums_all)) continue;
         const std::vector<std::int64_t> sizes =
             dtype == Dtype::f64 ? std::vector<std::int64_t>{4, 1 << 10, 1 << 16}
                                 : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));

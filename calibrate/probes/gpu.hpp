@@ -31,6 +31,7 @@ struct PreciseStep {
   const char* precision;  // as [training] has it
   double dropout = 0;
   bool has_epilogues = false;  // all that GEMMs can have
+  AttentionBackend attention = AttentionBackend::fused;
 };
 
 struct GpuSizes {

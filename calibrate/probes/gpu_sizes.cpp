@@ -50,6 +50,10 @@ GpuSizes gpu_sizes() {
                                  StepShape{1024, 16, 1024, 8, 8192}, StepShape{1600, 25, 1024, 4, 8192},
                                  StepShape{1024, 16, 1024, 8, 8192, 16}, StepShape{2048, 16, 2048, 2, 8192, 16}})
     sizes.steps.push_back({shape, "bf16", 0, true});
+  for (const StepShape& shape :
+       {StepShape{512, 8, 512, 4, 8192}, StepShape{1024, 16, 512, 4, 8192}, StepShape{768, 12, 1024, 4, 8192},
+        StepShape{2048, 16, 1024, 2, 8192}, StepShape{1024, 16, 2048, 1, 8192}, StepShape{2048, 16, 2048, 1, 8192, 4}})
+    sizes.steps.push_back({shape, "bf16", 0.1, false, AttentionBackend::unfused});
   sizes.gemms = linear_layers();
   sizes.attentions = {
       {16, 12, 12, 512, 64},  {4, 25, 25, 1024, 64},  {4, 16, 16, 2048, 64},  {2, 12, 12, 4096, 64},

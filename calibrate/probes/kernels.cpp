@@ -119,6 +119,19 @@ void add_shared(KernelList& list, std::int64_t elements) {
            {list.in(rows, cols), list.in(rows, cols), list.in(1, cols), list.out(rows, cols)});
   list.add(Elementwise{ElementwiseFn::add, rows, cols},
            {list.in(rows, cols), list.in(rows, cols), list.out(rows, cols)});
+  // The operation before has written what is added to.
+  Access sum = list.out(rows, cols);
+  sum.mode = AccessMode::accumulate;
+  list.add(Elementwise{ElementwiseFn::accumulate, rows, cols}, {list.in(rows, cols), sum});
+  const std::int64_t d = 64, heads = std::max<std::int64_t>(2, cols / d / 2 * 2), width = heads * d,
+                     tokens = std::max<std::int64_t>(1, elements / (4 * width));
+  list.add(AttentionMerge{2, 1, heads, tokens, d, 1}, {list.in(2 * tokens, width), list.in(2 * heads, tokens, true),
+                                                       list.out(tokens, width), list.out(heads, tokens, true)});
+  list.add(PackKv{tokens, heads, heads, d}, {list.in(tokens, 3 * width), list.out(tokens, 2 * width)});
+  list.add(JoinQkv{2, 2, tokens, heads, heads, d}, {list.in(2 * tokens, width), list.in(tokens, 2 * width),
+                                                    list.in(tokens, 2 * width), list.out(tokens, 3 * width)});
+  list.add(SplitHeads{Pass::forward, 2, tokens, heads, heads, d},
+           {list.in(tokens, 3 * width), list.out(2 * tokens, 3 * width / 2)});
   list.add(VocabStats{rows, cols, cols}, {list.in(rows, cols), list.integers(rows), list.out(3, rows, true)});
 }
 
@@ -171,13 +184,14 @@ std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, 
   std::vector<Sample> samples;
   Undisturbed undisturbed(static_cast<std::int64_t>(sizes.steps.size()));
   for (std::size_t i = 0; i < sizes.steps.size(); ++i) {
-    const auto& [shape, precision, dropout, has_epilogues] = sizes.steps[i];
+    const auto& [shape, precision, dropout, has_epilogues, attention] = sizes.steps[i];
     const std::string what = fmt::format("hidden {}, {} heads, {} x {} tokens, {} layers, {}", shape.hidden,
                                          shape.heads, shape.micro_batch, shape.seq, shape.layers, precision);
     progress(fmt::format("training steps, {} of {}: {}", i + 1, sizes.steps.size(), what));
     Scenario scenario = scenario_of(shape, 1, 1);
     Training& training = scenario.training;
     training.precision = precision;
+    training.attention_backend = attention;
     training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
         has_epilogues;
     scenario.model.hidden_dropout = scenario.model.attention_dropout = dropout;

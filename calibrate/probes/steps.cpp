@@ -29,8 +29,13 @@ constexpr std::size_t kShared[] = {3, 6};
 constexpr StepShape kCut[] = {{64, 2, 128, 2, 256}, {64, 2, 64, 8, 1024},  {64, 2, 256, 2, 4096},
                               {64, 2, 96, 4, 2048}, {256, 2, 128, 4, 256}, {384, 2, 128, 8, 256}};
 constexpr StepShape kReduced[] = {{64, 2, 64, 1, 256}, {192, 2, 32, 1, 256}, {512, 4, 32, 1, 1024}};
+// Run by four ranks that share sequences, for merging and adding up what the steps of their ring give, and by two that
+// swap tokens for heads.
+constexpr StepShape kContext[] = {
+    {64, 2, 128, 2, 256}, {128, 4, 256, 4, 256}, {256, 4, 512, 2, 256}, {512, 8, 64, 4, 256}};
 // For attention alone, whose cost has more terms than the shapes above can tell apart: heads of 16 to 128, sequences
-// shorter than a block of queries and much longer, and some that end within one. Run with dropout too.
+// shorter than a block of queries and much longer, and some that end within one. Run with dropout too, and then
+// unfused.
 constexpr StepShape kAttention[] = {
     {256, 8, 40, 10, 256, 0, 1},  {512, 4, 64, 6, 256, 0, 1},  {256, 4, 96, 4, 256, 0, 1},
     {192, 12, 72, 5, 256, 0, 1},  {128, 8, 136, 3, 256, 0, 1}, {768, 12, 136, 3, 256, 0, 1},
@@ -62,7 +67,7 @@ std::vector<Sample> samples_of(const Steps& steps) {
 
 StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress) {
   const Machine machine = host_machine(cores), one_core = host_machine(1);
-  Steps alone, filled, shared, cut, reduced, dropping, attending;
+  Steps alone, filled, shared, cut, reduced, context, dropping, attending, unfused;
   for (const StepShape& shape : kShapes) alone.push_back(std::make_unique<StepRun>(scenario_of(shape, 1, 1), machine));
   for (const StepShape& shape : kCut) cut.push_back(std::make_unique<StepRun>(scenario_of(shape, 2, 2), one_core));
   for (const StepShape& shape : kReduced) {
@@ -70,15 +75,27 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
     scenario.overlap.grad_reduce_in_fp32 = false;
     reduced.push_back(std::make_unique<StepRun>(scenario, one_core));
   }
-  const auto add_dropping = [&](const StepShape& shape) {
+  const auto dropping_of = [&](const StepShape& shape, AttentionBackend backend) {
     Scenario scenario = scenario_of(shape, 1, 1);
     scenario.model.hidden_dropout = scenario.model.attention_dropout = 0.1;
-    dropping.push_back(std::make_unique<StepRun>(scenario, machine));
+    scenario.training.attention_backend = backend;
+    return std::make_unique<StepRun>(scenario, machine);
+  };
+  for (const StepShape& shape : kContext)
+    for (const auto& [type, ranks] : {std::pair{CpCommType::p2p, 4}, std::pair{CpCommType::a2a, 2}}) {
+      Scenario scenario = scenario_of(shape, 1, 1);
+      scenario.parallel.context_parallel_size = ranks;
+      scenario.parallel.cp_comm_type = type;
+      context.push_back(std::make_unique<StepRun>(scenario, one_core));
+    }
+  const auto add_dropping = [&](const StepShape& shape) {
+    dropping.push_back(dropping_of(shape, AttentionBackend::fused));
   };
   for (const std::size_t i : kDropping) add_dropping(kShapes[i]);
   for (const StepShape& shape : kAttention) {
     attending.push_back(std::make_unique<StepRun>(scenario_of(shape, 1, 1), machine));
     add_dropping(shape);
+    unfused.push_back(dropping_of(shape, AttentionBackend::unfused));
   }
   for (const std::size_t i : kShared) {
     if (cores > 1) filled.push_back(std::make_unique<StepRun>(scenario_of(kShapes[i], cores, 1), machine));
@@ -86,7 +103,7 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
   }
   SgemmYardstick one_core_busy(1, cores), all_cores_busy(cores, cores);
   std::vector<StepRun*> all;
-  for (const Steps* steps : {&alone, &filled, &shared, &cut, &reduced, &dropping, &attending})
+  for (const Steps* steps : {&alone, &filled, &shared, &cut, &reduced, &context, &dropping, &attending, &unfused})
     for (const auto& step : *steps) all.push_back(step.get());
   const DetourProbe detours(cores);
   double watched_us = 0, lost_us = 0;
@@ -110,7 +127,7 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
         run(*alone[i]);
         if (i % 3 == 2) turn.one_GFLOPs.push_back(one_core_busy.run_GFLOPs());
       }
-      for (const Steps* steps : {&cut, &reduced, &dropping, &attending})
+      for (const Steps* steps : {&cut, &reduced, &context, &dropping, &attending, &unfused})
         for (const auto& step : *steps) run(*step);
       for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
         for (const auto& step : filled) run(*step);
@@ -149,7 +166,7 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
       if (is_attention ? sample.cls == sim::DemandClass::attention : !known.contains(sample.key))
         samples.alone.push_back(std::move(sample));
   };
-  for (const Steps* steps : {&cut, &reduced, &dropping}) add(*steps, false);
+  for (const Steps* steps : {&cut, &reduced, &context, &dropping, &unfused}) add(*steps, false);
   add(attending, true);
   samples.filled = samples_of(filled);
   samples.shared = samples_of(shared);

@@ -234,8 +234,7 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
     for (const Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::f64})
       for (const CollectiveKind kind : values_of<CollectiveKind>()) {
         // In f64 only a few numbers travel, in all-reduces.
-        if (dtype == Dtype::f64 && (kind == CollectiveKind::all_gather || kind == CollectiveKind::reduce_scatter))
-          continue;
+        if (dtype == Dtype::f64 && kind != CollectiveKind::all_reduce) continue;
         const auto small = sizes.elements.begin() + std::min<std::ptrdiff_t>(2, std::ssize(sizes.elements));
         const std::vector<std::int64_t> elements(sizes.elements.begin(),
                                                  dtype == Dtype::f64 ? small : sizes.elements.end());

@@ -7,6 +7,7 @@
 #include "tests/fake_cuda/fake_libraries.hpp"
 #include "tests/fake_cuda/nccl.h"
 #endif
+#include "base/values_of.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/trainer.hpp"
 #include "tests/tiny_schedule.hpp"
@@ -102,6 +103,52 @@ TEST_CASE("the executor for GPUs trains in bf16, with dropout, recomputed", "[cu
   scenario.model.attention_dropout = 0.2;
   scenario.training.recompute.granularity = Recompute::Granularity::full;
   check_against_host(scenario, 1e-5, 2e-4);
+}
+
+TEST_CASE("the executor for GPUs trains with context parallelism", "[cuda]") {
+  Cases cases;
+  for (const CpCommType type : values_of<CpCommType>())
+    for (const bool llama : {false, true}) {
+      const Layout layout{.cp = type == CpCommType::a2a_p2p ? 4 : 2, .cp_type = type};
+      Scenario scenario = layout_scenario(layout, "cp_comm_overlap", llama, "fp32", 2, 4);
+      if (!cases.takes_next()) continue;
+      INFO(layout.text() << (llama ? ", llama" : ", gpt"));
+      scenario.model.attention_dropout = scenario.model.hidden_dropout = llama ? 0.2 : 0;
+      check_against_host(scenario, 1e-5, 2e-4);
+      scenario.training.precision = "bf16";
+      check_against_host(scenario, 0.01, 0.1);
+    }
+}
+
+TEST_CASE("the executor for GPUs trains with sharded gradients and parameters", "[cuda]") {
+  Cases cases;
+  for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}})
+    for (const Sharding sharding : {Sharding::optim_grads, Sharding::optim_grads_params})
+      for (const char* mode : {"plain", "fsdp_comm_overlap"}) {
+        Scenario scenario = layout_scenario(layout, mode, layout.tp > 1, "fp32", 1, 4);
+        if (!cases.takes_next()) continue;
+        INFO(layout.text() << ", " << name_of(sharding) << ", " << mode);
+        scenario.model.num_layers = 3;
+        scenario.parallel.data_parallel_sharding_strategy = sharding;
+        check_against_host(scenario, 1e-5, 2e-4);
+        scenario.training.precision = "bf16";
+        check_against_host(scenario, 0.01, 0.1);
+      }
+}
+
+TEST_CASE("the executor for GPUs trains with unfused attention", "[cuda]") {
+  for (const bool llama : {false, true})
+    for (const double dropout : {0.0, 0.2}) {
+      Scenario scenario = layout_scenario(Layout{1, 2}, "plain", llama, "fp32", 2, 4);
+      scenario.training.attention_backend = AttentionBackend::unfused;
+      scenario.training.recompute.granularity =
+          llama ? Recompute::Granularity::selective : Recompute::Granularity::none;
+      scenario.model.attention_dropout = dropout;
+      INFO((llama ? "llama" : "gpt") << ", dropout " << dropout);
+      check_against_host(scenario, 1e-5, 2e-4);
+      scenario.training.precision = "bf16";
+      check_against_host(scenario, 0.01, 0.1);
+    }
 }
 
 TEST_CASE("attention of a size that cuDNN has plans for", "[cuda]") {
@@ -208,9 +255,11 @@ TEST_CASE("ranks in processes of their own, by NCCL: the same bits as on a share
           "[cuda][processes]") {
   Cases cases;
   bool graphs = false;
-  for (const Layout& layout : {Layout{2, 1}, Layout{1, 2, true}, Layout{1, 3, true}, Layout{1, 1, false, 2},
-                               Layout{1, 1, false, 2, 2}, Layout{1, 1, false, 3}})
+  for (const Layout& layout :
+       {Layout{2, 1}, Layout{1, 2, true}, Layout{1, 3, true}, Layout{1, 1, false, 2}, Layout{1, 1, false, 2, 2},
+        Layout{1, 1, false, 3}, Layout{.cp = 2}, Layout{.cp = 3}, Layout{.cp = 2, .cp_type = CpCommType::a2a}})
     for (const OverlapMode& mode : overlap_modes()) {
+      if (layout.cp > 1 && mode.name != "plain" && mode.name != "cp_comm_overlap") continue;
       // A ring of three for its messages alone, which are then no longer between two.
       if (layout.tp == 3 && mode.name != "tp_comm_ring_exchange") continue;
       Scenario scenario = layout_scenario(layout, mode.name, false, "fp32", 1, layout.dp * layout.pp * layout.vp);

@@ -28,13 +28,20 @@ void BlockWriter::add_dropout_keys() {
 
 void BlockWriter::begin(const std::string& name, bool weights_apart) {
   block_ = {name, {}, {}};
+  is_beside_.clear();
   weights_apart_ = weights_apart;
 }
 
 BlockId BlockWriter::end() {
-  for (std::uint32_t i = 1; i < block_.ops.size(); ++i)
-    if (schedule_.operations[block_.ops[i]].lane != schedule_.operations[block_.ops[i - 1]].lane)
-      block_.waits.push_back({i, EdgeKind::finish_start, i - 1});
+  // Operations that run beside each other wait for all that did before them.
+  is_beside_.resize(block_.ops.size(), false);
+  std::uint32_t before = 0, begin = 0;  // [before, begin) run beside each other, and so do the next
+  for (std::uint32_t i = 1; i < block_.ops.size(); ++i) {
+    if (!is_beside_[i]) before = begin, begin = i;
+    for (std::uint32_t on = before; on < begin; ++on)
+      if (schedule_.operations[block_.ops[i]].lane != schedule_.operations[block_.ops[on]].lane)
+        block_.waits.push_back({i, EdgeKind::finish_start, on});
+  }
   return add_block(schedule_, std::move(block_));
 }
 
@@ -55,8 +62,29 @@ void BlockWriter::op(const std::string& name, Phase phase, Work work, std::vecto
 
 void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,
                              std::vector<Access> accesses) {
-  add_operation(schedule_, block_,
-                {name, Collective{kind, shape_.tp_communicator, elements}, shape_.tp_lane, phase, std::move(accesses)});
+  communicate(name, phase, Collective{kind, shape_.tp_communicator, elements}, shape_.tp_lane, std::move(accesses));
+}
+
+void BlockWriter::communicate(const std::string& name, Phase phase, Collective work, LaneId lane,
+                              std::vector<Access> accesses) {
+  add_operation(schedule_, block_, {name, std::move(work), lane, phase, std::move(accesses)});
+}
+
+void BlockWriter::exchange(const std::string& name, const std::string& suffix, Phase phase, std::uint32_t communicator,
+                           int offset, View sent, View came) {
+  const auto message = [&](bool is_send, View view) {
+    const PointToPoint work{is_send, communicator, is_send ? offset : -offset, view.rows * view.cols};
+    add_operation(schedule_, block_,
+                  {name + (is_send ? ".send" : ".recv") + suffix,
+                   work,
+                   is_send ? shape_.cp.send : shape_.cp.recv,
+                   phase,
+                   {is_send ? read(view) : write(view)}});
+  };
+  message(true, std::move(sent));
+  message(false, std::move(came));
+  is_beside_.resize(block_.ops.size(), false);
+  is_beside_.back() = true;
 }
 
 TensorId BlockWriter::activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
@@ -70,8 +98,8 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   std::vector<TensorPlace> places;
   places.reserve(static_cast<std::size_t>(layers * slots));
   const auto add = [&](const std::string& suffix) {
-    return add_storage(schedule_, name + suffix, role.is_statistics ? statistics_type() : dtype_,
-                       BufferKind::activation, rows * cols);
+    const Dtype dtype = role.is_mask ? Dtype::i32 : role.is_statistics ? statistics_type() : dtype_;
+    return add_storage(schedule_, name + suffix, dtype, BufferKind::activation, rows * cols);
   };
   std::vector<std::optional<StorageId>> recomputed(static_cast<std::size_t>(recompute.group()));  // [layer of a group]
   for (std::int64_t layer = 0; layer < layers; ++layer) {
@@ -93,6 +121,12 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
               : TensorPlace{add(".l" + std::to_string(layer) + (slots > 1 ? ".s" + std::to_string(slot) : "")), 0});
   }
   return family(name, rows, cols, layers, slots, std::move(places));
+}
+
+TensorId BlockWriter::shared(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
+  const StorageId storage = add_storage(schedule_, name, dtype_, BufferKind::workspace, rows * cols);
+  const auto count = static_cast<std::size_t>(layers * shape_.most_slots());
+  return family(name, rows, cols, layers, shape_.most_slots(), std::vector<TensorPlace>(count, {storage, 0}));
 }
 
 TensorId BlockWriter::family(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
@@ -220,15 +254,18 @@ View BlockWriter::dropout_key() const { return whole(schedule_, dropout_key_, Co
 
 Dropout BlockWriter::hidden_dropout(Pass pass, DropoutSite site) const {
   const Transformer& model = shape_.model;
-  return {pass,
-          residual_rows(),
-          model.hidden_size,
-          model.seq_length,
-          model.hidden_dropout,
-          site,
-          false,
-          false,
-          shape_.sequence_parallel ? shape_.tp_place * Expr(residual_rows()) : Expr(0)};
+  return {.pass = pass,
+          .rows = residual_rows(),
+          .cols = model.hidden_size,
+          .seq = model.seq_length,
+          .probability = model.hidden_dropout,
+          .site = site,
+          .bias = false,
+          .residual = false,
+          .first_row = shape_.sequence_parallel ? shape_.tp_place * Expr(residual_rows()) : Expr(0),
+          .rows_before = 0,
+          .keeps_mask = false,
+          .parts = shape_.parts()};
 }
 
 void BlockWriter::dropout(const std::string& name, View b, View c, DropoutSite site) {
@@ -332,7 +369,7 @@ void BlockWriter::rope(const std::string& name, Phase phase, Pass pass, View qkv
   if (model.position_embedding_type != PositionEmbedding::rope) return;
   op(name, phase,
      Rope{pass, tokens(), model.num_attention_heads / shape_.tp, model.kv_heads() / shape_.tp, model.seq_length,
-          model.head_dim(), model.rotary_base},
+          model.head_dim(), model.rotary_base, shape_.parts()},
      {accumulate(std::move(qkv))});
 }
 

@@ -25,17 +25,25 @@ class BlockWriter {
   BlockId end_weights(const std::string& name);
 
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
+  void communicate(const std::string& name, Phase phase, Collective work, LaneId lane, std::vector<Access> accesses);
+  // A message round the ring of context parallelism, `offset` places on, and the one that comes: at the same time, so
+  // that no rank waits for another to receive.
+  void exchange(const std::string& name, const std::string& suffix, Phase phase, std::uint32_t communicator, int offset,
+                View sent, View came);
 
   // Activations; with `layers` > 1 there is one instance a layer, kept until that layer's backward.
   TensorId activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
   // The same for activations that may be recomputed: layers that recompute theirs before backward share instances.
   struct Role {
     bool is_input = false;       // the layer's input, kept where a group of recomputed layers begins
-    bool is_core = false;        // attention's output
+    bool is_core = false;        // attention's output, and what it keeps
     bool is_statistics = false;  // row statistics, kept in the accumulation type
+    bool is_mask = false;        // of dropout, i32
   };
   TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
-                        Role role = {.is_input = false, .is_core = false, .is_statistics = false});
+                        Role role = {.is_input = false, .is_core = false, .is_statistics = false, .is_mask = false});
+  // An activation that one layer's passes use up: all layers share one instance for each pass's order of calls.
+  TensorId shared(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
   // A copy of a block with `suffix` on the names of its operations. Waits are copied too.
   BlockId copy(BlockId block, const std::string& name, const std::string& suffix);
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1);
@@ -84,7 +92,8 @@ class BlockWriter {
   // hidden_dropout.
   View dropped(const std::string& name, View dc, TensorId db, DropoutSite site);
   bool drops() const { return shape_.model.hidden_dropout > 0; }
-  // Attention, forward or dgrad; the dropout key is appended to `accesses`.
+  View dropout_key() const;  // where anything drops
+  // Attention on whole sequences, forward or dgrad; the dropout key is appended to `accesses`.
   void attention(const std::string& name, Pass pass, std::vector<Access> accesses);
   void norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer);
   // `dx` is accumulated into when it already holds the residual branch's gradient.
@@ -111,7 +120,6 @@ class BlockWriter {
   bool has_beta() const { return shape_.model.normalization == Normalization::layer_norm; }
   Work norm(Pass pass) const;
   Dropout hidden_dropout(Pass pass, DropoutSite site) const;
-  View dropout_key() const;
   void add_dropout_keys();
   void collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,
                   std::vector<Access> accesses);
@@ -123,6 +131,7 @@ class BlockWriter {
   Dtype dtype_;
   Expr slot_;
   Block block_;
+  std::vector<bool> is_beside_;  // [operation of the block] runs beside the one before it
   bool weights_apart_ = false;
   std::vector<WeightGradient> put_off_;
   TensorId gathered_ = 0;     // [T,H] with sequence parallelism

@@ -8,9 +8,20 @@
 #include "model/lower/builder.hpp"
 #include "model/lower/lower.hpp"
 #include "model/recompute.hpp"
+#include "model/schedule/sequence_parts.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {
+
+// Context parallelism: `size` = exchange · ring ranks share a sequence. `exchange` neighbours swap tokens for heads;
+// `ring` groups of them pass keys and values round, or gather them.
+struct ContextShape {
+  std::int64_t size = 1, exchange = 1, ring = 1;
+  bool gathers = false;
+  Expr place = 0, exchange_place = 0, ring_place = 0;  // of the rank; place = ring_place · exchange + exchange_place
+  LaneId lane = 0, send = 0, recv = 0;                 // of collectives, and of messages round the ring
+  std::uint32_t exchange_communicator = 0, ring_communicator = 0;
+};
 
 // Sizes that the blocks of one rank are built for.
 struct BlockShape {
@@ -28,6 +39,7 @@ struct BlockShape {
   std::string head_weight;         // parameter of the head's GEMM
   std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
   Recompute recompute;
+  AttentionBackend attention_backend = AttentionBackend::fused;
   bool frozen_base = false;           // no gradients of parameters: backward is data gradients alone
   bool gelu_fusion = false;           // GELU and its gradient are epilogues of the products before them
   bool bias_gradient_fusion = false;  // gradients of biases are epilogues of those of weights
@@ -39,8 +51,10 @@ struct BlockShape {
   LaneId tp_lane = 0;                 // of their communication
   std::uint32_t tp_communicator = 0;
   Expr tp_place = 0;  // of the rank among them
+  ContextShape cp;
+  SequenceParts parts() const { return {cp.size, cp.place, 1}; }  // of every sequence: the tokens of this rank
   std::int64_t most_slots() const { return *std::max_element(slots.begin(), slots.end()); }
-  std::int64_t tokens() const { return micro_batch_size * model.seq_length; }
+  std::int64_t tokens() const { return micro_batch_size * model.seq_length / cp.size; }
 };
 
 // Parameters and their gradients by name ("qkv.weight"); layered ones are families over the layers.

@@ -1,4 +1,6 @@
 #pragma once
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,18 +20,31 @@ struct BucketOps {
        all_gather = kNone, tied_all_reduce = kNone;
 };
 
+// ZeRO-2 and ZeRO-3 (model/lower/sharded): what their rewrite moves.
+struct ShardedOps {
+  std::set<OpId> gathers;  // of parameters
+  std::set<OpId> reductions;
+  std::set<OpId> zeros;  // of a whole gradient, before it is accumulated
+  // What comes behind a reduction: casts, and the sum over micro-batches. Of which gradient.
+  std::map<OpId, TensorId> additions;
+  OpId optimizer = kNone;  // the first operation behind all backward passes
+};
+
 // The plain schedule, with what rewrites need to find their way in it.
 struct Lowered {
   Schedule schedule;
   std::vector<Bucket> buckets;
   std::vector<BucketOps> bucket_ops;
+  ShardedOps sharded;
   // For the rewrites of tensor-parallel communication, which find operations by their names.
   std::vector<BlockId> layer_blocks;    // forward, (recompute,) backward
   std::vector<BlockId> forward_blocks;  // embedding, layer, head
   std::vector<BlockId> end_blocks;      // embedding forward, head forward, head backward, embedding backward
   std::int64_t layers = 1;
-  std::vector<OpId> free;  // operations that wait for what their data needs and for nothing else (derive_waits)
+  std::vector<OpId> free;        // operations that wait for what their data needs and for nothing else (derive_waits)
+  std::set<OpId> free_in_block;  // the same within their block: what BlockEditor has set free
   LaneId compute = 0, tp_lane = 0;
+  LaneId cp_send = 0, cp_recv = 0;  // round the ring of context parallelism, where there is one
   std::uint32_t tp_communicator = 0;
 };
 

@@ -17,7 +17,7 @@ class OptimizerWriter {
         o_(optimizer),
         parameters_(parameters),
         order_(lowered.schedule.programs[role].order),
-        dp_(scenario.parallel.data_parallel_size),
+        dp_(scenario.parallel.replicas()),
         shards_(scenario.parallel.optimizer_shards()),
         tp_(scenario.parallel.tensor_model_parallel_size),
         casts_(dp_ > 1 && !scenario.overlap.grad_reduce_in_fp32),
@@ -204,7 +204,7 @@ class OptimizerWriter {
   const Optimizer& o_;
   const ModelParameters& parameters_;
   std::vector<Call>& order_;
-  const std::int64_t dp_, shards_, tp_;
+  const std::int64_t dp_, shards_, tp_;  // dp_: all that have the same parameters
   const bool casts_, sequence_parallel_;
   std::vector<std::size_t> buckets_;  // of the role
   std::optional<Edge> summed_norms_;  // the last of them

@@ -21,7 +21,7 @@ struct Optimizer {
 };
 
 // Appends what follows backward to the program of a role, everything one after the other: gradient reduce-scatter,
-// global norm, AdamW on the shard, parameter all-gather; without use_distributed_optimizer all-reduce, norm, AdamW.
+// global norm, AdamW on the shard, parameter all-gather; without an optimizer that is sharded all-reduce, norm, AdamW.
 // Fills the operations of the role's `lowered.bucket_ops`. With a frozen base only the sum of the metrics is left.
 //
 // Megatron-LM sums the whole gradient of a tied embedding over stages; here it is the shard that is left after the

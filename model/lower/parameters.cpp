@@ -27,7 +27,7 @@ void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Kind ki
     chosen.push_back(parts[i]);
     index.push_back(i);
   }
-  for (Bucket& bucket : make_buckets(chosen, bucket_size, parallel.data_parallel_size)) {
+  for (Bucket& bucket : make_buckets(chosen, bucket_size, parallel.replicas())) {
     for (BucketEntry& entry : bucket.entries) entry.parameter = index[entry.parameter];
     bucket.role = role;
     bucket.replicated = kind == Kind::replicated;
@@ -59,8 +59,9 @@ void set_initial(ModelArray& array, const Parameter& p, const Scenario& scenario
     array.deviation *= 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
 }
 
-// Adds the model's arrays, one for all layers. Returns a piece for each parameter, which has no place yet.
-std::vector<StatePiece> add_arrays(StateMap& state, const std::vector<Parameter>& all, const Scenario& scenario) {
+}  // namespace
+
+std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Parameter>& all, const Scenario& scenario) {
   Transformer one_layer = scenario.model;
   one_layer.num_layers = 1;
   one_layer.padded_vocab_size = one_layer.vocab_size;
@@ -85,26 +86,24 @@ std::vector<StatePiece> add_arrays(StateMap& state, const std::vector<Parameter>
   return pieces;
 }
 
-}  // namespace
-
 bool ties_across_stages(const Scenario& scenario) {
   return scenario.parallel.pipeline_model_parallel_size > 1 && !scenario.model.untie_embeddings_and_output_weights;
 }
 
-ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered) {
+ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica, Lowered& lowered) {
   const Parallel& parallel = scenario.parallel;
-  const std::int64_t dp = parallel.data_parallel_size;
   const StageMap map = stage_map(parallel);
   const std::vector<ModelChunk> chunks = model_chunks(scenario.model, parallel);
   const std::vector<Parameter> all = parameters(scenario.model);
   const bool is_tied = ties_across_stages(scenario);
   std::int64_t bucket_size = 0;  // one bucket
   const bool is_frozen = scenario.training.frozen_base;
-  if (scenario.overlap.overlap_grad_reduce && dp > 1 && !is_frozen)
-    bucket_size = scenario.overlap.bucket_size > 0 ? scenario.overlap.bucket_size : default_bucket_size(dp);
+  if (scenario.overlap.overlap_grad_reduce && parallel.replicas() > 1 && !is_frozen)
+    bucket_size =
+        scenario.overlap.bucket_size > 0 ? scenario.overlap.bucket_size : default_bucket_size(parallel.replicas());
   ModelParameters result;
   StateMap& state = schedule.state;
-  state.pieces = add_arrays(state, all, scenario);
+  state.pieces = add_model_arrays(state, all, scenario);
   std::optional<StatePiece> tied_copy;
   std::vector<std::size_t> whole;  // [part] index into `all`
   for (std::int64_t stage = 0; stage < map.stages; ++stage)
@@ -143,7 +142,7 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
                                  BufferKind::gradient, bucket.elements);
     lowered.bucket_ops.push_back(ops);
     const std::int64_t shards = parallel.optimizer_shards(), shard = bucket.elements / shards;
-    state.buckets.push_back({bucket.role, shards > 1 ? Expr(Coord::dp) * Expr(shard) : Expr(0), shard});
+    state.buckets.push_back({bucket.role, shards > 1 ? replica * Expr(shard) : Expr(0), shard});
     StateBucket& kept = state.buckets.back();
     kept.window(StatePart::parameters) = {ops.parameter, 0};
     if (!is_frozen) kept.window(StatePart::gradients) = {ops.gradient, 0};

@@ -19,13 +19,18 @@ constexpr const char* kTiedHeadWeight = "head.wte.weight";
 // True when the head's weight is the embedding's, but on another stage.
 bool ties_across_stages(const Scenario& scenario);
 
+// Adds the model's arrays, one for all layers. Returns a piece for each of `all`, the uncut parameters, which has no
+// place yet.
+std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Parameter>& all, const Scenario& scenario);
+
 // Cuts the model's parameters, lays the parts out in buckets and adds the buckets' storages. Fills `lowered.buckets`,
 // the storages of `lowered.bucket_ops` and the schedule's state map, but for the optimizer's parts of it. Every model
 // chunk has buckets of its own, those of a stage from its last chunk to its first; only the first chunk of the first
 // stage is cut into several (Megatron-LM: elsewhere the chunks themselves are what communication is cut by). Parameters
 // that all ranks of a tensor-parallel group hold alike, and a tied embedding, have buckets of their own behind the
-// others: they are reduced, and count in the norm, differently. Of a frozen base there are no gradients.
-ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered);
+// others: they are reduced, and count in the norm, differently. Of a frozen base there are no gradients. `replica` is
+// the rank's place among those that have the same parameters.
+ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica, Lowered& lowered);
 
 // Whole buckets as tensors, and the optimizer state of a shard, which goes into the state map.
 struct BucketTensors {

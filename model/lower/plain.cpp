@@ -8,6 +8,7 @@
 #include "model/lower/optimizer.hpp"
 #include "model/lower/parameters.hpp"
 #include "model/lower/pipeline_order.hpp"
+#include "model/lower/sharded.hpp"
 #include "model/lower/stage_writer.hpp"
 
 namespace stretto {
@@ -17,18 +18,23 @@ constexpr LaneId kCompute = 0;
 
 // Lanes and communicators; those of an axis of size 1 do not exist.
 struct Lanes {
-  LaneId dp = 0, tp = 0;
-  std::uint32_t dp_communicator = 0, tp_communicator = 0;
-  Expr dp_place = 0, tp_place = 0;  // of a rank in them
+  LaneId dp = 0, gather = 0, tp = 0;
+  std::uint32_t dp_communicator = 0, gather_communicator = 0, tp_communicator = 0;
+  Expr dp_place = 0, tp_place = 0;  // of a rank in them; dp stands for all that have the same parameters
+  ContextShape cp;
 };
 
 // Axes as Parallel::order has them; by default tp varies fastest and pp slowest: tensor-parallel groups are neighbours.
 Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
-  const std::int64_t dp = scenario.parallel.data_parallel_size, tp = scenario.parallel.tensor_model_parallel_size,
-                     pp = scenario.parallel.pipeline_model_parallel_size, ranks = scenario.parallel.ranks();
+  const Parallel& p = scenario.parallel;
+  const std::int64_t ranks = p.ranks();
   std::vector<MeshAxis> axes;
-  for (const Coord axis : axes_in_order(scenario.parallel)) {
-    const std::int64_t size = axis == Coord::tp ? tp : axis == Coord::dp ? dp : pp;
+  for (const Coord axis : axes_in_order(p)) {
+    const std::int64_t size = axis == Coord::tp            ? p.tensor_model_parallel_size
+                              : axis == Coord::cp          ? p.cp_ring_size()
+                              : axis == Coord::cp_exchange ? p.cp_exchange_size()
+                              : axis == Coord::dp          ? p.data_parallel_size
+                                                           : p.pipeline_model_parallel_size;
     if (size > 1 || axis == Coord::dp) axes.insert(axes.begin(), {axis, size});
   }
   schedule.mesh = Mesh(axes);
@@ -36,16 +42,49 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
       scenario.cluster.ranks_per_device > 0 ? std::min(scenario.cluster.ranks_per_device, ranks) : ranks;
   schedule.lanes = {{"compute", LaneKind::compute, 0}};
   Lanes lanes;
-  const auto add = [&](Coord axis, std::int64_t size, LaneId& lane, std::uint32_t& communicator, Expr& place) {
-    if (size == 1) return;
-    lane = static_cast<LaneId>(schedule.lanes.size());
-    communicator = static_cast<std::uint32_t>(schedule.communicators.size());
-    schedule.lanes.push_back({name_of(axis), LaneKind::communication, 0});
-    schedule.communicators.push_back({name_of(axis), {axis}, CommEngine::nic, 1, size});
-    place = place_in(schedule, schedule.communicators.back());
+  const auto add_lane = [&](const std::string& name) {
+    schedule.lanes.push_back({name, LaneKind::communication, 0});
+    return static_cast<LaneId>(schedule.lanes.size() - 1);
   };
-  add(Coord::dp, dp, lanes.dp, lanes.dp_communicator, lanes.dp_place);
-  add(Coord::tp, tp, lanes.tp, lanes.tp_communicator, lanes.tp_place);
+  // Axes of one rank do not exist, but for dp.
+  const auto add_communicator = [&](const std::string& name, std::vector<Coord> along, Expr& place) {
+    std::erase_if(along, [&](Coord axis) { return axis != Coord::dp && schedule.mesh.size(axis) == 1; });
+    std::int64_t size = 1;
+    for (const Coord axis : along) size *= schedule.mesh.size(axis);
+    schedule.communicators.push_back({name, along, CommEngine::nic, 1, size});
+    place = place_in(schedule, schedule.communicators.back());
+    return static_cast<std::uint32_t>(schedule.communicators.size() - 1);
+  };
+  if (p.replicas() > 1) {
+    lanes.dp = add_lane("dp");
+    lanes.dp_communicator = add_communicator("dp", {Coord::dp, Coord::cp, Coord::cp_exchange}, lanes.dp_place);
+  }
+  // Gathers beside reductions, which one communicator would put in a row (Megatron-FSDP's all-gather group).
+  if (shards_units(scenario)) {
+    lanes.gather = add_lane("dp.gather");
+    Expr place;
+    lanes.gather_communicator = add_communicator("dp.gather", {Coord::dp, Coord::cp, Coord::cp_exchange}, place);
+  }
+  if (p.tensor_model_parallel_size > 1) {
+    lanes.tp = add_lane("tp");
+    lanes.tp_communicator = add_communicator("tp", {Coord::tp}, lanes.tp_place);
+  }
+  ContextShape& cp = lanes.cp;
+  cp.size = p.context_parallel_size;
+  cp.exchange = p.cp_exchange_size();
+  cp.ring = p.cp_ring_size();
+  cp.gathers = p.cp_comm_type == CpCommType::all_gather;
+  if (cp.exchange > 1 || cp.gathers) cp.lane = add_lane("cp");
+  if (cp.exchange > 1)
+    cp.exchange_communicator = add_communicator("cp.exchange", {Coord::cp_exchange}, cp.exchange_place);
+  if (cp.ring > 1) cp.ring_communicator = add_communicator("cp", {Coord::cp}, cp.ring_place);
+  if (cp.ring > 1 && !cp.gathers) {
+    cp.send = add_lane("cp.send");
+    cp.recv = add_lane("cp.recv");
+  }
+  cp.place = cp.exchange == 1 ? cp.ring_place
+             : cp.ring == 1   ? cp.exchange_place
+                              : cp.ring_place * Expr(cp.exchange) + cp.exchange_place;
   return lanes;
 }
 
@@ -59,7 +98,7 @@ std::uint32_t add_communicator_of_all(Schedule& schedule) {
     name += (name.empty() ? "" : "-") + std::string(name_of(axis.coord));
   }
   for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c)
-    if (schedule.communicators[c].name == name) return c;
+    if (schedule.communicators[c].axes == axes) return c;
   schedule.communicators.push_back({name, axes, CommEngine::nic, 1, schedule.mesh.ranks()});
   return static_cast<std::uint32_t>(schedule.communicators.size() - 1);
 }
@@ -97,8 +136,10 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.model = scenario.model;
   shape.micro_batch_size = scenario.training.micro_batch_size;
   shape.micro_batches = scenario.num_microbatches();
-  shape.loss_scale = 1.0 / (double(parallel.data_parallel_size) * double(shape.micro_batches) * double(shape.tokens()));
+  shape.cp = lanes.cp;
+  shape.loss_scale = 1.0 / (double(parallel.replicas()) * double(shape.micro_batches) * double(shape.tokens()));
   shape.recompute = scenario.training.recompute;
+  shape.attention_backend = scenario.training.attention_backend;
   shape.frozen_base = scenario.training.frozen_base;
   shape.gelu_fusion = scenario.training.gelu_fusion && !scenario.model.swiglu;
   shape.bias_gradient_fusion = scenario.training.bias_gradient_fusion && scenario.model.add_bias_linear;
@@ -172,7 +213,14 @@ Lowered lower_plain(const Scenario& scenario) {
                            : scenario.training.precision == "bf16" ? Dtype::bf16
                                                                    : Dtype::f32;
   const Lanes lanes = add_mesh(schedule, scenario);
-  const ModelParameters parameters = add_parameters(schedule, scenario, lowered);
+  const bool is_sharded = shards_units(scenario);
+  ShardedParameters sharded;
+  ModelParameters in_buckets;
+  if (is_sharded)
+    sharded = add_sharded_parameters(schedule, scenario, lanes.dp_place);
+  else
+    in_buckets = add_parameters(schedule, scenario, lanes.dp_place, lowered);
+  const ModelParameters& parameters = is_sharded ? sharded.model : in_buckets;
 
   // metrics = {loss, squared gradient norm}: summed over ranks in one all-reduce.
   const TensorId metrics = add_tensor(schedule, "metrics", Dtype::f64, BufferKind::scalar, 1, 2);
@@ -186,6 +234,7 @@ Lowered lower_plain(const Scenario& scenario) {
 
   const std::vector<PipelineOrder> orders = order_stages(scenario);
   const BlockShape shape = shape_of(scenario, lanes, orders);
+  schedule.step_data.parts = shape.parts();
   const ModelBlocks blocks = add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute);
   lowered.layer_blocks = {blocks.layer_forward};
   if (shape.recompute.granularity == Recompute::Granularity::full)
@@ -198,6 +247,8 @@ Lowered lower_plain(const Scenario& scenario) {
   lowered.layers = scenario.model.num_layers;
   lowered.compute = kCompute;
   lowered.tp_lane = lanes.tp;
+  lowered.cp_send = lanes.cp.send;
+  lowered.cp_recv = lanes.cp.recv;
   lowered.tp_communicator = lanes.tp_communicator;
   PipelineBlocks messages;
   if (stages > 1)
@@ -213,7 +264,7 @@ Lowered lower_plain(const Scenario& scenario) {
   Optimizer optimizer;
   if (!shape.frozen_base)
     optimizer.tensors = add_bucket_tensors(schedule, lowered, parallel.optimizer_shards(),
-                                           dp > 1 && !scenario.overlap.grad_reduce_in_fp32);
+                                           parallel.replicas() > 1 && !scenario.overlap.grad_reduce_in_fp32);
   optimizer.norm_squared = {metrics, 0, 0, 1, 1, 1, 1};
   optimizer.hyper = whole(schedule, hyper);
   optimizer.compute = kCompute;
@@ -221,7 +272,7 @@ Lowered lower_plain(const Scenario& scenario) {
   optimizer.tp = lanes.tp;
   optimizer.dp_communicator = lanes.dp_communicator;
   optimizer.tp_communicator = lanes.tp_communicator;
-  optimizer.shard = parallel.use_distributed_optimizer ? lanes.dp_place : Expr(0);
+  optimizer.shard = parallel.shards_optimizer() ? lanes.dp_place : Expr(0);
   optimizer.sums_metrics = parallel.ranks() > 1;
   optimizer.is_tied = ties_across_stages(scenario) && !shape.frozen_base;
   // Collectives of all ranks, or of two stages, use the first communication lane.
@@ -253,13 +304,27 @@ Lowered lower_plain(const Scenario& scenario) {
                        kCompute,
                        Phase::setup,
                        {write(whole(schedule, optimizer.tensors[b].gradient))}});
+    for (const auto& gradients : {sharded.gradients, sharded.replicated_gradients})
+      if (gradients)
+        add_operation(schedule, zero,
+                      {gradients == sharded.gradients ? "gradients.zero" : "gradients.zero.replicated",
+                       Fill{schedule.tensors[*gradients].cols, 0},
+                       kCompute,
+                       Phase::setup,
+                       {write(whole(schedule, *gradients))}});
     const BlockId zero_block = add_block(schedule, std::move(zero));
     schedule.programs.push_back({stages > 1 ? "stage " + std::to_string(stage) : "rank", {}});
     std::vector<Call>& calls = schedule.programs.back().order;
     calls.push_back(call_block(schedule, zero_block));
     calls.back().sequence = kSequence;
     append_pipeline(schedule, blocks, messages, shape, stage, orders[role], calls);
-    append_optimizer(lowered, optimizer, parameters, scenario, role);
+    if (is_sharded)
+      append_sharded(lowered, sharded,
+                     {kCompute, lanes.gather, lanes.dp, lanes.tp, lanes.gather_communicator, lanes.dp_communicator,
+                      lanes.tp_communicator},
+                     optimizer, blocks, scenario);
+    else
+      append_optimizer(lowered, optimizer, parameters, scenario, role);
   }
   return lowered;
 }

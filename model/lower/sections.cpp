@@ -47,10 +47,17 @@ void Sections::add_layer_activations() {
   kept_.x = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true});
   kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers);
   kept_.ln_1_stats = w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, statistics);
-  kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers);
+  if (shape_.cp.size > 1) {
+    context_.emplace(schedule_, w_, shape_);
+  } else {
+    kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers);
+    if (shape_.attention_backend == AttentionBackend::unfused)
+      unfused_.emplace(w_, shape_);
+    else
+      kept_.lse = w_.recomputable("attention.lse", shape_.micro_batch_size * heads_, model_.seq_length, layers,
+                                  {.is_core = true, .is_statistics = true});
+  }
   kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {.is_core = true});
-  kept_.lse = w_.recomputable("attention.lse", shape_.micro_batch_size * heads_, model_.seq_length, layers,
-                              {.is_core = true, .is_statistics = true});
   kept_.x_mid = w_.recomputable("x_mid", rows, hidden, layers);
   kept_.ln_2 = w_.recomputable("ln_2.out", rows, hidden, layers);
   kept_.ln_2_stats = w_.recomputable("ln_2.stats", rows, w_.norm_stats(), layers, statistics);
@@ -95,8 +102,8 @@ void Sections::add_transients() {
 // ---- embedding ----
 
 Embedding Sections::embedding(Pass pass) const {
-  return {pass,      w_.tokens(),    model_.hidden_size, model_.padded_vocab_size, model_.seq_length, has_positions(),
-          shape_.tp, shape_.tp_place};
+  return {pass,      w_.tokens(),     model_.hidden_size, model_.padded_vocab_size, model_.seq_length, has_positions(),
+          shape_.tp, shape_.tp_place, shape_.parts()};
 }
 
 void Sections::embedding_forward() {
@@ -131,29 +138,38 @@ void Sections::row_layer(const std::string& name, std::int64_t in, const View& i
   w_.residual(addition, name, before, sum, after, site);
 }
 
-std::vector<Access> Sections::attended() const {
-  return {read(of_layer(kept_.qkv)), write(of_layer(kept_.attention)), write(of_layer(kept_.lse))};
+View Sections::qkv() const { return context_ ? context_->qkv() : of_layer(kept_.qkv); }
+
+void Sections::attention_core(const std::string& suffix) {
+  if (context_) return context_->forward(of_layer(kept_.attention), suffix);
+  if (unfused_) return unfused_->forward(qkv(), of_layer(kept_.attention), suffix);
+  w_.attention("attention.fprop" + suffix, Pass::forward,
+               {read(qkv()), write(of_layer(kept_.attention)), write(of_layer(kept_.lse))});
 }
 
 void Sections::attention_forward(const View& in, const View& out) {
   w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
   w_.column_forward("qkv", model_.hidden_size, qkv_size_,
-                    w_.gathered("qkv.all_gather", Phase::forward, of_layer(kept_.ln_1)), of_layer(kept_.qkv));
-  w_.rope("rope.fprop", Phase::forward, Pass::forward, of_layer(kept_.qkv));
-  w_.attention("attention.fprop", Pass::forward, attended());
+                    w_.gathered("qkv.all_gather", Phase::forward, of_layer(kept_.ln_1)), qkv());
+  w_.rope("rope.fprop", Phase::forward, Pass::forward, qkv());
+  attention_core("");
   row_layer("proj", attended_, of_layer(kept_.attention), "residual_1.fprop", in, out, DropoutSite::residual_1);
 }
 
 void Sections::attention_backward(const View& in) {
   const BackwardTransients& d = backward_;
-  if (shape_.recompute.granularity == Recompute::Granularity::selective)
-    w_.attention("attention.fprop.recompute", Pass::forward, attended());
+  if (shape_.recompute.granularity == Recompute::Granularity::selective) attention_core(".recompute");
   w_.row_backward("proj", attended_, model_.hidden_size,
                   w_.dropped("residual_1.dgrad", d.d_x, d.d_branch, DropoutSite::residual_1), of_layer(kept_.attention),
                   w_.work(d.d_attention));
-  w_.attention("attention.dgrad", Pass::dgrad,
-               {read(of_layer(kept_.qkv)), read(of_layer(kept_.attention)), read(of_layer(kept_.lse)),
-                read(w_.work(d.d_attention)), write(w_.work(d.d_qkv))});
+  if (context_)
+    context_->backward(of_layer(kept_.attention), w_.work(d.d_attention), w_.work(d.d_qkv));
+  else if (unfused_)
+    unfused_->backward(qkv(), w_.work(d.d_attention), w_.work(d.d_qkv));
+  else
+    w_.attention("attention.dgrad", Pass::dgrad,
+                 {read(qkv()), read(of_layer(kept_.attention)), read(of_layer(kept_.lse)), read(w_.work(d.d_attention)),
+                  write(w_.work(d.d_qkv))});
   w_.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, w_.work(d.d_qkv));
   const View d_ln_1 = w_.column_backward("qkv", model_.hidden_size, qkv_size_, w_.work(d.d_qkv), of_layer(kept_.ln_1),
                                          w_.work(d.d_hidden), w_.work(d.d_part), "qkv.weight");

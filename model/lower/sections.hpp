@@ -1,15 +1,19 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/lower/block_writer.hpp"
+#include "model/lower/context_attention.hpp"
+#include "model/lower/unfused_attention.hpp"
 
 namespace stretto {
 
 // Activations that forward keeps for backward: families over layers and slots.
 struct KeptActivations {
   TensorId x = 0;  // the residual stream: that of layer l goes in, that of layer l + 1 comes out
-  TensorId ln_1 = 0, ln_1_stats = 0, qkv = 0, attention = 0, lse = 0;
+  TensorId ln_1 = 0, ln_1_stats = 0, qkv = 0, attention = 0;
+  TensorId lse = 0;    // of fused attention
   TensorId x_mid = 0;  // the residual stream between attention and mlp
   TensorId ln_2 = 0, ln_2_stats = 0, fc1 = 0, act = 0;
   View ln_f, logits;
@@ -59,7 +63,8 @@ class Sections {
   View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }
   void row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
                  const View& before, const View& after, DropoutSite site);
-  std::vector<Access> attended() const;
+  View qkv() const;
+  void attention_core(const std::string& suffix);
   Embedding embedding(Pass pass) const;
   bool has_positions() const { return model_.position_embedding_type == PositionEmbedding::learned_absolute; }
 
@@ -73,9 +78,11 @@ class Sections {
   const std::string act_;  // of the MLP
   View ids_, targets_;
   KeptActivations kept_;
+  std::optional<ContextAttention> context_;  // with context parallelism; then qkv and lse are its own
   ForwardTransients forward_;
   BackwardTransients backward_;
   TensorId dx_ = 0;
+  std::optional<UnfusedAttention> unfused_;
 };
 
 // A kind of layer: its sections, from input to output.

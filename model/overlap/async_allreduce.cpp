@@ -19,7 +19,7 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
   blocks.push_back(lowered.layer_blocks.back());
   for (const BlockId id : blocks) {
     const bool is_layer = id == lowered.layer_blocks.back();
-    BlockEditor block(lowered.schedule, id, is_layer ? lowered.layers : 1);
+    BlockEditor block(lowered, id, is_layer ? lowered.layers : 1);
     for (const char* layer : {"fc1", "qkv", "lm_head"})
       if (const std::string name = std::string(layer) + ".dgrad.all_reduce"; block.has(name)) block.set_free(name);
     block.commit();

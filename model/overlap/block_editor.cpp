@@ -18,24 +18,42 @@ struct Range {
 using Ranges = std::vector<std::vector<Range>>;  // [point of the coordinates]
 
 // Operations of one call share layer, slot and buffer, so that a few points tell which of their views are one storage:
-// the first and the last layer, on every tensor-parallel rank.
-Ranges ranges_of(const Schedule& schedule, const Operation& operation, std::int64_t layers) {
-  Ranges ranges;
-  for (std::int64_t t = 0; t < schedule.mesh.size(Coord::tp); ++t)
-    for (const std::int64_t layer : {std::int64_t{0}, layers - 1}) {
-      Coordinates at;
-      at[Coord::tp] = t;
-      at[Coord::layer] = layer;
-      std::vector<Range>& here = ranges.emplace_back();
-      for (const Access& access : operation.accesses) {
-        const View& view = access.view;
-        const Tensor& tensor = schedule.tensors[view.tensor];
-        const TensorPlace& place = tensor.places[static_cast<std::size_t>(view.layer.eval(at) * tensor.slots)];
-        const std::int64_t begin = place.offset + view.offset.eval(at);
-        here.push_back(
-            {place.storage, begin, begin + (view.rows - 1) * view.ld + view.cols, access.mode != AccessMode::read});
+// the first and the last layer, at every place on the axes that a view of them depends on.
+std::vector<Coordinates> points_of(const Schedule& schedule, const std::vector<OpId>& ops, std::int64_t layers) {
+  std::vector<Coordinates> points(2);
+  points[1][Coord::layer] = layers - 1;
+  for (const MeshAxis& axis : schedule.mesh.axes()) {
+    const bool depends = std::any_of(ops.begin(), ops.end(), [&](OpId op) {
+      const std::vector<Access>& accesses = schedule.operations[op].accesses;
+      return std::any_of(accesses.begin(), accesses.end(),
+                         [&](const Access& access) { return access.view.offset.depends_on(axis.coord); });
+    });
+    if (!depends) continue;
+    std::vector<Coordinates> extended;
+    for (const Coordinates& point : points)
+      for (std::int64_t i = 0; i < axis.size; ++i) {
+        extended.push_back(point);
+        extended.back()[axis.coord] = i;
       }
+    points = std::move(extended);
+  }
+  return points;
+}
+
+Ranges ranges_of(const Schedule& schedule, const Operation& operation, const std::vector<Coordinates>& points) {
+  Ranges ranges;
+  for (const Coordinates& at : points) {
+    std::vector<Range>& here = ranges.emplace_back();
+    for (const Access& access : operation.accesses) {
+      const View& view = access.view;
+      const Tensor& tensor = schedule.tensors[view.tensor];
+      const std::int64_t slot = view.slot.is_constant() ? view.slot.value() : 0;
+      const TensorPlace& place = tensor.places[static_cast<std::size_t>(view.layer.eval(at) * tensor.slots + slot)];
+      const std::int64_t begin = place.offset + view.offset.eval(at);
+      here.push_back(
+          {place.storage, begin, begin + (view.rows - 1) * view.ld + view.cols, access.mode != AccessMode::read});
     }
+  }
   return ranges;
 }
 
@@ -72,10 +90,19 @@ bool conflict(const Ranges& a, const Ranges& b) {
 
 }  // namespace
 
-BlockEditor::BlockEditor(Schedule& schedule, BlockId block, std::int64_t layers)
-    : schedule_(schedule), block_(block), layers_(layers) {
-  for (std::uint32_t i = 0; i < schedule.blocks[block].ops.size(); ++i)
-    entries_.push_back({schedule.blocks[block].ops[i], i, false});
+BlockEditor::BlockEditor(Lowered& lowered, BlockId block, std::int64_t layers)
+    : lowered_(lowered), schedule_(lowered.schedule), block_(block), layers_(layers) {
+  const Block& edited = schedule_.blocks[block];
+  for (std::uint32_t i = 0; i < edited.ops.size(); ++i) {
+    const auto waits_for_last = [&](const BlockWait& wait) { return wait.op == i && wait.on + 1 == i; };
+    const auto message = [&](std::uint32_t at) {
+      return std::holds_alternative<PointToPoint>(schedule_.operations[edited.ops[at]].work);
+    };
+    const bool is_beside = i > 0 && message(i) && message(i - 1) &&
+                           schedule_.operations[edited.ops[i]].lane != schedule_.operations[edited.ops[i - 1]].lane &&
+                           std::none_of(edited.waits.begin(), edited.waits.end(), waits_for_last);
+    entries_.push_back({edited.ops[i], i, lowered.free_in_block.contains(edited.ops[i]), is_beside});
+  }
 }
 
 std::size_t BlockEditor::find(const std::string& name) const {
@@ -109,7 +136,7 @@ void BlockEditor::replace(const std::string& name, std::vector<Operation> operat
   std::vector<Entry> fresh;
   for (Operation& operation : operations) {
     schedule_.operations.push_back(std::move(operation));
-    fresh.push_back({static_cast<OpId>(schedule_.operations.size() - 1), old, true});
+    fresh.push_back({static_cast<OpId>(schedule_.operations.size() - 1), old, true, false});
   }
   entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(at));
   entries_.insert(entries_.begin() + static_cast<std::ptrdiff_t>(at), fresh.begin(), fresh.end());
@@ -121,8 +148,11 @@ std::vector<BlockWait> BlockEditor::waits() const {
   const std::size_t lanes = schedule_.lanes.size(), count = entries_.size();
   std::vector<Ranges> ranges;
   std::vector<std::vector<Range>> extents;
+  std::vector<OpId> ops;
+  for (const Entry& entry : entries_) ops.push_back(entry.op);
+  const std::vector<Coordinates> points = points_of(schedule_, ops, layers_);
   for (const Entry& entry : entries_) {
-    ranges.push_back(ranges_of(schedule_, schedule_.operations[entry.op], layers_));
+    ranges.push_back(ranges_of(schedule_, schedule_.operations[entry.op], points));
     extents.push_back(extent_of(ranges.back()));
   }
   std::vector<std::vector<std::uint32_t>> after(count);    // [op][lane] known when it has finished
@@ -146,7 +176,7 @@ std::vector<BlockWait> BlockEditor::waits() const {
       if (next == 0) break;
       const std::uint32_t j = next - 1;
       --behind[lane_of[j]];
-      const bool in_sequence = !entries_[i].is_free && !entries_[j].is_free;
+      const bool in_sequence = !entries_[i].is_free && !entries_[j].is_free && !(entries_[i].is_beside && j + 1 == i);
       if (!in_sequence && !(conflict(extents[i], extents[j]) && conflict(ranges[i], ranges[j]))) continue;
       waits.push_back({i, EdgeKind::finish_start, j});
       for (std::size_t l = 0; l < lanes; ++l) known[l] = std::max(known[l], after[j][l]);
@@ -178,7 +208,10 @@ void BlockEditor::commit() {
   update_calls();
   Block& block = schedule_.blocks[block_];
   block.ops.clear();
-  for (const Entry& entry : entries_) block.ops.push_back(entry.op);
+  for (const Entry& entry : entries_) {
+    block.ops.push_back(entry.op);
+    if (entry.is_free) lowered_.free_in_block.insert(entry.op);
+  }
   block.waits = waits();
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "model/lower/lower.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto {
@@ -14,8 +15,8 @@ namespace stretto {
 // lane begins the block before its first operation has started: what a call waits for, all of its lanes wait for.
 class BlockEditor {
  public:
-  // The block is called for layers [0, layers).
-  BlockEditor(Schedule& schedule, BlockId block, std::int64_t layers);
+  // The block is called for layers [0, layers). Operations that an editor before this one has set free stay so.
+  BlockEditor(Lowered& lowered, BlockId block, std::int64_t layers);
 
   bool has(const std::string& name) const;
   const Operation& operation(const std::string& name) const;  // which must be there
@@ -33,11 +34,13 @@ class BlockEditor {
     OpId op = 0;
     std::uint32_t old = 0;  // index in the block of what it stands for
     bool is_free = false;
+    bool is_beside = false;  // a message that runs beside the one before it, in sequence
   };
   std::size_t find(const std::string& name) const;
   std::vector<BlockWait> waits() const;
   void update_calls() const;
 
+  Lowered& lowered_;
   Schedule& schedule_;
   BlockId block_;
   std::int64_t layers_;

@@ -21,6 +21,13 @@ void Gates::trains(const std::string& knob, bool asked, const Scenario& scenario
   off(knob, asked, "frozen_base off", !scenario.training.frozen_base, "frozen_base is on, and nothing is trained");
 }
 
+void Gates::off_with_units(const std::string& knob, bool asked, const Scenario& scenario) {
+  const std::string key = "data_parallel_sharding_strategy";
+  off(knob, asked, key + " no_shard or optim", !scenario.parallel.shards_gradients(),
+      key + " is \"" + name_of(scenario.parallel.data_parallel_sharding_strategy) +
+          "\", whose units are no buckets; fsdp_comm_overlap overlaps their communication");
+}
+
 void Gates::error(const std::string& knob, bool asked, const std::string& needs, bool open) {
   gates_.push_back({knob, needs, true, asked, open, ""});
 }
@@ -31,7 +38,7 @@ Gates gates_of(const Scenario& s) {
     if (mode.gates) mode.gates(s, gates);
   const Parallel& p = s.parallel;
   const Overlap& o = s.overlap;
-  const std::int64_t dp = p.data_parallel_size, tp = p.tensor_model_parallel_size, pp = p.pipeline_model_parallel_size,
+  const std::int64_t tp = p.tensor_model_parallel_size, pp = p.pipeline_model_parallel_size,
                      vp = p.virtual_pipeline_model_parallel_size;
   gates.error("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_model_parallel_size above 1",
               pp > 1);
@@ -49,7 +56,8 @@ Gates gates_of(const Scenario& s) {
   gates.off("channel_GBps", s.cluster.channel_GBps > 0, "max_ctas of a group", !s.cluster.max_ctas.empty(),
             "no group has channels; nccl_communicator_config.dp.max_ctas gives dp some");
   for (const auto& [group, key, size] :
-       {std::tuple{"dp", "data_parallel_size", dp}, std::tuple{"tp", "tensor_model_parallel_size", tp},
+       {std::tuple{"dp", Parallel::kReplicas, p.replicas()}, std::tuple{"tp", "tensor_model_parallel_size", tp},
+        std::tuple{"cp", "context_parallel_size", p.context_parallel_size},
         std::tuple{"pp", "pipeline_model_parallel_size", pp}, std::tuple{"embd", "pipeline_model_parallel_size", pp}}) {
     const std::string config = "nccl_communicator_config." + std::string(group);
     if (s.cluster.max_ctas.contains(group)) gates.above_one(config, true, key, size);

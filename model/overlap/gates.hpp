@@ -28,6 +28,8 @@ class Gates {
   void above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size);
   // It acts on gradients of parameters.
   void trains(const std::string& knob, bool asked, const Scenario& scenario);
+  // It acts on buckets of gradients, which ZeRO-2 and ZeRO-3 do not have.
+  void off_with_units(const std::string& knob, bool asked, const Scenario& scenario);
   // Asking for `knob` is an error unless the gate is open.
   void error(const std::string& knob, bool asked, const std::string& needs, bool open);
 

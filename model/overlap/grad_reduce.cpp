@@ -60,9 +60,10 @@ void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOp
 }
 
 void add_gates(const Scenario& scenario, Gates& gates) {
-  gates.above_one("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, "data_parallel_size",
-                  scenario.parallel.data_parallel_size);
+  gates.above_one("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, Parallel::kReplicas,
+                  scenario.parallel.replicas());
   gates.trains("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
+  gates.off_with_units("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
 }
 
 }  // namespace
@@ -84,6 +85,7 @@ OverlapMode overlap_grad_reduce_mode() {
           .meaning = "gradient buckets are reduced while backward goes on",
           .knob = "overlap_grad_reduce",
           .on = &Overlap::overlap_grad_reduce,
+          .applies = [](const Parallel& p) { return !p.shards_gradients(); },
           .is_meant = [](const Overlap& o) { return !o.overlap_param_gather; },
           .gates = add_gates,
           .rewrite = [](Lowered& lowered, const Scenario&, const Gates&) { rewrite_overlap_grad_reduce(lowered); },

@@ -151,18 +151,19 @@ void check(TomlTable& table, const Overlap& overlap) {
 
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Overlap& o = scenario.overlap;
-  const std::int64_t dp = scenario.parallel.data_parallel_size;
-  gates.above_one("overlap_param_gather", o.overlap_param_gather, "data_parallel_size", dp);
+  const std::int64_t replicas = scenario.parallel.replicas();
+  gates.above_one("overlap_param_gather", o.overlap_param_gather, Parallel::kReplicas, replicas);
   gates.trains("overlap_param_gather", o.overlap_param_gather, scenario);
+  gates.off_with_units("overlap_param_gather", o.overlap_param_gather, scenario);
   gates.error("overlap_param_gather", o.overlap_param_gather, "overlap_grad_reduce", o.overlap_grad_reduce);
   gates.error("overlap_param_gather", o.overlap_param_gather, "use_distributed_optimizer",
-              scenario.parallel.use_distributed_optimizer);
+              scenario.parallel.shards_optimizer());
   // Buckets are of gradients and of parameters.
   gates.off("bucket_size", o.bucket_size > 0, "overlap_grad_reduce", o.overlap_grad_reduce,
             "it needs overlap_grad_reduce = true; the gradients of a model chunk are one bucket");
   gates.off("align_param_gather", o.align_param_gather, "overlap_param_gather", o.overlap_param_gather,
             "it needs overlap_param_gather = true");
-  gates.above_one("align_param_gather", o.align_param_gather, "data_parallel_size", dp);
+  gates.above_one("align_param_gather", o.align_param_gather, Parallel::kReplicas, replicas);
   gates.above_one("align_param_gather", o.align_param_gather, "virtual_pipeline_model_parallel_size",
                   scenario.parallel.virtual_pipeline_model_parallel_size);
   gates.error("fp8_param_gather", false, "a precision of fp8, which there is not yet", false);
@@ -175,7 +176,7 @@ OverlapMode overlap_param_gather_mode() {
           .meaning = "also: parameter buckets are gathered while the next forward goes on (needs overlap_grad_reduce)",
           .knob = "overlap_param_gather",
           .on = &Overlap::overlap_param_gather,
-          .applies = [](const Parallel& p) { return p.use_distributed_optimizer; },
+          .applies = [](const Parallel& p) { return p.shards_optimizer() && !p.shards_gradients(); },
           .configure = [](Overlap& o) { o.overlap_grad_reduce = true; },
           .read = read,
           .check = check,

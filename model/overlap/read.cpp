@@ -16,8 +16,9 @@ bool read_grad_reduce_in_fp32(TomlTable& table) {
 
 }  // namespace
 
-Overlap read_overlap(TomlTable table) {
+Overlap read_overlap(TomlTable table, const Parallel& parallel) {
   Overlap overlap;
+  overlap.cp_comm_overlap = parallel.has_cp_ring();  // as the frameworks, which have no switch for it
   for (const OverlapMode& mode : overlap_modes()) {
     if (mode.name == mode.knob) overlap.*mode.on = value_or<bool>(table, mode.knob, overlap.*mode.on);
     if (mode.read) mode.read(table, overlap);

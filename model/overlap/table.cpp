@@ -7,12 +7,24 @@ OverlapMode plain_mode();
 OverlapMode overlap_grad_reduce_mode(), overlap_param_gather_mode();
 OverlapMode async_allreduce_mode();
 OverlapMode tp_comm_bulk_mode(), tp_comm_overlap_mode(), tp_comm_ring_exchange_mode();
+OverlapMode tp_flash_overlap_mode();
 OverlapMode overlap_p2p_comm_mode();
+OverlapMode cp_comm_overlap_mode();
+OverlapMode fsdp_comm_overlap_mode();
 
 const std::vector<OverlapMode>& overlap_modes() {
   static const std::vector<OverlapMode> kModes = {
-      plain_mode(),        overlap_grad_reduce_mode(), overlap_param_gather_mode(),  async_allreduce_mode(),
-      tp_comm_bulk_mode(), tp_comm_overlap_mode(),     tp_comm_ring_exchange_mode(), overlap_p2p_comm_mode(),
+      plain_mode(),
+      overlap_grad_reduce_mode(),
+      overlap_param_gather_mode(),
+      async_allreduce_mode(),
+      tp_comm_bulk_mode(),
+      tp_comm_overlap_mode(),
+      tp_comm_ring_exchange_mode(),
+      tp_flash_overlap_mode(),
+      overlap_p2p_comm_mode(),
+      cp_comm_overlap_mode(),
+      fsdp_comm_overlap_mode(),
   };
   return kModes;
 }

@@ -8,20 +8,22 @@ namespace {
 // The methods that each GEMM of a layer allows: Megatron-Bridge's TransformerLayerTPOverlapCfg.
 struct TpSlot {
   const char* name;
+  enum class Kind : std::uint8_t { gathers, scatters, neither } kind;
   std::vector<std::string> methods;
 };
 const std::vector<TpSlot>& tp_slots() {
+  using Kind = TpSlot::Kind;
   static const std::vector<TpSlot> kSlots = {
-      {"qkv_fprop", {"none", "ring_exchange"}},
-      {"qkv_dgrad", {"none", "bulk", "ring_exchange", "pipeline"}},
-      {"qkv_wgrad", {"none", "bulk"}},
-      {"proj_fprop", {"none", "ring_exchange", "pipeline"}},
-      {"proj_dgrad", {"none", "ring_exchange"}},
-      {"fc1_fprop", {"none", "ring_exchange"}},
-      {"fc1_dgrad", {"none", "bulk", "ring_exchange", "pipeline"}},
-      {"fc1_wgrad", {"none", "bulk"}},
-      {"fc2_fprop", {"none", "ring_exchange", "pipeline"}},
-      {"fc2_dgrad", {"none", "ring_exchange"}},
+      {"qkv_fprop", Kind::gathers, {"none", "ring_exchange", "flash"}},
+      {"qkv_dgrad", Kind::scatters, {"none", "bulk", "ring_exchange", "pipeline", "flash"}},
+      {"qkv_wgrad", Kind::neither, {"none", "bulk"}},
+      {"proj_fprop", Kind::scatters, {"none", "ring_exchange", "pipeline", "flash"}},
+      {"proj_dgrad", Kind::gathers, {"none", "ring_exchange", "flash"}},
+      {"fc1_fprop", Kind::gathers, {"none", "ring_exchange", "flash"}},
+      {"fc1_dgrad", Kind::scatters, {"none", "bulk", "ring_exchange", "pipeline", "flash"}},
+      {"fc1_wgrad", Kind::neither, {"none", "bulk"}},
+      {"fc2_fprop", Kind::scatters, {"none", "ring_exchange", "pipeline", "flash"}},
+      {"fc2_dgrad", Kind::gathers, {"none", "ring_exchange", "flash"}},
   };
   return kSlots;
 }
@@ -32,18 +34,27 @@ TpGemm read_tp_gemm(TomlTable table, const TpSlot& slot) {
   gemm.method = method == "bulk"            ? TpMethod::bulk
                 : method == "ring_exchange" ? TpMethod::ring_exchange
                 : method == "pipeline"      ? TpMethod::pipeline
+                : method == "flash"         ? TpMethod::flash
                                             : TpMethod::none;
   gemm.aggregate = value_or<bool>(table, "aggregate", false);
   gemm.num_splits = value_or<std::int64_t>(table, "num_splits", gemm.num_splits, {.min = 2, .max = 64});
+  gemm.num_slices = value_or<std::int64_t>(table, "num_slices", gemm.num_slices, {.min = 1, .max = 64});
+  if (choice_or(table, "accumulate", "ring", {"ring", "owner"}) == "owner") gemm.accumulate = TpAccumulate::owner;
   table.finish();
-  const bool gathers = slot.methods.size() == 2 && slot.methods[1] == "ring_exchange";
-  if (gemm.aggregate && !(gathers && gemm.method == TpMethod::ring_exchange))
+  if (gemm.aggregate && !(slot.kind == TpSlot::Kind::gathers && gemm.method == TpMethod::ring_exchange))
     throw table.failure("aggregate",
                         "expected method = \"ring_exchange\" of qkv_fprop, fc1_fprop, proj_dgrad or fc2_dgrad as well, "
                         "got method = \"" +
                             method + "\" of " + slot.name);
   if (table.has("num_splits") && gemm.method != TpMethod::pipeline)
     throw table.failure("num_splits", "expected method = \"pipeline\" as well, got \"" + method + "\"");
+  if (table.has("num_slices") && gemm.method != TpMethod::flash)
+    throw table.failure("num_slices", "expected method = \"flash\" as well, got \"" + method + "\"");
+  if (table.has("accumulate") && !(slot.kind == TpSlot::Kind::scatters && gemm.method == TpMethod::flash))
+    throw table.failure("accumulate",
+                        "expected method = \"flash\" of proj_fprop, fc2_fprop, qkv_dgrad or fc1_dgrad as well, got "
+                        "method = \"" +
+                            method + "\" of " + slot.name);
   return gemm;
 }
 
@@ -55,7 +66,7 @@ std::map<std::string, TpGemm> read_tp_cfg(TomlTable table) {
   for (const char* layer : {"qkv", "fc1"}) {
     const auto dgrad = cfg.find(std::string(layer) + "_dgrad"), wgrad = cfg.find(std::string(layer) + "_wgrad");
     if (dgrad == cfg.end() || wgrad == cfg.end() || wgrad->second.method != TpMethod::bulk) continue;
-    if (dgrad->second.method == TpMethod::ring_exchange || dgrad->second.method == TpMethod::pipeline)
+    if (is_split(dgrad->second))
       throw table.failure(wgrad->first,
                           "expected none beside a " + dgrad->first + " that scatters its own result, got bulk");
   }
@@ -63,6 +74,10 @@ std::map<std::string, TpGemm> read_tp_cfg(TomlTable table) {
 }
 
 }  // namespace
+
+bool is_split(const TpGemm& gemm) {
+  return gemm.method == TpMethod::ring_exchange || gemm.method == TpMethod::pipeline || gemm.method == TpMethod::flash;
+}
 
 void read_tp_keys(TomlTable& table, Overlap& overlap) {
   overlap.tp_comm_bulk_dgrad = value_or<bool>(table, "tp_comm_bulk_dgrad", overlap.tp_comm_bulk_dgrad);
@@ -86,7 +101,7 @@ void check_tp_keys(TomlTable& table, const Overlap& overlap) {
                             "expected only one of it and a method of " + gemm + " in tp_comm_overlap_cfg, got both");
 }
 
-TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp,
+TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp, std::int64_t rows,
                      std::vector<std::string>& notes) {
   const auto resolved = [&](const std::string& name, bool is_on, TpMethod by_default) {
     TpGemm gemm{is_on ? by_default : TpMethod::none};
@@ -101,6 +116,9 @@ TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int6
             std::to_string(gemm.num_splits));
     if (gemm.method == TpMethod::ring_exchange && gemm.aggregate && tp % 2 != 0)
       close("aggregate pairs ranks, and tensor_model_parallel_size is " + std::to_string(tp));
+    if (gemm.method == TpMethod::flash && rows % gemm.num_slices != 0)
+      close("a rank's " + std::to_string(rows) + " rows do not divide into num_slices " +
+            std::to_string(gemm.num_slices));
     return gemm;
   };
   const bool ag = overlap.tp_comm_overlap_ag, rs = overlap.tp_comm_overlap_rs,
@@ -117,9 +135,6 @@ TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int6
   m.qkv_dgrad = resolved("qkv_dgrad", qkv && (rs_dgrad || overlap.tp_comm_bulk_dgrad), dgrad);
   m.fc1_dgrad = resolved("fc1_dgrad", fc1 && (rs_dgrad || overlap.tp_comm_bulk_dgrad), dgrad);
   // Where the reduce-scatter is in pieces beside dgrad, nothing of it is left for wgrad.
-  const auto is_split = [](const TpGemm& gemm) {
-    return gemm.method == TpMethod::ring_exchange || gemm.method == TpMethod::pipeline;
-  };
   m.qkv_wgrad = resolved("qkv_wgrad", qkv && overlap.tp_comm_bulk_wgrad && !is_split(m.qkv_dgrad), TpMethod::bulk);
   m.fc1_wgrad = resolved("fc1_wgrad", fc1 && overlap.tp_comm_bulk_wgrad && !is_split(m.fc1_dgrad), TpMethod::bulk);
   return m;

@@ -8,7 +8,7 @@
 namespace stretto {
 
 // How the communication of each GEMM of a layer overlaps with it, after all switches: TransformerEngine's user-buffer
-// methods, by Megatron-Bridge's names "qkv_fprop", "proj_dgrad", … .
+// methods, by Megatron-Bridge's names "qkv_fprop", "proj_dgrad", … , and Flash-Overlap's (arXiv 2604.24013).
 struct TpMethods {
   TpGemm qkv_fprop, fc1_fprop;   // all-gather of the input before the GEMM
   TpGemm proj_dgrad, fc2_dgrad;  // all-gather of the output's gradient before the GEMM
@@ -17,9 +17,12 @@ struct TpMethods {
   TpGemm qkv_wgrad, fc1_wgrad;   // bulk: reduce-scatter of the data gradient beside it
 };
 // Defaults are TransformerEngine's: all-gathers by ring exchange, reduce-scatters in four pieces, bulk for the rest.
-// `notes` gets a line for each method that cannot act in this model, which is then none.
-TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp,
+// `rows`: of the residual stream that a rank has. `notes` gets a line for each method that cannot act in this model,
+// which is then none.
+TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp, std::int64_t rows,
                      std::vector<std::string>& notes);
+// Whether the communication is in pieces beside the GEMM that it belongs to.
+bool is_split(const TpGemm& gemm);
 
 // The keys tp_comm_* of [overlap]: OverlapMode::read and check.
 void read_tp_keys(TomlTable& table, Overlap& overlap);

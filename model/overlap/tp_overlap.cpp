@@ -11,8 +11,9 @@
 namespace stretto {
 namespace {
 
-bool is_split(const TpGemm& gemm) {
-  return gemm.method == TpMethod::ring_exchange || gemm.method == TpMethod::pipeline;
+bool exchanges(const TpGemm& gemm) { return gemm.method == TpMethod::ring_exchange || gemm.method == TpMethod::flash; }
+bool adds_on_the_way(const TpGemm& gemm) {
+  return gemm.method == TpMethod::flash && gemm.accumulate == TpAccumulate::ring;
 }
 
 class TpOverlap {
@@ -26,12 +27,13 @@ class TpOverlap {
     context_.tp_communicator = lowered.tp_communicator;
     const auto all = {&methods.qkv_fprop,  &methods.fc1_fprop, &methods.proj_dgrad, &methods.fc2_dgrad,
                       &methods.proj_fprop, &methods.fc2_fprop, &methods.qkv_dgrad,  &methods.fc1_dgrad};
-    const bool exchanges =
-        std::any_of(all.begin(), all.end(), [](const TpGemm* gemm) { return gemm->method == TpMethod::ring_exchange; });
+    const auto any = [&](bool (*has)(const TpGemm&)) {
+      return std::any_of(all.begin(), all.end(), [&](const TpGemm* gemm) { return has(*gemm); });
+    };
     context_.send = context_.recv = context_.tp;
     // As in TransformerEngine, whose communication streams have the highest priority.
     schedule.lanes[context_.tp].priority = kHighPriority;
-    if (exchanges) {
+    if (any(exchanges)) {
       context_.send = add_lane("tp.send", LaneKind::communication, kHighPriority);
       context_.recv = add_lane("tp.recv", LaneKind::communication, kHighPriority);
       schedule.communicators.push_back({"tp.ring", {Coord::tp}, CommEngine::copy_engine, 1, context_.n});
@@ -40,14 +42,18 @@ class TpOverlap {
       context_.partials =
           add_tensor(schedule, "tp.partials", schedule.compute_dtype, BufferKind::workspace, context_.n, x.elements());
     }
-    if (std::any_of(all.begin(), all.end(), [](const TpGemm* gemm) { return is_split(*gemm); }))
+    // An addition that waits for the cores of the GEMM beside it holds up the whole ring.
+    const auto scatters = {&methods.proj_fprop, &methods.fc2_fprop, &methods.qkv_dgrad, &methods.fc1_dgrad};
+    if (std::any_of(scatters.begin(), scatters.end(), [](const TpGemm* gemm) { return adds_on_the_way(*gemm); }))
+      context_.add = add_lane("tp.add", LaneKind::compute, kHighPriority);
+    if (any(is_split))
       for (std::int64_t i = 1; i < compute_lanes; ++i)
         context_.compute.push_back(add_lane("compute." + std::to_string(i), LaneKind::compute, 0));
   }
 
   void run() {
     for (const BlockId id : lowered_.layer_blocks) {
-      BlockEditor block(lowered_.schedule, id, lowered_.layers);
+      BlockEditor block(lowered_, id, lowered_.layers);
       for (const char* again : {"", ".recompute"}) {
         gather(block, "qkv", ".all_gather", ".fprop", again, methods_.qkv_fprop, false);
         scatter(block, "proj", ".fprop", ".reduce_scatter", again, methods_.proj_fprop);
@@ -62,7 +68,7 @@ class TpOverlap {
     }
     // TransformerEngine leaves the head alone; Megatron-LM's own linear layer has both bulk overlaps.
     for (const BlockId id : lowered_.end_blocks) {
-      BlockEditor block(lowered_.schedule, id, 1);
+      BlockEditor block(lowered_, id, 1);
       column_backward(block, "lm_head", methods_.qkv_dgrad, methods_.qkv_wgrad);
       block.commit();
     }
@@ -76,17 +82,19 @@ class TpOverlap {
 
   void gather(BlockEditor& block, const std::string& layer, const std::string& gather, const std::string& gemm,
               const std::string& again, const TpGemm& how, bool keeps_whole) {
-    if (how.method != TpMethod::ring_exchange || !block.has(layer + gather + again)) return;
+    if (!exchanges(how) || !block.has(layer + gather + again)) return;
     if (how.aggregate)
       split_gather_aggregate(block, context_, layer + gather + again, layer + gemm + again);
     else
-      split_gather(block, context_, layer + gather + again, layer + gemm + again, keeps_whole);
+      split_gather(block, context_, layer + gather + again, layer + gemm + again, keeps_whole, how.num_slices);
   }
   void scatter(BlockEditor& block, const std::string& layer, const std::string& gemm, const std::string& scatter,
                const std::string& again, const TpGemm& how) {
     if (!block.has(layer + scatter + again)) return;
-    if (how.method == TpMethod::ring_exchange)
-      split_scatter(block, context_, layer + gemm + again, layer + scatter + again);
+    if (adds_on_the_way(how))
+      flash_scatter(block, context_, layer + gemm + again, layer + scatter + again, how.num_slices);
+    else if (exchanges(how))
+      split_scatter(block, context_, layer + gemm + again, layer + scatter + again, how.num_slices);
     if (how.method == TpMethod::pipeline)
       pipeline_scatter(block, context_, layer + gemm + again, layer + scatter + again, how.num_splits);
   }
@@ -94,11 +102,12 @@ class TpOverlap {
   // T_dgrad). Bulk wgrad: the sum of the dgrad is needed behind wgrad only. Exposed: max(0, T_RS − T_wgrad).
   void column_backward(BlockEditor& block, const std::string& layer, const TpGemm& dgrad, const TpGemm& wgrad) {
     if (!block.has(layer + ".all_gather_wgrad")) return;
-    if (dgrad.method == TpMethod::bulk) block.set_free(layer + ".all_gather_wgrad");
+    // Flash-Overlap sends its pieces on other lanes, so the gather can still be beside them.
+    if (dgrad.method == TpMethod::bulk || dgrad.method == TpMethod::flash) block.set_free(layer + ".all_gather_wgrad");
     if (is_split(dgrad) && layer != "lm_head")
       scatter(block, layer, ".dgrad", ".dgrad.reduce_scatter", "", dgrad);
-    else if (wgrad.method == TpMethod::bulk &&
-             block.has(layer + ".dgrad.reduce_scatter"))  // not where wgrad is put off
+    else if ((wgrad.method == TpMethod::bulk || dgrad.method == TpMethod::flash) &&  // of the head, which is not cut
+             block.has(layer + ".dgrad.reduce_scatter"))                             // not where wgrad is put off
       block.set_free(layer + ".dgrad.reduce_scatter");
   }
 
@@ -108,8 +117,11 @@ class TpOverlap {
 };
 
 void rewrite(Lowered& lowered, const Scenario& scenario, const Gates&) {
-  const TpMethods methods = tp_methods(scenario.overlap, scenario.model, scenario.parallel.tensor_model_parallel_size,
-                                       lowered.schedule.notes);
+  const Parallel& p = scenario.parallel;
+  const std::int64_t rows = scenario.training.micro_batch_size * scenario.model.seq_length / p.context_parallel_size /
+                            p.tensor_model_parallel_size;
+  const TpMethods methods =
+      tp_methods(scenario.overlap, scenario.model, p.tensor_model_parallel_size, rows, lowered.schedule.notes);
   TpOverlap(lowered, methods, scenario.overlap.tp_comm_overlap_compute_lanes).run();
 }
 
@@ -132,11 +144,12 @@ void add_gates(const Scenario& scenario, Gates& gates) {
               "tp_comm_overlap_rs_dgrad is on, which reduces and scatters beside dgrad already");
 }
 
-// The three modes of the knob tp_comm_overlap.
-enum class Kind : std::uint8_t { bulk, pieces, ring_exchange };
+// The four modes of the knob tp_comm_overlap.
+enum class Kind : std::uint8_t { bulk, pieces, ring_exchange, flash };
 Kind kind_of(const Overlap& o) {
   const auto proj = o.tp_comm_overlap_cfg.find("proj_fprop");
   if (proj != o.tp_comm_overlap_cfg.end() && proj->second.method == TpMethod::ring_exchange) return Kind::ring_exchange;
+  if (proj != o.tp_comm_overlap_cfg.end() && proj->second.method == TpMethod::flash) return Kind::flash;
   return o.tp_comm_overlap_ag || o.tp_comm_overlap_rs || !o.tp_comm_overlap_cfg.empty() ? Kind::pieces : Kind::bulk;
 }
 
@@ -150,6 +163,11 @@ OverlapMode mode(const char* name, const char* meaning, void (*configure)(Overla
           .configure = configure,
           .is_meant = [](const Overlap& o) { return kind_of(o) == kind; },
           .rewrite = rewrite};
+}
+
+// A file may say how many slices the mode tp_flash_overlap has; the others do not have them.
+void drop_flash(Overlap& o) {
+  std::erase_if(o.tp_comm_overlap_cfg, [](const auto& gemm) { return gemm.second.method == TpMethod::flash; });
 }
 
 }  // namespace
@@ -166,7 +184,7 @@ OverlapMode tp_comm_bulk_mode() {
 OverlapMode tp_comm_overlap_mode() {
   OverlapMode pieces = mode<Kind::pieces>(
       "tp_comm_overlap", "also: inputs are gathered, and results scattered, in pieces beside the GEMM they belong to",
-      nullptr);
+      drop_flash);
   pieces.read = read_tp_keys;
   pieces.check = check_tp_keys;
   pieces.gates = add_gates;
@@ -177,9 +195,24 @@ OverlapMode tp_comm_ring_exchange_mode() {
   return mode<Kind::ring_exchange>("tp_comm_ring_exchange",
                                    "the same with results sent to their owners piece by piece and summed there",
                                    [](Overlap& o) {
+                                     drop_flash(o);
                                      for (const char* gemm : {"proj_fprop", "fc2_fprop"})
                                        o.tp_comm_overlap_cfg.emplace(gemm, TpGemm{TpMethod::ring_exchange});
                                    });
+}
+
+OverlapMode tp_flash_overlap_mode() {
+  return mode<Kind::flash>(
+      "tp_flash_overlap",
+      "inputs and results go round the ring in slices, results are added up on the way, a rank's own slice is last",
+      [](Overlap& o) {
+        for (const char* gemm :
+             {"qkv_fprop", "fc1_fprop", "proj_fprop", "fc2_fprop", "proj_dgrad", "fc2_dgrad", "qkv_dgrad", "fc1_dgrad"})
+          if (const std::string name = gemm; !(o.tp_comm_overlap_disable_qkv && name.starts_with("qkv")) &&
+                                             !(o.tp_comm_overlap_disable_fc1 && name.starts_with("fc1")))
+            if (TpGemm& how = o.tp_comm_overlap_cfg[name]; how.method != TpMethod::flash) how = {TpMethod::flash};
+        for (const char* gemm : {"qkv_wgrad", "fc1_wgrad"}) o.tp_comm_overlap_cfg.erase(gemm);
+      });
 }
 
 }  // namespace stretto

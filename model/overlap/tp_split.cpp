@@ -39,4 +39,8 @@ View rows_of(const View& whole, const Expr& chunk, std::int64_t rows) {
   return part;
 }
 
+Expr slice_of(const Expr& rank, std::int64_t slices, std::int64_t slice) {
+  return slices == 1 ? rank : rank * Expr(slices) + Expr(slice);
+}
+
 }  // namespace stretto

@@ -18,6 +18,7 @@ struct SplitContext {
   LaneId tp = 0, send = 0, recv = 0;
   std::uint32_t tp_communicator = 0, ring_communicator = 0;
   TensorId partials = 0;  // [n, R · hidden]: of a ring exchange
+  LaneId add = 0;         // where partial results that came are added
   // Operation with the name of `like` plus a suffix, its phase and the lane.
   Operation message(const Operation& like, const std::string& suffix, bool is_send, const Expr& offset,
                     View view) const;
@@ -26,15 +27,21 @@ struct SplitContext {
 };
 // `rows` rows from row number `chunk` · rows of a view on.
 View rows_of(const View& whole, const Expr& chunk, std::int64_t rows);
+// Number of a slice when every rank has so many.
+Expr slice_of(const Expr& rank, std::int64_t slices, std::int64_t slice);
 
+// `slices`, in ring exchanges: pieces that each rank's rows are cut into, which divides R.
 // tp_ring_gather.cpp. `keeps_whole`: others read the gathered rows as well.
 void split_gather(BlockEditor& block, const SplitContext& context, const std::string& gather, const std::string& gemm,
-                  bool keeps_whole);
+                  bool keeps_whole, std::int64_t slices = 1);
 void split_gather_aggregate(BlockEditor& block, const SplitContext& context, const std::string& gather,
                             const std::string& gemm);
 // tp_ring_scatter.cpp
-void split_scatter(BlockEditor& block, const SplitContext& context, const std::string& gemm,
-                   const std::string& scatter);
+void split_scatter(BlockEditor& block, const SplitContext& context, const std::string& gemm, const std::string& scatter,
+                   std::int64_t slices = 1);
+// tp_flash_scatter.cpp
+void flash_scatter(BlockEditor& block, const SplitContext& context, const std::string& gemm, const std::string& scatter,
+                   std::int64_t slices);
 // tp_pipeline_scatter.cpp
 void pipeline_scatter(BlockEditor& block, SplitContext& context, const std::string& gemm, const std::string& scatter,
                       std::int64_t num_splits);

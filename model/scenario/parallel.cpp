@@ -1,17 +1,67 @@
 #include "base/error.hpp"
+#include "base/values_of.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
+
+namespace {
+
+template <class Enum>
+Enum enum_or(TomlTable& table, const char* key, Enum fallback) {
+  std::vector<std::string> names;
+  for (const Enum value : values_of<Enum>()) names.push_back(name_of(value));
+  const std::string name = choice_or(table, key, name_of(fallback), names);
+  for (const Enum value : values_of<Enum>())
+    if (name == name_of(value)) fallback = value;
+  return fallback;
+}
+
+void read_context_parallel(TomlTable& table, Parallel& parallel) {
+  const std::int64_t cp = parallel.context_parallel_size =
+      value_or<std::int64_t>(table, "context_parallel_size", 1, {.min = 1, .max = kMaxContextParallel});
+  parallel.cp_comm_type = enum_or(table, "cp_comm_type", parallel.cp_comm_type);
+  const std::string name = name_of(parallel.cp_comm_type);
+  const char* key = "hierarchical_context_parallel_sizes";
+  const auto sizes = value_or<std::vector<std::int64_t>>(table, key, {}, {.min = 1, .max = kMaxContextParallel});
+  const bool is_hierarchical = parallel.cp_comm_type == CpCommType::a2a_p2p;
+  if (is_hierarchical && (sizes.size() != 2 || sizes[0] * sizes[1] != cp))
+    throw table.failure(key, "expected two sizes whose product is context_parallel_size " + number(cp) +
+                                 ", the exchange's and the ring's, for cp_comm_type \"a2a+p2p\"");
+  if (!is_hierarchical && !sizes.empty())
+    throw table.failure(key, "expected cp_comm_type = \"a2a+p2p\" as well, got \"" + name + "\"");
+  parallel.hierarchical_context_parallel_sizes = sizes;
+}
+
+// Megatron-LM's switch for the distributed optimizer, and Megatron-FSDP's key that says the same and more.
+void read_sharding(TomlTable& table, Parallel& parallel) {
+  const char* key = "data_parallel_sharding_strategy";
+  Sharding& sharding = parallel.data_parallel_sharding_strategy;
+  const bool is_sharded = value_or<bool>(table, "use_distributed_optimizer", parallel.shards_optimizer());
+  const Sharding by_switch = is_sharded ? Sharding::optim : Sharding::no_shard;
+  sharding = enum_or(table, key, by_switch);
+  if (table.has("use_distributed_optimizer") && is_sharded != parallel.shards_optimizer())
+    throw table.failure(key, std::string("expected ") + (is_sharded ? "a strategy that shards" : "\"no_shard\"") +
+                                 " with use_distributed_optimizer = " + (is_sharded ? "true" : "false") +
+                                 ", or only one of the two, got \"" + name_of(sharding) + "\"");
+  parallel.reshard_after_forward = value_or<bool>(table, "reshard_after_forward", parallel.reshard_after_forward);
+  if (!parallel.reshard_after_forward && !parallel.shards_parameters())
+    throw table.failure(
+        "reshard_after_forward",
+        std::string("expected data_parallel_sharding_strategy = \"optim_grads_params\" as well, got \"") +
+            name_of(sharding) + "\", whose parameters are always whole");
+}
+
+}  // namespace
 
 Parallel read_parallel(TomlTable table) {
   Parallel parallel;
   parallel.data_parallel_size =
       value_or<std::int64_t>(table, "data_parallel_size", parallel.data_parallel_size, {.min = 1, .max = kMaxRanks});
-  parallel.use_distributed_optimizer =
-      value_or<bool>(table, "use_distributed_optimizer", parallel.use_distributed_optimizer);
+  read_sharding(table, parallel);
   parallel.tensor_model_parallel_size =
       value_or<std::int64_t>(table, "tensor_model_parallel_size", 1, {.min = 1, .max = kMaxTensorParallel});
   parallel.sequence_parallel = value_or<bool>(table, "sequence_parallel", parallel.sequence_parallel);
+  read_context_parallel(table, parallel);
   const auto size = [&](const char* key, std::int64_t fallback, Integers limits) {
     return value_or<std::int64_t>(table, key, fallback, limits);
   };
@@ -41,10 +91,16 @@ Parallel read_parallel(TomlTable table) {
   if (parallel.model_ranks() > kMaxRanks || parallel.data_parallel_size > kMaxRanks / parallel.model_ranks())
     throw table.failure("data_parallel_size", "expected at most " + number(kMaxRanks) + " ranks, got " +
                                                   number(parallel.data_parallel_size) + " x " +
-                                                  number(parallel.tensor_model_parallel_size) + " x " + number(stages));
+                                                  number(parallel.tensor_model_parallel_size) + " x " +
+                                                  number(parallel.context_parallel_size) + " x " + number(stages));
   if (parallel.virtual_pipeline_model_parallel_size > 1 && stages < 2)
     throw table.failure("virtual_pipeline_model_parallel_size",
                         "expected pipeline_model_parallel_size of at least 2 as well, got " + number(stages));
+  if (parallel.shards_gradients() && stages > 1)
+    throw table.failure("data_parallel_sharding_strategy",
+                        std::string("expected \"optim\" or \"no_shard\" with pipeline_model_parallel_size ") +
+                            number(stages) + ", got \"" + name_of(parallel.data_parallel_sharding_strategy) +
+                            "\", which works without pipeline stages");
   const bool has_layout = !parallel.pipeline_model_parallel_layout.empty();
   for (const char* key : {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage",
                           "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"})
@@ -71,13 +127,29 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
   divide("num_attention_heads", model.num_attention_heads);
   divide("num_query_groups", model.kv_heads());
   divide("ffn_hidden_size", model.ffn_hidden_size);
-  if (parallel.sequence_parallel && model.seq_length % tp != 0)
-    throw table.failure("sequence_parallel", "expected a seq_length that tensor_model_parallel_size " + number(tp) +
-                                                 " divides, got " + number(model.seq_length));
-  if (parallel.scatter_gather_tensors_in_pipeline && model.seq_length % tp != 0)
-    throw table.failure("scatter_gather_tensors_in_pipeline", "expected a seq_length that tensor_model_parallel_size " +
-                                                                  number(tp) + " divides, got " +
-                                                                  number(model.seq_length));
+  const std::int64_t cp = parallel.context_parallel_size;
+  if (cp > 1 && model.seq_length % (2 * cp) != 0)
+    throw table.failure("context_parallel_size", "expected a seq_length that 2 x context_parallel_size " +
+                                                     number(2 * cp) + " divides, got " + number(model.seq_length));
+  if (const std::int64_t exchange = parallel.cp_exchange_size(); exchange > 1) {
+    const auto divide_heads = [&](const char* what, std::int64_t heads) {
+      if (heads / tp % exchange != 0)
+        throw table.failure("cp_comm_type", "expected " + std::string(what) + " / tensor_model_parallel_size " +
+                                                number(heads / tp) + " to divide by the " + number(exchange) +
+                                                " ranks that exchange heads with \"" + name_of(parallel.cp_comm_type) +
+                                                "\"; p2p and all_gather need not");
+    };
+    divide_heads("num_attention_heads", model.num_attention_heads);
+    divide_heads("num_query_groups", model.kv_heads());
+  }
+  const std::string tokens = cp > 1 ? "seq_length / context_parallel_size" : "seq_length";
+  if (parallel.sequence_parallel && model.seq_length / cp % tp != 0)
+    throw table.failure("sequence_parallel", "expected a " + tokens + " that tensor_model_parallel_size " + number(tp) +
+                                                 " divides, got " + number(model.seq_length / cp));
+  if (parallel.scatter_gather_tensors_in_pipeline && model.seq_length / cp % tp != 0)
+    throw table.failure("scatter_gather_tensors_in_pipeline", "expected a " + tokens +
+                                                                  " that tensor_model_parallel_size " + number(tp) +
+                                                                  " divides, got " + number(model.seq_length / cp));
   try {
     model_chunks(model, parallel);
   } catch (const Error& error) {

@@ -20,6 +20,7 @@ constexpr std::int64_t kMaxTokens = 1 << 24;  // sequence, positions, tokens of 
 constexpr std::int64_t kMaxVocab = 1 << 24;
 constexpr std::int64_t kMaxRanks = 1 << 24;
 constexpr std::int64_t kMaxTensorParallel = 1 << 10;
+constexpr std::int64_t kMaxContextParallel = 1 << 10;
 constexpr std::int64_t kMaxPipeline = 1 << 10;       // stages, and chunks of one: each is bound and simulated
 constexpr std::int64_t kMaxRanksOnDevice = 1 << 10;  // they are told apart, one by one, by whatever looks at a schedule
 constexpr std::int64_t kMaxMicroBatch = 1 << 16;
@@ -35,7 +36,7 @@ Transformer read_model(TomlTable table, const Parallel& parallel);
 Parallel read_parallel(TomlTable table);
 // Checks that the layout divides the dimensions that it cuts; `table` is [parallel].
 void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel);
-Overlap read_overlap(TomlTable table);
+Overlap read_overlap(TomlTable table, const Parallel& parallel);
 Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model);
 // Needs training: what a pipeline asks of the micro-batches.
 void check_pipeline(const TomlTable& table, const Scenario& scenario);

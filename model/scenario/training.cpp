@@ -64,6 +64,12 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   Training training;
   read_batch(table, parallel, training);
   training.recompute = read_recompute(table, model);
+  const std::string backend = choice_or(table, "attention_backend", "fused", {"fused", "unfused"});
+  if (backend == "unfused" && parallel.context_parallel_size > 1)
+    throw table.failure("attention_backend",
+                        "expected \"fused\" with context_parallel_size " + number(parallel.context_parallel_size) +
+                            ", whose ranks merge attention over parts of the keys, got \"unfused\"");
+  training.attention_backend = backend == "fused" ? AttentionBackend::fused : AttentionBackend::unfused;
   training.frozen_base = value_or<bool>(table, "frozen_base", training.frozen_base);
   training.gelu_fusion = value_or<bool>(table, "gelu_fusion", training.gelu_fusion);
   training.bias_gradient_fusion = value_or<bool>(table, "bias_gradient_fusion", training.bias_gradient_fusion);

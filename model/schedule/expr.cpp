@@ -32,6 +32,8 @@ const char* name_of(Coord coord) {
       return "dp";
     case Coord::cp:
       return "cp";
+    case Coord::cp_exchange:
+      return "cp_exchange";
     case Coord::tp:
       return "tp";
   }

@@ -15,7 +15,7 @@ namespace stretto {
 template <class Struct>
 constexpr auto tie_fields(Struct& object) {
   constexpr std::size_t count = std::remove_const_t<Struct>::kFields.size();
-  static_assert(count >= 1 && count <= 9, "add a case below");
+  static_assert(count >= 1 && count <= 12, "add a case below");
   if constexpr (count == 1) {
     auto& [a] = object;
     return std::tie(a);
@@ -40,9 +40,18 @@ constexpr auto tie_fields(Struct& object) {
   } else if constexpr (count == 8) {
     auto& [a, b, c, d, e, f, g, h] = object;
     return std::tie(a, b, c, d, e, f, g, h);
-  } else {
+  } else if constexpr (count == 9) {
     auto& [a, b, c, d, e, f, g, h, i] = object;
     return std::tie(a, b, c, d, e, f, g, h, i);
+  } else if constexpr (count == 10) {
+    auto& [a, b, c, d, e, f, g, h, i, j] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i, j);
+  } else if constexpr (count == 11) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k);
+  } else {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
   }
 }
 

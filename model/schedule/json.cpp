@@ -28,6 +28,9 @@ Json to_json(const std::vector<AdamW::Range>& ranges) {
   for (const AdamW::Range& range : ranges) array.push_back({range.begin, range.end});
   return array;
 }
+Json to_json(const SequenceParts& parts) {
+  return {{"of", parts.of}, {"first", to_json(parts.first)}, {"count", parts.count}};
+}
 template <class T>
 requires std::is_arithmetic_v<T> Json to_json(T number) { return number; }
 template <class Enum>
@@ -119,7 +122,8 @@ Json to_json(const StepData& data) {
           {"dropout_keys", data.dropout_keys ? Json(*data.dropout_keys) : Json()},
           {"hyper", data.hyper},
           {"metrics", data.metrics},
-          {"first_sample", to_json(data.first_sample)}};
+          {"first_sample", to_json(data.first_sample)},
+          {"parts", to_json(data.parts)}};
 }
 Json to_json(const Operation& operation) {
   return {{"name", operation.name},

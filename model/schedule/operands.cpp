@@ -66,21 +66,104 @@ struct ListOperands {
     if (a.batch < 1 || a.heads < 1 || a.kv_heads < 1 || a.seq < 1 || a.head_dim < 1)
       return bad("dimensions must be positive");
     if (a.heads % a.kv_heads != 0) return bad("kv_heads must divide heads");
-    const std::int64_t tokens = a.batch * a.seq, hidden = a.heads * a.head_dim;
-    const std::int64_t qkv = hidden + 2 * a.kv_heads * a.head_dim;
+    for (const SequenceParts& parts : {a.queries, a.keys})
+      if (const std::string problem = problem_of(parts, a.seq); !problem.empty()) return bad(problem);
+    if (a.queries.of != a.keys.of) return bad("queries and keys must be parts of one sequence");
+    if (!a.kv_apart && a.queries != a.keys) return bad("queries and keys of one operand must be the same tokens");
+    const std::int64_t tokens = a.batch * a.query_tokens(), hidden = a.heads * a.head_dim;
+    const std::int64_t keys = a.batch * a.key_tokens(), kv = 2 * a.kv_heads * a.head_dim;
     const bool is_forward = a.pass == Pass::forward;
     if (has_wgrad(a.pass)) return bad("attention has no weights");
     OperandList list;
-    list.operands.push_back({"qkv", "R", tokens, qkv});
+    list.operands.push_back({"qkv", "R", tokens, hidden + 2 * a.kv_heads * a.head_dim});
+    if (a.kv_apart) list.operands.push_back({"kv", "R", keys, kv});
     list.operands.push_back({"out", is_forward ? "W" : "R", tokens, hidden});
-    list.operands.push_back({"lse", is_forward ? "W" : "R", a.batch * a.heads, a.seq});
+    list.operands.push_back({"lse", is_forward ? "W" : "R", a.batch * a.heads, a.query_tokens()});
     if (!is_forward) {
       list.operands.push_back({"dout", "R", tokens, hidden});
-      list.operands.push_back({"dqkv", "W", tokens, qkv});
+      if (!a.kv_apart) list.operands.push_back({"dqkv", "W", tokens, hidden + kv});
+      if (a.kv_apart) list.operands.push_back({"dq", "W", tokens, hidden});
+      if (a.kv_apart) list.operands.push_back({"dkv", "W", keys, kv});
     }
     if (!(a.dropout >= 0 && a.dropout < 1)) return bad("dropout must be a probability below 1");
     if (a.dropout > 0) list.operands.push_back(vector_of("key", "R", kDropoutKeyWords, Type::i32));
     return list;
+  }
+
+  OperandList operator()(const AttentionMerge& m) const {
+    if (m.parts < 1 || m.batch < 1 || m.heads < 1 || m.tokens < 1 || m.head_dim < 1)
+      return bad("dimensions must be positive");
+    if (m.held < 1 || m.tokens % m.held != 0) return bad("held must divide tokens");
+    const std::int64_t rows = m.batch * m.tokens, hidden = m.heads * m.head_dim;
+    return {{{"outs", "R", m.parts * rows, hidden},
+             {"lses", "R", m.parts * m.batch * m.heads, m.tokens},
+             {"out", "W", rows, hidden},
+             {"lse", "W", m.batch * m.heads, m.tokens}},
+            ""};
+  }
+
+  OperandList operator()(const PackKv& p) const {
+    if (p.rows < 1 || p.heads < 1 || p.kv_heads < 1 || p.head_dim < 1) return bad("dimensions must be positive");
+    return {{{"qkv", "R", p.rows, p.q_cols() + p.kv_cols()}, {"kv", "W", p.rows, p.kv_cols()}}, ""};
+  }
+
+  OperandList operator()(const JoinQkv& j) const {
+    if (j.parts < 1 || j.rows < 1 || j.heads < 1 || j.kv_heads < 1 || j.head_dim < 1)
+      return bad("dimensions must be positive");
+    if (j.sums != 1 && j.sums != 2) return bad("dkv is one matrix or the sum of two");
+    OperandList list{{{"dq", "R", j.parts * j.rows, j.q_cols()}}, ""};
+    for (std::int64_t i = 0; i < j.sums; ++i) list.operands.push_back({"dkv", "R", j.rows, j.kv_cols()});
+    list.operands.push_back({"dqkv", "W", j.rows, j.q_cols() + j.kv_cols()});
+    return list;
+  }
+
+  OperandList operator()(const SplitHeads& h) const {
+    if (h.groups < 1 || h.rows < 1 || h.heads < 1 || h.kv_heads < 0 || h.head_dim < 1)
+      return bad("dimensions must be positive");
+    if (h.heads % h.groups != 0 || h.kv_heads % h.groups != 0) return bad("groups must divide heads and kv_heads");
+    if (h.pass != Pass::forward && h.pass != Pass::backward) return bad("it has a way there and a way back");
+    const OperandSpec x{"x", h.pass == Pass::forward ? "R" : "W", h.rows, h.cols()};
+    const OperandSpec y{"y", h.pass == Pass::forward ? "W" : "R", h.groups * h.rows, h.cols() / h.groups};
+    if (h.pass == Pass::forward) return {{x, y}, ""};
+    return {{y, x}, ""};
+  }
+
+  OperandList operator()(const AttentionProduct& a) const {
+    if (a.batch < 1 || a.heads < 1 || a.kv_heads < 1 || a.seq < 1 || a.head_dim < 1)
+      return bad("dimensions must be positive");
+    if (a.heads % a.kv_heads != 0) return bad("kv_heads must divide heads");
+    const std::int64_t tokens = a.batch * a.seq, hidden = a.heads * a.head_dim, keys = a.kv_heads * a.head_dim;
+    const auto of_scores = [&](const char* name, const char* modes) {
+      return OperandSpec{name, modes, a.score_rows(), a.seq};
+    };
+    const auto of_tokens = [&](const char* name, const char* modes, std::int64_t cols) {
+      return OperandSpec{name, modes, tokens, cols};
+    };
+    const OperandSpec qkv = of_tokens("qkv", "R", hidden + 2 * keys);
+    switch (a.product) {
+      case AttentionFactor::scores:
+        return {{qkv, of_scores("scores", "W")}, ""};
+      case AttentionFactor::context:
+        return {{of_scores("probabilities", "R"), qkv, of_tokens("out", "W", hidden)}, ""};
+      case AttentionFactor::dv:
+        return {{of_scores("probabilities", "R"), of_tokens("dout", "R", hidden), of_tokens("dv", "W", keys)}, ""};
+      case AttentionFactor::dp:
+        return {{of_tokens("dout", "R", hidden), qkv, of_scores("dprobabilities", "W")}, ""};
+      case AttentionFactor::dq:
+        return {{of_scores("dscores", "R"), qkv, of_tokens("dq", "W", hidden)}, ""};
+      case AttentionFactor::dk:
+        return {{of_scores("dscores", "R"), qkv, of_tokens("dk", "W", keys)}, ""};
+    }
+    return bad("unknown product");
+  }
+
+  OperandList operator()(const Softmax& s) const {
+    if (s.rows < 1 || s.cols < 1) return bad("dimensions must be positive");
+    if (s.causal && s.rows % s.cols != 0) return bad("causal rows must be whole squares");
+    if (has_wgrad(s.pass)) return bad("softmax has no weights");
+    const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, s.rows, s.cols}; };
+    if (s.pass == Pass::forward) return {{full("scores", "R"), full("probabilities", "W")}, ""};
+    return {{full("probabilities", "R"), full("gradient", "A")}, ""};
   }
 
   OperandList operator()(const Rope& r) const {
@@ -88,6 +171,7 @@ struct ListOperands {
       return bad("dimensions must be positive");
     if (r.head_dim % 2 != 0) return bad("head_dim must be even");
     if (!(r.base > 0)) return bad("base must be positive");
+    if (const std::string problem = problem_of(r.parts, r.seq); !problem.empty()) return bad(problem);
     if (has_wgrad(r.pass)) return bad("rope has no weights");
     return {{{r.pass == Pass::forward ? "qkv" : "dqkv", "A", r.rows, (r.heads + 2 * r.kv_heads) * r.head_dim}}, ""};
   }
@@ -110,6 +194,8 @@ struct ListOperands {
         return {{full("a", "R"), full("b", "R"), vector_of("bias", "R", e.cols), full("c", "W")}, ""};
       case ElementwiseFn::column_sum:
         return {{full("dy", "R"), vector_of("db", "A", e.cols)}, ""};
+      case ElementwiseFn::accumulate:
+        return {{full("a", "R"), full("c", "A")}, ""};
       case ElementwiseFn::swiglu:
         return {{pair("x", "R"), full("y", "W")}, ""};
       case ElementwiseFn::swiglu_backward:
@@ -122,14 +208,19 @@ struct ListOperands {
     if (d.rows < 1 || d.cols < 1 || d.seq < 1) return bad("dimensions must be positive");
     if (!(d.probability > 0 && d.probability < 1)) return bad("the probability must be above 0 and below 1");
     if (has_wgrad(d.pass)) return bad("dropout has no weights");
+    if (const std::string problem = problem_of(d.parts, d.seq); !problem.empty()) return bad(problem);
     const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, d.rows, d.cols}; };
     const OperandSpec key = vector_of("key", "R", kDropoutKeyWords, Type::i32);
-    if (d.pass == Pass::dgrad) return {{full("dc", "R"), key, full("db", "W")}, ""};
+    const auto mask = [&](const char* modes) {
+      return OperandSpec{"mask", modes, d.rows, d.mask_cols(), Shape::matrix, Type::i32};
+    };
+    if (d.pass == Pass::dgrad) return {{full("dc", "R"), d.keeps_mask ? mask("R") : key, full("db", "W")}, ""};
     OperandList list;
     if (d.residual) list.operands.push_back(full("a", "R"));
     list.operands.push_back(full("b", "R"));
     if (d.bias) list.operands.push_back(vector_of("bias", "R", d.cols));
     list.operands.insert(list.operands.end(), {key, full("c", "W")});
+    if (d.keeps_mask) list.operands.push_back(mask("W"));
     return list;
   }
 
@@ -138,6 +229,7 @@ struct ListOperands {
     if (e.vocab % e.shards != 0 || e.cols % e.shards != 0) return bad("shards must divide vocab and cols");
     const bool is_forward = e.pass == Pass::forward;
     if (has_dgrad(e.pass)) return bad("tokens have no gradient");
+    if (const std::string problem = problem_of(e.parts, e.seq); !problem.empty()) return bad(problem);
     OperandList list;
     list.operands.push_back(vector_of("tokens", "R", e.rows, Type::i32));
     if (!is_forward) list.operands.push_back({"dx", "R", e.rows, e.cols});

@@ -42,6 +42,29 @@ TEST_CASE("operands of grouped-query attention and of rope") {
   CHECK(listed(rope) == Lines{"rope has no weights"});
 }
 
+TEST_CASE("operands of unfused attention") {
+  const auto of = [](AttentionFactor product) { return listed(AttentionProduct{product, 2, 6, 2, 5, 4}); };
+  CHECK(of(AttentionFactor::scores) == Lines{"qkv R [10,40]", "scores W [60,5]"});
+  CHECK(of(AttentionFactor::context) == Lines{"probabilities R [60,5]", "qkv R [10,40]", "out W [10,24]"});
+  CHECK(of(AttentionFactor::dv) == Lines{"probabilities R [60,5]", "dout R [10,24]", "dv W [10,8]"});
+  CHECK(of(AttentionFactor::dp) == Lines{"dout R [10,24]", "qkv R [10,40]", "dprobabilities W [60,5]"});
+  CHECK(of(AttentionFactor::dq) == Lines{"dscores R [60,5]", "qkv R [10,40]", "dq W [10,24]"});
+  CHECK(of(AttentionFactor::dk) == Lines{"dscores R [60,5]", "qkv R [10,40]", "dk W [10,8]"});
+  CHECK(listed(AttentionProduct{AttentionFactor::dk, 2, 6, 4, 5, 4}) == Lines{"kv_heads must divide heads"});
+  CHECK(listed(AttentionProduct{AttentionFactor::dk, 2, 6, 2, 0, 4}) == Lines{"dimensions must be positive"});
+
+  CHECK(listed(Softmax{Pass::forward, 10, 5}) == Lines{"scores R [10,5]", "probabilities W [10,5]"});
+  CHECK(listed(Softmax{Pass::dgrad, 10, 5}) == Lines{"probabilities R [10,5]", "gradient A [10,5]"});
+  CHECK(listed(Softmax{Pass::wgrad, 10, 5}) == Lines{"softmax has no weights"});
+  CHECK(listed(Softmax{Pass::forward, 9, 5}) == Lines{"causal rows must be whole squares"});
+  CHECK(listed(Softmax{Pass::forward, 9, 5, false}) == Lines{"scores R [9,5]", "probabilities W [9,5]"});
+
+  Dropout dropout{Pass::forward, 10, 5, 10, 0.1, DropoutSite::attention, false, false, 0, 0, true};
+  CHECK(listed(dropout) == Lines{"b R [10,5]", "key R [1,3]", "c W [10,5]", "mask W [10,2]"});
+  dropout.pass = Pass::dgrad;
+  CHECK(listed(dropout) == Lines{"dc R [10,5]", "mask R [10,2]", "db W [10,5]"});
+}
+
 TEST_CASE("operands of GEMMs with the residual") {
   Gemm gemm{3, 8, 5, false, true, true, GemmEpilogue::residual};
   CHECK(listed(gemm) == Lines{"A R [3,5]", "B R [8,5]", "bias R [1,8]", "X R [3,8]", "C W [3,8]"});

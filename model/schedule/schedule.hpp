@@ -68,6 +68,7 @@ struct StepData {
   TensorId metrics = 0;                  // {loss, squared norm of the gradient}, on every rank
   // Index in the global batch of the first sample that a rank has in a micro-batch; its other samples follow it.
   Expr first_sample = 0;
+  SequenceParts parts;  // of every sequence that the rank has
 };
 
 enum class AccessMode : std::uint8_t {

@@ -27,6 +27,12 @@ std::string fields_text(const Kind& kind) {
   return text.substr(1);
 }
 
+// " keys 3+1/4": one part of four, the one after the third.
+std::string parts_text(const char* what, const SequenceParts& parts) {
+  if (parts.of == 1) return "";
+  return what + parts.first.text() + "+" + std::to_string(parts.count) + "/" + std::to_string(parts.of);
+}
+
 std::string heads_text(std::int64_t heads, std::int64_t kv_heads) {
   return " heads " + std::to_string(heads) + (kv_heads == heads ? "" : " kv " + std::to_string(kv_heads));
 }
@@ -56,6 +62,25 @@ double causal_attention_share(std::int64_t seq) {
   return multiplied / (double(seq) * double(seq));
 }
 
+AttentionPairs attention_pairs(const Attention& attention) {
+  SequenceParts queries = attention.queries, keys = attention.keys;
+  queries.first = queries.first.eval({});
+  keys.first = keys.first.eval({});
+  AttentionPairs pairs;
+  for (const SequenceRun& q : runs_of(queries, attention.seq, 1, 0))
+    for (const SequenceRun& k : runs_of(keys, attention.seq, 1, 0)) {
+      const double all = double(q.length) * double(k.length), n = double(q.length);
+      if (!attention.causal || k.position < q.position) {
+        pairs.count += all;
+        pairs.multiplied += all;
+      } else if (k.position == q.position) {  // chunks are of one length, so they are the same
+        pairs.count += n * (n + 1) / 2;
+        pairs.multiplied += all * causal_attention_share(q.length);
+      }
+    }
+  return pairs;
+}
+
 bool is_communication(const Work& work) {
   return std::holds_alternative<Collective>(work) || std::holds_alternative<PointToPoint>(work);
 }
@@ -68,6 +93,7 @@ std::uint32_t communicator_of(const Work& work) {
 const char* kind_of(const Work& work) {
   return std::visit(Overloaded{
                         [](const auto& w) { return std::decay_t<decltype(w)>::kKind; },
+                        [](const AttentionProduct& a) { return name_of(a.product); },
                         [](const Elementwise& e) { return name_of(e.fn); },
                         [](const Collective& c) { return name_of(c.kind); },
                         [](const PointToPoint& p) { return p.is_send ? "send" : "receive"; },
@@ -91,6 +117,24 @@ const char* name_of(GemmEpilogue epilogue) {
   return "?";
 }
 
+const char* name_of(AttentionFactor product) {
+  switch (product) {
+    case AttentionFactor::scores:
+      return "attention_scores";
+    case AttentionFactor::context:
+      return "attention_context";
+    case AttentionFactor::dv:
+      return "attention_dv";
+    case AttentionFactor::dp:
+      return "attention_dp";
+    case AttentionFactor::dq:
+      return "attention_dq";
+    case AttentionFactor::dk:
+      return "attention_dk";
+  }
+  return "?";
+}
+
 const char* name_of(ElementwiseFn fn) {
   switch (fn) {
     case ElementwiseFn::gelu:
@@ -107,6 +151,8 @@ const char* name_of(ElementwiseFn fn) {
       return "swiglu";
     case ElementwiseFn::swiglu_backward:
       return "swiglu_backward";
+    case ElementwiseFn::accumulate:
+      return "accumulate";
   }
   return "?";
 }
@@ -129,7 +175,8 @@ CollectiveRule rule_of(CollectiveKind kind) {
   using enum CollectivePhase::Slice;
   constexpr CollectivePhase gather{.source = of_giver, .target = of_giver},
       sum{.source = of_getter, .target = of_getter, .adds = true},
-      gather_sums{.source = of_giver, .target = of_giver, .from_result = true};
+      gather_sums{.source = of_giver, .target = of_giver, .from_result = true},
+      exchange{.source = of_getter, .target = of_giver};
   switch (kind) {
     case CollectiveKind::all_gather:
       return {.name = "all_gather", .gives_shard = true, .phases = 1, .phase = {gather}};
@@ -137,6 +184,8 @@ CollectiveRule rule_of(CollectiveKind kind) {
       return {.name = "reduce_scatter", .gets_shard = true, .phases = 1, .phase = {sum}};
     case CollectiveKind::all_reduce:
       return {.name = "all_reduce", .one_buffer = true, .phases = 2, .phase = {sum, gather_sums}};
+    case CollectiveKind::all_to_all:
+      return {.name = "all_to_all", .phases = 1, .phase = {exchange}};
   }
   return {};
 }
@@ -157,7 +206,24 @@ std::string describe(const Work& work) {
                  [](const Attention& a) {
                    return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) +
                           heads_text(a.heads, a.kv_heads) + " seq " + std::to_string(a.seq) + " dim " +
-                          std::to_string(a.head_dim) + (a.causal ? " causal" : "") + (a.dropout > 0 ? " dropout" : "");
+                          std::to_string(a.head_dim) + (a.causal ? " causal" : "") + (a.dropout > 0 ? " dropout" : "") +
+                          parts_text(" queries ", a.queries) + parts_text(" keys ", a.keys);
+                 },
+                 [](const AttentionMerge& m) {
+                   return std::to_string(m.parts) + " parts batch " + std::to_string(m.batch) +
+                          heads_text(m.heads, m.heads) + " tokens " + std::to_string(m.tokens) + " dim " +
+                          std::to_string(m.head_dim);
+                 },
+                 [](const SplitHeads& h) {
+                   return std::string(name_of(h.pass)) + " " + dims(h.rows, h.cols()) + " by " +
+                          std::to_string(h.groups);
+                 },
+                 [](const AttentionProduct& a) {
+                   return "batch " + std::to_string(a.batch) + heads_text(a.heads, a.kv_heads) + " seq " +
+                          std::to_string(a.seq) + " dim " + std::to_string(a.head_dim);
+                 },
+                 [](const Softmax& s) {
+                   return std::string(name_of(s.pass)) + " " + dims(s.rows, s.cols) + (s.causal ? " causal" : "");
                  },
                  [](const Rope& r) {
                    return std::string(name_of(r.pass)) + " rows " + std::to_string(r.rows) +
@@ -169,7 +235,7 @@ std::string describe(const Work& work) {
                  [](const Elementwise& e) { return dims(e.rows, e.cols); },
                  [](const Dropout& d) {
                    return std::string(name_of(d.pass)) + " " + dims(d.rows, d.cols) + (d.residual ? " +residual" : "") +
-                          (d.bias ? " +bias" : "");
+                          (d.bias ? " +bias" : "") + (d.keeps_mask ? " +mask" : "");
                  },
                  [](const Embedding& e) {
                    return std::string(name_of(e.pass)) + " " + dims(e.rows, e.cols) + " vocab " +
@@ -204,8 +270,10 @@ constexpr bool kHoldsNoExpr =
 
 bool depends_on(const Work& work, Coord axis) {
   bool depends = false;
-  const auto check = Overloaded{[&](const char*, const Expr& field) { depends = depends || field.depends_on(axis); },
-                                [](const char*, const auto& field) { static_assert(kHoldsNoExpr<decltype(field)>); }};
+  const auto check =
+      Overloaded{[&](const char*, const Expr& field) { depends = depends || field.depends_on(axis); },
+                 [&](const char*, const SequenceParts& field) { depends = depends || field.first.depends_on(axis); },
+                 [](const char*, const auto& field) { static_assert(kHoldsNoExpr<decltype(field)>); }};
   std::visit([&](const auto& w) { for_each_field(w, check); }, work);
   return depends;
 }
@@ -213,6 +281,7 @@ bool depends_on(const Work& work, Coord axis) {
 Work evaluate(const Work& work, const Coordinates& at) {
   Work result = work;
   const auto fix = Overloaded{[&](const char*, Expr& field) { field = field.eval(at); },
+                              [&](const char*, SequenceParts& field) { field.first = field.first.eval(at); },
                               [](const char*, auto& field) { static_assert(kHoldsNoExpr<decltype(field)>); }};
   std::visit([&](auto& w) { for_each_field(w, fix); }, result);
   return result;
@@ -278,10 +347,14 @@ double model_flops(const Work& work) {
     // Two matmuls of seq × seq × head_dim forward (QKᵀ, PV), four in the gradient (dV, dP, dQ, dK); recomputing QKᵀ in
     // the backward pass is the kernel's business and not counted.
     const double matmuls = a->pass == Pass::forward ? 2 : 4;
-    const double full =
-        matmuls * 2.0 * double(a->batch) * double(a->heads) * double(a->seq) * double(a->seq) * double(a->head_dim);
+    // Half of all pairs where some are masked: parts of a sequence under context parallelism are cut so that each has
+    // its share of that half.
+    const double full = matmuls * 2.0 * double(a->batch) * double(a->heads) * double(a->query_tokens()) *
+                        double(a->key_tokens()) * double(a->head_dim);
     return a->causal ? full / 2 : full;
   }
+  if (const AttentionProduct* a = std::get_if<AttentionProduct>(&work))
+    return 2.0 * double(a->score_rows()) * double(a->seq) * double(a->head_dim) / (a->causal ? 2 : 1);
   return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "model/schedule/expr.hpp"
 #include "model/schedule/fields.hpp"
+#include "model/schedule/sequence_parts.hpp"
 
 namespace stretto {
 
@@ -70,35 +71,147 @@ double causal_attention_share(std::int64_t seq);
 // qkv is [T, Q], Q = (heads + 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads,
 // then v; head h takes columns h·head_dim… of its part. Query head h attends with kv head h / (heads / kv_heads)
 // (grouped queries, Ainslie et al., arXiv 2305.13245); dk and dv are sums over the query heads of the group.
-// forward: qkv R, out[T,H] W, lse[batch·heads, seq] W (log-sum-exp of the scaled scores of each query).
+// forward: qkv R, out[T,H] W, lse[batch·heads, tokens of a sequence] W (log-sum-exp of the scaled scores of a query).
 // dgrad:   qkv R, out R, lse R, dout[T,H] R, dqkv[T,Q] W.
 // With dropout > 0 the last operand is key R. Dropout's row is head · seq + query and its column the key; the
 // rank has heads [first_head, first_head + heads) of the model.
+//
+// `seq` is the whole sequence. Queries and keys may be parts of it, and different ones: with kv_apart, k and v come
+// from another operand, kv[keys, 2·kv_heads·head_dim], k before v, which stands behind qkv, whose own are not used; and
+// in place of dqkv are dq[queries,H] and dkv[keys, …]. What a query attends with is decided by positions in the
+// sequence. Where it sees none of the keys, out is 0 and lse −∞. The gradient takes out and lse over all keys of the
+// sequence, and gives what these keys add to dq, and their dkv from these queries.
 struct Attention {
   Pass pass = Pass::forward;
   std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
   bool causal = true;
   double dropout = 0;
   Expr first_head = 0;
+  SequenceParts queries = {}, keys = {};
+  bool kv_apart = false;
 
+  // Tokens of a sequence that are here; `tokens` of a micro-batch.
+  std::int64_t query_tokens() const { return queries.tokens(seq); }
+  std::int64_t key_tokens() const { return keys.tokens(seq); }
   static constexpr const char* kKind = "attention";
-  static constexpr std::array kFields = {"pass",     "batch",  "heads",   "kv_heads",  "seq",
-                                         "head_dim", "causal", "dropout", "first_head"};
+  static constexpr std::array kFields = {"pass",   "batch",   "heads",      "kv_heads", "seq",  "head_dim",
+                                         "causal", "dropout", "first_head", "queries",  "keys", "kv_apart"};
   bool operator==(const Attention&) const = default;
+};
+// Pairs of a query and a key of one head of one sequence: those that count, below the diagonal when causal, and those
+// that a kernel multiplies which works in blocks of kAttentionQueryBlock queries. Places that depend on the rank are
+// taken at coordinate 0: under context parallelism all ranks have as many pairs.
+struct AttentionPairs {
+  double count = 0, multiplied = 0;
+};
+AttentionPairs attention_pairs(const Attention& attention);
+
+// Attention over keys that were met in `parts` goes: out = Σ_i exp(lse_i − lse) · outs_i, lse = log Σ_i exp(lse_i)
+// (FlashAttention's rescaling, arXiv 2205.14135, in one sum). A goes that saw no key of a query, with lse −∞, adds
+// nothing to it. outs[parts · batch · tokens, H] R, lses[parts · batch · heads, tokens] R, out[batch · tokens, H] W,
+// lse[batch · heads, tokens] W. `tokens` are those of a sequence, in `held` parts of it (SequenceParts::count).
+struct AttentionMerge {
+  std::int64_t parts = 1, batch = 0, heads = 0, tokens = 0, head_dim = 0, held = 1;
+
+  // The row, in `out` or among those of one of `outs`, of a token of a sequence.
+  std::int64_t row_of(std::int64_t sample, std::int64_t token) const {
+    const std::int64_t each = tokens / held;
+    return (token / each * batch + sample) * each + token % each;
+  }
+
+  static constexpr const char* kKind = "attention_merge";
+  static constexpr std::array kFields = {"parts", "batch", "heads", "tokens", "head_dim", "held"};
+  bool operator==(const AttentionMerge&) const = default;
+};
+
+// kv[rows, 2·kv_heads·head_dim] out of a packed qkv. qkv R, kv W. Like Rope's, operands are whole, so that each is one
+// stretch of memory to the verifier.
+struct PackKv {
+  std::int64_t rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
+
+  std::int64_t q_cols() const { return heads * head_dim; }
+  std::int64_t kv_cols() const { return 2 * kv_heads * head_dim; }
+  static constexpr const char* kKind = "pack_kv";
+  static constexpr std::array kFields = {"rows", "heads", "kv_heads", "head_dim"};
+  bool operator==(const PackKv&) const = default;
+};
+
+// A packed dqkv out of what parts of the keys gave: dq the sum of `parts` matrices, dkv that of one or two.
+// dq[parts · rows, H] R, dkv R, (another dkv R when `sums` is 2), dqkv W.
+struct JoinQkv {
+  std::int64_t parts = 1, sums = 1, rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
+
+  std::int64_t q_cols() const { return heads * head_dim; }
+  std::int64_t kv_cols() const { return 2 * kv_heads * head_dim; }
+  static constexpr const char* kKind = "join_qkv";
+  static constexpr std::array kFields = {"parts", "sums", "rows", "heads", "kv_heads", "head_dim"};
+  bool operator==(const JoinQkv&) const = default;
+};
+
+// The columns of x[rows, (heads + 2·kv_heads)·head_dim] (q, k, v of all heads, as Attention has them; with kv_heads 0
+// the output of attention) cut by heads: group g of `groups` has its share of each of q, k and v, as rows [g · rows,
+// (g + 1) · rows) of y[groups · rows, columns / groups].
+// forward: x R, y W.   backward, the way back: y R, x W.
+struct SplitHeads {
+  Pass pass = Pass::forward;
+  std::int64_t groups = 1, rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
+
+  std::int64_t cols() const { return (heads + 2 * kv_heads) * head_dim; }
+  static constexpr const char* kKind = "split_heads";
+  static constexpr std::array kFields = {"pass", "groups", "rows", "heads", "kv_heads", "head_dim"};
+  bool operator==(const SplitHeads&) const = default;
+};
+
+// Attention's products alone, of unfused attention: batched over samples and heads, of qkv and heads as Attention has
+// them. Scores and probabilities are [batch·heads·seq, seq], row (sample · heads + head) · seq + query; q, k and v are
+// columns of qkv, and dq, dk and dv have the same columns as matrices of their own. Every query is multiplied with
+// every key: what a mask hides, Softmax makes 0. scale = 1/sqrt(head_dim). dk and dv are sums over the query heads of a
+// group.
+// scores:  qkv R, scores W.                          scale · q · kᵀ
+// context: probabilities R, qkv R, out[T,H] W.       P · v
+// dv:      probabilities R, dout[T,H] R, dv W.       Pᵀ · dout
+// dp:      dout[T,H] R, qkv R, dprobabilities W.     dout · vᵀ
+// dq:      dscores R, qkv R, dq[T,H] W.              scale · dS · k
+// dk:      dscores R, qkv R, dk W.                   scale · dSᵀ · q
+enum class AttentionFactor : std::uint8_t { scores, context, dv, dp, dq, dk };
+const char* name_of(AttentionFactor product);  // "attention_scores", …
+struct AttentionProduct {
+  AttentionFactor product = AttentionFactor::scores;
+  std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
+  bool causal = true;  // half of the product is the model's (model_flops), no less is multiplied
+
+  std::int64_t score_rows() const { return batch * heads * seq; }
+  static constexpr std::array kFields = {"product", "batch", "heads", "kv_heads", "seq", "head_dim", "causal"};
+  bool operator==(const AttentionProduct&) const = default;
+};
+
+// Softmax of rows of scores. With `causal` the row of query q = row mod cols sees the keys 0 … q; others get 0.
+// forward: scores[rows,cols] R, probabilities W.
+// dgrad:   probabilities R, gradient A (in: of the probabilities; out: of the scores).
+struct Softmax {
+  Pass pass = Pass::forward;
+  std::int64_t rows = 0, cols = 0;
+  bool causal = true;
+
+  std::int64_t seen(std::int64_t row) const { return causal ? row % cols + 1 : cols; }
+  static constexpr const char* kKind = "softmax";
+  static constexpr std::array kFields = {"pass", "rows", "cols", "causal"};
+  bool operator==(const Softmax&) const = default;
 };
 
 // Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as Attention has it; v stays.
 // Halves are rotated, as Llama in Hugging Face and Megatron-LM do it: with d = head_dim, elements i and i + d/2 of a
-// head are a pair that is turned by the angle p · base^(−2i/d), p = row mod seq. forward: qkv[rows, Q] A. dgrad:
-// dqkv[rows, Q] A (turned back). The operand is the whole of qkv although v is not touched, so that it is one stretch
-// of memory to the verifier.
+// head are a pair that is turned by the angle p · base^(−2i/d), p the row's position in the sequence, of which `parts`
+// are here. forward: qkv[rows, Q] A. dgrad: dqkv[rows, Q] A (turned back). The operand is the whole of qkv although v
+// is not touched, so that it is one stretch of memory to the verifier.
 struct Rope {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
   double base = 10000;
+  SequenceParts parts = {};
 
   static constexpr const char* kKind = "rope";
-  static constexpr std::array kFields = {"pass", "rows", "heads", "kv_heads", "seq", "head_dim", "base"};
+  static constexpr std::array kFields = {"pass", "rows", "heads", "kv_heads", "seq", "head_dim", "base", "parts"};
   bool operator==(const Rope&) const = default;
 };
 
@@ -139,7 +252,17 @@ struct RmsNorm {
 // swiglu:          x[rows,2·cols] R, y[rows,cols] W.   y = silu(gate) ∘ up, x = [gate, up], silu(g) = g · sigmoid(g)
 //                  (Shazeer, arXiv 2002.05202).
 // swiglu_backward: dy[rows,cols] R, x[rows,2·cols] R, dx[rows,2·cols] W.
-enum class ElementwiseFn : std::uint8_t { gelu, gelu_backward, add, column_sum, bias_add, swiglu, swiglu_backward };
+// accumulate:      a R, c A.   c += a
+enum class ElementwiseFn : std::uint8_t {
+  gelu,
+  gelu_backward,
+  add,
+  column_sum,
+  bias_add,
+  swiglu,
+  swiglu_backward,
+  accumulate,
+};
 const char* name_of(ElementwiseFn fn);  // "gelu", …
 struct Elementwise {
   ElementwiseFn fn = ElementwiseFn::add;
@@ -149,11 +272,13 @@ struct Elementwise {
   bool operator==(const Elementwise&) const = default;
 };
 
-// forward: (a[rows,cols] R when `residual`), b R, (bias[1,cols] R when `bias`), key R, c W.
+// forward: (a[rows,cols] R when `residual`), b R, (bias[1,cols] R when `bias`), key R, c W, (mask W when `keeps_mask`).
 //          c = a + dropout(b + bias)
-// dgrad:   dc R, key R, db W.   db = dropout(dc)
-// Dropout's row is the token in its sequence of `seq`; the rank has tokens [first_row, first_row + rows) of the
-// micro-batch (all, or with sequence parallelism its own).
+// dgrad:   dc R, key R (mask R when `keeps_mask`), db W.   db = dropout(dc)
+// Dropout's row is the token's position in its sequence of `seq`, of which `parts` are here. The rank has tokens
+// [first_row, first_row + rows) of those of the micro-batch (all, or with sequence parallelism its own). A sample may
+// also be something else of `seq` rows here, of which `rows_before` lie before this rank's: the queries of the rank's
+// heads. mask[rows, ⌈cols/4⌉] i32: a byte an element, 1 where it is kept, the first in the lowest bits.
 struct Dropout {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, seq = 0;
@@ -161,27 +286,33 @@ struct Dropout {
   DropoutSite site = DropoutSite::embedding;
   bool bias = false, residual = false;
   Expr first_row = 0;
+  Expr rows_before = 0;
+  bool keeps_mask = false;
+  SequenceParts parts = {};
 
+  std::int64_t mask_cols() const { return (cols + 3) / 4; }
   static constexpr const char* kKind = "dropout";
-  static constexpr std::array kFields = {"pass", "rows", "cols",     "seq",      "probability",
-                                         "site", "bias", "residual", "first_row"};
+  static constexpr std::array kFields = {"pass", "rows",     "cols",      "seq",         "probability", "site",
+                                         "bias", "residual", "first_row", "rows_before", "keeps_mask",  "parts"};
   bool operator==(const Dropout&) const = default;
 };
 
-// forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.  Position of row r is r mod
-// seq. wgrad:   tokens R, dx R, dwte A, dwpe A. Without `positions` there is no wpe and no dwpe among the operands, and
-// x is the rows of wte alone. With shards > 1, shard number t holds rows [t·vocab/shards, …) of wte and columns
-// [t·cols/shards, …) of wpe: x is then what the shard adds to the sum over all, 0 for other shards' tokens
-// (vocab-parallel, Megatron-LM).
+// forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.  The position of a row is in
+// a sequence of `seq`, of which `parts` are here. wgrad:   tokens R, dx R, dwte A, dwpe A. Without `positions` there is
+// no wpe and no dwpe among the operands, and x is the rows of wte alone. With shards > 1, shard number t holds rows
+// [t·vocab/shards, …) of wte and columns [t·cols/shards, …) of wpe: x is then what the shard adds to the sum over all,
+// 0 for other shards' tokens (vocab-parallel, Megatron-LM).
 struct Embedding {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, vocab = 0, seq = 0;
   bool positions = true;
   std::int64_t shards = 1;
   Expr shard = 0;
+  SequenceParts parts = {};
 
   static constexpr const char* kKind = "embedding";
-  static constexpr std::array kFields = {"pass", "rows", "cols", "vocab", "seq", "positions", "shards", "shard"};
+  static constexpr std::array kFields = {"pass",      "rows",   "cols",  "vocab", "seq",
+                                         "positions", "shards", "shard", "parts"};
   bool operator==(const Embedding&) const = default;
 };
 
@@ -281,7 +412,8 @@ struct AdamW {
 // reduce_scatter: whole buffer R, own shard W.     Sum in rank order 0,1,…,n−1 whatever the shard, accumulated in the
 //                 element type (bf16: in f32, rounded once), so results do not depend on timing.
 // all_reduce:     whole buffer A.                  Sum in rank order.
-enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce };
+// all_to_all:     whole buffer R, whole buffer W.  Slice j of rank i becomes slice i of rank j.
+enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all };
 const char* name_of(CollectiveKind kind);  // "all_gather", …
 
 // A part of a collective's data movement, which all members must have ended before the next begins. Every member gets
@@ -332,8 +464,9 @@ struct PointToPoint {
   bool operator==(const PointToPoint&) const = default;
 };
 
-using Work = std::variant<Gemm, Attention, Rope, LayerNorm, RmsNorm, Elementwise, Dropout, Embedding, CrossEntropy,
-                          VocabStats, Fill, Cast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
+using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
+                          LayerNorm, RmsNorm, Elementwise, Dropout, Embedding, CrossEntropy, VocabStats, Fill, Cast,
+                          LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 bool is_communication(const Work& work);
 std::uint32_t communicator_of(const Work& work);  // of a communication

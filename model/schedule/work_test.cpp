@@ -46,7 +46,8 @@ TEST_CASE("JSON has all fields of a work, under their names") {
                                    {"seq", 2},
                                    {"positions", false},
                                    {"shards", 2},
-                                   {"shard", "dp"}}));
+                                   {"shard", "dp"},
+                                   {"parts", {{"of", 1}, {"first", 0}, {"count", 1}}}}));
   CHECK(work(2)["master"] == true);
   CHECK(work(2)["shard"] == 1);
   CHECK(work(2)["decayed"] == nlohmann::json::array({nlohmann::json::array({0, 4})}));

@@ -36,6 +36,11 @@ std::uint64_t hash_of_work(const Work& work) {
                    for (const AdamW::Range& range : field)
                      add(static_cast<std::uint64_t>(range.begin)), add(static_cast<std::uint64_t>(range.end));
                  },
+                 [&](const char*, const SequenceParts& field) {
+                   add(static_cast<std::uint64_t>(field.of));
+                   add(static_cast<std::uint64_t>(field.first.value()));
+                   add(static_cast<std::uint64_t>(field.count));
+                 },
                  [&](const char*, auto field) { add(static_cast<std::uint64_t>(field)); }};
   std::visit([&](const auto& kind) { for_each_field(kind, add_field); }, work);
   return hash;

@@ -1,6 +1,7 @@
 #include "model/verify/meaning.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.hpp"
 #include "model/verify/symbolic.hpp"
@@ -45,10 +46,23 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
   is_updated_.assign(schedule.storages.size(), false);
   for (const Operation& operation : schedule.operations) {
     is_communication_.push_back(is_communication(operation.work));
+    carries_version_.push_back(
+        is_communication_.back() &&
+        std::any_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
+          const auto& places = schedule.tensors[access.view.tensor].places;
+          return access.mode != AccessMode::read &&
+                 rule_of(schedule.storages[places.front().storage].kind) == Rule::parameter;
+        }));
     if (is_communication_.back()) continue;
     for (const Access& access : operation.accesses)
       if (access.mode != AccessMode::read)
         for (const TensorPlace& place : schedule.tensors[access.view.tensor].places) is_updated_[place.storage] = true;
+  }
+  std::map<std::vector<StorageId>, std::uint32_t> numbers;
+  for (const Tensor& tensor : schedule.tensors) {
+    std::vector<StorageId> storages;
+    for (const TensorPlace& place : tensor.places) storages.push_back(place.storage);
+    alike_.push_back(numbers.emplace(std::move(storages), numbers.size()).first->second);
   }
   std::int32_t last = 0;
   for (const BoundOp& op : program.ops) last = std::max(last, op.micro_batch);
@@ -99,19 +113,27 @@ bool Meaning::is_of_unit(Stamp own, const CellUse& use) {
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     const Stamp stamp = stamps_[c];
     if (stamp == own || stamp == 0) continue;  // nobody has written: that is found elsewhere
-    // Tensors may share instances under other numbers: the output of a layer is the input of the next.
+    // Tensors may share instances under other numbers: the output of a layer is the input of the next. Not so parts of
+    // one buffer, which have those of the whole.
     const std::uint64_t instance = stamp % kInstances;
     const bool is_of_tensor = *(end - 1) <= instance && instance < *end;
-    if (stamp >> kInstanceBits == own >> kInstanceBits && !is_of_tensor) continue;
+    const std::size_t other = tensor_of(instance), tensor = tensor_of(use.instance);
+    const bool is_other_layer =
+        alike_[tensor] == alike_[other] && instance - first_instance_[other] != use.instance - first_instance_[tensor];
+    if (stamp >> kInstanceBits == own >> kInstanceBits && !is_of_tensor && !is_other_layer) continue;
     wrong_.why = "which " + written_as(stamp) + " has overwritten";
     return false;
   }
   return true;
 }
 
+std::size_t Meaning::tensor_of(std::uint64_t instance) const {
+  const auto next = std::upper_bound(first_instance_.begin(), first_instance_.end(), instance);
+  return static_cast<std::size_t>(next - first_instance_.begin()) - 1;
+}
+
 std::string Meaning::written_as(Stamp stamp) const {
-  const auto next = std::upper_bound(first_instance_.begin(), first_instance_.end(), stamp % kInstances);
-  const auto tensor = static_cast<std::size_t>(next - first_instance_.begin()) - 1;
+  const std::size_t tensor = tensor_of(stamp % kInstances);
   const std::uint64_t unit = stamp >> kInstanceBits, chunk = unit % (1u << kChunkBits);
   std::string text = schedule_.tensors[tensor].name;
   if (schedule_.tensors[tensor].layers > 1)
@@ -193,7 +215,8 @@ bool Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse
   }
   std::uint8_t differences = 0;
   const std::uint8_t first = versions_[use.first];
-  const auto expected = is_communication_at(op) ? carried_version_.value_or(first) : static_cast<std::uint8_t>(step);
+  const auto expected =
+      carries_version_[program_.ops[op].op] ? carried_version_.value_or(first) : static_cast<std::uint8_t>(step);
   for (std::uint32_t c = use.first; c < use.last; ++c) differences |= versions_[c] ^ expected;
   carried_version_ = expected;
   if (differences == 0) [[likely]]

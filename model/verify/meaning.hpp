@@ -55,14 +55,17 @@ class Meaning {
   bool is_balanced(const CellUse& use);
   bool is_unread(std::uint32_t op, const CellUse& use);
   std::string written_as(Stamp stamp) const;
+  std::size_t tensor_of(std::uint64_t instance) const;
 
   const Schedule& schedule_;
   const BoundProgram& program_;
   std::vector<bool> is_communication_;           // [OpId]
+  std::vector<bool> carries_version_;            // [OpId]: from parameters to parameters
   std::vector<bool> is_updated_;                 // [storage]: by a computation of the step; others are frozen
   std::vector<std::uint64_t> hash_;              // [micro-batch]
   std::uint64_t each_once_ = 0;                  // sum of the hashes of all micro-batches
   std::vector<std::uint32_t> first_instance_;    // [tensor]
+  std::vector<std::uint32_t> alike_;             // [tensor]: equal where instance by instance lies in the same storage
   std::vector<Stamp> stamps_;                    // [cell]; 0: nobody has written
   Sums sums_;                                    // [cell]
   std::vector<std::uint8_t> versions_;           // [cell] of a parameter: updates that it has seen

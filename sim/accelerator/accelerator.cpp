@@ -69,10 +69,11 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
       throw input_error(path + ": expected at most " + std::to_string(a.domain) +
                         " GPUs on a node, the platform's domain, got " + std::to_string(time.span.members) + " on " +
                         std::to_string(time.span.nodes));
-  TomlTable nvlink = table.section("nvlink"), network = table.section("network");
+  TomlTable nvlink = table.section("nvlink"), network = table.section("network"),
+            beside = table.section("beside_communication");
   const auto section_of = [&](const AcceleratorNumber& number) -> TomlTable& {
     const std::string section = number.section;
-    return section.empty() ? table : section == "nvlink" ? nvlink : network;
+    return section.empty() ? table : section == "nvlink" ? nvlink : section == "network" ? network : beside;
   };
   const std::vector<AcceleratorNumber> numbers = numbers_of(a);
   for (const AcceleratorNumber& number : numbers)
@@ -83,6 +84,7 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
       *number.quantity = read_quantity(section_of(number).section(number.key), number.limits);
   nvlink.finish();
   network.finish();
+  beside.finish();
   if (table.has("attention")) {
     a.attention.clear();
     TomlTable attention = table.section("attention");

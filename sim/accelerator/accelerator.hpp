@@ -19,13 +19,16 @@ struct AttentionKernel {
   int forward_rows = 128, backward_rows = 128;
 };
 
-// In place of a kernel's name: attention as batched GEMMs, softmax and dropout, as frameworks had it before 2023.
-constexpr const char* kUnfused = "unfused";
-
 // A level of the network. A domain has NVLink between all of its GPUs; the network connects domains.
 struct LinkLevel {
   Quantity GBps;  // of a GPU, one direction
   Quantity latency_us;
+};
+
+// Time of a kernel that runs beside NCCL's, over its time alone: they share SMs, caches and the memory's rate.
+struct BesideCommunication {
+  Quantity gemm, attention, memory_bound;  // kernels of compute
+  Quantity communication;                  // NCCL's, beside any of them
 };
 
 // A GPU of a cluster, as its data sheet and published measurements describe it: what a calibration has not measured is
@@ -60,6 +63,7 @@ struct Accelerator {
   double oversubscription = 1;
   // The rate of a GPU while all GPUs of the domain, and a share `leaving` of its pod, send.
   double card_GBps(double leaving) const;
+  BesideCommunication beside_communication;
   Quantity reserved_bytes;  // of a GPU's memory: context, NCCL, workspaces of libraries
 
   // The kernel of that name, the default for "". Throws Error(input) naming the nearest.

@@ -48,6 +48,7 @@ double ring_share(CollectiveKind kind, std::int64_t gpus) {
 std::optional<CollectiveKind> collective_named(std::string_view name) {
   for (const CollectiveKind kind : values_of<CollectiveKind>())
     if (name == name_of(kind)) return kind;
+  if (name == "alltoall") return CollectiveKind::all_to_all;  // nccl-tests' spelling
   return std::nullopt;
 }
 
@@ -80,7 +81,8 @@ CollectiveTable CollectiveTable::parse(const std::string& text, const std::strin
     times.push_back(time);
   });
   CollectiveTable table(times);
-  if (table.empty()) throw input_error(name + ": expected rows of all_gather, reduce_scatter or all_reduce, got none");
+  if (table.empty())
+    throw input_error(name + ": expected rows of all_gather, reduce_scatter, all_reduce or all_to_all, got none");
   return table;
 }
 

@@ -32,8 +32,8 @@ TEST_CASE("a collective table between sizes and between numbers of GPUs", "[sim]
   CHECK(us(16, 16 * kMiB) == Approx(20 * 15.0 / 7 + 300 * (15.0 / 16) / (7.0 / 8)));
   CHECK_FALSE(t.has(CollectiveKind::all_gather));
   CHECK(t.bus_GBps(CollectiveKind::all_reduce) == Approx(16 * kMiB / 320 * 2 * 7 / 8 * 1e-3));
-  CHECK(message_of([] { CollectiveTable::parse("op,gpus,bytes,time_us\nalltoall,8,1,1\n", "c.csv"); }) ==
-        "c.csv: expected rows of all_gather, reduce_scatter or all_reduce, got none");
+  CHECK(message_of([] { CollectiveTable::parse("op,gpus,bytes,time_us\nbroadcast,8,1,1\n", "c.csv"); }) ==
+        "c.csv: expected rows of all_gather, reduce_scatter, all_reduce or all_to_all, got none");
 }
 
 TEST_CASE("a collective table across nodes", "[sim]") {

@@ -12,9 +12,13 @@ double value_of(const std::optional<Quantity>& own, const Quantity& platform) {
   return own ? own->value : platform.value;
 }
 
-// Megatron-LM's fused softmax takes 4 heads of a micro-batch at a time, and leaves the rest to PyTorch
-// (is_kernel_available of fused_softmax.py).
-bool softmax_falls_back(const Attention& attention) { return attention.batch * attention.heads % 4 != 0; }
+// A softmax of a number of heads that the framework's kernel does not take is PyTorch's: casts to f32 and back, mask
+// and softmax, and the same for gradients, by kernels that read and write all scores.
+constexpr int kKernelsOfPyTorch = 7;
+constexpr double kBytesOfPyTorch = 26;  // of a score
+bool falls_back(const Framework& framework, const Softmax& softmax) {
+  return softmax.rows / softmax.cols % framework.softmax_heads != 0;
+}
 
 class KernelClock {
  public:
@@ -37,17 +41,33 @@ class KernelClock {
   }
 
   double us(const Attention& at) const {
-    if (f_.attention_kernel == kUnfused) return unfused_us(at);
     const AttentionKernel& kernel = a_.attention_named(f_.attention_kernel);
     const bool is_forward = at.pass == Pass::forward;
-    const double s = double(at.seq), heads = double(at.batch) * double(at.heads), d = double(at.head_dim);
+    const double heads = double(at.batch) * double(at.heads), d = double(at.head_dim);
     const double rate = (is_forward ? kernel.forward_TFLOPs : kernel.backward_TFLOPs).value * 1e6;  // FLOP/µs
-    const double pass = is_forward ? 4 : 10, half = at.causal ? 1 : 2;
-    const double all = pass * heads * s * s * d * half / rate;
-    // Rates are counted without halving, so an SM does half of `rate / sms` in truth.
-    const double rows = std::min(s, double(is_forward ? kernel.forward_rows : kernel.backward_rows));
-    const double longest = pass * rows * s * d / (rate / 2 / a_.sms);
+    // Rates are counted without halving, so `rate / 2` is what is multiplied in truth.
+    const double queries = double(at.query_tokens()), keys = double(at.key_tokens());
+    const double pass = is_forward ? 4 : 10, pairs = queries * keys * (at.causal ? 0.5 : 1);
+    const double all = pass * heads * pairs * d / (rate / 2);
+    const double rows = std::min(queries, double(is_forward ? kernel.forward_rows : kernel.backward_rows));
+    const double longest = pass * rows * keys * d / (rate / 2 / a_.sms);
     return std::max(all, longest) + kernel_gap();
+  }
+
+  // A product moves scores or probabilities, a matrix of all heads, and one of the heads of keys.
+  double us(const AttentionProduct& at) const {
+    const double scores = double(at.score_rows()) * double(at.seq), tokens = double(at.batch) * double(at.seq);
+    const double bytes = 2 * (scores + tokens * double(at.heads + at.kv_heads) * double(at.head_dim));
+    const double rate = value_of(f_.bmm_share, a_.bmm_share) * a_.peak_TFLOPs.value * 1e6;  // FLOP/µs
+    return std::max(2 * scores * double(at.head_dim) / rate, memory_us(bytes)) + kernel_gap();
+  }
+
+  double us(const Softmax& softmax) const {
+    const double scores = double(softmax.rows) * double(softmax.cols);
+    // Forward, a causal kernel does not read the masked half.
+    const double masked = softmax.causal && softmax.pass == Pass::forward ? scores : 0;
+    const double bytes = falls_back(f_, softmax) ? kBytesOfPyTorch * scores : operand_bytes() - masked;
+    return memory_us(bytes) + kernel_gap();
   }
 
   double us(const Collective&) const { return 0; }
@@ -60,23 +80,6 @@ class KernelClock {
   }
 
  private:
-  // Products of scores and of values as batched GEMMs, 2 forward and 4 backward; between them softmax, which a causal
-  // kernel reads and writes by half, and dropout with its mask (docs/platform.md: attention apart).
-  double unfused_us(const Attention& at) const {
-    const bool is_forward = at.pass == Pass::forward;
-    const double heads = double(at.batch) * double(at.heads), s = double(at.seq), d = double(at.head_dim);
-    const double scores = heads * s * s;
-    const double product_flops = 2 * scores * d, product_bytes = 2 * (scores + 2 * heads * s * d);
-    const double rate = value_of(f_.bmm_share, a_.bmm_share) * a_.peak_TFLOPs.value * 1e6;  // FLOP/µs
-    const double product = std::max(product_flops / rate, memory_us(product_bytes)) + kernel_gap();
-    // In PyTorch: cast to f32, mask, softmax and cast back, each a kernel that reads and writes all scores.
-    const double softmax_bytes =
-        softmax_falls_back(at) ? 26 * scores : (is_forward ? 3 : 6) * (at.causal ? 1 : 4.0 / 3) * scores;
-    const double dropout_bytes = at.dropout > 0 ? 5 * scores : 0;
-    return (is_forward ? 2 : 4) * product + memory_us(softmax_bytes + dropout_bytes) +
-           (at.dropout > 0 ? 2 : 1) * kernel_gap();
-  }
-
   // Whether rows of an operand have a number of elements that `unit` does not divide.
   static bool has_rows_of(const Gemm& g, std::int64_t unit) {
     return (g.trans_a ? g.m : g.k) % unit != 0 || (g.trans_b ? g.k : g.n) % unit != 0;
@@ -88,7 +91,9 @@ class KernelClock {
       return double(work.rows) * double(work.cols);
     else if constexpr (requires { work.elements; })
       return double(work.elements);
-    else  // Rope
+    else if constexpr (std::is_same_v<W, AttentionMerge>)
+      return double(work.batch * work.tokens * work.heads * work.head_dim);
+    else  // Rope, SplitHeads
       return double(work.rows) * double((work.heads + work.kv_heads) * work.head_dim);
   }
 
@@ -117,19 +122,21 @@ class KernelClock {
   const Operation& operation_;
 };
 
+// Every member sends each other one its slice, straight to it: those of other nodes over its share of the cards, those
+// of its own over NVLink, at the same time.
+GroupTime all_to_all_across(const Accelerator& a, double bytes, const GroupSpan& span, double nvlink_GBps,
+                            double in_step_us) {
+  const double members = double(span.members), here = double(span.cards());
+  const double away = bytes * (members - here) / members, near = bytes * (here - 1) / members;
+  const double latency = a.network.latency_us.value + in_step_us;
+  return {latency + std::max(away / (a.card_GBps(span.leaving) * 1e3), near / (nvlink_GBps * 1e3)), latency};
+}
+
 }  // namespace
 
 int kernels_of(const Framework& framework, const Operation& operation) {
-  const auto* attention = std::get_if<Attention>(&operation.work);
-  if (attention == nullptr || framework.attention_kernel != kUnfused) return 1;
-  // Split of q, k and v, two products, softmax, the copy of heads to rows; backward twice that.
-  return (attention->pass == Pass::forward ? 5 : 10) + (attention->dropout > 0 ? 1 : 0) +
-         (softmax_falls_back(*attention) ? 6 : 0);
-}
-
-std::int64_t kept_between_passes_bytes(const Framework& framework, const Attention& attention) {
-  if (framework.attention_kernel != kUnfused) return 0;
-  return attention.batch * attention.heads * attention.seq * attention.seq * (attention.dropout > 0 ? 5 : 2);
+  const auto* softmax = std::get_if<Softmax>(&operation.work);
+  return softmax != nullptr && falls_back(framework, *softmax) ? kKernelsOfPyTorch : 1;
 }
 
 double kernel_us(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
@@ -145,6 +152,7 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
   if (span.nodes > 1) {
     const double cards = static_cast<double>(span.cards()) * a.card_GBps(span.leaving);
     const double nvlink = a.collectives.has(kind) ? a.collectives.bus_GBps(kind) : a.nvlink.GBps.value;
+    if (kind == CollectiveKind::all_to_all) return all_to_all_across(a, bytes, span, nvlink, in_step);
     const auto model = [&](double size) { return nccl_across_nodes(kind, size, span, cards, nvlink); };
     const GroupTime time = model(bytes);
     // A measured group had its links to itself, and latency and bytes are in the model's proportion.
@@ -162,7 +170,8 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
 GroupTime message_time(const Accelerator& a, double bytes, const GroupSpan& span) {
   const bool crosses_nodes = span.nodes > 1;
   const double latency = (crosses_nodes ? a.network : a.nvlink).latency_us.value;
-  return {latency + bytes / ((crosses_nodes ? a.card_GBps(span.leaving_by_message) : a.nvlink.GBps.value) * 1e3), latency};
+  return {latency + bytes / ((crosses_nodes ? a.card_GBps(span.leaving_by_message) : a.nvlink.GBps.value) * 1e3),
+          latency};
 }
 
 }  // namespace stretto::sim

@@ -11,18 +11,17 @@ namespace stretto::sim {
 //   GEMM        table · sustained, slower where rows of an operand are not aligned to 16 bytes, plus the bytes that a
 //               plain product does not move (f32 results, sums, epilogues)
 //   attention   flops / rate, at least the time of the thread block that sees all keys
-//   the rest    bytes / (share · memory rate) + kernel_us, the bytes those of the operands
+//   products of unfused attention
+//               flops / (bmm_share · peak), at least their bytes; and kernel_us
+//   the rest    bytes / (share · memory rate) + kernel_us, the bytes those of the operands; a causal softmax does
+//               not read what is masked
 //
 // docs/platform.md has the evidence.
 double kernel_us(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
                  const Operation& operation);
 
-// Kernels that the host issues for an operation.
+// Kernels that the host issues for an operation: one, but for a softmax that the framework leaves to PyTorch.
 int kernels_of(const Framework& framework, const Operation& operation);
-
-// Bytes that attention keeps from forward to backward beyond its operands: with unfused attention the probabilities in
-// two bytes each, and with dropout its mask and result (5 a s² b of Korthikanti et al., arXiv 2205.05198, 4.1).
-std::int64_t kept_between_passes_bytes(const Framework& framework, const Attention& attention);
 
 // A collective of a group, alone on its links; `bytes` is the whole buffer. A group across nodes has as many network
 // cards as members on a node, as long as NVLink and the links between pods carry what they do.

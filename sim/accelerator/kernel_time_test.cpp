@@ -104,11 +104,62 @@ TEST_CASE("attention takes its flops, and with few heads the block that sees all
   CHECK(with(64).us(a, f) == Approx(64 * head / 400e6));
   f.attention_kernel = "bb";
   CHECK(message_of([&] { with(64).us(a, f); }) == "the platform has no attention kernel \"bb\"; did you mean \"b\"?");
-  f.attention_kernel = kUnfused;
-  CHECK(with(64).us(a, f) > with(64).us(a));
-  CHECK(kernels_of(f, with(64).operation) == 5);
-  CHECK(kernels_of(f, with(63).operation) == 11);  // PyTorch's softmax
-  CHECK(kernels_of({}, with(63).operation) == 1);
+}
+
+TEST_CASE("products of unfused attention take their share of the peak, at least their bytes", "[sim]") {
+  Accelerator a = plain();
+  a.bmm_share.value = 0.5;
+  a.kernel_us.value = 3;
+  const auto us = [&](AttentionFactor product, std::int64_t head_dim) {
+    Case c;
+    c.operation.work = AttentionProduct{product, 2, 8, 2, 1024, head_dim};
+    return c.us(a);
+  };
+  const double scores = 16.0 * 1024 * 1024;
+  for (const AttentionFactor product : values_of<AttentionFactor>()) {
+    INFO(name_of(product));
+    CHECK(us(product, 128) == Approx(2 * scores * 128 / 50e6 + 3));
+    CHECK(us(product, 2) == Approx(2 * (scores + 2.0 * 1024 * (8 + 2) * 2) / 1e6 + 3));
+  }
+  Framework f;
+  f.bmm_share = Quantity{1, {}};
+  Case c;
+  c.operation.work = AttentionProduct{AttentionFactor::dq, 2, 8, 2, 1024, 128};
+  CHECK(c.us(a, f) == Approx(2 * scores * 128 / 100e6 + 3));
+}
+
+TEST_CASE("a causal softmax does not read what is masked, and PyTorch's reads and writes often", "[sim]") {
+  const auto with = [](std::int64_t heads, Pass pass) {
+    Case c;
+    c.operation.work = Softmax{pass, heads * 512, 512, true};
+    c.touch(AccessMode::read, Dtype::bf16, heads * 512, 512);
+    c.touch(pass == Pass::forward ? AccessMode::write : AccessMode::accumulate, Dtype::bf16, heads * 512, 512);
+    return c;
+  };
+  const Accelerator a = plain();
+  const double scores = 512.0 * 512;
+  CHECK(with(8, Pass::forward).us(a) == Approx(8 * scores * 3 / 1e6));
+  CHECK(with(8, Pass::dgrad).us(a) == Approx(8 * scores * 6 / 1e6));
+  CHECK(with(6, Pass::forward).us(a) == Approx(6 * scores * 3 / 1e6));
+  Framework f;
+  f.softmax_heads = 4;
+  for (const Pass pass : {Pass::forward, Pass::dgrad}) CHECK(with(6, pass).us(a, f) == Approx(6 * scores * 26 / 1e6));
+  CHECK(with(8, Pass::forward).us(a, f) == with(8, Pass::forward).us(a));
+  CHECK(kernels_of(f, with(8, Pass::forward).operation) == 1);
+  CHECK(kernels_of(f, with(6, Pass::forward).operation) == 7);
+  CHECK(kernels_of({}, with(6, Pass::forward).operation) == 1);
+  Case whole = with(8, Pass::forward);
+  std::get<Softmax>(whole.operation.work).causal = false;
+  CHECK(whole.us(a) == Approx(8 * scores * 4 / 1e6));
+}
+
+TEST_CASE("dropout that keeps its mask moves a byte more of each element", "[sim]") {
+  Case c;
+  c.operation.work = Dropout{Pass::dgrad, 64, 1000, 64, 0.1, DropoutSite::attention, false, false, 0, 0, true};
+  c.touch(AccessMode::read, Dtype::bf16, 64, 1000);
+  c.touch(AccessMode::read, Dtype::i32, 64, 250);
+  c.touch(AccessMode::write, Dtype::bf16, 64, 1000);
+  CHECK(c.us(plain()) == Approx(64e3 * 5 / 1e6));
 }
 
 TEST_CASE("platforms that ship can be read, and every number has a source", "[sim]") {

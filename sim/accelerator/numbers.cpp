@@ -68,7 +68,11 @@ std::vector<AcceleratorNumber> numbers_of(Accelerator& a) {
           {"nvlink", "GBps", &a.nvlink.GBps, kRate, true},
           {"nvlink", "latency_us", &a.nvlink.latency_us, kTime},
           {"network", "GBps", &a.network.GBps, kRate, true},
-          {"network", "latency_us", &a.network.latency_us, kTime}};
+          {"network", "latency_us", &a.network.latency_us, kTime},
+          {"beside_communication", "gemm", &a.beside_communication.gemm, kAtLeastOne},
+          {"beside_communication", "attention", &a.beside_communication.attention, kAtLeastOne},
+          {"beside_communication", "memory_bound", &a.beside_communication.memory_bound, kAtLeastOne},
+          {"beside_communication", "communication", &a.beside_communication.communication, kAtLeastOne}};
 }
 
 void set_defaults(Accelerator& a) {
@@ -87,6 +91,9 @@ void set_defaults(Accelerator& a) {
   a.reserved_bytes = assumed(3.2e9, 2e9, 5e9, "CUDA context, NCCL, workspaces of cuBLAS and cuDNN");
   a.nvlink.latency_us = assumed(3, 2, 6, "a message between two kernels on NVLink");
   a.network.latency_us = assumed(10, 6, 20, "a message between two nodes through NCCL");
+  for (Quantity* quantity : {&a.beside_communication.gemm, &a.beside_communication.attention,
+                             &a.beside_communication.memory_bound, &a.beside_communication.communication})
+    *quantity = assumed(1, 1, 1.2, "not measured on this GPU; gemm_sustained is of steps, and has some of it");
   const double peak = a.peak_TFLOPs.value;
   a.attention = {{"cudnn", derived(1.1 * peak, "1.1 of peak_TFLOPs; H100 1.13"),
                   derived(0.9 * peak, "0.9 of peak_TFLOPs; H100 0.91")},

@@ -19,9 +19,35 @@ int cores_per_device(const Platform& platform, const Cluster& cluster) {
 
 namespace {
 
-// A kernel of NCCL concurrent with compute that neither slows the other: no published curve of interference tells which
-// kernels lose how much. Across nodes its bytes are flows as well, by which a network carries what it would: beside
-// flows of other groups it may take longer than alone.
+KernelInterference interference_of(const Accelerator& accelerator) {
+  const BesideCommunication& beside = accelerator.beside_communication;
+  KernelInterference result;
+  const auto set = [&](DemandClass cls, const Quantity& slower) {
+    result.slows[static_cast<std::size_t>(cls)] = slower.value - 1;
+    result.slowed[static_cast<std::size_t>(cls)] = beside.communication.value - 1;
+  };
+  set(DemandClass::gemm, beside.gemm);
+  set(DemandClass::attention, beside.attention);
+  set(DemandClass::vector, beside.memory_bound);
+  set(DemandClass::memory, beside.memory_bound);
+  return result;
+}
+
+DemandClass class_of(const Work& work) {
+  return std::visit(
+      []<class W>(const W&) {
+        if constexpr (std::is_same_v<W, Gemm>)
+          return DemandClass::gemm;
+        else if constexpr (std::is_same_v<W, Attention> || std::is_same_v<W, AttentionProduct>)
+          return DemandClass::attention;
+        else
+          return DemandClass::vector;
+      },
+      work);
+}
+
+// A kernel of NCCL concurrent with compute. Across nodes its bytes are flows as well, by which a network carries what
+// it would: beside flows of other groups it may take longer than alone.
 CollectiveCost group_cost(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
                           const Operation& operation, const GroupSpan& span) {
   CollectiveCost cost;
@@ -40,7 +66,9 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
     time = message_time(accelerator, card_bytes, span);
   }
   cost.movement = {std::max<Picoseconds>(1, from_us(time.us)), 0, DemandClass::memory};
-  cost.interference = KernelInterference{};
+  // Copy engines take no SM.
+  const CommEngine engine = schedule.communicators[communicator_of(operation.work)].engine;
+  cost.interference = engine == CommEngine::copy_engine ? KernelInterference{} : interference_of(accelerator);
   if (span.nodes == 1 || time.us <= time.latency_us) return cost;
   // In sixteenths of a card's rate, because a network has a limit for each rate; bytes are those that take as long.
   constexpr double kSteps = 16;
@@ -80,7 +108,7 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
     const bool communicates = is_communication(operation.work);
     const Picoseconds alone =
         communicates ? 0 : std::max<Picoseconds>(1, from_us(kernel_us(accelerator, framework, schedule, operation)));
-    costs.compute.push_back(communicates ? Demand{} : Demand{alone, 1, DemandClass::vector});
+    costs.compute.push_back(communicates ? Demand{} : Demand{alone, 1, class_of(operation.work)});
     costs.collective.push_back(
         communicates ? group_cost(accelerator, framework, schedule, operation, spans[communicator_of(operation.work)])
                      : CollectiveCost{});

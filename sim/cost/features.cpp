@@ -29,23 +29,21 @@ constexpr bool kIsOneOf = (std::is_same_v<W, Kinds> || ...);
 // is written last says which it is; a number on its own does not count.
 std::string result_type(const Schedule& schedule, const Operation& operation) {
   const bool varies = std::visit(
-      Overloaded{[]<class W>(const W&)
-                   requires kIsOneOf<W, Gemm, Elementwise, Fill, Cast, LocalReduce, SumSquares>
-                 { return true;
-}
-, []<class W>(const W&) requires kIsOneOf<W, Attention, Rope, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy,
-                                          VocabStats, AdamW, Collective, PointToPoint> {
-  return false;
-}
-}  // namespace
-,
+      []<class W>(const W&) {
+        constexpr bool is_one =
+            kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
+                     LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy, VocabStats, AdamW, Collective, PointToPoint>;
+        constexpr bool is_other = kIsOneOf<W, Gemm, Elementwise, Fill, Cast, LocalReduce, SumSquares>;
+        static_assert(is_one != is_other, "say which it is");
+        return is_other;
+      },
       operation.work);
-if (!varies || schedule.compute_dtype != Dtype::bf16) return "";
-for (auto access = operation.accesses.rbegin(); access != operation.accesses.rend(); ++access)
-  if (access->view.rows * access->view.cols > 1)
-    return dtype_of(schedule, *access) == Dtype::bf16 ? "" : "_" + std::string(name_of(dtype_of(schedule, *access)));
-return "";
-}  // namespace stretto::sim
+  if (!varies || schedule.compute_dtype != Dtype::bf16) return "";
+  for (auto access = operation.accesses.rbegin(); access != operation.accesses.rend(); ++access)
+    if (access->view.rows * access->view.cols > 1)
+      return dtype_of(schedule, *access) == Dtype::bf16 ? "" : "_" + std::string(name_of(dtype_of(schedule, *access)));
+  return "";
+}
 
 std::string suffix(Pass pass) { return std::string("_") + name_of(pass); }
 
@@ -85,21 +83,44 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           [&](const Attention& a) -> WorkCost {
             // Calls of the blocks of queries; then what is done for each query, each element of it, each score that
             // counts and each product of a score (exec/host/kernels/attention.cpp; fused kernels of GPUs do the same).
-            const double bh = double(a.batch) * double(a.heads), s = double(a.seq), d = double(a.head_dim);
-            const double blocks = double((a.seq + kAttentionQueryBlock - 1) / kAttentionQueryBlock);
-            const double scores = a.causal ? s * (s + 1) / 2 : s * s;
-            const double multiplied = a.causal ? s * s * causal_attention_share(a.seq) : s * s;
+            const double bh = double(a.batch) * double(a.heads), s = double(a.query_tokens()), d = double(a.head_dim);
+            const double blocks = double((a.query_tokens() + kAttentionQueryBlock - 1) / kAttentionQueryBlock);
+            const AttentionPairs pairs = attention_pairs(a);
             // GPUs have other kernels for grouped queries.
             const bool is_grouped = a.kv_heads != a.heads && schedule.compute_dtype == Dtype::bf16;
             return {std::string("attention") + (is_grouped ? "_grouped" : "") + (a.dropout > 0 ? "_dropout" : "") +
                         suffix(a.pass),
-                    {bh * blocks, bh * s, bh * s * d, bh * scores, bh * multiplied * d},
+                    {bh * blocks, bh * s, bh * s * d, bh * pairs.count, bh * pairs.multiplied * d},
                     DemandClass::attention};
+          },
+          [&](const AttentionMerge& m) -> WorkCost {
+            const double heads = double(m.batch) * double(m.heads) * double(m.tokens);
+            return {"attention_merge",
+                    {1, heads * double(m.parts), heads * double(m.parts + 1) * double(m.head_dim)},
+                    DemandClass::vector};
+          },
+          [&](const PackKv& p) -> WorkCost {
+            return {"pack_kv", streaming(p.rows * p.kv_cols()), DemandClass::memory};
+          },
+          [&](const JoinQkv& j) -> WorkCost {
+            const double read = double(j.parts * j.q_cols() + j.sums * j.kv_cols()),
+                         written = double(j.q_cols() + j.kv_cols());
+            return {"join_qkv", {1, double(j.rows) * (read + written)}, DemandClass::vector};
+          },
+          [&](const SplitHeads& h) -> WorkCost {
+            return {"split_heads", streaming(h.rows * h.cols()), DemandClass::memory};
+          },
+          [&](const AttentionProduct& a) -> WorkCost {
+            const double heads = double(a.batch) * double(a.heads), s = double(a.seq), d = double(a.head_dim);
+            return {kind_of(a), {1, heads, heads * s * d, heads * s * s, heads * s * s * d}, DemandClass::gemm};
+          },
+          [&](const Softmax& s) -> WorkCost {
+            return {std::string("softmax") + suffix(s.pass), row_wise(s.rows, s.cols), DemandClass::vector};
           },
           [&](const Rope& r) -> WorkCost {
             const double rows = double(r.rows), d = double(r.head_dim);
             return {std::string("rope") + suffix(r.pass),
-                    {1, double(r.seq) * d, rows * double(r.heads + r.kv_heads) * d},
+                    {1, double(r.parts.tokens(r.seq)) * d, rows * double(r.heads + r.kv_heads) * d},
                     DemandClass::vector};
           },
           [&](const LayerNorm& n) { return norm_cost("layernorm", n.pass, n.rows, n.cols, operation); },
@@ -108,7 +129,8 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {kind_of(e), streaming(e.rows * e.cols), DemandClass::vector};
           },
           [&](const Dropout& d) -> WorkCost {
-            return {std::string("dropout") + suffix(d.pass), streaming(d.rows * d.cols), DemandClass::vector};
+            return {std::string("dropout") + (d.keeps_mask ? "_mask" : "") + suffix(d.pass), streaming(d.rows * d.cols),
+                    DemandClass::vector};
           },
           [&](const Embedding& e) -> WorkCost {
             const std::string key = e.positions ? "embedding" : "token_embedding";

@@ -147,6 +147,17 @@ TEST_CASE("keys of one precision are as platform files have them", "[sim]") {
   CHECK(single.key(Attention{Pass::forward, 1, 4, 2, 8, 8}, {f32, f32, f32}) == "attention_forward_f32");
 }
 
+TEST_CASE("unfused attention has costs of its own", "[sim]") {
+  Built single;
+  using enum Dtype;
+  CHECK(single.key(AttentionProduct{AttentionFactor::dk, 1, 4, 2, 8, 8}, {f32, f32, f32}) == "attention_dk_f32");
+  CHECK(single.key(Softmax{Pass::dgrad, 8, 8}, {f32, f32}) == "softmax_dgrad_f32");
+  Dropout dropout{Pass::forward, 8, 8, 8, 0.1, DropoutSite::attention};
+  CHECK(single.key(dropout, {f32, i32, f32}) == "dropout_forward_f32");
+  dropout.keeps_mask = true;
+  CHECK(single.key(dropout, {f32, i32, f32, i32}) == "dropout_mask_forward_f32");
+}
+
 TEST_CASE("a movement on thread blocks has a share for each, and all share the memory", "[sim]") {
   const WorkCost alone = movement_cost(Collective{CollectiveKind::all_gather, 0, 1024}, Dtype::bf16, 4, true);
   CHECK(alone.features == std::vector<double>{1, 1536});  // three slices read, three written

@@ -52,6 +52,8 @@ void run(const Elementwise& e, std::span<const exec::Operand> o, const Stream& s
       return map<2, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1)}}, {{out(2)}}, GeluBackward{});
     case ElementwiseFn::add:
       return map<2, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1)}}, {{out(2)}}, Add{});
+    case ElementwiseFn::accumulate:
+      return map<2, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1)}}, {{out(1)}}, Add{});
     case ElementwiseFn::bias_add:
       return map<3, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1), shared_row<T>(o[2])}}, {{out(3)}}, BiasAdd{});
     case ElementwiseFn::swiglu:

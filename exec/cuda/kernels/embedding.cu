@@ -1,19 +1,22 @@
 #include "exec/cuda/kernels/families.hpp"
 #include "exec/cuda/kernels/map.hpp"
+#include "exec/cuda/kernels/positions.hpp"
 
 namespace stretto::cuda {
 namespace {
 
 // A rank's part of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
 struct Part {
-  std::int64_t vocab, rows, first_row, cols, first_col, seq;
+  std::int64_t vocab, rows, first_row, cols, first_col, tokens;  // of a sequence, those that are here
+  Positions positions;
   explicit Part(const Embedding& work)
       : vocab(work.vocab),
         rows(work.vocab / work.shards),
         first_row(work.shard.value() * rows),
         cols(work.cols / work.shards),
         first_col(work.shard.value() * cols),
-        seq(work.seq) {}
+        tokens(work.parts.tokens(work.seq)),
+        positions(work.parts, work.seq) {}
 };
 
 // N divides the columns, and those of the part.
@@ -28,7 +31,7 @@ __global__ void forward_kernel(std::int64_t rows, std::int64_t cols, Part part, 
     float value[N] = {}, position[N] = {};
     if (own >= 0 && own < part.rows) load(value, wte.row(own) + col);
     if (wpe.data != nullptr && col >= part.first_col && col < part.first_col + part.cols)
-      load(position, wpe.row(row % part.seq) + (col - part.first_col));
+      load(position, wpe.row(part.positions.of(row)) + (col - part.first_col));
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       if (token < 0 || token >= part.vocab) value[n] = nanf("");
@@ -121,21 +124,22 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
   }
 }
 
-// Position by position, the sequences in order, N columns a thread; rows are read eight ahead.
+// Token by token of a sequence, the sequences in order, N columns a thread; rows are read eight ahead.
 template <int N, class T>
 __global__ void wpe_kernel(std::int64_t rows, Part part, Rows<const T> dx, Rows<float> dwpe) {
   constexpr int kAhead = 8;
   const std::int64_t col = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * N;
   if (col >= part.cols) return;
-  for (std::int64_t position = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
-       position < part.seq && position < rows; position += std::int64_t{gridDim.y} * blockDim.y) {
+  for (std::int64_t token = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; token < part.tokens && token < rows;
+       token += std::int64_t{gridDim.y} * blockDim.y) {
+    const std::int64_t position = part.positions.of(token);
     float sum[N];
     load(sum, dwpe.row(position) + col);
-    for (std::int64_t begin = position; begin < rows; begin += kAhead * part.seq) {
+    for (std::int64_t begin = token; begin < rows; begin += kAhead * part.tokens) {
       float x[kAhead][N] = {};
 #pragma unroll
       for (int i = 0; i < kAhead; ++i)
-        if (begin + i * part.seq < rows) load(x[i], dx.row(begin + i * part.seq) + part.first_col + col);
+        if (begin + i * part.tokens < rows) load(x[i], dx.row(begin + i * part.tokens) + part.first_col + col);
 #pragma unroll
       for (int i = 0; i < kAhead; ++i)
 #pragma unroll
@@ -173,7 +177,7 @@ void run_kernel(const Embedding& work, std::span<const exec::Operand> operands, 
            part, tokens, rows_of<const T>(x), rows_of<float>(wte));
     if (wpe == nullptr) return;
     const bool packs_too = divides(4) && is_packable(rows_of<const T>(x), 4) && is_packable(rows_of<float>(*wpe), 4);
-    const Tiling t = tile(std::min(work.seq, work.rows), part.cols / (packs_too ? 4 : 1));
+    const Tiling t = tile(std::min(part.tokens, work.rows), part.cols / (packs_too ? 4 : 1));
     launch(stream, t.grid, t.block, packs_too ? wpe_kernel<4, T> : wpe_kernel<1, T>, work.rows, part,
            rows_of<const T>(x), rows_of<float>(*wpe));
   });

@@ -17,6 +17,13 @@ void run_kernel(const LayerNorm& work, std::span<const exec::Operand> operands, 
 void run_kernel(const RmsNorm& work, std::span<const exec::Operand> operands, const Stream& stream);
 // Heads of up to 256. Without tensor cores: what stands in where a library has nothing faster.
 void run_kernel(const Attention& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const AttentionMerge& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const SplitHeads& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const PackKv& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const JoinQkv& work, std::span<const exec::Operand> operands, const Stream& stream);
+// Without tensor cores too.
+void run_kernel(const AttentionProduct& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const Softmax& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const Rope& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const Dropout& work, std::span<const exec::Operand> operands, const Stream& stream);
 // A token outside the vocabulary makes its row NaN, and adds to no gradient.

@@ -30,8 +30,8 @@ namespace {
 
 // What mixed precision keeps in f32.
 bool is_kept_wide(const Work& work, const std::string& name) {
-  static const std::set<std::string> kNames = {"stats", "lse",  "dgamma", "dbeta", "dwte",
-                                               "dwpe",  "grad", "m",      "v",     "master"};
+  static const std::set<std::string> kNames = {"stats", "lse",  "lses", "dgamma", "dbeta", "dwte",
+                                               "dwpe",  "grad", "m",    "v",      "master"};
   const bool is_squared = std::holds_alternative<SumSquares>(work) && name == "x",
              is_bias_gradient = std::holds_alternative<Elementwise>(work) && name == "db";
   return kNames.contains(name) || is_squared || is_bias_gradient;
@@ -92,6 +92,7 @@ double shaped(const std::string& name, std::int64_t col, double value, const Wor
     return hyper[col];
   }
   if (name == "key") return std::floor(value * 1e6);
+  if (name == "mask") return std::floor(value * 8) * 0x100 + std::floor(value * value * 2);
   if (name == "tokens") return std::floor((value + 1) / 2 * double(std::get<Embedding>(work).vocab));
   if (name == "targets") {
     const std::int64_t classes = std::holds_alternative<VocabStats>(work) ? std::get<VocabStats>(work).classes
@@ -171,6 +172,7 @@ void check_same(const std::vector<Buffer>& device, const std::vector<Buffer>& ho
     for (std::int64_t row = 0; row < o.rows; ++row) {
       for (std::int64_t col = 0; col < o.cols; ++col) {
         const double a = device[i].at(row, col), b = host[i].at(row, col);
+        if (std::isinf(b) && a == b) continue;
         largest = std::max(largest, std::abs(b));
         if (!(std::abs(a - b) <= worst)) worst = std::isnan(a - b) ? INFINITY : std::abs(a - b);
       }
@@ -283,9 +285,30 @@ void compare_norm() {
 void compare(const LayerNorm&) { compare_norm<LayerNorm>(); }
 void compare(const RmsNorm&) { compare_norm<RmsNorm>(); }
 
+void compare(const AttentionProduct&) {
+  for (const AttentionFactor product : values_of<AttentionFactor>()) {
+    check(AttentionProduct{product, 2, 4, 2, 9, 6}, 1e-5);
+    check(AttentionProduct{product, 1, 3, 3, 70, 5}, 1e-5);
+    check(AttentionProduct{product, 1, 2, 1, 17, 66}, 1e-5);
+    check(AttentionProduct{product, 1, 1, 1, 1, 1}, 1e-5);
+  }
+}
+
+void compare(const Softmax&) {
+  for (const Pass pass : {Pass::forward, Pass::dgrad}) {
+    for (const bool causal : {false, true})
+      for (const auto& [rows, cols] : {std::pair{14, 7}, std::pair{1, 1}, std::pair{300, 300}})
+        check(Softmax{pass, rows, cols, causal}, 1e-5);
+    check(Softmax{pass, 5, 8, false}, 1e-5);
+  }
+}
+
 void compare(const Rope&) {
   for (const Pass pass : {Pass::forward, Pass::dgrad})
-    for (const std::int64_t head_dim : {2, 6, 64}) check(Rope{pass, 14, 3, 1, 7, head_dim, 10000}, 1e-5);
+    for (const std::int64_t head_dim : {2, 6, 64}) {
+      check(Rope{pass, 14, 3, 1, 7, head_dim, 10000}, 1e-5);
+      check(Rope{pass, 12, 3, 1, 18, head_dim, 10000, {3, 1, 1}}, 1e-5);
+    }
 }
 
 void compare(const Dropout&) {
@@ -293,7 +316,11 @@ void compare(const Dropout&) {
     for (const bool bias : {false, true})
       for (const bool residual : {false, true})
         for (const std::int64_t cols : {1, 7, 64})
-          check(Dropout{pass, 12, cols, 6, 0.3, DropoutSite::residual_1, bias, residual, 12});
+          for (const SequenceParts& parts : {SequenceParts{}, SequenceParts{3, 2, 1}})
+            check(Dropout{pass, 12, cols, 18, 0.3, DropoutSite::residual_1, bias, residual, 12, 0, false, parts});
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const std::int64_t cols : {1, 7, 64})
+      check(Dropout{pass, 12, cols, 6, 0.3, DropoutSite::attention, false, false, 0, 18, true});
 }
 
 void compare(const Embedding&) {
@@ -303,6 +330,8 @@ void compare(const Embedding&) {
            {std::tuple{31, 6, 1}, std::tuple{30, 8, 2}, std::tuple{2, 64, 1}, std::tuple{62, 12, 2}})
         for (std::int64_t shard = 0; shard < shards; ++shard)
           check(Embedding{pass, 350, cols, vocab, 50, positions, shards, shard}, 1e-5);
+  for (const Pass pass : {Pass::forward, Pass::wgrad})
+    check(Embedding{pass, 24, 6, 31, 36, true, 1, 0, {3, 1, 1}}, 1e-5);
   // More occurrences than a block collects at once, and more sequences than are read ahead.
   check(Embedding{Pass::wgrad, 7000, 4, 3, 3500, true, 1}, 1e-5);
   check(Embedding{Pass::wgrad, 360, 8, 30, 20, true, 1}, 1e-5);
@@ -361,6 +390,51 @@ void compare(const Attention&) {
       check(Attention{pass, 1, 1, 1, 1, 1, true, dropout}, 1e-5);
     }
   check(Attention{Pass::forward, 1, 1, 1, 3, 256, true, 0}, 1e-5);
+  // Parts of a sequence: one of queries with one of keys that is before, the same and behind, with all, and all of
+  // them.
+  const auto check_parts = [](std::int64_t first_key, std::int64_t queries, std::int64_t keys, bool kv_apart) {
+    for (const Pass pass : {Pass::forward, Pass::dgrad})
+      for (const double dropout : {0.0, 0.25})
+        check(Attention{pass,
+                        2,
+                        4,
+                        2,
+                        18,
+                        6,
+                        true,
+                        dropout,
+                        4,
+                        {3, queries == 1 ? 1 : 0, queries},
+                        {3, first_key, keys},
+                        kv_apart},
+              1e-5);
+  };
+  for (const std::int64_t first_key : {0, 1, 2}) check_parts(first_key, 1, 1, true);
+  check_parts(0, 1, 3, true);
+  check_parts(1, 2, 2, true);
+  check_parts(0, 3, 3, false);
+}
+void compare(const AttentionMerge&) {
+  check(AttentionMerge{3, 2, 2, 6, 5, 1}, 1e-5);
+  check(AttentionMerge{2, 3, 1, 6, 40, 3}, 1e-5);
+  check(AttentionMerge{1, 1, 1, 1, 1, 1}, 1e-5);
+}
+void compare(const PackKv&) {
+  check(PackKv{5, 4, 2, 3});
+  check(PackKv{70, 1, 1, 40});
+}
+void compare(const JoinQkv&) {
+  for (const std::int64_t sums : {1, 2}) {
+    check(JoinQkv{1, sums, 5, 4, 2, 3});
+    check(JoinQkv{3, sums, 70, 1, 1, 40});
+  }
+}
+void compare(const SplitHeads&) {
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    check(SplitHeads{pass, 2, 5, 4, 2, 3});
+    check(SplitHeads{pass, 3, 5, 3, 0, 8});
+    check(SplitHeads{pass, 1, 2, 1, 1, 1});
+  }
 }
 
 void compare(const Gemm&) {}          // cuBLAS's: the executor's tests

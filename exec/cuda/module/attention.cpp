@@ -347,6 +347,10 @@ AttentionRunner::Key AttentionRunner::key_of(const Attention& work, std::span<co
 }
 
 bool AttentionRunner::prepare(const Attention& work, std::span<const exec::Operand> operands) {
+  if (work.kv_apart || work.queries.of > 1) {
+    why_not_ = "parts of sequences have no plan";
+    return false;
+  }
   const auto [at, fresh] = plans_.try_emplace(key_of(work, operands));
   if (!fresh) return at->second != nullptr;
   const bool is_gradient = work.pass == Pass::dgrad;

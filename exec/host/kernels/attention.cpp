@@ -1,5 +1,7 @@
-// The algorithm, per (batch, head), in blocks of kQueryRows query rows [i0, i1) against keys [0, e), e = i1 when
-// causal and seq otherwise, scores in scratch that stays in cache:
+// The algorithm, per (batch, head), in blocks of kQueryRows query rows [i0, i1) of a run of consecutive positions
+// against the runs of keys that any of them sees, each up to the block's last position when causal, scores in scratch
+// that stays in cache. With the whole sequence at hand there is one run: keys [0, e), e = i1 when causal and seq
+// otherwise:
 //   forward: S = scale·Q·Kᵀ, P = softmax(S), O = P·V                                   2 matmuls
 //   dgrad:   S again, P = exp(S − lse), dP = dO·Vᵀ, dS = scale·P∘(dP − rowsum(dO∘O)),
 //            dQ = dS·K, dK += dSᵀ·Q, dV += Pᵀ·dO                                        5 matmuls
@@ -11,7 +13,9 @@
 #include <cassert>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <vector>
 
 #include "exec/host/kernels/blas.hpp"
 #include "exec/host/kernels/dropout_mask.hpp"
@@ -44,6 +48,60 @@ std::int64_t score_ld(std::int64_t seq) {
   return (seq + kSimdWidth<T> - 1) / kSimdWidth<T> * kSimdWidth<T>;
 }
 
+// The keys' columns of the scores of one block of queries: those of every run that one of them sees, run after run.
+struct Columns {
+  struct Piece {
+    std::int64_t row = 0, position = 0, col = 0, length = 0;
+    // How many of them a query at `position_of_query` sees.
+    std::int64_t seen(bool causal, std::int64_t position_of_query) const {
+      return causal ? std::clamp<std::int64_t>(position_of_query + 1 - position, 0, length) : length;
+    }
+  };
+  std::vector<Piece> pieces;
+  std::int64_t count = 0;
+
+  // For queries at positions up to `last`.
+  void find(const std::vector<SequenceRun>& keys, bool causal, std::int64_t last) {
+    pieces.clear();
+    count = 0;
+    for (const SequenceRun& run : keys) {
+      const std::int64_t length =
+          causal ? std::clamp<std::int64_t>(last + 1 - run.position, 0, run.length) : run.length;
+      if (length == 0) continue;
+      pieces.push_back({run.row, run.position, count, length});
+      count += length;
+    }
+  }
+};
+
+// One sequence of one head, queries and keys where the operands have them.
+struct HeadShape {
+  std::vector<SequenceRun> queries, keys;
+  std::int64_t head_dim = 0, key_tokens = 0;
+  bool causal = true;
+
+  // fn(row, position of it, rows, column of its statistics) of every block of queries, the last first.
+  template <class Fn>
+  void for_blocks(Fn fn) const {
+    std::int64_t column = 0;
+    for (const SequenceRun& run : queries) column += run.length;
+    for (std::size_t i = queries.size(); i-- > 0;) {
+      const SequenceRun& run = queries[i];
+      column -= run.length;
+      const std::int64_t blocks = (run.length + kQueryRows - 1) / kQueryRows;
+      for (std::int64_t block = blocks - 1; block >= 0; --block) {
+        const std::int64_t begin = block * kQueryRows;
+        fn(run.row + begin, run.position + begin, std::min(kQueryRows, run.length - begin), column + begin);
+      }
+    }
+  }
+};
+
+template <class T>
+T max_or_nan(T a, T b) {
+  return b > a || std::isnan(b) ? b : a;
+}
+
 template <class T>
 struct HeadParts {
   HeadView<T> q, k, v;
@@ -60,33 +118,48 @@ struct HeadDropout {
 };
 
 template <class T>
-void forward_head(const Attention& work, HeadParts<T> in, HeadView<T> out, T* lse, const HeadDropout& dropout) {
+void forward_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, T* lse, const HeadDropout& dropout) {
   const auto [q, k, v] = in;
-  const std::int64_t d = work.head_dim, ld = score_ld<T>(work.seq);
+  const std::int64_t d = shape.head_dim, ld = score_ld<T>(shape.key_tokens);
   const T scale = T(1) / std::sqrt(static_cast<T>(d));
   T* scores = thread_scratch<T>(kQueryRows * ld);
-  for (std::int64_t begin = 0; begin < work.seq; begin += kQueryRows) {
-    const std::int64_t rows = std::min(kQueryRows, work.seq - begin);
-    const std::int64_t keys = work.causal ? begin + rows : work.seq;
-    blas_gemm(false, true, rows, keys, d, scale, q.row(begin), q.ld, k.data, k.ld, T(0), scores, ld);
+  Columns keys;
+  shape.for_blocks([&](std::int64_t begin, std::int64_t position, std::int64_t rows, std::int64_t column) {
+    keys.find(shape.keys, shape.causal, position + rows - 1);
+    for (const Columns::Piece& p : keys.pieces)
+      blas_gemm(false, true, rows, p.length, d, scale, q.row(begin), q.ld, k.row(p.row), k.ld, T(0), scores + p.col,
+                ld);
     T inverse_sum[kQueryRows];
     for (std::int64_t row = 0; row < rows; ++row) {
       T* score = scores + row * ld;
-      const std::int64_t seen = work.causal ? begin + row + 1 : work.seq;
-      const T top = row_max(score, seen);
-      const T sum = row_exp(score, seen, top);
-      if (dropout.mask)
-        for_simd<T>(seen, [&](std::int64_t i, std::int64_t count) {
-          store<T>(score + i, count, load(score + i, count) * dropout.factors<T>(begin + row, i));
-        });
-      std::fill(score + seen, score + keys, T(0));
-      lse[begin + row] = top + std::log(sum);
-      inverse_sum[row] = T(1) / sum;
+      T top = -std::numeric_limits<T>::infinity(), sum = 0;
+      for (const Columns::Piece& p : keys.pieces)
+        if (const std::int64_t seen = p.seen(shape.causal, position + row); seen > 0)
+          top = max_or_nan(top, row_max(score + p.col, seen));
+      for (const Columns::Piece& p : keys.pieces) {
+        const std::int64_t seen = p.seen(shape.causal, position + row);
+        T* const from = score + p.col;
+        if (seen > 0) sum += row_exp(from, seen, top);
+        if (dropout.mask)
+          for_simd<T>(seen, [&](std::int64_t i, std::int64_t count) {
+            store<T>(from + i, count, load(from + i, count) * dropout.factors<T>(position + row, p.position + i));
+          });
+        std::fill(from + seen, from + p.length, T(0));
+      }
+      lse[column + row] = sum == 0 ? -std::numeric_limits<T>::infinity() : top + std::log(sum);
+      inverse_sum[row] = sum == 0 ? T(0) : T(1) / sum;
     }
-    blas_gemm(false, false, rows, d, keys, T(1), scores, ld, v.data, v.ld, T(0), out.row(begin), out.ld);
+    for (const Columns::Piece& p : keys.pieces)
+      blas_gemm(false, false, rows, d, p.length, T(1), scores + p.col, ld, v.row(p.row), v.ld, p.col == 0 ? T(0) : T(1),
+                out.row(begin), out.ld);
     // Normalised here and not in the scores: head_dim columns instead of seq.
-    for (std::int64_t row = 0; row < rows; ++row) row_scale(out.row(begin + row), d, inverse_sum[row]);
-  }
+    for (std::int64_t row = 0; row < rows; ++row) {
+      if (keys.pieces.empty())
+        std::fill_n(out.row(begin + row), d, T(0));
+      else
+        row_scale(out.row(begin + row), d, inverse_sum[row]);
+    }
+  });
 }
 
 template <class T>
@@ -98,48 +171,69 @@ T row_dot(const T* a, const T* b, std::int64_t n) {
 
 // `adds_to_kv`: dk and dv already hold what other query heads of the group gave.
 template <class T>
-void dgrad_head(const Attention& work, HeadParts<T> in, HeadView<T> out, const T* lse, HeadView<T> dout,
+void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const T* lse, HeadView<T> dout,
                 HeadParts<T> grad, bool adds_to_kv, const HeadDropout& dropout) {
   const auto [q, k, v] = in;
-  const std::int64_t d = work.head_dim, ld = score_ld<T>(work.seq);
+  const std::int64_t d = shape.head_dim, ld = score_ld<T>(shape.key_tokens);
   const T scale = T(1) / std::sqrt(static_cast<T>(d));
   T* probabilities = thread_scratch<T>(2 * kQueryRows * ld);
   T* dscores = probabilities + kQueryRows * ld;
-  const std::int64_t blocks = (work.seq + kQueryRows - 1) / kQueryRows;
-  // Last block first: it sees every key, so its dK and dV overwrite all rows and the other blocks add. So does every
-  // block of the query heads that share a kv head with one before.
-  for (std::int64_t block = blocks - 1; block >= 0; --block) {
-    const std::int64_t begin = block * kQueryRows;
-    const std::int64_t rows = std::min(kQueryRows, work.seq - begin);
-    const std::int64_t keys = work.causal ? begin + rows : work.seq;
-    const T beta = block == blocks - 1 && !adds_to_kv ? T(0) : T(1);
-    blas_gemm(false, true, rows, keys, d, scale, q.row(begin), q.ld, k.data, k.ld, T(0), probabilities, ld);
-    blas_gemm(false, true, rows, keys, d, T(1), dout.row(begin), dout.ld, v.data, v.ld, T(0), dscores, ld);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      T* p = probabilities + row * ld;
-      T* ds = dscores + row * ld;
-      const std::int64_t seen = work.causal ? begin + row + 1 : work.seq;
-      const T shift = lse[begin + row];
-      const T mean = row_dot(out.row(begin + row), dout.row(begin + row), d);
-      for_simd<T>(seen, [&](std::int64_t i, std::int64_t count) {
-        const Simd<T> y = (load(p + i, count, shift) - shift).exp();
-        Simd<T> dp = load(ds + i, count), dropped = y;
-        if (dropout.mask) {
-          const Simd<T> factors = dropout.factors<T>(begin + row, i);
-          dp *= factors;
-          dropped *= factors;
-        }
-        store<T>(p + i, count, dropped);
-        store<T>(ds + i, count, y * (dp - mean) * scale);
-      });
-      std::fill(p + seen, p + keys, T(0));
-      std::fill(ds + seen, ds + keys, T(0));
-    }
-    blas_gemm(false, false, rows, d, keys, T(1), dscores, ld, k.data, k.ld, T(0), grad.q.row(begin), grad.q.ld);
-    blas_gemm(true, false, keys, d, rows, T(1), dscores, ld, q.row(begin), q.ld, beta, grad.k.data, grad.k.ld);
-    blas_gemm(true, false, keys, d, rows, T(1), probabilities, ld, dout.row(begin), dout.ld, beta, grad.v.data,
-              grad.v.ld);
+  // Of one run of queries, the last block comes first: it sees every key that any sees, so its dK and dV overwrite all
+  // rows and the other blocks add. So does every block of the query heads that share a kv head with one before. Where
+  // there are more runs, some keys may be seen by none.
+  bool adds = adds_to_kv;
+  if (!adds && (shape.queries.size() > 1 || shape.keys.size() > 1)) {
+    for (const SequenceRun& run : shape.keys)
+      for (std::int64_t row = run.row; row < run.row + run.length; ++row) {
+        std::fill_n(grad.k.row(row), d, T(0));
+        std::fill_n(grad.v.row(row), d, T(0));
+      }
+    adds = true;
   }
+  Columns keys;
+  shape.for_blocks([&](std::int64_t begin, std::int64_t position, std::int64_t rows, std::int64_t column) {
+    keys.find(shape.keys, shape.causal, position + rows - 1);
+    const T beta = adds ? T(1) : T(0);
+    for (const Columns::Piece& p : keys.pieces) {
+      blas_gemm(false, true, rows, p.length, d, scale, q.row(begin), q.ld, k.row(p.row), k.ld, T(0),
+                probabilities + p.col, ld);
+      blas_gemm(false, true, rows, p.length, d, T(1), dout.row(begin), dout.ld, v.row(p.row), v.ld, T(0),
+                dscores + p.col, ld);
+    }
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const T shift = lse[column + row];
+      const T mean = row_dot(out.row(begin + row), dout.row(begin + row), d);
+      for (const Columns::Piece& piece : keys.pieces) {
+        T* p = probabilities + row * ld + piece.col;
+        T* ds = dscores + row * ld + piece.col;
+        const std::int64_t seen = piece.seen(shape.causal, position + row);
+        for_simd<T>(seen, [&](std::int64_t i, std::int64_t count) {
+          const Simd<T> y = (load(p + i, count, shift) - shift).exp();
+          Simd<T> dp = load(ds + i, count), dropped = y;
+          if (dropout.mask) {
+            const Simd<T> factors = dropout.factors<T>(position + row, piece.position + i);
+            dp *= factors;
+            dropped *= factors;
+          }
+          store<T>(p + i, count, dropped);
+          store<T>(ds + i, count, y * (dp - mean) * scale);
+        });
+        std::fill(p + seen, p + piece.length, T(0));
+        std::fill(ds + seen, ds + piece.length, T(0));
+      }
+    }
+    for (const Columns::Piece& p : keys.pieces) {
+      blas_gemm(false, false, rows, d, p.length, T(1), dscores + p.col, ld, k.row(p.row), k.ld,
+                p.col == 0 ? T(0) : T(1), grad.q.row(begin), grad.q.ld);
+      blas_gemm(true, false, p.length, d, rows, T(1), dscores + p.col, ld, q.row(begin), q.ld, beta, grad.k.row(p.row),
+                grad.k.ld);
+      blas_gemm(true, false, p.length, d, rows, T(1), probabilities + p.col, ld, dout.row(begin), dout.ld, beta,
+                grad.v.row(p.row), grad.v.ld);
+    }
+    if (keys.pieces.empty())
+      for (std::int64_t row = 0; row < rows; ++row) std::fill_n(grad.q.row(begin + row), d, T(0));
+    adds = true;
+  });
 }
 
 template <class T>
@@ -147,46 +241,150 @@ void attention(const Attention& work, std::span<const Operand> operands) {
   std::optional<DropoutMask> mask;
   if (work.dropout > 0) mask.emplace(operands.back(), work.dropout, DropoutSite::attention);
   const std::int64_t group = work.heads / work.kv_heads;  // query heads of a kv head
-  const std::int64_t k_begin = work.heads * work.head_dim, v_begin = k_begin + work.kv_heads * work.head_dim;
+  const std::size_t in = 0, out_at = work.kv_apart ? 2 : 1, gradient = out_at + 3;
   for (std::int64_t batch = 0; batch < work.batch; ++batch) {
-    const std::int64_t row = batch * work.seq;
+    HeadShape shape{runs_of(work.queries, work.seq, work.batch, batch), runs_of(work.keys, work.seq, work.batch, batch),
+                    work.head_dim, work.key_tokens(), work.causal};
     for (std::int64_t head = 0; head < work.heads; ++head) {
       const std::int64_t col = head * work.head_dim, kv_col = head / group * work.head_dim;
-      const auto parts_of = [&](const Operand& qkv) -> HeadParts<T> {
-        return {head_view<T>(qkv, row, col), head_view<T>(qkv, row, k_begin + kv_col),
-                head_view<T>(qkv, row, v_begin + kv_col)};
+      // Rows count from the first of the operand. q and kv are columns of one operand, or two operands.
+      const auto parts_of = [&](std::size_t at) -> HeadParts<T> {  // kv behind q, when it is apart
+        const Operand& kv = operands[work.kv_apart ? at + 1 : at];
+        const std::int64_t k_begin = work.kv_apart ? 0 : work.heads * work.head_dim;
+        return {head_view<T>(operands[at], 0, col), head_view<T>(kv, 0, k_begin + kv_col),
+                head_view<T>(kv, 0, k_begin + work.kv_heads * work.head_dim + kv_col)};
       };
-      const HeadParts<T> in = parts_of(operands[0]);
-      const HeadView<T> out = head_view<T>(operands[1], row, col);
-      T* lse = row_of<T>(operands[2], batch * work.heads + head);
+      const HeadView<T> out = head_view<T>(operands[out_at], 0, col);
+      T* lse = row_of<T>(operands[out_at + 1], batch * work.heads + head);
       const HeadDropout dropout{mask ? &*mask : nullptr, batch, (work.first_head.value() + head) * work.seq};
-      if (work.pass == Pass::forward) {
-        forward_head(work, in, out, lse, dropout);
-      } else {
-        dgrad_head<T>(work, in, out, lse, head_view<T>(operands[3], row, col), parts_of(operands[4]), head % group != 0,
-                      dropout);
+      if (work.pass == Pass::forward)
+        forward_head(shape, parts_of(in), out, lse, dropout);
+      else
+        dgrad_head<T>(shape, parts_of(in), out, lse, head_view<T>(operands[out_at + 2], 0, col), parts_of(gradient),
+                      head % group != 0, dropout);
+    }
+  }
+}
+
+template <class T>
+void merge(const AttentionMerge& work, std::span<const Operand> o) {
+  const std::int64_t rows = work.batch * work.tokens, d = work.head_dim;
+  for (std::int64_t batch = 0; batch < work.batch; ++batch)
+    for (std::int64_t head = 0; head < work.heads; ++head)
+      for (std::int64_t token = 0; token < work.tokens; ++token) {
+        const auto lse_of = [&](std::int64_t part) {
+          return row_of<T>(o[1], (part * work.batch + batch) * work.heads + head)[token];
+        };
+        T top = -std::numeric_limits<T>::infinity(), sum = 0;
+        for (std::int64_t part = 0; part < work.parts; ++part) top = max_or_nan(top, lse_of(part));
+        const bool sees_any = top != -std::numeric_limits<T>::infinity();
+        for (std::int64_t part = 0; sees_any && part < work.parts; ++part) sum += std::exp(lse_of(part) - top);
+        const T lse = sees_any ? top + std::log(sum) : top;
+        row_of<T>(o[3], batch * work.heads + head)[token] = lse;
+        const std::int64_t row = work.row_of(batch, token);
+        T* to = row_of<T>(o[2], row) + head * d;
+        std::fill_n(to, d, T(0));
+        for (std::int64_t part = 0; part < work.parts; ++part) {
+          const T share = lse_of(part);
+          if (!sees_any || share == -std::numeric_limits<T>::infinity()) continue;
+          const T factor = std::exp(share - lse);
+          const T* from = row_of<T>(o[0], part * rows + row) + head * d;
+          for_simd<T>(d, [&](std::int64_t i, std::int64_t count) {
+            store<T>(to + i, count, load(to + i, count) + factor * load(from + i, count));
+          });
+        }
+      }
+}
+
+template <class T>
+void split(const SplitHeads& work, const Operand& x, const Operand& y, bool is_back) {
+  const std::int64_t q = work.heads * work.head_dim, kv = work.kv_heads * work.head_dim, groups = work.groups;
+  for (std::int64_t group = 0; group < groups; ++group)
+    for (std::int64_t row = 0; row < work.rows; ++row) {
+      T* whole = row_of<T>(x, row);
+      T* part = row_of<T>(y, group * work.rows + row);
+      for (const auto& [begin, cols] : {std::pair{std::int64_t{0}, q}, std::pair{q, kv}, std::pair{q + kv, kv}}) {
+        T* const in_whole = whole + begin + group * (cols / groups);
+        if (is_back)
+          std::copy_n(part, cols / groups, in_whole);
+        else
+          std::copy_n(in_whole, cols / groups, part);
+        part += cols / groups;
       }
     }
+}
+
+template <class T>
+void join(const JoinQkv& work, std::span<const Operand> o) {
+  const Operand& to = o.back();
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    T* const out = row_of<T>(to, row);
+    for_simd<T>(work.q_cols(), [&](std::int64_t i, std::int64_t count) {
+      Simd<T> sum = load(row_of<T>(o[0], row) + i, count);
+      for (std::int64_t part = 1; part < work.parts; ++part)
+        sum += load(row_of<T>(o[0], part * work.rows + row) + i, count);
+      store<T>(out + i, count, sum);
+    });
+    for_simd<T>(work.kv_cols(), [&](std::int64_t i, std::int64_t count) {
+      Simd<T> sum = load(row_of<T>(o[1], row) + i, count);
+      if (work.sums == 2) sum += load(row_of<T>(o[2], row) + i, count);
+      store<T>(out + work.q_cols() + i, count, sum);
+    });
   }
 }
 
 }  // namespace
 
+void run_kernel(const PackKv& work, std::span<const Operand> operands) {
+  assert(operands.size() == 2 && have_one_dtype(operands));
+  assert(has_shape(operands[0], work.rows, work.q_cols() + work.kv_cols()));
+  assert(has_shape(operands[1], work.rows, work.kv_cols()));
+  with_compute_type(operands[0].dtype, [&](auto type) {
+    using T = decltype(type);
+    for (std::int64_t row = 0; row < work.rows; ++row)
+      std::copy_n(row_of<T>(operands[0], row) + work.q_cols(), work.kv_cols(), row_of<T>(operands[1], row));
+  });
+}
+
+void run_kernel(const JoinQkv& work, std::span<const Operand> operands) {
+  assert(operands.size() == static_cast<std::size_t>(work.sums) + 2 && have_one_dtype(operands));
+  assert(has_shape(operands[0], work.parts * work.rows, work.q_cols()));
+  assert(has_shape(operands[1], work.rows, work.kv_cols()));
+  assert(has_shape(operands.back(), work.rows, work.q_cols() + work.kv_cols()));
+  with_compute_type(operands[0].dtype, [&](auto type) { join<decltype(type)>(work, operands); });
+}
+
 void run_kernel(const Attention& work, std::span<const Operand> operands) {
-  assert(work.pass != Pass::wgrad);
-  assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u) + (work.dropout > 0));
-  assert(work.kv_heads > 0 && work.heads % work.kv_heads == 0);
-  const std::int64_t tokens = work.batch * work.seq, hidden = work.heads * work.head_dim;
-  const std::int64_t qkv = hidden + 2 * work.kv_heads * work.head_dim;
-  assert(has_shape(operands[0], tokens, qkv) && has_shape(operands[1], tokens, hidden));
-  assert(has_shape(operands[2], work.batch * work.heads, work.seq));
-  assert(have_one_dtype(operands.first(work.pass == Pass::forward ? 3 : 5)));
-  if (work.pass == Pass::dgrad) {
-    assert(has_shape(operands[3], tokens, hidden) && has_shape(operands[4], tokens, qkv));
-    assert(operands[4].mode == AccessMode::write);
-  }
-  static_cast<void>(tokens), static_cast<void>(hidden), static_cast<void>(qkv);
+  assert(work.pass != Pass::wgrad && work.kv_heads > 0 && work.heads % work.kv_heads == 0);
+  [[maybe_unused]] const bool is_forward = work.pass == Pass::forward;
+  [[maybe_unused]] const std::size_t out = work.kv_apart ? 2 : 1, count = is_forward ? out + 2 : 2 * out + 3;
+  [[maybe_unused]] const std::int64_t tokens = work.batch * work.query_tokens(), hidden = work.heads * work.head_dim,
+                                      keys = work.batch * work.key_tokens(), kv = 2 * work.kv_heads * work.head_dim;
+  assert(operands.size() == count + (work.dropout > 0) && have_one_dtype(operands.first(count)));
+  assert(has_shape(operands[0], tokens, hidden + kv) && (!work.kv_apart || has_shape(operands[1], keys, kv)));
+  assert(has_shape(operands[out], tokens, hidden));
+  assert(has_shape(operands[out + 1], work.batch * work.heads, work.query_tokens()));
+  assert(is_forward || has_shape(operands[out + 2], tokens, hidden));
+  assert(is_forward || has_shape(operands[out + 3], tokens, work.kv_apart ? hidden : hidden + kv));
+  assert(is_forward || !work.kv_apart || has_shape(operands[out + 4], keys, kv));
   with_compute_type(operands[0].dtype, [&](auto type) { attention<decltype(type)>(work, operands); });
+}
+
+void run_kernel(const AttentionMerge& work, std::span<const Operand> operands) {
+  assert(operands.size() == 4 && have_one_dtype(operands));
+  assert(has_shape(operands[0], work.parts * work.batch * work.tokens, work.heads * work.head_dim));
+  assert(has_shape(operands[1], work.parts * work.batch * work.heads, work.tokens));
+  assert(has_shape(operands[2], work.batch * work.tokens, work.heads * work.head_dim));
+  assert(has_shape(operands[3], work.batch * work.heads, work.tokens));
+  with_compute_type(operands[0].dtype, [&](auto type) { merge<decltype(type)>(work, operands); });
+}
+
+void run_kernel(const SplitHeads& work, std::span<const Operand> operands) {
+  const bool is_back = work.pass == Pass::backward;
+  const Operand &x = operands[is_back ? 1 : 0], &y = operands[is_back ? 0 : 1];
+  assert(operands.size() == 2 && have_one_dtype(operands) && has_shape(x, work.rows, work.cols()));
+  assert(has_shape(y, work.groups * work.rows, work.cols() / work.groups));
+  with_compute_type(x.dtype, [&](auto type) { split<decltype(type)>(work, x, y, is_back); });
 }
 
 }  // namespace stretto::host

@@ -164,3 +164,92 @@ TEST_CASE("attention with grouped queries is attention with the keys and values 
   dqkv.for_each([&](std::int64_t row, std::int64_t col, double value) { summed.at(row, source(col)) += value; });
   CHECK(max_difference(r.dqkv, summed) < 1e-14);
 }
+
+namespace {
+
+// Rows of the tokens that are held, out of those of whole sequences, and back.
+template <class T>
+Matrix<T> part_of(const Matrix<T>& whole, const SequenceParts& parts, std::int64_t seq, std::int64_t batch,
+                  std::int64_t first_col, std::int64_t cols) {
+  Matrix<T> part(batch * parts.tokens(seq), cols);
+  for (std::int64_t sample = 0; sample < batch; ++sample)
+    for (const SequenceRun& run : runs_of(parts, seq, batch, sample))
+      for (std::int64_t i = 0; i < run.length; ++i)
+        for (std::int64_t col = 0; col < cols; ++col)
+          part.at(run.row + i, col) = whole.at(sample * seq + run.position + i, first_col + col);
+  return part;
+}
+template <class T>
+void add_part(Matrix<T>& whole, const Matrix<T>& part, const SequenceParts& parts, std::int64_t seq, std::int64_t batch,
+              std::int64_t first_col) {
+  for (std::int64_t sample = 0; sample < batch; ++sample)
+    for (const SequenceRun& run : runs_of(parts, seq, batch, sample))
+      for (std::int64_t i = 0; i < run.length; ++i)
+        for (std::int64_t col = 0; col < part.cols; ++col)
+          whole.at(sample * seq + run.position + i, first_col + col) += part.at(run.row + i, col);
+}
+
+}  // namespace
+
+TEST_CASE("attention of parts of a sequence, merged, is attention of the whole", "[kernels]") {
+  constexpr std::int64_t batch = 2, heads = 4, kv_heads = 2, d = 3, hidden = heads * d, kv_cols = 2 * kv_heads * d;
+  for (const std::int64_t of : {2, 3})
+    for (const std::int64_t held : {std::int64_t{1}, of})
+      for (const double dropout : {0.0, 0.3}) {
+        const std::int64_t seq = of * 2 * 35;  // longer than a block of queries, and no multiple of a draw
+        CAPTURE(of, held, dropout);
+        Attention work{Pass::forward, batch, heads, kv_heads, seq, d, true, dropout, 5};
+        Matrix<std::int32_t> key(1, kDropoutKeyWords);
+        key.data = {11, -7, 3};
+        auto qkv = random_matrix<double>(batch * seq, hidden + kv_cols, 1),
+             dout = random_matrix<double>(batch * seq, hidden, 2);
+        Matrix<double> out(batch * seq, hidden), lse(batch * heads, seq), dqkv(batch * seq, hidden + kv_cols);
+        const auto with_key = [&](std::vector<host::Operand> operands) {
+          if (dropout > 0) operands.push_back(key.operand());
+          return operands;
+        };
+        run(work, with_key({qkv.operand(), out.write(), lse.write()}));
+        work.pass = Pass::dgrad;
+        run(work, with_key({qkv.operand(), out.operand(), lse.operand(), dout.operand(), dqkv.write()}));
+
+        Matrix<double> merged(batch * seq, hidden), gradient(batch * seq, hidden + kv_cols);
+        merged.for_each([](std::int64_t, std::int64_t, double& value) { value = 0; });
+        gradient.for_each([](std::int64_t, std::int64_t, double& value) { value = 0; });
+        work.kv_apart = true;
+        for (std::int64_t part = 0; part + held <= of; part += held) {
+          work.queries = {of, part, held};
+          const std::int64_t tokens = work.query_tokens(), rows = batch * tokens;
+          Matrix<double> q = part_of(qkv, work.queries, seq, batch, 0, hidden + kv_cols);
+          Matrix<double> d_part = part_of(dout, work.queries, seq, batch, 0, hidden);
+          Matrix<double> outs(of * rows, hidden), lses(of * batch * heads, tokens), o(rows, hidden),
+              l(batch * heads, tokens), dq(rows, hidden);
+          const auto slice = [](Matrix<double>& all, std::int64_t i, std::int64_t count) {
+            host::Operand operand = all.write();
+            operand.data = static_cast<double*>(operand.data) + i * count * operand.ld;
+            operand.rows = count;
+            return operand;
+          };
+          work.pass = Pass::forward;
+          for (std::int64_t from = 0; from < of; ++from) {
+            work.keys = {of, from, 1};
+            Matrix<double> kv = part_of(qkv, work.keys, seq, batch, hidden, kv_cols);
+            run(work, with_key({q.operand(), kv.operand(), slice(outs, from, rows), slice(lses, from, batch * heads)}));
+          }
+          run(AttentionMerge{of, batch, heads, tokens, d, held},
+              {outs.operand(), lses.operand(), o.write(), l.write()});
+          add_part(merged, o, work.queries, seq, batch, 0);
+          work.pass = Pass::dgrad;
+          for (std::int64_t from = 0; from < of; ++from) {
+            work.keys = {of, from, 1};
+            Matrix<double> kv = part_of(qkv, work.keys, seq, batch, hidden, kv_cols);
+            Matrix<double> dkv(batch * seq / of, kv_cols);
+            run(work, with_key({q.operand(), kv.operand(), o.operand(), l.operand(), d_part.operand(), dq.write(),
+                                dkv.write()}));
+            add_part(gradient, dq, work.queries, seq, batch, 0);
+            add_part(gradient, dkv, work.keys, seq, batch, hidden);
+          }
+        }
+        CHECK(max_difference(merged, out) < 1e-14);
+        CHECK(max_difference(gradient, dqkv) < 1e-13);
+      }
+}

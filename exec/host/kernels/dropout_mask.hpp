@@ -23,18 +23,18 @@ class DropoutMask {
     first_sample_ = static_cast<std::uint32_t>(words[2]);
   }
 
-  // The factors of columns [col, col + kSimdWidth) of a row. `sample` counts from 0 in the micro-batch; col is a
-  // multiple of 4. A row is a token or a head's query, depending on the site.
+  // The factors of columns [col, col + kSimdWidth) of a row. `sample` counts from 0 in the micro-batch. A row is a
+  // token or a head's query, depending on the site. Fewest draws where col is a multiple of 4.
   template <class T>
   Simd<T> factors(std::int64_t sample, std::int64_t row, std::int64_t col) const {
     Simd<T> factors;
-    for (std::int64_t i = 0; i < kSimdWidth<T>; i += 4) {
+    for (std::int64_t i = 0; i < kSimdWidth<T>;) {
       const std::array<std::uint32_t, 4> bits =
           philox4x32({static_cast<std::uint32_t>((col + i) / 4), static_cast<std::uint32_t>(row),
                       first_sample_ + static_cast<std::uint32_t>(sample), site_},
                      key_);
-      for (int j = 0; j < 4; ++j)
-        factors[i + j] = bits[static_cast<std::size_t>(j)] < threshold_ ? T(0) : static_cast<T>(scale_);
+      for (std::int64_t j = (col + i) % 4; j < 4 && i < kSimdWidth<T>; ++j, ++i)
+        factors[i] = bits[static_cast<std::size_t>(j)] < threshold_ ? T(0) : static_cast<T>(scale_);
     }
     return factors;
   }

@@ -142,6 +142,9 @@ void run_kernel(const Elementwise& work, std::span<const Operand> operands) {
       case ElementwiseFn::add:
         assert(operands.size() == 3);
         return add<T>(operands[0], operands[1], operands[2]);
+      case ElementwiseFn::accumulate:
+        assert(operands.size() == 2);
+        return add<T>(operands[1], operands[0], operands[1]);
       case ElementwiseFn::bias_add:
         assert(operands.size() == 4 && elements_of(operands[2]) == work.cols);
         return bias_add<T>(operands[0], operands[1], operands[2], operands[3]);

@@ -43,7 +43,9 @@ void forward(const Embedding& work, const Part& part, const Operand& tokens, con
       std::fill_n(to, work.cols, T(0));
     else
       std::copy_n(row_of<T>(wte, of_token), work.cols, to);
-    if (wpe) add_row(to + part.first_col, to + part.first_col, row_of<T>(*wpe, row % work.seq), part.cols);
+    if (wpe)
+      add_row(to + part.first_col, to + part.first_col,
+              row_of<T>(*wpe, place_of_row(work.parts, work.seq, row).position), part.cols);
   }
 }
 
@@ -58,7 +60,7 @@ void wgrad(const Embedding& work, const Part& part, const Operand& tokens, const
       add_row(to, to, from, work.cols);
     }
     if (!dwpe) continue;
-    T* of_position = row_of<T>(*dwpe, row % work.seq);
+    T* of_position = row_of<T>(*dwpe, place_of_row(work.parts, work.seq, row).position);
     add_row(of_position, of_position, from + part.first_col, part.cols);
   }
 }

@@ -10,6 +10,12 @@ namespace stretto::host {
 // asserted.
 void run_kernel(const Gemm& work, std::span<const Operand> operands);
 void run_kernel(const Attention& work, std::span<const Operand> operands);
+void run_kernel(const AttentionMerge& work, std::span<const Operand> operands);
+void run_kernel(const SplitHeads& work, std::span<const Operand> operands);
+void run_kernel(const PackKv& work, std::span<const Operand> operands);
+void run_kernel(const JoinQkv& work, std::span<const Operand> operands);
+void run_kernel(const AttentionProduct& work, std::span<const Operand> operands);
+void run_kernel(const Softmax& work, std::span<const Operand> operands);
 void run_kernel(const Rope& work, std::span<const Operand> operands);
 void run_kernel(const LayerNorm& work, std::span<const Operand> operands);
 void run_kernel(const RmsNorm& work, std::span<const Operand> operands);

@@ -19,8 +19,12 @@ struct Angle {
   double cos, sin, step_cos, step_sin;
 };
 
-// Positions are visited in order from 0.
-void move_to(std::int64_t position, const Rope& work, Angle* angles) {
+// Positions of a run are visited one after the other. The angle of a position is the same whatever the run, so it
+// begins at the multiple of kAnew before it.
+void move_to(std::int64_t position, bool begins, const Rope& work, Angle* angles) {
+  if (begins && position % kAnew != 0)
+    for (std::int64_t before = position - position % kAnew; before < position; ++before)
+      move_to(before, false, work, angles);
   const std::int64_t half = work.head_dim / 2;
   for (std::int64_t i = 0; i < half; ++i) {
     Angle& angle = angles[i];
@@ -54,16 +58,18 @@ void rope(const Rope& work, const Operand& qkv) {
   Angle* angles = thread_scratch<Angle>(half);
   T* cos = thread_scratch<T>(2 * half);
   T* sin = cos + half;
-  for (std::int64_t position = 0; position < std::min(work.seq, work.rows); ++position) {
-    move_to(position, work, angles);
-    for (std::int64_t i = 0; i < half; ++i) {
-      cos[i] = static_cast<T>(angles[i].cos);
-      sin[i] = static_cast<T>(direction * angles[i].sin);
+  const std::int64_t tokens = work.parts.tokens(work.seq);  // of a sequence
+  for (const SequenceRun& run : runs_of(work.parts, work.seq, 1, 0))
+    for (std::int64_t i = 0; i < std::min(run.length, work.rows - run.row); ++i) {
+      move_to(run.position + i, i == 0, work, angles);
+      for (std::int64_t pair = 0; pair < half; ++pair) {
+        cos[pair] = static_cast<T>(angles[pair].cos);
+        sin[pair] = static_cast<T>(direction * angles[pair].sin);
+      }
+      for (std::int64_t row = run.row + i; row < work.rows; row += tokens)
+        for (std::int64_t head = 0; head < turned; ++head)
+          turn(row_of<T>(qkv, row) + head * work.head_dim, cos, sin, half);
     }
-    for (std::int64_t row = position; row < work.rows; row += work.seq)
-      for (std::int64_t head = 0; head < turned; ++head)
-        turn(row_of<T>(qkv, row) + head * work.head_dim, cos, sin, half);
-  }
 }
 
 }  // namespace

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/lower/lower.hpp"
+#include "model/lower/optimizer.hpp"
+#include "model/lower/parameters.hpp"
+
+namespace stretto {
+
+// ZeRO-2 and ZeRO-3 (Rajbhandari et al., arXiv 1910.02054; PyTorch's FSDP2, Megatron-FSDP): replicas keep shards of
+// gradients, and of parameters, and gather and reduce whole ones unit by unit. A unit is a transformer layer, the
+// embedding, the final norm, or the head. What all tensor-parallel ranks hold alike is a unit of its own beside it.
+
+// True when the scenario asks for it and there are replicas to cut over.
+bool shards_units(const Scenario& scenario);
+
+// The parameters of a unit, for all layers that are alike. `layer` of a view names the layer; 0 outside the layers.
+struct ShardedUnit {
+  std::string name;  // "layer", "embedding", …; with ".replicated" where tensor-parallel ranks have the same
+  std::int64_t instances = 1;   // layers
+  std::size_t first_state = 0;  // bucket of the state map, of the first layer; the others follow
+  bool replicated = false;
+  Bucket bucket;  // of one layer
+  std::int64_t shard = 0;
+  // Families over the layers. Whole ones are in buffers that layers share in turn; parameters are not with ZeRO-2.
+  TensorId parameter = 0, parameter_shard = 0;  // of ZeRO-2 there is no shard: it is a slice of the whole
+  TensorId gradient = 0, gradient_shard = 0;
+  TensorId low = 0;  // the gradient in bf16, with casts
+  TensorId m = 0, v = 0;
+  std::optional<TensorId> master;
+};
+
+struct ShardedParameters {
+  ModelParameters model;  // as the blocks of the layers know them
+  std::vector<ShardedUnit> units;
+  std::optional<TensorId> gradients, replicated_gradients;  // the shards of all units; absent: none
+};
+
+// Instead of add_parameters() and add_bucket_tensors(): storages, tensors and the whole state map.
+ShardedParameters add_sharded_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica);
+
+struct ShardedLanes {
+  LaneId compute = 0, gather = 0, reduce = 0, tp = 0;
+  std::uint32_t gather_communicator = 0, reduce_communicator = 0, tp_communicator = 0;
+};
+
+// Instead of append_optimizer(), when the program has forward and backward passes: puts the gather of a unit before the
+// calls that use it, and behind the last call of a micro-batch that adds to its gradient the reduce-scatter, and the
+// addition to the shard of the sum over micro-batches; then norm, AdamW and, with ZeRO-2, gathers. Everything is in the
+// program's sequence, one after the other. Fills `lowered.sharded`.
+void append_sharded(Lowered& lowered, const ShardedParameters& parameters, const ShardedLanes& lanes,
+                    const Optimizer& optimizer, const ModelBlocks& blocks, const Scenario& scenario);
+
+}  // namespace stretto

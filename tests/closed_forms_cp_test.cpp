@@ -1,0 +1,109 @@
+// Ring attention on an ideal machine. n groups of ranks; A, D: attention to one group's keys, forward and backward; M,
+// B: a message of keys and values alone, or of gradients alone, and of both; S: a sum of gradients, G: the merge.
+//
+//   forward    A + (n − 1)·max(A, M) + G
+//   backward   max(D, M) + (n − 2)·(max(D, B) + S) + max(D, M) + S
+//   plain      all of them one after the other
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "report/exposure.hpp"
+#include "tests/ideal.hpp"
+
+namespace stretto::testing {
+namespace {
+
+constexpr Time kForward = 1000, kBackward = 2500, kMerge = 70, kSum = 90;
+
+struct Ring {
+  Ring(std::int64_t n, bool overlaps, std::int64_t exchange = 1)
+      : scenario(scenario_of(n, overlaps, exchange)), ideal(scenario), steps(n) {}
+
+  static Scenario scenario_of(std::int64_t n, bool overlaps, std::int64_t exchange) {
+    Scenario scenario = layout_scenario({1, 1}, overlaps ? "cp_comm_overlap" : "plain", true, "fp32", 1, 3);
+    scenario.model.seq_length = scenario.model.max_position_embeddings = 4 * n * exchange;
+    scenario.parallel.context_parallel_size = n * exchange;
+    if (exchange == 1) return scenario;
+    scenario.parallel.cp_comm_type = CpCommType::a2a_p2p;
+    scenario.parallel.hierarchical_context_parallel_sizes = {exchange, n};
+    return scenario;
+  }
+  void set(Time message, Time both) {
+    for (std::int64_t i = 0; i < steps; ++i) {
+      const std::string number = "." + std::to_string(i);
+      ideal.set("attention.fprop" + number, kForward);
+      ideal.set("attention.dgrad" + number, kBackward);
+      if (i > 0 && i + 1 < steps) ideal.set("attention.sum_dkv" + number, kSum);
+      const bool is_end = i == 0 || i + 1 == steps;
+      for (const char* way : {".send", ".recv"}) {
+        if (i + 1 < steps) ideal.set(std::string("attention.kv") + way + number, message);
+        ideal.set(std::string("attention.dkv") + way + number, is_end ? message : both);
+      }
+    }
+    ideal.set("attention.merge", kMerge);
+    ideal.set("attention.sum_dqkv", kSum);
+  }
+  std::int64_t layers() const { return scenario.model.num_layers * scenario.num_microbatches(); }  // of a step
+
+  Scenario scenario;
+  Ideal ideal;
+  std::int64_t steps;
+};
+
+}  // namespace
+
+TEST_CASE("ring attention: exposed is what a message takes longer than the step beside it", "[closed]") {
+  for (const std::int64_t n : {2, 3, 4, 8})
+    for (const std::int64_t exchange : {1, 2})
+      for (const Time message : {0, 400, 1000, 1700, 4000}) {
+        const Time both = 2 * message;
+        INFO(n << " groups of " << exchange << ", messages of " << message);
+        Ring ring(n, true, exchange);
+        ring.set(message, both);
+        const Time forward = kForward + (n - 1) * std::max(kForward, message) + kMerge,
+                   ends = 2 * std::max(kBackward, message) + kSum,
+                   middle = (n - 2) * (std::max(kBackward, both) + kSum);
+        const sim::SimResult result = ring.ideal.run();
+        CHECK(result.step == ring.layers() * (forward + ends + middle));
+        const Breakdown b = breakdown(ring.ideal.schedule, result.programs.front(), result.timeline);
+        CHECK(b.exposed_total == ring.layers() * ((n - 1) * std::max<Time>(0, message - kForward) +
+                                                  2 * std::max<Time>(0, message - kBackward) +
+                                                  (n - 2) * std::max<Time>(0, both - kBackward)));
+        CHECK(b.bubble == 0);
+      }
+}
+
+TEST_CASE("ring attention without overlap: everything one after the other", "[closed]") {
+  for (const std::int64_t n : {2, 3, 5})
+    for (const Time message : {0, 700}) {
+      INFO(n << " ranks, messages of " << message);
+      Ring ring(n, false);
+      ring.set(message, 2 * message);
+      const Time forward = n * kForward + (n - 1) * message + kMerge,
+                 backward = n * kBackward + 2 * message + (n - 2) * 2 * message + (n - 1) * kSum;
+      CHECK(ring.ideal.run().step == ring.layers() * (forward + backward));
+    }
+}
+
+// Every rank multiplies as many queries and keys at every step, whatever the step: that is what zigzag is for.
+TEST_CASE("each step of a ring has the same share of a causal sequence", "[closed]") {
+  for (const std::int64_t n : {2, 3, 4, 8}) {
+    const Ring ring(n, true);
+    double scores = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Operation& op =
+          ring.ideal.schedule
+              .operations[ring.ideal.schedule.find_operation("attention.fprop." + std::to_string(i)).value()];
+      for (std::int64_t rank = 0; rank < n; ++rank) {
+        const Coordinates at = ring.ideal.schedule.mesh.coordinates_of(rank);
+        const auto work = std::get<Attention>(evaluate(op.work, at));
+        CHECK(attention_pairs(work).count == attention_pairs(std::get<Attention>(op.work)).count);
+        scores += attention_pairs(work).count;
+      }
+    }
+    const double seq = double(ring.scenario.model.seq_length);
+    CHECK(scores == seq * (seq + 1) / 2);
+  }
+}
+
+}  // namespace stretto::testing
