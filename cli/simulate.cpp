@@ -52,6 +52,14 @@ Table table_of(const std::vector<compare::PredictedMode>& modes) {
   return table;
 }
 
+// Advice on every mode but the plain schedule.
+Table advice_of(const std::vector<compare::PredictedMode>& modes) {
+  std::vector<Advice> advice;
+  for (const compare::PredictedMode& m : modes)
+    if (&m != &modes.front()) advice.push_back(m.advice);
+  return advice_table(advice);
+}
+
 nlohmann::json json_of(const std::vector<compare::PredictedMode>& modes) {
   nlohmann::json rows = nlohmann::json::array();
   for (const compare::PredictedMode& m : modes)
@@ -59,7 +67,8 @@ nlohmann::json json_of(const std::vector<compare::PredictedMode>& modes) {
                     {"step_ms", m.step_ms},
                     {"compute_ms", m.breakdown.compute},
                     {"exposed_ms", m.exposed_ms},
-                    {"bubble_ms", m.breakdown.bubble}});
+                    {"bubble_ms", m.breakdown.bubble},
+                    {"advice", &m == &modes.front() ? nlohmann::json(nullptr) : advice_json(m.advice)}});
   return rows;
 }
 
@@ -125,6 +134,7 @@ void simulate_command(const SimulateOptions& options) {
   std::optional<std::vector<compare::PredictedMode>> modes;
   if (options.modes) modes = compare::predict_modes(scenario, simulated, sim_options);
   if (modes) std::cout << "\n" << table_of(*modes).text();
+  if (modes && modes->size() > 1) std::cout << "\n" << advice_of(*modes).text();
   const std::optional<compare::FitSearch> search = fit_search(options, scenario, simulated, sim_options, p.memory);
   if (search) std::cout << "\n" << text_of(*search);
 

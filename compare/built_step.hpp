@@ -6,7 +6,7 @@
 
 namespace stretto::compare {
 
-// A published step as a verified schedule, which is costed again for other constants without being built again.
+// A step as a verified schedule, which is costed again for other constants without being built again.
 class BuiltStep {
  public:
   // Throws Error(input) when the scenario cannot be built or its schedule is not correct.
@@ -14,10 +14,13 @@ class BuiltStep {
       : cluster_(scenario.cluster), schedule_(build_schedule(scenario)), verified_(plan_and_verify(schedule_)) {}
 
   const Schedule& schedule() const { return schedule_; }
+  const MemoryPlan& plan() const { return verified_.plan; }
   sim::Costs costs(const sim::Platform& platform, const Framework& framework) const {
     return sim::cost_schedule(schedule_, platform, cluster_, 1, framework);
   }
-  sim::SimResult simulate(const sim::Costs& costs) const { return sim::simulate(schedule_, verified_.programs, costs); }
+  sim::SimResult simulate(const sim::Costs& costs, const sim::SimOptions& options = {}) const {
+    return sim::simulate(schedule_, verified_.programs, costs, options);
+  }
   double step_s(const sim::Costs& costs) const { return to_ms(simulate(costs).step) * 1e-3; }
 
  private:

@@ -52,6 +52,9 @@ ComparisonRow row_of(const Contender& c, const sim::SimResult& predicted, const 
   row.measured_ms = steps_ms(c);
   row.predicted = to_ms(mean_breakdown(c.schedule, predicted.programs, predicted.timeline));
   row.measured = median_breakdown(c);
+  const Timeline& median_step = c.measured[index_of_median(row.measured_ms)];
+  row.traffic = traffic_of(c.schedule, c.programs, median_step, mean_breakdown(c.schedule, c.programs, median_step));
+  row.peak_bytes = c.verified.plan.peak_bytes();
   const std::span<const Timeline> steps =
       predicted.disturbed.empty() ? std::span(&predicted.timeline, 1) : std::span(predicted.disturbed);
   row.operations = operation_times(c.schedule, predicted.programs, steps, c.programs, c.measured);

@@ -1,10 +1,16 @@
 #include "compare/predict.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 
+#include "base/parallel.hpp"
 #include "base/statistics.hpp"
+#include "compare/built_step.hpp"
+#include "compare/constants.hpp"
+#include "compare/predict_step.hpp"
 #include "model/overlap/overlap.hpp"
-#include "model/verify/verify.hpp"
 #include "report/exposure.hpp"
 #include "sim/cost/cost_schedule.hpp"
 
@@ -30,16 +36,86 @@ sim::SimResult predict(const exec::ReadyStep& step, const sim::Platform& platfor
   return sim::simulate(step.schedule, step.verified.programs, costs, options);
 }
 
+namespace {
+
+ModeStep mode_step(const BuiltStep& step, const sim::SimResult& result, const sim::Platform& platform) {
+  const Breakdown b = mean_breakdown(step.schedule(), result.programs, result.timeline);
+  const DeviceMemory memory = memory_of(step.schedule(), step.plan(), platform);
+  return {to_ms(result.step), to_ms(b), traffic_of(step.schedule(), result.programs, result.timeline, b),
+          memory.peak_bytes(), memory.fits()};
+}
+
+// ln of a schedule's step for each set of constants in which one is at an end of its interval; first with all as they
+// are. Costs that a constant does not change are not simulated again.
+std::vector<double> log_steps(const BuiltStep& step, sim::Platform platform, Framework framework) {
+  const sim::Costs shipped = step.costs(platform, framework);
+  std::vector<sim::Costs> costs = {shipped};
+  for (const Constant& constant : constants_of(*platform.accelerator, framework)) {
+    if (!constant.has_interval()) continue;
+    // The farther end stands for both: to first order the change is the same either way.
+    const double value = constant.quantity->value, low = constant.quantity->low, high = constant.quantity->high;
+    constant.quantity->value = high - value > value - low ? high : low;
+    costs.push_back(step.costs(platform, framework));
+    constant.quantity->value = value;
+  }
+  std::vector<double> logs(costs.size());
+  parallel_each(std::ssize(costs), [&](std::int64_t at) {
+    const auto i = static_cast<std::size_t>(at);
+    if (i == 0 || !(costs[i] == shipped)) logs[i] = std::log(step.step_s(costs[i]));
+  });
+  for (std::size_t i = 1; i < costs.size(); ++i)
+    if (costs[i] == shipped) logs[i] = logs[0];
+  return logs;
+}
+
+// 80 % interval of what a mode saves, in percent of the plain step: changes of the ratio add in quadrature, as in
+// compare/intervals.hpp.
+double unsure_pct(const std::vector<double>& plain, const std::vector<double>& mode) {
+  double unsure = 0;
+  for (std::size_t i = 1; i < plain.size(); ++i)
+    unsure = std::hypot(unsure, (mode[i] - plain[i]) - (mode[0] - plain[0]));
+  return 100 * unsure * std::exp(mode[0] - plain[0]);
+}
+
+// Why a mode gives the plain schedule here: the note of its knob.
+std::string reason_of(const Schedule& schedule, const std::string& knob) {
+  for (const std::string& note : schedule.notes)
+    if (const std::string start = knob + " is off: "; note.starts_with(start)) return note.substr(start.size());
+  return "it changes nothing here";
+}
+
+}  // namespace
+
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
                                          const sim::SimOptions& options) {
+  const auto built = [&](const std::string& name) {
+    return BuiltStep(with_mode(scenario, name, scenario.parallel.ranks()));
+  };
   std::vector<PredictedMode> modes;
+  std::optional<BuiltStep> plain;
+  std::vector<double> plain_logs;
   for (const std::string& name : modes_of(scenario)) {
-    const Schedule schedule = build_schedule(with_mode(scenario, name, scenario.parallel.ranks()));
-    const sim::SimResult result =
-        sim::simulate(schedule, plan_and_verify(schedule).programs,
-                      sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework), options);
-    const Breakdown b = mean_breakdown(schedule, result.programs, result.timeline);
-    modes.push_back({name, to_ms(result.step), to_ms(b.exposed_total), to_ms(b)});
+    std::optional<BuiltStep> other;
+    if (plain) other.emplace(built(name));
+    const BuiltStep& step = plain ? *other : plain.emplace(built(name));
+    const sim::SimResult result = step.simulate(step.costs(platform, scenario.framework), options);
+    PredictedMode mode{name, to_ms(result.step), 0, {}, {}};
+    Advice& advice = mode.advice;
+    advice.mode = name;
+    advice.ranks = scenario.parallel.ranks();
+    advice.step = mode_step(step, result, platform);
+    advice.plain = modes.empty() ? advice.step : modes.front().advice.step;
+    mode.breakdown = advice.step.breakdown;
+    mode.exposed_ms = mode.breakdown.exposed;
+    if (other && step.schedule().name == plain->schedule().name)
+      advice.off_because = reason_of(step.schedule(), name == kAsGiven ? std::string() : find_overlap_mode(name).knob);
+    else if (!platform.accelerator)
+      advice.unsure_pct = kUnsure_pct;
+    else if (std::vector<double> logs = log_steps(step, platform, scenario.framework); other)
+      advice.unsure_pct = unsure_pct(plain_logs, logs);
+    else
+      plain_logs = std::move(logs);
+    modes.push_back(std::move(mode));
   }
   return modes;
 }

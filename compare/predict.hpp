@@ -4,6 +4,7 @@
 
 #include "compare/turns.hpp"
 #include "model/scenario.hpp"
+#include "report/advice.hpp"
 #include "report/comparison.hpp"
 #include "sim/engine.hpp"
 #include "sim/platform.hpp"
@@ -23,13 +24,19 @@ double speed_against(const std::vector<double>& readings_GFLOPs, double calibrat
 sim::SimResult predict(const exec::ReadyStep& step, const sim::Platform& platform, const Conditions& conditions,
                        const sim::SimOptions& options);
 
-// Predicts one step of every overlap mode in modes_of(scenario).
+// One step of an overlap mode, predicted, and what that says of the mode against the plain schedule.
 struct PredictedMode {
   std::string mode;
   double step_ms = 0, exposed_ms = 0;
   BreakdownMs breakdown;
+  Advice advice;
 };
+// Every mode in modes_of(scenario), the plain schedule first. On a GPU of the tables what a mode saves is uncertain by
+// what the constants' intervals make of it (compare/constants.hpp); on a calibrated machine by kUnsure_pct.
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
                                          const sim::SimOptions& options);
+// Two runs of one schedule on a calibrated host differ by so much: the noise floor in
+// docs/measured/compare-quickstart.json.
+constexpr double kUnsure_pct = 5;
 
 }  // namespace stretto::compare

@@ -8,16 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/statistics.hpp"
+#include "report/advice.hpp"
 #include "report/table.hpp"
 
 namespace stretto {
 namespace {
-
-const ComparisonRow& plain_of(const Comparison& comparison, const ComparisonRow& row) {
-  for (const ComparisonRow& other : comparison.rows)
-    if (other.ranks == row.ranks) return other;
-  return row;
-}
 
 // Sum over instances of each template, mean over the ranks that the timeline holds, in ms.
 std::map<OpId, double> sums_ms(const std::vector<BoundProgram>& programs, const Timeline& timeline) {
@@ -54,6 +49,14 @@ std::string number(const char* format, double value) {
 }
 nlohmann::json known(double value) { return std::isnan(value) ? nlohmann::json(nullptr) : nlohmann::json(value); }
 
+// On every row but the plain schedules.
+std::vector<Advice> all_advice(const Comparison& comparison) {
+  std::vector<Advice> advice;
+  for (const ComparisonRow& row : comparison.rows)
+    if (&row != &comparison.plain_of(row)) advice.push_back(measured_advice(comparison, row));
+  return advice;
+}
+
 }  // namespace
 
 BreakdownMs to_ms(const Breakdown& b) {
@@ -61,6 +64,12 @@ BreakdownMs to_ms(const Breakdown& b) {
                  to_ms(b.host)};
   for (const Picoseconds exposed : b.exposed) ms.exposed_by.push_back(to_ms(exposed));
   return ms;
+}
+
+const ComparisonRow& Comparison::plain_of(const ComparisonRow& row) const {
+  for (const ComparisonRow& other : rows)
+    if (other.ranks == row.ranks) return other;
+  return row;
 }
 
 double ComparisonRow::measured_median_ms() const { return median(measured_ms); }
@@ -82,7 +91,7 @@ bool Comparison::is_busy() const {
 }
 
 std::optional<bool> Comparison::is_beyond_noise(const ComparisonRow& row) const {
-  const ComparisonRow& plain = plain_of(*this, row);
+  const ComparisonRow& plain = plain_of(row);
   const auto floor = noise.find(row.ranks);
   if (&plain == &row || floor == noise.end() || std::isnan(floor->second.pct)) return std::nullopt;
   return std::abs(saved_measured_ms(row)) > floor->second.pct / 100 * plain.measured_median_ms();
@@ -117,10 +126,10 @@ Comparison::Ranking Comparison::ranking() const {
 }
 
 double Comparison::saved_predicted_ms(const ComparisonRow& row) const {
-  return plain_of(*this, row).predicted_ms - row.predicted_ms;
+  return plain_of(row).predicted_ms - row.predicted_ms;
 }
 double Comparison::saved_measured_ms(const ComparisonRow& row) const {
-  return plain_of(*this, row).measured_median_ms() - row.measured_median_ms();
+  return plain_of(row).measured_median_ms() - row.measured_median_ms();
 }
 
 std::vector<OperationTime> operation_times(const Schedule& schedule,
@@ -231,7 +240,9 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
                     fmt::format("{:+.1f}", row.predicted.queue_wait - row.measured.queue_wait),
                     fmt::format("{:+.1f}", row.predicted.bubble - row.measured.bubble), differing});
   }
-  return text + detail.text();
+  text += detail.text();
+  if (const Table advice = advice_table(all_advice(comparison)); advice.rows() > 0) text += "\n" + advice.text();
+  return text;
 }
 
 nlohmann::json comparison_json(const Comparison& comparison) {
@@ -266,6 +277,8 @@ nlohmann::json comparison_json(const Comparison& comparison) {
                     {"saved_measured_ms", known(comparison.saved_measured_ms(row))},
                     {"beyond_noise", beyond ? nlohmann::json(*beyond) : nlohmann::json(nullptr)},
                     {"loss", known(row.loss)},
+                    {"advice", &row == &comparison.plain_of(row) ? nlohmann::json(nullptr)
+                                                                 : advice_json(measured_advice(comparison, row))},
                     {"core_speed", row.core_speed},
                     {"lost_pct", row.lost_pct},
                     {"burst_ms", row.burst_ms},

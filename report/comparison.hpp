@@ -12,6 +12,7 @@
 #include "report/exposure.hpp"
 #include "report/noise.hpp"
 #include "report/table.hpp"
+#include "report/traffic.hpp"
 
 namespace stretto {
 
@@ -40,6 +41,8 @@ struct ComparisonRow {
   double predicted_ms = 0;
   std::vector<double> measured_ms;        // every repeat, in the order they ran
   BreakdownMs predicted, measured;        // measured: median over repeats of each part
+  Traffic traffic;                        // measured: of the repeat with the median step time
+  std::int64_t peak_bytes = 0;            // of a rank of the role that needs most, as planned and allocated
   std::vector<OperationTime> operations;  // in the order of the schedule's templates
   double loss = kUnknown;                 // after the same number of steps in every mode
   double core_speed = 1;                  // what the prediction was made for: sgemm between the measured steps over
@@ -65,6 +68,8 @@ struct Comparison {
   // Measurements kept, and those made again because a hypervisor gave the cores to others
   // meanwhile.
   std::int64_t runs = 0, set_aside = 0;
+
+  const ComparisonRow& plain_of(const ComparisonRow& row) const;  // at equal ranks
 
   NoiseFloor noise_floor() const;  // mean over the numbers of ranks
   // Others took so much of the cores that figures say little: more than kBusy_pct of what ranks computed.

@@ -5,14 +5,15 @@ import signal
 import time
 import unittest
 
-from program import IS_FAST, PLATFORM, PUBLISHED, PUBLISHED_HEADER, ProgramTest, main
+from program import IS_FAST, PLATFORM, PUBLISHED, PUBLISHED_HEADER, ROOT, ProgramTest, main
 
 SIMULATE = """scenario engine ranks parameters step_ms tokens_per_s tokens_per_s_per_gpu mfu hfu tflops_per_gpu peak_tflops_per_gpu
 exposed_ms exposed_by_link_ms exposed_by_communicator bubble_ms host_bound_pct host_bound peak_bytes reserved_bytes device_bytes
 free_bytes fullest_stage memory fits fits_with limits operations simulate_s modes"""
 MEMORY = """stage parameter_bytes gradient_bytes optimizer_state_bytes activation_bytes workspace_bytes input_bytes peak_bytes"""
 ROW = """mode same_as ranks turns predicted_ms measured_ms measured_min_ms measured_max_ms error_pct exposed_predicted_ms exposed_measured_ms
-saved_predicted_ms saved_measured_ms beyond_noise loss core_speed lost_pct burst_ms"""
+saved_predicted_ms saved_measured_ms beyond_noise advice loss core_speed lost_pct burst_ms"""
+ADVICE = """verdict why basis saved_pct unsure_pct sent_bytes hidden_bytes ctas memory_delta_bytes"""
 
 CLUSTER = """platform = "h100-sxm"
 profile = "nemo-dgxc"
@@ -116,6 +117,11 @@ class Json(ProgramTest):
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs, *layout)
         self.assertEqual(value["modes"][-1]["mode"], "scenario")
         self.assertEqual(value["modes"][-1]["step_ms"], value["step_ms"])
+        self.assertIsNone(value["modes"][0]["advice"])
+        for mode in value["modes"][1:]:
+            self.assert_keys(mode["advice"], ADVICE)
+            self.assertIn(mode["advice"]["verdict"], ("use", "avoid", "benchmark first", "off"))
+            self.assertEqual(mode["advice"]["basis"], "expected")
         self.assertIsNone(self.json("simulate", self.tiny, "--platform", PLATFORM)["modes"])
 
     def test_validate(self):
@@ -182,6 +188,15 @@ class Json(ProgramTest):
         value = json.loads(self.ok("show", self.tiny, "--json", "-").out)
         self.assertGreater(len(value["operations"]), 10)
 
+    def test_gates_page(self):
+        """The tables of docs/gates.md are those that the program prints."""
+        page = (ROOT / "docs/gates.md").read_text()
+        tables = self.ok("show", "--gates").out
+        self.assertGreater(tables.count("\n"), 40)
+        self.assertIn(tables, page)
+        gates = json.loads(self.ok("show", "--gates", "--json", "-").out)["gates"]
+        self.assertEqual(tables.count("off, with a note") + tables.count("an error"), len(gates))
+
     def test_gates(self):
         value = json.loads(self.ok("show", self.tiny, "--gates", "--json", "-", "--set", "overlap.tp_comm_overlap=true").out)
         for gate in value["gates"]:
@@ -196,6 +211,11 @@ class Json(ProgramTest):
                          [(ranks, mode) for ranks in (1, 2) for mode in ("plain", "overlap_grad_reduce", "overlap_param_gather")])
         for row in value["rows"]:
             self.assert_keys(row, ROW)
+            if row["mode"] == "plain":
+                self.assertIsNone(row["advice"])
+            elif row["ranks"] > 1:
+                self.assert_keys(row["advice"], ADVICE)
+                self.assertEqual(row["advice"]["basis"], "measured")
             self.assertLessEqual(row["measured_min_ms"], row["measured_ms"])
             self.assertLessEqual(row["measured_ms"], row["measured_max_ms"])
             self.assertAlmostEqual(row["error_pct"], 100 * (row["predicted_ms"] / row["measured_ms"] - 1), places=6)

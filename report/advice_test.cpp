@@ -1,0 +1,77 @@
+#include "report/advice.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+namespace stretto {
+namespace {
+
+Advice advice(double plain_ms, double step_ms, double unsure_pct) {
+  Advice advice;
+  advice.mode = "a";
+  advice.plain.step_ms = plain_ms;
+  advice.step.step_ms = step_ms;
+  advice.unsure_pct = unsure_pct;
+  return advice;
+}
+
+}  // namespace
+
+TEST_CASE("a mode is used or avoided when its difference is beyond doubt", "[report]") {
+  CHECK(advice(100, 94, 5).verdict() == Verdict::use);
+  CHECK(advice(100, 96, 5).verdict() == Verdict::benchmark_first);
+  CHECK(advice(100, 104, 5).verdict() == Verdict::benchmark_first);
+  CHECK(advice(100, 106, 5).verdict() == Verdict::avoid);
+  // However sure, a tiny saving is no advice.
+  CHECK(advice(100, 99.6, 0).verdict() == Verdict::benchmark_first);
+  CHECK(advice(100, 99.4, 0).verdict() == Verdict::use);
+}
+
+TEST_CASE("a mode that no longer fits is avoided, one that is off says why", "[report]") {
+  Advice fast = advice(100, 50, 1);
+  fast.step.fits = false;
+  CHECK(fast.verdict() == Verdict::avoid);
+  CHECK(fast.why().find("does not fit") == 0);
+  fast.plain.fits = false;  // nothing is lost by it
+  CHECK(fast.verdict() == Verdict::use);
+  fast.off_because = "size is 1";
+  CHECK(fast.verdict() == Verdict::off);
+  CHECK(fast.why() == "size is 1");
+}
+
+TEST_CASE("advice says what is hidden and what compute and memory pay", "[report]") {
+  Advice a = advice(100, 90, 2);
+  a.plain.breakdown.compute = 60;
+  a.step.breakdown.compute = 63;
+  a.plain.traffic = {4 << 20, 1 << 20, 0};
+  a.step.traffic = {4 << 20, 3 << 20, 16};
+  a.plain.peak_bytes = 1000;
+  a.step.peak_bytes = 1000 + (2 << 20);
+  const std::string why = a.why();
+  for (const char* part : {"saves 10.0 ± 2.0 %", "3.000 MiB of 4.000 MiB", "plain 1.000 MiB", "+5.0 %", "16 SMs"}) {
+    INFO(why);
+    CHECK(why.find(part) != std::string::npos);
+  }
+  const nlohmann::json json = advice_json(a);
+  CHECK(json.at("memory_delta_bytes") == 2 << 20);
+  CHECK(json.at("basis") == "expected");
+  CHECK(json.at("verdict") == "use");
+  CHECK(json.at("hidden_bytes") == 3 << 20);
+}
+
+TEST_CASE("measured advice knows nothing without a noise floor", "[report]") {
+  Comparison comparison;
+  comparison.rows.resize(2);
+  comparison.rows[0].mode = "plain";
+  comparison.rows[0].measured_ms = {100};
+  comparison.rows[1].mode = "a";
+  comparison.rows[1].measured_ms = {80};
+  CHECK(measured_advice(comparison, comparison.rows[1]).verdict() == Verdict::benchmark_first);
+  comparison.noise[1] = {5, 4, 6};
+  const Advice a = measured_advice(comparison, comparison.rows[1]);
+  CHECK(a.verdict() == Verdict::use);
+  CHECK(a.is_measured);
+  CHECK(a.saved_pct() == Approx(20));
+}
+
+}  // namespace stretto
