@@ -19,28 +19,32 @@ struct ShowOptions : CommonOptions {
   bool gates = false;
 };
 
+nlohmann::json gates_json(const Gates& gates) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Gate& gate : gates.all())
+    list.push_back({{"knob", gate.knob},
+                    {"needs", gate.needs},
+                    {"asked", gate.asked},
+                    {"open", gate.open},
+                    {"when_closed", gate.is_error ? "error" : "off"},
+                    {"why", gate.why}});
+  return {{"gates", std::move(list)}};
+}
+
+// Of the scenario; without one the reference of all there are.
+void show_gates(const ShowOptions& options, const Gates& gates) {
+  if (!options.json.is_standard()) std::cout << (options.scenario.empty() ? gates_reference() : print_gates(gates));
+  write_json(options.json, options.json.empty() ? nlohmann::json() : gates_json(gates));
+}
+
 void show(const ShowOptions& options) {
-  if (options.scenario.empty() && !options.platform.empty()) {
+  if (options.scenario.empty()) {
     options.files.claim_outputs();
-    return show_platform(options.platform, options.json);
+    return options.gates ? show_gates(options, all_gates()) : show_platform(options.platform, options.json);
   }
   const Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
-  if (options.gates) {
-    const Gates gates = gates_of(scenario);
-    if (!options.json.is_standard()) std::cout << print_gates(gates);
-    if (options.json.empty()) return;
-    nlohmann::json list = nlohmann::json::array();
-    for (const Gate& gate : gates.all())
-      list.push_back({{"knob", gate.knob},
-                      {"needs", gate.needs},
-                      {"asked", gate.asked},
-                      {"open", gate.open},
-                      {"when_closed", gate.is_error ? "error" : "off"},
-                      {"why", gate.why}});
-    write_json(options.json, {{"gates", std::move(list)}});
-    return;
-  }
+  if (options.gates) return show_gates(options, gates_of(scenario));
   keep_within_free_memory();
   const Patience patience(scenario);
   const Schedule schedule = build_schedule(scenario);
@@ -69,10 +73,12 @@ void add_show(CLI::App& app) {
   add_platform_option(*command, *options);
   options->files.add_output(*command, "--json", options->json,
                             "write the schedule as JSON to this file, - for standard output", true);
-  command->add_flag("--gates", options->gates, "only what each overlap knob needs, and which of it is missing");
+  command->add_flag(
+      "--gates", options->gates,
+      "only what each overlap knob needs, and which of it is missing; without SCENARIO the reference of all knobs");
   command->callback([options, command] {
-    if (command->count("SCENARIO") == 0 && options->platform.empty())
-      throw input_error("SCENARIO is required, or --platform FILE; see `stretto show --help`");
+    if (command->count("SCENARIO") == 0 && options->platform.empty() && !options->gates)
+      throw input_error("SCENARIO is required, or --platform FILE or --gates; see `stretto show --help`");
     show(*options);
   });
 }

@@ -237,4 +237,14 @@ std::vector<Coord> axes_in_order(const Parallel& parallel) {
   return order;
 }
 
+std::vector<RankGroup> rank_groups(const Parallel& parallel) {
+  const std::int64_t stages = parallel.pipeline_model_parallel_size;
+  return {{"dp", Parallel::kReplicas, parallel.replicas()},
+          {"tp", "tensor_model_parallel_size", parallel.tensor_model_parallel_size},
+          {"cp", "context_parallel_size", parallel.context_parallel_size},
+          {"pp", "pipeline_model_parallel_size", stages},
+          // Tied embeddings are summed on a lane of another group.
+          {"embd", "pipeline_model_parallel_size", stages, false}};
+}
+
 }  // namespace stretto

@@ -70,6 +70,16 @@ struct Parallel {
   std::int64_t ranks() const { return data_parallel_size * model_ranks(); }
 };
 
+// A group of ranks whose communicators can be configured, as Megatron-LM names it: nccl_communicator_config and
+// high_priority_stream_groups.
+struct RankGroup {
+  std::string name;
+  std::string size_key;  // the key, or product of keys, that says how many ranks are in it
+  std::int64_t size = 1;
+  bool has_lanes = true;  // of its own
+};
+std::vector<RankGroup> rank_groups(const Parallel& parallel);
+
 // Which stage has which piece of the model: the only place that knows. Pieces are numbered from the input to the head;
 // chunk number c of a stage is its c-th piece. Pieces go round the stages (Narayanan et al., arXiv 2104.04473).
 struct StageMap {

@@ -12,8 +12,6 @@
 namespace stretto {
 namespace {
 
-// Groups of ranks, as Megatron-LM names them.
-const std::vector<std::string> kGroups = {"dp", "tp", "cp", "pp", "embd"};
 constexpr std::int64_t kMostCtas = 64;  // of one NCCL communicator (MAXCHANNELS of NCCL 2.28)
 
 // What the platform's file says of ranks that share a device, where a scenario does not; 0 where it says nothing.
@@ -46,16 +44,16 @@ Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device) {
       value_or<std::int64_t>(table, "cuda_device_max_connections", 0, {.min = 0, .max = 32});
   cluster.channel_GBps = value_or<double>(table, "channel_GBps", 0, {.min = 1e-6, .max = 1e6});
   TomlTable configs = table.section("nccl_communicator_config");
-  for (const std::string& group : kGroups) {
-    TomlTable config = configs.section(group);
+  std::vector<std::string> with_lanes;
+  for (const RankGroup& group : rank_groups({})) {
+    TomlTable config = configs.section(group.name);
     if (const auto ctas = config.find<std::int64_t>("max_ctas", {.min = 1, .max = kMostCtas}))
-      cluster.max_ctas[group] = *ctas;
+      cluster.max_ctas[group.name] = *ctas;
     config.finish();
+    if (group.has_lanes) with_lanes.push_back(group.name);
   }
   configs.finish();
   cluster.high_priority_stream_groups = value_or<std::vector<std::string>>(table, "high_priority_stream_groups", {});
-  // Tied embeddings are summed on a lane of another group.
-  const std::vector<std::string> with_lanes = {"dp", "tp", "cp", "pp"};
   for (const std::string& group : cluster.high_priority_stream_groups) {
     if (std::find(with_lanes.begin(), with_lanes.end(), group) != with_lanes.end()) continue;
     const std::string nearest = nearest_spelling(group, with_lanes);

@@ -199,6 +199,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 OverlapMode fsdp_comm_overlap_mode() {
   return {.name = kKnob,
           .meaning = "ZeRO-2 and ZeRO-3: parameters are gathered ahead of their use, gradients are reduced behind it",
+          .memory = "fsdp_prefetch_depth more layers of whole parameters (ZeRO-3), one of whole gradients",
           .knob = kKnob,
           .on = &Overlap::fsdp_comm_overlap,
           .applies = [](const Parallel& p) { return p.shards_gradients(); },

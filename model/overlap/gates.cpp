@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "model/overlap/overlap.hpp"
 
@@ -55,15 +54,13 @@ Gates gates_of(const Scenario& s) {
             "tensor_model_parallel_size is above 1, and products are summed over ranks before the addition");
   gates.off("channel_GBps", s.cluster.channel_GBps > 0, "max_ctas of a group", !s.cluster.max_ctas.empty(),
             "no group has channels; nccl_communicator_config.dp.max_ctas gives dp some");
-  for (const auto& [group, key, size] :
-       {std::tuple{"dp", Parallel::kReplicas, p.replicas()}, std::tuple{"tp", "tensor_model_parallel_size", tp},
-        std::tuple{"cp", "context_parallel_size", p.context_parallel_size},
-        std::tuple{"pp", "pipeline_model_parallel_size", pp}, std::tuple{"embd", "pipeline_model_parallel_size", pp}}) {
-    const std::string config = "nccl_communicator_config." + std::string(group);
-    if (s.cluster.max_ctas.contains(group)) gates.above_one(config, true, key, size);
+  for (const RankGroup& group : rank_groups(p)) {
+    const std::string config = "nccl_communicator_config." + group.name;
+    if (s.cluster.max_ctas.contains(group.name)) gates.above_one(config, true, group.size_key, group.size);
     const auto& first = s.cluster.high_priority_stream_groups;
-    const std::string priority = "high_priority_stream_groups " + std::string(group);
-    if (std::find(first.begin(), first.end(), group) != first.end()) gates.above_one(priority, true, key, size);
+    const std::string priority = "high_priority_stream_groups " + group.name;
+    if (std::find(first.begin(), first.end(), group.name) != first.end())
+      gates.above_one(priority, true, group.size_key, group.size);
   }
   if (s.cluster.max_ctas.contains("embd"))
     gates.off("nccl_communicator_config.embd", true, "tied embeddings", !s.model.untie_embeddings_and_output_weights,
@@ -115,6 +112,27 @@ std::string print_gates(const Gates& gates) {
                        gate.is_error ? "an error"
                        : gate.open   ? "off"
                                      : "off: " + gate.why);
+  return out;
+}
+
+Gates all_gates() {
+  Scenario scenario;
+  for (const RankGroup& group : rank_groups(scenario.parallel)) {
+    scenario.cluster.max_ctas[group.name] = 1;
+    if (group.has_lanes) scenario.cluster.high_priority_stream_groups.push_back(group.name);
+  }
+  return gates_of(scenario);
+}
+
+std::string gates_reference() {
+  std::string out = "| mode | knob | meaning | more memory |\n|---|---|---|---|\n";
+  for (const OverlapMode& mode : overlap_modes())
+    out += fmt::format("| `{}` | {} | {} | {} |\n", mode.name, mode.knob.empty() ? "" : "`" + mode.knob + "`",
+                       mode.meaning, mode.memory);
+  out += "\n| knob | needs | where it is not so |\n|---|---|---|\n";
+  const Gates gates = all_gates();
+  for (const Gate& gate : gates.all())
+    out += fmt::format("| `{}` | {} | {} |\n", gate.knob, gate.needs, gate.is_error ? "an error" : "off, with a note");
   return out;
 }
 

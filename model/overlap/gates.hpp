@@ -48,4 +48,9 @@ Gates gates_of(const Scenario& scenario);
 // All gates as a table for people.
 std::string print_gates(const Gates& gates);
 
+// Every gate there is: those of a scenario of one rank that names all groups of ranks.
+Gates all_gates();
+// They and the modes, as the Markdown tables of docs/gates.md.
+std::string gates_reference();
+
 }  // namespace stretto

@@ -16,8 +16,9 @@ enum class RewriteStage : std::uint8_t { cut_blocks, attach_data_parallel };
 // One overlap mode. Each has its own file, which makes this row, holds the rewrite and states its edges and its exposed
 // part; table.cpp lists the rows. A null function does nothing.
 struct OverlapMode {
-  std::string name;     // in [compare] modes, in tables, and of the schedule
-  std::string meaning;  // one line, for people
+  std::string name;         // in [compare] modes, in tables, and of the schedule
+  std::string meaning;      // one line, for people
+  std::string memory = {};  // what it keeps beside what the plain schedule has, for people; empty: nothing
   // The key of [overlap] that turns it on; none for the plain schedule. Modes that differ in further settings share
   // one.
   std::string knob = {};

@@ -37,6 +37,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 OverlapMode overlap_p2p_comm_mode() {
   return {.name = "overlap_p2p_comm",
           .meaning = "messages between pipeline stages run beside compute",
+          .memory = "one buffer of activations and one of their gradients for messages still under way",
           .knob = "overlap_p2p_comm",
           .on = &Overlap::overlap_p2p_comm,
           .applies = [](const Parallel& p) { return p.pipeline_model_parallel_size > 1; },

@@ -157,6 +157,7 @@ template <Kind kind>
 OverlapMode mode(const char* name, const char* meaning, void (*configure)(Overlap& overlap)) {
   return {.name = name,
           .meaning = meaning,
+          .memory = kind == Kind::bulk ? "" : "results of a layer before they are summed: tp times a rank's part",
           .knob = "tp_comm_overlap",
           .on = &Overlap::tp_comm_overlap,
           .applies = [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && p.sequence_parallel; },
