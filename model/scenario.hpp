@@ -65,8 +65,9 @@ struct Overlap {
   // Ring attention's messages beside attention. The frameworks have no such knob, and it is on whenever there is a
   // ring; a file may turn it off.
   bool cp_comm_overlap = false;
-  bool fsdp_comm_overlap = false;        // of ZeRO-2 and ZeRO-3: gathers ahead and reduce-scatters behind compute
-  std::int64_t fsdp_prefetch_depth = 1;  //   so many units ahead
+  bool cp_flash_overlap = false;               // with cp_comm_type a2a: attention by queries, heads move meanwhile
+  bool fsdp_comm_overlap = false;              // of ZeRO-2 and ZeRO-3: gathers ahead and reduce-scatters behind compute
+  std::int64_t fsdp_prefetch_depth = 1;        //   so many units ahead
   bool overlap_p2p_comm = false;               // messages between pipeline stages beside compute
   bool overlap_p2p_comm_warmup_flush = false;  //   also while the pipeline fills and drains
   bool defer_embedding_wgrad_compute = false;  // weight gradient of the head in the last stage's flush

@@ -73,6 +73,40 @@ TEST_CASE("ring attention: exposed is what a message takes longer than the step 
       }
 }
 
+// n ranks exchange tokens for heads. A, D: attention to all keys of one rank's queries; M: its message; S: a sum.
+//   forward    A + (n − 1)·max(A, M)
+//   backward   max(n·D + (n − 2)·S,  M + (n − 1)·D + (n − 2)·S,  (n − 1)·M + D), and dq packed with dkv
+TEST_CASE("Ulysses by queries: a message hides behind attention to the next rank's tokens", "[closed]") {
+  for (const std::int64_t n : {2, 3, 4, 5})
+    for (const Time message : {0, 300, 1000, 1900, 2550, 4000}) {
+      INFO(n << " ranks, messages of " << message);
+      Scenario scenario = layout_scenario({1, 1}, "cp_flash_overlap", false, "fp32", 1, 3);
+      scenario.model.num_attention_heads = n;
+      scenario.model.hidden_size = 8 * n;
+      scenario.model.seq_length = scenario.model.max_position_embeddings = 4 * n;
+      scenario.parallel.context_parallel_size = n;
+      scenario.parallel.cp_comm_type = CpCommType::a2a;
+      Ideal ideal(scenario);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::string number = std::to_string(i);
+        ideal.set("attention.fprop." + number, kForward);
+        ideal.set("attention.dgrad." + number, kBackward);
+        if (i > 0 && i + 1 < n) ideal.set("attention.sum_dkv." + number, kSum);
+        for (const std::string way : {".send", ".recv"}) {
+          if (i + 1 < n) ideal.set("attention.fprop" + way + number, message);
+          if (i > 0) ideal.set("attention.dgrad" + way + number, message);
+        }
+      }
+      const Time forward = kForward + (n - 1) * std::max(kForward, message),
+                 backward = std::max({n * kBackward + (n - 2) * kSum, message + (n - 1) * kBackward + (n - 2) * kSum,
+                                      (n - 1) * message + kBackward});
+      const sim::SimResult result = ideal.run();
+      CHECK(result.step == scenario.model.num_layers * scenario.num_microbatches() * (forward + backward));
+      const Breakdown b = breakdown(ideal.schedule, result.programs.front(), result.timeline);
+      CHECK(b.bubble == 0);
+    }
+}
+
 TEST_CASE("ring attention without overlap: everything one after the other", "[closed]") {
   for (const std::int64_t n : {2, 3, 5})
     for (const Time message : {0, 700}) {

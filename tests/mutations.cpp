@@ -126,6 +126,8 @@ void add_context(std::vector<Subject>& subjects, std::int64_t ranks_per_device) 
         std::pair{Layout{.dp = 2, .cp = 2}, "overlap_param_gather"},
         std::pair{Layout{.cp = 2, .cp_type = CpCommType::all_gather}, "plain"},
         std::pair{Layout{.cp = 2, .cp_type = CpCommType::a2a}, "plain"},
+        std::pair{Layout{.cp = 2, .cp_type = CpCommType::a2a}, "cp_flash_overlap"},
+        std::pair{Layout{.cp = 4, .cp_type = CpCommType::a2a}, "cp_flash_overlap"},
         std::pair{Layout{.cp = 4, .cp_type = CpCommType::a2a_p2p}, "cp_comm_overlap"}})
     for (const bool recomputes : {false, true}) {
       Scenario scenario = layout_scenario(layout, mode, layout.cp == 3, "fp32", 1, layout.dp * 2);

@@ -289,6 +289,7 @@ class Generator {
     overlap_.set("tp_comm_overlap_compute_lanes", draw_.between(1, 3));
     if (draw_.coin()) overlap_of_gemms();
     if (draw_.coin()) overlap_.set("cp_comm_overlap", draw_.coin());
+    overlap_.set("cp_flash_overlap", draw_.coin());
     const bool beside = draw_.coin();
     overlap_.set("overlap_p2p_comm", beside);
     if (beside) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());

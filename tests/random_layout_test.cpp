@@ -68,6 +68,8 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("all axes", p.data_parallel_size > 1 && p.tensor_model_parallel_size > 1 && pipeline);
     see("interleaved", interleaved);
     see("a ring and stages", p.has_cp_ring() && pipeline && o.cp_comm_overlap);
+    see("attention by queries, stages",
+        o.cp_flash_overlap && p.context_parallel_size > 1 && p.cp_comm_type == CpCommType::a2a && pipeline);
     see("a ring, not overlapped", p.has_cp_ring() && !o.cp_comm_overlap);
     see("a ring, sequence parallel", p.has_cp_ring() && p.sequence_parallel && p.tensor_model_parallel_size > 1);
     see("keys gathered", p.context_parallel_size > 2 && p.cp_comm_type == CpCommType::all_gather);

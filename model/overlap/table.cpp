@@ -9,7 +9,7 @@ OverlapMode async_allreduce_mode();
 OverlapMode tp_comm_bulk_mode(), tp_comm_overlap_mode(), tp_comm_ring_exchange_mode();
 OverlapMode tp_flash_overlap_mode();
 OverlapMode overlap_p2p_comm_mode();
-OverlapMode cp_comm_overlap_mode();
+OverlapMode cp_comm_overlap_mode(), cp_flash_overlap_mode();
 OverlapMode fsdp_comm_overlap_mode();
 
 const std::vector<OverlapMode>& overlap_modes() {
@@ -24,6 +24,7 @@ const std::vector<OverlapMode>& overlap_modes() {
       tp_flash_overlap_mode(),
       overlap_p2p_comm_mode(),
       cp_comm_overlap_mode(),
+      cp_flash_overlap_mode(),
       fsdp_comm_overlap_mode(),
   };
   return kModes;
