@@ -11,8 +11,11 @@ namespace {
 
 std::filesystem::path path_of(const std::string& name) {
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const auto path = folder / name;
-  return std::filesystem::exists(path) ? path : folder.parent_path() / name;
+  // A build folder has it beside the program or above the tests; where it is installed, it is in lib/stretto.
+  const auto above = folder.parent_path();
+  for (const auto& path : {folder / name, above / name})
+    if (std::filesystem::exists(path)) return path;
+  return above / "lib/stretto" / name;
 }
 
 }  // namespace

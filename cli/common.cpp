@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -24,10 +25,22 @@ std::string platform_path(const std::string& given) {
   return is_data_name(given) ? data_file("platforms", given) : std::filesystem::absolute(given).string();
 }
 
+// A scenario that comes with Stretto is found by its name, unless a file is called so.
+std::string scenario_path(const std::string& given) {
+  std::error_code ignored;
+  if (!is_data_name(given) || std::filesystem::exists(given, ignored)) return given;
+  const std::vector<std::string> modes = data_names("modes");
+  return data_file(std::find(modes.begin(), modes.end(), given) == modes.end() ? "models" : "modes", given);
+}
+
 }  // namespace
 
 void add_scenario_options(CLI::App& command, CommonOptions& options) {
-  options.files.add_input(command, "SCENARIO", options.scenario, "scenario file (docs/scenario.md)")->required();
+  options.files
+      .add_input(command, "SCENARIO", options.scenario,
+                 "scenario file (docs/scenario.md), or the name of one that comes with Stretto")
+      ->required()
+      ->transform([](const std::string& given) { return scenario_path(given); });
   command.add_option("--set", options.set, "override a key: --set training.lr=3e-4 (repeatable)")
       ->allow_extra_args(false);
 }

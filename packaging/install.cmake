@@ -1,0 +1,41 @@
+# Where an installed Stretto lies, and the Debian package that CPack makes of it (cpack -G DEB in the build folder).
+#   bin/stretto                          the program
+#   lib/stretto/                         modules that it loads when they are asked for
+#   share/stretto/{platforms,profiles,models,modes}/   found by name: base/data_folder.hpp
+include(GNUInstallDirs)
+install(TARGETS stretto RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS stretto_simgrid LIBRARY DESTINATION lib/stretto)
+if(TARGET stretto_cuda)
+  install(TARGETS stretto_cuda LIBRARY DESTINATION lib/stretto OPTIONAL COMPONENT cuda)
+endif()
+foreach(kind platforms profiles models modes)
+  install(DIRECTORY scenarios/${kind} DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto
+          FILES_MATCHING PATTERN "*.toml" PATTERN "*.csv")
+endforeach()
+install(FILES scenarios/quickstart.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto)
+install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+
+# The program describes its own command line, so that neither page nor completion can be behind it.
+set(generated ${CMAKE_BINARY_DIR}/generated)
+add_custom_command(OUTPUT ${generated}/stretto.1 ${generated}/stretto.bash DEPENDS stretto
+                   COMMAND stretto --print-man > ${generated}/stretto.1
+                   COMMAND stretto --print-completion > ${generated}/stretto.bash VERBATIM)
+add_custom_target(stretto_manual ALL DEPENDS ${generated}/stretto.1 ${generated}/stretto.bash)
+install(FILES ${generated}/stretto.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${generated}/stretto.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME stretto)
+
+set(CPACK_PACKAGE_NAME stretto)
+set(CPACK_PACKAGE_CONTACT "Stretto's maintainers")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Overlap of communication and computation in LLM training: runs it and predicts it")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+# dpkg-shlibdeps (dpkg-dev) names the packages of the libraries.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# The package holds what runs on any machine; the GPU's module needs NVIDIA's libraries.
+set(CPACK_COMPONENTS_ALL Unspecified)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+set(CPACK_STRIP_FILES ON)
+include(CPack)

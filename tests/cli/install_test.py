@@ -1,0 +1,72 @@
+"""The installed program: found by name from any folder, with its modules, manual page and completion."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+
+from program import IS_FAST, STRETTO, ProgramTest, main
+
+BUILD = pathlib.Path(STRETTO).parent
+
+
+@unittest.skipUnless(IS_FAST and (BUILD / "cmake_install.cmake").exists(), "not the release build")
+class Install(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.prefix = self.folder / "usr"
+        subprocess.run(["cmake", "--install", str(BUILD), "--prefix", str(self.prefix)], check=True, stdout=subprocess.DEVNULL)
+
+    def run_installed(self, *words, code=0):
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir(exist_ok=True)
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("STRETTO_")}
+        done = subprocess.run([str(self.prefix / "bin/stretto"), *words], cwd=elsewhere, env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_names_and_modules(self):
+        # Models name their platform and profile, which are beside them; SimGrid is a module.
+        fluid = self.run_installed("simulate", "llama3-8b").stdout
+        self.assertIn("on h100-sxm", fluid)
+        self.assertIn("network simgrid", self.run_installed("simulate", "llama3-8b", "--engine", "simgrid").stdout)
+        self.assertIn("b200-sxm", self.run_installed("simulate", "llama3-8b", "--platform", "b200-sxm").stdout)
+        wrong = self.run_installed("simulate", "llama3-8x", code=2).stderr
+        self.assertIn('did you mean "llama3-8b"?', wrong)
+
+    def test_a_file_goes_before_a_name(self):
+        (self.folder / "elsewhere").mkdir()
+        shutil.copy(self.tiny, self.folder / "elsewhere/llama3-8b")
+        self.assertIn("dp 2", self.run_installed("show", "llama3-8b").stdout)
+
+    def test_manual_names_every_command_and_option(self):
+        page = (self.prefix / "share/man/man1/stretto.1").read_text().replace("\\-", "-")
+        completion = (self.prefix / "share/bash-completion/completions/stretto").read_text()
+        commands = re.findall(r"^  ([a-z]+)  ", self.run_installed("--help").stdout, re.MULTILINE)
+        self.assertGreater(len(commands), 7)
+        for command in commands:
+            self.assertIn("stretto " + command, page)
+            for option in set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", self.run_installed(command, "--help").stdout, re.MULTILINE)):
+                self.assertIn(option, page)
+                self.assertRegex(completion, rf"{command}\) options='[^']*{option}\b")
+
+    def test_completion(self):
+        completion = self.prefix / "share/bash-completion/completions/stretto"
+        script = f"source {completion}; COMP_WORDS=(stretto $1 $2 $3); COMP_CWORD=$4; _stretto; echo ${{COMPREPLY[@]}}"
+
+        def complete(*words):
+            padded = [*words, "", "", ""][:3]
+            done = subprocess.run(["bash", "-c", script, "-", *padded, str(len(words))], capture_output=True, text=True, check=True,
+                                  cwd=self.folder)
+            return done.stdout.split()
+
+        self.assertEqual(complete("sim"), ["simulate"])
+        self.assertEqual(complete("simulate", "llama3-8"), ["llama3-8b"])
+        self.assertEqual(complete("simulate", "--eng"), ["--engine"])
+        self.assertEqual(complete("simulate", "--engine", "f"), ["fluid"])
+        self.assertEqual(complete("simulate", "--platform", "h100"), ["h100-sxm"])
+
+
+if __name__ == "__main__":
+    main()
