@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/own_folder.hpp"
 
 namespace stretto {
 namespace {
@@ -15,10 +16,8 @@ namespace fs = std::filesystem;
 std::vector<fs::path> candidates() {
   std::vector<fs::path> folders;
   if (const char* data = std::getenv("STRETTO_DATA"); data != nullptr && *data != '\0') folders.emplace_back(data);
-  std::error_code problem;
-  const fs::path program = fs::read_symlink("/proc/self/exe", problem);
-  if (problem) return folders;
-  const fs::path folder = program.parent_path();
+  const fs::path folder = own_folder();
+  if (folder.empty()) return folders;
   folders.push_back(folder.parent_path() / "share/stretto");
   // build/release/stretto, build/release/tests/stretto_tests
   fs::path up = folder;

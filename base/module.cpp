@@ -5,12 +5,13 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/own_folder.hpp"
 
 namespace stretto {
 namespace {
 
 std::filesystem::path path_of(const std::string& name) {
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const auto folder = own_folder();
   // A build folder has it beside the program or above the tests; where it is installed, it is in lib/stretto.
   const auto above = folder.parent_path();
   for (const auto& path : {folder / name, above / name})

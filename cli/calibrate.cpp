@@ -16,6 +16,7 @@
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
 #include "cli/version.hpp"
+#include "compare/inputs.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "report/table.hpp"
 
@@ -53,7 +54,7 @@ void print_curves(const sim::Gpu& gpu) {
 std::string partial_of(const std::string& path) { return path + ".partial"; }
 
 const std::string& path_of(CalibrateOptions& options) {
-  Files::set_default(options.output, default_platform_path(options.backend));
+  Files::set_default(options.output, compare::default_platform_path(options.backend));
   if (const auto parent = std::filesystem::path(options.output.name()).parent_path(); !parent.empty()) {
     std::error_code ignored;  // claim_outputs reports what matters
     std::filesystem::create_directories(parent, ignored);
@@ -217,8 +218,9 @@ void calibrate_command(CalibrateOptions& options) {
 void add_calibrate(CLI::App& app) {
   auto options = std::make_shared<CalibrateOptions>();
   CLI::App* command = app.add_subcommand("calibrate", "measure this machine into a platform file");
-  options->files.add_output(*command, "-o,--output", options->output,
-                            "platform file to write; default: " + default_platform_path() + ", or cuda.toml beside it");
+  options->files.add_output(
+      *command, "-o,--output", options->output,
+      "platform file to write; default: " + compare::default_platform_path() + ", or cuda.toml beside it");
   command->add_option("--cores", options->cores, "cores that ranks will share; default: all")
       ->check(CLI::Range(1, 4096));
   add_rank_options(*command, *options);

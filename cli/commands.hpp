@@ -39,9 +39,6 @@ void add_html_option(CLI::App& command, CommonOptions& options);
 
 void add_backend_option(CLI::App& command, std::string& backend);  // --backend host|cuda
 
-// Where `calibrate` writes and everything else looks when no file is named: $XDG_DATA_HOME/stretto/host.toml, or
-// cuda.toml with that backend, by default in ~/.local/share/stretto.
-std::string default_platform_path(const std::string& backend = "host");
 // --platform, else the scenario's, else the default place. Throws Error(input) that says how to calibrate when there is
 // none.
 sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario,

@@ -16,6 +16,7 @@
 #include "base/new_file.hpp"
 #include "base/read_file.hpp"
 #include "cli/commands.hpp"
+#include "compare/inputs.hpp"
 #include "exec/checkpoint.hpp"
 #include "exec/weights.hpp"
 
@@ -98,7 +99,7 @@ std::vector<Input> inputs_of(const Scenario& scenario) {
     for (const std::string& file : exec::files_of_weights(scenario.training.load))
       inputs.push_back({"[training] load", file});
   for (const char* backend : {"host", "cuda"})
-    inputs.push_back({"what `stretto calibrate` wrote", default_platform_path(backend)});
+    inputs.push_back({"what `stretto calibrate` wrote", compare::default_platform_path(backend)});
   std::error_code ignored;
   if (const std::string& dir = scenario.training.checkpoint_dir; !dir.empty())
     for (fs::directory_iterator it(dir, ignored), end; !ignored && it != end; it.increment(ignored))

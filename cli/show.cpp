@@ -19,18 +19,6 @@ struct ShowOptions : CommonOptions {
   bool gates = false;
 };
 
-nlohmann::json gates_json(const Gates& gates) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const Gate& gate : gates.all())
-    list.push_back({{"knob", gate.knob},
-                    {"needs", gate.needs},
-                    {"asked", gate.asked},
-                    {"open", gate.open},
-                    {"when_closed", gate.is_error ? "error" : "off"},
-                    {"why", gate.why}});
-  return {{"gates", std::move(list)}};
-}
-
 // Of the scenario; without one the reference of all there are.
 void show_gates(const ShowOptions& options, const Gates& gates) {
   if (!options.json.is_standard()) std::cout << (options.scenario.empty() ? gates_reference() : print_gates(gates));

@@ -60,18 +60,6 @@ Table advice_of(const std::vector<compare::PredictedMode>& modes) {
   return advice_table(advice);
 }
 
-nlohmann::json json_of(const std::vector<compare::PredictedMode>& modes) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const compare::PredictedMode& m : modes)
-    rows.push_back({{"mode", m.mode},
-                    {"step_ms", m.step_ms},
-                    {"compute_ms", m.breakdown.compute},
-                    {"exposed_ms", m.exposed_ms},
-                    {"bubble_ms", m.breakdown.bubble},
-                    {"advice", &m == &modes.front() ? nlohmann::json(nullptr) : advice_json(m.advice)}});
-  return rows;
-}
-
 // The changes with which the step fits, where it does not or they were asked for.
 std::optional<compare::FitSearch> fit_search(const SimulateOptions& options, const Scenario& scenario,
                                              const sim::Platform& platform, const sim::SimOptions& sim_options,
@@ -109,17 +97,7 @@ void simulate_command(const SimulateOptions& options) {
   const Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
   const sim::Platform platform = load_platform(options, scenario);
-  const bool on_simgrid = options.engine == "simgrid";
-  if (!std::isfinite(options.backbone_GBps)) throw input_error("--backbone-GBps: expected a number of GB/s");
-  if (options.backbone_GBps > 0 && !on_simgrid)
-    throw input_error(
-        "--backbone-GBps: the closed-form network cannot see flows that share a link; use --engine simgrid");
-  sim::SimOptions sim_options;
-  sim_options.network = on_simgrid ? sim::NetworkKind::simgrid : sim::NetworkKind::fluid;
-  sim_options.fabric.backbone_GBps = options.backbone_GBps;
-  sim::Platform simulated = platform;  // without what the fabric carries
-  if (on_simgrid && platform.accelerator && scenario.parallel.ranks() <= sim::kMostEndpoints)
-    sim::carry_spine(*simulated.accelerator, sim_options.fabric);
+  const auto [sim_options, simulated] = compare::engine_of(options.engine, options.backbone_GBps, platform, scenario);
   keep_within_free_memory();
   const Patience patience(scenario);
   const compare::PredictedStep step = compare::predict_step(scenario, simulated, sim_options);
@@ -139,7 +117,7 @@ void simulate_command(const SimulateOptions& options) {
   if (search) std::cout << "\n" << text_of(*search);
 
   nlohmann::json json = prediction_json(p);
-  json["modes"] = modes ? json_of(*modes) : nlohmann::json(nullptr);
+  json["modes"] = modes ? compare::modes_json(*modes) : nlohmann::json(nullptr);
   json["fits_with"] = search ? fitting_json(*search) : nlohmann::json(nullptr);
   write_json(options.json, json);
   if (!options.trace.empty())

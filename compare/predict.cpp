@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -118,6 +119,18 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
     modes.push_back(std::move(mode));
   }
   return modes;
+}
+
+nlohmann::json modes_json(const std::vector<PredictedMode>& modes) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const PredictedMode& m : modes)
+    rows.push_back({{"mode", m.mode},
+                    {"step_ms", m.step_ms},
+                    {"compute_ms", m.breakdown.compute},
+                    {"exposed_ms", m.exposed_ms},
+                    {"bubble_ms", m.breakdown.bubble},
+                    {"advice", &m == &modes.front() ? nlohmann::json(nullptr) : advice_json(m.advice)}});
+  return rows;
 }
 
 }  // namespace stretto::compare

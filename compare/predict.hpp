@@ -1,4 +1,5 @@
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct PredictedMode {
 // what the constants' intervals make of it (compare/constants.hpp); on a calibrated machine by kUnsure_pct.
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
                                          const sim::SimOptions& options);
+// `modes` of `simulate` in docs/json.md.
+nlohmann::json modes_json(const std::vector<PredictedMode>& modes);
 // Two runs of one schedule on a calibrated host differ by so much: the noise floor in
 // docs/measured/compare-quickstart.json.
 constexpr double kUnsure_pct = 5;

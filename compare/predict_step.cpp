@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
+#include "base/error.hpp"
 #include "model/build_schedule.hpp"
 #include "sim/accelerator/group_span.hpp"
 #include "sim/cost/cost_schedule.hpp"
+#include "sim/network/rings.hpp"
 
 namespace stretto::compare {
 namespace {
@@ -54,6 +57,22 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   if (!platform.accelerator) return memory;
   memory.reserved_bytes = static_cast<std::int64_t>(platform.accelerator->reserved_bytes.value);
   return memory;
+}
+
+Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platform& platform,
+                 const Scenario& scenario) {
+  const bool on_simgrid = name == "simgrid";
+  if (!on_simgrid && name != "fluid") throw input_error("engine: expected fluid or simgrid, got \"" + name + "\"");
+  if (!std::isfinite(backbone_GBps)) throw input_error("--backbone-GBps: expected a number of GB/s");
+  if (backbone_GBps > 0 && !on_simgrid)
+    throw input_error(
+        "--backbone-GBps: the closed-form network cannot see flows that share a link; use --engine simgrid");
+  Engine engine{{}, platform};
+  engine.options.network = on_simgrid ? sim::NetworkKind::simgrid : sim::NetworkKind::fluid;
+  engine.options.fabric.backbone_GBps = backbone_GBps;
+  if (on_simgrid && platform.accelerator && scenario.parallel.ranks() <= sim::kMostEndpoints)
+    sim::carry_spine(*engine.platform.accelerator, engine.options.fabric);
+  return engine;
 }
 
 PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {

@@ -1,4 +1,6 @@
 #pragma once
+#include <string>
+
 #include "model/scenario.hpp"
 #include "model/verify/verify.hpp"
 #include "report/prediction.hpp"
@@ -14,6 +16,16 @@ struct PredictedStep {
   sim::SimResult result;
   Prediction prediction;
 };
+
+// How a scenario is simulated on an engine, "fluid" or "simgrid", and the platform without what the engine's fabric
+// carries. `backbone_GBps`: one link that all traffic between devices crosses; 0: none. Throws Error(input) when the
+// engine has no such link.
+struct Engine {
+  sim::SimOptions options;
+  sim::Platform platform;
+};
+Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platform& platform,
+                 const Scenario& scenario);
 
 // Builds, verifies and simulates the scenario's schedule. Throws Error(input) as build_schedule(), plan_and_verify()
 // and sim::cost_schedule() do.

@@ -1,6 +1,8 @@
 # Where an installed Stretto lies, and the Debian package that CPack makes of it (cpack -G DEB in the build folder).
 #   bin/stretto                          the program
 #   lib/stretto/                         modules that it loads when they are asked for
+#   lib/libstretto.so, include/stretto/  the library; find_package(Stretto)
+#   lib/python3/dist-packages/stretto/   the Python module, where Python's headers and pybind11 are there
 #   share/stretto/{platforms,profiles,models,modes}/   found by name: base/data_folder.hpp
 include(GNUInstallDirs)
 install(TARGETS stretto RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -15,6 +17,16 @@ endforeach()
 install(FILES scenarios/quickstart.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto)
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+
+if(TARGET stretto_api)
+  include(CMakePackageConfigHelpers)
+  install(TARGETS stretto_api EXPORT Stretto LIBRARY DESTINATION lib)
+  install(FILES api/stretto.hpp DESTINATION include/stretto)
+  set_target_properties(stretto_api PROPERTIES EXPORT_NAME stretto)
+  install(EXPORT Stretto NAMESPACE Stretto:: FILE StrettoConfig.cmake DESTINATION lib/cmake/Stretto)
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/StrettoConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${CMAKE_BINARY_DIR}/StrettoConfigVersion.cmake DESTINATION lib/cmake/Stretto)
+endif()
 
 # The program describes its own command line, so that neither page nor completion can be behind it.
 set(generated ${CMAKE_BINARY_DIR}/generated)

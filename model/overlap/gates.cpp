@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "model/overlap/overlap.hpp"
 
@@ -113,6 +114,18 @@ std::string print_gates(const Gates& gates) {
                        : gate.open   ? "off"
                                      : "off: " + gate.why);
   return out;
+}
+
+nlohmann::json gates_json(const Gates& gates) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Gate& gate : gates.all())
+    list.push_back({{"knob", gate.knob},
+                    {"needs", gate.needs},
+                    {"asked", gate.asked},
+                    {"open", gate.open},
+                    {"when_closed", gate.is_error ? "error" : "off"},
+                    {"why", gate.why}});
+  return {{"gates", std::move(list)}};
 }
 
 Gates all_gates() {

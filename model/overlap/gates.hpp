@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,9 @@ Gates gates_of(const Scenario& scenario);
 
 // All gates as a table for people.
 std::string print_gates(const Gates& gates);
+
+// `show --gates` in docs/json.md.
+nlohmann::json gates_json(const Gates& gates);
 
 // Every gate there is: those of a scenario of one rank that names all groups of ranks.
 Gates all_gates();

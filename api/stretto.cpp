@@ -1,0 +1,87 @@
+#include "api/stretto.hpp"
+
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "base/data_folder.hpp"
+#include "base/error.hpp"
+#include "cli/version.hpp"
+#include "compare/compare.hpp"
+#include "compare/inputs.hpp"
+#include "compare/predict.hpp"
+#include "compare/predict_step.hpp"
+#include "exec/machine.hpp"
+#include "model/overlap/gates.hpp"
+#include "model/overlap/overlap.hpp"
+#include "model/schedule/json.hpp"
+#include "model/verify/verify.hpp"
+#include "report/prediction.hpp"
+#include "sim/cost/cost_schedule.hpp"
+
+namespace stretto::api {
+namespace {
+
+// No type of the inside gets out.
+template <class Act>
+auto guarded(Act act) -> decltype(act()) {
+  try {
+    return act();
+  } catch (const stretto::Error& error) {
+    throw Error(error.what(), error.exit_code() == 2);
+  } catch (const std::bad_alloc&) {
+    throw Error("out of memory", false);
+  } catch (const std::exception& error) {
+    throw Error(error.what(), false);
+  }
+}
+
+Scenario scenario_of(const Request& request) {
+  return compare::read_scenario_input(request.scenario, request.set, request.platform);
+}
+
+}  // namespace
+
+std::string simulate(const Request& request, const SimulateOptions& options) {
+  return guarded([&] {
+    const Scenario scenario = scenario_of(request);
+    const sim::Platform platform = compare::read_platform_input(request.platform, scenario);
+    const auto [sim_options, simulated] = compare::engine_of(options.engine, options.backbone_GBps, platform, scenario);
+    nlohmann::json json = prediction_json(compare::predict_step(scenario, simulated, sim_options).prediction);
+    json["modes"] = options.modes ? compare::modes_json(compare::predict_modes(scenario, simulated, sim_options))
+                                  : nlohmann::json(nullptr);
+    return json.dump();
+  });
+}
+
+std::string show(const Request& request) {
+  return guarded([&] {
+    const Schedule schedule = build_schedule(scenario_of(request));
+    plan_and_verify(schedule);
+    return write_schedule_json(schedule).dump();
+  });
+}
+
+std::string gates(const Request& request) {
+  return guarded([&] { return gates_json(gates_of(scenario_of(request))).dump(); });
+}
+
+std::string compare(const Request& request) {
+  return guarded([&] {
+    const Scenario scenario = scenario_of(request);
+    const sim::Platform platform = compare::read_platform_input(request.platform, scenario);
+    if (platform.accelerator || platform.gpu)
+      throw input_error("platform " + platform.name + " is of GPUs; expected one that `stretto calibrate` wrote");
+    const exec::Machine machine = exec::host_machine(sim::cores_per_device(platform, scenario.cluster));
+    const auto silent = [](const std::string&) {};
+    const auto never = [] { return false; };
+    return comparison_json(compare::run(scenario, platform, machine, silent, never).comparison).dump();
+  });
+}
+
+std::vector<std::string> names(const std::string& kind) {
+  return guarded([&] { return data_names(kind); });
+}
+
+std::string version() { return kVersion; }
+
+}  // namespace stretto::api

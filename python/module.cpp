@@ -1,0 +1,43 @@
+// The functions of api/stretto.hpp for Python; python/stretto/__init__.py makes dicts of their results.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "stretto.hpp"
+
+namespace py = pybind11;
+namespace api = stretto::api;
+
+PYBIND11_MODULE(_stretto, module) {
+  static py::exception<api::Error> failure(module, "Error", PyExc_RuntimeError);
+  static py::exception<api::Error> input_error(module, "InputError", failure.ptr());
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const api::Error& error) {
+      (error.is_input() ? input_error : failure)(error.what());
+    }
+  });
+  const auto request = [](std::string scenario, std::vector<std::string> set, std::string platform) {
+    return api::Request{std::move(scenario), std::move(set), std::move(platform)};
+  };
+  // Other Python threads may run meanwhile; the library is entered by one at a time, which its callers see to.
+  module.def("simulate", [=](std::string scenario, std::vector<std::string> set, std::string platform,
+                             std::string engine, double backbone_GBps, bool modes) {
+    py::gil_scoped_release released;
+    return api::simulate(request(scenario, set, platform), {engine, backbone_GBps, modes});
+  });
+  module.def("show", [=](std::string scenario, std::vector<std::string> set, std::string platform) {
+    py::gil_scoped_release released;
+    return api::show(request(scenario, set, platform));
+  });
+  module.def("gates", [=](std::string scenario, std::vector<std::string> set, std::string platform) {
+    py::gil_scoped_release released;
+    return api::gates(request(scenario, set, platform));
+  });
+  module.def("compare", [=](std::string scenario, std::vector<std::string> set, std::string platform) {
+    py::gil_scoped_release released;
+    return api::compare(request(scenario, set, platform));
+  });
+  module.def("names", &api::names);
+  module.attr("__version__") = api::version();
+}
