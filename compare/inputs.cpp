@@ -17,8 +17,10 @@ std::string platform_path(const std::string& given) {
 }  // namespace
 
 std::string scenario_path(const std::string& given) {
-  std::error_code ignored;
-  if (!is_data_name(given) || std::filesystem::exists(given, ignored)) return given;
+  std::error_code problem;
+  // Whatever is called so, and what cannot be looked up, is a file for read_scenario() to open or to refuse.
+  const auto type = std::filesystem::symlink_status(given, problem).type();
+  if (!is_data_name(given) || type != std::filesystem::file_type::not_found) return given;
   const std::vector<std::string> modes = data_names("modes");
   return data_file(std::find(modes.begin(), modes.end(), given) == modes.end() ? "models" : "modes", given);
 }
