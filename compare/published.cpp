@@ -116,6 +116,7 @@ class Reader {
     step_.profile = known_name(kProfiles, step_.framework);
     step_.platform = known_name(kPlatforms, step_.gpu);
     if (step_.profile.empty() && lower(step_.framework).find("megatron") != std::string::npos) assume_profile();
+    if (step_.profile == "nemo-dgxc" && step_.task == "lora") step_.profile = "nemo-dgxc-lora";
     step_.skipped = why_not();
     if (step_.skipped.empty()) write_scenario();
   }

@@ -31,6 +31,7 @@ AttentionKernel read_attention(TomlTable table, const std::string& name) {
   const Limits<std::int64_t> rows{.min = 1, .max = 1 << 12};
   kernel.forward_rows = static_cast<int>(value_or<std::int64_t>(table, "forward_rows", 128, rows));
   kernel.backward_rows = static_cast<int>(value_or<std::int64_t>(table, "backward_rows", 128, rows));
+  kernel.half_rate_keys = value_or<double>(table, "half_rate_keys", 0, {.min = 0, .max = 1 << 16});
   table.finish();
   return kernel;
 }

@@ -17,6 +17,8 @@ struct AttentionKernel {
   // Rows of scores that a thread block works on: a head has seq / rows of them, and the last one, which sees all keys,
   // is the shortest time that attention takes.
   int forward_rows = 128, backward_rows = 128;
+  // Keys that a row sees at which half of the rate is reached: with s of them it is s / (s + half_rate_keys) of it.
+  double half_rate_keys = 0;
 };
 
 // A level of the network. A domain has NVLink between all of its GPUs; the network connects domains.

@@ -33,7 +33,7 @@ class KernelClock {
     const double product = a_.gemms.empty() ? std::max(2 * m * n * k / share, memory_us(product_bytes))
                                             : a_.gemms.time_us(m, n, k, a_.gemm_waves ? a_.sms : 0);
     // The operands' bytes beyond two bytes an element, read or written once.
-    const double more = std::max(0.0, operand_bytes() - product_bytes);
+    const double more = std::max(0.0, operand_bytes(own_bytes("main_grad")) - product_bytes);
     // Rows of A have k elements, or m where it is stored turned; those of B n, or k.
     const bool is_odd = has_rows_of(g, 2), is_aligned = !has_rows_of(g, 8);
     const double aligned = is_odd ? a_.gemm_odd.value : is_aligned ? 1 : a_.gemm_unaligned.value;
@@ -44,14 +44,17 @@ class KernelClock {
     const AttentionKernel& kernel = a_.attention_named(f_.attention_kernel);
     const bool is_forward = at.pass == Pass::forward;
     const double heads = double(at.batch) * double(at.heads), d = double(at.head_dim);
-    const double rate = (is_forward ? kernel.forward_TFLOPs : kernel.backward_TFLOPs).value * 1e6;  // FLOP/µs
-    // Rates are counted without halving, so `rate / 2` is what is multiplied in truth.
     const double queries = double(at.query_tokens()), keys = double(at.key_tokens());
+    const double reached = keys / (keys + kernel.half_rate_keys);
+    // Rates are counted without halving, so `rate / 2` is what is multiplied in truth.
+    const double rate = (is_forward ? kernel.forward_TFLOPs : kernel.backward_TFLOPs).value * 1e6 * reached;  // FLOP/µs
     const double pass = is_forward ? 4 : 10, pairs = queries * keys * (at.causal ? 0.5 : 1);
     const double all = pass * heads * pairs * d / (rate / 2);
     const double rows = std::min(queries, double(is_forward ? kernel.forward_rows : kernel.backward_rows));
     const double longest = pass * rows * keys * d / (rate / 2 / a_.sms);
-    return std::max(all, longest) + kernel_gap();
+    // What kernels around it move of each element of the queries.
+    const double moved = own_bytes(is_forward ? "attention_forward" : "attention_backward").value_or(0);
+    return std::max(all, longest) + memory_us(moved * heads * queries * d) + kernel_gap();
   }
 
   // A product moves scores or probabilities, a matrix of all heads, and one of the heads of keys.
@@ -74,12 +77,18 @@ class KernelClock {
   double us(const PointToPoint&) const { return 0; }
   template <class W>
   double us(const W& work) const {
-    const auto own = f_.element_bytes.find(kind_of(work));
-    const double bytes = own == f_.element_bytes.end() ? operand_bytes() : own->second.value * elements_of(work);
+    const std::optional<double> own = own_bytes(kind_of(work));
+    const double bytes = own ? *own * elements_of(work) : operand_bytes();
     return memory_us(bytes) + kernel_gap();
   }
 
  private:
+  // Of an element, as the framework has it.
+  std::optional<double> own_bytes(const std::string& kind) const {
+    const auto own = f_.element_bytes.find(kind);
+    return own == f_.element_bytes.end() ? std::nullopt : std::optional(own->second.value);
+  }
+
   // Whether rows of an operand have a number of elements that `unit` does not divide.
   static bool has_rows_of(const Gemm& g, std::int64_t unit) {
     return (g.trans_a ? g.m : g.k) % unit != 0 || (g.trans_b ? g.k : g.n) % unit != 0;
@@ -98,7 +107,8 @@ class KernelClock {
   }
 
   // Every operand is read or written once, and one that is accumulated both. Of an embedding table only its rows.
-  double operand_bytes() const {
+  // Elements in f32 that are added to have the size given.
+  double operand_bytes(std::optional<double> added_to = std::nullopt) const {
     double bytes = 0;
     const auto* embedding = std::get_if<Embedding>(&operation_.work);
     for (const Access& access : operation_.accesses) {
@@ -106,7 +116,9 @@ class KernelClock {
       const Dtype dtype = schedule_.storages[tensor.places.front().storage].dtype;
       double elements = double(access.view.rows) * double(access.view.cols);
       if (embedding) elements = std::min(elements, double(embedding->rows) * double(embedding->cols));
-      bytes += elements * double(bytes_of(dtype)) * (access.mode == AccessMode::accumulate ? 2 : 1);
+      const bool adds = access.mode == AccessMode::accumulate;
+      const double size = adds && added_to && dtype == Dtype::f32 ? *added_to : double(bytes_of(dtype));
+      bytes += elements * size * (adds ? 2 : 1);
     }
     return bytes;
   }

@@ -72,6 +72,9 @@ TEST_CASE("a weight gradient in f32 costs six bytes an element more than the pro
   CHECK(c.us(a) == Approx(flops / 1e8 + 6.0 * 1024 * 1024 / 1e6));
   a.gemm_sustained.value = 1.25;
   CHECK(c.us(a) == Approx(1.25 * flops / 1e8 + 6.0 * 1024 * 1024 / 1e6));
+  Framework f;
+  f.element_bytes["main_grad"] = {2, {}};  // gradients in bf16 are read besides
+  CHECK(c.us(a, f) == Approx(1.25 * flops / 1e8 + 2.0 * 1024 * 1024 / 1e6));
 }
 
 TEST_CASE("products of rows that are not aligned are slower", "[sim]") {
