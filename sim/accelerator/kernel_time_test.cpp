@@ -213,4 +213,18 @@ TEST_CASE("what a platform lacks beyond its data sheet is assumed or derived", "
         }).find("value: expected a number above 0, got nothing") != std::string::npos);
 }
 
+TEST_CASE("attention reaches half its rate with the keys that say so", "[sim]") {
+  Case c;
+  Attention attention;
+  attention.batch = 64, attention.heads = attention.kv_heads = 1, attention.seq = 1280, attention.head_dim = 100;
+  c.operation.work = attention;
+  Accelerator a = plain();
+  const double all = c.us(a);
+  a.attention.front().half_rate_keys = 1280;
+  CHECK(c.us(a) == Approx(2 * all));
+  Framework f;
+  f.element_bytes["attention_forward"] = {10, {}};  // of each element of 64 * 1280 queries
+  CHECK(c.us(a, f) == Approx(2 * all + 10.0 * 64 * 1280 * 100 / 1e6));
+}
+
 }  // namespace stretto::sim
