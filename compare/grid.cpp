@@ -33,10 +33,19 @@ std::vector<std::string> modes_to_compare(const Scenario& scenario) {
 // Only comparing needs them to be possible: the same file may be trained in a layout that they do not fit.
 void require_whole_models(const Scenario& scenario, const std::vector<std::int64_t>& ranks) {
   const std::int64_t of_model = scenario.parallel.model_ranks();
-  for (const std::int64_t n : ranks)
+  const std::int64_t instances = scenario.parallel.num_distributed_optimizer_instances;
+  // Inside an instance at least two ranks share what is sharded.
+  const std::int64_t least = instances * (scenario.parallel.context_parallel_size > 1 ? 1 : 2);
+  for (const std::int64_t n : ranks) {
     if (n % of_model != 0)
       throw input_error(fmt::format("{}: [compare] ranks: expected multiples of {} = {}, got {}", scenario.file,
                                     Parallel::kModelRanks, of_model, n));
+    if (const std::int64_t dp = n / of_model; instances > 1 && (dp % instances != 0 || dp < least))
+      throw input_error(
+          fmt::format("{}: [compare] ranks: expected a data_parallel_size of at least {} that "
+                      "num_distributed_optimizer_instances {} divides, got {} on {} ranks",
+                      scenario.file, least, instances, dp, n));
+  }
 }
 
 // The knobs that a mode asks for and that cannot act. Knobs that are off in the plain schedule already, whose notes

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kChecksumKey = "\"checksum\":\"";
 
 constexpr std::pair<Dtype, std::string_view> kDtypes[] = {
-    {Dtype::f32, "F32"}, {Dtype::f64, "F64"}, {Dtype::bf16, "BF16"}, {Dtype::i32, "I32"}};
+    {Dtype::f32, "F32"}, {Dtype::f64, "F64"}, {Dtype::bf16, "BF16"}, {Dtype::i32, "I32"}, {Dtype::e4m3, "F8_E4M3"}};
 
 std::string_view file_name_of(Dtype dtype) {
   for (const auto& [value, name] : kDtypes)

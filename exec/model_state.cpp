@@ -37,6 +37,7 @@ void with_elements(const Schedule& schedule, host::RankMemory& memory, const Sta
     case Dtype::bf16:
       return fn(memory.view<Bf16>(schedule, run.storage, run.offset, run.elements));
     case Dtype::i32:
+    case Dtype::e4m3:
       break;
   }
   assert(false && "learnable arrays are of a floating type");

@@ -225,7 +225,7 @@ std::vector<Coord> axes_in_order(const Parallel& parallel) {
     seen.push_back(name);
     if (name == "tp") order.push_back(Coord::tp);
     if (name == "cp") order.insert(order.end(), {Coord::cp_exchange, Coord::cp});
-    if (name == "dp") order.push_back(Coord::dp);
+    if (name == "dp") order.insert(order.end(), {Coord::dp, Coord::dp_instance});
     if (name == "pp") order.push_back(Coord::pp);
     begin = end + 1;
   }

@@ -45,7 +45,13 @@ struct Parallel {
   // Ranks that have the same parameters and other tokens: gradients are summed over them (Megatron-LM's "dp-cp" group).
   static constexpr const char* kReplicas = "data_parallel_size x context_parallel_size";
   std::int64_t replicas() const { return data_parallel_size * context_parallel_size; }
-  std::int64_t optimizer_shards() const { return shards_optimizer() ? replicas() : 1; }
+  // Parts of data parallelism that each have all of the optimizer's state, and of what else is sharded; inside one
+  // every rank has a shard. Gradients are reduced inside an instance and then across them (Megatron-LM; PyTorch's
+  // hybrid sharding, HSDP).
+  std::int64_t num_distributed_optimizer_instances = 1;
+  std::int64_t instance_data_parallel_size() const { return data_parallel_size / num_distributed_optimizer_instances; }
+  std::int64_t shards() const { return replicas() / num_distributed_optimizer_instances; }  // of whatever is sharded
+  std::int64_t optimizer_shards() const { return shards_optimizer() ? shards() : 1; }
   std::int64_t tensor_model_parallel_size = 1;
   bool sequence_parallel = false;  // norms and residuals on a token shard each (Korthikanti et al., arXiv 2205.05198)
   std::int64_t pipeline_model_parallel_size = 1;

@@ -119,6 +119,30 @@ void check_size(TomlTable& root, const Scenario& scenario) {
         .failure("hidden_size", "expected parameters and activations of at most 2^60 bytes, got more");
 }
 
+// What knobs of overlap need of the other sections, where the frameworks refuse them without.
+void check_overlap(const TomlTable& table, const Scenario& scenario) {
+  const Overlap& overlap = scenario.overlap;
+  const Parallel& parallel = scenario.parallel;
+  if (overlap.overlap_param_gather_with_optimizer_step && parallel.virtual_pipeline_model_parallel_size == 1)
+    throw table.failure("overlap_param_gather_with_optimizer_step",
+                        "expected virtual_pipeline_model_parallel_size of at least 2 as well, got 1: the first model "
+                        "chunk is gathered beside the updates of the others");
+  if (overlap.fp8_param_gather && !parallel.shards_optimizer())
+    throw table.failure("fp8_param_gather",
+                        "expected [parallel] use_distributed_optimizer = true as well, got false: no parameters are "
+                        "gathered");
+  if (overlap.fp8_param_gather && scenario.training.precision != "bf16")
+    throw table.failure(
+        "fp8_param_gather",
+        "expected [training] precision = \"bf16\" as well, whose optimizer keeps the parameters in fp32, "
+        "got \"" +
+            scenario.training.precision + "\"");
+  if (overlap.reduce_scatter_with_fp32_accumulation && parallel.num_distributed_optimizer_instances > 1)
+    throw table.failure("reduce_scatter_with_fp32_accumulation",
+                        "expected num_distributed_optimizer_instances = 1 as well, got " +
+                            number(parallel.num_distributed_optimizer_instances));
+}
+
 std::string resolved(const std::string& path, const std::filesystem::path& folder) {
   return path.empty() ? path : (folder / path).lexically_normal().string();
 }
@@ -167,6 +191,7 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
         .failure("overlap_param_gather",
                  "expected [parallel] use_distributed_optimizer = true as well, got false: every rank updates all "
                  "parameters, and none are gathered");
+  check_overlap(section_of(root, "overlap"), scenario);
   for (const char* section : {"parallel", "overlap", "training"})
     for (const std::string& key : section_of(root, section).default_keys()) scenario.by_profile.push_back(key);
   check_size(root, scenario);

@@ -51,7 +51,12 @@ struct Overlap {
   bool overlap_param_gather = false;
   bool align_param_gather = false;  // all pipeline stages gather a chunk's parameters at the same moment
   std::int64_t bucket_size = 0;     // elements; 0 = Megatron's default max(40e6, 1e6 · dp)
+  // Each rank's update begins with its first model chunk, whose parameters are gathered beside the rest of it.
+  bool overlap_param_gather_with_optimizer_step = false;
+  bool fp8_param_gather = false;  // parameters are gathered in fp8, with a scale for each block (ScaledCast)
   bool grad_reduce_in_fp32 = true;
+  // Gradients in bf16 go round as an all-to-all and are added up in f32 by the rank that has the shard.
+  bool reduce_scatter_with_fp32_accumulation = false;
   bool async_tensor_model_parallel_allreduce = false;  // overlaps a layer's dgrad all-reduce with its wgrad, without sp
   bool tp_comm_overlap = false;                        // the same with sp, all-gather and reduce-scatter:
   bool tp_comm_bulk_dgrad = true;                      //   all-gather of the layer's input beside its dgrad

@@ -245,7 +245,9 @@ TEST_CASE("every other spelling is that of a key", "[scenario]") {
   CHECK(override_message("overlap.ub_tp_comm_overlap=3") ==
         "--set overlap.ub_tp_comm_overlap: expected true or false, got 3");
   CHECK(override_message("overlap.fp8_params=true") ==
-        "--set overlap.fp8_params: expected parameters in fp8, which no precision has yet, got true");
+        "--set overlap.fp8_params: expected [training] precision = \"bf16\" as well, whose optimizer keeps the "
+        "parameters "
+        "in fp32, got \"fp32\"");
   CHECK(override_message("overlap.grad_sync_dtype=fp16") ==
         "--set overlap.grad_sync_dtype: expected one of fp32, bf16, got \"fp16\"");
   CHECK(message_of(kTiny, {"overlap.grad_sync_dtype=bf16", "overlap.grad_reduce_in_fp32=true"}) ==

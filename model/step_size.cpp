@@ -119,8 +119,8 @@ StepSize step_size_of(const Scenario& scenario) {
   const double storages =
       layers * (kLayer_storages + (is_unfused ? 2 : 0)) * slots_of(parallel, micro_batches) + 6 * buckets;
   // Clocks of other ranks: a number for each of their lanes, at every rendezvous of two steps.
-  const double lanes = 2 + (tp > 1 ? 1 : 0) + (units_of_layer(scenario) > 0 ? 1 : 0) +
-                       (stages > 1 ? (overlap.overlap_p2p_comm ? 4 : 1) : 0);
+  const double lanes = 2 + (tp > 1 ? 1 : 0) + (parallel.num_distributed_optimizer_instances > 1 ? 1 : 0) +
+                       (units_of_layer(scenario) > 0 ? 1 : 0) + (stages > 1 ? (overlap.overlap_p2p_comm ? 4 : 1) : 0);
   const double collectives = tp > 1 && kept >= tp ? micro_batches * layers * 6 * kept / tp : 0;
   const double knowledge = (4 * messages * kept + 2 * collectives) * size.ranks * lanes * 4;
   size.bytes =

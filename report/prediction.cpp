@@ -65,7 +65,8 @@ const char* name_of(LinkKind link) {
 }
 
 Coord axis_of(const std::vector<Coord>& axes) {
-  const bool has_dp = std::find(axes.begin(), axes.end(), Coord::dp) != axes.end();
+  const bool has_dp = std::find(axes.begin(), axes.end(), Coord::dp) != axes.end() ||
+                      std::find(axes.begin(), axes.end(), Coord::dp_instance) != axes.end();
   if (axes.empty() || has_dp) return Coord::dp;
   return axes.front() == Coord::cp_exchange ? Coord::cp : axes.front();
 }

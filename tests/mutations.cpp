@@ -153,6 +153,36 @@ void add_sharded(std::vector<Subject>& subjects, std::int64_t ranks_per_device) 
       }
 }
 
+// Several instances of the optimizer, sums in fp32, gathers in fp8, and gathers beside the update.
+void add_data_parallel(std::vector<Subject>& subjects, std::int64_t ranks_per_device) {
+  const auto add = [&](const Layout& layout, const char* mode, const char* precision, const char* what, auto change) {
+    Scenario scenario = layout_scenario(layout, mode, true, precision, 1, layout.dp * 2 * layout.pp);
+    scenario.cluster.ranks_per_device = ranks_per_device;
+    change(scenario);
+    subjects.push_back(make_subject(scenario, layout.text() + ", " + mode + ", " + what));
+  };
+  for (const char* mode : {"plain", "overlap_param_gather"})
+    for (const bool in_fp32 : {true, false})
+      add({4, 1}, mode, "fp32", "instances", [&](Scenario& s) {
+        s.parallel.num_distributed_optimizer_instances = 2;
+        s.overlap.grad_reduce_in_fp32 = in_fp32;
+      });
+  for (const char* mode : {"plain", "fsdp_comm_overlap"})
+    add({4, 1}, mode, "fp32", "HSDP", [](Scenario& s) {
+      s.parallel.num_distributed_optimizer_instances = 2;
+      s.parallel.data_parallel_sharding_strategy = Sharding::optim_grads_params;
+    });
+  for (const char* mode : {"plain", "overlap_grad_reduce"})
+    add({3, 1}, mode, "fp32", "sums in fp32", [](Scenario& s) {
+      s.overlap.grad_reduce_in_fp32 = false;
+      s.overlap.reduce_scatter_with_fp32_accumulation = true;
+    });
+  for (const char* mode : {"plain", "overlap_param_gather"})
+    add({2, 1}, mode, "bf16", "fp8", [](Scenario& s) { s.overlap.fp8_param_gather = true; });
+  add({2, 1, false, 2, 2}, "overlap_param_gather", "fp32", "beside the update",
+      [](Scenario& s) { s.overlap.overlap_param_gather_with_optimizer_step = true; });
+}
+
 std::vector<Subject> make_subjects(std::int64_t ranks_per_device) {
   std::vector<Subject> subjects;
   for (const OverlapMode& mode : overlap_modes())
@@ -174,6 +204,7 @@ std::vector<Subject> make_subjects(std::int64_t ranks_per_device) {
   add_unfused(subjects);
   add_context(subjects, ranks_per_device);
   add_sharded(subjects, ranks_per_device);
+  add_data_parallel(subjects, ranks_per_device);
   return subjects;
 }
 

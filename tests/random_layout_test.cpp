@@ -92,6 +92,18 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("sharded and recomputed", in_units && p.shards_parameters() &&
                                       scenario.training.recompute.granularity == Recompute::Granularity::full &&
                                       scenario.training.recompute.num_layers > 1);
+    const bool has_instances = p.num_distributed_optimizer_instances > 1;
+    see("instances in a pipeline", has_instances && pipeline && o.overlap_grad_reduce);
+    see("instances of three", p.num_distributed_optimizer_instances == 3);
+    see("instances over a ring", has_instances && p.context_parallel_size > 1 && !in_units);
+    see("instances of sharded parameters", has_instances && in_units && p.shards_parameters() && o.fsdp_comm_overlap);
+    const bool sums_in_fp32 =
+        o.reduce_scatter_with_fp32_accumulation && !o.grad_reduce_in_fp32 && p.shards_optimizer() && !in_units;
+    see("summed in fp32", sums_in_fp32 && p.replicas() > 2 && o.overlap_grad_reduce);
+    see("gathered in fp8", o.fp8_param_gather && p.replicas() > 1 && !in_units);
+    see("gathered in fp8 ahead", o.fp8_param_gather && p.replicas() > 1 && o.overlap_param_gather && pipeline);
+    see("gathered beside the update",
+        o.overlap_param_gather_with_optimizer_step && p.replicas() > 1 && !o.fp8_param_gather);
     see("ranks in another order", p.order != Parallel{}.order && pipeline && p.ranks() > p.model_ranks());
     see("first stage", p.num_layers_in_first_pipeline_stage > 0);
     see("last stage", p.num_layers_in_last_pipeline_stage > 0);
@@ -121,7 +133,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("residuals in products", scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 &&
                                      p.tensor_model_parallel_size == 1 && pipeline);
   }
-  CHECK(seen.size() == 46);
+  CHECK(seen.size() == 54);
 
   // Whoever adds a key draws it, or says in keys_not_drawn() why not.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

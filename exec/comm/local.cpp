@@ -58,9 +58,10 @@ void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, vo
     case Dtype::bf16:
       return add_as<Bf16>(elements, in, static_cast<Bf16*>(out));
     case Dtype::i32:
+    case Dtype::e4m3:
       break;
   }
-  assert(false && "integers are not reduced");
+  assert(false && "integers and fp8 are not reduced");
 }
 
 void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member, std::span<const Buffers> buffers,

@@ -15,8 +15,9 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 
 }  // namespace
 
-std::vector<Bucket> make_buckets(const std::vector<Parameter>& parameters, std::int64_t bucket_size, std::int64_t dp) {
-  const std::int64_t padding = std::lcm(dp, kBucketAlignment);
+std::vector<Bucket> make_buckets(const std::vector<Parameter>& parameters, std::int64_t bucket_size, std::int64_t dp,
+                                 std::int64_t unit) {
+  const std::int64_t padding = std::lcm(dp * unit, kBucketAlignment);
   std::vector<Bucket> buckets;
   Bucket open;
   auto close = [&] {

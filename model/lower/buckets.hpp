@@ -23,8 +23,10 @@ struct Bucket {
 
 // Megatron-LM's param_and_grad_buffer: parameters are laid out in reverse registration order, each start aligned to 64
 // elements; a bucket closes when its element count reaches `bucket_size`; its end is padded to a multiple of lcm(dp,
-// 128) so that it cuts into dp equal shards. bucket_size 0: everything in one bucket (bucketing off).
-std::vector<Bucket> make_buckets(const std::vector<Parameter>& parameters, std::int64_t bucket_size, std::int64_t dp);
+// 128) so that it cuts into dp equal shards, or so that shards are multiples of `unit`. bucket_size 0: everything in
+// one bucket (bucketing off).
+std::vector<Bucket> make_buckets(const std::vector<Parameter>& parameters, std::int64_t bucket_size, std::int64_t dp,
+                                 std::int64_t unit = 1);
 
 // Megatron's default when no size is given: max(40,000,000, 1,000,000 · dp) elements.
 std::int64_t default_bucket_size(std::int64_t dp);

@@ -16,8 +16,14 @@ constexpr OpId kNone = ~OpId{0};
 struct BucketOps {
   std::size_t role = 0;                   // index into Schedule::programs
   StorageId parameter = 0, gradient = 0;  // no gradient with a frozen base
+  bool first_chunk = false;               // of the model's chunks on its stage
   OpId tp_all_reduce = kNone, cast_down = kNone, reduction = kNone, cast_up = kNone, sum_squares = kNone, adamw = kNone,
        all_gather = kNone, tied_all_reduce = kNone;
+  OpId instances_all_reduce = kNone;      // of the shard, across instances of the optimizer
+  OpId local_sum = kNone;                 // instead of a cast up: of parts that an all-to-all has brought
+  OpId to_fp8 = kNone, from_fp8 = kNone;  // before and behind the all-gather
+  // The communication after which the shard has its sum.
+  OpId last_reduction() const { return instances_all_reduce != kNone ? instances_all_reduce : reduction; }
 };
 
 // ZeRO-2 and ZeRO-3 (model/lower/sharded): what their rewrite moves.

@@ -1,5 +1,6 @@
 #include "model/lower/optimizer.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -20,11 +21,17 @@ class OptimizerWriter {
         dp_(scenario.parallel.replicas()),
         shards_(scenario.parallel.optimizer_shards()),
         tp_(scenario.parallel.tensor_model_parallel_size),
+        instances_(scenario.parallel.num_distributed_optimizer_instances),
         casts_(dp_ > 1 && !scenario.overlap.grad_reduce_in_fp32),
+        sums_in_fp32_(stretto::sums_in_fp32(scenario)),
+        gathers_fp8_(stretto::gathers_fp8(scenario)),
         sequence_parallel_(scenario.parallel.sequence_parallel && tp_ > 1) {
     if (scenario.training.frozen_base) return;  // no buckets to update
     for (std::size_t b = 0; b < lowered.buckets.size(); ++b)
       if (lowered.buckets[b].role == role) buckets_.push_back(b);
+    updated_ = buckets_;
+    if (updates_first_chunk_first(scenario))
+      std::stable_partition(updated_.begin(), updated_.end(), [&](std::size_t b) { return ops(b).first_chunk; });
   }
 
   void run() {
@@ -39,7 +46,11 @@ class OptimizerWriter {
     sum_squares();
     const std::optional<OpAddress> summed = sum_metrics();
     step(summed);
-    if (shards_ > 1) all_gather();
+    if (shards_ == 1) return;
+    if (gathers_fp8_)
+      gather_fp8();
+    else
+      all_gather();
   }
 
  private:
@@ -100,8 +111,18 @@ class OptimizerWriter {
     return operation;
   }
 
+  // The same by an all-to-all, and an addition in f32 of what it has brought.
+  Operation exchange(std::size_t b) const {
+    return {"dp.all_to_all" + suffix(b),
+            Collective{CollectiveKind::all_to_all, o_.dp_communicator, lowered_.buckets[b].elements},
+            o_.dp,
+            Phase::grad_sync,
+            {read(whole(schedule_, tensors(b).low)), write(whole(schedule_, tensors(b).parts))}};
+  }
+
   void reduce() {
     bool is_first = true;
+    std::optional<OpId> across;  // instances, of the bucket before
     for (const std::size_t b : buckets_) {
       const std::int64_t elements = lowered_.buckets[b].elements;
       const TensorId reduced = casts_ ? tensors(b).low : tensors(b).gradient;
@@ -114,13 +135,31 @@ class OptimizerWriter {
         if (ops(b).tp_all_reduce != kNone) wait_for(ops(b).tp_all_reduce);
       }
       const Edge ready = computed();
-      ops(b).reduction = place(reduction(b, reduced));
+      ops(b).reduction = place(sums_in_fp32_ ? exchange(b) : reduction(b, reduced));
       // A reduction that follows another on the lane has the same operations before it: one edge says it.
       if (!casts_ && is_first && summed_norms_)
         order_.back().waits.push_back(*summed_norms_);
       else if (casts_ || is_first)
         order_.back().waits.push_back(ready);
       is_first = false;
+      if (sums_in_fp32_) {
+        ops(b).local_sum =
+            place({"dp.local_sum" + suffix(b),
+                   LocalReduce{shards_, shard(b)},
+                   o_.compute,
+                   Phase::grad_sync,
+                   {read(whole(schedule_, tensors(b).parts)), write(shard_of(tensors(b).gradient, shard(b)))}});
+        wait_for(ops(b).reduction);
+      }
+      if (instances_ == 1) continue;
+      if (across) wait_for(*across);
+      ops(b).instances_all_reduce = place({"dp.all_reduce_instances" + suffix(b),
+                                           Collective{CollectiveKind::all_reduce, o_.instances_communicator, shard(b)},
+                                           o_.instances,
+                                           Phase::grad_sync,
+                                           {accumulate(shard_of(reduced, shard(b)))}});
+      wait_for(ops(b).reduction);
+      across = ops(b).instances_all_reduce;
     }
   }
 
@@ -128,20 +167,20 @@ class OptimizerWriter {
     for (const std::size_t b : buckets_) {
       const Bucket& bucket = lowered_.buckets[b];
       const View gradient = shard_of(tensors(b).gradient, shard(b));
-      if (casts_) {
+      if (casts_ && !sums_in_fp32_) {
         ops(b).cast_up = place({"dp.cast_to_f32" + suffix(b),
                                 Cast{shard(b)},
                                 o_.compute,
                                 Phase::grad_sync,
                                 {read(shard_of(tensors(b).low, shard(b))), write(gradient)}});
-        wait_for(ops(b).reduction);
+        wait_for(ops(b).last_reduction());
       }
       if (bucket.tied) {
         const Edge ready = computed();
         order_.push_back(call_block(schedule_, o_.sum_tied));
         ops(b).tied_all_reduce = schedule_.blocks[order_.back().block].ops.front();
         order_.back().waits.push_back(ready);
-        if (dp_ > 1 && !casts_) wait_for(ops(b).reduction);
+        if (dp_ > 1 && !casts_) wait_for(ops(b).last_reduction());
       }
       ops(b).sum_squares =
           place({"norm.sum_squares" + suffix(b),
@@ -152,7 +191,7 @@ class OptimizerWriter {
       if (bucket.tied)
         wait_for(ops(b).tied_all_reduce);
       else if (dp_ > 1 && !casts_)
-        wait_for(ops(b).reduction);
+        wait_for(ops(b).last_reduction());
       if (dp_ == 1 && ops(b).tp_all_reduce != kNone) wait_for(ops(b).tp_all_reduce);
     }
   }
@@ -167,7 +206,7 @@ class OptimizerWriter {
 
   void step(const std::optional<OpAddress>& summed) {
     bool is_first = true;
-    for (const std::size_t b : buckets_) {
+    for (const std::size_t b : updated_) {
       const BucketTensors& t = tensors(b);
       const View parameter = shard_of(t.parameter, shard(b));
       std::vector<Access> accesses = {read(shard_of(t.gradient, shard(b))),
@@ -199,20 +238,75 @@ class OptimizerWriter {
     order_.front().waits.push_back({EdgeKind::finish_start, {ops(buckets_.back()).all_gather, 0, 0, 0, 1}});
   }
 
+  // Behind the step's first call, in sequence: what AdamW of the step before has left is rounded, gathered, and takes
+  // the place of the parameters, the own shard's included, so that all ranks compute with the same.
+  void gather_fp8() {
+    std::vector<Call> calls;
+    const auto add = [&](Operation operation) {
+      const BlockId block = add_single(schedule_, std::move(operation));
+      calls.push_back(call_block(schedule_, block));
+      calls.back().sequence = order_.front().sequence;
+      return schedule_.blocks[block].ops.front();
+    };
+    for (const std::size_t b : buckets_) {
+      const BucketTensors& t = tensors(b);
+      const std::int64_t packed = ScaledCast::packed_bytes(shard(b));
+      ops(b).to_fp8 = add({"dp.cast_to_fp8" + suffix(b),
+                           ScaledCast{Pass::forward, 1, shard(b)},
+                           o_.compute,
+                           Phase::param_sync,
+                           {read(shard_of(t.parameter, shard(b))), write(whole(schedule_, t.fp8_shard))}});
+      ops(b).all_gather = add({"dp.all_gather" + suffix(b),
+                               Collective{CollectiveKind::all_gather, o_.dp_communicator, shards_ * packed},
+                               o_.dp,
+                               Phase::param_sync,
+                               {read(whole(schedule_, t.fp8_shard)), write(whole(schedule_, t.fp8))}});
+      ops(b).from_fp8 = add({"dp.cast_from_fp8" + suffix(b),
+                             ScaledCast{Pass::backward, shards_, shard(b)},
+                             o_.compute,
+                             Phase::param_sync,
+                             {read(whole(schedule_, t.fp8)), write(whole(schedule_, t.parameter))}});
+    }
+    order_.insert(order_.begin() + 1, calls.begin(), calls.end());
+  }
+
   Lowered& lowered_;
   Schedule& schedule_;
   const Optimizer& o_;
   const ModelParameters& parameters_;
   std::vector<Call>& order_;
   const std::int64_t dp_, shards_, tp_;  // dp_: all that have the same parameters
-  const bool casts_, sequence_parallel_;
+  const std::int64_t instances_;
+  const bool casts_, sums_in_fp32_, gathers_fp8_, sequence_parallel_;
   std::vector<std::size_t> buckets_;  // of the role
+  std::vector<std::size_t> updated_;  // the same, in the order of their updates
   std::optional<Edge> summed_norms_;  // the last of them
   std::size_t computed_end_ = 0;
   Edge computed_;
 };
 
+// Buckets that are reduced, as long as something is trained.
+bool has_sharded_buckets(const Scenario& scenario) {
+  const Parallel& parallel = scenario.parallel;
+  return parallel.shards_optimizer() && !parallel.shards_gradients() && parallel.shards() > 1 &&
+         !scenario.training.frozen_base;
+}
+
 }  // namespace
+
+bool sums_in_fp32(const Scenario& scenario) {
+  return scenario.overlap.reduce_scatter_with_fp32_accumulation && !scenario.overlap.grad_reduce_in_fp32 &&
+         has_sharded_buckets(scenario);
+}
+
+bool gathers_fp8(const Scenario& scenario) {
+  return scenario.overlap.fp8_param_gather && has_sharded_buckets(scenario);
+}
+
+bool updates_first_chunk_first(const Scenario& scenario) {
+  return scenario.overlap.overlap_param_gather_with_optimizer_step && has_sharded_buckets(scenario) &&
+         !scenario.overlap.fp8_param_gather;
+}
 
 void append_optimizer(Lowered& lowered, const Optimizer& optimizer, const ModelParameters& parameters,
                       const Scenario& scenario, std::size_t role) {

@@ -1,11 +1,13 @@
 #include "model/lower/parameters.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "model/lower/builder.hpp"
+#include "model/lower/optimizer.hpp"
 #include "model/lower/sharding.hpp"
 
 namespace stretto {
@@ -15,7 +17,8 @@ enum class Kind : std::uint8_t { own, replicated, tied };
 
 // Buckets of parts [begin, end) that are of a kind; entries are indices into `parts`.
 void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Kind kind, const Parallel& parallel,
-                 std::int64_t bucket_size, std::size_t role, std::vector<Bucket>& buckets, bool is_tied) {
+                 std::int64_t bucket_size, std::int64_t unit, std::size_t role, std::vector<Bucket>& buckets,
+                 bool is_tied) {
   std::vector<Parameter> chosen;
   std::vector<std::size_t> index;
   for (std::size_t i = begin; i < parts.size(); ++i) {
@@ -27,7 +30,7 @@ void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Kind ki
     chosen.push_back(parts[i]);
     index.push_back(i);
   }
-  for (Bucket& bucket : make_buckets(chosen, bucket_size, parallel.replicas())) {
+  for (Bucket& bucket : make_buckets(chosen, bucket_size, parallel.shards(), unit)) {
     for (BucketEntry& entry : bucket.entries) entry.parameter = index[entry.parameter];
     bucket.role = role;
     bucket.replicated = kind == Kind::replicated;
@@ -98,7 +101,9 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
   const bool is_tied = ties_across_stages(scenario);
   std::int64_t bucket_size = 0;  // one bucket
   const bool is_frozen = scenario.training.frozen_base;
-  if (scenario.overlap.overlap_grad_reduce && parallel.replicas() > 1 && !is_frozen)
+  // As Megatron-LM: what overlaps with the update of other chunks is a whole chunk.
+  if (scenario.overlap.overlap_grad_reduce && parallel.replicas() > 1 && !is_frozen &&
+      !updates_first_chunk_first(scenario))
     bucket_size =
         scenario.overlap.bucket_size > 0 ? scenario.overlap.bucket_size : default_bucket_size(parallel.replicas());
   ModelParameters result;
@@ -106,6 +111,8 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
   state.pieces = add_model_arrays(state, all, scenario);
   std::optional<StatePiece> tied_copy;
   std::vector<std::size_t> whole;  // [part] index into `all`
+  std::vector<bool> first_chunk;   // [bucket]
+  const std::int64_t unit = gathers_fp8(scenario) ? kScaleBlock : 1;
   for (std::int64_t stage = 0; stage < map.stages; ++stage)
     for (std::int64_t number = map.chunks; number-- > 0;) {
       const std::int64_t piece = map.piece_of(stage, number);
@@ -121,8 +128,9 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
         whole.push_back(0);
       }
       for (const Kind kind : {Kind::own, Kind::replicated, Kind::tied})
-        add_buckets(result.parts, begin, kind, parallel, piece == 0 ? bucket_size : 0, static_cast<std::size_t>(stage),
-                    lowered.buckets, is_tied);
+        add_buckets(result.parts, begin, kind, parallel, piece == 0 ? bucket_size : 0, unit,
+                    static_cast<std::size_t>(stage), lowered.buckets, is_tied);
+      for (std::size_t b = first_chunk.size(); b < lowered.buckets.size(); ++b) first_chunk.push_back(number == 0);
     }
 
   struct Family {
@@ -135,6 +143,7 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
     const Bucket& bucket = lowered.buckets[b];
     BucketOps ops;
     ops.role = bucket.role;
+    ops.first_chunk = first_chunk[b];
     ops.parameter =
         add_storage(schedule, "parameters" + suffix, schedule.compute_dtype, BufferKind::parameter, bucket.elements);
     if (!is_frozen)
@@ -173,8 +182,17 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
 }
 
 std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t shards,
-                                              bool casts) {
+                                              const BucketTypes& types) {
   std::vector<BucketTensors> result;
+  std::map<std::size_t, StorageId> parts;  // [role]
+  if (types.sums_in_fp32)
+    for (const Bucket& bucket : lowered.buckets) {
+      if (!parts.contains(bucket.role))
+        parts[bucket.role] = add_storage(schedule, "gradient_parts.role" + std::to_string(bucket.role), Dtype::bf16,
+                                         BufferKind::workspace, 0);
+      Storage& storage = schedule.storages[parts[bucket.role]];
+      storage.elements = std::max(storage.elements, bucket.elements);
+    }
   for (std::size_t b = 0; b < lowered.buckets.size(); ++b) {
     const std::string suffix = ".b" + std::to_string(b);
     const std::int64_t elements = lowered.buckets[b].elements, shard = elements / shards;
@@ -183,8 +201,16 @@ std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered&
         add_placed_tensor(schedule, "bucket.parameter" + suffix, 1, elements, {{lowered.bucket_ops[b].parameter, 0}});
     t.gradient =
         add_placed_tensor(schedule, "bucket.gradient" + suffix, 1, elements, {{lowered.bucket_ops[b].gradient, 0}});
-    if (casts)
+    if (types.casts)
       t.low = add_tensor(schedule, "bucket.gradient_bf16" + suffix, Dtype::bf16, BufferKind::workspace, 1, elements);
+    if (types.sums_in_fp32)
+      t.parts = add_placed_tensor(schedule, "bucket.gradient_parts" + suffix, 1, elements,
+                                  {{parts.at(lowered.buckets[b].role), 0}});
+    if (types.gathers_fp8) {
+      const std::int64_t packed = ScaledCast::packed_bytes(shard);
+      t.fp8_shard = add_tensor(schedule, "bucket.fp8_shard" + suffix, Dtype::e4m3, BufferKind::workspace, 1, packed);
+      t.fp8 = add_tensor(schedule, "bucket.fp8" + suffix, Dtype::e4m3, BufferKind::workspace, 1, shards * packed);
+    }
     const Dtype kept = accumulation_of(schedule.compute_dtype);
     t.m = add_tensor(schedule, "adam.m" + suffix, kept, BufferKind::optimizer_state, 1, shard);
     t.v = add_tensor(schedule, "adam.v" + suffix, kept, BufferKind::optimizer_state, 1, shard);

@@ -35,11 +35,18 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
 // Whole buckets as tensors, and the optimizer state of a shard, which goes into the state map.
 struct BucketTensors {
   TensorId parameter = 0, gradient = 0, m = 0, v = 0;
-  TensorId low = 0;                // the gradient in bf16, with `casts`
-  std::optional<TensorId> master;  // the parameters that the optimizer updates, where computation has them rounded
+  TensorId low = 0;                 // the gradient in bf16, with `casts`
+  TensorId parts = 0;               // of the gradient's shard in bf16, from all that have one; buckets share the memory
+  TensorId fp8_shard = 0, fp8 = 0;  // parameters as they are gathered, as ScaledCast packs them
+  std::optional<TensorId> master;   // the parameters that the optimizer updates, where computation has them rounded
+};
+struct BucketTypes {
+  bool casts = false;         // gradients to bf16, for the reduction
+  bool sums_in_fp32 = false;  // these by an all-to-all
+  bool gathers_fp8 = false;
 };
 std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t shards,
-                                              bool casts);
+                                              const BucketTypes& types);
 
 // Weight decay applies to these elements of the bucket.
 std::vector<AdamW::Range> decayed_ranges(const Bucket& bucket, const std::vector<Parameter>& parts);

@@ -18,9 +18,10 @@ constexpr LaneId kCompute = 0;
 
 // Lanes and communicators; those of an axis of size 1 do not exist.
 struct Lanes {
-  LaneId dp = 0, gather = 0, tp = 0;
-  std::uint32_t dp_communicator = 0, gather_communicator = 0, tp_communicator = 0;
-  Expr dp_place = 0, tp_place = 0;  // of a rank in them; dp stands for all that have the same parameters
+  LaneId dp = 0, instances = 0, gather = 0, tp = 0;
+  std::uint32_t dp_communicator = 0, instances_communicator = 0, gather_communicator = 0, tp_communicator = 0;
+  // Of a rank in them; dp stands for all that have the same parameters, inside an instance of the optimizer.
+  Expr dp_place = 0, tp_place = 0;
   ContextShape cp;
 };
 
@@ -33,7 +34,8 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
     const std::int64_t size = axis == Coord::tp            ? p.tensor_model_parallel_size
                               : axis == Coord::cp          ? p.cp_ring_size()
                               : axis == Coord::cp_exchange ? p.cp_exchange_size()
-                              : axis == Coord::dp          ? p.data_parallel_size
+                              : axis == Coord::dp          ? p.instance_data_parallel_size()
+                              : axis == Coord::dp_instance ? p.num_distributed_optimizer_instances
                                                            : p.pipeline_model_parallel_size;
     if (size > 1 || axis == Coord::dp) axes.insert(axes.begin(), {axis, size});
   }
@@ -58,6 +60,12 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
   if (p.replicas() > 1) {
     lanes.dp = add_lane("dp");
     lanes.dp_communicator = add_communicator("dp", {Coord::dp, Coord::cp, Coord::cp_exchange}, lanes.dp_place);
+  }
+  // Reductions across instances have a communicator and a stream of their own, as in Megatron-LM.
+  if (p.num_distributed_optimizer_instances > 1) {
+    lanes.instances = add_lane("dp.instances");
+    Expr place;
+    lanes.instances_communicator = add_communicator("dp.instances", {Coord::dp_instance}, place);
   }
   // Gathers beside reductions, which one communicator would put in a row (Megatron-FSDP's all-gather group).
   if (shards_units(scenario)) {
@@ -229,8 +237,10 @@ Lowered lower_plain(const Scenario& scenario) {
 
   schedule.step_data.hyper = hyper;
   schedule.step_data.metrics = metrics;
+  const Expr replica = Expr(Coord::dp_instance) * Expr(parallel.instance_data_parallel_size()) + Expr(Coord::dp);
   schedule.step_data.first_sample =
-      (Expr(Coord::micro_batch) * Expr(dp) + Expr(Coord::dp)) * Expr(scenario.training.micro_batch_size);
+      (Expr(Coord::micro_batch) * Expr(dp) + (parallel.num_distributed_optimizer_instances > 1 ? replica : Coord::dp)) *
+      Expr(scenario.training.micro_batch_size);
 
   const std::vector<PipelineOrder> orders = order_stages(scenario);
   const BlockShape shape = shape_of(scenario, lanes, orders);
@@ -264,13 +274,16 @@ Lowered lower_plain(const Scenario& scenario) {
   Optimizer optimizer;
   if (!shape.frozen_base)
     optimizer.tensors = add_bucket_tensors(schedule, lowered, parallel.optimizer_shards(),
-                                           parallel.replicas() > 1 && !scenario.overlap.grad_reduce_in_fp32);
+                                           {parallel.replicas() > 1 && !scenario.overlap.grad_reduce_in_fp32,
+                                            sums_in_fp32(scenario), gathers_fp8(scenario)});
   optimizer.norm_squared = {metrics, 0, 0, 1, 1, 1, 1};
   optimizer.hyper = whole(schedule, hyper);
   optimizer.compute = kCompute;
   optimizer.dp = lanes.dp;
   optimizer.tp = lanes.tp;
   optimizer.dp_communicator = lanes.dp_communicator;
+  optimizer.instances = lanes.instances;
+  optimizer.instances_communicator = lanes.instances_communicator;
   optimizer.tp_communicator = lanes.tp_communicator;
   optimizer.shard = parallel.shards_optimizer() ? lanes.dp_place : Expr(0);
   optimizer.sums_metrics = parallel.ranks() > 1;
@@ -320,8 +333,8 @@ Lowered lower_plain(const Scenario& scenario) {
     append_pipeline(schedule, blocks, messages, shape, stage, orders[role], calls);
     if (is_sharded)
       append_sharded(lowered, sharded,
-                     {kCompute, lanes.gather, lanes.dp, lanes.tp, lanes.gather_communicator, lanes.dp_communicator,
-                      lanes.tp_communicator},
+                     {kCompute, lanes.gather, lanes.dp, lanes.instances, lanes.tp, lanes.gather_communicator,
+                      lanes.dp_communicator, lanes.instances_communicator, lanes.tp_communicator},
                      optimizer, blocks, scenario);
     else
       append_optimizer(lowered, optimizer, parameters, scenario, role);

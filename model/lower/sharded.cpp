@@ -53,8 +53,8 @@ class ParameterWriter {
     unit.name = name + (replicated ? ".replicated" : "");
     unit.instances = name == "layer" ? scenario_.model.num_layers : 1;
     unit.replicated = replicated;
-    unit.bucket = make_buckets(parts, 0, parallel_.replicas()).front();
-    unit.shard = unit.bucket.elements / parallel_.replicas();
+    unit.bucket = make_buckets(parts, 0, parallel_.shards()).front();
+    unit.shard = unit.bucket.elements / parallel_.shards();
     unit.first_state = schedule_.state.buckets.size();
     add_tensors(unit, parts);
 
@@ -290,7 +290,8 @@ class ShardedWriter {
                                         i, call.micro_batch));
   }
 
-  // Each rank adds its part of the sum over replicas to its shard of the sum over micro-batches.
+  // Each rank adds its part of the sum over replicas to its shard of the sum over micro-batches. Several instances sum
+  // their shards in every micro-batch too, as PyTorch's FSDP2 does.
   void reduce(const Instance& i, const Call& call) {
     const ShardedUnit& unit = units_[i.first];
     const View sum = own_of(unit, unit.gradient);
@@ -307,6 +308,12 @@ class ShardedWriter {
                      Collective{CollectiveKind::reduce_scatter, lanes_.reduce_communicator, unit.bucket.elements},
                      {read(all_of(unit, reduced)), write(own_of(unit, reduced))}),
               i, call.micro_batch));
+    if (scenario_.parallel.num_distributed_optimizer_instances > 1)
+      lowered_.sharded.reductions.insert(
+          place(single(i.first, "dp.all_reduce", lanes_.instances, Phase::grad_sync,
+                       Collective{CollectiveKind::all_reduce, lanes_.instances_communicator, unit.shard},
+                       {accumulate(own_of(unit, reduced))}),
+                i, call.micro_batch));
     std::map<OpId, TensorId>& additions = lowered_.sharded.additions;
     if (casts_)
       additions.emplace(compute("dp.cast_to_f32", Cast{unit.shard}, {read(own_of(unit, unit.low)), write(sum)}),
@@ -367,7 +374,7 @@ class ShardedWriter {
               Phase::grad_sync,
               {accumulate(all)}});
       once({"norm.sum_squares" + suffix,
-            SumSquares{all.cols, is_replicated ? tp : 1},
+            SumSquares{all.cols, (is_replicated ? tp : 1) * scenario_.parallel.num_distributed_optimizer_instances},
             lanes_.compute,
             Phase::optimizer,
             {read(all), accumulate(o_.norm_squared)}});
@@ -384,7 +391,7 @@ class ShardedWriter {
                                     accumulate(all_of(unit, unit.m)),
                                     accumulate(all_of(unit, unit.v))};
     if (unit.master) accesses.push_back(accumulate(all_of(unit, *unit.master)));
-    AdamW work{unit.shard, decayed_ranges(unit.bucket, parameters_.model.parts), scenario_.parallel.replicas(),
+    AdamW work{unit.shard, decayed_ranges(unit.bucket, parameters_.model.parts), scenario_.parallel.shards(),
                unit.master.has_value(), o_.shard};
     return single(u, "adamw", lanes_.compute, Phase::optimizer, std::move(work), std::move(accesses));
   }

@@ -43,8 +43,8 @@ struct ShardedParameters {
 ShardedParameters add_sharded_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica);
 
 struct ShardedLanes {
-  LaneId compute = 0, gather = 0, reduce = 0, tp = 0;
-  std::uint32_t gather_communicator = 0, reduce_communicator = 0, tp_communicator = 0;
+  LaneId compute = 0, gather = 0, reduce = 0, instances = 0, tp = 0;
+  std::uint32_t gather_communicator = 0, reduce_communicator = 0, instances_communicator = 0, tp_communicator = 0;
 };
 
 // Instead of append_optimizer(), when the program has forward and backward passes: puts the gather of a unit before the

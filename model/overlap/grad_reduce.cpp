@@ -4,8 +4,20 @@
 // Edges:   last accumulate into bucket b, last micro-batch  →  RS_b  →  norm (all buckets, after backward), derived
 // Order:   buckets are serialised among themselves on the dp lane, in the order in which they become ready.
 // Exposed: f_b = max(r_b, f_{b−1}) + c_b;  exposed = max(0, f_B − t_bwd_end): the last bucket and the backlog.
+//
+// With several instances of the optimizer an all-reduce of the shard follows on a lane of its own, beside the
+// reduce-scatter of the next bucket: g_b = max(f_b, g_{b−1}) + a_b. (Megatron-LM has one stream for both, so that its
+// next reduce-scatter waits for the all-reduce; PyTorch's FSDP2 has two.)
+//
+// reduce_scatter_with_fp32_accumulation: instead of the reduce-scatter an all-to-all of bf16, and a sum in f32 of what
+// it brings. Buckets share the memory that it brings it to, so that a bucket's sum is computed when the next bucket is
+// ready, before its all-to-all (Megatron-LM); that of the last one behind the backward pass.
+// Edges:   all-to-all b  →  sum b  →  all-to-all b + 1, derived
+// Exposed: f_b = max(r_b, f_{b−1} + s_{b−1}) + c_b, the sums s_b, and what the compute lane waits for f_{b−1} at r_b.
 #include "model/overlap/grad_reduce.hpp"
 
+#include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -18,10 +30,11 @@ namespace stretto {
 namespace {
 
 // The operations of the plain schedule between backward and the norm: sums over tensor-parallel ranks, the cast on the
-// compute lane, then the reduce-scatter.
-std::vector<OpId> moved_of(const BucketOps& ops) {
+// compute lane, then the reductions. `drained`: the bucket before, whose parts must be summed first.
+std::vector<OpId> moved_of(const BucketOps& ops, const BucketOps* drained) {
   std::vector<OpId> moved;
-  for (const OpId op : {ops.tp_all_reduce, ops.cast_down, ops.reduction})
+  for (const OpId op : {ops.tp_all_reduce, ops.cast_down, drained ? drained->local_sum : kNone, ops.reduction,
+                        ops.instances_all_reduce})
     if (op != kNone) moved.push_back(op);
   return moved;
 }
@@ -29,29 +42,41 @@ std::vector<OpId> moved_of(const BucketOps& ops) {
 void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOps>& buckets) {
   const Schedule& schedule = lowered.schedule;
   const LaneId compute = schedule.operations[buckets.front().adamw].lane;
-  std::vector<OpId> ops;
   std::vector<StorageId> gradients;
-  for (const BucketOps& bucket : buckets) {
-    const std::vector<OpId> moved = moved_of(bucket);
-    ops.insert(ops.end(), moved.begin(), moved.end());
-    gradients.push_back(bucket.gradient);
-  }
-  // The last accumulate of backward: what follows on the compute lane (casts of the shard) writes gradients too, so
-  // look at weight-gradient operations only, by leaving the optimizer part of the order out.
-  const OpId optimizer = buckets.front().cast_up != kNone ? buckets.front().cast_up : buckets.front().sum_squares;
+  for (const BucketOps& bucket : buckets) gradients.push_back(bucket.gradient);
+  // The last accumulate of backward: what follows on the compute lane (casts and sums of the shard) writes gradients
+  // too, so look at weight-gradient operations only, by leaving the optimizer part of the order out.
+  const BucketOps& first = buckets.front();
+  const OpId optimizer = first.local_sum != kNone ? first.local_sum
+                         : first.cast_up != kNone ? first.cast_up
+                                                  : first.sum_squares;
   const std::size_t end = calls_of(schedule, program, {&optimizer, 1}).front();
-  std::vector<std::size_t> calls = calls_of(schedule, program, ops);
   const auto last = last_writers(schedule, program, gradients, compute, end);
+  // Buckets in the order in which they become ready.
+  std::vector<std::size_t> ready(buckets.size());
+  std::iota(ready.rbegin(), ready.rend(), std::size_t{0});
+  for (const std::size_t b : ready)
+    if (!last[b]) throw std::logic_error("no operation writes storage " + schedule.storages[gradients[b]].name);
+  std::stable_sort(ready.begin(), ready.end(), [&](std::size_t a, std::size_t b) { return *last[a] < *last[b]; });
+
+  std::vector<std::vector<OpId>> ops;  // [place in `ready`]
+  std::vector<OpId> all;
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    ops.push_back(moved_of(buckets[ready[i]], i > 0 ? &buckets[ready[i - 1]] : nullptr));
+    all.insert(all.end(), ops.back().begin(), ops.back().end());
+  }
+  const std::vector<std::size_t> calls = calls_of(schedule, program, all);
 
   OrderEdits edits(program);
-  std::size_t next = 0;  // of `calls`
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    if (!last[b]) throw std::logic_error("no operation writes storage " + schedule.storages[gradients[b]].name);
+  std::size_t next = calls.size();
+  for (std::size_t i = ready.size(); i-- > 0;) {  // of several inserts at one position the latest comes first
+    const std::size_t b = ready[i];
     std::vector<Call> moved;
-    for (const OpId op : moved_of(buckets[b])) {
-      moved.push_back(program.order[calls[next++]]);
+    next -= ops[i].size();
+    for (std::size_t o = 0; o < ops[i].size(); ++o) {
+      moved.push_back(program.order[calls[next + o]]);
       moved.back().waits.clear();
-      if (op != buckets[b].cast_down) lowered.free.push_back(op);
+      if (schedule.operations[ops[i][o]].lane != compute) lowered.free.push_back(ops[i][o]);
     }
     edits.insert({last[b]->call, last[b]->within + 1}, std::move(moved));
   }
@@ -59,7 +84,27 @@ void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOp
   edits.apply();
 }
 
+void read(TomlTable& table, Overlap& overlap) {
+  overlap.reduce_scatter_with_fp32_accumulation =
+      value_or<bool>(table, "reduce_scatter_with_fp32_accumulation", overlap.reduce_scatter_with_fp32_accumulation);
+}
+
+void add_accumulation_gates(const Scenario& scenario, Gates& gates) {
+  const char* knob = "reduce_scatter_with_fp32_accumulation";
+  const bool asked = scenario.overlap.reduce_scatter_with_fp32_accumulation;
+  gates.above_one(knob, asked, Parallel::kReplicas, scenario.parallel.replicas());
+  gates.trains(knob, asked, scenario);
+  gates.off_with_units(knob, asked, scenario);
+  gates.off(knob, asked, "use_distributed_optimizer", scenario.parallel.shards_optimizer(),
+            "use_distributed_optimizer is off, and gradients are all-reduced");
+  gates.off(knob, asked, "grad_reduce_in_fp32 off", !scenario.overlap.grad_reduce_in_fp32,
+            "grad_reduce_in_fp32 is on, and a reduce-scatter sums in fp32");
+  gates.error(knob, asked, "num_distributed_optimizer_instances 1",
+              scenario.parallel.num_distributed_optimizer_instances == 1);
+}
+
 void add_gates(const Scenario& scenario, Gates& gates) {
+  add_accumulation_gates(scenario, gates);
   gates.above_one("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, Parallel::kReplicas,
                   scenario.parallel.replicas());
   gates.trains("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
@@ -87,6 +132,7 @@ OverlapMode overlap_grad_reduce_mode() {
           .on = &Overlap::overlap_grad_reduce,
           .applies = [](const Parallel& p) { return !p.shards_gradients(); },
           .is_meant = [](const Overlap& o) { return !o.overlap_param_gather; },
+          .read = read,
           .gates = add_gates,
           .rewrite = [](Lowered& lowered, const Scenario&, const Gates&) { rewrite_overlap_grad_reduce(lowered); },
           .stage = RewriteStage::attach_data_parallel};

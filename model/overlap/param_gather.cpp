@@ -11,6 +11,13 @@
 // chunk c. All stages do so at about the same moment, so that no stage computes beside communication, and is slower,
 // while others wait for it.
 // Edges:   start of forward unit u_c − s  →  AG of chunk c + 1 starts
+//
+// overlap_param_gather_with_optimizer_step, for the same stages: AdamW updates the first chunk first, and its buckets
+// are gathered beside the updates of the others, in the step before. Edges:   AdamW of the first chunk  →  AG of it,
+// derived Exposed: max(0, a − u), a its gathers and u the updates of the others.
+//
+// With fp8_param_gather the cast of a shard is where the plain schedule has it, before everything else; the cast back
+// comes right before the first use.
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
@@ -28,16 +35,20 @@ struct Gather {
   OrderPosition first_use;
   BucketOps ops;
   Call call;
+  std::optional<Call> cast_back;  // from fp8
 };
 
 // Takes the gathers of a role out of its order.
 std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<BucketOps>& buckets, Program& program,
                                  LaneId compute) {
-  std::vector<OpId> ops;
+  std::vector<OpId> ops, casts, casts_back;
   std::vector<StorageId> parameters;
   for (const BucketOps& bucket : buckets) {
     ops.push_back(bucket.all_gather);
     parameters.push_back(bucket.parameter);
+    if (bucket.to_fp8 == kNone) continue;
+    casts.push_back(bucket.to_fp8);
+    casts_back.push_back(bucket.from_fp8);
   }
   // The plain schedule holds the next step back until all parameters are gathered: no longer.
   std::erase_if(program.order.front().waits,
@@ -45,11 +56,24 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
   std::vector<Gather> gathers;
   OrderEdits edits(program);
   for (const std::size_t call : calls_of(schedule, program, ops)) {
-    gathers.push_back({{}, buckets[gathers.size()], program.order[call]});
+    gathers.push_back({{}, buckets[gathers.size()], program.order[call], std::nullopt});
+    gathers.back().call.sequence = 0;
+    edits.remove(call);
+  }
+  // Casts use parameters, but are no use of them.
+  std::vector<Call> first_calls;
+  for (const std::size_t call : calls_of(schedule, program, casts)) {
+    first_calls.push_back(program.order[call]);
+    edits.remove(call);
+  }
+  std::size_t next = 0;
+  for (const std::size_t call : calls_of(schedule, program, casts_back)) {
+    gathers[next++].cast_back = program.order[call];
     edits.remove(call);
   }
   edits.apply();
-  const auto first = first_users(schedule, program, parameters, compute);
+  program.order.insert(program.order.begin() + 1, first_calls.begin(), first_calls.end());
+  const auto first = first_users(schedule, program, parameters, compute, 1 + first_calls.size());
   for (std::size_t g = 0; g < gathers.size(); ++g) {
     if (!first[g]) throw std::logic_error("no operation uses storage " + schedule.storages[parameters[g]].name);
     gathers[g].first_use = *first[g];
@@ -104,7 +128,18 @@ Releases aligned(const Lowered& lowered, const Program& program, const std::vect
   return releases;
 }
 
-void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOps>& buckets, bool align) {
+// Behind the last update of the first chunk.
+OrderPosition behind_first_chunk(const Schedule& schedule, const Program& program,
+                                 const std::vector<BucketOps>& buckets) {
+  std::vector<OpId> updates;
+  for (const BucketOps& bucket : buckets)
+    if (bucket.first_chunk) updates.push_back(bucket.adamw);
+  const std::vector<std::size_t> calls = calls_of(schedule, program, updates);
+  return {*std::max_element(calls.begin(), calls.end()), 1};
+}
+
+void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOps>& buckets, bool align,
+                  bool with_optimizer_step) {
   Schedule& schedule = lowered.schedule;
   Program& program = schedule.programs[role];
   std::vector<Gather> gathers = take_gathers(schedule, buckets, program, lowered.compute);
@@ -113,11 +148,18 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
   OrderEdits edits(program);
   for (std::size_t g = gathers.size(); g-- > 0;) {
     Gather& gather = gathers[g];
-    edits.cut(gather.first_use);  // so that what comes before it in the block need not wait
+    // So that what comes before it in the block need not wait.
+    if (gather.cast_back)
+      edits.insert(gather.first_use, {*gather.cast_back});
+    else
+      edits.cut(gather.first_use);
     lowered.free.push_back(gather.ops.all_gather);
     gather.call.waits.clear();
     OrderPosition at;
-    if (releases[g]) {
+    if (gather.ops.to_fp8 != kNone) at = {1 + gathers.size(), 0};  // behind the casts
+    if (with_optimizer_step && gather.ops.first_chunk) {
+      at = behind_first_chunk(schedule, program, buckets);
+    } else if (releases[g]) {
       gather.call.waits.push_back({EdgeKind::start_start, address_of(schedule, program, *releases[g])});
       at = {releases[g]->call, releases[g]->within + 1};
     }
@@ -130,12 +172,16 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates& gates) {
   rewrite_overlap_grad_reduce(lowered);
   const std::vector<std::vector<BucketOps>> buckets = bucket_ops_by_role(lowered);
   for (std::size_t role = 0; role < buckets.size(); ++role)
-    if (!buckets[role].empty()) rewrite_role(lowered, role, buckets[role], gates.acts("align_param_gather"));
+    if (!buckets[role].empty())
+      rewrite_role(lowered, role, buckets[role], gates.acts("align_param_gather"),
+                   gates.acts("overlap_param_gather_with_optimizer_step"));
 }
 
 void read(TomlTable& table, Overlap& overlap) {
   overlap.align_param_gather = value_or<bool>(table, "align_param_gather", overlap.align_param_gather);
-  value_or<bool>(table, "fp8_param_gather", false);
+  overlap.fp8_param_gather = value_or<bool>(table, "fp8_param_gather", overlap.fp8_param_gather);
+  overlap.overlap_param_gather_with_optimizer_step = value_or<bool>(table, "overlap_param_gather_with_optimizer_step",
+                                                                    overlap.overlap_param_gather_with_optimizer_step);
   overlap.bucket_size =
       value_or<std::int64_t>(table, "bucket_size", overlap.bucket_size, {.min = 1, .max = std::int64_t{1} << 40});
 }
@@ -145,8 +191,9 @@ void check(TomlTable& table, const Overlap& overlap) {
     throw table.failure("overlap_param_gather",
                         "expected overlap_grad_reduce = true as well, got false: "
                         "overlap_param_gather needs overlap_grad_reduce");
-  if (value_or<bool>(table, "fp8_param_gather", false))
-    throw table.failure("fp8_param_gather", "expected parameters in fp8, which no precision has yet, got true");
+  if (overlap.overlap_param_gather_with_optimizer_step && !overlap.overlap_param_gather)
+    throw table.failure("overlap_param_gather_with_optimizer_step",
+                        "expected overlap_param_gather = true as well, got false");
 }
 
 void add_gates(const Scenario& scenario, Gates& gates) {
@@ -166,7 +213,22 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   gates.above_one("align_param_gather", o.align_param_gather, Parallel::kReplicas, replicas);
   gates.above_one("align_param_gather", o.align_param_gather, "virtual_pipeline_model_parallel_size",
                   scenario.parallel.virtual_pipeline_model_parallel_size);
-  gates.error("fp8_param_gather", false, "a precision of fp8, which there is not yet", false);
+  const char* fp8 = "fp8_param_gather";
+  gates.above_one(fp8, o.fp8_param_gather, Parallel::kReplicas, replicas);
+  gates.trains(fp8, o.fp8_param_gather, scenario);
+  gates.off_with_units(fp8, o.fp8_param_gather, scenario);
+  gates.error(fp8, o.fp8_param_gather, "precision bf16", scenario.training.precision == "bf16");
+  gates.error(fp8, o.fp8_param_gather, "use_distributed_optimizer", scenario.parallel.shards_optimizer());
+  const char* with_step = "overlap_param_gather_with_optimizer_step";
+  const bool asked = o.overlap_param_gather_with_optimizer_step;
+  gates.above_one(with_step, asked, Parallel::kReplicas, replicas);
+  gates.trains(with_step, asked, scenario);
+  gates.off_with_units(with_step, asked, scenario);
+  gates.error(with_step, asked, "overlap_param_gather", o.overlap_param_gather);
+  gates.error(with_step, asked, "virtual_pipeline_model_parallel_size above 1",
+              scenario.parallel.virtual_pipeline_model_parallel_size > 1);
+  gates.off(with_step, asked, "fp8_param_gather off", !o.fp8_param_gather,
+            "fp8_param_gather is on, whose shards are cast when the next step begins");
 }
 
 }  // namespace
@@ -178,6 +240,7 @@ OverlapMode overlap_param_gather_mode() {
           .on = &Overlap::overlap_param_gather,
           .applies = [](const Parallel& p) { return p.shards_optimizer() && !p.shards_gradients(); },
           .configure = [](Overlap& o) { o.overlap_grad_reduce = true; },
+          .clear = [](Overlap& o) { o.overlap_param_gather_with_optimizer_step = false; },
           .read = read,
           .check = check,
           .gates = add_gates,

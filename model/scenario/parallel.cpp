@@ -51,6 +51,21 @@ void read_sharding(TomlTable& table, Parallel& parallel) {
             name_of(sharding) + "\", whose parameters are always whole");
 }
 
+// Megatron-LM cuts what shares parameters, context parallelism included, into instances; here data parallelism is cut.
+void read_instances(TomlTable& table, Parallel& parallel) {
+  const char* key = "num_distributed_optimizer_instances";
+  const std::int64_t instances = parallel.num_distributed_optimizer_instances =
+      value_or<std::int64_t>(table, key, 1, {.min = 1, .max = kMaxRanks});
+  if (instances == 1) return;
+  if (!parallel.shards_optimizer())
+    throw table.failure(key, "expected use_distributed_optimizer = true as well, got false");
+  if (parallel.data_parallel_size % instances != 0)
+    throw table.failure(key, "expected a divisor of data_parallel_size " + number(parallel.data_parallel_size) +
+                                 ", got " + number(instances));
+  if (parallel.shards() == 1)
+    throw table.failure(key, "expected at least 2 ranks in each instance, among which it is sharded, got 1");
+}
+
 }  // namespace
 
 Parallel read_parallel(TomlTable table) {
@@ -62,6 +77,7 @@ Parallel read_parallel(TomlTable table) {
       value_or<std::int64_t>(table, "tensor_model_parallel_size", 1, {.min = 1, .max = kMaxTensorParallel});
   parallel.sequence_parallel = value_or<bool>(table, "sequence_parallel", parallel.sequence_parallel);
   read_context_parallel(table, parallel);
+  read_instances(table, parallel);
   const auto size = [&](const char* key, std::int64_t fallback, Integers limits) {
     return value_or<std::int64_t>(table, key, fallback, limits);
   };

@@ -4,7 +4,9 @@
 
 namespace stretto {
 
-enum class Dtype : std::uint8_t { f32, f64, bf16, i32 };
+// e4m3 is a byte: fp8 of the OCP 8-bit floating point specification, 4 bits of exponent and 3 of mantissa. Only
+// ScaledCast gives and takes it, and its buffers hold the scales too.
+enum class Dtype : std::uint8_t { f32, f64, bf16, i32, e4m3 };
 
 constexpr std::int64_t bytes_of(Dtype dtype) {
   switch (dtype) {
@@ -15,6 +17,8 @@ constexpr std::int64_t bytes_of(Dtype dtype) {
     case Dtype::f32:
     case Dtype::i32:
       return 4;
+    case Dtype::e4m3:
+      return 1;
   }
   return 0;
 }
@@ -33,6 +37,8 @@ constexpr std::string_view name_of(Dtype dtype) {
       return "bf16";
     case Dtype::i32:
       return "i32";
+    case Dtype::e4m3:
+      return "e4m3";
   }
   return "?";
 }

@@ -28,6 +28,8 @@ const char* name_of(Coord coord) {
       return "buffer";
     case Coord::pp:
       return "pp";
+    case Coord::dp_instance:
+      return "dp_instance";
     case Coord::dp:
       return "dp";
     case Coord::cp:

@@ -9,8 +9,8 @@ namespace stretto {
 // What an expression may depend on. The first group is that of a call and changes inside a program, the second is fixed
 // per rank. `slot` and `buffer` are assigned with the order: see Call.
 // Ranks of context parallelism are at `cp` of a ring, or of an all-gather, and at `cp_exchange` among those that
-// exchange tokens for heads.
-enum class Coord : std::uint8_t { micro_batch, layer, chunk, slot, buffer, pp, dp, cp, cp_exchange, tp };
+// exchange tokens for heads. Ranks of data parallelism are at `dp` of the instance `dp_instance` of the optimizer.
+enum class Coord : std::uint8_t { micro_batch, layer, chunk, slot, buffer, pp, dp_instance, dp, cp, cp_exchange, tp };
 constexpr int kCoordCount = static_cast<int>(Coord::tp) + 1;  // the last
 inline constexpr std::array kCallCoords = {Coord::micro_batch, Coord::layer, Coord::chunk, Coord::slot, Coord::buffer};
 const char* name_of(Coord coord);

@@ -269,6 +269,17 @@ struct ListOperands {
     return {{{"src", "R", 1, c.elements, Shape::elements}, {"dst", "W", 1, c.elements, Shape::elements}}, ""};
   }
 
+  OperandList operator()(const ScaledCast& c) const {
+    if (c.elements < 1 || c.shards < 1) return bad("elements and shards must be positive");
+    if (c.elements % kScaleBlock != 0) return bad("a shard must be whole blocks of a scale");
+    if (c.pass != Pass::forward && c.pass != Pass::backward) return bad("it has a way there and a way back");
+    const bool is_forward = c.pass == Pass::forward;
+    const OperandSpec x = vector_of("x", is_forward ? "R" : "W", c.shards * c.elements),
+                      packed = vector_of("packed", is_forward ? "W" : "R", c.shards * c.packed(), Type::e4m3);
+    if (is_forward) return {{x, packed}, ""};
+    return {{packed, x}, ""};
+  }
+
   OperandList operator()(const LocalReduce& r) const {
     if (r.parts < 1 || r.elements < 1) return bad("dimensions must be positive");
     return {{vector_of("parts", "R", r.parts * r.elements), {"sum", "W", 1, r.elements, Shape::elements}}, ""};
@@ -301,7 +312,8 @@ struct ListOperands {
       return bad(std::to_string(c.elements) + " elements do not divide by the group's " + std::to_string(group_size) +
                  " members");
     const auto operand = [&](const char* modes, bool is_shard) {
-      return vector_of(is_shard ? "shard" : "whole", modes, is_shard ? c.elements / group_size : c.elements);
+      return vector_of(is_shard ? "shard" : "whole", modes, is_shard ? c.elements / group_size : c.elements,
+                       rule.sums() ? Type::floating : Type::any);
     };
     return {{operand("R", rule.gives_shard), operand("W", rule.gets_shard)}, ""};
   }

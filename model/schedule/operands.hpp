@@ -15,7 +15,7 @@ enum class OperandShape : std::uint8_t {
   vector,    // contiguous, rows · cols elements
   elements,  // rows · cols elements in any shape
 };
-enum class OperandType : std::uint8_t { floating, i32, f64 };
+enum class OperandType : std::uint8_t { floating, i32, f64, e4m3, any };
 
 struct OperandSpec {
   const char* name = "";   // as in work.hpp

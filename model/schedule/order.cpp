@@ -80,9 +80,10 @@ StorageId storage_of(const Schedule& schedule, const View& view, const Coordinat
 }
 
 std::vector<std::optional<OrderPosition>> first_users(const Schedule& schedule, const Program& program,
-                                                      std::span<const StorageId> storages, LaneId lane) {
+                                                      std::span<const StorageId> storages, LaneId lane,
+                                                      std::size_t begin) {
   Search search(schedule, storages, lane);
-  for (std::size_t c = 0; c < program.order.size() && !search.is_over(); ++c)
+  for (std::size_t c = begin; c < program.order.size() && !search.is_over(); ++c)
     for (std::uint32_t i = 0; i < program.order[c].count; ++i) search.visit(program.order[c], {c, i}, false);
   return std::move(search).found();
 }

@@ -35,11 +35,12 @@ Coordinates coordinates_of(const Call& call, Coordinates at = {});
 // The storage of the instance that the view names there.
 StorageId storage_of(const Schedule& schedule, const View& view, const Coordinates& at);
 
-// For each storage, the first operation on `lane` that accesses any of it, and the last one among the calls before
-// `end` that writes or accumulates into it. nullopt when there is none. One pass for all storages, which must be
-// distinct. A view counts as an access to the storage of its tensor, whatever the rank.
+// For each storage, the first operation on `lane` among the calls from `begin` on that accesses any of it, and the last
+// one among the calls before `end` that writes or accumulates into it. nullopt when there is none. One pass for all
+// storages, which must be distinct. A view counts as an access to the storage of its tensor, whatever the rank.
 std::vector<std::optional<OrderPosition>> first_users(const Schedule& schedule, const Program& program,
-                                                      std::span<const StorageId> storages, LaneId lane);
+                                                      std::span<const StorageId> storages, LaneId lane,
+                                                      std::size_t begin = 0);
 std::vector<std::optional<OrderPosition>> last_writers(const Schedule& schedule, const Program& program,
                                                        std::span<const StorageId> storages, LaneId lane,
                                                        std::size_t end);

@@ -247,6 +247,7 @@ std::string describe(const Work& work) {
                  [](const VocabStats& v) { return dims(v.rows, v.cols); },
                  [](const Fill& f) { return std::to_string(f.elements); },
                  [](const Cast& c) { return std::to_string(c.elements); },
+                 [](const ScaledCast& c) { return std::string(name_of(c.pass)) + " " + dims(c.shards, c.elements); },
                  [](const LocalReduce& r) { return dims(r.parts, r.elements); },
                  [](const SumSquares& s) { return std::to_string(s.elements); },
                  [](const AdamW& a) {

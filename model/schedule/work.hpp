@@ -364,8 +364,25 @@ struct Cast {
   bool operator==(const Cast&) const = default;
 };
 
-// parts[parts,elements] R, sum[1,elements] W: the sum of the rows, in order. (What is left of a reduce-scatter whose
-// parts have been sent one by one.)
+// To fp8 and back, with a scale for each block of kScaleBlock elements: x ≈ 2^(scale − 127) · value, the value an e4m3
+// and the scale a byte, the smallest power of two for which no value of the block is above the largest e4m3, 448 (the
+// MXFP8 of the OCP microscaling specification, with scales rounded up as in Mishra et al., arXiv 2506.08027). A
+// shard is its `elements` values, then its scales.
+// forward: x[1, shards·elements] R, packed[1, shards·packed()] e4m3 W.   backward, the way back: packed R, x W.
+constexpr std::int64_t kScaleBlock = 32;
+struct ScaledCast {
+  Pass pass = Pass::forward;
+  std::int64_t shards = 1, elements = 0;  // of a shard: a multiple of kScaleBlock
+
+  static std::int64_t packed_bytes(std::int64_t elements) { return elements + elements / kScaleBlock; }
+  std::int64_t packed() const { return packed_bytes(elements); }
+  static constexpr const char* kKind = "scaled_cast";
+  static constexpr std::array kFields = {"pass", "shards", "elements"};
+  bool operator==(const ScaledCast&) const = default;
+};
+
+// parts[parts,elements] R, sum[1,elements] W: the sum of the rows, in order, in f32 where the parts are bf16. The sum
+// may be of a wider type. (What is left of a reduce-scatter whose parts have been sent one by one.)
 struct LocalReduce {
   std::int64_t parts = 1, elements = 0;
 
@@ -466,7 +483,7 @@ struct PointToPoint {
 
 using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
                           LayerNorm, RmsNorm, Elementwise, Dropout, Embedding, CrossEntropy, VocabStats, Fill, Cast,
-                          LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
+                          ScaledCast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 bool is_communication(const Work& work);
 std::uint32_t communicator_of(const Work& work);  // of a communication

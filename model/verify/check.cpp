@@ -121,7 +121,11 @@ bool has_shape(const OperandSpec& operand, const View& view) {
 bool has_type(const OperandSpec& operand, Dtype dtype) {
   switch (operand.type) {
     case OperandType::floating:
-      return dtype != Dtype::i32;
+      return dtype != Dtype::i32 && dtype != Dtype::e4m3;
+    case OperandType::e4m3:
+      return dtype == Dtype::e4m3;
+    case OperandType::any:
+      return true;
     case OperandType::i32:
       return dtype == Dtype::i32;
     case OperandType::f64:
@@ -131,7 +135,19 @@ bool has_type(const OperandSpec& operand, Dtype dtype) {
 }
 
 const char* type_text(OperandType type) {
-  return type == OperandType::floating ? "a floating type" : type == OperandType::i32 ? "i32" : "f64";
+  switch (type) {
+    case OperandType::floating:
+      return "a floating type";
+    case OperandType::i32:
+      return "i32";
+    case OperandType::f64:
+      return "f64";
+    case OperandType::e4m3:
+      return "e4m3";
+    case OperandType::any:
+      return "any type";
+  }
+  return "?";
 }
 
 void check_access(const Schedule& schedule, const Operation& operation, const OperandSpec& operand, std::size_t number,

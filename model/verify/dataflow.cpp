@@ -145,6 +145,8 @@ class Tracer {
       for (std::int64_t i = 0; i < reduce->parts; ++i)
         rows.push_back(slice(parts, i * reduce->elements, reduce->elements));
       write(p, at, 1, sum_elements(rows));
+    } else if (const auto* scaled = std::get_if<ScaledCast>(&work)) {
+      scaled_cast(p, at, *scaled);
     } else if (std::holds_alternative<Cast>(work)) {
       write(p, at, 1, cast(read(p, at, 0), dtype_of(operation.accesses[0]), dtype_of(operation.accesses[1])));
     } else if (const auto* squares = std::get_if<SumSquares>(&work)) {
@@ -169,6 +171,29 @@ class Tracer {
     for (Run& run : value)  // zero is zero in every type
       if (run.hash != 0 && from != to) run.hash = hash_of(stream_of("cast"), to, run.hash);
     return value;
+  }
+
+  // A scale depends on all of its block, a value on its element and the scale.
+  void scaled_cast(std::size_t p, UnrolledOp at, const ScaledCast& work) {
+    const Runs given = read(p, at, 0);
+    const std::int64_t blocks = work.elements / kScaleBlock;
+    const bool packs = work.pass == Pass::forward;
+    Runs got;
+    for (std::int64_t shard = 0; shard < work.shards; ++shard) {
+      const std::int64_t begin = shard * (packs ? work.elements : work.packed());
+      Runs scales;
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const Runs values = slice(given, begin + block * kScaleBlock, kScaleBlock);
+        const std::uint64_t scale = fingerprint(packs ? values : slice(given, begin + work.elements + block, 1));
+        for (Run value : values) {
+          value.hash = hash_of(stream_of("scaled"), packs, value.hash, scale);
+          append(got, value);
+        }
+        append(scales, {1, scale, Run::kUniform});
+      }
+      if (packs) append(got, scales);
+    }
+    write(p, at, 1, got);
   }
 
   // Every result depends on all of every operand.

@@ -53,7 +53,9 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
           return access.mode != AccessMode::read &&
                  rule_of(schedule.storages[places.front().storage].kind) == Rule::parameter;
         }));
-    if (is_communication_.back()) continue;
+    // What it unpacks is the parameters of the step before, rounded.
+    keeps_version_.push_back(std::holds_alternative<ScaledCast>(operation.work));
+    if (is_communication_.back() || keeps_version_.back()) continue;
     for (const Access& access : operation.accesses)
       if (access.mode != AccessMode::read)
         for (const TensorPlace& place : schedule.tensors[access.view.tensor].places) is_updated_[place.storage] = true;
@@ -230,7 +232,10 @@ bool Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse
 
 void Meaning::write_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use) {
   const auto updated = static_cast<std::uint8_t>(step + 1);
-  const std::uint8_t version = is_communication_at(op) ? carried_version_.value_or(updated) : updated;
+  const bool keeps = keeps_version_[program_.ops[op].op];
+  const std::uint8_t version = keeps                     ? static_cast<std::uint8_t>(step)
+                               : is_communication_at(op) ? carried_version_.value_or(updated)
+                                                         : updated;
   is_updated_yet_ = is_updated_yet_ || version > 0;
   std::fill(versions_.begin() + use.first, versions_.begin() + use.last, version);
 }

@@ -61,6 +61,7 @@ class Meaning {
   const BoundProgram& program_;
   std::vector<bool> is_communication_;           // [OpId]
   std::vector<bool> carries_version_;            // [OpId]: from parameters to parameters
+  std::vector<bool> keeps_version_;              // [OpId]: of the step before
   std::vector<bool> is_updated_;                 // [storage]: by a computation of the step; others are frozen
   std::vector<std::uint64_t> hash_;              // [micro-batch]
   std::uint64_t each_once_ = 0;                  // sum of the hashes of all micro-batches

@@ -30,9 +30,9 @@ constexpr bool kIsOneOf = (std::is_same_v<W, Kinds> || ...);
 std::string result_type(const Schedule& schedule, const Operation& operation) {
   const bool varies = std::visit(
       []<class W>(const W&) {
-        constexpr bool is_one =
-            kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
-                     LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy, VocabStats, AdamW, Collective, PointToPoint>;
+        constexpr bool is_one = kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv,
+                                         JoinQkv, Rope, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy,
+                                         VocabStats, ScaledCast, AdamW, Collective, PointToPoint>;
         constexpr bool is_other = kIsOneOf<W, Gemm, Elementwise, Fill, Cast, LocalReduce, SumSquares>;
         static_assert(is_one != is_other, "say which it is");
         return is_other;
@@ -149,8 +149,18 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             const bool is_copy = dtype_of(schedule, operation.accesses[0]) == dtype_of(schedule, operation.accesses[1]);
             return {is_copy ? "copy" : "cast", streaming(c.elements), DemandClass::memory};
           },
+          [&](const ScaledCast& c) -> WorkCost {
+            // Memory-bound: what a cast from f32 to bf16, of four and two bytes an element, costs of as many bytes.
+            const bool is_forward = c.pass == Pass::forward;
+            const double wide = double(bytes_of(dtype_of(schedule, operation.accesses[is_forward ? 0 : 1])));
+            const double bytes = double(c.shards) * (wide * double(c.elements) + double(c.packed()));
+            return {"cast", streaming(std::int64_t(bytes / 6)), DemandClass::memory};
+          },
           [&](const LocalReduce& r) -> WorkCost {
-            return {"local_reduce", {1, double(r.parts + 1) * double(r.elements)}, DemandClass::vector};
+            // In elements of the sum's type.
+            const double part = double(bytes_of(dtype_of(schedule, operation.accesses[0]))) /
+                                double(bytes_of(dtype_of(schedule, operation.accesses[1])));
+            return {"local_reduce", {1, (part * double(r.parts) + 1) * double(r.elements)}, DemandClass::vector};
           },
           [&](const SumSquares& s) -> WorkCost {
             return {"sum_squares", streaming(s.elements), DemandClass::memory};
@@ -173,8 +183,10 @@ WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t m
   const double slice = double(collective.elements) / double(members);
   const bool sums = rule_of(collective.kind).sums();
   const double touched = slice * double(sums ? members + 1 : 2 * (in_place ? members - 1 : members));
-  return {std::string("move_") + kind_of(collective) + "_" + std::string(name_of(dtype)),
-          {1, touched},
+  // Bytes are copied as half as many of two.
+  const bool is_byte = dtype == Dtype::e4m3;
+  return {std::string("move_") + kind_of(collective) + "_" + std::string(name_of(is_byte ? Dtype::bf16 : dtype)),
+          {1, is_byte ? touched / 2 : touched},
           DemandClass::memory};
 }
 

@@ -53,6 +53,7 @@ Dtype dtype_of(ncclDataType_t type) {
   return type == ncclFloat32   ? Dtype::f32
          : type == ncclFloat64 ? Dtype::f64
          : type == ncclInt32   ? Dtype::i32
+         : type == ncclUint8   ? Dtype::e4m3
                                : Dtype::bf16;
 }
 

@@ -22,14 +22,14 @@ __global__ void fill_kernel(std::int64_t rows, std::int64_t packs, Rows<T> to, T
 }
 
 // The parts lie one behind the other, `elements` each; they are added in order.
-template <class T>
+template <class From, class T>
 __global__ void local_reduce_kernel(std::int64_t rows, std::int64_t cols, int parts, std::int64_t elements,
-                                    const T* from, Rows<T> to) {
+                                    const From* from, Rows<T> to) {
   const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (col >= cols) return;
   for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
        row += std::int64_t{gridDim.y} * blockDim.y) {
-    const T* first = from + row * cols + col;
+    const From* first = from + row * cols + col;
     float sum = widened(*first);
     for (int part = 1; part < parts; ++part) sum += widened(first[part * elements]);
     to.row(row)[col] = rounded<T>(sum);
@@ -75,10 +75,13 @@ void run_kernel(const Cast&, std::span<const exec::Operand> operands, const Stre
 void run_kernel(const LocalReduce& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const exec::Operand& to = operands[1];
   const Tiling t = tile(to.rows, to.cols);
-  with_device_type(to.dtype, [&](auto type) {
-    using T = decltype(type);
-    launch(stream, t.grid, t.block, local_reduce_kernel<T>, to.rows, to.cols, static_cast<int>(work.parts),
-           work.elements, static_cast<const T*>(operands[0].data), rows_of<T>(to));
+  with_device_type(operands[0].dtype, [&](auto in) {
+    with_device_type(to.dtype, [&](auto out) {
+      using From = decltype(in);
+      using T = decltype(out);
+      launch(stream, t.grid, t.block, local_reduce_kernel<From, T>, to.rows, to.cols, static_cast<int>(work.parts),
+             work.elements, static_cast<const From*>(operands[0].data), rows_of<T>(to));
+    });
   });
 }
 

@@ -61,6 +61,8 @@ struct Buffer {
         return to_float(*reinterpret_cast<const Bf16*>(p));
       case Dtype::i32:
         return *reinterpret_cast<const std::int32_t*>(p);
+      case Dtype::e4m3:  // its bits, which have to be the same
+        return std::to_integer<int>(*p);
     }
     return 0;
   }
@@ -79,6 +81,9 @@ struct Buffer {
       case Dtype::i32:
         *reinterpret_cast<std::int32_t*>(p) = static_cast<std::int32_t>(value);
         return;
+      case Dtype::e4m3:
+        *p = static_cast<std::byte>(static_cast<int>(value));
+        return;
     }
   }
 };
@@ -90,6 +95,17 @@ double shaped(const std::string& name, std::int64_t col, double value, const Wor
   if (name == "hyper") {
     constexpr double hyper[8] = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1.0, 0.271, 0.1426};
     return hyper[col];
+  }
+  if (name == "packed") {
+    // Any byte, but scales near 1.
+    const ScaledCast& cast = std::get<ScaledCast>(work);
+    const double byte = std::floor((value + 1) * 127);
+    return col % cast.packed() >= cast.elements ? std::floor(127 + value * 9) : byte == 127 ? 126 : byte;
+  }
+  if (name == "x" && std::holds_alternative<ScaledCast>(work)) {
+    // Blocks of many sizes, one of zeros, numbers that are far below the largest of their block.
+    const std::int64_t block = col / kScaleBlock;
+    return block % 7 == 3 ? 0 : value * std::exp2(double(block % 60) - 30) * (col % 5 == 0 ? 1e-3 : 1);
   }
   if (name == "key") return std::floor(value * 1e6);
   if (name == "mask") return std::floor(value * 8) * 0x100 + std::floor(value * value * 2);
@@ -116,10 +132,11 @@ std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_t gap, 
     Buffer buffer;
     buffer.name = spec.name;
     const bool is_wide = is_kept_wide(work, spec.name);
-    buffer.operand.dtype = spec.type == OperandType::i32   ? Dtype::i32
-                           : spec.type == OperandType::f64 ? Dtype::f64
-                           : is_wide                       ? Dtype::f32
-                                                           : dtype;
+    buffer.operand.dtype = spec.type == OperandType::i32    ? Dtype::i32
+                           : spec.type == OperandType::f64  ? Dtype::f64
+                           : spec.type == OperandType::e4m3 ? Dtype::e4m3
+                           : is_wide                        ? Dtype::f32
+                                                            : dtype;
     const bool is_column = buffer.name == "tokens" || buffer.name == "targets";
     buffer.operand.rows = is_column ? spec.cols : spec.rows;
     buffer.operand.cols = is_column ? 1 : spec.cols;
@@ -362,6 +379,11 @@ void compare(const Fill&) {
 }
 void compare(const Cast&) {
   for (const std::int64_t elements : kElements) check(Cast{elements});
+}
+void compare(const ScaledCast&) {
+  for (const Pass pass : {Pass::forward, Pass::backward})
+    for (const std::int64_t blocks : {1, 3, 100})
+      for (const std::int64_t shards : {1, 3}) check(ScaledCast{pass, shards, blocks * kScaleBlock}, 0);
 }
 void compare(const SumSquares&) {
   for (const std::int64_t elements : kElements) check(SumSquares{elements, 3});

@@ -105,18 +105,17 @@ __global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::in
 }
 
 void copy(const Slices& slices, const Pace& pace, const Stream& stream) {
-  bool packs = true;
+  std::uintptr_t all = 0;
   for (int i = 0; i < slices.count; ++i)
-    packs = packs && (reinterpret_cast<std::uintptr_t>(slices.from[i]) |
-                      reinterpret_cast<std::uintptr_t>(slices.to[i]) | static_cast<std::uintptr_t>(slices.bytes[i])) %
-                             16 ==
-                         0;
+    all |= reinterpret_cast<std::uintptr_t>(slices.from[i]) | reinterpret_cast<std::uintptr_t>(slices.to[i]) |
+           static_cast<std::uintptr_t>(slices.bytes[i]);
   const dim3 grid{static_cast<unsigned>(pace.ctas), 1, 1}, block{kShareThreads, 1, 1};
-  // Elements have at least two bytes.
-  if (packs)
+  if (all % 16 == 0)
     launch(stream, grid, block, copy_kernel<Pack<std::uint32_t, 4>>, slices, pace.least_ns);
-  else
+  else if (all % 2 == 0)
     launch(stream, grid, block, copy_kernel<std::uint16_t>, slices, pace.least_ns);
+  else
+    launch(stream, grid, block, copy_kernel<std::uint8_t>, slices, pace.least_ns);
 }
 
 // All that one member gets, in one place.

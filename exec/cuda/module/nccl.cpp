@@ -35,6 +35,8 @@ ncclDataType_t type_of(Dtype dtype) {
       return ncclFloat64;
     case Dtype::bf16:
       return ncclBfloat16;
+    case Dtype::e4m3:  // and scales: bytes, which are not summed
+      return ncclUint8;
     case Dtype::i32:
       break;
   }

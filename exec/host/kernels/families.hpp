@@ -28,6 +28,7 @@ void run_kernel(const CrossEntropy& work, std::span<const Operand> operands);
 void run_kernel(const VocabStats& work, std::span<const Operand> operands);
 void run_kernel(const Fill& work, std::span<const Operand> operands);
 void run_kernel(const Cast& work, std::span<const Operand> operands);
+void run_kernel(const ScaledCast& work, std::span<const Operand> operands);
 void run_kernel(const LocalReduce& work, std::span<const Operand> operands);
 void run_kernel(const SumSquares& work, std::span<const Operand> operands);
 void run_kernel(const AdamW& work, std::span<const Operand> operands);

@@ -1,5 +1,7 @@
 #include <cassert>
+#include <type_traits>
 
+#include "base/bf16.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
 #include "exec/host/kernels/row.hpp"
@@ -22,12 +24,37 @@ void reduce(const LocalReduce& work, const Operand& parts, const Operand& sum) {
   }
 }
 
+// Parts in bf16: summed in f32, rounded once where the sum is bf16 too.
+template <class T>
+void reduce_bf16(const LocalReduce& work, const Operand& parts, const Operand& sum) {
+  const Bf16* from = data_of<Bf16>(parts);
+  for (std::int64_t row = 0; row < sum.rows; ++row) {
+    T* to = row_of<T>(sum, row);
+    const Bf16* first = from + row * sum.cols;
+    for (std::int64_t i = 0; i < sum.cols; ++i) {
+      float total = to_float(first[i]);
+      for (std::int64_t part = 1; part < work.parts; ++part) total += to_float(first[part * work.elements + i]);
+      if constexpr (std::is_same_v<T, Bf16>)
+        to[i] = to_bf16(total);
+      else
+        to[i] = static_cast<T>(total);
+    }
+  }
+}
+
 }  // namespace
 
 void run_kernel(const LocalReduce& work, std::span<const Operand> operands) {
   assert(operands.size() == 2 && elements_of(operands[0]) == work.parts * work.elements);
   assert(elements_of(operands[1]) == work.elements);
-  with_compute_type(operands[0].dtype, [&](auto type) { reduce<decltype(type)>(work, operands[0], operands[1]); });
+  const Operand &parts = operands[0], &sum = operands[1];
+  if (parts.dtype == Dtype::bf16) {
+    assert(is_contiguous(parts));
+    if (sum.dtype == Dtype::bf16) return reduce_bf16<Bf16>(work, parts, sum);
+    return with_compute_type(sum.dtype, [&](auto type) { reduce_bf16<decltype(type)>(work, parts, sum); });
+  }
+  assert(sum.dtype == parts.dtype);
+  with_compute_type(parts.dtype, [&](auto type) { reduce<decltype(type)>(work, parts, sum); });
 }
 
 }  // namespace stretto::host

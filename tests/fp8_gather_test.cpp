@@ -1,0 +1,190 @@
+// fp8_param_gather: parameters travel in e4m3 with their scales. Bytes, memory, and how far training goes from bf16.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "base/bf16.hpp"
+#include "base/error.hpp"
+#include "base/fp8.hpp"
+#include "model/verify/dataflow.hpp"
+#include "tests/ideal.hpp"
+
+namespace stretto::testing {
+namespace {
+
+Scenario fp8_scenario(const Layout& layout, const std::string& mode, bool in_fp8 = true, std::int64_t instances = 1) {
+  Scenario scenario = layout_scenario(layout, mode, true, "bf16", 1, 12);
+  if (layout.pp > 1) {
+    scenario.model.untie_embeddings_and_output_weights = false;
+    scenario.model.num_layers = 4;
+  }
+  scenario.overlap.fp8_param_gather = in_fp8;
+  scenario.parallel.num_distributed_optimizer_instances = instances;
+  return scenario;
+}
+
+// A layout trained step by step, whose memory can be looked at.
+struct Run {
+  explicit Run(const Scenario& of)
+      : scenario(of), schedule(build_schedule(of)), plan(plan_memory(schedule)), executor(schedule, plan) {
+    exec::initialise_state(schedule, scenario, memory());
+  }
+  exec::MemoryOf memory() {
+    return [this](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
+  }
+  double step(std::int64_t number) {
+    exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), number, memory());
+    exec::write_hyper(schedule, scenario, number, memory());
+    executor.run(1, static_cast<std::uint64_t>(number));
+    return exec::read_metrics(schedule, memory()).loss;
+  }
+  Scenario scenario;
+  Schedule schedule;
+  MemoryPlan plan;
+  serial::SerialExecutor executor;
+};
+
+}  // namespace
+
+TEST_CASE("fp8_param_gather: every rank computes with the masters in fp8", "[serial]") {
+  Run run(fp8_scenario({4, 1}, "plain"));
+  run.step(0);
+  const StateBucket& bucket = run.schedule.state.buckets.front();
+  const StorageId parameter = bucket.window(StatePart::parameters)->storage,
+                  master = bucket.window(StatePart::master)->storage;
+  // Before the second step: what it casts.
+  std::vector<float> exact;
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    const auto shard = run.executor.memory(rank).view<float>(run.schedule, master, 0, bucket.own_elements);
+    exact.insert(exact.end(), shard.begin(), shard.end());
+  }
+  run.step(1);
+  // AdamW has replaced a rank's own shard by then: another rank has it as it was computed with.
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    const std::int64_t begin = (rank + 1) % 4 * bucket.own_elements;
+    const auto used = run.executor.memory(rank).view<Bf16>(run.schedule, parameter, begin, bucket.own_elements);
+    bool differs = false;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      const float x = exact[static_cast<std::size_t>(begin) + i];
+      float amax = 0;
+      for (std::size_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j)
+        amax = std::max(amax, std::fabs(exact[static_cast<std::size_t>(begin) + j]));
+      // Rounded to bf16 first, to half of 2^-8 of it.
+      const float bound = std::fabs(x) * (1.0f / 16 + 1.0f / 256) + amax / 448 * std::exp2(-9.0f);
+      CHECK(std::fabs(to_float(used[i]) - x) <= bound);
+      differs = differs || std::fabs(to_float(used[i]) - x) > std::fabs(x) / 64;
+    }
+    CHECK(differs);
+  }
+}
+
+TEST_CASE("fp8_param_gather: training stays near that in bf16, with any layout and mode") {
+  constexpr int kSteps = 3;
+  const Trained expected = train(fp8_scenario({2, 1}, "plain", false), kSteps, false);
+  const Trained plain = train(fp8_scenario({2, 1}, "plain"), kSteps, false);
+  for (int step = 0; step < kSteps; ++step) {
+    CHECK(plain.losses[step] != expected.losses[step]);
+    CHECK(plain.losses[step] == Approx(expected.losses[step]).epsilon(0.02));
+  }
+  // Blocks of a scale are in parameters, so nothing depends on how these are cut into buckets and shards.
+  struct Case {
+    Layout layout;
+    const char* mode;
+    std::int64_t instances;
+    bool threaded;
+  };
+  for (const Case& c : {Case{{2, 1}, "overlap_grad_reduce", 1, false}, Case{{2, 1}, "overlap_param_gather", 1, true},
+                        Case{{4, 1}, "overlap_param_gather", 1, false}, Case{{3, 1}, "plain", 1, true},
+                        Case{{4, 1}, "overlap_param_gather", 2, true}}) {
+    INFO(c.layout.text() << " " << c.mode << " " << c.instances << " instances");
+    const Scenario scenario = fp8_scenario(c.layout, c.mode, true, c.instances);
+    const Trained trained = train(scenario, kSteps, c.threaded);
+    for (int step = 0; step < kSteps; ++step) CHECK(trained.losses[step] == Approx(plain.losses[step]).epsilon(2e-3));
+    CHECK(worst_relative_difference(trained.parameters, plain.parameters) < 0.02);
+    const MemoryPlan plan = plan_memory(build_schedule(scenario));
+    for (const std::int64_t bytes : trained.allocated_bytes) CHECK(bytes == plan.peak_bytes());
+  }
+}
+
+TEST_CASE("fp8_param_gather: overlap moves operations: the same bits and data flow", "[serial]") {
+  for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{2, 1, false, 2, 2}}) {
+    INFO(layout.text());
+    const Trained expected = train(fp8_scenario(layout, "plain"), 2, false);
+    for (const char* mode : {"overlap_grad_reduce", "overlap_param_gather"}) {
+      INFO(mode);
+      const Trained trained = train(fp8_scenario(layout, mode), 2, false, 5);
+      CHECK(trained.losses == expected.losses);
+      CHECK(same_bits(trained.parameters, expected.parameters));
+      CHECK(verify_equivalent(build_schedule(fp8_scenario(layout, "plain")), build_schedule(fp8_scenario(layout, mode)),
+                              SumOrder::any) == std::vector<std::string>{});
+    }
+  }
+}
+
+TEST_CASE("fp8_param_gather: 33 bytes for 32 elements on the wire") {
+  const auto gathered_bytes = [](const Schedule& schedule) {
+    std::int64_t bytes = 0;
+    for (const Operation& operation : schedule.operations)
+      if (const auto* c = std::get_if<Collective>(&operation.work); c && c->kind == CollectiveKind::all_gather)
+        bytes +=
+            c->elements *
+            bytes_of(schedule.storages[schedule.tensors[operation.accesses[0].view.tensor].places[0].storage].dtype);
+    return bytes;
+  };
+  for (const char* mode : {"plain", "overlap_param_gather"}) {
+    const Schedule wide = build_schedule(fp8_scenario({4, 1}, mode, false)),
+                   narrow = build_schedule(fp8_scenario({4, 1}, mode));
+    CHECK(gathered_bytes(wide) * 33 == gathered_bytes(narrow) * 64);
+  }
+}
+
+TEST_CASE("fp8_param_gather: s_k = max(t_k, g_k) and then the cast back", "[closed]") {
+  Scenario scenario = fp8_scenario({4, 1}, "overlap_param_gather");
+  scenario.cluster.ranks_per_device = 1;
+  scenario.overlap.bucket_size = 1500;
+  Ideal ideal(scenario);
+  const Schedule& schedule = ideal.schedule;
+  for (OpId op = 0; op < schedule.operations.size(); ++op)
+    if (!is_communication(schedule.operations[op].work)) ideal.set(op, 1000 + 37 * (op % 11));
+  std::size_t count = 0;
+  for (; schedule.find_operation("dp.all_gather.b" + std::to_string(count)); ++count)
+    ideal.set("dp.all_gather.b" + std::to_string(count), 5000 + 11 * static_cast<Time>(count % 3));
+  REQUIRE(count > 3);
+  const sim::SimResult result = ideal.run();
+  const auto row_of = [&](const std::string& name) {
+    const OpId id = schedule.find_operation(name).value();
+    for (const TimelineRow& row : result.timeline.rows)
+      if (result.programs[0].ops[row.op].op == id) return row;
+    throw std::logic_error("no row of " + name);
+  };
+  for (std::size_t b = 0; b < count; ++b) {
+    const std::string number = ".b" + std::to_string(b);
+    const TimelineRow pack = row_of("dp.cast_to_fp8" + number), gather = row_of("dp.all_gather" + number),
+                      back = row_of("dp.cast_from_fp8" + number);
+    CHECK(gather.start >= pack.end);
+    Time reached = result.timeline.step_begin;  // when the compute lane comes to it
+    const std::uint32_t position = result.programs[0].ops[back.op].position;
+    for (const TimelineRow& row : result.timeline.rows) {
+      const BoundOp& op = result.programs[0].ops[row.op];
+      if (op.lane == 0 && op.position + 1 == position) reached = row.end;
+    }
+    CHECK(back.start == std::max(reached, gather.end));
+  }
+}
+
+TEST_CASE("the reader of scenarios says what fp8_param_gather needs") {
+  const auto message_of = [](const std::string& rest) {
+    try {
+      parse_scenario("[model]\npreset = \"gpt2-124m\"\n[overlap]\nfp8_param_gather = true\n" + rest, "test");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(message_of("[training]\nprecision = \"bf16\"\n").empty());
+  CHECK_THAT(message_of(""), Catch::Contains("precision = \"bf16\" as well"));
+  CHECK_THAT(message_of("[parallel]\nuse_distributed_optimizer = false\n[training]\nprecision = \"bf16\"\n"),
+             Catch::Contains("use_distributed_optimizer = true as well"));
+}
+
+}  // namespace stretto::testing
