@@ -158,6 +158,7 @@ void add_data_parallel(std::vector<Subject>& subjects, std::int64_t ranks_per_de
   const auto add = [&](const Layout& layout, const char* mode, const char* precision, const char* what, auto change) {
     Scenario scenario = layout_scenario(layout, mode, true, precision, 1, layout.dp * 2 * layout.pp);
     scenario.cluster.ranks_per_device = ranks_per_device;
+    if (layout.pp > 1) scenario.model.num_layers = layout.pp * layout.vp;
     change(scenario);
     subjects.push_back(make_subject(scenario, layout.text() + ", " + mode + ", " + what));
   };

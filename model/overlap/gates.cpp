@@ -77,6 +77,10 @@ Gates gates_of(const Scenario& s) {
   gates.above_one(scatter, p.scatter_gather_tensors_in_pipeline, "tensor_model_parallel_size", tp);
   gates.off(scatter, p.scatter_gather_tensors_in_pipeline, "sequence_parallel off", !p.sequence_parallel,
             "sequence_parallel is on, and ranks have no more than their part of the tokens");
+  gates.error("num_distributed_optimizer_instances", p.num_distributed_optimizer_instances > 1,
+              "use_distributed_optimizer", p.shards_optimizer());
+  gates.error("num_distributed_optimizer_instances", p.num_distributed_optimizer_instances > 1,
+              "at least 2 ranks in each instance", p.num_distributed_optimizer_instances == 1 || p.shards() > 1);
   gates.error("virtual_pipeline_model_parallel_size", vp > 1, "pipeline_model_parallel_size above 1", pp > 1);
   gates.error("virtual_pipeline_model_parallel_size", vp > 1,
               "micro-batches in groups of at least pipeline_model_parallel_size, none or as many left over", true);

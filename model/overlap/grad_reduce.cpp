@@ -104,11 +104,11 @@ void add_accumulation_gates(const Scenario& scenario, Gates& gates) {
 }
 
 void add_gates(const Scenario& scenario, Gates& gates) {
-  add_accumulation_gates(scenario, gates);
   gates.above_one("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, Parallel::kReplicas,
                   scenario.parallel.replicas());
   gates.trains("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
   gates.off_with_units("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
+  add_accumulation_gates(scenario, gates);
 }
 
 }  // namespace
