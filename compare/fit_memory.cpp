@@ -72,7 +72,8 @@ std::optional<Overrides> overrides_of(const Scenario& scenario, const Changes& c
         overrides.add("training", "recompute_granularity", "selective");
         break;
       case Change::full:
-        if (training.recompute.granularity == Granularity::full) return std::nullopt;
+        if (training.recompute.granularity == Granularity::full || is_zero_bubble(parallel.pipeline_schedule))
+          return std::nullopt;
         overrides.add("training", "recompute_granularity", "full");
         break;
       case Change::sequence:
@@ -98,7 +99,8 @@ std::optional<Overrides> overrides_of(const Scenario& scenario, const Changes& c
           overrides.add("parallel", "pipeline_model_parallel_size", 2 * parallel.pipeline_model_parallel_size);
         break;
       case Change::no_virtual:
-        if (parallel.virtual_pipeline_model_parallel_size == 1) return std::nullopt;
+        if (parallel.virtual_pipeline_model_parallel_size == 1 || is_zero_bubble(parallel.pipeline_schedule))
+          return std::nullopt;
         overrides.add("parallel", "virtual_pipeline_model_parallel_size", 1);
         break;
     }

@@ -29,6 +29,7 @@ std::vector<std::string> differences(const ValidatedStep& x, const ValidatedStep
   compare("pp", a.pipeline_model_parallel_size, b.pipeline_model_parallel_size);
   compare("cp", a.context_parallel_size, b.context_parallel_size);
   compare("dp", a.data_parallel_size, b.data_parallel_size);
+  compare("schedule", a.pipeline_schedule, b.pipeline_schedule);
   compare("chunks", a.virtual_pipeline_model_parallel_size, b.virtual_pipeline_model_parallel_size);
   compare("micro-batch", x.scenario.training.micro_batch_size, y.scenario.training.micro_batch_size);
   compare("batch", x.scenario.training.global_batch_size, y.scenario.training.global_batch_size);

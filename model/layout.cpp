@@ -111,8 +111,10 @@ std::vector<std::int64_t> layers_of_stages(const Transformer& model, const Paral
   const std::int64_t each = others > 0 ? divided(rest, others, "the remaining layers") : 0;
   for (std::int64_t& stage : layers)
     if (stage == 0) stage = each;
-  layers.front() -= std::int64_t(p.account_for_embedding_in_pipeline_split);
-  layers.back() -= std::int64_t(p.account_for_loss_in_pipeline_split);
+  const StageMap map = stage_map(p);
+  const auto of_stage = [&](std::int64_t stage) -> std::int64_t& { return layers[static_cast<std::size_t>(stage)]; };
+  of_stage(map.first_stage()) -= std::int64_t(p.account_for_embedding_in_pipeline_split);
+  of_stage(map.last_stage()) -= std::int64_t(p.account_for_loss_in_pipeline_split);
   return layers;
 }
 
@@ -160,8 +162,8 @@ std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& p
     const std::int64_t stage = map.stage_of(static_cast<std::int64_t>(piece));
     const bool is_first = piece == 0, is_last = piece + 1 == count;
     // The embedding and the head take the place of a layer in the first and in the last chunk.
-    const std::int64_t counted_first = stage == 0 && p.account_for_embedding_in_pipeline_split,
-                       counted_last = stage + 1 == map.stages && p.account_for_loss_in_pipeline_split;
+    const std::int64_t counted_first = stage == map.first_stage() && p.account_for_embedding_in_pipeline_split,
+                       counted_last = stage == map.last_stage() && p.account_for_loss_in_pipeline_split;
     std::int64_t layers = divided(of_stage[static_cast<std::size_t>(stage)] + counted_first + counted_last, map.chunks,
                                   "the layers of a stage");
     if (is_first) layers -= counted_first;
@@ -185,6 +187,18 @@ const char* name_of(Sharding sharding) {
       return "optim_grads";
     case Sharding::optim_grads_params:
       return "optim_grads_params";
+  }
+  return "?";
+}
+
+const char* name_of(PipelineSchedule schedule) {
+  switch (schedule) {
+    case PipelineSchedule::one_f_one_b:
+      return "1f1b";
+    case PipelineSchedule::zb_h1:
+      return "zb-h1";
+    case PipelineSchedule::zb_v:
+      return "zb-v";
   }
   return "?";
 }

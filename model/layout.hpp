@@ -23,6 +23,16 @@ const char* name_of(CpCommType type);  // "p2p", "all_gather", "a2a", "a2a+p2p"
 enum class Sharding : std::uint8_t { no_shard, optim, optim_grads, optim_grads_params };
 const char* name_of(Sharding sharding);
 
+// In which order a stage computes F, B (gradients of inputs) and W (gradients of weights) of its micro-batches.
+enum class PipelineSchedule : std::uint8_t {
+  one_f_one_b,  // 1F1B, interleaved with virtual stages; B and W are one
+  zb_h1,        // ZB-H1 (Qi et al., arXiv 2401.10241)
+  zb_v,         // ZB-V (arXiv 2401.10241, 2405.15362): two chunks a stage, which lie in a V
+};
+const char* name_of(PipelineSchedule schedule);  // "1f1b", "zb-h1", "zb-v"
+// Whether W is apart from B, so that it can come later.
+inline bool is_zero_bubble(PipelineSchedule schedule) { return schedule != PipelineSchedule::one_f_one_b; }
+
 // How many ranks cut the model along which axis, and how pipeline stages share its layers. Fields are named as
 // Megatron-LM's options; docs/scenario.md is their specification.
 struct Parallel {
@@ -55,6 +65,7 @@ struct Parallel {
   std::int64_t tensor_model_parallel_size = 1;
   bool sequence_parallel = false;  // norms and residuals on a token shard each (Korthikanti et al., arXiv 2205.05198)
   std::int64_t pipeline_model_parallel_size = 1;
+  PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
   std::int64_t virtual_pipeline_model_parallel_size = 1;  // model chunks a stage
   std::int64_t microbatch_group_size_per_vp_stage = 0;    // micro-batches of a chunk in a row; 0: pipeline size
   // Each tensor-parallel rank sends its part of the tokens to the next stage, which gathers them (Narayanan et al.,
@@ -87,25 +98,35 @@ struct RankGroup {
 std::vector<RankGroup> rank_groups(const Parallel& parallel);
 
 // Which stage has which piece of the model: the only place that knows. Pieces are numbered from the input to the head;
-// chunk number c of a stage is its c-th piece. Pieces go round the stages (Narayanan et al., arXiv 2104.04473).
+// chunk number c of a stage is its c-th piece. Pieces go round the stages (Narayanan et al., arXiv 2104.04473), or with
+// `in_v` there and back: stage s has pieces s and 2 · stages − 1 − s, and the last stage two neighbours.
 struct StageMap {
   std::int64_t stages = 1, chunks = 1;  // chunks of a stage
+  bool in_v = false;                    // two chunks
   std::int64_t pieces() const { return stages * chunks; }
-  std::int64_t stage_of(std::int64_t piece) const { return piece % stages; }
   std::int64_t chunk_of(std::int64_t piece) const { return piece / stages; }
+  std::int64_t stage_of(std::int64_t piece) const {
+    return in_v && piece >= stages ? pieces() - 1 - piece : piece % stages;
+  }
   // The inverse, of numbers or of expressions of coordinates.
   template <class Number>
   Number piece_of(const Number& stage, const Number& chunk) const {
-    return chunk * Number(stages) + stage;
+    const Number round = chunk * Number(stages) + stage;
+    return in_v ? round + chunk * (Number(stages - 1) - Number(2) * stage) : round;
   }
   bool is_first(std::int64_t stage, std::int64_t chunk) const { return piece_of(stage, chunk) == 0; }
   bool is_last(std::int64_t stage, std::int64_t chunk) const { return piece_of(stage, chunk) + 1 == pieces(); }
   std::int64_t first_stage() const { return stage_of(0); }
   std::int64_t last_stage() const { return stage_of(pieces() - 1); }
+  // Where the next piece is: so many stages on, in the ring of stages, unless the chunk turns.
+  std::int64_t way(std::int64_t chunk) const { return in_v && chunk == 1 ? -1 : 1; }
+  // The chunk's output is the input of the next chunk of the same stage.
+  bool turns_behind(std::int64_t stage, std::int64_t chunk) const { return in_v && chunk == 0 && stage + 1 == stages; }
 };
 
 inline StageMap stage_map(const Parallel& parallel) {
-  return {parallel.pipeline_model_parallel_size, parallel.virtual_pipeline_model_parallel_size};
+  return {parallel.pipeline_model_parallel_size, parallel.virtual_pipeline_model_parallel_size,
+          parallel.pipeline_schedule == PipelineSchedule::zb_v};
 }
 
 // One piece of the model.

@@ -41,6 +41,7 @@ double ranks_of_stage(const Scenario& scenario) {
 double slots_of(const Parallel& parallel, double micro_batches) {
   const double stages = double(parallel.pipeline_model_parallel_size);
   if (stages == 1) return 1;
+  if (is_zero_bubble(parallel.pipeline_schedule)) return std::min(micro_batches, stages) + 1.5;
   if (parallel.virtual_pipeline_model_parallel_size == 1) return std::min(micro_batches, stages / 2 + 0.5);
   return std::min(micro_batches, std::max(stages, double(parallel.microbatch_group_size_per_vp_stage)) + stages / 2);
 }
@@ -110,17 +111,21 @@ StepSize step_size_of(const Scenario& scenario) {
                           (recomputes ? scenario.training.recompute.whole_layers ? 14 : 12 : 0) + (tp > 1 ? 6 : 0) +
                           (parallel.context_parallel_size > 1 ? 10 + 7 * ring : 0) + 7 * units_of_layer(scenario) +
                           (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : std::max(18.0, slices)) : 0);
+  const bool weights_apart = is_zero_bubble(parallel.pipeline_schedule);
   const double messages = stages > 1 ? 2 * micro_batches * (chunks - 1) : 0;
   StepSize size;
   size.ranks = stages * kept;
-  size.operations = kept * (micro_batches * (layers * of_layer + 10) + 2 * messages + 7 * buckets);
+  size.operations =
+      kept * (micro_batches * (layers * (of_layer + (weights_apart ? 2 : 0)) + 10) + 2 * messages + 7 * buckets);
   const double calls =
-      micro_batches * (layers * ((recomputes ? 3 : 2) + 7 * units_of_layer(scenario)) + 4) + 2 * messages + 7 * buckets;
+      micro_batches * (layers * ((recomputes || weights_apart ? 3 : 2) + 7 * units_of_layer(scenario)) + 4) +
+      2 * messages + 7 * buckets;
   const double storages =
       layers * (kLayer_storages + (is_unfused ? 2 : 0)) * slots_of(parallel, micro_batches) + 6 * buckets;
   // Clocks of other ranks: a number for each of their lanes, at every rendezvous of two steps.
   const double lanes = 2 + (tp > 1 ? 1 : 0) + (parallel.num_distributed_optimizer_instances > 1 ? 1 : 0) +
-                       (units_of_layer(scenario) > 0 ? 1 : 0) + (stages > 1 ? (overlap.overlap_p2p_comm ? 4 : 1) : 0);
+                       (units_of_layer(scenario) > 0 ? 1 : 0) +
+                       (stages > 1 ? (overlap.overlap_p2p_comm ? (weights_apart ? 8 : 4) : 1) : 0);
   const double collectives = tp > 1 && kept >= tp ? micro_batches * layers * 6 * kept / tp : 0;
   const double knowledge = (4 * messages * kept + 2 * collectives) * size.ranks * lanes * 4;
   size.bytes =
@@ -154,7 +159,7 @@ void require_size(const Scenario& scenario, std::int64_t free_bytes) {
       rounded_down(largest_that_fits(scenario.num_microbatches(), free, [&](std::int64_t count) {
         return bytes_of([&](Scenario& s) { s.training.global_batch_size = count * unit; });
       }));
-  if (parallel.virtual_pipeline_model_parallel_size > 1)
+  if (parallel.virtual_pipeline_model_parallel_size > 1 && !is_zero_bubble(parallel.pipeline_schedule))
     micro_batches -=
         micro_batches % std::max(parallel.microbatch_group_size_per_vp_stage, parallel.pipeline_model_parallel_size);
   if (micro_batches > 0)

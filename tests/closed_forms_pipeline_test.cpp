@@ -3,6 +3,8 @@
 //   1F1B                      (m + P − 1)(F + B)                                Narayanan et al., SOSP 2019
 //   interleaved               m(F + B) + (P − 1)(F + B) / V                     Narayanan et al., arXiv 2104.04473
 //   uneven stages, messages   longest path over (stage, direction, micro-batch), written down here once more
+//   ZB-H1                     m(F + B + W) + (P − 1) max(F, B, F + B − W), m ≥ P    Qi et al., arXiv 2401.10241
+//   ZB-V, F = B = W           6mF + (P − 1)F, F of a chunk, m ≥ P                   the same, and arXiv 2405.15362
 //   overlap_p2p_comm          messages of T <= min(f, b), f and b of a chunk, V > 1: 2(PV - 1)T more, the way of the
 //                             first micro-batch in and of the last one out; the steady state hides them. V = 1, P | m:
 //                             2T(m(P - 1) / P + P - 2) more, because 1F1B has no slack to hide anything in
@@ -21,11 +23,13 @@ struct Stages {
   std::int64_t chunks = 1;
   std::string split = "";
   bool overlap = false, batch = true;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
 };
 Scenario scenario_of(const Stages& s, std::int64_t layers) {
   Scenario scenario =
       layout_scenario({1, 1, false, s.stages, s.chunks, s.split}, "plain", false, "fp32", 1, s.micro_batches);
   scenario.model.num_layers = layers;
+  scenario.parallel.pipeline_schedule = s.schedule;
   scenario.overlap.overlap_p2p_comm = s.overlap;
   scenario.overlap.batch_p2p_comm = s.batch;
   return scenario;
@@ -272,6 +276,74 @@ TEST_CASE("1F1B with uneven stages and with messages is the longest path", "[clo
                 (kind == 2 ? OverlappedPipeline(forward, backward, static_cast<int>(s.stages), m, message).step()
                            : BlockingPipeline(forward, backward, m, message).step()));
         }
+}
+
+namespace {
+
+// F, B and W of a layer.
+sim::SimResult zero_bubble(const Stages& s, std::int64_t layers, Time forward, Time backward, Time weights) {
+  Ideal ideal(scenario_of(s, layers));
+  ideal.set("fc1.fprop", forward);
+  ideal.set("fc1.dgrad", backward);
+  ideal.set("fc1.wgrad", weights);
+  return ideal.run();
+}
+
+}  // namespace
+
+TEST_CASE("ZB-H1: the bubble is (P - 1)(F + B - W)", "[closed]") {
+  const struct {
+    Time forward, backward, weights;
+  } kTimes[] = {{1000, 1000, 1000}, {1001, 1201, 803}, {1000, 1999, 5},  {1000, 2001, 1000},
+                {1000, 1000, 1500}, {1000, 800, 1200}, {500, 1000, 801}, {0, 1000, 700}};
+  for (const std::int64_t stages : {2, 3, 4, 6})
+    for (const std::int64_t micro_batches : {stages, stages + 1, 2 * stages, 3 * stages + 1})
+      for (const auto& [f, b, w] : kTimes) {
+        INFO(stages << " stages, " << micro_batches << " micro-batches, F " << f << " B " << b << " W " << w);
+        Stages s{stages, micro_batches, 1, "", true};
+        s.schedule = PipelineSchedule::zb_h1;
+        const Time bubble = std::max({f, b, f + b - w});
+        if (w <= std::min(f, b)) CHECK(bubble == f + b - w);  // the paper's
+        CHECK(zero_bubble(s, 2 * stages, f, b, w).step == 2 * (micro_batches * (f + b + w) + (stages - 1) * bubble));
+      }
+}
+
+TEST_CASE("ZB-V: the last stage waits for its first input, and no other waits then", "[closed]") {
+  for (const std::int64_t stages : {2, 3, 4, 6})
+    for (const std::int64_t micro_batches : {stages, stages + 1, 2 * stages, 3 * stages + 1})
+      for (const int kind : {0, 1, 2}) {  // batched, side by side, overlapped
+        INFO(stages << " stages, " << micro_batches << " micro-batches, kind " << kind);
+        const Stages s{stages, micro_batches, 2, "", kind == 2, kind == 0, PipelineSchedule::zb_v};
+        const Time t = 1001;  // of a chunk of one layer
+        CHECK(zero_bubble(s, 2 * stages, t, t, t).step == 6 * micro_batches * t + (stages - 1) * t);
+      }
+}
+
+TEST_CASE("zero-bubble messages that block cost nothing while F, B and W are as long", "[closed]") {
+  for (const std::int64_t stages : {2, 3, 4})
+    for (const bool batch : {false, true}) {
+      const std::int64_t micro_batches = 2 * stages;
+      Stages s{stages, micro_batches, 1, "", false, batch, PipelineSchedule::zb_h1};
+      CHECK(zero_bubble(s, stages, 1001, 1001, 1001).step == (3 * micro_batches + stages - 1) * 1001);
+      // Otherwise they cost more than those that do not.
+      const Time blocking = zero_bubble(s, stages, 1000, 1500, 700).step;
+      s.overlap = true;
+      CHECK(zero_bubble(s, stages, 1000, 1500, 700).step <= blocking);
+    }
+}
+
+TEST_CASE("zero-bubble steps are shorter than 1F1B's by W, or by 2W", "[closed]") {
+  for (const std::int64_t stages : {2, 4, 8}) {
+    const Time t = 1000;  // F, B and W of half a stage
+    const std::int64_t m = 2 * stages;
+    const auto step = [&](std::int64_t chunks, PipelineSchedule schedule) {
+      return zero_bubble({stages, m, chunks, "", true, true, schedule}, 2 * stages, t, t, t).step;
+    };
+    const Time fbw = step(1, PipelineSchedule::one_f_one_b), h1 = step(1, PipelineSchedule::zb_h1),
+               v = step(2, PipelineSchedule::zb_v);
+    CHECK(fbw - h1 == (stages - 1) * 4 * t);  // W left out of the bubble, and W put into it: 2 · 2t
+    CHECK(fbw - v == (stages - 1) * 5 * t);
+  }
 }
 
 TEST_CASE("overlap_p2p_comm: interleaved, messages shorter than a chunk cost the way in and out only", "[closed]") {

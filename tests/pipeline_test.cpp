@@ -25,6 +25,12 @@ const Layout kLayouts[] = {
     {1, 1, false, 2, 3, "E|t|tt|t|tt|L"},
     {1, 1, false, 2, 2, "Et|tt|t|ttL", 5},  // 12 = 5 + 5 + 2
     {1, 1, false, 3, 2, "", 12},
+    {.pp = 2, .schedule = PipelineSchedule::zb_h1},
+    {.dp = 2, .pp = 3, .schedule = PipelineSchedule::zb_h1},
+    {.tp = 2, .sequence_parallel = true, .pp = 2, .split = "Et|tttttL", .schedule = PipelineSchedule::zb_h1},
+    {.pp = 3, .vp = 2, .schedule = PipelineSchedule::zb_v},
+    {.dp = 2, .tp = 2, .pp = 2, .vp = 2, .split = "E|ttt|tt|tL", .schedule = PipelineSchedule::zb_v},
+    {.tp = 2, .sequence_parallel = true, .pp = 3, .vp = 2, .schedule = PipelineSchedule::zb_v},
 };
 
 Scenario reference_scenario(bool llama) {
@@ -136,6 +142,80 @@ TEST_CASE("layers are recomputed chunk by chunk") {
           CHECK(same_bits(train(scenario, 2, threaded).parameters, reference.parameters));
         CHECK(plan_memory(build_schedule(scenario)).peak_bytes() <= kept);
       }
+}
+
+namespace {
+
+// Of the layers that a stage has, in halves of what it keeps of one micro-batch without W apart.
+std::int64_t halves_of_activations(const Layout& layout, std::size_t stage) {
+  const auto bytes_of = [](const Layout& of, std::size_t role) {
+    const Schedule schedule = build_schedule(layout_scenario(of, "plain", true));
+    const MemoryPlan plan = plan_memory(schedule);
+    std::int64_t bytes = 0;
+    for (StorageId s = 0; s < schedule.storages.size(); ++s) {
+      const Storage& storage = schedule.storages[s];
+      const bool is_of_layer =
+          storage.name.find(".l") != std::string::npos && storage.name.find(".l6") == std::string::npos;
+      if (storage.kind == BufferKind::activation && is_of_layer && plan.roles[role].has(s)) bytes += storage.bytes();
+    }
+    return bytes;
+  };
+  // The last stage of 1F1B keeps one.
+  Layout plain = layout;
+  plain.schedule = PipelineSchedule::one_f_one_b;
+  plain.vp = 1;
+  const std::int64_t bytes = 2 * bytes_of(layout, stage), one = bytes_of(plain, static_cast<std::size_t>(plain.pp) - 1);
+  REQUIRE(bytes % one == 0);
+  return bytes / one;
+}
+
+}  // namespace
+
+TEST_CASE("zero-bubble schedules keep as many activations as docs/schedule.md says") {
+  for (const std::size_t stage : {0, 1, 2}) {
+    INFO("stage " << stage);
+    const auto s = static_cast<std::int64_t>(stage);
+    CHECK(halves_of_activations({.pp = 3}, stage) == 2 * (3 - s));
+    CHECK(halves_of_activations({.pp = 3, .schedule = PipelineSchedule::zb_h1}, stage) == 2 * (3 + 1));
+    CHECK(halves_of_activations({.pp = 3, .vp = 2, .schedule = PipelineSchedule::zb_v}, stage) ==
+          (2 * 3 - s + 1) + (s + 1 < 3 ? s + 3 : s + 2));
+  }
+}
+
+TEST_CASE("when weight gradients come does not change what is trained") {
+  Cases cases;
+  for (const Layout& layout :
+       {Layout{.pp = 3, .schedule = PipelineSchedule::zb_h1},
+        Layout{.pp = 3, .vp = 2, .schedule = PipelineSchedule::zb_v},
+        Layout{.tp = 2,
+        .sequence_parallel = true,
+        .pp = 2,
+        .vp = 2,
+        .split = "Et|tt|t|ttL",
+        .schedule = PipelineSchedule::zb_v},
+        Layout{.pp = 2, .cp = 2, .schedule = PipelineSchedule::zb_h1},
+        Layout{.pp = 2, .cp = 2, .cp_type = CpCommType::a2a, .schedule = PipelineSchedule::zb_h1}})
+    for (const bool drops : {false, true})
+      for (const auto granularity : {Recompute::Granularity::none, Recompute::Granularity::selective})
+        for (const char* mode : {"plain", "overlap_p2p_comm"}) {
+          if (!cases.takes_next()) continue;
+          Scenario scenario = layout_scenario(layout, mode, false);
+          scenario.training.recompute.granularity = granularity;
+          if (layout.cp == 1 && drops) scenario.training.attention_backend = AttentionBackend::unfused;
+          if (drops) scenario.model.hidden_dropout = scenario.model.attention_dropout = 0.25;
+          Scenario reference = scenario;
+          reference.parallel.pipeline_schedule = PipelineSchedule::one_f_one_b;
+          reference.parallel.virtual_pipeline_model_parallel_size = 1;
+          reference.parallel.pipeline_model_parallel_layout = "";
+          INFO(layout.text() << ", " << mode << (drops ? ", dropout" : ""));
+          const Trained expected = train(reference, 2, false);
+          for (const bool threaded : {false, true}) {
+            const Trained trained = train(scenario, 2, threaded);
+            for (std::size_t step = 0; step < 2; ++step)
+              CHECK(trained.losses[step] == Approx(expected.losses[step]).epsilon(1e-10));
+            CHECK(worst_relative_difference(trained.gradients, expected.gradients) < 1e-10);
+          }
+        }
 }
 
 // ---- the smallest layouts of faults that random layouts have found ----

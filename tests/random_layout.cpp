@@ -106,6 +106,10 @@ class Generator {
       cp_ = draw_.one_of({1, 1, 1, 2, 2, 3, 4});
     } while (pp_ * tp_ * dp_ * cp_ > kMostRanks);
     if (pp_ > 1) vp_ = draw_.one_of({1, 1, 2, 2, 3});
+    const std::string schedule = pp_ > 1 ? draw_.one_of({"1f1b", "1f1b", "zb-h1", "zb-v"}) : "1f1b";
+    zero_bubble_ = schedule != "1f1b";
+    if (zero_bubble_) vp_ = schedule == "zb-v" ? 2 : 1;
+    parallel_.set("pipeline_schedule", schedule);
     sequence_parallel_ = draw_.coin();
     parallel_.set("data_parallel_size", dp_);
     parallel_.set("tensor_model_parallel_size", tp_);
@@ -237,7 +241,8 @@ class Generator {
   }
 
   void micro_batches() {
-    const std::int64_t count = vp_ > 1 ? draw_.between(pp_, 2 * pp_ + 3) : draw_.between(1, 2 * pp_ + 1);
+    const std::int64_t count =
+        vp_ > 1 && !zero_bubble_ ? draw_.between(pp_, 2 * pp_ + 3) : draw_.between(1, 2 * pp_ + 1);
     micro_batches_ = count;
     if (draw_.coin()) parallel_.set("microbatch_group_size_per_vp_stage", draw_.between(pp_, std::max(pp_, count)));
     const std::int64_t size = draw_.one_of<std::int64_t>({1, 1, 2});
@@ -267,7 +272,8 @@ class Generator {
   }
 
   void recompute() {
-    const char* granularity = draw_.one_of({"none", "none", "selective", "full", "full"});
+    const char* granularity = zero_bubble_ ? draw_.one_of({"none", "selective"})
+                                           : draw_.one_of({"none", "none", "selective", "full", "full"});
     training_.set("recompute_granularity", granularity);
     if (granularity != std::string("full")) return;
     training_.set("recompute_whole_layers", draw_.coin());
@@ -374,6 +380,7 @@ class Generator {
   bool is_bf16_ = false;
   bool sequence_parallel_ = false;
   bool scatters_ = false;
+  bool zero_bubble_ = false;
   bool distributed_optimizer_ = true;
   Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"},
       compare_{"compare"};

@@ -132,8 +132,20 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
                                  scenario.model.attention_dropout > 0 && p.tensor_model_parallel_size > 1 && pipeline);
     see("residuals in products", scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 &&
                                      p.tensor_model_parallel_size == 1 && pipeline);
+    const bool is_h1 = p.pipeline_schedule == PipelineSchedule::zb_h1,
+               is_v = p.pipeline_schedule == PipelineSchedule::zb_v;
+    see("zb-h1, fewer micro-batches than stages", is_h1 && count < p.pipeline_model_parallel_size);
+    see("zb-h1, sequence parallel", is_h1 && p.sequence_parallel && p.tensor_model_parallel_size > 1);
+    see("zb-h1, selective", is_h1 && scenario.training.recompute.granularity == Recompute::Granularity::selective);
+    see("zb-v, overlapped", is_v && o.overlap_p2p_comm);
+    see("zb-v, side by side", is_v && !o.overlap_p2p_comm && !o.batch_p2p_comm);
+    see("zb-v, buckets", is_v && o.overlap_param_gather && p.replicas() > 1);
+    see("zb-v, tied", is_v && !scenario.model.untie_embeddings_and_output_weights && o.overlap_grad_reduce);
+    see("zb-v, embedding alone", is_v && chunks.front().layers() == 0);
+    see("zb-v, heads exchanged", is_v && p.cp_exchange_size() > 1);
+    see("zb-v, no dropout", is_v && scenario.model.hidden_dropout == 0);
   }
-  CHECK(seen.size() == 54);
+  CHECK(seen.size() == 64);
 
   // Whoever adds a key draws it, or says in keys_not_drawn() why not.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

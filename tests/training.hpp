@@ -67,10 +67,12 @@ struct Layout {
   std::int64_t group = 0;  // microbatch_group_size_per_vp_stage
   std::int64_t cp = 1;
   CpCommType cp_type = CpCommType::p2p;  // with a2a_p2p pairs exchange heads
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::string text() const {
     return "dp " + std::to_string(dp) + " tp " + std::to_string(tp) + (sequence_parallel ? " sp" : "") +
            (cp > 1 ? " cp " + std::to_string(cp) + " " + name_of(cp_type) : "") +
-           (pp > 1 ? " pp " + std::to_string(pp) + " vp " + std::to_string(vp) + " " + split : "");
+           (pp > 1 ? " pp " + std::to_string(pp) + " vp " + std::to_string(vp) + " " + split + " " + name_of(schedule)
+                   : "");
   }
 };
 // Sizes that 2 and 3 divide where they must be divided, and no vocabulary does.
@@ -101,6 +103,7 @@ inline Scenario layout_scenario(const Layout& layout, const std::string& mode, b
   if (layout.cp_type == CpCommType::a2a_p2p) scenario.parallel.hierarchical_context_parallel_sizes = {2, layout.cp / 2};
   scenario.parallel.pipeline_model_parallel_size = layout.pp;
   scenario.parallel.virtual_pipeline_model_parallel_size = layout.vp;
+  scenario.parallel.pipeline_schedule = layout.schedule;
   scenario.parallel.pipeline_model_parallel_layout = layout.split;
   scenario.parallel.microbatch_group_size_per_vp_stage = layout.group;
   if (layout.pp > 1) model.num_layers = 6;

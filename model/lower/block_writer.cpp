@@ -123,6 +123,19 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   return family(name, rows, cols, layers, slots, std::move(places));
 }
 
+TensorId BlockWriter::kept_gradient(const std::string& name, TensorId activation) {
+  const Tensor of = schedule_.tensors[activation];
+  const std::int64_t layers = shape_.model.num_layers;
+  if (of.places[0].storage == of.places[1].storage) return recomputable(name, of.rows, of.cols, layers);
+  std::vector<TensorPlace> places;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const std::int64_t own = shape_.slots[static_cast<std::size_t>(layer)];
+    for (std::int64_t slot = 0; slot < of.slots; ++slot)
+      places.push_back(of.places[static_cast<std::size_t>(layer * of.slots + (slot + own - 1) % own)]);
+  }
+  return family(name, of.rows, of.cols, layers, of.slots, std::move(places));
+}
+
 TensorId BlockWriter::shared(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
   const StorageId storage = add_storage(schedule_, name, dtype_, BufferKind::workspace, rows * cols);
   const auto count = static_cast<std::size_t>(layers * shape_.most_slots());
@@ -273,11 +286,10 @@ void BlockWriter::dropout(const std::string& name, View b, View c, DropoutSite s
      {read(std::move(b)), read(dropout_key()), write(std::move(c))});
 }
 
-View BlockWriter::dropped(const std::string& name, View dc, TensorId db, DropoutSite site) {
+View BlockWriter::dropped(const std::string& name, View dc, View db, DropoutSite site) {
   if (!drops()) return dc;
-  op(name, Phase::dgrad, hidden_dropout(Pass::dgrad, site),
-     {read(std::move(dc)), read(dropout_key()), write(work(db))});
-  return work(db);
+  op(name, Phase::dgrad, hidden_dropout(Pass::dgrad, site), {read(std::move(dc)), read(dropout_key()), write(db)});
+  return db;
 }
 
 void BlockWriter::attention(const std::string& name, Pass pass, std::vector<Access> accesses) {

@@ -46,6 +46,11 @@ class BlockWriter {
   TensorId shared(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
   // A copy of a block with `suffix` on the names of its operations. Waits are copied too.
   BlockId copy(BlockId block, const std::string& name, const std::string& suffix);
+  // With weights apart: an output gradient that B makes and W reads, of the shape of `activation`, for each layer and
+  // slot. No backward pass of a micro-batch but its own reads that activation, and slots are used in turn, so it lies
+  // in the activation's storage of the slot before (PipelineOrder::slots). Where all layers share the activation it has
+  // storage of its own.
+  TensorId kept_gradient(const std::string& name, TensorId activation);
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1);
   Dtype statistics_type() const { return accumulation_of(dtype_); }
   // A tensor on storage that exists already.
@@ -90,7 +95,7 @@ class BlockWriter {
   void dropout(const std::string& name, View b, View c, DropoutSite site);
   // The gradient of dropout's input, from `dc`, that of its output: written to `db`; `dc` itself without
   // hidden_dropout.
-  View dropped(const std::string& name, View dc, TensorId db, DropoutSite site);
+  View dropped(const std::string& name, View dc, View db, DropoutSite site);
   bool drops() const { return shape_.model.hidden_dropout > 0; }
   View dropout_key() const;  // where anything drops
   // Attention on whole sequences, forward or dgrad; the dropout key is appended to `accesses`.

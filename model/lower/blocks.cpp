@@ -9,7 +9,8 @@ namespace stretto {
 namespace {
 
 // Input and output of every chunk of the model. Inside a chunk the output of a layer is the input of the next; what a
-// chunk sends on is in buffers of their own, which are free again when it has been sent.
+// chunk sends on is in buffers of their own, which are free again when it has been sent. Where the next chunk is on the
+// same stage, the output is its input.
 struct ChunkEnds {
   TensorId input = 0;       // [chunk][slot]
   TensorId output = 0;      // [chunk][slot · output_buffers + buffer]
@@ -23,15 +24,22 @@ ChunkEnds add_chunk_ends(Schedule& schedule, BlockWriter& w, const BlockShape& s
   const auto input_of = [&](std::int64_t layer, std::int64_t slot) {
     return schedule.tensors[x].places[static_cast<std::size_t>(layer * slots + slot)];
   };
+  const auto turns_behind = [&](const ModelChunk& chunk) {
+    const std::int64_t piece = &chunk - shape.chunks.data();
+    return shape.map.turns_behind(shape.map.stage_of(piece), shape.map.chunk_of(piece));
+  };
   std::vector<TensorPlace> inputs, outputs, next_inputs;
   const auto chunks = static_cast<std::int64_t>(shape.chunks.size());
   for (const ModelChunk& chunk : shape.chunks)
     for (std::int64_t slot = 0; slot < slots; ++slot) {
       inputs.push_back(input_of(chunk.first_layer, slot));
       for (std::int64_t buffer = 0; buffer < buffers; ++buffer)
-        outputs.push_back(chunk.layers() == 0 || chunk.has_head
-                              ? input_of(chunk.end_layer, slot)
-                              : schedule.tensors[sent].places[static_cast<std::size_t>(buffer)]);
+        if (chunk.layers() == 0 || chunk.has_head)
+          outputs.push_back(input_of(chunk.end_layer, slot));
+        else if (turns_behind(chunk))
+          outputs.push_back(input_of(chunk.end_layer, std::min(buffer, slots - 1)));  // `buffer` is the next one's slot
+        else
+          outputs.push_back(schedule.tensors[sent].places[static_cast<std::size_t>(buffer)]);
     }
   for (std::int64_t c = 0; c < chunks; ++c)
     for (std::int64_t layer = shape.chunks[c].first_layer; layer < shape.chunks[c].end_layer; ++layer)
@@ -89,13 +97,14 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   }
   blocks.head_forward = block("head.forward", &Sections::head_forward);
 
-  w.begin("head.backward", shape.deferred > 0);
+  w.begin("head.backward", shape.puts_off_head());
   sections.head_backward();
   blocks.head_backward = w.end();
-  if (shape.deferred > 0) blocks.head_wgrad = w.end_weights("head.wgrad");
-  w.begin("layer.backward");
+  if (shape.puts_off_head()) blocks.head_wgrad = w.end_weights("head.wgrad");
+  w.begin("layer.backward", shape.weights_apart);
   for (std::size_t s = kind.size(); s-- > 0;) (sections.*kind[s].backward)(stream[s]);
   blocks.layer_backward = w.end();
+  if (shape.weights_apart) blocks.layer_wgrad = w.end_weights("layer.wgrad");
   if (!shape.frozen_base) blocks.embedding_backward = block("embedding.backward", &Sections::embedding_backward);
   return blocks;
 }

@@ -36,6 +36,7 @@ struct BlockShape {
   std::vector<ModelChunk> chunks;            // of the model, from input to head
   StageMap map;                              // and where they are
   std::int64_t deferred = 0;       // micro-batches whose head.wgrad waits for the flush; 0: a part of backward
+  bool weights_apart = false;      // weight gradients of all linear layers are blocks of their own, called by W units
   std::string head_weight;         // parameter of the head's GEMM
   std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
   Recompute recompute;
@@ -52,7 +53,8 @@ struct BlockShape {
   std::uint32_t tp_communicator = 0;
   Expr tp_place = 0;  // of the rank among them
   ContextShape cp;
-  SequenceParts parts() const { return {cp.size, cp.place, 1}; }  // of every sequence: the tokens of this rank
+  SequenceParts parts() const { return {cp.size, cp.place, 1}; }        // of every sequence: the tokens of this rank
+  bool puts_off_head() const { return deferred > 0 || weights_apart; }  // its weight gradient
   std::int64_t most_slots() const { return *std::max_element(slots.begin(), slots.end()); }
   std::int64_t tokens() const { return micro_batch_size * model.seq_length / cp.size; }
 };
@@ -69,10 +71,11 @@ struct ModelBlocks {
   TensorId chunk_input = 0, chunk_output = 0, gradient = 0;
   BlockId embedding_forward = 0, layer_forward = 0, head_forward = 0;
   BlockId head_backward = 0, layer_backward = 0, embedding_backward = 0;
+  BlockId layer_wgrad = 0;  // with `weights_apart`: not a part of layer_backward
+  BlockId head_wgrad = 0;   // with it or `deferred`: not a part of head_backward
   // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs
   // (with Recompute::whole_layers, all that do not write the layer's output), the rest is the input of the layer behind
   // it.
-  BlockId head_wgrad = 0;  // with `deferred`: not a part of head_backward
   BlockId layer_recompute = 0;
   std::uint32_t recompute_inner = 0;
 };

@@ -43,7 +43,7 @@ struct Lowered {
   std::vector<BucketOps> bucket_ops;
   ShardedOps sharded;
   // For the rewrites of tensor-parallel communication, which find operations by their names.
-  std::vector<BlockId> layer_blocks;    // forward, (recompute,) backward
+  std::vector<BlockId> layer_blocks;    // forward, (recompute,) (weight gradients,) backward
   std::vector<BlockId> forward_blocks;  // embedding, layer, head
   std::vector<BlockId> end_blocks;      // embedding forward, head forward, head backward, embedding backward
   std::int64_t layers = 1;

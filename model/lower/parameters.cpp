@@ -90,7 +90,8 @@ std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Para
 }
 
 bool ties_across_stages(const Scenario& scenario) {
-  return scenario.parallel.pipeline_model_parallel_size > 1 && !scenario.model.untie_embeddings_and_output_weights;
+  const StageMap map = stage_map(scenario.parallel);
+  return map.first_stage() != map.last_stage() && !scenario.model.untie_embeddings_and_output_weights;
 }
 
 ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica, Lowered& lowered) {

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cassert>
-#include <deque>
-#include <map>
 #include <optional>
 #include <utility>
+
+#include "model/lower/pipeline_buffers.hpp"
+#include "model/lower/zero_bubble.hpp"
 
 namespace stretto {
 namespace {
 
+// 1F1B and interleaved 1F1B.
 class Writer {
  public:
   Writer(const PipelineShape& shape, std::int64_t stage) : s_(shape), stage_(stage) {
@@ -173,106 +175,21 @@ class Writer {
   std::vector<PipelineItem> items_;
 };
 
-// Hands out numbers; the one that has been free longest first, so that whoever used it last has had most time.
-class Pool {
- public:
-  explicit Pool(std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) free_.push_back(i);
-  }
-  std::int64_t take(std::pair<std::int64_t, std::int64_t> owner) {
-    if (const auto found = owned_.find(owner); found != owned_.end()) return found->second;
-    if (free_.empty()) free_.push_back(most_);
-    const std::int64_t number = free_.front();
-    free_.pop_front();
-    most_ = std::max(most_, number + 1);
-    owned_.emplace(owner, number);
-    return number;
-  }
-  void give_back(std::pair<std::int64_t, std::int64_t> owner) {
-    const auto found = owned_.find(owner);
-    assert(found != owned_.end());
-    free_.push_back(found->second);
-    owned_.erase(found);
-  }
-  std::int64_t most() const { return most_; }
-
- private:
-  std::deque<std::int64_t> free_;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> owned_;  // (chunk, micro-batch) → number
-  std::int64_t most_ = 0;
-};
-
-class BufferAssigner {
- public:
-  // `spare`: buffers more than are needed at once, for messages that are still under way.
-  BufferAssigner(const PipelineShape& shape, std::int64_t stage, std::int64_t outputs, std::int64_t gradients)
-      : shape_(shape), stage_(stage), outputs_(outputs), gradients_(gradients) {
-    for (std::int64_t chunk = 0; chunk < shape.chunks; ++chunk) slots_.emplace_back(0);
-  }
-
-  void assign(PipelineOrder& order) {
-    for (PipelineItem& item : order.items) {
-      if (item.is_compute) {
-        assign(item.unit);
-        after_compute(item.unit);
-      }
-      for (PipelineMessage& message : item.messages) assign(message.unit);
-      for (const PipelineMessage& message : item.messages)
-        if (message.is_send)
-          (message.unit.kind == UnitKind::forward ? outputs_ : gradients_).give_back(key(message.unit));
-    }
-    order.slots.clear();
-    for (const Pool& pool : slots_) order.slots.push_back(std::max<std::int64_t>(1, pool.most()));
-    order.output_buffers = std::max<std::int64_t>(1, outputs_.most());
-    order.gradient_buffers = std::max<std::int64_t>(1, gradients_.most());
-  }
-
- private:
-  static std::pair<std::int64_t, std::int64_t> key(const PipelineUnit& unit) { return {unit.chunk, unit.micro_batch}; }
-  Pool& slots_of(const PipelineUnit& unit) { return slots_[static_cast<std::size_t>(unit.chunk)]; }
-
-  void assign(PipelineUnit& unit) {
-    // A gradient that is sent, and an activation that is, are of a unit that has been computed; its slot may be gone.
-    const bool is_forward = unit.kind == UnitKind::forward;
-    if (const auto done = slot_of_.find({unit.chunk, unit.micro_batch}); done != slot_of_.end())
-      unit.slot = done->second;
-    else
-      slot_of_[key(unit)] = unit.slot = slots_of(unit).take(key(unit));
-    const bool is_last = shape_.map().is_last(stage_, unit.chunk);
-    unit.buffer = unit.kind == UnitKind::backward ? gradients_.take(key(unit)) : 0;
-    if (is_forward && !is_last && computed_.contains(key(unit))) unit.buffer = outputs_.take(key(unit));
-  }
-
-  void after_compute(PipelineUnit& unit) {
-    if (unit.kind == UnitKind::forward) {
-      const bool is_last = shape_.map().is_last(stage_, unit.chunk);
-      computed_[key(unit)] = true;
-      if (!is_last) unit.buffer = outputs_.take(key(unit));
-    } else if (unit.kind == UnitKind::backward) {
-      slots_of(unit).give_back(key(unit));
-      if (shape_.map().is_first(stage_, unit.chunk)) gradients_.give_back(key(unit));
-    }
-  }
-
-  const PipelineShape& shape_;
-  const std::int64_t stage_;
-  std::vector<Pool> slots_;  // [chunk]
-  Pool outputs_, gradients_;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> slot_of_;  // every micro-batch of every chunk has one
-  std::map<std::pair<std::int64_t, std::int64_t>, bool> computed_;         // forward
-};
-
 }  // namespace
 
-PipelineOrder pipeline_order(const PipelineShape& shape, std::int64_t stage) {
-  assert(shape.chunks == 1 || (shape.stages > 1 && shape.group >= shape.stages));
-  PipelineOrder order;
-  order.items = Writer(shape, stage).run();
-  BufferAssigner(shape, stage, 0, 0).assign(order);
-  // An overlapped send still reads its buffer for a while after the order has released it.
-  if (shape.overlap && shape.stages > 1)
-    BufferAssigner(shape, stage, order.output_buffers + 1, order.gradient_buffers + 1).assign(order);
-  return order;
+std::vector<PipelineOrder> pipeline_orders(const PipelineShape& shape) {
+  std::vector<PipelineOrder> orders(static_cast<std::size_t>(shape.stages));
+  if (is_zero_bubble(shape.schedule)) {
+    std::vector<std::vector<PipelineItem>> items = zero_bubble_items(shape);
+    for (std::size_t stage = 0; stage < orders.size(); ++stage) orders[stage].items = std::move(items[stage]);
+  } else {
+    assert(shape.chunks == 1 || (shape.stages > 1 && shape.group >= shape.stages));
+    for (std::size_t stage = 0; stage < orders.size(); ++stage)
+      orders[stage].items = Writer(shape, static_cast<std::int64_t>(stage)).run();
+  }
+  for (std::size_t stage = 0; stage < orders.size(); ++stage)
+    assign_buffers(shape, static_cast<std::int64_t>(stage), orders[stage]);
+  return orders;
 }
 
 }  // namespace stretto

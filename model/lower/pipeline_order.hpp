@@ -19,7 +19,8 @@ struct PipelineShape {
   bool overlap = false;
   bool overlap_warmup_flush = false;  // while only one direction is under way, two items ahead
   std::int64_t deferred = 0;          // micro-batches whose W, of the last piece of the model, come at the very end
-  StageMap map() const { return {stages, chunks}; }
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  StageMap map() const { return {stages, chunks, schedule == PipelineSchedule::zb_v}; }
 };
 
 enum class UnitKind : std::uint8_t { forward, backward, weights };
@@ -28,8 +29,8 @@ enum class UnitKind : std::uint8_t { forward, backward, weights };
 struct PipelineUnit {
   UnitKind kind = UnitKind::forward;
   std::int64_t chunk = 0, micro_batch = 0;
-  std::int64_t slot = 0;    // of the chunk's activations; the same forward and backward
-  std::int64_t buffer = 0;  // forward: of outputs; backward: of gradients
+  std::int64_t slot = 0;    // of the chunk's activations; the same in F, B and W
+  std::int64_t buffer = 0;  // forward: of outputs, or where the chunk turns the next one's slot; backward: of gradients
 };
 
 struct PipelineMessage {
@@ -45,15 +46,22 @@ struct PipelineItem {
 
 struct PipelineOrder {
   std::vector<PipelineItem> items;
-  std::vector<std::int64_t> slots;  // [chunk] of this stage: most micro-batches whose activations are alive at once
+  // [chunk] of this stage: most micro-batches whose activations are alive at once. Micro-batches take them in turn.
+  // With W apart from B one more, so that the slot before a micro-batch's was of the micro-batch before and, until this
+  // one's W, has no other: what B makes for W lies there (BlockWriter::kept_gradient).
+  std::vector<std::int64_t> slots;
   std::int64_t output_buffers = 1, gradient_buffers = 1;
 };
 
+// The order of each stage, by PipelineShape::schedule:
+//
 // 1F1B (Narayanan et al., PipeDream, SOSP 2019; Megatron-LM's forward_backward_pipelining_without_interleaving) with
 // one chunk, interleaved 1F1B (Narayanan et al., arXiv 2104.04473; …_with_interleaving) with several. One stage:
 // forward and backward of one micro-batch after the other. Bubble of the compute, F and B of a whole stage: (stages −
 // 1)(F + B) / chunks. Needs, with several chunks: stages ≥ 2, stages ≤ group ≤ micro_batches, micro_batches mod group 0
 // or ≥ stages.
-PipelineOrder pipeline_order(const PipelineShape& shape, std::int64_t stage);
+//
+// ZB-H1 and ZB-V: see zero_bubble.hpp. They need two stages, and one chunk or two.
+std::vector<PipelineOrder> pipeline_orders(const PipelineShape& shape);
 
 }  // namespace stretto

@@ -10,6 +10,10 @@
 namespace stretto {
 namespace {
 
+PipelineOrder order_of(const PipelineShape& shape, std::int64_t stage) {
+  return pipeline_orders(shape)[static_cast<std::size_t>(stage)];
+}
+
 // "F0b": forward of micro-batch 0, the second chunk. The letter is left out with one chunk.
 std::string text_of(const PipelineShape& shape, const PipelineUnit& unit) {
   return std::string(1, "FBW"[static_cast<int>(unit.kind)]) + std::to_string(unit.micro_batch) +
@@ -19,7 +23,7 @@ std::string text_of(const PipelineShape& shape, const PipelineUnit& unit) {
 // "F0 [sF0 rB0]": compute, then an exchange of messages.
 std::string text_of(const PipelineShape& shape, std::int64_t stage) {
   std::string text;
-  for (const PipelineItem& item : pipeline_order(shape, stage).items) {
+  for (const PipelineItem& item : order_of(shape, stage).items) {
     text += text.empty() ? "" : " ";
     if (item.is_compute) {
       text += text_of(shape, item.unit);
@@ -45,13 +49,19 @@ std::vector<PipelineShape> all_shapes() {
             if (chunks > 1 && (stages < 2 || group > count || (rest != 0 && rest < stages))) continue;
             shapes.push_back({stages, chunks, count, group, overlap > 0, overlap > 1});
           }
+  for (const std::int64_t stages : {2, 3, 4, 5})
+    for (const std::int64_t count : {1, 2, 3, 4, 5, 7, 8, 12, 13})
+      for (const bool overlap : {false, true})
+        for (const PipelineSchedule schedule : {PipelineSchedule::zb_h1, PipelineSchedule::zb_v})
+          shapes.push_back({stages, schedule == PipelineSchedule::zb_v ? 2 : 1, count, 1, overlap, false, 0, schedule});
   return shapes;
 }
 
 std::string name_of(const PipelineShape& shape) {
   return std::to_string(shape.stages) + " stages, " + std::to_string(shape.chunks) + " chunks, " +
          std::to_string(shape.micro_batches) + " micro-batches in groups of " + std::to_string(shape.group) +
-         (shape.overlap ? ", overlap" : "") + (shape.overlap_warmup_flush ? ", warm-up too" : "");
+         (shape.overlap ? ", overlap" : "") + (shape.overlap_warmup_flush ? ", warm-up too" : "") + ", " +
+         stretto::name_of(shape.schedule);
 }
 
 }  // namespace
@@ -87,18 +97,18 @@ TEST_CASE("every micro-batch of every chunk goes forward, then backward, once", 
   for (const PipelineShape& shape : all_shapes())
     for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
       INFO(name_of(shape) << ", stage " << stage);
-      std::set<std::pair<std::int64_t, std::int64_t>> forward, backward;
+      std::set<std::pair<std::int64_t, std::int64_t>> done[3];  // [kind]
       bool is_ordered = true;
-      for (const PipelineItem& item : pipeline_order(shape, stage).items) {
+      for (const PipelineItem& item : order_of(shape, stage).items) {
         if (!item.is_compute) continue;
         const std::pair unit{item.unit.chunk, item.unit.micro_batch};
-        const bool is_forward = item.unit.kind == UnitKind::forward;
-        is_ordered = is_ordered && (is_forward ? forward : backward).insert(unit).second;
-        is_ordered = is_ordered && (is_forward || forward.contains(unit));
+        const int kind = static_cast<int>(item.unit.kind);
+        is_ordered = is_ordered && done[kind].insert(unit).second && (kind == 0 || done[kind - 1].contains(unit));
       }
       CHECK(is_ordered);
-      CHECK(static_cast<std::int64_t>(backward.size()) == shape.chunks * shape.micro_batches);
-      CHECK(forward == backward);
+      CHECK(static_cast<std::int64_t>(done[1].size()) == shape.chunks * shape.micro_batches);
+      CHECK(done[0] == done[1]);
+      CHECK(done[2].size() == (is_zero_bubble(shape.schedule) ? done[1].size() : 0));
     }
 }
 
@@ -109,19 +119,24 @@ TEST_CASE("what a stage sends is what its neighbour receives, in that order", "[
     using Key = std::tuple<UnitKind, std::int64_t, std::int64_t>;
     std::map<Key, std::vector<std::pair<std::int64_t, std::int64_t>>> sent, received;
     for (std::int64_t stage = 0; stage < shape.stages; ++stage)
-      for (const PipelineItem& item : pipeline_order(shape, stage).items)
+      for (const PipelineItem& item : order_of(shape, stage).items)
         for (const PipelineMessage& message : item.messages) {
-          const std::int64_t way = message.unit.kind == UnitKind::forward ? 1 : -1;
-          const std::int64_t piece = message.unit.chunk * shape.stages + stage + (message.is_send ? way : 0);
-          const auto wrapped = [&](std::int64_t s) { return (s + shape.stages) % shape.stages; };
-          const Key key = message.is_send ? Key{message.unit.kind, stage, wrapped(stage + way)}
-                                          : Key{message.unit.kind, wrapped(stage - way), stage};
-          (message.is_send ? sent : received)[key].emplace_back(piece, message.unit.micro_batch);
+          const StageMap map = shape.map();
+          const std::int64_t way = message.unit.kind == UnitKind::forward ? 1 : -1,
+                             here = map.piece_of(stage, message.unit.chunk);
+          const std::int64_t to = here + (message.is_send ? way : 0);
+          const Key key{message.unit.kind, map.stage_of(to - way), map.stage_of(to)};
+          (message.is_send ? sent : received)[key].emplace_back(to, message.unit.micro_batch);
+          // Which block it is called from says where it goes to.
+          const std::int64_t other = map.stage_of(message.is_send ? to : here - way);
+          CHECK(other ==
+                (stage + (message.is_send ? way : -way) * map.way(message.unit.chunk) + shape.stages) % shape.stages);
         }
     CHECK(sent == received);
     std::size_t messages = 0;
     for (const auto& [key, list] : sent) messages += list.size();
-    CHECK(static_cast<std::int64_t>(messages) == 2 * shape.micro_batches * (shape.stages * shape.chunks - 1));
+    const std::int64_t turns = shape.map().in_v ? 1 : 0;
+    CHECK(static_cast<std::int64_t>(messages) == 2 * shape.micro_batches * (shape.stages * shape.chunks - 1 - turns));
   }
 }
 
@@ -131,14 +146,18 @@ TEST_CASE("what a unit needs has been received before it, what it sends was made
       INFO(name_of(shape) << ", stage " << stage);
       std::set<std::tuple<UnitKind, std::int64_t, std::int64_t>> received, made;
       bool is_ordered = true;
-      for (const PipelineItem& item : pipeline_order(shape, stage).items) {
+      for (const PipelineItem& item : order_of(shape, stage).items) {
         CHECK(item.is_compute == item.messages.empty());
         const auto key = [](const PipelineUnit& unit) { return std::tuple(unit.kind, unit.chunk, unit.micro_batch); };
         if (item.is_compute) {
-          const bool is_forward = item.unit.kind == UnitKind::forward;
-          const std::int64_t piece = item.unit.chunk * shape.stages + stage;
-          const bool needs = piece != (is_forward ? 0 : shape.stages * shape.chunks - 1);
-          is_ordered = is_ordered && (!needs || received.contains(key(item.unit)));
+          const StageMap map = shape.map();
+          const std::int64_t before =
+              map.piece_of(stage, item.unit.chunk) + (item.unit.kind == UnitKind::forward ? -1 : 1);
+          const bool needs = item.unit.kind != UnitKind::weights && before >= 0 && before < map.pieces();
+          const bool is_here = needs && map.stage_of(before) == stage && shape.stages > 1;
+          PipelineUnit maker = item.unit;
+          if (is_here) maker.chunk = map.chunk_of(before);
+          is_ordered = is_ordered && (!needs || (is_here ? made : received).contains(key(maker)));
           made.insert(key(item.unit));
         }
         for (const PipelineMessage& message : item.messages) {
@@ -150,11 +169,11 @@ TEST_CASE("what a unit needs has been received before it, what it sends was made
     }
 }
 
-TEST_CASE("a slot is of one micro-batch from its input to the end of its backward pass", "[pipeline]") {
+TEST_CASE("a slot is of one micro-batch from its input to the end of its last pass", "[pipeline]") {
   for (const PipelineShape& shape : all_shapes())
     for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
       INFO(name_of(shape) << ", stage " << stage);
-      const PipelineOrder order = pipeline_order(shape, stage);
+      const PipelineOrder order = order_of(shape, stage);
       REQUIRE(static_cast<std::int64_t>(order.slots.size()) == shape.chunks);
       std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> owner;  // chunk and slot → micro-batch
       bool is_own = true;
@@ -166,7 +185,10 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its backwar
       for (const PipelineItem& item : order.items) {
         if (item.is_compute) {
           use(item.unit);
-          if (item.unit.kind == UnitKind::backward) owner.erase({item.unit.chunk, item.unit.slot});
+          if (item.unit.kind == UnitKind::forward && shape.map().turns_behind(stage, item.unit.chunk))
+            use({UnitKind::forward, item.unit.chunk + 1, item.unit.micro_batch, item.unit.buffer});
+          const UnitKind last = is_zero_bubble(shape.schedule) ? UnitKind::weights : UnitKind::backward;
+          if (item.unit.kind == last) owner.erase({item.unit.chunk, item.unit.slot});
         }
         for (const PipelineMessage& message : item.messages)
           if (message.unit.kind == UnitKind::forward && !message.is_send) use(message.unit);
@@ -174,8 +196,15 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its backwar
       CHECK(is_own);
       CHECK(owner.empty());
       // 1F1B keeps as many micro-batches as there are stages from this one to the last (PipeDream).
-      if (shape.chunks == 1 && !shape.overlap)
+      if (shape.schedule == PipelineSchedule::one_f_one_b && shape.chunks == 1 && !shape.overlap)
         CHECK(order.slots[0] == std::min(shape.stages - stage, shape.micro_batches));
+      // Zero-bubble schedules keep P micro-batches of a stage everywhere, and what B makes for W has one more.
+      if (shape.schedule == PipelineSchedule::zb_h1)
+        CHECK(order.slots[0] == std::min(shape.stages, shape.micro_batches) + 1);
+      if (shape.schedule == PipelineSchedule::zb_v && shape.micro_batches >= 2 * shape.stages) {
+        CHECK(order.slots[0] == 2 * shape.stages - stage + 1);
+        CHECK(order.slots[1] == std::min(stage + 2, shape.stages) + 1);  // one that has come early, but at the turn
+      }
     }
 }
 
@@ -183,14 +212,15 @@ TEST_CASE("a buffer is not used again before it has been sent", "[pipeline]") {
   for (const PipelineShape& shape : all_shapes())
     for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
       INFO(name_of(shape) << ", stage " << stage);
-      const PipelineOrder order = pipeline_order(shape, stage);
+      const PipelineOrder order = order_of(shape, stage);
       const std::int64_t last_piece = shape.stages * shape.chunks - 1;
       std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> outputs;  // buffer → chunk and micro-batch
       bool is_free = true;
       for (const PipelineItem& item : order.items) {
         const auto unit_of = [](const PipelineUnit& unit) { return std::pair(unit.chunk, unit.micro_batch); };
         if (item.is_compute && item.unit.kind == UnitKind::forward &&
-            item.unit.chunk * shape.stages + stage != last_piece) {
+            shape.map().piece_of(stage, item.unit.chunk) != last_piece &&
+            !shape.map().turns_behind(stage, item.unit.chunk)) {
           is_free = is_free && item.unit.buffer < order.output_buffers;
           is_free = is_free && outputs.try_emplace(item.unit.buffer, unit_of(item.unit)).second;
         }
@@ -203,7 +233,36 @@ TEST_CASE("a buffer is not used again before it has been sent", "[pipeline]") {
       }
       CHECK(is_free);
       CHECK(outputs.empty());
-      if (!shape.overlap) CHECK(order.output_buffers == 1);
+      if (!shape.overlap && !(shape.map().in_v && stage + 1 == shape.stages)) CHECK(order.output_buffers == 1);
+    }
+}
+
+TEST_CASE("micro-batches take slots in turn when W is apart", "[pipeline]") {
+  for (const PipelineShape& shape : all_shapes())
+    for (std::int64_t stage = 0; stage < shape.stages && is_zero_bubble(shape.schedule); ++stage) {
+      INFO(name_of(shape) << ", stage " << stage);
+      const PipelineOrder order = order_of(shape, stage);
+      bool in_turn = true, is_own = true;
+      // (chunk, slot) → the micro-batch whose B has written what its W reads there
+      std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> kept;
+      for (const PipelineItem& item : order.items) {
+        const auto slots = order.slots[static_cast<std::size_t>(item.unit.chunk)];
+        const auto [kind, chunk, mb, slot, buffer] = item.unit;
+        const std::pair before{chunk, (slot + slots - 1) % slots};
+        if (item.is_compute) in_turn = in_turn && slot == mb % slots;
+        if (item.is_compute && kind == UnitKind::backward) is_own = is_own && kept.try_emplace(before, mb).second;
+        if (item.is_compute && kind == UnitKind::weights) is_own = is_own && kept.erase(before) == 1;
+        // Nobody else gets the slot meanwhile: not at a receive, nor by the unit that makes its input.
+        for (const PipelineMessage& message : item.messages)
+          if (message.unit.kind == UnitKind::forward && !message.is_send)
+            is_own = is_own && !kept.contains({message.unit.chunk, message.unit.slot});
+        if (item.is_compute && kind == UnitKind::forward) is_own = is_own && !kept.contains({chunk, slot});
+        if (item.is_compute && kind == UnitKind::forward && shape.map().turns_behind(stage, chunk))
+          is_own = is_own && !kept.contains({chunk + 1, buffer});
+      }
+      CHECK(in_turn);
+      CHECK(is_own);
+      CHECK(kept.empty());
     }
 }
 

@@ -115,7 +115,7 @@ std::uint32_t add_communicator_of_all(Schedule& schedule) {
 std::int64_t deferred_of(const Scenario& scenario) {
   const Overlap& overlap = scenario.overlap;
   if (!overlap.defer_embedding_wgrad_compute || scenario.parallel.pipeline_model_parallel_size == 1 ||
-      scenario.training.frozen_base)
+      scenario.training.frozen_base || is_zero_bubble(scenario.parallel.pipeline_schedule))
     return 0;
   const std::int64_t all = scenario.num_microbatches();
   return overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, all) : all;
@@ -133,9 +133,8 @@ std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
   shape.overlap = scenario.overlap.overlap_p2p_comm;
   shape.overlap_warmup_flush = scenario.overlap.overlap_p2p_comm_warmup_flush;
   shape.deferred = deferred_of(scenario);
-  std::vector<PipelineOrder> orders;
-  for (std::int64_t stage = 0; stage < shape.stages; ++stage) orders.push_back(pipeline_order(shape, stage));
-  return orders;
+  if (is_zero_bubble(parallel.pipeline_schedule)) shape.schedule = parallel.pipeline_schedule;
+  return pipeline_orders(shape);
 }
 
 BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vector<PipelineOrder>& orders) {
@@ -162,6 +161,7 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.map = stage_map(parallel);
   shape.chunks = model_chunks(scenario.model, parallel);
   shape.deferred = deferred_of(scenario);
+  shape.weights_apart = is_zero_bubble(parallel.pipeline_schedule);
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
   shape.slots.assign(static_cast<std::size_t>(scenario.model.num_layers) + 1, 1);
   for (std::size_t c = 0; c < shape.chunks.size(); ++c) {
@@ -249,11 +249,12 @@ Lowered lower_plain(const Scenario& scenario) {
   lowered.layer_blocks = {blocks.layer_forward};
   if (shape.recompute.granularity == Recompute::Granularity::full)
     lowered.layer_blocks.push_back(blocks.layer_recompute);
+  if (shape.weights_apart) lowered.layer_blocks.push_back(blocks.layer_wgrad);
   lowered.layer_blocks.push_back(blocks.layer_backward);
   lowered.forward_blocks = {blocks.embedding_forward, blocks.layer_forward, blocks.head_forward};
   lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward};
   if (!shape.frozen_base) lowered.end_blocks.push_back(blocks.embedding_backward);
-  if (shape.deferred > 0) lowered.end_blocks.push_back(blocks.head_wgrad);
+  if (shape.puts_off_head()) lowered.end_blocks.push_back(blocks.head_wgrad);
   lowered.layers = scenario.model.num_layers;
   lowered.compute = kCompute;
   lowered.tp_lane = lanes.tp;
@@ -267,9 +268,9 @@ Lowered lower_plain(const Scenario& scenario) {
                                    scenario.overlap.overlap_p2p_comm);
 
   if (messages.overlap)
-    for (const BlockId block :
-         {messages.send_forward, messages.recv_forward, messages.send_backward, messages.recv_backward})
-      lowered.free.push_back(schedule.blocks[block].ops.front());
+    for (const MessageBlocks& way : messages.ways)
+      for (const BlockId block : {way.send_forward, way.recv_forward, way.send_backward, way.recv_backward})
+        lowered.free.push_back(schedule.blocks[block].ops.front());
 
   Optimizer optimizer;
   if (!shape.frozen_base)

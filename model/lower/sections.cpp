@@ -57,7 +57,8 @@ void Sections::add_layer_activations() {
       kept_.lse = w_.recomputable("attention.lse", shape_.micro_batch_size * heads_, model_.seq_length, layers,
                                   {.is_core = true, .is_statistics = true});
   }
-  kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {.is_core = true});
+  // Recomputed or not, a weight gradient that comes later reads it.
+  kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {.is_core = !shape_.weights_apart});
   kept_.x_mid = w_.recomputable("x_mid", rows, hidden, layers);
   kept_.ln_2 = w_.recomputable("ln_2.out", rows, hidden, layers);
   kept_.ln_2_stats = w_.recomputable("ln_2.stats", rows, w_.norm_stats(), layers, statistics);
@@ -91,12 +92,40 @@ void Sections::add_transients() {
   backward_.d_x = whole(schedule_, dx_, 0, Coord::buffer);
   backward_.d_hidden = w_.workspace("d_hidden", tokens, hidden);
   backward_.d_attention = w_.workspace("d_attention", tokens, attended_);
-  backward_.d_qkv = w_.workspace("d_qkv", tokens, qkv_size_);
-  backward_.d_fc1 = w_.workspace("d_fc1", tokens, fc1_size_);
-  backward_.d_act = shape_.gelu_fusion ? backward_.d_fc1 : w_.workspace("d_" + act_, tokens, ffn_);
+  add_output_gradients();
+  backward_.d_act = shape_.gelu_fusion ? backward_.d_fc1 : w_.work(w_.workspace("d_" + act_, tokens, ffn_));
   forward_.branch_part = shape_.sequence_parallel ? w_.workspace("branch.part", rows, hidden) : forward_.branch;
   backward_.d_part = shape_.sequence_parallel ? w_.workspace("d_hidden.part", rows, hidden) : backward_.d_hidden;
-  backward_.d_branch = w_.drops() ? w_.workspace("d_branch", rows, hidden) : dx_;
+  if (!w_.drops()) return;
+  backward_.d_branch = w_.work(w_.workspace("d_branch", rows, hidden));
+  if (!shape_.weights_apart) backward_.d_proj = backward_.d_fc2 = backward_.d_branch;
+}
+
+// What weight gradients read besides activations.
+void Sections::add_output_gradients() {
+  BackwardTransients& d = backward_;
+  if (!shape_.weights_apart) {
+    d.d_qkv = w_.work(w_.workspace("d_qkv", w_.tokens(), qkv_size_));
+    d.d_fc1 = w_.work(w_.workspace("d_fc1", w_.tokens(), fc1_size_));
+    return;
+  }
+  const auto kept = [&](const std::string& name, TensorId activation) {
+    return of_layer(w_.kept_gradient(name, activation));
+  };
+  d.d_qkv = kept("d_qkv", qkv().tensor);
+  d.d_fc1 = kept("d_fc1", kept_.fc1);
+  d.d_proj = kept("d_proj", kept_.x_mid);
+  d.d_fc2 = kept("d_fc2", kept_.x);
+}
+
+// What a layer added to the residual stream gets of its gradient. d_x itself will be added to, so that it is copied
+// for a weight gradient that comes later.
+View Sections::branch_gradient(const std::string& residual, const std::string& layer, const View& branch,
+                               DropoutSite site) {
+  const View& d_x = backward_.d_x;
+  if (w_.drops() || !shape_.weights_apart) return w_.dropped(residual + ".dgrad", d_x, branch, site);
+  w_.op(layer + ".keep_dy", Phase::dgrad, Cast{d_x.rows * d_x.cols}, {read(d_x), write(branch)});
+  return branch;
 }
 
 // ---- embedding ----
@@ -160,18 +189,18 @@ void Sections::attention_backward(const View& in) {
   const BackwardTransients& d = backward_;
   if (shape_.recompute.granularity == Recompute::Granularity::selective) attention_core(".recompute");
   w_.row_backward("proj", attended_, model_.hidden_size,
-                  w_.dropped("residual_1.dgrad", d.d_x, d.d_branch, DropoutSite::residual_1), of_layer(kept_.attention),
+                  branch_gradient("residual_1", "proj", d.d_proj, DropoutSite::residual_1), of_layer(kept_.attention),
                   w_.work(d.d_attention));
   if (context_)
-    context_->backward(of_layer(kept_.attention), w_.work(d.d_attention), w_.work(d.d_qkv));
+    context_->backward(of_layer(kept_.attention), w_.work(d.d_attention), d.d_qkv);
   else if (unfused_)
-    unfused_->backward(qkv(), w_.work(d.d_attention), w_.work(d.d_qkv));
+    unfused_->backward(qkv(), w_.work(d.d_attention), d.d_qkv);
   else
     w_.attention("attention.dgrad", Pass::dgrad,
                  {read(qkv()), read(of_layer(kept_.attention)), read(of_layer(kept_.lse)), read(w_.work(d.d_attention)),
-                  write(w_.work(d.d_qkv))});
-  w_.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, w_.work(d.d_qkv));
-  const View d_ln_1 = w_.column_backward("qkv", model_.hidden_size, qkv_size_, w_.work(d.d_qkv), of_layer(kept_.ln_1),
+                  write(d.d_qkv)});
+  w_.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, d.d_qkv);
+  const View d_ln_1 = w_.column_backward("qkv", model_.hidden_size, qkv_size_, d.d_qkv, of_layer(kept_.ln_1),
                                          w_.work(d.d_hidden), w_.work(d.d_part), "qkv.weight");
   w_.norm_backward("ln_1", d_ln_1, in, of_layer(kept_.ln_1_stats), accumulate(d.d_x), Coord::layer);
 }
@@ -195,13 +224,13 @@ void Sections::mlp_backward(const View& in) {
   const BackwardTransients& d = backward_;
   const View fc1 = of_layer(kept_.fc1);
   w_.row_backward("fc2", ffn_, model_.hidden_size,
-                  w_.dropped("residual_2.dgrad", d.d_x, d.d_branch, DropoutSite::residual_2), of_layer(kept_.act),
-                  w_.work(d.d_act), shape_.gelu_fusion ? std::optional(fc1) : std::nullopt);
+                  branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2), of_layer(kept_.act), d.d_act,
+                  shape_.gelu_fusion ? std::optional(fc1) : std::nullopt);
   if (!shape_.gelu_fusion)
     w_.op(act_ + ".dgrad", Phase::dgrad,
           Elementwise{model_.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, w_.tokens(), ffn_},
-          {read(w_.work(d.d_act)), read(fc1), write(w_.work(d.d_fc1))});
-  const View d_ln_2 = w_.column_backward("fc1", model_.hidden_size, fc1_size_, w_.work(d.d_fc1), of_layer(kept_.ln_2),
+          {read(d.d_act), read(fc1), write(d.d_fc1)});
+  const View d_ln_2 = w_.column_backward("fc1", model_.hidden_size, fc1_size_, d.d_fc1, of_layer(kept_.ln_2),
                                          w_.work(d.d_hidden), w_.work(d.d_part), "fc1.weight");
   w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
 }

@@ -29,8 +29,10 @@ struct BackwardTransients {
   View d_x;               // gradient of the residual stream, in a buffer of the chunk's boundary (Call::buffer)
   TensorId d_hidden = 0;  // gradient of a norm's output
   TensorId d_part = 0;    // this rank's rows of its sum
-  TensorId d_attention = 0, d_qkv = 0, d_fc1 = 0, d_act = 0;
-  TensorId d_branch = 0;  // gradient of dropout's input
+  TensorId d_attention = 0;
+  View d_qkv, d_fc1, d_act;
+  View d_branch;       // gradient of dropout's input
+  View d_proj, d_fc2;  // of what these layers add to the residual stream, where it is not in d_x
 };
 
 // Writes the sections of the model's layers into blocks. Each section has a forward and a backward pass between two
@@ -59,6 +61,8 @@ class Sections {
   void add_layer_activations();
   void add_head_activations();
   void add_transients();
+  void add_output_gradients();
+  View branch_gradient(const std::string& residual, const std::string& layer, const View& branch, DropoutSite site);
   View keep(const std::string& name, std::int64_t rows, std::int64_t cols) const;
   View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }
   void row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,

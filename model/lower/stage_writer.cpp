@@ -50,7 +50,7 @@ class StageWriter {
 
   void compute(const PipelineUnit& unit) {
     const std::size_t first = calls_.size();
-    if (unit.kind == UnitKind::weights) return weights(unit);
+    if (unit.kind == UnitKind::weights) return shape_.weights_apart ? weights(unit) : defer(unit);
     const auto received = received_.find(key_of(unit));
     if (shape_.scatters_messages && received != received_.end())
       call(unit.kind == UnitKind::forward ? messages_.gather_forward : messages_.gather_backward, unit);
@@ -96,8 +96,14 @@ class StageWriter {
     if (shape_.deferred > 0 && unit.micro_batch >= shape_.deferred) call(blocks_.head_wgrad, unit);
   }
 
-  // Deferred weight gradients come after all other computation and do not wait for the last messages.
   void weights(const PipelineUnit& unit) {
+    const ModelChunk& chunk = chunk_of(unit);
+    if (chunk.has_head) call(blocks_.head_wgrad, unit);
+    for (std::int64_t layer = chunk.end_layer; layer-- > chunk.first_layer;) call(blocks_.layer_wgrad, unit, layer);
+  }
+
+  // Deferred weight gradients come after all other computation and do not wait for the last messages.
+  void defer(const PipelineUnit& unit) {
     Call& late = call(blocks_.head_wgrad, unit);
     late.sequence = kDeferredSequence;
     if (unit.micro_batch == 0 && schedule_.operations[computed_.op].lane != lane_of(late))
@@ -117,9 +123,9 @@ class StageWriter {
   // ---- messages ----
 
   BlockId block_of(const PipelineMessage& message) const {
-    if (message.unit.kind == UnitKind::forward)
-      return message.is_send ? messages_.send_forward : messages_.recv_forward;
-    return message.is_send ? messages_.send_backward : messages_.recv_backward;
+    const MessageBlocks& blocks = messages_.of_chunk(message.unit.chunk);
+    if (message.unit.kind == UnitKind::forward) return message.is_send ? blocks.send_forward : blocks.recv_forward;
+    return message.is_send ? blocks.send_backward : blocks.recv_backward;
   }
 
   void exchange(const std::vector<PipelineMessage>& messages) {
@@ -168,7 +174,6 @@ PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks
     schedule.communicators.push_back({name, {Coord::pp}, CommEngine::nic, 1, shape.map.stages});
     return static_cast<std::uint32_t>(schedule.communicators.size() - 1);
   };
-  const std::uint32_t forward = add_communicator("pp.forward"), backward = add_communicator("pp.backward");
   const LaneId batched = is_batched ? add_lane("pp") : LaneId{0};
   const Expr chunk = shape.map.piece_of(Expr(Coord::pp), Expr(Coord::chunk));
   const Expr out = Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer);
@@ -191,10 +196,16 @@ PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks
   PipelineBlocks result;
   result.is_batched = is_batched;
   result.overlap = overlap;
-  result.send_forward = message("send_forward", Phase::forward, true, forward, 1, output);
-  result.recv_forward = message("recv_forward", Phase::forward, false, forward, -1, input);
-  result.send_backward = message("send_backward", Phase::dgrad, true, backward, -1, gradient);
-  result.recv_backward = message("recv_backward", Phase::dgrad, false, backward, 1, gradient);
+  for (std::int64_t of = 0; of < (shape.map.in_v ? 2 : 1); ++of) {
+    const std::string suffix = of == 0 ? "" : "." + std::to_string(of);
+    const std::uint32_t forward = add_communicator("pp.forward" + suffix),
+                        backward = add_communicator("pp.backward" + suffix);
+    const std::int64_t way = shape.map.way(of);
+    result.ways.push_back({message("send_forward" + suffix, Phase::forward, true, forward, way, output),
+                           message("recv_forward" + suffix, Phase::forward, false, forward, -way, input),
+                           message("send_backward" + suffix, Phase::dgrad, true, backward, -way, gradient),
+                           message("recv_backward" + suffix, Phase::dgrad, false, backward, way, gradient)});
+  }
   if (!shape.scatters_messages) return result;
   const auto gather = [&](const std::string& name, Phase phase, const View& view) {
     return add_single(schedule, {"pp." + name,

@@ -8,8 +8,12 @@
 namespace stretto {
 
 // Sends and receives between model chunks: one block each, called with chunk, micro-batch, slot and buffer.
-struct PipelineBlocks {
+struct MessageBlocks {
   BlockId send_forward = 0, recv_forward = 0, send_backward = 0, recv_backward = 0;
+};
+struct PipelineBlocks {
+  std::vector<MessageBlocks> ways;  // of all chunks; where pieces lie in a V, of the first and of the second
+  const MessageBlocks& of_chunk(std::int64_t chunk) const { return ways[ways.size() == 1 ? 0 : std::size_t(chunk)]; }
   // With BlockShape::scatters_messages: what the tensor-parallel ranks received becomes whole, before its first use.
   BlockId gather_forward = 0, gather_backward = 0;
   bool is_batched = false;
@@ -17,7 +21,8 @@ struct PipelineBlocks {
 };
 // Adds lanes, communicators and blocks. Batched messages share one lane ("pp"); others have one for each direction and
 // side, so that a posted receive holds nothing up. Forward and backward messages are on communicators of their own:
-// with two stages the next and the previous are the same rank.
+// with two stages the next and the previous are the same rank. In a V so are those of the second chunk, which go the
+// other way.
 PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks, const BlockShape& shape,
                                    bool is_batched, bool overlap);
 

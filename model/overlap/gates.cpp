@@ -43,6 +43,10 @@ Gates gates_of(const Scenario& s) {
   gates.error("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_model_parallel_size above 1",
               pp > 1);
   gates.trains("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, s);
+  const bool zero_bubble = is_zero_bubble(p.pipeline_schedule);
+  const std::string is_on = std::string("pipeline_schedule is \"") + name_of(p.pipeline_schedule) + "\", ";
+  gates.off("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_schedule 1f1b", !zero_bubble,
+            is_on + "which puts off all weight gradients");
   gates.error("wgrad_deferral_limit", o.wgrad_deferral_limit > 0, "defer_embedding_wgrad_compute",
               o.defer_embedding_wgrad_compute);
   gates.off("gelu_fusion", s.training.gelu_fusion, "swiglu off", !s.model.swiglu,
@@ -72,6 +76,12 @@ Gates gates_of(const Scenario& s) {
                   "pipeline_model_parallel_size", pp);
   gates.above_one("microbatch_group_size_per_vp_stage", p.microbatch_group_size_per_vp_stage > 0,
                   "virtual_pipeline_model_parallel_size", vp);
+  gates.off("microbatch_group_size_per_vp_stage", p.microbatch_group_size_per_vp_stage > 0, "pipeline_schedule 1f1b",
+            !zero_bubble, is_on + "which has no groups");
+  gates.error("pipeline_schedule", zero_bubble, "pipeline_model_parallel_size above 1", pp > 1);
+  gates.error("pipeline_schedule", zero_bubble, "frozen_base off", !s.training.frozen_base);
+  gates.error("pipeline_schedule", zero_bubble, "recompute_granularity none or selective",
+              s.training.recompute.granularity != Recompute::Granularity::full);
   const char* scatter = "scatter_gather_tensors_in_pipeline";
   gates.above_one(scatter, p.scatter_gather_tensors_in_pipeline, "pipeline_model_parallel_size", pp);
   gates.above_one(scatter, p.scatter_gather_tensors_in_pipeline, "tensor_model_parallel_size", tp);

@@ -30,6 +30,10 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   gates.error("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush, "overlap_p2p_comm", o.overlap_p2p_comm);
   gates.above_one("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush,
                   "virtual_pipeline_model_parallel_size", scenario.parallel.virtual_pipeline_model_parallel_size);
+  const PipelineSchedule schedule = scenario.parallel.pipeline_schedule;
+  gates.off("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush, "pipeline_schedule 1f1b",
+            !is_zero_bubble(schedule),
+            std::string("pipeline_schedule is \"") + name_of(schedule) + "\", whose receives are posted early always");
 }
 
 }  // namespace

@@ -101,13 +101,14 @@ class TpOverlap {
   // Bulk dgrad: the gathered input is needed by wgrad only, so that it may come beside dgrad. Exposed: max(0, T_AG −
   // T_dgrad). Bulk wgrad: the sum of the dgrad is needed behind wgrad only. Exposed: max(0, T_RS − T_wgrad).
   void column_backward(BlockEditor& block, const std::string& layer, const TpGemm& dgrad, const TpGemm& wgrad) {
-    if (!block.has(layer + ".all_gather_wgrad")) return;
-    // Flash-Overlap sends its pieces on other lanes, so the gather can still be beside them.
-    if (dgrad.method == TpMethod::bulk || dgrad.method == TpMethod::flash) block.set_free(layer + ".all_gather_wgrad");
+    // Flash-Overlap sends its pieces on other lanes, so the gather can still be beside them. Where the weight gradient
+    // has a block of its own, it comes beside the product before.
+    if (block.has(layer + ".all_gather_wgrad") && (dgrad.method == TpMethod::bulk || dgrad.method == TpMethod::flash))
+      block.set_free(layer + ".all_gather_wgrad");
+    if (!block.has(layer + ".dgrad.reduce_scatter")) return;
     if (is_split(dgrad) && layer != "lm_head")
       scatter(block, layer, ".dgrad", ".dgrad.reduce_scatter", "", dgrad);
-    else if ((wgrad.method == TpMethod::bulk || dgrad.method == TpMethod::flash) &&  // of the head, which is not cut
-             block.has(layer + ".dgrad.reduce_scatter"))                             // not where wgrad is put off
+    else if (wgrad.method == TpMethod::bulk || dgrad.method == TpMethod::flash)  // of the head, which is not cut
       block.set_free(layer + ".dgrad.reduce_scatter");
   }
 

@@ -66,6 +66,25 @@ void read_instances(TomlTable& table, Parallel& parallel) {
     throw table.failure(key, "expected at least 2 ranks in each instance, among which it is sharded, got 1");
 }
 
+// W apart needs stages, and has as many chunks of each as its order is for.
+void read_pipeline_schedule(TomlTable& table, Parallel& parallel) {
+  const std::int64_t stages = parallel.pipeline_model_parallel_size;
+  parallel.pipeline_schedule = enum_or(table, "pipeline_schedule", parallel.pipeline_schedule);
+  const PipelineSchedule schedule = parallel.pipeline_schedule;
+  if (is_zero_bubble(schedule) && stages < 2)
+    throw table.failure("pipeline_schedule", "expected pipeline_model_parallel_size of at least 2 as well, got " +
+                                                 number(stages) + " with \"" + name_of(schedule) + "\"");
+  const char* key = "virtual_pipeline_model_parallel_size";
+  const std::int64_t chunks = schedule == PipelineSchedule::zb_v ? 2 : 1;
+  std::int64_t& given = parallel.virtual_pipeline_model_parallel_size;
+  given = value_or<std::int64_t>(table, key, chunks, {.min = 1, .max = kMaxPipeline});
+  if (is_zero_bubble(schedule) && given != chunks)
+    throw table.failure(key, "expected " + number(chunks) + ", or nothing, with pipeline_schedule \"" +
+                                 name_of(schedule) + "\", got " + number(given));
+  if (given > 1 && stages < 2)
+    throw table.failure(key, "expected pipeline_model_parallel_size of at least 2 as well, got " + number(stages));
+}
+
 }  // namespace
 
 Parallel read_parallel(TomlTable table) {
@@ -82,8 +101,7 @@ Parallel read_parallel(TomlTable table) {
     return value_or<std::int64_t>(table, key, fallback, limits);
   };
   parallel.pipeline_model_parallel_size = size("pipeline_model_parallel_size", 1, {.min = 1, .max = kMaxPipeline});
-  parallel.virtual_pipeline_model_parallel_size =
-      size("virtual_pipeline_model_parallel_size", 1, {.min = 1, .max = kMaxPipeline});
+  read_pipeline_schedule(table, parallel);
   parallel.microbatch_group_size_per_vp_stage =
       size("microbatch_group_size_per_vp_stage", 0, {.min = 1, .max = kMaxGlobalBatch});
   parallel.scatter_gather_tensors_in_pipeline =
@@ -109,9 +127,6 @@ Parallel read_parallel(TomlTable table) {
                                                   number(parallel.data_parallel_size) + " x " +
                                                   number(parallel.tensor_model_parallel_size) + " x " +
                                                   number(parallel.context_parallel_size) + " x " + number(stages));
-  if (parallel.virtual_pipeline_model_parallel_size > 1 && stages < 2)
-    throw table.failure("virtual_pipeline_model_parallel_size",
-                        "expected pipeline_model_parallel_size of at least 2 as well, got " + number(stages));
   if (parallel.shards_gradients() && stages > 1)
     throw table.failure("data_parallel_sharding_strategy",
                         std::string("expected \"optim\" or \"no_shard\" with pipeline_model_parallel_size ") +
@@ -177,6 +192,16 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
 
 void check_pipeline(const TomlTable& table, const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
+  if (is_zero_bubble(parallel.pipeline_schedule)) {
+    const std::string got = std::string(", got \"") + name_of(parallel.pipeline_schedule) + "\", ";
+    if (scenario.training.frozen_base)
+      throw table.failure("pipeline_schedule", "expected \"1f1b\" with frozen_base" + got +
+                                                   "which moves weight gradients, and there are none");
+    if (scenario.training.recompute.granularity == Recompute::Granularity::full)
+      throw table.failure("pipeline_schedule", "expected \"1f1b\" with recompute_granularity \"full\"" + got +
+                                                   "whose weight gradients come after recomputed activations are gone");
+    return;
+  }
   if (parallel.virtual_pipeline_model_parallel_size == 1) return;
   const std::int64_t stages = parallel.pipeline_model_parallel_size, micro_batches = scenario.num_microbatches();
   const bool is_given = parallel.microbatch_group_size_per_vp_stage > 0;

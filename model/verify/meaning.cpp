@@ -90,7 +90,9 @@ bool Meaning::visit(std::uint32_t op, std::uint32_t step, std::span<const CellUs
     if (rule == Rule::one_unit && step == 0) {
       std::uint64_t differences = 0;
       for (std::uint32_t c = use.first; c < use.last; ++c) differences |= stamps_[c] ^ (unit | use.instance);
-      if (differences != 0 && !is_of_unit(unit | use.instance, use)) return fails(use);
+      if (differences != 0 ? !is_of_unit(op, unit | use.instance, use)
+                           : !handed_over_.empty() && !is_same_way(op, use, 0))
+        return fails(use);
     } else if (rule == Rule::parameter) {
       if (!read_parameter(op, step, use)) return fails(use);
     } else if (rule == Rule::sum && step == 0 && use.mode == AccessMode::read) {
@@ -110,23 +112,54 @@ bool Meaning::visit(std::uint32_t op, std::uint32_t step, std::span<const CellUs
   return true;
 }
 
-bool Meaning::is_of_unit(Stamp own, const CellUse& use) {
+bool Meaning::is_of_unit(std::uint32_t op, Stamp own, const CellUse& use) {
+  const auto chunk_of = [](Stamp stamp) {
+    return static_cast<std::int64_t>((stamp >> kInstanceBits) % (std::uint64_t{1} << kChunkBits));
+  };
+  constexpr int kUnitBits = kChunkBits + kInstanceBits;
+  std::optional<std::int64_t> way;  // of all cells
   const auto end = std::upper_bound(first_instance_.begin(), first_instance_.end(), use.instance);
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     const Stamp stamp = stamps_[c];
-    if (stamp == own || stamp == 0) continue;  // nobody has written: that is found elsewhere
+    if (stamp == 0) continue;  // nobody has written: that is found elsewhere
     // Tensors may share instances under other numbers: the output of a layer is the input of the next. Not so parts of
     // one buffer, which have those of the whole.
     const std::uint64_t instance = stamp % kInstances;
-    const bool is_of_tensor = *(end - 1) <= instance && instance < *end;
+    const bool is_of_tensor = *(end - 1) <= instance && instance < *end && instance != use.instance;
     const std::size_t other = tensor_of(instance), tensor = tensor_of(use.instance);
     const bool is_other_layer =
         alike_[tensor] == alike_[other] && instance - first_instance_[other] != use.instance - first_instance_[tensor];
-    if (stamp >> kInstanceBits == own >> kInstanceBits && !is_of_tensor && !is_other_layer) continue;
+    const std::int64_t from = chunk_of(stamp) - chunk_of(own);
+    if (stamp >> kUnitBits == own >> kUnitBits && !is_of_tensor && !is_other_layer && way.value_or(from) == from) {
+      way = from;
+      continue;
+    }
     wrong_.why = "which " + written_as(stamp) + " has overwritten";
     return false;
   }
-  return true;
+  return is_same_way(op, use, way.value_or(0));
+}
+
+// A chunk may hand over to the next in memory. Then this operand always comes from there.
+bool Meaning::is_same_way(std::uint32_t op, const CellUse& use, std::int64_t way) {
+  const auto key_of = [&](const BoundOp& at) {
+    return std::array<std::int64_t, 4>{at.op, at.layer, at.chunk, use.access};
+  };
+  const auto key = key_of(program_.ops[op]);
+  const auto known = handed_over_.find(key);
+  bool is_same = true;
+  if (known != handed_over_.end()) {
+    is_same = known->second == way;
+  } else if (way != 0) {
+    const auto begin = program_.ops.begin();
+    is_same = std::none_of(begin, begin + op, [&](const BoundOp& before) { return key_of(before) == key; });
+    handed_over_.emplace(key, way);
+  }
+  if (!is_same) {
+    const std::string from = way == 0 ? "its own chunk" : "another chunk";
+    wrong_.why = "which comes from " + from + ", but not in every micro-batch";
+  }
+  return is_same;
 }
 
 std::size_t Meaning::tensor_of(std::uint64_t instance) const {

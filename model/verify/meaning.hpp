@@ -1,5 +1,7 @@
 #pragma once
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,7 +47,8 @@ class Meaning {
   };
 
   // Each returns false, and sets wrong_, when the value is not the intended one.
-  bool is_of_unit(Stamp own, const CellUse& use);
+  bool is_of_unit(std::uint32_t op, Stamp own, const CellUse& use);
+  bool is_same_way(std::uint32_t op, const CellUse& use, std::int64_t way);
   bool read_sum(std::uint32_t op, const CellUse& use);
   bool read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
   bool write_sum(std::uint32_t op, const CellUse& use);
@@ -59,15 +62,17 @@ class Meaning {
 
   const Schedule& schedule_;
   const BoundProgram& program_;
-  std::vector<bool> is_communication_;           // [OpId]
-  std::vector<bool> carries_version_;            // [OpId]: from parameters to parameters
-  std::vector<bool> keeps_version_;              // [OpId]: of the step before
-  std::vector<bool> is_updated_;                 // [storage]: by a computation of the step; others are frozen
-  std::vector<std::uint64_t> hash_;              // [micro-batch]
-  std::uint64_t each_once_ = 0;                  // sum of the hashes of all micro-batches
-  std::vector<std::uint32_t> first_instance_;    // [tensor]
-  std::vector<std::uint32_t> alike_;             // [tensor]: equal where instance by instance lies in the same storage
-  std::vector<Stamp> stamps_;                    // [cell]; 0: nobody has written
+  std::vector<bool> is_communication_;         // [OpId]
+  std::vector<bool> carries_version_;          // [OpId]: from parameters to parameters
+  std::vector<bool> keeps_version_;            // [OpId]: of the step before
+  std::vector<bool> is_updated_;               // [storage]: by a computation of the step; others are frozen
+  std::vector<std::uint64_t> hash_;            // [micro-batch]
+  std::uint64_t each_once_ = 0;                // sum of the hashes of all micro-batches
+  std::vector<std::uint32_t> first_instance_;  // [tensor]
+  std::vector<std::uint32_t> alike_;           // [tensor]: equal where instance by instance lies in the same storage
+  std::vector<Stamp> stamps_;                  // [cell]; 0: nobody has written
+  // Template, layer, chunk and access that read what another chunk of their program wrote → how many chunks away it is.
+  std::map<std::array<std::int64_t, 4>, std::int64_t> handed_over_;
   Sums sums_;                                    // [cell]
   std::vector<std::uint8_t> versions_;           // [cell] of a parameter: updates that it has seen
   std::optional<std::uint8_t> carried_version_;  // of the parameter that the current operation has read
