@@ -36,6 +36,9 @@ TEST_CASE("in mixed precision a cost's key says what is written, where that vari
   CHECK(mixed.key(Gemm{2, 2, 2}, {bf16, bf16, bf16}) == "gemm_nn_bf16");
   CHECK(mixed.key(Gemm{2, 2, 2, true}, {bf16, bf16, f32}, 8, AccessMode::accumulate) == "gemm_tn_acc_f32_bf16");
   CHECK(mixed.key(LocalReduce{2, 4}, {f32, f32}) == "local_reduce_f32_bf16");
+  CHECK(mixed.key(LocalReduce{2, 4}, {bf16, f32}) == "local_reduce_f32_bf16");
+  CHECK(mixed.key(ScaledCast{Pass::forward, 1, 64}, {bf16, e4m3}) == "cast_bf16");
+  CHECK(mixed.key(ScaledCast{Pass::backward, 2, 64}, {e4m3, bf16}) == "cast_bf16");
   CHECK(mixed.key(Elementwise{ElementwiseFn::add, 1, 8}, {bf16, bf16, bf16}) == "add_bf16");
   CHECK(mixed.key(Elementwise{ElementwiseFn::column_sum, 1, 8}, {bf16, f32}) == "column_sum_f32_bf16");
 }
