@@ -35,6 +35,14 @@ class Install(ProgramTest):
         wrong = self.run_installed("simulate", "llama3-8x", code=2).stderr
         self.assertIn('did you mean "llama3-8b"?', wrong)
 
+    @unittest.skipUnless(any((BUILD / "python/stretto").glob("_stretto*.so")), "the Python module is not built")
+    def test_python(self):
+        packages = self.prefix / "lib/python3/dist-packages"
+        code = "import stretto; print(stretto.simulate('llama3-8b')['ranks'], stretto.simulate('llama3-8b', engine='simgrid')['engine'])"
+        done = subprocess.run(["/usr/bin/python3", "-c", code], cwd=self.folder, env={**os.environ, "PYTHONPATH": str(packages)},
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "64 simgrid\n"), done.stderr)
+
     def test_a_file_goes_before_a_name(self):
         (self.folder / "elsewhere").mkdir()
         shutil.copy(self.tiny, self.folder / "elsewhere/llama3-8b")
