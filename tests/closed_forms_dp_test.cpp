@@ -12,16 +12,9 @@
 namespace stretto::testing {
 namespace {
 
-// Rows of one rank's last step, and what they are of.
-struct Rows {
-  explicit Rows(const Ideal& ideal) : schedule(ideal.schedule), result(ideal.run()) {}
+struct BucketRows : Rows {
+  using Rows::Rows;
   const BoundOp& op(const TimelineRow& row) const { return result.programs[0].ops[row.op]; }
-  const TimelineRow& of(OpId id) const {
-    for (const TimelineRow& row : result.timeline.rows)
-      if (op(row).op == id) return row;
-    throw std::logic_error("no row of " + schedule.operations[id].name);
-  }
-  const TimelineRow& of(const std::string& name) const { return of(schedule.find_operation(name).value()); }
   // Rows of the compute lane that use a storage, of phases up to `last`, in order.
   std::vector<const TimelineRow*> users(StorageId storage, AccessMode mode, Phase last) const {
     std::vector<const TimelineRow*> rows;
@@ -38,9 +31,6 @@ struct Rows {
   StorageId storage(const std::string& tensor) const {
     return schedule.tensors[schedule.find_tensor(tensor).value()].places[0].storage;
   }
-
-  const Schedule& schedule;
-  sim::SimResult result;
 };
 
 // Every compute operation costs something else, and so does every bucket.
@@ -66,7 +56,7 @@ TEST_CASE("overlap_grad_reduce: f_b = max(r_b, f_(b-1)) + c_b", "[closed]") {
       ideal.set("dp.reduce_scatter.b" + std::to_string(takes.size() - 1), takes.back());
     }
     REQUIRE(takes.size() > 4);
-    const Rows rows(ideal);
+    const BucketRows rows(ideal);
     Time done = 0;
     for (std::size_t b = 0; b < takes.size(); ++b) {
       const std::string number = ".b" + std::to_string(b);
@@ -88,7 +78,7 @@ TEST_CASE("overlap_param_gather: s_k = max(t_k, g_k), g_(k+1) = s_k + a_(k+1)", 
     for (; ideal.schedule.find_operation("dp.all_gather.b" + std::to_string(count)); ++count)
       ideal.set("dp.all_gather.b" + std::to_string(count), transfer + 11 * static_cast<Time>(count % 3));
     REQUIRE(count > 4);
-    const Rows rows(ideal);
+    const BucketRows rows(ideal);
     // Buckets by first use; those that one operation uses first are released together.
     std::map<std::pair<Time, const TimelineRow*>, std::vector<std::size_t>> first_uses;
     for (std::size_t b = 0; b < count; ++b) {

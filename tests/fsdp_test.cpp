@@ -232,22 +232,14 @@ Ideal ideal_of(std::int64_t depth, Time gather, Time reduction, std::int64_t mic
   return ideal;
 }
 
-struct Rows {
-  explicit Rows(const Ideal& ideal) : schedule(ideal.schedule), result(ideal.run()) {}
-  const TimelineRow& of(const std::string& name, std::int64_t layer = 0) const {
-    const OpId id = schedule.find_operation(name).value();
-    for (const TimelineRow& row : result.timeline.rows)
-      if (const BoundOp& op = result.programs[0].ops[row.op]; op.op == id && op.layer == layer) return row;
-    throw std::logic_error("no row of " + name);
-  }
+struct BlockRows : Rows {
+  using Rows::Rows;
   // First and last operation of a block.
   std::pair<std::string, std::string> ends(const std::string& block) const {
     for (const Block& b : schedule.blocks)
       if (b.name == block) return {schedule.operations[b.ops.front()].name, schedule.operations[b.ops.back()].name};
     throw std::logic_error("no block " + block);
   }
-  const Schedule& schedule;
-  sim::SimResult result;
 };
 
 }  // namespace
@@ -257,7 +249,7 @@ TEST_CASE("fsdp_comm_overlap: s_i = max(f_(i-1), g_i), g_i = max(s_(i-depth), g_
     for (const Time transfer : {100, 20'000, 90'000}) {
       INFO("depth " << depth << ", gathers of " << transfer);
       const Ideal ideal = ideal_of(depth, transfer, 300);
-      const Rows rows(ideal);
+      const BlockRows rows(ideal);
       struct Use {
         std::string block;
         std::int64_t layer;
@@ -301,7 +293,7 @@ TEST_CASE("fsdp_comm_overlap: f_l = max(r_l, f_(l+1)) + c, and the gradient two 
   for (const Time transfer : {100, 15'000, 60'000}) {
     INFO("transfers of " << transfer);
     const Ideal ideal = ideal_of(1, 100, transfer);
-    const Rows rows(ideal);
+    const BlockRows rows(ideal);
     const std::string name = "dp.reduce_scatter.layer", last = rows.ends("layer.backward").second;
     const Time takes = ideal.costs.collective[rows.schedule.find_operation(name).value()].latency;
     Time done = std::max(rows.of("dp.reduce_scatter.head").end, rows.of("dp.reduce_scatter.final_norm").end);

@@ -29,4 +29,17 @@ struct Ideal {
   sim::Costs costs;
 };
 
+// What the first rank did in a step on an ideal machine, which must outlive this.
+struct Rows {
+  explicit Rows(const Ideal& ideal) : schedule(ideal.schedule), result(ideal.run()) {}
+  const TimelineRow& of(const std::string& name, std::int64_t layer = 0) const {
+    const OpId id = schedule.find_operation(name).value();
+    for (const TimelineRow& row : result.timeline.rows)
+      if (const BoundOp& op = result.programs[0].ops[row.op]; op.op == id && op.layer == layer) return row;
+    throw std::logic_error("no row of " + name);
+  }
+  const Schedule& schedule;
+  sim::SimResult result;
+};
+
 }  // namespace stretto::testing

@@ -188,18 +188,6 @@ Ideal ideal_of(Sharding sharding, const char* mode, Time scatter, Time across, s
   return ideal;
 }
 
-struct Rows {
-  explicit Rows(const Ideal& ideal) : schedule(ideal.schedule), result(ideal.run()) {}
-  const TimelineRow& of(const std::string& name, std::int64_t layer = 0) const {
-    const OpId id = schedule.find_operation(name).value();
-    for (const TimelineRow& row : result.timeline.rows)
-      if (const BoundOp& op = result.programs[0].ops[row.op]; op.op == id && op.layer == layer) return row;
-    throw std::logic_error("no row of " + name);
-  }
-  const Schedule& schedule;
-  sim::SimResult result;
-};
-
 }  // namespace
 
 TEST_CASE("across instances: g_b = max(f_b, g_(b-1)) + a_b, beside the next reduce-scatter", "[closed]") {

@@ -208,14 +208,9 @@ class OptimizerWriter {
     bool is_first = true;
     for (const std::size_t b : updated_) {
       const BucketTensors& t = tensors(b);
-      const View parameter = shard_of(t.parameter, shard(b));
-      std::vector<Access> accesses = {read(shard_of(t.gradient, shard(b))),
-                                      read(o_.norm_squared),
-                                      read(o_.hyper),
-                                      t.master ? write(parameter) : accumulate(parameter),
-                                      accumulate(whole(schedule_, t.m)),
-                                      accumulate(whole(schedule_, t.v))};
-      if (t.master) accesses.push_back(accumulate(whole(schedule_, *t.master)));
+      const std::optional<View> master = t.master ? std::optional(whole(schedule_, *t.master)) : std::nullopt;
+      std::vector<Access> accesses = adamw_accesses(o_, shard_of(t.gradient, shard(b)), shard_of(t.parameter, shard(b)),
+                                                    whole(schedule_, t.m), whole(schedule_, t.v), master);
       AdamW work{shard(b), decayed_ranges(lowered_.buckets[b], parameters_.parts), shards_, t.master.has_value(),
                  o_.shard};
       ops(b).adamw = place({"adamw" + suffix(b), std::move(work), o_.compute, Phase::optimizer, std::move(accesses)});
@@ -293,6 +288,15 @@ bool has_sharded_buckets(const Scenario& scenario) {
 }
 
 }  // namespace
+
+std::vector<Access> adamw_accesses(const Optimizer& optimizer, View gradient, View parameter, View m, View v,
+                                   std::optional<View> master) {
+  std::vector<Access> accesses = {read(gradient),        read(optimizer.norm_squared),
+                                  read(optimizer.hyper), master ? write(parameter) : accumulate(parameter),
+                                  accumulate(m),         accumulate(v)};
+  if (master) accesses.push_back(accumulate(*master));
+  return accesses;
+}
 
 bool sums_in_fp32(const Scenario& scenario) {
   return scenario.overlap.reduce_scatter_with_fp32_accumulation && !scenario.overlap.grad_reduce_in_fp32 &&

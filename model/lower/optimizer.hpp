@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "model/lower/lower.hpp"
@@ -27,6 +28,11 @@ bool gathers_fp8(const Scenario& scenario);
 // Whether the update begins with the first model chunk, which is gathered beside the rest of it
 // (overlap_param_gather_with_optimizer_step).
 bool updates_first_chunk_first(const Scenario& scenario);
+
+// Operands of AdamW on a shard, as model/schedule/work.hpp has them: gradient R, norm R, hyper R, parameter RW (only
+// written with `master`, which it is then rounded from), m RW, v RW, master RW.
+std::vector<Access> adamw_accesses(const Optimizer& optimizer, View gradient, View parameter, View m, View v,
+                                   std::optional<View> master);
 
 // Appends what follows backward to the program of a role, everything one after the other: gradient reduce-scatter,
 // global norm, AdamW on the shard, parameter all-gather; without an optimizer that is sharded all-reduce, norm, AdamW.

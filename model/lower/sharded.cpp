@@ -383,14 +383,9 @@ class ShardedWriter {
 
   BlockId adamw(std::size_t u) {
     const ShardedUnit& unit = units_[u];
-    const View parameter = parameter_shard(unit);
-    std::vector<Access> accesses = {read(all_of(unit, unit.gradient_shard)),
-                                    read(o_.norm_squared),
-                                    read(o_.hyper),
-                                    unit.master ? write(parameter) : accumulate(parameter),
-                                    accumulate(all_of(unit, unit.m)),
-                                    accumulate(all_of(unit, unit.v))};
-    if (unit.master) accesses.push_back(accumulate(all_of(unit, *unit.master)));
+    const std::optional<View> master = unit.master ? std::optional(all_of(unit, *unit.master)) : std::nullopt;
+    std::vector<Access> accesses = adamw_accesses(o_, all_of(unit, unit.gradient_shard), parameter_shard(unit),
+                                                  all_of(unit, unit.m), all_of(unit, unit.v), master);
     AdamW work{unit.shard, decayed_ranges(unit.bucket, parameters_.model.parts), scenario_.parallel.shards(),
                unit.master.has_value(), o_.shard};
     return single(u, "adamw", lanes_.compute, Phase::optimizer, std::move(work), std::move(accesses));
