@@ -199,6 +199,8 @@ const char* name_of(PipelineSchedule schedule) {
       return "zb-h1";
     case PipelineSchedule::zb_v:
       return "zb-v";
+    case PipelineSchedule::dualpipe_v:
+      return "dualpipev";
   }
   return "?";
 }

@@ -28,10 +28,15 @@ enum class PipelineSchedule : std::uint8_t {
   one_f_one_b,  // 1F1B, interleaved with virtual stages; B and W are one
   zb_h1,        // ZB-H1 (Qi et al., arXiv 2401.10241)
   zb_v,         // ZB-V (arXiv 2401.10241, 2405.15362): two chunks a stage, which lie in a V
+  dualpipe_v,   // DualPipeV (arXiv 2412.19437, cut in half): in a V; F and B of different chunks take turns
 };
-const char* name_of(PipelineSchedule schedule);  // "1f1b", "zb-h1", "zb-v"
+const char* name_of(PipelineSchedule schedule);  // "1f1b", "zb-h1", "zb-v", "dualpipev"
 // Whether W is apart from B, so that it can come later.
 inline bool is_zero_bubble(PipelineSchedule schedule) { return schedule != PipelineSchedule::one_f_one_b; }
+// Whether a stage has two chunks, which lie in a V (StageMap).
+inline bool lies_in_v(PipelineSchedule schedule) {
+  return schedule == PipelineSchedule::zb_v || schedule == PipelineSchedule::dualpipe_v;
+}
 
 // How many ranks cut the model along which axis, and how pipeline stages share its layers. Fields are named as
 // Megatron-LM's options; docs/scenario.md is their specification.
@@ -126,7 +131,7 @@ struct StageMap {
 
 inline StageMap stage_map(const Parallel& parallel) {
   return {parallel.pipeline_model_parallel_size, parallel.virtual_pipeline_model_parallel_size,
-          parallel.pipeline_schedule == PipelineSchedule::zb_v};
+          lies_in_v(parallel.pipeline_schedule)};
 }
 
 // One piece of the model.

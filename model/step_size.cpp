@@ -41,6 +41,7 @@ double ranks_of_stage(const Scenario& scenario) {
 double slots_of(const Parallel& parallel, double micro_batches) {
   const double stages = double(parallel.pipeline_model_parallel_size);
   if (stages == 1) return 1;
+  if (parallel.pipeline_schedule == PipelineSchedule::dualpipe_v) return stages + 2.5;
   if (is_zero_bubble(parallel.pipeline_schedule)) return std::min(micro_batches, stages) + 1.5;
   if (parallel.virtual_pipeline_model_parallel_size == 1) return std::min(micro_batches, stages / 2 + 0.5);
   return std::min(micro_batches, std::max(stages, double(parallel.microbatch_group_size_per_vp_stage)) + stages / 2);

@@ -291,11 +291,18 @@ sim::SimResult zero_bubble(const Stages& s, std::int64_t layers, Time forward, T
 
 }  // namespace
 
+namespace {
+
+struct UnitTimes {
+  Time forward, backward, weights;
+};
+constexpr UnitTimes kTimes[] = {{1000, 1000, 1000}, {1001, 1201, 803},  {1000, 1999, 5},
+                                {1000, 2001, 1000}, {1000, 1000, 1500}, {1000, 800, 1200},
+                                {500, 1000, 801},   {0, 1000, 700},     {400, 1000, 300}};
+
+}  // namespace
+
 TEST_CASE("ZB-H1: the bubble is (P - 1)(F + B - W)", "[closed]") {
-  const struct {
-    Time forward, backward, weights;
-  } kTimes[] = {{1000, 1000, 1000}, {1001, 1201, 803}, {1000, 1999, 5},  {1000, 2001, 1000},
-                {1000, 1000, 1500}, {1000, 800, 1200}, {500, 1000, 801}, {0, 1000, 700}};
   for (const std::int64_t stages : {2, 3, 4, 6})
     for (const std::int64_t micro_batches : {stages, stages + 1, 2 * stages, 3 * stages + 1})
       for (const auto& [f, b, w] : kTimes) {
@@ -319,6 +326,18 @@ TEST_CASE("ZB-V: the last stage waits for its first input, and no other waits th
       }
 }
 
+TEST_CASE("DualPipeV: the bubble is (P - 1)(F + B - W) of a chunk, and what B is longer than F", "[closed]") {
+  for (const std::int64_t stages : {2, 3, 4, 6})
+    for (const std::int64_t micro_batches : {2 * stages, 2 * stages + 1, 3 * stages + 1})
+      for (const auto& [f, b, w] : kTimes) {
+        if (w > f || f > b) continue;
+        INFO(stages << " stages, " << micro_batches << " micro-batches, F " << f << " B " << b << " W " << w);
+        const Stages s{stages, micro_batches, 2, "", true, true, PipelineSchedule::dualpipe_v};
+        const Time ways = stages - 1, bubble = ways * (f + b - w) + std::max(Time{0}, ways * (b - f) - f);
+        CHECK(zero_bubble(s, 2 * stages, f, b, w).step == 2 * micro_batches * (f + b + w) + bubble);
+      }
+}
+
 TEST_CASE("zero-bubble messages that block cost nothing while F, B and W are as long", "[closed]") {
   for (const std::int64_t stages : {2, 3, 4})
     for (const bool batch : {false, true}) {
@@ -329,6 +348,8 @@ TEST_CASE("zero-bubble messages that block cost nothing while F, B and W are as 
       const Time blocking = zero_bubble(s, stages, 1000, 1500, 700).step;
       s.overlap = true;
       CHECK(zero_bubble(s, stages, 1000, 1500, 700).step <= blocking);
+      const Stages dual{stages, micro_batches, 2, "", false, batch, PipelineSchedule::dualpipe_v};
+      CHECK(zero_bubble(dual, 2 * stages, 1001, 1001, 1001).step == (6 * micro_batches + stages - 1) * 1001);
     }
 }
 

@@ -84,7 +84,8 @@ void add_pipelines(std::vector<Subject>& subjects) {
   for (const Layout& layout : {Layout{1, 1, false, 2, 2}, Layout{1, 1, false, 3}, Layout{2, 1, false, 2},
                                Layout{.dp = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1},
                                Layout{.pp = 3, .schedule = PipelineSchedule::zb_h1},
-                               Layout{.pp = 2, .vp = 2, .schedule = PipelineSchedule::zb_v}})
+                               Layout{.pp = 2, .vp = 2, .schedule = PipelineSchedule::zb_v},
+                               Layout{.pp = 2, .vp = 2, .schedule = PipelineSchedule::dualpipe_v}})
     for (const Messages& messages : kMessages)
       for (const std::int64_t micro_batches : {2, 4}) {
         const char* mode = layout.dp > 1 ? "overlap_grad_reduce" : "plain";

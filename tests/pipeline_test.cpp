@@ -31,6 +31,8 @@ const Layout kLayouts[] = {
     {.pp = 3, .vp = 2, .schedule = PipelineSchedule::zb_v},
     {.dp = 2, .tp = 2, .pp = 2, .vp = 2, .split = "E|ttt|tt|tL", .schedule = PipelineSchedule::zb_v},
     {.tp = 2, .sequence_parallel = true, .pp = 3, .vp = 2, .schedule = PipelineSchedule::zb_v},
+    {.pp = 3, .vp = 2, .schedule = PipelineSchedule::dualpipe_v},
+    {.dp = 2, .tp = 2, .pp = 2, .vp = 2, .split = "E|ttt|tt|tL", .schedule = PipelineSchedule::dualpipe_v},
 };
 
 Scenario reference_scenario(bool llama) {
@@ -179,6 +181,8 @@ TEST_CASE("zero-bubble schedules keep as many activations as docs/schedule.md sa
     CHECK(halves_of_activations({.pp = 3, .schedule = PipelineSchedule::zb_h1}, stage) == 2 * (3 + 1));
     CHECK(halves_of_activations({.pp = 3, .vp = 2, .schedule = PipelineSchedule::zb_v}, stage) ==
           (2 * 3 - s + 1) + (s + 1 < 3 ? s + 3 : s + 2));
+    CHECK(halves_of_activations({.pp = 3, .vp = 2, .schedule = PipelineSchedule::dualpipe_v}, stage) ==
+          2 * 3 + (s == 0 ? 4 : 5));
   }
 }
 
@@ -187,6 +191,7 @@ TEST_CASE("when weight gradients come does not change what is trained") {
   for (const Layout& layout :
        {Layout{.pp = 3, .schedule = PipelineSchedule::zb_h1},
         Layout{.pp = 3, .vp = 2, .schedule = PipelineSchedule::zb_v},
+        Layout{.pp = 3, .vp = 2, .schedule = PipelineSchedule::dualpipe_v},
         Layout{.tp = 2,
         .sequence_parallel = true,
         .pp = 2,

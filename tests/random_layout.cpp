@@ -2,42 +2,16 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <random>
 #include <sstream>
 
 #include "base/error.hpp"
-#include "model/lower/optimizer.hpp"
-#include "model/schedule/residency.hpp"
-#include "model/verify/dataflow.hpp"
-#include "tests/simulate.hpp"
-#include "tests/training.hpp"
+#include "tests/draw.hpp"
 
 namespace stretto::testing {
 namespace {
 
-constexpr int kSteps = 2;
 constexpr int kMostDraws = 100;
 constexpr std::int64_t kMostRanks = 16;
-constexpr double kExact = 1e-10, kExactParameters = 1e-8;
-// In few bits: as far from fp64 as so many times a single rank, and so many units in the last place besides.
-constexpr double kUnitOfBf16 = 1.0 / 256, kUnitOfF32 = 1.0 / (1 << 23), kTimesOneRank = 4, kUnits = 8;
-
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : engine_(seed) {}
-  std::int64_t between(std::int64_t least, std::int64_t most) {
-    return least + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(most - least + 1));
-  }
-  bool coin() { return between(0, 1) == 1; }
-  bool seldom() { return between(0, 3) == 0; }
-  template <class T>
-  T one_of(std::initializer_list<T> values) {
-    return values.begin()[between(0, static_cast<std::int64_t>(values.size()) - 1)];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 class Section {
  public:
@@ -106,9 +80,10 @@ class Generator {
       cp_ = draw_.one_of({1, 1, 1, 2, 2, 3, 4});
     } while (pp_ * tp_ * dp_ * cp_ > kMostRanks);
     if (pp_ > 1) vp_ = draw_.one_of({1, 1, 2, 2, 3});
-    const std::string schedule = pp_ > 1 ? draw_.one_of({"1f1b", "1f1b", "zb-h1", "zb-v"}) : "1f1b";
+    const std::string schedule = pp_ > 1 ? draw_.one_of({"1f1b", "1f1b", "zb-h1", "zb-v", "dualpipev"}) : "1f1b";
     zero_bubble_ = schedule != "1f1b";
-    if (zero_bubble_) vp_ = schedule == "zb-v" ? 2 : 1;
+    is_dual_ = schedule == "dualpipev";
+    if (zero_bubble_) vp_ = schedule == "zb-h1" ? 1 : 2;
     parallel_.set("pipeline_schedule", schedule);
     sequence_parallel_ = draw_.coin();
     parallel_.set("data_parallel_size", dp_);
@@ -241,8 +216,8 @@ class Generator {
   }
 
   void micro_batches() {
-    const std::int64_t count =
-        vp_ > 1 && !zero_bubble_ ? draw_.between(pp_, 2 * pp_ + 3) : draw_.between(1, 2 * pp_ + 1);
+    const std::int64_t least = is_dual_ ? 2 * pp_ : vp_ > 1 && !zero_bubble_ ? pp_ : 1;
+    const std::int64_t count = draw_.between(least, 2 * pp_ + (least > 1 ? 3 : 1));
     micro_batches_ = count;
     if (draw_.coin()) parallel_.set("microbatch_group_size_per_vp_stage", draw_.between(pp_, std::max(pp_, count)));
     const std::int64_t size = draw_.one_of<std::int64_t>({1, 1, 2});
@@ -380,187 +355,11 @@ class Generator {
   bool is_bf16_ = false;
   bool sequence_parallel_ = false;
   bool scatters_ = false;
-  bool zero_bubble_ = false;
+  bool zero_bubble_ = false, is_dual_ = false;
   bool distributed_optimizer_ = true;
   Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"},
       compare_{"compare"};
 };
-
-// The same training without any parallelism, overlap and fusion.
-Scenario on_single_rank(Scenario scenario, const std::string& precision) {
-  scenario.parallel = {};
-  scenario.overlap = {};
-  Training& training = scenario.training;
-  training.precision = precision;
-  training.recompute = {};
-  training.attention_backend = AttentionBackend::fused;
-  training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
-      false;
-  scenario.model.padded_vocab_size = scenario.model.vocab_size;
-  return scenario;
-}
-
-// With parameters in fp8 these tiny models are another computation, which needs ranks to gather from: the same replicas
-// and cuts of tensors, without stages, instances and overlap.
-Scenario without_stages(Scenario scenario) {
-  const Parallel& given = scenario.parallel;
-  Parallel parallel;
-  parallel.data_parallel_size = given.data_parallel_size;
-  parallel.tensor_model_parallel_size = given.tensor_model_parallel_size;
-  parallel.sequence_parallel = given.sequence_parallel;
-  parallel.context_parallel_size = given.context_parallel_size;
-  parallel.cp_comm_type = given.cp_comm_type;
-  parallel.hierarchical_context_parallel_sizes = given.hierarchical_context_parallel_sizes;
-  Overlap overlap;
-  overlap.fp8_param_gather = true;
-  overlap.grad_reduce_in_fp32 = scenario.overlap.grad_reduce_in_fp32;
-  scenario.parallel = parallel;
-  scenario.overlap = overlap;
-  scenario.cluster = {};
-  return scenario;
-}
-
-// How far a run is from another, in what it reports of each step and in all that it leaves.
-struct Distance {
-  double loss = 0, gradient_norm = 0, gradients = 0, parameters = 0;
-};
-
-double relative(double got, double expected) { return std::abs(got - expected) / std::abs(expected); }
-
-// ‖a − b‖ / ‖b‖ over all tensors together. In few bits a tensor whose gradient is near zero has none that is right.
-double overall_difference(const std::vector<exec::FullTensor>& a, const std::vector<exec::FullTensor>& b) {
-  if (a.size() != b.size()) return 1;
-  double difference = 0, norm = 0;
-  for (std::size_t t = 0; t < a.size(); ++t)
-    for (std::size_t i = 0; i < a[t].values.size(); ++i) {
-      const double by = a[t].values[i] - b[t].values[i];
-      difference += by * by;
-      norm += b[t].values[i] * b[t].values[i];
-    }
-  return std::sqrt(difference / norm);
-}
-
-using TensorDistance = double (*)(const std::vector<exec::FullTensor>&, const std::vector<exec::FullTensor>&);
-Distance distance(const Trained& a, const Trained& b, TensorDistance of_tensors) {
-  Distance result;
-  for (std::size_t step = 0; step < kSteps; ++step) {
-    result.loss = std::max(result.loss, relative(a.losses[step], b.losses[step]));
-    result.gradient_norm = std::max(result.gradient_norm, relative(a.norms[step], b.norms[step]));
-  }
-  result.gradients = of_tensors(a.gradients, b.gradients);
-  result.parameters = of_tensors(a.parameters, b.parameters);
-  return result;
-}
-
-std::vector<std::string> differences_from_one_rank(const Scenario& scenario, const Trained& trained) {
-  const bool reduces_in_bf16 = !scenario.overlap.grad_reduce_in_fp32 && scenario.parallel.replicas() > 1;
-  const std::string& precision = scenario.training.precision;
-  const Trained exact = train(on_single_rank(scenario, "fp64"), kSteps, false);
-  Distance got, most{kExact, kExact, kExact, kExactParameters};
-  if (precision == "fp64" && !reduces_in_bf16) {
-    got = distance(trained, exact, worst_relative_difference);
-  } else {
-    // Fusions leave out roundings, which a badly conditioned model shows: one rank has those that act in the layout.
-    Scenario alone_too = on_single_rank(scenario, precision);
-    alone_too.training.gelu_fusion = scenario.training.gelu_fusion;
-    alone_too.training.attention_backend = scenario.training.attention_backend;
-    alone_too.training.residual_fusion =
-        scenario.training.residual_fusion && scenario.parallel.tensor_model_parallel_size == 1;
-    const Trained rounded = train(alone_too, kSteps, false);
-    const Distance alone = distance(rounded, exact, overall_difference);
-    const bool rounds_to_bf16 = precision == "bf16" || reduces_in_bf16;
-    const double units = kUnits * (rounds_to_bf16 ? kUnitOfBf16 : kUnitOfF32);
-    got = distance(trained, exact, overall_difference);
-    const auto widened = [&](double error) { return kTimesOneRank * error + units; };
-    most = {widened(alone.loss), widened(alone.gradient_norm), widened(alone.gradients), widened(alone.parameters)};
-    if (gathers_fp8(scenario))
-      got = distance(trained, train(without_stages(scenario), kSteps, false), overall_difference);
-  }
-  std::vector<std::string> lines;
-  const auto check = [&](const char* what, double difference, double limit) {
-    if (difference <= limit) return;
-    std::ostringstream line;
-    line << what << " by " << difference << ", at most " << limit << " (" << precision
-         << (reduces_in_bf16 ? ", reduced in bf16)" : ")");
-    lines.push_back(line.str());
-  };
-  check("loss", got.loss, most.loss);
-  check("gradient norm", got.gradient_norm, most.gradient_norm);
-  check("gradients", got.gradients, most.gradients);
-  check("parameters", got.parameters, most.parameters);
-  return lines;
-}
-
-// Tensor-parallel overlap cuts GEMMs, which is another computation: it stays.
-Scenario without_overlap(Scenario scenario) {
-  Overlap& overlap = scenario.overlap;
-  overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
-  overlap.overlap_param_gather_with_optimizer_step = false;
-  overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = overlap.align_param_gather = false;
-  overlap.fsdp_comm_overlap = false;
-  overlap.batch_p2p_comm = true;
-  return scenario;
-}
-
-// A machine on which everything takes some time and has to do with everything else.
-sim::Costs random_costs(const Schedule& schedule, Draw& draw) {
-  sim::Costs costs;
-  costs.link_bytes_per_s = 1e9;
-  costs.cores_per_device = static_cast<int>(draw.between(0, 3));
-  const bool resides = std::any_of(schedule.communicators.begin(), schedule.communicators.end(),
-                                   [](const Communicator& of) { return resident_cores(of) > 0; });
-  if (resides && costs.cores_per_device > 0) costs.cores_per_device += static_cast<int>(cores_needed(schedule)) - 1;
-  costs.op_overhead = draw.between(0, 500);
-  costs.wake = draw.between(0, 500);
-  costs.timer_overshoot = draw.between(0, 500);
-  for (auto& row : costs.slowdown)
-    for (double& by : row) by = 0.1 * static_cast<double>(draw.between(0, 3));
-  const auto demand = [&] {
-    return sim::Demand{draw.between(0, 9000), static_cast<int>(draw.between(0, std::min(1, costs.cores_per_device))),
-                       static_cast<sim::DemandClass>(draw.between(0, sim::kDemandClasses - 1))};
-  };
-  for (const Operation& operation : schedule.operations) {
-    costs.compute.emplace_back();
-    costs.collective.emplace_back();
-    if (is_communication(operation.work)) {
-      const Communicator& communicator = schedule.communicators[communicator_of(operation.work)];
-      sim::CollectiveCost& cost = costs.collective.back();
-      cost = {draw.between(0, 3000),
-              draw.between(0, 9),
-              demand(),
-              std::holds_alternative<Collective>(operation.work) ? 2 : 1,
-              resident_cores(communicator),
-              1e8 * static_cast<double>(draw.between(0, 20))};
-      if (cost.cores > 0) cost.movement.cores = 0;
-    } else {
-      costs.compute.back() = demand();
-    }
-  }
-  return costs;
-}
-
-// Makes ranks different in the eyes of fold_ranks.
-void forbid_folding(Schedule& schedule) {
-  for (const Coord axis : {Coord::dp_instance, Coord::dp, Coord::cp, Coord::cp_exchange, Coord::tp}) {
-    View view;
-    view.slot = Expr(axis) * Expr(3);
-    schedule.operations.front().accesses.push_back({AccessMode::read, view});
-  }
-}
-
-std::string broken_folding(const Schedule& schedule, Draw& draw) {
-  const sim::Costs costs = random_costs(schedule, draw);
-  Schedule unfolded = schedule;
-  forbid_folding(unfolded);
-  const sim::SimResult some = sim::simulate(schedule, costs), all = sim::simulate(unfolded, costs);
-  std::ostringstream line;
-  if (static_cast<std::int64_t>(all.programs.size()) != schedule.mesh.ranks() && schedule.mesh.size(Coord::pp) > 1)
-    line << "folding was not forbidden";
-  if (some.step != all.step)
-    line << "simulated step is " << some.step << " ps of " << some.programs.size() << " ranks, " << all.step
-         << " ps of all " << all.programs.size();
-  return line.str();
-}
 
 }  // namespace
 
@@ -632,32 +431,6 @@ RandomLayout random_layout(std::uint64_t seed) {
     }
   }
   throw runtime_failure("every draw was refused, lastly\n" + layout.toml);
-}
-
-std::vector<std::string> broken_properties(const Scenario& scenario, bool threaded, std::uint64_t seed) {
-  std::vector<std::string> broken;
-  try {
-    const Schedule schedule = build_schedule(scenario);
-    const MemoryPlan plan = plan_memory(schedule);
-    if (const auto lines = verify_equivalent(build_schedule(without_overlap(scenario)), schedule, SumOrder::any);
-        !lines.empty())
-      broken.push_back("not what is computed without overlap: " + lines.front());
-    Draw draw(seed);
-    if (const std::string line = broken_folding(schedule, draw); !line.empty()) broken.push_back(line);
-
-    const Trained trained = train(scenario, kSteps, threaded, seed);
-    for (const std::string& line : differences_from_one_rank(scenario, trained)) broken.push_back(line);
-    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
-      const std::int64_t planned = plan.roles[schedule.role_of(schedule.mesh.coordinates_of(rank))].bytes,
-                         allocated = trained.allocated_bytes[static_cast<std::size_t>(rank)];
-      if (planned != allocated)
-        broken.push_back("rank " + std::to_string(rank) + " allocates " + std::to_string(allocated) + " bytes of " +
-                         std::to_string(planned) + " planned");
-    }
-  } catch (const std::exception& error) {
-    broken.push_back(error.what());
-  }
-  return broken;
 }
 
 }  // namespace stretto::testing

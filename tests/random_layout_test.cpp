@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <set>
 
+#include "tests/layout_properties.hpp"
+
 namespace stretto::testing {
 namespace {
 
@@ -144,8 +146,12 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("zb-v, embedding alone", is_v && chunks.front().layers() == 0);
     see("zb-v, heads exchanged", is_v && p.cp_exchange_size() > 1);
     see("zb-v, no dropout", is_v && scenario.model.hidden_dropout == 0);
+    const bool is_dual = p.pipeline_schedule == PipelineSchedule::dualpipe_v;
+    see("dualpipev, overlapped", is_dual && o.overlap_p2p_comm);
+    see("dualpipev, batched, buckets", is_dual && o.batch_p2p_comm && o.overlap_grad_reduce && p.replicas() > 1);
+    see("dualpipev, sequence parallel", is_dual && p.sequence_parallel && p.tensor_model_parallel_size > 1);
   }
-  CHECK(seen.size() == 64);
+  CHECK(seen.size() == 67);
 
   // Whoever adds a key draws it, or says in keys_not_drawn() why not.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

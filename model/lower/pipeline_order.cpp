@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "model/lower/dualpipe_v.hpp"
 #include "model/lower/pipeline_buffers.hpp"
 #include "model/lower/zero_bubble.hpp"
 
@@ -180,7 +181,8 @@ class Writer {
 std::vector<PipelineOrder> pipeline_orders(const PipelineShape& shape) {
   std::vector<PipelineOrder> orders(static_cast<std::size_t>(shape.stages));
   if (is_zero_bubble(shape.schedule)) {
-    std::vector<std::vector<PipelineItem>> items = zero_bubble_items(shape);
+    std::vector<std::vector<PipelineItem>> items =
+        shape.schedule == PipelineSchedule::dualpipe_v ? dualpipe_v_items(shape) : zero_bubble_items(shape);
     for (std::size_t stage = 0; stage < orders.size(); ++stage) orders[stage].items = std::move(items[stage]);
   } else {
     assert(shape.chunks == 1 || (shape.stages > 1 && shape.group >= shape.stages));

@@ -20,7 +20,7 @@ struct PipelineShape {
   bool overlap_warmup_flush = false;  // while only one direction is under way, two items ahead
   std::int64_t deferred = 0;          // micro-batches whose W, of the last piece of the model, come at the very end
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  StageMap map() const { return {stages, chunks, schedule == PipelineSchedule::zb_v}; }
+  StageMap map() const { return {stages, chunks, lies_in_v(schedule)}; }
 };
 
 enum class UnitKind : std::uint8_t { forward, backward, weights };
@@ -61,7 +61,7 @@ struct PipelineOrder {
 // 1)(F + B) / chunks. Needs, with several chunks: stages ≥ 2, stages ≤ group ≤ micro_batches, micro_batches mod group 0
 // or ≥ stages.
 //
-// ZB-H1 and ZB-V: see zero_bubble.hpp. They need two stages, and one chunk or two.
+// ZB-H1, ZB-V, DualPipeV: see zero_bubble.hpp and dualpipe_v.hpp. They need two stages, and one chunk or two.
 std::vector<PipelineOrder> pipeline_orders(const PipelineShape& shape);
 
 }  // namespace stretto

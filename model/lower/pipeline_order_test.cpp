@@ -52,8 +52,10 @@ std::vector<PipelineShape> all_shapes() {
   for (const std::int64_t stages : {2, 3, 4, 5})
     for (const std::int64_t count : {1, 2, 3, 4, 5, 7, 8, 12, 13})
       for (const bool overlap : {false, true})
-        for (const PipelineSchedule schedule : {PipelineSchedule::zb_h1, PipelineSchedule::zb_v})
-          shapes.push_back({stages, schedule == PipelineSchedule::zb_v ? 2 : 1, count, 1, overlap, false, 0, schedule});
+        for (const PipelineSchedule schedule :
+             {PipelineSchedule::zb_h1, PipelineSchedule::zb_v, PipelineSchedule::dualpipe_v})
+          if (schedule != PipelineSchedule::dualpipe_v || count >= 2 * stages)
+            shapes.push_back({stages, lies_in_v(schedule) ? 2 : 1, count, 1, overlap, false, 0, schedule});
   return shapes;
 }
 
@@ -204,6 +206,10 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its last pa
       if (shape.schedule == PipelineSchedule::zb_v && shape.micro_batches >= 2 * shape.stages) {
         CHECK(order.slots[0] == 2 * shape.stages - stage + 1);
         CHECK(order.slots[1] == std::min(stage + 2, shape.stages) + 1);  // one that has come early, but at the turn
+      }
+      if (shape.schedule == PipelineSchedule::dualpipe_v) {
+        CHECK(order.slots[0] == std::min(2 * shape.stages - stage + 2, 2 * shape.stages + 1));
+        CHECK(order.slots[1] == stage + 3);
       }
     }
 }

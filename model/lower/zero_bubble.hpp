@@ -25,9 +25,6 @@ namespace stretto {
 //          gradients.
 // Micro-batches between F and W: P, each of a stage's activations, in ZB-H1; 2P, each of a chunk's, in ZB-V. What
 // arrives early takes a slot at once: in ZB-V one more on each stage but the last.
-//
-// A message stands behind the unit of its sender's tick, on both sides. So messages that block cannot deadlock, and
-// cost nothing on the ideal machine while all units are as long.
 std::vector<std::vector<PipelineItem>> zero_bubble_items(const PipelineShape& shape);  // [stage]
 
 }  // namespace stretto

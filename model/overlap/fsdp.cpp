@@ -188,7 +188,10 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   gates.off("fsdp_prefetch_depth", scenario.overlap.fsdp_prefetch_depth != Overlap{}.fsdp_prefetch_depth, kKnob,
             scenario.overlap.fsdp_comm_overlap,
             "it needs fsdp_comm_overlap = true; parameters are gathered when needed");
-  gates.above_one(std::string(key) + " " + value, parallel.shards_gradients(), Parallel::kReplicas,
+  // With one hardware queue a gather that is issued ahead holds back the compute behind it; Megatron-FSDP asserts.
+  gates.error(kKnob, scenario.overlap.fsdp_comm_overlap && parallel.shards_gradients() && parallel.replicas() > 1,
+              "cuda_device_max_connections other than 1", scenario.cluster.cuda_device_max_connections != 1);
+  gates.above_one(std::string(key) + " from optim_grads on", parallel.shards_gradients(), Parallel::kReplicas,
                   parallel.replicas());
   gates.error(std::string(key) + " from optim_grads on", parallel.shards_gradients(), "pipeline_model_parallel_size 1",
               parallel.pipeline_model_parallel_size == 1);

@@ -75,7 +75,7 @@ void read_pipeline_schedule(TomlTable& table, Parallel& parallel) {
     throw table.failure("pipeline_schedule", "expected pipeline_model_parallel_size of at least 2 as well, got " +
                                                  number(stages) + " with \"" + name_of(schedule) + "\"");
   const char* key = "virtual_pipeline_model_parallel_size";
-  const std::int64_t chunks = schedule == PipelineSchedule::zb_v ? 2 : 1;
+  const std::int64_t chunks = lies_in_v(schedule) ? 2 : 1;
   std::int64_t& given = parallel.virtual_pipeline_model_parallel_size;
   given = value_or<std::int64_t>(table, key, chunks, {.min = 1, .max = kMaxPipeline});
   if (is_zero_bubble(schedule) && given != chunks)
@@ -200,6 +200,10 @@ void check_pipeline(const TomlTable& table, const Scenario& scenario) {
     if (scenario.training.recompute.granularity == Recompute::Granularity::full)
       throw table.failure("pipeline_schedule", "expected \"1f1b\" with recompute_granularity \"full\"" + got +
                                                    "whose weight gradients come after recomputed activations are gone");
+    const std::int64_t least = 2 * parallel.pipeline_model_parallel_size, given = scenario.num_microbatches();
+    if (parallel.pipeline_schedule == PipelineSchedule::dualpipe_v && given < least)
+      throw table.failure("pipeline_schedule", "expected at least 2 x pipeline_model_parallel_size = " + number(least) +
+                                                   " micro-batches of a step with \"dualpipev\", got " + number(given));
     return;
   }
   if (parallel.virtual_pipeline_model_parallel_size == 1) return;
