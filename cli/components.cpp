@@ -45,7 +45,7 @@ void show_components(const ComponentOptions& options, const Output& json) {
                       {"p95_error_pct", errors.p95_pct}});
     }
   }
-  if (!json.is_standard()) std::cout << table.text();
+  std::cout << table.text();
   write_json(json, {{"components", std::move(rows)}});
 }
 

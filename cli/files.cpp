@@ -16,6 +16,7 @@
 #include "base/new_file.hpp"
 #include "base/read_file.hpp"
 #include "cli/commands.hpp"
+#include "cli/terminal.hpp"
 #include "compare/inputs.hpp"
 #include "exec/checkpoint.hpp"
 #include "exec/weights.hpp"
@@ -142,6 +143,7 @@ void Files::claim_outputs(std::vector<Input> more, const std::string& checkpoint
         throw input_error(fmt::format("{} -: {} goes to standard output already; expected a file", declared.option,
                                       standard->option));
       standard = &declared;
+      keep_standard_output_for_data();
       continue;
     }
     const std::string what = declared.option + " " + output.name();
@@ -178,7 +180,7 @@ void Files::set_default(Output& output, const std::string& path) {
 void write_text(const Output& output, const std::string& text) {
   if (output.empty()) return;
   if (output.is_standard()) {
-    std::cout << text;
+    write_to_standard_output(text);
     return;
   }
   NewFile file(output.path());

@@ -105,6 +105,7 @@ std::vector<std::string> arguments_of_a_rank(const std::string& command, const S
        {std::pair{"--platform", options.platform}, std::pair{"--json", options.json.name()},
         std::pair{"--trace", options.trace.name()}, std::pair{"--html", options.html.name()}})
     if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  arguments.insert(arguments.end(), options.further.begin(), options.further.end());
   return arguments;
 }
 

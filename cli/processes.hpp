@@ -49,7 +49,9 @@ struct ScenarioCommand {
   // other axes leave of them, and a note says so. Else the scenario is taken as it is.
   bool is_laid_out = true;
 };
-struct ScenarioOptions : CommonOptions, RankOptions {};
+struct ScenarioOptions : CommonOptions, RankOptions {
+  std::vector<std::string> further;  // arguments of the command itself, which its ranks are given too
+};
 struct ScenarioRun {
   launch::ProcessGroup* processes = nullptr;  // null: this one has all ranks
   std::ostream& out;

@@ -1,6 +1,7 @@
 #pragma once
 #include <unistd.h>
 
+#include <chrono>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -10,18 +11,25 @@
 
 namespace stretto::cli {
 
-// One line on standard error that is overwritten while a command works; nothing when standard error is not a terminal.
+// One line on standard error that is overwritten while a command works. Where that is no terminal, a line now and then.
 class Progress {
  public:
   void show(const std::string& line) {
-    if (terminal_) std::cerr << "\r\033[K" << printable(line) << std::flush;
+    if (terminal_) {
+      std::cerr << "\r\033[K" << printable(line) << std::flush;
+    } else if (const auto now = std::chrono::steady_clock::now(); now - shown_ >= kBetweenLines) {
+      std::cerr << printable(line) + "\n" << std::flush;
+      shown_ = now;
+    }
   }
   void clear() {
     if (terminal_) std::cerr << "\r\033[K" << std::flush;
   }
 
  private:
+  static constexpr std::chrono::seconds kBetweenLines{30};
   bool terminal_ = isatty(STDERR_FILENO) != 0;
+  std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
 };
 
 // Says on standard error that building the scenario's schedule takes long, once, when it has taken two seconds on a

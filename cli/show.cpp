@@ -21,7 +21,7 @@ struct ShowOptions : CommonOptions {
 
 // Of the scenario; without one the reference of all there are.
 void show_gates(const ShowOptions& options, const Gates& gates) {
-  if (!options.json.is_standard()) std::cout << (options.scenario.empty() ? gates_reference() : print_gates(gates));
+  std::cout << (options.scenario.empty() ? gates_reference() : print_gates(gates));
   write_json(options.json, options.json.empty() ? nlohmann::json() : gates_json(gates));
 }
 

@@ -1,6 +1,7 @@
 #include "cli/terminal.hpp"
 
 #include <string_view>
+#include <utility>
 
 #include "base/printable.hpp"
 
@@ -37,6 +38,20 @@ std::streamsize ShownText::xsputn(const char* text, std::streamsize count) {
     i += length > 0 ? length : 1;
   }
   return put(all.substr(written)) ? count : 0;
+}
+
+void keep_standard_output_for_data() {
+  auto* const shown = dynamic_cast<ShownText*>(std::cout.rdbuf());
+  if (shown == nullptr || shown->data_ != nullptr) return;
+  std::cout.flush();
+  shown->data_ = std::exchange(shown->inner_, std::cerr.rdbuf());
+}
+
+void write_to_standard_output(const std::string& data) {
+  auto* const shown = dynamic_cast<ShownText*>(std::cout.rdbuf());
+  std::streambuf* const out = shown == nullptr ? std::cout.rdbuf() : shown->data_ ? shown->data_ : shown->inner_;
+  const auto size = static_cast<std::streamsize>(data.size());
+  if (out->sputn(data.data(), size) != size || out->pubsync() != 0) std::cout.setstate(std::ios::badbit);
 }
 
 }  // namespace stretto::cli

@@ -1,6 +1,7 @@
 #pragma once
 #include <iostream>
 #include <streambuf>
+#include <string>
 
 namespace stretto::cli {
 
@@ -9,7 +10,7 @@ namespace stretto::cli {
 class ShownText : public std::streambuf {
  public:
   ShownText() : inner_(std::cout.rdbuf(this)) {}
-  ~ShownText() override { std::cout.rdbuf(inner_); }
+  ~ShownText() override { std::cout.rdbuf(data_ ? data_ : inner_); }
   ShownText(const ShownText&) = delete;
   ShownText& operator=(const ShownText&) = delete;
 
@@ -19,7 +20,16 @@ class ShownText : public std::streambuf {
   int sync() override { return inner_->pubsync(); }
 
  private:
+  friend void keep_standard_output_for_data();
+  friend void write_to_standard_output(const std::string& data);
   std::streambuf* inner_;
+  std::streambuf* data_ = nullptr;  // standard output, when text goes elsewhere
 };
+
+// From here on what std::cout is told goes to standard error, so that standard output holds nothing but data. Does
+// nothing without a ShownText.
+void keep_standard_output_for_data();
+// As it is, wherever text goes. A failure shows in the state of std::cout.
+void write_to_standard_output(const std::string& data);
 
 }  // namespace stretto::cli

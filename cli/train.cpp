@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/printable.hpp"
 #include "base/statistics.hpp"
+#include "base/time_left.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
@@ -56,24 +57,67 @@ class Yardstick {
   double trained_ms_ = 0, spent_ms_ = 0;
 };
 
-// MFU and HFU against sgemm on the same cores; prints them.
-std::pair<double, double> host_utilisation(const Scenario& scenario, const Schedule& schedule,
-                                           const std::vector<double>& times_ms, double yardstick, std::ostream& out) {
+// MFU and HFU against sgemm on the same cores; prints them. Without a yardstick, which is of f32, there are none.
+std::pair<std::optional<double>, std::optional<double>> host_utilisation(const Scenario& scenario,
+                                                                         const Schedule& schedule,
+                                                                         const std::vector<double>& times_ms,
+                                                                         std::optional<double> yardstick,
+                                                                         std::ostream& out) {
+  const auto line = [&](const std::string& rates) {
+    out << fmt::format("median step {} ({}–{}); {}\n", time_text(median(times_ms)), time_text(minimum(times_ms)),
+                       time_text(maximum(times_ms)), rates);
+  };
+  if (!yardstick) {
+    line(rate_text(throughput_of(scenario, median(times_ms), 1, {}).FLOPs_per_s));
+    return {};
+  }
   const int threads = static_cast<int>(schedule.mesh.ranks()) * schedule.placement.threads_per_rank;
   const int cores = std::min<int>(threads, static_cast<int>(scenario.cluster.cores_per_device > 0
                                                                 ? scenario.cluster.cores_per_device
                                                                 : std::max(1u, std::thread::hardware_concurrency())));
-  const Throughput t = throughput_of(scenario, median(times_ms), 1, {yardstick * 1e9 * cores, "sgemm"});
-  out << fmt::format(
-      "median step {:.1f} ms ({:.1f}–{:.1f}); {}; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same "
-      "{} core{} ({:.1f} GFLOP/s a core, median between the steps; docs/mfu.md)\n",
-      median(times_ms), minimum(times_ms), maximum(times_ms), rate_text(t.FLOPs_per_s), 100 * t.mfu.value(),
-      100 * t.hfu.value(), cores, cores == 1 ? "" : "s", yardstick);
-  return {*t.mfu, *t.hfu};
+  const Throughput t = throughput_of(scenario, median(times_ms), 1, {*yardstick * 1e9 * cores, "sgemm"});
+  line(fmt::format(
+      "{}; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same {} core{} ({:.1f} GFLOP/s a core, median "
+      "between the steps; docs/mfu.md)",
+      rate_text(t.FLOPs_per_s), 100 * t.mfu.value(), 100 * t.hfu.value(), cores, cores == 1 ? "" : "s", *yardstick));
+  return {t.mfu, t.hfu};
 }
 
+struct TrainCommandOptions : ScenarioOptions {
+  std::int64_t log_interval = 1;
+};
+
+// Says how training goes, every `log_interval` steps and of the last.
+class StepLog {
+ public:
+  StepLog(std::ostream& out, std::int64_t train_iters, std::int64_t log_interval)
+      : out_(out), train_iters_(train_iters), log_interval_(log_interval) {}
+
+  void after_step(const exec::TrainStep& s) {
+    if (first_ < 0) first_ = s.step;
+    steps_ += 1;
+    interval_ms_ += s.step_ms;
+    tokens_ += s.tokens_per_s * s.step_ms;
+    if ((s.step + 1) % log_interval_ != 0 && s.step + 1 != train_iters_) return;
+    out_ << fmt::format("step {:5d}/{}  loss {:.5f}  norm {:.3f}  lr {:.2e}  {}  {:.0f} tokens/s{}\n", s.step + 1,
+                        train_iters_, s.loss, s.gradient_norm, s.lr, time_text(interval_ms_ / double(steps_)),
+                        tokens_ / interval_ms_, time_left_.after(s.step + 1 - first_, train_iters_ - first_))
+         << std::flush;
+    steps_ = 0;
+    interval_ms_ = tokens_ = 0;
+  }
+
+ private:
+  std::ostream& out_;
+  const std::int64_t train_iters_, log_interval_;
+  std::int64_t first_ = -1;  // step of this run
+  std::int64_t steps_ = 0;   // since the last line, and their time and 1,000 times their tokens
+  double interval_ms_ = 0, tokens_ = 0;
+  TimeLeft time_left_;
+};
+
 // "", or why it is not done.
-std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
+std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   const Scenario& scenario = run.scenario;
   launch::ProcessGroup* const processes = run.processes;
   std::vector<std::string>& notes = run.notes;
@@ -95,15 +139,14 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
   watch_interrupts();
   // Rank 0 tells how fast a core is.
   std::optional<Yardstick> yardstick;
-  if (is_first && !run.is_gpu) yardstick.emplace();
+  if (is_first && !run.is_gpu && schedule.compute_dtype == Dtype::f32) yardstick.emplace();
+  StepLog log(out, scenario.training.train_iters, options.log_interval);
   exec::TrainOptions callbacks;
   callbacks.processes = processes;
   callbacks.stop = interrupted;
   callbacks.on_message = [&](const std::string& line) { out << printable(line) << std::endl; };
   callbacks.on_step = [&](const exec::TrainStep& s) {
-    out << fmt::format("step {:5d}/{}  loss {:.5f}  norm {:.3f}  lr {:.2e}  {:.1f} ms  {:.0f} tokens/s\n", s.step + 1,
-                       scenario.training.train_iters, s.loss, s.gradient_norm, s.lr, s.step_ms, s.tokens_per_s)
-        << std::flush;
+    log.after_step(s);
     if (yardstick) yardstick->after_step(s.step_ms);
   };
   const exec::Machine machine = run.machine(static_cast<int>(scenario.cluster.cores_per_device));
@@ -138,7 +181,7 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
   nlohmann::json mfu = nullptr, hfu = nullptr, tflops_per_gpu = nullptr;
   if (!times_ms.empty() && run.is_gpu) {
     const std::int64_t gpus = processes ? ranks : 1;
-    const PeakRate sheet = data_sheet_peak(device ? device->name : "", gpus);
+    const PeakRate sheet = data_sheet_peak(device ? device->name : "", gpus, schedule.compute_dtype);
     const Throughput t = throughput_of(scenario, median(times_ms), gpus, sheet);
     tflops_per_gpu = t.TFLOPs_per_device;
     out << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s a GPU", median(times_ms),
@@ -150,7 +193,9 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
     }
     out << "\n";
   } else if (!times_ms.empty()) {
-    std::tie(mfu, hfu) = host_utilisation(scenario, schedule, times_ms, yardstick->median_GFLOPs(), out);
+    const auto [of_model, of_hardware] = host_utilisation(
+        scenario, schedule, times_ms, yardstick ? std::optional(yardstick->median_GFLOPs()) : std::nullopt, out);
+    if (of_model) mfu = *of_model, hfu = *of_hardware;
   }
   write_json(options.json, {{"steps", std::move(steps)},
                             {"mfu", mfu},
@@ -161,7 +206,7 @@ std::string train_as(const ScenarioOptions& options, ScenarioRun& run) {
   return unfinished;
 }
 
-void train_command(const ScenarioOptions& options) {
+void train_command(const TrainCommandOptions& options) {
   ScenarioCommand command;
   command.name = "train";
   command.takes_one = true;
@@ -180,12 +225,19 @@ void train_command(const ScenarioOptions& options) {
 }  // namespace
 
 void add_train(CLI::App& app) {
-  auto options = std::make_shared<ScenarioOptions>();
+  auto options = std::make_shared<TrainCommandOptions>();
   CLI::App* command = app.add_subcommand("train", "run it for real: loss and tokens/s per step, checkpoints");
   add_scenario_options(*command, *options);
   add_json_option(*command, options->files, options->json);
   add_rank_options(*command, *options);
-  command->callback([options] { train_command(*options); });
+  command
+      ->add_option("--log-interval,--log_interval", options->log_interval,
+                   "a line for every so many steps, with the loss of the last and the mean time of all; 1 unless given")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
+  command->callback([options] {
+    options->further = {"--log-interval", std::to_string(options->log_interval)};
+    train_command(*options);
+  });
 }
 
 }  // namespace stretto::cli

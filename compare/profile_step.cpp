@@ -9,6 +9,7 @@
 
 #include "base/statistics.hpp"
 #include "base/steal.hpp"
+#include "base/time_left.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "exec/launch/timelines.hpp"
 #include "report/critical_path.hpp"
@@ -52,10 +53,13 @@ ProfiledStep profile_step(exec::ReadyStep& step, std::int64_t turns, launch::Pro
   std::vector<Timeline> timelines;
   // Processes run the same steps, so none is repeated because one of them was disturbed.
   Undisturbed measure(device ? 0 : 2 * turns);
+  TimeLeft time_left;
   for (std::int64_t turn = -1; turn < turns; ++turn) {
     result.complete = !(processes ? processes->any(stop()) : stop());
     if (!result.complete) break;
-    progress(turn < 0 ? std::string("warming up") : fmt::format("turn {} of {}", turn + 1, turns));
+    if (turn == 0) time_left.restart();
+    progress(turn < 0 ? std::string("warming up")
+                      : fmt::format("turn {} of {}{}", turn + 1, turns, time_left.after(turn, turns)));
     Timeline plain, timed;
     measure([&] { plain = step.executor->run_without_rows(kSteps); });
     measure([&] { timed = step.executor->run(kSteps); });

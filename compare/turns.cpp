@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/steal.hpp"
+#include "base/time_left.hpp"
 #include "exec/launch/timelines.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/json.hpp"
@@ -81,11 +82,14 @@ Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_
     contender.measured.push_back(std::move(timeline));
     if (cores) cores->add(reading);
   };
+  TimeLeft time_left;
   for (std::int64_t turn = -1; turn < turns && done.complete; ++turn) {
+    if (turn == 0) time_left.restart();
     done.complete = !(processes ? processes->any(stop()) : stop());
     if (!done.complete) break;
-    progress(fmt::format("ranks {}: {}", contenders.front()->schedule.mesh.ranks(),
-                         turn < 0 ? "warming up" : fmt::format("turn {} of {}", turn + 1, turns)));
+    progress(fmt::format(
+        "ranks {}: {}", contenders.front()->schedule.mesh.ranks(),
+        turn < 0 ? "warming up" : fmt::format("turn {} of {}{}", turn + 1, turns, time_left.after(turn, turns))));
     // Whoever goes first changes from turn to turn: the first of a turn meets caches that the last one left.
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       Contender& contender = *contenders[(i + static_cast<std::size_t>(turn + 1)) % contenders.size()];

@@ -182,6 +182,21 @@ class Json(ProgramTest):
         self.assertEqual(len(names), len(set(names)))
         self.assertTrue(json.loads((self.folder / "trace.json").read_text()))
 
+    def test_standard_output_holds_json_alone(self):
+        """What people read goes to standard error then."""
+        platform = ["--platform", PLATFORM]
+        for words in (["simulate", self.tiny, *platform], ["simulate", self.tiny, *platform, "--modes"], ["train", self.tiny],
+                      ["train", self.tiny, "--ranks", "2"], ["compare", self.tiny, *platform], ["profile", self.tiny],
+                      ["show", self.tiny], ["show", "--gates"], ["show", "--platform", PLATFORM]):
+            done = self.ok(*words, "--json", "-")
+            self.assertIsInstance(json.loads(done.out), dict, words)
+            if words[0] != "show":
+                self.assertIn("scenario tiny", done.err)
+        with open("/dev/full", "w") as full:
+            done = self.start("simulate", self.tiny, *platform, "--json", "-", stdout=full)
+            _, err = done.communicate(timeout=60)
+        self.assertEqual((done.returncode, err.splitlines()[-1]), (1, "stretto: standard output: cannot be written"))
+
     def test_show(self):
         printed = self.ok("show", self.tiny)
         self.assertIn("verified", printed.out)

@@ -1,6 +1,7 @@
 """Training through the program: odd layouts, Ctrl-C, resuming, a full disk."""
 import json
 import os
+import re
 import resource
 import signal
 
@@ -25,6 +26,13 @@ class Train(ProgramTest):
     def test_one_rank_says_which_knobs_are_idle(self):
         out = self.ok("train", self.tiny, "--set", "parallel.data_parallel_size=1").out
         self.assertIn("note: overlap_grad_reduce is off", out)
+
+    def test_log_interval(self):
+        for ranks in ([], ["--ranks", "2"]):
+            out = self.ok("train", self.tiny, "--log-interval", "4", *ranks).out
+            self.assertEqual(re.findall(r"^step +(\d+)/6  loss", out, re.M), ["4", "6"])
+        for wrong in ("0", "x"):
+            self.fails(2, "train", self.tiny, "--log-interval", wrong, says=["--log-interval"])
 
     def test_resumed_is_the_same_as_uninterrupted(self):
         whole = self.losses("--set", "training.checkpoint_dir=whole")

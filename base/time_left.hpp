@@ -1,0 +1,25 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace stretto {
+
+// Tells how long work will still take, from how long its parts took so far.
+class TimeLeft {
+ public:
+  // ", 2 min 10 s left" when `done` of `all` equal parts are; "" while nothing can be said, or nothing is left.
+  std::string after(std::int64_t done, std::int64_t all) const {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin_;
+    return text(done > 0 ? taken.count() / double(done) * double(all - done) : 0);
+  }
+  // The first parts were of another kind (a warm-up).
+  void restart() { begin_ = std::chrono::steady_clock::now(); }
+
+  static std::string text(double seconds);
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace stretto
