@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/new_file.hpp"
+#include "model/schedule/partners.hpp"
+#include "report/live_memory.hpp"
+#include "report/traffic.hpp"
 
 namespace stretto {
 namespace {
@@ -79,6 +83,11 @@ std::string slice(const Schedule& schedule, const BoundProgram& program, const T
   if (is_communication(operation.work)) {
     json += fmt::format(R"(,"waited_for_peers_us":{},"transfer_us":{})", us_text(row.transfer - row.start),
                         us_text(row.moved() - row.transfer));
+    if (const std::int64_t bytes = operation.accesses.empty() ? 0 : sent_bytes(schedule, operation); bytes > 0) {
+      json += fmt::format(R"(,"sent_bytes":{})", bytes);
+      if (const double us = to_us(row.moved() - row.transfer); us > 0)
+        json += fmt::format(R"(,"sent_GBps":{:.6g})", double(bytes) * 1e-3 / us);
+    }
     if (row.waited > 0) json += fmt::format(R"(,"waited_for_joined_us":{})", us_text(row.waited));
   }
   const std::string waits = waits_text(schedule, program, op);
@@ -97,23 +106,89 @@ void write_names(TraceFile& file, const TraceSection& section, const BoundProgra
   }
 }
 
+// When the section's first operation starts, which may be before the step of the last one ends.
+Picoseconds origin_of(const TraceSection& section) {
+  Picoseconds origin = section.timeline->step_begin;
+  for (const TimelineRow& row : section.timeline->rows) origin = std::min(origin, row.start);
+  return origin;
+}
+
+using RowsOfRank = std::vector<const TimelineRow*>;  // [op], null: it has none
+
+// From each send to its receive, where both ranks are in the section.
+void write_arrows(TraceFile& file, const TraceSection& section, const std::vector<RowsOfRank>& rows, int first_pid,
+                  Picoseconds origin, std::int64_t& next_arrow) {
+  const std::vector<BoundProgram>& programs = *section.programs;
+  const Partners partners = find_partners(*section.schedule, programs);
+  struct End {
+    std::size_t program = 0;
+    std::uint32_t op = 0;
+  };
+  std::vector<std::vector<End>> ends[2];  // [receive, send][route], in order
+  for (auto& of_routes : ends) of_routes.resize(partners.routes.size());
+  for (std::size_t p = 0; p < programs.size(); ++p)
+    for (std::uint32_t op = 0; op < programs[p].ops.size(); ++op) {
+      const auto* message = std::get_if<PointToPoint>(&programs[p].work_of(op));
+      if (message == nullptr) continue;
+      const std::uint32_t route = partners.route_of[p][programs[p].ops[op].op];
+      if (route != Partners::kNone && partners.routes[route].is_direct)
+        ends[message->is_send ? 1 : 0][route].push_back({p, op});
+    }
+  const auto event = [&](const char* ph, const End& end, const std::string& more) {
+    const TimelineRow& row = *rows[end.program][end.op];
+    file.event(fmt::format(R"({{"ph":"{}","name":"message","cat":"message","id":{},"pid":{},"tid":{},"ts":{}{}}})", ph,
+                           next_arrow, first_pid + static_cast<int>(end.program),
+                           programs[end.program].ops[end.op].lane + 1, us_text(row.transfer - origin), more));
+  };
+  for (std::size_t route = 0; route < partners.routes.size(); ++route)
+    for (std::size_t i = 0; i < std::min(ends[0][route].size(), ends[1][route].size()); ++i) {
+      const End &receive = ends[0][route][i], &send = ends[1][route][i];
+      if (!rows[receive.program][receive.op] || !rows[send.program][send.op]) continue;
+      event("s", send, "");
+      event("f", receive, R"(,"bp":"e")");
+      ++next_arrow;
+    }
+}
+
+void write_memory(TraceFile& file, const TraceSection& section, const BoundProgram& program, const RowsOfRank& rows,
+                  int pid, Picoseconds origin) {
+  RowsOfRank present;
+  for (const TimelineRow* row : rows)
+    if (row) present.push_back(row);
+  for (const LiveMemory& live : live_memory(*section.schedule, program, present))
+    file.event(fmt::format(R"({{"ph":"C","name":"bytes in use","pid":{},"tid":0,"ts":{},"args":{{"bytes":{}}}}})", pid,
+                           us_text(live.at - origin), live.bytes));
+}
+
 }  // namespace
 
 void write_trace(const std::string& path, const std::vector<TraceSection>& sections) {
   TraceFile file(path);
   int next_pid = 1;
+  std::int64_t next_arrow = 1;
   for (const TraceSection& section : sections) {
-    std::map<std::int64_t, std::pair<const BoundProgram*, int>> by_rank;
-    for (const BoundProgram& program : *section.programs) {
-      by_rank[program.rank] = {&program, next_pid};
-      write_names(file, section, program, next_pid++);
+    const int first_pid = next_pid;
+    const Picoseconds origin = origin_of(section);
+    const std::vector<BoundProgram>& programs = *section.programs;
+    std::map<std::int64_t, std::size_t> by_rank;
+    std::vector<RowsOfRank> rows;
+    for (const BoundProgram& program : programs) {
+      by_rank[program.rank] = rows.size();
+      rows.emplace_back(program.ops.size());
+      write_names(file, section, program, next_pid);
+      file.event(fmt::format(R"({{"ph":"i","name":"step begins","s":"p","pid":{},"tid":0,"ts":{}}})", next_pid++,
+                             us_text(section.timeline->step_begin - origin)));
     }
     for (const TimelineRow& row : section.timeline->rows) {
       const auto found = by_rank.find(row.rank);
       if (found == by_rank.end()) continue;
-      const auto [program, pid] = found->second;
-      file.event(slice(*section.schedule, *program, row, section.timeline->step_begin, pid));
+      const std::size_t p = found->second;
+      rows[p][row.op] = &row;
+      file.event(slice(*section.schedule, programs[p], row, origin, first_pid + static_cast<int>(p)));
     }
+    write_arrows(file, section, rows, first_pid, origin, next_arrow);
+    for (std::size_t p = 0; p < programs.size(); ++p)
+      write_memory(file, section, programs[p], rows[p], first_pid + static_cast<int>(p), origin);
   }
   file.finish();
 }

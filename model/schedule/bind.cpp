@@ -331,9 +331,28 @@ BoundView resolve(const Schedule& schedule, const BoundProgram& program, const B
   return {place.storage, place.offset + offset, view.rows, view.cols, view.ld, layer};
 }
 
+namespace {
+
+bool is_of_layer(const Schedule& schedule, OpId op) {
+  const auto depends = [&](OpId id) {
+    const std::vector<Access>& accesses = schedule.operations[id].accesses;
+    return std::any_of(accesses.begin(), accesses.end(), [](const Access& access) {
+      const View& view = access.view;
+      return view.layer.depends_on(Coord::layer) || view.slot.depends_on(Coord::layer) ||
+             view.offset.depends_on(Coord::layer);
+    });
+  };
+  for (const Block& block : schedule.blocks)
+    if (std::find(block.ops.begin(), block.ops.end(), op) != block.ops.end())
+      return std::any_of(block.ops.begin(), block.ops.end(), depends);
+  return false;
+}
+
+}  // namespace
+
 std::string label(const Schedule& schedule, const BoundOp& op) {
-  return "h." + std::to_string(op.layer) + " " + schedule.operations[op.op].name + " mb " +
-         std::to_string(op.micro_batch) + (op.chunk != 0 ? " chunk " + std::to_string(op.chunk) : "");
+  return (op.layer > 0 || is_of_layer(schedule, op.op) ? "h." + std::to_string(op.layer) + " " : "") + schedule.operations[op.op].name +
+         " mb " + std::to_string(op.micro_batch) + (op.chunk != 0 ? " chunk " + std::to_string(op.chunk) : "");
 }
 
 }  // namespace stretto

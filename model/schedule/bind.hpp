@@ -76,7 +76,8 @@ struct BoundView {
 // Throws Error(input) when the view leaves its tensor instance, or names a layer or slot that does not exist.
 BoundView resolve(const Schedule& schedule, const BoundProgram& program, const BoundOp& op, std::size_t access);
 
-// "h.3 fc1.dgrad mb 0", for messages.
+// "h.3 fc1.dgrad mb 0", or without a layer "adamw mb 0", for messages. An operation is of a layer when its block is:
+// when some view in it depends on the layer.
 std::string label(const Schedule& schedule, const BoundOp& op);
 
 }  // namespace stretto
