@@ -39,6 +39,9 @@ std::string nearest_spelling(std::string_view word, const std::vector<std::strin
       nearest = candidate;
     }
   }
+  // Whoever leaves out the end of a name is not near it: "h100" for "h100-sxm".
+  for (const std::string& candidate : candidates)
+    if (nearest.empty() && word.size() > 1 && candidate.starts_with(word)) nearest = candidate;
   return nearest;
 }
 

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <stdexcept>
 #include <system_error>
 
@@ -25,21 +26,34 @@
 
 namespace {
 
-// CLI11 speaks in several lines and knows no nearest spelling.
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+std::string did_you_mean(const std::string& given, const std::vector<std::string>& known) {
+  const std::string nearest = stretto::nearest_spelling(given, known);
+  return nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?";
+}
+
+// Words that nobody has asked for. There are some only while the command line is read.
+std::vector<std::string> unknown_words(const CLI::App& app) {
+  return app.get_subcommands().empty() ? app.remaining() : app.get_subcommands().front()->remaining();
+}
+
+// `what`: of CLI11, which speaks in several lines and knows no nearest spelling.
+std::string usage_message(const CLI::App& app, const std::string& what) {
   const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
-  std::string message = error.what();
+  std::string message = what;
   std::replace(message.begin(), message.end(), '\n', ' ');
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+  // Whatever else is wrong may follow from it.
+  if (const std::vector<std::string> extras = unknown_words(app); !extras.empty()) {
     std::vector<std::string> known;
     for (const CLI::App* subcommand : command.get_subcommands({})) known.push_back(subcommand->get_name());
     for (const CLI::Option* option : command.get_options())
       for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-    const std::vector<std::string> extras = command.remaining();
-    const std::string extra = extras.empty() ? "" : extras.front();
-    message = "\"" + extra + "\" was not expected";
-    if (const std::string nearest = stretto::nearest_spelling(extra, known); !nearest.empty())
-      message += "; did you mean \"" + nearest + "\"?";
+    message = "\"" + extras.front() + "\" was not expected" + did_you_mean(extras.front(), known);
+  } else if (std::smatch parts; std::regex_match(message, parts, std::regex("(.*): (.*) not in \\{(.*)\\}"))) {
+    const std::vector<std::string> known = CLI::detail::split(parts[3], ',');
+    message = parts[1].str() + ": expected one of " + CLI::detail::join(known, ", ") + ", got \"" + parts[2].str() +
+              "\"" + did_you_mean(parts[2], known);
+  } else if (std::regex_match(message, parts, std::regex("(.*): Value (.*) not in range (.*)"))) {
+    message = parts[1].str() + ": expected " + parts[3].str() + ", got \"" + parts[2].str() + "\"";
   }
   const std::string name = command.get_parent() == nullptr ? "stretto" : "stretto " + command.get_name();
   return message + (message.back() == '?' ? " (" : "; ") + "see `" + name + " --help`" +
@@ -136,11 +150,13 @@ int run(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    stretto::launch::say_failure(usage_message(app, error));
+    stretto::launch::say_failure(usage_message(app, error.what()));
     return 2;
   } catch (const stretto::Error& error) {
-    stretto::launch::say_failure(error.what());
-    return error.exit_code();
+    // An unknown option's value has been taken for something else.
+    const bool is_usage = !unknown_words(app).empty();
+    stretto::launch::say_failure(is_usage ? usage_message(app, "") : error.what());
+    return is_usage ? 2 : error.exit_code();
   } catch (const std::bad_alloc&) {
     return fail_without_memory();
   } catch (const std::length_error&) {  // of a container that would be larger than any memory

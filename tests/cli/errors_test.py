@@ -18,6 +18,13 @@ class Usage(ProgramTest):
         self.fails(2, "simulat", self.tiny, says=['"simulat"', 'did you mean "simulate"?'])
         self.fails(2, "show", self.tiny, "--jsn", "-", says=["--jsn", 'did you mean "--json"?'])
         self.fails(2, "show", says=["SCENARIO"])
+        # Before what is missing for its sake.
+        self.fails(2, "simulate", "--platfrom", "h100-sxm", says=['"--platfrom"', 'did you mean "--platform"?'])
+        self.fails(2, "simulate", "--jsn", says=['did you mean "--json"?'])
+
+    def test_values_of_options(self):
+        self.fails(2, "train", self.tiny, "--backend", "cdua", says=["expected one of", 'got "cdua"; did you mean "cuda"?'])
+        self.fails(2, "train", self.tiny, "--ranks", "0", says=["--ranks: expected 1 to 4096", 'got "0"'])
 
     def test_set_takes_one_value(self):
         self.assertIn("verified", self.ok("show", "--set", "training.lr=0.5", self.tiny).out)
