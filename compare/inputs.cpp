@@ -21,8 +21,11 @@ std::string scenario_path(const std::string& given) {
   // Whatever is called so, and what cannot be looked up, is a file for read_scenario() to open or to refuse.
   const auto type = std::filesystem::symlink_status(given, problem).type();
   if (!is_data_name(given) || type != std::filesystem::file_type::not_found) return given;
-  const std::vector<std::string> modes = data_names("modes");
-  return data_file(std::find(modes.begin(), modes.end(), given) == modes.end() ? "models" : "modes", given);
+  for (const char* folder : {"modes", "."}) {
+    const std::vector<std::string> names = data_names(folder);
+    if (std::find(names.begin(), names.end(), given) != names.end()) return data_file(folder, given);
+  }
+  return data_file("models", given);
 }
 
 Scenario read_scenario_input(const std::string& scenario, std::vector<std::string> set, const std::string& platform) {

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/rng.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"
 
@@ -184,3 +185,22 @@ TEST_CASE("other data has another identity", "[data]") {
     CHECK(identity(large) != identity(other));
   }
 }
+
+namespace stretto::exec {
+
+TEST_CASE("the order and the numbers that docs/training.md gives as examples") {
+  // Ten windows of two tokens; the token of a window's begin is its number.
+  std::vector<std::byte> text;
+  for (int i = 0; i < 20; ++i) text.push_back(static_cast<std::byte>(i / 2));
+  const TokenSource source = TokenSource::parse(text, "t");
+  const Sampling sampling{1, 5, 256, 1234};
+  std::vector<std::int64_t> windows;
+  for (std::int64_t n = 0; n < 20; ++n) windows.push_back(window_begin(source, sampling, n / 5, n % 5) / 2);
+  CHECK(windows == std::vector<std::int64_t>{5, 6, 4, 2, 8, 3, 7, 9, 1, 0, 6, 9, 4, 5, 2, 8, 7, 1, 3, 0});
+  CHECK(stream_of("wte.weight") == 0x61d3a46d83bc4189);
+  const double first[] = {0.047200967, 0.023299014, -0.001616909};
+  for (std::uint64_t i = 0; i < 3; ++i)
+    CHECK(0.02 * normal(1234, stream_of("h.0.qkv.weight"), i) == Approx(first[i]).epsilon(1e-6));
+}
+
+}  // namespace stretto::exec

@@ -1,0 +1,81 @@
+"""The README and the walks of docs/: their commands run as they stand, and their figures are those of the JSON beside them."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+import unittest
+
+from program import IS_FAST, PLATFORM, ROOT, STRETTO, ProgramTest, main
+
+WALKS = sorted((ROOT / "docs").glob("walk-*.md"))
+# Commands that take a minute or more have tests of their own; here they are as short as they can be.
+SHORTER = {"compare": ["--set", "compare.repeats=1"], "profile": ["--set", "compare.repeats=1"]}
+
+
+def commands_of(page):
+    """[["simulate", "llama3-70b"], …]: what stands in indented blocks, lines that end in a backslash joined."""
+    text = page.read_text().replace("\\\n", " ")
+    lines = re.findall(r"^    (?:build/release/)?stretto (.*)$", text, re.M)
+    # The list of commands has what each is for behind it.
+    return [line.split() for line in lines if not re.search(r"\S  +\S", re.sub(r" +--", " --", line))]
+
+
+@unittest.skipUnless(IS_FAST, "not the release build")
+class Docs(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        # A clone with a calibrated platform: scenarios, and what links of them lead to.
+        shutil.copytree(ROOT / "scenarios", self.folder / "scenarios")
+        (self.folder / "build").mkdir()
+        for name in ("host.toml", "build/host.toml"):
+            shutil.copy(PLATFORM, self.folder / name)
+
+    def run_commands(self, page):
+        commands = commands_of(page)
+        self.assertGreater(len(commands), 2, page)
+        for words in commands:
+            if words[0] == "calibrate":
+                self.assertEqual(words, ["calibrate", "-o", "host.toml"])  # scripts/quickstart and calibrate's own tests run it
+                continue
+            with self.subTest(page=page.name, command=" ".join(words)):
+                begin = time.monotonic()
+                done = self.run_program(*words, *SHORTER.get(words[0], []))
+                self.assertEqual(done.returncode, 0, done.err)
+                self.assertGreater(len(done.out), 20)
+                print(f"{time.monotonic() - begin:.1f} s: stretto {' '.join(words)}")
+
+    def test_commands_of_the_readme(self):
+        self.run_commands(ROOT / "README.md")
+
+    def test_commands_of_the_walks(self):
+        self.assertEqual(len(WALKS), 3)
+        for walk in WALKS:
+            self.run_commands(walk)
+
+    def test_figures_of_the_readme(self):
+        """Its table is that of docs/measured/compare-quickstart.json, digit by digit."""
+        table = (ROOT / "README.md").read_text().split("## The result")[1].split("## Commands")[0]
+        value = json.loads((ROOT / "docs/measured/compare-quickstart.json").read_text())
+        rows = [row for row in value["rows"] if not row["same_as"]]
+        self.assertGreater(len(rows), 5)
+        for row in rows:
+            digits = (f"{row['predicted_ms']:.1f}", f"{row['measured_ms']:.1f}",
+                      f"{row['measured_min_ms']:.1f}–{row['measured_max_ms']:.1f}", f"{row['error_pct']:+.1f}%")
+            self.assertRegex(table, rf"(?m)^ +{row['ranks']}  {row['mode']} +" + " +".join(map(re.escape, digits)))
+        self.assertIn(f"mean error {value['mean_abs_error_pct']:.1f} %, worst {value['worst_abs_error_pct']:.1f} %", table)
+
+    @unittest.skipUnless(shutil.which("mkdocs"), "mkdocs is not installed")
+    def test_site(self):
+        """docs/ builds as a site, with no link that leads nowhere, and every page is in its menu."""
+        done = subprocess.run(["mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml", "--site-dir", self.folder / "site"],
+                              capture_output=True, text=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+        self.assertEqual(pages - set(re.findall(r": (\S+\.md)", (ROOT / "mkdocs.yml").read_text())), set())
+        self.assertTrue((self.folder / "site/walk-what-if.html").exists())
+
+
+if __name__ == "__main__":
+    main()
