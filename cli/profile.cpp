@@ -59,8 +59,9 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
   }
   // On a host floors say more than a share of some peak.
   const std::int64_t devices = device && run.processes ? step.schedule.mesh.ranks() : 1;
-  const Throughput rate = throughput_of(scenario, median(measured.profile.step_ms), devices,
-                                        device ? data_sheet_peak(device->name, devices) : PeakRate{});
+  const Throughput rate =
+      throughput_of(scenario, median(measured.profile.step_ms), devices,
+                    device ? data_sheet_peak(device->name, devices, step.schedule.compute_dtype) : PeakRate{});
   out << profile_text(measured.profile)
       << fmt::format("{:.0f} tokens/s, {}{}{}\n", rate.tokens_per_s, rate_text(rate.FLOPs_per_s / double(devices)),
                      devices > 1 ? " a GPU" : "", rate.mfu ? ", MFU " + percent_text(*rate.mfu) : "");

@@ -21,17 +21,23 @@ bool states_links(const Cluster& cluster) {
          cluster.channel_GBps > 0 || !cluster.max_ctas.empty() || cluster.cores_per_device > 0;
 }
 
-// docs/mfu.md: the data sheet's figure of a GPU; a large GEMM, where there is none or it is a host.
-PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Placement& placement,
+// docs/mfu.md: the data sheet's figure of a GPU; a large GEMM, where there is none or it is a host. Of the type that
+// the schedule multiplies in, or none.
+PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
                  std::int64_t devices) {
-  if (platform.accelerator) return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), kDataSheet};
+  const Dtype type = schedule.compute_dtype;
+  if (platform.accelerator && type == Dtype::bf16)
+    return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), data_sheet_of(type)};
+  if (platform.accelerator) return {};
   if (platform.gpu) {
-    const PeakRate sheet = data_sheet_peak(platform.device, devices);
-    if (sheet.FLOPs_per_s > 0) return sheet;
+    const PeakRate sheet = data_sheet_peak(platform.device, devices, type);
+    if (sheet.FLOPs_per_s > 0 || type != Dtype::bf16) return sheet;
     return {platform.gpu->gemm_TFLOPs.value * 1e12 * double(devices), "a large bf16 GEMM"};
   }
+  if (type != Dtype::f32) return {};
   // Cores that can work at once: ranks of a device share its cores.
-  const auto cores = std::min<std::int64_t>(placement.ranks_per_device, sim::cores_per_device(platform, cluster));
+  const auto cores =
+      std::min<std::int64_t>(schedule.placement.ranks_per_device, sim::cores_per_device(platform, cluster));
   return {platform.sgemm_GFLOPs.value * 1e9 * double(cores) * double(devices), "sgemm"};
 }
 
@@ -98,7 +104,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   p.parameters = double(parameter_count(scenario.model));
   p.step_ms = to_ms(step.result.step);
   p.steady = step.result.steady;
-  p.peak = peak_of(platform, scenario.cluster, schedule.placement, p.devices);
+  p.peak = peak_of(platform, scenario.cluster, schedule, p.devices);
   p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
   p.breakdown = to_ms(b);
   p.exposed = exposed_parts(schedule, b, platform);

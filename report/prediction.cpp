@@ -124,9 +124,10 @@ Table prediction_table(const Prediction& p) {
   table.add_row({"tokens/s", tokens});
   table.add_row({"FLOP/s", rate_text(p.throughput.FLOPs_per_s / double(p.devices)) + device});
   if (p.throughput.mfu)
-    table.add_row({"MFU / HFU", fmt::format("{} / {} of {}{}, {}", percent_text(*p.throughput.mfu),
-                                            percent_text(p.throughput.hfu.value_or(0)),
-                                            rate_text(p.peak.FLOPs_per_s / double(p.devices)), device, p.peak.source)});
+    table.add_row({"MFU / HFU", fmt::format("{} / {} of {}{}, {}; MFU {} with attention in full",
+                                            percent_text(*p.throughput.mfu), percent_text(p.throughput.hfu.value_or(0)),
+                                            rate_text(p.peak.FLOPs_per_s / double(p.devices)), device, p.peak.source,
+                                            percent_text(p.throughput.mfu_full_attention.value_or(0)))});
   table.add_row({"exposed communication", exposed_text(p)});
   table.add_row(
       {"bubble", fmt::format("{} ({})", time_text(p.breakdown.bubble), percent_text(share_of(p, p.breakdown.bubble)))});
@@ -156,6 +157,7 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"tokens_per_s", p.throughput.tokens_per_s},
           {"tokens_per_s_per_gpu", p.throughput.tokens_per_s_per_device},
           {"mfu", known(p.throughput.mfu)},
+          {"mfu_full_attention", known(p.throughput.mfu_full_attention)},
           {"hfu", known(p.throughput.hfu)},
           {"tflops_per_gpu", p.throughput.TFLOPs_per_device},
           {"peak_tflops_per_gpu", p.peak.FLOPs_per_s / double(p.devices) * 1e-12},

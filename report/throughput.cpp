@@ -4,8 +4,10 @@
 
 namespace stretto {
 
-PeakRate data_sheet_peak(std::string_view device, std::int64_t devices) {
-  return {data_sheet_TFLOPs(device, Dtype::bf16).value_or(0) * 1e12 * double(devices), kDataSheet};
+std::string data_sheet_of(Dtype type) { return "the data sheet's " + std::string(name_of(type)) + " peak"; }
+
+PeakRate data_sheet_peak(std::string_view device, std::int64_t devices, Dtype type) {
+  return {data_sheet_TFLOPs(device, type).value_or(0) * 1e12 * double(devices), data_sheet_of(type)};
 }
 
 Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t devices, const PeakRate& peak) {
@@ -21,6 +23,7 @@ Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t 
   throughput.TFLOPs_per_device = throughput.FLOPs_per_s / double(devices) * 1e-12;
   if (peak.FLOPs_per_s > 0) {
     throughput.mfu = throughput.FLOPs_per_s / peak.FLOPs_per_s;
+    throughput.mfu_full_attention = flops.model_full_attention * sequences_per_s / peak.FLOPs_per_s;
     throughput.hfu = executed * sequences_per_s / peak.FLOPs_per_s;
   }
   return throughput;

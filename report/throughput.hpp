@@ -5,26 +5,29 @@
 #include <string_view>
 
 #include "model/scenario.hpp"
+#include "model/schedule/dtype.hpp"
 
 namespace stretto {
 
 // The rate that utilisation counts against: of all devices that work on a step, together.
 struct PeakRate {
   double FLOPs_per_s = 0;  // 0: not known
-  std::string source;      // kDataSheet, "sgemm", …
+  std::string source;      // data_sheet_of(), "sgemm", …
 };
-constexpr const char* kDataSheet = "the data sheet's bf16 peak";
+std::string data_sheet_of(Dtype type);  // "the data sheet's bf16 peak"
 
-// By the data sheet (report/data_sheet.hpp) of so many GPUs, dense bf16; not known where it does not list the device.
-PeakRate data_sheet_peak(std::string_view device, std::int64_t devices);
+// By the data sheet (report/data_sheet.hpp) of so many GPUs, dense, of products of that type; not known where it does
+// not list the device, or has none of the type.
+PeakRate data_sheet_peak(std::string_view device, std::int64_t devices, Dtype type);
 
 // The rate of a step: the one definition of MFU and HFU, for simulate, train and profile (docs/mfu.md).
 struct Throughput {
-  double tokens_per_s = 0;             // of all devices
-  double tokens_per_s_per_device = 0;  // of one
-  double FLOPs_per_s = 0;              // of all devices; of the model, without recomputing
-  double TFLOPs_per_device = 0;        // the same, of one
-  std::optional<double> mfu, hfu;      // shares of the peak; nullopt: it is not known
+  double tokens_per_s = 0;                   // of all devices
+  double tokens_per_s_per_device = 0;        // of one
+  double FLOPs_per_s = 0;                    // of all devices; of the model, without recomputing
+  double TFLOPs_per_device = 0;              // the same, of one
+  std::optional<double> mfu, hfu;            // shares of the peak; nullopt: it is not known
+  std::optional<double> mfu_full_attention;  // the same as mfu with every key of every query counted
 };
 Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t devices, const PeakRate& peak);
 

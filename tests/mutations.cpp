@@ -88,6 +88,7 @@ void add_pipelines(std::vector<Subject>& subjects) {
                                Layout{.pp = 2, .vp = 2, .schedule = PipelineSchedule::dualpipe_v}})
     for (const Messages& messages : kMessages)
       for (const std::int64_t micro_batches : {2, 4}) {
+        if (layout.schedule == PipelineSchedule::dualpipe_v && micro_batches < 2 * layout.pp) continue;
         const char* mode = layout.dp > 1 ? "overlap_grad_reduce" : "plain";
         Scenario scenario = layout_scenario(layout, mode, false, "fp32", 1, layout.dp * micro_batches);
         scenario.model.num_layers = layout.pp * layout.vp;

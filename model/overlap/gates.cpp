@@ -120,13 +120,13 @@ std::string print_gates(const Gates& gates) {
     needs_width = std::max(needs_width, gate.needs.size());
   }
   std::string out = fmt::format("{:<{}}  {:<9}  {:<{}}  {:<6}  {}\n", "knob", knob_width, "asked for", "needs",
-                                needs_width, "gate", "when closed");
+                                needs_width, "gate", "because");
   for (const Gate& gate : gates.all())
-    out += fmt::format("{:<{}}  {:<9}  {:<{}}  {:<6}  {}\n", gate.knob, knob_width, gate.asked ? "yes" : "no",
-                       gate.needs, needs_width, gate.open ? "open" : "closed",
-                       gate.is_error ? "an error"
-                       : gate.open   ? "off"
-                                     : "off: " + gate.why);
+    out += fmt::format("{:<{}}  {:<9}  {:<{}}  {}\n", gate.knob, knob_width, gate.asked ? "yes" : "no", gate.needs,
+                       needs_width,
+                       gate.open       ? std::string("open")
+                       : gate.is_error ? "closed  an error when asked for"
+                                       : "closed  " + gate.why);
   return out;
 }
 
