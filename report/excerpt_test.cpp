@@ -46,7 +46,7 @@ TEST_CASE("a small timeline is shown whole, in order of ranks, from the beginnin
   CHECK(ranks_of(shown) == std::vector<std::int64_t>{0, 1, 2});
   CHECK(shown.step == 4'000'000);
   CHECK(shown.labels.size() == 4);
-  CHECK(shown.labels[0].name == "h.0 compute.0 mb 0");
+  CHECK(shown.labels[0].name == "compute.0 mb 0");
   CHECK(shown.tracks[2].slices[1].start == 1'000'000);
   CHECK(shown.tracks[2].slices[1].label == 1);
   CHECK(shown.tracks[0].role == "rank");

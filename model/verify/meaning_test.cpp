@@ -73,7 +73,7 @@ TEST_CASE("layers that share bytes read what they wrote themselves") {
   CHECK(wrong_value(t.schedule) == "");
   std::swap(t.schedule.programs[0].order[1], t.schedule.programs[0].order[2]);
   CHECK_THAT(wrong_value(t.schedule),
-             Contains("h.0 use mb 0 (lane compute) reads x[0,64), which x of layer 1 of micro-batch 0"));
+             Contains("use mb 0 (lane compute) reads x[0,64), which x of layer 1 of micro-batch 0"));
 }
 
 TEST_CASE("a gradient is read when it is complete, and never added to again") {
@@ -116,7 +116,7 @@ TEST_CASE("a gradient is read when it is complete, and never added to again") {
     order[5].waits.clear();
     order[6].waits = {finish_of(add + 2)};
     order[3].waits.clear();
-    CHECK_THAT(wrong_value(t.schedule), Contains("adds to g[0,16), which h.0 use mb 0 has read before this"));
+    CHECK_THAT(wrong_value(t.schedule), Contains("adds to g[0,16), which use mb 0 has read before this"));
   }
 }
 
