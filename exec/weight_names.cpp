@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "exec/model_state.hpp"
+#include "model/scenario/hf_config.hpp"
 
 namespace stretto::exec {
 namespace {
@@ -38,13 +39,7 @@ constexpr WeightNaming kNamings[] = {{"Stretto", "h.", {""}, {}},
 std::span<const WeightNaming> weight_namings() { return kNamings; }
 
 const WeightNaming& naming_for(const Transformer& model) {
-  const bool has_positions = model.position_embedding_type == PositionEmbedding::learned_absolute,
-             is_layer_norm = model.normalization == Normalization::layer_norm;
-  if (has_positions && is_layer_norm && !model.swiglu && model.add_bias_linear) return kNamings[1];
-  if (!has_positions && !is_layer_norm && model.swiglu) return kNamings[2];
-  throw input_error(
-      "expected a model of GPT-2's style (LayerNorm, learned positions, biases, no swiglu) or Llama's (RMSNorm, rope, "
-      "swiglu), got a mixture that Hugging Face has no names for");
+  return hf_style(model) == HfStyle::gpt2 ? kNamings[1] : kNamings[2];
 }
 
 WeightPlace place_of(const WeightNaming& naming, const std::string& prefix, const Parameter& parameter) {

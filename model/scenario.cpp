@@ -173,11 +173,11 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   // Before a missing [model], which a misspelt one causes.
   root.finish();
   if (!model.present())
-    throw model.failure("preset", std::string("expected a preset, or num_layers, hidden_size, num_attention_heads, "
+    throw model.failure("preset", std::string("expected a preset, hf_config, or num_layers, hidden_size, num_attention_heads, "
                                               "seq_length and vocab_size, got ") +
                                       (empty ? "an empty file" : "no [model] section"));
   scenario.parallel = read_parallel(parallel);
-  scenario.model = read_model(std::move(model), scenario.parallel);
+  scenario.model = read_model(std::move(model), scenario.parallel, folder);
   check_layout(parallel, scenario.model, scenario.parallel);
   scenario.cluster = read_cluster(std::move(cluster), ranks_per_device_of(scenario.platform));
   scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);

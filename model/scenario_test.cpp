@@ -257,7 +257,7 @@ TEST_CASE("every other spelling is that of a key", "[scenario]") {
 
 TEST_CASE("what a file lacks is said", "[scenario]") {
   const std::string wanted =
-      "s.toml:1: [model] preset: expected a preset, or num_layers, hidden_size, num_attention_heads, seq_length and "
+      "s.toml:1: [model] preset: expected a preset, hf_config, or num_layers, hidden_size, num_attention_heads, seq_length and "
       "vocab_size, got ";
   CHECK(message_of("") == wanted + "an empty file");
   CHECK(message_of("# only a comment\n") == wanted + "an empty file");

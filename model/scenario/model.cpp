@@ -1,3 +1,4 @@
+#include "model/scenario/hf_config.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -28,10 +29,20 @@ void read_style(TomlTable& table, Transformer& model) {
 
 }  // namespace
 
-Transformer read_model(TomlTable table, const Parallel& parallel) {
+Transformer read_model(TomlTable table, const Parallel& parallel, const std::filesystem::path& folder) {
   Transformer model;
-  const bool from_preset = table.has("preset");
-  if (from_preset) model = preset(choice_or(table, "preset", "", preset_names()));
+  std::int64_t sliding_window = 0;
+  std::string hf_file;
+  const bool has_preset = table.has("preset");
+  if (has_preset) model = preset(choice_or(table, "preset", "", preset_names()));
+  if (const auto given = table.find<std::string>("hf_config")) {
+    if (has_preset) throw table.failure("hf_config", "expected it or a preset, got both");
+    hf_file = (folder / *given).lexically_normal().string();
+    const HfConfig config = read_hf_config(hf_file);
+    model = config.model;
+    sliding_window = config.sliding_window;
+  }
+  const bool from_preset = has_preset || !hf_file.empty();
   const auto size = [&](const char* key, std::int64_t& value, std::int64_t max) {
     const Integers limits{.min = 1, .max = max};
     value = from_preset ? value_or<std::int64_t>(table, key, value, limits) : require<std::int64_t>(table, key, limits);
@@ -72,6 +83,10 @@ Transformer read_model(TomlTable table, const Parallel& parallel) {
   if (model.seq_length > model.max_position_embeddings)
     throw table.failure("seq_length", "expected at most max_position_embeddings " +
                                           number(model.max_position_embeddings) + ", got " + number(model.seq_length));
+  if (sliding_window > 0 && model.seq_length > sliding_window)
+    throw input_error(hf_file + ": sliding_window: expected at least seq_length " + number(model.seq_length) +
+                      ", which it then leaves alone, got " + number(sliding_window) +
+                      "; [model] seq_length of the scenario can be less");
   return model;
 }
 

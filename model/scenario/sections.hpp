@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "base/toml.hpp"
@@ -32,7 +33,8 @@ inline std::string number(std::int64_t value) { return std::to_string(value); }
 
 // The table of a section, in which other frameworks' spellings of its keys are known (docs/scenario.md lists them).
 TomlTable section_of(TomlTable& root, const std::string& name);
-Transformer read_model(TomlTable table, const Parallel& parallel);
+// `folder` is the scenario file's, to which hf_config is relative.
+Transformer read_model(TomlTable table, const Parallel& parallel, const std::filesystem::path& folder);
 Parallel read_parallel(TomlTable table);
 // Checks that the layout divides the dimensions that it cuts; `table` is [parallel].
 void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel);

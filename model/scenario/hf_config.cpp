@@ -1,0 +1,310 @@
+#include "model/scenario/hf_config.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/read_file.hpp"
+#include "base/toml.hpp"
+#include "model/scenario/sections.hpp"
+
+namespace stretto {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kEpsilon = 1e-5;         // of norms (model/schedule/work.hpp)
+constexpr double kInitializerStd = 0.02;  // Training::init_method_std
+
+// Change nothing of what is computed for a token, or only what a program prints or generates.
+constexpr const char* kHarmless[] = {"architectures",
+                                     "auto_map",
+                                     "bos_token_id",
+                                     "dtype",
+                                     "eos_token_id",
+                                     "gradient_checkpointing",
+                                     "id2label",
+                                     "initializer_range",
+                                     "is_decoder",
+                                     "is_encoder_decoder",
+                                     "label2id",
+                                     "n_ctx",
+                                     "name_or_path",
+                                     "output_attentions",
+                                     "output_hidden_states",
+                                     "output_past",
+                                     "pad_token_id",
+                                     "predict_special_tokens",
+                                     "pretraining_tp",
+                                     "reorder_and_upcast_attn",
+                                     "return_dict",
+                                     "summary_activation",
+                                     "summary_first_dropout",
+                                     "summary_proj_to_labels",
+                                     "summary_type",
+                                     "summary_use_proj",
+                                     "task_specific_params",
+                                     "tokenizer_class",
+                                     "torch_dtype",
+                                     "transformers_version",
+                                     "unsloth_fixed",
+                                     "unsloth_version",
+                                     "use_cache"};
+
+// The line on which each key first stands, of keys without escapes.
+using Lines = std::map<std::string, int, std::less<>>;
+Lines lines_of(std::string_view text) {
+  Lines lines;
+  int line = 1;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\n') ++line;
+    if (text[at] != '"') continue;
+    const std::size_t begin = at + 1;
+    for (++at; at < text.size() && text[at] != '"';) at += text[at] == '\\' ? 2 : 1;
+    const std::size_t after = text.find_first_not_of(" \t\r\n", at + 1);
+    if (after != std::string_view::npos && text[after] == ':')
+      lines.emplace(std::string(text.substr(begin, at - begin)), line);
+  }
+  return lines;
+}
+
+// A nested table is looked into once; of other values inside values only their kind is known. null is an absent key,
+// but for sliding_window, whose absence is a window.
+TomlNode node_of(const Json& value, const Lines& lines, int line, int depth) {
+  TomlNode node{false, line};
+  if (value.is_boolean()) node.data = value.get<bool>();
+  if (value.is_number_float()) node.data = value.get<double>();
+  if (value.is_number_integer()) node.data = value.get<std::int64_t>();
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX})
+    node.data = value.get<double>();
+  if (value.is_string()) node.data = value.get<std::string>();
+  if (value.is_array()) node.data = TomlNode::Array{};
+  if (!value.is_object()) return node;
+  TomlNode::Table table;
+  if (depth < 2)
+    for (const auto& [key, member] : value.items()) {
+      const auto at = lines.find(key);
+      const int its_line = at == lines.end() ? line : at->second;
+      if (key == "sliding_window" && member.is_null())
+        table.emplace(key, TomlNode{std::int64_t{0}, its_line});
+      else if (!member.is_null())
+        table.emplace(key, node_of(member, lines, its_line, depth + 1));
+    }
+  node.data = std::move(table);
+  return node;
+}
+
+class Reader {
+ public:
+  explicit Reader(TomlTable table) : table_(std::move(table)) {}
+
+  HfConfig read() {
+    const std::string type = require<std::string>(table_, "model_type");
+    if (type == "qwen2")
+      throw table_.failure("model_type",
+                           "expected \"gpt2\", \"llama\" or \"mistral\", got \"qwen2\", whose q, k and v have biases "
+                           "and whose other layers have none, which Stretto's model cannot say");
+    for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"})
+      if (table_.has(key)) throw table_.failure(key, "expected a dense model without this key: there are no experts");
+    if (table_.has("quantization_config"))
+      throw table_.failure("quantization_config", "expected weights that are not quantized, without this key");
+    choice_or(table_, "model_type", "", {"gpt2", "llama", "mistral"});
+    if (type == "gpt2")
+      read_gpt2();
+    else
+      read_llama(type == "mistral");
+    for (const char* key : kHarmless) table_.has(key);
+    for (const std::string& key : table_.keys())
+      if (key.starts_with("_")) table_.has(key);
+    table_.finish();
+    Transformer& model = config_.model;
+    model.padded_vocab_size = model.vocab_size;
+    model.seq_length = model.max_position_embeddings;
+    return config_;
+  }
+
+ private:
+  void size(const char* key, std::int64_t& value, std::int64_t max) {
+    value = require<std::int64_t>(table_, key, {.min = 1, .max = max});
+  }
+  double probability(const char* key, double fallback) {
+    return value_or<double>(table_, key, fallback, {.min = 0, .max = 1, .below_max = true});
+  }
+  // The key, or their class where it is absent, must say what Stretto's model is.
+  void expect(const char* key, bool fallback, bool expected) {
+    if (value_or<bool>(table_, key, fallback) != expected)
+      throw table_.failure(key,
+                           std::string("expected ") + (expected ? "true" : "false") + ", as Stretto's model has it");
+  }
+  void expect_epsilon(const char* key, double fallback) {
+    const double given = value_or<double>(table_, key, fallback);
+    if (given == kEpsilon) return;
+    throw table_.has(key) ? table_.error(key, "1e-05, which Stretto's norms add")
+                          : table_.failure(key,
+                                           "expected 1e-05, which Stretto's norms add, got no such key, which "
+                                           "stands for 1e-06");
+  }
+  void check_heads(const char* key, std::int64_t width) {
+    if (width % config_.model.num_attention_heads != 0)
+      throw table_.error(key, "a divisor of the width " + number(width));
+  }
+
+  void read_gpt2() {
+    Transformer& model = config_.model;
+    size("n_layer", model.num_layers, kMaxLayers);
+    size("n_embd", model.hidden_size, kMaxHidden);
+    size("n_head", model.num_attention_heads, kMaxHidden);
+    size("vocab_size", model.vocab_size, kMaxVocab);
+    size("n_positions", model.max_position_embeddings, kMaxTokens);
+    model.ffn_hidden_size =
+        value_or<std::int64_t>(table_, "n_inner", 4 * model.hidden_size, {.min = 1, .max = kMaxFfn});
+    const std::string activation = value_or<std::string>(table_, "activation_function", "gelu_new");
+    if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
+      throw table_.error("activation_function", "\"gelu_new\", Stretto's GELU");
+    expect_epsilon("layer_norm_epsilon", kEpsilon);
+    expect("scale_attn_weights", true, true);
+    expect("scale_attn_by_inverse_layer_idx", false, false);
+    expect("add_cross_attention", false, false);
+    model.untie_embeddings_and_output_weights = !value_or<bool>(table_, "tie_word_embeddings", true);
+    model.hidden_dropout = probability("resid_pdrop", 0.1);
+    if (probability("embd_pdrop", 0.1) != model.hidden_dropout)
+      throw table_.error("embd_pdrop", "resid_pdrop's " + Json(model.hidden_dropout).dump() +
+                                           ": Stretto has one hidden_dropout for both");
+    model.attention_dropout = probability("attn_pdrop", 0.1);
+    check_heads("n_head", model.hidden_size);
+  }
+
+  void read_llama(bool is_mistral) {
+    Transformer& model = config_.model;
+    model = in_llama_style(model);
+    size("num_hidden_layers", model.num_layers, kMaxLayers);
+    size("hidden_size", model.hidden_size, kMaxHidden);
+    size("intermediate_size", model.ffn_hidden_size, kMaxFfn);
+    size("num_attention_heads", model.num_attention_heads, kMaxHidden);
+    size("vocab_size", model.vocab_size, kMaxVocab);
+    size("max_position_embeddings", model.max_position_embeddings, kMaxTokens);
+    model.num_query_groups = model.num_attention_heads;
+    if (is_mistral || table_.has("num_key_value_heads"))
+      size("num_key_value_heads", model.num_query_groups, kMaxHidden);
+    choice_or(table_, "hidden_act", "silu", {"silu"});
+    expect_epsilon("rms_norm_eps", 1e-6);
+    model.add_bias_linear = value_or<bool>(table_, "attention_bias", false);
+    expect("mlp_bias", false, model.add_bias_linear);
+    model.untie_embeddings_and_output_weights = !value_or<bool>(table_, "tie_word_embeddings", false);
+    model.attention_dropout = probability("attention_dropout", 0);
+    check_heads("num_attention_heads", model.hidden_size);
+    if (model.num_attention_heads % model.num_query_groups != 0)
+      throw table_.failure("num_key_value_heads", "expected a divisor of num_attention_heads " +
+                                                      number(model.num_attention_heads) + ", got " +
+                                                      number(model.num_query_groups));
+    if (const auto width = table_.find<std::int64_t>("head_dim"); width && *width != model.head_dim())
+      throw table_.error("head_dim", "hidden_size / num_attention_heads, " + number(model.head_dim()));
+    model.rotary_base = rotary_base(table_, 1e4);
+    for (const char* key : {"rope_scaling", "rope_parameters"}) {
+      TomlTable rope = table_.section(key);
+      if (!rope.present()) continue;
+      for (const char* type : {"rope_type", "type"})
+        if (choice(rope, type) != "default")
+          throw rope.error(type, "\"default\": Stretto's rotary positions are not scaled");
+      model.rotary_base = rotary_base(rope, model.rotary_base);
+      rope.finish();
+    }
+    if (is_mistral)
+      config_.sliding_window = value_or<std::int64_t>(table_, "sliding_window", 4096, {.min = 0, .max = kMaxTokens});
+  }
+  static std::string choice(TomlTable& table, const char* key) { return value_or<std::string>(table, key, "default"); }
+  static double rotary_base(TomlTable& table, double fallback) {
+    return value_or<double>(table, "rope_theta", fallback, {.min = 1, .max = 1e12, .above_min = true});
+  }
+
+  TomlTable table_;
+  HfConfig config_;
+};
+
+}  // namespace
+
+HfConfig parse_hf_config(std::string_view text, const std::string& name) {
+  Json parsed;
+  try {
+    parsed = Json::parse(text);
+  } catch (const Json::exception& error) {
+    constexpr std::size_t kMostOfReason = 200;
+    throw input_error(name + ": expected a config.json of Hugging Face's, got malformed JSON: " +
+                      in_quotes(std::string(error.what()).substr(0, kMostOfReason)));
+  }
+  if (!parsed.is_object()) throw input_error(name + ": expected a config.json of Hugging Face's, got no JSON object");
+  auto root = std::make_shared<const TomlNode>(node_of(parsed, lines_of(text), 1, 0));
+  return Reader(TomlTable(root, root.get(), name, "")).read();
+}
+
+HfConfig read_hf_config(const std::string& path) {
+  ReadFile file = ReadFile::open(path);
+  if (file.size() > kTomlMaxBytes)
+    throw input_error(path + ": expected a config.json of at most " + std::to_string(kTomlMaxBytes) + " bytes, got " +
+                      std::to_string(file.size()));
+  const std::vector<std::byte> bytes = std::move(file).take();
+  return parse_hf_config({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+}
+
+HfStyle hf_style(const Transformer& model) {
+  const bool has_positions = model.position_embedding_type == PositionEmbedding::learned_absolute,
+             is_layer_norm = model.normalization == Normalization::layer_norm;
+  if (has_positions && is_layer_norm && !model.swiglu && model.add_bias_linear &&
+      model.kv_heads() == model.num_attention_heads)
+    return HfStyle::gpt2;
+  if (!has_positions && !is_layer_norm && model.swiglu) return HfStyle::llama;
+  throw input_error(
+      "expected a model of GPT-2's style (LayerNorm, learned positions, biases, no swiglu, as many heads of keys as of "
+      "queries) or Llama's (RMSNorm, rope, swiglu), got a mixture that Hugging Face has no names for");
+}
+
+std::string write_hf_config(const Transformer& model) {
+  nlohmann::ordered_json json;
+  const bool is_tied = !model.untie_embeddings_and_output_weights;
+  if (hf_style(model) == HfStyle::gpt2) {
+    json = {{"architectures", {"GPT2LMHeadModel"}},
+            {"model_type", "gpt2"},
+            {"n_layer", model.num_layers},
+            {"n_embd", model.hidden_size},
+            {"n_head", model.num_attention_heads},
+            {"n_inner", model.ffn_hidden_size},
+            {"n_positions", model.max_position_embeddings},
+            {"activation_function", "gelu_new"},
+            {"layer_norm_epsilon", kEpsilon},
+            {"resid_pdrop", model.hidden_dropout},
+            {"embd_pdrop", model.hidden_dropout},
+            {"attn_pdrop", model.attention_dropout},
+            {"scale_attn_weights", true}};
+  } else {
+    json = {{"architectures", {"LlamaForCausalLM"}},
+            {"model_type", "llama"},
+            {"num_hidden_layers", model.num_layers},
+            {"hidden_size", model.hidden_size},
+            {"intermediate_size", model.ffn_hidden_size},
+            {"num_attention_heads", model.num_attention_heads},
+            {"num_key_value_heads", model.kv_heads()},
+            {"head_dim", model.head_dim()},
+            {"max_position_embeddings", model.max_position_embeddings},
+            {"hidden_act", "silu"},
+            {"rms_norm_eps", kEpsilon},
+            {"rope_theta", model.rotary_base},
+            {"attention_bias", model.add_bias_linear},
+            {"mlp_bias", model.add_bias_linear},
+            {"attention_dropout", model.attention_dropout}};
+  }
+  json["vocab_size"] = model.vocab_size;
+  json["tie_word_embeddings"] = is_tied;
+  json["initializer_range"] = kInitializerStd;
+  // Ids of tokens are the tokenizer's, which is not Stretto's: without these they would be GPT-2's or Llama's.
+  json["bos_token_id"] = nullptr;
+  json["eos_token_id"] = nullptr;
+  json["torch_dtype"] = "float32";
+  json["use_cache"] = true;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace stretto

@@ -1,0 +1,150 @@
+#include "model/scenario/hf_config.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "model/scenario.hpp"
+#include "tests/message_of.hpp"
+#include "tests/temp_dir.hpp"
+
+using namespace stretto;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// As published for gpt2 and Llama-2-7b, without keys of the tokenizer.
+const std::string kGpt2 = R"({
+  "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 50256,
+  "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
+  "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
+  "resid_pdrop": 0.1, "summary_type": "cls_index", "summary_use_proj": true,
+  "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 50257 })";
+const std::string kLlama = R"({
+  "_name_or_path": "x", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
+  "intermediate_size": 11008, "max_position_embeddings": 4096, "model_type": "llama", "num_attention_heads": 32,
+  "num_hidden_layers": 32, "num_key_value_heads": 32, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+  "rope_scaling": null, "tie_word_embeddings": false, "torch_dtype": "float16", "use_cache": true, "vocab_size": 32000 })";
+
+// With one more key, or another value of it, on a line of its own.
+std::string with(std::string text, const std::string& key, const std::string& value) {
+  const std::size_t at = text.find("\"" + key + "\"");
+  if (at != std::string::npos) text.replace(at + 1, key.size(), "_");
+  return "{\n\"" + key + "\": " + value + "," + text.substr(1);
+}
+std::string refusal(const std::string& text) {
+  return testing::message_of([&] { parse_hf_config(text, "config.json"); });
+}
+bool same(const Transformer& a, const Transformer& b) { return write_hf_config(a) == write_hf_config(b); }
+
+}  // namespace
+
+TEST_CASE("published configs are the presets", "[hf_config]") {
+  Transformer gpt2 = preset("gpt2-124m");
+  gpt2.hidden_dropout = gpt2.attention_dropout = 0.1;
+  CHECK(same(parse_hf_config(kGpt2, "c").model, gpt2));
+  CHECK(parse_hf_config(kGpt2, "c").model.seq_length == 1024);
+  CHECK(parse_hf_config(kGpt2, "c").sliding_window == 0);
+  CHECK(same(parse_hf_config(kLlama, "c").model, preset("llama2-7b")));
+  CHECK(parameter_count(parse_hf_config(kLlama, "c").model) == parameter_count(preset("llama2-7b")));
+}
+
+TEST_CASE("every preset that Hugging Face has comes back from its config", "[hf_config]") {
+  for (const std::string& name : preset_names()) {
+    INFO(name);
+    Transformer model = preset(name);
+    for (const bool is_other : {false, true}) {
+      model.untie_embeddings_and_output_weights ^= is_other;
+      if (model.swiglu) model.add_bias_linear = is_other;
+      const Transformer back = parse_hf_config(write_hf_config(model), "c").model;
+      CHECK(same(back, model));
+      CHECK(parameter_count(back) == parameter_count(model));
+      CHECK(back.kv_heads() == model.kv_heads());
+      CHECK(back.rotary_base == model.rotary_base);
+    }
+  }
+  Transformer mixture = preset("llama3-8b");
+  mixture.swiglu = false;
+  CHECK_THROWS_WITH(write_hf_config(mixture), Contains("a mixture"));
+}
+
+TEST_CASE("absent keys have the defaults of their classes", "[hf_config]") {
+  CHECK(parse_hf_config(with(kLlama, "rope_theta", "5e5"), "c").model.rotary_base == 5e5);
+  CHECK(parse_hf_config(with(kLlama, "rope_parameters", R"({"rope_theta": 20000, "rope_type": "default"})"), "c")
+            .model.rotary_base == 20000);
+  CHECK(parse_hf_config(with(kLlama, "num_key_value_heads", "null"), "c").model.num_query_groups == 32);
+  CHECK_FALSE(
+      parse_hf_config(with(kLlama, "tie_word_embeddings", "true"), "c").model.untie_embeddings_and_output_weights);
+  CHECK(parse_hf_config(with(kGpt2, "n_inner", "null"), "c").model.ffn_hidden_size == 3072);
+  CHECK(parse_hf_config(with(kGpt2, "n_inner", "100"), "c").model.ffn_hidden_size == 100);
+  const std::string mistral = with(kLlama, "model_type", "\"mistral\"");
+  CHECK(parse_hf_config(mistral, "c").sliding_window == 4096);
+  CHECK(parse_hf_config(with(mistral, "sliding_window", "null"), "c").sliding_window == 0);
+}
+
+TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config]") {
+  CHECK(refusal(with(kLlama, "rope_scaling", R"({"rope_type": "llama3", "factor": 8.0})")) ==
+        "config.json:2: [rope_scaling] rope_type: expected \"default\": Stretto's rotary positions are not scaled, got "
+        "\"llama3\"");
+  const auto refuses = [](const std::string& base, const std::string& key, const std::string& value,
+                          const std::string& says = "expected") {
+    INFO(key << " " << value);
+    CHECK_THAT(refusal(with(base, key, value)), Contains("config.json:2: ") && Contains(key + ": ") && Contains(says));
+  };
+  refuses(kLlama, "model_type", "\"qwen2\"", "biases");
+  refuses(kLlama, "model_type", "\"mixtral\"", "\"mistral\"");
+  refuses(kLlama, "model_type", "7");
+  refuses(kLlama, "num_local_experts", "8", "experts");
+  refuses(kLlama, "num_experts", "8", "experts");
+  refuses(kLlama, "quantization_config", "{}");
+  refuses(kLlama, "attention_bias", "1");
+  refuses(kLlama, "mlp_bias", "true", "expected false");
+  refuses(kLlama, "hidden_act", "\"gelu\"");
+  refuses(kLlama, "rms_norm_eps", "1e-6", "1e-05");
+  refuses(kLlama, "head_dim", "64", "128");
+  refuses(kLlama, "num_key_value_heads", "5", "a divisor");
+  refuses(kLlama, "num_attention_heads", "0");
+  refuses(kLlama, "hidden_size", "-1");
+  refuses(kLlama, "hidden_size", "18446744073709551615");
+  refuses(kLlama, "hidden_size", "4096.5");
+  refuses(kLlama, "hidden_size", "[1]");
+  refuses(kLlama, "vocab_sizes", "7", "did you mean \"vocab_size\"");
+  refuses(kLlama, "logit_scale", "7", "unknown key");
+  refuses(kLlama, "rope_scaling", "7", "a table");
+  refuses(kGpt2, "n_head", "5", "a divisor");
+  refuses(kGpt2, "activation_function", "\"gelu\"", "gelu_new");
+  refuses(kGpt2, "layer_norm_epsilon", "1e-6", "1e-05");
+  refuses(kGpt2, "embd_pdrop", "0.2", "resid_pdrop");
+  refuses(kGpt2, "attn_pdrop", "1", "below 1");
+  refuses(kGpt2, "scale_attn_weights", "false", "true");
+  refuses(kGpt2, "add_cross_attention", "true", "false");
+  CHECK_THAT(refusal(with(kLlama, "model_type", "null")), Contains("model_type: "));
+  CHECK_THAT(refusal(with(kLlama, "rms_norm_eps", "null")), Contains("rms_norm_eps: ") && Contains("1e-06"));
+  for (const char* text : {"", "{", "[]", "7", "{\"a\": 1e999}", "{\"a\": \"\xff\"}", "{}"}) {
+    INFO(text);
+    const std::string message = refusal(text);
+    CHECK_THAT(message, Contains("config.json"));
+    CHECK(message.find('\n') == std::string::npos);
+  }
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
+  CHECK_THAT(refusal(deep + "1" + std::string(100'000, '}')), Contains("model_type"));
+}
+
+TEST_CASE("a scenario takes its model from a config.json beside it", "[hf_config]") {
+  const testing::TempDir folder;
+  folder.write("config.json", kLlama);
+  const std::string file =
+      folder.write("s.toml", "[model]\nhf_config = \"config.json\"\nseq_length = 2048\nnum_layers = 3\n");
+  const Scenario s = read_scenario(file);
+  CHECK(s.model.num_layers == 3);
+  CHECK(s.model.seq_length == 2048);
+  CHECK(s.model.max_position_embeddings == 4096);
+  CHECK(s.model.ffn_hidden_size == 11008);
+  CHECK(s.model.swiglu);
+  const auto refused = [&](const std::string& set) { return testing::message_of([&] { read_scenario(file, {set}); }); };
+  CHECK_THAT(refused("model.preset=gpt2-124m"), Contains("hf_config: expected it or a preset, got both"));
+  CHECK_THAT(refused("model.hf_config=none.json"), Contains("none.json") && Contains("No such file"));
+  folder.write("mistral.json", with(with(kLlama, "model_type", "\"mistral\""), "sliding_window", "2047"));
+  CHECK_THAT(refused("model.hf_config=mistral.json"), Contains("mistral.json: sliding_window: expected at least"));
+  CHECK(read_scenario(file, {"model.hf_config=mistral.json", "model.seq_length=2047"}).model.seq_length == 2047);
+}
