@@ -91,4 +91,9 @@ void sync_directory(const std::string& dir) {
     throw runtime_failure(fmt::format("{}: cannot be made durable: {}", dir, cause(error)));
 }
 
+void make_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+    throw runtime_failure(system_error(path, "cannot be made", errno).what());
+}
+
 }  // namespace stretto

@@ -29,6 +29,8 @@ class NewFile {
   int fd_ = -1;
 };
 
+// Makes a folder that is not there. Throws Error(runtime).
+void make_folder(const std::string& path);
 // Where a path leads to through links, whether or not something is there.
 std::string destination_of(const std::string& path);
 // The name under which a NewFile of `path` is written until it is whole.

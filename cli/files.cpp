@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <filesystem>
@@ -77,6 +78,17 @@ void require_writable(const std::string& path) try {
   throw input_error(error.what());
 }
 
+// Throws Error(input) unless files can be made in it, or it can be made.
+void require_folder(const std::string& path) {
+  std::error_code problem;
+  const fs::path parent = fs::path(path).lexically_normal().parent_path();
+  const bool is_there = fs::exists(path, problem);
+  if (is_there && !fs::is_directory(path, problem)) throw system_error(path, "cannot be a folder", ENOTDIR);
+  const std::string place = is_there ? path : parent.empty() ? "." : parent.string();
+  if (::access(place.c_str(), W_OK | X_OK) != 0)
+    throw input_error(system_error(path, "cannot be written", errno).what());
+}
+
 std::vector<Holder> standard_streams() {
   std::vector<Holder> streams;
   struct stat info {};
@@ -90,6 +102,11 @@ std::vector<Holder> standard_streams() {
 const std::string& Output::path() const {
   assert(is_claimed_ && "claim_outputs() comes before any work");
   return name_;
+}
+
+std::string Output::path(const std::string& file) const {
+  assert(std::find(files_.begin(), files_.end(), file) != files_.end());
+  return (fs::path(path()) / file).string();
 }
 
 std::vector<Input> inputs_of(const Scenario& scenario) {
@@ -147,25 +164,41 @@ void Files::claim_outputs(std::vector<Input> more, const std::string& checkpoint
       continue;
     }
     const std::string what = declared.option + " " + output.name();
-    // A file that comes to be as a whole is written beside its place first.
-    std::vector<std::optional<Identity>> identities = {identity_of(output.name_)};
-    if (identities.front()) identities.push_back(identity_of(temporary_of(output.name_)));
-    for (const auto& identity : identities) {
-      if (const Holder* input = find(read, identity))
+    std::vector<Holder> own;
+    const auto claim = [&](const std::string& path) {
+      // A file that comes to be as a whole is written beside its place first.
+      std::vector<std::optional<Identity>> identities = {identity_of(path)};
+      if (identities.front()) identities.push_back(identity_of(temporary_of(path)));
+      for (const auto& identity : identities) {
+        if (const Holder* input = find(read, identity))
+          throw input_error(
+              fmt::format("{}: would overwrite what is read: {}; expected another file", what, input->what));
+        if (const Holder* other = find(written, identity))
+          throw input_error(
+              fmt::format("{}: would overwrite what is written: {}; expected another file", what, other->what));
+      }
+      const fs::path destination = destination_of(path);
+      std::error_code ignored;
+      if (!checkpoint_dir.empty() && exec::is_of_checkpoints(destination.filename().string()) &&
+          fs::equivalent(destination.has_parent_path() ? destination.parent_path() : ".", checkpoint_dir, ignored))
         throw input_error(
-            fmt::format("{}: would overwrite what is read: {}; expected another file", what, input->what));
-      if (const Holder* other = find(written, identity))
-        throw input_error(
-            fmt::format("{}: would overwrite what is written: {}; expected another file", what, other->what));
-    }
-    const fs::path destination = destination_of(output.name_);
+            fmt::format("{}: would be taken for a checkpoint of {}; expected another file", what, checkpoint_dir));
+      for (const auto& identity : identities) add(own, declared.option, identity);
+    };
+    const bool is_folder = !output.files_.empty();
     std::error_code ignored;
-    if (!checkpoint_dir.empty() && exec::is_of_checkpoints(destination.filename().string()) &&
-        fs::equivalent(destination.has_parent_path() ? destination.parent_path() : ".", checkpoint_dir, ignored))
-      throw input_error(
-          fmt::format("{}: would be taken for a checkpoint of {}; expected another file", what, checkpoint_dir));
-    for (const auto& identity : identities) add(written, declared.option, identity);
-    require_writable(output.name_);
+    if (!is_folder || !fs::is_directory(output.name_, ignored)) claim(output.name_);
+    if (is_folder) {
+      require_folder(output.name_);
+      for (const std::string& file : output.files_) {
+        const std::string path = (fs::path(output.name_) / file).string();
+        claim(path);
+        if (fs::exists(path, ignored)) require_writable(path);
+      }
+    } else {
+      require_writable(output.name_);
+    }
+    written.insert(written.end(), own.begin(), own.end());
   }
 }
 
@@ -176,6 +209,8 @@ void Files::claim_outputs(const Scenario& scenario) const {
 void Files::set_default(Output& output, const std::string& path) {
   if (output.empty()) output.name_ = path;
 }
+
+void Files::set_folder(Output& output, std::vector<std::string> files) { output.files_ = std::move(files); }
 
 void write_text(const Output& output, const std::string& text) {
   if (output.empty()) return;

@@ -21,10 +21,13 @@ class Output {
   const std::string& name() const { return name_; }
   // To write to. It must have been claimed.
   const std::string& path() const;
+  // Of a folder: one of its files, whose names were given to Files::set_folder().
+  std::string path(const std::string& file) const;
 
  private:
   friend class Files;
   std::string name_;
+  std::vector<std::string> files_;  // of a folder
   bool is_claimed_ = false;
 };
 
@@ -52,6 +55,8 @@ class Files {
   void claim_outputs(const Scenario& scenario) const;
   // Is written though no option has named it.
   static void set_default(Output& output, const std::string& path);
+  // Is a folder, in which files of these names are written. It need not be there, but the folder that it is in.
+  static void set_folder(Output& output, std::vector<std::string> files);
 
  private:
   struct DeclaredInput {

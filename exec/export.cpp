@@ -3,13 +3,19 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/new_file.hpp"
 #include "exec/checkpoint.hpp"
+#include "exec/model_state.hpp"
 #include "exec/weights.hpp"
+#include "model/scenario/hf_config.hpp"
 
 namespace stretto::exec {
 namespace {
@@ -30,6 +36,16 @@ Transformer model_of(const TensorFile& file, const std::string& path) {
       throw input_error(fmt::format("{}: __metadata__: {}: expected a number, got \"{}\"", path, key, digits));
     return value;
   };
+  // Older checkpoints do not have all of them.
+  const auto real = [&](const char* key, double absent) {
+    if (!file.metadata().contains(key)) return absent;
+    const std::string& digits = text(key);
+    double value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc{} || end != digits.data() + digits.size() || !std::isfinite(value))
+      throw input_error(fmt::format("{}: __metadata__: {}: expected a number, got \"{}\"", path, key, digits));
+    return value;
+  };
   Transformer model;
   model.num_layers = number("num_layers");
   model.hidden_size = number("hidden_size");
@@ -45,23 +61,26 @@ Transformer model_of(const TensorFile& file, const std::string& path) {
   model.swiglu = number("swiglu") != 0;
   model.add_bias_linear = number("add_bias_linear") != 0;
   model.untie_embeddings_and_output_weights = number("untie_embeddings_and_output_weights") != 0;
+  model.rotary_base = real("rotary_base", model.rotary_base);
+  model.hidden_dropout = real("hidden_dropout", 0);
+  model.attention_dropout = real("attention_dropout", 0);
+  model.seq_length = file.metadata().contains("seq_length") ? number("seq_length") : model.seq_length;
+  model.max_position_embeddings = model.seq_length;  // of rope, where it is only a bound
   for (const StoredTensor& tensor : file.tensors())
     if (tensor.name == "wpe.weight" && !tensor.shape.empty()) model.max_position_embeddings = tensor.shape[0];
   if (model.num_attention_heads == 0) throw input_error(path + ": __metadata__: num_attention_heads: expected some");
   return model;
 }
 
-}  // namespace
-
-void export_to_huggingface(const std::string& checkpoint, const std::string& to) {
-  TensorFile file = TensorFile::open(checkpoint);
-  const Transformer model = model_of(file, checkpoint);
-  const Weights weights = Weights::of(std::move(file), model);
+// `read` gives a parameter of `model`, which has no padding.
+std::vector<std::string> write(const Transformer& model, const HuggingFaceFiles& to,
+                               const std::function<FullTensor(const Parameter&)>& read) {
   const WeightNaming& naming = naming_for(model);
+  const std::string config = write_hf_config(model);
   std::vector<std::vector<float>> values;
   std::vector<NamedTensor> tensors;
   for (const Parameter& parameter : parameters(model)) {
-    const FullTensor full = weights.read(parameter.full_name());
+    const FullTensor full = read(parameter);
     const WeightPlace place = place_of(naming, naming.prefixes.front(), parameter);
     const double* from = full.values.data();
     for (const auto& [name, rows] : place.pieces) {
@@ -76,8 +95,33 @@ void export_to_huggingface(const std::string& checkpoint, const std::string& to)
       tensors.push_back({name, Dtype::f32, std::move(shape), std::as_bytes(std::span(to))});
     }
   }
+  if (!to.config.empty()) make_folder(std::filesystem::path(to.config).parent_path().string());
   // Without a format of theirs, Hugging Face's readers refuse a file.
-  write_safetensors(to, {{"format", "pt"}}, tensors);
+  write_safetensors(to.tensors, {{"format", "pt"}}, tensors);
+  if (to.config.empty()) return {};
+  NewFile file(to.config);
+  file.write(config);
+  file.finish();
+  if (model.hidden_dropout == 0 || hf_style(model) == HfStyle::gpt2) return {};
+  return {fmt::format("hidden_dropout = {} is not in config.json: LlamaForCausalLM has none", model.hidden_dropout)};
+}
+
+}  // namespace
+
+std::vector<std::string> export_to_huggingface(const std::string& checkpoint, const HuggingFaceFiles& to) {
+  TensorFile file = TensorFile::open(checkpoint);
+  const Transformer model = model_of(file, checkpoint);
+  const Weights weights = Weights::of(std::move(file), model);
+  return write(model, to, [&](const Parameter& parameter) { return weights.read(parameter.full_name()); });
+}
+
+std::vector<std::string> export_initial(const Scenario& scenario, const HuggingFaceFiles& to) {
+  Transformer model = scenario.model;
+  model.padded_vocab_size = model.vocab_size;
+  if (scenario.training.load.empty())
+    return write(model, to, [&](const Parameter& parameter) { return initial_tensor(parameter, scenario); });
+  const Weights weights = Weights::open(scenario.training.load, model);
+  return write(model, to, [&](const Parameter& parameter) { return weights.read(parameter.full_name()); });
 }
 
 }  // namespace stretto::exec

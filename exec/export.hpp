@@ -1,12 +1,23 @@
 #pragma once
 #include <string>
+#include <vector>
+
+#include "model/scenario.hpp"
 
 namespace stretto::exec {
 
-// Writes the parameters of Stretto's checkpoint `checkpoint` to the safetensors file `to`, in f32, by the names that
-// Hugging Face has for a model of its style (exec/weight_names.hpp). Needs memory for the parameters once. Throws
-// Error(input) when the file is no checkpoint of Stretto's or its model has no such names, Error(runtime) when `to`
-// cannot be written.
-void export_to_huggingface(const std::string& checkpoint, const std::string& to);
+// Weights as Hugging Face's GPT2LMHeadModel or LlamaForCausalLM has them, in f32 by their names
+// (exec/weight_names.hpp). Throw Error(input) when the model has no such names, Error(runtime) when a file cannot be
+// written.
+struct HuggingFaceFiles {
+  std::string tensors;  // model.safetensors
+  std::string config;   // config.json, "": none
+};
+
+// The parameters of Stretto's checkpoint `checkpoint`. Needs memory for them once. Throws Error(input) when the file is
+// no checkpoint of Stretto's. Returns notes.
+std::vector<std::string> export_to_huggingface(const std::string& checkpoint, const HuggingFaceFiles& to);
+// Those that training of a scenario would begin with: drawn, or loaded.
+std::vector<std::string> export_initial(const Scenario& scenario, const HuggingFaceFiles& to);
 
 }  // namespace stretto::exec

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "base/rng.hpp"
+#include "model/lower/parameters.hpp"
 
 namespace stretto::exec {
 namespace {
@@ -104,17 +105,33 @@ void clear_state(const Schedule& schedule, const MemoryOf& memory_of) {
   }
 }
 
+namespace {
+
+void draw(const std::string& full_name, const Initial& initial, std::uint64_t seed, std::vector<double>& values) {
+  std::fill(values.begin(), values.end(), initial.mean);
+  if (initial.deviation > 0)
+    parallel_for(std::ssize(values), kThreadElements,
+                 [&, stream = stream_of(full_name)](std::int64_t begin, std::int64_t end) {
+                   for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+                     values[i] += initial.deviation * normal(seed, stream, i);
+                 });
+}
+
+}  // namespace
+
+FullTensor initial_tensor(const Parameter& parameter, const Scenario& scenario) {
+  FullTensor full{parameter.full_name(), {parameter.rows, parameter.cols}, {}};
+  full.values.resize(static_cast<std::size_t>(parameter.elements()));
+  draw(full.name, initial_of(parameter, scenario), scenario.training.seed, full.values);
+  return full;
+}
+
 void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of) {
   clear_state(schedule, memory_of);
   std::vector<double> values;
   for_arrays(schedule.state, [&](const std::string& name, const ModelArray& array, const auto& copies) {
-    values.assign(static_cast<std::size_t>(array.elements()), array.mean);
-    if (array.deviation > 0)
-      parallel_for(array.elements(), kThreadElements,
-                   [&, stream = stream_of(name)](std::int64_t begin, std::int64_t end) {
-                     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-                       values[i] += array.deviation * normal(scenario.training.seed, stream, i);
-                   });
+    values.resize(static_cast<std::size_t>(array.elements()));
+    draw(name, {array.mean, array.deviation}, scenario.training.seed, values);
     write_array(schedule, memory_of, copies, StatePart::parameters, values);
   });
 }

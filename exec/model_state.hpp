@@ -57,6 +57,8 @@ struct FullTensor {
   std::vector<std::int64_t> shape;
   std::vector<double> values;
 };
+// A parameter of a model without padding, as initialise_state() draws it.
+FullTensor initial_tensor(const Parameter& parameter, const Scenario& scenario);
 // "adam.m." or "adam.v." for optimizer state, otherwise "".
 inline const char* prefix_in_files(StatePart part) {
   switch (part) {

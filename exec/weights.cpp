@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -167,6 +168,7 @@ void Weights::find_sources(const std::string& path, const Transformer& model) {
   }
   for (const auto& [name, tensor] : tensors_)
     if (!used.contains(name) && !is_no_parameter(name)) unused_.push_back(name);
+  require_tied(path, model);
 }
 
 std::string Weights::choose_naming(const std::string& path) {
@@ -205,6 +207,56 @@ Weights::Piece Weights::find_piece(const std::string& path, const std::string& n
   return found->second;
 }
 
+void Weights::require_finite(const FullTensor& full, const Source& source) const {
+  const auto bad = std::find_if(full.values.begin(), full.values.end(), [](double v) { return !std::isfinite(v); });
+  if (bad == full.values.end()) return;
+  const std::int64_t cols = source.cols;
+  std::int64_t at = bad - full.values.begin();
+  for (const Piece& part : source.pieces) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : part.tensor->shape) elements *= extent;
+    if (at >= elements) {
+      at -= elements;
+      continue;
+    }
+    std::vector<std::int64_t> index = {at};
+    if (part.tensor->shape.size() == 2)
+      index = source.is_transposed ? std::vector{at % cols, at / cols} : std::vector{at / cols, at % cols};
+    throw input_error(fmt::format("{}: tensor {}: element {}: expected a finite number, got {}", part.file->name(),
+                                  part.tensor->name, text(index), *bad));
+  }
+}
+
+void Weights::require_tied(const std::string& path, const Transformer& model) {
+  const auto head = tensors_.find("lm_head.weight");
+  if (model.untie_embeddings_and_output_weights || head == tensors_.end()) return;
+  const Piece& embedding = sources_.at("wte.weight").pieces.front();
+  const char* hint =
+      "; the scenario's model has untie_embeddings_and_output_weights = false, a head that is its "
+      "embedding";
+  const auto differs = [&](const std::string& how) {
+    return input_error(
+        fmt::format("{}: tensor lm_head.weight: expected {}, {}{}", path, embedding.tensor->name, how, hint));
+  };
+  if (head->second.tensor->shape != embedding.tensor->shape)
+    throw differs("got another shape, " + text(head->second.tensor->shape));
+  std::vector<std::byte> scratch, other_scratch;
+  const std::byte* ours = embedding.file->data(*embedding.tensor, scratch).data();
+  const std::byte* theirs = head->second.file->data(*head->second.tensor, other_scratch).data();
+  const std::int64_t cols = model.hidden_size, elements = model.vocab_size * cols;
+  std::int64_t first = elements;
+  const bool is_known = with_element_type(embedding.tensor->dtype, [&](auto load) {
+    with_element_type(head->second.tensor->dtype, [&](auto load_other) {
+      for (first = 0; first < elements; ++first) {
+        const double a = load(ours, first), b = load_other(theirs, first);
+        if (a != b && !(std::isnan(a) && std::isnan(b))) break;
+      }
+    });
+  });
+  if (!is_known || first < elements) throw differs("got another value at " + text({first / cols, first % cols}));
+  std::erase(unused_, head->first);
+}
+
 FullTensor Weights::read(const std::string& full_name) const {
   const Source& source = sources_.at(full_name);
   FullTensor full{full_name, {source.rows, source.cols}, {}};
@@ -228,6 +280,7 @@ FullTensor Weights::read(const std::string& full_name) const {
     assert(known);
   }
   assert(to == full.values.data() + full.values.size());
+  require_finite(full, source);
   return full;
 }
 

@@ -18,14 +18,15 @@ class Weights {
   // `path`: a file; the index of a model in several files of the same folder (Hugging Face's
   // model.safetensors.index.json); or a folder with one of the two, model.safetensors.
   // Throws Error(input), one line with the file: it cannot be read or is malformed, tensors are named in none of the
-  // known ways, or a parameter of the model is missing or has another shape, which is given.
+  // known ways, a parameter of the model is missing or has another shape, which is given, or there is a head that
+  // differs from the embedding that is the model's head.
   // Error(runtime) when the system cannot read it.
   static Weights open(const std::string& path, const Transformer& model);
   // The same for one file that is open.
   static Weights of(TensorFile file, const Transformer& model);
 
-  // A parameter by its full name, without padding of the vocabulary, in f64. Throws Error(runtime) when its file has
-  // become shorter since it was opened, or cannot be read.
+  // A parameter by its full name, without padding of the vocabulary, in f64. Throws Error(input) naming the element
+  // that is no finite number, Error(runtime) when its file has become shorter since it was opened, or cannot be read.
   FullTensor read(const std::string& full_name) const;
 
   const char* naming() const { return naming_->title; }
@@ -44,6 +45,8 @@ class Weights {
   };
   Weights() = default;
   void find_sources(const std::string& path, const Transformer& model);
+  void require_tied(const std::string& path, const Transformer& model);
+  void require_finite(const FullTensor& full, const Source& source) const;
   std::string choose_naming(const std::string& path);  // returns the prefix of names
   Piece find_piece(const std::string& path, const std::string& name, const std::vector<std::int64_t>& shape) const;
 

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "exec/export.hpp"
+#include "model/scenario/hf_config.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"
 
@@ -351,7 +352,9 @@ TEST_CASE("a checkpoint of Stretto's gives its weights, and Hugging Face's names
     CHECK_THAT(message_of([&] { Weights::open(path, other); }),
                Contains("num_attention_heads = " + std::string(metadata["num_attention_heads"])));
 
-    export_to_huggingface(path, exported);
+    export_to_huggingface(path, {exported, dir.file("config.json")});
+    Transformer config = read_hf_config(dir.file("config.json")).model;
+    CHECK(write_hf_config(config) == write_hf_config(model));
     check_all(Weights::open(exported, model), model);
     // Names, shapes and contents are those of a file of theirs.
     const TensorFile written = TensorFile::open(exported);
@@ -374,8 +377,58 @@ TEST_CASE("what cannot be exported is said", "[weights]") {
   const TempDir dir;
   const std::string path = dir.file("w.safetensors");
   write(path, gpt2_file(""));
-  CHECK_THAT(message_of([&] { export_to_huggingface(path, dir.file("out")); }), Contains("its metadata has no"));
+  CHECK_THAT(message_of([&] { export_to_huggingface(path, {dir.file("out"), ""}); }), Contains("its metadata has no"));
   Transformer mixture = llama();
   mixture.swiglu = false;
   CHECK_THROWS_WITH(naming_for(mixture), Contains("a mixture"));
+}
+
+TEST_CASE("numbers in weights that are not finite are named", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  const auto refusal = [&](std::vector<Stored> file, const std::string& name, std::size_t at, float value,
+                           const Transformer& model, const std::string& parameter) {
+    std::memcpy(find(file, name).data.data() + at * sizeof value, &value, sizeof value);
+    write(path, file);
+    const Weights weights = Weights::open(path, model);
+    return message_of([&] { weights.read(parameter); });
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  CHECK_THAT(refusal(gpt2_file(""), "h.1.mlp.c_fc.weight", 13, nan, gpt2(), "h.1.fc1.weight"),
+             Contains("w.safetensors: tensor h.1.mlp.c_fc.weight: element [1, 3]: expected a finite number, got nan"));
+  CHECK_THAT(refusal(gpt2_file(""), "ln_f.bias", 5, -infinity, gpt2(), "ln_f.bias"),
+             Contains("tensor ln_f.bias: element [5]: expected a finite number, got -inf"));
+  CHECK_THAT(refusal(llama_file("model."), "model.layers.0.self_attn.v_proj.weight", 12 * 3 + 7, nan, llama(),
+                     "h.0.qkv.weight"),
+             Contains("tensor model.layers.0.self_attn.v_proj.weight: element [3, 7]: "));
+}
+
+TEST_CASE("a head that differs from the embedding it is tied to is refused", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  for (const bool is_same : {true, false}) {
+    std::vector<Stored> file = llama_file("model.");
+    std::erase_if(file, [](const Stored& t) { return t.name == "lm_head.weight"; });
+    Stored head = find(file, "model.embed_tokens.weight");
+    head.name = "lm_head.weight";
+    if (!is_same) head.data[4 * (12 * 2 + 5)] ^= 1;
+    file.push_back(head);
+    write(path, file);
+    Transformer tied = llama();
+    CHECK_NOTHROW(Weights::open(path, tied));
+    tied.untie_embeddings_and_output_weights = false;
+    if (is_same)
+      CHECK(Weights::open(path, tied).unused().empty());
+    else
+      CHECK_THAT(message_of([&] { Weights::open(path, tied); }),
+                 Contains("tensor lm_head.weight: expected model.embed_tokens.weight, got another value at [2, 5]; the "
+                          "scenario's model has untie_embeddings_and_output_weights = false"));
+  }
+  Transformer tied = llama();
+  tied.untie_embeddings_and_output_weights = false;
+  tied.vocab_size = 7;
+  std::vector<Stored> file = llama_file("model.");
+  find(file, "lm_head.weight") = f32("lm_head.weight", {1, 12}, std::vector<double>(12, 1.0));
+  write(path, file);
+  CHECK_THAT(message_of([&] { Weights::open(path, tied); }), Contains("got another shape, [1, 12]"));
 }

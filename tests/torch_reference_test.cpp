@@ -167,7 +167,7 @@ json load_exported_and_dump(bool llama, const std::filesystem::path& folder) {
   host::HostExecutor trainer(first, plan_memory(first), {});
   exec::train(scenario, first, trainer, {});
   const std::string file = scenario.training.checkpoint_dir + ".safetensors";
-  exec::export_to_huggingface(scenario.training.checkpoint_dir + "/step-00000005.safetensors", file);
+  exec::export_to_huggingface(scenario.training.checkpoint_dir + "/step-00000005.safetensors", {file, ""});
 
   scenario.training.checkpoint_dir.clear();
   scenario.training.load = file;

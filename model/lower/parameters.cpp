@@ -53,16 +53,16 @@ std::vector<std::size_t> parameters_of(const std::vector<Parameter>& all, const 
   return chosen;
 }
 
-// As GPT-2, whatever the style: matrices normal(0, init_method_std), the projections into the residual stream scaled
-// by 1/sqrt(2 · layers); norm weights 1; biases 0.
-void set_initial(ModelArray& array, const Parameter& p, const Scenario& scenario) {
-  if (p.name.starts_with("ln_") && p.name.ends_with(".weight")) array.mean = 1;
-  if (p.decayed) array.deviation = scenario.training.init_method_std;
-  if (p.name == "proj.weight" || p.name == "fc2.weight")
-    array.deviation *= 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
-}
-
 }  // namespace
+
+Initial initial_of(const Parameter& p, const Scenario& scenario) {
+  Initial initial;
+  if (p.name.starts_with("ln_") && p.name.ends_with(".weight")) initial.mean = 1;
+  if (p.decayed) initial.deviation = scenario.training.init_method_std;
+  if (p.name == "proj.weight" || p.name == "fc2.weight")
+    initial.deviation *= 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
+  return initial;
+}
 
 std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Parameter>& all, const Scenario& scenario) {
   Transformer one_layer = scenario.model;
@@ -79,9 +79,9 @@ std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Para
       piece.array = pieces[i - in_layer].array;
     } else {
       const Parameter& in_files = saved[state.arrays.size()];
-      state.arrays.push_back({p.name, in_files.rows, in_files.cols});
+      const Initial initial = initial_of(p, scenario);
+      state.arrays.push_back({p.name, in_files.rows, in_files.cols, initial.mean, initial.deviation});
       state.arrays.back().cuts = cuts_of(p, scenario.parallel.tensor_model_parallel_size);
-      set_initial(state.arrays.back(), p, scenario);
       in_layer += p.layer == 0 ? 1 : 0;
     }
     pieces.push_back(piece);

@@ -19,6 +19,14 @@ constexpr const char* kTiedHeadWeight = "head.wte.weight";
 // True when the head's weight is the embedding's, but on another stage.
 bool ties_across_stages(const Scenario& scenario);
 
+// What an array's elements are before the first step: normal(mean, deviation). As GPT-2, whatever the style: matrices
+// normal(0, init_method_std), the projections into the residual stream scaled by 1/sqrt(2 · layers); norm weights 1;
+// biases 0.
+struct Initial {
+  double mean = 0, deviation = 0;
+};
+Initial initial_of(const Parameter& parameter, const Scenario& scenario);
+
 // Adds the model's arrays, one for all layers. Returns a piece for each of `all`, the uncut parameters, which has no
 // place yet.
 std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Parameter>& all, const Scenario& scenario);

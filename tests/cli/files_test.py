@@ -60,7 +60,7 @@ class Files(ProgramTest):
         for command in COMMANDS:
             inputs, outputs = self.declared(command)
             self.assertTrue(outputs, command)
-            given = {"SCENARIO": "scenario.toml", "CHECKPOINT": "ck/step-00000006.safetensors", "--platform": "platform.toml",
+            given = {"SCENARIO": "scenario.toml", "SOURCE": "ck/step-00000006.safetensors", "--platform": "platform.toml",
                      "--base": "base.toml"}
             read = [given[name] for name in inputs]
             if "SCENARIO" in inputs:
@@ -79,8 +79,12 @@ class Files(ProgramTest):
         os.link(self.folder / "scenario.toml", self.folder / "later.tmp")  # what "later" is written as first
         for path in ("./scenario.toml", "hard", "soft", "softer", "folder/scenario.toml", "later", self.folder / "scenario.toml"):
             self.refused("show", "scenario.toml", "--json", path, says=["--json", "SCENARIO"])
-        os.link(self.folder / "ck/step-00000006.safetensors", self.folder / "exported.tmp")
-        self.refused("export", "ck/step-00000006.safetensors", "-o", "exported", says=["CHECKPOINT"])
+        os.link(self.folder / "ck/step-00000006.safetensors", self.folder / "exported.safetensors.tmp")
+        self.refused("export", "ck/step-00000006.safetensors", "-o", "exported.safetensors", says=["SOURCE"])
+        self.refused("export", "ck/step-00000006.safetensors", "-o", "text.txt", says=["text.txt", "folder"])
+        os.mkdir(self.folder / "theirs")
+        os.link(self.folder / "ck/step-00000006.safetensors", self.folder / "theirs/config.json")
+        self.refused("export", "ck/step-00000006.safetensors", "-o", "theirs", says=["SOURCE"])
         self.refused("export", "ck/step-00000006.safetensors", "-o", "ck/step-00000007.safetensors", says=["taken for a checkpoint"])
         self.refused(*self.arguments("train"), "--json", "ck/step-00000009.safetensors", says=["taken for a checkpoint"])
         for path in ("model/model.safetensors.index.json", "model/part.safetensors"):

@@ -1,0 +1,89 @@
+"""`stretto export`: folders that Hugging Face's programs load, and that come back as the same model with the same loss."""
+import json
+import struct
+
+from program import TINY, ProgramTest, main
+
+LLAMA = ["--set", "model.normalization=RMSNorm", "--set", "model.swiglu=true", "--set", "model.position_embedding_type=rope", "--set",
+         "model.add_bias_linear=false", "--set", "model.untie_embeddings_and_output_weights=true", "--set", "model.num_attention_heads=2",
+         "--set", "model.num_query_groups=1", "--set", "model.rotary_base=5000"]
+
+
+def gpt2_layout(config):
+    """State dict of transformers' GPT2LMHeadModel without the tied head, by its config."""
+    h, f = config["n_embd"], config["n_inner"]
+    shapes = {"transformer.wte.weight": [config["vocab_size"], h], "transformer.wpe.weight": [config["n_positions"], h]}
+    for layer in range(config["n_layer"]):
+        for name, shape in {"ln_1.weight": [h], "ln_1.bias": [h], "attn.c_attn.weight": [h, 3 * h], "attn.c_attn.bias": [3 * h],
+                            "attn.c_proj.weight": [h, h], "attn.c_proj.bias": [h], "ln_2.weight": [h], "ln_2.bias": [h],
+                            "mlp.c_fc.weight": [h, f], "mlp.c_fc.bias": [f], "mlp.c_proj.weight": [f, h], "mlp.c_proj.bias": [h]}.items():
+            shapes[f"transformer.h.{layer}.{name}"] = shape
+    return {**shapes, "transformer.ln_f.weight": [h], "transformer.ln_f.bias": [h]}
+
+
+def llama_layout(config):
+    """That of LlamaForCausalLM."""
+    h, f = config["hidden_size"], config["intermediate_size"]
+    kv = config["num_key_value_heads"] * config["head_dim"]
+    shapes = {"model.embed_tokens.weight": [config["vocab_size"], h], "model.norm.weight": [h], "lm_head.weight": [config["vocab_size"], h]}
+    for layer in range(config["num_hidden_layers"]):
+        for name, shape in {"input_layernorm": [h], "self_attn.q_proj": [h, h], "self_attn.k_proj": [kv, h], "self_attn.v_proj": [kv, h],
+                            "self_attn.o_proj": [h, h], "post_attention_layernorm": [h], "mlp.gate_proj": [f, h], "mlp.up_proj": [f, h],
+                            "mlp.down_proj": [h, f]}.items():
+            shapes[f"model.layers.{layer}.{name}.weight"] = shape
+    return shapes
+
+
+class Export(ProgramTest):
+    def losses(self, *arguments):
+        return [step["loss"] for step in self.json("train", *arguments, "--set", "training.lr=0")["steps"]]
+
+    def header(self, folder):
+        data = (self.folder / folder / "model.safetensors").read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8:8 + length])
+        self.assertEqual(header.pop("__metadata__")["format"], "pt")
+        self.assertEqual({tensor["dtype"] for tensor in header.values()}, {"F32"})
+        self.assertEqual(max(tensor["data_offsets"][1] for tensor in header.values()), len(data) - 8 - length)
+        return {name: tensor["shape"] for name, tensor in header.items()}
+
+    def test_round_trip(self):
+        for style, layout, settings in (("gpt2", gpt2_layout, []), ("llama", llama_layout, LLAMA)):
+            whole = self.losses(self.tiny, *settings, "--set", f"training.checkpoint_dir={style}-ck")
+            self.ok("export", f"{style}-ck/step-00000006.safetensors", "-o", f"{style}-trained")
+            self.ok("export", self.tiny, *settings, "-o", f"{style}-initial")
+            sections = TINY[TINY.index("[cluster]"):]
+            for folder in (f"{style}-trained", f"{style}-initial"):
+                config = json.loads((self.folder / folder / "config.json").read_text())
+                self.assertEqual(config["model_type"], style)
+                self.assertEqual(config["architectures"], [{"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM"}[style]])
+                self.assertEqual(self.header(folder), layout(config))
+                self.write("back.toml", f'[model]\nhf_config = "{folder}/config.json"\n{sections}')
+                load = ["--set", f"training.load={folder}", "--set", "training.init_method_std=0.5"]
+                self.assertEqual(self.losses("back.toml", *load), whole)
+            self.assertNotEqual(self.losses("back.toml", "--set", "training.init_method_std=0.5"), whole)
+
+    def test_what_cannot_be_exported(self):
+        self.fails(2, "export", self.tiny, "--set", "model.swiglu=true", "-o", "out", says=["a mixture"])
+        self.fails(2, "export", self.tiny, "-o", "none/deeper", says=["none/deeper", "No such file"])
+        self.fails(2, "export", self.tiny, "-o", "text.txt", says=["text.txt", "[training] data"])
+        self.fails(2, "export", "absent.safetensors", "--set", "model.num_layers=1", "-o", "out", says=["--set"])
+        self.assertFalse((self.folder / "out").exists())
+        out = self.ok("export", self.tiny, *LLAMA, "--set", "model.hidden_dropout=0.1", "-o", "out").out
+        self.assertIn("note: hidden_dropout = 0.1", out)
+
+    def test_weights_that_are_wrong(self):
+        self.ok("export", self.tiny, *LLAMA, "-o", "out")
+        self.write("back.toml", '[model]\nhf_config = "out/config.json"\n' + TINY[TINY.index("[cluster]"):])
+        load = ["--set", "training.load=out"]
+        tied = ["--set", "model.untie_embeddings_and_output_weights=false"]
+        self.fails(2, "train", "back.toml", *load, *tied, says=["lm_head.weight", "model.embed_tokens.weight", "another value"])
+        path = self.folder / "out/model.safetensors"
+        self.fails(2, "train", "back.toml", *load, *tied, says=["another value"])
+        # Other programs write no checksum.
+        path.write_bytes(path.read_bytes().replace(b'"checksum"', b'"any_note"')[:-4] + struct.pack("<f", float("nan")))
+        self.fails(2, "train", "back.toml", *load, says=["model.safetensors: tensor ", "expected a finite number, got nan"])
+
+
+if __name__ == "__main__":
+    main()
