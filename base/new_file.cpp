@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 
 namespace stretto {
 namespace {

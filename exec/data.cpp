@@ -13,10 +13,13 @@
 namespace stretto::exec {
 namespace {
 
-// llm.c's token shards: 256 int32 of header, then uint16 tokens; the llama-3 variant holds uint32 tokens.
-constexpr std::int32_t kShardMagic = 20240520;
-constexpr std::int32_t kWideShardMagic = 20240801;
-constexpr std::int32_t kShardVersion = 1;
+// llm.c's token shards: 256 int32 of header, then the tokens.
+struct ShardKind {
+  std::int32_t magic, version;
+  int bytes_per_token;
+};
+constexpr ShardKind kShards[] = {{20240520, 1, 2},   // GPT-2's tokens
+                                 {20240801, 7, 4}};  // Llama 3's
 constexpr std::size_t kShardHeaderBytes = 1024;
 
 std::int32_t int32_at(std::span<const std::byte> bytes, std::size_t index) {
@@ -39,21 +42,21 @@ TokenSource::TokenSource(ReadFile file) : file_(std::move(file)) {
   std::vector<std::byte> scratch;
   const std::span<const std::byte> begin = file_.view(0, std::min(file_bytes, kShardHeaderBytes), scratch);
   const std::int32_t magic = file_bytes >= 4 ? int32_at(begin, 0) : 0;
-  if (magic == kWideShardMagic)
-    throw input_error(name() + ": an llm.c shard of 32-bit tokens; expected one of 16-bit tokens (magic 20240520)");
-  if (magic == kShardMagic) {
+  const auto shard =
+      std::find_if(std::begin(kShards), std::end(kShards), [&](const ShardKind& kind) { return kind.magic == magic; });
+  if (shard != std::end(kShards)) {
     if (file_bytes < kShardHeaderBytes)
       throw input_error(fmt::format("{}: truncated llm.c shard: the header takes {} bytes, the file has {}", name(),
                                     kShardHeaderBytes, file_bytes));
-    if (const std::int32_t version = int32_at(begin, 1); version != kShardVersion)
-      throw input_error(
-          fmt::format("{}: llm.c shard of version {}; expected version {}", name(), version, kShardVersion));
+    if (const std::int32_t version = int32_at(begin, 1); version != shard->version)
+      throw input_error(fmt::format("{}: llm.c shard of magic {} and version {}; expected version {}", name(), magic,
+                                    version, shard->version));
+    bytes_per_token_ = shard->bytes_per_token;
     const std::int64_t count = int32_at(begin, 2);
     const std::size_t held_bytes = file_bytes - kShardHeaderBytes;
-    if (count <= 0 || static_cast<std::size_t>(count) * 2 != held_bytes)
+    if (count <= 0 || count * bytes_per_token_ != static_cast<std::int64_t>(held_bytes))
       throw input_error(fmt::format("{}: the header says {} tokens ({} bytes), but {} bytes follow it", name(), count,
-                                    count * 2, held_bytes));
-    bytes_per_token_ = 2;
+                                    count * bytes_per_token_, held_bytes));
     first_byte_ = kShardHeaderBytes;
     size_ = count;
   } else if (name().ends_with(".bin")) {
@@ -71,10 +74,12 @@ void TokenSource::read(std::int64_t position, std::span<std::int32_t> to, std::v
   const auto bytes = static_cast<std::size_t>(bytes_per_token_);
   const std::span<const std::byte> from =
       file_.view(first_byte_ + static_cast<std::size_t>(position) * bytes, to.size() * bytes, scratch);
-  for (std::size_t i = 0; i < to.size(); ++i)
-    to[i] = bytes == 1
-                ? std::to_integer<std::int32_t>(from[i])
-                : std::to_integer<std::int32_t>(from[2 * i]) | std::to_integer<std::int32_t>(from[2 * i + 1]) << 8;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    std::uint32_t token = 0;
+    for (std::size_t byte = bytes; byte-- > 0;)
+      token = token << 8 | std::to_integer<std::uint32_t>(from[i * bytes + byte]);
+    to[i] = static_cast<std::int32_t>(token);
+  }
 }
 
 std::int32_t TokenSource::token(std::int64_t position) const {
@@ -124,9 +129,11 @@ void fill_batch(const TokenSource& source, const Sampling& sampling, std::int64_
     source.read(begin, window, scratch);
     for (std::size_t i = 0; i <= seq; ++i) {
       const std::int32_t token = window[i];
-      if (token >= sampling.vocab_size)
+      // One from 2^31 on is negative here.
+      if (token < 0 || token >= sampling.vocab_size)
         throw input_error(fmt::format("{}: token {} is {}, but the model's vocabulary has {} entries", source.name(),
-                                      begin + static_cast<std::int64_t>(i), token, sampling.vocab_size));
+                                      begin + static_cast<std::int64_t>(i), static_cast<std::uint32_t>(token),
+                                      sampling.vocab_size));
       if (i < seq) tokens[row * seq + i] = token;
       if (i > 0) targets[row * seq + i - 1] = token;
     }

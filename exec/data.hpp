@@ -9,7 +9,7 @@
 
 namespace stretto::exec {
 
-// A file of training tokens; docs/data.md specifies the three formats. Move-only. Reading is thread-safe.
+// A file of training tokens; docs/data.md specifies the formats. Move-only. Reading is thread-safe.
 class TokenSource {
  public:
   // Throws Error(input) with the path and the cause: missing, a directory, empty, a truncated header, a
@@ -23,8 +23,11 @@ class TokenSource {
   // call. Throws Error(runtime) when the file has become shorter since it was opened, or cannot be read.
   void read(std::int64_t position, std::span<std::int32_t> to, std::vector<std::byte>& scratch) const;
   std::int32_t token(std::int64_t position) const;
-  // 256 for text. Token shards do not state it, so it is 65,536 there: the most that 16 bits can ask for.
-  int vocab_needed() const { return bytes_per_token_ == 1 ? 256 : 65536; }
+  // 256 for text. Token shards do not state it, so it is the most that their tokens can ask for: 65,536 of 16 bits,
+  // 2^31 of 32.
+  std::int64_t vocab_needed() const {
+    return bytes_per_token_ == 4 ? std::int64_t{1} << 31 : 1 << 8 * bytes_per_token_;
+  }
   const std::string& name() const { return file_.name(); }
   // Tells other data from these: the number of tokens and a checksum of 64 pieces of 64 KiB at equal distances, which
   // is all of a file up to 4 MiB. Throws as read() does.

@@ -71,6 +71,22 @@ TEST_CASE("llm.c and nanoGPT shards hold 16-bit tokens", "[data]") {
   CHECK(moved.token(1) == 1);
 }
 
+TEST_CASE("llm.c's shards of Llama 3 hold 32-bit tokens", "[data]") {
+  const TempDir dir;
+  // 128255, 65536, and one that no vocabulary has.
+  const std::string path = dir.write("a.bin", shard(20240801, 7, 3, {0xf4ff, 1, 0, 1, 0, 0x8000}));
+  const TokenSource source = TokenSource::open(path);
+  CHECK(source.size() == 3);
+  CHECK(source.token(0) == 128255);
+  CHECK(source.token(1) == 65536);
+  CHECK(source.vocab_needed() > 128256);
+  std::vector<std::int32_t> tokens(2), targets(2);
+  CHECK_THAT(message_of([&] {
+               fill_batch(source, {2, 1, 128256, 1}, 0, 0, tokens, targets);
+             }),
+             Contains(path + ": token 2 is 2147483648, but the model's vocabulary has 128256 entries"));
+}
+
 TEST_CASE("unusable files are input errors that name the file and the cause", "[data]") {
   const TempDir dir;
   const auto opening = [](const std::string& path) { return message_of([&] { TokenSource::open(path); }); };
@@ -87,7 +103,8 @@ TEST_CASE("unusable files are input errors that name the file and the cause", "[
   fails(dir.write("more.bin", shard(20240520, 1, 4, {1, 2, 3})), "says 4 tokens");
   fails(dir.write("less.bin", shard(20240520, 1, 2, {1, 2, 3})), "says 2 tokens");
   fails(dir.write("negative.bin", shard(20240520, 1, -1, {})), "says -1 tokens");
-  fails(dir.write("wide.bin", shard(20240801, 7, 1, {1, 2})), "32-bit tokens");
+  fails(dir.write("v1.bin", shard(20240801, 1, 1, {1, 0})), "magic 20240801 and version 1; expected version 7");
+  fails(dir.write("wide.bin", shard(20240801, 7, 2, {1, 0})), "says 2 tokens (8 bytes), but 4 bytes follow");
   const std::string fifo = (dir.path() / "fifo").string();
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   fails(fifo, "regular file");
