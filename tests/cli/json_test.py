@@ -7,7 +7,7 @@ import unittest
 
 from program import IS_FAST, PLATFORM, PUBLISHED, PUBLISHED_HEADER, ROOT, ProgramTest, main
 
-SIMULATE = """scenario engine ranks parameters step_ms tokens_per_s tokens_per_s_per_gpu mfu hfu tflops_per_gpu peak_tflops_per_gpu
+SIMULATE = """scenario engine ranks parameters step_ms tokens_per_s tokens_per_s_per_gpu mfu mfu_full_attention hfu tflops_per_gpu peak_tflops_per_gpu
 exposed_ms exposed_by_link_ms exposed_by_communicator bubble_ms host_bound_pct host_bound peak_bytes reserved_bytes device_bytes
 free_bytes fullest_stage memory fits fits_with limits operations simulate_s modes"""
 MEMORY = """stage parameter_bytes gradient_bytes optimizer_state_bytes activation_bytes workspace_bytes input_bytes peak_bytes"""
@@ -123,6 +123,29 @@ class Json(ProgramTest):
             self.assertIn(mode["advice"]["verdict"], ("use", "avoid", "benchmark first", "off"))
             self.assertEqual(mode["advice"]["basis"], "expected")
         self.assertIsNone(self.json("simulate", self.tiny, "--platform", PLATFORM)["modes"])
+
+    def test_trace_of_a_pipeline(self):
+        value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--trace", "trace.json",
+                          "--set", "parallel.pipeline_model_parallel_size=2", "--set", "parallel.data_parallel_size=1")
+        events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        self.assertEqual(min(event["ts"] for event in events if "ts" in event), 0)
+        slices = [event for event in events if event["ph"] == "X"]
+        # Twelve micro-batches there and back, each an arrow from a send to its receive.
+        starts, ends = ({event["id"]: event for event in events if event["ph"] == ph} for ph in "sf")
+        self.assertEqual((len(starts), starts.keys()), (24, ends.keys()))
+        for arrow, name in [(start, "send") for start in starts.values()] + [(end, "recv") for end in ends.values()]:
+            self.assertTrue(any(name in one["name"] and (one["pid"], one["tid"]) == (arrow["pid"], arrow["tid"])
+                                and one["ts"] - 1e-6 <= arrow["ts"] <= one["ts"] + one["dur"] + 1e-6 for one in slices))
+        self.assertTrue(all(starts[i]["pid"] != ends[i]["pid"] and starts[i]["ts"] <= ends[i]["ts"] + 1e-6 for i in starts))
+        # Seven tokens of 12 numbers in f32.
+        self.assertEqual({one["args"].get("sent_bytes") for one in slices if "pp.send" in one["name"]}, {7 * 12 * 4})
+        in_use = [event["args"]["bytes"] for event in events if event["ph"] == "C"]
+        self.assertGreater(len(set(in_use)), 10)
+        self.assertLess(0, min(in_use))
+        self.assertLessEqual(max(in_use), value["peak_bytes"])
+        names = {one["name"] for one in slices}
+        self.assertTrue(any(name.startswith("h.1 fc1.dgrad") for name in names))
+        self.assertTrue(any(name.startswith("adamw") for name in names))
 
     def test_validate(self):
         rows = [PUBLISHED.format(id=name, layers=4, seconds=0.12) for name in "ab"]
