@@ -17,6 +17,7 @@ void add_compare(CLI::App& app);
 void add_calibrate(CLI::App& app);
 void add_show(CLI::App& app);
 void add_export(CLI::App& app);
+void add_import(CLI::App& app);
 void add_validate(CLI::App& app);
 
 // ---- what commands share ----

@@ -128,6 +128,7 @@ int run(int argc, char** argv) {
   stretto::cli::add_calibrate(app);
   stretto::cli::add_show(app);
   stretto::cli::add_export(app);
+  stretto::cli::add_import(app);
   stretto::cli::add_validate(app);
   try {
     app.parse(argc, argv);

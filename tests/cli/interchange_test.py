@@ -1,0 +1,44 @@
+"""Scenarios as Megatron-LM's command line and as Megatron-Bridge's CommOverlapConfig, there and back."""
+import re
+
+from program import ROOT, ProgramTest, main
+
+MODEL = str(ROOT / "scenarios/models/llama3-70b.toml")
+
+
+class Interchange(ProgramTest):
+    def test_flags_there_and_back(self):
+        flags = self.ok("export", MODEL, "--format", "megatron").out
+        self.assertIn("--tensor-model-parallel-size 8 \\\n", flags)
+        done = self.ok("import", self.write("run.sh", "#!/bin/bash\n" + flags), "-o", "back.toml")
+        self.assertIn("--tokenizer-type", done.err)  # said to be left out
+        self.assertEqual(self.ok("export", "back.toml", "--format", "megatron").out, flags)
+        platform = ["--platform", str(ROOT / "scenarios/platforms/h100-sxm.toml")]
+        profile = ["--set", f"profile={ROOT / 'scenarios/profiles/nemo-dgxc.toml'}"]
+        there, back = (self.json("simulate", scenario, *platform, *profile) for scenario in (MODEL, "back.toml"))
+        self.assertEqual(there["step_ms"], back["step_ms"])
+
+    def test_overlap_there_and_back(self):
+        config = self.ok("export", MODEL, "--format", "bridge").out
+        self.assertRegex(config, r"CommOverlapConfig\(\n    overlap_grad_reduce=True,\n")
+        overlap = self.ok("import", self.write("overlap.py", config), "--format", "bridge").out
+        self.assertEqual(re.findall(r"^(\w+) = (true|false)$", overlap, re.M),
+                         [(key, value.lower()) for key, value in re.findall(r"(\w+)=(True|False)", config)])
+
+    def test_what_is_not_known(self):
+        flags = "--num-layers 2 --hidden-size 12 --num-attention-heads 3 --seq-length 8 --max-position-embeddings 8 --vocab-size 250"
+        self.fails(2, "import", "--flags", flags.replace("layers", "layer"), says=["--num-layer", 'did you mean "--num-layers"?'])
+        self.fails(2, "import", "--flags", flags + " --moe-router-topk 2", says=["--moe-router-topk"])
+        self.fails(2, "import", "--flags", flags.replace("12", "13"), says=["--flags", "num_attention_heads"])
+        self.fails(2, "import", says=["FILE", "--flags"])
+        self.fails(2, "import", self.write("empty.sh", ""), says=["empty.sh", "got none"])
+        self.fails(2, "import", self.write("noise.sh", bytes(range(256))), says=["noise.sh", "UTF-8"])
+        self.fails(2, "import", "absent.sh", says=["absent.sh"])
+        self.fails(2, "import", self.write("o.py", "overlap_grad_reduse=True"), "--format", "bridge", says=['"overlap_grad_reduce"'])
+        zero_bubble = ["--set", "parallel.pipeline_model_parallel_size=2", "--set", "parallel.pipeline_schedule=zb-h1"]
+        self.fails(2, "export", self.tiny, "--format", "megatron", *zero_bubble, says=["pipeline_schedule", "zb-h1"])
+        self.fails(2, "export", self.tiny, says=["--output"])
+
+
+if __name__ == "__main__":
+    main()
