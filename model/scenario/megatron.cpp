@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -93,6 +94,9 @@ constexpr const char* kLauncher[] = {"node_rank",    "master_addr",   "master_po
 
 std::string text_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
+  // Some of its numbers must be whole: 500000, and not 500000.0.
+  if (value.is_number_float() && std::trunc(value.get<double>()) == value && std::abs(value.get<double>()) < 1e15)
+    return std::to_string(value.get<std::int64_t>());
   if (!value.is_array()) return value.dump();
   std::string text;
   for (const Json& one : value) text += (text.empty() ? "" : " ") + text_of(one);
@@ -280,6 +284,8 @@ class Import {
       for (const std::string& flag : ignored_) list += (list.empty() ? "" : ", ") + flag;
       result.notes.push_back("left out, because they do not change what is computed: " + list);
     }
+    if (!fixed_.contains("--lr-decay-style"))
+      notes_.push_back("the learning rate decays as a cosine here; without --lr-decay-style Megatron-LM's is linear");
     result.notes.insert(result.notes.end(), notes_.begin(), notes_.end());
     return result;
   }
@@ -318,6 +324,7 @@ class Import {
       const std::string value = only_value(flag);
       if (std::find(fixed.values.begin(), fixed.values.end(), value) == fixed.values.end())
         throw wrong(flag, "expected " + fixed.values.front() + ", which Stretto always has, got " + in_quotes(value));
+      fixed_.insert(flag.name);
       return;
     }
     if (flag.name == "--num-layers-per-virtual-pipeline-stage") return void(chunk_layers_ = count(flag));
@@ -403,7 +410,7 @@ class Import {
 
   const std::string& name_;
   std::map<std::string, Json> values_;
-  std::set<std::string> ignored_;
+  std::set<std::string> ignored_, fixed_;
   std::vector<std::string> notes_;
   std::optional<std::int64_t> processes_, nodes_, chunk_layers_;
 };

@@ -10,8 +10,9 @@
 
 namespace stretto {
 
-// A scenario as the command line of Megatron-LM (core 0.12 to 0.15, megatron/training/arguments.py), both ways, by one
-// table, and its [overlap] as Megatron-Bridge's CommOverlapConfig. docs/interchange.md shows the table.
+// A scenario as the command line of Megatron-LM (core 0.15 and, of flags that are newer, 2026:
+// megatron/training/arguments.py), both ways, by one table, and its [overlap] as Megatron-Bridge's CommOverlapConfig.
+// docs/interchange.md shows the table.
 
 // A key of [model], [parallel], [overlap] or [training] that says how a step is computed, and its flag.
 struct MegatronRow {

@@ -117,7 +117,7 @@ torchrun --nproc_per_node 8 --nnodes ${NNODES} --master_addr $MASTER pretrain_gp
   CHECK_FALSE(s.overlap.batch_p2p_comm);
   CHECK(s.training.precision == "bf16");
   const Translation other = from_megatron(kModel + "--save x --log-interval 5 --micro-batch-size 2", "f");
-  REQUIRE(other.notes.size() == 2);
+  REQUIRE(other.notes.size() == 3);  // that, the ranks, the decay of the learning rate
   CHECK(other.notes[0] == "left out, because they do not change what is computed: --log-interval, --save");
   CHECK_FALSE(parse_scenario(other.text, "f").parallel.shards_optimizer());
   CHECK(imported(kModel + "--swiglu").model.ffn_hidden_size == 128);
