@@ -11,7 +11,13 @@ from program import IS_FAST, PLATFORM, ROOT, STRETTO, ProgramTest, main
 
 WALKS = sorted((ROOT / "docs").glob("walk-*.md"))
 # Commands that take a minute or more have tests of their own; here they are as short as they can be.
-SHORTER = {"compare": ["--set", "compare.repeats=1"], "profile": ["--set", "compare.repeats=1"]}
+SHORTER = {"compare": ["--set", "compare.repeats=1"], "profile": ["--set", "compare.repeats=1"], "train": []}
+SMALLER = ["--set", "model.num_layers=2", "--set", "model.hidden_size=64"]
+
+
+def as_tested(words):
+    is_quickstart = any("quickstart" in word for word in words)
+    return words + SHORTER.get(words[0], []) + (SMALLER if is_quickstart and words[0] in SHORTER else [])
 
 
 def commands_of(page):
@@ -41,7 +47,7 @@ class Docs(ProgramTest):
                 continue
             with self.subTest(page=page.name, command=" ".join(words)):
                 begin = time.monotonic()
-                done = self.run_program(*words, *SHORTER.get(words[0], []))
+                done = self.run_program(*as_tested(words))
                 self.assertEqual(done.returncode, 0, done.err)
                 self.assertGreater(len(done.out), 20)
                 print(f"{time.monotonic() - begin:.1f} s: stretto {' '.join(words)}")
