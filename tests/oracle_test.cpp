@@ -29,9 +29,9 @@ TEST_CASE("a verified schedule gives the same bits in every legal order") {
 
 // At least 1,000 that can run; a sanitizer's build looks at a few, for its own kind of fault.
 #ifdef __SANITIZE_ADDRESS__
-constexpr int kMutations = 200;
+constexpr int kMutations = 200, kOfInstances = 1;
 #else
-constexpr int kMutations = 1400;
+constexpr int kMutations = 1400, kOfInstances = 14;
 #endif
 
 TEST_CASE("every mutation that changes the result is rejected") {
@@ -48,7 +48,7 @@ TEST_CASE("every mutation that changes the result is rejected") {
   CHECK(report.harmful >= kMutations / 3);
   CHECK(report.rejected - report.malformed - report.rejected_by_flow >= kMutations / 5);
   CHECK(report.rejected_by_flow >= kMutations / 28);
-  CHECK(report.of_instances >= kMutations / 100);
+  CHECK(report.of_instances >= kOfInstances);
 }
 
 TEST_CASE("mutations of what only folded ranks do are rejected") {
