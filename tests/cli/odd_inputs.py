@@ -251,7 +251,8 @@ def usage():
     yield case(["--hepl"], 2, "--hepl")
     yield case(["\x1b[2J"], 2, "\\x1b[2J")
     yield case(["x" * 100_000], 2, "was not expected")
-    yield case(["export", "x"], 2, "--output is required")
+    yield case(["export", "x"], 2, 'no model "x"')
+    yield case(["export", "tiny.toml"], 2, "--output is required")
     for command in ("show", "simulate", "train", "compare", "profile"):
         yield case([command], 2, "required")
         yield case([command, "tiny.toml", "--unknown"], 2, "--unknown")

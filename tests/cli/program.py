@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 STRETTO = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "stretto"
@@ -73,6 +74,15 @@ class ProgramTest(unittest.TestCase):
     def start(self, *arguments, stdout=subprocess.PIPE, environment=None, **options):
         return subprocess.Popen([STRETTO, *map(str, arguments)], cwd=self.folder, env=environment or self.environment, stdin=subprocess.DEVNULL,
                                 stdout=stdout, stderr=subprocess.PIPE, text=True, **options)
+
+    def wait_until_it_catches(self, process, number):
+        """A signal that comes before its handler ends the program at once, and a busy machine is slow to get there."""
+        for _ in range(1200):
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            caught = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
+            if process.poll() is not None or (caught and int(caught[0], 16) >> (number - 1) & 1):
+                return
+            time.sleep(0.05)
 
     def run_program(self, *arguments, **options):
         process = self.start(*arguments, **options)
