@@ -294,11 +294,12 @@ Timeline HostExecutor::run(int steps) {
   State& s = *state_;
   if (s.options.processes)
     if (const auto elsewhere = s.options.processes->failure()) throw runtime_failure(*elsewhere);
-  if (s.aborted) throw runtime_failure("this executor has failed before and cannot go on");
   Timeline timeline;
   timeline.step_begin = s.at(Clock::now());
   {
     std::unique_lock lock(s.command_mutex);
+    // An earlier step failed, or another process did since the question above: the first reason is the one to name.
+    if (s.failure) std::rethrow_exception(s.failure);
     s.busy = s.threads.size();
     s.steps_wanted += static_cast<std::uint64_t>(steps);
     s.commanded.notify_all();
