@@ -9,7 +9,7 @@ MODEL = str(ROOT / "scenarios/models/llama3-70b.toml")
 class Interchange(ProgramTest):
     def test_flags_there_and_back(self):
         flags = self.ok("export", MODEL, "--format", "megatron").out
-        self.assertIn("--tensor-model-parallel-size 8 \\\n", flags)
+        self.assertIn("--tensor-model-parallel-size 4 \\\n", flags)
         done = self.ok("import", self.write("run.sh", "#!/bin/bash\n" + flags), "-o", "back.toml")
         self.assertIn("--tokenizer-type", done.err)  # said to be left out
         self.assertEqual(self.ok("export", "back.toml", "--format", "megatron").out, flags)
