@@ -290,6 +290,12 @@ void HostExecutor::State::await_idle(std::unique_lock<std::mutex>& lock) {
   }
 }
 
+void HostExecutor::State::rethrow_failure() {
+  if (!failure) return;
+  has_thrown = true;
+  std::rethrow_exception(failure);
+}
+
 Timeline HostExecutor::run(int steps) {
   State& s = *state_;
   if (s.options.processes)
@@ -298,13 +304,14 @@ Timeline HostExecutor::run(int steps) {
   timeline.step_begin = s.at(Clock::now());
   {
     std::unique_lock lock(s.command_mutex);
-    // An earlier step failed, or another process did since the question above: the first reason is the one to name.
-    if (s.failure) std::rethrow_exception(s.failure);
+    // Another process may have failed since the question above: the step that meets this first names the reason.
+    if (s.has_thrown) throw runtime_failure("this executor has failed before and cannot go on");
+    s.rethrow_failure();
     s.busy = s.threads.size();
     s.steps_wanted += static_cast<std::uint64_t>(steps);
     s.commanded.notify_all();
     s.await_idle(lock);
-    if (s.failure) std::rethrow_exception(s.failure);
+    s.rethrow_failure();
   }
   if (steps > 1) timeline.step_begin = 0;
   for (auto& lanes : s.recorded)

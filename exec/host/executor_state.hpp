@@ -124,7 +124,8 @@ struct HostExecutor::State {
   std::size_t busy = 0;
   bool quit = false;
   std::exception_ptr failure;
-  bool is_hung = false;  // a lane does not return from a computation: nothing that it uses may be freed
+  bool has_thrown = false;  // run() has told its caller of the failure
+  bool is_hung = false;     // a lane does not return from a computation: nothing that it uses may be freed
   std::atomic<bool> aborted{false};
   // The recording of each lane; written by its thread only, read while all are idle.
   struct Recorded {
@@ -173,6 +174,7 @@ struct HostExecutor::State {
   void communicate_remotely(Rank& rank, std::uint32_t op, const Collective& collective, const Residence& residence);
   void move(const Rank& rank, std::uint32_t op, std::vector<wire::Transfer> transfers);
   void await_idle(std::unique_lock<std::mutex>& command_lock);
+  void rethrow_failure();  // with command_mutex held
   std::string longest_computation(std::chrono::nanoseconds at_least);  // "" when none takes that long
   void fail(std::exception_ptr why);                                   // from any thread; the first reason is kept
 };
