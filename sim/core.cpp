@@ -35,7 +35,7 @@ std::vector<int> cores_of_lanes(const SimInputs& inputs) {
 
 }  // namespace
 
-Core::Core(const SimInputs& inputs, NetworkModel& network, int max_steps, bool plays_solo_calls)
+Core::Core(const SimInputs& inputs, NetworkModel& network, int max_steps, const SimOptions& options)
     : inputs_(inputs),
       network_(network),
       max_steps_(max_steps),
@@ -46,8 +46,8 @@ Core::Core(const SimInputs& inputs, NetworkModel& network, int max_steps, bool p
       exchanges_(inputs, lanes_, devices_, events_, network, collectives_.transfers()),
       // No two runs of a call are the same where others take from its core, or where its flows may meet others.
       solo_player_(inputs, lanes_, devices_, events_,
-                   plays_solo_calls && network.is_closed_form() && inputs.costs.disturbance.share == 0),
-      recorder_(max_steps, inputs.programs, inputs.costs.disturbance.share > 0) {}
+                   options.plays_solo_calls && network.is_closed_form() && inputs.costs.disturbance.share == 0),
+      recorder_(max_steps, inputs, inputs.costs.disturbance.share > 0, options.stops_when_steady) {}
 
 void Core::run() {
   bool any = false;
@@ -205,7 +205,6 @@ void Core::write_rows(std::uint32_t number, Picoseconds end) {
   const Cursor& lane = lanes_[number];
   const std::uint32_t rank = lanes_.rank_of(number);
   TimelineRow* rows = recorder_.rows_of(lane.step, rank);
-  if (!rows && !solo_player_.is_recording(rank)) return;
   const FlatOp& first = lane.current();
   for (std::uint32_t i = 0; i < first.group; ++i) {
     const std::uint32_t op = lane.ops[lane.position + i].op;
@@ -215,7 +214,7 @@ void Core::write_rows(std::uint32_t number, Picoseconds end) {
       row.transfer = exchanges_.met(number, i);
       row.waited = std::max<Picoseconds>(0, end - exchanges_.done_alone(number, i));
     }
-    if (rows) rows[op] = row;
+    rows[op] = row;
     if (solo_player_.is_recording(rank)) solo_player_.record(rank, op, row);
   }
 }
@@ -225,7 +224,7 @@ bool Core::leave(std::uint32_t number, std::uint32_t operations, Picoseconds end
   if (!lanes_.leave(number, operations, end)) return false;
   Cursor& lane = lanes_[number];
   if (lane.step == max_steps_) lane.stage = LaneStage::done;
-  finished_ = recorder_.lane_done(lane.step - 1, end);
+  finished_ = recorder_.lane_done(lane.step - 1, number, end);
   if (finished_) played_ = solo_player_.finished_before(end, number);
   return finished_;
 }
@@ -243,7 +242,7 @@ void Core::end_playing(std::uint32_t number, Picoseconds now) {
   const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
   const SoloRun run = solo_player_.end(rank);
   const std::vector<SoloShape::OnLane>& on_lanes = run.shape->lanes;
-  if (TimelineRow* rows = recorder_.rows_of(lanes_[number].step, rank)) run.write_rows(rows);
+  run.write_rows(recorder_.rows_of(lanes_[number].step, rank));
   std::uint32_t operations_of_last = 0;
   for (const SoloShape::OnLane& on : on_lanes) {
     const std::uint32_t position = lanes_[base + on.lane].position + on.count - 1;

@@ -4,6 +4,7 @@
 
 #include "sim/collectives.hpp"
 #include "sim/device.hpp"
+#include "sim/engine.hpp"
 #include "sim/event_heap.hpp"
 #include "sim/exchanges.hpp"
 #include "sim/inputs.hpp"
@@ -30,8 +31,8 @@ namespace stretto::sim {
 // Memory besides the rows is O(ranks · lanes). Not thread-safe.
 class Core : public TimedCore {
  public:
-  // `inputs` and `network` are borrowed and must outlive the core. `plays_solo_calls`: whether SoloPlayer is open.
-  Core(const SimInputs& inputs, NetworkModel& network, int max_steps, bool plays_solo_calls);
+  // `inputs` and `network` are borrowed and must outlive the core. Of the options it reads the doors of its parts.
+  Core(const SimInputs& inputs, NetworkModel& network, int max_steps, const SimOptions& options);
 
   // Simulates until the period is steady or max_steps are done. Throws Error(runtime) on a deadlock.
   void run();

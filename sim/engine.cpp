@@ -39,7 +39,7 @@ SimOutcome run_on(NetworkModel& network, const Schedule& schedule, const Costs& 
                   const SimOptions& options) {
   const SimInputs inputs{schedule, costs, prepared.programs, prepared.flat, prepared.partners};
   const int steps = costs.disturbance.share > 0 ? options.disturbed_steps : options.max_steps;
-  Core core(inputs, network, steps, options.plays_solo_calls);
+  Core core(inputs, network, steps, options);
   core.run();
   std::vector<Timeline> disturbed = core.recorder().take_disturbed();
   return {core.recorder().take_timeline(), std::move(disturbed), core.recorder().steady(), core.operations()};

@@ -26,6 +26,8 @@ struct SimOptions {
   // Simulates solo calls once and then replays them (sim/solo_player.hpp), which saves most of the time. Results are
   // the same bytes either way.
   bool plays_solo_calls = true;
+  // Ends with the first step that the next one would repeat (sim/recorder.hpp); false simulates max_steps.
+  bool stops_when_steady = true;
 };
 
 struct SimResult {
@@ -34,7 +36,7 @@ struct SimResult {
   std::vector<Timeline> disturbed;
   std::vector<BoundProgram> programs;  // of the representative ranks, in the order of their rank numbers
   Picoseconds step = 0;                // steady period
-  bool steady = false;                 // two consecutive periods were equal (within 1e-6 relative), or it is a median
+  bool steady = false;                 // the next step would repeat the last (within 1e-6 relative), or it is a median
   std::int64_t operations = 0;         // operations simulated, all steps and representatives
   double simulate_s = 0;               // wall time
 };

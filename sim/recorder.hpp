@@ -7,7 +7,7 @@
 
 #include "base/statistics.hpp"
 #include "base/timeline.hpp"
-#include "model/schedule/bind.hpp"
+#include "sim/inputs.hpp"
 
 namespace stretto::sim {
 
@@ -17,21 +17,27 @@ class StepRecorder {
  public:
   // `programs` of the simulated ranks. `disturbed`: no two steps are equal; all are kept, and the one of the median
   // period is the result.
-  StepRecorder(int max_steps, const std::vector<BoundProgram>& programs, bool disturbed)
-      : max_steps_(max_steps), disturbed_(disturbed), steps_(static_cast<std::size_t>(max_steps)) {
-    for (const BoundProgram& program : programs) {
-      row_begin_.push_back(row_begin_.back() + program.ops.size());
-      for (const auto& lane : program.lanes) lanes_ += !lane.empty();
+  // `stops_when_steady`: false goes on to max_steps.
+  StepRecorder(int max_steps, const SimInputs& inputs, bool disturbed, bool stops_when_steady)
+      : max_steps_(max_steps),
+        disturbed_(disturbed),
+        stops_when_steady_(stops_when_steady),
+        steps_(static_cast<std::size_t>(max_steps)) {
+    for (std::size_t rank = 0; rank < inputs.programs.size(); ++rank) {
+      const FlatProgram& flat = *inputs.flat[rank];
+      for (const FlatWait& wait : flat.waits)
+        if (wait.steps_ago > 0)
+          crossing_.push_back(row_begin_.back() + flat.ops[flat.lane_begin[wait.lane] + wait.position].op);
+      row_begin_.push_back(row_begin_.back() + inputs.programs[rank].ops.size());
+      for (const auto& lane : inputs.programs[rank].lanes) lanes_ += !lane.empty();
     }
   }
 
-  static constexpr int kFewestSteps = 3;  // two periods, to compare
   static constexpr double kSteady = 1e-6;
 
-  // The rows of a rank, [index into BoundProgram::ops]; nullptr when this step cannot be the last. Memory of
-  // ranks that have not begun the step stays untouched. Valid until the next call.
+  // The rows of a rank, [index into BoundProgram::ops]. Memory of ranks that have not begun the step stays untouched. Valid
+  // until the next call.
   TimelineRow* rows_of(int step, std::uint32_t rank) {
-    if (step < std::min(kFewestSteps, max_steps_) - 1) return nullptr;
     std::vector<TimelineRow>& rows = steps_[step].rows;
     if (rows.size() < row_begin_[rank + 1]) {
       if (rows.empty()) rows = std::move(spare_);
@@ -41,17 +47,18 @@ class StepRecorder {
     return rows.data() + row_begin_[rank];
   }
 
-  // A lane has finished its last operation of a step. True when that ends the simulation.
-  bool lane_done(int step, Picoseconds now) {
+  // `lane`, of all ranks, has finished its last operation of a step. True when that ends the simulation.
+  bool lane_done(int step, std::uint32_t lane, Picoseconds now) {
     WatchedStep& state = steps_[step];
     state.end = std::max(state.end, now);
+    state.lane_ends.resize(std::max<std::size_t>(state.lane_ends.size(), lane + 1));
+    state.lane_ends[lane] = now;
     if (++state.lanes_done < lanes_) return false;
     if (disturbed_) return step + 1 == max_steps_ && take_median();
     last_ = step;
-    steady_ = step + 1 >= kFewestSteps && std::abs(static_cast<double>(period(step) - period(step - 1))) <=
-                                              kSteady * static_cast<double>(period(step));
-    if (steady_ || step + 1 == max_steps_) return true;
-    spare_ = std::move(state.rows);
+    steady_ = is_steady(step);
+    if ((steady_ && stops_when_steady_) || step + 1 == max_steps_) return true;
+    if (step > 0) spare_ = std::move(steps_[step - 1].rows);
     return false;
   }
 
@@ -73,8 +80,33 @@ class StepRecorder {
   struct WatchedStep {
     Picoseconds end = 0;
     std::size_t lanes_done = 0;
+    std::vector<Picoseconds> lane_ends;  // [lane of all ranks]; 0 where it has no operations
     std::vector<TimelineRow> rows;
   };
+  bool is_steady(int step) const {
+    // Two equal periods: a lane may fall behind by more and more without holding up the others.
+    if (step > 1 && std::abs(static_cast<double>(period(step) - period(step - 1))) <=
+                        kSteady * static_cast<double>(period(step)))
+      return true;
+    return step > 0 && is_repeated(step);
+  }
+  // Whether the next step goes as this one did: its lanes come to it, what it waits for in this step ends, and what it
+  // finds under way runs as in the step before, to the picosecond.
+  bool is_repeated(int step) const {
+    const WatchedStep &state = steps_[step], &before = steps_[step - 1];
+    for (std::size_t lane = 0; lane < state.lane_ends.size(); ++lane)
+      if (state.lane_ends[lane] > 0 && state.lane_ends[lane] - before.lane_ends[lane] != period(step)) return false;
+    const auto repeats = [&](std::size_t row) {
+      const TimelineRow &now = state.rows[row], &then = before.rows[row];
+      return now.end - then.end == period(step) && now.start - then.start == period(step);
+    };
+    if (!std::all_of(crossing_.begin(), crossing_.end(), repeats)) return false;
+    Picoseconds next_begin = state.end;
+    for (const TimelineRow& row : state.rows) next_begin = std::min(next_begin, row.start + period(step));
+    for (std::size_t row = 0; row < state.rows.size(); ++row)
+      if (state.rows[row].end > next_begin && !repeats(row)) return false;
+    return true;
+  }
   // The median leaves out the first two steps, which begin with nothing under way.
   bool take_median() {
     const int first = first_of_median();
@@ -88,9 +120,10 @@ class StepRecorder {
   Picoseconds period(int step) const { return steps_[step].end - (step == 0 ? 0 : steps_[step - 1].end); }
 
   int max_steps_;
-  bool disturbed_;
+  bool disturbed_, stops_when_steady_;
   std::size_t lanes_ = 0;                     // that have operations
   std::vector<std::size_t> row_begin_ = {0};  // [rank], and the end
+  std::vector<std::size_t> crossing_;         // rows that the next step waits for
   std::vector<WatchedStep> steps_;
   std::vector<TimelineRow> spare_;
   int last_ = 0;

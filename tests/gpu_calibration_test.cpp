@@ -73,6 +73,7 @@ class SimulatedGpu final : public exec::Executor {
   Timeline run(int steps) override {
     sim::SimOptions options;
     options.max_steps = steps;
+    options.stops_when_steady = false;
     return sim::simulate(schedule_, programs_, costs_, options).timeline;
   }
   const std::vector<BoundProgram>& programs() const override { return programs_; }
