@@ -54,7 +54,7 @@ void check_numerics(bool threaded, bool llama) {
   Scenario single = sharded_scenario({}, "plain", llama);
   single.parallel = {};
   const Trained reference = train(single, kSteps, false);
-  Cases cases;
+  Cases cases(threaded ? kThreadedStride : 1);
   for (const Sharded& sharded : cases_of_numerics())
     for (const char* mode : {"plain", kMode}) {
       if (!cases.takes_next()) continue;

@@ -53,7 +53,7 @@ std::vector<const char*> modes_of(const Hybrid& hybrid) {
 
 void check_numerics(bool threaded) {
   constexpr int kSteps = 3;
-  Cases some;
+  Cases some(threaded ? kThreadedStride : 1);
   for (const Hybrid& hybrid : cases())
     for (const char* mode : modes_of(hybrid)) {
       if (!some.takes_next()) continue;

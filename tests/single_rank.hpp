@@ -6,14 +6,14 @@
 
 namespace stretto::testing {
 
-// Trains every layout in every mode that acts in it, and compares with what one rank trains of `single`, whose model is
-// that of the layouts.
+// Trains every layout in every mode that acts in it, on threads some of them, and compares with what one rank trains of
+// `single`, whose model is that of the layouts.
 inline void check_against_single_rank(const Scenario& single, std::span<const Layout> layouts, bool threaded,
                                       bool llama) {
   constexpr int kSteps = 3;
   const Trained reference = train(single, kSteps, false);
   REQUIRE(std::isfinite(reference.losses.back()));
-  Cases cases;
+  Cases cases(threaded ? kThreadedStride : 1);
   for (const Layout& layout : layouts)
     for (const OverlapMode& mode : overlap_modes()) {
       const Scenario scenario = layout_scenario(layout, mode.name, llama);
