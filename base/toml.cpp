@@ -165,6 +165,11 @@ const TomlNode* TomlTable::look(const std::string& key) {
   return peek(key);
 }
 
+bool TomlTable::has_array(const std::string& key) const {
+  const TomlNode* node = peek(key);
+  return node != nullptr && std::holds_alternative<TomlNode::Array>(node->data);
+}
+
 bool TomlTable::has(const std::string& key) { return look(key) != nullptr; }
 
 void TomlTable::also_spelled(const std::string& key, const std::string& other) {
@@ -256,12 +261,31 @@ template std::vector<std::int64_t> require<std::vector<std::int64_t>>(TomlTable&
                                                                       Limits<std::int64_t>);
 template std::vector<double> require<std::vector<double>>(TomlTable&, const std::string&, Limits<double>);
 
+namespace {
+
+void require_choice(const TomlTable& table, const std::string& key, const std::string& value,
+                    const std::vector<std::string>& choices) {
+  if (std::find(choices.begin(), choices.end(), value) == choices.end())
+    throw table.failure(
+        key, "expected one of " + joined(choices) + ", got " + in_quotes(value) + suggestion(value, choices));
+}
+
+}  // namespace
+
 std::string choice_or(TomlTable& table, const std::string& key, const std::string& fallback,
                       const std::vector<std::string>& choices) {
   const std::string value = value_or<std::string>(table, key, fallback);
-  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return value;
-  throw table.failure(key,
-                      "expected one of " + joined(choices) + ", got " + in_quotes(value) + suggestion(value, choices));
+  require_choice(table, key, value, choices);
+  return value;
+}
+
+std::vector<std::string> choices_or(TomlTable& table, const std::string& key, const std::string& fallback,
+                                    const std::vector<std::string>& choices) {
+  if (!table.has_array(key)) return {choice_or(table, key, fallback, choices)};
+  const auto values = require<std::vector<std::string>>(table, key);
+  if (values.empty()) throw table.failure(key, "expected one of " + joined(choices) + ", or several, got none");
+  for (const std::string& value : values) require_choice(table, key, value, choices);
+  return values;
 }
 
 void TomlTable::finish() const {

@@ -74,6 +74,7 @@ class TomlTable {
   std::vector<std::string> keys() const;
   std::vector<std::string> default_keys() const;  // whose value with_defaults() gave
   bool has(const std::string& key);
+  bool has_array(const std::string& key) const;  // the value is one
 
   // `other` is another spelling of `key`: from here on `key` stands for either, and messages name what the file has.
   // Throws Error(input) where it has both. Not for keys that are asked for already.
@@ -121,6 +122,9 @@ T value_or(TomlTable& table, const std::string& key, std::type_identity_t<T> fal
 // A string that must be one of `choices`.
 std::string choice_or(TomlTable& table, const std::string& key, const std::string& fallback,
                       const std::vector<std::string>& choices);
+// One such string, or an array of one or more.
+std::vector<std::string> choices_or(TomlTable& table, const std::string& key, const std::string& fallback,
+                                    const std::vector<std::string>& choices);
 
 // `overrides` are "section.key=value", applied in order after parsing. The value is a TOML value; what is not one and
 // does not start like a string, array or table is taken as a string, so quotes may be left out.

@@ -219,9 +219,30 @@ const char* name_of(CpCommType type) {
   return "?";
 }
 
-std::int64_t Parallel::cp_exchange_size() const {
-  if (cp_comm_type == CpCommType::a2a) return context_parallel_size;
-  return cp_comm_type == CpCommType::a2a_p2p ? hierarchical_context_parallel_sizes.at(0) : 1;
+std::string names_of(const std::vector<CpCommType>& types) {
+  std::string names;
+  for (const CpCommType type : types) names += (names.empty() ? "\"" : ", \"") + std::string(name_of(type)) + "\"";
+  return names;
+}
+
+std::vector<CpCommType> Parallel::cp_comm_types() const {
+  std::vector<CpCommType> types;
+  for (const CpCommType type : cp_comm_type)
+    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+  return types;
+}
+
+std::int64_t Parallel::cp_exchange_size(CpCommType type) const {
+  if (type == CpCommType::a2a) return context_parallel_size;
+  return type == CpCommType::a2a_p2p ? cp_neighbours() : 1;
+}
+
+bool Parallel::has_cp_ring() const {
+  return std::any_of(cp_comm_type.begin(), cp_comm_type.end(), [&](CpCommType type) { return has_cp_ring(type); });
+}
+
+bool Parallel::has_cp_comm_type(CpCommType type) const {
+  return std::find(cp_comm_type.begin(), cp_comm_type.end(), type) != cp_comm_type.end();
 }
 
 std::vector<Coord> axes_in_order(const Parallel& parallel) {

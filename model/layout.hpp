@@ -17,6 +17,7 @@ enum class CpCommType : std::uint8_t {
   a2a_p2p,     // exchange among neighbours, a ring across them (USP, arXiv 2405.07719)
 };
 const char* name_of(CpCommType type);  // "p2p", "all_gather", "a2a", "a2a+p2p"
+std::string names_of(const std::vector<CpCommType>& types);  // for messages: in quotes, with commas
 
 // Which of optimizer state, gradients and parameters a replica has a shard of, each with what is before it: none, the
 // first (ZeRO-1), two (ZeRO-2), all (ZeRO-3, FSDP; Rajbhandari et al., arXiv 1910.02054). Names are Megatron-FSDP's.
@@ -43,12 +44,22 @@ inline bool lies_in_v(PipelineSchedule schedule) {
 struct Parallel {
   std::int64_t data_parallel_size = 1;
   std::int64_t context_parallel_size = 1;  // ranks that share the tokens of a sequence
-  CpCommType cp_comm_type = CpCommType::p2p;
-  // With a2a+p2p: neighbours that exchange heads, and groups of them round the ring.
+  std::vector<CpCommType> cp_comm_type = {CpCommType::p2p};  // of all layers, or of each
+  CpCommType cp_comm_type_of(std::int64_t layer) const {
+    return cp_comm_type[cp_comm_type.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
+  }
+  std::vector<CpCommType> cp_comm_types() const;  // that occur, in the order of their first layers
+  // With a2a+p2p: neighbours that exchange heads, and groups of them round the ring. Otherwise empty.
   std::vector<std::int64_t> hierarchical_context_parallel_sizes = {};
-  std::int64_t cp_exchange_size() const;  // ranks that exchange tokens for heads; 1: none
-  std::int64_t cp_ring_size() const { return context_parallel_size / cp_exchange_size(); }  // ring or all-gather
-  bool has_cp_ring() const { return cp_ring_size() > 1 && cp_comm_type != CpCommType::all_gather; }
+  std::int64_t cp_neighbours() const {
+    return hierarchical_context_parallel_sizes.empty() ? 1 : hierarchical_context_parallel_sizes[0];
+  }
+  // In layers of a type: ranks that exchange tokens for heads (1: none), and those of the ring, or of the all-gather.
+  std::int64_t cp_exchange_size(CpCommType type) const;
+  std::int64_t cp_ring_size(CpCommType type) const { return context_parallel_size / cp_exchange_size(type); }
+  bool has_cp_ring(CpCommType type) const { return cp_ring_size(type) > 1 && type != CpCommType::all_gather; }
+  bool has_cp_ring() const;  // in any layer
+  bool has_cp_comm_type(CpCommType type) const;
   // With no_shard every rank updates all parameters, after an all-reduce of gradients; otherwise its shard of them.
   Sharding data_parallel_sharding_strategy = Sharding::optim;
   // With optim_grads_params: a layer's parameters are given back after its forward pass, and gathered again for its

@@ -105,7 +105,10 @@ StepSize step_size_of(const Scenario& scenario) {
     if (gemm.method == TpMethod::flash) slices += 3.5 * double(gemm.num_slices);
   const bool exchanges = tp > 1 && overlap.tp_comm_overlap && parallel.sequence_parallel;
   // Round the ring: a send, a receive and attention at each step, both ways, and sums on the way back.
-  const double ring = parallel.cp_comm_type == CpCommType::all_gather ? 0 : double(parallel.cp_ring_size());
+  double ring = 0;  // on average of the layers
+  for (const CpCommType type : parallel.cp_comm_type)
+    if (type != CpCommType::all_gather) ring += double(parallel.cp_ring_size(type));
+  ring /= double(parallel.cp_comm_type.size());
   // Three to four operations of attention more forward, as often as that runs, and four to five backward.
   const bool is_unfused = scenario.training.attention_backend == AttentionBackend::unfused;
   const double of_layer = kLayer_operations + (is_unfused ? recomputes ? 10 : 7 : 0) +

@@ -24,7 +24,7 @@ struct Ring {
     scenario.model.seq_length = scenario.model.max_position_embeddings = 4 * n * exchange;
     scenario.parallel.context_parallel_size = n * exchange;
     if (exchange == 1) return scenario;
-    scenario.parallel.cp_comm_type = CpCommType::a2a_p2p;
+    scenario.parallel.cp_comm_type = {CpCommType::a2a_p2p};
     scenario.parallel.hierarchical_context_parallel_sizes = {exchange, n};
     return scenario;
   }
@@ -85,7 +85,7 @@ TEST_CASE("Ulysses by queries: a message hides behind attention to the next rank
       scenario.model.hidden_size = 8 * n;
       scenario.model.seq_length = scenario.model.max_position_embeddings = 4 * n;
       scenario.parallel.context_parallel_size = n;
-      scenario.parallel.cp_comm_type = CpCommType::a2a;
+      scenario.parallel.cp_comm_type = {CpCommType::a2a};
       Ideal ideal(scenario);
       for (std::int64_t i = 0; i < n; ++i) {
         const std::string number = std::to_string(i);
@@ -104,6 +104,36 @@ TEST_CASE("Ulysses by queries: a message hides behind attention to the next rank
       CHECK(result.step == scenario.model.num_layers * scenario.num_microbatches() * (forward + backward));
       const Breakdown b = breakdown(ideal.schedule, result.programs.front(), result.timeline);
       CHECK(b.bubble == 0);
+    }
+}
+
+// Layers take turns, and take what layers of their type take alone.
+TEST_CASE("types of layers: each layer takes its own time", "[closed]") {
+  for (const bool overlaps : {false, true})
+    for (const Time message : {0, 700, 3000}) {
+      INFO((overlaps ? "overlapped" : "plain") << ", messages of " << message);
+      const Layout layout{.cp = 2, .cp_type = {CpCommType::p2p, CpCommType::a2a}};
+      Scenario scenario = layout_scenario(layout, overlaps ? "cp_comm_overlap" : "plain", true, "fp32", 1, 3);
+      scenario.model.num_layers = 5;
+      scenario.parallel.cp_comm_type = {CpCommType::a2a, CpCommType::p2p, CpCommType::p2p, CpCommType::a2a,
+                                        CpCommType::p2p};
+      Ideal ideal(scenario);
+      for (const char* number : {"0", "1"}) {
+        ideal.set(std::string("attention.p2p.fprop.") + number, kForward);
+        ideal.set(std::string("attention.p2p.dgrad.") + number, kBackward);
+        for (const std::string way : {".send.", ".recv."}) {
+          if (*number == '0') ideal.set("attention.p2p.kv" + way + number, message);
+          ideal.set("attention.p2p.dkv" + way + number, message);
+        }
+      }
+      ideal.set("attention.a2a.fprop", kForward);
+      ideal.set("attention.a2a.all_to_all_qkv", message);
+      ideal.set("attention.a2a.dgrad", kBackward);
+      // Forward a message beside attention, backward one beside each of two.
+      const Time ring = overlaps ? kForward + std::max(kForward, message) + 2 * std::max(kBackward, message)
+                                 : 2 * kForward + 2 * kBackward + 3 * message,
+                 exchange = kForward + kBackward + message;
+      CHECK(ideal.run().step == scenario.num_microbatches() * (3 * ring + 2 * exchange));
     }
 }
 

@@ -129,11 +129,12 @@ void add_context(std::vector<Subject>& subjects, std::int64_t ranks_per_device) 
        {std::pair{ring, "plain"}, std::pair{ring, "cp_comm_overlap"}, std::pair{ring_of_three, "cp_comm_overlap"},
         std::pair{Layout{.tp = 2, .sequence_parallel = true, .cp = 2}, "cp_comm_overlap"},
         std::pair{Layout{.dp = 2, .cp = 2}, "overlap_param_gather"},
-        std::pair{Layout{.cp = 2, .cp_type = CpCommType::all_gather}, "plain"},
-        std::pair{Layout{.cp = 2, .cp_type = CpCommType::a2a}, "plain"},
-        std::pair{Layout{.cp = 2, .cp_type = CpCommType::a2a}, "cp_flash_overlap"},
-        std::pair{Layout{.cp = 4, .cp_type = CpCommType::a2a}, "cp_flash_overlap"},
-        std::pair{Layout{.cp = 4, .cp_type = CpCommType::a2a_p2p}, "cp_comm_overlap"}})
+        std::pair{Layout{.cp = 2, .cp_type = {CpCommType::all_gather}}, "plain"},
+        std::pair{Layout{.cp = 2, .cp_type = {CpCommType::a2a}}, "plain"},
+        std::pair{Layout{.cp = 2, .cp_type = {CpCommType::a2a}}, "cp_flash_overlap"},
+        std::pair{Layout{.cp = 4, .cp_type = {CpCommType::a2a}}, "cp_flash_overlap"},
+        std::pair{Layout{.cp = 4, .cp_type = {CpCommType::a2a_p2p}}, "cp_comm_overlap"},
+        std::pair{Layout{.cp = 2, .cp_type = {CpCommType::a2a, CpCommType::p2p}}, "cp_comm_overlap"}})
     for (const bool recomputes : {false, true}) {
       Scenario scenario = layout_scenario(layout, mode, layout.cp == 3, "fp32", 1, layout.dp * 2);
       scenario.cluster.ranks_per_device = ranks_per_device;

@@ -198,7 +198,7 @@ TEST_CASE("when weight gradients come does not change what is trained") {
         .split = "Et|tt|t|ttL",
         .schedule = PipelineSchedule::zb_v},
         Layout{.pp = 2, .cp = 2, .schedule = PipelineSchedule::zb_h1},
-        Layout{.pp = 2, .cp = 2, .cp_type = CpCommType::a2a, .schedule = PipelineSchedule::zb_h1}})
+        Layout{.pp = 2, .cp = 2, .cp_type = {CpCommType::a2a, CpCommType::p2p}, .schedule = PipelineSchedule::zb_h1}})
     for (const bool drops : {false, true})
       for (const auto granularity : {Recompute::Granularity::none, Recompute::Granularity::selective})
         for (const char* mode : {"plain", "overlap_p2p_comm"}) {

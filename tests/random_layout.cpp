@@ -51,6 +51,7 @@ class Generator {
   std::string toml() {
     sizes();
     split();
+    context_of_layers();
     style();
     micro_batches();
     recompute();
@@ -98,7 +99,7 @@ class Generator {
     if (draw_.coin())
       parallel_.set("order", cp_ > 1 ? draw_.one_of<std::string>({"tp-cp-pp-dp", "dp-tp-pp-cp", "pp-cp-dp-ep-tp"})
                                      : draw_.one_of<std::string>({"tp-pp-dp", "dp-tp-pp", "pp-cp-dp-ep-tp"}));
-    context();
+    parallel_.set("context_parallel_size", cp_);
     parallel_.set("pipeline_model_parallel_size", pp_);
     parallel_.set("virtual_pipeline_model_parallel_size", vp_);
     cluster_.set("ranks_per_device",
@@ -126,14 +127,20 @@ class Generator {
     if (instances_ > 1 || draw_.seldom()) parallel_.set("num_distributed_optimizer_instances", instances_);
   }
 
-  void context() {
-    parallel_.set("context_parallel_size", cp_);
-    const std::string type = draw_.one_of({"p2p", "p2p", "all_gather", "a2a", "a2a+p2p"});
-    parallel_.set("cp_comm_type", type);
-    if (type == "a2a") exchange_ = cp_;
-    if (type != "a2a+p2p") return;
-    exchange_ = cp_ % 2 == 0 && draw_.coin() ? 2 : draw_.coin() ? 1 : cp_;
-    parallel_.set("hierarchical_context_parallel_sizes", std::vector<std::int64_t>{exchange_, cp_ / exchange_});
+  void context_of_layers() {
+    const auto any = [&] { return std::string(draw_.one_of({"p2p", "p2p", "all_gather", "a2a", "a2a+p2p"})); };
+    std::vector<std::string> types = {any()};
+    if (draw_.coin()) {
+      while (std::ssize(types) < layers_) types.push_back(any());
+      parallel_.set("cp_comm_type", types);
+    } else {
+      parallel_.set("cp_comm_type", types.front());
+    }
+    if (std::count(types.begin(), types.end(), "a2a+p2p") > 0) {
+      exchange_ = cp_ % 2 == 0 && draw_.coin() ? 2 : draw_.coin() ? 1 : cp_;
+      parallel_.set("hierarchical_context_parallel_sizes", std::vector<std::int64_t>{exchange_, cp_ / exchange_});
+    }
+    if (std::count(types.begin(), types.end(), "a2a") > 0) exchange_ = cp_;
   }
 
   void split() {

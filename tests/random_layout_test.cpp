@@ -70,15 +70,34 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("all axes", p.data_parallel_size > 1 && p.tensor_model_parallel_size > 1 && pipeline);
     see("interleaved", interleaved);
     see("a ring and stages", p.has_cp_ring() && pipeline && o.cp_comm_overlap);
-    see("attention by queries, stages",
-        o.cp_flash_overlap && p.context_parallel_size > 1 && p.cp_comm_type == CpCommType::a2a && pipeline);
+    const auto is_any = [&](auto is) { return std::any_of(p.cp_comm_type.begin(), p.cp_comm_type.end(), is); };
+    const bool exchanges = is_any([&](CpCommType type) { return p.cp_exchange_size(type) > 1; }),
+               queries = o.cp_flash_overlap && p.context_parallel_size > 1 && p.has_cp_comm_type(CpCommType::a2a);
+    see("attention by queries, stages", queries && pipeline);
     see("a ring, not overlapped", p.has_cp_ring() && !o.cp_comm_overlap);
     see("a ring, sequence parallel", p.has_cp_ring() && p.sequence_parallel && p.tensor_model_parallel_size > 1);
-    see("keys gathered", p.context_parallel_size > 2 && p.cp_comm_type == CpCommType::all_gather);
-    see("heads exchanged", p.context_parallel_size > 2 && p.cp_comm_type == CpCommType::a2a && pipeline);
+    see("keys gathered", p.context_parallel_size > 2 && p.has_cp_comm_type(CpCommType::all_gather));
+    see("heads exchanged", p.context_parallel_size > 2 && p.has_cp_comm_type(CpCommType::a2a) && pipeline);
     see("heads exchanged, grouped queries",
-        p.cp_exchange_size() > 1 && scenario.model.kv_heads() != scenario.model.num_attention_heads);
-    see("a ring of exchanges", p.cp_exchange_size() > 1 && p.cp_ring_size() > 1);
+        exchanges && scenario.model.kv_heads() != scenario.model.num_attention_heads);
+    see("a ring of exchanges",
+        is_any([&](CpCommType type) { return p.cp_exchange_size(type) > 1 && p.has_cp_ring(type); }));
+    const bool is_mixed = p.context_parallel_size > 1 && p.cp_comm_types().size() > 1;
+    const Recompute::Granularity recomputed = scenario.training.recompute.granularity;
+    see("types of layers, one for each", p.context_parallel_size > 1 && p.cp_comm_type.size() > 1 && !is_mixed);
+    see("four types of layers", is_mixed && p.cp_comm_types().size() == 4);
+    see("types of layers, interleaved", is_mixed && interleaved && !is_zero_bubble(p.pipeline_schedule));
+    see("types of layers, weight gradients apart, dropout",
+        is_mixed && exchanges && is_zero_bubble(p.pipeline_schedule) && scenario.model.attention_dropout > 0);
+    see("types of layers, both overlapped", is_mixed && queries && p.has_cp_ring() && o.cp_comm_overlap);
+    see("types of layers, sequence parallel",
+        is_mixed && o.tp_comm_overlap && p.sequence_parallel && p.tensor_model_parallel_size > 1);
+    see("types of layers, all-reduces beside", is_mixed && o.async_tensor_model_parallel_allreduce &&
+                                                    !p.sequence_parallel && p.tensor_model_parallel_size > 1);
+    see("types of layers, recomputed", is_mixed && recomputed == Recompute::Granularity::full);
+    see("types of layers, attention recomputed", is_mixed && queries && recomputed == Recompute::Granularity::selective);
+    see("types of layers, sharded parameters", is_mixed && p.shards_parameters() && o.fsdp_comm_overlap);
+    see("types of layers, replicas", is_mixed && p.data_parallel_size > 1 && o.overlap_param_gather);
     see("dropout and a ring", p.has_cp_ring() && scenario.model.attention_dropout > 0);
     see("sequence parallel in a pipeline", p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
     see("scattered messages",
@@ -144,14 +163,14 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("zb-v, buckets", is_v && o.overlap_param_gather && p.replicas() > 1);
     see("zb-v, tied", is_v && !scenario.model.untie_embeddings_and_output_weights && o.overlap_grad_reduce);
     see("zb-v, embedding alone", is_v && chunks.front().layers() == 0);
-    see("zb-v, heads exchanged", is_v && p.cp_exchange_size() > 1);
+    see("zb-v, heads exchanged", is_v && exchanges);
     see("zb-v, no dropout", is_v && scenario.model.hidden_dropout == 0);
     const bool is_dual = p.pipeline_schedule == PipelineSchedule::dualpipe_v;
     see("dualpipev, overlapped", is_dual && o.overlap_p2p_comm);
     see("dualpipev, batched, buckets", is_dual && o.batch_p2p_comm && o.overlap_grad_reduce && p.replicas() > 1);
     see("dualpipev, sequence parallel", is_dual && p.sequence_parallel && p.tensor_model_parallel_size > 1);
   }
-  CHECK(seen.size() == 67);
+  CHECK(seen.size() == 78);
 
   // Whoever adds a key draws it, or says in keys_not_drawn() why not.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

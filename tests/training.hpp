@@ -69,11 +69,11 @@ struct Layout {
   std::string split = "";  // pipeline_model_parallel_layout
   std::int64_t group = 0;  // microbatch_group_size_per_vp_stage
   std::int64_t cp = 1;
-  CpCommType cp_type = CpCommType::p2p;  // with a2a_p2p pairs exchange heads
+  std::vector<CpCommType> cp_type = {CpCommType::p2p};  // of layers in turn; with a2a_p2p pairs exchange heads
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::string text() const {
     return "dp " + std::to_string(dp) + " tp " + std::to_string(tp) + (sequence_parallel ? " sp" : "") +
-           (cp > 1 ? " cp " + std::to_string(cp) + " " + name_of(cp_type) : "") +
+           (cp > 1 ? " cp " + std::to_string(cp) + " " + names_of(cp_type) : "") +
            (pp > 1 ? " pp " + std::to_string(pp) + " vp " + std::to_string(vp) + " " + split + " " + name_of(schedule)
                    : "");
   }
@@ -102,14 +102,17 @@ inline Scenario layout_scenario(const Layout& layout, const std::string& mode, b
                        .tensor_model_parallel_size = layout.tp,
                        .sequence_parallel = layout.sequence_parallel};
   scenario.parallel.context_parallel_size = layout.cp;
-  scenario.parallel.cp_comm_type = layout.cp_type;
-  if (layout.cp_type == CpCommType::a2a_p2p) scenario.parallel.hierarchical_context_parallel_sizes = {2, layout.cp / 2};
   scenario.parallel.pipeline_model_parallel_size = layout.pp;
   scenario.parallel.virtual_pipeline_model_parallel_size = layout.vp;
   scenario.parallel.pipeline_schedule = layout.schedule;
   scenario.parallel.pipeline_model_parallel_layout = layout.split;
   scenario.parallel.microbatch_group_size_per_vp_stage = layout.group;
   if (layout.pp > 1) model.num_layers = 6;
+  std::vector<CpCommType>& types = scenario.parallel.cp_comm_type = layout.cp_type;
+  for (std::size_t layer = types.size(); types.size() > 1 && std::ssize(types) < model.num_layers; ++layer)
+    types.push_back(layout.cp_type[layer % layout.cp_type.size()]);
+  if (scenario.parallel.has_cp_comm_type(CpCommType::a2a_p2p))
+    scenario.parallel.hierarchical_context_parallel_sizes = {2, layout.cp / 2};
   return scenario;
 }
 

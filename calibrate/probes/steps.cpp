@@ -85,7 +85,7 @@ StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(
     for (const auto& [type, ranks] : {std::pair{CpCommType::p2p, 4}, std::pair{CpCommType::a2a, 2}}) {
       Scenario scenario = scenario_of(shape, 1, 1);
       scenario.parallel.context_parallel_size = ranks;
-      scenario.parallel.cp_comm_type = type;
+      scenario.parallel.cp_comm_type = {type};
       context.push_back(std::make_unique<StepRun>(scenario, one_core));
     }
   const auto add_dropping = [&](const StepShape& shape) {

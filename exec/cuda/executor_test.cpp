@@ -109,7 +109,9 @@ TEST_CASE("the executor for GPUs trains with context parallelism", "[cuda]") {
   Cases cases;
   for (const CpCommType type : values_of<CpCommType>())
     for (const bool llama : {false, true}) {
-      const Layout layout{.cp = type == CpCommType::a2a_p2p ? 4 : 2, .cp_type = type};
+      // GPT's layers are all of the type; Llama's take turns with a ring.
+      Layout layout{.cp = type == CpCommType::a2a_p2p ? 4 : 2, .cp_type = {type}};
+      if (llama && type != CpCommType::p2p) layout.cp_type.push_back(CpCommType::p2p);
       Scenario scenario = layout_scenario(layout, "cp_comm_overlap", llama, "fp32", 2, 4);
       if (!cases.takes_next()) continue;
       INFO(layout.text() << (llama ? ", llama" : ", gpt"));
@@ -257,7 +259,7 @@ TEST_CASE("ranks in processes of their own, by NCCL: the same bits as on a share
   bool graphs = false;
   for (const Layout& layout :
        {Layout{2, 1}, Layout{1, 2, true}, Layout{1, 3, true}, Layout{1, 1, false, 2}, Layout{1, 1, false, 2, 2},
-        Layout{1, 1, false, 3}, Layout{.cp = 2}, Layout{.cp = 3}, Layout{.cp = 2, .cp_type = CpCommType::a2a}})
+        Layout{1, 1, false, 3}, Layout{.cp = 2}, Layout{.cp = 3}, Layout{.cp = 2, .cp_type = {CpCommType::a2a}}})
     for (const OverlapMode& mode : overlap_modes()) {
       if (layout.cp > 1 && mode.name != "plain" && !mode.name.starts_with("cp_")) continue;
       // A ring of three for its messages alone, which are then no longer between two.

@@ -1,5 +1,7 @@
 #include "model/lower/block_writer.hpp"
 
+#include <algorithm>
+#include <cassert>
 #include <optional>
 
 namespace stretto {
@@ -56,8 +58,19 @@ BlockId BlockWriter::end_weights(const std::string& name) {
   return end();
 }
 
+void BlockWriter::add(Block& block, Operation operation) {
+  const auto known = written_.find(operation.name);
+  if (known == written_.end()) {
+    const std::string name = operation.name;
+    written_[name] = add_operation(schedule_, block, std::move(operation));
+    return;
+  }
+  assert(schedule_.operations[known->second] == operation);
+  block.ops.push_back(known->second);
+}
+
 void BlockWriter::op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses) {
-  add_operation(schedule_, block_, {name, std::move(work), lane_, phase, std::move(accesses)});
+  add(block_, {name, std::move(work), lane_, phase, std::move(accesses)});
 }
 
 void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,
@@ -67,19 +80,18 @@ void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKin
 
 void BlockWriter::communicate(const std::string& name, Phase phase, Collective work, LaneId lane,
                               std::vector<Access> accesses) {
-  add_operation(schedule_, block_, {name, std::move(work), lane, phase, std::move(accesses)});
+  add(block_, {name, std::move(work), lane, phase, std::move(accesses)});
 }
 
 void BlockWriter::exchange(const std::string& name, const std::string& suffix, Phase phase, std::uint32_t communicator,
                            int offset, View sent, View came) {
   const auto message = [&](bool is_send, View view) {
     const PointToPoint work{is_send, communicator, is_send ? offset : -offset, view.rows * view.cols};
-    add_operation(schedule_, block_,
-                  {name + (is_send ? ".send" : ".recv") + suffix,
-                   work,
-                   is_send ? shape_.cp.send : shape_.cp.recv,
-                   phase,
-                   {is_send ? read(view) : write(view)}});
+    add(block_, {name + (is_send ? ".send" : ".recv") + suffix,
+                 work,
+                 is_send ? shape_.cp.send : shape_.cp.recv,
+                 phase,
+                 {is_send ? read(view) : write(view)}});
   };
   message(true, std::move(sent));
   message(false, std::move(came));
@@ -90,35 +102,56 @@ void BlockWriter::exchange(const std::string& name, const std::string& suffix, P
 TensorId BlockWriter::activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
   return add_tensor(schedule_, name, dtype_, BufferKind::activation, rows, cols, layers, shape_.slots.back());
 }
+void BlockWriter::add_places(std::vector<TensorPlace>& places, const std::string& name, Dtype dtype,
+                             std::int64_t elements, std::int64_t layer) {
+  const std::int64_t slots = shape_.most_slots(), own = shape_.slots[static_cast<std::size_t>(layer)];
+  for (std::int64_t slot = 0; slot < slots; ++slot) {
+    if (slot >= own) {
+      places.push_back(places[places.size() - static_cast<std::size_t>(own)]);
+      continue;
+    }
+    const std::string suffix = ".l" + std::to_string(layer) + (slots > 1 ? ".s" + std::to_string(slot) : "");
+    places.push_back({add_storage(schedule_, name + suffix, dtype, BufferKind::activation, elements), 0});
+  }
+}
+
 TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                                    Role role) {
   const Recompute& recompute = shape_.recompute;
   const bool shares_core = role.is_core && recompute.granularity == Recompute::Granularity::selective;
   const std::int64_t slots = shape_.most_slots();
+  const Dtype dtype = role.is_mask ? Dtype::i32 : role.is_statistics ? statistics_type() : dtype_;
   std::vector<TensorPlace> places;
   places.reserve(static_cast<std::size_t>(layers * slots));
-  const auto add = [&](const std::string& suffix) {
-    const Dtype dtype = role.is_mask ? Dtype::i32 : role.is_statistics ? statistics_type() : dtype_;
-    return add_storage(schedule_, name + suffix, dtype, BufferKind::activation, rows * cols);
-  };
+  std::optional<StorageId> passed;
   std::vector<std::optional<StorageId>> recomputed(static_cast<std::size_t>(recompute.group()));  // [layer of a group]
+  const auto share = [&](std::optional<StorageId>& storage, const std::string& suffix, BufferKind kind) {
+    if (!storage) storage = add_storage(schedule_, name + suffix, dtype, kind, rows * cols);
+    places.insert(places.end(), static_cast<std::size_t>(slots), {*storage, 0});
+  };
+  std::vector<std::int64_t> without;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const bool is_head_input = layer >= shape_.model.num_layers;
     const std::int64_t in_chunk = is_head_input ? 0 : shape_.layer_in_chunk[static_cast<std::size_t>(layer)];
     const std::int64_t in_group = in_chunk % recompute.group();
-    if (shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
+    if (!role.layers.empty() && !role.layers[static_cast<std::size_t>(layer)]) {
+      without.push_back(layer);
+      places.resize(places.size() + static_cast<std::size_t>(slots));
+    } else if (!role.passing.empty() && role.passing[static_cast<std::size_t>(layer)]) {
+      share(passed, "", BufferKind::workspace);
+    } else if (shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
       // A recomputed activation is used up before the next one is made, whatever the micro-batch.
-      std::optional<StorageId>& shared = recomputed[static_cast<std::size_t>(shares_core ? 0 : in_group)];
-      if (!shared) shared = add(shares_core ? ".recomputed" : ".recomputed" + std::to_string(in_group));
-      places.insert(places.end(), static_cast<std::size_t>(slots), {*shared, 0});
-      continue;
+      share(recomputed[static_cast<std::size_t>(shares_core ? 0 : in_group)],
+            shares_core ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
+    } else {
+      add_places(places, name, dtype, rows * cols, layer);
     }
-    const std::int64_t own = shape_.slots[static_cast<std::size_t>(layer)];
-    for (std::int64_t slot = 0; slot < slots; ++slot)
-      places.push_back(
-          slot >= own
-              ? places[places.size() - static_cast<std::size_t>(own)]
-              : TensorPlace{add(".l" + std::to_string(layer) + (slots > 1 ? ".s" + std::to_string(slot) : "")), 0});
+  }
+  // A family has a place for every layer. Where nobody looks, it is one that there is.
+  if (!without.empty()) {
+    const auto first = std::find(role.layers.begin(), role.layers.end(), true) - role.layers.begin();
+    for (const std::int64_t layer : without)
+      std::copy_n(places.begin() + first * slots, slots, places.begin() + layer * slots);
   }
   return family(name, rows, cols, layers, slots, std::move(places));
 }
@@ -126,20 +159,18 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
 TensorId BlockWriter::kept_gradient(const std::string& name, TensorId activation) {
   const Tensor of = schedule_.tensors[activation];
   const std::int64_t layers = shape_.model.num_layers;
-  if (of.places[0].storage == of.places[1].storage) return recomputable(name, of.rows, of.cols, layers);
   std::vector<TensorPlace> places;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const std::int64_t own = shape_.slots[static_cast<std::size_t>(layer)];
+    const StorageId first = of.places[static_cast<std::size_t>(layer * of.slots)].storage;
+    if (schedule_.storages[first].kind == BufferKind::workspace) {
+      add_places(places, name, schedule_.storages[first].dtype, of.elements(), layer);
+      continue;
+    }
     for (std::int64_t slot = 0; slot < of.slots; ++slot)
       places.push_back(of.places[static_cast<std::size_t>(layer * of.slots + (slot + own - 1) % own)]);
   }
   return family(name, of.rows, of.cols, layers, of.slots, std::move(places));
-}
-
-TensorId BlockWriter::shared(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
-  const StorageId storage = add_storage(schedule_, name, dtype_, BufferKind::workspace, rows * cols);
-  const auto count = static_cast<std::size_t>(layers * shape_.most_slots());
-  return family(name, rows, cols, layers, shape_.most_slots(), std::vector<TensorPlace>(count, {storage, 0}));
 }
 
 TensorId BlockWriter::family(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
@@ -155,7 +186,7 @@ BlockId BlockWriter::copy(BlockId block, const std::string& name, const std::str
   for (const OpId id : std::vector<OpId>(schedule_.blocks[block].ops)) {
     Operation operation = schedule_.operations[id];
     operation.name += suffix;
-    add_operation(schedule_, copied, std::move(operation));
+    add(copied, std::move(operation));
   }
   return add_block(schedule_, std::move(copied));
 }

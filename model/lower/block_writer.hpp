@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,8 +13,9 @@ namespace stretto {
 // micro-batch; R = this rank's tokens of the residual stream: T/tp with sequence parallelism, else T. Layers are cut
 // over tp as in Megatron-LM (Shoeybi et al., arXiv 1909.08053; Korthikanti et al., arXiv 2205.05198).
 //
-// It writes the plain schedule: the operations of a block run one after the other, whatever their lanes. References are
-// borrowed and must outlive this.
+// It writes the plain schedule: the operations of a block run one after the other, whatever their lanes. A name stands
+// for one operation: a block that has the same as one before it has that one. References are borrowed and must outlive
+// this.
 class BlockWriter {
  public:
   BlockWriter(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters, LaneId compute);
@@ -35,21 +37,23 @@ class BlockWriter {
   TensorId activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
   // The same for activations that may be recomputed: layers that recompute theirs before backward share instances.
   struct Role {
-    bool is_input = false;       // the layer's input, kept where a group of recomputed layers begins
-    bool is_core = false;        // attention's output, and what it keeps
-    bool is_statistics = false;  // row statistics, kept in the accumulation type
-    bool is_mask = false;        // of dropout, i32
+    bool is_input = false;           // the layer's input, kept where a group of recomputed layers begins
+    bool is_core = false;            // attention's output, and what it keeps
+    bool is_statistics = false;      // row statistics, kept in the accumulation type
+    bool is_mask = false;            // of dropout, i32
+    std::vector<bool> layers = {};   // [layer] that have it; empty: all
+    std::vector<bool> passing = {};  // [layer] whose pass uses it up, and which share one; empty: none
   };
-  TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
-                        Role role = {.is_input = false, .is_core = false, .is_statistics = false, .is_mask = false});
-  // An activation that one layer's passes use up: all layers share one instance for each pass's order of calls.
-  TensorId shared(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
+  TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers, Role role);
+  TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
+    return recomputable(name, rows, cols, layers, Role{});
+  }
   // A copy of a block with `suffix` on the names of its operations. Waits are copied too.
   BlockId copy(BlockId block, const std::string& name, const std::string& suffix);
   // With weights apart: an output gradient that B makes and W reads, of the shape of `activation`, for each layer and
   // slot. No backward pass of a micro-batch but its own reads that activation, and slots are used in turn, so it lies
-  // in the activation's storage of the slot before (PipelineOrder::slots). Where all layers share the activation it has
-  // storage of its own.
+  // in the activation's storage of the slot before (PipelineOrder::slots). Where layers share the activation it has
+  // storages of its own.
   TensorId kept_gradient(const std::string& name, TensorId activation);
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1);
   Dtype statistics_type() const { return accumulation_of(dtype_); }
@@ -122,6 +126,10 @@ class BlockWriter {
   };
   void write_or_put_off(WeightGradient gradient);
   void write_weight_gradient(const WeightGradient& gradient);
+  void add(Block& block, Operation operation);
+  // One storage for each slot of a layer, behind `places`.
+  void add_places(std::vector<TensorPlace>& places, const std::string& name, Dtype dtype, std::int64_t elements,
+                  std::int64_t layer);
   bool has_beta() const { return shape_.model.normalization == Normalization::layer_norm; }
   Work norm(Pass pass) const;
   Dropout hidden_dropout(Pass pass, DropoutSite site) const;
@@ -136,6 +144,7 @@ class BlockWriter {
   Dtype dtype_;
   Expr slot_;
   Block block_;
+  std::map<std::string, OpId> written_;  // operations by their names
   std::vector<bool> is_beside_;  // [operation of the block] runs beside the one before it
   bool weights_apart_ = false;
   std::vector<WeightGradient> put_off_;

@@ -78,22 +78,26 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     return w.end();
   };
 
+  const auto is_needed = [&](OpId id) {
+    const Operation& operation = schedule.operations[id];
+    if (!shape.recompute.whole_layers) return operation.name != "fc2.fprop.recompute";
+    // What writes the layer's output would write where a later layer's input, or a message, may still be.
+    return std::none_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
+      return access.mode != AccessMode::read && access.view.tensor == x_next.tensor;
+    });
+  };
+
   blocks.embedding_forward = block("embedding.forward", &Sections::embedding_forward);
-  w.begin("layer.forward");
-  for (std::size_t s = 0; s < kind.size(); ++s) (sections.*kind[s].forward)(stream[s], stream[s + 1]);
-  blocks.layer_forward = w.end();
-  if (shape.recompute.granularity == Recompute::Granularity::full) {
-    blocks.layer_recompute = w.copy(blocks.layer_forward, "layer.recompute", ".recompute");
-    const std::vector<OpId>& ops = schedule.blocks[blocks.layer_recompute].ops;
-    const auto is_needed = [&](OpId id) {
-      const Operation& operation = schedule.operations[id];
-      if (!shape.recompute.whole_layers) return operation.name != "fc2.fprop.recompute";
-      // What writes the layer's output would write where a later layer's input, or a message, may still be.
-      return std::none_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
-        return access.mode != AccessMode::read && access.view.tensor == x_next.tensor;
-      });
-    };
-    while (blocks.recompute_inner < ops.size() && is_needed(ops[blocks.recompute_inner])) ++blocks.recompute_inner;
+  for (const ContextKind& context : shape.cp.kinds) {
+    LayerBlocks& layer = blocks.layers.emplace_back();
+    sections.set_kind(blocks.layers.size() - 1);
+    w.begin("layer.forward" + context.suffix);
+    for (std::size_t s = 0; s < kind.size(); ++s) (sections.*kind[s].forward)(stream[s], stream[s + 1]);
+    layer.forward = w.end();
+    if (shape.recompute.granularity != Recompute::Granularity::full) continue;
+    layer.recompute = w.copy(layer.forward, "layer.recompute" + context.suffix, ".recompute");
+    const std::vector<OpId>& ops = schedule.blocks[layer.recompute].ops;
+    while (layer.recompute_inner < ops.size() && is_needed(ops[layer.recompute_inner])) ++layer.recompute_inner;
   }
   blocks.head_forward = block("head.forward", &Sections::head_forward);
 
@@ -101,10 +105,14 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   sections.head_backward();
   blocks.head_backward = w.end();
   if (shape.puts_off_head()) blocks.head_wgrad = w.end_weights("head.wgrad");
-  w.begin("layer.backward", shape.weights_apart);
-  for (std::size_t s = kind.size(); s-- > 0;) (sections.*kind[s].backward)(stream[s]);
-  blocks.layer_backward = w.end();
-  if (shape.weights_apart) blocks.layer_wgrad = w.end_weights("layer.wgrad");
+  for (std::size_t k = 0; k < blocks.layers.size(); ++k) {
+    const std::string& suffix = shape.cp.kinds[k].suffix;
+    sections.set_kind(k);
+    w.begin("layer.backward" + suffix, shape.weights_apart);
+    for (std::size_t s = kind.size(); s-- > 0;) (sections.*kind[s].backward)(stream[s]);
+    blocks.layers[k].backward = w.end();
+    if (shape.weights_apart) blocks.layers[k].wgrad = w.end_weights("layer.wgrad" + suffix);
+  }
   if (!shape.frozen_base) blocks.embedding_backward = block("embedding.backward", &Sections::embedding_backward);
   return blocks;
 }

@@ -13,14 +13,23 @@
 
 namespace stretto {
 
-// Context parallelism: `size` = exchange · ring ranks share a sequence. `exchange` neighbours swap tokens for heads;
+// How layers of one kind share a sequence among exchange · ring ranks. `exchange` neighbours swap tokens for heads;
 // `ring` groups of them pass keys and values round, or gather them.
-struct ContextShape {
-  std::int64_t size = 1, exchange = 1, ring = 1;
+struct ContextKind {
+  std::string suffix = {};  // ".a2a" on what only this kind has; empty where it is the only one
+  std::int64_t exchange = 1, ring = 1;
   bool gathers = false;
-  Expr place = 0, exchange_place = 0, ring_place = 0;  // of the rank; place = ring_place · exchange + exchange_place
-  LaneId lane = 0, send = 0, recv = 0;                 // of collectives, and of messages round the ring
+  bool has_ring() const { return ring > 1 && !gathers; }
+  Expr exchange_place = 0, ring_place = 0;  // of the rank
   std::uint32_t exchange_communicator = 0, ring_communicator = 0;
+};
+// Context parallelism: `size` ranks share a sequence.
+struct ContextShape {
+  std::int64_t size = 1;
+  Expr place = 0;                       // of the rank: ring_place · exchange + exchange_place of every kind
+  LaneId lane = 0, send = 0, recv = 0;  // of collectives, and of messages round the ring
+  std::vector<ContextKind> kinds = {{}};
+  std::vector<std::size_t> kind_of_layer;  // [layer]
 };
 
 // Sizes that the blocks of one rank are built for.
@@ -64,20 +73,26 @@ struct ParameterTensors {
   std::map<std::string, TensorId> parameter, gradient;
 };
 
-// Straight-line pieces of forward and backward, each called per micro-batch and, for layers, per layer. Backward holds
-// data-gradient and weight-gradient operations as separate operations (phases dgrad and wgrad).
-struct ModelBlocks {
-  // Between chunks, both families over all chunks of the model: what comes in is the input of the chunk's first layer.
-  TensorId chunk_input = 0, chunk_output = 0, gradient = 0;
-  BlockId embedding_forward = 0, layer_forward = 0, head_forward = 0;
-  BlockId head_backward = 0, layer_backward = 0, embedding_backward = 0;
-  BlockId layer_wgrad = 0;  // with `weights_apart`: not a part of layer_backward
-  BlockId head_wgrad = 0;   // with it or `deferred`: not a part of head_backward
+// The blocks of a kind of layer.
+struct LayerBlocks {
+  BlockId forward = 0, backward = 0;
+  BlockId wgrad = 0;  // with `weights_apart`: not a part of backward
   // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs
   // (with Recompute::whole_layers, all that do not write the layer's output), the rest is the input of the layer behind
   // it.
-  BlockId layer_recompute = 0;
+  BlockId recompute = 0;
   std::uint32_t recompute_inner = 0;
+};
+
+// Straight-line pieces of forward and backward, each called per micro-batch and, for layers, per layer. Backward holds
+// data-gradient and weight-gradient operations as separate operations (phases dgrad and wgrad). An order calls for each
+// layer the blocks of its kind. What kinds have in common is one operation in the blocks of all of them.
+struct ModelBlocks {
+  // Between chunks, both families over all chunks of the model: what comes in is the input of the chunk's first layer.
+  TensorId chunk_input = 0, chunk_output = 0, gradient = 0;
+  BlockId embedding_forward = 0, head_forward = 0, head_backward = 0, embedding_backward = 0;
+  BlockId head_wgrad = 0;           // with `weights_apart` or `deferred`: not a part of head_backward
+  std::vector<LayerBlocks> layers;  // [ContextShape::kinds]
 };
 
 // Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view that losses add up in.

@@ -6,50 +6,61 @@
 
 namespace stretto {
 
-ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, const BlockShape& shape)
+std::vector<bool> ContextAttention::layers_passing_qkv(const BlockShape& shape) {
+  std::vector<bool> passing;
+  for (const std::size_t kind : shape.cp.kind_of_layer)
+    passing.push_back(shape.cp.kinds[kind].exchange > 1 &&
+                      shape.recompute.granularity != Recompute::Granularity::selective);
+  return passing;
+}
+
+ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, std::size_t kind,
+                                   TensorId qkv)
     : schedule_(schedule),
       w_(writer),
       shape_(shape),
+      kind_(shape.cp.kinds[kind]),
       tokens_(shape.tokens()),
-      rows_(tokens_ * shape.cp.exchange),
-      heads_(shape.model.num_attention_heads / shape.tp / shape.cp.exchange),
-      kv_heads_(shape.model.kv_heads() / shape.tp / shape.cp.exchange),
+      rows_(tokens_ * kind_.exchange),
+      heads_(shape.model.num_attention_heads / shape.tp / kind_.exchange),
+      kv_heads_(shape.model.kv_heads() / shape.tp / kind_.exchange),
       head_dim_(shape.model.head_dim()),
       q_cols_(heads_ * head_dim_),
       kv_cols_(2 * kv_heads_ * head_dim_),
-      steps_(shape.cp.ring) {
-  const std::int64_t layers = shape.model.num_layers, all = q_cols_ + kv_cols_, groups = shape.cp.exchange;
-  const BlockWriter::Role core{.is_core = true};
-  // Attention reads the exchanged heads, so that what was sent is not kept, unless they are to be made again from it.
-  const bool keeps_sent = !exchanges() || shape.recompute.granularity == Recompute::Granularity::selective;
-  qkv_ = keeps_sent ? w_.recomputable("qkv.out", tokens_, all * groups, layers)
-                    : w_.shared("qkv.out", tokens_, all * groups, layers);
-  lse_ = w_.recomputable("attention.lse", shape.micro_batch_size * heads_, rows_ / shape.micro_batch_size, layers,
-                         {.is_core = true, .is_statistics = true});
+      steps_(kind_.ring),
+      qkv_(qkv) {
+  const std::int64_t layers = shape.model.num_layers, all = q_cols_ + kv_cols_;
+  BlockWriter::Role core{.is_core = true};
+  for (const std::size_t of_layer : shape.cp.kind_of_layer) core.layers.push_back(of_layer == kind);
+  BlockWriter::Role statistics = core, exchanged = core;
+  statistics.is_statistics = true;
+  exchanged.is_core = shape.recompute.granularity == Recompute::Granularity::selective;
+  lse_ = w_.recomputable(named(".lse"), shape.micro_batch_size * heads_, rows_ / shape.micro_batch_size, layers,
+                         statistics);
   if (exchanges()) {
-    qkv_heads_ = w_.recomputable("attention.qkv", rows_, all, layers, {.is_core = keeps_sent});
-    out_heads_ = w_.recomputable("attention.out_heads", rows_, q_cols_, layers, core);
-    sent_ = w_.workspace("attention.sent", rows_, all);
-    received_out_ = w_.workspace("attention.received", rows_, q_cols_);
-    d_sent_ = w_.workspace("d_attention.sent", rows_, q_cols_);
-    d_out_heads_ = w_.workspace("d_attention.heads", rows_, q_cols_);
-    d_qkv_heads_ = w_.workspace("d_qkv.heads", rows_, all);
-    d_received_ = w_.workspace("d_qkv.received", rows_, all);
+    qkv_heads_ = w_.recomputable(named(".qkv"), rows_, all, layers, exchanged);
+    out_heads_ = w_.recomputable(named(".out_heads"), rows_, q_cols_, layers, core);
+    sent_ = w_.workspace(named(".sent"), rows_, all);
+    received_out_ = w_.workspace(named(".received"), rows_, q_cols_);
+    d_sent_ = w_.workspace(gradient_named(".sent"), rows_, q_cols_);
+    d_out_heads_ = w_.workspace(gradient_named(".heads"), rows_, q_cols_);
+    d_qkv_heads_ = w_.workspace("d_qkv" + kind_.suffix + ".heads", rows_, all);
+    d_received_ = w_.workspace("d_qkv" + kind_.suffix + ".received", rows_, all);
   }
-  if (rings()) {
-    kv_last_ = w_.recomputable("attention.kv_last", rows_, kv_cols_, layers, core);
-    kv_ = w_.workspace("attention.kv", rows_, kv_cols_, 2);
-    outs_ = w_.workspace("attention.outs", steps_ * rows_, q_cols_);
-    lses_ = add_tensor(schedule, "attention.lses", w_.statistics_type(), BufferKind::workspace,
+  if (kind_.has_ring()) {
+    kv_last_ = w_.recomputable(named(".kv_last"), rows_, kv_cols_, layers, core);
+    kv_ = w_.workspace(named(".kv"), rows_, kv_cols_, 2);
+    outs_ = w_.workspace(named(".outs"), steps_ * rows_, q_cols_);
+    lses_ = add_tensor(schedule, named(".lses"), w_.statistics_type(), BufferKind::workspace,
                        steps_ * shape.micro_batch_size * heads_, rows_ / shape.micro_batch_size);
-    kv_dkv_ = w_.workspace("d_attention.kv", 2 * rows_, kv_cols_, 2);
-    dkv_ = w_.workspace("d_attention.dkv", rows_, kv_cols_);
-    dqs_ = w_.workspace("d_attention.dqs", steps_ * rows_, q_cols_);
-  } else if (shape.cp.gathers) {
-    kv_all_ = w_.workspace("attention.kv_all", steps_ * rows_, kv_cols_);
-    dkv_all_ = w_.workspace("d_attention.kv_all", steps_ * rows_, kv_cols_);
-    dkv_ = w_.workspace("d_attention.dkv", rows_, kv_cols_);
-    dqs_ = w_.workspace("d_attention.dqs", rows_, q_cols_);
+    kv_dkv_ = w_.workspace(gradient_named(".kv"), 2 * rows_, kv_cols_, 2);
+    dkv_ = w_.workspace(gradient_named(".dkv"), rows_, kv_cols_);
+    dqs_ = w_.workspace(gradient_named(".dqs"), steps_ * rows_, q_cols_);
+  } else if (kind_.gathers) {
+    kv_all_ = w_.workspace(named(".kv_all"), steps_ * rows_, kv_cols_);
+    dkv_all_ = w_.workspace(gradient_named(".kv_all"), steps_ * rows_, kv_cols_);
+    dkv_ = w_.workspace(gradient_named(".dkv"), rows_, kv_cols_);
+    dqs_ = w_.workspace(gradient_named(".dqs"), rows_, q_cols_);
   }
 }
 
@@ -62,14 +73,14 @@ void ContextAttention::join(std::vector<View> dkvs, const View& dqkv) {
   for (View& dkv : dkvs) accesses.push_back(read(std::move(dkv)));
   accesses.push_back(write(dqkv));
   const auto sums = static_cast<std::int64_t>(dkvs.size());
-  w_.op("attention.sum_dqkv", Phase::dgrad,
+  w_.op(named(".sum_dqkv"), Phase::dgrad,
         JoinQkv{schedule_.tensors[dqs_].rows / rows_, sums, rows_, heads_, kv_heads_, head_dim_}, std::move(accesses));
 }
 
 // Queries are those of this rank, or of its group after an exchange.
 Attention ContextAttention::attention(Pass pass, const Expr& first_key_part, std::int64_t key_parts) const {
   const Transformer& model = shape_.model;
-  const std::int64_t of = shape_.cp.size, group = shape_.cp.exchange;
+  const std::int64_t of = shape_.cp.size, group = kind_.exchange;
   return {.pass = pass,
           .batch = shape_.micro_batch_size,
           .heads = heads_,
@@ -78,8 +89,8 @@ Attention ContextAttention::attention(Pass pass, const Expr& first_key_part, std
           .head_dim = head_dim_,
           .causal = true,
           .dropout = model.attention_dropout,
-          .first_head = shape_.tp_place * Expr(heads_ * group) + shape_.cp.exchange_place * Expr(heads_),
-          .queries = {of, shape_.cp.ring_place * Expr(group), group},
+          .first_head = shape_.tp_place * Expr(heads_ * group) + kind_.exchange_place * Expr(heads_),
+          .queries = {of, kind_.ring_place * Expr(group), group},
           .keys = {of, first_key_part, key_parts},
           .kv_apart = steps_ > 1};
 }
@@ -93,59 +104,59 @@ void ContextAttention::attend(const std::string& name, const Attention& work, st
 
 void ContextAttention::split(const std::string& name, Phase phase, Pass pass, std::int64_t kv_heads, const View& from,
                              const View& to) {
-  const std::int64_t groups = shape_.cp.exchange;
+  const std::int64_t groups = kind_.exchange;
   w_.op(name, phase, SplitHeads{pass, groups, tokens_, heads_ * groups, kv_heads * groups, head_dim_},
         {read(from), write(to)});
 }
 
 void ContextAttention::swap(const std::string& name, Phase phase, const View& from, const View& to) {
   w_.communicate(name, phase,
-                 Collective{CollectiveKind::all_to_all, shape_.cp.exchange_communicator, from.rows * from.cols},
+                 Collective{CollectiveKind::all_to_all, kind_.exchange_communicator, from.rows * from.cols},
                  shape_.cp.lane, {read(from), write(to)});
 }
 
 void ContextAttention::forward(const View& out, const std::string& suffix) {
   if (!exchanges()) return core_forward(qkv(), out, suffix);
   const View in = w_.act(qkv_heads_, Coord::layer), made = w_.act(out_heads_, Coord::layer);
-  split("attention.split_qkv" + suffix, Phase::forward, Pass::forward, kv_heads_, qkv(), w_.work(sent_));
-  swap("attention.all_to_all_qkv" + suffix, Phase::forward, w_.work(sent_), in);
+  split(named(".split_qkv") + suffix, Phase::forward, Pass::forward, kv_heads_, qkv(), w_.work(sent_));
+  swap(named(".all_to_all_qkv") + suffix, Phase::forward, w_.work(sent_), in);
   core_forward(in, made, suffix);
-  swap("attention.all_to_all_out" + suffix, Phase::forward, made, w_.work(received_out_));
-  split("attention.join_out" + suffix, Phase::forward, Pass::backward, 0, w_.work(received_out_), out);
+  swap(named(".all_to_all_out") + suffix, Phase::forward, made, w_.work(received_out_));
+  split(named(".join_out") + suffix, Phase::forward, Pass::backward, 0, w_.work(received_out_), out);
 }
 
 void ContextAttention::backward(const View& out, const View& dout, const View& dqkv) {
   if (!exchanges()) return core_backward(qkv(), out, dout, dqkv);
-  split("attention.split_dout", Phase::dgrad, Pass::forward, 0, dout, w_.work(d_sent_));
-  swap("attention.all_to_all_dout", Phase::dgrad, w_.work(d_sent_), w_.work(d_out_heads_));
+  split(named(".split_dout"), Phase::dgrad, Pass::forward, 0, dout, w_.work(d_sent_));
+  swap(named(".all_to_all_dout"), Phase::dgrad, w_.work(d_sent_), w_.work(d_out_heads_));
   core_backward(w_.act(qkv_heads_, Coord::layer), w_.act(out_heads_, Coord::layer), w_.work(d_out_heads_),
                 w_.work(d_qkv_heads_));
-  swap("attention.all_to_all_dqkv", Phase::dgrad, w_.work(d_qkv_heads_), w_.work(d_received_));
-  split("attention.join_dqkv", Phase::dgrad, Pass::backward, kv_heads_, w_.work(d_received_), dqkv);
+  swap(named(".all_to_all_dqkv"), Phase::dgrad, w_.work(d_qkv_heads_), w_.work(d_received_));
+  split(named(".join_dqkv"), Phase::dgrad, Pass::backward, kv_heads_, w_.work(d_received_), dqkv);
 }
 
 // ---- keys of other groups ----
 
 void ContextAttention::core_forward(const View& qkv, const View& out, const std::string& suffix) {
-  if (rings()) return ring_forward(qkv, out, suffix);
+  if (kind_.has_ring()) return ring_forward(qkv, out, suffix);
   const View lse = w_.act(lse_, Coord::layer);
   const Attention work = attention(Pass::forward, 0, shape_.cp.size);
-  if (steps_ == 1) return attend("attention.fprop" + suffix, work, {read(qkv), write(out), write(lse)});
+  if (steps_ == 1) return attend(named(".fprop") + suffix, work, {read(qkv), write(out), write(lse)});
   gather_keys(qkv, Phase::forward, suffix);
-  attend("attention.fprop" + suffix, work, {read(qkv), read(w_.work(kv_all_)), write(out), write(lse)});
+  attend(named(".fprop") + suffix, work, {read(qkv), read(w_.work(kv_all_)), write(out), write(lse)});
 }
 
 void ContextAttention::core_backward(const View& qkv, const View& out, const View& dout, const View& dqkv) {
-  if (rings()) return ring_backward(qkv, out, dout, dqkv);
+  if (kind_.has_ring()) return ring_backward(qkv, out, dout, dqkv);
   const View lse = w_.act(lse_, Coord::layer);
   const Attention work = attention(Pass::dgrad, 0, shape_.cp.size);
-  if (steps_ == 1) return attend("attention.dgrad", work, {read(qkv), read(out), read(lse), read(dout), write(dqkv)});
+  if (steps_ == 1) return attend(named(".dgrad"), work, {read(qkv), read(out), read(lse), read(dout), write(dqkv)});
   gather_keys(qkv, Phase::dgrad, ".dgrad");
   const View all = w_.work(dkv_all_), own = w_.work(dkv_);
-  attend("attention.dgrad", work,
+  attend(named(".dgrad"), work,
          {read(qkv), read(w_.work(kv_all_)), read(out), read(lse), read(dout), write(w_.work(dqs_)), write(all)});
-  w_.communicate("attention.reduce_scatter_dkv", Phase::dgrad,
-                 Collective{CollectiveKind::reduce_scatter, shape_.cp.ring_communicator, all.rows * all.cols},
+  w_.communicate(named(".reduce_scatter_dkv"), Phase::dgrad,
+                 Collective{CollectiveKind::reduce_scatter, kind_.ring_communicator, all.rows * all.cols},
                  shape_.cp.lane, {read(all), write(own)});
   join({own}, dqkv);
 }
@@ -153,10 +164,10 @@ void ContextAttention::core_backward(const View& qkv, const View& out, const Vie
 void ContextAttention::gather_keys(const View& qkv, Phase phase, const std::string& suffix) {
   View own = w_.work(kv_all_);
   own.rows = rows_;
-  own.offset = shape_.cp.ring_place * Expr(rows_ * kv_cols_);
-  pack("attention.pack_kv" + suffix, phase, qkv, own);
-  w_.communicate("attention.all_gather_kv" + suffix, phase,
-                 Collective{CollectiveKind::all_gather, shape_.cp.ring_communicator, steps_ * rows_ * kv_cols_},
+  own.offset = kind_.ring_place * Expr(rows_ * kv_cols_);
+  pack(named(".pack_kv") + suffix, phase, qkv, own);
+  w_.communicate(named(".all_gather_kv") + suffix, phase,
+                 Collective{CollectiveKind::all_gather, kind_.ring_communicator, steps_ * rows_ * kv_cols_},
                  shape_.cp.lane, {read(own), write(w_.work(kv_all_))});
 }
 
@@ -183,18 +194,18 @@ void ContextAttention::ring_forward(const View& qkv, const View& out, const std:
   const auto kv_at = [&](std::int64_t step) {
     return step + 1 == steps_ ? w_.act(kv_last_, Coord::layer) : whole(schedule_, kv_, 0, step % 2);
   };
-  pack("attention.pack_kv" + suffix, Phase::forward, qkv, kv_at(0));
+  pack(named(".pack_kv") + suffix, Phase::forward, qkv, kv_at(0));
   for (std::int64_t i = 0; i < steps_; ++i) {
     const std::string number = "." + std::to_string(i) + suffix;
     if (i + 1 < steps_)
-      w_.exchange("attention.kv", number, Phase::forward, shape_.cp.ring_communicator, 1, kv_at(i), kv_at(i + 1));
-    const Expr group = mod(shape_.cp.ring_place - Expr(i), Expr(steps_));
-    attend("attention.fprop" + number, attention(Pass::forward, group * Expr(shape_.cp.exchange), shape_.cp.exchange),
+      w_.exchange(named(".kv"), number, Phase::forward, kind_.ring_communicator, 1, kv_at(i), kv_at(i + 1));
+    const Expr group = mod(kind_.ring_place - Expr(i), Expr(steps_));
+    attend(named(".fprop") + number, attention(Pass::forward, group * Expr(kind_.exchange), kind_.exchange),
            {read(qkv), read(kv_at(i)), write(part_of(outs_, i, rows_)), write(part_of(lses_, i, statistics))});
   }
-  w_.op("attention.merge" + suffix, Phase::forward,
+  w_.op(named(".merge") + suffix, Phase::forward,
         AttentionMerge{steps_, shape_.micro_batch_size, heads_, rows_ / shape_.micro_batch_size, head_dim_,
-                       shape_.cp.exchange},
+                       kind_.exchange},
         {read(w_.work(outs_)), read(w_.work(lses_)), write(out), write(w_.act(lse_, Coord::layer))});
 }
 
@@ -208,16 +219,16 @@ void ContextAttention::ring_backward(const View& qkv, const View& out, const Vie
     const bool is_first = i == 0, is_last = i + 1 == steps_;
     const View sent = is_first ? kv_at(0) : is_last ? half_of_slot(i, true) : whole_slot(i);
     const View came = is_first ? kv_at(1) : is_last ? half_of_slot(i + 1, true) : whole_slot(i + 1);
-    w_.exchange("attention.dkv", number, Phase::dgrad, shape_.cp.ring_communicator, -1, sent, came);
-    const Expr group = mod(shape_.cp.ring_place + Expr(1 + i), Expr(steps_));
+    w_.exchange(named(".dkv"), number, Phase::dgrad, kind_.ring_communicator, -1, sent, came);
+    const Expr group = mod(kind_.ring_place + Expr(1 + i), Expr(steps_));
     const View summed = half_of_slot(i + 1, true);
-    attend("attention.dgrad" + number, attention(Pass::dgrad, group * Expr(shape_.cp.exchange), shape_.cp.exchange),
+    attend(named(".dgrad") + number, attention(Pass::dgrad, group * Expr(kind_.exchange), kind_.exchange),
            {read(qkv), read(kv_at(i)), read(out), read(w_.act(lse_, Coord::layer)), read(dout),
             write(part_of(dqs_, i, rows_)), write(is_first ? summed : own)});
     if (is_last)
       join({summed, own}, dqkv);
     else if (!is_first)
-      w_.op("attention.sum_dkv" + number, Phase::dgrad, Elementwise{ElementwiseFn::accumulate, rows_, kv_cols_},
+      w_.op(named(".sum_dkv") + number, Phase::dgrad, Elementwise{ElementwiseFn::accumulate, rows_, kv_cols_},
             {read(own), accumulate(summed)});
   }
 }

@@ -9,7 +9,7 @@ namespace stretto {
 // Attention of one layer under context parallelism, between the packed q, k and v of a rank's tokens and the output of
 // its tokens. Of the cp ranks, `exchange` neighbours swap tokens for heads (DeepSpeed-Ulysses, arXiv 2309.14509), and
 // `ring` such groups pass keys and values round (ring attention, arXiv 2310.01889) or gather all of them; one of the
-// two is 1, unless cp_comm_type is "a2a+p2p". Tokens lie in zigzag (model/schedule/sequence_parts.hpp), so that all
+// two is 1, unless the layer's cp_comm_type is "a2a+p2p". There is one of this for each kind of layer. Tokens lie in zigzag (model/schedule/sequence_parts.hpp), so that all
 // ranks multiply as much at every step.
 //
 // Ring, n groups, rank r, forward (TransformerEngine's, as backward is). kv(i) is that of group (r − i) mod n:
@@ -20,19 +20,25 @@ namespace stretto {
 //   D_i = gradients of q and kv(i);  sum_i = what came + this rank's dkv, i ≥ 1; at the last step packed with Σ dq
 class ContextAttention {
  public:
-  // Adds activations and workspaces. References are borrowed and must outlive this.
-  ContextAttention(Schedule& schedule, BlockWriter& writer, const BlockShape& shape);
+  // [layer] whose qkv nobody reads behind attention's forward pass: the exchanged heads are kept instead, unless they
+  // are to be made again from it.
+  static std::vector<bool> layers_passing_qkv(const BlockShape& shape);
 
-  // The layer's qkv[T, qkv_size / tp], whose instance may be shared by all layers.
-  View qkv() const { return w_.act(qkv_, Coord::layer); }
-  // Reads qkv() and writes `out`[T, H / tp]. Operations are named with the suffix.
+  // Adds activations and workspaces for layers of a kind. `qkv`[T, qkv_size / tp] is a family over all layers.
+  // References are borrowed and must outlive this.
+  ContextAttention(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, std::size_t kind, TensorId qkv);
+
+  // Reads qkv and writes `out`[T, H / tp]. Operations are named with the suffix.
   void forward(const View& out, const std::string& suffix);
   // From `dout` to `dqkv`, both as long as the rank's tokens. `out` is that of forward.
   void backward(const View& out, const View& dout, const View& dqkv);
 
  private:
-  bool exchanges() const { return shape_.cp.exchange > 1; }
-  bool rings() const { return shape_.cp.ring > 1 && !shape_.cp.gathers; }
+  bool exchanges() const { return kind_.exchange > 1; }
+  View qkv() const { return w_.act(qkv_, Coord::layer); }
+  // Names of what only this kind has.
+  std::string named(const std::string& name) const { return "attention" + kind_.suffix + name; }
+  std::string gradient_named(const std::string& name) const { return "d_attention" + kind_.suffix + name; }
   void pack(const std::string& name, Phase phase, const View& qkv, const View& kv);
   // Parts of dq and one or two dkv to `dqkv`.
   void join(std::vector<View> dkvs, const View& dqkv);
@@ -52,6 +58,7 @@ class ContextAttention {
   Schedule& schedule_;
   BlockWriter& w_;
   const BlockShape& shape_;
+  const ContextKind& kind_;
   // A rank's: tokens, and rows of attention itself; heads of it; columns of q, and of k and v.
   const std::int64_t tokens_, rows_, heads_, kv_heads_, head_dim_, q_cols_, kv_cols_;
   const std::int64_t steps_;  // of the ring

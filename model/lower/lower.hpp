@@ -36,6 +36,12 @@ struct ShardedOps {
   OpId optimizer = kNone;  // the first operation behind all backward passes
 };
 
+// Attention of layers with cp_comm_type a2a: between two exchanges a rank has all keys, of its share of the heads.
+struct ExchangedAttention {
+  std::string name;  // with which the names of its operations begin
+  std::uint32_t communicator = 0;
+};
+
 // The plain schedule, with what rewrites need to find their way in it.
 struct Lowered {
   Schedule schedule;
@@ -43,14 +49,17 @@ struct Lowered {
   std::vector<BucketOps> bucket_ops;
   ShardedOps sharded;
   // For the rewrites of tensor-parallel communication, which find operations by their names.
-  std::vector<BlockId> layer_blocks;    // forward, (recompute,) (weight gradients,) backward
-  std::vector<BlockId> forward_blocks;  // embedding, layer, head
+  std::vector<BlockId> layer_blocks;    // of each kind: forward, (recompute,) (weight gradients,) backward
+  std::vector<BlockId> forward_blocks;  // embedding, head, layers
+  std::vector<BlockId> backward_blocks;  // of layers
   std::vector<BlockId> end_blocks;      // embedding forward, head forward, head backward, embedding backward
-  std::int64_t layers = 1;
   std::vector<OpId> free;        // operations that wait for what their data needs and for nothing else (derive_waits)
   std::set<OpId> free_in_block;  // the same within their block: what BlockEditor has set free
+  // What BlockEditor has put in place of an operation; nothing where it is gone.
+  std::map<OpId, std::vector<OpId>> replaced;
   LaneId compute = 0, tp_lane = 0;
   LaneId cp_send = 0, cp_recv = 0;  // round the ring of context parallelism, where there is one
+  ExchangedAttention cp_exchanged;  // where there is such
   std::uint32_t tp_communicator = 0;
 };
 

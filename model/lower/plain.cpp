@@ -32,8 +32,8 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
   std::vector<MeshAxis> axes;
   for (const Coord axis : axes_in_order(p)) {
     const std::int64_t size = axis == Coord::tp            ? p.tensor_model_parallel_size
-                              : axis == Coord::cp          ? p.cp_ring_size()
-                              : axis == Coord::cp_exchange ? p.cp_exchange_size()
+                              : axis == Coord::cp          ? p.context_parallel_size / p.cp_neighbours()
+                              : axis == Coord::cp_exchange ? p.cp_neighbours()
                               : axis == Coord::dp          ? p.instance_data_parallel_size()
                               : axis == Coord::dp_instance ? p.num_distributed_optimizer_instances
                                                            : p.pipeline_model_parallel_size;
@@ -79,20 +79,42 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
   }
   ContextShape& cp = lanes.cp;
   cp.size = p.context_parallel_size;
-  cp.exchange = p.cp_exchange_size();
-  cp.ring = p.cp_ring_size();
-  cp.gathers = p.cp_comm_type == CpCommType::all_gather;
-  if (cp.exchange > 1 || cp.gathers) cp.lane = add_lane("cp");
-  if (cp.exchange > 1)
-    cp.exchange_communicator = add_communicator("cp.exchange", {Coord::cp_exchange}, cp.exchange_place);
-  if (cp.ring > 1) cp.ring_communicator = add_communicator("cp", {Coord::cp}, cp.ring_place);
-  if (cp.ring > 1 && !cp.gathers) {
+  cp.kind_of_layer.assign(static_cast<std::size_t>(scenario.model.num_layers), 0);
+  if (cp.size == 1) return lanes;
+  const std::vector<CpCommType> types = p.cp_comm_types();
+  cp.kinds.clear();
+  for (const CpCommType type : types) {
+    ContextKind& kind = cp.kinds.emplace_back();
+    if (types.size() > 1) kind.suffix = std::string(".") + name_of(type);
+    kind.exchange = p.cp_exchange_size(type);
+    kind.ring = p.cp_ring_size(type);
+    kind.gathers = type == CpCommType::all_gather;
+    // Pairs of axes, or the whole group.
+    const bool is_cut = kind.exchange > 1 && kind.ring > 1;
+    const auto along = [&](Coord axis) {
+      return is_cut ? std::vector{axis} : std::vector{Coord::cp, Coord::cp_exchange};
+    };
+    if (kind.exchange > 1)
+      kind.exchange_communicator =
+          add_communicator("cp.exchange" + kind.suffix, along(Coord::cp_exchange), kind.exchange_place);
+    if (kind.ring > 1)
+      kind.ring_communicator = add_communicator("cp" + kind.suffix, along(Coord::cp), kind.ring_place);
+  }
+  const ContextKind& any = cp.kinds.front();
+  cp.place = any.exchange == 1 ? any.ring_place
+             : any.ring == 1   ? any.exchange_place
+                               : any.ring_place * Expr(any.exchange) + any.exchange_place;
+  const auto has = [&](bool (*uses)(const ContextKind&)) {
+    return std::any_of(cp.kinds.begin(), cp.kinds.end(), uses);
+  };
+  if (has([](const ContextKind& kind) { return kind.exchange > 1 || kind.gathers; })) cp.lane = add_lane("cp");
+  if (has([](const ContextKind& kind) { return kind.has_ring(); })) {
     cp.send = add_lane("cp.send");
     cp.recv = add_lane("cp.recv");
   }
-  cp.place = cp.exchange == 1 ? cp.ring_place
-             : cp.ring == 1   ? cp.exchange_place
-                              : cp.ring_place * Expr(cp.exchange) + cp.exchange_place;
+  for (std::int64_t layer = 0; layer < scenario.model.num_layers; ++layer)
+    cp.kind_of_layer[static_cast<std::size_t>(layer)] = static_cast<std::size_t>(
+        std::find(types.begin(), types.end(), p.cp_comm_type_of(layer)) - types.begin());
   return lanes;
 }
 
@@ -246,20 +268,25 @@ Lowered lower_plain(const Scenario& scenario) {
   const BlockShape shape = shape_of(scenario, lanes, orders);
   schedule.step_data.parts = shape.parts();
   const ModelBlocks blocks = add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute);
-  lowered.layer_blocks = {blocks.layer_forward};
-  if (shape.recompute.granularity == Recompute::Granularity::full)
-    lowered.layer_blocks.push_back(blocks.layer_recompute);
-  if (shape.weights_apart) lowered.layer_blocks.push_back(blocks.layer_wgrad);
-  lowered.layer_blocks.push_back(blocks.layer_backward);
-  lowered.forward_blocks = {blocks.embedding_forward, blocks.layer_forward, blocks.head_forward};
+  lowered.forward_blocks = {blocks.embedding_forward, blocks.head_forward};
+  for (const LayerBlocks& layer : blocks.layers) {
+    lowered.layer_blocks.push_back(layer.forward);
+    if (shape.recompute.granularity == Recompute::Granularity::full) lowered.layer_blocks.push_back(layer.recompute);
+    if (shape.weights_apart) lowered.layer_blocks.push_back(layer.wgrad);
+    lowered.layer_blocks.push_back(layer.backward);
+    lowered.forward_blocks.push_back(layer.forward);
+    lowered.backward_blocks.push_back(layer.backward);
+  }
   lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward};
   if (!shape.frozen_base) lowered.end_blocks.push_back(blocks.embedding_backward);
   if (shape.puts_off_head()) lowered.end_blocks.push_back(blocks.head_wgrad);
-  lowered.layers = scenario.model.num_layers;
   lowered.compute = kCompute;
   lowered.tp_lane = lanes.tp;
   lowered.cp_send = lanes.cp.send;
   lowered.cp_recv = lanes.cp.recv;
+  for (std::size_t k = 0; k < shape.cp.kinds.size() && shape.cp.size > 1; ++k)
+    if (parallel.cp_comm_types()[k] == CpCommType::a2a)
+      lowered.cp_exchanged = {"attention" + shape.cp.kinds[k].suffix, shape.cp.kinds[k].exchange_communicator};
   lowered.tp_communicator = lanes.tp_communicator;
   PipelineBlocks messages;
   if (stages > 1)

@@ -48,7 +48,10 @@ void Sections::add_layer_activations() {
   kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers);
   kept_.ln_1_stats = w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, statistics);
   if (shape_.cp.size > 1) {
-    context_.emplace(schedule_, w_, shape_);
+    kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers,
+                                {.passing = ContextAttention::layers_passing_qkv(shape_)});
+    for (std::size_t kind = 0; kind < shape_.cp.kinds.size(); ++kind)
+      context_.emplace_back(schedule_, w_, shape_, kind, kept_.qkv);
   } else {
     kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers);
     if (shape_.attention_backend == AttentionBackend::unfused)
@@ -167,10 +170,8 @@ void Sections::row_layer(const std::string& name, std::int64_t in, const View& i
   w_.residual(addition, name, before, sum, after, site);
 }
 
-View Sections::qkv() const { return context_ ? context_->qkv() : of_layer(kept_.qkv); }
-
 void Sections::attention_core(const std::string& suffix) {
-  if (context_) return context_->forward(of_layer(kept_.attention), suffix);
+  if (!context_.empty()) return context_[kind_].forward(of_layer(kept_.attention), suffix);
   if (unfused_) return unfused_->forward(qkv(), of_layer(kept_.attention), suffix);
   w_.attention("attention.fprop" + suffix, Pass::forward,
                {read(qkv()), write(of_layer(kept_.attention)), write(of_layer(kept_.lse))});
@@ -191,8 +192,8 @@ void Sections::attention_backward(const View& in) {
   w_.row_backward("proj", attended_, model_.hidden_size,
                   branch_gradient("residual_1", "proj", d.d_proj, DropoutSite::residual_1), of_layer(kept_.attention),
                   w_.work(d.d_attention));
-  if (context_)
-    context_->backward(of_layer(kept_.attention), w_.work(d.d_attention), d.d_qkv);
+  if (!context_.empty())
+    context_[kind_].backward(of_layer(kept_.attention), w_.work(d.d_attention), d.d_qkv);
   else if (unfused_)
     unfused_->backward(qkv(), w_.work(d.d_attention), d.d_qkv);
   else

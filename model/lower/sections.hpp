@@ -44,6 +44,9 @@ class Sections {
   // accumulate.
   Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss);
 
+  // The kind of layer that is written next (ContextShape::kinds).
+  void set_kind(std::size_t kind) { kind_ = kind; }
+
   // One layer of the model, from the input to the head.
   void embedding_forward();
   void embedding_backward();
@@ -67,7 +70,7 @@ class Sections {
   View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }
   void row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
                  const View& before, const View& after, DropoutSite site);
-  View qkv() const;
+  View qkv() const { return of_layer(kept_.qkv); }
   void attention_core(const std::string& suffix);
   Embedding embedding(Pass pass) const;
   bool has_positions() const { return model_.position_embedding_type == PositionEmbedding::learned_absolute; }
@@ -82,7 +85,8 @@ class Sections {
   const std::string act_;  // of the MLP
   View ids_, targets_;
   KeptActivations kept_;
-  std::optional<ContextAttention> context_;  // with context parallelism; then qkv and lse are its own
+  std::vector<ContextAttention> context_;  // [kind] with context parallelism; then lse is its own
+  std::size_t kind_ = 0;
   ForwardTransients forward_;
   BackwardTransients backward_;
   TensorId dx_ = 0;

@@ -270,8 +270,11 @@ class ShardedWriter {
   std::string pass_of(const Call& call, std::size_t unit) const {
     if (call.block == blocks_.head_forward && units_[unit].name.starts_with("embedding")) return "_head";
     const bool recomputes = scenario_.training.recompute.granularity == Recompute::Granularity::full;
-    if (recomputes && call.block == blocks_.layer_recompute) return "_recompute";
-    return call.block == blocks_.layer_backward || call.block == blocks_.head_backward ? "_backward" : "";
+    for (const LayerBlocks& layer : blocks_.layers) {
+      if (recomputes && call.block == layer.recompute) return "_recompute";
+      if (call.block == layer.backward) return "_backward";
+    }
+    return call.block == blocks_.head_backward ? "_backward" : "";
   }
   BlockId gather(std::size_t u, const std::string& pass) {
     const ShardedUnit& unit = units_[u];

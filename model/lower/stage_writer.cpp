@@ -37,6 +37,9 @@ class StageWriter {
   const ModelChunk& chunk_of(const PipelineUnit& unit) const {
     return shape_.chunks[static_cast<std::size_t>(shape_.map.piece_of(stage_, unit.chunk))];
   }
+  const LayerBlocks& layer_of(std::int64_t layer) const {
+    return blocks_.layers[shape_.cp.kind_of_layer[static_cast<std::size_t>(layer)]];
+  }
   Call& call(BlockId block, const PipelineUnit& unit, std::int64_t layer = 0) {
     calls_.push_back(call_block(schedule_, block, layer, unit.micro_batch));
     calls_.back().chunk = unit.chunk;
@@ -69,7 +72,7 @@ class StageWriter {
     const ModelChunk& chunk = chunk_of(unit);
     if (chunk.has_embedding) call(blocks_.embedding_forward, unit);
     for (std::int64_t layer = chunk.first_layer; layer < chunk.end_layer; ++layer)
-      call(blocks_.layer_forward, unit, layer);
+      call(layer_of(layer).forward, unit, layer);
     if (chunk.has_head) call(blocks_.head_forward, unit);
   }
 
@@ -84,7 +87,7 @@ class StageWriter {
         begin -= in_chunk % recompute.group();
         recompute_layers(unit, begin, end);
       } else {
-        call(blocks_.layer_backward, unit, begin);
+        call(layer_of(begin).backward, unit, begin);
       }
       end = begin;
     }
@@ -99,7 +102,7 @@ class StageWriter {
   void weights(const PipelineUnit& unit) {
     const ModelChunk& chunk = chunk_of(unit);
     if (chunk.has_head) call(blocks_.head_wgrad, unit);
-    for (std::int64_t layer = chunk.end_layer; layer-- > chunk.first_layer;) call(blocks_.layer_wgrad, unit, layer);
+    for (std::int64_t layer = chunk.end_layer; layer-- > chunk.first_layer;) call(layer_of(layer).wgrad, unit, layer);
   }
 
   // Deferred weight gradients come after all other computation and do not wait for the last messages.
@@ -113,11 +116,11 @@ class StageWriter {
   // Backward of layers [begin, end), which are recomputed together: forward again, of the last only what it needs.
   void recompute_layers(const PipelineUnit& unit, std::int64_t begin, std::int64_t end) {
     for (std::int64_t layer = begin; layer < end; ++layer) {
-      Call& again = call(blocks_.layer_recompute, unit, layer);
+      Call& again = call(layer_of(layer).recompute, unit, layer);
       again.buffer = 0;  // of outputs, none of which it writes; the unit's is of gradients
-      if (layer + 1 == end) again.count = blocks_.recompute_inner;
+      if (layer + 1 == end) again.count = layer_of(layer).recompute_inner;
     }
-    for (std::int64_t layer = end; layer-- > begin;) call(blocks_.layer_backward, unit, layer);
+    for (std::int64_t layer = end; layer-- > begin;) call(layer_of(layer).backward, unit, layer);
   }
 
   // ---- messages ----

@@ -16,10 +16,9 @@ constexpr const char* kKnob = "async_tensor_model_parallel_allreduce";
 
 void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
   std::vector<BlockId> blocks = lowered.end_blocks;
-  blocks.push_back(lowered.layer_blocks.back());
+  blocks.insert(blocks.end(), lowered.backward_blocks.begin(), lowered.backward_blocks.end());
   for (const BlockId id : blocks) {
-    const bool is_layer = id == lowered.layer_blocks.back();
-    BlockEditor block(lowered, id, is_layer ? lowered.layers : 1);
+    BlockEditor block(lowered, id);
     for (const char* layer : {"fc1", "qkv", "lm_head"})
       if (const std::string name = std::string(layer) + ".dgrad.all_reduce"; block.has(name)) block.set_free(name);
     block.commit();

@@ -1,6 +1,7 @@
 #include "model/overlap/block_editor.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -18,10 +19,18 @@ struct Range {
 using Ranges = std::vector<std::vector<Range>>;  // [point of the coordinates]
 
 // Operations of one call share layer, slot and buffer, so that a few points tell which of their views are one storage:
-// the first and the last layer, at every place on the axes that a view of them depends on.
-std::vector<Coordinates> points_of(const Schedule& schedule, const std::vector<OpId>& ops, std::int64_t layers) {
+// the first and the last layer that the block is called for, at every place on the axes that a view of them depends on.
+std::vector<Coordinates> points_of(const Schedule& schedule, BlockId block, const std::vector<OpId>& ops) {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = 0;
+  for (const Program& program : schedule.programs)
+    for (const Call& call : program.order) {
+      if (call.block != block) continue;
+      first = std::min(first, call.layer);
+      last = std::max(last, call.layer);
+    }
   std::vector<Coordinates> points(2);
-  points[1][Coord::layer] = layers - 1;
+  points[0][Coord::layer] = std::min(first, last);
+  points[1][Coord::layer] = last;
   for (const MeshAxis& axis : schedule.mesh.axes()) {
     const bool depends = std::any_of(ops.begin(), ops.end(), [&](OpId op) {
       const std::vector<Access>& accesses = schedule.operations[op].accesses;
@@ -90,8 +99,8 @@ bool conflict(const Ranges& a, const Ranges& b) {
 
 }  // namespace
 
-BlockEditor::BlockEditor(Lowered& lowered, BlockId block, std::int64_t layers)
-    : lowered_(lowered), schedule_(lowered.schedule), block_(block), layers_(layers) {
+BlockEditor::BlockEditor(Lowered& lowered, BlockId block)
+    : lowered_(lowered), schedule_(lowered.schedule), block_(block) {
   const Block& edited = schedule_.blocks[block];
   for (std::uint32_t i = 0; i < edited.ops.size(); ++i) {
     const auto waits_for_last = [&](const BlockWait& wait) { return wait.op == i && wait.on + 1 == i; };
@@ -101,8 +110,14 @@ BlockEditor::BlockEditor(Lowered& lowered, BlockId block, std::int64_t layers)
     const bool is_beside = i > 0 && message(i) && message(i - 1) &&
                            schedule_.operations[edited.ops[i]].lane != schedule_.operations[edited.ops[i - 1]].lane &&
                            std::none_of(edited.waits.begin(), edited.waits.end(), waits_for_last);
-    entries_.push_back({edited.ops[i], i, lowered.free_in_block.contains(edited.ops[i]), is_beside});
+    add_entry({edited.ops[i], i, lowered.free_in_block.contains(edited.ops[i]), is_beside});
   }
+}
+
+void BlockEditor::add_entry(const Entry& entry) {
+  const auto made = lowered_.replaced.find(entry.op);
+  if (made == lowered_.replaced.end()) return entries_.push_back(entry);
+  for (const OpId op : made->second) add_entry({op, entry.old, true, false});
 }
 
 std::size_t BlockEditor::find(const std::string& name) const {
@@ -126,17 +141,21 @@ void BlockEditor::set_free(const std::string& name) {
 
 void BlockEditor::remove(const std::string& name) {
   operation(name);
-  entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(find(name)));
+  const auto at = entries_.begin() + static_cast<std::ptrdiff_t>(find(name));
+  lowered_.replaced[at->op] = {};
+  entries_.erase(at);
 }
 
 void BlockEditor::replace(const std::string& name, std::vector<Operation> operations) {
   operation(name);
   const std::size_t at = find(name);
   const std::uint32_t old = entries_[at].old;
+  std::vector<OpId>& made = lowered_.replaced[entries_[at].op];
   std::vector<Entry> fresh;
   for (Operation& operation : operations) {
     schedule_.operations.push_back(std::move(operation));
-    fresh.push_back({static_cast<OpId>(schedule_.operations.size() - 1), old, true, false});
+    made.push_back(static_cast<OpId>(schedule_.operations.size() - 1));
+    fresh.push_back({made.back(), old, true, false});
   }
   entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(at));
   entries_.insert(entries_.begin() + static_cast<std::ptrdiff_t>(at), fresh.begin(), fresh.end());
@@ -150,7 +169,7 @@ std::vector<BlockWait> BlockEditor::waits() const {
   std::vector<std::vector<Range>> extents;
   std::vector<OpId> ops;
   for (const Entry& entry : entries_) ops.push_back(entry.op);
-  const std::vector<Coordinates> points = points_of(schedule_, ops, layers_);
+  const std::vector<Coordinates> points = points_of(schedule_, block_, ops);
   for (const Entry& entry : entries_) {
     ranges.push_back(ranges_of(schedule_, schedule_.operations[entry.op], points));
     extents.push_back(extent_of(ranges.back()));

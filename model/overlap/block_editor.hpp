@@ -15,8 +15,9 @@ namespace stretto {
 // lane begins the block before its first operation has started: what a call waits for, all of its lanes wait for.
 class BlockEditor {
  public:
-  // The block is called for layers [0, layers). Operations that an editor before this one has set free stay so.
-  BlockEditor(Lowered& lowered, BlockId block, std::int64_t layers);
+  // Operations that an editor before this one has set free stay so, and what it has made of an operation that other
+  // blocks have too is there in this one.
+  BlockEditor(Lowered& lowered, BlockId block);
 
   bool has(const std::string& name) const;
   const Operation& operation(const std::string& name) const;  // which must be there
@@ -37,13 +38,13 @@ class BlockEditor {
     bool is_beside = false;  // a message that runs beside the one before it, in sequence
   };
   std::size_t find(const std::string& name) const;
+  void add_entry(const Entry& entry);
   std::vector<BlockWait> waits() const;
   void update_calls() const;
 
   Lowered& lowered_;
   Schedule& schedule_;
   BlockId block_;
-  std::int64_t layers_;
   std::vector<Entry> entries_;
 };
 

@@ -36,21 +36,26 @@ View part_of(View whole, const Expr& part, std::int64_t n) {
 
 class CpFlash {
  public:
-  explicit CpFlash(Lowered& lowered) : lowered_(lowered), schedule_(lowered.schedule) {
-    n_ = schedule_.mesh.size(Coord::cp_exchange);
-    lane_send_ = add_lane("cp.send");
-    lane_recv_ = add_lane("cp.recv");
+  explicit CpFlash(Lowered& lowered)
+      : lowered_(lowered), schedule_(lowered.schedule), name_(lowered.cp_exchanged.name) {
     // Not that of the collectives, in whose row messages would stand.
-    schedule_.communicators.push_back({"cp.flash", {Coord::cp_exchange}, CommEngine::nic, 1, n_});
+    Communicator own = schedule_.communicators[lowered.cp_exchanged.communicator];
+    own.name = "cp.flash";
+    schedule_.communicators.push_back(own);
     communicator_ = static_cast<std::uint32_t>(schedule_.communicators.size() - 1);
+    n_ = own.size;
+    place_ = place_in(schedule_, own);
+    // Other layers may have a ring.
+    lane_send_ = lowered.cp_send != 0 ? lowered.cp_send : add_lane("cp.send");
+    lane_recv_ = lowered.cp_recv != 0 ? lowered.cp_recv : add_lane("cp.recv");
   }
 
   void run() {
     for (const BlockId id : lowered_.layer_blocks) {
-      BlockEditor block(lowered_, id, lowered_.layers);
+      BlockEditor block(lowered_, id);
       for (const std::string again : {"", ".recompute"})
-        if (block.has("attention.fprop" + again)) forward(block, again);
-      if (block.has("attention.dgrad")) backward(block);
+        if (block.has(name_ + ".fprop" + again)) forward(block, again);
+      if (block.has(name_ + ".dgrad")) backward(block);
       block.commit();
     }
   }
@@ -65,7 +70,7 @@ class CpFlash {
     if (!tensor) tensor = add_tensor(schedule_, name, schedule_.compute_dtype, BufferKind::workspace, rows, cols);
     return whole(schedule_, *tensor);
   }
-  Expr after(std::int64_t ranks) const { return mod(Expr(Coord::cp_exchange) + Expr(ranks), Expr(n_)); }
+  Expr after(std::int64_t ranks) const { return mod(place_ + Expr(ranks), Expr(n_)); }
   Operation message(const Operation& like, const std::string& suffix, bool is_send, std::int64_t offset,
                     View view) const {
     const PointToPoint work{is_send, communicator_, offset, view.rows * view.cols};
@@ -85,7 +90,7 @@ class CpFlash {
   View pack(const Operation& attention, std::vector<Operation>& pieces) {
     const auto& work = std::get<Attention>(attention.work);
     const View qkv = attention.accesses[0].view;
-    const View kv = workspace("attention.kv_packed", qkv.rows, 2 * work.kv_heads * work.head_dim);
+    const View kv = workspace(name_ + ".kv_packed", qkv.rows, 2 * work.kv_heads * work.head_dim);
     pieces.push_back({attention.name + ".pack_kv",
                       PackKv{qkv.rows, work.heads, work.kv_heads, work.head_dim},
                       attention.lane,
@@ -95,8 +100,8 @@ class CpFlash {
   }
 
   void forward(BlockEditor& block, const std::string& again) {
-    const Operation attention = block.operation("attention.fprop" + again);
-    const std::string swap = "attention.all_to_all_out" + again;
+    const Operation attention = block.operation(name_ + ".fprop" + again);
+    const std::string swap = name_ + ".all_to_all_out" + again;
     const View qkv = attention.accesses[0].view, out = attention.accesses[1].view, lse = attention.accesses[2].view;
     Attention work = std::get<Attention>(attention.work);
     work.kv_apart = true;
@@ -129,16 +134,16 @@ class CpFlash {
   }
 
   void backward(BlockEditor& block) {
-    const Operation attention = block.operation("attention.dgrad"), swap = block.operation("attention.all_to_all_dout");
+    const Operation attention = block.operation(name_ + ".dgrad"), swap = block.operation(name_ + ".all_to_all_dout");
     const View qkv = attention.accesses[0].view, out = attention.accesses[1].view, lse = attention.accesses[2].view,
                dout = attention.accesses[3].view, dqkv = attention.accesses[4].view, sent = swap.accesses[0].view;
     Attention work = std::get<Attention>(attention.work);
     work.kv_apart = true;
     std::vector<Operation> pieces;
     const View kv = pack(attention, pieces);
-    const View dq = workspace("d_attention.dq", qkv.rows, work.heads * work.head_dim),
-               sum = workspace("d_attention.dkv_sum", kv.rows, kv.cols),
-               own = workspace("d_attention.dkv", kv.rows, kv.cols);
+    const View dq = workspace("d_" + name_ + ".dq", qkv.rows, work.heads * work.head_dim),
+               sum = workspace("d_" + name_ + ".dkv_sum", kv.rows, kv.cols),
+               own = workspace("d_" + name_ + ".dkv", kv.rows, kv.cols);
     for (std::int64_t i = 0; i < n_; ++i) {
       const Expr part = after(-i);
       const std::string number = std::to_string(i);
@@ -152,13 +157,13 @@ class CpFlash {
           {read(part_of(qkv, part, n_)), read(kv), read(part_of(out, part, n_)), read(part_of_lse(lse, part)),
            read(part_of(i == 0 ? sent : dout, part, n_)), write(part_of(dq, part, n_)), write(i == 0 ? sum : own)}));
       if (i > 0 && i + 1 < n_)
-        pieces.push_back({"attention.sum_dkv." + number,
+        pieces.push_back({name_ + ".sum_dkv." + number,
                           Elementwise{ElementwiseFn::accumulate, own.rows, own.cols},
                           attention.lane,
                           attention.phase,
                           {read(own), accumulate(sum)}});
     }
-    pieces.push_back({"attention.sum_dqkv",
+    pieces.push_back({name_ + ".sum_dqkv",
                       JoinQkv{1, 2, qkv.rows, work.heads, work.kv_heads, work.head_dim},
                       attention.lane,
                       attention.phase,
@@ -178,7 +183,9 @@ class CpFlash {
 
   Lowered& lowered_;
   Schedule& schedule_;
+  const std::string name_;
   std::int64_t n_ = 1;
+  Expr place_;  // of the rank
   LaneId lane_send_ = 0, lane_recv_ = 0;
   std::uint32_t communicator_ = 0;
 };
@@ -187,9 +194,9 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
   const bool asked = scenario.overlap.cp_flash_overlap;
   gates.above_one(kKnob, asked, "context_parallel_size", p.context_parallel_size);
-  gates.off(kKnob, asked, "cp_comm_type a2a", p.context_parallel_size == 1 || p.cp_comm_type == CpCommType::a2a,
-            std::string("cp_comm_type is \"") + name_of(p.cp_comm_type) +
-                "\"; attention is cut by whose tokens they are where a rank has all of them");
+  gates.off(kKnob, asked, "cp_comm_type a2a", p.context_parallel_size == 1 || p.has_cp_comm_type(CpCommType::a2a),
+            "cp_comm_type is " + names_of(p.cp_comm_types()) +
+                "; attention is cut by whose tokens they are where a rank has all of them");
 }
 
 }  // namespace
@@ -200,7 +207,8 @@ OverlapMode cp_flash_overlap_mode() {
           .memory = "keys and values of a layer packed apart, and two of their gradients",
           .knob = kKnob,
           .on = &Overlap::cp_flash_overlap,
-          .applies = [](const Parallel& p) { return p.context_parallel_size > 1 && p.cp_comm_type == CpCommType::a2a; },
+          .applies =
+              [](const Parallel& p) { return p.context_parallel_size > 1 && p.has_cp_comm_type(CpCommType::a2a); },
           .gates = add_gates,
           .rewrite = [](Lowered& lowered, const Scenario&, const Gates&) { CpFlash(lowered).run(); }};
 }

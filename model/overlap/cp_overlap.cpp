@@ -19,7 +19,7 @@ constexpr const char* kKnob = "cp_comm_overlap";
 void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
   Schedule& schedule = lowered.schedule;
   for (const BlockId id : lowered.layer_blocks) {
-    BlockEditor block(lowered, id, lowered.layers);
+    BlockEditor block(lowered, id);
     for (const OpId op : std::vector<OpId>(schedule.blocks[id].ops)) {
       const Operation& operation = schedule.operations[op];
       if (operation.lane == lowered.cp_send || operation.lane == lowered.cp_recv) block.set_free(operation.name);
@@ -33,7 +33,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const bool asked = scenario.overlap.cp_comm_overlap;
   gates.above_one(kKnob, asked, "context_parallel_size", p.context_parallel_size);
   gates.off(kKnob, asked, "cp_comm_type with a ring", p.context_parallel_size == 1 || p.has_cp_ring(),
-            std::string("attention waits for the collectives of cp_comm_type \"") + name_of(p.cp_comm_type) + "\"");
+            "attention waits for the collectives of cp_comm_type " + names_of(p.cp_comm_types()));
 }
 
 }  // namespace

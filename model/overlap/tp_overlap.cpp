@@ -53,7 +53,7 @@ class TpOverlap {
 
   void run() {
     for (const BlockId id : lowered_.layer_blocks) {
-      BlockEditor block(lowered_, id, lowered_.layers);
+      BlockEditor block(lowered_, id);
       for (const char* again : {"", ".recompute"}) {
         gather(block, "qkv", ".all_gather", ".fprop", again, methods_.qkv_fprop, false);
         scatter(block, "proj", ".fprop", ".reduce_scatter", again, methods_.proj_fprop);
@@ -68,7 +68,7 @@ class TpOverlap {
     }
     // TransformerEngine leaves the head alone; Megatron-LM's own linear layer has both bulk overlaps.
     for (const BlockId id : lowered_.end_blocks) {
-      BlockEditor block(lowered_, id, 1);
+      BlockEditor block(lowered_, id);
       column_backward(block, "lm_head", methods_.qkv_dgrad, methods_.qkv_wgrad);
       block.commit();
     }

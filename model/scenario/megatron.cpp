@@ -117,7 +117,12 @@ Json value_of(const std::string& word) {
   return word;
 }
 
-const std::string& theirs(const MegatronRow& row, const std::string& ours) {
+Json theirs(const MegatronRow& row, const Json& ours) {
+  if (ours.is_array()) {
+    Json all = Json::array();
+    for (const Json& one : ours) all.push_back(theirs(row, one));
+    return all;
+  }
   for (const auto& [word, key] : row.words)
     if (key == ours) return word;
   return ours;
@@ -339,16 +344,17 @@ class Import {
 
   void set(const Flag& flag, const MegatronRow& row) {
     if (!row.given.is_null()) return void(values_[row.key] = row.given);
-    if (row.is_list) {
-      Json list = Json::array();
-      for (const std::string& value : flag.values) list.push_back(value_of(value));
-      return void(values_[row.key] = list);
-    }
-    const std::string value = only_value(flag);
-    if (row.words.empty()) return void(values_[row.key] = value_of(value));
+    if (!row.is_list || (row.may_be_one && flag.values.size() < 2))
+      return void(values_[row.key] = ours(flag, row, only_value(flag)));
+    Json list = Json::array();
+    for (const std::string& value : flag.values) list.push_back(ours(flag, row, value));
+    values_[row.key] = list;
+  }
+  Json ours(const Flag& flag, const MegatronRow& row, const std::string& value) const {
+    if (row.words.empty()) return value_of(value);
     std::vector<std::string> known;
     for (const auto& [word, ours] : row.words) {
-      if (word == value) return void(values_[row.key] = ours);
+      if (word == value) return ours;
       known.push_back(word);
     }
     const std::string nearest = nearest_spelling(value, known);
@@ -438,10 +444,8 @@ Translation to_megatron(const Scenario& scenario) {
     }
     if (!row.with.empty()) line(row.with);
     // The values of a list are words of their own.
-    line(row.flag + " " +
-         (row.is_list         ? text_of(value)
-          : value.is_string() ? quoted(theirs(row, value.get<std::string>()))
-                              : quoted(text_of(value))));
+    const std::string text = text_of(theirs(row, value));
+    line(row.flag + " " + (row.is_list ? text : quoted(text)));
   }
   for (const Fixed& fixed : fixed_flags()) line(std::string(fixed.flag) + " " + fixed.values.front());
   line("--tokenizer-type NullTokenizer");

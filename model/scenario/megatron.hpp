@@ -27,6 +27,7 @@ struct MegatronRow {
   std::vector<std::pair<std::string, std::string>> words = {};  // Megatron-LM's and ours, where they differ
   bool in_bridge = false;                                       // a field of CommOverlapConfig too, by the key's name
   bool is_list = false;
+  bool may_be_one = false;  // and a list of one is that value
   std::string name() const { return key.substr(key.find('.') + 1); }
 };
 const std::vector<MegatronRow>& megatron_rows();

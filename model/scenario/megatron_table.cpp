@@ -98,13 +98,19 @@ std::vector<MegatronRow> make_rows() {
       {.key = "parallel.cp_comm_type",
        .flag = "--cp-comm-type",
        .get = [](S s) -> Json {
-         return s.parallel.context_parallel_size > 1 ? Json(name_of(s.parallel.cp_comm_type)) : Json();
+         if (s.parallel.context_parallel_size == 1) return {};
+         if (s.parallel.cp_comm_types().size() == 1) return name_of(s.parallel.cp_comm_type.front());
+         Json types = Json::array();
+         for (const CpCommType type : s.parallel.cp_comm_type) types.push_back(name_of(type));
+         return types;
        },
        .words = {{"p2p", "p2p"},
                  {"allgather", "all_gather"},
                  {"all_gather", "all_gather"},
                  {"a2a", "a2a"},
-                 {"a2a+p2p", "a2a+p2p"}}},
+                 {"a2a+p2p", "a2a+p2p"}},
+       .is_list = true,
+       .may_be_one = true},
       {.key = "parallel.hierarchical_context_parallel_sizes",
        .flag = "--hierarchical-context-parallel-sizes",
        .get = [](S s) -> Json {

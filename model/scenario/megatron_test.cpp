@@ -134,6 +134,9 @@ TEST_CASE("flags that cannot be taken are named", "[megatron]") {
   CHECK_THAT(refusal(kModel + "--lr-decay-style linear"), Contains("expected cosine"));
   CHECK_THAT(refusal(kModel + "--norm-epsilon 1e-6"), Contains("expected 1e-5"));
   CHECK_THAT(refusal(kModel + "--attention-backend flush"), Contains("did you mean \"flash\"?"));
+  CHECK_THAT(refusal(kModel + "--context-parallel-size 2 --cp-comm-type p2p ring"), Contains("got \"ring\""));
+  CHECK_THAT(refusal(kModel + "--context-parallel-size 2 --cp-comm-type p2p a2a"),
+             Contains("one for each of the num_layers 4 layers, got 2"));
   CHECK_THAT(refusal(kModel + "--nproc-per-node 0"), Contains("at least 1"));
   CHECK_THAT(refusal(kModel + "--nproc-per-node 3 --tensor-model-parallel-size 2"), Contains("a multiple of 2 ranks"));
   CHECK_THAT(refusal(kModel + "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3"),

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "base/error.hpp"
 #include "base/values_of.hpp"
 #include "model/scenario/sections.hpp"
@@ -7,28 +10,44 @@ namespace stretto {
 namespace {
 
 template <class Enum>
-Enum enum_or(TomlTable& table, const char* key, Enum fallback) {
+std::vector<std::string> names_of_all() {
   std::vector<std::string> names;
   for (const Enum value : values_of<Enum>()) names.push_back(name_of(value));
-  const std::string name = choice_or(table, key, name_of(fallback), names);
-  for (const Enum value : values_of<Enum>())
-    if (name == name_of(value)) fallback = value;
-  return fallback;
+  return names;
+}
+
+template <class Enum>
+Enum named(const std::string& name) {
+  const auto values = values_of<Enum>();
+  return *std::find_if(values.begin(), values.end(), [&](Enum value) { return name == name_of(value); });
+}
+
+template <class Enum>
+Enum enum_or(TomlTable& table, const char* key, Enum fallback) {
+  return named<Enum>(choice_or(table, key, name_of(fallback), names_of_all<Enum>()));
+}
+
+// One value, or where the key has an array, all of it.
+template <class Enum>
+std::vector<Enum> enums_or(TomlTable& table, const char* key, Enum fallback) {
+  std::vector<Enum> values;
+  for (const std::string& name : choices_or(table, key, name_of(fallback), names_of_all<Enum>()))
+    values.push_back(named<Enum>(name));
+  return values;
 }
 
 void read_context_parallel(TomlTable& table, Parallel& parallel) {
   const std::int64_t cp = parallel.context_parallel_size =
       value_or<std::int64_t>(table, "context_parallel_size", 1, {.min = 1, .max = kMaxContextParallel});
-  parallel.cp_comm_type = enum_or(table, "cp_comm_type", parallel.cp_comm_type);
-  const std::string name = name_of(parallel.cp_comm_type);
+  parallel.cp_comm_type = enums_or(table, "cp_comm_type", CpCommType::p2p);
   const char* key = "hierarchical_context_parallel_sizes";
   const auto sizes = value_or<std::vector<std::int64_t>>(table, key, {}, {.min = 1, .max = kMaxContextParallel});
-  const bool is_hierarchical = parallel.cp_comm_type == CpCommType::a2a_p2p;
+  const bool is_hierarchical = parallel.has_cp_comm_type(CpCommType::a2a_p2p);
   if (is_hierarchical && (sizes.size() != 2 || sizes[0] * sizes[1] != cp))
     throw table.failure(key, "expected two sizes whose product is context_parallel_size " + number(cp) +
                                  ", the exchange's and the ring's, for cp_comm_type \"a2a+p2p\"");
   if (!is_hierarchical && !sizes.empty())
-    throw table.failure(key, "expected cp_comm_type = \"a2a+p2p\" as well, got \"" + name + "\"");
+    throw table.failure(key, "expected cp_comm_type = \"a2a+p2p\" as well, got " + names_of(parallel.cp_comm_types()));
   parallel.hierarchical_context_parallel_sizes = sizes;
 }
 
@@ -162,12 +181,17 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
   if (cp > 1 && model.seq_length % (2 * cp) != 0)
     throw table.failure("context_parallel_size", "expected a seq_length that 2 x context_parallel_size " +
                                                      number(2 * cp) + " divides, got " + number(model.seq_length));
-  if (const std::int64_t exchange = parallel.cp_exchange_size(); exchange > 1) {
+  if (const auto given = std::ssize(parallel.cp_comm_type);
+      table.has_array("cp_comm_type") && given != model.num_layers)
+    throw table.failure("cp_comm_type", "expected one value, or an array of one for each of the num_layers " +
+                                            number(model.num_layers) + " layers, got " + number(given));
+  for (const CpCommType type : parallel.cp_comm_types()) {
+    const std::int64_t exchange = parallel.cp_exchange_size(type);
     const auto divide_heads = [&](const char* what, std::int64_t heads) {
       if (heads / tp % exchange != 0)
         throw table.failure("cp_comm_type", "expected " + std::string(what) + " / tensor_model_parallel_size " +
                                                 number(heads / tp) + " to divide by the " + number(exchange) +
-                                                " ranks that exchange heads with \"" + name_of(parallel.cp_comm_type) +
+                                                " ranks that exchange heads with \"" + name_of(type) +
                                                 "\"; p2p and all_gather need not");
     };
     divide_heads("num_attention_heads", model.num_attention_heads);

@@ -85,11 +85,13 @@ struct View {
   Expr slot = 0;
   Expr offset = 0;
   std::int64_t rows = 1, cols = 1, ld = 1;
+  bool operator==(const View&) const = default;
 };
 
 struct Access {
   AccessMode mode = AccessMode::read;
   View view;
+  bool operator==(const Access&) const = default;
 };
 
 // ---- operations ----
@@ -116,7 +118,7 @@ struct Edge {
   OpAddress on;
 };
 
-// A template, instantiated by every call of a block that holds it. Operations of one lane are ordered by the order
+// A template, instantiated by every call of a block that holds it; several blocks may hold it. Operations of one lane are ordered by the order
 // itself; only waits across lanes are stated: within a block on the block, everything else on the call.
 struct Operation {
   std::string name;  // "fc1.dgrad", unique in the schedule
@@ -124,6 +126,7 @@ struct Operation {
   LaneId lane = 0;
   Phase phase = Phase::forward;
   std::vector<Access> accesses;  // in the operand order that Work documents
+  bool operator==(const Operation&) const = default;
 };
 
 // A wait inside a block, valid for every call of it: ops[op] waits for ops[on] of the same call.
