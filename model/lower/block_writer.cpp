@@ -194,6 +194,20 @@ BlockId BlockWriter::copy(BlockId block, const std::string& name, const std::str
 TensorId BlockWriter::workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots) {
   return add_tensor(schedule_, name, dtype_, BufferKind::workspace, rows, cols, 1, slots);
 }
+TensorId BlockWriter::workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots,
+                                Pool& pool) {
+  std::vector<TensorPlace> places;
+  for (std::int64_t slot = 0; slot < slots; ++slot) {
+    const std::string suffix = slots > 1 ? ".s" + std::to_string(slot) : "";
+    if (pool.taken == pool.storages.size())
+      pool.storages.push_back(add_storage(schedule_, name + suffix, dtype_, BufferKind::workspace, 0));
+    const StorageId storage = pool.storages[pool.taken++];
+    std::int64_t& elements = schedule_.storages[storage].elements;
+    elements = std::max(elements, rows * cols);
+    places.push_back({storage, 0});
+  }
+  return family(name, rows, cols, 1, slots, std::move(places));
+}
 View BlockWriter::parameter(const std::string& name, const Expr& layer) const {
   return whole(schedule_, parameters_.parameter.at(name), layer);
 }

@@ -56,6 +56,13 @@ class BlockWriter {
   // storages of its own.
   TensorId kept_gradient(const std::string& name, TensorId activation);
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1);
+  // Storages that kinds of layers have for their workspaces: the first of each kind lie in the first, and so on. Layers
+  // run one after the other.
+  struct Pool {
+    std::vector<StorageId> storages = {};
+    std::size_t taken = 0;  // by the kind at hand
+  };
+  TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots, Pool& pool);
   Dtype statistics_type() const { return accumulation_of(dtype_); }
   // A tensor on storage that exists already.
   TensorId family(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,

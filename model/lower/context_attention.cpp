@@ -15,7 +15,7 @@ std::vector<bool> ContextAttention::layers_passing_qkv(const BlockShape& shape) 
 }
 
 ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, std::size_t kind,
-                                   TensorId qkv)
+                                   Shared& shared)
     : schedule_(schedule),
       w_(writer),
       shape_(shape),
@@ -28,7 +28,7 @@ ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, cons
       q_cols_(heads_ * head_dim_),
       kv_cols_(2 * kv_heads_ * head_dim_),
       steps_(kind_.ring),
-      qkv_(qkv) {
+      qkv_(shared.qkv) {
   const std::int64_t layers = shape.model.num_layers, all = q_cols_ + kv_cols_;
   BlockWriter::Role core{.is_core = true};
   for (const std::size_t of_layer : shape.cp.kind_of_layer) core.layers.push_back(of_layer == kind);
@@ -37,30 +37,37 @@ ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, cons
   exchanged.is_core = shape.recompute.granularity == Recompute::Granularity::selective;
   lse_ = w_.recomputable(named(".lse"), shape.micro_batch_size * heads_, rows_ / shape.micro_batch_size, layers,
                          statistics);
+  shared.forward.taken = shared.backward.taken = 0;
+  const auto forward = [&](const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1) {
+    return w_.workspace(name, rows, cols, slots, shared.forward);
+  };
+  const auto backward = [&](const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1) {
+    return w_.workspace(name, rows, cols, slots, shared.backward);
+  };
   if (exchanges()) {
     qkv_heads_ = w_.recomputable(named(".qkv"), rows_, all, layers, exchanged);
     out_heads_ = w_.recomputable(named(".out_heads"), rows_, q_cols_, layers, core);
-    sent_ = w_.workspace(named(".sent"), rows_, all);
-    received_out_ = w_.workspace(named(".received"), rows_, q_cols_);
-    d_sent_ = w_.workspace(gradient_named(".sent"), rows_, q_cols_);
-    d_out_heads_ = w_.workspace(gradient_named(".heads"), rows_, q_cols_);
-    d_qkv_heads_ = w_.workspace("d_qkv" + kind_.suffix + ".heads", rows_, all);
-    d_received_ = w_.workspace("d_qkv" + kind_.suffix + ".received", rows_, all);
+    sent_ = forward(named(".sent"), rows_, all);
+    received_out_ = forward(named(".received"), rows_, q_cols_);
+    d_sent_ = backward(gradient_named(".sent"), rows_, q_cols_);
+    d_out_heads_ = backward(gradient_named(".heads"), rows_, q_cols_);
+    d_qkv_heads_ = backward("d_qkv" + kind_.suffix + ".heads", rows_, all);
+    d_received_ = backward("d_qkv" + kind_.suffix + ".received", rows_, all);
   }
   if (kind_.has_ring()) {
     kv_last_ = w_.recomputable(named(".kv_last"), rows_, kv_cols_, layers, core);
-    kv_ = w_.workspace(named(".kv"), rows_, kv_cols_, 2);
-    outs_ = w_.workspace(named(".outs"), steps_ * rows_, q_cols_);
+    kv_ = forward(named(".kv"), rows_, kv_cols_, 2);
+    outs_ = forward(named(".outs"), steps_ * rows_, q_cols_);
     lses_ = add_tensor(schedule, named(".lses"), w_.statistics_type(), BufferKind::workspace,
                        steps_ * shape.micro_batch_size * heads_, rows_ / shape.micro_batch_size);
-    kv_dkv_ = w_.workspace(gradient_named(".kv"), 2 * rows_, kv_cols_, 2);
-    dkv_ = w_.workspace(gradient_named(".dkv"), rows_, kv_cols_);
-    dqs_ = w_.workspace(gradient_named(".dqs"), steps_ * rows_, q_cols_);
+    kv_dkv_ = backward(gradient_named(".kv"), 2 * rows_, kv_cols_, 2);
+    dkv_ = backward(gradient_named(".dkv"), rows_, kv_cols_);
+    dqs_ = backward(gradient_named(".dqs"), steps_ * rows_, q_cols_);
   } else if (kind_.gathers) {
-    kv_all_ = w_.workspace(named(".kv_all"), steps_ * rows_, kv_cols_);
-    dkv_all_ = w_.workspace(gradient_named(".kv_all"), steps_ * rows_, kv_cols_);
-    dkv_ = w_.workspace(gradient_named(".dkv"), rows_, kv_cols_);
-    dqs_ = w_.workspace(gradient_named(".dqs"), rows_, q_cols_);
+    kv_all_ = forward(named(".kv_all"), steps_ * rows_, kv_cols_);
+    dkv_all_ = backward(gradient_named(".kv_all"), steps_ * rows_, kv_cols_);
+    dkv_ = backward(gradient_named(".dkv"), rows_, kv_cols_);
+    dqs_ = backward(gradient_named(".dqs"), rows_, q_cols_);
   }
 }
 

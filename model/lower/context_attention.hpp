@@ -24,9 +24,14 @@ class ContextAttention {
   // are to be made again from it.
   static std::vector<bool> layers_passing_qkv(const BlockShape& shape);
 
-  // Adds activations and workspaces for layers of a kind. `qkv`[T, qkv_size / tp] is a family over all layers.
-  // References are borrowed and must outlive this.
-  ContextAttention(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, std::size_t kind, TensorId qkv);
+  // What kinds share: `qkv`[T, qkv_size / tp], a family over all layers, and storages of workspaces.
+  struct Shared {
+    TensorId qkv = 0;
+    BlockWriter::Pool forward = {}, backward = {};
+  };
+  // Adds activations and workspaces for layers of a kind. References are borrowed and must outlive this, but for
+  // `shared`.
+  ContextAttention(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, std::size_t kind, Shared& shared);
 
   // Reads qkv and writes `out`[T, H / tp]. Operations are named with the suffix.
   void forward(const View& out, const std::string& suffix);

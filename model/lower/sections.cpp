@@ -50,8 +50,9 @@ void Sections::add_layer_activations() {
   if (shape_.cp.size > 1) {
     kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers,
                                 {.passing = ContextAttention::layers_passing_qkv(shape_)});
+    ContextAttention::Shared shared{.qkv = kept_.qkv};
     for (std::size_t kind = 0; kind < shape_.cp.kinds.size(); ++kind)
-      context_.emplace_back(schedule_, w_, shape_, kind, kept_.qkv);
+      context_.emplace_back(schedule_, w_, shape_, kind, shared);
   } else {
     kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers);
     if (shape_.attention_backend == AttentionBackend::unfused)
