@@ -16,7 +16,7 @@ enum class CpCommType : std::uint8_t {
   a2a,         // ranks exchange tokens for heads and back (DeepSpeed-Ulysses, arXiv 2309.14509)
   a2a_p2p,     // exchange among neighbours, a ring across them (USP, arXiv 2405.07719)
 };
-const char* name_of(CpCommType type);  // "p2p", "all_gather", "a2a", "a2a+p2p"
+const char* name_of(CpCommType type);                        // "p2p", "all_gather", "a2a", "a2a+p2p"
 std::string names_of(const std::vector<CpCommType>& types);  // for messages: in quotes, with commas
 
 // Which of optimizer state, gradients and parameters a replica has a shard of, each with what is before it: none, the
@@ -43,7 +43,7 @@ inline bool lies_in_v(PipelineSchedule schedule) {
 // Megatron-LM's options; docs/scenario.md is their specification.
 struct Parallel {
   std::int64_t data_parallel_size = 1;
-  std::int64_t context_parallel_size = 1;  // ranks that share the tokens of a sequence
+  std::int64_t context_parallel_size = 1;                    // ranks that share the tokens of a sequence
   std::vector<CpCommType> cp_comm_type = {CpCommType::p2p};  // of all layers, or of each
   CpCommType cp_comm_type_of(std::int64_t layer) const {
     return cp_comm_type[cp_comm_type.size() == 1 ? 0 : static_cast<std::size_t>(layer)];

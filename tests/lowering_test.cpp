@@ -2,9 +2,13 @@
 // is made of.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "model/schedule/bind.hpp"
+#include "model/schedule/json.hpp"
 #include "model/verify/dataflow.hpp"
 #include "tests/training.hpp"
 
@@ -359,6 +363,34 @@ TEST_CASE("overlap_param_gather: a bucket is gathered from the start of the firs
     lane.resize(buckets);
     CHECK(lane == expected);
     CHECK(built.wait_count(0) + built.wait_count(built.find("metrics.zero")) <= 1);  // compute need not wait for all
+  }
+}
+
+TEST_CASE("types of context parallelism: a list of one type is that type, several share what they have in common") {
+  for (const char* mode : {"plain", "tp_comm_overlap"}) {
+    const auto schedule_of = [&](std::vector<CpCommType> types) {
+      return build_schedule(
+          layout_scenario({.tp = 2, .sequence_parallel = true, .cp = 2, .cp_type = std::move(types)}, mode, true));
+    };
+    const auto of_layers = [](const Schedule& schedule) {
+      std::set<OpId> ops;
+      for (const Block& block : schedule.blocks)
+        if (block.name.starts_with("layer.")) ops.insert(block.ops.begin(), block.ops.end());
+      return ops;
+    };
+    const auto is_of = [](const Schedule& schedule, const char* type) {
+      return [&schedule, type](OpId op) { return schedule.operations[op].name.starts_with(type); };
+    };
+    const Schedule p2p = schedule_of({CpCommType::p2p}), a2a = schedule_of({CpCommType::a2a}),
+                   both = schedule_of({CpCommType::p2p, CpCommType::a2a});
+    CHECK(write_schedule_json(schedule_of({CpCommType::p2p, CpCommType::p2p})) == write_schedule_json(p2p));
+    CHECK(both.blocks.size() == p2p.blocks.size() + 2);
+    const std::set<OpId> ops = of_layers(both), ops_p2p = of_layers(p2p), ops_a2a = of_layers(a2a);
+    const auto of_p2p = std::count_if(ops.begin(), ops.end(), is_of(both, "attention.p2p.")),
+               of_a2a = std::count_if(ops.begin(), ops.end(), is_of(both, "attention.a2a."));
+    CHECK(of_p2p == std::count_if(ops_p2p.begin(), ops_p2p.end(), is_of(p2p, "attention.")));
+    CHECK(of_a2a == std::count_if(ops_a2a.begin(), ops_a2a.end(), is_of(a2a, "attention.")));
+    CHECK(std::ssize(ops) == std::ssize(ops_p2p) + of_a2a);
   }
 }
 

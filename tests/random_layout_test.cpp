@@ -93,9 +93,10 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("types of layers, sequence parallel",
         is_mixed && o.tp_comm_overlap && p.sequence_parallel && p.tensor_model_parallel_size > 1);
     see("types of layers, all-reduces beside", is_mixed && o.async_tensor_model_parallel_allreduce &&
-                                                    !p.sequence_parallel && p.tensor_model_parallel_size > 1);
+                                                   !p.sequence_parallel && p.tensor_model_parallel_size > 1);
     see("types of layers, recomputed", is_mixed && recomputed == Recompute::Granularity::full);
-    see("types of layers, attention recomputed", is_mixed && queries && recomputed == Recompute::Granularity::selective);
+    see("types of layers, attention recomputed",
+        is_mixed && queries && recomputed == Recompute::Granularity::selective);
     see("types of layers, sharded parameters", is_mixed && p.shards_parameters() && o.fsdp_comm_overlap);
     see("types of layers, replicas", is_mixed && p.data_parallel_size > 1 && o.overlap_param_gather);
     see("dropout and a ring", p.has_cp_ring() && scenario.model.attention_dropout > 0);

@@ -152,7 +152,7 @@ class BlockWriter {
   Expr slot_;
   Block block_;
   std::map<std::string, OpId> written_;  // operations by their names
-  std::vector<bool> is_beside_;  // [operation of the block] runs beside the one before it
+  std::vector<bool> is_beside_;          // [operation of the block] runs beside the one before it
   bool weights_apart_ = false;
   std::vector<WeightGradient> put_off_;
   TensorId gathered_ = 0;     // [T,H] with sequence parallelism

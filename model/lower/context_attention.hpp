@@ -9,8 +9,8 @@ namespace stretto {
 // Attention of one layer under context parallelism, between the packed q, k and v of a rank's tokens and the output of
 // its tokens. Of the cp ranks, `exchange` neighbours swap tokens for heads (DeepSpeed-Ulysses, arXiv 2309.14509), and
 // `ring` such groups pass keys and values round (ring attention, arXiv 2310.01889) or gather all of them; one of the
-// two is 1, unless the layer's cp_comm_type is "a2a+p2p". There is one of this for each kind of layer. Tokens lie in zigzag (model/schedule/sequence_parts.hpp), so that all
-// ranks multiply as much at every step.
+// two is 1, unless the layer's cp_comm_type is "a2a+p2p". There is one of this for each kind of layer. Tokens lie in
+// zigzag (model/schedule/sequence_parts.hpp), so that all ranks multiply as much at every step.
 //
 // Ring, n groups, rank r, forward (TransformerEngine's, as backward is). kv(i) is that of group (r − i) mod n:
 //   send_i, recv_i = kv(i) to r + 1, kv(i + 1) from r − 1;  A_i = attention of the rank's queries with kv(i);  merge

@@ -49,10 +49,10 @@ struct Lowered {
   std::vector<BucketOps> bucket_ops;
   ShardedOps sharded;
   // For the rewrites of tensor-parallel communication, which find operations by their names.
-  std::vector<BlockId> layer_blocks;    // of each kind: forward, (recompute,) (weight gradients,) backward
-  std::vector<BlockId> forward_blocks;  // embedding, head, layers
+  std::vector<BlockId> layer_blocks;     // of each kind: forward, (recompute,) (weight gradients,) backward
+  std::vector<BlockId> forward_blocks;   // embedding, head, layers
   std::vector<BlockId> backward_blocks;  // of layers
-  std::vector<BlockId> end_blocks;      // embedding forward, head forward, head backward, embedding backward
+  std::vector<BlockId> end_blocks;       // embedding forward, head forward, head backward, embedding backward
   std::vector<OpId> free;        // operations that wait for what their data needs and for nothing else (derive_waits)
   std::set<OpId> free_in_block;  // the same within their block: what BlockEditor has set free
   // What BlockEditor has put in place of an operation; nothing where it is gone.

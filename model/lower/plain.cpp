@@ -97,8 +97,7 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
     if (kind.exchange > 1)
       kind.exchange_communicator =
           add_communicator("cp.exchange" + kind.suffix, along(Coord::cp_exchange), kind.exchange_place);
-    if (kind.ring > 1)
-      kind.ring_communicator = add_communicator("cp" + kind.suffix, along(Coord::cp), kind.ring_place);
+    if (kind.ring > 1) kind.ring_communicator = add_communicator("cp" + kind.suffix, along(Coord::cp), kind.ring_place);
   }
   const ContextKind& any = cp.kinds.front();
   cp.place = any.exchange == 1 ? any.ring_place
@@ -113,8 +112,8 @@ Lanes add_mesh(Schedule& schedule, const Scenario& scenario) {
     cp.recv = add_lane("cp.recv");
   }
   for (std::int64_t layer = 0; layer < scenario.model.num_layers; ++layer)
-    cp.kind_of_layer[static_cast<std::size_t>(layer)] = static_cast<std::size_t>(
-        std::find(types.begin(), types.end(), p.cp_comm_type_of(layer)) - types.begin());
+    cp.kind_of_layer[static_cast<std::size_t>(layer)] =
+        static_cast<std::size_t>(std::find(types.begin(), types.end(), p.cp_comm_type_of(layer)) - types.begin());
   return lanes;
 }
 

@@ -202,15 +202,15 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 }  // namespace
 
 OverlapMode cp_flash_overlap_mode() {
-  return {.name = kKnob,
-          .meaning = "Ulysses: attention goes through one rank's tokens after the other, whose heads move meanwhile",
-          .memory = "keys and values of a layer packed apart, and two of their gradients",
-          .knob = kKnob,
-          .on = &Overlap::cp_flash_overlap,
-          .applies =
-              [](const Parallel& p) { return p.context_parallel_size > 1 && p.has_cp_comm_type(CpCommType::a2a); },
-          .gates = add_gates,
-          .rewrite = [](Lowered& lowered, const Scenario&, const Gates&) { CpFlash(lowered).run(); }};
+  return {
+      .name = kKnob,
+      .meaning = "Ulysses: attention goes through one rank's tokens after the other, whose heads move meanwhile",
+      .memory = "keys and values of a layer packed apart, and two of their gradients",
+      .knob = kKnob,
+      .on = &Overlap::cp_flash_overlap,
+      .applies = [](const Parallel& p) { return p.context_parallel_size > 1 && p.has_cp_comm_type(CpCommType::a2a); },
+      .gates = add_gates,
+      .rewrite = [](Lowered& lowered, const Scenario&, const Gates&) { CpFlash(lowered).run(); }};
 }
 
 }  // namespace stretto

@@ -118,8 +118,9 @@ struct Edge {
   OpAddress on;
 };
 
-// A template, instantiated by every call of a block that holds it; several blocks may hold it. Operations of one lane are ordered by the order
-// itself; only waits across lanes are stated: within a block on the block, everything else on the call.
+// A template, instantiated by every call of a block that holds it; several blocks may hold it. Operations of one lane
+// are ordered by the order itself; only waits across lanes are stated: within a block on the block, everything else on
+// the call.
 struct Operation {
   std::string name;  // "fc1.dgrad", unique in the schedule
   Work work;
