@@ -16,6 +16,7 @@
 #include "exec/cuda/cuda.hpp"
 #include "exec/launch/spawn.hpp"
 #include "exec/launch/world.hpp"
+#include "model/overlap/overlap.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -94,6 +95,7 @@ Scenario scenario_for_processes(const CommonOptions& options, std::int64_t proce
 void require_same_inputs(launch::ProcessGroup& processes, const ScenarioOptions& options) {
   std::string given = options.backend + text_of(options.scenario) + text_of(options.platform);
   for (const std::string& key : options.set) given += "\n" + key;
+  given += "\n" + options.mode;
   require_same(processes, given, options.platform.empty() ? "scenario, backend" : "scenario, platform, backend");
 }
 
@@ -101,9 +103,9 @@ void require_same_inputs(launch::ProcessGroup& processes, const ScenarioOptions&
 std::vector<std::string> arguments_of_a_rank(const std::string& command, const ScenarioOptions& options) {
   std::vector<std::string> arguments = {command, options.scenario, "--backend", options.backend};
   for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
-  for (const auto& [name, value] :
-       {std::pair{"--platform", options.platform}, std::pair{"--json", options.json.name()},
-        std::pair{"--trace", options.trace.name()}, std::pair{"--html", options.html.name()}})
+  for (const auto& [name, value] : {std::pair{"--platform", options.platform}, std::pair{"--json", options.json.name()},
+                                    std::pair{"--trace", options.trace.name()},
+                                    std::pair{"--html", options.html.name()}, std::pair{"--mode", options.mode}})
     if (!value.empty()) arguments.insert(arguments.end(), {name, value});
   arguments.insert(arguments.end(), options.further.begin(), options.further.end());
   return arguments;
@@ -117,6 +119,11 @@ void add_rank_options(CLI::App& command, RankOptions& options) {
       .add_option("--ranks", options.ranks,
                   "start this many processes on this machine, a rank each, as torchrun, mpirun or srun would")
       ->check(CLI::Range(1, 4096));
+}
+
+void add_mode_option(CLI::App& command, ScenarioOptions& options) {
+  command.add_option("--mode", options.mode,
+                     "the knobs of this overlap mode instead of the scenario's (stretto show --gates lists them)");
 }
 
 void require_same(launch::ProcessGroup& processes, const std::string& what, const std::string& name) {
@@ -163,8 +170,9 @@ void run_ranked(const ScenarioOptions& options, const ScenarioCommand& command,
                 const std::function<void(const Scenario& scenario)>& check,
                 const std::function<void(ScenarioRun& run)>& act) {
   const auto scenario_of = [&](std::int64_t processes, std::vector<std::string>& notes) {
-    return processes > 0 && command.is_laid_out ? scenario_for_processes(options, processes, notes)
-                                                : read_scenario(options.scenario, options.set);
+    const Scenario scenario = processes > 0 && command.is_laid_out ? scenario_for_processes(options, processes, notes)
+                                                                   : read_scenario(options.scenario, options.set);
+    return options.mode.empty() ? scenario : with_mode(scenario, options.mode, scenario.parallel.ranks());
   };
   const auto start = [&]() -> RankedCommand::Start {
     std::vector<std::string> notes;

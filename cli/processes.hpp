@@ -50,8 +50,10 @@ struct ScenarioCommand {
   bool is_laid_out = true;
 };
 struct ScenarioOptions : CommonOptions, RankOptions {
+  std::string mode;                  // an overlap mode whose knobs are on instead of the scenario's; "": these
   std::vector<std::string> further;  // arguments of the command itself, which its ranks are given too
 };
+void add_mode_option(CLI::App& command, ScenarioOptions& options);  // --mode
 struct ScenarioRun {
   launch::ProcessGroup* processes = nullptr;  // null: this one has all ranks
   std::ostream& out;

@@ -230,6 +230,7 @@ void add_train(CLI::App& app) {
   add_scenario_options(*command, *options);
   add_json_option(*command, options->files, options->json);
   add_rank_options(*command, *options);
+  add_mode_option(*command, *options);
   command
       ->add_option("--log-interval,--log_interval", options->log_interval,
                    "a line for every so many steps, with the loss of the last and the mean time of all; 1 unless given")
