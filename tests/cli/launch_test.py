@@ -1,6 +1,7 @@
 """Every rank a process: --ranks, launchers as their environment shows them, and what happens when one dies or hangs."""
 import json
 import os
+import pathlib
 import random
 import resource
 import shutil
@@ -164,6 +165,32 @@ class Launch(ProgramTest):
                                  cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120)
         self.assertEqual(process.returncode, 0, process.stderr)
         self.assertEqual(process.stdout.count("step "), 7)  # and the median
+
+    @unittest.skipUnless(shutil.which("torchrun"), "PyTorch is not installed")
+    def test_torchrun(self):
+        """The two options that name rank 9, which is not there, are for Debian 12 (docs/launch.md)."""
+        port = free_port()
+        command = ["torchrun", "--no_python", "--redirects", "9:1", "--tee", "9:1", "--nproc_per_node", "2", "--master_port", str(port),
+                   STRETTO, "train", self.tiny]
+        options = {"cwd": self.folder, "env": self.environment, "stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        reference = self.losses()
+        process = subprocess.Popen(command, **options)
+        out, err = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, err)
+        shown = [float(line.split("loss")[1].split()[0]) for line in out.splitlines() if line.startswith("step ")]
+        self.assertEqual(shown, [round(loss, 5) for loss in reference])
+
+        process = subprocess.Popen(command + LONG, **options)
+        self.addCleanup(process.kill)
+        next(line for line in process.stdout if line.startswith("step "))
+        ranks = [child for child in self.children(process) if STRETTO.encode() in pathlib.Path(f"/proc/{child}/cmdline").read_bytes()]
+        self.assertEqual(len(ranks), 2)
+        os.kill(ranks[1], signal.SIGKILL)
+        _, err = process.communicate(timeout=300)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("rank 1", err)
+        for rank in ranks:
+            self.assertFalse(self.is_running(rank))
 
     def test_a_rank_that_is_killed_ends_all_at_once(self):
         process, ranks = self.start_ranks(4)
