@@ -209,6 +209,17 @@ class Json(ProgramTest):
         self.assertIn("verified", printed.out)
         value = json.loads(self.ok("show", self.tiny, "--json", "-").out)
         self.assertGreater(len(value["operations"]), 10)
+        self.assertEqual((value["model"]["num_layers"], value["model"]["rotary_base"]), (2, None))
+        config = {"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 16, "intermediate_size": 40, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "vocab_size": 101, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 5e5}
+        self.write("config.json", json.dumps(config))
+        scenario = self.write("hf.toml", '[model]\nhf_config = "config.json"\nseq_length = 8\n')
+        model = json.loads(self.ok("show", scenario, "--json", "-").out)["model"]
+        self.assertEqual([model[key] for key in ("num_layers", "hidden_size", "ffn_hidden_size", "num_query_groups", "seq_length", "rotary_base")],
+                         [3, 16, 40, 2, 8, 5e5])
+        said = self.ok("show", scenario).out
+        self.assertIn("model: num_layers = 3, hidden_size = 16,", said)
+        self.assertIn(f"parameters = {model['parameters']}\n", said)
 
     def test_gates_page(self):
         """The tables of docs/gates.md are those that the program prints."""
