@@ -248,7 +248,7 @@ class Generator {
 
   void recompute() {
     const char* granularity = zero_bubble_ ? draw_.one_of({"none", "selective"})
-                                           : draw_.one_of({"none", "none", "selective", "full", "full"});
+                                           : draw_.one_of({"none", "selective_op", "selective", "full", "full"});
     training_.set("recompute_granularity", granularity);
     if (granularity != std::string("full")) return;
     training_.set("recompute_whole_layers", draw_.coin());

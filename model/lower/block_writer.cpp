@@ -26,8 +26,9 @@ void BlockWriter::add_dropout_keys() {
   schedule_.step_data.dropout_keys = dropout_key_;
 }
 
-void BlockWriter::begin(const std::string& name, bool weights_apart) {
+void BlockWriter::begin(const std::string& name, bool weights_apart, const std::string& suffix) {
   block_ = {name, {}, {}};
+  suffix_ = suffix;
   is_beside_.clear();
   weights_apart_ = weights_apart;
 }
@@ -57,7 +58,7 @@ BlockId BlockWriter::end_weights(const std::string& name) {
 }
 
 void BlockWriter::op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses) {
-  add_operation(schedule_, block_, {name, std::move(work), lane_, phase, std::move(accesses)});
+  add_operation(schedule_, block_, {name + suffix_, std::move(work), lane_, phase, std::move(accesses)});
 }
 
 void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,
@@ -67,7 +68,7 @@ void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKin
 
 void BlockWriter::communicate(const std::string& name, Phase phase, Collective work, LaneId lane,
                               std::vector<Access> accesses) {
-  add_operation(schedule_, block_, {name, std::move(work), lane, phase, std::move(accesses)});
+  add_operation(schedule_, block_, {name + suffix_, std::move(work), lane, phase, std::move(accesses)});
 }
 
 void BlockWriter::exchange(const std::string& name, const std::string& suffix, Phase phase, std::uint32_t communicator,
@@ -93,7 +94,9 @@ TensorId BlockWriter::activation(const std::string& name, std::int64_t rows, std
 TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                                    Role role) {
   const Recompute& recompute = shape_.recompute;
-  const bool shares_core = role.is_core && recompute.granularity == Recompute::Granularity::selective;
+  // Made again for each layer by itself.
+  const bool is_shared = (role.is_core && recompute.granularity == Recompute::Granularity::selective) ||
+                         (role.is_light && recompute.granularity == Recompute::Granularity::selective_op);
   const std::int64_t slots = shape_.most_slots();
   std::vector<TensorPlace> places;
   places.reserve(static_cast<std::size_t>(layers * slots));
@@ -106,10 +109,10 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
     const bool is_head_input = layer >= shape_.model.num_layers;
     const std::int64_t in_chunk = is_head_input ? 0 : shape_.layer_in_chunk[static_cast<std::size_t>(layer)];
     const std::int64_t in_group = in_chunk % recompute.group();
-    if (shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
+    if (is_shared || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
       // A recomputed activation is used up before the next one is made, whatever the micro-batch.
-      std::optional<StorageId>& shared = recomputed[static_cast<std::size_t>(shares_core ? 0 : in_group)];
-      if (!shared) shared = add(shares_core ? ".recomputed" : ".recomputed" + std::to_string(in_group));
+      std::optional<StorageId>& shared = recomputed[static_cast<std::size_t>(is_shared ? 0 : in_group)];
+      if (!shared) shared = add(is_shared ? ".recomputed" : ".recomputed" + std::to_string(in_group));
       places.insert(places.end(), static_cast<std::size_t>(slots), {*shared, 0});
       continue;
     }
@@ -126,7 +129,7 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
 TensorId BlockWriter::kept_gradient(const std::string& name, TensorId activation) {
   const Tensor of = schedule_.tensors[activation];
   const std::int64_t layers = shape_.model.num_layers;
-  if (of.places[0].storage == of.places[1].storage) return recomputable(name, of.rows, of.cols, layers);
+  if (of.places[0].storage == of.places[1].storage) return recomputable(name, of.rows, of.cols, layers, {});
   std::vector<TensorPlace> places;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const std::int64_t own = shape_.slots[static_cast<std::size_t>(layer)];
@@ -199,6 +202,23 @@ void BlockWriter::column_forward(const std::string& name, std::int64_t in, std::
   op(name + ".fprop", Phase::forward,
      Gemm{tokens(), out, in, false, true, bias, gelu_of_y ? GemmEpilogue::gelu : GemmEpilogue::none},
      std::move(accesses));
+}
+
+void BlockWriter::column_part_forward(const std::string& name, const std::string& layer, std::int64_t first,
+                                      std::int64_t in, std::int64_t out, View x, View y) {
+  const bool bias = shape_.model.add_bias_linear;
+  View weight = parameter(layer + ".weight", Coord::layer);
+  weight.offset = weight.offset + Expr(first * weight.ld);
+  weight.rows = out;
+  std::vector<Access> accesses = {read(std::move(x)), read(std::move(weight))};
+  if (bias) {
+    View part = parameter(layer + ".bias", Coord::layer);
+    part.offset = part.offset + Expr(first);
+    part.cols = part.ld = out;
+    accesses.push_back(read(std::move(part)));
+  }
+  accesses.push_back(write(std::move(y)));
+  op(name + ".fprop", Phase::forward, Gemm{tokens(), out, in, false, true, bias}, std::move(accesses));
 }
 
 void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,

@@ -20,7 +20,8 @@ class BlockWriter {
 
   // `weights_apart`: the weight gradients of linear layers are put off into a separate block, which end_weights() makes
   // after end(). The caller must keep what they read, output gradients included, until that block has run.
-  void begin(const std::string& name, bool weights_apart = false);
+  // `suffix` is added to the names of operations.
+  void begin(const std::string& name, bool weights_apart = false, const std::string& suffix = "");
   BlockId end();
   BlockId end_weights(const std::string& name);
 
@@ -39,9 +40,9 @@ class BlockWriter {
     bool is_core = false;        // attention's output, and what it keeps
     bool is_statistics = false;  // row statistics, kept in the accumulation type
     bool is_mask = false;        // of dropout, i32
+    bool is_light = false;       // made again by Recompute::Granularity::selective_op
   };
-  TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
-                        Role role = {.is_input = false, .is_core = false, .is_statistics = false, .is_mask = false});
+  TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers, Role role);
   // An activation that one layer's passes use up: all layers share one instance for each pass's order of calls.
   TensorId shared(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
   // A copy of a block with `suffix` on the names of its operations. Waits are copied too.
@@ -77,6 +78,9 @@ class BlockWriter {
   // GELU epilogue; absent: no epilogue.
   void column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                       std::optional<View> gelu_of_y = {});
+  // A part of it: `out` rows of the weight of `layer` from `first` on.
+  void column_part_forward(const std::string& name, const std::string& layer, std::int64_t first, std::int64_t in,
+                           std::int64_t out, View x, View y);
   // `residual`: y is residual + x · Wᵀ + bias in one operation, and residual() is not called.
   void row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                    std::optional<View> residual = {});
@@ -136,6 +140,7 @@ class BlockWriter {
   Dtype dtype_;
   Expr slot_;
   Block block_;
+  std::string suffix_;
   std::vector<bool> is_beside_;  // [operation of the block] runs beside the one before it
   bool weights_apart_ = false;
   std::vector<WeightGradient> put_off_;

@@ -95,6 +95,11 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     };
     while (blocks.recompute_inner < ops.size() && is_needed(ops[blocks.recompute_inner])) ++blocks.recompute_inner;
   }
+  if (shape.recompute.granularity == Recompute::Granularity::selective_op) {
+    w.begin("layer.recompute", false, ".recompute");
+    sections.light_forward(stream.front());
+    blocks.layer_recompute = w.end();
+  }
   blocks.head_forward = block("head.forward", &Sections::head_forward);
 
   w.begin("head.backward", shape.puts_off_head());

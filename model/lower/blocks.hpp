@@ -75,7 +75,7 @@ struct ModelBlocks {
   BlockId head_wgrad = 0;   // with it or `deferred`: not a part of head_backward
   // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs
   // (with Recompute::whole_layers, all that do not write the layer's output), the rest is the input of the layer behind
-  // it.
+  // it. With selective_op all that is made again.
   BlockId layer_recompute = 0;
   std::uint32_t recompute_inner = 0;
 };

@@ -22,7 +22,7 @@ ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, cons
   const BlockWriter::Role core{.is_core = true};
   // Attention reads the exchanged heads, so that what was sent is not kept, unless they are to be made again from it.
   const bool keeps_sent = !exchanges() || shape.recompute.granularity == Recompute::Granularity::selective;
-  qkv_ = keeps_sent ? w_.recomputable("qkv.out", tokens_, all * groups, layers)
+  qkv_ = keeps_sent ? w_.recomputable("qkv.out", tokens_, all * groups, layers, {})
                     : w_.shared("qkv.out", tokens_, all * groups, layers);
   lse_ = w_.recomputable("attention.lse", shape.micro_batch_size * heads_, rows_ / shape.micro_batch_size, layers,
                          {.is_core = true, .is_statistics = true});

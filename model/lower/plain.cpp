@@ -247,8 +247,7 @@ Lowered lower_plain(const Scenario& scenario) {
   schedule.step_data.parts = shape.parts();
   const ModelBlocks blocks = add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute);
   lowered.layer_blocks = {blocks.layer_forward};
-  if (shape.recompute.granularity == Recompute::Granularity::full)
-    lowered.layer_blocks.push_back(blocks.layer_recompute);
+  if (shape.recompute.repeats_layers()) lowered.layer_blocks.push_back(blocks.layer_recompute);
   if (shape.weights_apart) lowered.layer_blocks.push_back(blocks.layer_wgrad);
   lowered.layer_blocks.push_back(blocks.layer_backward);
   lowered.forward_blocks = {blocks.embedding_forward, blocks.layer_forward, blocks.head_forward};

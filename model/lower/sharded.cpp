@@ -269,8 +269,7 @@ class ShardedWriter {
   // A gather for each pass: a layer may be gathered in all three, and a tied embedding for the head too.
   std::string pass_of(const Call& call, std::size_t unit) const {
     if (call.block == blocks_.head_forward && units_[unit].name.starts_with("embedding")) return "_head";
-    const bool recomputes = scenario_.training.recompute.granularity == Recompute::Granularity::full;
-    if (recomputes && call.block == blocks_.layer_recompute) return "_recompute";
+    if (scenario_.training.recompute.repeats_layers() && call.block == blocks_.layer_recompute) return "_recompute";
     return call.block == blocks_.layer_backward || call.block == blocks_.head_backward ? "_backward" : "";
   }
   BlockId gather(std::size_t u, const std::string& pass) {

@@ -84,6 +84,8 @@ class StageWriter {
         begin -= in_chunk % recompute.group();
         recompute_layers(unit, begin, end);
       } else {
+        if (recompute.granularity == Recompute::Granularity::selective_op)
+          call(blocks_.layer_recompute, unit, begin).buffer = 0;
         call(blocks_.layer_backward, unit, begin);
       }
       end = begin;

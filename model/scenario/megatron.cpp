@@ -455,6 +455,8 @@ Translation to_megatron(const Scenario& scenario) {
     notes.insert(notes.begin(), result.notes.begin(), result.notes.end());
     if (scenario.overlap.overlap_p2p_comm && scenario.parallel.virtual_pipeline_model_parallel_size == 1)
       notes.push_back("Megatron-LM has overlap_p2p_comm only with virtual stages");
+    if (scenario.training.recompute.granularity == Recompute::Granularity::selective_op)
+      notes.push_back("Megatron-LM has no recompute_granularity = \"selective_op\"");
     return notes;
   }();
   return result;
