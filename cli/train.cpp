@@ -201,6 +201,7 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
                             {"mfu", mfu},
                             {"hfu", hfu},
                             {"tflops_per_gpu", tflops_per_gpu},
+                            {"cpu_affinity", run.cpu_affinity()},
                             {"resumed_from", result.resumed_from >= 0 ? nlohmann::json(result.resumed_from)
                                                                       : nlohmann::json(nullptr)}});
   return unfinished;

@@ -80,9 +80,7 @@ std::vector<Listed> list(const std::string& dir, std::error_code& error) {
 void delete_superseded(const std::string& dir, std::int64_t step, std::int64_t before, std::int64_t shards) {
   std::error_code ignored;
   const std::vector<Listed> files = list(dir, ignored);
-  const auto is_superseded = [&](const Listed& file) {
-    return before >= 0 && file.step < step && file.step != before;
-  };
+  const auto is_superseded = [&](const Listed& file) { return before >= 0 && file.step < step && file.step != before; };
   bool has_shards = false;
   for (const Listed& file : files) {
     has_shards = has_shards || file.shards > 0;
@@ -177,7 +175,8 @@ void require_known_format(const TensorFile& file) {
 launch::Bytes word_of(const std::string& checksum, const CheckpointContents& contents) {
   launch::Bytes word(checksum.size() + contents.parts.size());
   std::transform(checksum.begin(), checksum.end(), word.begin(), [](char digit) { return std::byte(digit); });
-  for (std::size_t i = 0; i < contents.parts.size(); ++i) word[checksum.size() + i] = std::byte(!contents.parts[i].empty());
+  for (std::size_t i = 0; i < contents.parts.size(); ++i)
+    word[checksum.size() + i] = std::byte(!contents.parts[i].empty());
   return word;
 }
 
@@ -207,9 +206,8 @@ std::vector<TensorEntry> entries_of(const CheckpointContents& contents) {
   for (std::size_t i = 0; i < contents.tensors.size(); ++i) {
     const TensorEntry& whole = contents.tensors[i];
     for (const TensorPart& part : contents.parts[i])
-      entries.push_back({name_of_part(whole.name, part, whole.shape[0], whole.shape[1]),
-                         whole.dtype,
-                         {part.rows(), part.cols()}});
+      entries.push_back(
+          {name_of_part(whole.name, part, whole.shape[0], whole.shape[1]), whole.dtype, {part.rows(), part.cols()}});
   }
   return entries;
 }
@@ -219,11 +217,10 @@ void write_sharded(const std::string& path, CheckpointMetadata metadata, const C
   metadata["format"] = kShardedFormat;
   const auto rank = static_cast<std::size_t>(processes.rank()), ranks = static_cast<std::size_t>(processes.size());
   NewFile shard(shard_name(path, rank, ranks));
-  const std::string checksum = write_tensors(shard,
-                                             {{"format", kShardedFormat},
-                                              {"step", metadata.at("step")},
-                                              {kShardKey, fmt::format("{} of {}", rank, ranks)}},
-                                             entries_of(contents), contents.emit);
+  const std::string checksum = write_tensors(
+      shard,
+      {{"format", kShardedFormat}, {"step", metadata.at("step")}, {kShardKey, fmt::format("{} of {}", rank, ranks)}},
+      entries_of(contents), contents.emit);
   shard.sync();
   // Where one has failed by now, no shard gets its name.
   const launch::Bytes word = word_of(checksum, contents);
@@ -235,9 +232,10 @@ void write_sharded(const std::string& path, CheckpointMetadata metadata, const C
   if (rank != 0) return;
   for (std::size_t other = 1; other < ranks; ++other)
     if (std::error_code error; !fs::exists(shard_name(path, other, ranks), error))
-      throw input_error(fmt::format(
-          "[training] checkpoint_dir: expected one that all processes see; rank {} has written {}, which rank 0 does not see",
-          other, shard_name(path, other, ranks)));
+      throw input_error(
+          fmt::format("[training] checkpoint_dir: expected one that all processes see; rank {} has written {}, which "
+                      "rank 0 does not see",
+                      other, shard_name(path, other, ranks)));
   NewFile manifest(path);
   write_tensors(manifest, manifest_of(words, contents, std::move(metadata)), {}, [](const Sink&) {});
   manifest.finish();

@@ -15,8 +15,9 @@
 namespace stretto::exec {
 
 // Checkpoints are safetensors files of tensors by name, so that any other layout can resume from them;
-// docs/checkpoint.md is the specification. Of one process it is one file, step-00000123.safetensors, with whole tensors.
-// Of several, each writes a shard, step-00000123-rank-00002-of-00004.safetensors, and that file is the manifest.
+// docs/checkpoint.md is the specification. Of one process it is one file, step-00000123.safetensors, with whole
+// tensors. Of several, each writes a shard, step-00000123-rank-00002-of-00004.safetensors, and that file is the
+// manifest.
 
 // Gives data of tensors to `sink`, in their order, in pieces of whatever size. Is called twice and gives the same.
 using Sink = std::function<void(std::span<const std::byte>)>;

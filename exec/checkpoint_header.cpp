@@ -106,8 +106,7 @@ std::string make_header(const CheckpointMetadata& metadata, std::span<const Tens
   for (const TensorEntry& tensor : tensors) {
     const std::int64_t end = offset + tensor.bytes();
     assert(!json.contains(tensor.name));
-    json[tensor.name] = {
-        {"dtype", spelled(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    json[tensor.name] = {{"dtype", spelled(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   // A path in the metadata need not be UTF-8.

@@ -50,8 +50,8 @@ void DirectoryLock::lock(int how, const std::string& dir) {
     std::this_thread::sleep_for(kPause);
   }
   if (error == EWOULDBLOCK)
-    throw runtime_failure(fmt::format(
-        "{}: in use by {}; wait for its end, or choose another [training] checkpoint_dir", dir, holder(fd_)));
+    throw runtime_failure(fmt::format("{}: in use by {}; wait for its end, or choose another [training] checkpoint_dir",
+                                      dir, holder(fd_)));
   is_held_ = error == 0;
 }
 
@@ -80,7 +80,8 @@ DirectoryLock DirectoryLock::share(const std::string& dir) {
     std::this_thread::sleep_for(kPause);
   if (fd < 0 && errno == ENOENT)
     throw input_error(fmt::format(
-        "[training] checkpoint_dir: expected one that all processes see; {}, which rank 0 has made, is not there", path));
+        "[training] checkpoint_dir: expected one that all processes see; {}, which rank 0 has made, is not there",
+        path));
   if (fd < 0) throw system_error(path, "cannot be opened", errno);
   DirectoryLock shared(fd);
   shared.lock(LOCK_SH, dir);

@@ -80,7 +80,8 @@ void read_saved_state(const Schedule& schedule, const MemoryOf& memory_of, const
     const StoredTensor* tensor = file.find(name);
     if (tensor == nullptr) throw input_error(fmt::format("{}: has no tensor {}", file.name(), name));
     if (tensor->dtype != spelled(dtype))
-      throw input_error(fmt::format("{}: tensor {}: expected {}, got {}", file.name(), name, spelled(dtype), tensor->dtype));
+      throw input_error(
+          fmt::format("{}: tensor {}: expected {}, got {}", file.name(), name, spelled(dtype), tensor->dtype));
     if (tensor->shape != std::vector<std::int64_t>{array.rows, array.cols})
       throw input_error(fmt::format("{}: tensor {}: expected the shape [{}, {}] of the scenario's model", file.name(),
                                     name, array.rows, array.cols));

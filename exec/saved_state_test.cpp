@@ -29,7 +29,9 @@ struct State {
     return [this](std::int64_t rank) { return memories[static_cast<std::size_t>(rank)].get(); };
   }
   MemoryOf alone(std::int64_t mine) {
-    return [=, this](std::int64_t rank) { return rank == mine ? memories[static_cast<std::size_t>(rank)].get() : nullptr; };
+    return [=, this](std::int64_t rank) {
+      return rank == mine ? memories[static_cast<std::size_t>(rank)].get() : nullptr;
+    };
   }
   // Whole tensors, with values that bf16 has, different in all places.
   void fill() {

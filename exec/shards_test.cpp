@@ -85,7 +85,8 @@ bool are_empty(const std::vector<std::string>& errors) {
 }
 
 template <class T>
-void check_reads(const TensorFile& file, const std::string& name, std::int64_t step, const std::vector<Stretch>& wanted) {
+void check_reads(const TensorFile& file, const std::string& name, std::int64_t step,
+                 const std::vector<Stretch>& wanted) {
   const StoredTensor* tensor = file.find(name);
   REQUIRE(tensor);
   CHECK(tensor->shape == std::vector<std::int64_t>{kRows, kCols});
@@ -94,7 +95,8 @@ void check_reads(const TensorFile& file, const std::string& name, std::int64_t s
   std::size_t next = 0;
   bool is_right = true;
   for (const Stretch& stretch : wanted)
-    for (std::int64_t i = stretch.begin; i < stretch.end(); ++i) is_right = is_right && values[next++] == T(value(step, i));
+    for (std::int64_t i = stretch.begin; i < stretch.end(); ++i)
+      is_right = is_right && values[next++] == T(value(step, i));
   CHECK(is_right);
 }
 
@@ -122,8 +124,8 @@ TEST_CASE("stretches are parts, and parts have names", "[checkpoint]") {
     CHECK(named->second == part);
   }
   CHECK(name_of_part("w", {0, kRows, 0, kCols}, kRows, kCols) == "w");
-  for (const char* none : {"w", "w[", "w[]", "w[0:1]", "w[0:1,0:2", "w[0:1,0:2]x", "w[0:1,0:-2]", "w[1:1,0:2]", "w[0:1,2:1]",
-                           "w[0:99999999999999999999,0:1]", "w[a:1,0:1]"})
+  for (const char* none : {"w", "w[", "w[]", "w[0:1]", "w[0:1,0:2", "w[0:1,0:2]x", "w[0:1,0:-2]", "w[1:1,0:2]",
+                           "w[0:1,2:1]", "w[0:99999999999999999999,0:1]", "w[a:1,0:1]"})
     CHECK_FALSE(part_named(none));
 }
 
@@ -195,12 +197,14 @@ TEST_CASE("shards that are damaged, exchanged or missing make the checkpoint bef
   falls_back(shard, "is missing");
   // What is there and is no file is not damage.
   fs::create_directory(shard);
-  CHECK_THAT(message_of([&] { find_latest(dir.str()); }, ErrorKind::runtime), Contains(shard.string()) && Contains("directory"));
+  CHECK_THAT(message_of([&] { find_latest(dir.str()); }, ErrorKind::runtime),
+             Contains(shard.string()) && Contains("directory"));
   fs::remove(shard);
   // Where nothing is whole, nobody begins anew.
   fs::remove(shard_name(dir.file("step-00000001.safetensors"), 0, 3));
   CHECK_THAT(message_of([&] { find_latest(dir.str()); }), Contains("all 2 checkpoints are damaged"));
-  for (const std::string& error : as_processes(2, 20, [&](launch::ProcessGroup& group) { find_latest(dir.str(), &group); }))
+  for (const std::string& error :
+       as_processes(2, 20, [&](launch::ProcessGroup& group) { find_latest(dir.str(), &group); }))
     CHECK_THAT(error, Contains("all 2 checkpoints are damaged"));
   dir.write(shard.filename().string(), good);
   CHECK(find_latest(dir.str()).step == 2);
@@ -237,7 +241,8 @@ TEST_CASE("a checkpoint takes the place of others, whatever the number of their 
   CHECK_FALSE(is_of_checkpoints("step-00000003-rank-00007-of-00007.safetensors"));
 }
 
-TEST_CASE("one process that cannot write its shard is an error of all, and nothing is left of the step", "[checkpoint]") {
+TEST_CASE("one process that cannot write its shard is an error of all, and nothing is left of the step",
+          "[checkpoint]") {
   const TempDir dir;
   write_whole(dir.str(), 1, -1);
   const auto before = dir.files();

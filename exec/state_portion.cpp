@@ -35,8 +35,7 @@ StatePortion::StatePortion(const Schedule& schedule, const MemoryOf& memory_of, 
     : schedule_(schedule) {
   const StateMap& state = schedule.state;
   const auto add = [&](const StatePiece& piece, std::int64_t rank, StatePart form, Share share) {
-    for (const StateRun& run : runs_of(schedule, piece, form, rank, share))
-      runs_.push_back({&memory_of(rank), run});
+    for (const StateRun& run : runs_of(schedule, piece, form, rank, share)) runs_.push_back({&memory_of(rank), run});
   };
   std::vector<std::int64_t> here;
   for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
@@ -50,8 +49,7 @@ StatePortion::StatePortion(const Schedule& schedule, const MemoryOf& memory_of, 
     if (std::any_of(here.begin(), here.end(), has_it)) {
       const std::vector<bool> savers = savers_of(schedule, piece, first);
       for (const std::int64_t rank : here)
-        if (savers[static_cast<std::size_t>(rank)])
-          add(piece, rank, exact_form(schedule, piece, part), Share::owned);
+        if (savers[static_cast<std::size_t>(rank)]) add(piece, rank, exact_form(schedule, piece, part), Share::owned);
     }
   } else {
     for (const StatePiece& copy : state.copies(first))

@@ -56,7 +56,8 @@ bool take_tensor(std::string_view& text, StoredTensor& tensor) {
   return take(text, ':');
 }
 
-// fn(stretch, begin) for the stretches of a tensor with `cols` columns that a part is made of, and where they begin in it.
+// fn(stretch, begin) for the stretches of a tensor with `cols` columns that a part is made of, and where they begin in
+// it.
 template <class Fn>
 void for_stretches(const TensorPart& part, std::int64_t cols, Fn fn) {
   if (part.cols() == cols) return fn(Stretch{part.row * cols, part.rows() * cols}, std::int64_t{0});
@@ -113,8 +114,7 @@ void TensorFile::read_manifest() {
   };
   std::string_view text = stated->second;
   const std::optional<std::int64_t> count = take_number(text);
-  if (!count || !text.empty() || *count < 1 || static_cast<std::size_t>(*count) > kMostShards)
-    throw refuse(kShardsKey);
+  if (!count || !text.empty() || *count < 1 || static_cast<std::size_t>(*count) > kMostShards) throw refuse(kShardsKey);
   // Digits, and a blank between those of one and those of the next.
   const auto shards = static_cast<std::size_t>(*count);
   if (checksums == metadata.end() || checksums->second.size() != shards * (kDigits + 1) - 1)
@@ -199,7 +199,7 @@ struct TensorFile::Source {
 
 // In the order of the shard's parts.
 void TensorFile::add_sources(const StoredTensor& tensor, std::size_t number, std::span<const Stretch> wanted,
-                              std::vector<Source>& sources) const {
+                             std::vector<Source>& sources) const {
   const StoredFile& stored = shard(number).parsed;
   const std::int64_t cols = tensor.shape[1], width = bytes_of_spelled(tensor.dtype);
   // Where what is wanted begins in what is read.
@@ -209,8 +209,8 @@ void TensorFile::add_sources(const StoredTensor& tensor, std::size_t number, std
   const auto add = [&](const StoredTensor& held, const TensorPart& part) {
     if (held.dtype != tensor.dtype || part.end_row > tensor.shape[0] || part.end_col > cols ||
         static_cast<std::int64_t>(held.end - held.begin) != part.rows() * part.cols() * width)
-      throw input_error(fmt::format("{}: tensor {}: does not fit what {} says of it", file_name(number + 1), held.name,
-                                    name()));
+      throw input_error(
+          fmt::format("{}: tensor {}: does not fit what {} says of it", file_name(number + 1), held.name, name()));
     for_stretches(part, cols, [&](const Stretch& here, std::int64_t in_part) {
       auto at = std::upper_bound(wanted.begin(), wanted.end(), here.begin,
                                  [](std::int64_t begin, const Stretch& stretch) { return begin < stretch.end(); });

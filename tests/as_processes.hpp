@@ -59,7 +59,8 @@ inline std::vector<exec::FullTensor> gather_from_all(const Schedule& schedule, c
   const auto all = group.all_gather_value(&memory_of(group.rank()));
   std::vector<exec::FullTensor> state;
   if (group.rank() == 0)
-    state = exec::gather_state(schedule, [&](std::int64_t rank) { return all[static_cast<std::size_t>(rank)]; }, part);
+    state = exec::gather_state(
+        schedule, [&](std::int64_t rank) { return all[static_cast<std::size_t>(rank)]; }, part);
   group.barrier();
   return state;
 }

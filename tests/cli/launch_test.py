@@ -413,6 +413,57 @@ class Launch(ProgramTest):
             self.assertNotIn("step-00000004.safetensors", after)
         self.assertIn("resumed from", self.ok(*train, "--set", "training.train_iters=4").out)
 
+    def cores(self, *arguments, most=None):
+        """Of each rank, and of a thread of it that came after the first step; and what rank 0 says of it."""
+        process = self.start("train", self.tiny, "--ranks", 2, *LONG, *arguments,
+                             preexec_fn=(lambda: os.sched_setaffinity(0, most)) if most else None)
+        self.addCleanup(process.kill)
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("step "):
+                break
+        sets = []
+        for rank in self.children(process):
+            threads = {frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir(f"/proc/{rank}/task")}
+            sets.append(frozenset.union(*threads))
+        process.send_signal(signal.SIGINT)
+        self.end(process)
+        return sets, [line for line in lines if "cores of their own" in line]
+
+    @unittest.skipUnless(len(os.sched_getaffinity(0)) >= 2, "needs two cores")
+    def test_processes_have_cores_of_their_own(self):
+        everywhere = os.sched_getaffinity(0)
+        (first, second), said = self.cores()
+        self.assertEqual(first & second, set())
+        self.assertLessEqual(first | second, everywhere)
+        self.assertRegex(said[0], r"^note: cores of their own: rank 0 on [0-9,-]+, rank 1 on [0-9,-]+ \(docs/launch.md\)\n$")
+        # What confines both is divided; where that is one core, or they need more, they share.
+        few = set(sorted(everywhere)[:2])
+        (first, second), said = self.cores(most=few)
+        self.assertEqual((first | second, first & second, len(said)), (few, set(), 1))
+        one = {min(everywhere)}
+        self.assertEqual(self.cores(most=one), ([one, one], []))
+        for how in ("cluster.bind_cores_to_rank=false", f"cluster.cores_per_device={len(everywhere)}"):
+            sets, said = self.cores("--set", how)
+            self.assertEqual((frozenset.union(*sets), said), (everywhere, []))
+        value = self.json("train", self.tiny, "--ranks", 2)
+        self.assertEqual(len(value["cpu_affinity"]), 2)
+        self.assertNotEqual(*value["cpu_affinity"])
+        for alone in ([], ["--ranks", 1], ["--ranks", 2, "--set", "cluster.bind_cores_to_rank=false"]):
+            self.assertIsNone(self.json("train", self.tiny, *alone)["cpu_affinity"])
+        # A launcher has bound them.
+        first, second = sorted(everywhere)[:2]
+        port = free_port()
+        processes = []
+        for rank, core in ((0, second), (1, first)):
+            self.environment = dict(os.environ, HOME=str(self.folder), MASTER_ADDR="localhost", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
+            processes.append(self.start("train", self.tiny, preexec_fn=lambda core=core: os.sched_setaffinity(0, {core})))
+        for process in processes:
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0, err)
+            self.assertNotIn("cores of their own", out)
+
     def test_saving_takes_memory_for_a_shard_and_not_for_the_model(self):
         # Parameters and the optimizer's state are 12 bytes of each of 6.3 million parameters: 76 MB, 19 MB a rank.
         wide = [part for key in ("model.hidden_size=256", "model.num_layers=8", "model.num_attention_heads=4", "training.global_batch_size=4",

@@ -5,8 +5,8 @@
 #include "exec/tensor_file.hpp"
 #include "tests/fuzz/heap.hpp"
 
-// The input is a checkpoint file, or the manifest of one whose shards are missing. Only stretto::Error may come out, and
-// every tensor must lie inside the file.
+// The input is a checkpoint file, or the manifest of one whose shards are missing. Only stretto::Error may come out,
+// and every tensor must lie inside the file.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace stretto;
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
