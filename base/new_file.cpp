@@ -61,6 +61,7 @@ NewFile::~NewFile() {
 
 void NewFile::write(const void* data, std::size_t bytes) {
   const auto* at = static_cast<const char*>(data);
+  is_synced_ = false;
   while (bytes > 0) {
     const ssize_t written = ::write(fd_, at, bytes);
     if (written < 0 && errno != EINTR) fail(errno);
@@ -68,8 +69,13 @@ void NewFile::write(const void* data, std::size_t bytes) {
   }
 }
 
+void NewFile::sync() {
+  if (!is_synced_ && !temporary_.empty() && ::fsync(fd_) != 0) fail(errno);
+  is_synced_ = true;
+}
+
 void NewFile::finish() {
-  if (!temporary_.empty() && ::fsync(fd_) != 0) fail(errno);
+  sync();
   if (::close(std::exchange(fd_, -1)) != 0) fail(errno);
   if (temporary_.empty()) return;
   const std::string to = destination_of(path_);

@@ -19,6 +19,8 @@ class NewFile {
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  // Makes its contents durable, under its temporary name; what follows can hardly fail any more.
+  void sync();
   // Makes it durable and gives it its name.
   void finish();
 
@@ -27,6 +29,7 @@ class NewFile {
 
   std::string path_, temporary_;  // temporary_ is "" where it is written as it is
   int fd_ = -1;
+  bool is_synced_ = false;
 };
 
 // Makes a folder that is not there. Throws Error(runtime).

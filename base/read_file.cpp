@@ -7,6 +7,7 @@
 
 #include <cassert>
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -55,19 +56,29 @@ ReadFile::~ReadFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-std::span<const std::byte> ReadFile::view(std::size_t offset, std::size_t bytes,
-                                          std::vector<std::byte>& scratch) const {
+void ReadFile::read(std::size_t offset, std::size_t bytes, std::byte* to) const {
   assert(offset <= size_ && bytes <= size_ - offset);
-  if (fd_ < 0) return std::span(owned_).subspan(offset, bytes);
-  scratch.resize(bytes);
+  if (fd_ < 0) {
+    if (bytes > 0) std::memcpy(to, owned_.data() + offset, bytes);
+    return;
+  }
   for (std::size_t have = 0; have < bytes;) {
-    const ssize_t got = ::pread(fd_, scratch.data() + have, bytes - have, static_cast<off_t>(offset + have));
-    if (got < 0 && errno != EINTR) throw system_error(name_, "cannot be read", errno);
+    const ssize_t got = ::pread(fd_, to + have, bytes - have, static_cast<off_t>(offset + have));
+    // It could be opened: whatever is at fault, the path is not.
+    if (got < 0 && errno != EINTR) throw runtime_failure(system_error(name_, "cannot be read", errno).what());
     if (got == 0)
       throw runtime_failure(fmt::format("{}: was cut short while it is in use: it had {} bytes, now it ends at byte {}",
                                         name_, size_, offset + have));
     if (got > 0) have += static_cast<std::size_t>(got);
   }
+}
+
+std::span<const std::byte> ReadFile::view(std::size_t offset, std::size_t bytes,
+                                          std::vector<std::byte>& scratch) const {
+  assert(offset <= size_ && bytes <= size_ - offset);
+  if (fd_ < 0) return std::span(owned_).subspan(offset, bytes);
+  scratch.resize(bytes);
+  read(offset, bytes, scratch.data());
   return scratch;
 }
 

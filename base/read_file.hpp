@@ -28,8 +28,10 @@ class ReadFile {
   const std::string& name() const { return name_; }
   std::size_t size() const { return size_; }  // in bytes, when it was opened
 
-  // `bytes` bytes from `offset` on, within size(); they lie in `scratch` where they have to be read first. Throws
-  // Error(runtime) when the file has become shorter meanwhile or cannot be read.
+  // `bytes` bytes from `offset` on, within size(). Throws Error(runtime) when the file has become shorter meanwhile or
+  // cannot be read.
+  void read(std::size_t offset, std::size_t bytes, std::byte* to) const;
+  // The same; they lie in `scratch` where they have to be read first.
   std::span<const std::byte> view(std::size_t offset, std::size_t bytes, std::vector<std::byte>& scratch) const;
   // All of it, to keep.
   std::vector<std::byte> take() &&;

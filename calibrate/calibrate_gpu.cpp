@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <map>
@@ -81,22 +82,26 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
 
   // Samples, and what was left out of them.
   using Noted = std::pair<std::vector<Sample>, std::vector<std::string>>;
-  const auto noted = [&](const char* part, auto probe) {
+  const auto noted = [&](const std::string& part, auto probe) {
     const Noted measured = notebook.part(part, [&] {
       Noted fresh;
       fresh.first = probe(fresh.second);
       return fresh;
     });
-    result.notes.insert(result.notes.end(), measured.second.begin(), measured.second.end());
+    for (const std::string& note : measured.second)
+      if (std::find(result.notes.begin(), result.notes.end(), note) == result.notes.end()) result.notes.push_back(note);
     return measured.first;
   };
-  result.samples = noted("training steps", [&](std::vector<std::string>& notes) {
-    return probe_models(machine, sizes, memory_bytes, progress, notes);
-  });
+  for (std::size_t i = 0; i < sizes.steps.size(); ++i) {
+    const PreciseStep& step = sizes.steps[i];
+    progress(fmt::format("training steps, {} of {}: {}", i + 1, sizes.steps.size(), describe(step)));
+    for (Sample& sample : noted("training step: " + describe(step), [&](std::vector<std::string>& notes) {
+           return probe_model(machine, step, sizes.repeats, memory_bytes, notes);
+         }))
+      result.samples.push_back(std::move(sample));
+  }
   end_of("training steps");
-  progress("GEMMs and attention of further shapes");
-  const std::vector<Sample> kernels = noted(
-      "kernels", [&](std::vector<std::string>& notes) { return probe_kernels(machine, sizes, memory_bytes, notes); });
+  const std::vector<Sample> kernels = probe_kernels(machine, sizes, memory_bytes, progress, notebook, result.notes);
   gpu.gemm_TFLOPs = yardstick(kernels, sizes.gemms.front());
   end_of("kernels one by one");
   progress("communication kernels and copies");
@@ -122,17 +127,16 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
 
   end_of("communication and fits");
   progress("compute beside compute");
-  std::array<double, sim::kDemandClasses> alone_us{};
+  const auto alone_us = attempt("classes", std::array<double, sim::kDemandClasses>{},
+                                [&] { return probe_classes(machine, sizes.classes); });
   Pairs not_measured;
   for (auto& row : not_measured) row.fill({0, {"assumed", "not measured", 0}});
-  platform.slowdown = attempt("compute beside compute", not_measured, [&] {
-    alone_us = notebook.part("classes", [&] { return probe_classes(machine, sizes.classes); });
-    return probe_streams(machine, sizes.classes, alone_us);
-  });
+  platform.slowdown =
+      attempt("compute beside compute", not_measured, [&] { return probe_streams(machine, sizes.classes, alone_us); });
   end_of("compute beside compute");
   progress("compute beside communication");
   TransferCurves curves = attempt("compute beside communication", without_transfers("not measured"),
-                                  [&] { return probe_transfers(machine, sizes, alone_us); });
+                                  [&] { return probe_transfers(machine, sizes, alone_us, notebook); });
   gpu.beside_moving = std::move(curves.beside_moving);
   gpu.beside_waiting = std::move(curves.beside_waiting);
   gpu.moving_beside = std::move(curves.moving_beside);

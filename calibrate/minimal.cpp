@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "base/printable.hpp"
-#include "base/rng.hpp"
 #include "base/statistics.hpp"
 #include "calibrate/calibrate.hpp"
 #include "exec/cuda/cuda.hpp"
@@ -59,23 +57,6 @@ Schedule copies_of(std::int64_t elements, int times) {
 bool fits(const Schedule& schedule, std::int64_t memory_bytes) {
   const std::int64_t needed = plan_memory(schedule).peak_bytes() + cuda::overhead_bytes(schedule, 1);
   return static_cast<double>(needed) <= kUsableMemory * static_cast<double>(memory_bytes);
-}
-
-// A GPU takes less power for zeros, and clocks higher.
-void fill_randomly(const Schedule& schedule, exec::Executor& executor) {
-  constexpr std::int64_t kPeriod = 1'000'003;  // a prime: rows of a matrix differ
-  std::vector<Bf16> numbers;
-  for (StorageId id = 0; id < schedule.storages.size(); ++id) {
-    const Storage& storage = schedule.storages[id];
-    if (storage.kind != BufferKind::parameter) continue;
-    for (std::int64_t i = static_cast<std::int64_t>(numbers.size()); i < std::min(kPeriod, storage.elements); ++i)
-      numbers.push_back(to_bf16(normal(0, 0, static_cast<std::uint64_t>(i))));
-    const auto to = executor.memory(0).view<Bf16>(schedule, id, 0, storage.elements);
-    for (std::size_t at = 0; at < to.size(); at += numbers.size())
-      std::copy_n(numbers.begin(), std::min(numbers.size(), to.size() - at),
-                  to.begin() + static_cast<std::ptrdiff_t>(at));
-  }
-  executor.upload(exec::Executor::Contents::state);
 }
 
 std::vector<double> times_us(const Timeline& timeline) {

@@ -9,11 +9,13 @@
 namespace stretto::calibrate {
 
 struct MinimalSizes {
-  GemmShape gemm = {8192, 8192, 8192};  // halved until it fits in the memory, as is what is copied
-  std::int64_t copied = 1 << 28;        // elements, bf16
-  int repeats = 20;                     // of the copy and of the chain of small kernels
-  double seconds = 30;                  // the GEMM is repeated for
+  GemmShape gemm;           // halved until it fits in the memory, as is what is copied
+  std::int64_t copied = 0;  // elements, bf16
+  int repeats = 0;          // of the copy and of the chain of small kernels
+  double seconds = 0;       // the GEMM is repeated for
 };
+// For GPUs of the H100's class, in under a minute.
+MinimalSizes minimal_sizes();
 
 // Measures the GPU and replaces three numbers of the platform: gemm_sustained, the time of a bf16 GEMM of random
 // numbers in the last third of `seconds` over that of the platform's table; hbm_share, what a copy reads and writes

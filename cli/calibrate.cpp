@@ -71,11 +71,16 @@ std::string parts_text(const calibrate::Notebook& notebook) {
 
 // Beside the platform file, which stays as it is until all of a new one is known.
 calibrate::Notebook notebook_of(const std::string& path, const CalibrateOptions& options) {
-  calibrate::Notebook notebook(partial_of(path), {{"version", kVersion},
-                                                  {"git", kGit},
-                                                  {"backend", options.backend},
-                                                  {"cores", options.cores},
-                                                  {"cpu", calibrate::cpu_name()}});
+  nlohmann::json about = {{"version", kVersion},
+                          {"git", kGit},
+                          {"backend", options.backend},
+                          {"cores", options.cores},
+                          {"cpu", calibrate::cpu_name()}};
+  if (options.backend == "cuda") {
+    const exec::Executor::Device gpu = calibrate::gpu_of(exec::gpu_machine());
+    about["gpu"] = {gpu.name, gpu.sms, gpu.memory_bytes};
+  }
+  calibrate::Notebook notebook(partial_of(path), std::move(about));
   if (!notebook.why_not().empty())
     std::cout << "note: " << notebook.path() << " is not used: it " << notebook.why_not() << "\n";
   if (notebook.parts() > 0)
@@ -105,11 +110,13 @@ void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
     progress.show(line);
   };
   calibrate::Calibration calibration;
+  if (options.backend == "cuda") {
+    const std::string shared = cuda::reserve_hardware_queues(cuda::kMostQueues);
+    if (is_first && !shared.empty()) std::cout << "note: " << shared << "\n";
+  }
   calibrate::Notebook notebook = is_first ? notebook_of(path, options) : calibrate::Notebook();
   try {
     if (options.backend == "cuda") {
-      const std::string shared = cuda::reserve_hardware_queues(cuda::kMostQueues);
-      if (is_first && !shared.empty()) std::cout << "note: " << shared << "\n";
       std::vector<calibrate::Sample> network;
       if (processes) {
         require_same(*processes, "", "backend");
@@ -175,7 +182,7 @@ void calibrate_minimally(CalibrateOptions& options) {
   watch_interrupts();
   import_measurements(options.import, options.files, options.output, options.json,
                       [&](calibrate::ImportedPlatform& imported) {
-                        calibrate::MinimalSizes sizes;
+                        calibrate::MinimalSizes sizes = calibrate::minimal_sizes();
                         sizes.seconds = options.seconds.value_or(sizes.seconds);
                         calibrate::measure_minimal(exec::gpu_machine(), sizes, imported, [&](const std::string& line) {
                           if (interrupted()) {

@@ -86,7 +86,9 @@ void compare_as(const ScenarioOptions& options, ScenarioRun& run) {
   progress.clear();
   run.out << about(scenario) << "\nplatform " << result.comparison.platform << "\n\n";
   if (!result.comparison.rows.empty()) run.out << comparison_text(result.comparison);
-  write_json(options.json, comparison_json(result.comparison));
+  nlohmann::json json = comparison_json(result.comparison);
+  json["cpu_affinity"] = run.cpu_affinity();
+  write_json(options.json, json);
   if (!options.trace.empty()) write_trace(options.trace.path(), trace_of(result));
   if (!options.html.empty()) write_text(options.html, render_html(page(scenario, platform, result)));
   if (!result.complete) throw runtime_failure("interrupted; shown is what was finished");

@@ -5,16 +5,24 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
+#include "base/memory.hpp"
+#include "base/new_file.hpp"
 #include "cli/commands.hpp"
+#include "cli/progress.hpp"
 #include "compare/inputs.hpp"
+#include "compare/predict_step.hpp"
+#include "model/build_schedule.hpp"
 #include "model/scenario/megatron.hpp"
+#include "model/verify/verify.hpp"
+#include "report/chakra.hpp"
 
 namespace stretto::cli {
 namespace {
 
 struct ExportOptions {
-  std::string source, format = "huggingface";
+  std::string source, format = "huggingface", platform;
   std::vector<std::string> set;
   Output output;
   Files files;
@@ -63,6 +71,56 @@ void export_huggingface(ExportOptions& options) {
   std::cout << fmt::format("wrote {}\n", options.output.name());
 }
 
+// A file for each rank. Of many ranks they may take more than a disk has.
+void require_space(const std::string& folder, std::int64_t ranks, std::size_t rank_bytes) {
+  const double GB = 1e-9, needed = double(ranks) * double(rank_bytes);
+  const double free = double(std::filesystem::space(folder).available);
+  if (needed > free)
+    throw input_error(fmt::format("--output {}: traces of {} ranks take about {:.1f} GB, and {:.1f} GB are free there",
+                                  folder, ranks, needed * GB, free * GB));
+}
+
+void export_chakra(ExportOptions& options) {
+  require_output(options);
+  if (!is_scenario(options.source)) throw input_error("--format chakra: expected a scenario, got " + options.source);
+  const Scenario scenario = compare::read_scenario_input(options.source, options.set, options.platform);
+  const std::string groups = "comm_groups.json";
+  const auto name_of = [](std::int64_t rank) { return fmt::format("step.{}.et", rank); };
+  std::vector<std::string> names = {groups};
+  for (std::int64_t rank = 0; rank < scenario.parallel.ranks(); ++rank) names.push_back(name_of(rank));
+  Files::set_folder(options.output, names);
+  options.files.claim_outputs(scenario);
+  keep_within_free_memory();
+  const Patience patience(scenario);
+
+  std::optional<compare::PredictedStep> step;
+  Schedule plain;
+  if (scenario.platform.empty()) {
+    plain = build_schedule(scenario);
+    plan_and_verify(plain);
+    std::cout << "note: no platform is named, so durations are 0\n";
+  } else {
+    step = compare::predict_step(scenario, compare::read_platform_input("", scenario));
+  }
+  const Schedule& schedule = step ? step->schedule : plain;
+  for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
+  const ChakraTraces traces =
+      step ? ChakraTraces(schedule, StepTimes{step->result.programs, step->result.timeline}) : ChakraTraces(schedule);
+  make_folder(options.output.path());
+  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
+    const std::string trace = traces.of(rank);
+    if (rank == 0) require_space(options.output.path(), schedule.mesh.ranks(), trace.size());
+    NewFile file(options.output.path(name_of(rank)));
+    file.write(trace);
+    file.finish();
+  }
+  NewFile file(options.output.path(groups));
+  file.write(traces.groups());
+  file.finish();
+  std::cout << fmt::format("wrote {}: step.0.et to {} and {}\n", options.output.name(),
+                           name_of(schedule.mesh.ranks() - 1), groups);
+}
+
 }  // namespace
 
 void add_export(CLI::App& app) {
@@ -76,15 +134,20 @@ void add_export(CLI::App& app) {
   options->files.add_output(
       *command, "-o,--output", options->output,
       "huggingface: the folder to write, with config.json; where it ends in .safetensors the file of the "
-      "weights alone. megatron, bridge: a file; default: standard output",
+      "weights alone. chakra: the folder. megatron, bridge: a file; default: standard output",
       true);
   command->add_option("--set", options->set, "override a key of the scenario (repeatable)")->allow_extra_args(false);
   command
       ->add_option("--format", options->format,
                    "huggingface: weights (GPT-2 or Llama, as the model is); megatron: the scenario as Megatron-LM's "
-                   "command line; bridge: its overlap as Megatron-Bridge's CommOverlapConfig")
-      ->check(CLI::IsMember({"huggingface", "megatron", "bridge"}));
+                   "command line; bridge: its overlap as Megatron-Bridge's CommOverlapConfig; chakra: its step as "
+                   "execution traces, one for each rank")
+      ->check(CLI::IsMember({"huggingface", "megatron", "bridge", "chakra"}));
+  options->files.add_input(*command, "--platform", options->platform,
+                           "chakra: the platform that durations are simulated on; default: the scenario's");
   command->callback([options] {
+    if (options->format == "chakra") return export_chakra(*options);
+    if (!options->platform.empty()) throw input_error("--platform: expected --format chakra, got " + options->format);
     if (options->format == "huggingface") return export_huggingface(*options);
     export_settings(*options);
   });

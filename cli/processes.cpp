@@ -16,6 +16,9 @@
 #include "exec/cuda/cuda.hpp"
 #include "exec/launch/spawn.hpp"
 #include "exec/launch/world.hpp"
+#include "model/build_schedule.hpp"
+#include "model/overlap/overlap.hpp"
+#include "model/schedule/residency.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -94,16 +97,40 @@ Scenario scenario_for_processes(const CommonOptions& options, std::int64_t proce
 void require_same_inputs(launch::ProcessGroup& processes, const ScenarioOptions& options) {
   std::string given = options.backend + text_of(options.scenario) + text_of(options.platform);
   for (const std::string& key : options.set) given += "\n" + key;
+  given += "\n" + options.mode;
   require_same(processes, given, options.platform.empty() ? "scenario, backend" : "scenario, platform, backend");
+}
+
+// Cores that a rank of its own process cannot do without: declared ones, and what its channels hold.
+std::int64_t cores_of_a_process(const ScenarioRun& run) {
+  const Cluster& cluster = run.scenario.cluster;
+  if (run.is_gpu) return 1;
+  const std::int64_t held = cluster.max_ctas.empty() ? 1 : cores_needed(build_schedule(run.scenario));
+  return std::max(held, cluster.cores_per_device);
+}
+
+bool is_bound(const launch::Affinity& affinity) {
+  return std::any_of(affinity.processors.begin(), affinity.processors.end(),
+                     [](const std::string& list) { return !list.empty(); });
+}
+
+std::string line_of(const launch::Affinity& affinity) {
+  constexpr std::size_t kNamed = 8;  // ranks in a line
+  std::string line;
+  std::size_t named = 0;
+  for (std::size_t rank = 0; rank < affinity.processors.size() && named < kNamed; ++rank)
+    if (const std::string& list = affinity.processors[rank]; !list.empty())
+      line += fmt::format("{}rank {} on {}", named++ == 0 ? "cores of their own: " : ", ", rank, list);
+  return line + (named == kNamed && affinity.processors.size() > kNamed ? ", …" : "") + " (docs/launch.md)";
 }
 
 // The command line of each process that --ranks starts.
 std::vector<std::string> arguments_of_a_rank(const std::string& command, const ScenarioOptions& options) {
   std::vector<std::string> arguments = {command, options.scenario, "--backend", options.backend};
   for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
-  for (const auto& [name, value] :
-       {std::pair{"--platform", options.platform}, std::pair{"--json", options.json.name()},
-        std::pair{"--trace", options.trace.name()}, std::pair{"--html", options.html.name()}})
+  for (const auto& [name, value] : {std::pair{"--platform", options.platform}, std::pair{"--json", options.json.name()},
+                                    std::pair{"--trace", options.trace.name()},
+                                    std::pair{"--html", options.html.name()}, std::pair{"--mode", options.mode}})
     if (!value.empty()) arguments.insert(arguments.end(), {name, value});
   arguments.insert(arguments.end(), options.further.begin(), options.further.end());
   return arguments;
@@ -117,6 +144,11 @@ void add_rank_options(CLI::App& command, RankOptions& options) {
       .add_option("--ranks", options.ranks,
                   "start this many processes on this machine, a rank each, as torchrun, mpirun or srun would")
       ->check(CLI::Range(1, 4096));
+}
+
+void add_mode_option(CLI::App& command, ScenarioOptions& options) {
+  command.add_option("--mode", options.mode,
+                     "the knobs of this overlap mode instead of the scenario's (stretto show --gates lists them)");
 }
 
 void require_same(launch::ProcessGroup& processes, const std::string& what, const std::string& name) {
@@ -133,7 +165,13 @@ void watch(launch::ProcessGroup& processes, const Scenario& scenario) {
 }
 
 exec::Machine ScenarioRun::machine(int cores) const {
+  if (cores == 0) cores = static_cast<int>(affinity.mine);
   return is_gpu ? exec::gpu_machine(processes) : exec::host_machine(cores, interrupted, processes);
+}
+
+nlohmann::json ScenarioRun::cpu_affinity() const {
+  if (!is_bound(affinity)) return nullptr;
+  return affinity.processors;
 }
 
 void ScenarioRun::reserve_queues(const Schedule& schedule) {
@@ -163,8 +201,9 @@ void run_ranked(const ScenarioOptions& options, const ScenarioCommand& command,
                 const std::function<void(const Scenario& scenario)>& check,
                 const std::function<void(ScenarioRun& run)>& act) {
   const auto scenario_of = [&](std::int64_t processes, std::vector<std::string>& notes) {
-    return processes > 0 && command.is_laid_out ? scenario_for_processes(options, processes, notes)
-                                                : read_scenario(options.scenario, options.set);
+    const Scenario scenario = processes > 0 && command.is_laid_out ? scenario_for_processes(options, processes, notes)
+                                                                   : read_scenario(options.scenario, options.set);
+    return options.mode.empty() ? scenario : with_mode(scenario, options.mode, scenario.parallel.ranks());
   };
   const auto start = [&]() -> RankedCommand::Start {
     std::vector<std::string> notes;
@@ -178,6 +217,10 @@ void run_ranked(const ScenarioOptions& options, const ScenarioCommand& command,
     ScenarioRun run{processes, out, {}, {}, options.backend == "cuda"};
     run.scenario = scenario_of(processes ? processes->size() : 0, run.notes);
     if (processes) watch(*processes, run.scenario);
+    if (processes && run.scenario.cluster.bind_cores_to_rank) {
+      run.affinity = launch::bind_to_cores(*processes, cores_of_a_process(run), run.is_gpu);
+      if (is_bound(run.affinity)) run.notes.push_back(line_of(run.affinity));
+    }
     if (run.is_first()) options.files.claim_outputs(run.scenario);
     act(run);
   };

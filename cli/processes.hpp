@@ -2,10 +2,12 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <iosfwd>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "exec/launch/affinity.hpp"
 #include "exec/launch/process_group.hpp"
 #include "exec/machine.hpp"
 
@@ -50,17 +52,22 @@ struct ScenarioCommand {
   bool is_laid_out = true;
 };
 struct ScenarioOptions : CommonOptions, RankOptions {
+  std::string mode;                  // an overlap mode whose knobs are on instead of the scenario's; "": these
   std::vector<std::string> further;  // arguments of the command itself, which its ranks are given too
 };
+void add_mode_option(CLI::App& command, ScenarioOptions& options);  // --mode
 struct ScenarioRun {
   launch::ProcessGroup* processes = nullptr;  // null: this one has all ranks
   std::ostream& out;
   Scenario scenario;
   std::vector<std::string> notes;  // what the processes make of it
   bool is_gpu = false;
+  launch::Affinity affinity = {};  // of the processes
   bool is_first() const { return processes == nullptr || processes->rank() == 0; }
-  // The machine of --backend; on a host, ranks share `cores` cores, 0: all.
+  // The machine of --backend; on a host, ranks share `cores` cores, 0: all that this process may run on.
   exec::Machine machine(int cores) const;
+  // For JSON: the processors of each rank, or null where nobody is bound to some.
+  nlohmann::json cpu_affinity() const;
   // On a GPU, before anything else of it: hardware queues for the lanes that are here; adds a note when some share one.
   void reserve_queues(const Schedule& schedule);
 };

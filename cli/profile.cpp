@@ -94,6 +94,7 @@ void add_profile(CLI::App& app) {
   add_json_option(*command, options->files, options->json);
   add_trace_option(*command, *options);
   add_rank_options(*command, *options);
+  add_mode_option(*command, *options);
   command->callback([options] { profile_command(*options); });
 }
 

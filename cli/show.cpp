@@ -6,6 +6,7 @@
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "cli/show_platform.hpp"
+#include "model/model_json.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/json.hpp"
@@ -38,7 +39,7 @@ void show(const ShowOptions& options) {
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   if (!options.json.is_standard()) {
-    std::cout << print_schedule(schedule);
+    std::cout << model_text(scenario.model) << print_schedule(schedule);
     for (std::size_t role = 0; role < plan.roles.size(); ++role)
       std::cout << (role == 0 ? "\n" : "") << "memory"
                 << (plan.roles.size() > 1 ? " of " + schedule.programs[role].role : "") << ": "
@@ -47,7 +48,10 @@ void show(const ShowOptions& options) {
     std::cout << "verified: no race, no read of unwritten bytes, no deadlock\n";
     for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
   }
-  write_json(options.json, options.json.empty() ? nlohmann::json() : write_schedule_json(schedule));
+  if (options.json.empty()) return;
+  nlohmann::json json = write_schedule_json(schedule);
+  json["model"] = model_json(scenario.model);
+  write_json(options.json, json);
 }
 
 }  // namespace

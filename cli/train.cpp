@@ -201,6 +201,7 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
                             {"mfu", mfu},
                             {"hfu", hfu},
                             {"tflops_per_gpu", tflops_per_gpu},
+                            {"cpu_affinity", run.cpu_affinity()},
                             {"resumed_from", result.resumed_from >= 0 ? nlohmann::json(result.resumed_from)
                                                                       : nlohmann::json(nullptr)}});
   return unfinished;
@@ -230,6 +231,7 @@ void add_train(CLI::App& app) {
   add_scenario_options(*command, *options);
   add_json_option(*command, options->files, options->json);
   add_rank_options(*command, *options);
+  add_mode_option(*command, *options);
   command
       ->add_option("--log-interval,--log_interval", options->log_interval,
                    "a line for every so many steps, with the loss of the last and the mean time of all; 1 unless given")

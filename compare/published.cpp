@@ -41,12 +41,14 @@ enum Column : std::size_t {
   kStep,
   kTask,
   kCluster,
-  kCaveat
+  kCaveat,
+  kNotes  // may be missing
 };
 const std::vector<std::string> kNames = {
     "id",  "source", "gpu",       "gpus",      "model",     "layers",      "hidden", "heads",     "kv_heads",
     "ffn", "vocab",  "seq_len",   "gbs",       "mbs",       "tp",          "pp",     "vp_chunks", "cp",
     "ep",  "dp",     "precision", "recompute", "framework", "step_time_s", "task",   "cluster",   "caveat"};
+const char* const kNotesName = "overlap_notes";
 
 // Part of a framework's or GPU's name → the profile or platform. The first that fits counts.
 struct Known {
@@ -60,11 +62,13 @@ constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
                                   Known{"PTD-P", "megatron-2021"},
                                   Known{"NeMo", "nemo-dgxc"},
                                   Known{"llm-foundry FSDP", "llm-foundry"},
+                                  Known{"torchtitan", "torchtitan"},
                                   Known{"TE 2.", "megatron-core-te"},
                                   Known{"Megatron-Core", "nemo-dgxc"},
                                   Known{"Megatron-Bridge", "nemo-dgxc"}};
-constexpr std::array kPlatforms = {Known{"A100", "a100-80gb"},    Known{"H200", "h200-sxm"}, Known{"96GB", ""},
-                                   Known{"gb200", "gb200-nvl72"}, Known{"b200", "b200-sxm"}, Known{"h100", "h100-sxm"}};
+constexpr std::array kPlatforms = {
+    Known{"A100", "a100-80gb"},    Known{"H200", "h200-sxm"}, Known{"HBM2e", "h100-hbm2e-500w"}, Known{"96GB", ""},
+    Known{"gb200", "gb200-nvl72"}, Known{"b200", "b200-sxm"}, Known{"h100", "h100-sxm"}};
 
 // Models whose rows leave out sizes that the repository they name has (mosaicml/llm-foundry,
 // scripts/train/yamls/pretrain; the parameters that its benchmarks count are those of these sizes, to the last).
@@ -72,19 +76,47 @@ struct KnownModel {
   const char* name;
   std::int64_t layers, hidden, heads;
 };
-constexpr std::array kModels = {KnownModel{"MPT-760m", 24, 1536, 12}, KnownModel{"MPT-1b", 24, 2048, 16},
-                                KnownModel{"MPT-3b", 32, 2560, 20},   KnownModel{"MPT-7b", 32, 4096, 32},
-                                KnownModel{"MPT-13b", 40, 5120, 40},  KnownModel{"MPT-30b", 48, 7168, 56},
-                                KnownModel{"MPT-70b", 80, 8192, 64}};
+constexpr std::array kModels = {
+    KnownModel{"MPT-125m", 12, 768, 12}, KnownModel{"MPT-350m", 24, 1024, 16}, KnownModel{"MPT-760m", 24, 1536, 12},
+    KnownModel{"MPT-1b", 24, 2048, 16},  KnownModel{"MPT-3b", 32, 2560, 20},   KnownModel{"MPT-7b", 32, 4096, 32},
+    KnownModel{"MPT-13b", 40, 5120, 40}, KnownModel{"MPT-30b", 48, 7168, 56},  KnownModel{"MPT-70b", 80, 8192, 64}};
 
 // Parts of names of models with gated MLPs, RMSNorm, rotary positions and no biases; and of models with experts.
 constexpr std::array kLikeLlama = {"llama", "mistral", "qwen", "baichuan"};
 constexpr std::array kWithExperts = {"deepseek", "moonlight", "a3b", "a22b", "mixtral", "moe"};
 
+// What recipes have for one model, where rows say no more than its name (NVIDIA/dgxc-benchmarking:
+// cfg/gpt3_175b_hydra.yaml of v25.04.02, nemotron4-15b-synth.yaml and nemotron4-340b-synth.yaml of v25.01.1,
+// nemotron/launch.sh of both). `source`: part of the row's source.
+struct Habit {
+  const char *profile, *model, *source, *section, *keys, *said;
+};
+constexpr std::array kHabits = {
+    Habit{"nemo-dgxc", "175b", "", "model", "hidden_dropout = 0.1\nattention_dropout = 0.1\n",
+          "dropout as the recipe of GPT-3 has it"},
+    Habit{"nemo-dgxc", "nemotron", "", "model",
+          "position_embedding_type = \"rope\"\nadd_bias_linear = false\nuntie_embeddings_and_output_weights = true\n",
+          "rotary positions, no biases and an untied head, as the recipe of Nemotron-4 has it"},
+    Habit{"nemo-dgxc", "nemotron4 340b", "", "parallel", "virtual_pipeline_model_parallel_size = 12\n",
+          "12 virtual stages, as the recipe's launch script has them"},
+    Habit{"nemo-dgxc", "nemotron4 340b", "README_340b.md", "overlap",
+          "tp_comm_overlap_ag = false\ntp_comm_overlap_rs = false\noverlap_p2p_comm = false\nbatch_p2p_comm = true\n",
+          "no userbuffers and no overlap of messages, as the recipe of NeMo 1 has it"},
+    Habit{"nemo-dgxc", "nemotron4 340b", "README_340b.md", "training", "recompute_granularity = \"selective\"\n",
+          "selective recomputation, as the recipe of NeMo 1 has it"},
+};
+
 // Samples for fine-tuning are short documents, packed to seq_len, that do not attend to each other. Of SQuAD, which
 // NeMo's recipes tune on, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246
 // tokens each. As a scenario each document is a sequence of its own.
 constexpr std::int64_t kDocumentTokens = 256;
+
+// torchtitan's asynchronous tensor parallelism: products and their communication in pieces of a rank each, the copies
+// by copy engines (_micro_pipeline_tp of torch's inductor).
+constexpr const char* kAsyncTp =
+    "tp_comm_overlap = true\ntp_comm_overlap_rs_dgrad = true\n"
+    "tp_comm_overlap_cfg.proj_fprop.method = \"ring_exchange\"\ntp_comm_overlap_cfg.fc2_fprop.method = "
+    "\"ring_exchange\"\n";
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -99,7 +131,8 @@ std::string known_name(const std::array<Known, N>& list, const std::string& text
 
 class Reader {
  public:
-  Reader(const CsvRow& row, PublishedStep& step) : row_(row), step_(step) {}
+  Reader(const CsvRow& row, bool has_notes, PublishedStep& step)
+      : row_(row), step_(step), notes_(has_notes ? lower(std::string(row.text(kNotes))) : "") {}
 
   void read() {
     step_.id = text(kId);
@@ -116,6 +149,7 @@ class Reader {
     step_.profile = known_name(kProfiles, step_.framework);
     step_.platform = known_name(kPlatforms, step_.gpu);
     if (step_.profile.empty() && lower(step_.framework).find("megatron") != std::string::npos) assume_profile();
+    if (step_.profile == "torchtitan" && notes_.find("compile") != std::string::npos) step_.profile += "-compile";
     if (step_.profile == "nemo-dgxc" && step_.task == "lora") step_.profile = "nemo-dgxc-lora";
     step_.skipped = why_not();
     if (step_.skipped.empty()) write_scenario();
@@ -184,7 +218,7 @@ class Reader {
       out += fmt::format("num_query_groups = {}\n", kv);
     if (count(kFfn) > 0) out += fmt::format("ffn_hidden_size = {}\n", count(kFfn));
     if (count(kLayers) == 0) step_.assumptions.push_back("sizes of " + step_.model + " as its repository has them");
-    if (step_.profile == "llm-foundry") {
+    if (is_fsdp() && count(kVocab) > 0) {
       out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 1\n", count(kVocab));  // is a multiple of 64
     } else if (count(kVocab) > 0) {
       out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 128\n", count(kVocab));
@@ -199,6 +233,7 @@ class Reader {
       out +=
           "normalization = \"RMSNorm\"\nswiglu = true\nposition_embedding_type = \"rope\"\nadd_bias_linear = false\n"
           "untie_embeddings_and_output_weights = true\n";
+    add_habits("model");
     out += fmt::format(
         "[parallel]\ndata_parallel_size = {}\ntensor_model_parallel_size = {}\n"
         "pipeline_model_parallel_size = {}\n",
@@ -206,6 +241,7 @@ class Reader {
     if (cp > 1) out += fmt::format("context_parallel_size = {}\n", cp);
     if (const std::int64_t chunks = at_least_1(kChunks); chunks > 1 && pp > 1)
       out += fmt::format("virtual_pipeline_model_parallel_size = {}\n", chunks);
+    if (count(kChunks) == 0 && pp > 1) add_habits("parallel");
     // Models of 126 layers and their like: embedding and head stand for a layer each (arXiv 2407.21783, 3.3.2).
     const std::int64_t pieces = pp * at_least_1(kChunks);
     if (pp > 1 && count(kLayers) % pieces != 0 && (count(kLayers) + 2) % pieces == 0) {
@@ -213,6 +249,11 @@ class Reader {
       step_.assumptions.push_back("embedding and head counted as layers");
     }
     if (step_.recompute.find("sequence parallel") != std::string::npos) out += "sequence_parallel = true\n";
+    if (notes_.find("shard_grad_op") != std::string::npos) out += "reshard_after_forward = false\n";
+    out += "[overlap]\n";
+    if (is_fsdp() && notes_.find("pure") != std::string::npos) out += "grad_reduce_in_fp32 = false\n";
+    if (is_torchtitan() && notes_.find("asynctp") != std::string::npos) out += kAsyncTp;
+    add_habits("overlap");
     out += fmt::format("[training]\nmicro_batch_size = {}\nglobal_batch_size = {}\n", at_least_1(kMbs) * documents,
                        count(kGbs) * documents);
     if (count(kMbs) == 0) step_.assumptions.push_back("micro_batch_size 1");
@@ -220,21 +261,53 @@ class Reader {
       out += "frozen_base = true\n";
       step_.assumptions.push_back("adapters not counted");
     }
-    if (step_.recompute.find("full") != std::string::npos) out += "recompute_granularity = \"full\"\n";
-    if (step_.recompute.find("selective") != std::string::npos) out += "recompute_granularity = \"selective\"\n";
+    write_recomputation();
+  }
+
+  bool is_torchtitan() const { return step_.profile.starts_with("torchtitan"); }
+  bool is_fsdp() const { return is_torchtitan() || step_.profile == "llm-foundry"; }
+
+  // torchtitan's selective recomputation is of operations, or of every second layer.
+  void write_recomputation() {
+    std::string& out = step_.scenario_text;
+    const auto says = [&](const char* what) { return step_.recompute.find(what) != std::string::npos; };
+    if (says("full")) {
+      out += "recompute_granularity = \"full\"\n";
+    } else if (says("selective layer") && is_torchtitan()) {
+      out += fmt::format("recompute_granularity = \"full\"\nrecompute_method = \"block\"\nrecompute_num_layers = {}\n",
+                         std::max<std::int64_t>(1, size(kLayers) / 2));
+    } else if (says("selective")) {
+      out += is_torchtitan() ? "recompute_granularity = \"selective_op\"\n" : "recompute_granularity = \"selective\"\n";
+    } else {
+      add_habits("training");
+    }
+  }
+
+  void add_habits(const std::string& section) {
+    for (const Habit& habit : kHabits)
+      if (habit.section == section && habit.profile == step_.profile &&
+          lower(step_.model).find(habit.model) != std::string::npos &&
+          step_.source.find(habit.source) != std::string::npos) {
+        step_.scenario_text += habit.keys;
+        step_.assumptions.push_back(habit.said);
+      }
   }
 
   const CsvRow& row_;
   PublishedStep& step_;
+  const std::string notes_;  // in lower case
 };
 
 }  // namespace
 
 std::vector<PublishedStep> read_published(const std::string& path) {
   const std::vector<std::byte> bytes = ReadFile::open(path).take();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<std::string> columns = kNames;
+  const bool has_notes = has_csv_column(text, kNotesName);
+  if (has_notes) columns.push_back(kNotesName);
   std::vector<PublishedStep> steps;
-  read_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, kNames,
-           [&](const CsvRow& row) { Reader(row, steps.emplace_back()).read(); });
+  read_csv(text, path, columns, [&](const CsvRow& row) { Reader(row, has_notes, steps.emplace_back()).read(); });
   return steps;
 }
 

@@ -14,7 +14,7 @@ using testing::TempDir;
 const char* const kHeader =
     "id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,"
     "precision,"
-    "recompute,framework,step_time_s,caveat,task,cluster\n";
+    "recompute,framework,step_time_s,caveat,task,cluster,overlap_notes\n";
 
 std::string written(const TempDir& dir, const std::string& rows) { return dir.write("steps.csv", kHeader + rows); }
 
@@ -26,14 +26,23 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
       dir,
       "full,\"a, b\",A100-80GB,8,GPT-22B,48,6144,64,64,24576,51200,2048,4,4,8,1,1,1,1,1,fp16,full,Megatron-LM "
       "2022,1.42,,"
-      "pretrain,c1\n"
-      "cp,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,2,1,4,bf16,,NeMo,1,,pretrain,c2\n"
-      "lora,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,,lora,c3\n"
-      "det,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,deterministic mode,pretrain,c3\n"
-      "odd,x,TPU,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,,pretrain,c3\n"
-      "sft,x,H100,8,Llama,32,4096,32,8,14336,128256,4096,16,1,1,1,1,1,1,8,bf16,,NeMo,1,,sft,c3\n"
-      "fsdp,x,h100_80gb,8,MPT-7b,,,,,,50368,2048,48,6,1,1,,1,1,8,amp_bf16,none,llm-foundry FSDP,1.2,,pretrain,c4\n"));
-  REQUIRE(steps.size() == 7);
+      "pretrain,c1,\n"
+      "cp,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,2,1,4,bf16,,NeMo,1,,pretrain,c2,\n"
+      "lora,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,,lora,c3,\n"
+      "det,x,H100,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,deterministic mode,pretrain,c3,\n"
+      "odd,x,TPU,8,Llama,32,4096,32,8,14336,128256,8192,8,1,1,1,1,1,1,8,bf16,,NeMo,1,,pretrain,c3,\n"
+      "sft,x,H100,8,Llama,32,4096,32,8,14336,128256,4096,16,1,1,1,1,1,1,8,bf16,,NeMo,1,,sft,c3,\n"
+      "fsdp,x,h100_80gb,8,MPT-7b,,,,,,50368,2048,48,6,1,1,,1,1,8,amp_bf16,none,llm-foundry "
+      "FSDP,1.2,,pretrain,c4,SHARD_GRAD_OP PURE\n"
+      "eager,x,H100-96GB-HBM2e-500W,8,Llama,32,4096,32,8,14336,128256,8192,16,2,1,1,,1,1,8,bf16,selective,torchtitan,3,"
+      ","
+      "pretrain,c5,FSDP2; eager\n"
+      "half,x,A100,8,Llama,32,4096,32,8,14336,128256,8192,16,2,1,1,,1,1,8,bf16,selective layer,torchtitan,3,,"
+      "pretrain,c5,torch.compile\n"
+      "n,NVIDIA/dgxc-benchmarking:nemotron/README_340b.md,H100,128,Nemotron4 "
+      "340b,96,18432,96,8,73728,256000,4096,32,1,8,"
+      "8,,1,1,2,bf16,,NeMo,4.6,,pretrain,c6,\n"));
+  REQUIRE(steps.size() == 10);
   CHECK(steps[0].skipped.empty());
   CHECK(steps[0].source == "a, b");
   CHECK(steps[0].platform == "a100-80gb");
@@ -61,7 +70,23 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(parameter_count(sharded.model) == 6'658'859'008);
   CHECK(sharded.parallel.shards_parameters());
   CHECK(sharded.overlap.fsdp_comm_overlap);
-  CHECK(testing::message_of([&] { read_published(written(dir, "a,b\n")); }).find("steps.csv:2: expected 27 cells") !=
+  CHECK_FALSE(sharded.parallel.reshard_after_forward);
+  CHECK_FALSE(sharded.overlap.grad_reduce_in_fp32);
+  // torchtitan selects operations, or every second layer, and its blocks may be compiled.
+  CHECK(steps[7].profile == "torchtitan");
+  CHECK(steps[7].platform == "h100-hbm2e-500w");
+  CHECK(parse_scenario(steps[7].scenario_text, "eager").training.recompute.granularity ==
+        Recompute::Granularity::selective_op);
+  CHECK(steps[8].profile == "torchtitan-compile");
+  CHECK(parse_scenario(steps[8].scenario_text, "half").training.recompute.num_layers == 16);
+  // What its recipe has and the row does not say.
+  const Scenario nemotron = parse_scenario(steps[9].scenario_text, "n");
+  CHECK(nemotron.parallel.virtual_pipeline_model_parallel_size == 12);
+  CHECK(nemotron.model.position_embedding_type == PositionEmbedding::rope);
+  CHECK(nemotron.training.recompute.granularity == Recompute::Granularity::selective);
+  CHECK_FALSE(nemotron.overlap.overlap_p2p_comm);
+  CHECK(steps[9].assumptions.size() == 4);
+  CHECK(testing::message_of([&] { read_published(written(dir, "a,b\n")); }).find("steps.csv:2: expected 28 cells") !=
         std::string::npos);
 }
 
@@ -71,8 +96,8 @@ TEST_CASE("steps of a 22B model on A100 are predicted within 3 %", "[compare]") 
   const TempDir dir;
   const std::string row = ",x,A100-80GB,8,GPT-22B,48,6144,64,64,24576,51200,2048,4,4,8,1,1,1,1,1,fp16,";
   const Validation validation =
-      validate(read_published(written(dir, "full" + row + "full,Megatron-LM 2022,1.42,,pretrain,c1\nselective" + row +
-                                               "selective+sequence parallel,Megatron-LM 2022,1.10,,pretrain,c2\n")));
+      validate(read_published(written(dir, "full" + row + "full,Megatron-LM 2022,1.42,,pretrain,c1,\nselective" + row +
+                                               "selective+sequence parallel,Megatron-LM 2022,1.10,,pretrain,c2,\n")));
   REQUIRE(validation.groups.size() == 1);
   CHECK(validation.groups[0].steps.size() == 2);
   for (const ValidatedStep& step : validation.steps) {

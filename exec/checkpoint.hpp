@@ -1,80 +1,70 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/read_file.hpp"
+#include "base/new_file.hpp"
 #include "exec/checkpoint_header.hpp"
+#include "exec/launch/process_group.hpp"
+#include "exec/tensor_file.hpp"
+#include "exec/tensor_parts.hpp"
 
 namespace stretto::exec {
 
-// Checkpoints are safetensors files of full, unsharded tensors by name, so that any other layout can resume from them;
-// docs/checkpoint.md is the specification. Files are named step-00000123.safetensors.
+// Checkpoints are safetensors files of tensors by name, so that any other layout can resume from them;
+// docs/checkpoint.md is the specification. Of one process it is one file, step-00000123.safetensors, with whole
+// tensors. Of several, each writes a shard, step-00000123-rank-00002-of-00004.safetensors, and that file is the
+// manifest.
 
-// Writes a safetensors file, atomic: a kill at any moment leaves either the complete file or what was there before
-// (NewFile). Adds "checksum" to `metadata`, which may not contain it; tensor names are distinct. Throws Error(runtime)
-// with the path and the system's reason; `path`.tmp is then gone.
-void write_safetensors(const std::string& path, const CheckpointMetadata& metadata,
-                       std::span<const NamedTensor> tensors);
+// Gives data of tensors to `sink`, in their order, in pieces of whatever size. Is called twice and gives the same.
+using Sink = std::function<void(std::span<const std::byte>)>;
+using Emit = std::function<void(const Sink& sink)>;
+
+// Writes a safetensors file; `emit` gives prod(shape) elements of each tensor, row-major and little-endian. Adds
+// "checksum" to `metadata`, which may not contain it, and returns its digits; tensor names are distinct. Throws
+// Error(runtime) as NewFile does, and what `emit` throws.
+std::string write_tensors(NewFile& file, const CheckpointMetadata& metadata, std::span<const TensorEntry> tensors,
+                          const Emit& emit);
 
 // Creates `dir` if need be, so that a long run does not find out at its end. Throws Error(input) when checkpoints
 // cannot be written there.
 void require_checkpoint_dir(const std::string& dir);
 
-// Writes `dir`/step-<step>.safetensors and returns its path; creates `dir` if need be. Atomic, as above. Then deletes
-// the files of steps earlier than this but that of `before`, the newest of them that is known to be complete: this run
-// has written it or resumed from it. Without one (-1) nothing is deleted. Files of later steps are not touched. Adds
-// the keys "step", "checksum" and "format" to `metadata`, which may not contain them; tensor names are distinct. Throws
-// Error(runtime) with the path and the system's reason; the temporary file is then gone and every earlier checkpoint is
-// as it was. One writer a directory at a time: DirectoryLock.
+struct CheckpointContents {
+  std::vector<TensorEntry> tensors;            // whole, of two dimensions; the same in all processes
+  std::vector<std::vector<TensorPart>> parts;  // [tensor] what this process has of it; together all of it, once
+  Emit emit;                                   // their data, in this order
+};
+
+// Writes the checkpoint of `step` and returns the path of its file, or manifest; creates `dir` if need be. With
+// `processes`, all of them call this. Atomic: a kill of any of them at any moment leaves either the complete checkpoint
+// or those that were there before. Then deletes those of steps earlier than this but that of `before`, the newest of
+// them that is known to be complete: this run has written it or resumed from it. Without one (-1) nothing is deleted.
+// Those of later steps are not touched. Adds the keys "step", "checksum" and "format" to `metadata`, which may not
+// contain them. Throws Error(runtime) with the path and the system's reason, on all processes; temporary files are then
+// gone and every earlier checkpoint is as it was. One run a directory at a time: DirectoryLock.
 std::string write_checkpoint(const std::string& dir, std::int64_t step, std::int64_t before,
-                             const CheckpointMetadata& metadata, std::span<const NamedTensor> tensors);
+                             const CheckpointMetadata& metadata, const CheckpointContents& contents,
+                             launch::ProcessGroup* processes = nullptr);
 
 // Whether a run that keeps checkpoints in `dir` reads or writes a file of this name there.
 bool is_of_checkpoints(const std::string& file_name);
 
-// A loaded checkpoint. Move-only; owns its bytes, and the tensors are views of them (aligned to 8 bytes when Stretto
-// wrote the file). Safe to read from several threads.
-class Checkpoint {
- public:
-  // Throws Error(input): missing, truncated, malformed, or the checksum does not match; Error(runtime) when the system
-  // cannot read it or has no memory for it. A file without a checksum (another program wrote it) is accepted; see
-  // has_checksum().
-  static Checkpoint load(const std::string& path);
-  // The same from memory; `name` stands for the path in messages.
-  static Checkpoint parse(std::vector<std::byte> bytes, const std::string& name);
-
-  Checkpoint(Checkpoint&&) = default;
-  Checkpoint& operator=(Checkpoint&&) = default;
-
-  std::int64_t step() const { return step_; }  // -1 when the file does not say
-  bool has_checksum() const { return has_checksum_; }
-  const CheckpointMetadata& metadata() const { return metadata_; }
-  const std::vector<NamedTensor>& tensors() const { return tensors_; }  // by name
-  const NamedTensor* find(const std::string& name) const;               // nullptr when absent
-  const std::string& path() const { return file_.name(); }
-
- private:
-  explicit Checkpoint(ReadFile file) : file_(std::move(file)) {}
-
-  ReadFile file_;  // in memory
-  std::int64_t step_ = -1;
-  bool has_checksum_ = false;
-  CheckpointMetadata metadata_;
-  std::vector<NamedTensor> tensors_;
-};
-
 struct LatestCheckpoint {
-  std::optional<Checkpoint> checkpoint;  // nullopt: there is none
-  std::vector<std::string> warnings;     // a line for each newer file that is damaged, and how
+  std::optional<TensorFile> file;     // nullopt: there is none
+  std::int64_t step = -1;             // that are done
+  std::vector<std::string> warnings;  // a line for each newer one that is damaged, and how
 };
 
-// The checkpoint of the highest step that is complete and whose checksum and step match. Damaged ones are skipped with
-// a warning. A directory that is absent, or in which nothing is named as a checkpoint, holds none. Throws Error(input)
-// when all are damaged, or `dir` cannot be listed; what the system cannot read, and what is no file, is not damaged,
-// and throws Error as ReadFile does.
-LatestCheckpoint find_latest(const std::string& dir);
+// The checkpoint of the highest step that is complete and whose checksums and step match. Damaged ones, such as of
+// which a shard is missing, are skipped with a warning. A directory that is absent, or in which nothing is named as a
+// checkpoint, holds none. With `processes`, all of them call this: each reads some of the files to check them, and all
+// get the same. Throws Error(input) when all are damaged, `dir` cannot be listed, processes do not see the same, or the
+// format is newer than this program; what the system cannot read, and what is no file, is not damaged, and throws Error
+// as ReadFile does.
+LatestCheckpoint find_latest(const std::string& dir, launch::ProcessGroup* processes = nullptr);
 
 }  // namespace stretto::exec

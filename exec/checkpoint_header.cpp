@@ -20,28 +20,12 @@ constexpr std::string_view kChecksumKey = "\"checksum\":\"";
 constexpr std::pair<Dtype, std::string_view> kDtypes[] = {
     {Dtype::f32, "F32"}, {Dtype::f64, "F64"}, {Dtype::bf16, "BF16"}, {Dtype::i32, "I32"}, {Dtype::e4m3, "F8_E4M3"}};
 
-std::string_view file_name_of(Dtype dtype) {
-  for (const auto& [value, name] : kDtypes)
-    if (value == dtype) return name;
-  return "?";
-}
-
-// 0: not a type of the format whose elements are whole bytes.
-std::int64_t bytes_of(std::string_view dtype) {
-  constexpr std::pair<std::string_view, std::int64_t> kBytes[] = {
-      {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"I64", 8}, {"I32", 4},     {"I16", 2},    {"I8", 1},
-      {"U8", 1},  {"BOOL", 1}, {"U16", 2}, {"U32", 4}, {"U64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
-  for (const auto& [name, bytes] : kBytes)
-    if (name == dtype) return bytes;
-  return 0;
-}
-
 // Throws unless its elements take the bytes that its offsets say.
 void check_tensor(const StoredTensor& tensor, std::size_t data_bytes, const std::string& name) {
   const auto refuse = [&](const std::string& what) {
     throw input_error(fmt::format("{}: tensor {}: {}", name, tensor.name, what));
   };
-  std::int64_t bytes = bytes_of(tensor.dtype);
+  std::int64_t bytes = bytes_of_spelled(tensor.dtype);
   if (bytes == 0) refuse(fmt::format("dtype {} is none of the format's", tensor.dtype));
   for (const std::int64_t extent : tensor.shape)
     if (__builtin_mul_overflow(bytes, extent, &bytes)) refuse("shape: too large");
@@ -93,22 +77,36 @@ std::string checksum_of(const ReadFile& file, std::string_view header, std::size
 
 }  // namespace
 
-std::optional<Dtype> dtype_named(std::string_view wanted) {
+std::string_view spelled(Dtype dtype) {
   for (const auto& [value, name] : kDtypes)
-    if (name == wanted) return value;
-  return std::nullopt;
+    if (value == dtype) return name;
+  return "?";
 }
 
-std::string make_header(const CheckpointMetadata& metadata, std::span<const NamedTensor> tensors) {
+std::int64_t bytes_of_spelled(std::string_view dtype) {
+  constexpr std::pair<std::string_view, std::int64_t> kBytes[] = {
+      {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"I64", 8}, {"I32", 4},     {"I16", 2},    {"I8", 1},
+      {"U8", 1},  {"BOOL", 1}, {"U16", 2}, {"U32", 4}, {"U64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  for (const auto& [name, bytes] : kBytes)
+    if (name == dtype) return bytes;
+  return 0;
+}
+
+std::int64_t TensorEntry::bytes() const {
+  std::int64_t bytes = bytes_of(dtype);
+  for (const std::int64_t extent : shape) bytes *= extent;
+  return bytes;
+}
+
+std::string make_header(const CheckpointMetadata& metadata, std::span<const TensorEntry> tensors) {
   Json json = Json::object();
   json["__metadata__"] = metadata;
   json["__metadata__"]["checksum"] = kNoChecksum;
   std::int64_t offset = 0;
-  for (const NamedTensor& tensor : tensors) {
-    const auto end = offset + static_cast<std::int64_t>(tensor.data.size());
+  for (const TensorEntry& tensor : tensors) {
+    const std::int64_t end = offset + tensor.bytes();
     assert(!json.contains(tensor.name));
-    json[tensor.name] = {
-        {"dtype", file_name_of(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    json[tensor.name] = {{"dtype", spelled(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   // A path in the metadata need not be UTF-8.
@@ -144,14 +142,23 @@ StoredFile parse_safetensors(const ReadFile& file) {
   parsed.metadata = std::move(json.metadata);
   parsed.tensors = std::move(json.tensors);
   check_tensors(parsed.tensors, file.size() - parsed.data_begin, name);
-  const auto stated = parsed.metadata.find("checksum");
-  parsed.has_checksum = stated != parsed.metadata.end();
-  if (parsed.has_checksum) {
-    const std::size_t position = checksum_position(header);
-    if (position == std::string::npos || checksum_of(file, header, position) != stated->second)
-      throw input_error(name + ": corrupt: the checksum does not match the contents");
-  }
   return parsed;
+}
+
+const std::string& StoredFile::checksum() const {
+  static const std::string none;
+  const auto stated = metadata.find("checksum");
+  return stated == metadata.end() ? none : stated->second;
+}
+
+void require_checksum(const ReadFile& file, const StoredFile& parsed) {
+  if (!parsed.metadata.contains("checksum")) return;
+  std::vector<std::byte> scratch;
+  const std::span<const std::byte> bytes = file.view(0, parsed.data_begin, scratch);
+  const std::string_view header(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::size_t position = checksum_position(header);
+  if (position == std::string::npos || checksum_of(file, header, position) != parsed.checksum())
+    throw input_error(file.name() + ": corrupt: the checksum does not match the contents");
 }
 
 void Checksum::add(const void* data, std::size_t bytes) {

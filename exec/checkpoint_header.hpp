@@ -19,33 +19,37 @@ namespace stretto::exec {
 constexpr std::size_t kHeaderLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
-// A tensor to be written, or a view into a loaded Checkpoint. `data` holds prod(shape) elements of `dtype`, row-major,
-// little-endian; it is not owned.
-struct NamedTensor {
+// A tensor to be written.
+struct TensorEntry {
   std::string name;
   Dtype dtype = Dtype::f32;
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> data;
+  std::int64_t bytes() const;
 };
 
 // The length and the JSON, padded with spaces so that the data starts at a multiple of 8 bytes. The checksum's digits
-// are zeros (kNoChecksum). Tensors get their data in the order given. Throws Error(runtime) when it would be longer
-// than readers take.
-std::string make_header(const CheckpointMetadata& metadata, std::span<const NamedTensor> tensors);
+// are zeros (kNoChecksum). Tensors get their data in the order given; their names are distinct. Throws Error(runtime)
+// when it would be longer than readers take.
+std::string make_header(const CheckpointMetadata& metadata, std::span<const TensorEntry> tensors);
 
 struct StoredFile {
   CheckpointMetadata metadata;
   std::vector<StoredTensor> tensors;  // by name
   std::size_t data_begin = 0;         // where in the file the data begins
-  bool has_checksum = false;          // it matches
+  // The digits that the file states, or "". Whether they are right is another question: require_checksum().
+  const std::string& checksum() const;
 };
-// Reads the header, and all of the file where it states a checksum. Throws Error(input) unless the header is
-// well-formed JSON, names are distinct, dtypes are the format's, the tensors cover the data exactly, without holes or
-// overlaps, and the checksum matches if there is one; Error as ReadFile::view() does. Time: that of sorting the names.
+// Reads the header. Throws Error(input) unless it is well-formed JSON, names are distinct, dtypes are the format's, and
+// the tensors cover the data exactly, without holes or overlaps; Error as ReadFile::view() does. Time: that of sorting
+// the names.
 StoredFile parse_safetensors(const ReadFile& file);
+// Reads all of a file that states a checksum, some of it at a time. Throws Error(input) when it has another one.
+void require_checksum(const ReadFile& file, const StoredFile& parsed);
 
-// nullopt for an element type that Stretto does not have.
-std::optional<Dtype> dtype_named(std::string_view name);
+// As the format spells it.
+std::string_view spelled(Dtype dtype);
+// Bytes of an element; 0: not a type of the format whose elements are whole bytes.
+std::int64_t bytes_of_spelled(std::string_view dtype);
 
 // FNV-1a 64 of what it is given one after the other.
 class Checksum {

@@ -32,13 +32,29 @@ struct Arrays {
   std::vector<float> weight{1, 2, 3, 4, 5, 6};
   std::vector<double> loss{0.5};
   std::vector<std::uint16_t> half{0x3f80, 0x4000, 0xffff};
-  std::vector<NamedTensor> tensors() const {
-    return {{"h.0.qkv.weight", Dtype::f32, {2, 3}, std::as_bytes(std::span(weight))},
-            {"loss", Dtype::f64, {}, std::as_bytes(std::span(loss))},
-            {"a.bf16", Dtype::bf16, {3, 1}, std::as_bytes(std::span(half))},
-            {"none", Dtype::i32, {0, 4}, {}}};
+  std::vector<TensorEntry> tensors() const {
+    return {{"h.0.qkv.weight", Dtype::f32, {2, 3}},
+            {"loss", Dtype::f64, {1, 1}},
+            {"a.bf16", Dtype::bf16, {3, 1}},
+            {"none", Dtype::i32, {0, 4}}};
+  }
+  std::vector<std::span<const std::byte>> data() const {
+    return {std::as_bytes(std::span(weight)), std::as_bytes(std::span(loss)), std::as_bytes(std::span(half)), {}};
   }
 };
+
+// All of them, in this process.
+CheckpointContents whole(const std::vector<TensorEntry>& tensors, std::vector<std::span<const std::byte>> data) {
+  CheckpointContents contents{tensors, {}, [data = std::move(data)](const Sink& sink) {
+                                for (const auto& of_tensor : data) sink(of_tensor);
+                              }};
+  for (const TensorEntry& tensor : tensors) contents.parts.push_back({{0, tensor.shape[0], 0, tensor.shape[1]}});
+  return contents;
+}
+CheckpointContents whole(const Arrays& arrays) { return whole(arrays.tensors(), arrays.data()); }
+CheckpointContents whole(const std::vector<float>& values) {
+  return whole({{"large", Dtype::f32, {std::ssize(values), 1}}}, {std::as_bytes(std::span(values))});
+}
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -46,9 +62,9 @@ std::string read(const fs::path& path) {
 }
 void overwrite(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-Checkpoint parse(const std::string& bytes) {
+TensorFile parse(const std::string& bytes) {
   const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
-  return Checkpoint::parse({data, data + bytes.size()}, "x.safetensors");
+  return TensorFile(ReadFile::of({data, data + bytes.size()}, "x.safetensors"));
 }
 std::string file_of(const std::string& json, const std::string& data = "") {
   std::string out;
@@ -61,24 +77,33 @@ TEST_CASE("a checkpoint comes back as it was written", "[checkpoint]") {
   const TempDir dir;
   const Arrays arrays;
   const std::string path =
-      write_checkpoint(dir.str() + "/new/deep", 42, -1, {{"scenario", "quick \"start\""}}, arrays.tensors());
+      write_checkpoint(dir.str() + "/new/deep", 42, -1, {{"scenario", "quick \"start\""}}, whole(arrays));
   CHECK(path == dir.str() + "/new/deep/step-00000042.safetensors");
-  Checkpoint loaded = Checkpoint::load(path);
-  const Checkpoint checkpoint = std::move(loaded);
-  CHECK(checkpoint.step() == 42);
+  TensorFile loaded = TensorFile::open(path);
+  const TensorFile checkpoint = std::move(loaded);
+  CHECK(checkpoint.metadata().at("step") == "42");
+  CHECK(checkpoint.metadata().at("format") == "stretto-1");
   CHECK(checkpoint.has_checksum());
+  CHECK(checkpoint.files() == 1);
   CHECK(checkpoint.metadata().at("scenario") == "quick \"start\"");
   CHECK(checkpoint.tensors().size() == 4);
-  for (const NamedTensor& written : arrays.tensors()) {
-    const NamedTensor* read_back = checkpoint.find(written.name);
+  std::vector<std::byte> scratch;
+  for (std::size_t i = 0; i < arrays.tensors().size(); ++i) {
+    const TensorEntry written = arrays.tensors()[i];
+    const StoredTensor* read_back = checkpoint.find(written.name);
     REQUIRE(read_back);
-    CHECK(read_back->dtype == written.dtype);
+    CHECK(read_back->dtype == spelled(written.dtype));
     CHECK(read_back->shape == written.shape);
-    REQUIRE(read_back->data.size() == written.data.size());
-    CHECK(std::equal(written.data.begin(), written.data.end(), read_back->data.begin()));
+    const std::span<const std::byte> data = checkpoint.data(*read_back, scratch), given = arrays.data()[i];
+    CHECK(std::equal(data.begin(), data.end(), given.begin(), given.end()));
+    CHECK((written.name != "h.0.qkv.weight" || read_back->begin % 8 == 0));
   }
   CHECK(checkpoint.find("h.0.qkv") == nullptr);
-  CHECK(reinterpret_cast<std::uintptr_t>(checkpoint.find("h.0.qkv.weight")->data.data()) % 8 == 0);
+  // What is wanted of a tensor alone.
+  float values[3] = {};
+  const Stretch wanted[] = {{1, 2}, {5, 1}};
+  checkpoint.read(*checkpoint.find("h.0.qkv.weight"), wanted, reinterpret_cast<std::byte*>(values));
+  CHECK(std::vector(values, values + 3) == std::vector<float>{2, 3, 6});
 }
 
 TEST_CASE("the newest two checkpoints stay and leftovers of killed writers go", "[checkpoint]") {
@@ -86,38 +111,38 @@ TEST_CASE("the newest two checkpoints stay and leftovers of killed writers go", 
   const Arrays arrays;
   overwrite(dir.path() / "step-00000005.safetensors.tmp", "half");
   overwrite(dir.path() / "notes.txt", "mine");
-  for (std::int64_t step : {10, 20, 30}) write_checkpoint(dir.str(), step, step - 10, {}, arrays.tensors());
+  for (std::int64_t step : {10, 20, 30}) write_checkpoint(dir.str(), step, step - 10, {}, whole(arrays));
   const std::vector<std::string> kept{"notes.txt", "step-00000020.safetensors", "step-00000030.safetensors"};
   CHECK(dir.files() == kept);
   // A run that starts over next to an older one neither deletes what it just wrote nor the other's files.
-  write_checkpoint(dir.str(), 5, -1, {}, arrays.tensors());
+  write_checkpoint(dir.str(), 5, -1, {}, whole(arrays));
   CHECK(dir.files().size() == 4);
   CHECK(fs::exists(dir.path() / "step-00000005.safetensors"));
   // One that is damaged is not the one that is kept, and without one that is known to be whole all stay.
   overwrite(dir.path() / "step-00000030.safetensors", "damaged");
-  write_checkpoint(dir.str(), 40, -1, {}, arrays.tensors());
+  write_checkpoint(dir.str(), 40, -1, {}, whole(arrays));
   CHECK(dir.files().size() == 5);
-  write_checkpoint(dir.str(), 40, 20, {}, arrays.tensors());
+  write_checkpoint(dir.str(), 40, 20, {}, whole(arrays));
   CHECK(dir.files() == std::vector<std::string>{"notes.txt", "step-00000020.safetensors", "step-00000040.safetensors"});
 }
 
 TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]") {
   const TempDir dir;
-  CHECK_FALSE(find_latest(dir.str()).checkpoint);
-  CHECK_FALSE(find_latest(dir.str() + "/absent").checkpoint);
+  CHECK_FALSE(find_latest(dir.str()).file);
+  CHECK_FALSE(find_latest(dir.str() + "/absent").file);
   const Arrays arrays;
-  write_checkpoint(dir.str(), 1, -1, {}, arrays.tensors());
-  const fs::path newest = write_checkpoint(dir.str(), 2, 1, {}, arrays.tensors());
+  write_checkpoint(dir.str(), 1, -1, {}, whole(arrays));
+  const fs::path newest = write_checkpoint(dir.str(), 2, 1, {}, whole(arrays));
   LatestCheckpoint latest = find_latest(dir.str());
-  CHECK(latest.checkpoint->step() == 2);
+  CHECK(latest.step == 2);
   CHECK(latest.warnings.empty());
 
   const std::string whole = read(newest);
   const auto falls_back = [&](const std::string& bytes) {
     overwrite(newest, bytes);
     latest = find_latest(dir.str());
-    REQUIRE(latest.checkpoint);
-    CHECK(latest.checkpoint->step() == 1);
+    REQUIRE(latest.file);
+    CHECK(latest.step == 1);
     REQUIRE(latest.warnings.size() == 1);
     CHECK_THAT(latest.warnings[0], Contains(newest.string()));
   };
@@ -129,6 +154,13 @@ TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]
   }
   falls_back(whole + "x");
   falls_back(read(dir.path() / "step-00000001.safetensors"));  // copied under the wrong name
+  // Of a format that is not known yet nobody says that it is damaged.
+  std::string header = make_header({{"format", "stretto-3"}, {"step", "2"}}, {});
+  Checksum checksum;
+  checksum.add(header);
+  header.replace(checksum_position(header), kNoChecksum.size(), checksum.digits());
+  overwrite(newest, header);
+  CHECK_THAT(message_of([&] { find_latest(dir.str()); }), Contains("format stretto-3, of a newer stretto"));
   fs::remove(newest);
   fs::create_directory(newest);
   CHECK_THAT(message_of([&] { find_latest(dir.str()); }), Contains("step-00000002") && Contains("directory"));
@@ -156,7 +188,7 @@ TEST_CASE("malformed files are input errors", "[checkpoint]") {
   fails(file_of(std::string(100000, '[')), "JSON object");
   fails(file_of(R"({"a":{"x":)" + std::string(100000, '[')), "malformed header");
   fails(file_of(R"({"a":1})"), "tensor a: expected dtype");
-  fails(file_of(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}})", "xx"), "dtype F16");
+  fails(file_of(R"({"a":{"dtype":"F6","shape":[1],"data_offsets":[0,2]}})", "xx"), "dtype F6");
   fails(file_of(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "xxxx"), "non-negative");
   fails(file_of(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", "xxxx"), "non-negative");
   fails(file_of(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", "xxxx"), "too large");
@@ -190,29 +222,27 @@ TEST_CASE("malformed files are input errors", "[checkpoint]") {
   fails(file_of("{} {}"), "malformed header");
   fails(file_of("{" + std::string(65, '\n') + "}"), "64 line breaks");
   fails(file_of(R"({"__metadata__":{"step":3}})"), "expected a string");
-  fails(file_of(R"({"__metadata__":{"step":"-3"}})"), "step");
   fails(file_of(R"({"__metadata__":{"checksum":"0"}})"), "corrupt");
-  CHECK_THAT(message_of([] { Checkpoint::load("/"); }), Contains("directory"));
-  CHECK_THAT(message_of([] { Checkpoint::load("absent.safetensors"); }), Contains("No such file"));
+  CHECK_THAT(message_of([] { TensorFile::open("/"); }), Contains("directory"));
+  CHECK_THAT(message_of([] { TensorFile::open("absent.safetensors"); }), Contains("No such file"));
 }
 
 TEST_CASE("safetensors files of other programs can be read", "[checkpoint]") {
-  const Checkpoint checkpoint = parse(file_of(
+  const TensorFile checkpoint = parse(file_of(
       R"({"b":{"dtype":"I32","note":{"x":[{}],"dtype":1},"shape":[],"data_offsets":[4,8]},"a":{"shape":[1,1],"data_offsets":[0,4],"dtype":"F32"}}   )",
       "xxxxyyyy"));
   CHECK_FALSE(checkpoint.has_checksum());
-  CHECK(checkpoint.step() == -1);
   REQUIRE(checkpoint.find("b"));
-  CHECK(checkpoint.find("b")->data[0] == std::byte('y'));
+  std::vector<std::byte> scratch;
+  CHECK(checkpoint.data(*checkpoint.find("b"), scratch)[0] == std::byte('y'));
 }
 
 TEST_CASE("a full disk is an error that leaves everything else as it was", "[checkpoint]") {
   const TempDir dir;
   const Arrays arrays;
-  write_checkpoint(dir.str(), 1, -1, {}, arrays.tensors());
+  write_checkpoint(dir.str(), 1, -1, {}, whole(arrays));
   const auto before = dir.files();
   const std::vector<float> large(100'000);
-  const std::vector<NamedTensor> tensors{{"large", Dtype::f32, {100'000}, std::as_bytes(std::span(large))}};
 
   // In a child, because the limit that stands for the full disk holds for a process.
   const pid_t child = ::fork();
@@ -222,7 +252,7 @@ TEST_CASE("a full disk is an error that leaves everything else as it was", "[che
     const rlimit limit{65536, 65536};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     try {
-      write_checkpoint(dir.str(), 2, 1, {}, tensors);
+      write_checkpoint(dir.str(), 2, 1, {}, whole(large));
     } catch (const Error& error) {
       const std::string what = error.what();
       const bool good = error.kind() == ErrorKind::runtime && what.find("step-00000002") != std::string::npos &&
@@ -235,7 +265,7 @@ TEST_CASE("a full disk is an error that leaves everything else as it was", "[che
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
   CHECK(dir.files() == before);
-  CHECK(find_latest(dir.str()).checkpoint->step() == 1);
+  CHECK(find_latest(dir.str()).step == 1);
 }
 
 TEST_CASE("an unusable checkpoint directory is named", "[checkpoint]") {
@@ -249,7 +279,7 @@ TEST_CASE("an unusable checkpoint directory is named", "[checkpoint]") {
 TEST_CASE("a writer killed at any moment leaves a usable newest checkpoint", "[checkpoint]") {
   const TempDir dir;
   const std::vector<float> data(50'000, 1.5f);
-  const std::vector<NamedTensor> tensors{{"w", Dtype::f32, {50'000}, std::as_bytes(std::span(data))}};
+  const CheckpointContents tensors = whole(data);
   std::int64_t step = 1;
   write_checkpoint(dir.str(), step, -1, {}, tensors);
   // A dozen moments, and more until one checkpoint has come through: under a sanitizer on a busy machine that takes
@@ -266,10 +296,10 @@ TEST_CASE("a writer killed at any moment leaves a usable newest checkpoint", "[c
     ::waitpid(child, &status, 0);
     REQUIRE(WIFSIGNALED(status));
     const LatestCheckpoint latest = find_latest(dir.str());
-    REQUIRE(latest.checkpoint);
+    REQUIRE(latest.file);
     CHECK(latest.warnings.empty());
-    CHECK(latest.checkpoint->step() >= step);
-    step = latest.checkpoint->step();
+    CHECK(latest.step >= step);
+    step = latest.step;
   }
   CHECK(step > 1);
 }
@@ -277,14 +307,17 @@ TEST_CASE("a writer killed at any moment leaves a usable newest checkpoint", "[c
 TEST_CASE("one run at a time has a checkpoint directory", "[checkpoint]") {
   const TempDir dir;
   {
-    const DirectoryLock mine(dir.str());
-    CHECK(mine.is_held());
-    const std::string message = message_of([&] { DirectoryLock(dir.str()); }, ErrorKind::runtime);
+    std::optional<DirectoryLock> mine(DirectoryLock::take(dir.str()));
+    CHECK(mine->is_held());
+    const DirectoryLock of_my_second_process = DirectoryLock::share(dir.str());
+    CHECK(of_my_second_process.is_held());
+    mine.reset();  // which outlives the first
+    const std::string message = message_of([&] { DirectoryLock::take(dir.str()); }, ErrorKind::runtime);
     CHECK_THAT(message,
                Contains(dir.str()) && Contains(fmt::format("process {} on ", ::getpid())) && Contains(" since "));
   }
-  CHECK(DirectoryLock(dir.str()).is_held());
-  CHECK_THAT(message_of([] { DirectoryLock("/absent/folder"); }), Contains("/absent/folder"));
+  CHECK(DirectoryLock::take(dir.str()).is_held());
+  CHECK_THAT(message_of([] { DirectoryLock::take("/absent/folder"); }), Contains("/absent/folder"));
 }
 
 TEST_CASE("the time to read a header grows with the number of tensors, not its square", "[checkpoint]") {

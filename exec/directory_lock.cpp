@@ -42,28 +42,50 @@ std::string holder(int fd) {
 
 }  // namespace
 
-DirectoryLock::DirectoryLock(const std::string& dir) {
-  const std::string path = dir + "/" + kLockName;
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-  if (fd_ < 0) throw system_error(path, "cannot be opened", errno);
+void DirectoryLock::lock(int how, const std::string& dir) {
   const auto deadline = std::chrono::steady_clock::now() + kWait;
   int error = 0;
-  while ((error = ::flock(fd_, LOCK_EX | LOCK_NB) == 0 ? 0 : errno) == EWOULDBLOCK || error == EINTR) {
+  while ((error = ::flock(fd_, how | LOCK_NB) == 0 ? 0 : errno) == EWOULDBLOCK || error == EINTR) {
     if (std::chrono::steady_clock::now() > deadline) break;
     std::this_thread::sleep_for(kPause);
   }
-  if (error == EWOULDBLOCK) {
-    const std::string who = holder(fd_);
-    ::close(fd_);
-    throw runtime_failure(
-        fmt::format("{}: in use by {}; wait for its end, or choose another [training] checkpoint_dir", dir, who));
-  }
+  if (error == EWOULDBLOCK)
+    throw runtime_failure(fmt::format("{}: in use by {}; wait for its end, or choose another [training] checkpoint_dir",
+                                      dir, holder(fd_)));
   is_held_ = error == 0;
-  if (!is_held_) return;
+}
+
+DirectoryLock DirectoryLock::take(const std::string& dir) {
+  const std::string path = dir + "/" + kLockName;
+  DirectoryLock taken(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
+  if (taken.fd_ < 0) throw system_error(path, "cannot be opened", errno);
+  taken.lock(LOCK_EX, dir);
+  if (!taken.is_held_) return taken;
   const std::string line = me() + "\n";
-  if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, line.data(), line.size(), 0) != std::ssize(line)) {
+  if (::ftruncate(taken.fd_, 0) != 0 || ::pwrite(taken.fd_, line.data(), line.size(), 0) != std::ssize(line)) {
     // On a full disk nobody learns who it is; it is locked all the same.
   }
+  // For a moment it is nobody's; who takes it then has it, and this is refused.
+  taken.lock(LOCK_SH, dir);
+  return taken;
+}
+
+DirectoryLock DirectoryLock::share(const std::string& dir) {
+  const std::string path = dir + "/" + kLockName;
+  // A network file system may show it late.
+  const auto deadline = std::chrono::steady_clock::now() + kWait;
+  int fd = -1;
+  while ((fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK)) < 0 && errno == ENOENT &&
+         std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(kPause);
+  if (fd < 0 && errno == ENOENT)
+    throw input_error(fmt::format(
+        "[training] checkpoint_dir: expected one that all processes see; {}, which rank 0 has made, is not there",
+        path));
+  if (fd < 0) throw system_error(path, "cannot be opened", errno);
+  DirectoryLock shared(fd);
+  shared.lock(LOCK_SH, dir);
+  return shared;
 }
 
 DirectoryLock::~DirectoryLock() {

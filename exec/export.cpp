@@ -72,32 +72,51 @@ Transformer model_of(const TensorFile& file, const std::string& path) {
   return model;
 }
 
-// `read` gives a parameter of `model`, which has no padding.
+// Rows of a parameter, from the first of `values` on, as their file has them.
+std::vector<float> piece_of(const Parameter& parameter, const WeightPlace& place, std::int64_t rows,
+                            const double* values) {
+  const std::int64_t cols = parameter.decayed ? parameter.cols : 1;
+  std::vector<float> piece(static_cast<std::size_t>(rows * cols));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t col = 0; col < cols; ++col)
+      piece[static_cast<std::size_t>(place.is_transposed ? col * rows + row : row * cols + col)] =
+          static_cast<float>(*values++);
+  return piece;
+}
+
+// `read` gives a parameter of `model`, which has no padding. One of them is in memory at a time.
 std::vector<std::string> write(const Transformer& model, const HuggingFaceFiles& to,
                                const std::function<FullTensor(const Parameter&)>& read) {
   const WeightNaming& naming = naming_for(model);
   const std::string config = write_hf_config(model);
-  std::vector<std::vector<float>> values;
-  std::vector<NamedTensor> tensors;
-  for (const Parameter& parameter : parameters(model)) {
-    const FullTensor full = read(parameter);
-    const WeightPlace place = place_of(naming, naming.prefixes.front(), parameter);
-    const double* from = full.values.data();
+  const std::vector<Parameter> all = parameters(model);
+  std::vector<WeightPlace> places;
+  std::vector<TensorEntry> tensors;
+  for (const Parameter& parameter : all) {
+    const WeightPlace& place = places.emplace_back(place_of(naming, naming.prefixes.front(), parameter));
     for (const auto& [name, rows] : place.pieces) {
-      const std::int64_t cols = parameter.decayed ? parameter.cols : 1;
-      std::vector<float>& to = values.emplace_back(static_cast<std::size_t>(rows * cols));
-      for (std::int64_t row = 0; row < rows; ++row)
-        for (std::int64_t col = 0; col < cols; ++col)
-          to[static_cast<std::size_t>(place.is_transposed ? col * rows + row : row * cols + col)] =
-              static_cast<float>(*from++);
       std::vector<std::int64_t> shape = {rows};
-      if (parameter.decayed) shape = place.is_transposed ? std::vector{cols, rows} : std::vector{rows, cols};
-      tensors.push_back({name, Dtype::f32, std::move(shape), std::as_bytes(std::span(to))});
+      if (parameter.decayed)
+        shape = place.is_transposed ? std::vector{parameter.cols, rows} : std::vector{rows, parameter.cols};
+      tensors.push_back({name, Dtype::f32, std::move(shape)});
     }
   }
+  const Emit emit = [&](const Sink& sink) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const FullTensor full = read(all[i]);
+      const double* from = full.values.data();
+      for (const auto& [name, rows] : places[i].pieces) {
+        const std::vector<float> piece = piece_of(all[i], places[i], rows, from);
+        sink(std::as_bytes(std::span(piece)));
+        from += piece.size();
+      }
+    }
+  };
   if (!to.config.empty()) make_folder(std::filesystem::path(to.config).parent_path().string());
   // Without a format of theirs, Hugging Face's readers refuse a file.
-  write_safetensors(to.tensors, {{"format", "pt"}}, tensors);
+  NewFile weights(to.tensors);
+  write_tensors(weights, {{"format", "pt"}}, tensors, emit);
+  weights.finish();
   if (to.config.empty()) return {};
   NewFile file(to.config);
   file.write(config);

@@ -14,8 +14,8 @@ struct HuggingFaceFiles {
   std::string config;   // config.json, "": none
 };
 
-// The parameters of Stretto's checkpoint `checkpoint`. Needs memory for them once. Throws Error(input) when the file is
-// no checkpoint of Stretto's. Returns notes.
+// The parameters of Stretto's checkpoint `checkpoint`. Needs memory for one of them at a time, and reads them twice.
+// Throws Error(input) when the file is no checkpoint of Stretto's. Returns notes.
 std::vector<std::string> export_to_huggingface(const std::string& checkpoint, const HuggingFaceFiles& to);
 // Those that training of a scenario would begin with: drawn, or loaded.
 std::vector<std::string> export_initial(const Scenario& scenario, const HuggingFaceFiles& to);

@@ -8,10 +8,10 @@
 #include <span>
 #include <utility>
 
-#include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "base/rng.hpp"
+#include "exec/state_elements.hpp"
 #include "model/lower/parameters.hpp"
 
 namespace stretto::exec {
@@ -19,30 +19,6 @@ namespace {
 
 constexpr std::int64_t kThreadElements = 1 << 16;  // that are worth a thread
 constexpr std::int64_t kThreadBytes = 1 << 24;
-
-double value_of(double element) { return element; }
-double value_of(float element) { return element; }
-double value_of(Bf16 element) { return to_float(element); }
-void assign(double& element, double value) { element = value; }
-void assign(float& element, double value) { element = static_cast<float>(value); }
-void assign(Bf16& element, double value) { element = to_bf16(static_cast<float>(value)); }
-
-// fn(elements) with a span of the run's elements, of their type.
-template <class Fn>
-void with_elements(const Schedule& schedule, host::RankMemory& memory, const StateRun& run, Fn fn) {
-  switch (schedule.storages[run.storage].dtype) {
-    case Dtype::f64:
-      return fn(memory.view<double>(schedule, run.storage, run.offset, run.elements));
-    case Dtype::f32:
-      return fn(memory.view<float>(schedule, run.storage, run.offset, run.elements));
-    case Dtype::bf16:
-      return fn(memory.view<Bf16>(schedule, run.storage, run.offset, run.elements));
-    case Dtype::i32:
-    case Dtype::e4m3:
-      break;
-  }
-  assert(false && "learnable arrays are of a floating type");
-}
 
 // Into every rank that has them. `values`: of the whole array. Parameters are written in both of their forms where the
 // optimizer has one of its own.
@@ -52,24 +28,13 @@ void write_array(const Schedule& schedule, const MemoryOf& memory_of, std::span<
     host::RankMemory* memory = memory_of.find(rank);
     if (memory == nullptr) return;
     for (const StateRun& run : runs_of(schedule, copy, form, rank, Share::held))
-      with_elements(schedule, *memory, run, [&](auto elements) {
-        const double* from = values.data() + run.begin;
-        parallel_for(run.elements, kThreadElements, [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i) assign(elements[static_cast<std::size_t>(i)], from[i]);
-        });
-      });
+      write_run(schedule, *memory, run, values.data() + run.begin);
   };
   for (const StatePiece& copy : copies)
     for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
       write(copy, rank, part);
       if (part == StatePart::parameters) write(copy, rank, StatePart::master);
     }
-}
-
-// Parameters are exact where the optimizer updates them.
-StatePart exact_form(const Schedule& schedule, const StatePiece& piece, StatePart part) {
-  const bool has_master = schedule.state.buckets[piece.bucket].window(StatePart::master).has_value();
-  return part == StatePart::parameters && has_master ? StatePart::master : part;
 }
 
 // fn(name, array, its pieces) for every learnable array of the model.
@@ -136,74 +101,20 @@ void initialise_state(const Schedule& schedule, const Scenario& scenario, const 
   });
 }
 
-namespace {
-
-// A stretch of a whole array that lies in one process, as it is sent to rank 0: this, and its values.
-struct Stretch {
-  std::int64_t begin = 0, count = 0;
-};
-
-void append(launch::Bytes& bytes, std::span<const std::byte> more) {
-  bytes.insert(bytes.end(), more.begin(), more.end());
-}
-
-void read_stretches(std::span<const std::byte> bytes, std::vector<double>& values) {
-  while (!bytes.empty()) {
-    Stretch stretch;
-    if (bytes.size() < sizeof stretch) throw runtime_failure("a rank sent something that is no part of a tensor");
-    std::memcpy(&stretch, bytes.data(), sizeof stretch);
-    bytes = bytes.subspan(sizeof stretch);
-    const std::int64_t most = std::ssize(values);
-    if (stretch.begin < 0 || stretch.begin > most || stretch.count < 0 || stretch.count > most - stretch.begin ||
-        static_cast<std::size_t>(stretch.count) > bytes.size() / sizeof(double))
-      throw runtime_failure("a rank sent something that is no part of a tensor");
-    const auto size = static_cast<std::size_t>(stretch.count) * sizeof(double);
-    if (size > 0) std::memcpy(values.data() + stretch.begin, bytes.data(), size);
-    bytes = bytes.subspan(size);
-  }
-}
-
-}  // namespace
-
 MemoryOf memory_of(Executor& executor) {
   return [&executor](std::int64_t rank) { return executor.is_here(rank) ? &executor.memory(rank) : nullptr; };
 }
 
-std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
-                                     launch::ProcessGroup* processes) {
+std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part) {
   std::vector<FullTensor> result;
-  const bool has_result = processes == nullptr || processes->rank() == 0;
   for_arrays(schedule.state, [&](const std::string& name, const ModelArray& array, const auto& copies) {
     FullTensor full{prefix_in_files(part) + name, {array.rows, array.cols}, {}};
-    if (has_result) full.values.resize(static_cast<std::size_t>(array.elements()));
-    launch::Bytes stretches;
-    std::vector<double> values;
-    const auto take = [&](const StateRun& run, host::RankMemory& memory) {
-      values.resize(static_cast<std::size_t>(run.elements));
-      with_elements(schedule, memory, run, [&](auto elements) {
-        std::transform(elements.begin(), elements.end(), values.begin(),
-                       [](auto element) { return value_of(element); });
-      });
-      if (has_result) {
-        std::copy(values.begin(), values.end(), full.values.begin() + run.begin);
-      } else {
-        const Stretch stretch{run.begin, run.elements};
-        append(stretches, std::as_bytes(std::span(&stretch, 1)));
-        append(stretches, std::as_bytes(std::span(values)));
-      }
-    };
+    full.values.resize(static_cast<std::size_t>(array.elements()));
     for (const StatePiece& copy : copies)
       for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
-        if (host::RankMemory* memory = memory_of.find(rank))
-          for (const StateRun& run : runs_of(schedule, copy, exact_form(schedule, copy, part), rank, Share::owned))
-            take(run, *memory);
-    // Tensor by tensor, and the next when all have this one, so that rank 0 holds no more than one of them twice.
-    if (processes != nullptr) {
-      const std::size_t most = static_cast<std::size_t>(array.elements()) * (sizeof(Stretch) + sizeof(double));
-      for (const launch::Bytes& theirs : processes->gather(stretches, most)) read_stretches(theirs, full.values);
-      processes->barrier();
-    }
-    if (has_result) result.push_back(std::move(full));
+        for (const StateRun& run : runs_of(schedule, copy, exact_form(schedule, copy, part), rank, Share::owned))
+          read_run(schedule, memory_of(rank), run, full.values.data() + run.begin);
+    result.push_back(std::move(full));
   });
   return result;
 }

@@ -7,11 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "exec/checkpoint.hpp"
 #include "exec/data.hpp"
 #include "exec/executor.hpp"
 #include "exec/host/memory.hpp"
-#include "exec/launch/process_group.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/schedule.hpp"
 
@@ -73,11 +71,9 @@ inline const char* prefix_in_files(StatePart part) {
   }
   return "";
 }
-// Reads each element from a rank that updates it; parameters from the master copy if there is one. Gradients are the
-// reduced ones of the last step. With `processes`, all processes must call this; rank 0 returns the tensors, the others
-// an empty list.
-std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
-                                     launch::ProcessGroup* processes = nullptr);
+// Reads each element from a rank that updates it, all of which are here; parameters from the master copy if there is
+// one. Gradients are the reduced ones of the last step.
+std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part);
 // Writes to every rank that holds a copy or a shard; parameters to the master copy too. Throws Error(input) naming the
 // tensor that is missing or has another shape.
 void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,

@@ -2,85 +2,41 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <optional>
-#include <span>
+#include <utility>
 
 #include "base/error.hpp"
 #include "exec/checkpoint.hpp"
 #include "exec/data.hpp"
 #include "exec/directory_lock.hpp"
 #include "exec/model_state.hpp"
+#include "exec/saved_state.hpp"
 #include "exec/training_record.hpp"
 #include "exec/weights.hpp"
 
 namespace stretto::exec {
 namespace {
 
-constexpr StatePart kSaved[] = {StatePart::parameters, StatePart::adam_m, StatePart::adam_v};
-
-// Rank 0 writes, of what all processes have.
-// `before`: as write_checkpoint() has it.
-void save(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of, std::int64_t next_step,
-          std::int64_t before, const CheckpointMetadata& record, const TrainOptions& options) {
-  std::vector<FullTensor> full;
-  for (const StatePart part : kSaved)
-    for (FullTensor& tensor : gather_state(schedule, memory_of, part, options.processes))
-      full.push_back(std::move(tensor));
-  if (options.processes && options.processes->rank() != 0) return;
-  const Dtype saved = accumulation_of(schedule.compute_dtype);
-  std::vector<std::vector<float>> narrowed;  // what is kept in f32 is saved in f32
-  std::vector<NamedTensor> tensors;
-  narrowed.reserve(full.size());
-  for (const FullTensor& tensor : full) {
-    NamedTensor named{tensor.name, saved, tensor.shape, std::as_bytes(std::span(tensor.values))};
-    if (saved == Dtype::f32) {
-      narrowed.emplace_back(tensor.values.begin(), tensor.values.end());
-      named.data = std::as_bytes(std::span(narrowed.back()));
-    }
-    tensors.push_back(named);
-  }
-  const std::string path = write_checkpoint(scenario.training.checkpoint_dir, next_step, before, record, tensors);
-  if (options.on_message) options.on_message("checkpoint " + path);
-}
-
 // Returns the step to go on with.
 std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of,
                     const CheckpointMetadata& settings, const TrainOptions& options) {
-  const LatestCheckpoint latest = find_latest(scenario.training.checkpoint_dir);
+  const LatestCheckpoint latest = find_latest(scenario.training.checkpoint_dir, options.processes);
   for (const std::string& warning : latest.warnings)
     if (options.on_message) options.on_message("warning: " + warning);
-  if (!latest.checkpoint) return -1;
-  const Checkpoint& checkpoint = *latest.checkpoint;
+  if (!latest.file) return -1;
+  const TensorFile& checkpoint = *latest.file;
   require_same_training(checkpoint, scenario);
-  FullTensor converted;
-  for (const StatePart part : kSaved)
-    scatter_state(schedule, memory_of, part, [&](const std::string& name) -> const FullTensor& {
-      const NamedTensor* tensor = checkpoint.find(name);
-      if (tensor == nullptr) throw input_error(checkpoint.path() + ": has no tensor " + name);
-      if (tensor->dtype != accumulation_of(schedule.compute_dtype))
-        throw input_error(checkpoint.path() + ": tensor " + name + " is " + std::string(name_of(tensor->dtype)));
-      converted.name = name;
-      converted.shape = tensor->shape;
-      if (tensor->dtype == Dtype::f64) {
-        const auto* begin = reinterpret_cast<const double*>(tensor->data.data());
-        converted.values.assign(begin, begin + tensor->data.size() / sizeof(double));
-      } else {
-        const auto* begin = reinterpret_cast<const float*>(tensor->data.data());
-        converted.values.assign(begin, begin + tensor->data.size() / sizeof(float));
-      }
-      return converted;
-    });
+  read_saved_state(schedule, memory_of, checkpoint);
   if (options.on_message) {
-    options.on_message("resumed from " + checkpoint.path());
+    options.on_message("resumed from " + checkpoint.name());
     if (const std::string changed = changed_settings(checkpoint, settings); !changed.empty())
       options.on_message("note: not as the checkpoint was trained: " + changed);
-    if (checkpoint.step() >= scenario.training.train_iters)
-      options.on_message("training is done: the checkpoint is of step " + std::to_string(checkpoint.step()) +
+    if (latest.step >= scenario.training.train_iters)
+      options.on_message("training is done: the checkpoint is of step " + std::to_string(latest.step) +
                          " and train_iters is " + std::to_string(scenario.training.train_iters) +
                          "; raise [training] train_iters to go on, or choose another checkpoint_dir to begin anew");
   }
-  return checkpoint.step();
+  return latest.step;
 }
 
 void load_weights(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of,
@@ -103,18 +59,21 @@ TokenSource open_data(const Scenario& scenario) {
   return TokenSource::open(scenario.training.data);
 }
 
-// Processes that do not see the same checkpoints would go on with different steps.
-void require_same_step(launch::ProcessGroup& processes, std::int64_t resumed_from, const std::string& dir) {
-  const std::vector<std::int64_t> all = processes.all_gather_value(resumed_from);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] == all.front()) continue;
-    const auto said = [](std::int64_t step) {
-      return step < 0 ? std::string("none") : "that of step " + std::to_string(step);
-    };
-    throw input_error("[training] checkpoint_dir: expected one that all processes see; of the checkpoints in " + dir +
-                      " rank 0 found " + said(all.front()) + " and rank " + std::to_string(rank) + " " +
-                      said(all[rank]));
+// Rank 0 takes the directory, and all processes keep it: whoever outlives the others may still write its shard.
+DirectoryLock lock_directory(const std::string& dir, const TrainOptions& options) {
+  launch::ProcessGroup* processes = options.processes;
+  std::optional<DirectoryLock> lock;
+  if (processes == nullptr || processes->rank() == 0) {
+    require_checkpoint_dir(dir);
+    lock.emplace(DirectoryLock::take(dir));
+    if (!lock->is_held() && options.on_message)
+      options.on_message("note: the file system of " + dir +
+                         " knows no locks; nothing keeps a second run from writing there");
   }
+  // Nobody looks at what another run is about to delete.
+  if (processes) processes->barrier();
+  if (!lock) lock.emplace(DirectoryLock::share(dir));
+  return std::move(*lock);
 }
 
 TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Executor& executor,
@@ -123,17 +82,9 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
   launch::ProcessGroup* processes = options.processes;
   const std::int64_t first_rank = executor.programs().front().rank;
   const TokenSource source = open_data(scenario);
-  const bool checkpoints = !training.checkpoint_dir.empty(), is_writer = processes == nullptr || processes->rank() == 0;
+  const bool checkpoints = !training.checkpoint_dir.empty();
   std::optional<DirectoryLock> lock;
-  if (checkpoints && is_writer) {
-    require_checkpoint_dir(training.checkpoint_dir);
-    lock.emplace(training.checkpoint_dir);
-    if (!lock->is_held() && options.on_message)
-      options.on_message("note: the file system of " + training.checkpoint_dir +
-                         " knows no locks; nothing keeps a second run from writing there");
-  }
-  // Nobody looks at what another run is about to delete.
-  if (checkpoints && processes) processes->barrier();
+  if (checkpoints) lock.emplace(lock_directory(training.checkpoint_dir, options));
   const MemoryOf memory_of = exec::memory_of(executor);
   clear_state(schedule, memory_of);
 
@@ -143,7 +94,6 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
     settings = settings_of(training, source);
     result.resumed_from = resume(scenario, schedule, memory_of, settings, options);
   }
-  if (checkpoints && processes) require_same_step(*processes, result.resumed_from, training.checkpoint_dir);
   CheckpointMetadata record = identity_of(scenario);
   record.insert(settings.begin(), settings.end());
   if (result.resumed_from < 0 && training.load.empty()) initialise_state(schedule, scenario, memory_of);
@@ -154,6 +104,13 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
   const auto stops = [&] {
     const bool stop = options.stop && options.stop();
     return processes ? processes->any(stop) : stop;
+  };
+  const auto save = [&](std::int64_t next_step) {
+    executor.download(Executor::Contents::state);
+    const std::string path = write_checkpoint(training.checkpoint_dir, next_step, saved, record,
+                                              saved_state(schedule, memory_of), processes);
+    if (options.on_message) options.on_message("checkpoint " + path);
+    saved = next_step;
   };
   for (; step < training.train_iters && !stops(); ++step) {
     write_batch(schedule, scenario, source, step, memory_of);
@@ -171,16 +128,10 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
       throw runtime_failure("step " + std::to_string(step + 1) + ": loss " + std::to_string(metrics.loss) +
                             ", gradient norm " + std::to_string(metrics.gradient_norm) +
                             ": not finite; a lower lr or clip_grad may help, and checkpoints from before are kept");
-    if (checkpoints && training.checkpoint_interval > 0 && (step + 1) % training.checkpoint_interval == 0) {
-      executor.download(Executor::Contents::state);
-      save(scenario, schedule, memory_of, step + 1, saved, record, options);
-      saved = step + 1;
-    }
+    if (checkpoints && training.checkpoint_interval > 0 && (step + 1) % training.checkpoint_interval == 0)
+      save(step + 1);
   }
-  if (checkpoints && saved != step) {
-    executor.download(Executor::Contents::state);
-    save(scenario, schedule, memory_of, step, saved, record, options);
-  }
+  if (checkpoints && saved != step) save(step);
   result.finished = step >= training.train_iters;
   if (processes) processes->barrier();  // nobody leaves while others still read from it
   return result;

@@ -23,8 +23,8 @@ struct TrainOptions {
   std::function<void(const TrainStep&)> on_step;            // after every step
   std::function<void(const std::string& line)> on_message;  // resumed from …, checkpoint …
   std::function<bool()> stop;                               // polled between steps: Ctrl-C; a checkpoint is written
-  // Set when every rank is a process of its own: then all of them call train(), rank 0 writes checkpoints, and a stop
-  // or a failure of one stops all.
+  // Set when every rank is a process of its own: then all of them call train(), each writes its shard of a checkpoint,
+  // and a stop or a failure of one stops all.
   launch::ProcessGroup* processes = nullptr;
 };
 

@@ -29,7 +29,7 @@ CheckpointMetadata identity_of(const Scenario& s) {
           {"precision", s.training.precision}};
 }
 
-void require_same_training(const Checkpoint& checkpoint, const Scenario& scenario) {
+void require_same_training(const TensorFile& checkpoint, const Scenario& scenario) {
   for (const auto& [key, expected] : identity_of(scenario)) {
     const auto found = checkpoint.metadata().find(key);
     // Checkpoints from before there was dropout, or a frozen base, do not name it.
@@ -38,7 +38,7 @@ void require_same_training(const Checkpoint& checkpoint, const Scenario& scenari
                                                          : "(absent)";
     const std::string& written = found == checkpoint.metadata().end() ? absent : found->second;
     if (written != expected)
-      throw input_error(checkpoint.path() + ": was written with " + key + " = " + written + ", the scenario has " +
+      throw input_error(checkpoint.name() + ": was written with " + key + " = " + written + ", the scenario has " +
                         expected + "; choose another checkpoint_dir or the same " + key);
   }
 }
@@ -57,7 +57,7 @@ CheckpointMetadata settings_of(const Training& t, const TokenSource& data) {
           {"clip_grad", number(t.clip_grad)}};
 }
 
-std::string changed_settings(const Checkpoint& checkpoint, const CheckpointMetadata& settings) {
+std::string changed_settings(const TensorFile& checkpoint, const CheckpointMetadata& settings) {
   std::string changed;
   for (const auto& [key, now] : settings) {
     const auto found = checkpoint.metadata().find(key);

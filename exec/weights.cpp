@@ -130,7 +130,11 @@ std::vector<std::string> files_of_weights(const std::string& path) {
   std::vector<std::string> files;
   try {
     files.push_back(file_of(path));
-    if (!files.front().ends_with(".json")) return files;
+    if (!files.front().ends_with(".json")) {
+      const TensorFile file = TensorFile::open(files.front(), TensorFile::Check::headers);
+      for (std::size_t shard = 1; shard < file.files(); ++shard) files.push_back(file.file_name(shard));
+      return files;
+    }
     std::set<std::string> parts;
     for (const auto& [tensor, name] : read_index(files.front())) parts.insert(name);
     for (const std::string& part : parts) files.push_back((fs::path(files.front()).parent_path() / part).string());

@@ -10,8 +10,9 @@ namespace stretto {
 struct Recompute {
   enum class Granularity : std::uint8_t {
     none,
-    selective,  // the attention core (Korthikanti et al., arXiv 2205.05198)
-    full,       // everything but the input of a layer, or of a group of layers
+    selective,     // the attention core (Korthikanti et al., arXiv 2205.05198)
+    selective_op,  // all but attention's output and every second product (torchtitan's selective_ac_option "op")
+    full,          // everything but the input of a layer, or of a group of layers
   };
   enum class Method : std::uint8_t {
     uniform,  // every layer, in groups of num_layers of which only the first one's input is kept
@@ -27,12 +28,15 @@ struct Recompute {
   bool is_full(std::int64_t layer) const {
     return granularity == Granularity::full && (method == Method::uniform || layer < num_layers);
   }
+  // Whether the backward pass of a layer has operations of its forward pass before it.
+  bool repeats_layers() const { return granularity == Granularity::full || granularity == Granularity::selective_op; }
   // Layers that are recomputed together.
   std::int64_t group() const { return method == Method::uniform ? num_layers : 1; }
 };
 
-// Recomputed FLOPs of a step, per sequence, counted as in Flops::hardware, to which they are added.
-double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute,
-                                    AttentionBackend backend = AttentionBackend::fused);
+// Recomputed FLOPs of a step, per sequence, counted as in Flops::hardware, to which they are added. Of ranks that cut
+// the layers `tp` times.
+double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute, AttentionBackend backend,
+                                    std::int64_t tp);
 
 }  // namespace stretto

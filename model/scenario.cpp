@@ -33,6 +33,7 @@ Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device) {
       value_or<std::int64_t>(table, "cores_per_device", cluster.cores_per_device, {.min = 0, .max = 1 << 16});
   cluster.ranks_per_device =
       value_or<std::int64_t>(table, "ranks_per_device", cluster.ranks_per_device, {.min = 0, .max = kMaxRanks});
+  cluster.bind_cores_to_rank = value_or<bool>(table, "bind_cores_to_rank", cluster.bind_cores_to_rank);
   cluster.network = choice_or(table, "network", "links", {"links", "nccl"}) == "nccl" ? Network::nccl : Network::links;
   if (cluster.network == Network::nccl && cluster.ranks_per_device != 1)
     throw table.failure("network", "expected ranks_per_device = 1 with \"nccl\", got " +
@@ -173,9 +174,10 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   // Before a missing [model], which a misspelt one causes.
   root.finish();
   if (!model.present())
-    throw model.failure("preset", std::string("expected a preset, hf_config, or num_layers, hidden_size, num_attention_heads, "
-                                              "seq_length and vocab_size, got ") +
-                                      (empty ? "an empty file" : "no [model] section"));
+    throw model.failure("preset",
+                        std::string("expected a preset, hf_config, or num_layers, hidden_size, num_attention_heads, "
+                                    "seq_length and vocab_size, got ") +
+                            (empty ? "an empty file" : "no [model] section"));
   scenario.parallel = read_parallel(parallel);
   scenario.model = read_model(std::move(model), scenario.parallel, folder);
   check_layout(parallel, scenario.model, scenario.parallel);

@@ -23,6 +23,7 @@ enum class Network : std::uint8_t {
 struct Cluster {
   std::int64_t cores_per_device = 0;  // host: cores that ranks share; 0 = all of this machine (sim: of the platform)
   std::int64_t ranks_per_device = 0;  // 0 = every rank on one device
+  bool bind_cores_to_rank = true;     // where ranks are processes (exec/launch/affinity.hpp)
   Network network = Network::links;
   double link_GBps = 1.0;                        // of each rank, each direction; the host paces its transfers to it
   std::int64_t cuda_device_max_connections = 0;  // hardware queues that lanes share; 0 = one for each lane

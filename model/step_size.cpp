@@ -97,7 +97,7 @@ StepSize step_size_of(const Scenario& scenario) {
                chunks = stages * double(parallel.virtual_pipeline_model_parallel_size),
                layers = double(scenario.model.num_layers), micro_batches = double(scenario.num_microbatches()),
                kept = ranks_of_stage(scenario), buckets = buckets_of(scenario, chunks);
-  const bool recomputes = scenario.training.recompute.granularity == Recompute::Granularity::full;
+  const bool recomputes = scenario.training.recompute.repeats_layers();
   // Ring exchange: pieces, and a send and a receive for each, of four to eight products of a layer; of Flash-Overlap's
   // also in slices, with an addition where results are scattered.
   double slices = 0;

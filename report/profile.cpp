@@ -11,7 +11,10 @@
 namespace stretto {
 namespace {
 
-// Each operand once, and twice where it is read and written. Of an embedding's table only what is looked up.
+constexpr const char* kBeaten = "; an operation did more";
+
+}  // namespace
+
 double bytes_moved(const Schedule& schedule, const Operation& operation) {
   const auto* embedding = std::get_if<Embedding>(&operation.work);
   double bytes = 0;
@@ -24,10 +27,6 @@ double bytes_moved(const Schedule& schedule, const Operation& operation) {
   }
   return bytes;
 }
-
-constexpr const char* kBeaten = "; an operation did more";
-
-}  // namespace
 
 Floor floor_of(const Schedule& schedule, const Operation& operation, const Peak& peak) {
   if (is_communication(operation.work)) return {};

@@ -17,6 +17,10 @@ struct Peak {
   std::string source;  // of both: "data sheet", …
 };
 
+// Bytes of an operation's operands: each once, and twice where it is read and written. Of an embedding's table only
+// what is looked up.
+double bytes_moved(const Schedule& schedule, const Operation& operation);
+
 // The least time that an operation can take: the longer of its arithmetic at the device's peak and each of its
 // operands moved once to or from memory (the roofline of Williams et al., CACM 2009). 0 when no peak is known, and for
 // communication. Operands that a cache still holds may beat the second.

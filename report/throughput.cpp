@@ -14,7 +14,8 @@ Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t 
   const Training& training = scenario.training;
   const Flops flops = training_flops_per_sequence(scenario.model, training.frozen_base, training.attention_backend);
   const double executed =
-      flops.hardware + recompute_flops_per_sequence(scenario.model, training.recompute, training.attention_backend);
+      flops.hardware + recompute_flops_per_sequence(scenario.model, training.recompute, training.attention_backend,
+                                                    scenario.parallel.tensor_model_parallel_size);
   const double sequences_per_s = double(scenario.training.global_batch_size) / (step_ms * 1e-3);
   Throughput throughput;
   throughput.tokens_per_s = sequences_per_s * double(scenario.model.seq_length);

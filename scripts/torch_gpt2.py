@@ -3,9 +3,10 @@
 torch.compile, scaled_dot_product_attention, bf16 autocast over f32 parameters and fused AdamW, on random tokens. Prints
 JSON: the median and spread of a step, after warming up. scripts/gpu-check compares stretto with it.
 
-    scripts/torch_gpt2.py [--size 124m|1558m] [--micro-batch 64] [--steps 8] [--dropout 0] [--eager]
+    scripts/torch_gpt2.py [--size 124m|1558m] [--micro-batch 64] [--steps 8] [--dropout 0] [--eager] [--cudnn-attention]
 """
 import argparse
+import contextlib
 import json
 import math
 import statistics
@@ -15,7 +16,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-SIZES = {"124m": (12, 12, 768), "350m": (24, 16, 1024), "774m": (36, 20, 1280), "1558m": (48, 25, 1600)}
+SIZES = {"124m": (12, 12, 768), "350m": (24, 16, 1024), "774m": (36, 20, 1280), "1558m": (48, 25, 1600), "tiny": (2, 2, 32)}
 SEQUENCE, VOCABULARY, PADDED = 1024, 50257, 50304
 
 
@@ -65,6 +66,7 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
+    parser.add_argument("--cudnn-attention", action="store_true", help="cuDNN's attention, not the one that PyTorch chooses")
     options = parser.parse_args()
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
@@ -78,8 +80,14 @@ def main():
     forward = model if options.eager else torch.compile(model)
     tokens = torch.randint(0, VOCABULARY, (options.micro_batch, SEQUENCE + 1), device=device)
 
+    def attention():
+        if not options.cudnn_attention:
+            return contextlib.nullcontext()
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        return sdpa_kernel(SDPBackend.CUDNN_ATTENTION)
+
     def step():
-        with torch.autocast(device, dtype=torch.bfloat16):
+        with torch.autocast(device, dtype=torch.bfloat16), attention():
             loss = forward(tokens[:, :-1], tokens[:, 1:].contiguous())
         loss.backward()
         norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -100,7 +108,8 @@ def main():
         timed()
     times_ms = [timed()[0] for _ in range(options.steps)]
     median = statistics.median(times_ms)
-    print(json.dumps({"size": options.size, "micro_batch": options.micro_batch, "compiled": not options.eager, "step_ms": median,
+    print(json.dumps({"size": options.size, "micro_batch": options.micro_batch, "compiled": not options.eager, "cudnn_attention": options.cudnn_attention,
+                      "step_ms": median,
                       "least_ms": min(times_ms), "most_ms": max(times_ms),
                       "tokens_per_s": options.micro_batch * SEQUENCE / median * 1e3, "torch": torch.__version__,
                       "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",

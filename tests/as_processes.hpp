@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "exec/launch/process_group.hpp"
+#include "exec/model_state.hpp"
 
 namespace stretto::testing {
 
@@ -50,6 +51,18 @@ inline std::vector<std::string> as_processes(std::int64_t size, double timeout_s
   }
   for (std::thread& thread : threads) thread.join();
   return errors;
+}
+
+// gather_state() over the memory of all of them, at rank 0; nothing elsewhere.
+inline std::vector<exec::FullTensor> gather_from_all(const Schedule& schedule, const exec::MemoryOf& memory_of,
+                                                     StatePart part, launch::ProcessGroup& group) {
+  const auto all = group.all_gather_value(&memory_of(group.rank()));
+  std::vector<exec::FullTensor> state;
+  if (group.rank() == 0)
+    state = exec::gather_state(
+        schedule, [&](std::int64_t rank) { return all[static_cast<std::size_t>(rank)]; }, part);
+  group.barrier();
+  return state;
 }
 
 }  // namespace stretto::testing

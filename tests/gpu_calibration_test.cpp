@@ -3,8 +3,13 @@
 #if !defined(__SANITIZE_ADDRESS__)  // emulated threads are slow there
 #include <array>
 #include <catch2/catch.hpp>
+#include <climits>
 #include <cstdlib>
+#include <set>
+#include <utility>
+#include <variant>
 
+#include "base/values_of.hpp"
 #include "calibrate/calibrate.hpp"
 #include "compare/compare.hpp"
 #include "exec/cuda/cuda.hpp"
@@ -15,34 +20,11 @@
 #include "tests/fake_gpu.hpp"
 #include "tests/simulate.hpp"
 #include "tests/temp_dir.hpp"
+#include "tests/tiny_gpu_sizes.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
 namespace {
-
-calibrate::GpuSizes tiny_sizes() {
-  calibrate::GpuSizes sizes;
-  sizes.steps = {{{16, 2, 8, 2, 256}, "bf16"},
-                 {{24, 3, 16, 1, 256, 3}, "bf16"},
-                 {{24, 4, 8, 1, 256, 2}, "bf16"},
-                 {{16, 2, 16, 1, 256}, "bf16", 0.1},
-                 {{16, 2, 8, 1, 256}, "fp32"},
-                 {{16, 2, 8, 2, 256}, "bf16", 0, true},
-                 {{16, 2, 8, 2, 256}, "bf16", 0.1, false, AttentionBackend::unfused},
-                 {{24, 4, 16, 1, 256, 2}, "bf16", 0.1, false, AttentionBackend::unfused},
-                 {{64, 2, 8, 40000, 256}, "bf16"}};  // more than the device has
-  sizes.gemms = {{16, 16, 16}, {16, 32, 8}};
-  sizes.attentions = {{1, 2, 2, 8, 8}, {1, 2, 1, 16, 8}};
-  sizes.streamed = {256, 1024};
-  sizes.members = {2, 4};
-  sizes.elements = {64, 256};
-  sizes.ctas = {1, 2};
-  sizes.classes = {{16, 16, 16, false, true, false}, {Pass::forward, 1, 2, 2, 8, 8, true}, 8, 16, 256, Dtype::bf16};
-  sizes.slice_elements = 64;
-  sizes.window_us = 10;
-  sizes.repeats = 2;
-  return sizes;
-}
 
 bool has_line(const std::vector<std::string>& lines, const std::string& beginning) {
   return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(beginning); });
@@ -50,12 +32,12 @@ bool has_line(const std::vector<std::string>& lines, const std::string& beginnin
 
 const calibrate::Calibration& calibration() {
   static const calibrate::Calibration the_calibration =
-      calibrate::calibrate_gpu(fake_gpu(), tiny_sizes(), [](const std::string&) {});
+      calibrate::calibrate_gpu(fake_gpu(), tiny_gpu_sizes(), [](const std::string&) {});
   return the_calibration;
 }
 
 // A device that is the simulator's own model of one.
-class SimulatedGpu final : public exec::Executor {
+class SimulatedGpu : public exec::Executor {
  public:
   SimulatedGpu(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
                const exec::RunOptions& links, Network network)
@@ -80,8 +62,10 @@ class SimulatedGpu final : public exec::Executor {
   host::RankMemory& memory(std::int64_t rank) override { return *memory_[static_cast<std::size_t>(rank)]; }
   std::optional<Device> device() const override { return Device{"Simulated GPU", 4, 1 << 30}; }
 
- private:
+ protected:
   const Schedule& schedule_;
+
+ private:
   sim::Costs costs_;
   std::vector<BoundProgram> programs_;
   std::vector<std::unique_ptr<host::RankMemory>> memory_;
@@ -120,7 +104,7 @@ exec::Machine simulated_gpu(const sim::Platform& given, Network network = Networ
 void check_simulated_gpu() {
   const sim::Platform given = plausible_platform();
   const sim::Platform found =
-      calibrate::calibrate_gpu(simulated_gpu(given), tiny_sizes(), [](const std::string&) {}).platform;
+      calibrate::calibrate_gpu(simulated_gpu(given), tiny_gpu_sizes(), [](const std::string&) {}).platform;
   CHECK(found.op_overhead_us.value == Approx(0.02).margin(0.001));
   CHECK(found.wake_us.value == Approx(0.03).margin(0.001));
   CHECK(found.timer_overshoot_us.value == Approx(7).margin(0.1));
@@ -150,7 +134,7 @@ void check_simulated_gpu() {
   // And what is predicted from it is what happens there, for more ranks than the models were measured at.
   for (const char* mode : {"plain", "overlap_grad_reduce", "overlap_param_gather", "tp_comm_ring_exchange"}) {
     const std::int64_t tp = find_overlap_mode(mode).applies(Scenario().parallel) ? 1 : 2;
-    Scenario scenario = calibrate::scenario_of(tiny_sizes().steps.front().shape, 2, tp);
+    Scenario scenario = calibrate::scenario_of(tiny_gpu_sizes().steps.front().shape, 2, tp);
     scenario.training.precision = "bf16";
     scenario.cluster.link_GBps = 0.1;
     scenario.cluster.link_latency_us = 5;
@@ -178,7 +162,7 @@ void check_simulated_nccl() {
     given.costs[std::string("nccl_") + kind + "_channels"] = {coefficients, {}};
   }
   const std::vector<calibrate::Sample> samples =
-      calibrate::probe_nccl(simulated_gpu(given, Network::nccl), tiny_sizes(), 4);
+      calibrate::probe_nccl(simulated_gpu(given, Network::nccl), tiny_gpu_sizes(), 4);
   CHECK(samples.size() == 2 * 5 * 3 * 2);  // groups of 2 and 4, kinds, NCCL's channels and two numbers, sizes
   for (const calibrate::Sample& sample : samples) {
     INFO(sample.key << ", " << sample.features.back());
@@ -186,9 +170,9 @@ void check_simulated_nccl() {
           Approx(sim::evaluate_us(given.costs.at(sample.key), sample.features)).epsilon(0.001).margin(0.04));
   }
   const sim::Platform found = calibrate::calibrate_gpu(
-                                  simulated_gpu(given), tiny_sizes(), [](const std::string&) {}, samples)
+                                  simulated_gpu(given), tiny_gpu_sizes(), [](const std::string&) {}, samples)
                                   .platform;
-  Scenario scenario = calibrate::scenario_of(tiny_sizes().steps.front().shape, 4, 2);
+  Scenario scenario = calibrate::scenario_of(tiny_gpu_sizes().steps.front().shape, 4, 2);
   scenario.training.precision = "bf16";
   scenario.cluster.ranks_per_device = 1;
   scenario.cluster.network = Network::nccl;
@@ -204,7 +188,7 @@ void check_processes() {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // threads are no processes: they share what they set
   std::array<std::vector<calibrate::Sample>, 2> samples;
   std::vector<std::string> errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
-    samples[static_cast<std::size_t>(group.rank())] = calibrate::probe_nccl(fake_gpu(&group), tiny_sizes(), 2);
+    samples[static_cast<std::size_t>(group.rank())] = calibrate::probe_nccl(fake_gpu(&group), tiny_gpu_sizes(), 2);
   });
   for (const std::string& error : errors) CHECK(error == "");
   REQUIRE(samples[0].size() == 5 * 3 * 2);
@@ -258,7 +242,8 @@ void check_completeness() {
   CHECK(platform.gpu->sms == 2);
   CHECK(platform.gpu->gemm_TFLOPs.value > 0);
   CHECK(platform.memory_bytes == 1 << 30);
-  CHECK(has_line(calibration().notes, "hidden 64, 2 heads, 40000 x 8 tokens, 2 layers, bf16: left out, needs"));
+  CHECK(has_line(calibration().notes,
+                 "hidden 64, 2 heads, 1000000 x 8 tokens, 2 layers, bf16, vocabulary 256: left out, needs"));
   for (const auto& [key, fit] : platform.costs) {
     INFO(key);
     CHECK_FALSE(fit.measured.empty());
@@ -291,6 +276,30 @@ void check_completeness() {
           }
         }
       }
+  for (const Sharding sharding : {Sharding::optim_grads, Sharding::optim_grads_params})
+    for (const bool is_fp32 : {false, true})
+      for (const bool overlaps : {false, true}) {
+        Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 4);
+        scenario.parallel.data_parallel_sharding_strategy = sharding;
+        scenario.overlap.grad_reduce_in_fp32 = is_fp32;
+        scenario.overlap.fsdp_comm_overlap = overlaps;
+        INFO(name_of(sharding) << (is_fp32 ? ", fp32" : ", bf16"));
+        const Schedule schedule = build_schedule(scenario);
+        CHECK(sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster)).step > 0);
+      }
+  for (const CpCommType type : values_of<CpCommType>())
+    for (const bool overlaps : {false, true}) {
+      Layout layout{1, 1};
+      layout.cp = type == CpCommType::a2a_p2p ? 4 : 2;
+      layout.cp_type = type;
+      Scenario scenario = layout_scenario(layout, "plain", false, "bf16", 1, 4);
+      scenario.model.num_attention_heads = scenario.model.num_query_groups = 4;
+      scenario.overlap.cp_comm_overlap = overlaps && scenario.parallel.has_cp_ring();
+      scenario.overlap.cp_flash_overlap = overlaps && type == CpCommType::a2a;
+      INFO(layout.text() << (overlaps ? ", overlapped" : ""));
+      const Schedule schedule = build_schedule(scenario);
+      CHECK(sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster)).step > 0);
+    }
   // Llama's products with the residual have not been measured: what is predicted is their parts.
   CHECK(platform.costs.contains("gemm_nt_bias_residual_bf16"));
   CHECK_FALSE(platform.costs.contains("gemm_nt_residual_bf16"));
@@ -345,6 +354,87 @@ void check_comparison() {
   for (std::size_t i = 1; i < busy.size(); ++i) CHECK(busy[i].first >= busy[i - 1].second);
 }
 
+// What it was killed in the middle of is measured again, and nothing else; all is as if nobody had killed it.
+void check_kept() {
+  struct Killed {};
+  const sim::Platform given = plausible_platform();
+  const TempDir folder;
+  int made = 0, steps = 0, last = INT_MAX;
+  exec::Machine machine = simulated_gpu(given);
+  machine.make = [&, make = machine.make](const Schedule& schedule, const MemoryPlan& plan,
+                                          const exec::RunOptions& links) {
+    if (++made > last) throw Killed();
+    steps += schedule.name == "plain";
+    return make(schedule, plan, links);
+  };
+  const auto calibrated = [&] {
+    calibrate::Notebook notebook(folder.file("gpu.toml.partial"), {});
+    return calibrate::calibrate_gpu(
+        machine, tiny_gpu_sizes(), [](const std::string&) {}, {}, &notebook);
+  };
+  {
+    calibrate::Notebook in_memory;
+    calibrate::calibrate_gpu(
+        machine, tiny_gpu_sizes(), [](const std::string&) {}, {}, &in_memory);
+  }
+  const int all = std::exchange(made, 0), all_steps = std::exchange(steps, 0);
+  REQUIRE(all_steps == std::ssize(tiny_gpu_sizes().steps) - 1);
+  last = 6;  // in the third of the training steps, behind the device and the overheads
+  CHECK_THROWS_AS(calibrated(), Killed);
+  CHECK(steps > 0);
+  CHECK(steps < all_steps);
+  last = made + all - 12;  // in the last point of what compute loses beside communication
+  CHECK_THROWS_AS(calibrated(), Killed);
+  CHECK(steps == all_steps);
+  last = INT_MAX;
+  made = 0;
+  const calibrate::Calibration resumed = calibrated();
+  CHECK(steps == all_steps);
+  CHECK(made < 30);
+  for (std::size_t c = 0; c < sim::kDemandClasses; ++c)
+    for (const sim::Curve* curve : {&resumed.platform.gpu->beside_moving[c], &resumed.platform.gpu->beside_copying[c]})
+      CHECK(curve->source.kind == "measured");
+  CHECK(resumed.platform.costs.size() == calibration().platform.costs.size());
+}
+
+// A GEMM of constants takes a GPU less power than any that trains.
+class WatchedGpu final : public SimulatedGpu {
+ public:
+  using SimulatedGpu::SimulatedGpu;
+  ~WatchedGpu() override {
+    if (!schedule_.name.starts_with("probe_")) return;  // a training step has weights, and activations of its own
+    for (const Operation& operation : schedule_.operations)
+      if (std::holds_alternative<Gemm>(operation.work))
+        for (const Access& access : operation.accesses)
+          if (access.mode == AccessMode::read)
+            check_varied(schedule_.tensors[access.view.tensor].places.front().storage);
+  }
+  static inline int watched = 0;
+
+ private:
+  void check_varied(StorageId id) {
+    const Storage& storage = schedule_.storages[id];
+    INFO(schedule_.name << ", " << storage.name);
+    CHECK(storage.kind == BufferKind::parameter);  // nothing overwrites it
+    REQUIRE(storage.dtype == Dtype::bf16);
+    const auto values = memory(0).view<std::uint16_t>(schedule_, id, 0, storage.elements);
+    const std::set<std::uint16_t> distinct(values.begin(), values.end());
+    CHECK(std::ssize(distinct) > std::min<std::int64_t>(storage.elements, 1000) / 2);
+    ++watched;
+  }
+};
+
+void check_operands() {
+  const sim::Platform given = plausible_platform();
+  const exec::Machine machine = {
+      [&given](const Schedule& schedule, const MemoryPlan& plan, const exec::RunOptions& links) {
+        return std::make_unique<WatchedGpu>(schedule, plan, given, links, Network::links);
+      },
+      3};
+  calibrate::calibrate_gpu(machine, tiny_gpu_sizes(), [](const std::string&) {});
+  CHECK(WatchedGpu::watched > 30);
+}
+
 void check_failures() {
   const sim::Platform given = plausible_platform();
   const exec::Machine machine = simulated_gpu(given);
@@ -353,7 +443,7 @@ void check_failures() {
     if (schedule.name == "probe_transfers") throw runtime_failure("out of luck");
     return machine.make(schedule, plan, links);
   };
-  const calibrate::Calibration left = calibrate::calibrate_gpu(failing, tiny_sizes(), [](const std::string&) {});
+  const calibrate::Calibration left = calibrate::calibrate_gpu(failing, tiny_gpu_sizes(), [](const std::string&) {});
   CHECK(has_line(left.notes, "copies: not measured, out of luck"));
   CHECK(has_line(left.notes, "compute beside communication: not measured, out of luck"));
   CHECK_FALSE(left.platform.costs.contains("copy_engine"));
@@ -376,10 +466,12 @@ TEST_CASE("a GPU's calibration", "[cuda][calibrate][processes]") {
   SECTION("a GPU's platform has what every mode and layout needs") check_completeness();
   SECTION("a GPU's platform is compared with, through its file") check_comparison();
   SECTION("what fails in calibrating a GPU is said, and the rest is kept") check_failures();
+  SECTION("a calibration that is killed goes on with what it has measured") check_kept();
+  SECTION("GEMMs are measured with numbers that vary") check_operands();
 }
 
 TEST_CASE("a GPU is not calibrated where there is none", "[calibrate]") {
-  CHECK_THROWS_WITH(calibrate::calibrate_gpu(exec::host_machine(1), tiny_sizes(), [](const std::string&) {}),
+  CHECK_THROWS_WITH(calibrate::calibrate_gpu(exec::host_machine(1), tiny_gpu_sizes(), [](const std::string&) {}),
                     Catch::Contains("expected a GPU"));
 }
 

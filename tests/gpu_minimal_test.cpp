@@ -10,6 +10,7 @@
 #include "tests/fake_gpu.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"
+#include "tests/tiny_gpu_sizes.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -35,8 +36,6 @@ ImportedPlatform base() {
   a.gemms = sim::GemmTable(times, "grid");
   return import_platform("mine", {}, platform, {});
 }
-
-MinimalSizes tiny_sizes() { return {{128, 128, 128}, 1 << 12, 2, 0.1}; }
 
 void measure(const Machine& machine, const MinimalSizes& sizes, ImportedPlatform& platform) {
   measure_minimal(machine, sizes, platform, [](const std::string&) {});
@@ -96,7 +95,7 @@ constexpr Times kTimes = {0.041943, 1.25 * 0.041943, 0.02048, 2.5};
 TEST_CASE("a minimal calibration finds what the GPU takes", "[calibrate][minimal]") {
   ImportedPlatform imported = base();
   const double bmm_share = imported.platform.accelerator->bmm_share.value;
-  measure(timed_gpu(kTimes), tiny_sizes(), imported);
+  measure(timed_gpu(kTimes), testing::tiny_minimal_sizes(), imported);
   const sim::Accelerator& a = *imported.platform.accelerator;
   CHECK(a.gemm_sustained.value == Approx(1.25).epsilon(1e-3));
   CHECK(a.hbm_share.value == Approx(0.8).epsilon(1e-3));
@@ -116,7 +115,7 @@ TEST_CASE("a minimal calibration finds what the GPU takes", "[calibrate][minimal
 }
 
 TEST_CASE("a minimal calibration copies what fits", "[calibrate][minimal]") {
-  MinimalSizes sizes = tiny_sizes();
+  MinimalSizes sizes = testing::tiny_minimal_sizes();
   sizes.copied = 1 << 24;  // 32 MiB each way
   Times times = kTimes;
   times.copy_us *= (1 << 24) / (1 << 12) / 2;
@@ -133,14 +132,15 @@ TEST_CASE("a minimal calibration refuses a base of another GPU", "[calibrate][mi
   ImportedPlatform slow = base();
   slow.platform.accelerator->hbm_GBps.value = 100;
   CHECK(message_of([&] {
-          measure(timed_gpu(kTimes), tiny_sizes(), slow);
+          measure(timed_gpu(kTimes), testing::tiny_minimal_sizes(), slow);
         }).starts_with("--minimal: a copy reads and writes 800 GB/s, more than the hbm_GBps of base, 100: expected"));
   ImportedPlatform without_table = base();
   without_table.platform.accelerator->gemms = {};
-  CHECK(message_of([&] { measure(timed_gpu(kTimes), tiny_sizes(), without_table); }).find("expected a platform with") !=
-        std::string::npos);
+  CHECK(message_of([&] {
+          measure(timed_gpu(kTimes), testing::tiny_minimal_sizes(), without_table);
+        }).find("expected a platform with") != std::string::npos);
   ImportedPlatform imported = base();
-  CHECK(message_of([&] { measure(exec::host_machine(1), tiny_sizes(), imported); }, ErrorKind::runtime)
+  CHECK(message_of([&] { measure(exec::host_machine(1), testing::tiny_minimal_sizes(), imported); }, ErrorKind::runtime)
             .find("expected a GPU") != std::string::npos);
 }
 

@@ -40,13 +40,9 @@ Trained train_as_processes(const Scenario& scenario) {
       losses.push_back(metrics.loss);
       norms.push_back(metrics.gradient_norm);
     }
-    std::vector<exec::FullTensor> gradients = exec::gather_state(schedule, memory_of, StatePart::gradients, &group);
-    std::vector<exec::FullTensor> parameters = exec::gather_state(schedule, memory_of, StatePart::parameters, &group);
-    group.barrier();
-    if (group.rank() == 0)
-      trained = {losses, norms, std::move(gradients), std::move(parameters), {}};
-    else if (!gradients.empty() || !parameters.empty())
-      throw runtime_failure("only rank 0 has the whole");
+    std::vector<exec::FullTensor> gradients = gather_from_all(schedule, memory_of, StatePart::gradients, group);
+    std::vector<exec::FullTensor> parameters = gather_from_all(schedule, memory_of, StatePart::parameters, group);
+    if (group.rank() == 0) trained = {losses, norms, std::move(gradients), std::move(parameters), {}};
   });
   for (const std::string& error : errors) CHECK(error.empty());
   return trained;

@@ -255,7 +255,7 @@ class Generator {
 
   void recompute() {
     const char* granularity = zero_bubble_ ? draw_.one_of({"none", "selective"})
-                                           : draw_.one_of({"none", "none", "selective", "full", "full"});
+                                           : draw_.one_of({"none", "selective_op", "selective", "full", "full"});
     training_.set("recompute_granularity", granularity);
     if (granularity != std::string("full")) return;
     training_.set("recompute_whole_layers", draw_.coin());
@@ -401,6 +401,8 @@ std::vector<std::string> keys_not_drawn() {
   std::vector<std::string> keys = {
       // A model by name is the same keys with larger values.
       "model.preset", "model.hf_config",
+      // Where ranks are processes.
+      "cluster.bind_cores_to_rank",
       // Files, and how long a hang may last.
       "training.data", "training.load", "training.checkpoint_dir", "training.checkpoint_interval", "training.timeout_s",
       // Runs without it leave nothing to compare with; frozen_base_test.cpp has layouts of its own.

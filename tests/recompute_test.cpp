@@ -19,13 +19,16 @@ Scenario scenario_of(const Layout& layout, const Recompute& recompute, bool llam
 }
 
 const Recompute kSettings[] = {
-    {Granularity::selective, Method::uniform, 1}, {Granularity::full, Method::uniform, 1},
-    {Granularity::full, Method::uniform, 2},      {Granularity::full, Method::uniform, 5},
-    {Granularity::full, Method::block, 1},        {Granularity::full, Method::block, 3},
+    {Granularity::selective, Method::uniform, 1}, {Granularity::selective_op, Method::uniform, 1},
+    {Granularity::full, Method::uniform, 1},      {Granularity::full, Method::uniform, 2},
+    {Granularity::full, Method::uniform, 5},      {Granularity::full, Method::block, 1},
+    {Granularity::full, Method::block, 3},
 };
 
 std::string text(const Recompute& r) {
-  return std::string(r.granularity == Granularity::selective ? "selective" : "full") +
+  return std::string(r.granularity == Granularity::full        ? "full"
+                     : r.granularity == Granularity::selective ? "selective"
+                                                               : "selective_op") +
          (r.method == Method::block ? " block " : " uniform ") + std::to_string(r.num_layers);
 }
 
@@ -63,7 +66,7 @@ TEST_CASE("recomputing gives the same bits and needs no more memory") {
         CHECK(trained.losses == reference.losses);
         CHECK(same_bits(trained.parameters, reference.parameters));
         // One instance of a layer's activations for every layer of a group: nothing is saved where that is all of them.
-        const bool saves = recompute.granularity == Granularity::selective ||
+        const bool saves = recompute.granularity != Granularity::full ||
                            (recompute.method == Method::uniform ? recompute.num_layers < 5 : recompute.num_layers > 1);
         const std::int64_t needed = plan_memory(build_schedule(scenario)).peak_bytes();
         if (saves)
@@ -97,7 +100,7 @@ TEST_CASE("HFU counts what is recomputed") {
         };
         const double sequences = double(kept.training.global_batch_size);
         CHECK(executed(recompute) - executed({}) ==
-              Approx(sequences * recompute_flops_per_sequence(kept.model, recompute, backend)));
+              Approx(sequences * recompute_flops_per_sequence(kept.model, recompute, backend, 1)));
         CHECK(executed({}) == Approx(sequences * training_flops_per_sequence(kept.model, false, backend).hardware));
       }
     }

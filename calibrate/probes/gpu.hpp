@@ -13,6 +13,8 @@
 
 namespace stretto::calibrate {
 
+class Notebook;
+
 // What a GPU is measured with. Probes of a GPU are the host's, of other sizes, and those below.
 
 constexpr double kUsableMemory = 0.9;  // of the device: the rest is the context's and the libraries'
@@ -50,16 +52,18 @@ struct GpuSizes {
 // For GPUs of the H100's class: GPT-2 from 124M to 1.5B and Llama's style to hidden 8192, in some four minutes.
 GpuSizes gpu_sizes();
 
-// Every operation of the training steps of these models, one model after the other. A model that does not fit in
-// `memory_bytes` is left out, and a line in `notes` says so.
-std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, std::int64_t memory_bytes,
-                                 const std::function<void(const std::string&)>& progress,
-                                 std::vector<std::string>& notes);
+// Every operation of the training step of a model. One that does not fit in `memory_bytes` is left out, and a line in
+// `notes` says so.
+std::vector<Sample> probe_model(const Machine& machine, const PreciseStep& step, int repeats, std::int64_t memory_bytes,
+                                std::vector<std::string>& notes);
+std::string describe(const PreciseStep& step);  // all that tells it from others
 
 // Kernels one after the other on one stream, each on the same memory: GEMMs and attention of shapes that the models
 // above do not have, and what only ranks that share a model run (statistics of the vocabulary, biases apart from their
 // GEMM, copies, sums of parts). bf16 with f32 gradients. What does not fit is left out, and said.
+// `notebook` keeps some dozens of them at a time; `progress` is called before each such list.
 std::vector<Sample> probe_kernels(const Machine& machine, const GpuSizes& sizes, std::int64_t memory_bytes,
+                                  const std::function<void(const std::string&)>& progress, Notebook& notebook,
                                   std::vector<std::string>& notes);
 
 // Communication kernels of each number of thread blocks on links that are not paced: what moving the bytes costs.
@@ -82,7 +86,8 @@ struct TransferCurves {
       copying_beside;
 };
 TransferCurves without_transfers(const std::string& reason);  // zeros, and said to be assumed
+// Points of the curves that `notebook` has are not measured again.
 TransferCurves probe_transfers(const Machine& machine, const GpuSizes& sizes,
-                               const std::array<double, sim::kDemandClasses>& alone_us);
+                               const std::array<double, sim::kDemandClasses>& alone_us, Notebook& notebook);
 
 }  // namespace stretto::calibrate

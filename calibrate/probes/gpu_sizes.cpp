@@ -2,6 +2,7 @@
 #include <array>
 #include <tuple>
 
+#include "calibrate/minimal.hpp"
 #include "calibrate/probes/gpu.hpp"
 
 namespace stretto::calibrate {
@@ -77,5 +78,7 @@ GpuSizes gpu_sizes() {
   sizes.repeats = 5;
   return sizes;
 }
+
+MinimalSizes minimal_sizes() { return {{8192, 8192, 8192}, 1 << 28, 20, 30}; }
 
 }  // namespace stretto::calibrate

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "calibrate/notebook.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "model/lower/builder.hpp"
@@ -123,6 +124,9 @@ void add_shared(KernelList& list, std::int64_t elements) {
   Access sum = list.out(rows, cols);
   sum.mode = AccessMode::accumulate;
   list.add(Elementwise{ElementwiseFn::accumulate, rows, cols}, {list.in(rows, cols), sum});
+  // Of sharded gradients, in f32: parts that were reduced in f32 or in the compute type.
+  for (const bool wide : {false, true})
+    list.add(Elementwise{ElementwiseFn::accumulate, rows, cols}, {list.in(rows, cols, wide), list.sum(rows, cols)});
   const std::int64_t d = 64, heads = std::max<std::int64_t>(2, cols / d / 2 * 2), width = heads * d,
                      tokens = std::max<std::int64_t>(1, elements / (4 * width));
   list.add(AttentionMerge{2, 1, heads, tokens, d, 1}, {list.in(2 * tokens, width), list.in(2 * heads, tokens, true),
@@ -135,7 +139,9 @@ void add_shared(KernelList& list, std::int64_t elements) {
   list.add(VocabStats{rows, cols, cols}, {list.in(rows, cols), list.integers(rows), list.out(3, rows, true)});
 }
 
-std::vector<Sample> run_list(KernelList list, const char* what, const Machine& machine, int repeats,
+constexpr std::size_t kLayersOfList = 32;  // measured together, and kept together
+
+std::vector<Sample> run_list(KernelList list, const std::string& what, const Machine& machine, int repeats,
                              std::int64_t memory_bytes, std::vector<std::string>& notes) {
   const Schedule schedule = list.finished();
   if (schedule.operations.empty()) return {};
@@ -145,11 +151,10 @@ std::vector<Sample> run_list(KernelList list, const char* what, const Machine& m
     return {};
   }
   const ProbeRun run = run_probe(schedule, machine, {}, 2, repeats, [&](exec::Executor& executor) {
-    fill_state(schedule, executor.memory(0));
+    fill_randomly(schedule, executor);
     for (StorageId id = 0; id < schedule.storages.size(); ++id)
       if (schedule.storages[id].kind == BufferKind::input)
         std::fill_n(executor.memory(0).at(id), schedule.storages[id].bytes(), std::byte{0});
-    executor.upload(exec::Executor::Contents::state);
     executor.upload(exec::Executor::Contents::inputs);
   });
   TimesByOp times_us;
@@ -162,57 +167,71 @@ std::vector<Sample> run_list(KernelList list, const char* what, const Machine& m
 }  // namespace
 
 std::vector<Sample> probe_kernels(const Machine& machine, const GpuSizes& sizes, std::int64_t memory_bytes,
+                                  const std::function<void(const std::string&)>& progress, Notebook& notebook,
                                   std::vector<std::string>& notes) {
-  KernelList gemms(Dtype::bf16), attentions(Dtype::bf16), shared(Dtype::bf16);
-  for (const GemmShape& shape : sizes.gemms) add_layer(gemms, shape);
+  std::vector<Sample> samples;
+  const auto add = [&](KernelList& list, const std::string& what) {
+    progress("kernels one by one: " + what);
+    using Noted = std::pair<std::vector<Sample>, std::vector<std::string>>;
+    const Noted measured = notebook.part(what, [&] {
+      Noted fresh;
+      fresh.first = run_list(std::move(list), what, machine, sizes.repeats, memory_bytes, fresh.second);
+      return fresh;
+    });
+    samples.insert(samples.end(), measured.first.begin(), measured.first.end());
+    notes.insert(notes.end(), measured.second.begin(), measured.second.end());
+  };
+  const std::size_t count = sizes.gemms.size();
+  for (std::size_t begin = 0; begin < count; begin += kLayersOfList) {
+    const std::size_t end = std::min(begin + kLayersOfList, count);
+    KernelList gemms(Dtype::bf16);
+    for (std::size_t i = begin; i < end; ++i) add_layer(gemms, sizes.gemms[i]);
+    add(gemms, fmt::format("GEMMs of linear layers {} to {} of {}", begin + 1, end, count));
+  }
+  KernelList attentions(Dtype::bf16), shared(Dtype::bf16);
   for (const AttentionShape& shape : sizes.attentions) add_attention(attentions, shape);
   for (const std::int64_t elements : sizes.streamed) add_shared(shared, elements);
-  std::vector<Sample> samples;
-  const auto add = [&](KernelList& list, const char* what) {
-    for (Sample& sample : run_list(std::move(list), what, machine, sizes.repeats, memory_bytes, notes))
-      samples.push_back(std::move(sample));
-  };
-  add(gemms, "GEMMs");
   add(attentions, "attention");
   add(shared, "what only ranks that share a model run");
   return samples;
 }
 
-std::vector<Sample> probe_models(const Machine& machine, const GpuSizes& sizes, std::int64_t memory_bytes,
-                                 const std::function<void(const std::string&)>& progress,
-                                 std::vector<std::string>& notes) {
-  std::vector<Sample> samples;
-  Undisturbed undisturbed(static_cast<std::int64_t>(sizes.steps.size()));
-  for (std::size_t i = 0; i < sizes.steps.size(); ++i) {
-    const auto& [shape, precision, dropout, has_epilogues, attention] = sizes.steps[i];
-    const std::string what = fmt::format("hidden {}, {} heads, {} x {} tokens, {} layers, {}", shape.hidden,
-                                         shape.heads, shape.micro_batch, shape.seq, shape.layers, precision);
-    progress(fmt::format("training steps, {} of {}: {}", i + 1, sizes.steps.size(), what));
-    Scenario scenario = scenario_of(shape, 1, 1);
-    Training& training = scenario.training;
-    training.precision = precision;
-    training.attention_backend = attention;
-    training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
-        has_epilogues;
-    scenario.model.hidden_dropout = scenario.model.attention_dropout = dropout;
-    const Schedule schedule = build_schedule(scenario);
-    const std::int64_t needed = plan_memory(schedule).peak_bytes() + cuda::overhead_bytes(schedule, 1);
-    if (needed > memory_bytes) {
-      notes.push_back(fmt::format("{}: left out, needs {:.1f} GiB", what, static_cast<double>(needed) / (1 << 30)));
-      continue;
-    }
-    try {
-      StepRun step(scenario, machine);
-      for (int repeat = 0; repeat < sizes.repeats; ++repeat) step.add(step.run(undisturbed));
-      for (Sample& sample : step.samples()) samples.push_back(std::move(sample));
-      for (const std::string& note : step.notes())
-        if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
-    } catch (const Error& error) {  // libraries take memory too, and more than is known before
-      if (error.kind() != ErrorKind::runtime) throw;
-      notes.push_back(what + ": left out, " + error.what());
-    }
+std::string describe(const PreciseStep& step) {
+  const StepShape& s = step.shape;
+  return fmt::format("hidden {}, {} heads{}, {} x {} tokens, {} layers, {}, vocabulary {}{}{}{}", s.hidden, s.heads,
+                     s.query_groups > 0 ? fmt::format(" in {} groups", s.query_groups) : "", s.micro_batch, s.seq,
+                     s.layers, step.precision, s.vocab, step.dropout > 0 ? ", dropout" : "",
+                     step.has_epilogues ? ", epilogues" : "",
+                     step.attention == AttentionBackend::unfused ? ", unfused attention" : "");
+}
+
+std::vector<Sample> probe_model(const Machine& machine, const PreciseStep& of, int repeats, std::int64_t memory_bytes,
+                                std::vector<std::string>& notes) {
+  Scenario scenario = scenario_of(of.shape, 1, 1);
+  Training& training = scenario.training;
+  training.precision = of.precision;
+  training.attention_backend = of.attention;
+  training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
+      of.has_epilogues;
+  scenario.model.hidden_dropout = scenario.model.attention_dropout = of.dropout;
+  const Schedule schedule = build_schedule(scenario);
+  const std::int64_t needed = plan_memory(schedule).peak_bytes() + cuda::overhead_bytes(schedule, 1);
+  if (needed > memory_bytes) {
+    notes.push_back(
+        fmt::format("{}: left out, needs {:.1f} GiB", describe(of), static_cast<double>(needed) / (1 << 30)));
+    return {};
   }
-  return samples;
+  try {
+    StepRun step(scenario, machine);
+    Undisturbed undisturbed(1);
+    for (int repeat = 0; repeat < repeats; ++repeat) step.add(step.run(undisturbed));
+    for (const std::string& note : step.notes()) notes.push_back(note);
+    return step.samples();
+  } catch (const Error& error) {  // libraries take memory too, and more than is known before
+    if (error.kind() != ErrorKind::runtime) throw;
+    notes.push_back(describe(of) + ": left out, " + error.what());
+    return {};
+  }
 }
 
 }  // namespace stretto::calibrate

@@ -56,9 +56,10 @@ struct ClassOperations {
   std::int64_t elements = 0;        // of the f32 fill that stands for memory
   Dtype dtype = Dtype::f32;
 };
-// Adds the class's operation on buffers of its own and returns its block; what fills them goes to `zero`, on lane 0.
+// Adds the class's operation on buffers of its own and returns its block. What it reads are parameters, for
+// fill_randomly().
 BlockId add_class_operation(Schedule& schedule, sim::DemandClass cls, const ClassOperations& operations, LaneId lane,
-                            const std::string& name, Block& zero);
+                            const std::string& name);
 
 using Pairs = std::array<std::array<Quantity, sim::kDemandClasses>, sim::kDemandClasses>;
 

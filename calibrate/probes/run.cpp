@@ -1,13 +1,45 @@
 #include "calibrate/probes/run.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "base/bf16.hpp"
+#include "base/rng.hpp"
 #include "base/statistics.hpp"
 #include "base/steal.hpp"
 #include "model/verify/verify.hpp"
 
 namespace stretto::calibrate {
+namespace {
+
+constexpr std::size_t kPeriod = 1'000'003;  // a prime: rows of a matrix differ
+
+template <class T, class Make>
+void repeat_numbers(std::span<T> to, std::vector<T>& numbers, Make make) {
+  const std::size_t needed = std::min(kPeriod, to.size());
+  while (numbers.size() < needed) numbers.push_back(make(normal(0, 0, numbers.size())));
+  for (std::size_t at = 0; at < to.size(); at += kPeriod)
+    std::copy_n(numbers.begin(), std::min(kPeriod, to.size() - at), to.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+}  // namespace
+
+void fill_randomly(const Schedule& schedule, exec::Executor& executor) {
+  std::vector<Bf16> narrow;
+  std::vector<float> wide;
+  host::RankMemory& memory = executor.memory(0);
+  for (StorageId id = 0; id < schedule.storages.size(); ++id) {
+    const Storage& storage = schedule.storages[id];
+    if (storage.kind != BufferKind::parameter || !memory.has(id)) continue;
+    if (storage.dtype == Dtype::bf16)
+      repeat_numbers(memory.view<Bf16>(schedule, id, 0, storage.elements), narrow, [](double x) { return to_bf16(x); });
+    else
+      repeat_numbers(memory.view<float>(schedule, id, 0, storage.elements), wide,
+                     [](double x) { return static_cast<float>(x); });
+  }
+  executor.upload(exec::Executor::Contents::state);
+}
 
 ProbeRun run_probe(const Schedule& schedule, const Machine& machine, const RunOptions& options, int warmup, int repeats,
                    const std::function<void(exec::Executor&)>& prepare) {

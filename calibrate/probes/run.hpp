@@ -23,6 +23,10 @@ struct ProbeRun {
 ProbeRun run_probe(const Schedule& schedule, const Machine& machine, const RunOptions& options, int warmup, int repeats,
                    const std::function<void(exec::Executor&)>& prepare = {});
 
+// Random numbers, of a standard normal distribution, into every parameter that rank 0 has, and uploads them. Zeros and
+// constants take a GPU less power, and it clocks higher. Parameters are bf16 or f32.
+void fill_randomly(const Schedule& schedule, exec::Executor& executor);
+
 // [operation template], in microseconds.
 using TimesByOp = std::map<OpId, std::vector<double>>;
 // Of the communication of rank 0, from when its last member had come: members complete together.

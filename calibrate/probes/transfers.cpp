@@ -4,6 +4,7 @@
 
 #include "base/statistics.hpp"
 #include "base/values_of.hpp"
+#include "calibrate/notebook.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "model/lower/builder.hpp"
 #include "sim/cost/features.hpp"
@@ -52,13 +53,11 @@ struct BesideTransfers {
     const OpId filled = add_operation(
         schedule, zero, {"fill", Fill{members * slice, 0.5}, 0, Phase::setup, {write(whole(schedule, buffer))}});
     const BlockId first = add_block(schedule, std::move(zero));
-    Block operands{"operands", {}};
     std::optional<BlockId> computing;
     if (cls != nullptr) {
-      computing = add_class_operation(schedule, *cls, operations, 0, "compute", operands);
+      computing = add_class_operation(schedule, *cls, operations, 0, "compute");
       compute = schedule.blocks[*computing].ops.front();
     }
-    const BlockId second = add_block(schedule, std::move(operands));
     std::vector<BlockId> transferring;
     if (count > 0 && copies) {
       const View own{buffer, 0, 0, 0, 1, slice, slice}, other{buffer, 0, 0, slice, 1, slice, slice};
@@ -82,16 +81,13 @@ struct BesideTransfers {
       for (const BlockId block : transferring)
         order.back().waits.push_back(
             {EdgeKind::finish_start, {schedule.blocks[block].ops.front(), 0, count - 1, 0, 1}});
-      if (computes_here) order.push_back(call_block(schedule, second));
-      // Not before the operands are there: filling them would be beside the first transfers.
-      const OpId before = computes_here ? schedule.blocks[second].ops.back() : filled;
       // In the order that they are to run: the host issues them while the first already run.
       const int own_computes = computes_here ? computes : 0;
       for (int t = 0, c = 0; t < count || c < own_computes;) {
         if (c == own_computes || (t < count && t * own_computes <= c * count)) {
           for (const BlockId block : transferring) {
             order.push_back(call_block(schedule, block, 0, t));
-            if (t == 0) order.back().waits = {{EdgeKind::finish_start, {before, 0, 0, 0, 0}}};
+            if (t == 0) order.back().waits = {{EdgeKind::finish_start, {filled, 0, 0, 0, 0}}};
             // Nobody gets far ahead, and nobody waits between two copies.
             if (t > 1 && copies) order.back().waits = {{EdgeKind::finish_start, {*transfer, 0, t - 2, 0, 0}}};
           }
@@ -113,7 +109,8 @@ struct Together {
 
 Together run_together(const BesideTransfers& probe, const Machine& machine, const RunOptions& links, int repeats) {
   Together times;
-  const ProbeRun run = run_probe(probe.schedule, machine, links, 1, repeats);
+  const ProbeRun run = run_probe(probe.schedule, machine, links, 1, repeats,
+                                 [&](exec::Executor& executor) { fill_randomly(probe.schedule, executor); });
   const BoundProgram& program = run.programs.front();
   for (const Timeline& timeline : run.timelines) {
     struct Window {
@@ -173,6 +170,21 @@ void measure(const Machine& machine, const GpuSizes& sizes, const std::array<dou
   }
 }
 
+constexpr std::array kCurves = {&TransferCurves::beside_moving, &TransferCurves::beside_waiting,
+                                &TransferCurves::moving_beside, &TransferCurves::beside_copying,
+                                &TransferCurves::copying_beside};
+
+void append(TransferCurves& curves, const TransferCurves& points) {
+  for (const auto set : kCurves)
+    for (std::size_t c = 0; c < kDemandClasses; ++c) {
+      sim::Curve& curve = (curves.*set)[c];
+      const sim::Curve& more = (points.*set)[c];
+      curve.at.insert(curve.at.end(), more.at.begin(), more.at.end());
+      curve.value.insert(curve.value.end(), more.value.begin(), more.value.end());
+      curve.source.spread_pct = std::max(curve.source.spread_pct, more.source.spread_pct);
+    }
+}
+
 void name_sources(std::array<sim::Curve, kDemandClasses>& curves, const std::string& origin) {
   for (sim::Curve& curve : curves)
     if (curve.at.empty())
@@ -185,25 +197,30 @@ void name_sources(std::array<sim::Curve, kDemandClasses>& curves, const std::str
 
 TransferCurves without_transfers(const std::string& reason) {
   TransferCurves curves;
-  for (auto* set : {&curves.beside_moving, &curves.beside_waiting, &curves.moving_beside, &curves.beside_copying,
-                    &curves.copying_beside})
-    set->fill({{1}, {0}, {"assumed", reason, 0}});
+  for (const auto set : kCurves) (curves.*set).fill({{1}, {0}, {"assumed", reason, 0}});
   return curves;
 }
 
 TransferCurves probe_transfers(const Machine& machine, const GpuSizes& sizes,
-                               const std::array<double, kDemandClasses>& alone_us) {
+                               const std::array<double, kDemandClasses>& alone_us, Notebook& notebook) {
   TransferCurves curves;
-  for (const int ctas : sizes.ctas) {
-    const double blocks = 2 * ctas;
-    measure(machine, sizes, alone_us, {CommEngine::sm, 2, ctas, sizes.slice_elements}, {}, blocks,
-            {&curves.beside_moving, &curves.moving_beside});
-    measure(machine, sizes, alone_us, {CommEngine::sm, 2, ctas, kWaitingElements}, {1e6, kWaiting_us}, blocks,
-            {&curves.beside_waiting});
-  }
+  for (const int ctas : sizes.ctas)
+    append(curves, notebook.part("compute beside kernels of " + std::to_string(ctas) + " blocks", [&] {
+      TransferCurves point;
+      const double blocks = 2 * ctas;
+      measure(machine, sizes, alone_us, {CommEngine::sm, 2, ctas, sizes.slice_elements}, {}, blocks,
+              {&point.beside_moving, &point.moving_beside});
+      measure(machine, sizes, alone_us, {CommEngine::sm, 2, ctas, kWaitingElements}, {1e6, kWaiting_us}, blocks,
+              {&point.beside_waiting});
+      return point;
+    }));
   for (const std::int64_t members : sizes.members)
-    measure(machine, sizes, alone_us, {CommEngine::copy_engine, members, 1, sizes.slice_elements}, {},
-            static_cast<double>(members), {&curves.beside_copying, &curves.copying_beside});
+    append(curves, notebook.part("compute beside copies of " + std::to_string(members), [&] {
+      TransferCurves point;
+      measure(machine, sizes, alone_us, {CommEngine::copy_engine, members, 1, sizes.slice_elements}, {},
+              static_cast<double>(members), {&point.beside_copying, &point.copying_beside});
+      return point;
+    }));
   const std::string gathers =
                         "two ranks that gather from each other beside compute of one of them, overlapped window, ",
                     copies = "ranks in a ring that copy to the next beside compute of one of them, overlapped window";

@@ -41,7 +41,7 @@ struct OnFakeGpu {
     executor.reset(stretto_make_cuda_executor(schedule, plan, options, std::move(programs), std::move(launches)));
   }
   exec::MemoryOf memory_of() { return exec::memory_of(*executor); }
-  Trained train(int steps, launch::ProcessGroup* processes = nullptr) {
+  Trained train(int steps, [[maybe_unused]] launch::ProcessGroup* processes = nullptr) {
     using Contents = exec::Executor::Contents;
     exec::initialise_state(schedule, scenario, memory_of());
     executor->upload(Contents::state);
@@ -56,8 +56,14 @@ struct OnFakeGpu {
       trained.losses.push_back(exec::read_metrics(schedule, memory_of(), executor->programs().front().rank).loss);
     }
     executor->download(Contents::all);
-    trained.gradients = exec::gather_state(schedule, memory_of(), StatePart::gradients, processes);
-    trained.parameters = exec::gather_state(schedule, memory_of(), StatePart::parameters, processes);
+    const auto gather = [&](StatePart part) {
+#if !defined(STRETTO_ON_GPU)
+      if (processes) return gather_from_all(schedule, memory_of(), part, *processes);
+#endif
+      return exec::gather_state(schedule, memory_of(), part);
+    };
+    trained.gradients = gather(StatePart::gradients);
+    trained.parameters = gather(StatePart::parameters);
     return trained;
   }
 };

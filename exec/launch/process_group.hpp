@@ -19,7 +19,7 @@
 
 namespace stretto::launch {
 
-// The processes of a training run and their control messages: ids of communicators, pieces of checkpoints, whether to
+// The processes of a training run and their control messages: ids of communicators, what checkpoints consist of, whether to
 // stop, and failures. Training data use other connections. Every process has a TCP connection to rank 0.
 //
 // When a process dies or its machine vanishes, its connection breaks: all others fail within seconds, with the rank

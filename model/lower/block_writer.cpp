@@ -28,8 +28,9 @@ void BlockWriter::add_dropout_keys() {
   schedule_.step_data.dropout_keys = dropout_key_;
 }
 
-void BlockWriter::begin(const std::string& name, bool weights_apart) {
+void BlockWriter::begin(const std::string& name, bool weights_apart, const std::string& suffix) {
   block_ = {name, {}, {}};
+  suffix_ = suffix;
   is_beside_.clear();
   weights_apart_ = weights_apart;
 }
@@ -70,7 +71,7 @@ void BlockWriter::add(Block& block, Operation operation) {
 }
 
 void BlockWriter::op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses) {
-  add(block_, {name, std::move(work), lane_, phase, std::move(accesses)});
+  add(block_, {name + suffix_, std::move(work), lane_, phase, std::move(accesses)});
 }
 
 void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,
@@ -80,7 +81,7 @@ void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKin
 
 void BlockWriter::communicate(const std::string& name, Phase phase, Collective work, LaneId lane,
                               std::vector<Access> accesses) {
-  add(block_, {name, std::move(work), lane, phase, std::move(accesses)});
+  add(block_, {name + suffix_, std::move(work), lane, phase, std::move(accesses)});
 }
 
 void BlockWriter::exchange(const std::string& name, const std::string& suffix, Phase phase, std::uint32_t communicator,
@@ -118,7 +119,9 @@ void BlockWriter::add_places(std::vector<TensorPlace>& places, const std::string
 TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                                    Role role) {
   const Recompute& recompute = shape_.recompute;
-  const bool shares_core = role.is_core && recompute.granularity == Recompute::Granularity::selective;
+  // Made again for each layer by itself.
+  const bool is_shared = (role.is_core && recompute.granularity == Recompute::Granularity::selective) ||
+                         (role.is_light && recompute.granularity == Recompute::Granularity::selective_op);
   const std::int64_t slots = shape_.most_slots();
   const Dtype dtype = role.is_mask ? Dtype::i32 : role.is_statistics ? statistics_type() : dtype_;
   std::vector<TensorPlace> places;
@@ -139,10 +142,10 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
       places.resize(places.size() + static_cast<std::size_t>(slots));
     } else if (!role.passing.empty() && role.passing[static_cast<std::size_t>(layer)]) {
       share(passed, "", BufferKind::workspace);
-    } else if (shares_core || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
+    } else if (is_shared || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
       // A recomputed activation is used up before the next one is made, whatever the micro-batch.
-      share(recomputed[static_cast<std::size_t>(shares_core ? 0 : in_group)],
-            shares_core ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
+      share(recomputed[static_cast<std::size_t>(is_shared ? 0 : in_group)],
+            is_shared ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
     } else {
       add_places(places, name, dtype, rows * cols, layer);
     }
@@ -244,6 +247,23 @@ void BlockWriter::column_forward(const std::string& name, std::int64_t in, std::
   op(name + ".fprop", Phase::forward,
      Gemm{tokens(), out, in, false, true, bias, gelu_of_y ? GemmEpilogue::gelu : GemmEpilogue::none},
      std::move(accesses));
+}
+
+void BlockWriter::column_part_forward(const std::string& name, const std::string& layer, std::int64_t first,
+                                      std::int64_t in, std::int64_t out, View x, View y) {
+  const bool bias = shape_.model.add_bias_linear;
+  View weight = parameter(layer + ".weight", Coord::layer);
+  weight.offset = weight.offset + Expr(first * weight.ld);
+  weight.rows = out;
+  std::vector<Access> accesses = {read(std::move(x)), read(std::move(weight))};
+  if (bias) {
+    View part = parameter(layer + ".bias", Coord::layer);
+    part.offset = part.offset + Expr(first);
+    part.cols = part.ld = out;
+    accesses.push_back(read(std::move(part)));
+  }
+  accesses.push_back(write(std::move(y)));
+  op(name + ".fprop", Phase::forward, Gemm{tokens(), out, in, false, true, bias}, std::move(accesses));
 }
 
 void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,

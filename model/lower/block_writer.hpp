@@ -22,7 +22,8 @@ class BlockWriter {
 
   // `weights_apart`: the weight gradients of linear layers are put off into a separate block, which end_weights() makes
   // after end(). The caller must keep what they read, output gradients included, until that block has run.
-  void begin(const std::string& name, bool weights_apart = false);
+  // `suffix` is added to the names of operations.
+  void begin(const std::string& name, bool weights_apart = false, const std::string& suffix = "");
   BlockId end();
   BlockId end_weights(const std::string& name);
 
@@ -41,13 +42,11 @@ class BlockWriter {
     bool is_core = false;            // attention's output, and what it keeps
     bool is_statistics = false;      // row statistics, kept in the accumulation type
     bool is_mask = false;            // of dropout, i32
+    bool is_light = false;           // made again by Recompute::Granularity::selective_op
     std::vector<bool> layers = {};   // [layer] that have it; empty: all
     std::vector<bool> passing = {};  // [layer] whose pass uses it up, and which share one; empty: none
   };
   TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers, Role role);
-  TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
-    return recomputable(name, rows, cols, layers, Role{});
-  }
   // A copy of a block with `suffix` on the names of its operations. Waits are copied too.
   BlockId copy(BlockId block, const std::string& name, const std::string& suffix);
   // With weights apart: an output gradient that B makes and W reads, of the shape of `activation`, for each layer and
@@ -88,6 +87,9 @@ class BlockWriter {
   // GELU epilogue; absent: no epilogue.
   void column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                       std::optional<View> gelu_of_y = {});
+  // A part of it: `out` rows of the weight of `layer` from `first` on.
+  void column_part_forward(const std::string& name, const std::string& layer, std::int64_t first, std::int64_t in,
+                           std::int64_t out, View x, View y);
   // `residual`: y is residual + x · Wᵀ + bias in one operation, and residual() is not called.
   void row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                    std::optional<View> residual = {});
@@ -151,6 +153,7 @@ class BlockWriter {
   Dtype dtype_;
   Expr slot_;
   Block block_;
+  std::string suffix_;
   std::map<std::string, OpId> written_;  // operations by their names
   std::vector<bool> is_beside_;          // [operation of the block] runs beside the one before it
   bool weights_apart_ = false;

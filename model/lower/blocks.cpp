@@ -99,6 +99,12 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     const std::vector<OpId>& ops = schedule.blocks[layer.recompute].ops;
     while (layer.recompute_inner < ops.size() && is_needed(ops[layer.recompute_inner])) ++layer.recompute_inner;
   }
+  if (shape.recompute.granularity == Recompute::Granularity::selective_op) {
+    w.begin("layer.recompute", false, ".recompute");
+    sections.light_forward(stream.front());
+    const BlockId again = w.end();
+    for (LayerBlocks& layer : blocks.layers) layer.recompute = again;
+  }
   blocks.head_forward = block("head.forward", &Sections::head_forward);
 
   w.begin("head.backward", shape.puts_off_head());

@@ -79,7 +79,7 @@ struct LayerBlocks {
   BlockId wgrad = 0;  // with `weights_apart`: not a part of backward
   // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs
   // (with Recompute::whole_layers, all that do not write the layer's output), the rest is the input of the layer behind
-  // it.
+  // it. With selective_op all that is made again, which is the same for all kinds.
   BlockId recompute = 0;
   std::uint32_t recompute_inner = 0;
 };

@@ -270,7 +270,9 @@ Lowered lower_plain(const Scenario& scenario) {
   lowered.forward_blocks = {blocks.embedding_forward, blocks.head_forward};
   for (const LayerBlocks& layer : blocks.layers) {
     lowered.layer_blocks.push_back(layer.forward);
-    if (shape.recompute.granularity == Recompute::Granularity::full) lowered.layer_blocks.push_back(layer.recompute);
+    // Kinds may have one in common (selective_op).
+    const bool is_known = std::count(lowered.layer_blocks.begin(), lowered.layer_blocks.end(), layer.recompute) > 0;
+    if (shape.recompute.repeats_layers() && !is_known) lowered.layer_blocks.push_back(layer.recompute);
     if (shape.weights_apart) lowered.layer_blocks.push_back(layer.wgrad);
     lowered.layer_blocks.push_back(layer.backward);
     lowered.forward_blocks.push_back(layer.forward);

@@ -43,10 +43,10 @@ Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& sh
 void Sections::add_layer_activations() {
   const std::int64_t rows = w_.residual_rows(), tokens = w_.tokens(), hidden = model_.hidden_size,
                      layers = model_.num_layers;
-  const BlockWriter::Role statistics{.is_statistics = true};
+  const BlockWriter::Role light{.is_light = true}, light_statistics{.is_statistics = true, .is_light = true};
   kept_.x = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true});
-  kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers);
-  kept_.ln_1_stats = w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, statistics);
+  kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers, light);
+  kept_.ln_1_stats = w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, light_statistics);
   if (shape_.cp.size > 1) {
     kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers,
                                 {.passing = ContextAttention::layers_passing_qkv(shape_)});
@@ -54,7 +54,7 @@ void Sections::add_layer_activations() {
     for (std::size_t kind = 0; kind < shape_.cp.kinds.size(); ++kind)
       context_.emplace_back(schedule_, w_, shape_, kind, shared);
   } else {
-    kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers);
+    kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers, {});
     if (shape_.attention_backend == AttentionBackend::unfused)
       unfused_.emplace(w_, shape_);
     else
@@ -63,11 +63,16 @@ void Sections::add_layer_activations() {
   }
   // Recomputed or not, a weight gradient that comes later reads it.
   kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {.is_core = !shape_.weights_apart});
-  kept_.x_mid = w_.recomputable("x_mid", rows, hidden, layers);
-  kept_.ln_2 = w_.recomputable("ln_2.out", rows, hidden, layers);
-  kept_.ln_2_stats = w_.recomputable("ln_2.stats", rows, w_.norm_stats(), layers, statistics);
-  kept_.fc1 = w_.recomputable("fc1.out", tokens, fc1_size_, layers);
-  kept_.act = w_.recomputable(act_ + ".out", tokens, ffn_, layers);
+  kept_.x_mid = w_.recomputable("x_mid", rows, hidden, layers, {.is_light = makes_x_mid_again()});
+  kept_.ln_2 = w_.recomputable("ln_2.out", rows, hidden, layers, light);
+  kept_.ln_2_stats = w_.recomputable("ln_2.stats", rows, w_.norm_stats(), layers, light_statistics);
+  if (has_gate_apart()) {
+    kept_.gate = w_.recomputable("gate.out", tokens, ffn_, layers, {});
+    kept_.up = w_.recomputable("up.out", tokens, ffn_, layers, light);
+  } else {
+    kept_.fc1 = w_.recomputable("fc1.out", tokens, fc1_size_, layers, {});
+  }
+  kept_.act = w_.recomputable(act_ + ".out", tokens, ffn_, layers, {.is_light = !shape_.gelu_fusion});
 }
 
 // A weight gradient that is put off needs an instance of its operands for its micro-batch alone. The other
@@ -209,32 +214,74 @@ void Sections::attention_backward(const View& in) {
 
 // ---- mlp ----
 
+// What the activation reads: the output of fc1, or under swiglu its gate and up.
+std::vector<Access> Sections::before_activation() const {
+  if (has_gate_apart()) return {read(of_layer(kept_.gate)), read(of_layer(kept_.up))};
+  View fc1 = of_layer(kept_.fc1);
+  if (!model_.swiglu) return {read(fc1)};
+  View gate = fc1, up = fc1;
+  gate.cols = up.cols = ffn_;
+  up.offset = up.offset + Expr(ffn_);
+  return {read(gate), read(up)};
+}
+
+void Sections::activation() {
+  std::vector<Access> accesses = before_activation();
+  accesses.push_back(write(of_layer(kept_.act)));
+  w_.op(act_ + ".fprop", Phase::forward,
+        Elementwise{model_.swiglu ? ElementwiseFn::swiglu : ElementwiseFn::gelu, w_.tokens(), ffn_},
+        std::move(accesses));
+}
+
+void Sections::up_forward(const View& x) {
+  w_.column_part_forward("fc1.up", "fc1", ffn_, model_.hidden_size, ffn_, x, of_layer(kept_.up));
+}
+
 void Sections::mlp_forward(const View& in, const View& out) {
-  const View fc1 = of_layer(kept_.fc1), act = of_layer(kept_.act);
+  const View act = of_layer(kept_.act);
   w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
-  w_.column_forward("fc1", model_.hidden_size, fc1_size_,
-                    w_.gathered("fc1.all_gather", Phase::forward, of_layer(kept_.ln_2)), fc1,
-                    shape_.gelu_fusion ? std::optional(act) : std::nullopt);
-  if (!shape_.gelu_fusion)
-    w_.op(act_ + ".fprop", Phase::forward,
-          Elementwise{model_.swiglu ? ElementwiseFn::swiglu : ElementwiseFn::gelu, w_.tokens(), ffn_},
-          {read(fc1), write(act)});
+  const View x = w_.gathered("fc1.all_gather", Phase::forward, of_layer(kept_.ln_2));
+  if (has_gate_apart()) {
+    w_.column_part_forward("fc1.gate", "fc1", 0, model_.hidden_size, ffn_, x, of_layer(kept_.gate));
+    up_forward(x);
+  } else {
+    w_.column_forward("fc1", model_.hidden_size, fc1_size_, x, of_layer(kept_.fc1),
+                      shape_.gelu_fusion ? std::optional(act) : std::nullopt);
+  }
+  if (!shape_.gelu_fusion) activation();
   row_layer("fc2", ffn_, act, "residual_2.fprop", in, out, DropoutSite::residual_2);
 }
 
 void Sections::mlp_backward(const View& in) {
   const BackwardTransients& d = backward_;
-  const View fc1 = of_layer(kept_.fc1);
   w_.row_backward("fc2", ffn_, model_.hidden_size,
                   branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2), of_layer(kept_.act), d.d_act,
-                  shape_.gelu_fusion ? std::optional(fc1) : std::nullopt);
-  if (!shape_.gelu_fusion)
+                  shape_.gelu_fusion ? std::optional(of_layer(kept_.fc1)) : std::nullopt);
+  if (!shape_.gelu_fusion) {
+    std::vector<Access> accesses = before_activation();
+    accesses.insert(accesses.begin(), read(d.d_act));
+    accesses.push_back(write(d.d_fc1));
     w_.op(act_ + ".dgrad", Phase::dgrad,
           Elementwise{model_.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, w_.tokens(), ffn_},
-          {read(d.d_act), read(fc1), write(d.d_fc1)});
+          std::move(accesses));
+  }
   const View d_ln_2 = w_.column_backward("fc1", model_.hidden_size, fc1_size_, d.d_fc1, of_layer(kept_.ln_2),
                                          w_.work(d.d_hidden), w_.work(d.d_part), "fc1.weight");
   w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
+}
+
+// ---- what selective_op makes again ----
+
+// Every second product is kept: q and v, gate, and of the model's products k, proj and up are not. k is kept here, for
+// it lies beside q and v. With tensor parallelism the sum behind proj is kept, so that proj is not needed.
+void Sections::light_forward(const View& in) {
+  const View x_mid = of_layer(kept_.x_mid), ln_2 = of_layer(kept_.ln_2);
+  w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
+  if (makes_x_mid_again())
+    row_layer("proj", attended_, of_layer(kept_.attention), "residual_1.fprop", in, x_mid, DropoutSite::residual_1);
+  w_.norm_forward("ln_2", x_mid, ln_2, of_layer(kept_.ln_2_stats), Coord::layer);
+  if (has_gate_apart()) up_forward(w_.gathered("fc1.all_gather", Phase::forward, ln_2));
+  if (!shape_.gelu_fusion) activation();
 }
 
 // ---- head ----

@@ -15,7 +15,8 @@ struct KeptActivations {
   TensorId ln_1 = 0, ln_1_stats = 0, qkv = 0, attention = 0;
   TensorId lse = 0;    // of fused attention
   TensorId x_mid = 0;  // the residual stream between attention and mlp
-  TensorId ln_2 = 0, ln_2_stats = 0, fc1 = 0, act = 0;
+  TensorId ln_2 = 0, ln_2_stats = 0, act = 0;
+  TensorId fc1 = 0, gate = 0, up = 0;  // gate and up in place of fc1, where one is kept and the other is not
   View ln_f, logits;
   TensorId ln_f_stats = 0;
 };
@@ -54,6 +55,7 @@ class Sections {
   void attention_backward(const View& in);
   void mlp_forward(const View& in, const View& out);
   void mlp_backward(const View& in);
+  void light_forward(const View& in);  // what Recompute::Granularity::selective_op makes again of a layer
   void head_forward();
   void head_backward();
 
@@ -71,6 +73,12 @@ class Sections {
   void row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
                  const View& before, const View& after, DropoutSite site);
   View qkv() const { return of_layer(kept_.qkv); }
+  bool has_gate_apart() const { return selects_ops() && model_.swiglu; }
+  bool makes_x_mid_again() const { return selects_ops() && shape_.tp == 1; }
+  bool selects_ops() const { return shape_.recompute.granularity == Recompute::Granularity::selective_op; }
+  std::vector<Access> before_activation() const;
+  void activation();
+  void up_forward(const View& x);
   void attention_core(const std::string& suffix);
   Embedding embedding(Pass pass) const;
   bool has_positions() const { return model_.position_embedding_type == PositionEmbedding::learned_absolute; }

@@ -269,7 +269,7 @@ class ShardedWriter {
   // A gather for each pass: a layer may be gathered in all three, and a tied embedding for the head too.
   std::string pass_of(const Call& call, std::size_t unit) const {
     if (call.block == blocks_.head_forward && units_[unit].name.starts_with("embedding")) return "_head";
-    const bool recomputes = scenario_.training.recompute.granularity == Recompute::Granularity::full;
+    const bool recomputes = scenario_.training.recompute.repeats_layers();
     for (const LayerBlocks& layer : blocks_.layers) {
       if (recomputes && call.block == layer.recompute) return "_recompute";
       if (call.block == layer.backward) return "_backward";

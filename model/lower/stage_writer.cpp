@@ -87,6 +87,8 @@ class StageWriter {
         begin -= in_chunk % recompute.group();
         recompute_layers(unit, begin, end);
       } else {
+        if (recompute.granularity == Recompute::Granularity::selective_op)
+          call(layer_of(begin).recompute, unit, begin).buffer = 0;
         call(layer_of(begin).backward, unit, begin);
       }
       end = begin;

@@ -81,7 +81,7 @@ Gates gates_of(const Scenario& s) {
   gates.error("pipeline_schedule", zero_bubble, "pipeline_model_parallel_size above 1", pp > 1);
   gates.error("pipeline_schedule", zero_bubble, "frozen_base off", !s.training.frozen_base);
   gates.error("pipeline_schedule", zero_bubble, "recompute_granularity none or selective",
-              s.training.recompute.granularity != Recompute::Granularity::full);
+              !s.training.recompute.repeats_layers());
   const char* scatter = "scatter_gather_tensors_in_pipeline";
   gates.above_one(scatter, p.scatter_gather_tensors_in_pipeline, "pipeline_model_parallel_size", pp);
   gates.above_one(scatter, p.scatter_gather_tensors_in_pipeline, "tensor_model_parallel_size", tp);

@@ -132,6 +132,9 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   gates.above_one("tp_comm_overlap", o.tp_comm_overlap, "tensor_model_parallel_size", p.tensor_model_parallel_size);
   gates.off("tp_comm_overlap", o.tp_comm_overlap, "sequence_parallel", p.sequence_parallel,
             "it needs sequence_parallel = true");
+  gates.off("tp_comm_overlap", o.tp_comm_overlap, "recompute_granularity none, selective or full",
+            scenario.training.recompute.granularity != Recompute::Granularity::selective_op,
+            "recompute_granularity is \"selective_op\", which computes gate and up of fc1 apart");
   for (const auto& [knob, asked] : {std::pair{"tp_comm_overlap_rs_dgrad", o.tp_comm_overlap_rs_dgrad},
                                     std::pair{"tp_comm_overlap_disable_qkv", o.tp_comm_overlap_disable_qkv},
                                     std::pair{"tp_comm_overlap_disable_fc1", o.tp_comm_overlap_disable_fc1},

@@ -402,7 +402,7 @@ class Import {
   void complete_ranks(std::int64_t stages) {
     if (!processes_ && !nodes_)
       return void(
-          notes_.push_back("data_parallel_size is 1: no --nproc-per-node and --nnodes of torchrun say otherwise"));
+          notes_.push_back("data_parallel_size is 1: no --nproc_per_node and --nnodes of torchrun say otherwise"));
     const std::int64_t ranks = processes_.value_or(1) * nodes_.value_or(1);
     const std::int64_t of_model = stages * std::max<std::int64_t>(1, whole("parallel.tensor_model_parallel_size", 1)) *
                                   std::max<std::int64_t>(1, whole("parallel.context_parallel_size", 1));
@@ -430,7 +430,7 @@ Translation to_megatron(const Scenario& scenario) {
   Translation result;
   const std::int64_t ranks = scenario.parallel.ranks(),
                      of_node = ranks % kGpusOfNode == 0 && ranks > kGpusOfNode ? kGpusOfNode : ranks;
-  result.text = fmt::format("torchrun --nnodes {} --nproc-per-node {} pretrain_gpt.py", ranks / of_node, of_node);
+  result.text = fmt::format("torchrun --nnodes {} --nproc_per_node {} pretrain_gpt.py", ranks / of_node, of_node);
   const auto line = [&](const std::string& text) { result.text += " \\\n    " + text; };
   for (const MegatronRow& row : megatron_rows()) {
     const Json value = row.get(scenario);
@@ -459,6 +459,8 @@ Translation to_megatron(const Scenario& scenario) {
     notes.insert(notes.begin(), result.notes.begin(), result.notes.end());
     if (scenario.overlap.overlap_p2p_comm && scenario.parallel.virtual_pipeline_model_parallel_size == 1)
       notes.push_back("Megatron-LM has overlap_p2p_comm only with virtual stages");
+    if (scenario.training.recompute.granularity == Recompute::Granularity::selective_op)
+      notes.push_back("Megatron-LM has no recompute_granularity = \"selective_op\"");
     return notes;
   }();
   return result;

@@ -330,9 +330,8 @@ std::vector<MegatronRow> make_rows() {
       {.key = "training.recompute_granularity",
        .flag = "--recompute-granularity",
        .get = [](S s) -> Json {
-         return s.training.recompute.granularity == Recompute::Granularity::none
-                    ? Json()
-                    : Json(is_full(s) ? "full" : "selective");
+         const bool selects = s.training.recompute.granularity == Recompute::Granularity::selective;
+         return is_full(s) ? Json("full") : selects ? Json("selective") : Json();
        }},
       {.key = "training.recompute_method",
        .flag = "--recompute-method",

@@ -152,6 +152,8 @@ TEST_CASE("what Megatron-LM has no flag for is said", "[megatron]") {
   };
   CHECK(notes("").empty());
   CHECK(notes("[training]\ngelu_fusion = true\n") == std::vector<std::string>{"Megatron-LM has no gelu_fusion"});
+  CHECK(notes("[training]\nrecompute_granularity = \"selective_op\"\n") ==
+        std::vector<std::string>{"Megatron-LM has no recompute_granularity = \"selective_op\""});
   CHECK(notes("[training]\nprecision = \"fp64\"\n") ==
         std::vector<std::string>{"Megatron-LM has no precision = \"fp64\""});
   CHECK(notes("[parallel]\npipeline_model_parallel_size = 2\n[overlap]\noverlap_p2p_comm = true\nbatch_p2p_comm = "

@@ -221,9 +221,10 @@ void check_pipeline(const TomlTable& table, const Scenario& scenario) {
     if (scenario.training.frozen_base)
       throw table.failure("pipeline_schedule", "expected \"1f1b\" with frozen_base" + got +
                                                    "which moves weight gradients, and there are none");
-    if (scenario.training.recompute.granularity == Recompute::Granularity::full)
-      throw table.failure("pipeline_schedule", "expected \"1f1b\" with recompute_granularity \"full\"" + got +
-                                                   "whose weight gradients come after recomputed activations are gone");
+    if (scenario.training.recompute.repeats_layers())
+      throw table.failure("pipeline_schedule",
+                          "expected \"1f1b\" with recompute_granularity \"full\" or \"selective_op\"" + got +
+                              "whose weight gradients come after recomputed activations are gone");
     const std::int64_t least = 2 * parallel.pipeline_model_parallel_size, given = scenario.num_microbatches();
     if (parallel.pipeline_schedule == PipelineSchedule::dualpipe_v && given < least)
       throw table.failure("pipeline_schedule", "expected at least 2 x pipeline_model_parallel_size = " + number(least) +

@@ -44,13 +44,15 @@ void read_optimizer(TomlTable& table, Training& training) {
 // Megatron-LM's three options and what it checks of them.
 Recompute read_recompute(TomlTable& table, const Transformer& model) {
   Recompute recompute;
-  const std::string granularity = choice_or(table, "recompute_granularity", "none", {"none", "selective", "full"});
+  const std::string granularity =
+      choice_or(table, "recompute_granularity", "none", {"none", "selective", "selective_op", "full"});
   const bool has_method = table.has("recompute_method"), has_layers = table.has("recompute_num_layers");
   const std::string method = choice_or(table, "recompute_method", "uniform", {"uniform", "block"});
   recompute.num_layers = value_or<std::int64_t>(table, "recompute_num_layers", 1, {.min = 1, .max = model.num_layers});
   recompute.whole_layers = value_or<bool>(table, "recompute_whole_layers", false);
   recompute.method = method == "block" ? Recompute::Method::block : Recompute::Method::uniform;
   if (granularity == "selective") recompute.granularity = Recompute::Granularity::selective;
+  if (granularity == "selective_op") recompute.granularity = Recompute::Granularity::selective_op;
   if (granularity == "full") recompute.granularity = Recompute::Granularity::full;
   if (granularity != "full" && (has_method || has_layers))
     throw table.failure(has_method ? "recompute_method" : "recompute_num_layers",

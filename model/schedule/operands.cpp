@@ -182,7 +182,6 @@ struct ListOperands {
   OperandList operator()(const Elementwise& e) const {
     if (e.rows < 1 || e.cols < 1) return bad("dimensions must be positive");
     const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, e.rows, e.cols}; };
-    const auto pair = [&](const char* name, const char* modes) { return OperandSpec{name, modes, e.rows, 2 * e.cols}; };
     switch (e.fn) {
       case ElementwiseFn::gelu:
         return {{full("x", "R"), full("y", "W")}, ""};
@@ -197,9 +196,9 @@ struct ListOperands {
       case ElementwiseFn::accumulate:
         return {{full("a", "R"), full("c", "A")}, ""};
       case ElementwiseFn::swiglu:
-        return {{pair("x", "R"), full("y", "W")}, ""};
+        return {{full("gate", "R"), full("up", "R"), full("y", "W")}, ""};
       case ElementwiseFn::swiglu_backward:
-        return {{full("dy", "R"), pair("x", "R"), pair("dx", "W")}, ""};
+        return {{full("dy", "R"), full("gate", "R"), full("up", "R"), {"dx", "W", e.rows, 2 * e.cols}}, ""};
     }
     return bad("unknown function");
   }

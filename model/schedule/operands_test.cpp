@@ -83,8 +83,9 @@ TEST_CASE("operands of norms, gated activations and embeddings") {
                                                          "dgamma A [1,8]", "dbeta A [1,8]", "dx WA [3,8]"});
   CHECK(operands_of(Attention{Pass::backward, 1, 1, 1, 1, 1, true}, 1).error == "attention has no weights");
   CHECK(operands_of(Embedding{Pass::backward, 3, 8, 20, 5}, 1).error == "tokens have no gradient");
-  CHECK(listed(Elementwise{ElementwiseFn::swiglu, 3, 8}) == Lines{"x R [3,16]", "y W [3,8]"});
-  CHECK(listed(Elementwise{ElementwiseFn::swiglu_backward, 3, 8}) == Lines{"dy R [3,8]", "x R [3,16]", "dx W [3,16]"});
+  CHECK(listed(Elementwise{ElementwiseFn::swiglu, 3, 8}) == Lines{"gate R [3,8]", "up R [3,8]", "y W [3,8]"});
+  CHECK(listed(Elementwise{ElementwiseFn::swiglu_backward, 3, 8}) ==
+        Lines{"dy R [3,8]", "gate R [3,8]", "up R [3,8]", "dx W [3,16]"});
   Embedding embedding{Pass::forward, 3, 8, 20, 5};
   CHECK(listed(embedding) == Lines{"tokens R [1,3]", "wte R [20,8]", "wpe R [5,8]", "x W [3,8]"});
   embedding.positions = false;

@@ -249,9 +249,8 @@ struct RmsNorm {
 // add:             a R, b R, c W.
 // column_sum:      dy[rows,cols] R, db[1,cols] A.   (bias gradients)
 // bias_add:        a R, b R, bias[1,cols] R, c W.   c = a + (b + bias)
-// swiglu:          x[rows,2·cols] R, y[rows,cols] W.   y = silu(gate) ∘ up, x = [gate, up], silu(g) = g · sigmoid(g)
-//                  (Shazeer, arXiv 2002.05202).
-// swiglu_backward: dy[rows,cols] R, x[rows,2·cols] R, dx[rows,2·cols] W.
+// swiglu:          gate R, up R, y W.   y = silu(gate) ∘ up, silu(g) = g · sigmoid(g) (Shazeer, arXiv 2002.05202).
+// swiglu_backward: dy R, gate R, up R, dx[rows,2·cols] W.   dx = [dgate, dup]
 // accumulate:      a R, c A.   c += a
 enum class ElementwiseFn : std::uint8_t {
   gelu,

@@ -40,6 +40,8 @@ double share_leaving(const std::vector<std::vector<std::int64_t>>& instances, st
 }  // namespace
 
 GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod) {
+  const std::int64_t ranks = schedule.mesh.ranks(), domains = (ranks + domain - 1) / domain;
+  if (ranks % domains == 0) domain = ranks / domains;
   GroupSpan span{communicator.size, 1};
   const std::vector<std::vector<std::int64_t>> instances = instances_of(schedule, communicator);
   for (const std::vector<std::int64_t>& members : instances) {

@@ -108,7 +108,9 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   CHECK(nodes(2, 8) == 2);
   CHECK(nodes(2, 64) == 1);
   CHECK(nodes(1, 1) == 8);
-  CHECK(nodes(0, 6) == 2);  // a node that does not hold whole groups
+  CHECK(nodes(0, 6) == 2);   // a node that does not hold whole groups
+  CHECK(nodes(1, 36) == 1);  // 32 ranks on each of two nodes, and not 36 and 28
+  CHECK(nodes(2, 36) == 2);
   CHECK(span_of(schedule, schedule.communicators[1], 8, 64).on_node() == 2);
   const auto leaving = [&](std::size_t c, std::int64_t pod) {
     return span_of(schedule, schedule.communicators[c], 8, pod).leaving;

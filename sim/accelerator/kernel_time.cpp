@@ -77,7 +77,9 @@ class KernelClock {
   double us(const PointToPoint&) const { return 0; }
   template <class W>
   double us(const W& work) const {
-    const std::optional<double> own = own_bytes(kind_of(work));
+    std::optional<double> own = own_bytes(kind_of(work));
+    if constexpr (requires { work.pass; })
+      if (const auto of_pass = own_bytes(std::string(kind_of(work)) + "_" + name_of(work.pass))) own = of_pass;
     const double bytes = own ? *own * elements_of(work) : operand_bytes();
     return memory_us(bytes) + kernel_gap();
   }
@@ -177,6 +179,13 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
   const RingCost ring = ring_cost(kind, Dtype::bf16, static_cast<std::int64_t>(bytes / 2), span.members);
   const double latency = double(ring.steps) * a.nvlink.latency_us.value + in_step;
   return {latency + double(ring.edge_bytes) / (a.nvlink.GBps.value * 1e3), latency};
+}
+
+double tensor_parallel_copy_us(const Accelerator& a, const Framework& framework, const Collective& work) {
+  const auto own = framework.element_bytes.find("tensor_parallel_copy");
+  if (own == framework.element_bytes.end() || work.kind == CollectiveKind::all_reduce) return 0;
+  const double bytes_per_us = value_of(framework.hbm_share, a.hbm_share) * a.hbm_GBps.value * 1e3;
+  return own->second.value * double(work.elements) / bytes_per_us + value_of(framework.kernel_us, a.kernel_us);
 }
 
 GroupTime message_time(const Accelerator& a, double bytes, const GroupSpan& span) {

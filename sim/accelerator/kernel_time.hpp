@@ -27,6 +27,9 @@ int kernels_of(const Framework& framework, const Operation& operation);
 // cards as members on a node, as long as NVLink and the links between pods carry what they do.
 GroupTime collective_time(const Accelerator& accelerator, const Framework& framework, CollectiveKind kind, double bytes,
                           const GroupSpan& span);
+// Copies around a collective of tensor parallelism, where the framework has them (element_bytes tensor_parallel_copy):
+// of each element of what is gathered, or before it is scattered.
+double tensor_parallel_copy_us(const Accelerator& accelerator, const Framework& framework, const Collective& work);
 // A message of a communicator of that span; across nodes when any of its messages is.
 GroupTime message_time(const Accelerator& accelerator, double bytes, const GroupSpan& span);
 

@@ -63,6 +63,24 @@ TEST_CASE("a kernel that streams takes its operands' bytes, and the gap", "[sim]
   f.kernel_us = Quantity{5, {}};
   f.element_bytes["add"] = {20, {}};
   CHECK(c.us(a, f) == Approx(20 + 5));
+  // What is said of a pass counts before what is said of the kind.
+  c.operation.work = RmsNorm{Pass::backward, 1000, 1000};
+  f.element_bytes["rmsnorm"] = {30, {}};
+  CHECK(c.us(a, f) == Approx(30 + 5));
+  f.element_bytes["rmsnorm_backward"] = {40, {}};
+  f.element_bytes["rmsnorm_forward"] = {50, {}};
+  CHECK(c.us(a, f) == Approx(40 + 5));
+}
+
+TEST_CASE("copies around collectives of tensor parallelism cost what the framework moves", "[sim]") {
+  Accelerator a = plain();
+  a.kernel_us.value = 3;
+  Framework f;
+  const Collective gather{CollectiveKind::all_gather, 0, 1'000'000};
+  CHECK(tensor_parallel_copy_us(a, f, gather) == 0);
+  f.element_bytes["tensor_parallel_copy"] = {4, {}};
+  CHECK(tensor_parallel_copy_us(a, f, gather) == Approx(4 + 3));
+  CHECK(tensor_parallel_copy_us(a, f, {CollectiveKind::all_reduce, 0, 1'000'000}) == 0);
 }
 
 TEST_CASE("a weight gradient in f32 costs six bytes an element more than the product", "[sim]") {
@@ -166,7 +184,7 @@ TEST_CASE("dropout that keeps its mask moves a byte more of each element", "[sim
 }
 
 TEST_CASE("platforms that ship can be read, and every number has a source", "[sim]") {
-  for (const char* name : {"a100-80gb", "h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72"}) {
+  for (const char* name : {"a100-80gb", "h100-hbm2e-500w", "h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72"}) {
     INFO(name);
     const Platform platform = read_platform(data_file("platforms", name));
     REQUIRE(platform.accelerator);
@@ -186,7 +204,8 @@ TEST_CASE("platforms that ship can be read, and every number has a source", "[si
           REQUIRE(2 * m * n * k / a.gemms.time_us(m, n, k, 0) * 1e-6 < a.peak_TFLOPs.value * 1.02);
   }
   CHECK(message_of([] { data_file("platforms", "h10-sxm"); }) ==
-        "no platform \"h10-sxm\": expected one of a100-80gb, b200-sxm, gb200-nvl72, h100-sxm, h200-sxm; did you mean "
+        "no platform \"h10-sxm\": expected one of a100-80gb, b200-sxm, gb200-nvl72, h100-hbm2e-500w, h100-sxm, "
+        "h200-sxm; did you mean "
         "\"h100-sxm\"?");
 }
 

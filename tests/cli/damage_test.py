@@ -38,31 +38,38 @@ CONTENTS = [lambda data, chance: b"", truncated, truncated, flipped, flipped, fl
 
 
 class Damage(ProgramTest):
+    RANKS = []
+
     def train(self, folder, steps, *more):
         return ["train", self.tiny, "--set", f"training.train_iters={steps}", "--set", "training.lr_decay_iters=9", "--set",
-                "training.checkpoint_interval=3", "--set", f"training.checkpoint_dir={folder}", "--set",
-                "parallel.data_parallel_size=1", *more]
+                "training.checkpoint_interval=3", "--set", f"training.checkpoint_dir={folder}",
+                *(self.RANKS or ["--set", "parallel.data_parallel_size=1"]), *more]
 
     def files(self, folder):
         return {path.name: path.read_bytes() if path.is_file() else None
                 for path in (self.folder / folder).iterdir() if path.name != "stretto.lock"}
 
+    def of_step(self, files, name):
+        """A checkpoint's file, or its manifest and shards."""
+        return {key: value for key, value in files.items() if key.startswith(name.split(".")[0])}
+
     def setUp(self):
         super().setUp()
         self.ok(*self.train("whole", 6))
         self.whole = self.files("whole")
+        self.last = max(self.of_step(self.whole, NEWEST), key=lambda name: (len(name), name))
         shutil.copytree(self.folder / "whole", self.folder / "end")
         self.ok(*self.train("end", 9))
-        self.end = self.files("end")["step-00000009.safetensors"]
+        self.end = self.of_step(self.files("end"), "step-00000009.safetensors")
         self.ok(*self.train("other", 6, "--set", "training.seed=7"))
 
     def check(self, folder, failing=None):
         """The run's end follows from which files are still what they were."""
         before = self.files(folder)
-        is_whole = {name: before.get(name) == self.whole[name] for name in (OLDER, NEWEST)}
+        is_whole = {name: self.of_step(before, name) == self.of_step(self.whole, name) for name in (OLDER, NEWEST)}
         environment = self.environment_that_fails(*failing) if failing else None
         process = self.run_program(*self.train(folder, 9), environment=environment)
-        if failing or None in before.values() or not any(is_whole.values()) or before[NEWEST] == self.other:
+        if failing or None in before.values() or not any(is_whole.values()) or self.of_step(before, NEWEST) == self.other:
             self.assertIn(process.returncode, (1, 2), process.out)
             self.assertEqual(len(process.err.splitlines()), 1, process.err)
             self.assertIn(folder, process.err)
@@ -70,16 +77,20 @@ class Damage(ProgramTest):
             return process
         self.assertEqual(process.returncode, 0, process.err)
         self.assertIn(f"resumed from {self.folder / folder}/" + (NEWEST if is_whole[NEWEST] else OLDER), process.out)
-        self.assertEqual(f"warning: checkpoint skipped: {self.folder / folder}/{NEWEST}: " in process.out, not is_whole[NEWEST])
+        said = f"warning: checkpoint skipped: {self.folder / folder}/{NEWEST.split('.')[0]}"
+        self.assertEqual(said in process.out, not is_whole[NEWEST])
         after = self.files(folder)
-        self.assertEqual(after["step-00000009.safetensors"], self.end)
-        self.assertEqual(after[NEWEST], self.whole[NEWEST])  # the one that is kept is whole
+        self.assertEqual(self.of_step(after, "step-00000009.safetensors"), self.end)
+        self.assertEqual(self.of_step(after, NEWEST), self.of_step(self.whole, NEWEST))  # the one that is kept is whole
         return process
 
     def damage(self, folder, chance):
         """Returns what fails while it is read, if it is that kind of damage."""
         path = self.folder / folder
-        victims = chance.choice([[NEWEST], [NEWEST], [OLDER], [NEWEST, OLDER]])
+        steps = chance.choice([[NEWEST], [NEWEST], [OLDER], [NEWEST, OLDER]])
+        victims = [chance.choice(sorted(self.of_step(self.whole, step))) for step in steps]
+        newest = chance.choice(sorted(self.of_step(self.whole, NEWEST)))
+        older = newest.replace("00000006", "00000003")
         kind = chance.randrange(len(CONTENTS) + 6)
         if kind < len(CONTENTS):
             for name in victims:
@@ -87,15 +98,16 @@ class Damage(ProgramTest):
             return None
         kind -= len(CONTENTS)
         if kind == 0:  # swapped
-            (path / NEWEST).write_bytes(self.whole[OLDER])
-            (path / OLDER).write_bytes(self.whole[NEWEST])
+            (path / newest).write_bytes(self.whole[older])
+            (path / older).write_bytes(self.whole[newest])
         elif kind == 1:  # of the wrong step
-            (path / NEWEST).write_bytes(self.whole[OLDER])
+            (path / newest).write_bytes(self.whole[older])
         elif kind == 2:
-            (path / NEWEST).write_bytes(self.other)
+            for name, data in self.other.items():
+                (path / name).write_bytes(data)
         elif kind == 3:
-            (path / NEWEST).unlink()
-            (path / NEWEST).mkdir()
+            (path / newest).unlink()
+            (path / newest).mkdir()
         elif kind == 4:
             (path / NEWEST).unlink()
             (path / NEWEST).symlink_to("nowhere")
@@ -103,11 +115,11 @@ class Damage(ProgramTest):
             (path / OLDER).mkdir()
         elif FAIL_IO:
             call = chance.choice(["open", "pread"])
-            return call, NEWEST, chance.choice([errno.EIO, errno.EACCES, errno.ENOMEM, errno.ESTALE, errno.EMFILE])
+            return call, newest, chance.choice([errno.EIO, errno.EACCES, errno.ENOMEM, errno.ESTALE, errno.EMFILE])
         return None
 
     def test_damage_is_never_silent(self):
-        self.other = self.files("other")[NEWEST]
+        self.other = self.of_step(self.files("other"), NEWEST)
         outcomes = {}
         for number in range(DAMAGES):
             chance = random.Random(SEED + number)
@@ -124,7 +136,8 @@ class Damage(ProgramTest):
         for name in (OLDER, NEWEST):
             (self.folder / "ck" / name).write_bytes(b"")
         self.fails(2, *self.train("ck", 9), says=[NEWEST, "all 2 checkpoints are damaged", "begin anew", "checkpoint_dir"])
-        self.fails(2, *self.train("ck", 9, "--ranks", "1"), says=["all 2 checkpoints are damaged"])
+        if not self.RANKS:
+            self.fails(2, *self.train("ck", 9, "--ranks", "1"), says=["all 2 checkpoints are damaged"])
         (self.folder / "ck" / OLDER).unlink()
         # Text from a damaged file does nothing to a terminal.
         for header, shown in ((b'{"\x1b[2J\xff\xe5":3}  ', "malformed header"), (b'{"\\u001b[2J":{}}  ', "\\x1b[2J")):
@@ -139,17 +152,33 @@ class Damage(ProgramTest):
             self.skipTest("needs the library that makes calls fail")
         shutil.copytree(self.folder / "whole", self.folder / "ck")
         before = self.files("ck")
-        for code, error, call in ((1, errno.EIO, "pread"), (2, errno.EACCES, "open"), (1, errno.EMFILE, "open")):
-            self.fails(code, *self.train("ck", 9), says=[NEWEST, os.strerror(error)],
-                       environment=self.environment_that_fails(call, NEWEST, error))
+        # Of a shard too.
+        for code, error, call, name in ((1, errno.EIO, "pread", NEWEST), (2, errno.EACCES, "open", NEWEST),
+                                        (1, errno.EMFILE, "open", NEWEST), (1, errno.EIO, "pread", self.last),
+                                        (1 if self.RANKS else 2, errno.EACCES, "open", self.last)):
+            self.fails(code, *self.train("ck", 9), says=[name, os.strerror(error)],
+                       environment=self.environment_that_fails(call, name, error))
             self.assertEqual(self.files("ck"), before)
         # Neither is what cannot be written the end of what is there.
         for call, error in (("write", errno.ENOSPC), ("write", errno.EIO), ("fsync", errno.EIO)):
-            self.fails(1, *self.train("ck", 9), says=["step-00000009.safetensors", os.strerror(error)],
-                       environment=self.environment_that_fails(call, "step-00000009", error))
+            name = self.last.replace("00000006", "00000009")
+            self.fails(1, *self.train("ck", 9), says=[name, os.strerror(error)],
+                       environment=self.environment_that_fails(call, name, error))
             self.assertEqual(self.files("ck"), before)
         self.fails(1, *self.train("ck", 9), says=["text.txt", os.strerror(errno.EIO)],
                    environment=self.environment_that_fails("pread", "text.txt", errno.EIO))
+
+
+class DamageOfShards(Damage):
+    RANKS = ["--ranks", "3"]
+
+    def test_a_missing_shard_is_damage(self):
+        for name in [self.last, NEWEST.replace(".", "-rank-00000-of-00003.")]:
+            shutil.copytree(self.folder / "whole", self.folder / name)
+            (self.folder / name / name).unlink()
+            self.assertIn(f"warning: checkpoint skipped: {self.folder / name}/{name}: is missing",
+                          self.ok(*self.train(name, 9)).out)
+            self.assertEqual(self.of_step(self.files(name), "step-00000009.safetensors"), self.end)
 
 
 if __name__ == "__main__":

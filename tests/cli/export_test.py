@@ -1,5 +1,7 @@
 """`stretto export`: folders that Hugging Face's programs load, and that come back as the same model with the same loss."""
+import array
 import json
+import re
 import struct
 
 from program import TINY, ProgramTest, main
@@ -46,6 +48,26 @@ class Export(ProgramTest):
         self.assertEqual({tensor["dtype"] for tensor in header.values()}, {"F32"})
         self.assertEqual(max(tensor["data_offsets"][1] for tensor in header.values()), len(data) - 8 - length)
         return {name: tensor["shape"] for name, tensor in header.items()}
+
+    def values(self, folder):
+        """As numbers, from where the header says that they lie."""
+        data = (self.folder / folder / "model.safetensors").read_bytes()
+        begin = 8 + struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:begin])
+        del header["__metadata__"]
+        return {name: array.array("f", data[begin + tensor["data_offsets"][0]:begin + tensor["data_offsets"][1]])
+                for name, tensor in header.items()}
+
+    def test_first_weights_lie_where_the_header_says(self):
+        for style, settings in (("gpt2", []), ("llama", LLAMA)):
+            self.ok("export", self.tiny, *settings, "-o", style, "--set", "training.init_method_std=0.5")
+            for name, values in self.values(style).items():
+                if name.endswith(".bias"):
+                    self.assertEqual(set(values), {0}, name)
+                elif "norm" in name or ".ln_" in name:
+                    self.assertEqual(set(values), {1}, name)
+                elif len(values) > 500 and not re.search(r"c_proj|o_proj|down_proj", name):  # those are smaller by the depth
+                    self.assertAlmostEqual((sum(v * v for v in values) / len(values))**0.5, 0.5, delta=0.08, msg=name)
 
     def test_round_trip(self):
         for style, layout, settings in (("gpt2", gpt2_layout, []), ("llama", llama_layout, LLAMA)):

@@ -62,7 +62,8 @@ class Files(ProgramTest):
             self.assertTrue(outputs, command)
             given = {"SCENARIO": "scenario.toml", "SOURCE": "ck/step-00000006.safetensors", "--platform": "platform.toml",
                      "--base": "base.toml"}
-            read = [given[name] for name in inputs]
+            # Only traces know export's platform, and they are written into a folder, which no file can be.
+            read = [given[name] for name in inputs if (command, name) != ("export", "--platform")]
             if "SCENARIO" in inputs:
                 read += ["text.txt", "ck/step-00000006.safetensors", "ck/stretto.lock"]
             for output in outputs:

@@ -1,5 +1,7 @@
 """--backend cuda over a device that is emulated: what the program and its module are to each other. Its times mean nothing."""
+import json
 import os
+import time
 import unittest
 
 import program
@@ -31,6 +33,28 @@ class Gpu(ProgramTest):
         self.assertEqual((value["device"], value["peak_memory_GBps"]), ("Fake GPU", 16))
         for operation in value["operations"]:
             self.assertEqual(operation["bound"], None if operation["communication"] else "memory", operation)
+
+    def test_calibration_that_is_killed_goes_on(self):
+        kept = self.folder / "gpu.toml.partial"
+        process = self.start("calibrate", "--backend", "cuda", "-o", self.folder / "gpu.toml")
+        for _ in range(1200):
+            parts = json.loads(kept.read_text())["parts"] if kept.exists() else {}
+            if len(parts) >= 4 or process.poll() is not None:
+                break
+            time.sleep(0.02)
+        process.kill()
+        process.communicate()
+        self.assertFalse((self.folder / "gpu.toml").exists())
+        self.assertTrue(any(name.startswith("training step: ") for name in parts), parts.keys())
+        out = self.ok("calibrate", "--backend", "cuda", "-o", self.folder / "gpu.toml").out
+        self.assertRegex(out, rf"goes on from .*partial, which has ([{len(parts)}-9]|\d\d) parts")
+        self.assertFalse(kept.exists())
+        # Of another GPU nothing is used.
+        kept.write_text(json.dumps({"format": "stretto-calibration-1", "about": {"gpu": ["Other GPU", 2, 1]}, "parts": {}, "saved_s": 0}))
+        process = self.start("calibrate", "--backend", "cuda", "-o", self.folder / "gpu.toml")
+        self.assertIn("it is of another machine or program", process.stdout.readline())
+        process.kill()
+        process.communicate()
 
     def test_refuses_as_the_host_does(self):
         self.fails(2, "train", self.tiny, "--backend", "cuda", "--set", 'training.precision="fp64"', says=["expected bf16 or fp32"])

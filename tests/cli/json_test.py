@@ -8,13 +8,7 @@ import unittest
 
 from program import IS_FAST, PLATFORM, PUBLISHED, PUBLISHED_HEADER, ROOT, ProgramTest, main
 
-SIMULATE = """scenario engine ranks parameters step_ms tokens_per_s tokens_per_s_per_gpu mfu mfu_full_attention hfu tflops_per_gpu peak_tflops_per_gpu
-exposed_ms exposed_by_link_ms exposed_by_communicator bubble_ms host_bound_pct host_bound peak_bytes reserved_bytes device_bytes
-free_bytes fullest_stage memory fits fits_with limits operations simulate_s modes"""
-MEMORY = """stage parameter_bytes gradient_bytes optimizer_state_bytes activation_bytes workspace_bytes input_bytes peak_bytes"""
-ROW = """mode same_as ranks turns predicted_ms measured_ms measured_min_ms measured_max_ms error_pct exposed_predicted_ms exposed_measured_ms
-saved_predicted_ms saved_measured_ms beyond_noise advice loss core_speed lost_pct burst_ms"""
-ADVICE = """verdict why basis saved_pct unsure_pct sent_bytes hidden_bytes ctas memory_delta_bytes"""
+PARTS_OF_MEMORY = "parameter gradient optimizer_state activation workspace input".split()
 
 CLUSTER = """platform = "h100-sxm"
 profile = "nemo-dgxc"
@@ -33,7 +27,7 @@ global_batch_size = 512
 class Json(ProgramTest):
     def test_version(self):
         value = json.loads(self.ok("--version", "--json", "-").out)
-        self.assert_keys(value, "version git backends engines")
+        self.assert_as_documented("--version", value)
         self.assertIn("host", value["backends"])
         self.assertEqual(value["engines"], ["fluid", "simgrid"])
         self.assertIn(value["version"], self.ok("--version").out)
@@ -41,9 +35,7 @@ class Json(ProgramTest):
     def test_simulate(self):
         for engine in ("fluid", "simgrid"):
             value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--engine", engine)
-            self.assert_keys(value, SIMULATE)
-            self.assert_keys(value["exposed_ms"], "dp tp pp cp ep total")
-            self.assert_keys(value["limits"][0], "what share")
+            self.assert_as_documented("simulate", value)
             self.assertEqual((value["scenario"], value["engine"], value["ranks"]), ("tiny", engine, 2))
             self.assertIs(value["fits"], True)
             self.assertGreater(value["step_ms"], 0)
@@ -52,13 +44,10 @@ class Json(ProgramTest):
             # Ranks of a host share it: nothing is known of links, and the parts add up.
             self.assertIsNone(value["exposed_by_link_ms"])
             self.assertIsNone(value["fits_with"])
-            for communicator in value["exposed_by_communicator"]:
-                self.assert_keys(communicator, "communicator axis link exposed_ms")
             total = sum(communicator["exposed_ms"] for communicator in value["exposed_by_communicator"])
             self.assertAlmostEqual(total, value["exposed_ms"]["total"], places=6)
             for stage in value["memory"]:
-                self.assert_keys(stage, MEMORY)
-                self.assertEqual(sum(stage[key] for key in MEMORY.split()[1:-1]), stage["peak_bytes"])
+                self.assertEqual(sum(stage[f"{part}_bytes"] for part in PARTS_OF_MEMORY), stage["peak_bytes"])
             self.assertEqual(value["free_bytes"], value["device_bytes"] - value["reserved_bytes"] - 2 * value["peak_bytes"])
 
     @unittest.skipUnless(IS_FAST, "minutes under a sanitizer")
@@ -76,7 +65,7 @@ class Json(ProgramTest):
     def test_simulate_on_published_gpus(self):
         self.write("cluster.toml", CLUSTER)
         value = self.json("simulate", "cluster.toml")
-        self.assert_keys(value["exposed_by_link_ms"], "nvlink network")
+        self.assert_as_documented("simulate", value)
         self.assertAlmostEqual(sum(value["exposed_by_link_ms"].values()), value["exposed_ms"]["total"], places=6)
         links = {of["communicator"]: of["link"] for of in value["exposed_by_communicator"]}
         self.assertEqual((links["tp"], links["dp"]), ("nvlink", "network"))
@@ -96,8 +85,7 @@ class Json(ProgramTest):
         self.assertIs(value["fits"], False)
         self.assertLess(value["free_bytes"], 0)
         self.assertGreater(len(value["fits_with"]), 0)
-        for fit in value["fits_with"]:
-            self.assert_keys(fit, "set step_ms peak_bytes free_bytes")
+        self.assert_as_documented("simulate", value)
         # The changed scenario is as it says.
         fit = value["fits_with"][0]
         words = [word for pair in fit["set"] for word in ("--set", pair)]
@@ -118,9 +106,9 @@ class Json(ProgramTest):
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs, *layout)
         self.assertEqual(value["modes"][-1]["mode"], "scenario")
         self.assertEqual(value["modes"][-1]["step_ms"], value["step_ms"])
+        self.assert_as_documented("simulate", value)
         self.assertIsNone(value["modes"][0]["advice"])
         for mode in value["modes"][1:]:
-            self.assert_keys(mode["advice"], ADVICE)
             self.assertIn(mode["advice"]["verdict"], ("use", "avoid", "benchmark first", "off"))
             self.assertEqual(mode["advice"]["basis"], "expected")
         self.assertIsNone(self.json("simulate", self.tiny, "--platform", PLATFORM)["modes"])
@@ -182,21 +170,16 @@ class Json(ProgramTest):
 
     def test_train(self):
         value = self.json("train", self.tiny)
-        self.assert_keys(value, "steps mfu resumed_from")
+        self.assert_as_documented("train", value)
         self.assertIsNone(value["resumed_from"])
         self.assertEqual([step["step"] for step in value["steps"]], list(range(6)))
-        for step in value["steps"]:
-            self.assert_keys(step, "step loss step_ms tokens_per_s")
         self.assertLess(value["steps"][-1]["loss"], value["steps"][0]["loss"])
 
     def test_profile(self):
         value = self.json("profile", self.tiny, "--set", "compare.repeats=3", "--trace", "trace.json")
-        self.assert_keys(value, """device peak_GFLOPs peak_memory_GBps peak_source step_ms median_step_ms timed_step_ms overhead_pct
-                                critical_path step_over_critical_path tokens_per_s tflops_per_gpu mfu operations""")
-        self.assert_keys(value["critical_path"], "operations compute_ms communication_ms between_ms")
+        self.assert_as_documented("profile", value)
         self.assertEqual(len(value["step_ms"]), 3)
         for operation in value["operations"]:
-            self.assert_keys(operation, "name work communication calls us total_ms flops bytes floor_us bound")
             self.assertEqual(operation["bound"], "arithmetic" if operation["flops"] > 0 else None)
             self.assertLessEqual(operation["floor_us"] or 0, operation["us"])
         # What is on the critical path is part of the step, and at two ranks both have computed it.
@@ -226,6 +209,17 @@ class Json(ProgramTest):
         self.assertIn("verified", printed.out)
         value = json.loads(self.ok("show", self.tiny, "--json", "-").out)
         self.assertGreater(len(value["operations"]), 10)
+        self.assertEqual((value["model"]["num_layers"], value["model"]["rotary_base"]), (2, None))
+        config = {"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 16, "intermediate_size": 40, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "vocab_size": 101, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 5e5}
+        self.write("config.json", json.dumps(config))
+        scenario = self.write("hf.toml", '[model]\nhf_config = "config.json"\nseq_length = 8\n')
+        model = json.loads(self.ok("show", scenario, "--json", "-").out)["model"]
+        self.assertEqual([model[key] for key in ("num_layers", "hidden_size", "ffn_hidden_size", "num_query_groups", "seq_length", "rotary_base")],
+                         [3, 16, 40, 2, 8, 5e5])
+        said = self.ok("show", scenario).out
+        self.assertIn("model: num_layers = 3, hidden_size = 16,", said)
+        self.assertIn(f"parameters = {model['parameters']}\n", said)
 
     def test_gates_page(self):
         """The tables of docs/gates.md are those that the program prints."""
@@ -233,27 +227,26 @@ class Json(ProgramTest):
         tables = self.ok("show", "--gates").out
         self.assertGreater(tables.count("\n"), 40)
         self.assertIn(tables, page)
-        gates = json.loads(self.ok("show", "--gates", "--json", "-").out)["gates"]
+        value = json.loads(self.ok("show", "--gates", "--json", "-").out)
+        self.assert_as_documented("show --gates", value)
+        gates = value["gates"]
         self.assertEqual(tables.count("off, with a note") + tables.count("an error"), len(gates))
 
     def test_gates(self):
         value = json.loads(self.ok("show", self.tiny, "--gates", "--json", "-", "--set", "overlap.tp_comm_overlap=true").out)
-        for gate in value["gates"]:
-            self.assert_keys(gate, "knob needs asked open when_closed why")
+        self.assert_as_documented("show --gates", value)
         closed = [gate["knob"] for gate in value["gates"] if gate["asked"] and not gate["open"]]
         self.assertIn("tp_comm_overlap", closed)
 
     def test_compare(self):
         value = self.json("compare", self.tiny, "--platform", PLATFORM, "--trace", "trace.json")
-        self.assert_keys(value, "platform rows noise_pct noise_low_pct noise_high_pct busy mean_abs_error_pct worst_abs_error_pct notes")
+        self.assert_as_documented("compare", value)
         self.assertEqual([(row["ranks"], row["mode"]) for row in value["rows"]],
                          [(ranks, mode) for ranks in (1, 2) for mode in ("plain", "overlap_grad_reduce", "overlap_param_gather")])
         for row in value["rows"]:
-            self.assert_keys(row, ROW)
             if row["mode"] == "plain":
                 self.assertIsNone(row["advice"])
             elif row["ranks"] > 1:
-                self.assert_keys(row["advice"], ADVICE)
                 self.assertEqual(row["advice"]["basis"], "measured")
             self.assertLessEqual(row["measured_min_ms"], row["measured_ms"])
             self.assertLessEqual(row["measured_ms"], row["measured_max_ms"])
@@ -293,7 +286,7 @@ class Json(ProgramTest):
         self.assertEqual(len(re.findall("^stretto: ", err, re.M)), 1, err)  # beside them how far it is, now and then
         self.assertIn("interrupted", err)
         value = json.loads((self.folder / "partial.json").read_text())
-        self.assert_keys(value, "platform rows")
+        self.assert_as_documented("compare", value)
         self.assertEqual(value["rows"], [])
         for key in ("noise_pct", "noise_low_pct", "mean_abs_error_pct", "worst_abs_error_pct", "sgemm_GFLOPs", "step_GFLOPs"):
             self.assertIsNone(value[key], key)

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,33 @@ data = "text.txt"
 ranks = [1, 2]
 repeats = 3
 """
+
+
+def documented_keys(command):
+    """The tree of keys in the row of docs/json.md. {} is a value whose keys are not listed there."""
+    row = next(line for line in (ROOT / "docs/json.md").read_text().splitlines() if line.startswith(f"| `{command}` |"))
+    text = re.sub(r"and (`\w+`) \(each (\{[^}]*\})\)", r"\2, \1 \2", row.split("|")[2])
+    while (shorter := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = shorter
+    levels, last = [{}], None
+    for name, bracket in re.findall(r"`([^`]+)`|([{}])", re.sub(r"\{as in `(\w+)`\}", "", text)):
+        if name:
+            last = levels[-1].setdefault(name, {})
+        elif bracket == "{":
+            levels.append(last)
+        else:
+            levels.pop()
+    return levels[0]
+
+
+def differing_keys(value, keys, place):
+    if isinstance(value, list):
+        return [found for item in value for found in differing_keys(item, keys, place)]
+    if not isinstance(value, dict) or not keys:
+        return []
+    found = [f"{place}: {key} is absent" for key in keys if key not in value]
+    found += [f"{place}: {key} is not documented" for key in value if key not in keys]
+    return found + [more for key in keys if key in value for more in differing_keys(value[key], keys[key], f"{place} {key}")]
 
 
 class ProgramTest(unittest.TestCase):
@@ -109,6 +137,10 @@ class ProgramTest(unittest.TestCase):
         for text in says:
             self.assertIn(text, lines[0])
         return process
+
+    def assert_as_documented(self, command, value):
+        """Holds every key of a command's JSON, at every depth, to its row of docs/json.md: none too few, none too many."""
+        self.assertEqual(sorted(set(differing_keys(value, documented_keys(command), command))), [])
 
     def assert_keys(self, value, keys):
         self.assertEqual(set(keys.split()) - set(value), set(), "documented keys that are missing")

@@ -34,6 +34,14 @@ class Train(ProgramTest):
         for wrong in ("0", "x"):
             self.fails(2, "train", self.tiny, "--log-interval", wrong, says=["--log-interval"])
 
+    def test_mode(self):
+        """The knobs of a mode instead of the scenario's, also in processes of their own."""
+        for ranks in ([], ["--ranks", "2"]):
+            for mode, schedule in (("plain", "plain"), ("overlap_grad_reduce", "overlap_grad_reduce"), (None, "overlap_param_gather")):
+                words = ["--mode", mode] if mode else []
+                self.assertIn(f"schedule {schedule},", self.ok("train", self.tiny, *words, *ranks).out)
+        self.fails(2, "train", self.tiny, "--mode", "overlap_gradreduce", says=["expected one of plain", 'did you mean "overlap_grad_reduce"?'])
+
     def test_resumed_is_the_same_as_uninterrupted(self):
         whole = self.losses("--set", "training.checkpoint_dir=whole")
         # The learning rate of a step depends on the length of the decay, which a shorter run must not change.

@@ -57,10 +57,9 @@ void run(const Elementwise& e, std::span<const exec::Operand> o, const Stream& s
     case ElementwiseFn::bias_add:
       return map<3, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1), shared_row<T>(o[2])}}, {{out(3)}}, BiasAdd{});
     case ElementwiseFn::swiglu:
-      return map<2, 1, T, T>(stream, e.rows, e.cols, {{in(0), half(in(0))}}, {{out(1)}}, Swiglu{});
+      return map<2, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1)}}, {{out(2)}}, Swiglu{});
     case ElementwiseFn::swiglu_backward:
-      return map<3, 2, T, T>(stream, e.rows, e.cols, {{in(0), in(1), half(in(1))}}, {{out(2), half(out(2))}},
-                             SwigluBackward{});
+      return map<3, 2, T, T>(stream, e.rows, e.cols, {{in(0), in(1), in(2)}}, {{out(3), half(out(3))}}, SwigluBackward{});
     case ElementwiseFn::column_sum:
       return;
   }

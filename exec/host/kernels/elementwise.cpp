@@ -55,31 +55,31 @@ Simd<T> sigmoid(const Simd<T>& x) {
   return (T(1) + (-x).exp()).inverse();
 }
 
-// Rows of x are the gate, then up.
 template <class T>
-void swiglu(const Operand& x, const Operand& y) {
+void swiglu(const Operand& gate, const Operand& up, const Operand& y) {
   for (std::int64_t row = 0; row < y.rows; ++row) {
-    const T* gate = row_of<T>(x, row);
-    const T* up = gate + y.cols;
+    const T* gates = row_of<T>(gate, row);
+    const T* ups = row_of<T>(up, row);
     T* to = row_of<T>(y, row);
     for_simd<T>(y.cols, [&](std::int64_t i, std::int64_t count) {
-      const Simd<T> g = load(gate + i, count);
-      store<T>(to + i, count, g * sigmoid<T>(g) * load(up + i, count));
+      const Simd<T> g = load(gates + i, count);
+      store<T>(to + i, count, g * sigmoid<T>(g) * load(ups + i, count));
     });
   }
 }
 
+// Rows of dx are the gradient of the gate, then that of up.
 template <class T>
-void swiglu_backward(const Operand& dy, const Operand& x, const Operand& dx) {
+void swiglu_backward(const Operand& dy, const Operand& gate, const Operand& up, const Operand& dx) {
   for (std::int64_t row = 0; row < dy.rows; ++row) {
     const T* upstream = row_of<T>(dy, row);
-    const T* gate = row_of<T>(x, row);
-    const T* up = gate + dy.cols;
+    const T* gates = row_of<T>(gate, row);
+    const T* ups = row_of<T>(up, row);
     T* to_gate = row_of<T>(dx, row);
     T* to_up = to_gate + dy.cols;
     for_simd<T>(dy.cols, [&](std::int64_t i, std::int64_t count) {
-      const Simd<T> d = load(upstream + i, count), g = load(gate + i, count), s = sigmoid<T>(g);
-      store<T>(to_gate + i, count, d * load(up + i, count) * s * (T(1) + g * (T(1) - s)));
+      const Simd<T> d = load(upstream + i, count), g = load(gates + i, count), s = sigmoid<T>(g);
+      store<T>(to_gate + i, count, d * load(ups + i, count) * s * (T(1) + g * (T(1) - s)));
       store<T>(to_up + i, count, d * g * s);
     });
   }
@@ -128,7 +128,7 @@ void column_sum(const Operand& dy, const Operand& db) {
 }  // namespace
 
 void run_kernel(const Elementwise& work, std::span<const Operand> operands) {
-  assert(work.fn == ElementwiseFn::swiglu || has_shape(operands[0], work.rows, work.cols));
+  assert(has_shape(operands[0], work.rows, work.cols));
   assert(have_one_dtype(operands));
   with_compute_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
@@ -152,13 +152,13 @@ void run_kernel(const Elementwise& work, std::span<const Operand> operands) {
         assert(operands.size() == 2 && elements_of(operands[1]) == work.cols);
         return column_sum<T>(operands[0], operands[1]);
       case ElementwiseFn::swiglu:
-        assert(operands.size() == 2 && has_shape(operands[0], work.rows, 2 * work.cols));
-        assert(has_shape(operands[1], work.rows, work.cols));
-        return swiglu<T>(operands[0], operands[1]);
+        assert(operands.size() == 3 && has_shape(operands[1], work.rows, work.cols));
+        assert(has_shape(operands[2], work.rows, work.cols));
+        return swiglu<T>(operands[0], operands[1], operands[2]);
       case ElementwiseFn::swiglu_backward:
-        assert(operands.size() == 3 && has_shape(operands[1], work.rows, 2 * work.cols));
-        assert(has_shape(operands[2], work.rows, 2 * work.cols));
-        return swiglu_backward<T>(operands[0], operands[1], operands[2]);
+        assert(operands.size() == 4 && has_shape(operands[1], work.rows, work.cols));
+        assert(has_shape(operands[2], work.rows, work.cols) && has_shape(operands[3], work.rows, 2 * work.cols));
+        return swiglu_backward<T>(operands[0], operands[1], operands[2], operands[3]);
     }
   });
 }

@@ -1,3 +1,4 @@
+#include <array>
 #include <catch2/catch.hpp>
 
 #include "tests/kernel_testing.hpp"
@@ -107,10 +108,20 @@ TEST_CASE("column_sum adds row after row to what is there", "[kernels]") {
 
 namespace {
 
+// Gate and up, which lie beside each other.
+template <class T>
+std::array<exec::Operand, 2> halves_of(Matrix<T>& x) {
+  std::array<exec::Operand, 2> halves = {x.operand(), x.operand()};
+  for (exec::Operand& half : halves) half.cols = kCols;
+  halves[1].data = static_cast<T*>(halves[1].data) + kCols;
+  return halves;
+}
+
 template <class T>
 Matrix<T> swiglu_of(Matrix<T>& x) {
   Matrix<T> y(kRows, kCols, 2);
-  run(Elementwise{ElementwiseFn::swiglu, kRows, kCols}, {x.operand(), y.write()});
+  const auto [gate, up] = halves_of(x);
+  run(Elementwise{ElementwiseFn::swiglu, kRows, kCols}, {gate, up, y.write()});
   return y;
 }
 
@@ -147,11 +158,13 @@ TEST_CASE("swiglu_backward agrees with finite differences", "[kernels]") {
   auto dy = random_matrix<double>(kRows, kCols, 2, 1);
   Matrix<double> dx(kRows, 2 * kCols, 2);
   const Elementwise work{ElementwiseFn::swiglu_backward, kRows, kCols};
-  run(work, {dy.operand(), x.operand(), dx.write()});
+  const auto [gate, up] = halves_of(x);
+  run(work, {dy.operand(), gate, up, dx.write()});
   CHECK(max_difference(dx, numeric_gradient(x, [&] { return weighted_sum(dy, swiglu_of(x)); })) < 1e-7);
 
   auto x32 = gate_and_up<float>(), dy32 = random_matrix<float>(kRows, kCols, 2);
   Matrix<float> dx32(kRows, 2 * kCols);
-  run(work, {dy32.operand(), x32.operand(), dx32.write()});
+  const auto [gate32, up32] = halves_of(x32);
+  run(work, {dy32.operand(), gate32, up32, dx32.write()});
   CHECK(max_difference(dx32, dx) < 1e-5);
 }

@@ -1,0 +1,244 @@
+"""Checks that are saved as soon as they are known, and programs that are stopped when their time is over."""
+import ctypes
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from array import array
+
+from gpu_check.clocks import Clocks
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GRACE_S = 5  # that a program has to write what it has, once it is told to stop
+
+
+@dataclasses.dataclass
+class Step:
+    run: object  # of a Check
+    limit_s: float
+    headlines: tuple = ()  # figures that are to be known behind it
+
+    @property
+    def name(self):
+        return self.run.__name__
+
+
+@dataclasses.dataclass
+class Done:
+    """What a program left."""
+    code: int
+    out: str
+    err: str
+    seconds: float
+    stopped: bool = False
+
+    def why(self):
+        said = (self.err.strip() or self.out.strip())[-400:]
+        return f"stopped after {self.seconds:.0f} s: {said}" if self.stopped else f"code {self.code}: {said}"
+
+
+_libc = ctypes.CDLL(None)
+
+
+def _in_a_group_that_dies_with_us():
+    os.setpgrp()
+    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def kill_group(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+class Check:
+    """One run of some parts. FOLDER gets gpu-check.json (every check and headline), details.json (what programs wrote as
+    JSON), gpu-check.log (what they printed), clocks.csv, and what calibration writes: gpu.toml, or gpu.toml.partial."""
+
+    def __init__(self, folder, tiny):
+        self.folder, self.tiny = folder, tiny
+        self.results = {"machine": {}, "headlines": {}, "checks": [], "parts": {}, "clocks": {}}
+        self.details = {}
+        for name, kept in (("gpu-check.json", self.results), ("details.json", self.details)):
+            if (folder / name).exists():  # of other parts, run before
+                kept.update(json.loads((folder / name).read_text()))
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="gpu-check-"))
+        random.seed(1)
+        tokens = random.choices(range(250 if tiny else 50_000), k=1 << (16 if tiny else 20))
+        (self.work / "tokens.bin").write_bytes(array("H", tokens).tobytes())
+        (self.work / "text.txt").write_text("\n".join(p.read_text() for p in sorted((ROOT / "docs").glob("*.md"))))
+        self.stretto = self.program("stretto")
+        self.step = self.unfinished = self.python = None  # python: the command of one that has PyTorch
+        self.part_deadline = self.deadline = time.time()
+        self.running = set()
+        self.clocks = None
+
+    # ---- results ----
+
+    def _write(self, name, value):
+        new = self.folder / (name + ".new")
+        new.write_text(json.dumps(value, indent=1) + "\n")
+        os.replace(new, self.folder / name)
+
+    def save(self):
+        if self.clocks:
+            self.results["clocks"].update(self.clocks.of_steps())
+        self._write("gpu-check.json", self.results)
+
+    def note(self, name, ok, **values):
+        """`ok`: None where something was left out, because a tool is not here."""
+        # Steps call by call are slower, and other than predicted.
+        if any("not as CUDA graphs" in note for note in values.get("notes", [])):
+            ok = False
+        entry = {"name": name, "step": self.step, "ok": ok, **values}
+        others = [c for c in self.results["checks"] if c["name"] != name or c is self.unfinished]
+        self.results["checks"] = [*others, entry]
+        state = {True: "ok      ", False: "FAILED  ", None: "left out"}[ok]
+        print(state, name, *(f"{k}={v}" for k, v in values.items() if k != "notes"), flush=True)
+        self.save()
+        return ok
+
+    def left_out(self, name, why):
+        return self.note(name, None, why=why)
+
+    def headline(self, name, value):
+        if value is not None:
+            self.results["headlines"][name] = value
+            print("        ", name, value, flush=True)
+            self.save()
+
+    def expect(self, *names):
+        """Headlines that the step is to know at its end."""
+        self.expected += names
+        self.results["headlines"].update(dict.fromkeys(names))
+
+    def detail(self, kind, name, value):
+        self.details.setdefault(kind, {})[name] = value
+        self._write("details.json", self.details)
+
+    def log(self, title, text):
+        with open(self.folder / "gpu-check.log", "a") as log:
+            log.write(f"==== {title}\n{text}\n")
+
+    def failed(self):
+        return [c["name"] for c in self.results["checks"] if c["ok"] is False]
+
+    # ---- steps ----
+
+    def run_part(self, name, steps, limit_s):
+        begin = time.time()
+        self.part_deadline = begin + limit_s
+        self.results["parts"][name] = {"steps": [step.name for step in steps], "limit_s": limit_s, "complete": False}
+        for step in steps:
+            self.run_step(step)
+        self.results["parts"][name].update(complete=True, seconds=round(time.time() - begin, 1))
+        self.save()
+
+    def run_step(self, step):
+        self.step = step.name
+        self.deadline = min(time.time() + step.limit_s, self.part_deadline)
+        self.results["checks"] = [c for c in self.results["checks"] if c.get("step") != step.name]
+        self.expected = []
+        self.expect(*step.headlines)
+        # Whoever kills this program in the middle finds a failure, not nothing.
+        self.unfinished = {"name": step.name, "step": step.name, "ok": False, "why": "did not end"}
+        self.results["checks"].append(self.unfinished)
+        self.save()
+        begin = time.time()
+        failure = None
+        try:
+            if self.left_s() <= 0:
+                raise TimeoutError("no time was left")
+            print(f"---- {step.name}, at most {self.left_s():.0f} s", flush=True)
+            step.run(self)
+        except Exception as error:  # the other steps need not suffer
+            failure = str(error) if isinstance(error, TimeoutError) else repr(error)
+        self.results["checks"] = [c for c in self.results["checks"] if c is not self.unfinished]
+        if self.clocks:
+            self.clocks.steps[step.name] = (begin, time.time())
+        if failure:
+            self.note(step.name, False, why=failure)
+        missing = [headline for headline in self.expected if self.results["headlines"][headline] is None]
+        if missing:
+            self.note(f"headlines of {step.name}", False, missing=missing)
+        self.step = None
+        self.save()
+
+    def left_s(self):
+        return self.deadline - time.time()
+
+    # ---- programs ----
+
+    def program(self, name):
+        """The path of a program of this project: all of them are from PATH where stretto is there."""
+        path = None if shutil.which("stretto") else f"{ROOT}/build/release:{ROOT}/build/release/tests"
+        found = shutil.which(name, path=path)
+        if not found:
+            raise FileNotFoundError(f"{name}: not {'in build/release' if path else 'on PATH'}")
+        return found
+
+    def start(self, command, env=None, **pipes):
+        process = subprocess.Popen([str(word) for word in command], cwd=self.work, env=env, stdin=subprocess.DEVNULL,
+                                   preexec_fn=_in_a_group_that_dies_with_us, **pipes)
+        self.running.add(process)
+        return process
+
+    def run(self, *command, limit_s=600, env=None):
+        """Until it ends, its limit or the step's; then it is told to stop, and killed with all that it started."""
+        left_s = min(limit_s, self.left_s())
+        if left_s <= 0:
+            return Done(124, "", "no time was left", 0, True)
+        grace_s = min(GRACE_S, left_s / 4)
+        begin = time.time()
+        # Files, because whoever holds the end of a pipe keeps its reader.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = self.start(command, env, stdout=out, stderr=err)
+            stopped = False
+            try:
+                process.wait(left_s - grace_s)
+            except subprocess.TimeoutExpired:
+                stopped = True
+                process.terminate()
+                try:
+                    process.wait(grace_s)
+                except subprocess.TimeoutExpired:
+                    pass
+            finally:
+                kill_group(process)
+                self.running.discard(process)
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode(errors="replace"))
+        return Done(124 if stopped else process.returncode, *texts, time.time() - begin, stopped)
+
+    def json_of(self, *command, limit_s=600, env=None):
+        """What a command of stretto writes as JSON, or None; and how it ended."""
+        path = self.work / "result.json"
+        path.unlink(missing_ok=True)
+        done = self.run(self.stretto, *command, "--json", path, limit_s=limit_s, env=env)
+        self.log(" ".join(str(word) for word in command), done.out + done.err)
+        if not path.exists():
+            return None, done
+        return json.loads(path.read_text()), done
+
+    def close(self):
+        for process in list(self.running):
+            kill_group(process)
+        if self.clocks:
+            self.clocks.stop()
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.save()
+
+
+def open_clocks(check):
+    if shutil.which("nvidia-smi"):
+        check.clocks = Clocks(check.folder / "clocks.csv", check.start)

@@ -1,0 +1,50 @@
+"""Clocks and power of the GPU, several times a second, beside everything else."""
+import datetime
+import statistics
+import subprocess
+import threading
+
+FIELDS = ("timestamp", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "utilization.gpu", "clocks_event_reasons.active")
+
+
+class Clocks:
+    """`steps`: the beginning and the end of each, in seconds since 1970, for of_steps()."""
+
+    def __init__(self, path, start, every_ms=200):
+        self.steps, self.samples = {}, []
+        self.process = start(["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits", f"--loop-ms={every_ms}"],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.file = open(path, "a")
+        self.file.write(",".join(FIELDS) + "\n")
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.file.write(line.replace(", ", ","))
+            self.file.flush()
+            cells = [cell.strip() for cell in line.split(",")]
+            try:
+                at = datetime.datetime.strptime(cells[0], "%Y/%m/%d %H:%M:%S.%f").timestamp()
+                self.samples.append((at, float(cells[1]), float(cells[3]), int(cells[6], 16)))
+            except (ValueError, IndexError):  # "[N/A]", or an error message: it is in the file
+                pass
+
+    def of_steps(self):
+        """What the GPU ran at in each step; `reasons`: bits that were set in half of the samples or more (NVML's
+        nvmlClocksEventReasons: 4 power cap, 0x20 software thermal, 0x40 hardware thermal)."""
+        digests = {}
+        for name, (begin, end) in self.steps.items():
+            inside = [s for s in self.samples if begin <= s[0] <= end]
+            if not inside:
+                continue
+            bits = [bit for bit in range(16) if 2 * sum(s[3] >> bit & 1 for s in inside) >= len(inside)]
+            digests[name] = {"samples": len(inside), "sm_MHz": statistics.median(s[1] for s in inside), "most_MHz": max(s[1] for s in inside),
+                             "mean_W": round(statistics.fmean(s[2] for s in inside), 1), "most_W": max(s[2] for s in inside),
+                             "reasons": hex(sum(1 << bit for bit in bits))}
+        return digests
+
+    def stop(self):
+        self.process.kill()
+        self.thread.join(2)
+        self.file.close()

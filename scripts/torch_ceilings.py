@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""What a GPU can do at most, by PyTorch and its libraries: a large bf16 GEMM of random numbers (and of zeros, which take less
+power), a copy within its memory, what the next kernel costs on a stream and in a graph, and a wait for another stream's
+event. Prints JSON; times are medians. With --gemms MxNxK,… these GEMMs alone, one by one.
+
+    scripts/torch_ceilings.py [--tiny] [--gemms 65536x3072x768,...]
+"""
+import argparse
+import json
+import statistics
+import time
+
+import torch
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+
+
+def median_us(work, times=20, warm_up=5):
+    """Of single calls, by events on a GPU."""
+    for _ in range(warm_up):
+        work()
+    if not CUDA:
+        found = []
+        for _ in range(times):
+            begin = time.perf_counter()
+            work()
+            found.append((time.perf_counter() - begin) * 1e6)
+        return statistics.median(found)
+    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(times)]
+    for begin, end in events:
+        begin.record()
+        work()
+        end.record()
+    torch.cuda.synchronize()
+    return statistics.median(begin.elapsed_time(end) * 1e3 for begin, end in events)
+
+
+def matrix(rows, cols, make=torch.randn):
+    return make(rows, cols, device=DEVICE, dtype=torch.bfloat16)
+
+
+def gemm_us(m, n, k, make=torch.randn):
+    a, b, out = matrix(m, k, make), matrix(n, k, make), torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16)
+    return median_us(lambda: torch.matmul(a, b.t(), out=out))
+
+
+def launches(count):
+    """Microseconds of one of many small kernels: on a stream, in a graph; and of one that waits for the other stream's event."""
+    x = torch.zeros(16, device=DEVICE)
+
+    def chain():
+        for _ in range(count):
+            x.add_(1)
+
+    on_stream_us = median_us(chain, times=10) / count
+    if not CUDA:
+        return {"launch_us": on_stream_us, "graph_launch_us": on_stream_us, "event_us": 0.0}
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        chain()
+    in_graph_us = median_us(graph.replay, times=10) / count
+    streams = torch.cuda.Stream(), torch.cuda.Stream()
+    y = torch.zeros(16, device=DEVICE)
+
+    def in_turns():
+        current = torch.cuda.current_stream()
+        streams[0].wait_stream(current)
+        for i in range(count):
+            with torch.cuda.stream(streams[i % 2]):
+                (x if i % 2 == 0 else y).add_(1)
+                event = torch.cuda.Event()
+                event.record()
+            streams[(i + 1) % 2].wait_event(event)
+        current.wait_stream(streams[0])
+        current.wait_stream(streams[1])
+
+    waiting = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(waiting):
+        in_turns()
+    waiting_us = median_us(waiting.replay, times=10) / count
+    return {"launch_us": on_stream_us, "graph_launch_us": in_graph_us, "event_us": waiting_us - in_graph_us}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tiny", action="store_true", help="sizes for a processor")
+    parser.add_argument("--gemms", default="", help="MxNxK,…")
+    options = parser.parse_args()
+    torch.manual_seed(1)
+    result = {"torch": torch.__version__, "device": torch.cuda.get_device_name() if CUDA else "cpu"}
+    if options.gemms:
+        result["gemms"] = {shape: gemm_us(*map(int, shape.split("x"))) for shape in options.gemms.split(",")}
+    else:
+        size, elements = (128, 1 << 16) if options.tiny else (8192, 1 << 30)
+        for name, make in (("gemm_TFLOPs", torch.randn), ("gemm_of_zeros_TFLOPs", torch.zeros)):
+            result[name] = 2e-6 * size**3 / gemm_us(size, size, size, make)
+        source = torch.randint(0, 256, (elements,), device=DEVICE, dtype=torch.uint8)
+        target = torch.empty_like(source)
+        result["copy_GBps"] = 2e-3 * elements / median_us(lambda: target.copy_(source))  # read and written
+        result.update(launches(20 if options.tiny else 400))
+    print(json.dumps({key: round(value, 3) if isinstance(value, float) else value for key, value in result.items()}))
+
+
+if __name__ == "__main__":
+    main()

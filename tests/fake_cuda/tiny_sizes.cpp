@@ -1,0 +1,9 @@
+// In the program of the emulated device, instead of calibrate/probes/gpu_sizes.cpp.
+#include "tests/tiny_gpu_sizes.hpp"
+
+namespace stretto::calibrate {
+
+GpuSizes gpu_sizes() { return testing::tiny_gpu_sizes(); }
+MinimalSizes minimal_sizes() { return testing::tiny_minimal_sizes(); }
+
+}  // namespace stretto::calibrate
