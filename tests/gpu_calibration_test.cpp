@@ -291,7 +291,7 @@ void check_completeness() {
     for (const bool overlaps : {false, true}) {
       Layout layout{1, 1};
       layout.cp = type == CpCommType::a2a_p2p ? 4 : 2;
-      layout.cp_type = type;
+      layout.cp_type = {type};
       Scenario scenario = layout_scenario(layout, "plain", false, "bf16", 1, 4);
       scenario.model.num_attention_heads = scenario.model.num_query_groups = 4;
       scenario.overlap.cp_comm_overlap = overlaps && scenario.parallel.has_cp_ring();
