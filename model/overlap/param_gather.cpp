@@ -68,7 +68,8 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
   }
   std::size_t next = 0;
   for (const std::size_t call : calls_of(schedule, program, casts_back)) {
-    gathers[next++].cast_back = program.order[call];
+    gathers[next].cast_back = program.order[call];
+    gathers[next++].cast_back->sequence = 0;
     edits.remove(call);
   }
   edits.apply();
@@ -149,10 +150,12 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
   for (std::size_t g = gathers.size(); g-- > 0;) {
     Gather& gather = gathers[g];
     // So that what comes before it in the block need not wait.
-    if (gather.cast_back)
+    if (gather.cast_back) {
       edits.insert(gather.first_use, {*gather.cast_back});
-    else
+      lowered.free.push_back(gather.ops.from_fp8);  // pieces of a GEMM on another compute lane wait for it too
+    } else {
       edits.cut(gather.first_use);
+    }
     lowered.free.push_back(gather.ops.all_gather);
     gather.call.waits.clear();
     OrderPosition at;
