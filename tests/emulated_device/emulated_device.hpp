@@ -9,6 +9,7 @@
 #include <functional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/bf16.hpp"
 
@@ -49,9 +50,23 @@ void set_streams(Streams streams);  // of this host thread
 // each other in vain.
 void run(dim3 grid, dim3 block, const std::function<void()>& thread);
 
+// Threads of an SM, as registers leave them (65,536 of them, 32 a thread); a test may want a kernel that takes more.
+inline int threads_of_sm = 2048;
+constexpr int kBlocksOfSm = 32;
+inline int resident_blocks_of_sm(unsigned threads) {
+  const int fit = threads_of_sm / static_cast<int>(threads);
+  return fit < kBlocksOfSm ? fit : kBlocksOfSm;
+}
+// While a test points it to a list, the launches of this host thread.
+struct Launch {
+  dim3 grid, block;
+};
+inline thread_local std::vector<Launch>* launches = nullptr;
+
 // Starts a kernel with copies of the arguments. Where nobody has streams, it has run when this returns.
 template <class... Parameters, class... Arguments>
 void launch(void* stream, dim3 grid, dim3 block, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  if (launches != nullptr) launches->push_back({grid, block});
   submit(stream, [grid, block, kernel, ... copies = std::decay_t<Arguments>(arguments)] {
     run(grid, block, [&] { kernel(copies...); });
   });

@@ -1,7 +1,7 @@
 #pragma once
 // Sums over the rows of a matrix for every column, which biases and the weights of norms need as gradients. Two
 // kernels: blocks sum chunks of rows into the scratch, then a few threads a column add the chunks, each its own in
-// order, and their sums. The result depends on the shape, the number of SMs and the size of the scratch, never on
+// order, and their sums. The result depends on the shape, the device and the size of the scratch, never on
 // timing. Both kernels are of one stream, whose scratch is theirs until the second has run.
 #include "exec/cuda/kernels/launch.hpp"
 
@@ -95,13 +95,14 @@ void add_column_sums(const Stream& stream, std::int64_t rows, std::int64_t cols,
                      Addends addends) {
   const std::int64_t tiles = ceil_div(cols, std::int64_t{kWarp} * N);
   const std::int64_t fit = chunks_in_scratch(stream, cols, Sums);
-  // Four blocks an SM, and chunks of at least 64 rows.
-  const std::int64_t chunks = std::max<std::int64_t>(
-      1, std::min({ceil_div(4 * stream.sms, tiles), ceil_div(rows, 64), fit, std::int64_t{65535}}));
+  constexpr auto kernel = partial_sums_kernel<N, Sums, Addends>;
+  const std::int64_t resident = resident_blocks(stream, kernel, kWarp * kSumRows);
+  // Chunks of at least 64 rows.
+  const std::int64_t chunks =
+      std::max<std::int64_t>(1, std::min({resident / tiles, ceil_div(rows, 64), fit, std::int64_t{65535}}));
   const std::int64_t rows_of_chunk = ceil_div(rows, chunks);
-  launch(stream, {static_cast<unsigned>(tiles), static_cast<unsigned>(chunks), 1}, {kWarp, kSumRows, 1},
-         partial_sums_kernel<N, Sums, Addends>, rows, cols, rows_of_chunk, static_cast<float*>(stream.scratch),
-         addends);
+  launch(stream, {static_cast<unsigned>(tiles), static_cast<unsigned>(chunks), 1}, {kWarp, kSumRows, 1}, kernel, rows,
+         cols, rows_of_chunk, static_cast<float*>(stream.scratch), addends);
   add_partial_sums(stream, cols, chunks, out);
 }
 

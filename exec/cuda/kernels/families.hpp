@@ -10,7 +10,7 @@ namespace stretto::cuda {
 // One overload for each kind of work, in the file of its family; launch_work() calls the one that fits, so a kind
 // without one does not compile. Operands as Work documents, on the device; every operand that is not of the step's
 // element type is of the type that accumulation_of() gives. Computed in f32, rounded once. Results depend on shapes and
-// on the number of SMs, never on timing.
+// on the device, never on timing.
 void run_kernel(const Elementwise& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_column_sum(const Elementwise& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const LayerNorm& work, std::span<const exec::Operand> operands, const Stream& stream);

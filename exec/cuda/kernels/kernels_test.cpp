@@ -12,6 +12,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bf16.hpp"
@@ -21,6 +22,8 @@
 #include "exec/cuda/kernels/share.hpp"
 #if defined(STRETTO_ON_GPU)
 #include "exec/cuda/module/attention.hpp"
+#else
+#include "tests/emulated_device/emulated_device.hpp"
 #endif
 #include "exec/host/kernels/kernels.hpp"
 #include "model/schedule/operands.hpp"
@@ -222,9 +225,9 @@ class OnDevice {
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
 
-  void run(const Work& work) {
-    // Little scratch and few SMs, so that sums are of several parts.
-    launch_work(work, operands_, {nullptr, scratch_, 1 << 16, 3});
+  // Little scratch and few SMs, so that sums are of several parts.
+  void run(const Work& work, std::size_t scratch_bytes = 1 << 16, int sms = 3) {
+    launch_work(work, operands_, {nullptr, scratch_, scratch_bytes, sms});
     take();
   }
 #if defined(STRETTO_ON_GPU)
@@ -551,6 +554,39 @@ TEST_CASE("shares of collectives on the device are those of the host", "[cuda]")
   std::vector<std::byte> from(1001, std::byte{7}), to(1001, std::byte{1});
   run_message(from.data(), to.data(), 1000, pace, Stream{});
   CHECK(std::count(to.begin(), to.end(), std::byte{7}) == 1000);
+}
+
+TEST_CASE("kernels that go round their work launch as many blocks as the device holds, and no more", "[cuda]") {
+  // As if each thread took 128 of the SM's registers.
+  const auto threads_of_sm = std::exchange(emulate::threads_of_sm, 512);
+  std::vector<emulate::Launch> launches;
+  const auto blocks_of_first = [&](auto start) {
+    launches.clear();
+    emulate::launches = &launches;
+    start();
+    emulate::launches = nullptr;
+    return std::int64_t{launches.front().grid.x} * launches.front().grid.y;
+  };
+  constexpr int sms = 2;
+  const auto blocks_of = [&](const Work& work, Dtype dtype) {
+    std::vector<Buffer> buffers = buffers_of(work, dtype, 0, {true});
+    return blocks_of_first([&] { OnDevice(buffers).run(work, kScratch_bytes, sms); });
+  };
+  // A block has 96 threads at 768 columns of bf16 and 320 at 5,120, a pack of eight columns or two each.
+  CHECK(blocks_of(LayerNorm{Pass::backward, 100, 768}, Dtype::bf16) == sms * (512 / 96));
+  CHECK(blocks_of(RmsNorm{Pass::backward, 20, 5120}, Dtype::bf16) == sms * (512 / 320));
+  // Two tiles of columns share four blocks.
+  CHECK(blocks_of(LayerNorm{Pass::wgrad, 300, 256}, Dtype::bf16) == 4);
+  CHECK(blocks_of(Elementwise{ElementwiseFn::column_sum, 500, 128}, Dtype::bf16) == 4);
+  CHECK(blocks_of(SumSquares{5000}, Dtype::f32) == 4);
+  CHECK(blocks_of(AdamW{8000, {}}, Dtype::f32) == 4);
+  CHECK(blocks_of(ScaledCast{Pass::forward, 1, 3200}, Dtype::f32) == 4);
+  CHECK(blocks_of(ScaledCast{Pass::backward, 1, 3200}, Dtype::f32) == 4);
+  std::vector<std::byte> from(64), to(64);
+  for (const int ctas : {1, 2, 16})
+    CHECK(blocks_of_first([&] { run_message(from.data(), to.data(), 64, {ctas, 0}, {.sms = sms}); }) ==
+          std::min(ctas, 2));
+  emulate::threads_of_sm = threads_of_sm;
 }
 #endif
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -27,6 +28,31 @@ void launch(const Stream& stream, dim3 grid, dim3 block, void (*kernel)(Paramete
 #else
   emulate::launch(stream.stream, grid, block, kernel, std::forward<Arguments>(arguments)...);
 #endif
+}
+
+// Blocks of `threads` threads, without dynamic shared memory, of which the device holds all at once: a grid of so many
+// has no second wave. At least 1. The kernel's registers and shared memory decide, so the number is the same wherever
+// this program runs on such a device. Throws Error(runtime) in CUDA's words.
+template <class... Parameters>
+std::int64_t resident_blocks(const Stream& stream, void (*kernel)(Parameters...), unsigned threads) {
+#if defined(__CUDACC__)
+  // A process has one device.
+  thread_local std::map<std::pair<const void*, unsigned>, int> of_sm;
+  const auto [known, fresh] = of_sm.try_emplace({reinterpret_cast<const void*>(kernel), threads}, 0);
+  if (fresh)
+    if (const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&known->second, kernel,
+                                                                                static_cast<int>(threads), 0);
+        error != cudaSuccess) {
+      of_sm.erase(known);
+      cudaGetLastError();
+      throw runtime_failure(std::string("asking how much of a kernel fits: ") + cudaGetErrorString(error));
+    }
+  const int blocks = known->second;
+#else
+  static_cast<void>(kernel);
+  const int blocks = emulate::resident_blocks_of_sm(threads);
+#endif
+  return std::max<std::int64_t>(1, std::int64_t{blocks} * stream.sms);
 }
 
 // Rows of a matrix, `ld` elements apart; 0 when every row is the same one.

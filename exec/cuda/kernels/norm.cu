@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 constexpr unsigned kRowsOfBlock = 4;
-constexpr unsigned kMostThreads = 512;  // of a block that has both gradients, and of such blocks on an SM
+constexpr unsigned kMostThreads = 512;  // of a block that has both gradients
 
 // stats[rows, 2] (mean, reciprocal standard deviation) when `kCentred`, which LayerNorm is; else [rows, 1].
 template <bool kCentred>
@@ -212,14 +212,13 @@ template <int N, int kPacks, int kRows, bool kCentred, class T>
 void run_backward(std::int64_t rows, std::int64_t cols, std::span<const exec::Operand> o, const Stream& stream) {
   constexpr int kSums = kCentred ? 2 : 1;
   const unsigned threads = static_cast<unsigned>(ceil_div(cols, std::int64_t{N} * kPacks * kWarp)) * kWarp;
-  // As many blocks as are there at once, or nearly.
-  const std::int64_t blocks =
-      std::min({ceil_div(stream.sms * kMostThreads, threads), ceil_div(rows, std::int64_t{4} * kRows),
-                chunks_in_scratch(stream, cols, kSums)});
+  constexpr auto kernel = backward_kernel<N, kPacks, kRows, kCentred, T>;
+  const std::int64_t blocks = std::min({resident_blocks(stream, kernel, threads), ceil_div(rows, std::int64_t{4} * kRows),
+                                        chunks_in_scratch(stream, cols, kSums)});
   const auto in = [&](std::size_t i) { return rows_of<const T>(o[i]); };
-  launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {threads, 1, 1}, backward_kernel<N, kPacks, kRows, kCentred, T>,
-         rows, cols, ceil_div(rows, blocks), in(0), in(1), rows_of<const float>(o[2]), static_cast<const T*>(o[3].data),
-         rows_of<T>(o.back()), o.back().mode == AccessMode::accumulate, static_cast<float*>(stream.scratch));
+  launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {threads, 1, 1}, kernel, rows, cols, ceil_div(rows, blocks),
+         in(0), in(1), rows_of<const float>(o[2]), static_cast<const T*>(o[3].data), rows_of<T>(o.back()),
+         o.back().mode == AccessMode::accumulate, static_cast<float*>(stream.scratch));
   SumOutputs<kSums> out;
   for (std::size_t s = 0; s < kSums; ++s) out.at[s] = static_cast<float*>(o[4 + s].data);
   add_partial_sums(stream, cols, blocks, out);

@@ -127,8 +127,9 @@ void run_kernel(const AdamW& work, std::span<const exec::Operand> operands, cons
       const auto run = [&]<int M>(std::integral_constant<int, M>, std::int64_t from, std::int64_t count) {
         if (count == 0) return;
         const std::int64_t packs = count / M;
-        const auto blocks = static_cast<unsigned>(std::min(ceil_div(packs, kThreads), std::int64_t{16} * stream.sms));
-        launch(stream, {blocks, 1, 1}, {kThreads, 1, 1}, adamw_kernel<M, T>, packs, shard_begin + from,
+        constexpr auto kernel = adamw_kernel<M, T>;
+        const auto blocks = std::min(ceil_div(packs, kThreads), resident_blocks(stream, kernel, kThreads));
+        launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {kThreads, 1, 1}, kernel, packs, shard_begin + from,
                floats(0) + from, doubles(1), doubles(2), static_cast<T*>(operands[3].data) + from, floats(4) + from,
                floats(5) + from, work.master ? floats(6) + from : nullptr, ranges);
       };
@@ -147,10 +148,12 @@ void run_kernel(const AdamW& work, std::span<const exec::Operand> operands, cons
 void run_kernel(const SumSquares& work, std::span<const exec::Operand> operands, const Stream& stream) {
   auto* partial = static_cast<double*>(stream.scratch);
   const std::int64_t fit = static_cast<std::int64_t>(stream.scratch_bytes / sizeof(double));
-  const std::int64_t blocks = std::min({ceil_div(work.elements, 4 * kThreads), std::int64_t{8} * stream.sms, fit});
+  std::int64_t blocks = 0;
   with_device_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
-    launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {kThreads, 1, 1}, squares_kernel<T>, work.elements,
+    constexpr auto kernel = squares_kernel<T>;
+    blocks = std::min({ceil_div(work.elements, 4 * kThreads), resident_blocks(stream, kernel, kThreads), fit});
+    launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {kThreads, 1, 1}, kernel, work.elements,
            static_cast<const T*>(operands[0].data), partial);
   });
   launch(stream, {1, 1, 1}, {1024, 1, 1}, add_sum_kernel<double>, partial, blocks,

@@ -79,17 +79,18 @@ void run_kernel(const ScaledCast& work, std::span<const exec::Operand> operands,
   const bool is_forward = work.pass == Pass::forward;
   const exec::Operand &x = operands[is_forward ? 0 : 1], &packed = operands[is_forward ? 1 : 0];
   const std::int64_t of_shard = work.elements / kScaleBlock, blocks = work.shards * of_shard;
-  const auto grid =
-      static_cast<unsigned>(std::min(ceil_div(blocks, std::int64_t{kThreads} / kWarp), std::int64_t{16} * stream.sms));
   auto* bytes = static_cast<unsigned char*>(packed.data);
+  const auto start = [&](auto kernel, auto* from, auto* to) {
+    const std::int64_t grid =
+        std::min(ceil_div(blocks, std::int64_t{kThreads} / kWarp), resident_blocks(stream, kernel, kThreads));
+    launch(stream, {static_cast<unsigned>(grid), 1, 1}, {kThreads, 1, 1}, kernel, blocks, of_shard, from, to);
+  };
   with_device_type(x.dtype, [&](auto type) {
     using T = decltype(type);
     if (is_forward)
-      launch(stream, {grid, 1, 1}, {kThreads, 1, 1}, pack_kernel<T>, blocks, of_shard, static_cast<const T*>(x.data),
-             bytes);
+      start(pack_kernel<T>, static_cast<const T*>(x.data), bytes);
     else
-      launch(stream, {grid, 1, 1}, {kThreads, 1, 1}, unpack_kernel<T>, blocks, of_shard,
-             static_cast<const unsigned char*>(bytes), static_cast<T*>(x.data));
+      start(unpack_kernel<T>, static_cast<const unsigned char*>(bytes), static_cast<T*>(x.data));
   });
 }
 

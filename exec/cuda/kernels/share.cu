@@ -104,18 +104,24 @@ __global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::in
   stay(begin_ns, least_ns);
 }
 
+// As many blocks as channels, but no more than the device holds: a second wave would stay for the link's time again.
+template <class... Parameters, class... Arguments>
+void start(void (*kernel)(Parameters...), const Pace& pace, const Stream& stream, const Arguments&... arguments) {
+  const std::int64_t blocks = std::min(std::int64_t{pace.ctas}, resident_blocks(stream, kernel, kShareThreads));
+  launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {kShareThreads, 1, 1}, kernel, arguments...);
+}
+
 void copy(const Slices& slices, const Pace& pace, const Stream& stream) {
   std::uintptr_t all = 0;
   for (int i = 0; i < slices.count; ++i)
     all |= reinterpret_cast<std::uintptr_t>(slices.from[i]) | reinterpret_cast<std::uintptr_t>(slices.to[i]) |
            static_cast<std::uintptr_t>(slices.bytes[i]);
-  const dim3 grid{static_cast<unsigned>(pace.ctas), 1, 1}, block{kShareThreads, 1, 1};
   if (all % 16 == 0)
-    launch(stream, grid, block, copy_kernel<Pack<std::uint32_t, 4>>, slices, pace.least_ns);
+    start(copy_kernel<Pack<std::uint32_t, 4>>, pace, stream, slices, pace.least_ns);
   else if (all % 2 == 0)
-    launch(stream, grid, block, copy_kernel<std::uint16_t>, slices, pace.least_ns);
+    start(copy_kernel<std::uint16_t>, pace, stream, slices, pace.least_ns);
   else
-    launch(stream, grid, block, copy_kernel<std::uint8_t>, slices, pace.least_ns);
+    start(copy_kernel<std::uint8_t>, pace, stream, slices, pace.least_ns);
 }
 
 // All that one member gets, in one place.
@@ -128,11 +134,10 @@ void sum(const Slices& slices, const Pace& pace, const Stream& stream) {
   const std::int64_t count = slices.bytes[0] / static_cast<std::int64_t>(sizeof(T));
   bool packs = count % widest == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
   for (int m = 0; m < in.count; ++m) packs = packs && reinterpret_cast<std::uintptr_t>(in.at[m]) % 16 == 0;
-  const dim3 grid{static_cast<unsigned>(pace.ctas), 1, 1}, block{kShareThreads, 1, 1};
   if (packs)
-    launch(stream, grid, block, sum_kernel<T, Sum, widest>, count, in, out, pace.least_ns);
+    start(sum_kernel<T, Sum, widest>, pace, stream, count, in, out, pace.least_ns);
   else
-    launch(stream, grid, block, sum_kernel<T, Sum, 1>, count, in, out, pace.least_ns);
+    start(sum_kernel<T, Sum, 1>, pace, stream, count, in, out, pace.least_ns);
 }
 
 }  // namespace
