@@ -70,6 +70,7 @@ void compare_as(const ScenarioOptions& options, ScenarioRun& run) {
     throw input_error("platform " + platform.name + " was calibrated on a " + (run.is_gpu ? "host" : "GPU") +
                       ", and the backend is " + options.backend + "; expected one that `stretto calibrate --backend " +
                       options.backend + "` wrote: name it with --platform");
+  run.choose_fusions(options, &platform);
   watch_interrupts();
   Progress progress;
   const exec::Machine machine = run.machine(sim::cores_per_device(platform, scenario.cluster));
@@ -84,7 +85,9 @@ void compare_as(const ScenarioOptions& options, ScenarioRun& run) {
     return;
   }
   progress.clear();
-  run.out << about(scenario) << "\nplatform " << result.comparison.platform << "\n\n";
+  run.out << about(scenario) << "\nplatform " << result.comparison.platform << "\n";
+  for (const std::string& note : run.notes) run.out << "note: " << note << "\n";
+  run.out << "\n";
   if (!result.comparison.rows.empty()) run.out << comparison_text(result.comparison);
   nlohmann::json json = comparison_json(result.comparison);
   json["cpu_affinity"] = run.cpu_affinity();

@@ -26,6 +26,7 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
   std::vector<std::string>& notes = run.notes;
   std::ostream& out = run.out;
   const exec::TokenSource tokens = exec::tokens_of(scenario);
+  run.choose_fusions(options);
   if (run.is_gpu) run.reserve_queues(build_schedule(scenario));
   watch_interrupts();
   std::optional<Patience> patience;

@@ -31,8 +31,11 @@ void show(const ShowOptions& options) {
     options.files.claim_outputs();
     return options.gates ? show_gates(options, all_gates()) : show_platform(options.platform, options.json);
   }
-  const Scenario scenario = scenario_of(options);
+  Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
+  // As it is run there.
+  if (!options.platform.empty())
+    open_fusions(options, scenario, load_platform(options, scenario)).apply(scenario);
   if (options.gates) return show_gates(options, gates_of(scenario));
   keep_within_free_memory();
   const Patience patience(scenario);

@@ -63,10 +63,16 @@ Table advice_of(const std::vector<compare::PredictedMode>& modes) {
 // The changes with which the step fits, where it does not or they were asked for.
 std::optional<compare::FitSearch> fit_search(const SimulateOptions& options, const Scenario& scenario,
                                              const sim::Platform& platform, const sim::SimOptions& sim_options,
-                                             const DeviceMemory& memory) {
+                                             const compare::Fusions& fusions, const DeviceMemory& memory) {
   if (memory.fits() && !options.fit) return std::nullopt;
   return compare::find_fitting(
-      scenario, platform, [&](const std::vector<std::string>& set) { return scenario_of(options, set); }, sim_options);
+      scenario, platform,
+      [&](const std::vector<std::string>& set) {
+        Scenario changed = scenario_of(options, set);
+        fusions.apply(changed);
+        return changed;
+      },
+      sim_options);
 }
 
 std::string text_of(const compare::FitSearch& search) {
@@ -94,13 +100,16 @@ void write_page(const SimulateOptions& options, const sim::Platform& platform, c
 }
 
 void simulate_command(const SimulateOptions& options) {
-  const Scenario scenario = scenario_of(options);
+  Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
   const sim::Platform platform = load_platform(options, scenario);
+  const compare::Fusions fusions = open_fusions(options, scenario, platform);
+  fusions.apply(scenario);
   const auto [sim_options, simulated] = compare::engine_of(options.engine, options.backbone_GBps, platform, scenario);
   keep_within_free_memory();
   const Patience patience(scenario);
-  const compare::PredictedStep step = compare::predict_step(scenario, simulated, sim_options);
+  compare::PredictedStep step = compare::predict_step(scenario, simulated, sim_options);
+  if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
   const Prediction& p = step.prediction;
   std::cout << about_text(p) << "\n\n"
             << prediction_table(p).text() << "\n"
@@ -113,7 +122,7 @@ void simulate_command(const SimulateOptions& options) {
   if (options.modes) modes = compare::predict_modes(scenario, simulated, sim_options);
   if (modes) std::cout << "\n" << table_of(*modes).text();
   if (modes && modes->size() > 1) std::cout << "\n" << advice_of(*modes).text();
-  const std::optional<compare::FitSearch> search = fit_search(options, scenario, simulated, sim_options, p.memory);
+  const std::optional<compare::FitSearch> search = fit_search(options, scenario, simulated, sim_options, fusions, p.memory);
   if (search) std::cout << "\n" << text_of(*search);
 
   nlohmann::json json = prediction_json(p);

@@ -124,6 +124,7 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   std::ostream& out = run.out;
   const bool is_first = run.is_first();
   exec::require_data(scenario);  // before memory is taken
+  run.choose_fusions(options);
   std::optional<Patience> patience;
   if (is_first) patience.emplace(scenario);
   const Schedule schedule = build_schedule(scenario);

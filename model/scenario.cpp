@@ -7,6 +7,7 @@
 #include "base/data_folder.hpp"
 #include "base/read_file.hpp"
 #include "model/framework_profile.hpp"
+#include "model/scenario/given_keys.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -216,6 +217,23 @@ Scenario read_scenario(const std::string& path, const std::vector<std::string>& 
   scenario.training.load = resolved(scenario.training.load, folder);
   scenario.training.checkpoint_dir = resolved(scenario.training.checkpoint_dir, folder);
   return scenario;
+}
+
+std::set<std::string> given_keys(const std::string& path, const std::vector<std::string>& overrides,
+                                 const std::string& section) {
+  TomlTable root = read_toml(path, overrides);
+  std::set<std::string> given;
+  const auto add = [&](TomlTable& from) {
+    const std::vector<std::string> keys = section_of(from, section).keys();
+    given.insert(keys.begin(), keys.end());
+  };
+  if (const std::string profile = value_or<std::string>(root, "profile", ""); !profile.empty()) {
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    FrameworkProfile read = read_framework_profile(resolved_data("profiles", profile, folder));
+    add(read.scenario);
+  }
+  add(root);
+  return given;
 }
 
 }  // namespace stretto

@@ -1,0 +1,92 @@
+#include "compare/fusions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "model/build_schedule.hpp"
+#include "model/schedule/bind.hpp"
+#include "sim/cost/cost_schedule.hpp"
+
+namespace stretto::compare {
+namespace {
+
+struct Fusion {
+  const char* knob;
+  bool Training::*value;
+  bool is_epilogue;  // of a GEMM, which tuning does without where that is faster
+};
+constexpr std::array<Fusion, 4> kFusions = {{
+    {"gelu_fusion", &Training::gelu_fusion, true},
+    {"bias_gradient_fusion", &Training::bias_gradient_fusion, true},
+    {"residual_fusion", &Training::residual_fusion, true},
+    {"norm_gradient_fusion", &Training::norm_gradient_fusion, false},
+}};
+
+// Whether the scenario lets it act.
+bool is_possible(const Schedule& with, const char* knob) {
+  return std::none_of(with.notes.begin(), with.notes.end(),
+                      [&](const std::string& note) { return note.starts_with(std::string(knob) + " is off"); });
+}
+
+double compute_ms(const Schedule& schedule, const sim::Platform& platform, const Cluster& cluster) {
+  const sim::Costs costs = sim::cost_schedule(schedule, platform, cluster);
+  Picoseconds total = 0;
+  for (const BoundOp& op : bind(schedule, 0).ops) total += costs.compute[op.op].alone;
+  return to_ms(total);
+}
+
+}  // namespace
+
+void Fusions::apply(Scenario& scenario) const {
+  for (std::size_t i = 0; i < on.size(); ++i)
+    if (on[i]) scenario.training.*kFusions[i].value = true;
+}
+
+Fusions choose_fusions(const Scenario& scenario, const std::set<std::string>& given, const sim::Platform* platform) {
+  Fusions fusions;
+  fusions.on.resize(kFusions.size());
+  if (platform != nullptr && !platform->gpu) return fusions;
+  std::string chosen;
+  double without_ms = -1;
+  for (std::size_t i = 0; i < kFusions.size(); ++i) {
+    const Fusion& fusion = kFusions[i];
+    if (given.contains(fusion.knob)) continue;
+    Scenario with = scenario;
+    with.training.*fusion.value = true;
+    const Schedule schedule = build_schedule(with);
+    if (!is_possible(schedule, fusion.knob)) continue;
+    std::string why;
+    if (platform != nullptr) {
+      if (without_ms < 0) without_ms = compute_ms(build_schedule(scenario), *platform, scenario.cluster);
+      const double saved_ms = without_ms - compute_ms(schedule, *platform, scenario.cluster);
+      fusions.on[i] = saved_ms > 0;
+      why = saved_ms > 0 ? fmt::format("saves {:.3g} ms of {:.3g} ms compute", saved_ms, without_ms) : "not faster";
+    } else {
+      fusions.on[i] = fusion.is_epilogue;
+      why = fusion.is_epilogue ? "apart where tuning finds that faster"
+                               : "not measured; stretto calibrate --backend cuda does that";
+    }
+    chosen += fmt::format("{}{} {} ({})", chosen.empty() ? "" : ", ", fusion.knob, fusions.on[i] ? "on" : "off", why);
+  }
+  if (!chosen.empty())
+    fusions.note = fmt::format("fusions that the scenario leaves open{}: {}",
+                               platform != nullptr ? ", as measured by platform " + platform->name : "", chosen);
+  return fusions;
+}
+
+std::uint32_t bits_of(const Fusions& fusions) {
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < fusions.on.size(); ++i) bits |= std::uint32_t{fusions.on[i]} << i;
+  return bits;
+}
+
+Fusions fusions_of(std::uint32_t bits, std::string note) {
+  Fusions fusions{{}, std::move(note)};
+  for (std::size_t i = 0; i < kFusions.size(); ++i) fusions.on.push_back((bits >> i & 1) != 0);
+  return fusions;
+}
+
+}  // namespace stretto::compare
