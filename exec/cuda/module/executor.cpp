@@ -388,6 +388,8 @@ class CudaExecutor final : public exec::Executor {
           add_note(describe(Work(*gemm)) +
                    ": cuBLAS has no such epilogue or is slower with it, a kernel of our own follows");
       }
+    gemms_->save();
+    for (const std::string& note : gemms_->notes()) add_note(note);
   }
 
   // Done when it returns, which cudaMemset alone is not.

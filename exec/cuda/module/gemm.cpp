@@ -1,10 +1,14 @@
 #include "exec/cuda/module/gemm.hpp"
 
 #include <cublasLt.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
+#include <iterator>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "exec/cuda/kernels/launch_work.hpp"
@@ -97,6 +101,18 @@ float time_ms(Start start, const Stream& stream, int rounds = kRounds, int repea
   return fastest_ms;
 }
 
+// All that a plan depends on besides the GEMM. A device of another name or size has other kernels.
+std::string made_for(int sms) {
+  int driver = 0, device = 0;
+  check(cudaDriverGetVersion(&driver), "asking for the driver");
+  check(cudaGetDevice(&device), "asking for the device");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "asking the device");
+  return fmt::format("cuBLASLt {}, driver {}, {} ({}.{}, {} SMs), GEMMs on {} SMs", cublasLtGetVersion(), driver,
+                     properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+                     sms > 0 ? sms : properties.multiProcessorCount);
+}
+
 struct Preference {
   cublasLtMatmulPreference_t handle = nullptr;
   Preference() { check(cublasLtMatmulPreferenceCreate(&handle), "asking for algorithms"); }
@@ -150,6 +166,19 @@ struct GemmRunner::Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
+  // As the file keeps it. cuBLAS says that an algorithm can be written and read again by the same version of it
+  // (cublasLtMatmulAlgo_t).
+  static constexpr std::size_t kNumbers = 2 + std::size(cublasLtMatmulAlgo_t{}.data);
+  PlanFile::Numbers numbers() const {
+    PlanFile::Numbers all = {has_epilogue, sums == Dtype::bf16};
+    for (const std::uint64_t word : algorithm.data) all.push_back(static_cast<std::int64_t>(word));
+    return all;
+  }
+  void take(const PlanFile::Numbers& all) {
+    for (std::size_t i = 0; i < std::size(algorithm.data); ++i)
+      algorithm.data[i] = static_cast<std::uint64_t>(all[2 + i]);
+  }
+
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, T value) {
     check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "describing a GEMM");
@@ -189,7 +218,9 @@ struct GemmRunner::Plan {
   }
 };
 
-GemmRunner::GemmRunner(int sms) : sms_(sms) { check(cublasLtCreate(&handle_), "starting"); }
+GemmRunner::GemmRunner(int sms) : sms_(sms), file_(plan_folder(), made_for(sms)) {
+  check(cublasLtCreate(&handle_), "starting");
+}
 GemmRunner::~GemmRunner() {
   plans_.clear();
   cublasLtDestroy(handle_);
@@ -217,12 +248,57 @@ GemmRunner::Key GemmRunner::key_of(const Gemm& work, std::span<const exec::Opera
           work.epilogue == GemmEpilogue::none ? 0 : operands[work.x_index()].ld};
 }
 
+std::vector<std::string> GemmRunner::notes() const {
+  std::vector<std::string> notes;
+  if (from_file_ > 0)
+    notes.push_back(fmt::format("{} GEMMs run as they were found to be fastest before: {}", from_file_, file_.path()));
+  if (!file_.note().empty()) notes.push_back(file_.note());
+  return notes;
+}
+
 bool GemmRunner::tune(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  auto& plan = plans_[key_of(work, operands)];
-  const auto is_one_kernel = [&] { return work.epilogue == GemmEpilogue::none || plan->has_epilogue; };
-  if (plan) return is_one_kernel();
+  const Key key = key_of(work, operands);
+  auto& plan = plans_[key];
+  if (!plan) {
+    PlanFile::Numbers numbers(key.begin(), key.end());
+    numbers.push_back(static_cast<std::int64_t>(stream.scratch_bytes));
+    plan = kept(numbers, work, operands, stream);
+    if (plan) {
+      ++from_file_;
+    } else {
+      plan = measured(work, operands, stream);
+      file_.put(numbers, plan->numbers());
+    }
+  }
+  return work.epilogue == GemmEpilogue::none || plan->has_epilogue;
+}
+
+std::unique_ptr<GemmRunner::Plan> GemmRunner::kept(const PlanFile::Numbers& key, const Gemm& work,
+                                                   std::span<const exec::Operand> operands,
+                                                   const Stream& stream) const {
+  const PlanFile::Numbers* numbers = file_.find(key);
+  if (numbers == nullptr || numbers->size() != Plan::kNumbers) return nullptr;
+  const bool with_epilogue = (*numbers)[0] != 0;
+  const Dtype sums = (*numbers)[1] != 0 ? Dtype::bf16 : Dtype::f32;
+  std::unique_ptr<Plan> plan;
+  const auto takes = [&](const Gemm& one, std::span<const exec::Operand> of_one) {
+    plan = std::make_unique<Plan>(one, of_one, sms_, with_epilogue, sums);
+    plan->take(*numbers);
+    plan->point_to(one, of_one, stream);
+    cublasLtMatmulHeuristicResult_t result{};
+    return cublasLtMatmulAlgoCheck(handle_, plan->operation, plan->a, plan->b, plan->added, plan->c, &plan->algorithm,
+                                   &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= plan->workspace_bytes(one, stream);
+  };
+  if (work.epilogue == GemmEpilogue::none || with_epilogue) return takes(work, operands) ? std::move(plan) : nullptr;
+  const Part product = parts_of(work).front();
+  return takes(std::get<Gemm>(product.work), exec::operands_of(product, operands)) ? std::move(plan) : nullptr;
+}
+
+std::unique_ptr<GemmRunner::Plan> GemmRunner::measured(const Gemm& work, std::span<const exec::Operand> operands,
+                                                       const Stream& stream) {
   // Sums of f32 lose nothing; of bf16 operands cuBLAS may have them in bf16 only.
-  plan = fastest(work, operands, stream, true, Dtype::f32);
+  std::unique_ptr<Plan> plan = fastest(work, operands, stream, true, Dtype::f32);
   if (!plan && work.epilogue == GemmEpilogue::bias_gradient && operands[0].dtype == Dtype::bf16)
     plan = fastest(work, operands, stream, true, Dtype::bf16);
   if (work.epilogue != GemmEpilogue::none) {
@@ -235,7 +311,7 @@ bool GemmRunner::tune(const Gemm& work, std::span<const exec::Operand> operands,
     if (!plan || (apart && apart->ms < kWorthIt * plan->ms)) plan = std::move(apart);
   }
   if (!plan) throw runtime_failure("cuBLAS has no algorithm that runs " + describe(Work(work)));
-  return is_one_kernel();
+  return plan;
 }
 
 std::unique_ptr<GemmRunner::Plan> GemmRunner::fastest(const Gemm& work, std::span<const exec::Operand> operands,
