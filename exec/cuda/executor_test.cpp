@@ -295,6 +295,43 @@ TEST_CASE("ranks in processes of their own, by NCCL: the same bits as on a share
   CHECK(fake_nccl::most_ctas() <= 8);
 }
 
+TEST_CASE("communicators without channels of their own leave half of the device to compute", "[cuda][processes]") {
+  fake_cuda::Device& device = fake_cuda::device();
+  device.sms = 24;
+  unsetenv("NCCL_GRAPH_REGISTER");
+  Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "fp32", 1, 2);
+  scenario.model.num_layers = 1;
+  const auto open = [&] {
+    std::vector<std::string> notes;
+    for (const std::string& error : as_processes(2, 60, [&](launch::ProcessGroup& group) {
+           const OnFakeGpu rank(scenario, false, &group);
+           if (group.rank() == 0) notes = rank.executor->notes();
+           group.barrier();
+         }))
+      CHECK(error.empty());
+    return notes;
+  };
+  fake_nccl::most_ctas();
+  const int clustered = fake_nccl::clustered();
+  for (const std::string& note : open()) CHECK_THAT(note, !Catch::Contains("memory is short"));
+  const int ctas = fake_nccl::most_ctas();
+  CHECK(ctas <= 12);
+  CHECK(ctas > 12 / 2);  // shared out, and not one each
+  CHECK(fake_nccl::clustered() == clustered);
+  CHECK(std::string(getenv("NCCL_GRAPH_REGISTER")) == "0");
+  // Channels that are given come first, in clusters as NCCL likes; the user's own setting stays.
+  setenv("NCCL_GRAPH_REGISTER", "1", 1);
+  scenario.cluster.max_ctas["dp"] = 20;
+  setenv("NCCL_BUFFSIZE", "1073741824", 1);
+  CHECK_THAT(open().back(), Catch::Contains("memory is short: NCCL may take"));
+  unsetenv("NCCL_BUFFSIZE");
+  CHECK(fake_nccl::most_ctas() >= 20);
+  CHECK(fake_nccl::clustered() > clustered);
+  CHECK(std::string(getenv("NCCL_GRAPH_REGISTER")) == "1");
+  unsetenv("NCCL_GRAPH_REGISTER");
+  device.sms = 2;
+}
+
 TEST_CASE("a rank that is lost, or does not come, aborts NCCL everywhere", "[cuda][processes]") {
   Scenario scenario = layout_scenario(Layout{3, 1}, "overlap_grad_reduce", false, "fp32", 1, 3);
   scenario.model.num_layers = 1;

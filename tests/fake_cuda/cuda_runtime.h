@@ -117,6 +117,7 @@ struct Device {
   int left_undone = 0;        // pieces of work in streams that were destroyed
   int graphs = 0, graph_launches = 0;
   bool captures = true;  // false: no capture comes to its end
+  int sms = 2;
 };
 inline Device& device() {
   static Device the_device;
@@ -141,7 +142,7 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "Fake GPU");
-  properties->multiProcessorCount = 2;
+  properties->multiProcessorCount = fake_cuda::device().sms;
   return cudaSuccess;
 }
 enum cudaDeviceAttr { cudaDevAttrMemoryClockRate = 36, cudaDevAttrGlobalMemoryBusWidth = 37 };

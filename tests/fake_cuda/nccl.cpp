@@ -21,7 +21,7 @@ namespace {
 using stretto::CollectiveKind;
 using stretto::Dtype;
 
-std::atomic<int> live_count{0}, aborted_count{0}, hung_count{0}, most_ctas_count{0};
+std::atomic<int> live_count{0}, aborted_count{0}, hung_count{0}, most_ctas_count{0}, clustered_count{0};
 
 // Of a rank's communicator: operations run one after the other in the order of the calls, whatever their streams, as
 // the real one's do (ncclLaunchPrepare).
@@ -292,6 +292,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   int ctas = 0;
   for (const auto& [handle, one] : mine()) ctas += one->ctas;
   most_ctas_count = std::max(most_ctas_count.load(), ctas);
+  if (config->cgaClusterSize > 1) ++clustered_count;
   return ncclInProgress;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
@@ -355,5 +356,6 @@ namespace fake_nccl {
 int live() { return live_count; }
 int aborted() { return aborted_count; }
 int hung() { return hung_count; }
-int most_ctas() { return most_ctas_count; }
+int most_ctas() { return most_ctas_count.exchange(0); }
+int clustered() { return clustered_count; }
 }  // namespace fake_nccl

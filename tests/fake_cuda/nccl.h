@@ -22,10 +22,10 @@ struct ncclUniqueId {
   char internal[128];
 };
 struct ncclConfig_t {
-  int blocking, maxCTAs;
+  int blocking, cgaClusterSize, maxCTAs;
 };
 #define NCCL_CONFIG_INITIALIZER \
-  { 1, 0 }
+  { 1, 4, 0 }
 struct ncclComm;
 using ncclComm_t = ncclComm*;
 
@@ -55,6 +55,7 @@ namespace fake_nccl {
 // Of all threads: communicators that were opened and not closed, and those that ended by ncclCommAbort.
 int live();
 int aborted();
-int most_ctas();  // of all communicators that a rank had at the same time
+int most_ctas();  // of all communicators that a rank had at the same time, since this was last asked
+int clustered();  // communicators whose CTAs start in clusters
 int hung();  // aborts that the real one would wait in for ever
 }  // namespace fake_nccl

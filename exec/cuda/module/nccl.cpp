@@ -26,6 +26,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostCtas = 64;  // that NCCL 2.28 gives a communicator (MAXCHANNELS)
+// Between two GPUs on one channel, unless the user says otherwise (NCCL's documentation of NCCL_BUFFSIZE).
+constexpr std::int64_t kBuffer_bytes = std::int64_t{4} << 20;
+
+std::int64_t buffer_bytes() {
+  const char* given = std::getenv("NCCL_BUFFSIZE");
+  const std::int64_t bytes = given == nullptr ? 0 : std::strtoll(given, nullptr, 10);
+  return bytes > 0 ? bytes : kBuffer_bytes;
+}
 
 ncclDataType_t type_of(Dtype dtype) {
   switch (dtype) {
@@ -81,6 +89,9 @@ class Nccl final : public Communication {
         processes_(*options.processes),
         timeout_s_(options.timeout_s),
         places_(find_nccl_groups(schedule, program)) {
+    // Receives into buffers that a graph has registered can hang without a word (github.com/NVIDIA/nccl/issues/2389,
+    // 2390). NCCL asks for this at its first use; the user's own setting stays.
+    ::setenv("NCCL_GRAPH_REGISTER", "0", 0);
     require_version();
     require_devices();
     try {
@@ -206,14 +217,19 @@ class Nccl final : public Communication {
     int free_ctas = ctas_of_the_others(sms);
     for (const int of_rank : processes_.all_gather_value(free_ctas)) free_ctas = std::min(free_ctas, of_rank);
     const int free_for_messages = static_cast<int>(std::bit_floor(static_cast<unsigned>(free_ctas)));
-    for (auto& [place, group] : groups_) {
+    const auto ctas_of = [&](const NcclGroup& place) {
       const Communicator& communicator = schedule_.communicators[place.communicator];
+      if (communicator.engine == CommEngine::sm) return communicator.channels;
+      return std::min(kMostCtas, place.kind == NcclGroup::Kind::collectives ? free_ctas : free_for_messages);
+    };
+    say_when_memory_is_short(ctas_of);
+    for (auto& [place, group] : groups_) {
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
-      if (communicator.engine == CommEngine::sm)
-        config.maxCTAs = communicator.channels;
-      else if (free_ctas < kMostCtas)
-        config.maxCTAs = place.kind == NcclGroup::Kind::collectives ? free_ctas : free_for_messages;
+      config.maxCTAs = ctas_of(place);
+      // Where NCCL is to share SMs that are left, its CTAs take them one by one: clusters, four CTAs on a GPU that has
+      // them, wait for four free SMs of one part of the device.
+      if (schedule_.communicators[place.communicator].engine != CommEngine::sm) config.cgaClusterSize = 1;
       const ncclResult_t result =
           ncclCommInitRankConfig(&group.comm, static_cast<int>(group.members.size()),
                                  ids.at({place, group.members.front()}), group.index_of(program_.rank), &config);
@@ -222,9 +238,27 @@ class Nccl final : public Communication {
     }
   }
 
+  // NCCL's buffers are not in the memory plan. `ctas_of` a group's place.
+  template <class CtasOf>
+  void say_when_memory_is_short(CtasOf ctas_of) {
+    std::int64_t needed = 0;
+    for (const auto& [place, group] : groups_) {
+      // From the one before and the one behind in a ring, or from everyone that sends.
+      const std::int64_t peers = std::min<std::int64_t>(2, std::ssize(group.members) - 1);
+      needed += peers * ctas_of(place) * buffer_bytes();
+    }
+    std::size_t free = 0, total = 0;
+    cuda::check(cudaMemGetInfo(&free, &total), "asking for free memory");
+    if (needed <= static_cast<std::int64_t>(free)) return;
+    notes_.push_back(
+        fmt::format("memory is short: NCCL may take {:.2f} GiB for the buffers of {} communicators, {:.2f} are free "
+                    "beside the plan; max_ctas of a group or NCCL_BUFFSIZE make it less",
+                    static_cast<double>(needed) / (1 << 30), groups_.size(), static_cast<double>(free) / (1 << 30)));
+  }
+
   // Kernels of several communicators run at the same time and wait for ranks on which others may have started first.
   // They end as long as all find room on the device, so those whose channels the schedule does not give share what is
-  // left of it.
+  // left of one half of it; the other half is for compute.
   int ctas_of_the_others(int sms) const {
     int given = 0, others = 0;
     for (const auto& [place, group] : groups_) {
@@ -236,7 +270,7 @@ class Nccl final : public Communication {
       else
         ++others;
     }
-    return std::max(1, (sms - given) / std::max(1, others));
+    return std::max(1, (sms / 2 - given) / std::max(1, others));
   }
 
   // The first message between two ranks connects them, for which both must have made their calls: a rank that sends
