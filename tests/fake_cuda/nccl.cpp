@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exec/comm/local.hpp"
+#include "exec/cuda/module/nccl_api.hpp"
 
 namespace {
 
@@ -350,6 +351,18 @@ ncclResult_t ncclGroupEnd() {
   if (!to_reclaim.empty()) reclaim();
   if (!grouped.empty()) submit_messages(std::exchange(grouped, {}), stream_of_group);
   return ncclInProgress;
+}
+
+// As if it had been loaded.
+const stretto::cuda::NcclApi& stretto::cuda::nccl() {
+  static const NcclApi api = [] {
+    NcclApi found;
+#define STRETTO_TAKE(name) found.name = &::nccl##name;
+    STRETTO_NCCL_FUNCTIONS(STRETTO_TAKE)
+#undef STRETTO_TAKE
+    return found;
+  }();
+  return api;
 }
 
 namespace fake_nccl {

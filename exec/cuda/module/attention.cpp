@@ -5,14 +5,13 @@
 // (so cuDNN's own frontend describes it), and dK and dV of all heads, between two operations, are reduced to hk.
 #include "exec/cuda/module/attention.hpp"
 
-#include <cudnn.h>
-
 #include <cassert>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "base/error.hpp"
+#include "exec/cuda/module/cudnn_api.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -23,26 +22,26 @@ struct CudnnError {
 void check(cudnnStatus_t status) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char last[512] = {};
-  cudnnGetLastErrorString(last, sizeof last);
-  throw CudnnError{std::string(cudnnGetErrorString(status)) + (last[0] != 0 ? std::string(", ") + last : "")};
+  cudnn().GetLastErrorString(last, sizeof last);
+  throw CudnnError{std::string(cudnn().GetErrorString(status)) + (last[0] != 0 ? std::string(", ") + last : "")};
 }
 
 class Descriptor {
  public:
-  explicit Descriptor(cudnnBackendDescriptorType_t type) { check(cudnnBackendCreateDescriptor(type, &handle_)); }
-  ~Descriptor() { cudnnBackendDestroyDescriptor(handle_); }
+  explicit Descriptor(cudnnBackendDescriptorType_t type) { check(cudnn().BackendCreateDescriptor(type, &handle_)); }
+  ~Descriptor() { cudnn().BackendDestroyDescriptor(handle_); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
   template <class T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
-    check(cudnnBackendSetAttribute(handle_, name, type, 1, &value));
+    check(cudnn().BackendSetAttribute(handle_, name, type, 1, &value));
   }
   template <class T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T* values, std::int64_t count) {
-    check(cudnnBackendSetAttribute(handle_, name, type, count, values));
+    check(cudnn().BackendSetAttribute(handle_, name, type, count, values));
   }
-  void finalize() { check(cudnnBackendFinalize(handle_)); }
+  void finalize() { check(cudnn().BackendFinalize(handle_)); }
   cudnnBackendDescriptor_t get() const { return handle_; }
 
  private:
@@ -298,7 +297,7 @@ struct AttentionRunner::Plan {
       found.push_back(configurations.back()->get());
     }
     std::int64_t count = 0;
-    check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+    check(cudnn().BackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                    kConfigurations, &count, found.data()));
     if (count == 0) throw CudnnError{"no engine for this graph"};
     // The first that can be built, the best first.
@@ -315,7 +314,7 @@ struct AttentionRunner::Plan {
         if (i + 1 >= std::min<std::int64_t>(count, kConfigurations)) throw;
       }
     }
-    check(cudnnBackendGetAttribute(plan->get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+    check(cudnn().BackendGetAttribute(plan->get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                    &workspace_bytes));
   }
 
@@ -324,13 +323,17 @@ struct AttentionRunner::Plan {
 };
 
 AttentionRunner::AttentionRunner() {
-  if (const cudnnStatus_t status = cudnnCreate(&handle_); status != CUDNN_STATUS_SUCCESS)
-    throw runtime_failure(std::string("cuDNN: starting: ") + cudnnGetErrorString(status));
+  try {
+    if (const cudnnStatus_t status = cudnn().Create(&handle_); status != CUDNN_STATUS_SUCCESS)
+      missing_ = std::string("it does not start: ") + cudnn().GetErrorString(status);
+  } catch (const Error& error) {
+    missing_ = error.what();
+  }
 }
 AttentionRunner::AttentionRunner(const DescribedDevice& device) : device_json_(device.json) {}
 AttentionRunner::~AttentionRunner() {
   plans_.clear();
-  if (handle_ != nullptr) cudnnDestroy(handle_);
+  if (handle_ != nullptr) cudnn().Destroy(handle_);
 }
 
 AttentionRunner::Key AttentionRunner::key_of(const Attention& work, std::span<const exec::Operand> operands) {
@@ -347,6 +350,10 @@ AttentionRunner::Key AttentionRunner::key_of(const Attention& work, std::span<co
 }
 
 bool AttentionRunner::prepare(const Attention& work, std::span<const exec::Operand> operands) {
+  if (!missing_.empty()) {
+    why_not_ = missing_;
+    return false;
+  }
   if (work.kv_apart || work.queries.of > 1) {
     why_not_ = "parts of sequences have no plan";
     return false;
@@ -391,7 +398,7 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
     return static_cast<std::byte*>(operand.data) + bytes;
   };
   float scale = 1.0f / std::sqrt(static_cast<float>(work.head_dim)), one = 1,
-        masked = cudnnGetVersion() < kInfinityVersion ? std::numeric_limits<float>::lowest()
+        masked = cudnn().GetVersion() < kInfinityVersion ? std::numeric_limits<float>::lowest()
                                                       : -std::numeric_limits<float>::infinity();
   std::vector<std::int64_t> ids = {kQ, kK, kV, kO, kStats, kScale, kMasked};
   std::vector<void*> data = {at(operands[0], 0),
@@ -406,7 +413,7 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
     std::byte* sums = left;
     std::byte* dq = sums + plan.sums_bytes();
     left = dq + plan.dq_bytes();
-    if (cudnnGetVersion() < kClearsSumsVersion &&
+    if (cudnn().GetVersion() < kClearsSumsVersion &&
         cudaMemsetAsync(dq, 0, static_cast<std::size_t>(plan.dq_bytes()), on) != cudaSuccess)
       throw runtime_failure("clearing the sums of attention");
     ids.insert(ids.end(), {kDO, kDQ, kDK, kDV, kSum, kDQSum, kOne});
@@ -414,7 +421,7 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
                              static_cast<void*>(sums), static_cast<void*>(dq), static_cast<void*>(&one)});
   }
   try {
-    check(cudnnSetStream(handle_, on));
+    check(cudnn().SetStream(handle_, on));
     Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, data.data(),
              static_cast<std::int64_t>(data.size()));
@@ -422,7 +429,7 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
     void* const space = left;
     pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, space);
     pack.finalize();
-    check(cudnnBackendExecute(handle_, plan.plan->get(), pack.get()));
+    check(cudnn().BackendExecute(handle_, plan.plan->get(), pack.get()));
   } catch (const CudnnError& error) {
     throw runtime_failure("cuDNN: " + describe(Work(work)) + ": " + error.what);
   }

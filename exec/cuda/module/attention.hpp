@@ -24,7 +24,7 @@ struct DescribedDevice {
 // adds up those of a group. Not thread-safe.
 class AttentionRunner {
  public:
-  // On the current device. Throws Error(runtime) when cuDNN does not start there.
+  // On the current device. Where cuDNN is missing, too old or does not start, nothing has a plan.
   AttentionRunner();
   // Plans for a device that is not there; run() must not be called.
   explicit AttentionRunner(const DescribedDevice& device);
@@ -51,6 +51,7 @@ class AttentionRunner {
 
   cudnnContext* handle_ = nullptr;
   std::string device_json_;
+  std::string missing_;  // why there is no cuDNN, "" where there is
   std::string why_not_;
   std::map<Key, std::unique_ptr<Plan>> plans_;  // null: there is none
 };

@@ -1,6 +1,5 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
-#include <nccl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "base/error.hpp"
 #include "exec/cuda/module/check.hpp"
 #include "exec/cuda/module/communication.hpp"
+#include "exec/cuda/module/nccl_api.hpp"
 #include "exec/cuda/module/nccl_groups.hpp"
 #include "exec/launch/process_group.hpp"
 
@@ -57,7 +57,7 @@ std::string version_text(int version) {
 
 void require_version() {
   int version = 0;
-  if (ncclGetVersion(&version) != ncclSuccess || version / 10000 != NCCL_MAJOR || version < NCCL_VERSION_CODE)
+  if (nccl().GetVersion(&version) != ncclSuccess || version / 10000 != NCCL_MAJOR || version < NCCL_VERSION_CODE)
     throw runtime_failure(fmt::format("NCCL {} is installed; expected {} or a later {}.x", version_text(version),
                                       version_text(NCCL_VERSION_CODE), NCCL_MAJOR));
 }
@@ -108,10 +108,10 @@ class Nccl final : public Communication {
       if (group.comm == nullptr) continue;
       try {
         // All operations are done; this only says goodbye.
-        if (ncclCommFinalize(group.comm) == ncclInProgress) settle(group, "closing communicators");
-        ncclCommDestroy(group.comm);
+        if (nccl().CommFinalize(group.comm) == ncclInProgress) settle(group, "closing communicators");
+        nccl().CommDestroy(group.comm);
       } catch (const Error&) {
-        ncclCommAbort(group.comm);
+        nccl().CommAbort(group.comm);
       }
     }
   }
@@ -129,17 +129,17 @@ class Nccl final : public Communication {
     if (const auto failure = processes_.failure()) throw runtime_failure(*failure);
     for (const auto& [place, group] : groups_) {
       ncclResult_t state = ncclSuccess;
-      const ncclResult_t asked = ncclCommGetAsyncError(group.comm, &state);
+      const ncclResult_t asked = nccl().CommGetAsyncError(group.comm, &state);
       require(asked == ncclSuccess ? state : asked, group, "communicating");
     }
   }
 
   // As one group: each waits for graphs that run, and such a graph ends when all its communicators have been told.
   void abort() override {
-    ncclGroupStart();
+    nccl().GroupStart();
     for (auto& [place, group] : groups_)
-      if (group.comm != nullptr) ncclCommAbort(std::exchange(group.comm, nullptr));
-    ncclGroupEnd();
+      if (group.comm != nullptr) nccl().CommAbort(std::exchange(group.comm, nullptr));
+    nccl().GroupEnd();
   }
 
   std::vector<std::string> notes() const override { return notes_; }
@@ -199,7 +199,7 @@ class Nccl final : public Communication {
         Invitation& invitation = mine.emplace_back();
         invitation.group = place;
         invitation.first_rank = program_.rank;
-        require(ncclGetUniqueId(&invitation.id), group, "opening a communicator");
+        require(nccl().GetUniqueId(&invitation.id), group, "opening a communicator");
       }
       groups_.emplace(place, std::move(group));
     }
@@ -231,7 +231,7 @@ class Nccl final : public Communication {
       // them, wait for four free SMs of one part of the device.
       if (schedule_.communicators[place.communicator].engine != CommEngine::sm) config.cgaClusterSize = 1;
       const ncclResult_t result =
-          ncclCommInitRankConfig(&group.comm, static_cast<int>(group.members.size()),
+          nccl().CommInitRankConfig(&group.comm, static_cast<int>(group.members.size()),
                                  ids.at({place, group.members.front()}), group.index_of(program_.rank), &config);
       require(result, group, "opening a communicator");
       settle(group, "opening a communicator");
@@ -289,14 +289,14 @@ class Nccl final : public Communication {
     auto* on = static_cast<cudaStream_t>(stream.stream);
     for (const auto& [index, ends] : used) {
       const Group& group = groups_.at(index);
-      ncclGroupStart();
+      nccl().GroupStart();
       ncclResult_t result = ncclSuccess;
       for (const auto& [peer, is_send] : ends) {
-        const ncclResult_t one = is_send ? ncclSend(out, 1, ncclInt32, peer, group.comm, on)
-                                         : ncclRecv(in, 1, ncclInt32, peer, group.comm, on);
+        const ncclResult_t one = is_send ? nccl().Send(out, 1, ncclInt32, peer, group.comm, on)
+                                         : nccl().Recv(in, 1, ncclInt32, peer, group.comm, on);
         if (one != ncclSuccess && one != ncclInProgress) result = one;
       }
-      const ncclResult_t ended = ncclGroupEnd();
+      const ncclResult_t ended = nccl().GroupEnd();
       require(result == ncclSuccess ? ended : result, group, "connecting");
       settle(group, "connecting");
     }
@@ -305,7 +305,7 @@ class Nccl final : public Communication {
   void require(ncclResult_t result, const Group& group, const char* what) const {
     if (result == ncclSuccess || result == ncclInProgress) return;
     throw runtime_failure(fmt::format("NCCL, communicator {}: {}: {} ({})", group.name, what,
-                                      ncclGetErrorString(result), ncclGetLastError(group.comm)));
+                                      nccl().GetErrorString(result), nccl().GetLastError(group.comm)));
   }
 
   // Until the communicator takes the next call. That may depend on other ranks: the first operations connect.
@@ -313,7 +313,7 @@ class Nccl final : public Communication {
     const auto begin = Clock::now();
     for (int tries = 0;; ++tries) {
       ncclResult_t state = ncclSuccess;
-      const ncclResult_t asked = ncclCommGetAsyncError(group.comm, &state);
+      const ncclResult_t asked = nccl().CommGetAsyncError(group.comm, &state);
       require(asked, group, what);
       require(state, group, what);
       if (state == ncclSuccess) return;
@@ -344,13 +344,13 @@ class Nccl final : public Communication {
     ncclResult_t result = ncclSuccess;
     switch (collective.kind) {
       case CollectiveKind::all_gather:
-        result = ncclAllGather(in, out, share, type, group.comm, stream);
+        result = nccl().AllGather(in, out, share, type, group.comm, stream);
         break;
       case CollectiveKind::reduce_scatter:
-        result = ncclReduceScatter(in, out, share, type, ncclSum, group.comm, stream);
+        result = nccl().ReduceScatter(in, out, share, type, ncclSum, group.comm, stream);
         break;
       case CollectiveKind::all_reduce:
-        result = ncclAllReduce(in, out, elements, type, ncclSum, group.comm, stream);
+        result = nccl().AllReduce(in, out, elements, type, ncclSum, group.comm, stream);
         break;
       case CollectiveKind::all_to_all:
         result = all_to_all(in, out, share, dtype, group, stream);
@@ -365,16 +365,16 @@ class Nccl final : public Communication {
   static ncclResult_t all_to_all(const void* in, void* out, std::size_t slice, Dtype dtype, const Group& group,
                                  cudaStream_t stream) {
     const std::size_t bytes = slice * static_cast<std::size_t>(bytes_of(dtype));
-    ncclGroupStart();
+    nccl().GroupStart();
     ncclResult_t result = ncclSuccess;
     for (std::size_t peer = 0; peer < group.members.size(); ++peer) {
       const auto* from = static_cast<const std::byte*>(in) + peer * bytes;
       auto* to = static_cast<std::byte*>(out) + peer * bytes;
-      for (const ncclResult_t one : {ncclSend(from, slice, type_of(dtype), static_cast<int>(peer), group.comm, stream),
-                                     ncclRecv(to, slice, type_of(dtype), static_cast<int>(peer), group.comm, stream)})
+      for (const ncclResult_t one : {nccl().Send(from, slice, type_of(dtype), static_cast<int>(peer), group.comm, stream),
+                                     nccl().Recv(to, slice, type_of(dtype), static_cast<int>(peer), group.comm, stream)})
         if (one != ncclSuccess && one != ncclInProgress) result = one;
     }
-    const ncclResult_t ended = ncclGroupEnd();
+    const ncclResult_t ended = nccl().GroupEnd();
     return result == ncclSuccess ? ended : result;
   }
 
@@ -383,7 +383,7 @@ class Nccl final : public Communication {
     const auto first = lane.begin() + program_.ops[action.op].position;
     // All of one communicator, so that the group is one kernel.
     const Group& group = groups_.at(places_.of_op[action.op]);
-    ncclGroupStart();
+    nccl().GroupStart();
     ncclResult_t result = ncclSuccess;
     for (const std::uint32_t op : call_order(schedule_, program_, {first, first + action.joined})) {
       const auto& message = std::get<PointToPoint>(program_.work_of(op));
@@ -391,11 +391,11 @@ class Nccl final : public Communication {
       const int peer = group.index_of(peer_of(schedule_, message, program_.rank).rank);
       const auto elements = static_cast<std::size_t>(message.elements);
       const ncclDataType_t type = type_of(buffer.dtype);
-      const ncclResult_t one = message.is_send ? ncclSend(buffer.data, elements, type, peer, group.comm, stream)
-                                               : ncclRecv(buffer.data, elements, type, peer, group.comm, stream);
+      const ncclResult_t one = message.is_send ? nccl().Send(buffer.data, elements, type, peer, group.comm, stream)
+                                               : nccl().Recv(buffer.data, elements, type, peer, group.comm, stream);
       if (one != ncclSuccess && one != ncclInProgress) result = one;
     }
-    const ncclResult_t ended = ncclGroupEnd();
+    const ncclResult_t ended = nccl().GroupEnd();
     require(result == ncclSuccess ? ended : result, group, "starting messages");
     settle(group, "starting messages");
   }
