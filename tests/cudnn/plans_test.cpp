@@ -36,7 +36,9 @@ TEST_CASE("cuDNN has plans for the attention of common models") {
           std::tuple{1, 4, 4, 8192, 128}, std::tuple{2, 3, 3, 100, 40},
           // Grouped queries: Llama 3 8B and 70B, whole and as tensor parallelism cuts them, and other groups.
           std::tuple{1, 32, 8, 8192, 128}, std::tuple{1, 64, 8, 8192, 128}, std::tuple{1, 8, 1, 8192, 128},
-          std::tuple{2, 8, 4, 1024, 64}, std::tuple{2, 6, 2, 100, 40}}) {
+          std::tuple{2, 8, 4, 1024, 64}, std::tuple{2, 6, 2, 100, 40},
+          // Wide heads: Gemma 2's.
+          std::tuple{1, 8, 4, 2048, 256}, std::tuple{1, 4, 4, 1024, 192}}) {
       const Attention work{pass, batch, heads, kv_heads, seq, head_dim, true, 0};
       const auto operands = operands_of(work);
       INFO(describe(Work(work)));
@@ -53,6 +55,16 @@ TEST_CASE("cuDNN has plans for the attention of common models") {
     }
 }
 
+TEST_CASE("cuDNN has plans where every query sees every key") {
+  AttentionRunner runner(kH100);
+  for (const Pass pass : {Pass::forward, Pass::dgrad}) {
+    const Attention work{pass, 4, 16, 16, 512, 64, false, 0};
+    const bool has_plan = runner.prepare(work, operands_of(work));
+    INFO(describe(Work(work)) << ": " << runner.why_not());
+    CHECK(has_plan);
+  }
+}
+
 TEST_CASE("what cuDNN is not asked for is said") {
   AttentionRunner runner(kH100);
   const Attention plain{Pass::forward, 2, 4, 4, 128, 64, true, 0};
@@ -64,7 +76,7 @@ TEST_CASE("what cuDNN is not asked for is said") {
   work.dropout = 0.1;
   CHECK(refuses(work));
   work = plain;
-  work.causal = false;
+  work.head_dim = 264;
   CHECK(refuses(work));
   work = plain;
   work.head_dim = 36;

@@ -161,6 +161,7 @@ class Graph {
 // Shapes and places of one attention.
 struct Shape {
   std::int64_t b, h, hk, s, d, qkv_ld, out_ld;
+  bool is_causal;
   Dims rows() const { return {b, h, s, d}; }
   Dims kv_rows() const { return {b, hk, s, d}; }
   Dims kv_columns() const { return {b, hk, d, s}; }  // of a transposed view
@@ -172,8 +173,9 @@ struct Shape {
   Dims transposed(std::int64_t ld) const { return {s * ld, d, 1, ld}; }
 };
 
-// masked = row ≥ column ? x : −∞.
+// masked = row ≥ column ? x : −∞; x itself where every query sees every key.
 Tensor masked(Graph& g, const Shape& s, Tensor x) {
+  if (!s.is_causal) return x;
   Tensor row = g.between(s.scores(), CUDNN_DATA_INT32), column = g.between(s.scores(), CUDNN_DATA_INT32),
          sees = g.between(s.scores(), CUDNN_DATA_BOOLEAN), y = g.between(s.scores());
   g.pointwise(CUDNN_POINTWISE_GEN_INDEX, x, row, nullptr, nullptr, 2);
@@ -361,9 +363,9 @@ bool AttentionRunner::prepare(const Attention& work, std::span<const exec::Opera
   const auto [at, fresh] = plans_.try_emplace(key_of(work, operands));
   if (!fresh) return at->second != nullptr;
   const bool is_gradient = work.pass == Pass::dgrad;
-  if (operands[0].dtype != Dtype::bf16 || !work.causal || work.dropout > 0 || work.head_dim % 8 != 0 ||
-      work.head_dim > 128 || work.seq < 64) {
-    why_not_ = "only bf16, causal, without dropout, heads of 8 to 128, 64 tokens and more";
+  if (operands[0].dtype != Dtype::bf16 || work.dropout > 0 || work.head_dim % 8 != 0 || work.head_dim > 256 ||
+      work.seq < 64) {
+    why_not_ = "only bf16, without dropout, heads of 8 to 256, 64 tokens and more";
     return false;
   }
   if (is_gradient && (operands[3].ld != operands[1].ld || operands[4].ld != operands[0].ld)) {
@@ -374,7 +376,8 @@ bool AttentionRunner::prepare(const Attention& work, std::span<const exec::Opera
     why_not_ = "log-sum-exps must follow one another";
     return false;
   }
-  const Shape shape{work.batch, work.heads, work.kv_heads, work.seq, work.head_dim, operands[0].ld, operands[1].ld};
+  const Shape shape{work.batch, work.heads, work.kv_heads, work.seq, work.head_dim, operands[0].ld, operands[1].ld,
+                    work.causal};
   try {
     at->second = std::make_unique<Plan>(shape, !is_gradient, handle_, device_json_);
   } catch (const CudnnError& error) {
@@ -400,14 +403,13 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
   float scale = 1.0f / std::sqrt(static_cast<float>(work.head_dim)), one = 1,
         masked = cudnn().GetVersion() < kInfinityVersion ? std::numeric_limits<float>::lowest()
                                                       : -std::numeric_limits<float>::infinity();
-  std::vector<std::int64_t> ids = {kQ, kK, kV, kO, kStats, kScale, kMasked};
-  std::vector<void*> data = {at(operands[0], 0),
-                             at(operands[0], k_at),
-                             at(operands[0], v_at),
-                             operands[1].data,
-                             operands[2].data,
-                             &scale,
-                             &masked};
+  std::vector<std::int64_t> ids = {kQ, kK, kV, kO, kStats, kScale};
+  std::vector<void*> data = {at(operands[0], 0), at(operands[0], k_at), at(operands[0], v_at),
+                             operands[1].data,   operands[2].data,      &scale};
+  if (plan.shape.is_causal) {
+    ids.push_back(kMasked);
+    data.push_back(&masked);
+  }
   std::byte* left = workspace;
   if (!plan.is_forward) {
     std::byte* sums = left;

@@ -19,7 +19,7 @@ struct DescribedDevice {
   std::string json;
 };
 
-// Attention by cuDNN's fused kernels (bf16, causal, no dropout; grouped queries too), as graphs of its backend API:
+// Attention by cuDNN's fused kernels (bf16, heads of up to 256, causal or not, no dropout; grouped queries too), as graphs of its backend API:
 // what has no plan is left to attention.cu. With grouped queries cuDNN rounds dk and dv of each head to bf16 before it
 // adds up those of a group. Not thread-safe.
 class AttentionRunner {
