@@ -112,6 +112,7 @@ std::vector<Scenario> layouts(bool llama, const std::string& precision) {
 TEST_CASE("a checkpoint of any layout, of processes or threads, fills any other", "[checkpoint][serial]") {
   Cases cases;
   bool llama = false;
+  std::size_t turn = 0;
   for (const std::string precision : {"fp32", "bf16", "fp64"}) {
     std::vector<std::unique_ptr<State>> filled, read;
     for (const Scenario& scenario : layouts(llama, precision)) {
@@ -120,7 +121,8 @@ TEST_CASE("a checkpoint of any layout, of processes or threads, fills any other"
       read.push_back(std::make_unique<State>(scenario));
     }
     for (std::size_t i = 0; i < filled.size(); ++i) {
-      if (!cases.takes_next()) continue;
+      // Every layout is written in one precision, and read in all.
+      if (i % 3 != turn || !cases.takes_next()) continue;
       const TempDir dir;
       filled[i]->save(dir.str(), i % 4 != 3);
       for (std::size_t j = 0; j < filled.size(); ++j) {
@@ -131,6 +133,7 @@ TEST_CASE("a checkpoint of any layout, of processes or threads, fills any other"
       }
     }
     llama = !llama;
+    ++turn;
   }
 }
 

@@ -110,8 +110,8 @@ TEST_CASE("processes of a machine get whole cores of their own", "[launch]") {
 }
 
 TEST_CASE("shares of any machine are disjoint, large enough and about equal", "[launch]") {
-  for (int nodes = 1; nodes <= 4; ++nodes)
-    for (int cores = 1; cores <= 6; ++cores)
+  for (int nodes = 1; nodes <= 3; ++nodes)
+    for (int cores = 1; cores <= 4; ++cores)
       for (const int threads : {1, 2}) {
         const FakeMachine machine(nodes, cores, threads);
         const std::vector<Core> all = machine.cores();
