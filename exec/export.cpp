@@ -62,6 +62,13 @@ Transformer model_of(const TensorFile& file, const std::string& path) {
   model.add_bias_linear = number("add_bias_linear") != 0;
   model.untie_embeddings_and_output_weights = number("untie_embeddings_and_output_weights") != 0;
   model.rotary_base = real("rotary_base", model.rotary_base);
+  RopeScaling& scaling = model.rope_scaling;
+  scaling.interpolation_factor = real("rotary_seq_len_interpolation_factor", scaling.interpolation_factor);
+  scaling.factor = real("rope_scaling_factor", scaling.factor);
+  scaling.low_freq_factor = real("rope_scaling_low_freq_factor", scaling.low_freq_factor);
+  scaling.high_freq_factor = real("rope_scaling_high_freq_factor", scaling.high_freq_factor);
+  if (const char* key = "rope_scaling_original_max_position_embeddings"; file.metadata().contains(key))
+    scaling.original_max_position_embeddings = number(key);
   model.hidden_dropout = real("hidden_dropout", 0);
   model.attention_dropout = real("attention_dropout", 0);
   model.seq_length = file.metadata().contains("seq_length") ? number("seq_length") : model.seq_length;

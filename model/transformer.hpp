@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "model/rope_scaling.hpp"
+
 namespace stretto {
 
 enum class Normalization : std::uint8_t { layer_norm, rms_norm };
@@ -28,7 +30,8 @@ struct Transformer {
   Normalization normalization = Normalization::layer_norm;
   bool swiglu = false;  // the MLP is fc2(silu(gate) ∘ up) with fc1 = [gate; up], of 2 · ffn_hidden_size rows
   PositionEmbedding position_embedding_type = PositionEmbedding::learned_absolute;
-  double rotary_base = 10000;         // of rope
+  double rotary_base = 10000;  // of rope
+  RopeScaling rope_scaling = {};
   std::int64_t num_query_groups = 0;  // heads of k and of v; 0: num_attention_heads
   bool add_bias_linear = true;
   bool untie_embeddings_and_output_weights = false;

@@ -214,6 +214,13 @@ class Generator {
     if (llama()) {
       model_.set("position_embedding_type", "rope");
       if (draw_.coin()) model_.set("rotary_base", draw_.one_of({50.0, 500.0}));
+      const std::int64_t scaling = draw_.between(0, 3);
+      if (scaling == 1) model_.set("rotary_seq_len_interpolation_factor", draw_.one_of({2.0, 3.0}));
+      if (scaling > 1) model_.set("use_rope_scaling", true);
+      if (scaling > 2) model_.set("rope_scaling_factor", draw_.one_of({3.0, 4.5}));
+      if (scaling > 2) model_.set("rope_scaling_original_max_position_embeddings", std::int64_t{16});
+      if (scaling > 2) model_.set("rope_scaling_low_freq_factor", 0.5);
+      if (scaling > 2) model_.set("rope_scaling_high_freq_factor", 2.5);
     }
     if (llama()) model_.set("add_bias_linear", false);
     if (llama()) model_.set("untie_embeddings_and_output_weights", true);

@@ -40,10 +40,19 @@ def rms_norm(x, weight):
     return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight
 
 
-def rotate(x, base):
+def frequencies_of(model, half):
+    """Of rotary positions, as Hugging Face's _compute_llama3_parameters scales them."""
+    frequencies = model["rotary_base"] ** (-torch.arange(half) / half)
+    factor, low, high, context = model["rope_scaling"]
+    wavelengths = 2 * torch.pi / frequencies
+    smooth = ((context / wavelengths - low) / (high - low)).clamp(0, 1)
+    return (1 - smooth) * frequencies / factor + smooth * frequencies
+
+
+def rotate(x, model):
     """Rotary positions as Llama in Hugging Face: x is [batch, heads, seq, dim], halves are rotated."""
     seq, half = x.shape[-2], x.shape[-1] // 2
-    angles = torch.outer(torch.arange(seq) * 1.0, base ** (-torch.arange(half) / half))
+    angles = torch.outer(torch.arange(seq) * 1.0, frequencies_of(model, half))
     cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
@@ -84,7 +93,7 @@ def forward(p, model, tokens, targets, keys):
             for part in linear(norm(x, h + "ln_1"), h + "qkv").split([hidden, groups * dim, groups * dim], dim=-1)
         )
         if rope:
-            q, k = rotate(q, model["rotary_base"]), rotate(k, model["rotary_base"])
+            q, k = rotate(q, model), rotate(k, model)
         k, v = (part.repeat_interleave(heads // groups, dim=1) for part in (k, v))
         scores = q @ k.transpose(-1, -2) / dim**0.5 + mask
         weights = dropout(scores.softmax(-1).reshape(batch, heads * seq, seq), attention_dropout, key, 0)

@@ -67,6 +67,7 @@ Scenario scenario_with(const std::string& mode, std::int64_t ranks, bool llama =
     scenario.model.num_attention_heads = 6;
     scenario.model.num_query_groups = 2;
     scenario.model.rotary_base = 100;
+    scenario.model.rope_scaling = {1, 8, 1, 4, 32};
   }
   scenario.training.lr_warmup_iters = 2;
   scenario.training.train_iters = 5;
@@ -84,9 +85,14 @@ json dropout_keys(const Scenario& scenario, int step) {
   return keys;
 }
 
+json rope_scaling_of(const Scenario& scenario) {
+  const RopeScaling& s = scenario.model.rope_scaling;
+  return {s.factor, s.low_freq_factor, s.high_freq_factor, s.original_max_position_embeddings};
+}
+
 //   model      {num_layers, hidden_size, num_attention_heads, num_query_groups, normalization, swiglu,
-//              position_embedding_type, rotary_base, hidden_dropout, attention_dropout}; biases and a head of its own
-//              where `initial` has them
+//              position_embedding_type, rotary_base, rope_scaling [4], hidden_dropout, attention_dropout}; biases and a
+//              head of its own where `initial` has them
 //   training   {weight_decay, adam_beta1, adam_beta2, adam_eps, clip_grad}
 //   initial, final, gradients   [{name, shape [rows, cols], values}]; gradients are those of the first step, not
 //   clipped steps      [{lr, loss, norm, tokens [sample][position], targets, dropout_keys [layer][2]}]
@@ -117,6 +123,7 @@ json train_and_dump(const Scenario& scenario, int steps) {
                  {"swiglu", scenario.model.swiglu},
                  {"position_embedding_type", name_of(scenario.model.position_embedding_type)},
                  {"rotary_base", scenario.model.rotary_base},
+                 {"rope_scaling", rope_scaling_of(scenario)},
                  {"hidden_dropout", scenario.model.hidden_dropout},
                  {"attention_dropout", scenario.model.attention_dropout}}},
                {"training",
@@ -153,7 +160,7 @@ bool has_torch() {
 
 //   style      gpt2 or llama
 //   file       the exported weights of a model that was trained for some steps
-//   model      {num_layers, num_attention_heads, num_query_groups, rotary_base}
+//   model      {num_layers, num_attention_heads, num_query_groups, rotary_base, rope_scaling [4]}
 //   tokens, targets, loss   of the first step of a run that began with that file, on two tensor-parallel ranks
 json load_exported_and_dump(bool llama, const std::filesystem::path& folder) {
   Scenario scenario = scenario_with("plain", 1, llama);
@@ -192,7 +199,8 @@ json load_exported_and_dump(bool llama, const std::filesystem::path& folder) {
            {{"num_layers", scenario.model.num_layers},
             {"num_attention_heads", scenario.model.num_attention_heads},
             {"num_query_groups", scenario.model.kv_heads()},
-            {"rotary_base", scenario.model.rotary_base}}},
+            {"rotary_base", scenario.model.rotary_base},
+            {"rope_scaling", rope_scaling_of(scenario)}}},
           {"tokens", samples("tokens")},
           {"targets", samples("targets")},
           {"loss", result.steps.front().loss}};

@@ -71,6 +71,11 @@ def llama(w, model, tokens):
     def rotated(x):
         seq, dim = x.shape[-2:]
         frequencies = 1.0 / model["rotary_base"] ** (torch.arange(0, dim, 2) / dim)
+        # LlamaRotaryEmbedding with rope_type "llama3" (modeling_rope_utils.py)
+        factor, low, high, context = model["rope_scaling"]
+        wavelengths = 2 * torch.pi / frequencies
+        smooth = ((context / wavelengths - low) / (high - low)).clamp(0, 1)
+        frequencies = (1 - smooth) * frequencies / factor + smooth * frequencies
         angles = torch.outer(torch.arange(seq) * 1.0, frequencies).repeat(1, 2)
         half = torch.cat((-x[..., dim // 2 :], x[..., : dim // 2]), -1)
         return x * angles.cos() + half * angles.sin()

@@ -446,7 +446,7 @@ void BlockWriter::rope(const std::string& name, Phase phase, Pass pass, View qkv
   if (model.position_embedding_type != PositionEmbedding::rope) return;
   op(name, phase,
      Rope{pass, tokens(), model.num_attention_heads / shape_.tp, model.kv_heads() / shape_.tp, model.seq_length,
-          model.head_dim(), model.rotary_base, shape_.parts()},
+          model.head_dim(), model.rotary_base, shape_.parts(), model.rope_scaling},
      {accumulate(std::move(qkv))});
 }
 

@@ -207,16 +207,30 @@ class Reader {
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
       TomlTable rope = table_.section(key);
       if (!rope.present()) continue;
-      for (const char* type : {"rope_type", "type"})
-        if (choice(rope, type) != "default")
-          throw rope.error(type, "\"default\": Stretto's rotary positions are not scaled");
       model.rotary_base = rotary_base(rope, model.rotary_base);
+      read_scaling(rope, model.rope_scaling);
       rope.finish();
     }
     if (is_mistral)
       config_.sliding_window = value_or<std::int64_t>(table_, "sliding_window", 4096, {.min = 0, .max = kMaxTokens});
   }
-  static std::string choice(TomlTable& table, const char* key) { return value_or<std::string>(table, key, "default"); }
+  // `rope_type`, which older files call `type`, and what it takes.
+  static void read_scaling(TomlTable& rope, RopeScaling& scaling) {
+    std::string type = "default";
+    for (const char* key : {"type", "rope_type"})
+      if (rope.has(key)) type = choice_or(rope, key, "", {"default", "linear", "llama3"});
+    const Numbers factors{.min = 0, .max = 1e6, .above_min = true};
+    const auto factor = [&](const char* key) { return require<double>(rope, key, factors); };
+    if (type == "linear") scaling.interpolation_factor = factor("factor");
+    if (type != "llama3") return;
+    scaling.factor = factor("factor");
+    scaling.low_freq_factor = factor("low_freq_factor");
+    scaling.high_freq_factor = factor("high_freq_factor");
+    if (!(scaling.high_freq_factor > scaling.low_freq_factor))
+      throw rope.error("high_freq_factor", "more than low_freq_factor");
+    scaling.original_max_position_embeddings =
+        require<std::int64_t>(rope, "original_max_position_embeddings", {.min = 1, .max = kMaxTokens});
+  }
   static double rotary_base(TomlTable& table, double fallback) {
     return value_or<double>(table, "rope_theta", fallback, {.min = 1, .max = 1e12, .above_min = true});
   }
@@ -295,6 +309,16 @@ std::string write_hf_config(const Transformer& model) {
             {"attention_bias", model.add_bias_linear},
             {"mlp_bias", model.add_bias_linear},
             {"attention_dropout", model.attention_dropout}};
+    const RopeScaling& scaling = model.rope_scaling;
+    if (scaling.is_linear() && scaling.is_llama3())
+      throw input_error("expected one scaling of rotary positions, got two, which Hugging Face has no name for");
+    if (scaling.is_linear()) json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", scaling.interpolation_factor}};
+    if (scaling.is_llama3())
+      json["rope_scaling"] = {{"rope_type", "llama3"},
+                              {"factor", scaling.factor},
+                              {"low_freq_factor", scaling.low_freq_factor},
+                              {"high_freq_factor", scaling.high_freq_factor},
+                              {"original_max_position_embeddings", scaling.original_max_position_embeddings}};
   }
   json["vocab_size"] = model.vocab_size;
   json["tie_word_embeddings"] = is_tied;

@@ -16,7 +16,7 @@ struct HfConfig {
 };
 
 // Throws Error(input), one line with the file and the key: no JSON object, a key of another type or range, one that
-// nobody knows, or what Stretto's model has not, such as scaled rotary positions, experts or biases of q, k and v
+// nobody knows, or what Stretto's model has not, such as other scalings of rotary positions than "linear" and "llama3", experts or biases of q, k and v
 // alone.
 HfConfig read_hf_config(const std::string& path);
 // The same from text; `name` stands for the file.

@@ -25,6 +25,9 @@ const std::string kLlama = R"({
   "num_hidden_layers": 32, "num_key_value_heads": 32, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
   "rope_scaling": null, "tie_word_embeddings": false, "torch_dtype": "float16", "use_cache": true, "vocab_size": 32000 })";
 
+const std::string kLlama31 =
+    R"({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})";
+
 // With one more key, or another value of it, on a line of its own.
 std::string with(std::string text, const std::string& key, const std::string& value) {
   const std::size_t at = text.find("\"" + key + "\"");
@@ -60,6 +63,8 @@ TEST_CASE("every preset that Hugging Face has comes back from its config", "[hf_
       CHECK(parameter_count(back) == parameter_count(model));
       CHECK(back.kv_heads() == model.kv_heads());
       CHECK(back.rotary_base == model.rotary_base);
+      CHECK(back.rope_scaling == model.rope_scaling);
+      if (model.swiglu) model.rope_scaling = is_other ? RopeScaling{2.5} : RopeScaling{1, 32, 1.5, 3, 4096};
     }
   }
   Transformer mixture = preset("llama3-8b");
@@ -71,6 +76,10 @@ TEST_CASE("absent keys have the defaults of their classes", "[hf_config]") {
   CHECK(parse_hf_config(with(kLlama, "rope_theta", "5e5"), "c").model.rotary_base == 5e5);
   CHECK(parse_hf_config(with(kLlama, "rope_parameters", R"({"rope_theta": 20000, "rope_type": "default"})"), "c")
             .model.rotary_base == 20000);
+  CHECK(parse_hf_config(with(kLlama, "rope_scaling", R"({"type": "linear", "factor": 2.5})"), "c").model.rope_scaling ==
+        RopeScaling{2.5});
+  CHECK(parse_hf_config(with(kLlama, "rope_scaling", kLlama31), "c").model.rope_scaling ==
+        RopeScaling{1, 8, 1, 4, 8192});
   CHECK(parse_hf_config(with(kLlama, "num_key_value_heads", "null"), "c").model.num_query_groups == 32);
   CHECK_FALSE(
       parse_hf_config(with(kLlama, "tie_word_embeddings", "true"), "c").model.untie_embeddings_and_output_weights);
@@ -82,9 +91,16 @@ TEST_CASE("absent keys have the defaults of their classes", "[hf_config]") {
 }
 
 TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config]") {
-  CHECK(refusal(with(kLlama, "rope_scaling", R"({"rope_type": "llama3", "factor": 8.0})")) ==
-        "config.json:2: [rope_scaling] rope_type: expected \"default\": Stretto's rotary positions are not scaled, got "
-        "\"llama3\"");
+  CHECK(refusal(with(kLlama, "rope_scaling", R"({"rope_type": "yarn", "factor": 8.0})")) ==
+        "config.json:2: [rope_scaling] rope_type: expected \"default\", \"linear\" or \"llama3\", got \"yarn\"");
+  const auto refuses_scaling = [](const std::string& scaling, const std::string& key) {
+    INFO(scaling);
+    CHECK_THAT(refusal(with(kLlama, "rope_scaling", scaling)), Contains("[rope_scaling] " + key + ": "));
+  };
+  for (const char* key : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"})
+    for (const char* value : {"null", "0", "\"8\"", "-1"}) refuses_scaling(with(kLlama31, key, value), key);
+  refuses_scaling(with(kLlama31, "low_freq_factor", "4.0"), "high_freq_factor");
+  refuses_scaling(R"({"type": "linear", "factor": 2.5, "low_freq_factor": 1})", "low_freq_factor");
   const auto refuses = [](const std::string& base, const std::string& key, const std::string& value,
                           const std::string& says = "expected") {
     INFO(key << " " << value);

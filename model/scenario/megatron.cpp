@@ -390,7 +390,10 @@ class Import {
       const auto found = values_.find(key);
       return found != values_.end() && found->second == value;
     };
-    if (!is("model.position_embedding_type", "rope")) values_.erase("model.rotary_base");
+    if (!is("model.position_embedding_type", "rope"))
+      for (const char* key : {"rotary_base", "rotary_seq_len_interpolation_factor", "use_rope_scaling"})
+        values_.erase(std::string("model.") + key);
+    if (!is("model.use_rope_scaling", true)) values_.erase("model.rope_scaling_factor");
     if (is("overlap.overlap_p2p_comm", true)) values_["overlap.batch_p2p_comm"] = false;
     const std::int64_t hidden = whole("model.hidden_size", 0);
     constexpr std::int64_t kMultiple = 64;

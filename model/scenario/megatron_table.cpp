@@ -7,6 +7,11 @@ using Json = nlohmann::json;
 
 // Numbers that are 0 where nothing is asked for.
 Json unless_0(std::int64_t value) { return value == 0 ? Json() : Json(value); }
+// Factors that are 1 where nothing is scaled; whole ones without a point, as Megatron-LM wants some of them.
+Json unless_1(double factor) {
+  if (factor == 1) return {};
+  return factor == double(std::int64_t(factor)) ? Json(std::int64_t(factor)) : Json(factor);
+}
 
 // A multiple that pads the vocabulary as the scenario's did.
 std::int64_t vocabulary_multiple(const Scenario& s) {
@@ -54,6 +59,26 @@ std::vector<MegatronRow> make_rows() {
       {.key = "model.rotary_base",
        .flag = "--rotary-base",
        .get = [](S s) -> Json { return has_rope(s) ? Json(s.model.rotary_base) : Json(); }},
+      {.key = "model.rotary_seq_len_interpolation_factor",
+       .flag = "--rotary-seq-len-interpolation-factor",
+       .get = [](S s) -> Json { return unless_1(s.model.rope_scaling.interpolation_factor); }},
+      {.key = "model.use_rope_scaling",
+       .flag = "--use-rope-scaling",
+       .get = [](S s) -> Json { return s.model.rope_scaling.is_llama3(); },
+       .given = true,
+       .absent = false},
+      {.key = "model.rope_scaling_factor",
+       .flag = "--rope-scaling-factor",
+       .get = [](S s) -> Json { return unless_1(s.model.rope_scaling.factor); }},
+      {.key = "model.rope_scaling_low_freq_factor",
+       .flag = "",
+       .get = [](S s) -> Json { return s.model.rope_scaling.low_freq_factor; }},
+      {.key = "model.rope_scaling_high_freq_factor",
+       .flag = "",
+       .get = [](S s) -> Json { return s.model.rope_scaling.high_freq_factor; }},
+      {.key = "model.rope_scaling_original_max_position_embeddings",
+       .flag = "",
+       .get = [](S s) -> Json { return s.model.rope_scaling.original_max_position_embeddings; }},
       {.key = "model.num_query_groups",
        .flag = "--num-query-groups",
        .get = [](S s) -> Json {

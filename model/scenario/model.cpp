@@ -27,6 +27,39 @@ void read_style(TomlTable& table, Transformer& model) {
                                            name_of(model.position_embedding_type) + "\"");
 }
 
+// Keys are Megatron-LM's, and of what it has no flag for Hugging Face's with "rope_scaling_" before them.
+void read_rope_scaling(TomlTable& table, Transformer& model) {
+  RopeScaling& scaling = model.rope_scaling;
+  const auto needs = [&](const char* key, bool condition, const std::string& expected) {
+    if (table.has(key) && !condition) throw table.failure(key, "expected " + expected + " as well");
+  };
+  const bool is_rope = model.position_embedding_type == PositionEmbedding::rope;
+  const Numbers factors{.min = 0, .max = 1e6, .above_min = true};
+  const auto number_of = [&](const char* key, double& value) { value = value_or<double>(table, key, value, factors); };
+  constexpr const char *kUse = "use_rope_scaling", *kLinear = "rotary_seq_len_interpolation_factor";
+  for (const char* key : {kUse, kLinear}) needs(key, is_rope, "position_embedding_type = \"rope\"");
+  constexpr double kFactor = 8;  // Llama 3.1's, and Megatron-LM's default
+  const bool was_used = scaling.is_llama3(), is_used = value_or<bool>(table, kUse, was_used);
+  if (!is_used) scaling = {.interpolation_factor = scaling.interpolation_factor};
+  if (is_used && !was_used) scaling.factor = kFactor;
+  for (const char* key : {"rope_scaling_factor", "rope_scaling_low_freq_factor", "rope_scaling_high_freq_factor",
+                          "rope_scaling_original_max_position_embeddings"})
+    needs(key, is_used, "use_rope_scaling = true");
+  number_of("rope_scaling_factor", scaling.factor);
+  number_of("rope_scaling_low_freq_factor", scaling.low_freq_factor);
+  number_of("rope_scaling_high_freq_factor", scaling.high_freq_factor);
+  if (!(scaling.high_freq_factor > scaling.low_freq_factor))
+    throw table.failure(
+        table.has("rope_scaling_high_freq_factor") ? "rope_scaling_high_freq_factor" : "rope_scaling_low_freq_factor",
+        "expected a high_freq_factor above the low_freq_factor");
+  scaling.original_max_position_embeddings =
+      value_or<std::int64_t>(table, "rope_scaling_original_max_position_embeddings",
+                             scaling.original_max_position_embeddings, {.min = 1, .max = kMaxTokens});
+  number_of(kLinear, scaling.interpolation_factor);
+  if (scaling.is_linear() && scaling.is_llama3())
+    throw table.failure(table.has(kLinear) ? kLinear : kUse, "expected it or the other scaling of rope, got both");
+}
+
 }  // namespace
 
 Transformer read_model(TomlTable table, const Parallel& parallel, const std::filesystem::path& folder) {
@@ -63,6 +96,7 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
       parallel.tensor_model_parallel_size;
   model.padded_vocab_size = (model.vocab_size + multiple - 1) / multiple * multiple;
   read_style(table, model);
+  read_rope_scaling(table, model);
   const Numbers probability{.min = 0, .max = 1, .below_max = true};
   model.hidden_dropout = value_or<double>(table, "hidden_dropout", model.hidden_dropout, probability);
   model.attention_dropout = value_or<double>(table, "attention_dropout", model.attention_dropout, probability);

@@ -31,6 +31,11 @@ Json to_json(const std::vector<AdamW::Range>& ranges) {
 Json to_json(const SequenceParts& parts) {
   return {{"of", parts.of}, {"first", to_json(parts.first)}, {"count", parts.count}};
 }
+Json to_json(const RopeScaling& scaling) {
+  Json json;
+  for_each_field(scaling, [&](const char* name, auto value) { json[name] = value; });
+  return json;
+}
 template <class T>
 requires std::is_arithmetic_v<T> Json to_json(T number) { return number; }
 template <class Enum>

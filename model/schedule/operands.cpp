@@ -171,6 +171,10 @@ struct ListOperands {
       return bad("dimensions must be positive");
     if (r.head_dim % 2 != 0) return bad("head_dim must be even");
     if (!(r.base > 0)) return bad("base must be positive");
+    const RopeScaling& scaling = r.scaling;
+    if (!(scaling.interpolation_factor > 0 && scaling.factor > 0 && scaling.low_freq_factor > 0 &&
+          scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_max_position_embeddings > 0))
+      return bad("scaling must be by positive factors, the high frequency's above the low one's");
     if (const std::string problem = problem_of(r.parts, r.seq); !problem.empty()) return bad(problem);
     if (has_wgrad(r.pass)) return bad("rope has no weights");
     return {{{r.pass == Pass::forward ? "qkv" : "dqkv", "A", r.rows, (r.heads + 2 * r.kv_heads) * r.head_dim}}, ""};

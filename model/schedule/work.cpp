@@ -265,8 +265,8 @@ std::string describe(const Work& work) {
 namespace {
 // A field that holds expressions has to be looked into, here and in evaluate().
 template <class Reference, class T = std::remove_cvref_t<Reference>>
-constexpr bool kHoldsNoExpr =
-    std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::vector<AdamW::Range>>;
+constexpr bool kHoldsNoExpr = std::is_arithmetic_v<T> || std::is_enum_v<T> ||
+                              std::is_same_v<T, std::vector<AdamW::Range>> || std::is_same_v<T, RopeScaling>;
 }  // namespace
 
 bool depends_on(const Work& work, Coord axis) {

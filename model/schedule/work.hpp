@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "model/rope_scaling.hpp"
 #include "model/schedule/expr.hpp"
 #include "model/schedule/fields.hpp"
 #include "model/schedule/sequence_parts.hpp"
@@ -201,17 +202,19 @@ struct Softmax {
 
 // Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as Attention has it; v stays.
 // Halves are rotated, as Llama in Hugging Face and Megatron-LM do it: with d = head_dim, elements i and i + d/2 of a
-// head are a pair that is turned by the angle p · base^(−2i/d), p the row's position in the sequence, of which `parts`
-// are here. forward: qkv[rows, Q] A. dgrad: dqkv[rows, Q] A (turned back). The operand is the whole of qkv although v
-// is not touched, so that it is one stretch of memory to the verifier.
+// head are a pair that is turned by the angle p · f, f = base^(−2i/d) or what `scaling` makes of it, p the row's
+// position in the sequence, of which `parts` are here. forward: qkv[rows, Q] A. dgrad: dqkv[rows, Q] A (turned back).
+// The operand is the whole of qkv although v is not touched, so that it is one stretch of memory to the verifier.
 struct Rope {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
   double base = 10000;
   SequenceParts parts = {};
+  RopeScaling scaling = {};
 
   static constexpr const char* kKind = "rope";
-  static constexpr std::array kFields = {"pass", "rows", "heads", "kv_heads", "seq", "head_dim", "base", "parts"};
+  static constexpr std::array kFields = {"pass",     "rows", "heads", "kv_heads", "seq",
+                                         "head_dim", "base", "parts", "scaling"};
   bool operator==(const Rope&) const = default;
 };
 

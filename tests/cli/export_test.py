@@ -8,7 +8,7 @@ from program import TINY, ProgramTest, main
 
 LLAMA = ["--set", "model.normalization=RMSNorm", "--set", "model.swiglu=true", "--set", "model.position_embedding_type=rope", "--set",
          "model.add_bias_linear=false", "--set", "model.untie_embeddings_and_output_weights=true", "--set", "model.num_attention_heads=2",
-         "--set", "model.num_query_groups=1", "--set", "model.rotary_base=5000"]
+         "--set", "model.num_query_groups=1", "--set", "model.rotary_base=5000", "--set", "model.use_rope_scaling=true", "--set", "model.rope_scaling_original_max_position_embeddings=64"]
 
 
 def gpt2_layout(config):

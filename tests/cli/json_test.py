@@ -211,12 +211,15 @@ class Json(ProgramTest):
         self.assertGreater(len(value["operations"]), 10)
         self.assertEqual((value["model"]["num_layers"], value["model"]["rotary_base"]), (2, None))
         config = {"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 16, "intermediate_size": 40, "num_attention_heads": 4,
-                  "num_key_value_heads": 2, "vocab_size": 101, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 5e5}
+                  "num_key_value_heads": 2, "vocab_size": 101, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 5e5,
+                  "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                   "original_max_position_embeddings": 16}}
         self.write("config.json", json.dumps(config))
         scenario = self.write("hf.toml", '[model]\nhf_config = "config.json"\nseq_length = 8\n')
         model = json.loads(self.ok("show", scenario, "--json", "-").out)["model"]
-        self.assertEqual([model[key] for key in ("num_layers", "hidden_size", "ffn_hidden_size", "num_query_groups", "seq_length", "rotary_base")],
-                         [3, 16, 40, 2, 8, 5e5])
+        self.assertEqual([model[key] for key in ("num_layers", "hidden_size", "ffn_hidden_size", "num_query_groups", "seq_length",
+                                                 "rotary_base", "rope_scaling_factor", "rope_scaling_original_max_position_embeddings")],
+                         [3, 16, 40, 2, 8, 5e5, 32, 16])
         said = self.ok("show", scenario).out
         self.assertIn("model: num_layers = 3, hidden_size = 16,", said)
         self.assertIn(f"parameters = {model['parameters']}\n", said)

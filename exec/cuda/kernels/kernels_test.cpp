@@ -328,6 +328,8 @@ void compare(const Rope&) {
   for (const Pass pass : {Pass::forward, Pass::dgrad})
     for (const std::int64_t head_dim : {2, 6, 64}) {
       check(Rope{pass, 14, 3, 1, 7, head_dim, 10000}, 1e-5);
+      check(Rope{pass, 14, 3, 1, 7, head_dim, 10000, {}, {1, 8, 1, 4, 32}}, 1e-5);
+      check(Rope{pass, 14, 3, 1, 7, head_dim, 10000, {}, {2.5}}, 1e-5);
       check(Rope{pass, 12, 3, 1, 18, head_dim, 10000, {3, 1, 1}}, 1e-5);
     }
 }

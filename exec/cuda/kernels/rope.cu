@@ -9,10 +9,10 @@ namespace {
 // digits, is worth computing once.
 template <class T>
 __global__ void rope_kernel(std::int64_t rows, int half, int turned, Positions positions, double log2_base,
-                            float direction, Rows<T> qkv) {
+                            RopeScaling scaling, float direction, Rows<T> qkv) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= half) return;
-  const double step = exp2(-log2_base * i / half);
+  const double step = scaling.applied_to(exp2(-log2_base * i / half));
   for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
        row += std::int64_t{gridDim.y} * blockDim.y) {
     const double angle = static_cast<double>(positions.of(row)) * step;
@@ -37,7 +37,7 @@ void run_kernel(const Rope& work, std::span<const exec::Operand> operands, const
     using T = decltype(type);
     launch(stream, t.grid, t.block, rope_kernel<T>, work.rows, static_cast<int>(half),
            static_cast<int>(work.heads + work.kv_heads), Positions(work.parts, work.seq), std::log2(work.base),
-           work.pass == Pass::forward ? 1.0f : -1.0f, rows_of<T>(operands[0]));
+           work.scaling, work.pass == Pass::forward ? 1.0f : -1.0f, rows_of<T>(operands[0]));
   });
 }
 

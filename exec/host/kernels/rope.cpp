@@ -29,7 +29,8 @@ void move_to(std::int64_t position, bool begins, const Rope& work, Angle* angles
   for (std::int64_t i = 0; i < half; ++i) {
     Angle& angle = angles[i];
     if (position % kAnew == 0) {
-      const double step = std::pow(work.base, -double(i) / double(half)), now = double(position) * step;
+      const double step = work.scaling.applied_to(std::pow(work.base, -double(i) / double(half))),
+                   now = double(position) * step;
       angle = {std::cos(now), std::sin(now), std::cos(step), std::sin(step)};
     } else {
       const double c = angle.cos, s = angle.sin;
