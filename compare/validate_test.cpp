@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "base/data_folder.hpp"
 #include "compare/constants.hpp"
@@ -100,24 +101,34 @@ TEST_CASE("the page of a validation shows its points and tables, and names are t
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // half a minute there
-// The library's steps that take no time to build. What changes a prediction shows here: the bounds are near.
-TEST_CASE("published steps of up to 256 GPUs are predicted as docs/validate.md says", "[compare]") {
+// Of each framework's models the step on the fewest GPUs, which takes no time to build. What changes a prediction shows
+// here: the bounds are near. (llm-foundry's rows are not among them: its models differ by up to 28 %.)
+TEST_CASE("published steps of each model are predicted as docs/validate.md says", "[compare]") {
   const std::filesystem::path scenarios =
       std::filesystem::path(data_file("profiles", "stretto")).parent_path().parent_path();
+  std::map<std::string, PublishedStep> smallest;
+  for (PublishedStep& step : read_published((scenarios / "published.csv").string())) {
+    const auto [at, is_new] = smallest.try_emplace(step.framework + step.model + step.gpu, step);
+    if (!is_new && step.gpus < at->second.gpus) at->second = step;
+  }
   std::vector<PublishedStep> steps;
-  for (PublishedStep& step : read_published((scenarios / "published.csv").string()))
-    if (step.gpus <= 256 && !step.id.starts_with("gpt-175b-full")) steps.push_back(std::move(step));
-  const Validation validation = validate(std::move(steps));
+  for (auto& [of, step] : smallest)
+    if (step.gpus <= 256 && !step.framework.starts_with("llm-foundry")) steps.push_back(std::move(step));
   int modelled = 0;
-  for (const ValidatedStep& step : validation.steps) {
-    INFO(step.published.id << ": " << 100 * step.error(Fitted::shipped) << " % " << step.published.skipped);
+  for (const ValidatedStep& step : validate(std::move(steps)).steps) {
+    const std::string& framework = step.published.framework;
+    INFO(step.published.id << ", " << framework << ": " << 100 * step.error(Fitted::shipped) << " % "
+                           << step.published.skipped);
     CHECK(step.published.skipped.empty());
     ++modelled;
-    const std::string& framework = step.published.framework;
-    const double bound = framework == "Megatron-LM 2022" ? 0.03 : framework.starts_with("NeMo") ? 0.085 : 0.06;
+    const double bound = framework == "Megatron-LM 2022"                       ? 0.03
+                         : step.published.id.starts_with("nemotron4-340b-v25") ? 0.12
+                         : framework.starts_with("NeMo")                       ? 0.085
+                         : framework.starts_with("torchtitan")                 ? 0.12
+                                                                               : 0.06;
     CHECK(std::abs(step.error(Fitted::shipped)) < bound);
   }
-  CHECK(modelled == 22);
+  CHECK(modelled == 28);
 }
 #endif
 

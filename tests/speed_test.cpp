@@ -53,7 +53,7 @@ TEST_CASE("GPT-3 175B is built, verified and simulated in a fraction of a second
           "[speed]") {
   const Cost at_1024 = cost_of(gpt3(16)), at_16384 = cost_of(gpt3(256));
   CAPTURE(at_1024.cpu_s, at_16384.cpu_s);
-  CHECK(at_1024.operations > 1'000'000);
+  CHECK(at_1024.operations > 700'000);  // of two steps
   CHECK(std::abs(double(at_16384.operations) / double(at_1024.operations) - 1) < 0.01);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   CHECK(at_1024.cpu_s < 0.6);

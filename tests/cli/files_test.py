@@ -8,7 +8,7 @@ from program import FAIL_IO, PLATFORM, ROOT, TINY, ProgramTest, main
 
 COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export")
 # Options that take a word and name no file.
-WORDS = {"--set", "--backend", "--engine", "--format"}
+WORDS = {"--set", "--backend", "--engine", "--format", "--mode"}
 
 
 class Files(ProgramTest):
