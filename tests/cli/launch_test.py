@@ -464,6 +464,8 @@ class Launch(ProgramTest):
             self.assertEqual(process.returncode, 0, err)
             self.assertNotIn("cores of their own", out)
 
+    # AddressSanitizer keeps what was freed, so that a peak says nothing.
+    @unittest.skipUnless(LIMITS_MEMORY, "needs the allocator of the system")
     def test_saving_takes_memory_for_a_shard_and_not_for_the_model(self):
         # Parameters and the optimizer's state are 12 bytes of each of 6.3 million parameters: 76 MB, 19 MB a rank.
         wide = [part for key in ("model.hidden_size=256", "model.num_layers=8", "model.num_attention_heads=4", "training.global_batch_size=4",

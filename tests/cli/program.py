@@ -13,7 +13,8 @@ STRETTO = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "stretto"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The library that makes calls of the system fail (tests/fail_io.cpp), or "".
 FAIL_IO = os.environ.get("STRETTO_FAIL_IO_LIBRARY", "")
-# AddressSanitizer needs terabytes of address space, so that no limit of it can be tested, and ten times as long.
+# AddressSanitizer needs terabytes of address space and keeps what was freed, so that no limit of memory can be tested.
+# It also takes ten times as long.
 LIMITS_MEMORY = IS_FAST = os.path.exists(STRETTO) and b"__asan_init" not in pathlib.Path(STRETTO).read_bytes()
 PLATFORM = str(ROOT / "tests/golden/host.toml")
 
