@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "model/verify/class_ranges.hpp"
+#include "model/verify/pieces.hpp"
 
 namespace stretto {
 namespace {
@@ -36,25 +37,23 @@ struct Cuts {
 
 using Range = ByteRange;  // of bytes, then of pieces, then of cells
 
-// A view that is not contiguous. Many operations have the same: it is cut row by row once.
+// A view that is not contiguous. Many operations have the same: it is cut once.
 struct Strided {
-  BoundView view;
-  std::vector<Range> rows;  // bytes of the storage, then cells
+  StorageId storage = 0;
+  Columns bytes;             // of the storage
+  std::vector<Range> where;  // pieces, then cells
 };
 
 class Strides {
  public:
-  // The number of a view; its rows are made, and cut, when it is new.
+  // The number of a view; its ends are cuts when it is new.
   std::size_t find(const BoundView& view, std::int64_t size, Cuts& cuts) {
     const auto key = std::tuple(view.storage, view.offset, view.rows, view.cols, view.ld);
     const auto [found, is_new] = number_.try_emplace(key, all.size());
     if (!is_new) return found->second;
-    Strided& strided = all.emplace_back(Strided{view, {}});
-    for (std::int64_t row = 0; row < view.rows; ++row) {
-      const std::int64_t begin = (view.offset + row * view.ld) * size;
-      strided.rows.push_back({begin, begin + view.cols * size});
-      cuts.add(begin, begin + view.cols * size);
-    }
+    const Columns bytes{view.offset * size, view.rows, view.cols * size, view.ld * size};
+    all.push_back({view.storage, bytes, {}});
+    cuts.add(bytes.begin, bytes.end());
     return found->second;
   }
   std::vector<Strided> all;
@@ -134,30 +133,30 @@ class Cutting {
       for (const BoundView& view : footprints.views(footprint)) place(view);
   }
 
-  // Numbers the pieces between cuts. Without a plan every storage has bytes of its own.
+  // Numbers the pieces between cuts. Without a plan the storages lie one behind the other.
   void cut_into_pieces() {
-    std::vector<std::int64_t> arena;
+    std::vector<std::int64_t> base, cuts;
+    std::int64_t end = 0;
     for (std::size_t s = 0; s < cuts_.size(); ++s) {
       cuts_[s].merge();
-      if (plan_)
-        for (const std::int64_t byte : cuts_[s].bytes) arena.push_back(plan_->offset_bytes[s] + byte);
+      base.push_back(plan_ ? plan_->offset_bytes[s] : end);
+      end += schedule_.storages[s].bytes();
+      for (const std::int64_t byte : cuts_[s].bytes) cuts.push_back(base[s] + byte);
     }
-    std::sort(arena.begin(), arena.end());
-    arena.erase(std::unique(arena.begin(), arena.end()), arena.end());
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    std::vector<Columns> columns;
+    for (const Strided& strided : strides_.all) {
+      columns.push_back(strided.bytes);
+      columns.back().begin += base[strided.storage];
+    }
+    const Pieces pieces(std::move(cuts), columns);
+    count_ = pieces.count();
     for (std::size_t s = 0; s < cuts_.size(); ++s)
-      for (const std::int64_t byte : cuts_[s].bytes) {
-        if (!plan_) {
-          piece_at_[s].push_back(count_++);
-          continue;
-        }
-        const auto at = std::lower_bound(arena.begin(), arena.end(), plan_->offset_bytes[s] + byte);
-        piece_at_[s].push_back(static_cast<std::uint32_t>(at - arena.begin()));
-      }
-    if (plan_) count_ = static_cast<std::uint32_t>(arena.size());
+      for (const std::int64_t byte : cuts_[s].bytes) piece_at_[s].push_back(pieces.at(base[s] + byte));
     for (AccessPlace& place : places_)
       if (place.strided == AccessPlace::kContiguous) to_pieces(place.storage, place.range);
-    for (Strided& strided : strides_.all)
-      for (Range& row : strided.rows) to_pieces(strided.view.storage, row);
+    for (std::size_t i = 0; i < columns.size(); ++i) strides_.all[i].where = pieces.of(columns[i]);
     for (ClassRanges& group : moving_)
       for (Pattern& pattern : group.patterns)
         for (Range& range : pattern.where) to_pieces(group.storage, range);
@@ -178,7 +177,7 @@ class Cutting {
     std::sort(contiguous.begin(), contiguous.end());
     contiguous.erase(std::unique(contiguous.begin(), contiguous.end()), contiguous.end());
     for (const Range& range : contiguous) classes.split({&range, 1});
-    for (const Strided& strided : strides_.all) classes.split(strided.rows);
+    for (const Strided& strided : strides_.all) classes.split(strided.where);
     for (const ClassRanges& group : moving_)
       for (const Pattern& pattern : group.patterns) classes.split(pattern.where);
     const std::vector<std::uint32_t> cells = classes.count();
@@ -190,7 +189,7 @@ class Cutting {
       for (Range& range : ranges) range = to_cells(range);
       std::erase_if(ranges, [](const Range& range) { return range.begin == range.end; });
     };
-    for (Strided& strided : strides_.all) all_to_cells(strided.rows);
+    for (Strided& strided : strides_.all) all_to_cells(strided.where);
     for (ClassRanges& group : moving_)
       for (Pattern& pattern : group.patterns) all_to_cells(pattern.where);
     count_ = cells.back();
@@ -225,7 +224,7 @@ class Cutting {
       const AccessPlace& place = places_[access];
       const auto ranges = place.strided == AccessPlace::kContiguous
                               ? std::span(&place.range, 1)
-                              : std::span<const Range>(strides_.all[place.strided].rows);
+                              : std::span<const Range>(strides_.all[place.strided].where);
       for (const Range& range : ranges)
         visit(moving_.empty() ? range : Range{variants_begin_[range.begin], variants_begin_[range.end]});
       return;

@@ -1,0 +1,63 @@
+#include "model/verify/pieces.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+
+namespace stretto {
+
+Pieces::Pieces(std::vector<std::int64_t> cuts, std::span<const Columns> columns) : cuts_(std::move(cuts)) {
+  const std::size_t bands = cuts_.empty() ? 0 : cuts_.size() - 1;
+  period_.assign(bands, 1);
+  for (const Columns& of : columns)
+    for (std::size_t b = band(of.begin), last = band(of.end()); b < last; ++b)
+      period_[b] = std::min(std::lcm(period_[b], of.ld_bytes), cuts_[b + 1] - cuts_[b]);
+  std::vector<std::vector<std::int64_t>> ends(bands);
+  for (const Columns& of : columns)
+    visit_rows(of, [&](std::size_t b, std::int64_t begin, std::int64_t end) {
+      ends[b].push_back(begin);
+      ends[b].push_back(end);
+    });
+  for (std::size_t b = 0; b < bands; ++b) {
+    ends[b].push_back(cuts_[b]);
+    std::sort(ends[b].begin(), ends[b].end());
+    ends[b].erase(std::unique(ends[b].begin(), ends[b].end()), ends[b].end());
+    first_.push_back(static_cast<std::uint32_t>(begin_.size()));
+    for (const std::int64_t end : ends[b])
+      if (end < cuts_[b] + period_[b] || end == cuts_[b]) begin_.push_back(end);
+  }
+  first_.push_back(static_cast<std::uint32_t>(begin_.size()));
+}
+
+std::size_t Pieces::band(std::int64_t cut) const {
+  const auto at = std::lower_bound(cuts_.begin(), cuts_.end(), cut);
+  assert(at != cuts_.end() && *at == cut);
+  return static_cast<std::size_t>(at - cuts_.begin());
+}
+
+template <class Visit>
+void Pieces::visit_rows(const Columns& columns, Visit visit) const {
+  for (std::size_t b = band(columns.begin), last = band(columns.end()); b < last; ++b) {
+    // All columns that cross a band cross the whole of it, so that what holds for one period holds for all.
+    const std::int64_t begin = cuts_[b], end = begin + period_[b];
+    for (std::int64_t row = columns.begin + (begin - columns.begin) / columns.ld_bytes * columns.ld_bytes; row < end;
+         row += columns.ld_bytes)
+      if (row + columns.row_bytes > begin) visit(b, std::max(row, begin), std::min(row + columns.row_bytes, end));
+  }
+}
+
+std::vector<ByteRange> Pieces::of(const Columns& columns) const {
+  std::vector<ByteRange> result;
+  visit_rows(columns, [&](std::size_t b, std::int64_t begin, std::int64_t end) {
+    const auto first = begin_.begin() + first_[b], last = begin_.begin() + first_[b + 1];
+    const ByteRange pieces{std::lower_bound(first, last, begin) - begin_.begin(),
+                           std::lower_bound(first, last, end) - begin_.begin()};
+    if (!result.empty() && result.back().end == pieces.begin)
+      result.back().end = pieces.end;
+    else
+      result.push_back(pieces);
+  });
+  return result;
+}
+
+}  // namespace stretto
