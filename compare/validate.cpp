@@ -15,16 +15,22 @@
 namespace stretto::compare {
 namespace {
 
-void reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
-  if (fitted == Fitted::shipped) return;
+// Returns false when that leaves the shipped constants as they are.
+bool reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
+  if (fitted == Fitted::shipped) return false;
+  bool is_changed = false;
   for (const Constant& constant : constants_of(a, f))
-    if (constant.is_fitted() && constant.quantity->sourced) constant.quantity->value = *constant.quantity->sourced;
-  if (fitted == Fitted::sourced) return;
+    if (constant.is_fitted() && constant.quantity->sourced) {
+      constant.quantity->value = *constant.quantity->sourced;
+      is_changed = true;
+    }
+  if (fitted == Fitted::sourced) return is_changed;
   f.gemm_sustained.reset();
   f.collective_in_step_us.reset();
   a.gemm_sustained.value = 1;
   a.collective_in_step_us.value = 0;
   for (Quantity* host : {&f.issue_us, &f.collective_issue_us, &f.micro_batch_us, &f.step_us}) host->value = 0;
+  return true;
 }
 
 // Platforms of a run, read once.
@@ -42,12 +48,16 @@ class Platforms {
 void predict_step(ValidatedStep& step, const sim::Platform& shipped, bool with_interval) {
   const Scenario& scenario = step.scenario;
   const BuiltStep built(scenario);
-  for (const Fitted fitted : {Fitted::nothing, Fitted::sourced, Fitted::shipped}) {
+  for (const Fitted fitted : {Fitted::shipped, Fitted::sourced, Fitted::nothing}) {
     sim::Platform platform = shipped;
     Framework framework = scenario.framework;
-    reduce(*platform.accelerator, framework, fitted);
+    double& predicted_s = step.predicted_s[static_cast<std::size_t>(fitted)];
+    if (!reduce(*platform.accelerator, framework, fitted) && fitted != Fitted::shipped) {
+      predicted_s = step.predicted(Fitted::shipped);
+      continue;
+    }
     const sim::SimResult result = built.simulate(built.costs(platform, framework));
-    step.predicted_s[static_cast<std::size_t>(fitted)] = to_ms(result.step) * 1e-3;
+    predicted_s = to_ms(result.step) * 1e-3;
     if (fitted != Fitted::shipped) continue;
     const Breakdown b = mean_breakdown(built.schedule(), result.programs, result.timeline);
     const double step_ms = to_ms(result.step);
