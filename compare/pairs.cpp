@@ -41,6 +41,7 @@ std::vector<std::string> differences(const ValidatedStep& x, const ValidatedStep
 // "" for steps that differ in nothing or in too much.
 std::string kind_of_pair(const ValidatedStep& x, const ValidatedStep& y) {
   if (!same_model(x.scenario.model, y.scenario.model)) return "";
+  if (x.published.source != y.published.source) return "";  // another release of the software, perhaps
   const std::vector<std::string> differ = differences(x, y);
   if (differ.size() == 1) return differ[0];
   if (differ.size() != 2) return "";

@@ -6,8 +6,8 @@
 
 namespace stretto::compare {
 
-// The answer for a user who changes a setting: pairs of steps of one model that differ in one setting, or in two that
-// trade GPUs for each other. Shares are 0 to 1.
+// The answer for a user who changes a setting: pairs of steps of one model and source that differ in one setting, or in
+// two that trade GPUs for each other. Another source may have measured another release. Shares are 0 to 1.
 struct PairKind {
   std::string what;  // "tp", "tp ↔ pp", "dp and batch" (weak scaling), "recompute", …
   std::size_t pairs = 0;

@@ -42,6 +42,9 @@ TEST_CASE("pairs differ in one setting, or trade two of equal GPUs", "[compare]"
   other[1].scenario.model.hidden_size *= 2;
   CHECK(pairs_of(other, {0, 1}).empty());
   CHECK(pairs_of({steps[0], steps[0]}, {0, 1}).empty());
+  other = steps;
+  other[1].published.source = "another release";
+  CHECK(pairs_of(other, {0, 1}).empty());
 }
 
 TEST_CASE("regret is what the layout that is predicted best costs over the best one", "[compare]") {
