@@ -11,6 +11,7 @@
 #include "compare/predict.hpp"
 #include "compare/predict_step.hpp"
 #include "exec/machine.hpp"
+#include "model/model_json.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/json.hpp"
@@ -55,9 +56,12 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
 
 std::string show(const Request& request) {
   return guarded([&] {
-    const Schedule schedule = build_schedule(scenario_of(request));
+    const Scenario scenario = scenario_of(request);
+    const Schedule schedule = build_schedule(scenario);
     plan_and_verify(schedule);
-    return write_schedule_json(schedule).dump();
+    nlohmann::json json = write_schedule_json(schedule);
+    json["model"] = model_json(scenario.model);
+    return json.dump();
   });
 }
 

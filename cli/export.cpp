@@ -90,6 +90,11 @@ void export_chakra(ExportOptions& options) {
   for (std::int64_t rank = 0; rank < scenario.parallel.ranks(); ++rank) names.push_back(name_of(rank));
   Files::set_folder(options.output, names);
   options.files.claim_outputs(scenario);
+  // Readers take every trace of a folder.
+  const std::string next = name_of(scenario.parallel.ranks());
+  if (std::filesystem::exists(std::filesystem::path(options.output.path()) / next))
+    throw input_error(fmt::format("--output {}: {} is there, of a step of more ranks; expected a new folder",
+                                  options.output.name(), next));
   keep_within_free_memory();
   const Patience patience(scenario);
 

@@ -430,6 +430,10 @@ Translation to_megatron(const Scenario& scenario) {
   if (const PipelineSchedule schedule = scenario.parallel.pipeline_schedule; is_zero_bubble(schedule))
     throw input_error(std::string("[parallel] pipeline_schedule: expected \"1f1b\", got \"") + name_of(schedule) +
                       "\", which Megatron-LM does not have");
+  const double factor = scenario.model.rope_scaling.interpolation_factor;
+  if (factor != std::floor(factor))
+    throw input_error(fmt::format(
+        "[model] rotary_seq_len_interpolation_factor: expected a whole number for Megatron-LM, got {}", factor));
   Translation result;
   const std::int64_t ranks = scenario.parallel.ranks(),
                      of_node = ranks % kGpusOfNode == 0 && ranks > kGpusOfNode ? kGpusOfNode : ranks;

@@ -187,6 +187,11 @@ class Chakra(ProgramTest):
         self.fails(2, "export", self.tiny, "--format", "chakra", says=["--output"])
         self.fails(2, "export", self.write("a.safetensors", ""), "--format", "chakra", "-o", "x", says=["a scenario"])
         self.fails(2, "export", self.tiny, "--format", "megatron", "--platform", PLATFORM, says=["--platform", "chakra"])
+        # The traces of two ranks among those of four are not of one step.
+        self.ok("export", self.tiny, "--set", "parallel.data_parallel_size=4", "--format", "chakra", "-o", "four")
+        self.ok("export", self.tiny, "--set", "parallel.data_parallel_size=4", "--format", "chakra", "-o", "four")
+        self.fails(2, "export", self.tiny, "--set", "parallel.data_parallel_size=2", "--format", "chakra", "-o", "four",
+                   says=["step.2.et", "new folder"])
 
 
 if __name__ == "__main__":

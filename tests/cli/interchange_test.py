@@ -37,6 +37,8 @@ class Interchange(ProgramTest):
         self.fails(2, "import", self.write("o.py", "overlap_grad_reduse=True"), "--format", "bridge", says=['"overlap_grad_reduce"'])
         zero_bubble = ["--set", "parallel.pipeline_model_parallel_size=2", "--set", "parallel.pipeline_schedule=zb-h1"]
         self.fails(2, "export", self.tiny, "--format", "megatron", *zero_bubble, says=["pipeline_schedule", "zb-h1"])
+        rope = ["--set", 'model.position_embedding_type="rope"', "--set", "model.rotary_seq_len_interpolation_factor=1.5"]
+        self.fails(2, "export", self.tiny, "--format", "megatron", *rope, says=["rotary_seq_len_interpolation_factor", "1.5"])
         self.fails(2, "export", self.tiny, says=["--output"])
 
 

@@ -33,7 +33,9 @@ class Python(ProgramTest):
         self.assertIn("simgrid", self.python("import stretto; print(stretto.simulate('llama3-8b', engine='simgrid')['engine'])"))
 
     def test_show_and_gates(self):
-        self.assertGreater(int(self.python("import stretto; print(len(stretto.show('tiny.toml')['operations']))")), 10)
+        operations, layers = self.python("import stretto; s = stretto.show('tiny.toml'); print(len(s['operations']), s['model']['num_layers'])").split()
+        self.assertGreater(int(operations), 10)
+        self.assertEqual(layers, "2")
         closed = self.python("import stretto; print([g['knob'] for g in stretto.gates('tiny.toml', {'overlap.tp_comm_overlap': True}) if g['asked'] and not g['open']])")
         self.assertIn("tp_comm_overlap", closed)
         self.assertIn("h100-sxm", self.python("import stretto; print(stretto.names('platforms'))"))
