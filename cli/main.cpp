@@ -70,15 +70,10 @@ void occupy_standard_streams() {
     }
 }
 
-// OpenBLAS starts a thread for each core when it is loaded, none of which is used, and which ask for memory for ever
-// where there is a limit to it: this program once more, without them.
+// OpenBLAS starts a thread for each core when it is loaded. None is used; each spins on its core for some 80 ms, and
+// asks for memory for ever where there is a limit to it. So this program starts once more, without them.
 void load_openblas_without_threads(char** argv) {
-  bool is_limited = false;
-  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
-    rlimit limit{};
-    is_limited = is_limited || (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY);
-  }
-  if (!is_limited || std::getenv("OPENBLAS_NUM_THREADS") != nullptr) return;
+  if (std::getenv("OPENBLAS_NUM_THREADS") != nullptr) return;
   ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
   ::execv("/proc/self/exe", argv);  // where it cannot: it is tried as it is
 }
