@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 
@@ -65,6 +66,7 @@ std::string read_all(int file) {
 std::string run_in_child(const std::function<std::string()>& work) {
   int ends[2];
   if (::pipe(ends) != 0) throw runtime_failure(std::string("simgrid: cannot create a pipe: ") + std::strerror(errno));
+  std::fflush(nullptr);  // SimGrid flushes standard output: what is buffered here would be written twice
   const pid_t child = ::fork();
   if (child < 0) {
     const int reason = errno;

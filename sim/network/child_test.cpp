@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <cstdio>
 #include <stdexcept>
 
 #include "base/error.hpp"
@@ -18,6 +19,19 @@ TEST_CASE("a child process returns its bytes, more than a pipe holds", "[sim]") 
   CHECK(bytes.substr(3'000'001) == "end");
   CHECK(touched == 0);
   CHECK(run_in_child([] { return std::string(); }).empty());
+}
+
+TEST_CASE("what the parent has buffered is written once, also when the child flushes it", "[sim]") {
+  std::FILE* file = std::tmpfile();
+  std::fputs("step", file);
+  run_in_child([&] {
+    std::fflush(file);
+    return std::string();
+  });
+  std::fflush(file);
+  std::fseek(file, 0, SEEK_END);
+  CHECK(std::ftell(file) == 4);
+  std::fclose(file);
 }
 
 TEST_CASE("a child's failures reach the parent", "[sim]") {
