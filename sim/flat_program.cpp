@@ -62,6 +62,18 @@ void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& al
   }
 }
 
+// Lanes that carry messages both ways: those of the pipeline as frameworks batch them. Messages beside compute have a
+// lane for each side (model/lower/stage_writer.hpp, rings of tensor and context parallelism), and the host issues what
+// follows them.
+std::vector<bool> lanes_of_batches(const BoundProgram& program) {
+  std::vector<bool> sends(program.lanes.size()), receives(program.lanes.size());
+  for (const BoundOp& op : program.ops)
+    if (const auto* message = std::get_if<PointToPoint>(&program.works[op.op]))
+      (message->is_send ? sends : receives)[op.lane] = true;
+  for (std::size_t lane = 0; lane < sends.size(); ++lane) sends[lane] = sends[lane] && receives[lane];
+  return sends;
+}
+
 // How the host issues the operations of a program. Empty without a host.
 struct Issue {
   struct At {
@@ -80,6 +92,7 @@ Issue issue_of(const Schedule& schedule, const BoundProgram& program, const Host
   std::uint32_t segment = 0;
   std::vector<bool> has_begun;  // [micro-batch]
   bool receives = false;        // the group of messages that is being issued
+  const std::vector<bool> is_batched = lanes_of_batches(program);
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
     const BoundOp& op = program.ops[i];
     const bool is_forward = schedule.operations[op.op].phase == Phase::forward;
@@ -89,7 +102,7 @@ Issue issue_of(const Schedule& schedule, const BoundProgram& program, const Host
     now += host.issue[op.op];
     issue.at.push_back({now, segment});
     const auto* message = std::get_if<PointToPoint>(&program.works[op.op]);
-    if (!host.waits_for_messages || message == nullptr) continue;
+    if (!host.waits_for_messages || message == nullptr || !is_batched[op.lane]) continue;
     receives = (op.joined && receives) || !message->is_send;
     const bool is_last = i + 1 == program.ops.size() || !program.ops[i + 1].joined;
     if (!is_last || !receives) continue;

@@ -24,6 +24,19 @@ std::vector<std::vector<std::int64_t>> instances_of(const Schedule& schedule, co
   return instances;
 }
 
+// Ranks of a node, of a job on nodes of `domain` GPUs: as many on each of the fewest nodes that hold it, where that
+// divides them and cuts no group along the fastest axes that a node holds whole (7 GPUs of each of four nodes would cut
+// every second group of 4); otherwise all GPUs of each node but the last.
+std::int64_t ranks_of_node(const Mesh& mesh, std::int64_t domain) {
+  const std::int64_t ranks = mesh.ranks(), domains = (ranks + domain - 1) / domain;
+  if (ranks % domains != 0) return domain;
+  std::int64_t group = 1;
+  for (auto axis = mesh.axes().rbegin(); axis != mesh.axes().rend() && group * axis->size <= domain; ++axis)
+    group *= axis->size;
+  const std::int64_t each = ranks / domains;
+  return each % group == 0 || domain % group != 0 ? each : domain;
+}
+
 // Largest share of a pod's ranks that send out of it when every member sends to the one `distance` places behind it.
 double share_leaving(const std::vector<std::vector<std::int64_t>>& instances, std::int64_t distance, std::int64_t pod) {
   std::map<std::int64_t, std::int64_t> leaving;  // [pod]
@@ -40,8 +53,7 @@ double share_leaving(const std::vector<std::vector<std::int64_t>>& instances, st
 }  // namespace
 
 GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod) {
-  const std::int64_t ranks = schedule.mesh.ranks(), domains = (ranks + domain - 1) / domain;
-  if (ranks % domains == 0) domain = ranks / domains;
+  domain = ranks_of_node(schedule.mesh, domain);
   GroupSpan span{communicator.size, 1};
   const std::vector<std::vector<std::int64_t>> instances = instances_of(schedule, communicator);
   for (const std::vector<std::int64_t>& members : instances) {

@@ -121,6 +121,18 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   CHECK(leaving(1, 32) == Approx(0));  // and here a stage is
   CHECK(leaving(2, 32) == Approx(1));  // all ranks of a stage send to the next
   CHECK(leaving(2, 64) == Approx(0));
+  // 28 ranks are 8, 8, 8 and 4 on four nodes, not 7 on each, which would cut groups of 4.
+  const auto job = [&](std::int64_t dp, std::int64_t tp, std::int64_t domain) {
+    Schedule other;
+    other.mesh = Mesh({{Coord::dp, dp}, {Coord::tp, tp}});
+    return span_of(other, {"tp", {Coord::tp}, CommEngine::nic, 1, tp}, domain, 1 << 20).nodes;
+  };
+  CHECK(job(7, 4, 8) == 1);
+  CHECK(job(3, 4, 8) == 1);    // 8 and 4, not 6 and 6
+  CHECK(job(2, 6, 8) == 1);    // 6 and 6, not 8 and 4
+  CHECK(job(12, 8, 72) == 1);  // 48 and 48, both whole
+  CHECK(job(15, 8, 72) == 1);  // 72 and 48, not 60 and 60
+  CHECK(job(7, 2, 8) == 1);    // 8 and 6, not 7 and 7
   // Two stages of four ranks on a node, which is a pod: in a ring all of its ranks send out of it, to the next stage
   // those of the second alone.
   schedule.mesh = Mesh({{Coord::dp, 2}, {Coord::pp, 4}, {Coord::tp, 4}});

@@ -80,8 +80,8 @@ struct HostCosts {
   std::vector<Picoseconds> issue;  // [OpId]
   Picoseconds micro_batch = 0;     // once for each micro-batch, before its first operation
   Picoseconds step = 0;            // once for each step, before its first operation
-  // The process waits for every message that it receives, and for what is sent in one group with it, before it issues
-  // anything else.
+  // The process waits for every message that it receives on a lane that also sends (a batch of the pipeline's), and for
+  // what is sent in one group with it, before it issues anything else.
   bool waits_for_messages = false;
   bool operator==(const HostCosts&) const = default;
 };

@@ -87,7 +87,8 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
 
 HostCosts host_costs(const Schedule& schedule, const Framework& framework) {
   HostCosts host;
-  if (framework.issue_us.value == 0 && framework.collective_issue_us.value == 0 && framework.micro_batch_us.value == 0)
+  if (framework.issue_us.value == 0 && framework.collective_issue_us.value == 0 &&
+      framework.micro_batch_us.value == 0 && framework.step_us.value == 0)
     return host;
   for (const Operation& operation : schedule.operations)
     host.issue.push_back(from_us(framework.issue_us.value * kernels_of(framework, operation) +
