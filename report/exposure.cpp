@@ -220,7 +220,7 @@ class Accounting {
     for (const ComputeLane& lane : compute_) {
       if (lane.is_through) continue;
       is_tail = false;
-      await(lane);
+      await(program_.ops[lane.rows[lane.behind - 1]->op], lane.steps_ago, 1 + lane.steps_ago, from);
     }
     // Communication that continues after all computation is exposed, too.
     for (LaneId lane = 0; is_tail && lane < program_.lanes.size(); ++lane)
@@ -246,13 +246,14 @@ class Accounting {
     for (const Interval& rest : free_) result_.bubble += rest.end - rest.begin;
   }
 
-  // Adds to `awaited_` what the lane's operation waits for. What is queued ahead on the lane of an awaited operation is
-  // waited for as well.
-  void await(const ComputeLane& lane) {
-    const BoundOp& op = program_.ops[lane.rows[lane.behind - 1]->op];
+  // Adds to `awaited_` the communication that an operation of `behind` steps ago waits for, and what that waits for in
+  // turn as long as it is not over at `from`. What is queued ahead on the lane of an awaited operation is waited for as
+  // well; of the steps before up to `oldest` all of it.
+  void await(const BoundOp& op, int behind, int oldest, Picoseconds from) {
     for (std::uint32_t i = op.wait_begin; i < op.wait_end; ++i) {
       const BoundWait& wait = program_.waits[i];
-      if (wait.kind != EdgeKind::finish_start || communicator(wait.op) == kNobody) continue;
+      const int steps_ago = wait.steps_ago + behind;
+      if (wait.kind != EdgeKind::finish_start || communicator(wait.op) == kNobody || steps_ago >= kSteps) continue;
       // A message is over when those that it is joined with are.
       const std::vector<std::uint32_t>& on = program_.lanes[wait.lane];
       std::int64_t position = wait.position;
@@ -261,11 +262,14 @@ class Accounting {
       auto at = std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& a) { return a.lane >= wait.lane; });
       if (at == awaited_.end() || at->lane != wait.lane)
         at = awaited_.insert(at, {wait.lane, {kNothing, kNothing, kNothing}});
-      const int steps_ago = wait.steps_ago + lane.steps_ago;
       std::int64_t& last = at->last[static_cast<std::size_t>(steps_ago)];
-      last = std::max(last, position);
-      for (int before = steps_ago + 1; before <= 1 + lane.steps_ago; ++before)
-        at->last[static_cast<std::size_t>(before)] = kAll;
+      const std::int64_t before = std::exchange(last, std::max(last, position));
+      for (int step = steps_ago + 1; step <= oldest; ++step) at->last[static_cast<std::size_t>(step)] = kAll;
+      for (; position > before; --position) {
+        const TimelineRow* row = row_of(on[static_cast<std::size_t>(position)]);
+        if (row == nullptr || row->end - steps_ago * period_ <= from) break;
+        await(program_.ops[row->op], steps_ago, oldest, from);
+      }
     }
   }
 

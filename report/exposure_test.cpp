@@ -61,6 +61,21 @@ TEST_CASE("what is queued ahead of an awaited operation counts, what is behind d
   CHECK(result.bubble == 5 + 10);
 }
 
+TEST_CASE("communication that awaited communication waits for is exposed too", "[exposure]") {
+  // A gradient is reduced inside an instance of the optimizer, then across instances; compute waits for the second.
+  HandMade made;
+  made.timeline.step_end = 100;
+  made.compute(0, 0, 10);
+  const auto over = made.add(1, 0, 0, 0, 10);
+  const auto inside = made.add(1, 10, 10, 15, 40, {{over}});
+  const auto across = made.add(2, 40, 40, 45, 70, {{inside}});
+  made.add(1, 40, 40, 40, 60);  // nobody waits for it
+  made.compute(70, 70, 100, {{across}});
+  const Breakdown result = breakdown_of(made);
+  CHECK(result.exposed == std::vector<Picoseconds>{25, 25});
+  CHECK(result.bubble == 5 + 5);
+}
+
 TEST_CASE("what is waited for may itself wait for cores", "[exposure]") {
   HandMade made;
   made.timeline.step_end = 100;

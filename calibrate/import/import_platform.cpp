@@ -53,6 +53,7 @@ class Importer {
     platform.date = today();
     platform.cores = 1;
     read_sheet();
+    scale_to_sheet();
     add_gemms();
     add_collectives();
     if (!base_) set_defaults(*platform.accelerator);
@@ -102,6 +103,64 @@ class Importer {
                       text);
   }
 
+  // Whether the data sheet says something else than that of the base.
+  bool is_peak_given() { return base_ && accelerator().peak_TFLOPs.value != base_->accelerator->peak_TFLOPs.value; }
+  bool is_nvlink_given() { return base_ && accelerator().nvlink.GBps.value != base_->accelerator->nvlink.GBps.value; }
+  std::string of_base(bool is_scaled) const { return is_scaled ? "derived" : base_name(); }
+
+  // Times of the base are of its own GPU: under another data sheet they keep their share of the peak and of NVLink.
+  void scale_to_sheet() {
+    if (!base_) return;
+    sim::Accelerator& a = accelerator();
+    const sim::Accelerator& before = *base_->accelerator;
+    if (is_peak_given()) {
+      const double faster = a.peak_TFLOPs.value / before.peak_TFLOPs.value;
+      const std::string how = fmt::format("{}, at peak_TFLOPs {:g} instead of {:g}", base_name(), a.peak_TFLOPs.value,
+                                          before.peak_TFLOPs.value);
+      scale_gemms(faster, how);
+      for (sim::AttentionKernel& kernel : a.attention)
+        for (Quantity* rate : {&kernel.forward_TFLOPs, &kernel.backward_TFLOPs})
+          *rate = {rate->value * faster, {"derived", how, 0}, rate->low * faster, rate->high * faster};
+      imported_.notes.push_back("GEMMs and attention are those of " + how + ": measure them (--import)");
+    }
+    if (is_nvlink_given() && !a.collectives.empty()) {
+      const std::string how = fmt::format("{}, at nvlink.GBps {:g} instead of {:g}", base_name(), a.nvlink.GBps.value,
+                                          before.nvlink.GBps.value);
+      scale_collectives(a.nvlink.GBps.value / before.nvlink.GBps.value, how);
+      imported_.notes.push_back("collectives of a domain are those of " + how + ": measure them (--import)");
+    }
+  }
+
+  // A product that memory bounds does not become faster with the peak.
+  void scale_gemms(double faster, const std::string& how) {
+    sim::Accelerator& a = accelerator();
+    if (a.gemms.empty()) return;
+    std::vector<sim::GemmTime> times = a.gemms.times();
+    for (sim::GemmTime& time : times) {
+      const double bytes = 2 * (time.m * time.k + time.k * time.n + time.m * time.n);
+      const double memory_us = bytes / (a.hbm_share.value * a.hbm_GBps.value * 1e3);
+      time.us = std::max(time.us / faster, std::min(time.us, memory_us));
+    }
+    a.gemms = sim::GemmTable(times, base_name());
+    a.gemm_source = {"derived", how, 0};
+  }
+
+  // The smallest size is the latency; the rest goes with the bandwidth.
+  void scale_collectives(double faster, const std::string& how) {
+    sim::Accelerator& a = accelerator();
+    std::vector<sim::CollectiveTime> times = a.collectives.times();
+    std::map<Series, double> latencies;
+    for (const sim::CollectiveTime& time : times) {
+      double& latency = latencies.try_emplace(series_of(time), time.us).first->second;
+      latency = std::min(latency, time.us);
+    }
+    for (sim::CollectiveTime& time : times)
+      if (const double latency = latencies.at(series_of(time)); time.span.nodes == 1)
+        time.us = latency + (time.us - latency) / faster;
+    a.collectives = sim::CollectiveTable(times);
+    a.collective_source = {"derived", how, 0};
+  }
+
   void add_part(const std::string& what, const std::string& value, const std::string& from) {
     imported_.parts.push_back({what, value, from});
   }
@@ -127,7 +186,7 @@ class Importer {
     const std::string files = listed(files_with(measured_, [](const Measurements& one) { return !one.gemms.empty(); }));
     if (times.empty()) {
       if (!a.gemms.empty())
-        add_part("GEMMs", fmt::format("{} shapes", a.gemms.times().size()), base_name());
+        add_part("GEMMs", fmt::format("{} shapes", a.gemms.times().size()), of_base(is_peak_given()));
       else
         add_part("GEMMs", "roofline", "derived");
       return;
@@ -140,7 +199,7 @@ class Importer {
     } else {
       a.gemms = corrected_gemms(a.gemms, a.gemm_waves ? a.sms : 0, times);
       a.gemm_source = source_of(files, a.gemm_source);
-      add_part("GEMMs between and beyond these shapes", "scaled as they are", base_name());
+      add_part("GEMMs between and beyond these shapes", "scaled as they are", of_base(is_peak_given()));
     }
   }
 
@@ -199,7 +258,7 @@ class Importer {
       }
     };
     add_parts(mine, kYours);
-    add_parts(others, base_name());
+    add_parts(others, of_base(is_nvlink_given()));
     const bool is_across =
         std::any_of(times.begin(), times.end(), [](const auto& time) { return time.span.nodes > 1; });
     add_part(is_across ? "collectives on other numbers of nodes" : "collectives across nodes", "NCCL's model",
@@ -232,8 +291,10 @@ class Importer {
       add(number.name(), *number.quantity, found != given.end() && found->second);
     }
     for (const sim::AttentionKernel& kernel : a.attention) {
-      add("attention." + kernel.name + ".forward_TFLOPs", kernel.forward_TFLOPs, false);
-      add("attention." + kernel.name + ".backward_TFLOPs", kernel.backward_TFLOPs, false);
+      const std::string name = "attention." + kernel.name;
+      for (const auto& [pass, rate] : {std::pair(".forward_TFLOPs", &kernel.forward_TFLOPs),
+                                       std::pair(".backward_TFLOPs", &kernel.backward_TFLOPs)})
+        add_part(name + pass, fmt::format("{:.6g}", rate->value), base_ ? of_base(is_peak_given()) : rate->source.kind);
     }
   }
 

@@ -118,6 +118,59 @@ TEST_CASE("a grid of GEMMs takes the place of the table, single shapes correct i
   CHECK(a.gemm_source.origin.ends_with("; the rest base"));
 }
 
+TEST_CASE("another data sheet scales what was measured on the base's GPU", "[import]") {
+  DataSheet other;
+  other.peak_TFLOPs = 50;  // a quarter
+  other.nvlink_GBps = 50;  // half
+  sim::Platform gpu = base();
+  gpu.accelerator->hbm_share.value = 1;
+  gpu.accelerator->collectives = sim::CollectiveTable({{CollectiveKind::all_gather, {8, 1}, 1024, 5},
+                                                       {CollectiveKind::all_gather, {8, 1}, 1 << 20, 25},
+                                                       {CollectiveKind::all_gather, {16, 2}, 1 << 20, 70}});
+  const ImportedPlatform slower = import_platform("mine", {}, gpu, other);
+  const sim::Accelerator& a = *slower.platform.accelerator;
+  CHECK(a.gemms.time_us(2048, 2048, 1024, 0) == Approx(4 * gpu.accelerator->gemms.time_us(2048, 2048, 1024, 0)));
+  CHECK(a.gemm_source.kind == "derived");
+  CHECK(a.attention.front().forward_TFLOPs.value == Approx(50));
+  CHECK(a.collectives.time_us(CollectiveKind::all_gather, 8, 1024) == Approx(5));          // latency
+  CHECK(a.collectives.time_us(CollectiveKind::all_gather, 8, 1 << 20) == Approx(5 + 40));  // and bytes
+  CHECK(*a.collectives.across_us(CollectiveKind::all_gather, {16, 2}, 1 << 20, nullptr) == Approx(70));
+  CHECK(from(slower, "GEMMs") == "derived");
+  CHECK(from(slower, "attention.a.backward_TFLOPs") == "derived");
+  CHECK(from(slower, "all_gather on 8 GPUs") == "derived");
+  CHECK(slower.notes.size() == 2);
+  // A faster peak makes no product faster than its bytes at 100 GB/s.
+  gpu.accelerator->gemms = sim::GemmTable(
+      {{2048, 1024, 32, 2}, {2048, 2048, 8192, 1000}, {1024, 1024, 32, 100}, {1024, 2048, 32, 100}}, "four");
+  other.peak_TFLOPs = 2000;
+  const ImportedPlatform faster = import_platform("mine", {}, gpu, other);
+  const sim::GemmTable& gemms = faster.platform.accelerator->gemms;
+  const auto memory_us = [](double m, double n, double k) { return 2 * (m * k + k * n + m * n) / 1e5; };
+  CHECK(gemms.time_us(2048, 2048, 8192, 0) == Approx(memory_us(2048, 2048, 8192)).epsilon(1e-4));
+  CHECK(gemms.time_us(2048, 1024, 32, 0) == Approx(2).epsilon(1e-4));  // was faster than that before
+  // What is as it was stays as it was measured.
+  other.peak_TFLOPs = 200, other.nvlink_GBps = 100;
+  CHECK(from(import_platform("mine", {}, base(), other), "GEMMs") == "base");
+  CHECK(import_platform("mine", {}, base(), other).notes.empty());
+}
+
+TEST_CASE("tables of another GPU than that of the data sheet are refused", "[import]") {
+  sim::Platform gpu = base();
+  CHECK(sim::contradiction(*gpu.accelerator).empty());
+  gpu.accelerator->peak_TFLOPs.value = 80;
+  CHECK(sim::contradiction(*gpu.accelerator) ==
+        "gemm_table: expected at most peak_TFLOPs, 80, got 100 TFLOP/s with m, n, k = 1024, 1024, 512");
+  gpu.accelerator->gemms = {};
+  CHECK(sim::contradiction(*gpu.accelerator) == "attention.a: expected at most twice peak_TFLOPs, 80, got 200");
+  gpu = base();
+  gpu.accelerator->nvlink.GBps.value = 0.1;
+  CHECK(
+      sim::contradiction(*gpu.accelerator) ==
+      "collective_table: expected at most 0.1 GB/s by nvlink.GBps, got 0.179 with all_gather of 1024 bytes on 8 GPUs");
+  for (const char* name : {"a100-80gb", "h100-sxm", "h100-hbm2e-500w", "h200-sxm", "b200-sxm", "gb200-nvl72"})
+    CHECK(sim::contradiction(*sim::read_platform(data_file("platforms", name)).accelerator).empty());
+}
+
 TEST_CASE("without a base the data sheet must be whole, and the rest is assumed", "[import]") {
   const ImportedPlatform imported = import_platform("mine", {}, std::nullopt, sheet());
   CHECK(imported.platform.memory_bytes == std::int64_t{64} << 30);

@@ -424,6 +424,18 @@ class Import {
   std::optional<std::int64_t> processes_, nodes_, chunk_layers_;
 };
 
+// torchrun starts equally many processes on each node: as many as there are GPUs, if possible with whole
+// tensor-parallel groups.
+std::int64_t processes_of_node(std::int64_t ranks, std::int64_t tensor_parallel) {
+  std::int64_t any = 1, whole = 0;
+  for (std::int64_t processes = 1; processes <= std::min(ranks, kGpusOfNode); ++processes) {
+    if (ranks % processes != 0) continue;
+    any = processes;
+    if (processes % tensor_parallel == 0) whole = processes;
+  }
+  return whole > 0 ? whole : any;
+}
+
 }  // namespace
 
 Translation to_megatron(const Scenario& scenario) {
@@ -436,7 +448,7 @@ Translation to_megatron(const Scenario& scenario) {
         "[model] rotary_seq_len_interpolation_factor: expected a whole number for Megatron-LM, got {}", factor));
   Translation result;
   const std::int64_t ranks = scenario.parallel.ranks(),
-                     of_node = ranks % kGpusOfNode == 0 && ranks > kGpusOfNode ? kGpusOfNode : ranks;
+                     of_node = processes_of_node(ranks, scenario.parallel.tensor_model_parallel_size);
   result.text = fmt::format("torchrun --nnodes {} --nproc_per_node {} pretrain_gpt.py", ranks / of_node, of_node);
   const auto line = [&](const std::string& text) { result.text += " \\\n    " + text; };
   for (const MegatronRow& row : megatron_rows()) {

@@ -160,6 +160,20 @@ TEST_CASE("what Megatron-LM has no flag for is said", "[megatron]") {
               "false\n") == std::vector<std::string>{"Megatron-LM has overlap_p2p_comm only with virtual stages"});
 }
 
+TEST_CASE("processes are as many on each node, and no more than it has GPUs", "[megatron]") {
+  const auto start = [](int tp, int dp) {
+    const std::string text = to_megatron(parse_scenario("[model]\npreset = \"llama3-8b\"\n", "s",
+                                                        {"parallel.tensor_model_parallel_size=" + std::to_string(tp),
+                                                         "parallel.data_parallel_size=" + std::to_string(dp)}))
+                                 .text;
+    return text.substr(0, text.find(" pretrain"));
+  };
+  CHECK(start(4, 8) == "torchrun --nnodes 4 --nproc_per_node 8");
+  CHECK(start(2, 3) == "torchrun --nnodes 1 --nproc_per_node 6");
+  CHECK(start(4, 7) == "torchrun --nnodes 7 --nproc_per_node 4");  // not 28 on one node
+  CHECK(start(1, 12) == "torchrun --nnodes 2 --nproc_per_node 6");
+}
+
 TEST_CASE("CommOverlapConfig goes both ways", "[megatron]") {
   const std::string model = "[model]\npreset = \"gpt2-124m\"\n[training]\nglobal_batch_size = 4\n";
   const std::string overlap =

@@ -1,5 +1,7 @@
 #include "sim/accelerator/accelerator.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -54,6 +56,32 @@ double Accelerator::card_GBps(double leaving) const {
   return network.GBps.value * network_share.value * cards / std::max(1.0, leaving * oversubscription);
 }
 
+std::string contradiction(const Accelerator& a) {
+  constexpr double kMostOfPeak = 1.1, kMostReduced = 2;
+  const double most_TFLOPs = kMostOfPeak * a.peak_TFLOPs.value;
+  for (const GemmTime& time : a.gemms.times())
+    if (const double TFLOPs = 2 * time.m * time.n * time.k / time.us * 1e-6; TFLOPs > most_TFLOPs)
+      return fmt::format(
+          "gemm_table: expected at most peak_TFLOPs, {:g}, got {:.0f} TFLOP/s with m, n, k = {:g}, {:g}, {:g}",
+          a.peak_TFLOPs.value, TFLOPs, time.m, time.n, time.k);
+  for (const AttentionKernel& kernel : a.attention)
+    for (const Quantity* rate : {&kernel.forward_TFLOPs, &kernel.backward_TFLOPs})
+      if (rate->value / 2 > most_TFLOPs)
+        return fmt::format("attention.{}: expected at most twice peak_TFLOPs, {:g}, got {:g}", kernel.name,
+                           a.peak_TFLOPs.value, rate->value);
+  for (const CollectiveTime& time : a.collectives.times()) {
+    if (time.span.nodes > 1) continue;
+    const double bus_GBps = time.bytes / time.us * ring_share(time.kind, time.span.members) * 1e-3;
+    const double most_GBps = a.nvlink.GBps.value * (time.kind == CollectiveKind::all_reduce ? kMostReduced : 1);
+    if (bus_GBps > most_GBps)
+      return fmt::format(
+          "collective_table: expected at most {:g} GB/s by nvlink.GBps, got {:.3g} with {} of {:g} bytes "
+          "on {} GPUs",
+          most_GBps, bus_GBps, name_of(time.kind), time.bytes, time.span.members);
+  }
+  return "";
+}
+
 Accelerator read_accelerator(TomlTable table, const std::string& folder) {
   Accelerator a;
   a.sms = static_cast<int>(value_or<std::int64_t>(table, "sms", kDefaultSms, {.min = 1, .max = 1 << 16}));
@@ -106,6 +134,9 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
     spine.finish();
   }
   table.finish();
+  if (const std::string why = contradiction(a); !why.empty())
+    throw table.failure(why.substr(0, why.find_first_of(":.")),
+                        why.substr(why.find(": ") + 2) + ": it is of another GPU; stretto calibrate --base scales it");
   return a;
 }
 

@@ -72,6 +72,12 @@ struct Accelerator {
   const AttentionKernel& attention_named(const std::string& name) const;
 };
 
+// Why its tables and rates cannot be of a GPU with its data sheet ("gemm_table: …"); "" where they can. A product, or
+// attention without the half that the mask saves, is at most at 1.1 of peak_TFLOPs: clocks may exceed the data sheet's
+// (H100 SXM: 1980 MHz, the sheet's figure is at 1830). The bus bandwidth of a collective within a domain is at most
+// that of NVLink, of an all-reduce twice that (switches that reduce: every GPU sends its buffer once).
+std::string contradiction(const Accelerator& accelerator);
+
 // Reads [accelerator] of a platform file; tables lie beside it. What it lacks beyond the data sheet's numbers has the
 // defaults of sim/accelerator/numbers.hpp. Throws Error(input) as docs/platform.md says.
 Accelerator read_accelerator(TomlTable table, const std::string& folder);

@@ -37,13 +37,12 @@ double blend(double gpus, double below, double below_us, double above, double ab
   return std::exp((1 - share) * std::log(below_us) + share * std::log(above_us));
 }
 
-// Bytes over an edge of a ring, as a share of the buffer.
+}  // namespace
+
 double ring_share(CollectiveKind kind, std::int64_t gpus) {
   const double share = static_cast<double>(gpus - 1) / static_cast<double>(gpus);
   return kind == CollectiveKind::all_reduce ? 2 * share : share;
 }
-
-}  // namespace
 
 std::optional<CollectiveKind> collective_named(std::string_view name) {
   for (const CollectiveKind kind : values_of<CollectiveKind>())

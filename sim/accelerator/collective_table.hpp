@@ -58,6 +58,9 @@ class CollectiveTable {
   std::map<std::pair<CollectiveKind, std::int64_t>, Sizes> across_;  // by kind and members of a node
 };
 
+// Bytes over an edge of a ring, as a share of the buffer: the bus bandwidth of nccl-tests is bytes / time times it.
+double ring_share(CollectiveKind kind, std::int64_t gpus);
+
 // The kind that nccl-tests calls so ("all_gather"); nullopt for others.
 std::optional<CollectiveKind> collective_named(std::string_view name);
 

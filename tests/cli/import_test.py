@@ -76,6 +76,17 @@ class Import(ProgramTest):
         self.assertEqual(sorted(path.name for path in self.folder.glob("mine*")), ["mine.toml"])
         self.assertGreater(self.simulate(), 0)
 
+    def test_another_data_sheet_over_a_base(self):
+        self.ok("calibrate", "--base", "h100-sxm", "-o", "mine.toml")
+        as_base = self.simulate()
+        value = self.json("calibrate", "--base", "h100-sxm", "--peak_TFLOPs", "148", "--nvlink_GBps", "200", "-o", "mine.toml")
+        self.assertEqual(len(value["notes"]), 2)
+        self.assertEqual({part["from"] for part in value["parts"] if part["what"] in ("GEMMs", "all_gather on 8 GPUs")}, {"derived"})
+        self.assertGreater(self.simulate(), 1.2 * as_base)
+        text = (self.folder / "mine.toml").read_text()
+        self.write("mine.toml", text.replace("peak_TFLOPs = { value = 148", "peak_TFLOPs = { value = 50"))
+        self.fails(2, "simulate", "scenario.toml", "--platform", "./mine.toml", says=["mine.toml:", "[accelerator] gemm_table", "peak_TFLOPs, 50"])
+
     def test_gemms(self):
         rows = "".join(f"{m},{n},{k},{2 * m * n * k / 1e8}\n" for m in (1024, 2048, 4096) for n in (1024, 2048, 4096) for k in (512, 1024, 2048))
         self.write("sweep.csv", "m,n,k,time_us\n" + rows)

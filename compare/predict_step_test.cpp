@@ -1,0 +1,36 @@
+#include "compare/predict_step.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+using namespace stretto;
+using namespace stretto::compare;
+
+TEST_CASE("large collectives of more GPUs than logs have are noted", "[predict]") {
+  const auto is_noted = [](std::int64_t dp, bool has_logs = false) {
+    const Scenario scenario = parse_scenario(R"(platform = "h100-sxm"
+[model]
+num_layers = 2
+hidden_size = 1024
+num_attention_heads = 16
+seq_length = 1024
+vocab_size = 32000
+[training]
+precision = "bf16"
+)",
+                                             "many", {"parallel.data_parallel_size=" + std::to_string(dp)});
+    sim::Platform platform = sim::read_platform(scenario.platform);
+    if (has_logs) {
+      std::vector<sim::CollectiveTime> times = platform.accelerator->collectives.times();
+      times.push_back({CollectiveKind::all_reduce, {2048, 256}, 1 << 20, 5000});
+      platform.accelerator->collectives = sim::CollectiveTable(times);
+    }
+    const std::vector<std::string> notes = predict_step(scenario, platform).prediction.notes;
+    return std::any_of(notes.begin(), notes.end(), [&](const std::string& note) {
+      return note.starts_with("collectives of " + std::to_string(dp) + " GPUs");
+    });
+  };
+  CHECK_FALSE(is_noted(512));
+  CHECK(is_noted(2048));
+  CHECK_FALSE(is_noted(2048, true));
+}
