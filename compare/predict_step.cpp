@@ -1,5 +1,7 @@
 #include "compare/predict_step.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -78,6 +80,13 @@ std::string beyond_logs(const Schedule& schedule, const sim::Accelerator& accele
          " GPUs take what NCCL's own model says: in logs, large ones of more than 1,000 took up to twice as long";
 }
 
+// A line where a card is more than twice as fast as ConnectX-8 of 800 Gbit/s (NVIDIA's data sheet); else "".
+std::string beyond_cards(const sim::Accelerator& accelerator) {
+  const double GBps = accelerator.network.GBps.value;
+  if (GBps <= 200) return "";
+  return fmt::format("[network] GBps = {:g} is {:g} Gbit/s a GPU: is it meant in Gbit/s?", GBps, 8 * GBps);
+}
+
 }  // namespace
 
 DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform) {
@@ -136,8 +145,8 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +
                       " has links of its own");
   if (platform.accelerator)
-    if (std::string note = beyond_logs(schedule, *platform.accelerator); !note.empty())
-      p.notes.push_back(std::move(note));
+    for (std::string note : {beyond_logs(schedule, *platform.accelerator), beyond_cards(*platform.accelerator)})
+      if (!note.empty()) p.notes.push_back(std::move(note));
   p.operations = step.result.operations;
   p.simulate_s = step.result.simulate_s;
   return step;

@@ -6,9 +6,10 @@
 using namespace stretto;
 using namespace stretto::compare;
 
-TEST_CASE("large collectives of more GPUs than logs have are noted", "[predict]") {
-  const auto is_noted = [](std::int64_t dp, bool has_logs = false) {
-    const Scenario scenario = parse_scenario(R"(platform = "h100-sxm"
+namespace {
+
+Scenario of_ranks(std::int64_t dp) {
+  return parse_scenario(R"(platform = "h100-sxm"
 [model]
 num_layers = 2
 hidden_size = 1024
@@ -18,7 +19,25 @@ vocab_size = 32000
 [training]
 precision = "bf16"
 )",
-                                             "many", {"parallel.data_parallel_size=" + std::to_string(dp)});
+                        "many", {"parallel.data_parallel_size=" + std::to_string(dp)});
+}
+
+}  // namespace
+
+TEST_CASE("a card's rate that may be meant in Gbit/s is noted", "[predict]") {
+  const Scenario scenario = of_ranks(16);
+  sim::Platform platform = sim::read_platform(scenario.platform);
+  for (const double GBps : {50.0, 400.0}) {
+    platform.accelerator->network.GBps.value = GBps;
+    const std::vector<std::string> notes = predict_step(scenario, platform).prediction.notes;
+    CHECK(std::count(notes.begin(), notes.end(), "[network] GBps = 400 is 3200 Gbit/s a GPU: is it meant in Gbit/s?") ==
+          (GBps > 200));
+  }
+}
+
+TEST_CASE("large collectives of more GPUs than logs have are noted", "[predict]") {
+  const auto is_noted = [](std::int64_t dp, bool has_logs = false) {
+    const Scenario scenario = of_ranks(dp);
     sim::Platform platform = sim::read_platform(scenario.platform);
     if (has_logs) {
       std::vector<sim::CollectiveTime> times = platform.accelerator->collectives.times();
