@@ -113,13 +113,14 @@ constexpr std::array kHabits = {
     Habit{"nemo-dgxc", "llama 3.1 405b", "", "deferred", kDeferred50, kSaidDeferred},
 };
 
-// Recipes that set NVTE_FUSED_ATTN=0, which leaves attention to FlashAttention-2 (nemo_megatron/configure.sh and
-// nemotron/configure.sh of v25.01.1, launch.sh of v24.11.1); later ones have cuDNN's.
+// Recipes that set NVTE_FUSED_ATTN=0, which leaves attention to FlashAttention-2: of GPT-3 until v25.01
+// (nemo_megatron/configure.sh; launch.sh of v24.11.1), of Nemotron-4 340B all of NeMo 1 (nemotron/configure.sh). Others
+// have cuDNN's.
 struct Recipe {
   const char *model, *source;
 };
 constexpr std::array kWithFlash2 = {Recipe{"175b", "v25.01"}, Recipe{"175b", "v24.11"},
-                                    Recipe{"nemotron4 340b", "v25.01"}, Recipe{"nemotron4 340b", "v24.11"}};
+                                    Recipe{"nemotron4 340b", "README_340b.md"}};
 
 // Samples for fine-tuning are short documents, packed to seq_len, that do not attend to each other. Of SQuAD, which
 // NeMo's recipes tune on, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246

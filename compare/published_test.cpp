@@ -88,7 +88,8 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(nemotron.training.recompute.granularity == Recompute::Granularity::selective);
   CHECK(nemotron.overlap.overlap_p2p_comm);
   CHECK(nemotron.overlap.wgrad_deferral_limit == 22);
-  CHECK(steps[9].assumptions.size() == 4);
+  CHECK(steps[9].profile == "nemo-dgxc-flash2");
+  CHECK(steps[9].assumptions.size() == 5);
   // The release of a recipe says whose attention it has; a caveat may state the network.
   CHECK(steps[10].profile == "nemo-dgxc-flash2");
   CHECK(parse_scenario(steps[10].scenario_text, "g").model.hidden_dropout == 0.1);
