@@ -63,6 +63,7 @@ constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
                                   Known{"NeMo", "nemo-dgxc"},
                                   Known{"llm-foundry FSDP", "llm-foundry"},
                                   Known{"torchtitan", "torchtitan"},
+                                  Known{"Aleph Alpha", "aleph-alpha-scaling"},
                                   Known{"TE 2.", "megatron-core-te"},
                                   Known{"Megatron-Core", "nemo-dgxc"},
                                   Known{"Megatron-Bridge", "nemo-dgxc"}};
@@ -86,11 +87,17 @@ constexpr std::array kLikeLlama = {"llama", "mistral", "qwen", "baichuan"};
 constexpr std::array kWithExperts = {"deepseek", "moonlight", "a3b", "a22b", "mixtral", "moe"};
 
 // What recipes have for one model, where rows say no more than its name (NVIDIA/dgxc-benchmarking:
-// cfg/gpt3_175b_hydra.yaml of v25.04.02, nemotron4-15b-synth.yaml and nemotron4-340b-synth.yaml of v25.01.1,
-// nemotron/launch.sh of both). `source`: part of the row's source.
+// cfg/gpt3_175b_hydra.yaml of v25.04.02; nemotron4-15b-synth.yaml, nemotron4-340b-synth.yaml, llama3.1_70b.yaml and
+// llama3.1_405b.yaml of v25.01.1; nemotron/configure.sh and launch.sh; and the recipes of NeMo 2 that its later
+// releases start, nemo/collections/llm/recipes/nemotron4_340b.py and llama31_405b.py). `source`: part of the row's
+// source.
 struct Habit {
   const char *profile, *model, *source, *section, *keys, *said;
 };
+constexpr const char* kDeferred22 = "defer_embedding_wgrad_compute = true\nwgrad_deferral_limit = 22\n";
+constexpr const char* kDeferred50 = "defer_embedding_wgrad_compute = true\nwgrad_deferral_limit = 50\n";
+constexpr const char* kSaidDeferred =
+    "the head's weight gradients computed while the pipeline drains, as the recipe has it";
 constexpr std::array kHabits = {
     Habit{"nemo-dgxc", "175b", "", "model", "hidden_dropout = 0.1\nattention_dropout = 0.1\n",
           "dropout as the recipe of GPT-3 has it"},
@@ -99,12 +106,21 @@ constexpr std::array kHabits = {
           "rotary positions, no biases and an untied head, as the recipe of Nemotron-4 has it"},
     Habit{"nemo-dgxc", "nemotron4 340b", "", "parallel", "virtual_pipeline_model_parallel_size = 12\n",
           "12 virtual stages, as the recipe's launch script has them"},
-    Habit{"nemo-dgxc", "nemotron4 340b", "README_340b.md", "overlap",
-          "tp_comm_overlap_ag = false\ntp_comm_overlap_rs = false\noverlap_p2p_comm = false\nbatch_p2p_comm = true\n",
-          "no userbuffers and no overlap of messages, as the recipe of NeMo 1 has it"},
     Habit{"nemo-dgxc", "nemotron4 340b", "README_340b.md", "training", "recompute_granularity = \"selective\"\n",
           "selective recomputation, as the recipe of NeMo 1 has it"},
+    Habit{"nemo-dgxc", "nemotron4 340b", "", "deferred", kDeferred22, kSaidDeferred},
+    Habit{"nemo-dgxc", "llama 3.1 70b", "", "deferred", kDeferred22, kSaidDeferred},
+    Habit{"nemo-dgxc", "llama 3.1 405b", "", "deferred", kDeferred50, kSaidDeferred},
 };
+
+// Recipes that set NVTE_FUSED_ATTN=0, which leaves attention to FlashAttention-2: of GPT-3 until v25.01
+// (nemo_megatron/configure.sh; launch.sh of v24.11.1), of Nemotron-4 340B all of NeMo 1 (nemotron/configure.sh). Others
+// have cuDNN's.
+struct Recipe {
+  const char *model, *source;
+};
+constexpr std::array kWithFlash2 = {Recipe{"175b", "v25.01"}, Recipe{"175b", "v24.11"},
+                                    Recipe{"nemotron4 340b", "README_340b.md"}};
 
 // Samples for fine-tuning are short documents, packed to seq_len, that do not attend to each other. Of SQuAD, which
 // NeMo's recipes tune on, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246
@@ -117,6 +133,19 @@ constexpr const char* kAsyncTp =
     "tp_comm_overlap = true\ntp_comm_overlap_rs_dgrad = true\n"
     "tp_comm_overlap_cfg.proj_fprop.method = \"ring_exchange\"\ntp_comm_overlap_cfg.fc2_fprop.method = "
     "\"ring_exchange\"\n";
+
+// What a caveat says of the network of a node, "inter-node 800 Gb/s"; 0: nothing.
+double rate_of_nodes(const std::string& caveat) {
+  constexpr std::string_view kBefore = "inter-node ", kBehind = " Gb/s";
+  const std::size_t at = caveat.find(kBefore);
+  if (at == std::string::npos) return 0;
+  const char* const begin = caveat.data() + at + kBefore.size();
+  const char* const end = caveat.data() + caveat.size();
+  double rate = 0;
+  const auto [rest, error] = std::from_chars(begin, end, rate);
+  const bool is_rate = error == std::errc() && rate > 0 && std::string_view(rest, end).starts_with(kBehind);
+  return is_rate ? rate : 0;
+}
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -144,13 +173,19 @@ class Reader {
     step_.cluster = text(kCluster);
     step_.recompute = text(kRecompute);
     step_.precision = lower(text(kPrecision));
+    step_.node_Gbps = rate_of_nodes(text(kCaveat));
     step_.gpus = count(kGpus);
     step_.step_s = row_.number(kStep);
     step_.profile = known_name(kProfiles, step_.framework);
     step_.platform = known_name(kPlatforms, step_.gpu);
     if (step_.profile.empty() && lower(step_.framework).find("megatron") != std::string::npos) assume_profile();
     if (step_.profile == "torchtitan" && notes_.find("compile") != std::string::npos) step_.profile += "-compile";
-    if (step_.profile == "nemo-dgxc" && step_.task == "lora") step_.profile = "nemo-dgxc-lora";
+    framework_ = step_.profile;
+    if (step_.profile == "nemo-dgxc" && step_.task == "lora") framework_ = step_.profile = "nemo-dgxc-lora";
+    if (step_.profile == "nemo-dgxc" && has_flash2()) {
+      step_.profile = "nemo-dgxc-flash2";
+      step_.assumptions.push_back("FlashAttention-2, as the recipe has it");
+    }
     step_.skipped = why_not();
     if (step_.skipped.empty()) write_scenario();
   }
@@ -180,6 +215,13 @@ class Reader {
   bool names_one_of(const std::array<const char*, N>& parts) const {
     return std::any_of(parts.begin(), parts.end(),
                        [&](const char* part) { return lower(step_.model).find(part) != std::string::npos; });
+  }
+
+  bool has_flash2() const {
+    return std::any_of(kWithFlash2.begin(), kWithFlash2.end(), [&](const Recipe& recipe) {
+      return lower(step_.model).find(recipe.model) != std::string::npos &&
+             step_.source.find(recipe.source) != std::string::npos;
+    });
   }
 
   // Megatron-LM of a year that the row does not tell: that of the GPU.
@@ -254,6 +296,7 @@ class Reader {
     if (is_fsdp() && notes_.find("pure") != std::string::npos) out += "grad_reduce_in_fp32 = false\n";
     if (is_torchtitan() && notes_.find("asynctp") != std::string::npos) out += kAsyncTp;
     add_habits("overlap");
+    if (pp > 1) add_habits("deferred");
     out += fmt::format("[training]\nmicro_batch_size = {}\nglobal_batch_size = {}\n", at_least_1(kMbs) * documents,
                        count(kGbs) * documents);
     if (count(kMbs) == 0) step_.assumptions.push_back("micro_batch_size 1");
@@ -285,7 +328,7 @@ class Reader {
 
   void add_habits(const std::string& section) {
     for (const Habit& habit : kHabits)
-      if (habit.section == section && habit.profile == step_.profile &&
+      if (habit.section == section && habit.profile == framework_ &&
           lower(step_.model).find(habit.model) != std::string::npos &&
           step_.source.find(habit.source) != std::string::npos) {
         step_.scenario_text += habit.keys;
@@ -296,6 +339,7 @@ class Reader {
   const CsvRow& row_;
   PublishedStep& step_;
   const std::string notes_;  // in lower case
+  std::string framework_;    // the profile, whichever kernels of attention it has
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ struct PublishedStep {
   std::string recompute, precision;
   std::int64_t gpus = 0;
   double step_s = 0;
+  double node_Gbps = 0;  // of a node's network, one direction; 0: the platform's
   // What it is as a scenario, or why it cannot be one.
   std::string scenario_text;  // TOML
   std::string platform, profile;

@@ -41,8 +41,10 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
       "pretrain,c5,torch.compile\n"
       "n,NVIDIA/dgxc-benchmarking:nemotron/README_340b.md,H100,128,Nemotron4 "
       "340b,96,18432,96,8,73728,256000,4096,32,1,8,"
-      "8,,1,1,2,bf16,,NeMo,4.6,,pretrain,c6,\n"));
-  REQUIRE(steps.size() == 10);
+      "8,,1,1,2,bf16,,NeMo,4.6,,pretrain,c6,\n"
+      "g,NVIDIA/dgxc-benchmarking@v25.01.1:nemo_megatron/README_175b.md,H100,128,GPT3 175b,96,12288,96,,49152,51200,"
+      "2048,256,1,4,8,12,1,1,4,bf16,,NeMo,8.91,\"mbs assumed; inter-node 800 Gb/s, intra 150 GB/s\",pretrain,c7,\n"));
+  REQUIRE(steps.size() == 11);
   CHECK(steps[0].skipped.empty());
   CHECK(steps[0].source == "a, b");
   CHECK(steps[0].platform == "a100-80gb");
@@ -84,8 +86,15 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(nemotron.parallel.virtual_pipeline_model_parallel_size == 12);
   CHECK(nemotron.model.position_embedding_type == PositionEmbedding::rope);
   CHECK(nemotron.training.recompute.granularity == Recompute::Granularity::selective);
-  CHECK_FALSE(nemotron.overlap.overlap_p2p_comm);
-  CHECK(steps[9].assumptions.size() == 4);
+  CHECK(nemotron.overlap.overlap_p2p_comm);
+  CHECK(nemotron.overlap.wgrad_deferral_limit == 22);
+  CHECK(steps[9].profile == "nemo-dgxc-flash2");
+  CHECK(steps[9].assumptions.size() == 5);
+  // The release of a recipe says whose attention it has; a caveat may state the network.
+  CHECK(steps[10].profile == "nemo-dgxc-flash2");
+  CHECK(parse_scenario(steps[10].scenario_text, "g").model.hidden_dropout == 0.1);
+  CHECK(steps[10].node_Gbps == 800);
+  CHECK(steps[9].node_Gbps == 0);
   CHECK(testing::message_of([&] { read_published(written(dir, "a,b\n")); }).find("steps.csv:2: expected 28 cells") !=
         std::string::npos);
 }

@@ -33,16 +33,28 @@ bool reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
   return true;
 }
 
-// Platforms of a run, read once.
+// A platform whose nodes have the network that a row states: as many of its cards as make up the rate.
+void set_network(sim::Accelerator& a, double node_Gbps) {
+  const double node_GBps = node_Gbps / 8, card_GBps = a.network.GBps.value;
+  a.network_cards = std::clamp<std::int64_t>(std::llround(node_GBps / card_GBps), 1, a.domain);
+  a.network.GBps.value = node_GBps / double(a.network_cards);
+}
+
+// Platforms of a run, each with each network that rows state, read once.
 class Platforms {
  public:
-  void read(const std::string& path) {
-    if (!platforms_.contains(path)) platforms_.emplace(path, sim::read_platform(path));
+  void read(const ValidatedStep& step) {
+    if (platforms_.contains(key_of(step))) return;
+    sim::Platform platform = sim::read_platform(step.scenario.platform);
+    if (step.published.node_Gbps > 0) set_network(*platform.accelerator, step.published.node_Gbps);
+    platforms_.emplace(key_of(step), std::move(platform));
   }
-  const sim::Platform& at(const std::string& path) const { return platforms_.at(path); }
+  const sim::Platform& at(const ValidatedStep& step) const { return platforms_.at(key_of(step)); }
 
  private:
-  std::map<std::string, sim::Platform> platforms_;
+  using Key = std::pair<std::string, double>;
+  static Key key_of(const ValidatedStep& step) { return {step.scenario.platform, step.published.node_Gbps}; }
+  std::map<Key, sim::Platform> platforms_;
 };
 
 void predict_step(ValidatedStep& step, const sim::Platform& shipped, bool with_interval) {
@@ -158,7 +170,7 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
     if (!step.published.skipped.empty()) continue;
     try {
       step.scenario = parse_scenario(step.published.scenario_text, step.published.id);
-      platforms.read(step.scenario.platform);
+      platforms.read(step);
     } catch (const Error& error) {
       step.published.skipped = error.what();
     }
@@ -167,7 +179,7 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
     ValidatedStep& step = steps[static_cast<std::size_t>(i)];
     if (!step.published.skipped.empty()) return;
     try {
-      predict_step(step, platforms.at(step.scenario.platform), options.intervals);
+      predict_step(step, platforms.at(step), options.intervals);
     } catch (const Error& error) {
       step.published.skipped = error.what();
     }
@@ -182,7 +194,7 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
     if (is_new) {
       ValidatedGroup& group = validation.groups.emplace_back();
       group.name = name;
-      sim::Platform platform = platforms.at(steps[s].scenario.platform);
+      sim::Platform platform = platforms.at(steps[s]);
       Framework framework = steps[s].scenario.framework;
       for (const Constant& constant : constants_of(*platform.accelerator, framework))
         group.fitted_constants += constant.is_fitted();
@@ -190,8 +202,7 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
     validation.groups[found->second].steps.push_back(s);
   }
   for (ValidatedGroup& group : validation.groups) {
-    if (options.leave_out)
-      group.left_out = leave_out(steps, group.steps, platforms.at(steps[group.steps.front()].scenario.platform));
+    if (options.leave_out) group.left_out = leave_out(steps, group.steps, platforms.at(steps[group.steps.front()]));
     sum_up(steps, group);
     if (options.intervals) sum_up_intervals(steps, group);
   }

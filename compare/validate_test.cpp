@@ -50,6 +50,21 @@ TEST_CASE("constants of a step are those of its profile before those of the plat
   CHECK(seen);
 }
 
+TEST_CASE("a network that a row states takes the place of the platform's", "[compare]") {
+  const TempDir dir;
+  const auto row = [](const char* id, const char* caveat) {
+    return std::string(id) + ",x,A100,16,GPT,4,2048,16,16,,,1024,16,1,8,1,1,1,1,2,fp16,full,Megatron-LM 2022,1," +
+           caveat + ",pretrain," + id + "\n";
+  };
+  const Validation validation =
+      validate(read_published(dir.write("steps.csv", kHeader + row("stated", "inter-node 200 Gb/s") +
+                                                         row("same", "inter-node 1600 Gb/s") + row("none", ""))));
+  REQUIRE(validation.groups.size() == 1);
+  const auto predicted = [&](int step) { return validation.steps[std::size_t(step)].predicted(Fitted::shipped); };
+  CHECK(predicted(0) > 1.05 * predicted(1));
+  CHECK(predicted(1) == predicted(2));
+}
+
 TEST_CASE("intervals come from the constants' own, and hold the prediction", "[compare]") {
   const Validation validation = validate(two_models(0.1, 0.2), {.intervals = true});
   REQUIRE(validation.groups.size() == 1);
@@ -121,14 +136,15 @@ TEST_CASE("published steps of each model are predicted as docs/validate.md says"
                            << step.published.skipped);
     CHECK(step.published.skipped.empty());
     ++modelled;
-    const double bound = framework == "Megatron-LM 2022"                       ? 0.03
-                         : step.published.id.starts_with("nemotron4-340b-v25") ? 0.12
-                         : framework.starts_with("NeMo")                       ? 0.085
-                         : framework.starts_with("torchtitan")                 ? 0.12
-                                                                               : 0.06;
+    const double bound = step.published.id.ends_with("megascale-256") ? 0.08
+                         : framework == "Megatron-LM 2022"            ? 0.03
+                         : framework.starts_with("Aleph Alpha")       ? 0.15
+                         : framework.starts_with("NeMo")              ? 0.07
+                         : framework.starts_with("torchtitan")        ? 0.12
+                                                                      : 0.06;
     CHECK(std::abs(step.error(Fitted::shipped)) < bound);
   }
-  CHECK(modelled == 28);
+  CHECK(modelled == 32);
 }
 #endif
 

@@ -53,14 +53,15 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
   CHECK(message("name = \"p\"\n[host]\nissue_us = { value = 5 }\n").find("source") != std::string::npos);
   CHECK(message("").find("name") != std::string::npos);
   CHECK(message_of([] { parse_scenario(scenario_with("megatron-core"), "s"); }) ==
-        "no profile \"megatron-core\": expected one of llm-foundry, megatron-2021, megatron-2022, megatron-core-te, "
-        "megatron-deepspeed, nemo-dgxc, nemo-dgxc-lora, stretto, torchtitan, torchtitan-compile; did you mean "
-        "\"megatron-core-te\"?");
+        "no profile \"megatron-core\": expected one of aleph-alpha-scaling, llm-foundry, megatron-2021, megatron-2022, "
+        "megatron-core-te, megatron-deepspeed, nemo-dgxc, nemo-dgxc-flash2, nemo-dgxc-lora, stretto, torchtitan, "
+        "torchtitan-compile; did you mean \"megatron-core-te\"?");
 }
 
 TEST_CASE("profiles that ship can be read, with the scenario of every style") {
-  for (const char* name : {"llm-foundry", "megatron-2021", "megatron-2022", "megatron-core-te", "megatron-deepspeed",
-                           "nemo-dgxc", "nemo-dgxc-lora", "stretto", "torchtitan", "torchtitan-compile"}) {
+  for (const char* name : {"aleph-alpha-scaling", "llm-foundry", "megatron-2021", "megatron-2022", "megatron-core-te",
+                           "megatron-deepspeed", "nemo-dgxc", "nemo-dgxc-flash2", "nemo-dgxc-lora", "stretto",
+                           "torchtitan", "torchtitan-compile"}) {
     INFO(name);
     CHECK(read_framework_profile(data_file("profiles", name)).framework.name == name);
     for (const char* preset : {"gpt2-124m", "llama3-8b"}) {
