@@ -40,6 +40,36 @@ TEST_CASE("a profile's keys are defaults of the scenario, and the scenario's own
   CHECK(parse_scenario("[model]\npreset = \"gpt2-124m\"\n", "s").framework.name.empty());
 }
 
+TEST_CASE("a profile has the keys of its base where it has none") {
+  const TempDir dir;
+  const std::string base =
+      "name = \"b\"\n[scenario.training]\nprecision = \"bf16\"\nlr = 0.5\n[kernels]\nattention_kernel = "
+      "\"cudnn\"\n[element_bytes]\nfill = { value = 6, low = 5, high = 7, kind = \"assumed\", source = "
+      "\"x\" }\nadamw = { value = 38, kind = \"assumed\", source = \"x\" }\n[host]\nwaits_for_messages = true\n";
+  dir.write("b.toml", base);
+  const Scenario scenario =
+      parse_scenario(scenario_with(written(
+                         dir,
+                         "name = \"p\"\nbase = \"b.toml\"\n[scenario.training]\nlr = 0.25\n[element_bytes]\nfill = { "
+                         "value = 4, kind = \"assumed\", source = \"y\" }\n")),
+                     "s");
+  const Framework& f = scenario.framework;
+  CHECK(f.name == "p");
+  CHECK(scenario.training.precision == "bf16");
+  CHECK(scenario.training.lr == 0.25);
+  CHECK(f.attention_kernel == "cudnn");
+  CHECK(f.host_waits_for_messages);
+  CHECK(f.element_bytes.at("adamw").value == 38);
+  // A quantity is replaced whole, with its interval.
+  CHECK(f.element_bytes.at("fill").value == 4);
+  CHECK(f.element_bytes.at("fill").source.origin == "y");
+  CHECK(f.element_bytes.at("fill").low != 5);
+  dir.write("c.toml", "name = \"c\"\nbase = \"b.toml\"\n");
+  CHECK(message_of([&] {
+          parse_scenario(scenario_with(written(dir, "name = \"p\"\nbase = \"c.toml\"\n")), "s");
+        }).find("expected a profile that has no base itself") != std::string::npos);
+}
+
 TEST_CASE("what a profile gets wrong is said of the profile") {
   const TempDir dir;
   const auto message = [&](const std::string& text) {
