@@ -142,6 +142,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("overlapped warm-up", interleaved && o.overlap_p2p_comm_warmup_flush);
     see("tied over stages", pipeline && !scenario.model.untie_embeddings_and_output_weights);
     see("channels", !scenario.cluster.max_ctas.empty());
+    see("copy engines", !scenario.cluster.zero_cta_groups.empty());
     see("some weight gradients of the head put off", o.defer_embedding_wgrad_compute && o.wgrad_deferral_limit > 0 &&
                                                          o.wgrad_deferral_limit < count && interleaved && group > 0 &&
                                                          count % group != 0);
