@@ -206,7 +206,7 @@ class Search {
 
   DeviceMemory memory(const Scenario& scenario) const {
     const Schedule schedule = build_schedule(scenario);
-    return memory_of(schedule, plan_memory(schedule), platform_);
+    return memory_of(schedule, plan_memory(schedule), platform_, scenario.training);
   }
 
   bool can_build(const Scenario& scenario) {

@@ -1,8 +1,9 @@
-#include "exec/cuda/module/nccl_groups.hpp"
+#include "exec/cuda/nccl_groups.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 
@@ -105,44 +106,114 @@ std::vector<std::uint32_t> call_order(const Schedule& schedule, const BoundProgr
   return joined;
 }
 
-NcclGroups find_nccl_groups(const Schedule& schedule, const BoundProgram& program) {
-  const std::map<LaneId, std::uint32_t> joined = joined_lanes(schedule);
-  std::map<std::uint32_t, std::vector<std::int64_t>> members;  // [communicator]
-  std::map<std::uint32_t, std::vector<std::uint8_t>> colours;  // [communicator of messages]
-  NcclGroups groups;
-  for (const Operation& operation : schedule.operations) {
-    const auto* collective = std::get_if<Collective>(&operation.work);
-    const auto* message = std::get_if<PointToPoint>(&operation.work);
-    if (collective == nullptr && message == nullptr) continue;
-    const std::uint32_t index = collective ? collective->communicator : message->communicator;
-    if (!members.contains(index)) members[index] = members_of(schedule, schedule.communicators[index], program.rank);
-    if (members[index].size() < 2) continue;
-    if (collective) {
-      groups.all.insert({index, Kind::collectives, 0});
-    } else if (const auto lane = joined.find(operation.lane); lane != joined.end()) {
-      groups.all.insert({lane->second, Kind::joined, 0});
-    } else {
-      if (!colours.contains(index)) colours[index] = colours_of(schedule, index, members[index]);
-      for (const std::uint8_t colour : colours[index]) groups.all.insert({index, Kind::messages, colour});
-    }
+namespace {
+
+constexpr int kMostCtas = 64;  // that NCCL 2.28 gives a communicator (MAXCHANNELS)
+
+// The groups that a rank's communication is on.
+class Groups {
+ public:
+  Groups(const Schedule& schedule, std::int64_t rank)
+      : schedule_(schedule), rank_(rank), joined_(joined_lanes(schedule)) {}
+
+  const std::map<LaneId, std::uint32_t>& joined() const { return joined_; }
+  const std::vector<std::int64_t>& members(std::uint32_t communicator) {
+    const auto [at, fresh] = members_.try_emplace(communicator);
+    if (fresh) at->second = members_of(schedule_, schedule_.communicators[communicator], rank_);
+    return at->second;
   }
-  groups.of_op.resize(program.ops.size());
-  for (std::size_t op = 0; op < program.ops.size(); ++op) {
-    const Operation& operation = schedule.operations[program.ops[op].op];
+  const std::vector<std::uint8_t>& colours(std::uint32_t communicator) {
+    const auto [at, fresh] = colours_.try_emplace(communicator);
+    if (fresh) at->second = colours_of(schedule_, communicator, members(communicator));
+    return at->second;
+  }
+  // Of an operation that communicates. The rank must be a member.
+  NcclGroup of(OpId op) {
+    const Operation& operation = schedule_.operations[op];
     if (const auto* collective = std::get_if<Collective>(&operation.work))
-      groups.of_op[op] = {collective->communicator, Kind::collectives, 0};
-    const auto* message = std::get_if<PointToPoint>(&operation.work);
-    if (message == nullptr) continue;
-    if (const auto lane = joined.find(operation.lane); lane != joined.end()) {
-      groups.of_op[op] = {lane->second, Kind::joined, 0};
-      continue;
-    }
-    const std::int64_t sender = message->is_send ? program.rank : peer_of(schedule, *message, program.rank).rank;
-    const std::vector<std::int64_t>& group = members.at(message->communicator);
+      return {collective->communicator, Kind::collectives, 0};
+    const PointToPoint& message = *message_of(schedule_, op);
+    if (const auto lane = joined_.find(operation.lane); lane != joined_.end()) return {lane->second, Kind::joined, 0};
+    const std::int64_t sender = message.is_send ? rank_ : peer_of(schedule_, message, rank_).rank;
+    const std::vector<std::int64_t>& group = members(message.communicator);
     const auto place = static_cast<std::size_t>(std::find(group.begin(), group.end(), sender) - group.begin());
-    groups.of_op[op] = {message->communicator, Kind::messages, colours.at(message->communicator)[place]};
+    return {message.communicator, Kind::messages, colours(message.communicator)[place]};
   }
-  for (const auto& [lane, first] : joined) require_one_order(schedule, program, lane);
+  std::set<NcclGroup> all() {
+    std::set<NcclGroup> groups;
+    for (OpId op = 0; op < schedule_.operations.size(); ++op) {
+      const Operation& operation = schedule_.operations[op];
+      if (!is_communication(operation.work)) continue;
+      const std::uint32_t index = communicator_of(operation.work);
+      if (members(index).size() < 2) continue;
+      if (std::holds_alternative<Collective>(operation.work)) {
+        groups.insert({index, Kind::collectives, 0});
+      } else if (const auto lane = joined_.find(operation.lane); lane != joined_.end()) {
+        groups.insert({lane->second, Kind::joined, 0});
+      } else {
+        for (const std::uint8_t colour : colours(index)) groups.insert({index, Kind::messages, colour});
+      }
+    }
+    return groups;
+  }
+
+ private:
+  const Schedule& schedule_;
+  const std::int64_t rank_;
+  const std::map<LaneId, std::uint32_t> joined_;
+  std::map<std::uint32_t, std::vector<std::int64_t>> members_;  // [communicator]
+  std::map<std::uint32_t, std::vector<std::uint8_t>> colours_;  // [communicator of messages]
+};
+
+}  // namespace
+
+std::set<NcclGroup> nccl_groups_of(const Schedule& schedule, std::int64_t rank) { return Groups(schedule, rank).all(); }
+
+std::map<NcclGroup, NcclPeers> nccl_peers_of(const Schedule& schedule, std::int64_t rank) {
+  Groups groups(schedule, rank);
+  std::map<NcclGroup, NcclPeers> peers;
+  // A stage has some of the messages.
+  std::set<OpId> called;
+  for (const Call& call : schedule.programs[schedule.role_of(schedule.mesh.coordinates_of(rank))].order)
+    for (std::uint32_t i = call.first; i < call.first + call.count; ++i)
+      called.insert(schedule.blocks[call.block].ops[i]);
+  for (const OpId op : called) {
+    const PointToPoint* message = message_of(schedule, op);
+    if (message == nullptr || groups.members(message->communicator).size() < 2) continue;
+    NcclPeers& of_group = peers[groups.of(op)];
+    (message->is_send ? of_group.to : of_group.from).insert(peer_of(schedule, *message, rank).rank);
+  }
+  return peers;
+}
+
+int ctas_of_others(const Schedule& schedule, const std::set<NcclGroup>& groups, int sms) {
+  int given = 0, others = 0;
+  for (const NcclGroup& group : groups) {
+    const Communicator& communicator = schedule.communicators[group.communicator];
+    if (communicator.engine == CommEngine::sm)
+      given += group.kind == Kind::collectives
+                   ? communicator.channels
+                   : static_cast<int>(std::bit_ceil(static_cast<unsigned>(communicator.channels)));
+    else
+      ++others;
+  }
+  return std::max(1, (sms / 2 - given) / std::max(1, others));
+}
+
+int ctas_of(const Schedule& schedule, const NcclGroup& group, int of_others) {
+  const Communicator& communicator = schedule.communicators[group.communicator];
+  if (communicator.engine == CommEngine::sm) return communicator.channels;
+  return std::min(kMostCtas, group.kind == Kind::collectives
+                                 ? of_others
+                                 : static_cast<int>(std::bit_floor(static_cast<unsigned>(of_others))));
+}
+
+NcclGroups find_nccl_groups(const Schedule& schedule, const BoundProgram& program) {
+  Groups of_rank(schedule, program.rank);
+  NcclGroups groups{of_rank.all(), std::vector<NcclGroup>(program.ops.size())};
+  for (std::size_t op = 0; op < program.ops.size(); ++op)
+    if (is_communication(program.work_of(op))) groups.of_op[op] = of_rank.of(program.ops[op].op);
+  for (const auto& [lane, first] : of_rank.joined()) require_one_order(schedule, program, lane);
   return groups;
 }
 
