@@ -65,14 +65,15 @@ class NcclMemory {
   std::int64_t by_card() const { return in_pages(kLl128_bytes + device_.nccl_buffer_bytes); }
 
   std::int64_t messages(const NcclPeers& peers, int ctas) const {
-    const std::int64_t channels = std::min(ctas, kMessageChannels);
-    std::int64_t sum = 0, far = 0;
-    for (const std::int64_t peer : peers.to) is_near(peer) ? sum += channels* kPage_bytes : far |= 1;
-    for (const std::int64_t peer : peers.from) is_near(peer) ? sum += channels * receives() : far |= 2;
-    return sum + (far & 1) * kNetMessages_bytes + (far >> 1) * kNetMessages_bytes;
+    return messages(peers.to, ctas, kPage_bytes) + messages(peers.from, ctas, receives());
+  }
+  // In one direction. `near_bytes`: of a channel to a rank of this machine.
+  std::int64_t messages(const std::set<std::int64_t>& peers, int ctas, std::int64_t near_bytes) const {
+    const auto near = std::count_if(peers.begin(), peers.end(), [&](std::int64_t peer) { return is_near(peer); });
+    return near * std::min(ctas, kMessageChannels) * near_bytes + (near < std::ssize(peers) ? kNetMessages_bytes : 0);
   }
 
-  // A ring, a tree's room for sums in switches, and messages to everybody, as far as the schedule asks for them.
+  // A ring, buffers for sums in switches, and messages to everybody, as far as the schedule asks for them.
   std::int64_t collectives(const NcclGroup& group, int ctas) const {
     const Communicator& communicator = schedule_.communicators[group.communicator];
     if (communicator.engine == CommEngine::copy_engine) return 0;  // from buffer to buffer
@@ -95,8 +96,9 @@ class NcclMemory {
     }
     if (has_all_to_all) {
       NcclPeers all;
-      for (const std::int64_t member : members)
-        if (member != rank_) all.to.insert(member), all.from.insert(member);
+      all.to = {members.begin(), members.end()};
+      all.to.erase(rank_);
+      all.from = all.to;
       sum += messages(all, ctas);
     }
     return sum;
