@@ -95,7 +95,7 @@ void write_page(const SimulateOptions& options, const sim::Platform& platform, c
   for (const std::string& note : p.notes) report.remarks.push_back("note: " + note);
   report.steps = {html_step(step)};
   report.device_bytes = platform.memory_bytes;
-  report.reserved_bytes = p.memory.reserved_bytes;
+  report.reserved_bytes = p.memory.reserved_bytes();
   write_text(options.html, render_html(report));
 }
 
@@ -122,7 +122,8 @@ void simulate_command(const SimulateOptions& options) {
   if (options.modes) modes = compare::predict_modes(scenario, simulated, sim_options);
   if (modes) std::cout << "\n" << table_of(*modes).text();
   if (modes && modes->size() > 1) std::cout << "\n" << advice_of(*modes).text();
-  const std::optional<compare::FitSearch> search = fit_search(options, scenario, simulated, sim_options, fusions, p.memory);
+  const std::optional<compare::FitSearch> search =
+      fit_search(options, scenario, simulated, sim_options, fusions, p.memory);
   if (search) std::cout << "\n" << text_of(*search);
 
   nlohmann::json json = prediction_json(p);

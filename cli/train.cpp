@@ -24,6 +24,7 @@
 #include "exec/trainer.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/verify/verify.hpp"
+#include "report/memory.hpp"
 #include "report/throughput.hpp"
 #include "report/units.hpp"
 
@@ -159,6 +160,9 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   };
   say_notes();
   const auto device = executor->device();
+  if (device && is_first)
+    out << memory_table({memory_use(schedule, plan), processes ? 1 : ranks, device->memory_bytes, device->beside}).text()
+        << "\n";
   const exec::TrainResult result = exec::train(scenario, schedule, *executor, callbacks);
   say_notes();  // of the first steps
 

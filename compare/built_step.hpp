@@ -11,9 +11,13 @@ class BuiltStep {
  public:
   // Throws Error(input) when the scenario cannot be built or its schedule is not correct.
   explicit BuiltStep(const Scenario& scenario)
-      : cluster_(scenario.cluster), schedule_(build_schedule(scenario)), verified_(plan_and_verify(schedule_)) {}
+      : cluster_(scenario.cluster),
+        training_(scenario.training),
+        schedule_(build_schedule(scenario)),
+        verified_(plan_and_verify(schedule_)) {}
 
   const Schedule& schedule() const { return schedule_; }
+  const Training& training() const { return training_; }
   const MemoryPlan& plan() const { return verified_.plan; }
   sim::Costs costs(const sim::Platform& platform, const Framework& framework) const {
     return sim::cost_schedule(schedule_, platform, cluster_, 1, framework);
@@ -25,6 +29,7 @@ class BuiltStep {
 
  private:
   Cluster cluster_;
+  Training training_;
   Schedule schedule_;
   VerifiedSchedule verified_;
 };

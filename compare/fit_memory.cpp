@@ -191,8 +191,13 @@ class Search {
                        at_fewer =
                            sample.fewer == sample.more ? at_more : predict_step(fewer, platform_, options_).prediction;
       DeviceMemory whole = at_more.memory;
-      const auto peak = static_cast<std::int64_t>(
-          std::llround(sample.at_all(double(at_fewer.memory.peak_bytes()), double(at_more.memory.peak_bytes()))));
+      const auto of_all = [&](std::int64_t of_fewer, std::int64_t of_more) {
+        return static_cast<std::int64_t>(std::llround(sample.at_all(double(of_fewer), double(of_more))));
+      };
+      const std::int64_t peak = of_all(at_fewer.memory.peak_bytes(), at_more.memory.peak_bytes());
+      // Of what is beside the plan a graph grows with micro-batches. Both have the same parts.
+      for (std::size_t part = 0; part < whole.beside.size(); ++part)
+        whole.beside[part].bytes = of_all(at_fewer.memory.beside.at(part).bytes, whole.beside[part].bytes);
       whole.roles = {MemoryUse{"", peak}};
       if (!whole.fits()) return true;
       sufficient_.push_back(changes);
@@ -206,7 +211,7 @@ class Search {
 
   DeviceMemory memory(const Scenario& scenario) const {
     const Schedule schedule = build_schedule(scenario);
-    return memory_of(schedule, plan_memory(schedule), platform_);
+    return memory_of(schedule, plan_memory(schedule), platform_, scenario.training);
   }
 
   bool can_build(const Scenario& scenario) {

@@ -41,7 +41,7 @@ namespace {
 
 ModeStep mode_step(const BuiltStep& step, const sim::SimResult& result, const sim::Platform& platform) {
   const Breakdown b = mean_breakdown(step.schedule(), result.programs, result.timeline);
-  const DeviceMemory memory = memory_of(step.schedule(), step.plan(), platform);
+  const DeviceMemory memory = memory_of(step.schedule(), step.plan(), platform, step.training());
   return {to_ms(result.step), to_ms(b), traffic_of(step.schedule(), result.programs, result.timeline, b),
           memory.peak_bytes(), memory.fits()};
 }

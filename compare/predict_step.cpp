@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
+#include "exec/cuda/memory_beside.hpp"
 #include "model/build_schedule.hpp"
 #include "sim/accelerator/group_span.hpp"
 #include "sim/cost/cost_schedule.hpp"
@@ -89,10 +91,31 @@ std::string beyond_cards(const sim::Accelerator& accelerator) {
 
 }  // namespace
 
-DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform) {
-  DeviceMemory memory{memory_use(schedule, plan), schedule.placement.ranks_per_device, platform.memory_bytes, 0};
-  if (!platform.accelerator) return memory;
-  memory.reserved_bytes = static_cast<std::int64_t>(platform.accelerator->reserved_bytes.value);
+DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
+                       const Training& training) {
+  DeviceMemory memory{memory_use(schedule, plan), schedule.placement.ranks_per_device, platform.memory_bytes, {}};
+  if (!platform.accelerator && !platform.gpu) return memory;
+  cuda::DeviceFacts device;
+  device.sms = platform.accelerator ? platform.accelerator->sms : platform.gpu->sms;
+  device.machine_ranks = schedule.mesh.ranks();
+  if (platform.accelerator) {
+    device.machine_ranks = platform.accelerator->domain;
+    device.multicast = platform.accelerator->multicast;
+  }
+  const bool by_nccl = schedule.placement.ranks_per_device == 1 && schedule.mesh.ranks() > 1;
+  // Of the roles the one that needs most besides.
+  std::set<std::size_t> seen;
+  for (std::int64_t rank = 0; seen.size() < schedule.programs.size() && rank < schedule.mesh.ranks(); ++rank) {
+    if (!seen.insert(schedule.role_of(schedule.mesh.coordinates_of(rank))).second) continue;
+    std::vector<BesidePlan> beside = cuda::memory_beside(schedule, rank, device, by_nccl, training.enable_cuda_graph);
+    if (seen.size() == 1 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
+  }
+  memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));
+  if (platform.accelerator) {
+    const Quantity& rest = platform.accelerator->reserved_bytes;
+    memory.beside.push_back(
+        {"libraries and fragmentation", static_cast<std::int64_t>(rest.value), rest.source.kind, rest.source.origin});
+  }
   return memory;
 }
 
@@ -139,7 +162,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
   p.breakdown = to_ms(b);
   p.exposed = exposed_parts(schedule, b, platform);
-  p.memory = memory_of(schedule, step.plan, platform);
+  p.memory = memory_of(schedule, step.plan, platform, scenario.training);
   p.notes = schedule.notes;
   if (platform.accelerator && states_links(scenario.cluster))
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +

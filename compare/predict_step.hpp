@@ -32,7 +32,9 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
 PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform,
                            const sim::SimOptions& options = {});
 
-// The memory of a device of the platform that the plan takes.
-DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform);
+// The memory of a device of the platform that the plan takes, and what is taken beside it: of the role that has most.
+// On a host nothing is.
+DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
+                       const Training& training);
 
 }  // namespace stretto::compare

@@ -6,6 +6,7 @@
 
 #include "base/timeline.hpp"
 #include "exec/host/memory.hpp"
+#include "model/schedule/beside_plan.hpp"
 #include "model/schedule/bind.hpp"
 
 namespace stretto::exec {
@@ -37,6 +38,8 @@ class Executor {
     int sms = 0;
     std::int64_t memory_bytes = 0;
     double memory_GBps = 0;  // at most: clock times width; 0: not known
+    // Of its memory, what was taken before this executor was made, and what is counted beside the ranks' plans.
+    std::vector<BesidePlan> beside = {};
   };
   virtual std::optional<Device> device() const { return {}; }
 

@@ -45,12 +45,20 @@ Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device) {
   cluster.cuda_device_max_connections =
       value_or<std::int64_t>(table, "cuda_device_max_connections", 0, {.min = 0, .max = 32});
   cluster.channel_GBps = value_or<double>(table, "channel_GBps", 0, {.min = 1e-6, .max = 1e6});
+  cluster.nccl_ub = value_or<bool>(table, "nccl_ub", cluster.nccl_ub);
   TomlTable configs = table.section("nccl_communicator_config");
   std::vector<std::string> with_lanes;
   for (const RankGroup& group : rank_groups({})) {
     TomlTable config = configs.section(group.name);
     if (const auto ctas = config.find<std::int64_t>("max_ctas", {.min = 1, .max = kMostCtas}))
       cluster.max_ctas[group.name] = *ctas;
+    if (choice_or(config, "cta_policy", "default", {"default", "zero"}) == "zero") {
+      if (!cluster.nccl_ub)
+        throw config.failure(
+            "cta_policy",
+            "expected [cluster] nccl_ub = true with \"zero\": copy engines go between registered buffers");
+      cluster.zero_cta_groups.insert(group.name);
+    }
     config.finish();
     if (group.has_lanes) with_lanes.push_back(group.name);
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,10 @@ struct Cluster {
   // By process group, "dp", "tp", "cp", "pp" or "embd": CTAs, one a channel, of its communicators' kernels; absent =
   // they take none (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).
   std::map<std::string, std::int64_t> max_ctas;
-  double channel_GBps = 0;                               // bandwidth of one such channel; 0 = only the link limits it
+  // Process groups whose all-gathers and all-to-alls are on the copy engines (NCCL's Zero-CTA policy).
+  std::set<std::string> zero_cta_groups;
+  bool nccl_ub = false;     // between GPUs of a rank each: buffers of collectives are registered with NCCL
+  double channel_GBps = 0;  // bandwidth of one such channel; 0 = only the link limits it
   std::vector<std::string> high_priority_stream_groups;  // process groups whose lanes have priority
   double link_latency_us = 50.0;                         // α of a collective's step, see docs/scenario.md
 };

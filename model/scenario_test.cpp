@@ -116,6 +116,12 @@ TEST_CASE("channels and priorities are said by group", "[scenario]") {
         "s.toml:8: [cluster] high_priority_stream_groups: expected groups out of dp, tp, cp and pp, got \"pd\"; did "
         "you mean "
         "\"dp\"?");
+  CHECK(parse_scenario(
+            kTiny + "[cluster]\nnccl_ub = true\n[cluster.nccl_communicator_config.tp]\ncta_policy = \"zero\"\n", "t")
+            .cluster.zero_cta_groups == std::set<std::string>{"tp"});
+  CHECK(message_of(kTiny + "[cluster.nccl_communicator_config.tp]\ncta_policy = \"zero\"\n") ==
+        "s.toml:8: [cluster.nccl_communicator_config.tp] cta_policy: expected [cluster] nccl_ub = true with \"zero\": "
+        "copy engines go between registered buffers");
   CHECK(s.cluster.max_ctas == std::map<std::string, std::int64_t>{{"dp", 8}, {"tp", 4}});
 }
 
@@ -257,7 +263,8 @@ TEST_CASE("every other spelling is that of a key", "[scenario]") {
 
 TEST_CASE("what a file lacks is said", "[scenario]") {
   const std::string wanted =
-      "s.toml:1: [model] preset: expected a preset, hf_config, or num_layers, hidden_size, num_attention_heads, seq_length and "
+      "s.toml:1: [model] preset: expected a preset, hf_config, or num_layers, hidden_size, num_attention_heads, "
+      "seq_length and "
       "vocab_size, got ";
   CHECK(message_of("") == wanted + "an empty file");
   CHECK(message_of("# only a comment\n") == wanted + "an empty file");

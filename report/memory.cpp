@@ -85,14 +85,14 @@ std::size_t DeviceMemory::fullest() const {
 }
 
 std::int64_t DeviceMemory::free_bytes_of(const MemoryUse& use) const {
-  return device_bytes - reserved_bytes - use.peak() * ranks_per_device;
+  return device_bytes - reserved_bytes() - use.peak() * ranks_per_device;
 }
 
 std::string memory_text(const DeviceMemory& memory) {
   if (memory.roles.empty()) return "–";
   std::string text = size_text(double(memory.peak_bytes())) + " a rank";
   if (memory.ranks_per_device > 1) text += fmt::format(", {} ranks a device", memory.ranks_per_device);
-  if (memory.reserved_bytes > 0) text += ", " + size_text(double(memory.reserved_bytes)) + " reserved";
+  if (memory.reserved_bytes() > 0) text += ", " + size_text(double(memory.reserved_bytes())) + " reserved";
   text += " of " + size_text(double(memory.device_bytes));
   const std::int64_t free = memory.free_bytes();
   text += free >= 0 ? "; fits, " + size_text(double(free)) + " are free"
@@ -113,6 +113,12 @@ Table memory_table(const DeviceMemory& memory) {
                                      use.inputs_and_scalars, use.peak()})
       cells.push_back(unit.number(double(bytes)));
     if (memory.device_bytes > 0) cells.push_back(size_text(double(memory.free_bytes_of(use))));
+    table.add_row(std::move(cells));
+  }
+  for (const BesidePlan& part : memory.beside) {
+    std::vector<std::string> cells(headers.size());
+    cells.front() = fmt::format("{}, {}", part.what, part.kind);
+    cells[headers.size() - (memory.device_bytes > 0 ? 2 : 1)] = unit.number(double(part.bytes));
     table.add_row(std::move(cells));
   }
   return table;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "model/schedule/beside_plan.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
 #include "report/table.hpp"
@@ -33,9 +34,10 @@ std::vector<MemoryUse> memory_use(const Schedule& schedule, const MemoryPlan& pl
 struct DeviceMemory {
   std::vector<MemoryUse> roles;  // [program]
   std::int64_t ranks_per_device = 1;
-  std::int64_t device_bytes = 0;    // of the device
-  std::int64_t reserved_bytes = 0;  // of these: context, libraries, fragmentation
+  std::int64_t device_bytes = 0;   // of the device
+  std::vector<BesidePlan> beside;  // what its ranks' plans do not have: context, libraries, fragmentation
 
+  std::int64_t reserved_bytes() const { return sum_of(beside); }
   std::size_t fullest() const;  // the role that needs most; there must be one
   std::int64_t peak_bytes() const { return roles.empty() ? 0 : roles[fullest()].peak(); }
   // Left free by the ranks of a device when all are of that role; below 0 it does not fit.
@@ -46,7 +48,7 @@ struct DeviceMemory {
 
 // "59.85 GiB a rank and 2.98 GiB reserved of 80.00 GiB; fits, 17.17 GiB are free on stage 0, the fullest".
 std::string memory_text(const DeviceMemory& memory);
-// A row for each role.
+// A row for each role, then one for each part of a device's memory that is in no plan.
 Table memory_table(const DeviceMemory& memory);
 
 }  // namespace stretto

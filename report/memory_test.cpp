@@ -49,17 +49,19 @@ TEST_CASE("memory of a role adds up to the plan's peak", "[memory]") {
 
 TEST_CASE("a plan fits when the fullest role and what is reserved do", "[memory]") {
   const Planned planned;
-  DeviceMemory memory{memory_use(planned.schedule, planned.plan), 1, 3000, 568};
+  DeviceMemory memory{memory_use(planned.schedule, planned.plan), 1, 3000, {{"NCCL", 468, "published", ""}}};
+  memory.beside.push_back({"CUDA context", 100, "published", ""});
   CHECK(memory.fullest() == 0);
   CHECK(memory.free_bytes() == 0);
   CHECK(memory.fits());
   CHECK(memory_text(memory) ==
         "2.375 KiB a rank, 568 B reserved of 2.930 KiB; fits, 0 B are free on stage 0, the fullest");
-  ++memory.reserved_bytes;
+  ++memory.beside.front().bytes;
   CHECK_FALSE(memory.fits());
   CHECK_THAT(memory_text(memory), Catch::Matchers::Contains("DOES NOT FIT, 1 B too much"));
   memory.ranks_per_device = 2;
   CHECK(memory.free_bytes() == 3000 - 569 - 2 * 2432);
-  CHECK(memory_table(memory).rows() == 2);
+  CHECK(memory_table(memory).rows() == 4);
+  CHECK_THAT(memory_table(memory).text(), Catch::Contains("NCCL, published"));
   CHECK(memory_text({}) == "–");
 }

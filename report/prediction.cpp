@@ -36,6 +36,13 @@ nlohmann::json known(const std::optional<double>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
 }
 
+nlohmann::json beside_json(const std::vector<BesidePlan>& beside) {
+  nlohmann::json parts = nlohmann::json::array();
+  for (const BesidePlan& part : beside)
+    parts.push_back({{"part", part.what}, {"bytes", part.bytes}, {"kind", part.kind}, {"source", part.source}});
+  return parts;
+}
+
 nlohmann::json memory_json(const DeviceMemory& memory) {
   nlohmann::json roles = nlohmann::json::array();
   for (const MemoryUse& use : memory.roles)
@@ -169,7 +176,8 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"host_bound_pct", p.host_bound_pct()},
           {"host_bound", p.host_bound_pct() > 50},
           {"peak_bytes", p.memory.peak_bytes()},
-          {"reserved_bytes", p.memory.reserved_bytes},
+          {"reserved_bytes", p.memory.reserved_bytes()},
+          {"reserved", beside_json(p.memory.beside)},
           {"device_bytes", p.memory.device_bytes},
           {"free_bytes", p.memory.free_bytes()},
           {"fullest_stage", p.memory.roles.empty() ? "" : p.memory.roles[p.memory.fullest()].role},

@@ -334,12 +334,17 @@ class Generator {
     cluster_.set("link_latency_us", draw_.one_of({0.0, 10.0}));
     if (draw_.seldom()) cluster_.set("network", "links");
     if (draw_.seldom()) cluster_.set("channel_GBps", draw_.one_of({0.5, 5.0}));
+    bool has_zero_cta = false;
     for (const char* group : {"dp", "tp", "cp", "pp", "embd"}) {
       if (!draw_.seldom()) continue;
       Section section("cluster.nccl_communicator_config." + std::string(group));
-      section.set("max_ctas", draw_.between(1, 3));
+      const std::int64_t ctas = draw_.between(1, 3);
+      section.set("max_ctas", ctas);
+      section.set("cta_policy", ctas == 3 ? "zero" : "default");
+      has_zero_cta = has_zero_cta || ctas == 3;
       add(section, subsections_);
     }
+    cluster_.set("nccl_ub", has_zero_cta);
     std::vector<std::string> first;
     for (const char* group : {"dp", "tp", "cp", "pp"})
       if (draw_.seldom()) first.emplace_back(group);

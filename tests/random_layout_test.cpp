@@ -142,6 +142,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("overlapped warm-up", interleaved && o.overlap_p2p_comm_warmup_flush);
     see("tied over stages", pipeline && !scenario.model.untie_embeddings_and_output_weights);
     see("channels", !scenario.cluster.max_ctas.empty());
+    see("copy engines", !scenario.cluster.zero_cta_groups.empty());
     see("some weight gradients of the head put off", o.defer_embedding_wgrad_compute && o.wgrad_deferral_limit > 0 &&
                                                          o.wgrad_deferral_limit < count && interleaved && group > 0 &&
                                                          count % group != 0);
@@ -171,7 +172,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("dualpipev, batched, buckets", is_dual && o.batch_p2p_comm && o.overlap_grad_reduce && p.replicas() > 1);
     see("dualpipev, sequence parallel", is_dual && p.sequence_parallel && p.tensor_model_parallel_size > 1);
   }
-  CHECK(seen.size() == 78);
+  CHECK(seen.size() == 79);
 
   // Whoever adds a key draws it, or says in keys_not_drawn() why not.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

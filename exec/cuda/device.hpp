@@ -35,6 +35,14 @@ __host__ __device__ T rounded(float value) {
 
 constexpr int kWarp = 32;
 
+// Threads that an SM holds (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+#if defined(__CUDA_ARCH__) && \
+    ((__CUDA_ARCH__ > 800 && __CUDA_ARCH__ < 900) || (__CUDA_ARCH__ >= 1100 && __CUDA_ARCH__ < 1300))
+constexpr int kThreadsOfSm = 1536;  // of GPUs that are not for data centers, and of Thor
+#else
+constexpr int kThreadsOfSm = 2048;
+#endif
+
 // N elements that are read or written by one instruction: N is a power of two, at most 16 bytes in all. The address
 // must be a multiple of the pack's size; callers choose N accordingly (is_packable in map.hpp).
 template <class T, int N>

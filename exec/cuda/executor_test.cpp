@@ -3,71 +3,17 @@
 #include <catch2/catch.hpp>
 
 #if !defined(STRETTO_ON_GPU)
-#include "tests/as_processes.hpp"
 #include "tests/fake_cuda/cuda_runtime.h"
 #include "tests/fake_cuda/fake_libraries.hpp"
-#include "tests/fake_cuda/nccl.h"
 #endif
 #include "base/values_of.hpp"
 #include "exec/cuda/cuda.hpp"
-#include "exec/trainer.hpp"
+#include "tests/on_fake_gpu.hpp"
 #include "tests/tiny_schedule.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
 namespace {
-
-struct OnFakeGpu {
-  Scenario scenario;
-  Schedule schedule;
-  MemoryPlan plan;
-  std::unique_ptr<exec::Executor> executor;
-
-  explicit OnFakeGpu(const Scenario& s, bool graphs = true, launch::ProcessGroup* processes = nullptr)
-      : scenario(s), schedule(build_schedule(s)) {
-    plan = plan_and_verify(schedule).plan;
-    cuda::CudaOptions options{exec::run_options(scenario)};
-    options.ctas = 2;
-    options.graphs = graphs;
-    options.processes = processes;
-    std::vector<BoundProgram> programs;
-    cuda::LaunchPlan launches;
-    if (processes) {
-      programs.push_back(bind(schedule, processes->rank()));
-      launches = cuda::plan_launches_of_rank(schedule, programs.front());
-    } else {
-      for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
-      launches = cuda::plan_launches(schedule, programs);
-    }
-    executor.reset(stretto_make_cuda_executor(schedule, plan, options, std::move(programs), std::move(launches)));
-  }
-  exec::MemoryOf memory_of() { return exec::memory_of(*executor); }
-  Trained train(int steps, [[maybe_unused]] launch::ProcessGroup* processes = nullptr) {
-    using Contents = exec::Executor::Contents;
-    exec::initialise_state(schedule, scenario, memory_of());
-    executor->upload(Contents::state);
-    const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
-    Trained trained;
-    for (int step = 0; step < steps; ++step) {
-      exec::write_batch(schedule, scenario, tokens, step, memory_of());
-      exec::write_hyper(schedule, scenario, step, memory_of());
-      executor->upload(Contents::inputs);
-      executor->run(1);
-      executor->download(Contents::results);
-      trained.losses.push_back(exec::read_metrics(schedule, memory_of(), executor->programs().front().rank).loss);
-    }
-    executor->download(Contents::all);
-    const auto gather = [&](StatePart part) {
-#if !defined(STRETTO_ON_GPU)
-      if (processes) return gather_from_all(schedule, memory_of(), part, *processes);
-#endif
-      return exec::gather_state(schedule, memory_of(), part);
-    };
-    trained.gradients = gather(StatePart::gradients);
-    trained.parameters = gather(StatePart::parameters);
-    return trained;
-  }
-};
 
 void check_against_host(const Scenario& scenario, double loss_tolerance, double gradient_tolerance) {
   const Trained host = train(scenario, 1, false), gpu = OnFakeGpu(scenario).train(1);
@@ -258,136 +204,6 @@ TEST_CASE("graphs are captured once, launched from then on, and done without whe
     CHECK(device.waits_for_nothing == 0);
   }
   device.captures = true;
-}
-
-TEST_CASE("ranks in processes of their own, by NCCL: the same bits as on a shared device, in every mode",
-          "[cuda][processes]") {
-  Cases cases;
-  bool graphs = false;
-  for (const Layout& layout :
-       {Layout{2, 1}, Layout{1, 2, true}, Layout{1, 3, true}, Layout{1, 1, false, 2}, Layout{1, 1, false, 2, 2},
-        Layout{1, 1, false, 3}, Layout{.cp = 2}, Layout{.cp = 3}, Layout{.cp = 2, .cp_type = {CpCommType::a2a}}})
-    for (const OverlapMode& mode : overlap_modes()) {
-      if (layout.cp > 1 && mode.name != "plain" && !mode.name.starts_with("cp_")) continue;
-      // A ring of three for its messages alone, which are then no longer between two.
-      if (layout.tp == 3 && mode.name != "tp_comm_ring_exchange") continue;
-      Scenario scenario = layout_scenario(layout, mode.name, false, "fp32", 1, layout.dp * layout.pp * layout.vp);
-      scenario.model.num_layers = layout.pp * layout.vp;
-      if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
-      graphs = !graphs;
-      INFO(layout.text() << ", " << mode.name << ", graphs " << graphs);
-      Trained apart;
-      const std::vector<std::string> errors =
-          as_processes(scenario.parallel.ranks(), 60, [&](launch::ProcessGroup& group) {
-            OnFakeGpu rank(scenario, graphs, &group);
-            Trained trained = rank.train(2, &group);
-            group.barrier();
-            if (group.rank() == 0) apart = std::move(trained);
-          });
-      for (const std::string& error : errors) CHECK(error.empty());
-      const Trained together = OnFakeGpu(scenario, !graphs).train(2);
-      CHECK(apart.losses == together.losses);
-      CHECK(same_bits(apart.gradients, together.gradients));
-      CHECK(same_bits(apart.parameters, together.parameters));
-      CHECK(fake_nccl::live() == 0);
-    }
-  CHECK(fake_nccl::aborted() == 0);
-  // The device has two processors, a rank of three stages eight communicators, and none has less than one block.
-  CHECK(fake_nccl::most_ctas() <= 8);
-}
-
-TEST_CASE("communicators without channels of their own leave half of the device to compute", "[cuda][processes]") {
-  fake_cuda::Device& device = fake_cuda::device();
-  device.sms = 24;
-  unsetenv("NCCL_GRAPH_REGISTER");
-  Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "fp32", 1, 2);
-  scenario.model.num_layers = 1;
-  const auto open = [&] {
-    std::vector<std::string> notes;
-    for (const std::string& error : as_processes(2, 60, [&](launch::ProcessGroup& group) {
-           const OnFakeGpu rank(scenario, false, &group);
-           if (group.rank() == 0) notes = rank.executor->notes();
-           group.barrier();
-         }))
-      CHECK(error.empty());
-    return notes;
-  };
-  fake_nccl::most_ctas();
-  const int clustered = fake_nccl::clustered();
-  for (const std::string& note : open()) CHECK_THAT(note, !Catch::Contains("memory is short"));
-  const int ctas = fake_nccl::most_ctas();
-  CHECK(ctas <= 12);
-  CHECK(ctas > 12 / 2);  // shared out, and not one each
-  CHECK(fake_nccl::clustered() == clustered);
-  CHECK(std::string(getenv("NCCL_GRAPH_REGISTER")) == "0");
-  // Channels that are given come first, in clusters as NCCL likes; the user's own setting stays.
-  setenv("NCCL_GRAPH_REGISTER", "1", 1);
-  scenario.cluster.max_ctas["dp"] = 20;
-  setenv("NCCL_BUFFSIZE", "1073741824", 1);
-  const std::vector<std::string> notes = open();
-  CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
-    return note.find("memory is short: NCCL may take") != std::string::npos;
-  }));
-  unsetenv("NCCL_BUFFSIZE");
-  CHECK(fake_nccl::most_ctas() >= 20);
-  CHECK(fake_nccl::clustered() > clustered);
-  CHECK(std::string(getenv("NCCL_GRAPH_REGISTER")) == "1");
-  unsetenv("NCCL_GRAPH_REGISTER");
-  device.sms = 2;
-}
-
-TEST_CASE("a rank that is lost, or does not come, aborts NCCL everywhere", "[cuda][processes]") {
-  Scenario scenario = layout_scenario(Layout{3, 1}, "overlap_grad_reduce", false, "fp32", 1, 3);
-  scenario.model.num_layers = 1;
-  const int timeout_s = kCaseStride > 1 ? 15 : 3;  // emulated steps are slow in a sanitizer's build
-  scenario.training.timeout_s = timeout_s;
-  for (const auto& [says_so, graphs] : {std::pair{true, false}, std::pair{false, true}}) {
-    const int before = fake_nccl::aborted();
-    const std::vector<std::string> errors = as_processes(3, 60, [&](launch::ProcessGroup& group) {
-      OnFakeGpu rank(scenario, graphs, &group);
-      exec::initialise_state(rank.schedule, scenario, rank.memory_of());
-      rank.executor->upload(exec::Executor::Contents::all);
-      rank.executor->run(1);
-      rank.executor->run(1);  // captured
-      group.barrier();
-      if (group.rank() == 1) {
-        if (says_so) group.fail("the power failed");
-        std::this_thread::sleep_for(std::chrono::seconds(says_so ? 0 : timeout_s + 3));
-        return;
-      }
-      try {
-        rank.executor->run(1);
-      } catch (const Error& error) {
-        group.fail(error.what());
-        throw;
-      }
-    });
-    for (const std::size_t rank : {0, 2}) {
-      INFO(errors[rank]);
-      if (says_so)
-        CHECK_THAT(errors[rank], Catch::Contains("rank 1: the power failed"));
-      else
-        CHECK_THAT(errors[rank], Catch::Contains("has not finished its step after"));
-    }
-    CHECK(fake_nccl::aborted() > before);
-    CHECK(fake_nccl::hung() == 0);
-    CHECK(fake_nccl::live() == 0);
-  }
-}
-
-TEST_CASE("a launch that is refused says on which rank", "[cuda][processes]") {
-  const Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "fp32", 1, 2);
-  const std::vector<std::string> errors = as_processes(2, 20, [&](launch::ProcessGroup& group) {
-    OnFakeGpu rank(scenario, false, &group);
-    if (group.rank() == 1) fake_cuda::keep(cudaErrorMemoryAllocation);
-    try {
-      rank.executor->run(1);
-    } catch (const Error& error) {
-      group.fail(error.what());
-      throw;
-    }
-  });
-  for (const std::string& error : errors) CHECK_THAT(error, Catch::StartsWith("rank 1: ") && Catch::Contains("launch"));
 }
 
 TEST_CASE("memory that does not suffice is said before anything runs, and everything is given back", "[cuda]") {

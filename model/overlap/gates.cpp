@@ -61,7 +61,9 @@ Gates gates_of(const Scenario& s) {
             "no group has channels; nccl_communicator_config.dp.max_ctas gives dp some");
   for (const RankGroup& group : rank_groups(p)) {
     const std::string config = "nccl_communicator_config." + group.name;
-    if (s.cluster.max_ctas.contains(group.name)) gates.above_one(config, true, group.size_key, group.size);
+    const bool is_zero = s.cluster.zero_cta_groups.contains(group.name);
+    if (is_zero || s.cluster.max_ctas.contains(group.name)) gates.above_one(config, true, group.size_key, group.size);
+    gates.error(config + ".cta_policy", is_zero, "nccl_ub", s.cluster.nccl_ub);
     const auto& first = s.cluster.high_priority_stream_groups;
     const std::string priority = "high_priority_stream_groups " + group.name;
     if (std::find(first.begin(), first.end(), group.name) != first.end())
@@ -70,6 +72,7 @@ Gates gates_of(const Scenario& s) {
   if (s.cluster.max_ctas.contains("embd"))
     gates.off("nccl_communicator_config.embd", true, "tied embeddings", !s.model.untie_embeddings_and_output_weights,
               "untie_embeddings_and_output_weights is on, and nothing is summed");
+  gates.off("nccl_ub", s.cluster.nccl_ub, "more ranks than one", p.ranks() > 1, "a rank alone has no collectives");
   gates.above_one("account_for_embedding_in_pipeline_split", p.account_for_embedding_in_pipeline_split,
                   "pipeline_model_parallel_size", pp);
   gates.above_one("account_for_loss_in_pipeline_split", p.account_for_loss_in_pipeline_split,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "model/overlap/overlap.hpp"
 
@@ -9,12 +10,61 @@ namespace {
 // "pp.forward" is of group "pp"; what several axes share is of none.
 std::string group_of(const std::string& name) { return name == "embedding" ? "embd" : name.substr(0, name.find('.')); }
 
+// What a copy engine can do: nothing is added up. NCCL's Zero-CTA policy has these alone (docs/gpu.md).
+bool only_moves(const Collective& collective) {
+  return collective.kind == CollectiveKind::all_gather || collective.kind == CollectiveKind::all_to_all;
+}
+
+// The collectives of a communicator that only move bytes go over the copy engine. Where it has others too, they get a
+// communicator of the same ranks, "dp.copy", because an engine is a communicator's. Whether it has any.
+bool move_to_copy_engine(Schedule& schedule, std::uint32_t index) {
+  std::vector<Collective*> moving;
+  bool has_others = false;
+  for (Operation& operation : schedule.operations) {
+    if (!is_communication(operation.work) || communicator_of(operation.work) != index) continue;
+    auto* collective = std::get_if<Collective>(&operation.work);
+    if (collective && only_moves(*collective))
+      moving.push_back(collective);
+    else
+      has_others = true;
+  }
+  if (moving.empty()) return false;
+  if (has_others) {
+    Communicator copy = schedule.communicators[index];
+    copy.name += ".copy";
+    schedule.communicators.push_back(std::move(copy));
+    index = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
+  }
+  for (Collective* collective : moving) collective->communicator = index;
+  schedule.communicators[index].engine = CommEngine::copy_engine;
+  schedule.communicators[index].channels = 1;
+  return true;
+}
+
+void assign_copy_engines(Schedule& schedule, const Cluster& cluster) {
+  for (const std::string& group : cluster.zero_cta_groups) {
+    bool is_there = false, any = false;
+    const auto count = static_cast<std::uint32_t>(schedule.communicators.size());
+    for (std::uint32_t index = 0; index < count; ++index) {
+      const Communicator& communicator = schedule.communicators[index];
+      if (group_of(communicator.name) != group || communicator.size < 2) continue;
+      is_there = true;
+      any |= move_to_copy_engine(schedule, index);
+    }
+    if (is_there && !any)
+      schedule.notes.push_back("nccl_communicator_config." + group +
+                               ".cta_policy is off: the group has no all-gather and no all-to-all, and a copy engine "
+                               "does nothing else");
+  }
+}
+
 }  // namespace
 
 void assign_streams(Schedule& schedule, const Cluster& cluster) {
+  assign_copy_engines(schedule, cluster);
   for (Communicator& communicator : schedule.communicators) {
     const auto ctas = cluster.max_ctas.find(group_of(communicator.name));
-    // A ring exchange goes over the copy engine, which takes no SM.
+    // A ring exchange and what cta_policy says go over the copy engine, which takes no SM.
     if (ctas == cluster.max_ctas.end() || communicator.engine == CommEngine::copy_engine) continue;
     communicator.engine = CommEngine::sm;
     communicator.channels = static_cast<int>(ctas->second);

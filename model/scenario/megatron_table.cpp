@@ -208,6 +208,11 @@ std::vector<MegatronRow> make_rows() {
          return s.parallel.pipeline_model_parallel_layout.empty() ? Json()
                                                                   : Json(s.parallel.pipeline_model_parallel_layout);
        }},
+      {.key = "cluster.nccl_ub",
+       .flag = "--use-nccl-ub",
+       .get = [](S s) -> Json { return s.cluster.nccl_ub; },
+       .given = true,
+       .absent = false},
       {.key = "overlap.overlap_grad_reduce",
        .flag = "--overlap-grad-reduce",
        .get = [](S s) -> Json { return s.overlap.overlap_grad_reduce; },

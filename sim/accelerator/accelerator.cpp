@@ -86,6 +86,7 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
   Accelerator a;
   a.sms = static_cast<int>(value_or<std::int64_t>(table, "sms", kDefaultSms, {.min = 1, .max = 1 << 16}));
   a.domain = require<std::int64_t>(table, "domain", {.min = 1, .max = 1 << 16});
+  a.multicast = value_or<bool>(table, "multicast", false);
   std::string path;
   if (const std::string text = read_table(table, "gemm_table", folder, path, a.gemm_source); table.has("gemm_table"))
     a.gemms = GemmTable::parse(text, path);

@@ -57,6 +57,7 @@ struct Accelerator {
   Source collective_source;        // of that table
   Quantity collective_in_step_us;  // that a collective in a step takes beyond one of many back to back
   std::int64_t domain = 8;         // GPUs of an NVLink domain
+  bool multicast = false;          // its switches add up and copy to many (NVLink SHARP)
   LinkLevel nvlink, network;
   Quantity network_share;          // of the cards' rate that collectives reach
   std::int64_t network_cards = 8;  // of a domain, GBps each; GPUs share them where there are fewer
@@ -66,7 +67,7 @@ struct Accelerator {
   // The rate of a GPU while all GPUs of the domain, and a share `leaving` of its pod, send.
   double card_GBps(double leaving) const;
   BesideCommunication beside_communication;
-  Quantity reserved_bytes;  // of a GPU's memory: context, NCCL, workspaces of libraries
+  Quantity reserved_bytes;  // of a GPU's memory: code of libraries, fragmentation
 
   // The kernel of that name, the default for "". Throws Error(input) naming the nearest.
   const AttentionKernel& attention_named(const std::string& name) const;

@@ -88,7 +88,7 @@ void set_defaults(Accelerator& a) {
   a.collective_in_step_us =
       assumed(50, 0, 75, "launch, event wait and skew of ranks, which nccl-tests hides; as on B200");
   a.network_share = assumed(0.92, 0.8, 0.97, "23 GB/s of a 200 Gb/s card reach a GPU");
-  a.reserved_bytes = assumed(3.2e9, 2e9, 5e9, "CUDA context, NCCL, workspaces of cuBLAS and cuDNN");
+  a.reserved_bytes = assumed(2.1e9, 0.9e9, 3.9e9, "code of libraries, fragmentation");
   a.nvlink.latency_us = assumed(3, 2, 6, "a message between two kernels on NVLink");
   a.network.latency_us = assumed(10, 6, 20, "a message between two nodes through NCCL");
   for (Quantity* quantity : {&a.beside_communication.gemm, &a.beside_communication.attention,
@@ -108,6 +108,7 @@ std::string accelerator_text(const Accelerator& accelerator, const std::string& 
   if (!a.gemms.empty())
     text += table_text("gemm_table", gemm_file, a.gemm_source) + fmt::format("gemm_waves = {}\n", a.gemm_waves);
   if (!a.collectives.empty()) text += table_text("collective_table", collective_file, a.collective_source);
+  if (a.multicast) text += "multicast = true\n";
   if (a.network_cards != a.domain) text += fmt::format("network_cards = {}\n", a.network_cards);
   if (a.oversubscription != 1)
     text += fmt::format("spine = {{ pod = {}, oversubscription = {} }}\n", a.pod, a.oversubscription);

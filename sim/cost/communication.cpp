@@ -83,6 +83,8 @@ CollectiveCost communication_cost(const Schedule& schedule, const Operation& ope
                         " is a host; expected one of GPUs with [cluster] network = \"nccl\"");
     const std::optional<int> channels = is_kernel ? std::optional(communicator.channels) : std::nullopt;
     if (communicator.size == 1 || (message && message->is_send)) return {};  // its receiver moves it
+    // NCCL has no messages by copy engine. Its collectives by them are taken to last as long as kernels do.
+    on.copies = c && communicator.engine == CommEngine::copy_engine;
     return by_nccl(c ? nccl_cost(*c, dtype, communicator.size, channels) : nccl_cost(*message, dtype, channels),
                    platform, on);
   }

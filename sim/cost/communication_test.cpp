@@ -65,6 +65,11 @@ TEST_CASE("NCCL's time is what was measured, with nothing of the links besides",
   CHECK(to_us(of_channels.movement.alone) == Approx(5 + 6 * 2 + bytes / 8 * 1e-4));
   CHECK(of_channels.interference->slows[0] == Approx(0.05));  // of 8
 
+  // By a copy engine: one copy is beside compute, no block.
+  const CollectiveCost copied = cost_of(communicating(CommEngine::copy_engine), 0, gpus());
+  CHECK(copied.movement.alone == cost.movement.alone);
+  CHECK(copied.interference->slows[0] == Approx(0.1 / 16));
+
   CHECK(cost_of(schedule, 1, gpus()).movement.alone == 0);  // its receiver moves it
   CHECK(to_us(cost_of(schedule, 2, gpus()).movement.alone) == Approx(3 + 2.0 * kElements * 1e-5));
 }

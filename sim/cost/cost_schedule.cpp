@@ -71,9 +71,10 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
     time = message_time(accelerator, card_bytes, span);
   }
   cost.movement = {std::max<Picoseconds>(1, from_us(time.us)), 0, DemandClass::memory};
-  // Copy engines take no SM.
+  // Copy engines take no SM. Those of a device reach its NVLink domain.
   const CommEngine engine = schedule.communicators[communicator_of(operation.work)].engine;
-  cost.interference = engine == CommEngine::copy_engine ? KernelInterference{} : interference_of(accelerator);
+  const bool is_copied = engine == CommEngine::copy_engine && span.nodes == 1;
+  cost.interference = is_copied ? KernelInterference{} : interference_of(accelerator);
   if (span.nodes == 1 || time.us <= time.latency_us) return cost;
   // In sixteenths of a card's rate, because a network has a limit for each rate; bytes are those that take as long.
   constexpr double kSteps = 16;

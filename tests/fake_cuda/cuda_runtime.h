@@ -118,6 +118,7 @@ struct Device {
   int graphs = 0, graph_launches = 0;
   bool captures = true;  // false: no capture comes to its end
   int sms = 2;
+  int driver_version = 13000;
 };
 inline Device& device() {
   static Device the_device;
@@ -147,7 +148,9 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 }
 enum cudaDeviceAttr { cudaDevAttrMemoryClockRate = 36, cudaDevAttrGlobalMemoryBusWidth = 37 };
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrMemoryClockRate ? 1'000'000 : 64;  // kHz, bits: 16 GB/s
+  *value = attribute == cudaDevAttrMemoryClockRate        ? 1'000'000  // kHz, bits: 16 GB/s
+           : attribute == cudaDevAttrGlobalMemoryBusWidth ? 64
+                                                          : 0;  // no multicast
   return cudaSuccess;
 }
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
@@ -334,6 +337,10 @@ inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   const std::lock_guard lock(fake_cuda::device().mutex);
   --fake_cuda::device().graphs;
   delete graph;
+  return cudaSuccess;
+}
+inline cudaError_t cudaDriverGetVersion(int* version) {
+  *version = fake_cuda::device().driver_version;
   return cudaSuccess;
 }
 inline cudaError_t cudaGetLastError() { return std::exchange(fake_cuda::process().last_error, cudaSuccess); }

@@ -22,6 +22,11 @@ namespace {
 using stretto::CollectiveKind;
 using stretto::Dtype;
 
+std::atomic<int> the_version{NCCL_VERSION_CODE}, refused_rank{-1};
+std::mutex registered_mutex;
+fake_nccl::Registered the_registered;
+std::map<void*, int> registrations;  // of memory of ncclMemAlloc: how many communicators have it registered
+
 std::atomic<int> live_count{0}, aborted_count{0}, hung_count{0}, most_ctas_count{0}, clustered_count{0};
 
 // Of a rank's communicator: operations run one after the other in the order of the calls, whatever their streams, as
@@ -34,6 +39,8 @@ struct Turns {
 // through. Sums are those of the host.
 struct Meeting {
   std::vector<stretto::local::Buffers> buffers;
+  std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>>
+      in_windows;            // of those buffers, from their windows' beginnings
   std::vector<int> arrived;  // [phase]
   CollectiveKind kind = CollectiveKind::all_reduce;
   std::size_t elements = 0;
@@ -48,6 +55,8 @@ struct Shared {
   std::map<std::pair<int, int>, std::uint64_t> sent, received;             // from, to
   std::map<int, int> collectives;                                          // [rank]: calls
   std::set<std::pair<int, int>> sends, receives;                           // from, to: called once at least
+  std::map<int, int> windows;                                              // [rank]: calls
+  std::size_t window_bytes = 0;
 };
 
 Dtype dtype_of(ncclDataType_t type) {
@@ -62,7 +71,13 @@ Dtype dtype_of(ncclDataType_t type) {
 
 struct ncclComm {
   std::shared_ptr<Shared> shared;
-  int rank = 0, ctas = 0;
+  int rank = 0, ctas = 0, policy = NCCL_CTA_POLICY_DEFAULT;
+  const std::byte* memory = nullptr;  // registered
+  std::size_t bytes = 0;
+  bool has_window = false;
+  bool has(const void* data) const {
+    return memory != nullptr && data >= memory && static_cast<const std::byte*>(data) < memory + bytes;
+  }
   std::size_t next_meeting = 0;
   Turns turns;
   std::atomic<int> error{ncclSuccess};
@@ -70,6 +85,8 @@ struct ncclComm {
 };
 
 namespace {
+
+void forget_memory(ncclComm* comm);
 
 std::mutex registry_mutex;
 std::map<std::string, std::shared_ptr<Shared>>& registry() {
@@ -81,6 +98,16 @@ std::map<std::string, std::shared_ptr<Shared>>& registry() {
 std::map<ncclComm_t, std::shared_ptr<ncclComm>>& mine() {
   thread_local std::map<ncclComm_t, std::shared_ptr<ncclComm>> the_mine;
   return the_mine;
+}
+
+// What the other members reach must lie alike in all windows: the real one computes their addresses from its own.
+bool lies_alike(const Meeting& meeting) {
+  for (const auto& [in, out] : meeting.in_windows) {
+    const auto& [first_in, first_out] = meeting.in_windows.front();
+    if (meeting.kind != CollectiveKind::all_gather && in != first_in) return false;
+    if (meeting.kind != CollectiveKind::reduce_scatter && out != first_out) return false;
+  }
+  return true;
 }
 
 // A member's part of a collective: comes when it is its stream's turn, and is done when all have come for its last
@@ -96,6 +123,7 @@ std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, st
       if (comm->next_meeting == shared.meetings.size()) {
         meeting = std::make_shared<Meeting>();
         meeting->buffers.resize(static_cast<std::size_t>(shared.ranks));
+        meeting->in_windows.resize(static_cast<std::size_t>(shared.ranks));
         meeting->arrived.resize(3);
         meeting->kind = kind;
         meeting->elements = elements;
@@ -109,7 +137,15 @@ std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, st
         return true;
       }
       meeting->buffers[static_cast<std::size_t>(comm->rank)] = {in, out};
-      ++meeting->arrived[0];
+      if (comm->has(in) && comm->has(out))
+        meeting->in_windows[static_cast<std::size_t>(comm->rank)] = {static_cast<const std::byte*>(in) - comm->memory,
+                                                                     static_cast<const std::byte*>(out) - comm->memory};
+      if (++meeting->arrived[0] == shared.ranks && comm->memory != nullptr) {
+        const std::lock_guard registered_lock(registered_mutex);
+        if (!lies_alike(*meeting)) ++the_registered.apart;
+        const bool moves = kind == CollectiveKind::all_gather || kind == CollectiveKind::all_to_all;
+        if (moves && comm->policy == NCCL_CTA_POLICY_ZERO && comm->has_window) ++the_registered.by_copy_engine;
+      }
     }
     const int phases = stretto::local::phases(kind);
     while (meeting->arrived[static_cast<std::size_t>(phase)] == shared.ranks) {
@@ -243,6 +279,8 @@ bool is_met(const Shared& shared, int rank) {
   };
   for (int r = 0; r < shared.ranks; ++r)
     if (called(r) < called(rank)) return false;
+  const auto own = shared.windows.find(rank);
+  if (own != shared.windows.end() && shared.windows.size() < static_cast<std::size_t>(shared.ranks)) return false;
   const auto answered = [&](const auto& calls, const auto& answers, bool from) {
     return std::all_of(calls.begin(), calls.end(), [&](const std::pair<int, int>& ends) {
       return (from ? ends.first : ends.second) != rank || answers.contains(ends);
@@ -266,7 +304,7 @@ void reclaim() {
 }  // namespace
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  *version = the_version;
   return ncclSuccess;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -277,6 +315,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config->blocking != 0) return ncclInvalidUsage;
+  if (config->CTAPolicy == NCCL_CTA_POLICY_ZERO && the_version < 22800) return ncclInvalidArgument;
   std::lock_guard lock(registry_mutex);
   std::shared_ptr<Shared>& shared = registry()[id.internal];
   if (!shared) shared = std::make_shared<Shared>();
@@ -289,6 +328,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   *comm = fresh.get();
   mine()[*comm] = std::move(fresh);
   ++live_count;
+  (*comm)->policy = config->CTAPolicy;
   (*comm)->ctas = config->maxCTAs > 0 ? config->maxCTAs : 64;  // the real one's own choice may be as many
   int ctas = 0;
   for (const auto& [handle, one] : mine()) ctas += one->ctas;
@@ -298,6 +338,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  forget_memory(comm);
   mine().erase(comm);
   --live_count;
   return ncclSuccess;
@@ -334,6 +375,78 @@ ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDat
                            ncclComm_t comm, cudaStream_t stream) {
   return collective(CollectiveKind::all_reduce, in, out, count, type, comm, stream);
 }
+ncclResult_t ncclAlltoAll(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                          cudaStream_t stream) {
+  const std::size_t whole = count * static_cast<std::size_t>(comm->shared->ranks);
+  return collective(CollectiveKind::all_to_all, in, out, whole, type, comm, stream);
+}
+ncclResult_t ncclMemAlloc(void** data, std::size_t bytes) {
+  if (cudaMalloc(data, bytes) != cudaSuccess) return ncclUnhandledCudaError;
+  const std::lock_guard lock(registered_mutex);
+  registrations[*data] = 0;
+  return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* data) {
+  {
+    const std::lock_guard lock(registered_mutex);
+    const auto found = registrations.find(data);
+    if (found == registrations.end()) return ncclInvalidUsage;
+    if (found->second > 0) ++the_registered.freed_too_early;
+    registrations.erase(found);
+  }
+  cudaFree(data);
+  return ncclSuccess;
+}
+namespace {
+ncclResult_t register_memory(ncclComm_t comm, void* data, std::size_t bytes, bool as_window) {
+  const std::lock_guard lock(registered_mutex);
+  const auto found = registrations.find(data);
+  if (found == registrations.end() || comm->memory != nullptr) return ncclInvalidUsage;
+  ++found->second;
+  ++the_registered.live;
+  ++(as_window ? the_registered.windows : the_registered.buffers);
+  comm->memory = static_cast<const std::byte*>(data);
+  comm->bytes = bytes;
+  comm->has_window = as_window;
+  return ncclSuccess;
+}
+void forget_memory(ncclComm* comm) {
+  const std::lock_guard lock(registered_mutex);
+  if (comm->memory == nullptr) return;
+  --registrations[const_cast<std::byte*>(std::exchange(comm->memory, nullptr))];
+  --the_registered.live;
+}
+}  // namespace
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* data, std::size_t bytes, void** handle) {
+  *handle = comm;
+  return register_memory(comm, data, bytes, false);
+}
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
+  if (handle != comm || comm->memory == nullptr || comm->has_window) return ncclInvalidUsage;
+  forget_memory(comm);
+  return ncclSuccess;
+}
+// Of all members, and of equal sizes.
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, std::size_t bytes, ncclWindow_t* window, int flags) {
+  if (flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
+  if (int rank = comm->rank; refused_rank.compare_exchange_strong(rank, -1)) return ncclSystemError;
+  {
+    const std::lock_guard lock(comm->shared->mutex);
+    std::size_t& of_others = comm->shared->window_bytes;
+    if (!comm->shared->windows.empty() && of_others != bytes) return ncclInvalidArgument;
+    of_others = bytes;
+    ++comm->shared->windows[comm->rank];
+  }
+  *window = reinterpret_cast<ncclWindow_t>(comm);
+  const ncclResult_t result = register_memory(comm, data, bytes, true);
+  return result == ncclSuccess ? ncclInProgress : result;
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  if (window != reinterpret_cast<ncclWindow_t>(comm) || !comm->has_window || comm->memory == nullptr)
+    return ncclInvalidUsage;
+  forget_memory(comm);
+  return ncclSuccess;
+}
 ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   return message({mine().at(comm), true, in, nullptr, bytes_of(count, type), peer}, stream);
@@ -353,19 +466,42 @@ ncclResult_t ncclGroupEnd() {
   return ncclInProgress;
 }
 
-// As if it had been loaded.
+// As if it had been loaded, in that version.
 const stretto::cuda::NcclApi& stretto::cuda::nccl() {
-  static const NcclApi api = [] {
+  static const auto until = [](int version) {
     NcclApi found;
 #define STRETTO_TAKE(name) found.name = &::nccl##name;
     STRETTO_NCCL_FUNCTIONS(STRETTO_TAKE)
+    STRETTO_NCCL_LATER_FUNCTIONS(STRETTO_TAKE)
 #undef STRETTO_TAKE
+    if (version < 22800) found.AlltoAll = nullptr;
+    if (version < 22700) {
+      found.CommWindowRegister = nullptr;
+      found.CommWindowDeregister = nullptr;
+    }
+    if (version < 21900) {
+      found.MemAlloc = nullptr;
+      found.MemFree = nullptr;
+      found.CommRegister = nullptr;
+      found.CommDeregister = nullptr;
+    }
     return found;
-  }();
-  return api;
+  };
+  static const NcclApi all = until(NCCL_VERSION_CODE), before_copies = until(22700), before_windows = until(22600),
+                       before_memory = until(21800);
+  const int version = the_version;
+  return version >= 22800 ? all : version >= 22700 ? before_copies : version >= 21900 ? before_windows : before_memory;
 }
 
 namespace fake_nccl {
+void be(int version) { the_version = version; }
+void refuse_registration(int rank) { refused_rank = rank; }
+Registered registered() {
+  const std::lock_guard lock(registered_mutex);
+  const Registered result = the_registered;
+  the_registered.windows = the_registered.buffers = the_registered.by_copy_engine = 0;
+  return result;
+}
 int live() { return live_count; }
 int aborted() { return aborted_count; }
 int hung() { return hung_count; }

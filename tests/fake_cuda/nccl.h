@@ -11,7 +11,9 @@
 
 enum ncclResult_t {
   ncclSuccess = 0,
+  ncclUnhandledCudaError = 1,
   ncclSystemError = 2,
+  ncclInvalidArgument = 4,
   ncclInvalidUsage = 5,
   ncclRemoteError = 6,
   ncclInProgress = 7
@@ -22,12 +24,17 @@ struct ncclUniqueId {
   char internal[128];
 };
 struct ncclConfig_t {
-  int blocking, cgaClusterSize, maxCTAs;
+  int blocking, cgaClusterSize, maxCTAs, CTAPolicy;
 };
 #define NCCL_CONFIG_INITIALIZER \
-  { 1, 4, 0 }
+  { 1, 4, 0, NCCL_CTA_POLICY_DEFAULT }
+#define NCCL_CTA_POLICY_DEFAULT 0
+#define NCCL_CTA_POLICY_ZERO 2
+#define NCCL_WIN_COLL_SYMMETRIC 1
 struct ncclComm;
 using ncclComm_t = ncclComm*;
+struct ncclWindow_vidmem;
+using ncclWindow_t = ncclWindow_vidmem*;
 
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
@@ -48,6 +55,14 @@ ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, in
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream);
+ncclResult_t ncclAlltoAll(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                          cudaStream_t stream);
+ncclResult_t ncclMemAlloc(void** data, std::size_t bytes);
+ncclResult_t ncclMemFree(void* data);
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* data, std::size_t bytes, void** handle);
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle);
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, std::size_t bytes, ncclWindow_t* window, int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 
@@ -57,5 +72,16 @@ int live();
 int aborted();
 int most_ctas();  // of all communicators that a rank had at the same time, since this was last asked
 int clustered();  // communicators whose CTAs start in clusters
-int hung();  // aborts that the real one would wait in for ever
+// Which version is there from here on: functions that it lacks are null, and it takes no policy that is newer.
+void be(int version);
+struct Registered {
+  int windows = 0, buffers = 0;  // registered, since this was last asked
+  int live = 0;                  // and not yet deregistered
+  int freed_too_early = 0;       // memory that was freed while it was registered
+  int by_copy_engine = 0;        // collectives that needed no thread block, since this was last asked
+  int apart = 0;                 // collectives that reached different places of members' windows
+};
+Registered registered();
+void refuse_registration(int rank);  // of that rank's next window
+int hung();                          // aborts that the real one would wait in for ever
 }  // namespace fake_nccl

@@ -76,7 +76,7 @@ __device__ inline Softmax combined(const float* stats, std::int64_t shards, std:
 
 // `stats` null: this is the whole vocabulary. nll[row] is what the row adds to the loss.
 template <int N, class T>
-__global__ void __launch_bounds__(kMostThreads, 2)
+__global__ void __launch_bounds__(kMostThreads, kThreadsOfSm / kMostThreads)
     cross_entropy_kernel(std::int64_t rows, std::int64_t cols, Slice slice, float scale, Rows<T> logits,
                          const std::int32_t* targets, const float* stats, std::int64_t shards, float* nll) {
   const std::int64_t row = blockIdx.x;

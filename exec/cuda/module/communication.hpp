@@ -41,10 +41,15 @@ std::unique_ptr<Communication> share_gpu(const Schedule& schedule, const std::ve
 // but those of `stretto train --ranks`: they then pass for machines of their own (NCCL_HOSTID) and communicate by
 // sockets, which proves the order of calls and says nothing of speed.
 //
-// Calls do not block for longer than options.timeout_s. Throws Error(runtime): another NCCL than this was built for,
+// `registered`: the rank's arena, when collectives are to reach it without copies (cluster.nccl_ub): from ncclMemAlloc,
+// registered with the communicators whose members have it laid out alike, a note naming the others. What the schedule
+// has on copy engines NCCL moves by those where it can (2.28, one machine, registered), and a note says where not.
+//
+// Calls do not block for longer than options.timeout_s. Throws Error(runtime): an NCCL that is too old,
 // two processes on one device, a rank that does not come. Keeps references. On `stream`, which has scratch, ranks that
 // send to each other are connected; that may still run when this returns.
 std::unique_ptr<Communication> connect_nccl(const Schedule& schedule, const BoundProgram& program, OperandsOf operands,
-                                            const CudaOptions& options, const Stream& stream);
+                                            const CudaOptions& options, const Stream& stream,
+                                            std::span<std::byte> registered);
 
 }  // namespace stretto::cuda

@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/bf16.hpp"
-#include "base/rng.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/launch_plan.hpp"
@@ -22,7 +20,11 @@
 #include "exec/cuda/module/check.hpp"
 #include "exec/cuda/module/communication.hpp"
 #include "exec/cuda/module/gemm.hpp"
+#include "exec/cuda/module/gpu_device.hpp"
 #include "exec/cuda/module/handles.hpp"
+#include "exec/cuda/module/rank.hpp"
+#include "exec/cuda/module/step_graph.hpp"
+#include "exec/cuda/module/step_times.hpp"
 #include "exec/cuda/module/workspace.hpp"
 #include "exec/launch/process_group.hpp"
 #include "model/schedule/residency.hpp"
@@ -31,59 +33,6 @@ namespace stretto::cuda {
 namespace {
 
 constexpr double kSpin_s = 0.001;  // that a step is waited for without sleeping, which takes longer than it says
-
-// A step that has been captured, ready to be launched again and again.
-struct StepGraph {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t runnable = nullptr;
-  StepGraph() = default;
-  ~StepGraph() { release(); }
-  // One that runs is freed when it has ended.
-  void release() {
-    if (runnable != nullptr) cudaGraphExecDestroy(std::exchange(runnable, nullptr));
-    if (graph != nullptr) cudaGraphDestroy(std::exchange(graph, nullptr));
-  }
-  StepGraph(const StepGraph&) = delete;
-  StepGraph& operator=(const StepGraph&) = delete;
-};
-
-// The host's copy of a rank's visible storages, packed.
-RolePlan visible_part(const Schedule& schedule, const RolePlan& plan) {
-  RolePlan part;
-  part.offset_bytes.assign(schedule.storages.size(), RolePlan::kNowhere);
-  for (StorageId id = 0; id < schedule.storages.size(); ++id) {
-    const Storage& storage = schedule.storages[id];
-    const bool is_visible = is_persistent(storage.kind) || storage.kind == BufferKind::input ||
-                            storage.kind == BufferKind::scalar || storage.kind == BufferKind::gradient;
-    if (!is_visible || plan.offset_bytes[id] == RolePlan::kNowhere) continue;
-    part.offset_bytes[id] = part.bytes;
-    part.bytes += (storage.bytes() + 63) / 64 * 64;
-  }
-  return part;
-}
-
-bool belongs_to(BufferKind kind, exec::Executor::Contents part) {
-  switch (part) {
-    case exec::Executor::Contents::state:
-      return is_persistent(kind);
-    case exec::Executor::Contents::inputs:
-      return kind == BufferKind::input;
-    case exec::Executor::Contents::results:
-      return kind == BufferKind::scalar;
-    case exec::Executor::Contents::all:
-      return true;
-  }
-  return false;
-}
-
-struct Rank {
-  const RolePlan& plan;
-  DeviceMemory arena;
-  host::RankMemory seen;
-  host::BoundOperands operands;  // in the arena
-  Rank(const Schedule& schedule, const RolePlan& of_role)
-      : plan(of_role), arena(of_role.bytes), seen(schedule, visible_part(schedule, of_role)) {}
-};
 
 // Tuning results of libraries take seconds to find, so they are kept for all executors of this thread: calibrating
 // and comparing make many. A process has one device.
@@ -105,31 +54,33 @@ class CudaExecutor final : public exec::Executor {
         options_(options),
         programs_(std::move(programs)),
         launches_(std::move(launches)) {
-    find_device();
-    require_free(planned_bytes(), "");
-    step_begin_ = std::make_unique<CudaEvent>(true);
+    device_ = choose_device(options_.processes);
+    beside_ = require_memory(device_, schedule_, memory_plan_, programs_, options_);
     fork_ = std::make_unique<CudaEvent>(false);
     gemms_ = &gemm_runner(sms_of_gemms());
-    for (const BoundProgram& program : programs_) add_rank(program);
+    for (const BoundProgram& program : programs_)
+      ranks_.push_back(std::make_unique<Rank>(schedule_, program, memory_plan_.roles[program.role],
+                                              registers() ? Arena::By::nccl : Arena::By::cuda));
     for (std::uint32_t s = 0; s < launches_.streams; ++s) {
       streams_.push_back(std::make_unique<CudaStream>(priority_of(schedule.lanes[s % schedule.lanes.size()])));
       joins_.push_back(std::make_unique<CudaEvent>(false));
       workspaces_.push_back(std::make_unique<DeviceMemory>(static_cast<std::int64_t>(kWorkspace_bytes)));
     }
     prepare_attention();
-    const OperandsOf operands = [this](std::uint32_t rank, std::uint32_t op) { return ranks_[rank]->operands.of(op); };
-    communication_ = options_.processes ? connect_nccl(schedule_, programs_.front(), operands, options_, stream_of(0))
+    const OperandsOf operands = [this](std::uint32_t rank, std::uint32_t op) { return ranks_[rank]->operands_of(op); };
+    communication_ = options_.processes ? connect_nccl(schedule_, programs_.front(), operands, options_, stream_of(0),
+                                                       registered_memory())
                                         : share_gpu(schedule_, programs_, launches_, operands, options_);
+    if (options_.nccl_ub && !options_.processes)
+      notes_.push_back("cluster.nccl_ub is off: ranks of one process share the GPU's memory and do without NCCL");
     finish();            // what connects them
     cudaGetLastError();  // what NCCL tried and did without
     const std::vector<std::string> notes = communication_->notes();
     notes_.insert(notes_.end(), notes.begin(), notes.end());
     for (std::uint32_t e = 0; e < 2 * launches_.events; ++e) events_.push_back(std::make_unique<CudaEvent>(false));
-    for (const BoundProgram& program : programs_) {
-      first_mark_.push_back(marks_.size());
-      for (std::size_t i = 0; i < kMarks * program.ops.size(); ++i) marks_.push_back(std::make_unique<CudaEvent>(true));
-    }
-    write_noise();
+    times_ = std::make_unique<StepTimes>(programs_);
+    for (const auto& rank : ranks_) rank->write_noise();
+    check(cudaDeviceSynchronize(), "writing to memory");
     tune_gemms();
     if (options_.processes) load_kernels();
     clear(0xff);  // NaN in every floating type, so that what nobody wrote shows
@@ -148,7 +99,7 @@ class CudaExecutor final : public exec::Executor {
     const CudaEvent origin(true);
     check(cudaEventRecord(origin.event, streams_.front()->stream), "timing");
     run_steps(steps, true);
-    return timeline(origin);
+    return times_->timeline(origin, programs_, launches_, !options_.processes);
   }
 
   Timeline run_without_rows(int steps) override {
@@ -162,13 +113,13 @@ class CudaExecutor final : public exec::Executor {
 
   const std::vector<BoundProgram>& programs() const override { return programs_; }
   bool is_here(std::int64_t rank) const override { return place_of(rank) < programs_.size(); }
-  host::RankMemory& memory(std::int64_t rank) override { return ranks_[place_of(rank)]->seen; }
+  host::RankMemory& memory(std::int64_t rank) override { return ranks_[place_of(rank)]->seen(); }
 
   std::vector<std::string> notes() const override { return notes_; }
   std::optional<Device> device() const override {
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "asking for memory");
-    return Device{device_, sms_, static_cast<std::int64_t>(total), memory_GBps_};
+    return Device{device_.name, device_.sms, static_cast<std::int64_t>(total), device_.memory_GBps, beside_};
   }
   void upload(Contents part) override { transfer(part, true); }
   void download(Contents part) override { transfer(part, false); }
@@ -201,7 +152,7 @@ class CudaExecutor final : public exec::Executor {
   void issue(bool timed, bool waits_for_step_before) {
     // The step before is over when all its streams are; only the first is asked, because waiting for the others would
     // keep steps from overlapping.
-    if (timed && !is_capturing_) record_time(*step_begin_, streams_.front()->stream);
+    if (timed && !is_capturing_) record_time(times_->begin(), streams_.front()->stream);
     for (const LaunchAction& action : launches_.actions)
       if (waits_for_step_before || action.kind != LaunchAction::Kind::wait || !action.of_step_before)
         act(action, timed);
@@ -217,7 +168,7 @@ class CudaExecutor final : public exec::Executor {
     std::string reason;
     try {
       // Before the fork: a graph orders nothing else of what all streams begin with.
-      if (timed) record_time(*step_begin_, first);
+      if (timed) record_time(times_->begin(), first);
       check(cudaEventRecord(fork_->event, first), "capturing a step");
       for (const auto& stream : streams_)
         if (stream->stream != first) check(cudaStreamWaitEvent(stream->stream, fork_->event, 0), "capturing a step");
@@ -254,34 +205,6 @@ class CudaExecutor final : public exec::Executor {
         "timing");
   }
 
-  // Events of an operation: its waits are over; bytes begin to move; its own message has moved, although joined ones
-  // may not have; complete.
-  enum Mark : std::size_t { ready, moving, moved, done, kMarks };
-  const CudaEvent& mark(std::uint32_t rank, std::uint32_t op, Mark which) const {
-    return *marks_[first_mark_[rank] + kMarks * op + which];
-  }
-
-  void find_device() {
-    int count = 0;
-    if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0)
-      throw runtime_failure(std::string("no GPU: ") + (error == cudaSuccess ? "no device"
-                                                       : error == cudaErrorInsufficientDriver
-                                                           ? "no driver, or one too old for this CUDA"
-                                                           : cudaGetErrorString(error)));
-    // Launchers either show every process all devices of its machine, or its own alone.
-    const int device = options_.processes ? static_cast<int>(options_.processes->world().local_rank % count) : 0;
-    check(cudaSetDevice(device), "choosing the device");
-    cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, device), "asking the device");
-    sms_ = properties.multiProcessorCount;
-    device_ = properties.name;
-    int kHz = 0, bits = 0;
-    if (cudaDeviceGetAttribute(&kHz, cudaDevAttrMemoryClockRate, device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device) == cudaSuccess)
-      memory_GBps_ = 2.0 * kHz * bits / 8 * 1e-6;  // two transfers a cycle (CUDA C++ Best Practices Guide, 9.2.1)
-    cudaGetLastError();
-  }
-
   // NCCL's channels hold their SMs while they wait for peers: GEMMs are cut for those that are left, so that none of
   // their blocks waits for a kernel to end. 0: all. Ranks that share a device wait by events, which hold nothing: there
   // GEMMs are the same with and without channels, in a step as in the probes of calibration.
@@ -296,7 +219,7 @@ class CudaExecutor final : public exec::Executor {
             most = std::max(most, resident_cores(schedule_.communicators[communicator_of(work)]));
         held += most;
       }
-    return held == 0 ? 0 : std::max(1, sms_ - held);
+    return held == 0 ? 0 : std::max(1, device_.sms - held);
   }
 
   // cuDNN's plans, where it has any. A workspace belongs to a stream: attention on two lanes of a rank may run at once.
@@ -308,7 +231,7 @@ class CudaExecutor final : public exec::Executor {
         const auto* attention = std::get_if<Attention>(&programs_[r].work_of(op));
         if (attention == nullptr) continue;
         attention_ = &attention_runner();
-        const std::span<const exec::Operand> operands = ranks_[r]->operands.of(op);
+        const std::span<const exec::Operand> operands = ranks_[r]->operands_of(op);
         if (attention_->prepare(*attention, operands)) {
           std::int64_t& needed = bytes[stream_of_op(static_cast<std::uint32_t>(r), op)];
           // At least something, so that there is memory to point to.
@@ -319,36 +242,18 @@ class CudaExecutor final : public exec::Executor {
                              describe(Work(*attention)), attention_->why_not()));
       }
     cudaGetLastError();  // of a plan that was refused, which the next launch would report as its own
-    require_free(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}), " for cuDNN's attention");
+    require_free(device_, schedule_, memory_plan_, programs_,
+                 std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}), " for cuDNN's attention");
     for (std::size_t s = 0; s < bytes.size(); ++s)
       if (bytes[s] > 0) attention_workspaces_[s] = std::make_unique<DeviceMemory>(bytes[s]);
   }
 
-  std::int64_t planned_bytes() const {
-    std::int64_t bytes = overhead_bytes(schedule_, static_cast<std::int64_t>(programs_.size()));
-    for (const BoundProgram& program : programs_) bytes += memory_plan_.roles[program.role].bytes;
-    return bytes;
-  }
-
-  void require_free(std::int64_t needed, const char* what) const {
-    std::size_t free = 0, total = 0;
-    check(cudaMemGetInfo(&free, &total), "asking for free memory");
-    if (needed <= static_cast<std::int64_t>(free)) return;
-    const RolePlan& role = memory_plan_.roles[programs_.front().role];
-    throw runtime_failure(fmt::format(
-        "out of memory: {} ranks need {:.1f} GiB{} of {}'s {:.1f} GiB, of which {:.1f} are free; the largest buffers "
-        "of a rank: {}",
-        programs_.size(), static_cast<double>(needed) / (1 << 30), what, device_,
-        static_cast<double>(total) / (1 << 30), static_cast<double>(free) / (1 << 30),
-        largest_storages(schedule_, role)));
-  }
-
-  void add_rank(const BoundProgram& program) {
-    const RolePlan& role = memory_plan_.roles[program.role];
-    ranks_.push_back(std::make_unique<Rank>(schedule_, role));
-    Rank& rank = *ranks_.back();
-    rank.operands = host::bind_operands(
-        schedule_, program, [&](StorageId storage) { return rank.arena.data + role.offset_bytes[storage]; });
+  // Whether collectives are to reach the arena without copies.
+  bool registers() const { return options_.nccl_ub && options_.processes && schedule_.mesh.ranks() > 1; }
+  std::span<std::byte> registered_memory() const {
+    if (!registers()) return {};
+    const Rank& rank = *ranks_.front();
+    return {rank.data(), static_cast<std::size_t>(std::max<std::int64_t>(rank.plan().bytes, 1))};
   }
 
   static int priority_of(const Lane& lane) {
@@ -361,7 +266,7 @@ class CudaExecutor final : public exec::Executor {
     return rank * static_cast<std::uint32_t>(schedule_.lanes.size()) + programs_[rank].ops[op].lane;
   }
   Stream stream_of(std::uint32_t stream) const {
-    return {streams_[stream]->stream, workspaces_[stream]->data, kWorkspace_bytes, sms_};
+    return {streams_[stream]->stream, workspaces_[stream]->data, kWorkspace_bytes, device_.sms};
   }
 
   void add_note(const std::string& note) {
@@ -375,14 +280,14 @@ class CudaExecutor final : public exec::Executor {
         const BoundOp& bound = programs_[r].ops[op];
         const auto* gemm = std::get_if<Gemm>(&schedule_.operations[bound.op].work);
         if (gemm == nullptr) continue;
-        for (const exec::Operand& operand : ranks_[r]->operands.of(static_cast<std::uint32_t>(op)))
+        for (const exec::Operand& operand : ranks_[r]->operands_of(static_cast<std::uint32_t>(op)))
           if (operand.rows > 1 && operand.ld * bytes_of(operand.dtype) % 16 != 0)
             add_note(
                 fmt::format("{}: rows of {} elements are no multiple of 16 bytes, which cuBLAS's fast kernels need{}",
                             describe(Work(*gemm)), operand.ld,
                             operand.ld % 2 != 0 ? "; make_vocab_size_divisible_by = 128 pads a vocabulary" : ""));
         const bool is_one_kernel =
-            gemms_->tune(*gemm, ranks_[r]->operands.of(static_cast<std::uint32_t>(op)),
+            gemms_->tune(*gemm, ranks_[r]->operands_of(static_cast<std::uint32_t>(op)),
                          stream_of(stream_of_op(static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(op))));
         if (!is_one_kernel)
           add_note(describe(Work(*gemm)) +
@@ -394,29 +299,8 @@ class CudaExecutor final : public exec::Executor {
 
   // Done when it returns, which cudaMemset alone is not.
   void clear(int byte) {
-    for (const auto& rank : ranks_)
-      check(cudaMemset(rank->arena.data, byte, static_cast<std::size_t>(rank->plan.bytes)), "clearing memory");
+    for (const auto& rank : ranks_) rank->clear(byte);
     check(cudaDeviceSynchronize(), "clearing memory");
-  }
-
-  // Numbers between -1 and 1 that differ, bf16 and f32 alike: GEMMs of equal numbers take less power and run at higher
-  // clocks than those of a training step, where another algorithm may then be the fastest.
-  void write_noise() {
-    std::vector<Bf16> noise(1 << 16);
-    for (std::size_t i = 0; i < noise.size(); ++i)
-      noise[i] = to_bf16(2.0f * static_cast<float>(uniform(1, stretto::stream_of("noise"), i)) - 1.0f);
-    const auto bytes = static_cast<std::int64_t>(noise.size() * sizeof(Bf16));
-    for (const auto& rank : ranks_)
-      for (std::int64_t done = 0; done < rank->plan.bytes;) {
-        // From the host once, then what is there doubles.
-        const std::int64_t more = std::min(done == 0 ? bytes : done, rank->plan.bytes - done);
-        const void* from = done == 0 ? static_cast<const void*>(noise.data()) : rank->arena.data;
-        check(cudaMemcpy(rank->arena.data + done, from, static_cast<std::size_t>(more),
-                         done == 0 ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice),
-              "writing to memory");
-        done += more;
-      }
-    check(cudaDeviceSynchronize(), "writing to memory");
   }
 
   // CUDA loads a kernel's code when it is first started, and may wait for all that runs. A kernel of NCCL that waits
@@ -445,19 +329,20 @@ class CudaExecutor final : public exec::Executor {
       case LaunchAction::Kind::record:
         return check(cudaEventRecord(event_of(false), stream), "recording an event");
       case LaunchAction::Kind::begin:
-        if (is_timed) record_time(mark(action.rank, action.op, ready), stream);
+        if (is_timed) record_time(times_->mark(action.rank, action.op, StepTimes::ready), stream);
         return;
       case LaunchAction::Kind::end:
-        if (is_timed) record_time(mark(action.rank, action.op, done), stream);
+        if (is_timed) record_time(times_->mark(action.rank, action.op, StepTimes::done), stream);
         return;
       case LaunchAction::Kind::launch:
         // Compute begins when it may: an event less between kernels.
         if (is_timed && action.phase == 0 && is_communication(work_of(action.rank, action.op)))
           for (std::uint32_t i = 0; i < action.joined; ++i)
-            record_time(mark(action.rank, joined(action, i), moving), stream);
+            record_time(times_->mark(action.rank, joined(action, i), StepTimes::moving), stream);
         try {
           launch(action);
-          if (is_timed && is_message_here(action)) record_time(mark(action.rank, action.op, moved), stream);
+          if (is_timed && is_message_here(action))
+            record_time(times_->mark(action.rank, action.op, StepTimes::moved), stream);
           return;
         } catch (const Error& error) {
           if (options_.processes)  // the operation is not why
@@ -493,7 +378,7 @@ class CudaExecutor final : public exec::Executor {
     const Stream stream = stream_of(on);
     const BoundProgram& program = programs_[rank];
     const Work& work = program.work_of(op);
-    const std::span<const exec::Operand> operands = ranks_[rank]->operands.of(op);
+    const std::span<const exec::Operand> operands = ranks_[rank]->operands_of(op);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
     if (const auto* attention = std::get_if<Attention>(&work); attention && attention_->prepare(*attention, operands))
       return attention_->run(*attention, operands, attention_workspaces_[on]->data, stream);
@@ -519,55 +404,8 @@ class CudaExecutor final : public exec::Executor {
       }
   }
 
-  Timeline timeline(const CudaEvent& origin) const {
-    const auto at = [&](const CudaEvent& event) {
-      float ms = 0;
-      check(cudaEventElapsedTime(&ms, origin.event, event.event), "reading times");
-      return static_cast<Picoseconds>(static_cast<double>(ms) * 1e9);
-    };
-    Timeline timeline;
-    timeline.step_begin = at(*step_begin_);
-    std::vector<std::size_t> first_row;
-    for (std::uint32_t r = 0; r < programs_.size(); ++r) {
-      first_row.push_back(timeline.rows.size());
-      for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
-        const Work& work = work_of(r, op);
-        TimelineRow row;
-        row.rank = static_cast<std::int32_t>(r);
-        row.op = op;
-        row.ready = row.start = at(mark(r, op, ready));
-        row.end = at(mark(r, op, done));
-        const bool is_message = std::holds_alternative<PointToPoint>(work) && !options_.processes;
-        row.transfer = is_communication(work) && !is_message ? at(mark(r, op, moving)) : row.start;
-        timeline.step_end = std::max(timeline.step_end, row.end);
-        timeline.rows.push_back(row);
-      }
-    }
-    // On a shared device the receiver moves the bytes, for both.
-    for (const LaunchAction& action : launches_.actions) {
-      if (!is_message_here(action)) continue;
-      const LaunchPlan::Participant sender = launches_.rendezvous[action.rendezvous].front();
-      const Picoseconds begin = at(mark(action.rank, action.op, moving)), end = at(mark(action.rank, action.op, moved));
-      for (const auto& [rank, op] : {LaunchPlan::Participant{action.rank, action.op}, sender}) {
-        TimelineRow& row = timeline.rows[first_row[rank] + op];
-        row.transfer = std::clamp(begin, row.start, row.end);
-        row.waited = row.end - std::clamp(end, row.transfer, row.end);
-      }
-    }
-    return timeline;
-  }
-
   void transfer(Contents part, bool up) {
-    for (const auto& rank : ranks_)
-      for (StorageId id = 0; id < schedule_.storages.size(); ++id) {
-        const Storage& storage = schedule_.storages[id];
-        if (!rank->seen.has(id) || !belongs_to(storage.kind, part)) continue;
-        std::byte* there = rank->arena.data + rank->plan.offset_bytes[id];
-        const auto bytes = static_cast<std::size_t>(storage.bytes());
-        check(up ? cudaMemcpy(there, rank->seen.at(id), bytes, cudaMemcpyHostToDevice)
-                 : cudaMemcpy(rank->seen.at(id), there, bytes, cudaMemcpyDeviceToHost),
-              "copying between host and device");
-      }
+    for (const auto& rank : ranks_) rank->copy(part, up);
     // Copies from pageable memory may still be in flight, and streams do not wait for them.
     check(cudaDeviceSynchronize(), "copying between host and device");
   }
@@ -575,23 +413,21 @@ class CudaExecutor final : public exec::Executor {
   const Schedule& schedule_;
   const MemoryPlan memory_plan_;
   CudaOptions options_;
-  int sms_ = 1;
-  std::string device_;
-  double memory_GBps_ = 0;
+  GpuDevice device_;
+  std::vector<BesidePlan> beside_;  // of its memory, the plans
   std::vector<BoundProgram> programs_;
   LaunchPlan launches_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::unique_ptr<CudaStream>> streams_;
   std::vector<std::unique_ptr<DeviceMemory>> workspaces_;  // [stream]
   std::vector<std::unique_ptr<CudaEvent>> events_;         // [2 · event + parity of the step]
-  std::vector<std::size_t> first_mark_;                    // [rank]
-  std::vector<std::unique_ptr<CudaEvent>> marks_;
+  std::unique_ptr<StepTimes> times_;
   GemmRunner* gemms_ = nullptr;
   AttentionRunner* attention_ = nullptr;                             // null without attention
   std::vector<std::unique_ptr<DeviceMemory>> attention_workspaces_;  // [stream]; null: cuDNN has no attention there
   std::unique_ptr<Communication> communication_;
   std::array<StepGraph, 2> graphs_;                // [timed]
-  std::unique_ptr<CudaEvent> step_begin_, fork_;   // the latter of a capture
+  std::unique_ptr<CudaEvent> fork_;                // of a capture
   std::vector<std::unique_ptr<CudaEvent>> joins_;  // [stream]
   bool is_capturing_ = false;
   bool is_idle_ = true;  // nothing is left of the step before, and its events may not be there to wait for

@@ -15,8 +15,14 @@ class Library {
   void find(const char* name, Function*& function) const {
     function = reinterpret_cast<Function*>(address_of(name));
   }
+  // Null where this version of the library has none: whoever needs it says so.
+  template <class Function>
+  void find_if_there(const char* name, Function*& function) const {
+    function = reinterpret_cast<Function*>(address_or_null(name));
+  }
 
  private:
+  void* address_or_null(const char* name) const;
   void* address_of(const char* name) const;
 
   std::string name_, what_;

@@ -13,6 +13,10 @@ TEST_CASE("a library is loaded when it is asked for, and one that is missing or 
   CHECK(cosine(0) == 1);
   CHECK_THROWS_WITH(maths.find("ncclCommWindowRegister", cosine),
                     "Mathematics: libm.so.6 is too old, it has no ncclCommWindowRegister");
+  maths.find_if_there("sin", cosine);
+  CHECK(cosine(0) == 0);
+  maths.find_if_there("ncclCommWindowRegister", cosine);
+  CHECK(cosine == nullptr);
   CHECK_THROWS_WITH(Library("libnot-there.so.2", "NCCL"),
                     Catch::StartsWith("NCCL is needed and cannot be loaded: libnot-there.so.2"));
 }

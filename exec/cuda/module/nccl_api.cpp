@@ -11,6 +11,9 @@ const NcclApi& nccl() {
 #define STRETTO_FIND(name) library.find("nccl" #name, found.name);
     STRETTO_NCCL_FUNCTIONS(STRETTO_FIND)
 #undef STRETTO_FIND
+#define STRETTO_FIND(name) library.find_if_there("nccl" #name, found.name);
+    STRETTO_NCCL_LATER_FUNCTIONS(STRETTO_FIND)
+#undef STRETTO_FIND
     return found;
   }();
   return api;

@@ -1,4 +1,4 @@
-#include "exec/cuda/module/nccl_groups.hpp"
+#include "exec/cuda/nccl_groups.hpp"
 
 #include <catch2/catch.hpp>
 #include <map>

@@ -1,6 +1,7 @@
 #pragma once
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -27,6 +28,23 @@ struct NcclGroup {
   std::uint8_t colour = 0;  // of the sender
   auto operator<=>(const NcclGroup&) const = default;
 };
+
+// What a rank is a member of, without groups of one. From the schedule alone: nothing is bound.
+std::set<NcclGroup> nccl_groups_of(const Schedule& schedule, std::int64_t rank);
+
+// Ranks that a rank's messages on a group go to and come from.
+struct NcclPeers {
+  std::set<std::int64_t> to, from;
+};
+std::map<NcclGroup, NcclPeers> nccl_peers_of(const Schedule& schedule, std::int64_t rank);
+
+// CTAs of each communicator that has none of its own (max_ctas), on a device of `sms`. Kernels of several communicators
+// run at the same time and wait for ranks on which others may have started first. They end as long as all find room on
+// the device, so those share what is left of one half of it; the other half is for compute. NCCL rounds those of
+// messages up to a power of two.
+int ctas_of_others(const Schedule& schedule, const std::set<NcclGroup>& groups, int sms);
+// Those of a group, given that number.
+int ctas_of(const Schedule& schedule, const NcclGroup& group, int of_others);
 
 struct NcclGroups {
   std::set<NcclGroup> all;       // of two members and more: what this rank is a member of, used by it or not

@@ -1,0 +1,133 @@
+// What kernels do that has no kernel of the host's beside it: shares of collectives, cuDNN's attention, the blocks that
+// are launched, and what is no number.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/values_of.hpp"
+#include "exec/cuda/kernels/share.hpp"
+#include "tests/kernel_operands.hpp"
+
+namespace stretto::cuda {
+
+#if defined(STRETTO_ON_GPU)
+TEST_CASE("cuDNN's attention agrees with the host's", "[cuda]") {
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const std::int64_t kv_heads : {8, 4, 2, 1})
+      for (const auto& [seq, head_dim, is_causal] :
+           {std::tuple{64, 16, true}, std::tuple{200, 64, true}, std::tuple{256, 128, true}, std::tuple{256, 256, true},
+            std::tuple{200, 64, false}}) {
+        const Attention work{pass, 2, 8, kv_heads, seq, head_dim, is_causal, 0};
+        INFO(describe(Work(work)));
+        const std::vector<Buffer> before = buffers_of(work, Dtype::bf16, 0, {false});
+        std::vector<Buffer> device = before, host = before;
+        host::run_work(work, bound(host));
+        OnDevice(device).run_by_cudnn(work);
+        check_same(device, host, before, 1e-3);
+      }
+}
+#endif
+
+#if !defined(STRETTO_ON_GPU)  // there the executor tests them
+TEST_CASE("shares of collectives on the device are those of the host", "[cuda]") {
+  const Pace pace{3, 0};
+  for (const CollectiveKind kind : values_of<CollectiveKind>()) {
+    const CollectiveRule rule = rule_of(kind);
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::e4m3}) {
+      if (dtype == Dtype::e4m3 && rule.sums()) continue;  // bytes are moved
+      for (const int members : {2, 3})
+        for (const std::int64_t each :
+             {1, 7, 64, 1000, 6151, 20000}) {  // the last two: more than all threads take at once
+          // All-reduces of a number of elements that members do not divide.
+          const std::int64_t elements = members * each + (rule.one_buffer ? 1 : 0);
+          const auto width = bytes_of(dtype);
+          const std::int64_t in = rule.gives_shard ? each : elements, out = rule.gets_shard ? each : elements;
+          std::vector<std::vector<std::byte>> ins, outs;
+          for (int m = 0; m < members; ++m) {
+            Buffer buffer;
+            buffer.operand = {nullptr, dtype, 1, in, in, AccessMode::read};
+            buffer.bytes.resize(static_cast<std::size_t>(in * width));
+            for (std::int64_t i = 0; i < in; ++i)
+              buffer.set(0, i,
+                         (dtype == Dtype::e4m3 ? 250 : 2) *
+                                 uniform(3, static_cast<std::uint64_t>(m), static_cast<std::uint64_t>(i)) -
+                             (dtype == Dtype::e4m3 ? 0 : 1));
+            ins.push_back(buffer.bytes);
+            outs.emplace_back(static_cast<std::size_t>(out * width), std::byte{0xff});
+          }
+          INFO(name_of(kind) << " " << name_of(dtype) << ", " << members << " members, " << elements << " elements");
+          const auto run = [&](bool on_device) {
+            std::vector<std::vector<std::byte>> from = ins, to = outs;
+            std::vector<local::Buffers> buffers;
+            for (int m = 0; m < members; ++m) {
+              auto& own = rule.one_buffer ? from[m] : to[m];
+              buffers.push_back({from[m].data(), own.data()});
+            }
+            for (int phase = 0; phase < rule.phases; ++phase)
+              for (int m = members - 1; m >= 0; --m)
+                on_device ? run_share(kind, dtype, elements, m, buffers, phase, pace, Stream{})
+                          : local::run_share(kind, dtype, elements, m, buffers, phase);
+            return rule.one_buffer ? from : to;
+          };
+          CHECK(run(true) == run(false));
+        }
+    }
+  }
+  std::vector<std::byte> from(1001, std::byte{7}), to(1001, std::byte{1});
+  run_message(from.data(), to.data(), 1000, pace, Stream{});
+  CHECK(std::count(to.begin(), to.end(), std::byte{7}) == 1000);
+}
+
+TEST_CASE("kernels that go round their work launch as many blocks as the device holds, and no more", "[cuda]") {
+  // As if each thread took 128 of the SM's registers.
+  const auto threads_of_sm = std::exchange(emulate::threads_of_sm, 512);
+  std::vector<emulate::Launch> launches;
+  const auto blocks_of_first = [&](auto start) {
+    launches.clear();
+    emulate::launches = &launches;
+    start();
+    emulate::launches = nullptr;
+    return std::int64_t{launches.front().grid.x} * launches.front().grid.y;
+  };
+  constexpr int sms = 2;
+  const auto blocks_of = [&](const Work& work, Dtype dtype) {
+    std::vector<Buffer> buffers = buffers_of(work, dtype, 0, {true});
+    return blocks_of_first([&] { OnDevice(buffers).run(work, kScratch_bytes, sms); });
+  };
+  // A block has 96 threads at 768 columns of bf16 and 320 at 5,120, a pack of eight columns or two each.
+  CHECK(blocks_of(LayerNorm{Pass::backward, 100, 768}, Dtype::bf16) == sms * (512 / 96));
+  CHECK(blocks_of(RmsNorm{Pass::backward, 20, 5120}, Dtype::bf16) == sms * (512 / 320));
+  // Two tiles of columns share four blocks.
+  CHECK(blocks_of(LayerNorm{Pass::wgrad, 300, 256}, Dtype::bf16) == 4);
+  CHECK(blocks_of(Elementwise{ElementwiseFn::column_sum, 500, 128}, Dtype::bf16) == 4);
+  CHECK(blocks_of(SumSquares{5000}, Dtype::f32) == 4);
+  CHECK(blocks_of(AdamW{8000, {}}, Dtype::f32) == 4);
+  CHECK(blocks_of(ScaledCast{Pass::forward, 1, 3200}, Dtype::f32) == 4);
+  CHECK(blocks_of(ScaledCast{Pass::backward, 1, 3200}, Dtype::f32) == 4);
+  std::vector<std::byte> from(64), to(64);
+  for (const int ctas : {1, 2, 16})
+    CHECK(blocks_of_first([&] {
+            run_message(from.data(), to.data(), 64, {ctas, 0}, {.sms = sms});
+          }) == std::min(ctas, 2));
+  emulate::threads_of_sm = threads_of_sm;
+}
+#endif
+
+TEST_CASE("a token or target outside the vocabulary makes NaN on the device", "[cuda]") {
+  const CrossEntropy work{3, 8, 8, 1, 1};
+  std::vector<Buffer> buffers = buffers_of(work, Dtype::f32, 0, {false});
+  buffers[1].set(2, 0, 8);
+  OnDevice(buffers).run(work);
+  CHECK(std::isnan(buffers[2].at(0, 0)));
+  const Embedding embedding{Pass::forward, 4, 8, 5, 4, false, 1};
+  buffers = buffers_of(embedding, Dtype::f32, 0, {false});
+  buffers[0].set(1, 0, -1);
+  OnDevice(buffers).run(embedding);
+  CHECK(std::isnan(buffers[2].at(1, 7)));
+  CHECK_FALSE(std::isnan(buffers[2].at(0, 7)));
+}
+
+}  // namespace stretto::cuda

@@ -1,0 +1,149 @@
+#include "exec/cuda/memory_beside.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "exec/cuda/cuda.hpp"
+#include "exec/cuda/nccl_groups.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+// NCCL 2.28.9, src/init.cc (DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE) and src/include/device.h. A connection of one
+// channel has a buffer for each protocol.
+constexpr std::int64_t kLl_bytes = 8 * 512 * 8 * 16;      // lines a thread, threads, steps, bytes of a line
+constexpr std::int64_t kLl128_bytes = 120 * 640 * 8 * 8;  // elements a thread, threads, steps, bytes of an element
+// src/include/comm.h, CUDA_IPC_MIN: what other processes map is of whole pages.
+constexpr std::int64_t kPage_bytes = 2 * kMiB;
+std::int64_t in_pages(std::int64_t bytes) { return (bytes + kPage_bytes - 1) / kPage_bytes * kPage_bytes; }
+
+// "24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer": what NCCL says
+// with NCCL_DEBUG=INFO of 8 H100, in public logs; of 8 A100 the same but for nvls. The 16 are NVLS_NCHANNELS_SM90
+// (src/transport/nvls.cc), the 32 are in github.com/NVIDIA/nccl/issues/1685 too.
+constexpr int kRingChannels = 24, kNvlsChannels = 16, kMessageChannels = 32;
+// src/transport/nvls.cc: chunk of 128 KiB by 8 steps, up and down, of each channel and member; 32 are NCCL's most
+// (NCCL_MAX_NVLS_ARITY).
+constexpr std::int64_t kNvls_bytes = 2 * 128 * 1024 * 8, kNvlsMembers = 32;
+// Between machines messages share a buffer for each direction: 32 channels by 16 steps (NCCL_SHARED_STEPS) of 128 KiB
+// (NCCL_P2P_NET_CHUNKSIZE).
+constexpr std::int64_t kNetMessages_bytes = std::int64_t{32} * 16 * 128 * 1024;
+
+// github.com/NVIDIA/cccl/pull/3768, of its author at NVIDIA: "around 10KB per kernel node".
+constexpr std::int64_t kGraphNode_bytes = 10'000;
+
+class NcclMemory {
+ public:
+  NcclMemory(const Schedule& schedule, std::int64_t rank, const DeviceFacts& device)
+      : schedule_(schedule), rank_(rank), device_(device) {}
+
+  std::int64_t bytes() const {
+    const std::set<NcclGroup> groups = nccl_groups_of(schedule_, rank_);
+    const std::map<NcclGroup, NcclPeers> peers = nccl_peers_of(schedule_, rank_);
+    const int of_others = ctas_of_others(schedule_, groups, device_.sms);
+    std::int64_t sum = 0;
+    for (const NcclGroup& group : groups) {
+      const int ctas = ctas_of(schedule_, group, of_others);
+      if (group.kind == NcclGroup::Kind::collectives)
+        sum += collectives(group, ctas);
+      else if (const auto of_group = peers.find(group); of_group != peers.end())
+        sum += messages(of_group->second, ctas);
+    }
+    return sum;
+  }
+
+ private:
+  bool is_near(std::int64_t peer) const { return peer / device_.machine_ranks == rank_ / device_.machine_ranks; }
+
+  // Whoever receives has the buffers of the three protocols, who sends a page. (Where the receiver reads, Simple's is
+  // the sender's: as much.)
+  std::int64_t receives() const { return in_pages(kLl_bytes + kLl128_bytes + device_.nccl_buffer_bytes); }
+  // By a network card both have what it reads and writes.
+  std::int64_t by_card() const { return in_pages(kLl128_bytes + device_.nccl_buffer_bytes); }
+
+  std::int64_t messages(const NcclPeers& peers, int ctas) const {
+    return messages(peers.to, ctas, kPage_bytes) + messages(peers.from, ctas, receives());
+  }
+  // In one direction. `near_bytes`: of a channel to a rank of this machine.
+  std::int64_t messages(const std::set<std::int64_t>& peers, int ctas, std::int64_t near_bytes) const {
+    const auto near = std::count_if(peers.begin(), peers.end(), [&](std::int64_t peer) { return is_near(peer); });
+    return near * std::min(ctas, kMessageChannels) * near_bytes + (near < std::ssize(peers) ? kNetMessages_bytes : 0);
+  }
+
+  // A ring, buffers for sums in switches, and messages to everybody, as far as the schedule asks for them.
+  std::int64_t collectives(const NcclGroup& group, int ctas) const {
+    const Communicator& communicator = schedule_.communicators[group.communicator];
+    if (communicator.engine == CommEngine::copy_engine) return 0;  // from buffer to buffer
+    bool has_rings = false, has_all_to_all = false;
+    for (const Operation& operation : schedule_.operations) {
+      const auto* collective = std::get_if<Collective>(&operation.work);
+      if (collective == nullptr || collective->communicator != group.communicator) continue;
+      (collective->kind == CollectiveKind::all_to_all ? has_all_to_all : has_rings) = true;
+    }
+    const std::vector<std::int64_t> members = members_of(schedule_, communicator, rank_);
+    const auto near = static_cast<std::int64_t>(
+        std::count_if(members.begin(), members.end(), [&](std::int64_t member) { return is_near(member); }));
+    std::int64_t sum = 0;
+    if (has_rings) {
+      const bool is_far = near < std::ssize(members);
+      sum += std::min(ctas, kRingChannels) * (is_far ? 2 * by_card() : receives() + kPage_bytes);
+      // NCCL has it from two GPUs on; with two a ring is as good.
+      if (device_.multicast && near > 2)
+        sum += std::min(ctas, kNvlsChannels) * kNvls_bytes * std::min(near, kNvlsMembers);
+    }
+    if (has_all_to_all) {
+      NcclPeers all;
+      all.to = {members.begin(), members.end()};
+      all.to.erase(rank_);
+      all.from = all.to;
+      sum += messages(all, ctas);
+    }
+    return sum;
+  }
+
+  const Schedule& schedule_;
+  const std::int64_t rank_;
+  const DeviceFacts device_;
+};
+
+}  // namespace
+
+std::int64_t nccl_bytes(const Schedule& schedule, std::int64_t rank, const DeviceFacts& device) {
+  return NcclMemory(schedule, rank, device).bytes();
+}
+
+BesidePlan context_beside(int sms) {
+  // 555 MiB on 188 SMs and 107 on 34 (github.com/ggml-org/llama.cpp/pull/23604), 426 on 142
+  // (github.com/unslothai/unsloth-zoo/pull/1053), 256 on 82 (github.com/invoke-ai/InvokeAI/issues/9413).
+  constexpr double of_sm_MiB = 3.1;
+  return {"CUDA context", static_cast<std::int64_t>(of_sm_MiB * sms * kMiB), "published",
+          "3.1 MiB an SM, within 5 % of four GPUs: llama.cpp#23604 (two), unsloth-zoo#1053, InvokeAI#9413"};
+}
+
+std::vector<BesidePlan> memory_beside(const Schedule& schedule, std::int64_t rank, const DeviceFacts& device,
+                                      bool by_nccl, bool graphs) {
+  const std::int64_t ranks = by_nccl ? 1 : std::min(schedule.placement.ranks_per_device, schedule.mesh.ranks());
+  std::int64_t nodes = 0;
+  const Coordinates at = schedule.mesh.coordinates_of(rank);
+  for (const Call& call : schedule.programs[schedule.role_of(at)].order) nodes += call.count;
+  std::vector<BesidePlan> parts = {
+      {"workspaces of lanes", overhead_bytes(schedule, ranks), "exact", "cuBLAS's workspace, which kernels share"},
+      {"NCCL", by_nccl ? nccl_bytes(schedule, rank, device) : 0, "published",
+       "channels by buffers of its connections, source of 2.28.9; channels as logs of 8 H100 have them"},
+      {"CUDA graphs", graphs ? ranks * nodes * kGraphNode_bytes : 0, "published", "10 KB a kernel, cccl#3768"}};
+  std::erase_if(parts, [](const BesidePlan& part) { return part.bytes == 0; });
+  return parts;
+}
+
+std::string text_of(const std::vector<BesidePlan>& parts) {
+  std::string text;
+  for (const BesidePlan& part : parts)
+    text += fmt::format("{}{} {:.2f} GiB ({})", text.empty() ? "" : ", ", part.what,
+                        static_cast<double>(part.bytes) / (1 << 30), part.kind);
+  return text;
+}
+
+}  // namespace stretto::cuda

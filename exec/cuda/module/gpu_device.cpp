@@ -1,0 +1,94 @@
+#include "exec/cuda/module/gpu_device.hpp"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "exec/cuda/memory_beside.hpp"
+#include "exec/cuda/module/check.hpp"
+#include "exec/launch/process_group.hpp"
+
+namespace stretto::cuda {
+namespace {
+
+// Processes on this machine.
+std::int64_t ranks_of_machine(launch::ProcessGroup& processes) {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  const launch::Bytes mine(reinterpret_cast<const std::byte*>(host),
+                           reinterpret_cast<const std::byte*>(host) + std::strlen(host));
+  const std::vector<launch::Bytes> all = processes.all_gather(mine, sizeof host);
+  return std::count(all.begin(), all.end(), mine);
+}
+
+}  // namespace
+
+GpuDevice choose_device(launch::ProcessGroup* processes) {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0)
+    throw runtime_failure(std::string("no GPU: ") + (error == cudaSuccess ? "no device"
+                                                     : error == cudaErrorInsufficientDriver
+                                                         ? "no driver, or one too old for this CUDA"
+                                                         : cudaGetErrorString(error)));
+  // Launchers either show every process all devices of its machine, or its own alone.
+  const int number = processes ? static_cast<int>(processes->world().local_rank % count) : 0;
+  check(cudaSetDevice(number), "choosing the device");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, number), "asking the device");
+  GpuDevice device;
+  device.name = properties.name;
+  device.sms = properties.multiProcessorCount;
+  if (processes) device.machine_ranks = ranks_of_machine(*processes);
+  int kHz = 0, bits = 0, has = 0;
+  if (cudaDeviceGetAttribute(&kHz, cudaDevAttrMemoryClockRate, number) == cudaSuccess &&
+      cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, number) == cudaSuccess)
+    device.memory_GBps = 2.0 * kHz * bits / 8 * 1e-6;  // two transfers a cycle (CUDA C++ Best Practices Guide, 9.2.1)
+  // The driver's CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, which the runtime passes on without a name of its own.
+  if (cudaDeviceGetAttribute(&has, static_cast<cudaDeviceAttr>(132), number) == cudaSuccess)
+    device.multicast = has != 0;
+  cudaGetLastError();
+  return device;
+}
+
+std::vector<BesidePlan> require_memory(const GpuDevice& device, const Schedule& schedule, const MemoryPlan& plan,
+                                       const std::vector<BoundProgram>& programs, const CudaOptions& options) {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for free memory");
+  DeviceFacts facts{device.sms, device.machine_ranks, device.multicast};
+  if (const char* given = std::getenv("NCCL_BUFFSIZE"))
+    if (const std::int64_t bytes = std::strtoll(given, nullptr, 10); bytes > 0) facts.nccl_buffer_bytes = bytes;
+  const bool by_nccl = options.processes != nullptr && schedule.mesh.ranks() > 1;
+  const std::vector<BesidePlan> beside = memory_beside(schedule, programs.front().rank, facts, by_nccl, options.graphs);
+  std::int64_t planned = 0;
+  for (const BoundProgram& program : programs) planned += plan.roles[program.role].bytes;
+  require_free(device, schedule, plan, programs, planned + sum_of(beside), " (" + text_of(beside) + ")");
+  // What is taken has CUDA's context in it, and whoever else is on the device.
+  std::vector<BesidePlan> all = {
+      {"context and others", static_cast<std::int64_t>(total - free), "measured", "cudaMemGetInfo"}};
+  all.insert(all.end(), beside.begin(), beside.end());
+  return all;
+}
+
+void require_free(const GpuDevice& device, const Schedule& schedule, const MemoryPlan& plan,
+                  const std::vector<BoundProgram>& programs, std::int64_t needed, const std::string& what) {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for free memory");
+  if (needed <= static_cast<std::int64_t>(free)) return;
+  const bool is_one = programs.size() == 1;
+  const auto GiB = [](auto bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  throw runtime_failure(fmt::format(
+      "out of memory: {} {:.1f} GiB{} of {}'s {:.1f} GiB, of which {:.1f} are free; the largest buffers of a rank: "
+      "{}{}",
+      is_one ? fmt::format("rank {} needs", programs.front().rank) : fmt::format("{} ranks need", programs.size()),
+      GiB(needed), what, device.name, GiB(total), GiB(free),
+      largest_storages(schedule, plan.roles[programs.front().role]),
+      is_one && schedule.mesh.ranks() > 1
+          ? "; max_ctas of a group, NCCL_BUFFSIZE and enable_cuda_graph = false make the rest less"
+          : ""));
+}
+
+}  // namespace stretto::cuda

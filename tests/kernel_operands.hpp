@@ -1,0 +1,272 @@
+#pragma once
+// For tests of kernels: operands of random data, on the host and on the device, and how equal they are. On a GPU in
+// gpu_tests (STRETTO_ON_GPU), everywhere else with its threads emulated.
+#if defined(STRETTO_ON_GPU)
+#include <cuda_runtime.h>
+#endif
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bf16.hpp"
+#include "base/rng.hpp"
+#include "exec/cuda/kernels/launch_work.hpp"
+#if defined(STRETTO_ON_GPU)
+#include "exec/cuda/module/attention.hpp"
+#else
+#include "tests/emulated_device/emulated_device.hpp"
+#endif
+#include "exec/host/kernels/kernels.hpp"
+#include "model/schedule/operands.hpp"
+
+namespace stretto::cuda {
+
+// What mixed precision keeps in f32.
+inline bool is_kept_wide(const Work& work, const std::string& name) {
+  static const std::set<std::string> kNames = {"stats", "lse",  "lses", "dgamma", "dbeta", "dwte",
+                                               "dwpe",  "grad", "m",    "v",      "master"};
+  const bool is_squared = std::holds_alternative<SumSquares>(work) && name == "x",
+             is_bias_gradient = std::holds_alternative<Elementwise>(work) && name == "db";
+  return kNames.contains(name) || is_squared || is_bias_gradient;
+}
+
+// Elements between rows. A sanitizer's build takes one that forbids packs and one that allows them: without a gap the
+// end of a row hides in the next.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::int64_t kGaps[] = {3, 8};
+#else
+constexpr std::int64_t kGaps[] = {0, 3, 8};
+#endif
+
+struct Buffer {
+  std::vector<std::byte> bytes;
+  exec::Operand operand;
+  std::string name;
+
+  double at(std::int64_t row, std::int64_t col) const {
+    const std::byte* p = bytes.data() + (row * operand.ld + col) * bytes_of(operand.dtype);
+    switch (operand.dtype) {
+      case Dtype::f64:
+        return *reinterpret_cast<const double*>(p);
+      case Dtype::f32:
+        return *reinterpret_cast<const float*>(p);
+      case Dtype::bf16:
+        return to_float(*reinterpret_cast<const Bf16*>(p));
+      case Dtype::i32:
+        return *reinterpret_cast<const std::int32_t*>(p);
+      case Dtype::e4m3:  // its bits, which have to be the same
+        return std::to_integer<int>(*p);
+    }
+    return 0;
+  }
+  void set(std::int64_t row, std::int64_t col, double value) {
+    std::byte* p = bytes.data() + (row * operand.ld + col) * bytes_of(operand.dtype);
+    switch (operand.dtype) {
+      case Dtype::f64:
+        *reinterpret_cast<double*>(p) = value;
+        return;
+      case Dtype::f32:
+        *reinterpret_cast<float*>(p) = static_cast<float>(value);
+        return;
+      case Dtype::bf16:
+        *reinterpret_cast<Bf16*>(p) = to_bf16(static_cast<float>(value));
+        return;
+      case Dtype::i32:
+        *reinterpret_cast<std::int32_t*>(p) = static_cast<std::int32_t>(value);
+        return;
+      case Dtype::e4m3:
+        *p = static_cast<std::byte>(static_cast<int>(value));
+        return;
+    }
+  }
+};
+
+// What a random number in [-1, 1) becomes where not every number will do.
+inline double shaped(const std::string& name, std::int64_t col, double value, const Work& work) {
+  if (name == "v") return value * value;
+  if (name == "norm_squared") return 30;
+  if (name == "hyper") {
+    constexpr double hyper[8] = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1.0, 0.271, 0.1426};
+    return hyper[col];
+  }
+  if (name == "packed") {
+    // Any byte, but scales near 1.
+    const ScaledCast& cast = std::get<ScaledCast>(work);
+    const double byte = std::floor((value + 1) * 127);
+    return col % cast.packed() >= cast.elements ? std::floor(127 + value * 9) : byte == 127 ? 126 : byte;
+  }
+  if (name == "x" && std::holds_alternative<ScaledCast>(work)) {
+    // Blocks of many sizes, one of zeros, numbers that are far below the largest of their block.
+    const std::int64_t block = col / kScaleBlock;
+    return block % 7 == 3 ? 0 : value * std::exp2(double(block % 60) - 30) * (col % 5 == 0 ? 1e-3 : 1);
+  }
+  if (name == "key") return std::floor(value * 1e6);
+  if (name == "mask") return std::floor(value * 8) * 0x100 + std::floor(value * value * 2);
+  if (name == "tokens") return std::floor((value + 1) / 2 * double(std::get<Embedding>(work).vocab));
+  if (name == "targets") {
+    const std::int64_t classes = std::holds_alternative<VocabStats>(work) ? std::get<VocabStats>(work).classes
+                                                                          : std::get<CrossEntropy>(work).classes;
+    return std::floor((value + 1) / 2 * double(classes));
+  }
+  // The sums among [shards, 3 · rows] are positive.
+  if (name == "stats" && std::holds_alternative<CrossEntropy>(work)) {
+    const std::int64_t rows = std::get<CrossEntropy>(work).rows;
+    return col / rows == 1 ? 2 + value : value;
+  }
+  return value;
+}
+
+inline std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_t gap,
+                                      const std::vector<bool>& accumulates) {
+  const OperandList list = operands_of(work, 1);
+  REQUIRE(list.error.empty());
+  std::vector<Buffer> buffers;
+  for (std::size_t i = 0; i < list.operands.size(); ++i) {
+    const OperandSpec& spec = list.operands[i];
+    Buffer buffer;
+    buffer.name = spec.name;
+    const bool is_wide = is_kept_wide(work, spec.name);
+    buffer.operand.dtype = spec.type == OperandType::i32    ? Dtype::i32
+                           : spec.type == OperandType::f64  ? Dtype::f64
+                           : spec.type == OperandType::e4m3 ? Dtype::e4m3
+                           : is_wide                        ? Dtype::f32
+                                                            : dtype;
+    const bool is_column = buffer.name == "tokens" || buffer.name == "targets";
+    buffer.operand.rows = is_column ? spec.cols : spec.rows;
+    buffer.operand.cols = is_column ? 1 : spec.cols;
+    if (const auto* loss = std::get_if<CrossEntropy>(&work); loss != nullptr && buffer.name == "stats") {
+      buffer.operand.rows = loss->shards;
+      buffer.operand.cols = 3 * loss->rows;
+    }
+    const bool may_have_gaps = spec.shape == OperandShape::matrix || spec.shape == OperandShape::table;
+    buffer.operand.ld = buffer.operand.cols + (may_have_gaps && spec.rows > 1 ? gap : 0);
+    const std::string modes = spec.modes;
+    buffer.operand.mode = modes == "R"                                        ? AccessMode::read
+                          : modes == "A" || (modes == "WA" && accumulates[0]) ? AccessMode::accumulate
+                                                                              : AccessMode::write;
+    buffer.bytes.assign(
+        static_cast<std::size_t>(buffer.operand.rows * buffer.operand.ld * bytes_of(buffer.operand.dtype)),
+        std::byte{0xff});
+    if (buffer.operand.mode != AccessMode::write)
+      for (std::int64_t row = 0; row < buffer.operand.rows; ++row)
+        for (std::int64_t col = 0; col < buffer.operand.cols; ++col) {
+          const double value = 2 * uniform(i, 7, static_cast<std::uint64_t>(row * buffer.operand.cols + col)) - 1;
+          buffer.set(row, col, shaped(buffer.name, col, value, work));
+        }
+    buffers.push_back(std::move(buffer));
+  }
+  return buffers;
+}
+
+inline std::vector<exec::Operand> bound(std::vector<Buffer>& buffers) {
+  std::vector<exec::Operand> operands;
+  for (Buffer& buffer : buffers) {
+    buffer.operand.data = buffer.bytes.data();
+    operands.push_back(buffer.operand);
+  }
+  return operands;
+}
+
+// The same bits where nothing may be written; results within `tolerance` of the largest of them.
+inline void check_same(const std::vector<Buffer>& device, const std::vector<Buffer>& host,
+                       const std::vector<Buffer>& before, double tolerance) {
+  for (std::size_t i = 0; i < device.size(); ++i) {
+    const exec::Operand& o = device[i].operand;
+    INFO("operand " << i << ", " << device[i].name);
+    if (o.mode == AccessMode::read) {
+      CHECK(device[i].bytes == before[i].bytes);
+      continue;
+    }
+    const auto width = static_cast<std::size_t>(bytes_of(o.dtype));
+    bool gaps_untouched = true;
+    double worst = 0, largest = 0;
+    for (std::int64_t row = 0; row < o.rows; ++row) {
+      for (std::int64_t col = 0; col < o.cols; ++col) {
+        const double a = device[i].at(row, col), b = host[i].at(row, col);
+        if (std::isinf(b) && a == b) continue;
+        largest = std::max(largest, std::abs(b));
+        if (!(std::abs(a - b) <= worst)) worst = std::isnan(a - b) ? INFINITY : std::abs(a - b);
+      }
+      const std::size_t gap = static_cast<std::size_t>(row * o.ld + o.cols) * width,
+                        gap_bytes = static_cast<std::size_t>(o.ld - o.cols) * width;
+      if (gap_bytes > 0 && std::memcmp(device[i].bytes.data() + gap, before[i].bytes.data() + gap, gap_bytes) != 0)
+        gaps_untouched = false;
+    }
+    CHECK(gaps_untouched);
+    const double rounding = o.dtype == Dtype::bf16 ? 1.0 / 128 : tolerance;
+    INFO("largest " << largest << ", worst difference " << worst);
+    CHECK(worst <= rounding * std::max(largest, 1e-3));
+  }
+}
+
+// Where kernels find their operands: the buffers themselves, or copies on a GPU that take() brings back.
+class OnDevice {
+ public:
+  explicit OnDevice(std::vector<Buffer>& buffers) : buffers_(buffers), operands_(bound(buffers)) {
+    scratch_ = allocate(kScratch_bytes);
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      operands_[i].data = allocate(buffers[i].bytes.size());
+      copy(operands_[i].data, buffers[i].bytes.data(), buffers[i].bytes.size(), true);
+    }
+  }
+  ~OnDevice() {
+    release(scratch_);
+    for (const exec::Operand& operand : operands_) release(operand.data);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  // Little scratch and few SMs, so that sums are of several parts.
+  void run(const Work& work, std::size_t scratch_bytes = 1 << 16, int sms = 3) {
+    launch_work(work, operands_, {nullptr, scratch_, scratch_bytes, sms});
+    take();
+  }
+#if defined(STRETTO_ON_GPU)
+  void run_by_cudnn(const Attention& work) {
+    AttentionRunner runner;
+    const bool has_plan = runner.prepare(work, operands_);
+    INFO(runner.why_not());
+    REQUIRE(has_plan);
+    const auto bytes = static_cast<std::size_t>(runner.workspace_bytes(work, operands_));
+    void* const workspace = allocate(bytes);
+    REQUIRE(cudaMemset(workspace, 0xff, bytes) == cudaSuccess);  // NaN where somebody thinks that it is clear
+    runner.run(work, operands_, static_cast<std::byte*>(workspace), {});
+    take();
+    release(workspace);
+  }
+#endif
+
+ private:
+  void take() {
+    for (std::size_t i = 0; i < buffers_.size(); ++i)
+      copy(buffers_[i].bytes.data(), operands_[i].data, buffers_[i].bytes.size(), false);
+  }
+#if defined(STRETTO_ON_GPU)
+  static void* allocate(std::size_t bytes) {
+    void* data = nullptr;
+    REQUIRE(cudaMalloc(&data, bytes) == cudaSuccess);
+    return data;
+  }
+  static void release(void* data) { cudaFree(data); }
+  static void copy(void* to, const void* from, std::size_t bytes, bool up) {
+    REQUIRE(cudaMemcpy(to, from, bytes, up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost) == cudaSuccess);
+  }
+#else
+  static void* allocate(std::size_t bytes) { return std::aligned_alloc(256, (bytes + 255) / 256 * 256); }
+  static void release(void* data) { std::free(data); }
+  static void copy(void* to, const void* from, std::size_t bytes, bool) { std::memcpy(to, from, bytes); }
+#endif
+
+  std::vector<Buffer>& buffers_;
+  std::vector<exec::Operand> operands_;
+  void* scratch_ = nullptr;
+};
+
+}  // namespace stretto::cuda

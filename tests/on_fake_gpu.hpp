@@ -1,0 +1,69 @@
+#pragma once
+#include <memory>
+#include <utility>
+#include <vector>
+
+#if !defined(STRETTO_ON_GPU)
+#include "tests/as_processes.hpp"
+#endif
+#include "exec/cuda/cuda.hpp"
+#include "exec/trainer.hpp"
+#include "tests/training.hpp"
+
+namespace stretto::testing {
+
+// A scenario on the executor for GPUs: on one in gpu_tests (STRETTO_ON_GPU), everywhere else on a device that is not
+// there. Ranks share it, or `processes` has one of them.
+struct OnFakeGpu {
+  Scenario scenario;
+  Schedule schedule;
+  MemoryPlan plan;
+  std::unique_ptr<exec::Executor> executor;
+
+  explicit OnFakeGpu(const Scenario& s, bool graphs = true, launch::ProcessGroup* processes = nullptr)
+      : scenario(s), schedule(build_schedule(s)) {
+    plan = plan_and_verify(schedule).plan;
+    cuda::CudaOptions options{exec::run_options(scenario)};
+    options.ctas = 2;
+    options.graphs = graphs;
+    options.processes = processes;
+    std::vector<BoundProgram> programs;
+    cuda::LaunchPlan launches;
+    if (processes) {
+      programs.push_back(bind(schedule, processes->rank()));
+      launches = cuda::plan_launches_of_rank(schedule, programs.front());
+    } else {
+      for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
+      launches = cuda::plan_launches(schedule, programs);
+    }
+    executor.reset(stretto_make_cuda_executor(schedule, plan, options, std::move(programs), std::move(launches)));
+  }
+  exec::MemoryOf memory_of() { return exec::memory_of(*executor); }
+  Trained train(int steps, [[maybe_unused]] launch::ProcessGroup* processes = nullptr) {
+    using Contents = exec::Executor::Contents;
+    exec::initialise_state(schedule, scenario, memory_of());
+    executor->upload(Contents::state);
+    const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
+    Trained trained;
+    for (int step = 0; step < steps; ++step) {
+      exec::write_batch(schedule, scenario, tokens, step, memory_of());
+      exec::write_hyper(schedule, scenario, step, memory_of());
+      executor->upload(Contents::inputs);
+      executor->run(1);
+      executor->download(Contents::results);
+      trained.losses.push_back(exec::read_metrics(schedule, memory_of(), executor->programs().front().rank).loss);
+    }
+    executor->download(Contents::all);
+    const auto gather = [&](StatePart part) {
+#if !defined(STRETTO_ON_GPU)
+      if (processes) return gather_from_all(schedule, memory_of(), part, *processes);
+#endif
+      return exec::gather_state(schedule, memory_of(), part);
+    };
+    trained.gradients = gather(StatePart::gradients);
+    trained.parameters = gather(StatePart::parameters);
+    return trained;
+  }
+};
+
+}  // namespace stretto::testing
