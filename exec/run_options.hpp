@@ -14,6 +14,7 @@ struct RunOptions {
   double channel_GBps = 0;     // host: what each channel of a communicator on the `sm` engine carries; 0 = no limit
   double timeout_s = 60;       // a host's lane that waits this long for another gives up for all, so does a GPU's step
   bool graphs = true;          // GPU: steps after the first are CUDA graphs
+  bool cudnn_attention_dropout = true;  // GPU: attention's dropout by cuDNN's masks, where it has plans
   // Where every rank is a process of its own: this one's is the group's, and the others' memory is not here. On a host,
   // communication then goes over TCP and takes what that takes: links are not imitated. On GPUs each has the device of
   // its number on its machine, and communication is NCCL's. Must outlive the executor.
@@ -23,8 +24,12 @@ struct RunOptions {
 // As a scenario says, all ranks in this process.
 inline RunOptions run_options(const Scenario& scenario) {
   const Cluster& cluster = scenario.cluster;
-  return {cluster.link_GBps, cluster.link_latency_us, cluster.channel_GBps, scenario.training.timeout_s,
-          scenario.training.enable_cuda_graph};
+  return {cluster.link_GBps,
+          cluster.link_latency_us,
+          cluster.channel_GBps,
+          scenario.training.timeout_s,
+          scenario.training.enable_cuda_graph,
+          scenario.training.cudnn_attention_dropout};
 }
 
 }  // namespace stretto::exec

@@ -106,6 +106,7 @@ struct Training {
   std::string checkpoint_dir;  // "" = none
   std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
   bool enable_cuda_graph = true;         // on a GPU: steps after the first are launched as one
+  bool cudnn_attention_dropout = true;   // on a GPU: attention's dropout by cuDNN's own masks, where it has plans
   double timeout_s = 60;                 // no progress on a rank for this long is an error on all ranks
 };
 

@@ -258,6 +258,7 @@ class Generator {
     training_.set("clip_grad", draw_.one_of({0.0, 1.0, 0.05}));
     training_.set("seed", draw_.between(0, 1000));
     training_.set("enable_cuda_graph", draw_.coin());
+    training_.set("cudnn_attention_dropout", draw_.coin());
   }
 
   void recompute() {

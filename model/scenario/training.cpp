@@ -91,6 +91,7 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   if (training.checkpoint_interval > 0 && training.checkpoint_dir.empty())
     throw table.failure("checkpoint_interval", "expected a checkpoint_dir as well, got none");
   training.enable_cuda_graph = value_or<bool>(table, "enable_cuda_graph", training.enable_cuda_graph);
+  training.cudnn_attention_dropout = value_or<bool>(table, "cudnn_attention_dropout", training.cudnn_attention_dropout);
   training.timeout_s =
       value_or<double>(table, "timeout_s", training.timeout_s, {.min = 0, .max = 1e6, .above_min = true});
   table.finish();

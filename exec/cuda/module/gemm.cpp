@@ -13,7 +13,9 @@
 
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/module/check.hpp"
+#include "exec/cuda/module/fastest.hpp"
 #include "exec/cuda/module/handles.hpp"
+#include "exec/cuda/module/this_device.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -25,9 +27,6 @@ void check(cublasStatus_t status, const char* what) {
 using cuda::check;
 
 constexpr int kCandidates = 16, kRounds = 2, kRepeats = 5;  // algorithms tried, and runs of each
-// Among equally fast algorithms takes cuBLAS's favourite, not a random one: executors of one schedule should compute
-// the same bits.
-constexpr float kWorthIt = 0.97f;
 // An algorithm whose single run takes so many times a run of the best is not run again. Below, events say too little.
 constexpr float kHopeless = 1.5f, kLeast_ms = 0.05f;
 constexpr std::uint32_t kAlignment = 16;  // that cuBLAS's fast kernels ask for
@@ -101,16 +100,10 @@ float time_ms(Start start, const Stream& stream, int rounds = kRounds, int repea
   return fastest_ms;
 }
 
-// All that a plan depends on besides the GEMM. A device of another name or size has other kernels.
+// All that a plan depends on besides the GEMM.
 std::string made_for(int sms) {
-  int driver = 0, device = 0;
-  check(cudaDriverGetVersion(&driver), "asking for the driver");
-  check(cudaGetDevice(&device), "asking for the device");
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "asking the device");
-  return fmt::format("cuBLASLt {}, driver {}, {} ({}.{}, {} SMs), GEMMs on {} SMs", cublasLtGetVersion(), driver,
-                     properties.name, properties.major, properties.minor, properties.multiProcessorCount,
-                     sms > 0 ? sms : properties.multiProcessorCount);
+  return fmt::format("cuBLASLt {}, {}, GEMMs on {} SMs", cublasLtGetVersion(), this_device(),
+                     sms > 0 ? std::to_string(sms) : "all");
 }
 
 struct Preference {
