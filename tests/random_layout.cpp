@@ -348,7 +348,8 @@ class Generator {
   }
 
   void fusions() {
-    for (const char* knob : {"gelu_fusion", "bias_gradient_fusion", "residual_fusion", "norm_gradient_fusion"})
+    for (const char* knob : {"gelu_fusion", "bias_gradient_fusion", "gelu_bias_gradient_fusion", "residual_fusion",
+                             "norm_gradient_fusion"})
       training_.set(knob, draw_.coin());
     training_.set("attention_backend", cp_ == 1 ? draw_.one_of({"fused", "unfused"}) : "fused");
   }

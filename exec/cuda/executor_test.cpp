@@ -103,6 +103,8 @@ TEST_CASE("the executor for GPUs trains in bf16, with dropout, recomputed", "[cu
   check_against_host(scenario, 0.01, 0.1);
   scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = true;
   check_against_host(scenario, 0.01, 0.1);
+  scenario.training.gelu_bias_gradient_fusion = true;
+  check_against_host(scenario, 0.01, 0.1);
   scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = true;
   check_against_host(scenario, 0.01, 0.1);
   scenario = layout_scenario(Layout{1, 1, false, 2}, "overlap_p2p_comm", true, "bf16", 1, 4);

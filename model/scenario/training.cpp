@@ -75,6 +75,8 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   training.frozen_base = value_or<bool>(table, "frozen_base", training.frozen_base);
   training.gelu_fusion = value_or<bool>(table, "gelu_fusion", training.gelu_fusion);
   training.bias_gradient_fusion = value_or<bool>(table, "bias_gradient_fusion", training.bias_gradient_fusion);
+  training.gelu_bias_gradient_fusion =
+      value_or<bool>(table, "gelu_bias_gradient_fusion", training.gelu_bias_gradient_fusion);
   training.residual_fusion = value_or<bool>(table, "residual_fusion", training.residual_fusion);
   training.norm_gradient_fusion = value_or<bool>(table, "norm_gradient_fusion", training.norm_gradient_fusion);
   read_optimizer(table, training);
