@@ -18,9 +18,10 @@ struct Fusions {
 };
 
 // `given`: keys of [training] that have values (given_keys), which stay. A fusion is on when the compute of rank 0's
-// step takes less with it alone, by what `platform`, a calibrated GPU, has measured; what it has not met counts as its
-// parts and is off. Without a platform GEMM epilogues are on, which tuning leaves where two kernels are faster, and
-// others off: nothing has measured them. On a platform of another kind nothing is chosen.
+// step takes less with it alone, by what `platform`, a calibrated GPU, has measured; one that needs another is compared
+// with those before it in the table. What the platform has not met counts as its parts and is off. Without a platform
+// GEMM epilogues are on, which tuning leaves where two kernels are faster, and others off: nothing has measured them.
+// On a platform of another kind nothing is chosen.
 Fusions choose_fusions(const Scenario& scenario, const std::set<std::string>& given, const sim::Platform* platform);
 
 // As one number, for processes that must choose alike; and back.

@@ -55,29 +55,38 @@ TEST_CASE("fusions that a scenario leaves open are on where they were measured f
     CHECK(compare::fusions_of(compare::bits_of(fusions), "").on == fusions.on);
     fusions.apply(result);
     const Training& t = result.training;
-    return std::pair{std::vector<bool>{t.gelu_fusion, t.bias_gradient_fusion, t.residual_fusion,
-                                       t.norm_gradient_fusion},
+    return std::pair{std::vector<bool>{t.gelu_fusion, t.bias_gradient_fusion, t.residual_fusion, t.norm_gradient_fusion,
+                                       t.gelu_bias_gradient_fusion},
                      fusions.note};
   };
   using On = std::vector<bool>;
-  const sim::Platform fast = gpu_of({scenario, fused(scenario)}, 1.2), slow = gpu_of({scenario, fused(scenario)}, 2.5),
-                      unmet = gpu_of({scenario}, 1);
+  Scenario sums_gelu = fused(scenario);
+  sums_gelu.training.gelu_bias_gradient_fusion = true;
+  const std::vector<Scenario> known = {scenario, fused(scenario), sums_gelu};
+  const sim::Platform fast = gpu_of(known, 1.2), slow = gpu_of(known, 2.5), unmet = gpu_of({scenario}, 1);
   const auto [all, why] = chosen({}, &fast);
-  CHECK(all == On{true, true, true, true});
-  CHECK_THAT(why, Catch::Contains("platform a GPU: gelu_fusion on (saves") && Catch::Contains("norm_gradient_fusion on"));
+  CHECK(all == On{true, true, true, true, true});
+  CHECK_THAT(why, Catch::Contains("gelu_bias_gradient_fusion on (saves"));
+  CHECK_THAT(why,
+             Catch::Contains("platform a GPU: gelu_fusion on (saves") && Catch::Contains("norm_gradient_fusion on"));
   const auto [norms, why_norms] = chosen({}, &slow);
-  CHECK(norms == On{false, false, false, true});
+  CHECK(norms == On{false, false, false, true, false});
+  CHECK_THAT(why_norms, !Catch::Contains("gelu_bias_gradient_fusion"));  // it needs another that is off
   CHECK_THAT(why_norms, Catch::Contains("residual_fusion off (not faster)"));
-  CHECK(chosen({}, &unmet).first == On{false, false, false, false});
+  CHECK(chosen({}, &unmet).first == On{false, false, false, false, false});
   // A value that was given stays, whichever it is.
-  CHECK(chosen({"gelu_fusion", "norm_gradient_fusion"}, &fast).first == On{false, true, true, false});
+  CHECK(chosen({"gelu_fusion", "norm_gradient_fusion"}, &fast).first == On{false, true, true, false, false});
   // Nothing is calibrated: tuning looks after epilogues.
   const auto [tuned, why_tuned] = chosen({}, nullptr);
-  CHECK(tuned == On{true, true, true, false});
+  CHECK(tuned == On{true, true, true, false, false});
+  CHECK_THAT(why_tuned, Catch::Contains("gelu_bias_gradient_fusion off (not measured; stretto calibrate"));
   CHECK_THAT(why_tuned, Catch::Contains("norm_gradient_fusion off (not measured; stretto calibrate"));
   // Nor does a host have a use for them.
-  const auto [host, why_host] = chosen({}, [] { static const sim::Platform p; return &p; }());
-  CHECK(host == On{false, false, false, false});
+  const auto [host, why_host] = chosen({}, [] {
+    static const sim::Platform p;
+    return &p;
+  }());
+  CHECK(host == On{false, false, false, false, false});
   CHECK(why_host.empty());
 }
 

@@ -15,6 +15,7 @@ struct RunOptions {
   double timeout_s = 60;       // a host's lane that waits this long for another gives up for all, so does a GPU's step
   bool graphs = true;          // GPU: steps after the first are CUDA graphs
   bool nccl_ub = false;        // between GPUs of a rank each: buffers of collectives are registered with NCCL
+  bool cudnn_attention_dropout = true;  // GPU: attention's dropout by cuDNN's masks, where it has plans
   // Where every rank is a process of its own: this one's is the group's, and the others' memory is not here. On a host,
   // communication then goes over TCP and takes what that takes: links are not imitated. On GPUs each has the device of
   // its number on its machine, and communication is NCCL's. Must outlive the executor.
@@ -24,8 +25,13 @@ struct RunOptions {
 // As a scenario says, all ranks in this process.
 inline RunOptions run_options(const Scenario& scenario) {
   const Cluster& cluster = scenario.cluster;
-  return {cluster.link_GBps, cluster.link_latency_us, cluster.channel_GBps, scenario.training.timeout_s,
-          scenario.training.enable_cuda_graph, cluster.nccl_ub};
+  return {cluster.link_GBps,
+          cluster.link_latency_us,
+          cluster.channel_GBps,
+          scenario.training.timeout_s,
+          scenario.training.enable_cuda_graph,
+          cluster.nccl_ub,
+          scenario.training.cudnn_attention_dropout};
 }
 
 }  // namespace stretto::exec

@@ -92,11 +92,12 @@ struct Training {
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
-  bool frozen_base = false;           // no parameter is trained: the passes of LoRA without its adapters
-  bool gelu_fusion = false;           // GELU as the epilogue of the GEMM before it, forward and backward
-  bool bias_gradient_fusion = false;  // bias gradients as the epilogue of the same layer's weight gradient
-  bool residual_fusion = false;       // residual additions as the epilogue of the GEMM before them
-  bool norm_gradient_fusion = false;  // a norm's dgrad and wgrad as one operation
+  bool frozen_base = false;                // no parameter is trained: the passes of LoRA without its adapters
+  bool gelu_fusion = false;                // GELU as the epilogue of the GEMM before it, forward and backward
+  bool bias_gradient_fusion = false;       // bias gradients as the epilogue of the same layer's weight gradient
+  bool gelu_bias_gradient_fusion = false;  // with GELU's gradient, as that epilogue, also that of fc1's bias
+  bool residual_fusion = false;            // residual additions as the epilogue of the GEMM before them
+  bool norm_gradient_fusion = false;       // a norm's dgrad and wgrad as one operation
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;
   std::int64_t lr_warmup_iters = 10;
@@ -110,6 +111,7 @@ struct Training {
   std::string checkpoint_dir;  // "" = none
   std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
   bool enable_cuda_graph = true;         // on a GPU: steps after the first are launched as one
+  bool cudnn_attention_dropout = true;   // on a GPU: attention's dropout by cuDNN's own masks, where it has plans
   double timeout_s = 60;                 // no progress on a rank for this long is an error on all ranks
 };
 

@@ -28,7 +28,7 @@ Scenario on_single_rank(Scenario scenario, const std::string& precision) {
   training.recompute = {};
   training.attention_backend = AttentionBackend::fused;
   training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
-      false;
+      training.gelu_bias_gradient_fusion = false;
   scenario.model.padded_vocab_size = scenario.model.vocab_size;
   return scenario;
 }
@@ -105,7 +105,8 @@ std::vector<std::string> differences_from_one_rank(const Scenario& scenario, con
     const double units = kUnits * (rounds_to_bf16 ? kUnitOfBf16 : kUnitOfF32);
     got = distance(trained, exact, overall_difference);
     const auto widened = [&](double error) { return kTimesOneRank * error + units; };
-    // Rounding may leave the norm as it is by chance; it is as far off as the gradients are at most (triangle inequality).
+    // Rounding may leave the norm as it is by chance; it is as far off as the gradients are at most (triangle
+    // inequality).
     const double alone_norm = std::max(alone.gradient_norm, alone.gradients);
     most = {widened(alone.loss), widened(alone_norm), widened(alone.gradients), widened(alone.parameters)};
     if (gathers_fp8(scenario))

@@ -91,10 +91,22 @@ TEST_CASE("GELU and gradients of biases as epilogues give the same bits, cut int
             sums += elementwise->fn == ElementwiseFn::column_sum;
           }
         CHECK(sums == (layout.sequence_parallel ? 2 : 0));  // each rank's rows, of the two row-parallel layers
-        const Trained together = train(scenario, 2, false);
-        CHECK(together.losses == apart.losses);
-        CHECK(same_bits(together.gradients, apart.gradients));
-        CHECK(same_bits(together.parameters, apart.parameters));
+        const auto check_same = [&] {
+          const Trained together = train(scenario, 2, false);
+          CHECK(together.losses == apart.losses);
+          CHECK(same_bits(together.gradients, apart.gradients));
+          CHECK(same_bits(together.parameters, apart.parameters));
+        };
+        check_same();
+        if (recomputes) continue;
+        scenario.training.gelu_bias_gradient_fusion = true;
+        const Schedule summed = build_schedule(scenario);
+        CHECK(scenario.overlap.tp_comm_overlap ==
+              std::none_of(summed.operations.begin(), summed.operations.end(), [](const Operation& operation) {
+                const auto* gemm = std::get_if<Gemm>(&operation.work);
+                return gemm != nullptr && gemm->sums_columns();
+              }));
+        check_same();
       }
   Scenario llama = layout_scenario({2, 1}, "plain", true);
   llama.training.gelu_fusion = llama.training.bias_gradient_fusion = true;
@@ -103,6 +115,29 @@ TEST_CASE("GELU and gradients of biases as epilogues give the same bits, cut int
   CHECK_THAT(schedule.notes[schedule.notes.size() - 2],
              Catch::Contains("gelu_fusion is off") && Catch::Contains("swiglu"));
   CHECK_THAT(schedule.notes.back(), Catch::Contains("bias_gradient_fusion is off") && Catch::Contains("no biases"));
+}
+
+TEST_CASE("the bias before GELU is summed with its gradient where there is that epilogue", "[serial]") {
+  Scenario scenario = layout_scenario({1, 2, true}, "plain", false);
+  const auto is_off_because = [&](const char* why) {
+    const Schedule schedule = build_schedule(scenario);
+    return std::any_of(schedule.notes.begin(), schedule.notes.end(), [&](const std::string& note) {
+      return note.starts_with("gelu_bias_gradient_fusion is off") && note.find(why) != std::string::npos;
+    });
+  };
+  scenario.training.gelu_bias_gradient_fusion = true;
+  CHECK(is_off_because("gelu_fusion is off"));
+  scenario.training.gelu_fusion = true;  // gradients of other biases stay apart
+  CHECK_FALSE(is_off_because(""));
+  const Trained fused = train(scenario, 2, false);
+  for (const Operation& operation : build_schedule(scenario).operations) CHECK(operation.name != "fc1.bgrad");
+  scenario.training.gelu_bias_gradient_fusion = false;
+  CHECK(same_bits(fused.gradients, train(scenario, 2, false).gradients));
+  scenario.training.gelu_bias_gradient_fusion = scenario.overlap.tp_comm_overlap = true;
+  CHECK(is_off_because("tp_comm_overlap is on"));
+  scenario.overlap.tp_comm_overlap = false;
+  scenario.training.frozen_base = true;
+  CHECK(is_off_because("frozen_base is on"));
 }
 
 TEST_CASE("additions to the residual stream inside products give the same bits in less memory", "[serial]") {

@@ -258,6 +258,7 @@ class Generator {
     training_.set("clip_grad", draw_.one_of({0.0, 1.0, 0.05}));
     training_.set("seed", draw_.between(0, 1000));
     training_.set("enable_cuda_graph", draw_.coin());
+    training_.set("cudnn_attention_dropout", draw_.coin());
   }
 
   void recompute() {
@@ -352,7 +353,8 @@ class Generator {
   }
 
   void fusions() {
-    for (const char* knob : {"gelu_fusion", "bias_gradient_fusion", "residual_fusion", "norm_gradient_fusion"})
+    for (const char* knob : {"gelu_fusion", "bias_gradient_fusion", "gelu_bias_gradient_fusion", "residual_fusion",
+                             "norm_gradient_fusion"})
       training_.set(knob, draw_.coin());
     training_.set("attention_backend", cp_ == 1 ? draw_.one_of({"fused", "unfused"}) : "fused");
   }

@@ -157,6 +157,10 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
                                      p.tensor_model_parallel_size == 1 && pipeline);
     const bool is_h1 = p.pipeline_schedule == PipelineSchedule::zb_h1,
                is_v = p.pipeline_schedule == PipelineSchedule::zb_v;
+    const Training& t = scenario.training;
+    see("GELU's gradient with that of its bias, weight gradients apart",
+        t.gelu_bias_gradient_fusion && t.gelu_fusion && !scenario.model.swiglu && scenario.model.add_bias_linear &&
+            !o.tp_comm_overlap && is_zero_bubble(p.pipeline_schedule));
     see("zb-h1, fewer micro-batches than stages", is_h1 && count < p.pipeline_model_parallel_size);
     see("zb-h1, sequence parallel", is_h1 && p.sequence_parallel && p.tensor_model_parallel_size > 1);
     see("zb-h1, selective", is_h1 && scenario.training.recompute.granularity == Recompute::Granularity::selective);

@@ -13,6 +13,7 @@ inline calibrate::GpuSizes tiny_gpu_sizes() {
                  {{16, 2, 16, 1, 256}, "bf16", 0.1},
                  {{16, 2, 8, 1, 256}, "fp32"},
                  {{16, 2, 8, 2, 256}, "bf16", 0, true},
+                 {{16, 2, 8, 2, 256}, "bf16", 0, true, AttentionBackend::fused, true},
                  {{16, 2, 8, 2, 256}, "bf16", 0.1, false, AttentionBackend::unfused},
                  {{24, 4, 16, 1, 256, 2}, "bf16", 0.1, false, AttentionBackend::unfused},
                  {{64, 2, 8, 1000000, 256}, "bf16"}};  // more than the device has

@@ -34,6 +34,7 @@ struct PreciseStep {
   double dropout = 0;
   bool has_epilogues = false;  // all that GEMMs can have
   AttentionBackend attention = AttentionBackend::fused;
+  bool sums_gelu = false;  // with epilogues: gelu_bias_gradient_fusion too, which leaves none that is GELU's alone
 };
 
 struct GpuSizes {

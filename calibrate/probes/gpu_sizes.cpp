@@ -50,7 +50,8 @@ GpuSizes gpu_sizes() {
   for (const StepShape& shape : {StepShape{512, 8, 512, 8, 8192}, StepShape{768, 12, 1024, 16, 8192},
                                  StepShape{1024, 16, 1024, 8, 8192}, StepShape{1600, 25, 1024, 4, 8192},
                                  StepShape{1024, 16, 1024, 8, 8192, 16}, StepShape{2048, 16, 2048, 2, 8192, 16}})
-    sizes.steps.push_back({shape, "bf16", 0, true});
+    for (const bool sums_gelu : {false, true})
+      sizes.steps.push_back({shape, "bf16", 0, true, AttentionBackend::fused, sums_gelu});
   for (const StepShape& shape :
        {StepShape{512, 8, 512, 4, 8192}, StepShape{1024, 16, 512, 4, 8192}, StepShape{768, 12, 1024, 4, 8192},
         StepShape{2048, 16, 1024, 2, 8192}, StepShape{1024, 16, 2048, 1, 8192}, StepShape{2048, 16, 2048, 1, 8192, 4}})

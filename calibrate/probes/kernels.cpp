@@ -201,7 +201,7 @@ std::string describe(const PreciseStep& step) {
   return fmt::format("hidden {}, {} heads{}, {} x {} tokens, {} layers, {}, vocabulary {}{}{}{}", s.hidden, s.heads,
                      s.query_groups > 0 ? fmt::format(" in {} groups", s.query_groups) : "", s.micro_batch, s.seq,
                      s.layers, step.precision, s.vocab, step.dropout > 0 ? ", dropout" : "",
-                     step.has_epilogues ? ", epilogues" : "",
+                     step.has_epilogues ? step.sums_gelu ? ", epilogues with GELU's bias" : ", epilogues" : "",
                      step.attention == AttentionBackend::unfused ? ", unfused attention" : "");
 }
 
@@ -213,6 +213,7 @@ std::vector<Sample> probe_model(const Machine& machine, const PreciseStep& of, i
   training.attention_backend = of.attention;
   training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
       of.has_epilogues;
+  training.gelu_bias_gradient_fusion = of.sums_gelu;
   scenario.model.hidden_dropout = scenario.model.attention_dropout = of.dropout;
   const Schedule schedule = build_schedule(scenario);
   const std::int64_t needed = plan_memory(schedule).peak_bytes() + cuda::overhead_bytes(schedule, 1);

@@ -1,6 +1,8 @@
 // The executor for GPUs: on one in gpu_tests (STRETTO_ON_GPU), everywhere else on a device that is not there.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
+#include <utility>
 
 #if !defined(STRETTO_ON_GPU)
 #include "tests/fake_cuda/cuda_runtime.h"
@@ -15,7 +17,8 @@
 namespace stretto::testing {
 namespace {
 
-void check_against_host(const Scenario& scenario, double loss_tolerance, double gradient_tolerance) {
+void check_against_host(Scenario scenario, double loss_tolerance, double gradient_tolerance) {
+  scenario.training.cudnn_attention_dropout = false;  // the host has the schedule's masks
   const Trained host = train(scenario, 1, false), gpu = OnFakeGpu(scenario).train(1);
 #if defined(STRETTO_ON_GPU)
   // Its exponentials are approximate.
@@ -45,6 +48,8 @@ TEST_CASE("the executor for GPUs trains in bf16, with dropout, recomputed", "[cu
   Scenario scenario = layout_scenario(Layout{2, 1}, "overlap_param_gather", false, "bf16", 1, 4);
   check_against_host(scenario, 0.01, 0.1);
   scenario.training.gelu_fusion = scenario.training.bias_gradient_fusion = true;
+  check_against_host(scenario, 0.01, 0.1);
+  scenario.training.gelu_bias_gradient_fusion = true;
   check_against_host(scenario, 0.01, 0.1);
   scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = true;
   check_against_host(scenario, 0.01, 0.1);
@@ -252,6 +257,81 @@ TEST_CASE("attention has a workspace for each stream that it is on", "[cuda]") {
   REQUIRE(launches.size() == 3);
   for (const auto& a : launches)
     for (const auto& b : launches) CHECK((a.workspace == b.workspace) == (a.stream == b.stream));
+}
+
+namespace {
+
+struct FakeCudnn {
+  std::vector<cuda::AttentionLaunch> launches;
+  std::vector<cuda::AttentionSeed> seeds;
+  explicit FakeCudnn(bool (*has_plan)(const Attention&) = nullptr) {
+    cuda::attention_launches = &launches;
+    cuda::attention_seeds = &seeds;
+    cuda::fake_cudnn_has_plan = has_plan;
+  }
+  ~FakeCudnn() {
+    cuda::attention_launches = nullptr;
+    cuda::attention_seeds = nullptr;
+    cuda::fake_cudnn_has_plan = nullptr;
+  }
+  FakeCudnn(const FakeCudnn&) = delete;
+  FakeCudnn& operator=(const FakeCudnn&) = delete;
+};
+
+Scenario dropping_scenario() {
+  Scenario scenario = layout_scenario(Layout{2, 2, true}, "plain", false, "bf16", 2, 8);
+  scenario.model.attention_dropout = 0.2;
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN's dropout draws anew for each step, layer, micro-batch and rank, and again for a gradient", "[cuda]") {
+  for (const auto granularity : {Recompute::Granularity::none, Recompute::Granularity::full}) {
+    Scenario scenario = dropping_scenario();
+    scenario.training.recompute.granularity = granularity;
+    const FakeCudnn fake;
+    OnFakeGpu gpu(scenario);
+    gpu.train(3);  // the second and third are graphs
+    CHECK_THAT(gpu.executor->notes(), Catch::VectorContains(std::string(
+                                          "attention dropout: cuDNN draws the masks, others than the host's and than "
+                                          "those of another tensor_model_parallel_size; "
+                                          "training.cudnn_attention_dropout = false has the schedule's, on our own "
+                                          "kernels, which do not use tensor cores")));
+    std::map<std::pair<std::int64_t, std::int64_t>, std::pair<int, int>> drawn;
+    for (const cuda::AttentionSeed& one : fake.seeds)
+      ++(one.pass == Pass::forward ? drawn[{one.seed, one.offset}].first : drawn[{one.seed, one.offset}].second);
+    const std::int64_t calls = 3 * scenario.model.num_layers * scenario.num_microbatches() * 4;
+    CHECK(static_cast<std::int64_t>(drawn.size()) == calls);
+    for (const auto& [seed, times] : drawn) {
+      CHECK(times.first == (granularity == Recompute::Granularity::full ? 2 : 1));
+      CHECK(times.second == 1);
+    }
+  }
+}
+
+TEST_CASE("attention's dropout is cuDNN's in all passes or in none", "[cuda]") {
+  Scenario scenario = dropping_scenario();
+  const auto launched = [&](bool (*has_plan)(const Attention&)) {
+    const FakeCudnn fake(has_plan);
+    OnFakeGpu gpu(scenario);
+    gpu.train(1);
+    const std::vector<std::string> notes = gpu.executor->notes();
+    CHECK(std::count_if(notes.begin(), notes.end(), [](const std::string& note) {
+            return note.starts_with("attention dropout: ");
+          }) == (scenario.model.attention_dropout > 0 ? 1 : 0));
+    return std::pair{fake.launches.size(), fake.seeds.size()};
+  };
+  const auto forward_alone = +[](const Attention& work) { return work.pass == Pass::forward; };
+  const auto all = launched(nullptr);
+  CHECK(all.first == all.second);
+  CHECK(all.first > 0);
+  CHECK(launched(forward_alone).first == 0);
+  scenario.training.cudnn_attention_dropout = false;
+  CHECK(launched(nullptr).first == 0);
+  scenario.model.attention_dropout = 0;
+  CHECK(launched(nullptr).first == all.first);
+  CHECK(launched(forward_alone).first == all.first / 2);
 }
 #endif
 

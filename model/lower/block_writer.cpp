@@ -281,26 +281,32 @@ void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int
 }
 
 View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                                  View dx_part, const std::string& weight, bool layered) {
+                                  View dx_part, const std::string& weight, bool layered, bool sums_bias) {
   const Expr layer = layered ? Expr(Coord::layer) : Expr(0);
   // Only the rows of this rank were kept.
   if (!weights_apart_ && !shape_.frozen_base) x = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
   op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
      {read(dy), read(parameter(weight, layer)), write(dx)});
   View sum = summed(name + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
-  write_or_put_off({name, in, out, dy, x, weight, layer, layered && shape_.model.add_bias_linear, dy});
+  write_or_put_off({name, in, out, dy, x, weight, layer, layered && sums_bias && shape_.model.add_bias_linear, dy});
   return sum;
 }
 
 void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x,
-                               View dx, std::optional<View> before_gelu) {
+                               View dx, std::optional<View> before_gelu, const std::string& bias_before_gelu) {
   const View dy = gathered(name + ".all_gather_dgrad", Phase::dgrad, dy_part);
   std::vector<Access> accesses = {read(dy), read(parameter(name + ".weight", Coord::layer))};
-  if (before_gelu) accesses.push_back(read(std::move(*before_gelu)));
+  Gemm product{tokens(), in, out, false, false, false};
+  if (before_gelu) {
+    product.epilogue = GemmEpilogue::gelu_backward;
+    accesses.push_back(read(std::move(*before_gelu)));
+  }
+  if (!bias_before_gelu.empty()) {
+    product.epilogue = GemmEpilogue::gelu_backward_bias_gradient;
+    accesses.push_back(accumulate(gradient(bias_before_gelu, Coord::layer)));
+  }
   accesses.push_back(write(std::move(dx)));
-  op(name + ".dgrad", Phase::dgrad,
-     Gemm{tokens(), in, out, false, false, false, before_gelu ? GemmEpilogue::gelu_backward : GemmEpilogue::none},
-     std::move(accesses));
+  op(name + ".dgrad", Phase::dgrad, product, std::move(accesses));
   write_or_put_off({name, in, out, weights_apart_ ? dy_part : dy, x, name + ".weight", Coord::layer,
                     shape_.model.add_bias_linear, dy_part, true});
 }

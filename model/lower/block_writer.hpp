@@ -96,11 +96,13 @@ class BlockWriter {
   // dx[T,in] = dy[T,out] · W;  dW[out,in] += dyᵀ · x;  db[out] += Σ dy over this rank's rows.
   // Column: `x` has this rank's rows, and `dx` is summed into `dx_part` (see summed); returns the view that has the
   // sum.
+  // Without `sums_bias` db is another operation's.
   View column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                       View dx_part, const std::string& weight, bool layered = true);
+                       View dx_part, const std::string& weight, bool layered = true, bool sums_bias = true);
   // `before_gelu`: input of the GELU before this layer, when dx is to be the gradient of that input.
+  // `bias_before_gelu`: then, unless "", the bias whose gradient Σ dx is added to.
   void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx,
-                    std::optional<View> before_gelu = {});
+                    std::optional<View> before_gelu = {}, const std::string& bias_before_gelu = "");
 
   // c[R,H] = a + dropout(b + bias of the row-parallel layer before).
   void residual(const std::string& name, const std::string& layer, View a, View b, View c, DropoutSite site);

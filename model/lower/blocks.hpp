@@ -50,15 +50,16 @@ struct BlockShape {
   std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
-  bool frozen_base = false;           // no gradients of parameters: backward is data gradients alone
-  bool gelu_fusion = false;           // GELU and its gradient are epilogues of the products before them
-  bool bias_gradient_fusion = false;  // gradients of biases are epilogues of those of weights
-  bool residual_fusion = false;       // proj and fc2 add to the residual stream; needs tp 1 and no hidden dropout
-  bool norm_gradient_fusion = false;  // norms have one operation for both of their gradients
-  std::int64_t tp = 1;                // tensor-parallel ranks that cut the layers
-  bool sequence_parallel = false;     // and, between layers, the tokens
-  bool scatters_messages = false;     // and the tokens of messages between stages
-  LaneId tp_lane = 0;                 // of their communication
+  bool frozen_base = false;                // no gradients of parameters: backward is data gradients alone
+  bool gelu_fusion = false;                // GELU and its gradient are epilogues of the products before them
+  bool bias_gradient_fusion = false;       // gradients of biases are epilogues of those of weights
+  bool gelu_bias_gradient_fusion = false;  // with GELU's gradient also that of the bias before it
+  bool residual_fusion = false;            // proj and fc2 add to the residual stream; needs tp 1 and no hidden dropout
+  bool norm_gradient_fusion = false;       // norms have one operation for both of their gradients
+  std::int64_t tp = 1;                     // tensor-parallel ranks that cut the layers
+  bool sequence_parallel = false;          // and, between layers, the tokens
+  bool scatters_messages = false;          // and the tokens of messages between stages
+  LaneId tp_lane = 0;                      // of their communication
   std::uint32_t tp_communicator = 0;
   Expr tp_place = 0;  // of the rank among them
   ContextShape cp;

@@ -171,6 +171,9 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.frozen_base = scenario.training.frozen_base;
   shape.gelu_fusion = scenario.training.gelu_fusion && !scenario.model.swiglu;
   shape.bias_gradient_fusion = scenario.training.bias_gradient_fusion && scenario.model.add_bias_linear;
+  shape.gelu_bias_gradient_fusion = scenario.training.gelu_bias_gradient_fusion && shape.gelu_fusion &&
+                                    scenario.model.add_bias_linear && !shape.frozen_base &&
+                                    !scenario.overlap.tp_comm_overlap;
   shape.tp = parallel.tensor_model_parallel_size;
   shape.residual_fusion = scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 && shape.tp == 1;
   shape.norm_gradient_fusion = scenario.training.norm_gradient_fusion;

@@ -256,7 +256,8 @@ void Sections::mlp_backward(const View& in) {
   const BackwardTransients& d = backward_;
   w_.row_backward("fc2", ffn_, model_.hidden_size,
                   branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2), of_layer(kept_.act), d.d_act,
-                  shape_.gelu_fusion ? std::optional(of_layer(kept_.fc1)) : std::nullopt);
+                  shape_.gelu_fusion ? std::optional(of_layer(kept_.fc1)) : std::nullopt,
+                  shape_.gelu_bias_gradient_fusion ? "fc1.bias" : "");
   if (!shape_.gelu_fusion) {
     std::vector<Access> accesses = before_activation();
     accesses.insert(accesses.begin(), read(d.d_act));
@@ -265,8 +266,9 @@ void Sections::mlp_backward(const View& in) {
           Elementwise{model_.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, w_.tokens(), ffn_},
           std::move(accesses));
   }
-  const View d_ln_2 = w_.column_backward("fc1", model_.hidden_size, fc1_size_, d.d_fc1, of_layer(kept_.ln_2),
-                                         w_.work(d.d_hidden), w_.work(d.d_part), "fc1.weight");
+  const View d_ln_2 =
+      w_.column_backward("fc1", model_.hidden_size, fc1_size_, d.d_fc1, of_layer(kept_.ln_2), w_.work(d.d_hidden),
+                         w_.work(d.d_part), "fc1.weight", true, !shape_.gelu_bias_gradient_fusion);
   w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
 }
 

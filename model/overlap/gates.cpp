@@ -53,6 +53,14 @@ Gates gates_of(const Scenario& s) {
             "the model has swiglu, which no product has as an epilogue");
   gates.off("bias_gradient_fusion", s.training.bias_gradient_fusion, "add_bias_linear on", s.model.add_bias_linear,
             "the linear layers have no biases");
+  const bool sums_gelu = s.training.gelu_bias_gradient_fusion;
+  gates.off("gelu_bias_gradient_fusion", sums_gelu, "gelu_fusion on", s.training.gelu_fusion && !s.model.swiglu,
+            "gelu_fusion is off or has no GELU, and it sums what that epilogue makes");
+  gates.off("gelu_bias_gradient_fusion", sums_gelu, "add_bias_linear on", s.model.add_bias_linear,
+            "the linear layers have no biases");
+  gates.off("gelu_bias_gradient_fusion", sums_gelu, "tp_comm_overlap off", !o.tp_comm_overlap,
+            "tp_comm_overlap is on, which may cut the product into pieces that would all add to the sums");
+  gates.trains("gelu_bias_gradient_fusion", sums_gelu, s);
   gates.off("residual_fusion", s.training.residual_fusion, "hidden_dropout 0", s.model.hidden_dropout == 0,
             "hidden_dropout is above 0 and comes between the product and the addition");
   gates.off("residual_fusion", s.training.residual_fusion, "tensor_model_parallel_size 1", tp == 1,

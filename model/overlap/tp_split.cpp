@@ -20,6 +20,7 @@ Operation SplitContext::gemm(const Operation& whole, std::size_t piece, Gemm wor
   part.lane = compute[piece % compute.size()];
   part.accesses[0].view = std::move(a);
   part.accesses[1].view = std::move(b);
+  assert(!work.sums_columns() && "all pieces would add to the sums");
   if (work.epilogue != GemmEpilogue::none) {  // the same part of what stands beside the result
     View& x = part.accesses[work.x_index()].view;
     const View& all = whole.accesses[work.c_index()].view;

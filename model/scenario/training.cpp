@@ -75,6 +75,8 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   training.frozen_base = value_or<bool>(table, "frozen_base", training.frozen_base);
   training.gelu_fusion = value_or<bool>(table, "gelu_fusion", training.gelu_fusion);
   training.bias_gradient_fusion = value_or<bool>(table, "bias_gradient_fusion", training.bias_gradient_fusion);
+  training.gelu_bias_gradient_fusion =
+      value_or<bool>(table, "gelu_bias_gradient_fusion", training.gelu_bias_gradient_fusion);
   training.residual_fusion = value_or<bool>(table, "residual_fusion", training.residual_fusion);
   training.norm_gradient_fusion = value_or<bool>(table, "norm_gradient_fusion", training.norm_gradient_fusion);
   read_optimizer(table, training);
@@ -91,6 +93,7 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   if (training.checkpoint_interval > 0 && training.checkpoint_dir.empty())
     throw table.failure("checkpoint_interval", "expected a checkpoint_dir as well, got none");
   training.enable_cuda_graph = value_or<bool>(table, "enable_cuda_graph", training.enable_cuda_graph);
+  training.cudnn_attention_dropout = value_or<bool>(table, "cudnn_attention_dropout", training.cudnn_attention_dropout);
   training.timeout_s =
       value_or<double>(table, "timeout_s", training.timeout_s, {.min = 0, .max = 1e6, .above_min = true});
   table.finish();

@@ -54,10 +54,11 @@ struct ListOperands {
     if (g.bias) list.operands.push_back(vector_of("bias", "R", g.n));
     // C is something made of the product and X.
     const bool makes = g.epilogue == GemmEpilogue::gelu || g.epilogue == GemmEpilogue::gelu_backward ||
-                       g.epilogue == GemmEpilogue::residual;
+                       g.sums_columns() || g.epilogue == GemmEpilogue::residual;
     if (g.epilogue == GemmEpilogue::bias_gradient && !g.trans_a) return bad("bias_gradient needs trans_a");
     if (g.epilogue == GemmEpilogue::bias_gradient) list.operands.push_back(vector_of("X", "A", g.m));
     if (makes) list.operands.push_back({"X", g.epilogue == GemmEpilogue::gelu ? "W" : "R", g.m, g.n});
+    if (g.sums_columns()) list.operands.push_back(vector_of("S", "A", g.n));
     list.operands.push_back({"C", makes ? "W" : "WA", g.m, g.n});
     return list;
   }

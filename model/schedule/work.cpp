@@ -113,6 +113,8 @@ const char* name_of(GemmEpilogue epilogue) {
       return "bias_gradient";
     case GemmEpilogue::residual:
       return "residual";
+    case GemmEpilogue::gelu_backward_bias_gradient:
+      return "gelu_backward_bias_gradient";
   }
   return "?";
 }
@@ -309,6 +311,10 @@ std::vector<Part> parts_of_gemm(const Gemm& whole) {
       return {product_in(x), {apply(ElementwiseFn::gelu), {{x, true}, {c}}}};
     case GemmEpilogue::gelu_backward:
       return {product_in(c), {apply(ElementwiseFn::gelu_backward), {{c, true}, {x}, {c}}}};
+    case GemmEpilogue::gelu_backward_bias_gradient:
+      return {product_in(c),
+              {apply(ElementwiseFn::gelu_backward), {{c, true}, {x}, {c}}},
+              {apply(ElementwiseFn::column_sum), {{c, true}, {whole.s_index()}}}};
     case GemmEpilogue::bias_gradient:
       return {product_in(c), {Elementwise{ElementwiseFn::column_sum, whole.k, whole.m}, {{0}, {x}}}};
     case GemmEpilogue::residual:  // adds the bias too, in the order of bias_add

@@ -31,9 +31,18 @@ namespace stretto {
 //   bias_gradient  C as without; X[1,m] += sums over k of op(A): A is the gradient of what a bias was added to
 //   residual       C = X + Y; X is other memory than C. Product, bias and X are summed in f32 when they are bf16, and
 //                  rounded once, where an addition apart finds the product rounded.
-// Operands: A R, B R, (bias[1,n] R when `bias`), (X W with gelu, R with gelu_backward and residual, A with
-// bias_gradient), C W|A.
-enum class GemmEpilogue : std::uint8_t { none, gelu, gelu_backward, bias_gradient, residual };
+//   gelu_backward_bias_gradient  C = Y · gelu'(X), and S[1,n] += sums over the rows of C: S is the gradient of the bias
+//                  that was added before the GELU
+// Operands: A R, B R, (bias[1,n] R when `bias`), (X W with gelu, R with gelu_backward, gelu_backward_bias_gradient and
+// residual, A with bias_gradient), (S A with gelu_backward_bias_gradient), C W|A.
+enum class GemmEpilogue : std::uint8_t {
+  none,
+  gelu,
+  gelu_backward,
+  bias_gradient,
+  residual,
+  gelu_backward_bias_gradient,
+};
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false, bias = false;
@@ -41,7 +50,9 @@ struct Gemm {
 
   // Places among the operands.
   std::size_t x_index() const { return bias ? 3 : 2; }
-  std::size_t c_index() const { return x_index() + (epilogue == GemmEpilogue::none ? 0 : 1); }
+  bool sums_columns() const { return epilogue == GemmEpilogue::gelu_backward_bias_gradient; }  // has S
+  std::size_t s_index() const { return x_index() + 1; }
+  std::size_t c_index() const { return x_index() + (epilogue == GemmEpilogue::none ? 0 : sums_columns() ? 2 : 1); }
   static constexpr const char* kKind = "gemm";
   static constexpr std::array kFields = {"m", "n", "k", "trans_a", "trans_b", "bias", "epilogue"};
   bool operator==(const Gemm&) const = default;

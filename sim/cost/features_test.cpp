@@ -68,6 +68,14 @@ TEST_CASE("a GEMM with an epilogue has its own cost, and those of its parts wher
   CHECK(gradient.key == "gemm_nn_gelu_backward_f32");
   CHECK(gradient.parts[0].key == "gemm_nn_f32");
   CHECK(gradient.parts[1].key == "gelu_backward_f32");
+  Operation with_bias = backward;
+  std::get<Gemm>(with_bias.work).epilogue = GemmEpilogue::gelu_backward_bias_gradient;
+  with_bias.accesses.insert(with_bias.accesses.end() - 1, accumulate(tensor()));
+  const WorkCost summed = work_cost(schedule, with_bias);
+  CHECK(summed.key == "gemm_nn_gelu_backward_bias_gradient_f32");
+  REQUIRE(summed.parts.size() == 3);
+  CHECK(summed.parts[1].key == "gelu_backward_f32");
+  CHECK(summed.parts[2].key == "column_sum_f32");
   const View dy = whole(schedule, add_tensor(schedule, "dy", Dtype::f32, BufferKind::workspace, 6, 4));
   const Operation weights{"fc1.wgrad",
                           Gemm{4, 4, 6, true, false, false, GemmEpilogue::bias_gradient},

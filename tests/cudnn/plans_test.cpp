@@ -1,9 +1,18 @@
 // cuDNN makes plans for the attention of common models on an H100 that is described and not there: the graphs are right
 // in form, and what they need beside their operands is known. What they compute only a GPU can tell (gpu_tests).
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "exec/cuda/module/attention.hpp"
+#include "tests/temp_dir.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -22,8 +31,21 @@ std::vector<exec::Operand> operands_of(const Attention& a, Dtype dtype = Dtype::
                      qkv = hidden + 2 * a.kv_heads * a.head_dim;
   const exec::Operand wide{nullptr, dtype, tokens, qkv, qkv}, out{nullptr, dtype, tokens, hidden, hidden},
       lse{nullptr, Dtype::f32, a.batch * a.heads, a.seq, a.seq};
-  if (a.pass == Pass::forward) return {wide, out, lse};
-  return {wide, out, lse, out, wide};
+  std::vector<exec::Operand> all = {wide, out, lse};
+  if (a.pass == Pass::dgrad) all.insert(all.end(), {out, wide});
+  if (a.dropout > 0) all.push_back({nullptr, Dtype::i32, 1, kDropoutKeyWords, kDropoutKeyWords});
+  return all;
+}
+
+// The only file in a folder of plans: what it was made for, and the key of its only plan.
+std::pair<std::string, PlanFile::Numbers> only_plan_in(const std::filesystem::path& folder) {
+  std::ifstream in(std::filesystem::directory_iterator(folder)->path());
+  std::string line, made_for;
+  std::getline(in, line);
+  std::getline(in, made_for);
+  std::getline(in, line, ':');
+  std::istringstream numbers(line);
+  return {made_for, {std::istream_iterator<std::int64_t>(numbers), {}}};
 }
 
 }  // namespace
@@ -65,6 +87,77 @@ TEST_CASE("cuDNN has plans where every query sees every key") {
   }
 }
 
+TEST_CASE("cuDNN has plans with dropout") {
+  AttentionRunner runner(kH100);
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const auto& [kv_heads, seq, head_dim, is_causal] :
+         {std::tuple{12, 1024, 64, true}, std::tuple{4, 1024, 128, true}, std::tuple{12, 100, 256, true},
+          std::tuple{12, 512, 64, false}}) {
+      const Attention work{pass, 2, 12, kv_heads, seq, head_dim, is_causal, 0.1};
+      const auto operands = operands_of(work);
+      INFO(describe(Work(work)));
+      const bool has_plan = runner.prepare(work, operands);
+      INFO(runner.why_not());
+      REQUIRE(has_plan);
+      // The mask takes no memory, its seed a little.
+      const std::int64_t row = 4 * (head_dim + 1) + (kv_heads < 12 ? 2 * 2 * head_dim : 0),
+                         least = 256 + (pass == Pass::forward ? 0 : row * 2 * 12 * seq);
+      CHECK(runner.workspace_bytes(work, operands) >= least);
+      CHECK(runner.workspace_bytes(work, operands) < least + (1 << 20));
+      // Another probability is another plan.
+      for (const double dropout : {0.0, 0.5}) {
+        Attention other = work;
+        other.dropout = dropout;
+        CHECK_FALSE(runner.has_plan(other, operands_of(other)));
+      }
+    }
+}
+
+TEST_CASE("of cuDNN's engines the fastest is taken, and kept for other processes") {
+  const testing::TempDir dir;
+  const Attention work{Pass::forward, 2, 12, 12, 1024, 64, true, 0};
+  const auto operands = operands_of(work);
+  std::size_t met = 0;
+  DescribedDevice device = kH100;
+  device.plan_folder = dir.path().string();
+  const auto kept = [&](auto time_ms) {
+    met = 0;
+    device.time_ms = [&](std::size_t i) {
+      met = std::max(met, i + 1);
+      return time_ms(i);
+    };
+    AttentionRunner runner(device);
+    const bool has_plan = runner.prepare(work, operands);
+    if (has_plan) runner.save();
+    const std::vector<std::string> notes = runner.notes();
+    return std::tuple{has_plan, runner.engine_of(work, operands), notes.empty() ? "" : notes.front()};
+  };
+  using Ms = std::optional<float>;
+  const auto none = kept([](std::size_t) { return Ms(); });
+  CHECK_FALSE(std::get<0>(none));
+  const std::size_t engines = met;
+  CHECK(engines >= 2);
+  CHECK(engines <= 8);
+  // The last is the fastest.
+  const auto last = kept([](std::size_t i) { return Ms(10.0f - static_cast<float>(i)); });
+  CHECK(std::get<2>(last).empty());
+  // Another process takes it as it is, whatever it would measure.
+  const auto again = kept([](std::size_t i) { return Ms(1.0f + static_cast<float>(i)); });
+  CHECK(met == 0);
+  CHECK(std::get<1>(again) == std::get<1>(last));
+  CHECK_THAT(std::get<2>(again), Catch::Contains("1 shapes") && Catch::Contains(dir.path().string()));
+  // What cuDNN does not take is measured again: here the first is the fastest.
+  const auto [made_for, key] = only_plan_in(dir.path());
+  PlanFile file(device.plan_folder, made_for);
+  REQUIRE(file.find(key) != nullptr);
+  file.put(key, {987654});
+  file.save();
+  const auto first = kept([](std::size_t i) { return Ms(1.0f + static_cast<float>(i)); });
+  CHECK(met == engines);
+  CHECK(std::get<0>(first));
+  CHECK(std::get<1>(first) != std::get<1>(last));
+}
+
 TEST_CASE("what cuDNN is not asked for is said") {
   AttentionRunner runner(kH100);
   const Attention plain{Pass::forward, 2, 4, 4, 128, 64, true, 0};
@@ -73,9 +166,6 @@ TEST_CASE("what cuDNN is not asked for is said") {
   };
   CHECK(runner.prepare(plain, operands_of(plain)));
   Attention work = plain;
-  work.dropout = 0.1;
-  CHECK(refuses(work));
-  work = plain;
   work.head_dim = 264;
   CHECK(refuses(work));
   work = plain;

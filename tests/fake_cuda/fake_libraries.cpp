@@ -1,6 +1,7 @@
 // Libraries of the fake device: GEMMs are the host's, and attention has plans where a test asks for them.
 #include "tests/fake_cuda/fake_libraries.hpp"
 
+#include "exec/cuda/kernels/attention_seed.hpp"
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/host/kernels/kernels.hpp"
@@ -31,15 +32,28 @@ struct AttentionRunner::Plan {};
 AttentionRunner::AttentionRunner() = default;
 AttentionRunner::~AttentionRunner() = default;
 thread_local std::vector<AttentionLaunch>* attention_launches = nullptr;
+thread_local std::vector<AttentionSeed>* attention_seeds = nullptr;
+thread_local bool (*fake_cudnn_has_plan)(const Attention& work) = nullptr;
 
-bool AttentionRunner::prepare(const Attention&, std::span<const exec::Operand>) {
+bool AttentionRunner::prepare(const Attention& work, std::span<const exec::Operand> operands, const Stream*) {
   why_not_ = "not here";
-  return attention_launches != nullptr;
+  return has_plan(work, operands);
 }
+bool AttentionRunner::has_plan(const Attention& work, std::span<const exec::Operand>) const {
+  return attention_launches != nullptr && (fake_cudnn_has_plan == nullptr || fake_cudnn_has_plan(work));
+}
+std::vector<std::string> AttentionRunner::notes() const { return {}; }
 std::int64_t AttentionRunner::workspace_bytes(const Attention&, std::span<const exec::Operand>) const { return 256; }
 void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> operands, std::byte* workspace,
                           const Stream& stream) {
-  attention_launches->push_back({workspace, stream.stream});
+  attention_launches->push_back({work.pass, workspace, stream.stream});
+  if (work.dropout > 0 && attention_seeds != nullptr) {
+    const auto* const seed = reinterpret_cast<const std::int64_t*>(workspace);
+    write_attention_seed(operands.back(), work.first_head.value(), reinterpret_cast<std::int64_t*>(workspace), stream);
+    emulate::submit(stream.stream, [=, to = attention_seeds, pass = work.pass] {
+      to->push_back({pass, seed[0], seed[1]});
+    });
+  }
   emulate::submit(stream.stream, [work, operands] { host::run_work(work, operands); });
 }
 

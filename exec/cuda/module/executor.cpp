@@ -52,6 +52,7 @@ class CudaExecutor final : public exec::Executor {
       : schedule_(schedule),
         memory_plan_(plan),
         options_(options),
+        cudnn_dropout_(options.cudnn_attention_dropout),
         programs_(std::move(programs)),
         launches_(std::move(launches)) {
     device_ = choose_device(options_.processes);
@@ -66,6 +67,8 @@ class CudaExecutor final : public exec::Executor {
       joins_.push_back(std::make_unique<CudaEvent>(false));
       workspaces_.push_back(std::make_unique<DeviceMemory>(static_cast<std::int64_t>(kWorkspace_bytes)));
     }
+    for (const auto& rank : ranks_) rank->write_noise();
+    check(cudaDeviceSynchronize(), "writing to memory");
     prepare_attention();
     const OperandsOf operands = [this](std::uint32_t rank, std::uint32_t op) { return ranks_[rank]->operands_of(op); };
     communication_ = options_.processes ? connect_nccl(schedule_, programs_.front(), operands, options_, stream_of(0),
@@ -79,8 +82,6 @@ class CudaExecutor final : public exec::Executor {
     notes_.insert(notes_.end(), notes.begin(), notes.end());
     for (std::uint32_t e = 0; e < 2 * launches_.events; ++e) events_.push_back(std::make_unique<CudaEvent>(false));
     times_ = std::make_unique<StepTimes>(programs_);
-    for (const auto& rank : ranks_) rank->write_noise();
-    check(cudaDeviceSynchronize(), "writing to memory");
     tune_gemms();
     if (options_.processes) load_kernels();
     clear(0xff);  // NaN in every floating type, so that what nobody wrote shows
@@ -225,27 +226,50 @@ class CudaExecutor final : public exec::Executor {
   // cuDNN's plans, where it has any. A workspace belongs to a stream: attention on two lanes of a rank may run at once.
   void prepare_attention() {
     attention_workspaces_.resize(launches_.streams);
-    std::vector<std::int64_t> bytes(launches_.streams);
-    for (std::size_t r = 0; r < programs_.size(); ++r)
-      for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
-        const auto* attention = std::get_if<Attention>(&programs_[r].work_of(op));
-        if (attention == nullptr) continue;
-        attention_ = &attention_runner();
-        const std::span<const exec::Operand> operands = ranks_[r]->operands_of(op);
-        if (attention_->prepare(*attention, operands)) {
-          std::int64_t& needed = bytes[stream_of_op(static_cast<std::uint32_t>(r), op)];
-          // At least something, so that there is memory to point to.
-          needed = std::max({std::int64_t{256}, needed, attention_->workspace_bytes(*attention, operands)});
-          continue;
-        }
-        add_note(fmt::format("{}: our own kernels, which do not use tensor cores; cuDNN: {}",
-                             describe(Work(*attention)), attention_->why_not()));
-      }
+    for_attention([&](const Attention& attention, std::span<const exec::Operand> operands, std::uint32_t stream) {
+      attention_ = &attention_runner();
+      const Stream on = stream_of(stream);
+      if (attention.dropout > 0 && !cudnn_dropout_) return;
+      if (attention_->prepare(attention, operands, &on)) return;
+      add_note(fmt::format("{}: our own kernels, which do not use tensor cores; cuDNN: {}", describe(Work(attention)),
+                           attention_->why_not()));
+      // Its masks are cuDNN's in all passes or in none: a gradient needs those of its forward pass.
+      if (attention.dropout > 0) cudnn_dropout_ = false;
+    });
+    if (attention_ == nullptr) return;
     cudaGetLastError();  // of a plan that was refused, which the next launch would report as its own
+    attention_->save();
+    for (const std::string& note : attention_->notes()) add_note(note);
+
+    std::vector<std::int64_t> bytes(launches_.streams);
+    for_attention([&](const Attention& attention, std::span<const exec::Operand> operands, std::uint32_t stream) {
+      const bool is_cudnn = runs_by_cudnn(attention, operands);
+      if (attention.dropout > 0)
+        add_note(is_cudnn
+                     ? "attention dropout: cuDNN draws the masks, others than the host's and than those of another "
+                       "tensor_model_parallel_size; training.cudnn_attention_dropout = false has the schedule's, "
+                       "on our own kernels, which do not use tensor cores"
+                     : "attention dropout: the schedule's masks, on our own kernels, which do not use tensor cores");
+      // At least something, so that there is memory to point to.
+      if (is_cudnn)
+        bytes[stream] = std::max({std::int64_t{256}, bytes[stream], attention_->workspace_bytes(attention, operands)});
+    });
     require_free(device_, schedule_, memory_plan_, programs_,
                  std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}), " for cuDNN's attention");
     for (std::size_t s = 0; s < bytes.size(); ++s)
       if (bytes[s] > 0) attention_workspaces_[s] = std::make_unique<DeviceMemory>(bytes[s]);
+  }
+
+  // fn(attention, operands, stream) of all there is.
+  template <class Fn>
+  void for_attention(Fn fn) const {
+    for (std::uint32_t r = 0; r < programs_.size(); ++r)
+      for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op)
+        if (const auto* attention = std::get_if<Attention>(&programs_[r].work_of(op)))
+          fn(*attention, ranks_[r]->operands_of(op), stream_of_op(r, op));
+  }
+  bool runs_by_cudnn(const Attention& attention, std::span<const exec::Operand> operands) const {
+    return (attention.dropout == 0 || cudnn_dropout_) && attention_->has_plan(attention, operands);
   }
 
   // Whether collectives are to reach the arena without copies.
@@ -380,7 +404,7 @@ class CudaExecutor final : public exec::Executor {
     const Work& work = program.work_of(op);
     const std::span<const exec::Operand> operands = ranks_[rank]->operands_of(op);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
-    if (const auto* attention = std::get_if<Attention>(&work); attention && attention_->prepare(*attention, operands))
+    if (const auto* attention = std::get_if<Attention>(&work); attention && runs_by_cudnn(*attention, operands))
       return attention_->run(*attention, operands, attention_workspaces_[on]->data, stream);
     launch_work(work, operands, stream);
   }
@@ -413,6 +437,7 @@ class CudaExecutor final : public exec::Executor {
   const Schedule& schedule_;
   const MemoryPlan memory_plan_;
   CudaOptions options_;
+  bool cudnn_dropout_;  // attention with dropout is cuDNN's, with its masks
   GpuDevice device_;
   std::vector<BesidePlan> beside_;  // of its memory, the plans
   std::vector<BoundProgram> programs_;

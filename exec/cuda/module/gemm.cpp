@@ -13,7 +13,9 @@
 
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/module/check.hpp"
+#include "exec/cuda/module/fastest.hpp"
 #include "exec/cuda/module/handles.hpp"
+#include "exec/cuda/module/this_device.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -25,9 +27,6 @@ void check(cublasStatus_t status, const char* what) {
 using cuda::check;
 
 constexpr int kCandidates = 16, kRounds = 2, kRepeats = 5;  // algorithms tried, and runs of each
-// Among equally fast algorithms takes cuBLAS's favourite, not a random one: executors of one schedule should compute
-// the same bits.
-constexpr float kWorthIt = 0.97f;
 // An algorithm whose single run takes so many times a run of the best is not run again. Below, events say too little.
 constexpr float kHopeless = 1.5f, kLeast_ms = 0.05f;
 constexpr std::uint32_t kAlignment = 16;  // that cuBLAS's fast kernels ask for
@@ -51,12 +50,29 @@ std::uint32_t alignment_of(const exec::Operand& operand) {
   return address == 0 ? kAlignment
                       : static_cast<std::uint32_t>(std::min<std::uintptr_t>(address & (~address + 1), kAlignment));
 }
-// Alignment of the bias and of GELU's kept input, which cuBLAS derives from their addresses.
+// Which operand gets gradients of a bias, as sums of the epilogue.
+std::optional<std::size_t> bias_sums_of(const Gemm& work) {
+  if (work.epilogue == GemmEpilogue::bias_gradient) return work.x_index();
+  return work.sums_columns() ? std::optional(work.s_index()) : std::nullopt;
+}
+// Alignment of the bias and of GELU's kept input, which cuBLAS derives from their addresses. Sums go elsewhere.
 std::uint32_t alignment_of_epilogue(const Gemm& work, std::span<const exec::Operand> operands) {
   std::uint32_t alignment = kAlignment;
-  if (work.epilogue == GemmEpilogue::bias_gradient) return alignment;
-  for (std::size_t i = 2; i + 1 < operands.size(); ++i) alignment = std::min(alignment, alignment_of(operands[i]));
+  for (std::size_t i = 2; i + 1 < operands.size(); ++i)
+    if (i != bias_sums_of(work)) alignment = std::min(alignment, alignment_of(operands[i]));
   return alignment;
+}
+// The work as a GEMM with another epilogue and what runs behind it; parts_of() where that is none. Only
+// gelu_backward_bias_gradient has one between: gelu_backward.
+std::vector<Part> parts_with(GemmEpilogue epilogue, const Gemm& work) {
+  std::vector<Part> parts = parts_of(work);
+  if (epilogue == GemmEpilogue::none) return parts;
+  assert(epilogue == GemmEpilogue::gelu_backward && work.sums_columns());
+  Gemm product = work;
+  product.epilogue = epilogue;
+  std::vector<Part::Operand> operands = parts.front().operands;
+  operands.insert(operands.end() - 1, {work.x_index()});
+  return {{product, std::move(operands)}, std::move(parts.back())};
 }
 
 // The operand that beta multiplies.
@@ -67,16 +83,17 @@ const exec::Operand& added_of(const Gemm& work, std::span<const exec::Operand> o
 // cuBLAS writes the gradient of a bias and cannot add to what is there: its sums go to the end of the scratch, and a
 // kernel adds them.
 struct BiasSums {
-  exec::Operand sums;  // [1,m]
+  exec::Operand sums;  // [1, as many as the bias has]
   Stream stream;       // with the scratch before them
   BiasSums(const Gemm& work, Dtype dtype, const Stream& of) : stream(of) {
-    const std::int64_t bytes = (work.m * bytes_of(dtype) + 255) / 256 * 256;
+    const std::int64_t count = work.sums_columns() ? work.n : work.m;
+    const std::int64_t bytes = (count * bytes_of(dtype) + 255) / 256 * 256;
     assert(static_cast<std::size_t>(bytes) <= of.scratch_bytes);
     stream.scratch_bytes -= static_cast<std::size_t>(bytes);
     sums.data = static_cast<std::byte*>(of.scratch) + stream.scratch_bytes;
     sums.dtype = dtype;
     sums.rows = 1;
-    sums.cols = sums.ld = work.m;
+    sums.cols = sums.ld = count;
     sums.mode = AccessMode::read;
   }
 };
@@ -101,16 +118,10 @@ float time_ms(Start start, const Stream& stream, int rounds = kRounds, int repea
   return fastest_ms;
 }
 
-// All that a plan depends on besides the GEMM. A device of another name or size has other kernels.
+// All that a plan depends on besides the GEMM.
 std::string made_for(int sms) {
-  int driver = 0, device = 0;
-  check(cudaDriverGetVersion(&driver), "asking for the driver");
-  check(cudaGetDevice(&device), "asking for the device");
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "asking the device");
-  return fmt::format("cuBLASLt {}, driver {}, {} ({}.{}, {} SMs), GEMMs on {} SMs", cublasLtGetVersion(), driver,
-                     properties.name, properties.major, properties.minor, properties.multiProcessorCount,
-                     sms > 0 ? sms : properties.multiProcessorCount);
+  return fmt::format("cuBLASLt {}, {}, GEMMs on {} SMs", cublasLtGetVersion(), this_device(),
+                     sms > 0 ? std::to_string(sms) : "all");
 }
 
 struct Preference {
@@ -133,27 +144,28 @@ struct GemmRunner::Plan {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, added = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   float beta = 0;
-  bool has_epilogue = false;  // false for work that has one: cuBLAS does not, and a kernel follows
-  Dtype sums = Dtype::f32;    // of BiasSums
-  float ms = 0;               // that a run of the work takes, with what follows
+  // What cuBLAS does of the work's epilogue: all, or none, and kernels follow; or GELU's gradient alone.
+  GemmEpilogue epilogue = GemmEpilogue::none;
+  Dtype sums = Dtype::f32;  // of BiasSums
+  float ms = 0;             // that a run of the work takes, with what follows
 
-  Plan(const Gemm& work, std::span<const exec::Operand> operands, int sms, bool with_epilogue, Dtype of_sums)
+  // Of a GEMM whose epilogue is cuBLAS's.
+  Plan(const Gemm& work, std::span<const exec::Operand> operands, int sms, Dtype of_sums)
       : a(layout_of(operands[1])),
         b(layout_of(operands[0])),
         added(layout_of(added_of(work, operands))),
         c(layout_of(operands.back())),
         beta(work.epilogue == GemmEpilogue::residual || operands.back().mode == AccessMode::accumulate ? 1.0f : 0.0f),
-        has_epilogue(with_epilogue && work.epilogue != GemmEpilogue::none),
+        epilogue(work.epilogue),
         sums(of_sums) {
     check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a GEMM");
     set(CUBLASLT_MATMUL_DESC_TRANSA, work.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, work.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (sms > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, sms);
-    if (work.bias || has_epilogue) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(work));
+    if (work.bias || epilogue != GemmEpilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(work));
     if (work.bias) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(operands[2].dtype));
-    if (has_epilogue && work.epilogue == GemmEpilogue::bias_gradient) {
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(sums));
-    } else if (has_aux(work)) {
+    if (bias_sums_of(work)) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(sums));
+    if (has_aux(work)) {
       const exec::Operand& x = operands[work.x_index()];
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::max(x.ld, x.cols));
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(x.dtype));
@@ -170,7 +182,7 @@ struct GemmRunner::Plan {
   // (cublasLtMatmulAlgo_t).
   static constexpr std::size_t kNumbers = 2 + std::size(cublasLtMatmulAlgo_t{}.data);
   PlanFile::Numbers numbers() const {
-    PlanFile::Numbers all = {has_epilogue, sums == Dtype::bf16};
+    PlanFile::Numbers all = {static_cast<std::int64_t>(epilogue), sums == Dtype::bf16};
     for (const std::uint64_t word : algorithm.data) all.push_back(static_cast<std::int64_t>(word));
     return all;
   }
@@ -185,26 +197,33 @@ struct GemmRunner::Plan {
   }
   // A bias along the columns of C is one along the rows of its transpose. cuBLAS's GELU is the one by tanh, as ours.
   cublasLtEpilogue_t epilogue_of(const Gemm& work) const {
-    if (!has_epilogue) return CUBLASLT_EPILOGUE_BIAS;
-    if (work.epilogue == GemmEpilogue::residual) return work.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    // A is cuBLAS's B, whose sums over k are one for every column of cuBLAS's D.
-    if (work.epilogue == GemmEpilogue::bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
-    if (work.epilogue == GemmEpilogue::gelu_backward) return CUBLASLT_EPILOGUE_DGELU;
-    return work.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    switch (work.epilogue) {
+      case GemmEpilogue::none:
+      case GemmEpilogue::residual:
+        return work.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+      case GemmEpilogue::gelu:
+        return work.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      case GemmEpilogue::gelu_backward:
+        return CUBLASLT_EPILOGUE_DGELU;
+      case GemmEpilogue::bias_gradient:  // A is cuBLAS's B, whose sums over k are one for every column of cuBLAS's D
+        return CUBLASLT_EPILOGUE_BGRADB;
+      case GemmEpilogue::gelu_backward_bias_gradient:  // sums over cuBLAS's columns, one for every row of its D
+        return CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    }
+    return CUBLASLT_EPILOGUE_DEFAULT;
   }
-  bool sums_bias(const Gemm& work) const { return has_epilogue && work.epilogue == GemmEpilogue::bias_gradient; }
   bool has_aux(const Gemm& work) const {
-    return has_epilogue && (work.epilogue == GemmEpilogue::gelu || work.epilogue == GemmEpilogue::gelu_backward);
+    return work.epilogue == GemmEpilogue::gelu || work.epilogue == GemmEpilogue::gelu_backward || work.sums_columns();
   }
   std::size_t workspace_bytes(const Gemm& work, const Stream& stream) const {
-    return sums_bias(work) ? BiasSums(work, sums, stream).stream.scratch_bytes : stream.scratch_bytes;
+    return bias_sums_of(work) ? BiasSums(work, sums, stream).stream.scratch_bytes : stream.scratch_bytes;
   }
   // Sets the addresses in the descriptors; a plan does not depend on them.
   void point_to(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
     if (work.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(operands[2].data));
-    if (sums_bias(work))
+    if (bias_sums_of(work))
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(BiasSums(work, sums, stream).sums.data));
-    else if (has_aux(work))
+    if (has_aux(work))
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(operands[work.x_index()].data));
   }
 
@@ -270,7 +289,7 @@ bool GemmRunner::tune(const Gemm& work, std::span<const exec::Operand> operands,
       file_.put(numbers, plan->numbers());
     }
   }
-  return work.epilogue == GemmEpilogue::none || plan->has_epilogue;
+  return plan->epilogue == work.epilogue;
 }
 
 std::unique_ptr<GemmRunner::Plan> GemmRunner::kept(const PlanFile::Numbers& key, const Gemm& work,
@@ -278,11 +297,11 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::kept(const PlanFile::Numbers& key,
                                                    const Stream& stream) const {
   const PlanFile::Numbers* numbers = file_.find(key);
   if (numbers == nullptr || numbers->size() != Plan::kNumbers) return nullptr;
-  const bool with_epilogue = (*numbers)[0] != 0;
+  const auto epilogue = static_cast<GemmEpilogue>((*numbers)[0]);
   const Dtype sums = (*numbers)[1] != 0 ? Dtype::bf16 : Dtype::f32;
   std::unique_ptr<Plan> plan;
   const auto takes = [&](const Gemm& one, std::span<const exec::Operand> of_one) {
-    plan = std::make_unique<Plan>(one, of_one, sms_, with_epilogue, sums);
+    plan = std::make_unique<Plan>(one, of_one, sms_, sums);
     plan->take(*numbers);
     plan->point_to(one, of_one, stream);
     cublasLtMatmulHeuristicResult_t result{};
@@ -290,33 +309,40 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::kept(const PlanFile::Numbers& key,
                                    &result) == CUBLAS_STATUS_SUCCESS &&
            result.workspaceSize <= plan->workspace_bytes(one, stream);
   };
-  if (work.epilogue == GemmEpilogue::none || with_epilogue) return takes(work, operands) ? std::move(plan) : nullptr;
-  const Part product = parts_of(work).front();
+  if (epilogue == work.epilogue) return takes(work, operands) ? std::move(plan) : nullptr;
+  if (epilogue != GemmEpilogue::none && !(epilogue == GemmEpilogue::gelu_backward && work.sums_columns()))
+    return nullptr;
+  const Part product = parts_with(epilogue, work).front();
   return takes(std::get<Gemm>(product.work), exec::operands_of(product, operands)) ? std::move(plan) : nullptr;
 }
 
 std::unique_ptr<GemmRunner::Plan> GemmRunner::measured(const Gemm& work, std::span<const exec::Operand> operands,
                                                        const Stream& stream) {
   // Sums of f32 lose nothing; of bf16 operands cuBLAS may have them in bf16 only.
-  std::unique_ptr<Plan> plan = fastest(work, operands, stream, true, Dtype::f32);
-  if (!plan && work.epilogue == GemmEpilogue::bias_gradient && operands[0].dtype == Dtype::bf16)
-    plan = fastest(work, operands, stream, true, Dtype::bf16);
+  std::unique_ptr<Plan> plan = fastest(work, operands, stream, Dtype::f32);
+  if (!plan && bias_sums_of(work) && operands[0].dtype == Dtype::bf16)
+    plan = fastest(work, operands, stream, Dtype::bf16);
   if (work.epilogue != GemmEpilogue::none) {
     // An epilogue leaves fewer algorithms to choose from (sums of a bias: none that cuts k, it seems), which may cost
     // more than a kernel that follows.
-    const Part product = parts_of(work).front();
-    auto apart = fastest(std::get<Gemm>(product.work), exec::operands_of(product, operands), stream, false, Dtype::f32);
-    for (const auto& one : {plan.get(), apart.get()})
-      if (one) one->ms = time_ms([&] { run(*one, work, operands, stream); }, stream);
-    if (!plan || (apart && apart->ms < kWorthIt * plan->ms)) plan = std::move(apart);
+    std::vector<GemmEpilogue> others = {GemmEpilogue::none};
+    if (work.sums_columns()) others.insert(others.begin(), GemmEpilogue::gelu_backward);
+    if (plan) plan->ms = time_ms([&] { run(*plan, work, operands, stream); }, stream);
+    for (const GemmEpilogue epilogue : others) {
+      const Part product = parts_with(epilogue, work).front();
+      auto apart = fastest(std::get<Gemm>(product.work), exec::operands_of(product, operands), stream, Dtype::f32);
+      if (!apart) continue;
+      apart->ms = time_ms([&] { run(*apart, work, operands, stream); }, stream);
+      if (!plan || apart->ms < kWorthIt * plan->ms) plan = std::move(apart);
+    }
   }
   if (!plan) throw runtime_failure("cuBLAS has no algorithm that runs " + describe(Work(work)));
   return plan;
 }
 
 std::unique_ptr<GemmRunner::Plan> GemmRunner::fastest(const Gemm& work, std::span<const exec::Operand> operands,
-                                                      const Stream& stream, bool with_epilogue, Dtype sums) {
-  auto plan = std::make_unique<Plan>(work, operands, sms_, with_epilogue, sums);
+                                                      const Stream& stream, Dtype sums) {
+  auto plan = std::make_unique<Plan>(work, operands, sms_, sums);
   plan->point_to(work, operands, stream);
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, plan->workspace_bytes(work, stream));
@@ -329,7 +355,8 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::fastest(const Gemm& work, std::spa
   const cublasStatus_t asked =
       cublasLtMatmulAlgoGetHeuristic(handle_, plan->operation, plan->a, plan->b, plan->added, plan->c,
                                      preference.handle, kCandidates, found.data(), &count);
-  if (asked == CUBLAS_STATUS_NOT_SUPPORTED || (asked != CUBLAS_STATUS_SUCCESS && plan->has_epilogue)) return nullptr;
+  if (asked == CUBLAS_STATUS_NOT_SUPPORTED || (asked != CUBLAS_STATUS_SUCCESS && plan->epilogue != GemmEpilogue::none))
+    return nullptr;
   check(asked, "asking for algorithms");
 
   float best_ms = std::numeric_limits<float>::infinity();
@@ -359,20 +386,22 @@ void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, 
 }
 
 void GemmRunner::run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  if (work.epilogue == GemmEpilogue::none || plan.has_epilogue) {
+  if (plan.epilogue == work.epilogue) {
     plan.point_to(work, operands, stream);
     check(plan.start(work, handle_, operands, plan.algorithm, stream), "starting a GEMM");
-    if (!plan.sums_bias(work)) return;
+    const auto to = bias_sums_of(work);
+    if (!to) return;
     const BiasSums bias(work, plan.sums, stream);
-    return launch_work(Elementwise{ElementwiseFn::column_sum, 1, work.m},
-                       std::array{bias.sums, operands[work.x_index()]}, bias.stream);
+    return launch_work(Elementwise{ElementwiseFn::column_sum, 1, bias.sums.cols}, std::array{bias.sums, operands[*to]},
+                       bias.stream);
   }
-  const std::vector<Part> parts = parts_of(work);
+  const std::vector<Part> parts = parts_with(plan.epilogue, work);
   const Gemm& alone = std::get<Gemm>(parts[0].work);
   const std::vector<exec::Operand> of_gemm = exec::operands_of(parts[0], operands);
   plan.point_to(alone, of_gemm, stream);
   check(plan.start(alone, handle_, of_gemm, plan.algorithm, stream), "starting a GEMM");
-  launch_work(parts[1].work, exec::operands_of(parts[1], operands), stream);
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    launch_work(parts[i].work, exec::operands_of(parts[i], operands), stream);
 }
 
 }  // namespace stretto::cuda

@@ -48,7 +48,7 @@ class GemmRunner {
   void run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   // nullptr when cuBLAS has nothing that runs.
   std::unique_ptr<Plan> fastest(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
-                                bool with_epilogue, Dtype sums);
+                                Dtype sums);
   // Measured anew.
   std::unique_ptr<Plan> measured(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   // As the file has it; nullptr when it has none, or cuBLAS does not take it.

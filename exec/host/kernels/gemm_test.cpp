@@ -82,6 +82,14 @@ TEST_CASE("a gemm with an epilogue is the gemm and then the operation", "[kernel
     fused.epilogue = GemmEpilogue::gelu_backward;
     run_gemm(fused, {before.operand(), d.write()});
     CHECK(max_difference(d, gradient) == 0);
+
+    auto sums = random_matrix<double>(1, 5, 5);
+    Matrix<double> fused_sums = sums, again(7, 5);
+    run(Elementwise{ElementwiseFn::column_sum, 7, 5}, {gradient.operand(), sums.accumulate()});
+    fused.epilogue = GemmEpilogue::gelu_backward_bias_gradient;
+    run_gemm(fused, {before.operand(), fused_sums.accumulate(), again.write()});
+    CHECK(max_difference(again, gradient) == 0);
+    CHECK(max_difference(fused_sums, sums) == 0);
   }
 }
 
