@@ -11,9 +11,11 @@
 
 namespace stretto::cli {
 
-// One line on standard error that is overwritten while a command works. Where that is no terminal, a line now and then.
+// One line on standard error that is overwritten while a command works. Where that is no terminal, a line every 30 s,
+// the first after 30 s. For one thread.
 class Progress {
  public:
+  // Control characters of the line are escaped.
   void show(const std::string& line) {
     if (terminal_) {
       std::cerr << "\r\033[K" << printable(line) << std::flush;
@@ -22,6 +24,7 @@ class Progress {
       shown_ = now;
     }
   }
+  // Before anything else is printed: the line goes from the terminal.
   void clear() {
     if (terminal_) std::cerr << "\r\033[K" << std::flush;
   }
@@ -33,7 +36,7 @@ class Progress {
 };
 
 // Says on standard error that building the scenario's schedule takes long, once, when it has taken two seconds on a
-// terminal, or ten elsewhere.
+// terminal, or ten elsewhere. It is silent from its destructor on, and keeps nothing of the scenario.
 class Patience {
  public:
   explicit Patience(const Scenario& scenario);

@@ -21,9 +21,11 @@ struct Contender : exec::ReadyStep {
   std::vector<Timeline> measured;        // one for each turn
   double loss = kUnknown;                // after the warm-up, which has the same number of steps for all contenders
 };
+// The steady period of a measured step.
 double step_ms(const Timeline& timeline);
 
 // One contender for each distinct schedule of the grid's modes, and as the last one a second copy of the first (A/A).
+// Throws Error(input) where a schedule cannot be built.
 std::vector<std::unique_ptr<Contender>> contenders_of(const Grid& grid, std::int64_t ranks,
                                                       const exec::Machine& machine, const exec::TokenSource& tokens);
 
@@ -55,7 +57,8 @@ struct Turns {
 };
 
 // Warms up all contenders, then measures each of them once in every turn. `cores`, if not null, is read after every
-// step. When ranks are processes all of them call this, and rank 0 gets the timelines of all.
+// step. When ranks are processes all of them call this, and rank 0 gets the timelines of all. `stop` is asked before
+// every turn. Throws what a step throws.
 Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_t turns,
                 launch::ProcessGroup* processes, CoreMonitor* cores,
                 const std::function<void(const std::string& line)>& progress, const std::function<bool()>& stop);

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,9 +17,10 @@ enum class Fitted : std::uint8_t {
   shipped,  // as the platform and the profile have them
 };
 constexpr int kFittedKinds = 3;
-const char* name_of(Fitted fitted);
+const char* name_of(Fitted fitted);  // as in tables and JSON
 
-// A published step and what is predicted for it. Times are seconds of one step.
+// A published step and what is predicted for it. Times are seconds of one step, shares and errors 0.01 for 1 %. A step
+// that is skipped (published.skipped says why) has nothing but `published`.
 struct ValidatedStep {
   PublishedStep published;
   Scenario scenario;                                   // of a step that is modelled

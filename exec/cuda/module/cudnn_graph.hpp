@@ -57,7 +57,8 @@ class CudnnDescriptor {
 using CudnnDims = std::array<std::int64_t, 4>;
 
 // A graph of operations on tensors of four dimensions, as cuDNN fuses them. Owns them; functions throw CudnnError.
-// Whoever runs it names the tensors by the ids that they were made with.
+// Whoever runs it names the tensors by the ids that they were made with. Strides are in elements; memory is aligned to
+// 16 bytes. Sums and products are of f32, whatever the tensors are. For one thread.
 class CudnnGraph {
  public:
   using Tensor = cudnnBackendDescriptor_t;
@@ -72,10 +73,12 @@ class CudnnGraph {
   Tensor scalar(std::int64_t id);
   Tensor device_integer(std::int64_t id);
 
+  // c = a · b over the last two dimensions; heads of b may be fewer, if they divide those of a.
   void matmul(Tensor a, Tensor b, Tensor c);
   // y = mode(x, b, t); b and t where the mode has them. `axis` is for GEN_INDEX.
   void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b = nullptr, Tensor t = nullptr,
                  std::int64_t axis = -1);
+  // Over each dimension that is 1 in y, or divides that of x.
   void reduce(cudnnReduceTensorOp_t with, Tensor x, Tensor y);
   // The same elements as y's dims and strides name them.
   void reshape(Tensor x, Tensor y);
