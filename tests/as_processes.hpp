@@ -43,7 +43,12 @@ inline std::vector<std::string> as_processes(std::int64_t size, double timeout_s
       if (rank != 0) world.listening = -1;
       try {
         launch::ProcessGroup group(world, timeout_s);
-        run(group);
+        try {
+          run(group);
+        } catch (const Error& error) {
+          group.fail(error.what(), error.kind());  // as the program does: the others need not wait for their timeout
+          throw;
+        }
       } catch (const Error& error) {
         errors[static_cast<std::size_t>(rank)] = error.what();
       }

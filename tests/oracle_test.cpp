@@ -35,7 +35,8 @@ constexpr int kMutations = 1400, kOfInstances = 14;
 #endif
 
 TEST_CASE("every mutation that changes the result is rejected") {
-  const MutationReport report = run_mutations(kMutations, 1);
+  const int mutations = share_of(kMutations);
+  const MutationReport report = run_mutations(mutations, 1);
   CAPTURE(report.mutations, report.malformed, report.harmful, report.rejected, report.rejected_by_flow,
           report.rejected_unchanged, report.of_instances);
   for (const std::string& missed : report.missed) UNSCOPED_INFO("accepted although the result changes: " << missed);
@@ -44,15 +45,15 @@ TEST_CASE("every mutation that changes the result is rejected") {
   CHECK(report.false_alarms.empty());
   // The mutations are worth something: most of them could run, many changed the result, some are races and some are
   // not.
-  CHECK(report.mutations - report.malformed >= kMutations * 5 / 7);
-  CHECK(report.harmful >= kMutations / 3);
-  CHECK(report.rejected - report.malformed - report.rejected_by_flow >= kMutations / 5);
-  CHECK(report.rejected_by_flow >= kMutations / 50);
-  CHECK(report.of_instances >= kOfInstances);
+  CHECK(report.mutations - report.malformed >= mutations * 5 / 7);
+  CHECK(report.harmful >= mutations / 3);
+  CHECK(report.rejected - report.malformed - report.rejected_by_flow >= mutations / 5);
+  CHECK(report.rejected_by_flow >= mutations / 50);
+  CHECK(report.of_instances >= share_of(kOfInstances));
 }
 
 TEST_CASE("mutations of what only folded ranks do are rejected") {
-  const MutationReport report = run_folded_mutations(kMutations * 3 / 7, 1);
+  const MutationReport report = run_folded_mutations(share_of(kMutations) * 3 / 7, 1);
   CAPTURE(report.mutations, report.malformed, report.harmful, report.rejected, report.rejected_by_flow);
   for (const std::string& missed : report.missed) UNSCOPED_INFO("accepted although the result changes: " << missed);
   CHECK(report.missed.empty());

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "tests/cases.hpp"
 #include "tests/layout_properties.hpp"
 
 namespace stretto::testing {
@@ -40,8 +41,8 @@ constexpr int kSerial = 2, kThreaded = 1;
 constexpr int kSerial = 12, kThreaded = 4;
 #endif
 
-TEST_CASE("random layouts equal the single rank, serially", "[serial]") { check_layouts(1, kSerial, false); }
-TEST_CASE("random layouts equal the single rank, on threads") { check_layouts(1001, kThreaded, true); }
+TEST_CASE("random layouts equal the single rank, serially", "[serial]") { check_layouts(1, share_of(kSerial), false); }
+TEST_CASE("random layouts equal the single rank, on threads") { check_layouts(1001, share_of(kThreaded), true); }
 
 TEST_CASE("many random layouts equal the single rank", "[.][soak]") {
   const std::uint64_t seed = from_environment("STRETTO_LAYOUT_SEED", 10'000);

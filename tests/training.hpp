@@ -14,27 +14,9 @@
 #include "model/schedule/plan.hpp"
 #include "model/schedule/residency.hpp"
 #include "model/verify/verify.hpp"
+#include "tests/cases.hpp"
 
 namespace stretto::testing {
-
-// A sanitizer's build is many times slower, and threads that do next to nothing between two waits take longer than the
-// serial executor: of long lists of cases such runs take some. Random layouts draw from what is left out.
-#if defined(__SANITIZE_THREAD__)
-constexpr std::uint32_t kCaseStride = 7, kThreadedStride = 1;
-#elif defined(__SANITIZE_ADDRESS__)
-constexpr std::uint32_t kCaseStride = 3, kThreadedStride = 3;
-#else
-constexpr std::uint32_t kCaseStride = 1, kThreadedStride = 3;
-#endif
-class Cases {
- public:
-  // One in `stride` of those that this build takes, scattered over the list.
-  explicit Cases(std::uint32_t stride = 1) : stride_(stride * kCaseStride) {}
-  bool takes_next() { return (next_++ * 2'654'435'761U >> 16) % stride_ == 0; }
-
- private:
-  std::uint32_t stride_, next_ = 0;
-};
 
 // Modes that act without tensor parallelism.
 inline std::vector<OverlapMode> data_parallel_modes() {

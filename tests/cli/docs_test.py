@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from program import IS_FAST, PLATFORM, ROOT, STRETTO, ProgramTest, main
+from program import IS_FAST, PLATFORM, ROOT, STRETTO, ProgramTest, main, slow
 
 WALKS = sorted((ROOT / "docs").glob("walk-*.md"))
 # Commands that take a minute or more have tests of their own; here they are as short as they can be.
@@ -52,9 +52,11 @@ class Docs(ProgramTest):
                 self.assertGreater(len(done.out), 5)
                 print(f"{time.monotonic() - begin:.1f} s: stretto {' '.join(words)}")
 
+    @slow
     def test_commands_of_the_readme(self):
         self.run_commands(ROOT / "README.md")
 
+    @slow
     def test_commands_of_the_walks(self):
         self.assertEqual(len(WALKS), 3)
         for walk in WALKS:

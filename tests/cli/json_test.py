@@ -6,7 +6,7 @@ import signal
 import time
 import unittest
 
-from program import IS_FAST, PLATFORM, PUBLISHED, PUBLISHED_HEADER, ROOT, ProgramTest, main
+from program import IS_FAST, PLATFORM, PUBLISHED, PUBLISHED_HEADER, ROOT, ProgramTest, main, slow
 
 PARTS_OF_MEMORY = "parameter gradient optimizer_state activation workspace input".split()
 
@@ -294,6 +294,7 @@ class Json(ProgramTest):
         for key in ("noise_pct", "noise_low_pct", "mean_abs_error_pct", "worst_abs_error_pct", "sgemm_GFLOPs", "step_GFLOPs"):
             self.assertIsNone(value[key], key)
 
+    @slow
     def test_calibrate_interrupted_goes_on(self):
         # A file that was good stays until all of the new one is known.
         self.write("host.toml", "# good\n")

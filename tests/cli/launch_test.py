@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-from program import FAIL_IO, LIMITS_MEMORY, STRETTO, ProgramTest, main
+from program import FAIL_IO, LIMITS_MEMORY, STRETTO, ProgramTest, main, slow
 
 LONG = ["--set", "training.train_iters=100000"]
 
@@ -180,6 +180,7 @@ class Launch(ProgramTest):
         self.assertEqual(process.stdout.count("step "), 7)  # and the median
 
     @unittest.skipUnless(shutil.which("torchrun"), "PyTorch is not installed")
+    @slow
     def test_torchrun(self):
         """The two options that name rank 9, which is not there, are for Debian 12 (docs/launch.md)."""
         port = free_port()
@@ -217,6 +218,7 @@ class Launch(ProgramTest):
         for rank in ranks:
             self.assertFalse(self.is_running(rank))
 
+    @slow
     def test_a_rank_that_hangs_trips_the_timeout(self):
         for stopped in (1, 0):  # within a step or between two: it does not matter
             process, ranks = self.start_ranks(3, "--set", "training.timeout_s=3")
@@ -231,6 +233,7 @@ class Launch(ProgramTest):
             for rank in ranks:
                 self.assertFalse(self.is_running(rank))
 
+    @slow
     def test_ranks_that_are_stopped_together_are_named(self):
         for stopped, says in (((0, 1, 2), "ranks 0, 1, 2 have been stopped (SIGSTOP) for 2 s"), ((0, 1), "rank")):
             process, ranks = self.start_ranks(3, "--set", "training.timeout_s=2")

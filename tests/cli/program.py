@@ -16,6 +16,9 @@ FAIL_IO = os.environ.get("STRETTO_FAIL_IO_LIBRARY", "")
 # AddressSanitizer needs terabytes of address space and keeps what was freed, so that no limit of memory can be tested.
 # It also takes ten times as long.
 LIMITS_MEMORY = IS_FAST = os.path.exists(STRETTO) and b"__asan_init" not in pathlib.Path(STRETTO).read_bytes()
+# `scripts/test --fast` leaves out tests of ten seconds and more, and makes long lists shorter.
+IS_FAST_SUITE = "STRETTO_FAST_SUITE" in os.environ
+slow = unittest.skipIf(IS_FAST_SUITE, "slow: scripts/test runs it")
 PLATFORM = str(ROOT / "tests/golden/host.toml")
 
 # Published steps for `validate`; nobody has published these.

@@ -151,9 +151,10 @@ class Train(ProgramTest):
                    says=["step-00000006.safetensors", "num_layers = 2", "the scenario has 3"])
 
     def test_interrupt_writes_a_checkpoint_and_resumes(self):
+        many = ["--set", "training.train_iters=600"]
+        whole = self.json("train", self.tiny, *many)
         for interrupt in (signal.SIGINT, signal.SIGTERM):
             folder = f"training.checkpoint_dir=ck{int(interrupt)}"
-            many = ["--set", "training.train_iters=600"]
             process = self.start("train", self.tiny, *many, "--set", folder)
             for line in process.stdout:
                 if line.startswith("step    20/"):
@@ -165,7 +166,6 @@ class Train(ProgramTest):
             self.assertIn("interrupted", err)
             stopped = self.json("train", self.tiny, *many, "--set", folder)
             self.assertGreaterEqual(stopped["resumed_from"], 20)
-            whole = self.json("train", self.tiny, *many)
             self.assertEqual(stopped["steps"][-1]["loss"], whole["steps"][-1]["loss"])
 
     def test_interrupt_promises_no_checkpoint_where_there_is_none(self):

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exec/cuda/module/attention.hpp"
+#include "tests/cases.hpp"
 #include "tests/temp_dir.hpp"
 
 namespace stretto::cuda {
@@ -52,6 +53,7 @@ std::pair<std::string, PlanFile::Numbers> only_plan_in(const std::filesystem::pa
 
 TEST_CASE("cuDNN has plans for the attention of common models") {
   AttentionRunner runner(kH100);
+  testing::Cases cases;
   for (const Pass pass : {Pass::forward, Pass::dgrad})
     for (const auto& [batch, heads, kv_heads, seq, head_dim] :
          {std::tuple{64, 12, 12, 1024, 64}, std::tuple{4, 25, 25, 1024, 64}, std::tuple{1, 12, 12, 2048, 128},
@@ -61,6 +63,7 @@ TEST_CASE("cuDNN has plans for the attention of common models") {
           std::tuple{2, 8, 4, 1024, 64}, std::tuple{2, 6, 2, 100, 40},
           // Wide heads: Gemma 2's.
           std::tuple{1, 8, 4, 2048, 256}, std::tuple{1, 4, 4, 1024, 192}}) {
+      if (!cases.takes_next()) continue;
       const Attention work{pass, batch, heads, kv_heads, seq, head_dim, true, 0};
       const auto operands = operands_of(work);
       INFO(describe(Work(work)));
@@ -89,10 +92,12 @@ TEST_CASE("cuDNN has plans where every query sees every key") {
 
 TEST_CASE("cuDNN has plans with dropout") {
   AttentionRunner runner(kH100);
+  testing::Cases cases;
   for (const Pass pass : {Pass::forward, Pass::dgrad})
     for (const auto& [kv_heads, seq, head_dim, is_causal] :
          {std::tuple{12, 1024, 64, true}, std::tuple{4, 1024, 128, true}, std::tuple{12, 100, 256, true},
           std::tuple{12, 512, 64, false}}) {
+      if (!cases.takes_next()) continue;
       const Attention work{pass, 2, 12, kv_heads, seq, head_dim, is_causal, 0.1};
       const auto operands = operands_of(work);
       INFO(describe(Work(work)));

@@ -1,0 +1,33 @@
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+
+namespace stretto::testing {
+
+// A sanitizer's build is many times slower, and threads that do next to nothing between two waits take longer than the
+// serial executor: of long lists of cases such runs take some. Random layouts draw from what is left out.
+#if defined(__SANITIZE_THREAD__)
+constexpr std::uint32_t kCaseStride = 7, kThreadedStride = 1;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr std::uint32_t kCaseStride = 3, kThreadedStride = 3;
+#else
+constexpr std::uint32_t kCaseStride = 1, kThreadedStride = 3;
+#endif
+
+// `scripts/test --fast` looks at a few cases of each list; `scripts/test` at all that a build takes.
+inline bool is_fast_suite() { return std::getenv("STRETTO_FAST_SUITE") != nullptr; }
+constexpr std::uint32_t kFastStride = 8;
+// `all`, or the share of it that the fast suite looks at.
+inline int share_of(int all) { return is_fast_suite() ? (all + int{kFastStride} - 1) / int{kFastStride} : all; }
+
+class Cases {
+ public:
+  // One in `stride` of those that this run takes, scattered over the list; the first always.
+  explicit Cases(std::uint32_t stride = 1) : stride_(stride * kCaseStride * (is_fast_suite() ? kFastStride : 1)) {}
+  bool takes_next() { return (next_++ * 2'654'435'761U >> 16) % stride_ == 0; }
+
+ private:
+  std::uint32_t stride_, next_ = 0;
+};
+
+}  // namespace stretto::testing
