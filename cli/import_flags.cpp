@@ -10,13 +10,13 @@
 namespace stretto::cli {
 namespace {
 
-struct ImportOptions {
+struct ImportedFlags {
   std::string file, flags, format = "megatron";
   Output output;
   Files files;
 };
 
-void import(const ImportOptions& options) {
+void import(const ImportedFlags& options) {
   if (options.file.empty() == options.flags.empty())
     throw input_error("expected one of FILE and --flags; see `stretto import --help`");
   std::string text = options.flags;
@@ -40,7 +40,7 @@ void import(const ImportOptions& options) {
 }  // namespace
 
 void add_import(CLI::App& app) {
-  auto options = std::make_shared<ImportOptions>();
+  auto options = std::make_shared<ImportedFlags>();
   CLI::App* command = app.add_subcommand("import", "a scenario from the settings of another program");
   options->files.add_input(*command, "FILE", options->file, "a shell script with flags; or Python or YAML for bridge");
   command->add_option("--flags", options->flags, "the flags themselves, instead of FILE: \"--num-layers 32 …\"");

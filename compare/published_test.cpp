@@ -11,12 +11,14 @@ namespace stretto::compare {
 namespace {
 
 using testing::TempDir;
-const char* const kHeader =
+const char* const kHeaderWithNotes =
     "id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,"
     "precision,"
     "recompute,framework,step_time_s,caveat,task,cluster,overlap_notes\n";
 
-std::string written(const TempDir& dir, const std::string& rows) { return dir.write("steps.csv", kHeader + rows); }
+std::string written(const TempDir& dir, const std::string& rows) {
+  return dir.write("steps.csv", kHeaderWithNotes + rows);
+}
 
 }  // namespace
 

@@ -17,8 +17,7 @@
 namespace stretto::exec {
 namespace {
 
-constexpr std::int64_t kThreadElements = 1 << 16;  // that are worth a thread
-constexpr std::int64_t kThreadBytes = 1 << 24;
+constexpr std::int64_t kThreadBytes = 1 << 24;  // that are worth a thread
 
 // Into every rank that has them. `values`: of the whole array. Parameters are written in both of their forms where the
 // optimizer has one of its own.

@@ -9,8 +9,6 @@
 namespace stretto::exec {
 namespace {
 
-constexpr std::int64_t kThreadElements = 1 << 16;  // that are worth a thread
-
 double value_of(double element) { return element; }
 double value_of(float element) { return element; }
 double value_of(Bf16 element) { return to_float(element); }

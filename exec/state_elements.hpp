@@ -4,6 +4,8 @@
 
 namespace stretto::exec {
 
+constexpr std::int64_t kThreadElements = 1 << 16;  // that are worth a thread
+
 // Elements of the model's state in a rank's memory, as numbers: f64 holds those of every floating type.
 
 // A run's elements, from and to `values`.

@@ -9,7 +9,7 @@ namespace stretto {
 namespace {
 
 // Lengths in the SVG's own units, which are CSS pixels at full width.
-constexpr double kWidth = 1040, kHeight = 720, kLeft = 70, kRight = 10, kTop = 10, kBottom = 46, kRadius = 3.6;
+constexpr double kChartWidth = 1040, kHeight = 720, kLeft = 70, kRight = 10, kTop = 10, kBottom = 46, kRadius = 3.6;
 
 bool is_drawn(const ScatterPoint& point) {
   return std::isfinite(point.x) && std::isfinite(point.y) && point.x > 0 && point.y > 0;
@@ -43,7 +43,7 @@ class Axis {
   const std::vector<double>& ticks() const { return ticks_; }
   double low() const { return ticks_.front(); }
   double high() const { return ticks_.back(); }
-  double x(double value) const { return kLeft + share(value) * (kWidth - kLeft - kRight); }
+  double x(double value) const { return kLeft + share(value) * (kChartWidth - kLeft - kRight); }
   double y(double value) const { return kHeight - kBottom - share(value) * (kHeight - kTop - kBottom); }
 
  private:
@@ -71,7 +71,7 @@ std::string grid(const ScatterChart& chart, const Axis& axis) {
   }
   svg += fmt::format("<path class=\"equal\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>\n", axis.x(axis.low()),
                      axis.y(axis.low()), axis.x(axis.high()), axis.y(axis.high()));
-  svg += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", (kLeft + kWidth - kRight) / 2,
+  svg += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", (kLeft + kChartWidth - kRight) / 2,
                      kHeight - 8, html_escaped(chart.x_name));
   svg += fmt::format("<text class=\"tick\" transform=\"translate(14 {:.1f}) rotate(-90)\">{}</text>\n",
                      (kTop + kHeight - kBottom) / 2, html_escaped(chart.y_name));
@@ -90,7 +90,7 @@ std::string drawn(const ScatterChart& chart) {
                           chart.series[point.series].css, axis.x(point.x), axis.y(point.y), kRadius,
                           html_escaped(point.name));
   }
-  return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">\n{}{}{}</svg>\n", kWidth,
+  return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">\n{}{}{}</svg>\n", kChartWidth,
                      kHeight, html_escaped(chart.title), grid(chart, axis), intervals, points);
 }
 

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "tests/occurrences.hpp"
+
 using namespace stretto;
 using Catch::Matchers::Contains;
 
@@ -20,19 +22,13 @@ ScatterChart chart() {
   return chart;
 }
 
-std::size_t count(const std::string& html, const std::string& what) {
-  std::size_t found = 0;
-  for (std::size_t at = html.find(what); at != std::string::npos; at = html.find(what, at + what.size())) ++found;
-  return found;
-}
-
 }  // namespace
 
 TEST_CASE("points stand on logarithmic axes of 1, 2, 5", "[html]") {
   const std::string html = scatter_section(chart());
-  CHECK(count(html, "<circle ") == 2);
-  CHECK(count(html, "class=\"interval\"") == 1);
-  CHECK(count(html, "class=\"band\"") == 1);
+  CHECK(testing::occurrences(html, "<circle ") == 2);
+  CHECK(testing::occurrences(html, "class=\"interval\"") == 1);
+  CHECK(testing::occurrences(html, "class=\"band\"") == 1);
   for (const char* tick : {">0.2<", ">0.5<", ">1<", ">50<", ">100<"}) CHECK_THAT(html, Contains(tick));
   CHECK_THAT(html, !Contains(">0.1<") && !Contains(">200<"));
   // 0.3 of 0.2 … 100 on the x axis: 70 + ln(1.5) / ln(500) · 960.
@@ -47,7 +43,7 @@ TEST_CASE("names of points are text", "[html]") {
 TEST_CASE("what cannot be drawn is left out", "[html]") {
   ScatterChart odd = chart();
   odd.points[0].y = std::numeric_limits<double>::quiet_NaN();
-  CHECK(count(scatter_section(odd), "<circle ") == 1);
+  CHECK(testing::occurrences(scatter_section(odd), "<circle ") == 1);
   odd.points[1].x = 0;
   CHECK_THAT(scatter_section(odd), Contains("Nothing to show") && !Contains("<svg"));
 }

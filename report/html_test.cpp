@@ -6,6 +6,7 @@
 
 #include "report/html_bars.hpp"
 #include "report/html_text.hpp"
+#include "tests/occurrences.hpp"
 #include "tests/test_program.hpp"
 
 using namespace stretto;
@@ -55,12 +56,6 @@ nlohmann::json data_of(const std::string& html) {
   return nlohmann::json::parse(html.substr(from, html.find("</script>", from) - from));
 }
 
-std::size_t count(const std::string& html, const std::string& what) {
-  std::size_t found = 0;
-  for (std::size_t at = html.find(what); at != std::string::npos; at = html.find(what, at + what.size())) ++found;
-  return found;
-}
-
 // What stands in the page but not in its style and script.
 std::string content_of(const std::string& html) {
   const std::size_t body = html.find("<body>"), script = html.find("<script>");
@@ -76,8 +71,8 @@ TEST_CASE("a page has a chart and a table for steps, breakdown, exposed time and
   CHECK(html.rfind("<!DOCTYPE html>", 0) == 0);
   for (const char* id : {"summary", "steps", "breakdown", "exposed", "timelines", "memory"})
     CHECK_THAT(html, Contains("<section id=\"" + std::string(id) + "\">"));
-  CHECK(count(html, "<svg ") == 4);
-  CHECK(count(content_of(html), "<details>") == 4);
+  CHECK(testing::occurrences(html, "<svg ") == 4);
+  CHECK(testing::occurrences(content_of(html), "<details>") == 4);
   for (const char* text :
        {"<h1>tiny: predicted and measured</h1>", "overlap_grad_reduce", "platform host", "mean error 1.0 %", "stage 1",
         "8.000 GiB", "exposed tp", "105.0 ms", "quartiles 97.5–117.5 ms, range 90.0–140.0 ms"})
@@ -117,8 +112,8 @@ TEST_CASE("names are text, whatever they contain", "[html]") {
   nasty.steps[0].row.operations[0].name = nasty.steps[0].predicted.lanes[0] = name + "\xff";
   nasty.summary.add_row({name});
   const std::string html = render_html(nasty);
-  CHECK(count(html, "</script>") == 2);
-  CHECK(count(html, "<script") == 2);
+  CHECK(testing::occurrences(html, "</script>") == 2);
+  CHECK(testing::occurrences(html, "<script") == 2);
   CHECK_THAT(html, !Contains("<!--") && !Contains("\x01"));
   CHECK(data_of(html).at("steps")[0].at("operations")[0][0] == name + "\uFFFD");
   CHECK(html_escaped("<a href=\"'&\">") == "&lt;a href=&quot;&#39;&amp;&quot;&gt;");

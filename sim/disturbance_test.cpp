@@ -7,8 +7,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
-
 // A step of 1,000 operations of 10 µs on each of `ranks` ranks, which meet after every `stride` of them.
 double slowdown(std::int64_t ranks, int stride, const Disturbance& disturbance) {
   Toy toy(ranks, ranks);

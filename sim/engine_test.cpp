@@ -11,7 +11,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
 constexpr Picoseconds ms = 1000 * us;
 
 struct Times {
@@ -22,18 +21,9 @@ std::ostream& operator<<(std::ostream& out, const Times& t) {
   return out << "ready " << t.ready << " start " << t.start << " transfer " << t.transfer << " end " << t.end;
 }
 
-// One step from a standing start, so that times count from 0.
-SimResult one_step(const Toy& toy) {
-  SimOptions options;
-  options.max_steps = 1;
-  return simulate(toy.schedule, toy.costs, options);
-}
-
 Times times_of(const SimResult& result, OpId op, std::int32_t rank = 0) {
-  for (const TimelineRow& row : result.timeline.rows)
-    if (row.rank == rank && row.op == op) return {row.ready, row.start, row.transfer, row.end};
-  FAIL("no row for operation " << op << " of rank " << rank);
-  return {};
+  const TimelineRow row = row_of(result, op, rank);
+  return {row.ready, row.start, row.transfer, row.end};
 }
 
 std::string message_of(const Toy& toy) {

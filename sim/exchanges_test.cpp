@@ -8,8 +8,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
-
 // Two stages with a program each. Lanes "compute" (0), "pp" (1), "pp2" (2); a wake-up takes 1 us, a timer 2 us too
 // long, and 1000 bytes cross the link in 1 us.
 struct TwoStages {
@@ -63,11 +61,11 @@ struct TwoStages {
   }
 };
 
-struct Times {
+struct Moved {
   Picoseconds ready, transfer, end;
-  bool operator==(const Times&) const = default;
+  bool operator==(const Moved&) const = default;
 };
-std::ostream& operator<<(std::ostream& out, const Times& t) {
+std::ostream& operator<<(std::ostream& out, const Moved& t) {
   return out << "ready " << t.ready << " transfer " << t.transfer << " end " << t.end;
 }
 
@@ -77,7 +75,7 @@ SimResult one_step(const TwoStages& two) {
   return simulate(two.schedule, two.costs, options);
 }
 
-Times times_of(const SimResult& result, OpId op) {
+Moved moved_of(const SimResult& result, OpId op) {
   for (const TimelineRow& row : result.timeline.rows)
     if (result.programs[static_cast<std::size_t>(row.rank)].ops[row.op].op == op)
       return {row.ready, row.transfer, row.end};
@@ -101,21 +99,21 @@ TEST_CASE("a message begins when both ends are there, and ends for both when its
     const OpId s = two.send(0, "s", {after(a)}), r = two.receive(1, "r", {5 * us, 50'000, {}, 1});
     const SimResult result = one_step(two);
     // a ends at 10, the sending lane wakes up; the bytes are there at 66, both sleep to it.
-    CHECK(times_of(result, s) == Times{11 * us, 11 * us, 68 * us});
-    CHECK(times_of(result, r) == Times{0, 11 * us, 68 * us});
+    CHECK(moved_of(result, s) == Moved{11 * us, 11 * us, 68 * us});
+    CHECK(moved_of(result, r) == Moved{0, 11 * us, 68 * us});
   }
   SECTION("the receiver comes last: its buffer was not free") {
     const OpId a = two.compute(1, "a", 10 * us);
     const OpId s = two.send(0, "s"), r = two.receive(1, "r", {5 * us, 50'000, {}, 1}, {after(a)});
     const SimResult result = one_step(two);
-    CHECK(times_of(result, s) == Times{0, 11 * us, 68 * us});
-    CHECK(times_of(result, r) == Times{11 * us, 11 * us, 68 * us});
+    CHECK(moved_of(result, s) == Moved{0, 11 * us, 68 * us});
+    CHECK(moved_of(result, r) == Moved{11 * us, 11 * us, 68 * us});
   }
   SECTION("without bytes there is the latency alone") {
     const OpId s = two.send(0, "s"), r = two.receive(1, "r", {5 * us, 0, {}, 1});
     const SimResult result = one_step(two);
-    CHECK(times_of(result, s) == Times{0, 0, 7 * us});
-    CHECK(times_of(result, r) == Times{0, 0, 7 * us});
+    CHECK(moved_of(result, s) == Moved{0, 0, 7 * us});
+    CHECK(moved_of(result, r) == Moved{0, 0, 7 * us});
   }
 }
 
@@ -126,15 +124,15 @@ TEST_CASE("the receiver moves the bytes: the sender sleeps until it has them", "
     const OpId a = two.compute(0, "a", 10 * us);
     const OpId s = two.send(0, "s", {after(a)}), r = two.receive(1, "r", cost);
     const SimResult result = one_step(two);
-    CHECK(times_of(result, r) == Times{0, 11 * us, 112 * us});
-    CHECK(times_of(result, s) == Times{11 * us, 11 * us, 113 * us});
+    CHECK(moved_of(result, r) == Moved{0, 11 * us, 112 * us});
+    CHECK(moved_of(result, s) == Moved{11 * us, 11 * us, 113 * us});
   }
   SECTION("a receiver that comes last is awake") {
     const OpId a = two.compute(1, "a", 10 * us);
     const OpId s = two.send(0, "s"), r = two.receive(1, "r", cost, {after(a)});
     const SimResult result = one_step(two);
-    CHECK(times_of(result, r) == Times{11 * us, 11 * us, 111 * us});
-    CHECK(times_of(result, s) == Times{0, 11 * us, 112 * us});
+    CHECK(moved_of(result, r) == Moved{11 * us, 11 * us, 111 * us});
+    CHECK(moved_of(result, s) == Moved{0, 11 * us, 112 * us});
   }
 }
 
@@ -146,10 +144,10 @@ TEST_CASE("messages of a group begin by themselves and end together", "[sim]") {
   const OpId s0 = two.send(0, "s0"), r0 = two.joined(two.receive(0, "r0", cost));
   const OpId r1 = two.receive(1, "r1", cost), s1 = two.send(1, "s1", {after(a)}, 2);
   const SimResult result = one_step(two);
-  CHECK(times_of(result, r1) == Times{0, 0, 52 * us});
-  CHECK(times_of(result, s1) == Times{101 * us, 101 * us, 153 * us});
-  CHECK(times_of(result, s0) == Times{0, 0, 153 * us});
-  CHECK(times_of(result, r0) == Times{0, 101 * us, 153 * us});
+  CHECK(moved_of(result, r1) == Moved{0, 0, 52 * us});
+  CHECK(moved_of(result, s1) == Moved{101 * us, 101 * us, 153 * us});
+  CHECK(moved_of(result, s0) == Moved{0, 0, 153 * us});
+  CHECK(moved_of(result, r0) == Moved{0, 101 * us, 153 * us});
   // s0 alone would have been over with r1; the others waited for nobody but their peers.
   CHECK(waited_of(result, s0) == 101 * us);
   for (const OpId op : {r0, r1, s1}) CHECK(waited_of(result, op) == 0);
@@ -163,11 +161,11 @@ TEST_CASE("a receive that is served behind one whose sender comes late has waite
   // Of one link, so that on two lanes the first that is posted is the first that is received.
   const OpId r = two.receive(1, "r", cost), q = two.joined(two.receive(1, "q", cost));
   const SimResult result = one_step(two);
-  CHECK(times_of(result, early) == Times{0, 0, 21 * us});
-  CHECK(times_of(result, late).transfer == 101 * us);
+  CHECK(moved_of(result, early) == Moved{0, 0, 21 * us});
+  CHECK(moved_of(result, late).transfer == 101 * us);
   // The first moves from 0 to 20, the second wakes up and moves from 102 to 122.
-  CHECK(times_of(result, r) == Times{0, 0, 122 * us});
-  CHECK(times_of(result, q) == Times{0, 101 * us, 122 * us});
+  CHECK(moved_of(result, r) == Moved{0, 0, 122 * us});
+  CHECK(moved_of(result, q) == Moved{0, 101 * us, 122 * us});
   CHECK(waited_of(result, r) == 102 * us);
   CHECK(waited_of(result, q) == 0);
 }
@@ -178,11 +176,11 @@ TEST_CASE("a group starts when the waits of all of it are met", "[sim]") {
   const OpId s = two.send(0, "s"), t = two.joined(two.send(0, "t", {after(a)}));
   const OpId r = two.receive(1, "r", {0, 3'000, {}, 1}), q = two.receive(1, "q", {0, 3'000, {}, 1});
   const SimResult result = one_step(two);
-  CHECK(times_of(result, s) == Times{11 * us, 11 * us, times_of(result, t).end});
+  CHECK(moved_of(result, s) == Moved{11 * us, 11 * us, moved_of(result, t).end});
   // The second is not in a group with the first: it is posted when that is over.
-  CHECK(times_of(result, r) == Times{0, 11 * us, 16 * us});
-  CHECK(times_of(result, q) == Times{16 * us, 16 * us, 21 * us});
-  CHECK(times_of(result, t).end == 21 * us);
+  CHECK(moved_of(result, r) == Moved{0, 11 * us, 16 * us});
+  CHECK(moved_of(result, q) == Moved{16 * us, 16 * us, 21 * us});
+  CHECK(moved_of(result, t).end == 21 * us);
 }
 
 TEST_CASE("several receives of a group whose senders are there already", "[sim]") {
@@ -196,10 +194,10 @@ TEST_CASE("several receives of a group whose senders are there already", "[sim]"
     const SimResult result = one_step(two);
     // At 11 both begin; the wire is done at 16, the movement of both at 11 + 2 · moves.
     const Picoseconds end = moves == 0 ? 18 * us : 17 * us;
-    CHECK(times_of(result, r) == Times{11 * us, 11 * us, end});
-    CHECK(times_of(result, q) == Times{11 * us, 11 * us, end});
-    CHECK(times_of(result, s) == times_of(result, t));
-    CHECK(times_of(result, s).end == 18 * us);
+    CHECK(moved_of(result, r) == Moved{11 * us, 11 * us, end});
+    CHECK(moved_of(result, q) == Moved{11 * us, 11 * us, end});
+    CHECK(moved_of(result, s) == moved_of(result, t));
+    CHECK(moved_of(result, s).end == 18 * us);
   }
 }
 
@@ -208,10 +206,10 @@ TEST_CASE("the n-th that is sent is the n-th that is received, on whatever lanes
   const OpId s = two.send(0, "s"), t = two.send(0, "t");
   const OpId r = two.receive(1, "r", {0, 10'000, {}, 1}), q = two.receive(1, "q", {0, 20'000, {}, 1}, {}, 2);
   const SimResult result = one_step(two);
-  CHECK(times_of(result, s).end == 12 * us);
-  CHECK(times_of(result, r).end == 12 * us);
-  CHECK(times_of(result, t) == Times{12 * us, 12 * us, 34 * us});
-  CHECK(times_of(result, q).end == 34 * us);
+  CHECK(moved_of(result, s).end == 12 * us);
+  CHECK(moved_of(result, r).end == 12 * us);
+  CHECK(moved_of(result, t) == Moved{12 * us, 12 * us, 34 * us});
+  CHECK(moved_of(result, q).end == 34 * us);
 }
 
 TEST_CASE("a receive that its own send wakes sets off once", "[sim][simgrid]") {

@@ -10,8 +10,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
-
 // A pipeline of two tensor-parallel ranks a stage, as a framework runs it that waits for its messages.
 Scenario pipeline() {
   return parse_scenario(R"(platform = "a100-80gb"

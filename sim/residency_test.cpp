@@ -8,22 +8,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
-
-TimelineRow row_of(const SimResult& result, OpId op, std::int32_t rank = 0) {
-  for (const TimelineRow& row : result.timeline.rows)
-    if (row.rank == rank && row.op == op) return row;
-  FAIL("no row for operation " << op << " of rank " << rank);
-  return {};
-}
-
-SimResult one_step(const Toy& toy, NetworkKind network = NetworkKind::fluid) {
-  SimOptions options;
-  options.max_steps = 1;
-  options.network = network;
-  return simulate(toy.schedule, toy.costs, options);
-}
-
 // Two ranks on one device of `cores` cores, with a communicator of one channel each.
 Toy with_channel(int cores) {
   Toy toy(2, 2);

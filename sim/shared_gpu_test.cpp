@@ -8,21 +8,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
-
-TimelineRow row_of(const SimResult& result, OpId op, std::int32_t rank = 0) {
-  for (const TimelineRow& row : result.timeline.rows)
-    if (row.rank == rank && row.op == op) return row;
-  FAIL("no row for operation " << op << " of rank " << rank);
-  return {};
-}
-
-SimResult one_step(const Toy& toy) {
-  SimOptions options;
-  options.max_steps = 1;
-  return simulate(toy.schedule, toy.costs, options);
-}
-
 // Two ranks on one GPU, links that take no time.
 Toy shared_gpu() {
   Toy toy(2, 2);

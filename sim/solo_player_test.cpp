@@ -9,8 +9,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
-
 // The same operations and waits, one call each: none is solo. It is what SoloPlayer has to equal, and shares none of
 // its code.
 Toy cut_apart(Toy toy) {

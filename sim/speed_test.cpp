@@ -6,8 +6,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
-
 // `calls` instances of one compute operation, told apart by their layer; with `buckets` > 0, that many collectives
 // follow evenly, each waiting for the compute operation before it.
 Toy long_step(std::int64_t calls, std::int64_t buckets) {

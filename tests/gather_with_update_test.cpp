@@ -17,14 +17,14 @@ Scenario scenario_of(const Layout& layout, bool beside_update, const std::string
   return scenario;
 }
 
-std::vector<Layout> layouts() {
+std::vector<Layout> layouts_that_gather() {
   return {{2, 1, false, 2, 2}, {3, 1, false, 2, 3}, {2, 2, true, 2, 2}, {.dp = 1, .pp = 2, .vp = 2, .cp = 2}};
 }
 
 }  // namespace
 
 TEST_CASE("gathers beside the update: the numerics of one rank", "[serial]") {
-  for (const Layout& layout : layouts())
+  for (const Layout& layout : layouts_that_gather())
     for (const bool align : {false, true})
       for (const bool threaded : {false, true}) {
         INFO(layout.text() << (align ? ", aligned" : "") << (threaded ? ", on threads" : ""));
@@ -43,7 +43,7 @@ TEST_CASE("gathers beside the update: the numerics of one rank", "[serial]") {
 }
 
 TEST_CASE("gathers beside the update compute what other gathers do", "[serial]") {
-  for (const Layout& layout : layouts())
+  for (const Layout& layout : layouts_that_gather())
     for (const bool llama : {false, true}) {
       INFO(layout.text() << (llama ? ", llama" : ""));
       CHECK(verify_equivalent(build_schedule(scenario_of(layout, false, "bf16", llama)),

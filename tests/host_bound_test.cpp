@@ -11,8 +11,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
-
 struct Simulated {
   SimResult result;
   Breakdown breakdown;

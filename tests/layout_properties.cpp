@@ -14,7 +14,7 @@
 namespace stretto::testing {
 namespace {
 
-constexpr int kSteps = 2;
+constexpr int kLayoutSteps = 2;
 constexpr double kExact = 1e-10, kExactParameters = 1e-8;
 // In few bits: as far from fp64 as so many times a single rank, and so many units in the last place besides.
 constexpr double kUnitOfBf16 = 1.0 / 256, kUnitOfF32 = 1.0 / (1 << 23), kTimesOneRank = 4, kUnits = 8;
@@ -76,7 +76,7 @@ double overall_difference(const std::vector<exec::FullTensor>& a, const std::vec
 using TensorDistance = double (*)(const std::vector<exec::FullTensor>&, const std::vector<exec::FullTensor>&);
 Distance distance(const Trained& a, const Trained& b, TensorDistance of_tensors) {
   Distance result;
-  for (std::size_t step = 0; step < kSteps; ++step) {
+  for (std::size_t step = 0; step < kLayoutSteps; ++step) {
     result.loss = std::max(result.loss, relative(a.losses[step], b.losses[step]));
     result.gradient_norm = std::max(result.gradient_norm, relative(a.norms[step], b.norms[step]));
   }
@@ -88,7 +88,7 @@ Distance distance(const Trained& a, const Trained& b, TensorDistance of_tensors)
 std::vector<std::string> differences_from_one_rank(const Scenario& scenario, const Trained& trained) {
   const bool reduces_in_bf16 = !scenario.overlap.grad_reduce_in_fp32 && scenario.parallel.replicas() > 1;
   const std::string& precision = scenario.training.precision;
-  const Trained exact = train(on_single_rank(scenario, "fp64"), kSteps, false);
+  const Trained exact = train(on_single_rank(scenario, "fp64"), kLayoutSteps, false);
   Distance got, most{kExact, kExact, kExact, kExactParameters};
   if (precision == "fp64" && !reduces_in_bf16) {
     got = distance(trained, exact, worst_relative_difference);
@@ -99,7 +99,7 @@ std::vector<std::string> differences_from_one_rank(const Scenario& scenario, con
     alone_too.training.attention_backend = scenario.training.attention_backend;
     alone_too.training.residual_fusion =
         scenario.training.residual_fusion && scenario.parallel.tensor_model_parallel_size == 1;
-    const Trained rounded = train(alone_too, kSteps, false);
+    const Trained rounded = train(alone_too, kLayoutSteps, false);
     const Distance alone = distance(rounded, exact, overall_difference);
     const bool rounds_to_bf16 = precision == "bf16" || reduces_in_bf16;
     const double units = kUnits * (rounds_to_bf16 ? kUnitOfBf16 : kUnitOfF32);
@@ -110,7 +110,7 @@ std::vector<std::string> differences_from_one_rank(const Scenario& scenario, con
     const double alone_norm = std::max(alone.gradient_norm, alone.gradients);
     most = {widened(alone.loss), widened(alone_norm), widened(alone.gradients), widened(alone.parameters)};
     if (gathers_fp8(scenario))
-      got = distance(trained, train(without_stages(scenario), kSteps, false), overall_difference);
+      got = distance(trained, train(without_stages(scenario), kLayoutSteps, false), overall_difference);
   }
   std::vector<std::string> lines;
   const auto check = [&](const char* what, double difference, double limit) {
@@ -222,7 +222,7 @@ std::vector<std::string> broken_properties(const Scenario& scenario, bool thread
     Draw draw(seed);
     if (const std::string line = broken_simulation(schedule, draw); !line.empty()) broken.push_back(line);
 
-    const Trained trained = train(scenario, kSteps, threaded, seed);
+    const Trained trained = train(scenario, kLayoutSteps, threaded, seed);
     for (const std::string& line : differences_from_one_rank(scenario, trained)) broken.push_back(line);
     for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
       const std::int64_t planned = plan.roles[schedule.role_of(schedule.mesh.coordinates_of(rank))].bytes,

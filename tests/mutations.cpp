@@ -13,7 +13,7 @@
 namespace stretto::testing {
 namespace {
 
-constexpr int kSteps = 2;
+constexpr int kMutatedSteps = 2;
 constexpr std::uint64_t kSeeds = 8;          // orders that must all give the same result
 constexpr std::uint64_t kSeedsRejected = 2;  // enough to count
 
@@ -28,7 +28,8 @@ struct Subject {
   std::string name;
 };
 
-// Metrics of all ranks, then all parameters, after kSteps steps without a pause between them. Nothing when it fails.
+// Metrics of all ranks, then all parameters, after kMutatedSteps steps without a pause between them. Nothing when it
+// fails.
 std::optional<Result> run_serially(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
                                    std::uint64_t seed) {
   static const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
@@ -42,7 +43,7 @@ std::optional<Result> run_serially(const Scenario& scenario, const Schedule& sch
     exec::initialise_state(schedule, scenario, memory_of);
     exec::write_batch(schedule, scenario, tokens, 0, memory_of);
     exec::write_hyper(schedule, scenario, 0, memory_of);
-    executor.run(kSteps, seed);
+    executor.run(kMutatedSteps, seed);
     Result result;
     for (std::int64_t rank = 0; rank < executor.ranks(); ++rank) {
       const exec::StepMetrics metrics = exec::read_metrics(schedule, memory_of, rank);
@@ -73,11 +74,11 @@ Subject make_subject(Scenario scenario, const std::string& name) {
 }
 
 // How the messages of a pipeline are issued.
-struct Messages {
+struct MessageKnobs {
   const char* name = "batched";
   bool batch = true, overlap = false, warmup_flush = false;
 };
-constexpr Messages kMessages[] = {
+constexpr MessageKnobs kMessageKnobs[] = {
     {}, {"side by side", false}, {"overlapped", false, true}, {"overlapped, warm-up and flush too", false, true, true}};
 
 void add_pipelines(std::vector<Subject>& subjects) {
@@ -86,7 +87,7 @@ void add_pipelines(std::vector<Subject>& subjects) {
                                Layout{.pp = 3, .schedule = PipelineSchedule::zb_h1},
                                Layout{.pp = 2, .vp = 2, .schedule = PipelineSchedule::zb_v},
                                Layout{.pp = 2, .vp = 2, .schedule = PipelineSchedule::dualpipe_v}})
-    for (const Messages& messages : kMessages)
+    for (const MessageKnobs& messages : kMessageKnobs)
       for (const std::int64_t micro_batches : {2, 4}) {
         if (layout.schedule == PipelineSchedule::dualpipe_v && micro_batches < 2 * layout.pp) continue;
         const char* mode = layout.dp > 1 ? "overlap_grad_reduce" : "plain";

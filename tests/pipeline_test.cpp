@@ -8,7 +8,7 @@
 namespace stretto::testing {
 namespace {
 
-const Layout kLayouts[] = {
+const Layout kPipelines[] = {
     {1, 1, false, 2},
     {1, 1, false, 3},
     {1, 1, false, 6},
@@ -41,23 +41,23 @@ Scenario reference_scenario(bool llama) {
   return scenario;
 }
 
-void check_all(bool threaded, bool llama) {
-  check_against_single_rank(reference_scenario(llama), kLayouts, threaded, llama);
+void check_pipelines(bool threaded, bool llama) {
+  check_against_single_rank(reference_scenario(llama), kPipelines, threaded, llama);
 }
 
 }  // namespace
 
 TEST_CASE("fp64: every pipeline and mode equals the single rank, serially, GPT", "[serial]") {
-  check_all(false, false);
+  check_pipelines(false, false);
 }
 TEST_CASE("fp64: every pipeline and mode equals the single rank, serially, Llama", "[serial]") {
-  check_all(false, true);
+  check_pipelines(false, true);
 }
-TEST_CASE("fp64: every pipeline and mode equals the single rank, on threads") { check_all(true, false); }
+TEST_CASE("fp64: every pipeline and mode equals the single rank, on threads") { check_pipelines(true, false); }
 
 TEST_CASE("how messages are issued does not change a bit", "[serial]") {
   Cases cases;
-  for (const Layout& layout : kLayouts) {
+  for (const Layout& layout : kPipelines) {
     if (!cases.takes_next()) continue;
     const Scenario plain = layout_scenario(layout, "plain", false, "fp32");
     const Trained reference = train(plain, 2, false);

@@ -16,7 +16,7 @@
 namespace stretto::testing {
 namespace {
 
-constexpr int kSteps = 2;
+constexpr int kStepsApart = 2;
 
 // What rank 0 sees.
 Trained train_as_processes(const Scenario& scenario) {
@@ -32,7 +32,7 @@ Trained train_as_processes(const Scenario& scenario) {
     const exec::MemoryOf memory_of = exec::memory_of(executor);
     exec::initialise_state(schedule, scenario, memory_of);
     std::vector<double> losses, norms;
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kStepsApart; ++step) {
       exec::write_batch(schedule, scenario, tokens, step, memory_of);
       exec::write_hyper(schedule, scenario, step, memory_of);
       executor.run(1);
@@ -59,7 +59,7 @@ TEST_CASE("ranks in processes of their own: the same bits as in one, in every mo
         Scenario scenario = layout_scenario(layout, mode.name, layout.tp > 1 && layout.pp > 1, precision);
         if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
         INFO(layout.text() << ", " << mode.name << ", " << precision);
-        const Trained together = train(scenario, kSteps, true), apart = train_as_processes(scenario);
+        const Trained together = train(scenario, kStepsApart, true), apart = train_as_processes(scenario);
         CHECK(apart.losses == together.losses);
         CHECK(apart.norms == together.norms);
         CHECK(same_bits(apart.gradients, together.gradients));

@@ -1,4 +1,5 @@
 #pragma once
+#include <catch2/catch.hpp>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -7,6 +8,8 @@
 #include "tests/simulate.hpp"
 
 namespace stretto::sim {
+
+constexpr Picoseconds us = kPicosecondsPerMicrosecond;
 
 // Small hand-made schedules with hand-made costs, for tests: one operation a template, one call an operation.
 struct Toy {
@@ -77,5 +80,20 @@ struct Toy {
 
 inline Edge after(OpId op, int steps_ago = 0) { return {EdgeKind::finish_start, {op, 0, 0, 0, steps_ago}}; }
 inline Edge after_start(OpId op, int steps_ago = 0) { return {EdgeKind::start_start, {op, 0, 0, 0, steps_ago}}; }
+
+// One step from a standing start, so that times count from 0.
+inline SimResult one_step(const Toy& toy, NetworkKind network = NetworkKind::fluid) {
+  SimOptions options;
+  options.max_steps = 1;
+  options.network = network;
+  return simulate(toy.schedule, toy.costs, options);
+}
+
+inline TimelineRow row_of(const SimResult& result, OpId op, std::int32_t rank = 0) {
+  for (const TimelineRow& row : result.timeline.rows)
+    if (row.rank == rank && row.op == op) return row;
+  FAIL("no row for operation " << op << " of rank " << rank);
+  return {};
+}
 
 }  // namespace stretto::sim

@@ -6,7 +6,7 @@
 namespace stretto::testing {
 namespace {
 
-constexpr int kSteps = 2;
+constexpr int kCutSteps = 2;
 
 struct Cut {
   const char* text;
@@ -84,13 +84,13 @@ TEST_CASE("fp64: cut GEMMs equal the single rank") {
       if (llama && layout.dp * layout.tp * layout.pp > 3) continue;
       Scenario single = layout_scenario({}, "plain", llama);
       if (layout.pp > 1) single.model.num_layers = 6;
-      const Trained reference = train(single, kSteps, false);
+      const Trained reference = train(single, kCutSteps, false);
       for (const Cut& cut : kCuts)
         for (const std::int64_t lanes : {1, 3}) {
           if (!cases.takes_next()) continue;
           INFO(layout.text() << ", " << cut.text << ", " << lanes << " compute lanes" << (llama ? ", llama" : ", gpt"));
           const Scenario scenario = cut_scenario(layout, cut, llama, lanes);
-          const Trained trained = train(scenario, kSteps, lanes == 3 && layout.tp * layout.dp * layout.pp < 4);
+          const Trained trained = train(scenario, kCutSteps, lanes == 3 && layout.tp * layout.dp * layout.pp < 4);
           CHECK(trained.losses.back() == Approx(reference.losses.back()).epsilon(1e-10));
           CHECK(trained.norms.back() == Approx(reference.norms.back()).epsilon(1e-10));
           CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
@@ -103,10 +103,10 @@ TEST_CASE("cut GEMMs go with recomputation and with data-parallel overlap", "[se
                                      Recompute{Recompute::Granularity::full, Recompute::Method::uniform, 2}}) {
     Scenario scenario = cut_scenario({2, 2, true}, kCuts[1], false, 2);
     scenario.overlap.overlap_grad_reduce = scenario.overlap.overlap_param_gather = true;
-    const Trained reference = train(scenario, kSteps, false);
+    const Trained reference = train(scenario, kCutSteps, false);
     scenario.training.recompute = recompute;
     for (const std::uint64_t seed : {1, 2, 3})
-      CHECK(same_bits(train(scenario, kSteps, false, seed).parameters, reference.parameters));
+      CHECK(same_bits(train(scenario, kCutSteps, false, seed).parameters, reference.parameters));
   }
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("fp64: Flash-Overlap equals the single rank with everything else that 
     for (const bool threaded : {false, true}) {
       if (threaded && !on_threads.takes_next()) continue;
       INFO(what << ", threaded " << threaded);
-      const Trained trained = train(scenario, kSteps, threaded);
+      const Trained trained = train(scenario, kCutSteps, threaded);
       CHECK(trained.losses.back() == Approx(reference.losses.back()).epsilon(1e-10));
       CHECK(trained.norms.back() == Approx(reference.norms.back()).epsilon(1e-10));
       CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
@@ -136,7 +136,7 @@ TEST_CASE("fp64: Flash-Overlap equals the single rank with everything else that 
           scenario.training.global_batch_size = 4;
           return scenario;
         };
-        const Trained reference = train(shaped({}), kSteps, false);
+        const Trained reference = train(shaped({}), kCutSteps, false);
         for (const std::int64_t tp : {2, 3, 4})
           for (const bool recomputes : {false, true})
             for (const std::int64_t slices : {1, 2}) {
@@ -162,13 +162,13 @@ TEST_CASE("Flash-Overlap ends, with the same bits, whatever lanes share a hardwa
       Scenario scenario = layout_scenario({1, tp, true}, "tp_flash_overlap", false, "fp64", 1, 2);
       scenario.model.seq_length = scenario.model.max_position_embeddings = scenario.model.ffn_hidden_size = 24;
       for (auto& [name, gemm] : scenario.overlap.tp_comm_overlap_cfg) gemm.num_slices = slices;
-      const Trained reference = train(scenario, kSteps, false);
+      const Trained reference = train(scenario, kCutSteps, false);
       for (const std::int64_t queues : {1, 2, 3, 4, 8})
         for (const std::int64_t lanes : {1, 2}) {
           scenario.cluster.cuda_device_max_connections = queues;
           scenario.overlap.tp_comm_overlap_compute_lanes = lanes;
           INFO("tp " << tp << ", " << slices << " slices, " << queues << " queues, " << lanes << " compute lanes");
-          CHECK(same_bits(train(scenario, kSteps, false, 7).parameters, reference.parameters));
+          CHECK(same_bits(train(scenario, kCutSteps, false, 7).parameters, reference.parameters));
         }
     }
 }

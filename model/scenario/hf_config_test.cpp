@@ -34,7 +34,7 @@ std::string with(std::string text, const std::string& key, const std::string& va
   if (at != std::string::npos) text.replace(at + 1, key.size(), "_");
   return "{\n\"" + key + "\": " + value + "," + text.substr(1);
 }
-std::string refusal(const std::string& text) {
+std::string refused_config(const std::string& text) {
   return testing::message_of([&] { parse_hf_config(text, "config.json"); });
 }
 bool same(const Transformer& a, const Transformer& b) { return write_hf_config(a) == write_hf_config(b); }
@@ -91,11 +91,11 @@ TEST_CASE("absent keys have the defaults of their classes", "[hf_config]") {
 }
 
 TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config]") {
-  CHECK(refusal(with(kLlama, "rope_scaling", R"({"rope_type": "yarn", "factor": 8.0})")) ==
+  CHECK(refused_config(with(kLlama, "rope_scaling", R"({"rope_type": "yarn", "factor": 8.0})")) ==
         "config.json:2: [rope_scaling] rope_type: expected one of default, linear, llama3, got \"yarn\"");
   const auto refuses_scaling = [](const std::string& scaling, const std::string& key) {
     INFO(scaling);
-    CHECK_THAT(refusal(with(kLlama, "rope_scaling", scaling)), Contains("[rope_scaling] " + key + ": "));
+    CHECK_THAT(refused_config(with(kLlama, "rope_scaling", scaling)), Contains("[rope_scaling] " + key + ": "));
   };
   for (const char* key : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"})
     for (const char* value : {"null", "0", "\"8\"", "-1"}) refuses_scaling(with(kLlama31, key, value), key);
@@ -104,7 +104,8 @@ TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config
   const auto refuses = [](const std::string& base, const std::string& key, const std::string& value,
                           const std::string& says = "expected") {
     INFO(key << " " << value);
-    CHECK_THAT(refusal(with(base, key, value)), Contains("config.json:2: ") && Contains(key + ": ") && Contains(says));
+    CHECK_THAT(refused_config(with(base, key, value)),
+               Contains("config.json:2: ") && Contains(key + ": ") && Contains(says));
   };
   refuses(kLlama, "model_type", "\"qwen2\"", "biases");
   refuses(kLlama, "model_type", "\"mixtral\"", "\"mistral\"");
@@ -133,17 +134,17 @@ TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config
   refuses(kGpt2, "attn_pdrop", "1", "below 1");
   refuses(kGpt2, "scale_attn_weights", "false", "true");
   refuses(kGpt2, "add_cross_attention", "true", "false");
-  CHECK_THAT(refusal(with(kLlama, "model_type", "null")), Contains("model_type: "));
-  CHECK_THAT(refusal(with(kLlama, "rms_norm_eps", "null")), Contains("rms_norm_eps: ") && Contains("1e-06"));
+  CHECK_THAT(refused_config(with(kLlama, "model_type", "null")), Contains("model_type: "));
+  CHECK_THAT(refused_config(with(kLlama, "rms_norm_eps", "null")), Contains("rms_norm_eps: ") && Contains("1e-06"));
   for (const char* text : {"", "{", "[]", "7", "{\"a\": 1e999}", "{\"a\": \"\xff\"}", "{}"}) {
     INFO(text);
-    const std::string message = refusal(text);
+    const std::string message = refused_config(text);
     CHECK_THAT(message, Contains("config.json"));
     CHECK(message.find('\n') == std::string::npos);
   }
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
-  CHECK_THAT(refusal(deep + "1" + std::string(100'000, '}')), Contains("model_type"));
+  CHECK_THAT(refused_config(deep + "1" + std::string(100'000, '}')), Contains("model_type"));
 }
 
 TEST_CASE("a scenario takes its model from a config.json beside it", "[hf_config]") {

@@ -10,7 +10,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds us = kPicosecondsPerMicrosecond;
 constexpr Picoseconds ms = 1000 * us;
 
 SimResult run(const Toy& toy, NetworkKind network, int max_steps = 1, double backbone_GBps = 0) {
