@@ -56,6 +56,7 @@ struct Known {
   const char* name;
 };
 constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
+                                  Known{"Megatron-DeepSpeed 2022", "megatron-deepspeed-2022"},
                                   Known{"Megatron-DeepSpeed", "megatron-deepspeed"},
                                   Known{"Megatron-LM 2022", "megatron-2022"},
                                   Known{"Megatron-LM 2021", "megatron-2021"},
@@ -64,6 +65,7 @@ constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
                                   Known{"llm-foundry FSDP", "llm-foundry"},
                                   Known{"torchtitan", "torchtitan"},
                                   Known{"Aleph Alpha", "aleph-alpha-scaling"},
+                                  Known{"Meta Llama 3", "meta-llama3"},
                                   Known{"TE 2.", "megatron-core-te"},
                                   Known{"Megatron-Core", "nemo-dgxc"},
                                   Known{"Megatron-Bridge", "nemo-dgxc"}};
@@ -180,6 +182,7 @@ class Reader {
     step_.platform = known_name(kPlatforms, step_.gpu);
     if (step_.profile.empty() && lower(step_.framework).find("megatron") != std::string::npos) assume_profile();
     if (step_.profile == "torchtitan" && notes_.find("compile") != std::string::npos) step_.profile += "-compile";
+    if (step_.profile == "megatron-deepspeed-2022" && step_.precision == "bf16") step_.profile += "-bf16";
     framework_ = step_.profile;
     if (step_.profile == "nemo-dgxc" && step_.task == "lora") framework_ = step_.profile = "nemo-dgxc-lora";
     if (step_.profile == "nemo-dgxc" && has_flash2()) {
