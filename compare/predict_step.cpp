@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "compare/beyond_measured.hpp"
 #include "exec/cuda/memory_beside.hpp"
 #include "model/build_schedule.hpp"
 #include "sim/accelerator/group_span.hpp"
@@ -58,35 +59,6 @@ std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown
     parts.push_back(std::move(part));
   }
   return parts;
-}
-
-// A line where a large collective has more members than logs that NCCL's model was held against within 10 %
-// (docs/platform.md), and the platform has none of its own; else "".
-std::string beyond_logs(const Schedule& schedule, const sim::Accelerator& accelerator) {
-  constexpr std::int64_t kMostMembers = 1000;
-  constexpr double kLargeBytes = 1 << 20;
-  std::vector<bool> is_large(schedule.communicators.size());
-  for (const Operation& operation : schedule.operations)
-    if (const auto* collective = std::get_if<Collective>(&operation.work))
-      if (2 * double(collective->elements) >= kLargeBytes) is_large[collective->communicator] = true;
-  for (const sim::CollectiveTime& time : accelerator.collectives.times())
-    if (time.span.nodes > 1 && time.span.members > kMostMembers) return "";
-  std::int64_t most = 0;
-  for (std::size_t c = 0; c < is_large.size(); ++c) {
-    const Communicator& communicator = schedule.communicators[c];
-    if (!is_large[c] || communicator.size <= std::max(most, kMostMembers)) continue;
-    if (sim::span_of(schedule, communicator, accelerator.domain, accelerator.pod).nodes > 1) most = communicator.size;
-  }
-  if (most == 0) return "";
-  return "collectives of " + std::to_string(most) +
-         " GPUs take what NCCL's own model says: in logs, large ones of more than 1,000 took up to twice as long";
-}
-
-// A line where a card is more than twice as fast as ConnectX-8 of 800 Gbit/s (NVIDIA's data sheet); else "".
-std::string beyond_cards(const sim::Accelerator& accelerator) {
-  const double GBps = accelerator.network.GBps.value;
-  if (GBps <= 200) return "";
-  return fmt::format("[network] GBps = {:g} is {:g} Gbit/s a GPU: is it meant in Gbit/s?", GBps, 8 * GBps);
 }
 
 }  // namespace
@@ -168,8 +140,8 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +
                       " has links of its own");
   if (platform.accelerator)
-    for (std::string note : {beyond_logs(schedule, *platform.accelerator), beyond_cards(*platform.accelerator)})
-      if (!note.empty()) p.notes.push_back(std::move(note));
+    for (std::string& note : beyond_measured(schedule, step.result, costs, platform, scenario.framework))
+      p.notes.push_back(std::move(note));
   p.operations = step.result.operations;
   p.simulate_s = step.result.simulate_s;
   return step;

@@ -35,6 +35,46 @@ TEST_CASE("a card's rate that may be meant in Gbit/s is noted", "[predict]") {
   }
 }
 
+TEST_CASE("what is taken from beyond the measurements is noted where it matters", "[predict]") {
+  const auto noted = [](const std::string& platform, const std::vector<std::string>& set, const std::string& begin) {
+    const Scenario scenario = parse_scenario("platform = \"" + platform + R"("
+[model]
+num_layers = 2
+hidden_size = 8192
+num_attention_heads = 64
+seq_length = 4096
+vocab_size = 32000
+[training]
+precision = "bf16"
+)",
+                                             "beyond", set);
+    for (const std::string& note : predict_step(scenario, sim::read_platform(scenario.platform)).prediction.notes)
+      if (note.starts_with(begin)) return note;
+    return std::string();
+  };
+  SECTION("GEMMs: micro-batches of 16,384 tokens have sides of 16,384 and 24,576, where A100's table ends at 8,192") {
+    CHECK(noted("a100-80gb", {}, "") == "");
+    CHECK(noted("a100-80gb", {"training.micro_batch_size=4", "training.global_batch_size=4"}, "") ==
+          "3 of 12 shapes of GEMMs, 31 % of their time, are outside the table of a100-80gb (m 1024 to 8192, n 256 to "
+          "65536, k "
+          "256 to 65536), by up to 2 times: their times are extrapolated");
+    CHECK(noted("h100-sxm", {"training.micro_batch_size=4", "training.global_batch_size=4"}, "") == "");
+  }
+  SECTION("groups of a domain of which fewer GPUs were measured") {
+    const std::vector<std::string> of_8 = {"parallel.tensor_model_parallel_size=8"};
+    CHECK(noted("gb200-nvl72", of_8, "collectives of up to 8 GPUs of a domain") != "");
+    CHECK(noted("b200-sxm", of_8, "") == "");
+  }
+  SECTION("attention with other heads, and with more keys, than its rates are of") {
+    const std::string begin = "attention, ";
+    CHECK(noted("h100-sxm", {"model.num_attention_heads=128", "model.seq_length=16384"}, begin)
+              .ends_with("here heads of 64 elements, not 128"));
+    CHECK(noted("h100-sxm", {"model.seq_length=65536"}, begin)
+              .ends_with("here 65536 keys, where at most 16384 were measured"));
+    CHECK(noted("h100-sxm", {"model.seq_length=32768"}, begin) == "");
+  }
+}
+
 TEST_CASE("large collectives of more GPUs than logs have are noted", "[predict]") {
   const auto is_noted = [](std::int64_t dp, bool has_logs = false) {
     const Scenario scenario = of_ranks(dp);

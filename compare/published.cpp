@@ -56,6 +56,7 @@ struct Known {
   const char* name;
 };
 constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
+                                  Known{"Megatron-DeepSpeed 2022", "megatron-deepspeed-2022"},
                                   Known{"Megatron-DeepSpeed", "megatron-deepspeed"},
                                   Known{"Megatron-LM 2022", "megatron-2022"},
                                   Known{"Megatron-LM 2021", "megatron-2021"},
@@ -63,7 +64,9 @@ constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
                                   Known{"NeMo", "nemo-dgxc"},
                                   Known{"llm-foundry FSDP", "llm-foundry"},
                                   Known{"torchtitan", "torchtitan"},
+                                  Known{"fms-fsdp", "fms-fsdp"},
                                   Known{"Aleph Alpha", "aleph-alpha-scaling"},
+                                  Known{"Meta Llama 3", "meta-llama3"},
                                   Known{"TE 2.", "megatron-core-te"},
                                   Known{"Megatron-Core", "nemo-dgxc"},
                                   Known{"Megatron-Bridge", "nemo-dgxc"}};
@@ -134,6 +137,9 @@ constexpr const char* kAsyncTp =
     "tp_comm_overlap_cfg.proj_fprop.method = \"ring_exchange\"\ntp_comm_overlap_cfg.fc2_fprop.method = "
     "\"ring_exchange\"\n";
 
+// A group of FSDP's HYBRID_SHARD is a node, of these GPUs.
+constexpr std::int64_t kGpusOfNode = 8;
+
 // What a caveat says of the network of a node, "inter-node 800 Gb/s"; 0: nothing.
 double rate_of_nodes(const std::string& caveat) {
   constexpr std::string_view kBefore = "inter-node ", kBehind = " Gb/s";
@@ -179,7 +185,9 @@ class Reader {
     step_.profile = known_name(kProfiles, step_.framework);
     step_.platform = known_name(kPlatforms, step_.gpu);
     if (step_.profile.empty() && lower(step_.framework).find("megatron") != std::string::npos) assume_profile();
-    if (step_.profile == "torchtitan" && notes_.find("compile") != std::string::npos) step_.profile += "-compile";
+    if ((step_.profile == "torchtitan" || step_.profile == "fms-fsdp") && notes_.find("compile") != std::string::npos)
+      step_.profile += "-compile";
+    if (step_.profile == "megatron-deepspeed-2022" && step_.precision == "bf16") step_.profile += "-bf16";
     framework_ = step_.profile;
     if (step_.profile == "nemo-dgxc" && step_.task == "lora") framework_ = step_.profile = "nemo-dgxc-lora";
     if (step_.profile == "nemo-dgxc" && has_flash2()) {
@@ -292,6 +300,8 @@ class Reader {
     }
     if (step_.recompute.find("sequence parallel") != std::string::npos) out += "sequence_parallel = true\n";
     if (notes_.find("shard_grad_op") != std::string::npos) out += "reshard_after_forward = false\n";
+    if (notes_.find("hybrid_shard") != std::string::npos && dp > kGpusOfNode)
+      out += fmt::format("num_distributed_optimizer_instances = {}\n", dp / kGpusOfNode);
     out += "[overlap]\n";
     if (is_fsdp() && notes_.find("pure") != std::string::npos) out += "grad_reduce_in_fp32 = false\n";
     if (is_torchtitan() && notes_.find("asynctp") != std::string::npos) out += kAsyncTp;
@@ -308,7 +318,9 @@ class Reader {
   }
 
   bool is_torchtitan() const { return step_.profile.starts_with("torchtitan"); }
-  bool is_fsdp() const { return is_torchtitan() || step_.profile == "llm-foundry"; }
+  bool is_fsdp() const {
+    return is_torchtitan() || step_.profile.starts_with("fms-fsdp") || step_.profile == "llm-foundry";
+  }
 
   // torchtitan's selective recomputation is of operations, or of every second layer.
   void write_recomputation() {

@@ -83,15 +83,18 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
   CHECK(message("name = \"p\"\n[host]\nissue_us = { value = 5 }\n").find("source") != std::string::npos);
   CHECK(message("").find("name") != std::string::npos);
   CHECK(message_of([] { parse_scenario(scenario_with("megatron-core"), "s"); }) ==
-        "no profile \"megatron-core\": expected one of aleph-alpha-scaling, llm-foundry, megatron-2021, megatron-2022, "
-        "megatron-core-te, megatron-deepspeed, nemo-dgxc, nemo-dgxc-flash2, nemo-dgxc-lora, stretto, torchtitan, "
+        "no profile \"megatron-core\": expected one of aleph-alpha-scaling, fms-fsdp, fms-fsdp-compile, llm-foundry, "
+        "megatron-2021, megatron-2022, "
+        "megatron-core-te, megatron-deepspeed, megatron-deepspeed-2022, megatron-deepspeed-2022-bf16, meta-llama3, "
+        "nemo-dgxc, nemo-dgxc-flash2, nemo-dgxc-lora, stretto, torchtitan, "
         "torchtitan-compile; did you mean \"megatron-core-te\"?");
 }
 
 TEST_CASE("profiles that ship can be read, with the scenario of every style") {
-  for (const char* name : {"aleph-alpha-scaling", "llm-foundry", "megatron-2021", "megatron-2022", "megatron-core-te",
-                           "megatron-deepspeed", "nemo-dgxc", "nemo-dgxc-flash2", "nemo-dgxc-lora", "stretto",
-                           "torchtitan", "torchtitan-compile"}) {
+  for (const char* name : {"aleph-alpha-scaling", "fms-fsdp", "fms-fsdp-compile", "llm-foundry", "megatron-2021",
+                           "megatron-2022", "megatron-core-te", "megatron-deepspeed", "megatron-deepspeed-2022",
+                           "megatron-deepspeed-2022-bf16", "meta-llama3", "nemo-dgxc", "nemo-dgxc-flash2",
+                           "nemo-dgxc-lora", "stretto", "torchtitan", "torchtitan-compile"}) {
     INFO(name);
     CHECK(read_framework_profile(data_file("profiles", name)).framework.name == name);
     for (const char* preset : {"gpt2-124m", "llama3-8b"}) {
@@ -99,7 +102,7 @@ TEST_CASE("profiles that ship can be read, with the scenario of every style") {
           parse_scenario("profile = \"" + std::string(name) + "\"\n[model]\npreset = \"" + preset + "\"\n", "s");
       CHECK(scenario.training.precision == "bf16");
       const bool is_old = std::string(name) == "megatron-2021" || std::string(name) == "megatron-2022" ||
-                          std::string(name) == "megatron-deepspeed";
+                          std::string(name).starts_with("megatron-deepspeed");
       CHECK((scenario.training.attention_backend == AttentionBackend::unfused) == is_old);
     }
   }

@@ -19,6 +19,8 @@ struct AttentionKernel {
   int forward_rows = 128, backward_rows = 128;
   // Keys that a row sees at which half of the rate is reached: with s of them it is s / (s + half_rate_keys) of it.
   double half_rate_keys = 0;
+  // What the rates were measured with: elements of a head, and at most so many keys.
+  std::int64_t head_dim = 128, most_keys = 16384;
 };
 
 // A level of the network. A domain has NVLink between all of its GPUs; the network connects domains.

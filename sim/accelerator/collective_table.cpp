@@ -127,6 +127,11 @@ double CollectiveTable::time_us(CollectiveKind kind, std::int64_t gpus, double b
                time_of(above->second, bytes));
 }
 
+std::int64_t CollectiveTable::most_gpus(CollectiveKind kind) const {
+  const auto found = within_.find(kind);
+  return found == within_.end() ? 0 : found->second.rbegin()->first;
+}
+
 double CollectiveTable::bus_GBps(CollectiveKind kind) const {
   const auto& [gpus, points] = *within_.at(kind).rbegin();
   return points.back().first / points.back().second * ring_share(kind, gpus) * 1e-3;

@@ -42,6 +42,7 @@ class CollectiveTable {
   // stays. The table must have the kind.
   double time_us(CollectiveKind kind, std::int64_t gpus, double bytes) const;
   bool has(CollectiveKind kind) const { return within_.contains(kind); }
+  std::int64_t most_gpus(CollectiveKind kind) const;  // within a domain; 0: none
   // The bus bandwidth of the largest size on the most GPUs, in GB/s, as nccl-tests defines it.
   double bus_GBps(CollectiveKind kind) const;
 

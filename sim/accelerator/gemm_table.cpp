@@ -118,10 +118,23 @@ std::string GemmTable::text() const {
   return text;
 }
 
-double GemmTable::time_us(double m, double n, double k, int sms) const {
+std::pair<double, double> GemmTable::sides(double m, double n) const {
   // Either side of the result may be the rows; the way in which both lie on the grid is better known.
   const bool fits = is_inside(m, m_) && is_inside(n, n_), fits_turned = is_inside(n, m_) && is_inside(m, n_);
   if (!fits && (fits_turned || (!is_inside(m, m_) && is_inside(n, m_)))) std::swap(m, n);
+  return {m, n};
+}
+
+double GemmTable::beyond(double m, double n, double k) const {
+  std::tie(m, n) = sides(m, n);
+  const auto beyond = [](double x, const std::vector<double>& axis) {
+    return std::max({1.0, axis.front() / x, x / axis.back()});
+  };
+  return std::max({beyond(m, m_), beyond(n, n_), beyond(k, k_)});
+}
+
+double GemmTable::time_us(double m, double n, double k, int sms) const {
+  std::tie(m, n) = sides(m, n);
   const Position i = position_of(m_, m), j = position_of(n_, n), l = position_of(k_, k);
   const auto weight = [](const Position& p, std::size_t step) { return step == 0 ? 1 - p.share : p.share; };
   double log_rate = 0;

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace stretto::sim {
@@ -30,12 +31,16 @@ class GemmTable {
   // `sms` > 0: what is interpolated is time · utilisation, where the utilisation is that of whole waves of tiles on so
   // many SMs (A100: it halves the error of shapes left out; later kernels are not of one tile, and it does not help).
   double time_us(double m, double n, double k, int sms) const;
+  // How often the largest of the grid, or the smallest, goes into the side that is farthest outside; 1 within.
+  double beyond(double m, double n, double k) const;
 
   const std::vector<double>& m() const { return m_; }
   const std::vector<double>& n() const { return n_; }
   const std::vector<double>& k() const { return k_; }
 
  private:
+  // Rows and columns of C as time_us() looks them up.
+  std::pair<double, double> sides(double m, double n) const;
   std::size_t index(std::size_t i, std::size_t j, std::size_t l) const { return (i * n_.size() + j) * k_.size() + l; }
 
   std::vector<double> m_, n_, k_;  // of the grid, rising

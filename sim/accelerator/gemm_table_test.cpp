@@ -33,6 +33,12 @@ TEST_CASE("a GEMM table gives its points and interpolates the rate between them"
     CHECK(table.time_us(2048, 300, 1024, 0) == Approx(ideal_us(2048, 384, 1024)).epsilon(1e-5));
     CHECK(table.time_us(2048, 512, 64, 0) == Approx(ideal_us(2048, 512, 64)).epsilon(1e-5));
   }
+  SECTION("how far a shape is outside is that of its farthest side, with rows and columns as they fit best") {
+    CHECK(table.beyond(2048, 4096, 300) == Approx(1));
+    CHECK(table.beyond(8192, 1024, 1024) == Approx(1));
+    CHECK(table.beyond(4096, 12288, 4096) == Approx(4));
+    CHECK(table.beyond(2048, 4096, 64) == Approx(4));
+  }
   SECTION("rows and columns of the result may be exchanged") {
     CHECK(table.time_us(8192, 1024, 256, 0) == Approx(ideal_us(1024, 8192, 256)).epsilon(1e-5));
   }
