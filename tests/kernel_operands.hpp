@@ -20,6 +20,7 @@
 #include "exec/cuda/kernels/launch_work.hpp"
 #if defined(STRETTO_ON_GPU)
 #include "exec/cuda/module/attention.hpp"
+#include "exec/cuda/module/cudnn_api.hpp"
 #else
 #include "tests/emulated_device/emulated_device.hpp"
 #endif
@@ -229,6 +230,8 @@ class OnDevice {
     take();
   }
 #if defined(STRETTO_ON_GPU)
+  // Whether the cuDNN that is there may be asked for it.
+  static bool runs_by_cudnn(const Attention& work) { return fault_of_cudnn(cudnn().GetVersion(), work).empty(); }
   void run_by_cudnn(const Attention& work) {
     AttentionRunner runner;
     const bool has_plan = runner.prepare(work, operands_);
