@@ -20,6 +20,8 @@
 #include "exec/cuda/kernels/launch_work.hpp"
 #if defined(STRETTO_ON_GPU)
 #include "exec/cuda/module/attention.hpp"
+#include "exec/cuda/module/cudnn_api.hpp"
+#include "exec/cuda/module/gemm.hpp"
 #else
 #include "tests/emulated_device/emulated_device.hpp"
 #endif
@@ -34,7 +36,10 @@ inline bool is_kept_wide(const Work& work, const std::string& name) {
                                                "dwpe",  "grad", "m",    "v",      "master"};
   const bool is_squared = std::holds_alternative<SumSquares>(work) && name == "x",
              is_bias_gradient = std::holds_alternative<Elementwise>(work) && name == "db";
-  return kNames.contains(name) || is_squared || is_bias_gradient;
+  const auto* gemm = std::get_if<Gemm>(&work);
+  const bool is_sum_of_gemm =
+      gemm && (name == "S" || (gemm->epilogue == GemmEpilogue::bias_gradient && (name == "X" || name == "C")));
+  return kNames.contains(name) || is_squared || is_bias_gradient || is_sum_of_gemm;
 }
 
 // Elements between rows. A sanitizer's build takes one that forbids packs and one that allows them: without a gap the
@@ -211,10 +216,8 @@ class OnDevice {
  public:
   explicit OnDevice(std::vector<Buffer>& buffers) : buffers_(buffers), operands_(bound(buffers)) {
     scratch_ = allocate(kScratch_bytes);
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-      operands_[i].data = allocate(buffers[i].bytes.size());
-      copy(operands_[i].data, buffers[i].bytes.data(), buffers[i].bytes.size(), true);
-    }
+    for (std::size_t i = 0; i < buffers.size(); ++i) operands_[i].data = allocate(buffers[i].bytes.size());
+    give();
   }
   ~OnDevice() {
     release(scratch_);
@@ -229,6 +232,8 @@ class OnDevice {
     take();
   }
 #if defined(STRETTO_ON_GPU)
+  // Whether the cuDNN that is there may be asked for it.
+  static bool runs_by_cudnn(const Attention& work) { return fault_of_cudnn(cudnn().GetVersion(), work).empty(); }
   void run_by_cudnn(const Attention& work) {
     AttentionRunner runner;
     const bool has_plan = runner.prepare(work, operands_);
@@ -241,9 +246,20 @@ class OnDevice {
     take();
     release(workspace);
   }
+  void run_by_cublas(GemmRunner& runner, const Gemm& work) {
+    const Stream stream{nullptr, scratch_, kScratch_bytes, 3};
+    runner.tune(work, operands_, stream);
+    give();  // tuning has written to them
+    runner.run(work, operands_, stream);
+    take();
+  }
 #endif
 
  private:
+  void give() {
+    for (std::size_t i = 0; i < buffers_.size(); ++i)
+      copy(operands_[i].data, buffers_[i].bytes.data(), buffers_[i].bytes.size(), true);
+  }
   void take() {
     for (std::size_t i = 0; i < buffers_.size(); ++i)
       copy(buffers_[i].bytes.data(), operands_[i].data, buffers_[i].bytes.size(), false);

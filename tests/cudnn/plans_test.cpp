@@ -80,6 +80,35 @@ TEST_CASE("cuDNN has plans for the attention of common models") {
     }
 }
 
+// What of the description tells engines apart: the rest is the H100's.
+DescribedDevice another(const std::string& version, const std::string& sms, const std::string& shared_bytes) {
+  DescribedDevice device = kH100;
+  const auto put = [&](const std::string& key, const std::string& value) {
+    const std::size_t at = device.json.find('"' + key + "\":") + key.size() + 3;
+    device.json.replace(at, device.json.find(',', at) - at, value);
+  };
+  put("deviceVer", version);
+  put("multiProcessorCount", sms);
+  put("maxSharedMemoryPerBlockOptin", shared_bytes);
+  return device;
+}
+
+TEST_CASE("cuDNN has plans for the A100 and the B200, but for gradients of wide heads") {
+  for (const DescribedDevice& device : {another("800", "108", "166912"), another("1000", "148", "232448")}) {
+    AttentionRunner runner(device);
+    INFO(device.json);
+    for (const Pass pass : {Pass::forward, Pass::dgrad})
+      for (const auto& [kv_heads, head_dim, dropout] :
+           {std::tuple{12, 64, 0.0}, std::tuple{4, 128, 0.0}, std::tuple{12, 128, 0.1}, std::tuple{12, 256, 0.0}}) {
+        const Attention work{pass, 2, 12, kv_heads, 1024, head_dim, true, dropout};
+        INFO(describe(Work(work)));
+        const bool has_plan = runner.prepare(work, operands_of(work));
+        INFO(runner.why_not());
+        CHECK(has_plan == (pass == Pass::forward || head_dim <= 128));
+      }
+  }
+}
+
 TEST_CASE("cuDNN has plans where every query sees every key") {
   AttentionRunner runner(kH100);
   for (const Pass pass : {Pass::forward, Pass::dgrad}) {
@@ -184,6 +213,20 @@ TEST_CASE("what cuDNN is not asked for is said") {
   work = plain;
   work.batch = 3;
   CHECK(refuses(work, Dtype::f32));
+}
+
+TEST_CASE("versions of cuDNN that are known to be wrong are not asked") {
+  const Attention even{Pass::dgrad, 2, 4, 4, 256, 64, true, 0};
+  Attention odd = even, forward = even;
+  odd.seq = 200;
+  forward.pass = Pass::forward;
+  forward.seq = 200;
+  for (const std::size_t version : {91000, 91001}) CHECK_FALSE(fault_of_cudnn(version, even).empty());
+  for (const std::size_t version : {90800, 91002, 91500, 91501, 91900}) {
+    CHECK(fault_of_cudnn(version, even).empty());
+    CHECK(fault_of_cudnn(version, forward).empty());
+    CHECK(fault_of_cudnn(version, odd).empty() == (version > 91500));
+  }
 }
 
 }  // namespace stretto::cuda

@@ -3,7 +3,8 @@
 // queues, and what is in them is done while it waits for one, as late as a device could. With the kernels emulated
 // (tests/emulated_device) the executor itself runs where there is no GPU. A graph is the calls that were captured; a
 // capture fails, as the real one does, when a stream takes part that was not forked from it, or is not joined to it
-// again. Not for kernels: those have device.hpp.
+// again, or when its thread makes a call that is not work for a stream: takes memory, copies at once, waits. Not for
+// kernels: those have device.hpp.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -25,6 +26,7 @@
 
 enum cudaError_t {
   cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNotReady = 600,
@@ -86,6 +88,14 @@ inline Process& process() {
 inline cudaError_t keep(cudaError_t error) {
   if (error != cudaSuccess) process().last_error = error;
   return error;
+}
+// Of calls that cudaStreamCaptureModeThreadLocal forbids the thread that captures: whether this is one.
+inline bool is_forbidden() {
+  Process& mine = process();
+  if (mine.origin == nullptr) return false;
+  mine.is_broken = true;
+  keep(cudaErrorStreamCaptureUnsupported);
+  return true;
 }
 // Makes the call now, or when the graph is launched.
 inline void call(Stream* stream, std::function<void()> make) {
@@ -165,6 +175,7 @@ inline cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
 }
 template <class T>
 cudaError_t cudaMalloc(T** data, std::size_t bytes) {
+  if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   fake_cuda::Device& device = fake_cuda::device();
   const std::lock_guard lock(device.mutex);
   if (device.used_bytes + bytes > device.total_bytes) return cudaErrorMemoryAllocation;
@@ -175,6 +186,7 @@ cudaError_t cudaMalloc(T** data, std::size_t bytes) {
   return cudaSuccess;
 }
 inline cudaError_t cudaFree(void* data) {
+  if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   fake_cuda::Device& device = fake_cuda::device();
   const std::lock_guard lock(device.mutex);
   const auto found = device.allocations.find(data);
@@ -185,10 +197,12 @@ inline cudaError_t cudaFree(void* data) {
   return cudaSuccess;
 }
 inline cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
+  if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   std::memset(data, value, bytes);
   return cudaSuccess;
 }
 inline cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -215,17 +229,15 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   fake_cuda::Process& mine = fake_cuda::process();
-  if (mine.origin != nullptr) {
-    mine.is_broken = true;
-    return fake_cuda::keep(cudaErrorStreamCaptureUnsupported);
-  }
   const bool is_done = stream->queue.empty();  // before this question, so that who asks at once hears no
   mine.advance();
   return is_done ? cudaSuccess : fake_cuda::keep(cudaErrorNotReady);
 }
 // Gives up, as nobody would, when nothing has moved for 20 s.
 inline cudaError_t cudaDeviceSynchronize() {
+  if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   auto last = std::chrono::steady_clock::now();
   while (true) {
     fake_cuda::Process& mine = fake_cuda::process();
@@ -253,6 +265,8 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   fake_cuda::Process& mine = fake_cuda::process();
+  // What is asked for from outside there is in graphs alone.
+  if (flags == cudaEventRecordExternal && mine.origin == nullptr) return cudaErrorInvalidValue;
   fake_cuda::call(stream, [event, stream] {
     const std::uint64_t number = ++event->recorded;
     stream->queue.push_back([event, number] {

@@ -12,7 +12,7 @@ namespace stretto::cuda {
 struct GemmRunner::Plan {};
 
 // Keeps no plans.
-GemmRunner::GemmRunner(int sms) : sms_(sms) {}
+GemmRunner::GemmRunner(int sms, Epilogues) : sms_(sms) {}
 std::vector<std::string> GemmRunner::notes() const { return {}; }
 GemmRunner::~GemmRunner() = default;
 GemmRunner::Key GemmRunner::key_of(const Gemm&, std::span<const exec::Operand>) { return {}; }

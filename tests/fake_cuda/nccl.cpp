@@ -82,11 +82,19 @@ struct ncclComm {
   Turns turns;
   std::atomic<int> error{ncclSuccess};
   std::atomic<bool> is_aborted{false};
+  bool is_in_progress = false, is_finalized = false;  // for its own thread
+
+  // What a call returns that others may have to answer.
+  ncclResult_t goes_on() {
+    is_in_progress = true;
+    return ncclInProgress;
+  }
 };
 
 namespace {
 
 void forget_memory(ncclComm* comm);
+void forget(ncclComm_t comm);
 
 std::mutex registry_mutex;
 std::map<std::string, std::shared_ptr<Shared>>& registry() {
@@ -162,13 +170,14 @@ std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, st
 
 ncclResult_t collective(CollectiveKind kind, const void* in, void* out, std::size_t elements, ncclDataType_t type,
                         ncclComm_t comm, cudaStream_t stream) {
+  if (comm->is_in_progress) return ncclInvalidArgument;
   {
     std::lock_guard lock(comm->shared->mutex);
     ++comm->shared->collectives[comm->rank];
   }
   fake_cuda::submit(stream,
                     [=, held = mine().at(comm)] { return part_of(kind, in, out, elements, dtype_of(type), held); });
-  return ncclInProgress;
+  return comm->goes_on();
 }
 
 // Messages of a group on one communicator begin together and end together; the next communicator's of the group come
@@ -250,6 +259,7 @@ void submit_messages(const std::vector<Message>& messages, cudaStream_t stream) 
 }
 
 ncclResult_t message(Message message, cudaStream_t stream) {
+  if (message.comm->is_in_progress) return ncclInvalidArgument;
   {
     Shared& shared = *message.comm->shared;
     std::lock_guard lock(shared.mutex);
@@ -259,8 +269,8 @@ ncclResult_t message(Message message, cudaStream_t stream) {
       shared.receives.insert({message.peer, message.comm->rank});
   }
   if (!is_grouped) {
-    submit_messages({std::move(message)}, stream);
-    return ncclInProgress;
+    submit_messages({message}, stream);
+    return message.comm->goes_on();
   }
   grouped.push_back(std::move(message));
   stream_of_group = stream;
@@ -298,7 +308,7 @@ void reclaim() {
   const bool runs = std::any_of(process.streams.begin(), process.streams.end(),
                                 [](const fake_cuda::Stream* stream) { return !stream->queue.empty(); });
   if (process.graphs > 0 || (process.graph_launches > 0 && runs)) ++hung_count;
-  for (const ncclComm_t comm : std::exchange(to_reclaim, {})) ncclCommDestroy(comm);
+  for (const ncclComm_t comm : std::exchange(to_reclaim, {})) forget(comm);
 }
 
 }  // namespace
@@ -315,6 +325,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config->blocking != 0) return ncclInvalidUsage;
+  if (config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs <= 0) return ncclInvalidArgument;
   if (config->CTAPolicy == NCCL_CTA_POLICY_ZERO && the_version < 22800) return ncclInvalidArgument;
   std::lock_guard lock(registry_mutex);
   std::shared_ptr<Shared>& shared = registry()[id.internal];
@@ -334,13 +345,23 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   for (const auto& [handle, one] : mine()) ctas += one->ctas;
   most_ctas_count = std::max(most_ctas_count.load(), ctas);
   if (config->cgaClusterSize > 1) ++clustered_count;
-  return ncclInProgress;
+  return (*comm)->goes_on();
 }
-ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
-ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (comm->is_in_progress || comm->is_finalized) return ncclInvalidArgument;
+  comm->is_finalized = true;
+  return comm->goes_on();
+}
+namespace {
+void forget(ncclComm_t comm) {
   forget_memory(comm);
   mine().erase(comm);
   --live_count;
+}
+}  // namespace
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (comm->is_in_progress || !comm->is_finalized) return ncclInvalidArgument;
+  forget(comm);
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
@@ -356,6 +377,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   *error = comm->error != ncclSuccess ? static_cast<ncclResult_t>(comm->error.load())
            : is_ready                 ? ncclSuccess
                                       : ncclInProgress;
+  if (is_ready) comm->is_in_progress = false;
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) { return result == ncclSuccess ? "no error" : "an error"; }
@@ -428,7 +450,7 @@ ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
 }
 // Of all members, and of equal sizes.
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, std::size_t bytes, ncclWindow_t* window, int flags) {
-  if (flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
+  if (flags != NCCL_WIN_COLL_SYMMETRIC || comm->is_in_progress) return ncclInvalidArgument;
   if (int rank = comm->rank; refused_rank.compare_exchange_strong(rank, -1)) return ncclSystemError;
   {
     const std::lock_guard lock(comm->shared->mutex);
@@ -439,7 +461,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, std::size_t byt
   }
   *window = reinterpret_cast<ncclWindow_t>(comm);
   const ncclResult_t result = register_memory(comm, data, bytes, true);
-  return result == ncclSuccess ? ncclInProgress : result;
+  return result == ncclSuccess ? comm->goes_on() : result;
 }
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   if (window != reinterpret_cast<ncclWindow_t>(comm) || !comm->has_window || comm->memory == nullptr)
@@ -462,6 +484,7 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   is_grouped = false;
   if (!to_reclaim.empty()) reclaim();
+  for (const Message& message : grouped) message.comm->is_in_progress = true;
   if (!grouped.empty()) submit_messages(std::exchange(grouped, {}), stream_of_group);
   return ncclInProgress;
 }

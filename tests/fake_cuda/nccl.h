@@ -1,7 +1,10 @@
 #pragma once
 // As much of NCCL as exec/cuda/module/nccl.cpp calls, between threads of one process that behave as ranks.
 // Operations are work in a stream like any other, which is done when all ranks have come to theirs. Calls are in
-// progress until the other ranks have made theirs, because any may connect to them.
+// progress until the other ranks have made theirs, because any may connect to them; whoever calls a communicator again
+// before ncclCommGetAsyncError() has said that it is through is refused, and so is a goodbye without
+// ncclCommFinalize().
+#include <climits>
 #include <cstddef>
 
 #include "tests/fake_cuda/cuda_runtime.h"
@@ -26,8 +29,9 @@ struct ncclUniqueId {
 struct ncclConfig_t {
   int blocking, cgaClusterSize, maxCTAs, CTAPolicy;
 };
+#define NCCL_CONFIG_UNDEF_INT INT_MIN
 #define NCCL_CONFIG_INITIALIZER \
-  { 1, 4, 0, NCCL_CTA_POLICY_DEFAULT }
+  { 1, 4, NCCL_CONFIG_UNDEF_INT, NCCL_CTA_POLICY_DEFAULT }
 #define NCCL_CTA_POLICY_DEFAULT 0
 #define NCCL_CTA_POLICY_ZERO 2
 #define NCCL_WIN_COLL_SYMMETRIC 1

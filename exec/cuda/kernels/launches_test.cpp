@@ -21,6 +21,7 @@ TEST_CASE("cuDNN's attention agrees with the host's", "[cuda]") {
            {std::tuple{64, 16, true}, std::tuple{200, 64, true}, std::tuple{256, 128, true}, std::tuple{256, 256, true},
             std::tuple{200, 64, false}}) {
         const Attention work{pass, 2, 8, kv_heads, seq, head_dim, is_causal, 0};
+        if (!OnDevice::runs_by_cudnn(work)) continue;
         INFO(describe(Work(work)));
         const std::vector<Buffer> before = buffers_of(work, Dtype::bf16, 0, {false});
         std::vector<Buffer> device = before, host = before;
@@ -28,6 +29,29 @@ TEST_CASE("cuDNN's attention agrees with the host's", "[cuda]") {
         OnDevice(device).run_by_cudnn(work);
         check_same(device, host, before, 1e-3);
       }
+}
+#endif
+
+#if defined(STRETTO_ON_GPU)
+TEST_CASE("GEMMs of cuBLAS agree with the host's, with every epilogue that it has", "[cuda]") {
+  GemmRunner runner(0, GemmRunner::Epilogues::always);
+  for (const Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (const GemmEpilogue epilogue : values_of<GemmEpilogue>())
+      for (const auto& [m, n, k] : {std::tuple{256, 512, 128}, std::tuple{200, 72, 56}, std::tuple{33, 50, 17}})
+        for (const bool trans_a : {false, true})
+          for (const bool trans_b : {false, true})
+            for (const bool is_more : {false, true}) {  // a bias where there can be one, else added to what is there
+              const bool has_bias = epilogue == GemmEpilogue::gelu || epilogue == GemmEpilogue::residual;
+              const Gemm work{m, n, k, trans_a, trans_b, is_more && has_bias, epilogue};
+              if (!operands_of(Work(work), 1).error.empty()) continue;
+              INFO(describe(Work(work)) << ", " << name_of(dtype) << (is_more ? ", more" : ""));
+              const std::vector<Buffer> before = buffers_of(work, dtype, 0, {is_more});
+              std::vector<Buffer> device = before, host = before;
+              host::run_work(work, bound(host));
+              OnDevice(device).run_by_cublas(runner, work);
+              // cuBLAS may have sums of bf16 operands in bf16 only.
+              check_same(device, host, before, dtype == Dtype::bf16 ? 1.0 / 128 : 1e-3);
+            }
 }
 #endif
 

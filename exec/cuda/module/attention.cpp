@@ -124,8 +124,16 @@ AttentionRunner::Key AttentionRunner::key_of(const Attention& work, std::span<co
           std::bit_cast<std::int64_t>(work.dropout)};
 }
 
+std::string fault_of_cudnn(std::size_t version, const Attention& work) {
+  if (version == 91000 || version == 91001) return "9.10.0 and 9.10.1 compute attention wrongly";
+  if (version <= 91500 && work.pass == Pass::dgrad && work.seq % 128 != 0)
+    return "up to 9.15.0 gradients are wrong where the sequence is no multiple of 128 tokens";
+  return "";
+}
+
 std::string AttentionRunner::refusal_of(const Attention& work, std::span<const exec::Operand> operands) const {
   if (!missing_.empty()) return missing_;
+  if (std::string fault = fault_of_cudnn(cudnn().GetVersion(), work); !fault.empty()) return fault;
   if (work.kv_apart || work.queries.of > 1) return "parts of sequences have no plan";
   if (operands[0].dtype != Dtype::bf16 || work.head_dim % 8 != 0 || work.head_dim > 256 || work.seq < 64)
     return "only bf16, heads of 8 to 256, 64 tokens and more";

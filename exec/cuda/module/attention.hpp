@@ -88,4 +88,8 @@ class AttentionRunner {
   int from_file_ = 0;  // plans that were not measured
 };
 
+// Why this version of cuDNN (91500 is 9.15.0) must not be asked for this attention although it makes plans; "" where
+// nothing is known against it. As cudnn-frontend refuses, or masks, these (its sdpa nodes).
+std::string fault_of_cudnn(std::size_t version, const Attention& work);
+
 }  // namespace stretto::cuda

@@ -237,7 +237,10 @@ struct GemmRunner::Plan {
   }
 };
 
-GemmRunner::GemmRunner(int sms) : sms_(sms), file_(plan_folder(), made_for(sms)) {
+GemmRunner::GemmRunner(int sms, Epilogues epilogues)
+    : sms_(sms),
+      epilogues_(epilogues),
+      file_(epilogues == Epilogues::always ? PlanFile() : PlanFile(plan_folder(), made_for(sms))) {
   check(cublasLtCreate(&handle_), "starting");
 }
 GemmRunner::~GemmRunner() {
@@ -322,7 +325,7 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::measured(const Gemm& work, std::sp
   std::unique_ptr<Plan> plan = fastest(work, operands, stream, Dtype::f32);
   if (!plan && bias_sums_of(work) && operands[0].dtype == Dtype::bf16)
     plan = fastest(work, operands, stream, Dtype::bf16);
-  if (work.epilogue != GemmEpilogue::none) {
+  if (work.epilogue != GemmEpilogue::none && !(plan && epilogues_ == Epilogues::always)) {
     // An epilogue leaves fewer algorithms to choose from (sums of a bias: none that cuts k, it seems), which may cost
     // more than a kernel that follows.
     std::vector<GemmEpilogue> others = {GemmEpilogue::none};

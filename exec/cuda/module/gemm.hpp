@@ -23,8 +23,10 @@ namespace stretto::cuda {
 class GemmRunner {
  public:
   // `sms` that kernels should count on: fewer than the device has where others hold some for long; 0: all. On the
-  // current device.
-  explicit GemmRunner(int sms = 0);
+  // current device. `epilogues`: whether an epilogue is cuBLAS's where that is faster than a kernel of our own behind,
+  // or wherever cuBLAS has it, which is for tests and keeps nothing on disk.
+  enum class Epilogues : std::uint8_t { where_faster, always };
+  explicit GemmRunner(int sms = 0, Epilogues epilogues = Epilogues::where_faster);
   ~GemmRunner();
   GemmRunner(const GemmRunner&) = delete;
   GemmRunner& operator=(const GemmRunner&) = delete;
@@ -57,6 +59,7 @@ class GemmRunner {
 
   cublasLtContext* handle_ = nullptr;
   int sms_ = 0;
+  Epilogues epilogues_ = Epilogues::where_faster;
   std::map<Key, std::unique_ptr<Plan>> plans_;
   PlanFile file_;
   int from_file_ = 0;  // plans that were not measured
