@@ -185,7 +185,8 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"fits", p.memory.fits()},
           {"limits", std::move(limits)},
           {"operations", p.operations},
-          {"simulate_s", p.whole_s}};
+          {"simulate_s", p.whole_s},
+          {"notes", p.notes}};
 }
 
 }  // namespace stretto
