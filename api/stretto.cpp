@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "cli/version.hpp"
 #include "compare/compare.hpp"
+#include "compare/fusions.hpp"
 #include "compare/inputs.hpp"
 #include "compare/predict.hpp"
 #include "compare/predict_step.hpp"
@@ -40,14 +41,30 @@ Scenario scenario_of(const Request& request) {
   return compare::read_scenario_input(request.scenario, request.set, request.platform);
 }
 
+compare::Fusions open_fusions(const Request& request, const Scenario& scenario, const sim::Platform& platform) {
+  return compare::open_fusions(scenario, request.scenario, request.set, platform);
+}
+
+// As it is run on the platform that the request names.
+Scenario scenario_there(const Request& request) {
+  Scenario scenario = scenario_of(request);
+  if (!request.platform.empty())
+    open_fusions(request, scenario, compare::read_platform_input(request.platform, scenario)).apply(scenario);
+  return scenario;
+}
+
 }  // namespace
 
 std::string simulate(const Request& request, const SimulateOptions& options) {
   return guarded([&] {
-    const Scenario scenario = scenario_of(request);
+    Scenario scenario = scenario_of(request);
     const sim::Platform platform = compare::read_platform_input(request.platform, scenario);
+    const compare::Fusions fusions = open_fusions(request, scenario, platform);
+    fusions.apply(scenario);
     const auto [sim_options, simulated] = compare::engine_of(options.engine, options.backbone_GBps, platform, scenario);
-    nlohmann::json json = prediction_json(compare::predict_step(scenario, simulated, sim_options).prediction);
+    compare::PredictedStep step = compare::predict_step(scenario, simulated, sim_options);
+    if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
+    nlohmann::json json = prediction_json(step.prediction);
     json["modes"] = options.modes ? compare::modes_json(compare::predict_modes(scenario, simulated, sim_options))
                                   : nlohmann::json(nullptr);
     return json.dump();
@@ -56,7 +73,7 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
 
 std::string show(const Request& request) {
   return guarded([&] {
-    const Scenario scenario = scenario_of(request);
+    const Scenario scenario = scenario_there(request);
     const Schedule schedule = build_schedule(scenario);
     plan_and_verify(schedule);
     nlohmann::json json = write_schedule_json(schedule);
@@ -66,7 +83,7 @@ std::string show(const Request& request) {
 }
 
 std::string gates(const Request& request) {
-  return guarded([&] { return gates_json(gates_of(scenario_of(request))).dump(); });
+  return guarded([&] { return gates_json(gates_of(scenario_there(request))).dump(); });
 }
 
 std::string compare(const Request& request) {

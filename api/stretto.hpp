@@ -20,6 +20,8 @@ class Error : public std::runtime_error {
 
 // What a command is told: a scenario's file or the name of one that comes with Stretto, keys that override it
 // ("training.lr=3e-4"), and a platform's name or file; "": the scenario's, else what `stretto calibrate` wrote.
+// Fusions of [training] without a value are, on the platform of a calibrated GPU, on where it was measured faster with
+// them, as the commands have them (docs/gpu.md); a note of simulate() says which. An override gives one a value.
 struct Request {
   std::string scenario;
   std::vector<std::string> set = {};

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "cli/files.hpp"
-#include "compare/fusions.hpp"
 #include "model/scenario.hpp"
 #include "sim/platform.hpp"
 
@@ -41,8 +40,6 @@ void add_html_option(CLI::App& command, CommonOptions& options);
 
 void add_backend_option(CLI::App& command, std::string& backend);  // --backend host|cuda
 
-// What the fusions of [training] that the scenario leaves open are, on a platform of a calibrated GPU.
-compare::Fusions open_fusions(const CommonOptions& options, const Scenario& scenario, const sim::Platform& platform);
 // --platform, else the scenario's, else the default place. Throws Error(input) that says how to calibrate when there is
 // none.
 sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario,

@@ -4,7 +4,6 @@
 
 #include "cli/commands.hpp"
 #include "compare/inputs.hpp"
-#include "model/scenario/given_keys.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -62,11 +61,6 @@ void add_backend_option(CLI::App& command, std::string& backend) {
 
 sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario, const std::string& backend) {
   return compare::read_platform_input(options.platform, scenario, backend);
-}
-
-compare::Fusions open_fusions(const CommonOptions& options, const Scenario& scenario, const sim::Platform& platform) {
-  if (!platform.gpu) return {};
-  return compare::choose_fusions(scenario, given_keys(options.scenario, options.set, "training"), &platform);
 }
 
 void watch_interrupts() {

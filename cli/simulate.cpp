@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "compare/fit_memory.hpp"
+#include "compare/fusions.hpp"
 #include "compare/predict.hpp"
 #include "compare/predict_step.hpp"
 #include "report/html.hpp"
@@ -103,7 +104,7 @@ void simulate_command(const SimulateOptions& options) {
   Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
   const sim::Platform platform = load_platform(options, scenario);
-  const compare::Fusions fusions = open_fusions(options, scenario, platform);
+  const compare::Fusions fusions = compare::open_fusions(scenario, options.scenario, options.set, platform);
   fusions.apply(scenario);
   const auto [sim_options, simulated] = compare::engine_of(options.engine, options.backbone_GBps, platform, scenario);
   keep_within_free_memory();

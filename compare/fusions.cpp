@@ -6,7 +6,9 @@
 #include <array>
 #include <utility>
 
+#include "compare/inputs.hpp"
 #include "model/build_schedule.hpp"
+#include "model/scenario/given_keys.hpp"
 #include "model/schedule/bind.hpp"
 #include "sim/cost/cost_schedule.hpp"
 
@@ -83,6 +85,12 @@ Fusions choose_fusions(const Scenario& scenario, const std::set<std::string>& gi
     fusions.note = fmt::format("fusions that the scenario leaves open{}: {}",
                                platform != nullptr ? ", as measured by platform " + platform->name : "", chosen);
   return fusions;
+}
+
+Fusions open_fusions(const Scenario& scenario, const std::string& given, const std::vector<std::string>& set,
+                     const sim::Platform& platform) {
+  if (!platform.gpu) return {};
+  return choose_fusions(scenario, given_keys(scenario_path(given), set, "training"), &platform);
 }
 
 std::uint32_t bits_of(const Fusions& fusions) {

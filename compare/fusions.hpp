@@ -24,6 +24,10 @@ struct Fusions {
 // On a platform of another kind nothing is chosen.
 Fusions choose_fusions(const Scenario& scenario, const std::set<std::string>& given, const sim::Platform* platform);
 
+// The same where a step is predicted: of `scenario`, which was read from `given` with `set` (read_scenario_input()).
+Fusions open_fusions(const Scenario& scenario, const std::string& given, const std::vector<std::string>& set,
+                     const sim::Platform& platform);
+
 // As one number, for processes that must choose alike; and back.
 std::uint32_t bits_of(const Fusions& fusions);
 Fusions fusions_of(std::uint32_t bits, std::string note);

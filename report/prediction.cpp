@@ -184,9 +184,9 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"memory", memory_json(p.memory)},
           {"fits", p.memory.fits()},
           {"limits", std::move(limits)},
-          {"notes", p.notes},
           {"operations", p.operations},
-          {"simulate_s", p.whole_s}};
+          {"simulate_s", p.whole_s},
+          {"notes", p.notes}};
 }
 
 }  // namespace stretto

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What a GPU can do at most, by PyTorch and its libraries: a large bf16 GEMM of random numbers (and of zeros, which take less
-power), a copy within its memory, what the next kernel costs on a stream and in a graph, and a wait for another stream's
-event. Prints JSON; times are medians. With --gemms MxNxK,… these GEMMs alone, one by one.
+power), a copy within its memory, what the next kernel costs on a stream and in a graph, a wait for another stream's event,
+and how long a small kernel of another stream waits for room beside a GEMM. Prints JSON, a line more complete than the last as
+soon as anything is known; times are medians. With --gemms MxNxK,… these GEMMs alone, one by one.
 
     scripts/torch_ceilings.py [--tiny] [--gemms 65536x3072x768,...]
 """
@@ -83,24 +84,92 @@ def launches(count):
     return {"launch_us": on_stream_us, "graph_launch_us": in_graph_us, "event_us": waiting_us - in_graph_us}
 
 
+def room_beside_gemm(size):
+    """When a small kernel begins that is issued on another stream right behind or right before a GEMM that fills the GPU, by
+    share of the GEMM's time: near 0, it found room at once; near 1, it waited for all blocks of the GEMM to have begun or
+    ended. With the other stream's priority, on streams and in a graph: whether an order of calls is enough for a kernel that
+    communicates, or it takes launch-completion events."""
+    if not CUDA:
+        return {}
+    a, b, out = matrix(size, size), matrix(size, size), torch.empty(size, size, device=DEVICE, dtype=torch.bfloat16)
+    x = torch.zeros(1 << 16, device=DEVICE)
+    gemm_us = median_us(lambda: torch.matmul(a, b, out=out))
+    found = {}
+    for priority, called in ((0, "normal"), (-1, "high")):
+        first, second = torch.cuda.Stream(), torch.cuda.Stream(priority=priority)
+        for before in (False, True):
+            def both(begin, end):
+                current = torch.cuda.current_stream()
+                first.wait_stream(current)
+                second.wait_stream(current)
+                begin.record(first)
+
+                def small():
+                    with torch.cuda.stream(second):
+                        x.add_(1)
+                        end.record(second)
+
+                if before:
+                    small()
+                with torch.cuda.stream(first):
+                    torch.matmul(a, b, out=out)
+                if not before:
+                    small()
+                current.wait_stream(first)
+                current.wait_stream(second)
+
+            def share(times_us):
+                return round(statistics.median(times_us) / gemm_us, 3)
+
+            def timed(once, begin, end):
+                once()
+                torch.cuda.synchronize()
+                return begin.elapsed_time(end) * 1e3
+
+            name = f"{'before' if before else 'behind'} GEMM, {called} priority"
+            events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            found[name] = share([timed(lambda: both(*events), *events) for _ in range(12)][2:])
+            # Events of a graph have times where they are recorded as external ones.
+            try:
+                inside = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(2)]
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    both(*inside)
+                found[name + ", graph"] = share([timed(graph.replay, *inside) for _ in range(12)][2:])
+            except (TypeError, RuntimeError) as error:  # PyTorch before 2.8
+                found[name + ", graph"] = str(error).splitlines()[0][:100]
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tiny", action="store_true", help="sizes for a processor")
     parser.add_argument("--gemms", default="", help="MxNxK,…")
     options = parser.parse_args()
     torch.manual_seed(1)
+
+    def say():
+        print(json.dumps({key: round(value, 3) if isinstance(value, float) else value for key, value in result.items()}), flush=True)
+
     result = {"torch": torch.__version__, "device": torch.cuda.get_device_name() if CUDA else "cpu"}
     if options.gemms:
-        result["gemms"] = {shape: gemm_us(*map(int, shape.split("x"))) for shape in options.gemms.split(",")}
-    else:
-        size, elements = (128, 1 << 16) if options.tiny else (8192, 1 << 30)
-        for name, make in (("gemm_TFLOPs", torch.randn), ("gemm_of_zeros_TFLOPs", torch.zeros)):
-            result[name] = 2e-6 * size**3 / gemm_us(size, size, size, make)
-        source = torch.randint(0, 256, (elements,), device=DEVICE, dtype=torch.uint8)
-        target = torch.empty_like(source)
-        result["copy_GBps"] = 2e-3 * elements / median_us(lambda: target.copy_(source))  # read and written
-        result.update(launches(20 if options.tiny else 400))
-    print(json.dumps({key: round(value, 3) if isinstance(value, float) else value for key, value in result.items()}))
+        result["gemms"] = {}
+        for shape in options.gemms.split(","):
+            result["gemms"][shape] = gemm_us(*map(int, shape.split("x")))
+            say()
+        return
+    size, elements = (128, 1 << 16) if options.tiny else (8192, 1 << 30)
+    for name, make in (("gemm_TFLOPs", torch.randn), ("gemm_of_zeros_TFLOPs", torch.zeros)):
+        result[name] = 2e-6 * size**3 / gemm_us(size, size, size, make)
+        say()
+    source = torch.randint(0, 256, (elements,), device=DEVICE, dtype=torch.uint8)
+    target = torch.empty_like(source)
+    result["copy_GBps"] = 2e-3 * elements / median_us(lambda: target.copy_(source))  # read and written
+    say()
+    result.update(launches(20 if options.tiny else 400))
+    say()
+    result["room_beside_gemm"] = room_beside_gemm(size)
+    say()
 
 
 if __name__ == "__main__":

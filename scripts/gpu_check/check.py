@@ -29,6 +29,10 @@ class Step:
         return self.run.__name__
 
 
+class NoProgram(Exception):
+    pass
+
+
 @dataclasses.dataclass
 class Done:
     """What a program left."""
@@ -69,7 +73,11 @@ class Check:
         self.details = {}
         for name, kept in (("gpu-check.json", self.results), ("details.json", self.details)):
             if (folder / name).exists():  # of other parts, run before
-                kept.update(json.loads((folder / name).read_text()))
+                try:
+                    kept.update(json.loads((folder / name).read_text()))
+                except ValueError:
+                    print(f"{name} of an earlier run cannot be read, and is kept as {name}.bad", flush=True)
+                    os.replace(folder / name, folder / (name + ".bad"))
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="gpu-check-"))
         random.seed(1)
         tokens = random.choices(range(250 if tiny else 50_000), k=1 << (16 if tiny else 20))
@@ -80,13 +88,24 @@ class Check:
         self.part_deadline = self.deadline = time.time()
         self.running = set()
         self.clocks = None
+        self.no_gpu = None  # why nothing can be measured
+        self.cannot_write = set()
 
     # ---- results ----
 
     def _write(self, name, value):
         new = self.folder / (name + ".new")
-        new.write_text(json.dumps(value, indent=1) + "\n")
-        os.replace(new, self.folder / name)
+        try:
+            new.write_text(json.dumps(value, indent=1) + "\n")
+            os.replace(new, self.folder / name)
+        except OSError as error:
+            self.lost(error)
+
+    def lost(self, error):
+        """A full disk keeps nothing from being measured: what is printed has all figures."""
+        if str(error) not in self.cannot_write:
+            print(f"CANNOT WRITE: {error}; figures are in what is printed here", flush=True)
+        self.cannot_write.add(str(error))
 
     def save(self):
         if self.clocks:
@@ -122,14 +141,18 @@ class Check:
 
     def detail(self, kind, name, value):
         self.details.setdefault(kind, {})[name] = value
+        self.details["about"] = {key: self.results.get(key) for key in ("device", "version", "date")}
         self._write("details.json", self.details)
 
     def log(self, title, text):
-        with open(self.folder / "gpu-check.log", "a") as log:
-            log.write(f"==== {title}\n{text}\n")
+        try:
+            with open(self.folder / "gpu-check.log", "a") as log:
+                log.write(f"==== {title}\n{text}\n")
+        except OSError as error:
+            self.lost(error)
 
     def failed(self):
-        return [c["name"] for c in self.results["checks"] if c["ok"] is False]
+        return [c for c in self.results["checks"] if c["ok"] is False]
 
     # ---- steps ----
 
@@ -139,6 +162,8 @@ class Check:
         self.results["parts"][name] = {"steps": [step.name for step in steps], "limit_s": limit_s, "complete": False}
         for step in steps:
             self.run_step(step)
+            if self.no_gpu:
+                return self.save()
         self.results["parts"][name].update(complete=True, seconds=round(time.time() - begin, 1))
         self.save()
 
@@ -182,7 +207,7 @@ class Check:
         path = None if shutil.which("stretto") else f"{ROOT}/build/release:{ROOT}/build/release/tests"
         found = shutil.which(name, path=path)
         if not found:
-            raise FileNotFoundError(f"{name}: not {'in build/release' if path else 'on PATH'}")
+            raise NoProgram(f"{name}: not {'in build/release' if path else 'on PATH'}")
         return found
 
     def start(self, command, env=None, **pipes):
@@ -222,8 +247,7 @@ class Check:
 
     def json_of(self, *command, limit_s=600, env=None):
         """What a command of stretto writes as JSON, or None; and how it ended."""
-        path = self.work / "result.json"
-        path.unlink(missing_ok=True)
+        path = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "result.json"
         done = self.run(self.stretto, *command, "--json", path, limit_s=limit_s, env=env)
         self.log(" ".join(str(word) for word in command), done.out + done.err)
         if not path.exists():
@@ -240,5 +264,7 @@ class Check:
 
 
 def open_clocks(check):
-    if shutil.which("nvidia-smi"):
+    try:
         check.clocks = Clocks(check.folder / "clocks.csv", check.start)
+    except OSError as error:
+        check.lost(error)

@@ -1,7 +1,10 @@
 """Clocks and power of the GPU, several times a second, beside everything else."""
 import datetime
+import pathlib
+import shutil
 import statistics
 import subprocess
+import sys
 import threading
 
 FIELDS = ("timestamp", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "utilization.gpu", "clocks_event_reasons.active")
@@ -12,17 +15,21 @@ class Clocks:
 
     def __init__(self, path, start, every_ms=200):
         self.steps, self.samples = {}, []
-        self.process = start(["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits", f"--loop-ms={every_ms}"],
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.file = open(path, "a")
+        smi = ["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits", f"--loop-ms={every_ms}"]
+        nvml = [sys.executable, "-B", pathlib.Path(__file__).with_name("nvml.py"), every_ms]
+        self.process = start(smi if shutil.which("nvidia-smi") else nvml, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.file.write(",".join(FIELDS) + "\n")
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
     def _read(self):
         for line in self.process.stdout:
-            self.file.write(line.replace(", ", ","))
-            self.file.flush()
+            try:
+                self.file.write(line.replace(", ", ","))
+                self.file.flush()
+            except OSError:  # a full disk: the digests are kept
+                pass
             cells = [cell.strip() for cell in line.split(",")]
             try:
                 at = datetime.datetime.strptime(cells[0], "%Y/%m/%d %H:%M:%S.%f").timestamp()
@@ -47,4 +54,7 @@ class Clocks:
     def stop(self):
         self.process.kill()
         self.thread.join(2)
-        self.file.close()
+        try:
+            self.file.close()
+        except OSError:
+            pass

@@ -9,7 +9,7 @@ import time
 from gpu_check.check import ROOT, Step, kill_group
 from gpu_check.training import gpt2, settings_as_words, small, train, worst_difference
 
-LIMIT_S = 300
+LIMIT_S = 270
 KNOWN_WITHIN_S = 10  # after a rank's death all others have ended with an error that names it
 
 TWO_AXES = ["parallel.data_parallel_size=2", "parallel.tensor_model_parallel_size=2", "parallel.sequence_parallel=true",
@@ -117,7 +117,7 @@ def out_of_memory(check):
 
 STEPS = [
     Step(killed_rank, 50, ("rank killed, known after s",)),
-    Step(nccl, 170, ("nccl",)),
+    Step(nccl, 150, ("nccl",)),
     Step(hung_rank, 50, ("rank stopped, known after s",)),
-    Step(out_of_memory, 30, ("out_of_memory",)),
+    Step(out_of_memory, 20, ("out_of_memory",)),
 ]

@@ -6,7 +6,7 @@ from gpu_check.check import ROOT, Step
 from gpu_check.first import torch_json
 from gpu_check.training import gpt2, open_modes, settings_as_words
 
-LIMIT_S = 540
+LIMIT_S = 510
 
 # No width, length or vocabulary of calibrate/probes/gpu_sizes.cpp.
 UNSEEN = """
@@ -86,8 +86,9 @@ def interference(check):
     path = platform_of(check, "interference")
     if not path:
         return
-    curves, assumed = {}, []
-    for name, curve in curves_in(tomllib.loads(path.read_text())):
+    platform, curves, assumed = tomllib.loads(path.read_text()), {}, []
+    sms = platform["gpu"]["sms"]
+    for name, curve in curves_in(platform):
         at = curve.get("blocks") or curve.get("copies")
         curves[name] = {str(k): round(value, 4) for k, value in zip(at, curve["value"])}
         if curve.get("kind") != "measured":
@@ -95,6 +96,10 @@ def interference(check):
     check.detail("interference", "share that is lost, by thread blocks or copies", curves)
     # Nothing runs beside anything on an emulated device.
     check.note("interference", bool(curves) and (check.tiny or not assumed), curves=len(curves), not_measured=assumed)
+    # A GEMM whose blocks wait for whole waves loses in steps, one that shares out its work as those SMs it lacks.
+    taken = curves.get("gemm_beside_moving") or {}
+    check.detail("interference", "gemm_beside_moving, were it by shares of the SMs",
+                 {k: round(float(k) / (sms - float(k)), 4) for k in taken if float(k) < sms})
     check.headline("gemm_beside_moving", curves.get("gemm_beside_moving"))
 
 

@@ -10,6 +10,7 @@ from program import PLATFORM, STRETTO, ProgramTest, main
 
 BUILD = pathlib.Path(STRETTO).parent
 PYTHON = "/usr/bin/python3"  # the module is built for Debian's
+EMULATED = BUILD / "tests/fake_gpu/stretto"
 HAS_MODULE = any((BUILD / "python/stretto").glob("_stretto*.so"))
 
 
@@ -28,6 +29,22 @@ class Python(ProgramTest):
         for wall_time in ("simulate_s", "fits_with"):
             value.pop(wall_time, None), same.pop(wall_time, None)
         self.assertEqual(value, same)
+
+    @unittest.skipUnless(EMULATED.exists(), "not built: no CUDA Toolkit")
+    def test_fusions_are_chosen_as_the_program_does(self):
+        calibrated = subprocess.run([EMULATED, "calibrate", "--backend", "cuda", "-o", "gpu.toml"], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(calibrated.returncode, 0, calibrated.stderr)
+        for given in ({}, {"training.gelu_fusion": True}):
+            words = [word for key, value in given.items() for word in ("--set", f"{key}={str(value).lower()}")]
+            for call, command in (("simulate", ["simulate"]), ("show", ["show"]), ("gates", ["show", "--gates"])):
+                printed = self.python(f"import stretto, json; print(json.dumps(stretto.{call}('tiny.toml', {given}, 'gpu.toml')))")
+                value, same = json.loads(printed), self.json(*command, self.tiny, "--platform", "gpu.toml", *words)
+                if call == "simulate":
+                    noted = " ".join(value["notes"])
+                    self.assertEqual(" gelu_fusion o" in noted, not given, noted)
+                    self.assertIn("bias_gradient_fusion o", noted)
+                    value.pop("simulate_s"), same.pop("simulate_s"), same.pop("fits_with")
+                self.assertEqual(value, same["gates"] if call == "gates" else same, call)
 
     def test_simgrid(self):
         self.assertIn("simgrid", self.python("import stretto; print(stretto.simulate('llama3-8b', engine='simgrid')['engine'])"))
