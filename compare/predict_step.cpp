@@ -60,6 +60,33 @@ std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown
   return parts;
 }
 
+// A line where operations take far longer than any that the machine's cost functions were fitted to; else "". These are
+// sums of products: within ten times of what was measured they hold, farther off nobody has looked.
+std::string beyond_calibration(const Schedule& schedule, const sim::Platform& platform) {
+  constexpr double kMostTimes = 10;
+  std::set<std::string> beyond;
+  std::string farthest;
+  double most_times = kMostTimes;
+  for (const Operation& operation : schedule.operations) {
+    if (is_communication(operation.work)) continue;
+    const sim::WorkCost whole = sim::work_cost(schedule, operation);
+    for (const sim::WorkCost& cost : sim::known_as(platform, whole)) {
+      const sim::CostFit& fit = platform.costs.at(cost.key);
+      double largest_us = fit.largest_us;
+      for (const sim::MeasuredPoint& point : fit.measured) largest_us = std::max(largest_us, point.us);
+      const double us = sim::cost_us(platform, cost), times = largest_us > 0 ? us / largest_us : 0;
+      if (times > kMostTimes) beyond.insert(cost.key);
+      if (times <= most_times) continue;
+      most_times = times;
+      farthest = fmt::format("{} is predicted to take {:.4g} ms, {:.0f} times the longest that was calibrated",
+                             operation.name, us / 1000, times);
+    }
+  }
+  if (beyond.empty()) return "";
+  return farthest + ": extrapolated" +
+         (beyond.size() > 1 ? ", as are " + std::to_string(beyond.size() - 1) + " other cost functions" : "");
+}
+
 // A line where a large collective has more members than logs that NCCL's model was held against within 10 %
 // (docs/platform.md), and the platform has none of its own; else "".
 std::string beyond_logs(const Schedule& schedule, const sim::Accelerator& accelerator) {
@@ -170,6 +197,8 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   if (platform.accelerator)
     for (std::string note : {beyond_logs(schedule, *platform.accelerator), beyond_cards(*platform.accelerator)})
       if (!note.empty()) p.notes.push_back(std::move(note));
+  if (!platform.accelerator)
+    if (std::string note = beyond_calibration(schedule, platform); !note.empty()) p.notes.push_back(std::move(note));
   p.operations = step.result.operations;
   p.simulate_s = step.result.simulate_s;
   return step;
