@@ -7,6 +7,8 @@
 #include <tuple>
 
 #include "sim/accelerator/group_span.hpp"
+#include "sim/cost/evaluate.hpp"
+#include "sim/cost/features.hpp"
 
 namespace stretto::compare {
 namespace {
@@ -155,6 +157,31 @@ std::vector<std::string> beyond_measured(const Schedule& schedule, const sim::Si
       beyond_logs(schedule, accelerator), beyond_cards(accelerator)};
   std::erase(notes, "");
   return notes;
+}
+
+std::string beyond_calibrated(const Schedule& schedule, const sim::Platform& platform) {
+  constexpr double kMostTimes = 10;
+  std::set<std::string> beyond;
+  std::string farthest;
+  double most_times = kMostTimes;
+  for (const Operation& operation : schedule.operations) {
+    if (is_communication(operation.work)) continue;
+    const sim::WorkCost whole = sim::work_cost(schedule, operation);
+    for (const sim::WorkCost& cost : sim::known_as(platform, whole)) {
+      const sim::CostFit& fit = platform.costs.at(cost.key);
+      double largest_us = fit.largest_us;
+      for (const sim::MeasuredPoint& point : fit.measured) largest_us = std::max(largest_us, point.us);
+      const double us = sim::cost_us(platform, cost), times = largest_us > 0 ? us / largest_us : 0;
+      if (times > kMostTimes) beyond.insert(cost.key);
+      if (times <= most_times) continue;
+      most_times = times;
+      farthest = fmt::format("{} is predicted to take {:.4g} ms, {:.0f} times the longest that was calibrated",
+                             operation.name, us / 1000, times);
+    }
+  }
+  if (beyond.empty()) return "";
+  return farthest + ": extrapolated" +
+         (beyond.size() > 1 ? ", as are " + std::to_string(beyond.size() - 1) + " other cost functions" : "");
 }
 
 }  // namespace stretto::compare

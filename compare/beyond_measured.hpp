@@ -28,4 +28,8 @@ std::vector<std::string> beyond_measured(const Schedule& schedule, const sim::Si
                                          const sim::Costs& costs, const sim::Platform& platform,
                                          const Framework& framework);
 
+// A line where operations take far longer than any that a calibrated machine's cost functions were fitted to; else "".
+// These are sums of products: within ten times of what was measured they hold, farther off nobody has looked.
+std::string beyond_calibrated(const Schedule& schedule, const sim::Platform& platform);
+
 }  // namespace stretto::compare

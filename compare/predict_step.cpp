@@ -142,6 +142,8 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   if (platform.accelerator)
     for (std::string& note : beyond_measured(schedule, step.result, costs, platform, scenario.framework))
       p.notes.push_back(std::move(note));
+  else if (std::string note = beyond_calibrated(schedule, platform); !note.empty())
+    p.notes.push_back(std::move(note));
   p.operations = step.result.operations;
   p.simulate_s = step.result.simulate_s;
   return step;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 using namespace stretto;
 using namespace stretto::compare;
@@ -73,6 +74,29 @@ precision = "bf16"
               .ends_with("here 65536 keys, where at most 16384 were measured"));
     CHECK(noted("h100-sxm", {"model.seq_length=32768"}, begin) == "");
   }
+}
+
+TEST_CASE("operations that take far longer than any that was calibrated are noted", "[predict]") {
+  sim::Platform host =
+      sim::read_platform((std::filesystem::path(__FILE__).parent_path() / "../tests/golden/host.toml").string());
+  const auto extrapolated = [&](std::int64_t hidden) {
+    const Scenario scenario = parse_scenario(R"([model]
+num_layers = 1
+num_attention_heads = 1
+seq_length = 64
+vocab_size = 64
+)",
+                                             "large", {"model.hidden_size=" + std::to_string(hidden)});
+    std::vector<std::string> found;
+    for (const std::string& note : predict_step(scenario, host).prediction.notes)
+      if (note.find("extrapolated") != std::string::npos) found.push_back(note);
+    return found;
+  };
+  CHECK(extrapolated(4096).empty());  // nobody said what was calibrated
+  for (auto& [key, fit] : host.costs) fit.largest_us = 100'000;
+  CHECK(extrapolated(64).empty());
+  REQUIRE(extrapolated(16384).size() == 1);
+  CHECK_THAT(extrapolated(16384).front(), Catch::Contains("times the longest that was calibrated: extrapolated"));
 }
 
 TEST_CASE("large collectives of more GPUs than logs have are noted", "[predict]") {

@@ -177,10 +177,14 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
         const BoundWait& wait = program.waits[i];
         flat.waits.push_back({wait.position, wait.lane, wait.steps_ago, wait.kind});
       }
-      // The first of a group waits for all of it.
+      // The first of a group waits for all of it, and for the host to have issued the last: ncclGroupEnd launches them.
       if (!bound.joined) group_begin = flat.ops.size();
       FlatOp& first = bound.joined ? flat.ops[group_begin] : op;
-      if (bound.joined) ++first.group, op.group = 0, first.cores = std::max(first.cores, op.cores);
+      if (bound.joined) {
+        ++first.group, op.group = 0;
+        first.cores = std::max(first.cores, op.cores);
+        first.issued = op.issued, first.segment = op.segment;
+      }
       const std::size_t waits = flat.waits.size() - first.wait_begin;
       if (waits > std::numeric_limits<std::uint16_t>::max())
         throw input_error("simulation: " + label(schedule, bound) + " has more than 65535 waits");

@@ -16,7 +16,7 @@ enum class FlatKind : std::uint8_t { compute, collective, send, receive };
 
 struct FlatOp {
   Picoseconds duration = 0;      // compute: Demand.alone
-  Picoseconds issued = 0;        // when the host has issued it, after its segment began (HostCosts)
+  Picoseconds issued = 0;        // when the host has issued it (its group), after its segment began (HostCosts)
   std::uint32_t segment = 0;     // how often the host has waited in this step before it issues the operation
   bool ends_segment = false;     // the host waits for it
   std::uint32_t wait_begin = 0;  // into FlatProgram::waits

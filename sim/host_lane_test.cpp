@@ -70,8 +70,34 @@ TEST_CASE("a host that waits for messages issues what follows when they are ther
     toy.compute("a", 1 * us);
     toy.costs.host.issue = {10 * us, 10 * us, 10 * us};
     toy.costs.host.waits_for_messages = waits;
-    // Both are posted at 10 and over at 60; a is issued at 30, or 10 after the messages.
-    CHECK(simulate(toy.schedule, toy.costs).step == (waits ? 71 : 60) * us);
+    // Both are posted at 20, when the second is issued, and over at 70; a is issued at 30, or 10 after the messages.
+    CHECK(simulate(toy.schedule, toy.costs).step == (waits ? 81 : 70) * us);
+  }
+}
+
+TEST_CASE("a batch of messages starts when the host has issued the last of them", "[sim]") {
+  CollectiveCost cost;
+  cost.movement = {50 * us, 0, DemandClass::memory};
+  cost.interference = KernelInterference{};
+  for (const bool batched : {false, true}) {
+    Toy toy(2);
+    toy.message("send", true, cost, 1);
+    toy.message("recv", false, cost, batched ? 1 : 2);
+    toy.compute("a", 1 * us);
+    toy.message("send again", true, cost, 1);
+    toy.message("recv again", false, cost, batched ? 1 : 2);
+    std::vector<Call>& order = toy.schedule.programs.front().order;
+    order[1].joined = order[4].joined = batched;
+    toy.costs.host.issue = {10 * us, 30 * us, 10 * us, 100 * us, 7 * us};
+    const SimResult result = simulate(toy.schedule, toy.costs);
+    std::vector<Picoseconds> starts(order.size());
+    for (const TimelineRow& row : result.timeline.rows) starts[row.op] = row.start - result.timeline.step_begin;
+    // Issued at 10, 40, 50, 150 and 157; a message moves when both of its ends are there.
+    if (batched)
+      CHECK(starts == std::vector<Picoseconds>{40 * us, 40 * us, 50 * us, 157 * us, 157 * us});
+    else
+      CHECK(starts == std::vector<Picoseconds>{10 * us, 40 * us, 50 * us, 150 * us, 157 * us});
+    CHECK(result.step == (157 + 50) * us);
   }
 }
 

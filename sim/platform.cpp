@@ -193,12 +193,15 @@ Platform platform_of(TomlTable root, const std::string& file) {
   for (const std::string& key : costs.keys()) {
     TomlTable table = costs.section(key);
     CostFit fit;
-    fit.coefficients = require<std::vector<double>>(table, "coefficients_us");
+    fit.coefficients = require<std::vector<double>>(table, "coefficients_us", {.min = 0});
+    if (std::count(fit.coefficients.begin(), fit.coefficients.end(), 0) == std::ssize(fit.coefficients))
+      throw table.error("coefficients_us", "one above 0 at least, as nothing takes no time");
     fit.source = read_source(table);
     fit.points = static_cast<int>(value_or<std::int64_t>(table, "points", 0, {.min = 0, .max = 1 << 30}));
     fit.median_error_pct = value_or<double>(table, "fit_median_error_pct", 0, {.min = 0});
     fit.p95_error_pct = value_or<double>(table, "fit_p95_error_pct", 0, {.min = 0});
     fit.measured = read_points(table, fit.coefficients.size());
+    fit.largest_us = value_or<double>(table, "largest_us", 0, {.min = 0});
     table.finish();
     platform.costs[key] = std::move(fit);
   }
@@ -228,6 +231,7 @@ void write_platform(const std::string& path, const Platform& platform) {
         "]\nkind = \"{}\"\nsource = \"{}\"\nspread_pct = {:.2f}\npoints = {}\nfit_median_error_pct = "
         "{:.2f}\nfit_p95_error_pct = {:.2f}\n",
         fit.source.kind, fit.source.origin, fit.source.spread_pct, fit.points, fit.median_error_pct, fit.p95_error_pct);
+    if (fit.largest_us > 0) text += fmt::format("largest_us = {:.6g}\n", fit.largest_us);
     if (fit.measured.empty()) continue;
     text += "measured_us = [\n";
     for (const MeasuredPoint& point : fit.measured) {

@@ -24,6 +24,7 @@ struct CostFit {
   Source source;
   int points = 0;
   double median_error_pct = 0, p95_error_pct = 0;  // |predicted − measured| / measured over the points fitted
+  double largest_us = 0;                           // of the points fitted; 0: the file does not say
   std::vector<MeasuredPoint> measured = {};        // empty: the fit alone
 };
 

@@ -36,6 +36,7 @@ Platform gpu_platform() {
   fit.coefficients = {1, 2e-9};
   fit.source = kSource;
   fit.points = 2;
+  fit.largest_us = 9.5;
   fit.measured = {{{1, 1e9}, 3.25}, {{1, 4e9}, 9.5}};
   platform.costs["fill_bf16"] = fit;
   return platform;
@@ -88,6 +89,7 @@ TEST_CASE("a GPU's platform is written and read", "[sim]") {
   CHECK(read.cores == 1);
   CHECK(read.slowdown[1][2].value == 0.5);
   CHECK(read.costs.at("fill_bf16").coefficients == std::vector<double>{1, 2e-9});
+  CHECK(read.costs.at("fill_bf16").largest_us == 9.5);
   REQUIRE(read.costs.at("fill_bf16").measured.size() == 2);
   CHECK(read.costs.at("fill_bf16").measured[1].features == std::vector<double>{1, 4e9});
   CHECK(read.costs.at("fill_bf16").measured[1].us == 9.5);
@@ -117,6 +119,15 @@ TEST_CASE("what a GPU's platform cannot say is an error with its place", "[sim]"
   SECTION("half a point") {
     file.replace("  1, 4e+09, 9.5,", "  1, 4e+09,");
     CHECK_THROWS_WITH(read_platform(file.path), Catch::Contains("expected rows of 2 features and a time"));
+  }
+  SECTION("time that work gives back") {
+    file.replace("coefficients_us = [1.000000e+00,", "coefficients_us = [-1.0,");
+    CHECK_THROWS_WITH(read_platform(file.path),
+                      Catch::Contains("coefficients_us: expected an array of numbers of at least 0"));
+  }
+  SECTION("work for nothing") {
+    file.replace("coefficients_us = [1.000000e+00, 2.000000e-09]", "coefficients_us = [0, 0]");
+    CHECK_THROWS_WITH(read_platform(file.path), Catch::Contains("coefficients_us: expected one above 0 at least"));
   }
   SECTION("a host as well") {
     file.replace("[gpu]", "[host]\n[gpu]");

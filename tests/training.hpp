@@ -119,11 +119,12 @@ struct Trained {
   std::vector<std::int64_t> allocated_bytes;            // [rank]
 };
 
-// Verifies, plans and trains for `steps` steps. `threaded` picks the executor.
-inline Trained train(const Scenario& scenario, int steps, bool threaded, std::uint64_t seed = 1) {
-  const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
+using ChangeWeights = std::function<void(exec::FullTensor&)>;
+
+// Trains a schedule of `scenario` for `steps` steps. `threaded` picks the executor, `change` is called for each tensor of
+// the first weights. Verifies nothing.
+inline Trained train_schedule(const Schedule& schedule, const MemoryPlan& plan, const Scenario& scenario, int steps,
+                              bool threaded, std::uint64_t seed = 1, const ChangeWeights& change = {}) {
   std::unique_ptr<host::HostExecutor> host;
   std::unique_ptr<serial::SerialExecutor> serial;
   host::HostOptions options;
@@ -137,6 +138,15 @@ inline Trained train(const Scenario& scenario, int steps, bool threaded, std::ui
     return threaded ? host->memory(rank) : serial->memory(rank);
   };
   exec::initialise_state(schedule, scenario, memory_of);
+  if (change) {
+    std::map<std::string, exec::FullTensor> weights;
+    for (exec::FullTensor& tensor : exec::gather_state(schedule, memory_of, StatePart::parameters)) {
+      change(tensor);
+      weights.emplace(tensor.name, std::move(tensor));
+    }
+    exec::scatter_state(schedule, memory_of, StatePart::parameters,
+                        [&](const std::string& name) -> const exec::FullTensor& { return weights.at(name); });
+  }
   const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
   Trained trained;
   for (int step = 0; step < steps; ++step) {
@@ -155,6 +165,15 @@ inline Trained train(const Scenario& scenario, int steps, bool threaded, std::ui
   for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
     trained.allocated_bytes.push_back(memory_of(rank).bytes());
   return trained;
+}
+
+// Verifies and plans as well.
+inline Trained train(const Scenario& scenario, int steps, bool threaded, std::uint64_t seed = 1,
+                     const ChangeWeights& change = {}) {
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_memory(schedule);
+  require_verified(schedule, &plan);
+  return train_schedule(schedule, plan, scenario, steps, threaded, seed, change);
 }
 
 // ‖a − b‖ / ‖b‖, the largest over the tensors.

@@ -99,6 +99,7 @@ sim::CostFit fit_linear(const std::vector<Sample>& samples, const std::string& o
   for (const Sample& sample : samples) spreads.push_back(sample.spread_pct);
   fit.source = {"measured", origin, median(spreads)};
   fit.points = static_cast<int>(samples.size());
+  for (const Sample& sample : samples) fit.largest_us = std::max(fit.largest_us, sample.us);
   fit.median_error_pct = 100 * median(errors);
   fit.p95_error_pct = 100 * percentile(errors, 95);
   return fit;

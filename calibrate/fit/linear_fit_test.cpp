@@ -14,6 +14,7 @@ TEST_CASE("a corrected fit keeps what was measured; its error is that of what wa
   samples[4].us *= 1.5;
   const sim::CostFit fit = fit_corrected(samples, "a test");
   CHECK(fit.points == 9);
+  CHECK(fit.largest_us == 10 + 2 * 2560);
   REQUIRE(fit.measured.size() == 9);
   for (const Sample& sample : samples) CHECK(sim::evaluate_us(fit, sample.features) == Approx(sample.us));
   // Left out, the slow one is predicted by its neighbours, which are not slow: a third less than it takes. Of nine the

@@ -153,12 +153,7 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
   const auto demand = [&](const WorkCost& cost) {
     const double turns = oversubscribed ? 1 + platform.oversubscribed[static_cast<int>(cost.cls)].value : 1.0;
     double us = 0;
-    // A host has no epilogues: what it runs are the parts, one after the other. A GPU whose calibration has not met one
-    // counts as such.
-    const bool in_parts = !cost.parts.empty() && (!gpu || !platform.costs.contains(cost.key));
-    if (!in_parts) us = cost_us(platform, cost);
-    for (const WorkCost& part : cost.parts)
-      if (in_parts) us += cost_us(platform, part);
+    for (const WorkCost& known : known_as(platform, cost)) us += cost_us(platform, known);
     const Picoseconds alone = from_us(us * turns / core_speed);
     return Demand{std::max<Picoseconds>(1, alone), threads, cost.cls};
   };

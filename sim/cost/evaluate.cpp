@@ -51,6 +51,11 @@ double evaluate_us(const CostFit& fit, std::span<const double> features) {
   return us * std::exp(points_here > 0 ? here / points_here : weighed / weights);
 }
 
+std::span<const WorkCost> known_as(const Platform& platform, const WorkCost& cost) {
+  const bool in_parts = !cost.parts.empty() && (!platform.gpu || !platform.costs.contains(cost.key));
+  return in_parts ? std::span(cost.parts) : std::span(&cost, 1);
+}
+
 double cost_us(const Platform& platform, const WorkCost& cost) {
   const auto fit = platform.costs.find(cost.key);
   if (fit == platform.costs.end()) {

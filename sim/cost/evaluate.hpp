@@ -17,6 +17,10 @@ namespace stretto::sim {
 // products cannot follow; docs/platform.md says what this gains.
 double evaluate_us(const CostFit& fit, std::span<const double> features);
 
+// By which cost functions the platform knows the work: its own, or its parts'. A host has no epilogues: what it runs
+// are the parts, one after the other; and so are they of a GPU whose calibration has not met the epilogue.
+std::span<const WorkCost> known_as(const Platform& platform, const WorkCost& cost);
+
 // Microseconds that work takes on the platform. Throws Error(input) naming the cost that its file lacks, and how to get
 // it.
 double cost_us(const Platform& platform, const WorkCost& cost);
