@@ -49,9 +49,18 @@ template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T at[N];
 };
+// The pack that begins there. A device reports an address that is not aligned and runs nothing more; so does the
+// emulated one, where the processor would not mind.
+template <class P, class Address>
+__device__ P* pack_at(Address* address) {
+#if !defined(__CUDACC__)
+  emulate::check_aligned(address, sizeof(P));
+#endif
+  return reinterpret_cast<P*>(address);
+}
 template <int N, class T>
 __device__ void load(float (&to)[N], const T* from) {
-  const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from);
+  const Pack<T, N> pack = *pack_at<const Pack<T, N>>(from);
 #pragma unroll
   for (int i = 0; i < N; ++i) to[i] = widened(pack.at[i]);
 }
@@ -60,7 +69,7 @@ __device__ void store(T* to, const float (&from)[N]) {
   Pack<T, N> pack;
 #pragma unroll
   for (int i = 0; i < N; ++i) pack.at[i] = rounded<T>(from[i]);
-  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  *pack_at<Pack<T, N>>(to) = pack;
 }
 
 // Reductions over the lanes of a warp. All lanes must call it, and all get the result. The order is fixed, so equal

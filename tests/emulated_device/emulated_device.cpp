@@ -43,6 +43,10 @@ thread_local Streams streams;
 
 void begin_threads();
 
+std::string text_of(dim3 size) {
+  return std::to_string(size.x) + " x " + std::to_string(size.y) + " x " + std::to_string(size.z);
+}
+
 void become(Thread& thread) {
   machine.current = &thread;
   thread_index = thread.index;
@@ -139,7 +143,9 @@ void set_streams(Streams with) { streams = std::move(with); }
 
 void run(dim3 grid, dim3 block, const std::function<void()>& thread) {
   const std::size_t threads = std::size_t{block.x} * block.y * block.z;
-  assert(threads > 0 && threads <= 1024 && grid.y <= 65535 && grid.z <= 65535);
+  if (threads == 0 || threads > 1024 || block.z > 64 || std::size_t{grid.x} * grid.y * grid.z == 0 ||
+      grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
+    throw runtime_failure("a device refuses " + text_of(grid) + " blocks of " + text_of(block) + " threads");
   const std::lock_guard lock(running);
   if (machine.threads.size() < threads) machine.threads = std::vector<Thread>(threads);
   for (std::size_t i = 0; i < threads; ++i) {
@@ -156,6 +162,8 @@ void run(dim3 grid, dim3 block, const std::function<void()>& thread) {
         block_index = {bx, by, bz};
         run_block(threads);
       }
+  if (std::exchange(is_misaligned, false))
+    throw runtime_failure("a kernel reads or writes at an address that is not aligned");
 }
 
 }  // namespace stretto::cuda::emulate

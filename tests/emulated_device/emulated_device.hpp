@@ -40,14 +40,21 @@ T shuffled(T value, int from) {
   return __builtin_bit_cast(T, static_cast<Bits>(shuffle(__builtin_bit_cast(Bits, value), from)));
 }
 
+// Has run() throw in the end when an address is no multiple of what is read or written there at once.
+inline bool is_misaligned = false;
+inline void check_aligned(const void* address, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) is_misaligned = true;
+}
+
 // Does `work` now; or gives it to who has streams, when it is for one of them (tests/fake_cuda).
 void submit(void* stream, std::function<void()> work);
 using Streams = std::function<void(void* stream, std::function<void()> work)>;
 void set_streams(Streams streams);  // of this host thread
 
-// Calls `thread`, which must not throw, once for every thread of every block of at most 1,024. __shared__ variables are
-// one for all blocks and keep what the last one left, as a device's may. Throws Error(runtime) when threads wait for
-// each other in vain.
+// Calls `thread`, which must not throw, once for every thread of every block. __shared__ variables are one for all
+// blocks and keep what the last one left, as a device's may. Throws Error(runtime) when threads wait for each other in
+// vain, of addresses that are not aligned, and of a grid or blocks that a device refuses (CUDA C++ Programming Guide,
+// "Technical Specifications per Compute Capability"): more than 1,024 threads, or 65,535 blocks along y.
 void run(dim3 grid, dim3 block, const std::function<void()>& thread);
 
 // Threads of an SM, as registers leave them (65,536 of them, 32 a thread); a test may want a kernel that takes more.

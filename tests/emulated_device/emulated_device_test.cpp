@@ -34,6 +34,11 @@ __global__ void half_waits_kernel() {
 __global__ void half_a_warp_shuffles_kernel() {
   if (threadIdx.x % 32 < 16) warp_sum(1.0f);
 }
+__global__ void copy_pairs_kernel(const float* from, float* to) {
+  float pair[2];
+  load(pair, from + 2 * threadIdx.x);
+  store(to + 2 * threadIdx.x, pair);
+}
 
 }  // namespace
 
@@ -63,6 +68,17 @@ TEST_CASE("barriers that not all threads reach are found", "[cuda]") {
   std::vector<double> values(64, 1);  // and the next kernel is none the worse
   launch(Stream{}, {1, 1, 1}, {64, 1, 1}, sum_kernel, values.data());
   CHECK(values[0] == 64);
+}
+
+TEST_CASE("what a device refuses to launch or to read is found", "[cuda]") {
+  alignas(8) float from[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8}, to[9] = {};
+  launch(Stream{}, {1, 1, 1}, {4, 1, 1}, copy_pairs_kernel, from, to);
+  CHECK(to[7] == 7);
+  CHECK_THROWS_AS(launch(Stream{}, {1, 1, 1}, {4, 1, 1}, copy_pairs_kernel, from + 1, to), Error);
+  CHECK_THROWS_AS(launch(Stream{}, {1, 1, 1}, {4, 1, 1}, copy_pairs_kernel, from, to + 1), Error);
+  CHECK_THROWS_AS(launch(Stream{}, {1, 65536, 1}, {4, 1, 1}, copy_pairs_kernel, from, to), Error);
+  CHECK_THROWS_AS(launch(Stream{}, {1, 1, 1}, {64, 32, 1}, copy_pairs_kernel, from, to), Error);
+  launch(Stream{}, {1, 1, 1}, {4, 1, 1}, copy_pairs_kernel, from, to);  // and the next kernel is none the worse
 }
 
 }  // namespace stretto::cuda

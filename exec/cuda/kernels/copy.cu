@@ -18,7 +18,7 @@ __global__ void fill_kernel(std::int64_t rows, std::int64_t packs, Rows<T> to, T
   for (int n = 0; n < N; ++n) values.at[n] = value;
   for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
        row += std::int64_t{gridDim.y} * blockDim.y)
-    *reinterpret_cast<Pack<T, N>*>(to.row(row) + pack * N) = values;
+    *pack_at<Pack<T, N>>(to.row(row) + pack * N) = values;
 }
 
 // The parts lie one behind the other, `elements` each; they are added in order.

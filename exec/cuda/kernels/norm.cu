@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   const std::int64_t begin = blockIdx.x * rows_of_block;
   const std::int64_t end = begin + rows_of_block < rows ? begin + rows_of_block : rows;
-  const auto at = [](auto* row, std::int64_t col) { return reinterpret_cast<const Columns*>(row + col); };
+  const auto at = [](auto* row, std::int64_t col) { return pack_at<const Columns>(row + col); };
   std::int64_t col[kPacks];
   float g[kPacks][N] = {}, sum[kSums][kPacks][N] = {};
 #pragma unroll
@@ -213,8 +213,9 @@ void run_backward(std::int64_t rows, std::int64_t cols, std::span<const exec::Op
   constexpr int kSums = kCentred ? 2 : 1;
   const unsigned threads = static_cast<unsigned>(ceil_div(cols, std::int64_t{N} * kPacks * kWarp)) * kWarp;
   constexpr auto kernel = backward_kernel<N, kPacks, kRows, kCentred, T>;
-  const std::int64_t blocks = std::min({resident_blocks(stream, kernel, threads), ceil_div(rows, std::int64_t{4} * kRows),
-                                        chunks_in_scratch(stream, cols, kSums)});
+  const std::int64_t blocks =
+      std::min({resident_blocks(stream, kernel, threads), ceil_div(rows, std::int64_t{4} * kRows),
+                chunks_in_scratch(stream, cols, kSums)});
   const auto in = [&](std::size_t i) { return rows_of<const T>(o[i]); };
   launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {threads, 1, 1}, kernel, rows, cols, ceil_div(rows, blocks),
          in(0), in(1), rows_of<const float>(o[2]), static_cast<const T*>(o[3].data), rows_of<T>(o.back()),

@@ -45,8 +45,8 @@ __global__ void copy_kernel(Slices slices, std::int64_t least_ns) {
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   for (int i = 0; i < slices.count; ++i) {
-    const auto* from = reinterpret_cast<const Unit*>(slices.from[i]);
-    auto* to = reinterpret_cast<Unit*>(slices.to[i]);
+    const auto* from = pack_at<const Unit>(slices.from[i]);
+    auto* to = pack_at<Unit>(slices.to[i]);
     const std::int64_t units = slices.bytes[i] / static_cast<std::int64_t>(sizeof(Unit));
     for (std::int64_t u = first; u < units; u += kInFlight * step) {
       Unit x[kInFlight];
