@@ -214,14 +214,20 @@ inline void check_same(const std::vector<Buffer>& device, const std::vector<Buff
 // Where kernels find their operands: the buffers themselves, or copies on a GPU that take() brings back.
 class OnDevice {
  public:
-  explicit OnDevice(std::vector<Buffer>& buffers) : buffers_(buffers), operands_(bound(buffers)) {
+  // `before`: elements between where memory begins and each operand, which then is not aligned to packs.
+  explicit OnDevice(std::vector<Buffer>& buffers, std::int64_t before = 0)
+      : buffers_(buffers), operands_(bound(buffers)) {
     scratch_ = allocate(kScratch_bytes);
-    for (std::size_t i = 0; i < buffers.size(); ++i) operands_[i].data = allocate(buffers[i].bytes.size());
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      const auto bytes = static_cast<std::size_t>(before * bytes_of(buffers[i].operand.dtype));
+      memory_.push_back(allocate(buffers[i].bytes.size() + bytes));
+      operands_[i].data = static_cast<std::byte*>(memory_.back()) + bytes;
+    }
     give();
   }
   ~OnDevice() {
     release(scratch_);
-    for (const exec::Operand& operand : operands_) release(operand.data);
+    for (void* const memory : memory_) release(memory);
   }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
@@ -282,6 +288,7 @@ class OnDevice {
 
   std::vector<Buffer>& buffers_;
   std::vector<exec::Operand> operands_;
+  std::vector<void*> memory_;  // [operand]
   void* scratch_ = nullptr;
 };
 
