@@ -37,6 +37,9 @@ bool is_possible(const Schedule& with, const char* knob) {
                       [&](const std::string& note) { return note.starts_with(std::string(knob) + " is off"); });
 }
 
+// Of all compute. Less is rounding of fitted costs.
+constexpr double kLeastSaved = 1e-4;
+
 double compute_ms(const Schedule& schedule, const sim::Platform& platform, const Cluster& cluster) {
   const sim::Costs costs = sim::cost_schedule(schedule, platform, cluster);
   Picoseconds total = 0;
@@ -72,8 +75,8 @@ Fusions choose_fusions(const Scenario& scenario, const std::set<std::string>& gi
       const double without_ms =
           fusion.needs == nullptr ? whole_ms : compute_ms(build_schedule(base), *platform, scenario.cluster);
       const double saved_ms = without_ms - compute_ms(schedule, *platform, scenario.cluster);
-      fusions.on[i] = saved_ms > 0;
-      why = saved_ms > 0 ? fmt::format("saves {:.3g} ms of {:.3g} ms compute", saved_ms, without_ms) : "not faster";
+      fusions.on[i] = saved_ms > kLeastSaved * without_ms;
+      why = fusions.on[i] ? fmt::format("saves {:.3g} ms of {:.3g} ms compute", saved_ms, without_ms) : "not faster";
     } else {
       fusions.on[i] = fusion.is_epilogue;
       why = fusion.is_epilogue ? "apart where tuning finds that faster"
