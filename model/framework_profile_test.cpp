@@ -70,6 +70,19 @@ TEST_CASE("a profile has the keys of its base where it has none") {
         }).find("expected a profile that has no base itself") != std::string::npos);
 }
 
+TEST_CASE("a profile's split of the pipeline is for whoever states none") {
+  const auto split = [](const std::vector<std::string>& set) {
+    std::vector<std::string> all = {"model.num_layers=6", "parallel.pipeline_model_parallel_size=2"};
+    all.insert(all.end(), set.begin(), set.end());
+    const Parallel& p = parse_scenario(scenario_with("meta-llama3"), "s", all).parallel;
+    return std::pair(p.account_for_embedding_in_pipeline_split, p.account_for_loss_in_pipeline_split);
+  };
+  CHECK(split({}) == std::pair(true, true));
+  CHECK(split({"parallel.pipeline_model_parallel_layout=\"Ettt|tttL\""}) == std::pair(false, false));
+  CHECK(split({"parallel.num_layers_in_first_pipeline_stage=2", "parallel.num_layers_in_last_pipeline_stage=4"}) ==
+        std::pair(false, false));
+}
+
 TEST_CASE("what a profile gets wrong is said of the profile") {
   const TempDir dir;
   const auto message = [&](const std::string& text) {
