@@ -62,8 +62,7 @@ std::string beyond_gemms(const Schedule& schedule, const std::vector<double>& ti
   };
   return fmt::format(
       "{} of {} shapes of GEMMs, {:.0f} % of their time, are outside the table of {} (m {}, n {}, k {}), by up to "
-      "{:.2g} "
-      "times: their times are extrapolated",
+      "{:.2g} times: their times are extrapolated",
       outside.size(), shapes.size(), share.pct(), platform, range(table.m()), range(table.n()), range(table.k()),
       farthest);
 }
@@ -86,8 +85,7 @@ std::string beyond_groups(const Schedule& schedule, const std::vector<double>& t
   if (time == 0 || time < kMaterialOfStep * step) return "";
   return fmt::format(
       "collectives of up to {} GPUs of a domain, which alone take {:.0f} % of the step, are beyond the table, which "
-      "has "
-      "up to {}: their bandwidth is taken to stay",
+      "has up to {}: their bandwidth is taken to stay",
       most, 100 * time / step, measured);
 }
 

@@ -151,27 +151,28 @@ Parallel read_parallel(TomlTable table) {
                         std::string("expected \"optim\" or \"no_shard\" with pipeline_model_parallel_size ") +
                             number(stages) + ", got \"" + name_of(parallel.data_parallel_sharding_strategy) +
                             "\", which works without pipeline stages");
-  const std::vector<std::string> of_profile = table.default_keys();
-  const auto is_default = [&](const char* key) {
-    return std::find(of_profile.begin(), of_profile.end(), key) != of_profile.end();
-  };
   const bool has_layout = !parallel.pipeline_model_parallel_layout.empty();
-  for (const char* key : {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage",
-                          "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"})
-    if (has_layout && table.has(key) && !is_default(key))
+  for (const char* key : {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"})
+    if (has_layout && table.has(key))
       throw table.failure(key, "expected only one of it and pipeline_model_parallel_layout, got both");
-  // As Megatron-LM: numbers given for the ends already say what embedding and loss count for.
   const bool has_ends =
       parallel.num_layers_in_first_pipeline_stage > 0 || parallel.num_layers_in_last_pipeline_stage > 0;
+  const std::vector<std::string> of_profile = table.default_keys();
   for (const auto& [key, value] :
        {std::pair{"account_for_embedding_in_pipeline_split", &parallel.account_for_embedding_in_pipeline_split},
         std::pair{"account_for_loss_in_pipeline_split", &parallel.account_for_loss_in_pipeline_split}}) {
-    if (has_ends && *value && !is_default(key))
+    // A profile's split is for whoever states none.
+    if (std::find(of_profile.begin(), of_profile.end(), key) != of_profile.end()) {
+      if (has_layout || has_ends) *value = false;
+      continue;
+    }
+    if (has_layout && table.has(key))
+      throw table.failure(key, "expected only one of it and pipeline_model_parallel_layout, got both");
+    // As Megatron-LM: numbers given for the ends already say what embedding and loss count for.
+    if (has_ends && *value)
       throw table.failure(key,
                           "expected only one of it and num_layers_in_first_pipeline_stage or "
                           "num_layers_in_last_pipeline_stage, got both");
-    // A profile's split is for whoever states none.
-    if ((has_layout || has_ends) && is_default(key)) *value = false;
   }
   return parallel;
 }
