@@ -44,7 +44,10 @@ double slots_of(const Parallel& parallel, double micro_batches) {
   if (parallel.pipeline_schedule == PipelineSchedule::dualpipe_v) return stages + 2.5;
   if (is_zero_bubble(parallel.pipeline_schedule)) return std::min(micro_batches, stages) + 1.5;
   if (parallel.virtual_pipeline_model_parallel_size == 1) return std::min(micro_batches, stages / 2 + 0.5);
-  return std::min(micro_batches, std::max(stages, double(parallel.microbatch_group_size_per_vp_stage)) + stages / 2);
+  // Chunks of a stage share theirs: those of the warm-up and one more, on average of the stages.
+  const double chunks = double(parallel.virtual_pipeline_model_parallel_size);
+  const double group = std::max(stages, double(parallel.microbatch_group_size_per_vp_stage));
+  return std::min(micro_batches, ((chunks - 1) * group + stages) / chunks);
 }
 
 // What shards gradients is communicated layer by layer.

@@ -101,18 +101,23 @@ void BlockWriter::exchange(const std::string& name, const std::string& suffix, P
 }
 
 TensorId BlockWriter::activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers) {
-  return add_tensor(schedule_, name, dtype_, BufferKind::activation, rows, cols, layers, shape_.slots.back());
+  return add_tensor(schedule_, name, dtype_, BufferKind::activation, rows, cols, layers, shape_.head_slots());
 }
 void BlockWriter::add_places(std::vector<TensorPlace>& places, const std::string& name, Dtype dtype,
-                             std::int64_t elements, std::int64_t layer) {
-  const std::int64_t slots = shape_.most_slots(), own = shape_.slots[static_cast<std::size_t>(layer)];
+                             std::int64_t elements, std::int64_t layer, HomeStorages& storages) {
+  const std::int64_t slots = shape_.most_slots();
+  const LayerSlots& of_layer = shape_.slots[static_cast<std::size_t>(layer)];
+  std::map<std::int64_t, StorageId>& of_home = storages[of_layer.home];
+  for (const std::int64_t slot : of_layer.used) {
+    if (of_home.contains(slot)) continue;
+    const std::string suffix = ".l" + std::to_string(of_layer.home) + (slots > 1 ? ".s" + std::to_string(slot) : "");
+    of_home[slot] = add_storage(schedule_, name + suffix, dtype, BufferKind::activation, elements);
+  }
+  // A family has a place for every slot. No operation reads a slot that no micro-batch of the layer takes.
+  std::size_t next = 0;
   for (std::int64_t slot = 0; slot < slots; ++slot) {
-    if (slot >= own) {
-      places.push_back(places[places.size() - static_cast<std::size_t>(own)]);
-      continue;
-    }
-    const std::string suffix = ".l" + std::to_string(layer) + (slots > 1 ? ".s" + std::to_string(slot) : "");
-    places.push_back({add_storage(schedule_, name + suffix, dtype, BufferKind::activation, elements), 0});
+    while (next + 1 < of_layer.used.size() && of_layer.used[next] < slot) ++next;
+    places.push_back({of_home.at(of_layer.used[next]), 0});
   }
 }
 
@@ -132,6 +137,7 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
     if (!storage) storage = add_storage(schedule_, name + suffix, dtype, kind, rows * cols);
     places.insert(places.end(), static_cast<std::size_t>(slots), {*storage, 0});
   };
+  HomeStorages storages;
   std::vector<std::int64_t> without;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const bool is_head_input = layer >= shape_.model.num_layers;
@@ -147,10 +153,10 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
       share(recomputed[static_cast<std::size_t>(is_shared ? 0 : in_group)],
             is_shared ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
     } else {
-      add_places(places, name, dtype, rows * cols, layer);
+      add_places(places, name, dtype, rows * cols, layer, storages);
     }
   }
-  // A family has a place for every layer. Where nobody looks, it is one that there is.
+  // Layers without this activation reuse the first layer's place; no operation reads it.
   if (!without.empty()) {
     const auto first = std::find(role.layers.begin(), role.layers.end(), true) - role.layers.begin();
     for (const std::int64_t layer : without)
@@ -163,11 +169,12 @@ TensorId BlockWriter::kept_gradient(const std::string& name, TensorId activation
   const Tensor of = schedule_.tensors[activation];
   const std::int64_t layers = shape_.model.num_layers;
   std::vector<TensorPlace> places;
+  HomeStorages storages;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const std::int64_t own = shape_.slots[static_cast<std::size_t>(layer)];
+    const std::int64_t own = std::ssize(shape_.slots[static_cast<std::size_t>(layer)].used);
     const StorageId first = of.places[static_cast<std::size_t>(layer * of.slots)].storage;
     if (schedule_.storages[first].kind == BufferKind::workspace) {
-      add_places(places, name, schedule_.storages[first].dtype, of.elements(), layer);
+      add_places(places, name, schedule_.storages[first].dtype, of.elements(), layer, storages);
       continue;
     }
     for (std::int64_t slot = 0; slot < of.slots; ++slot)

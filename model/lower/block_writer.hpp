@@ -138,9 +138,11 @@ class BlockWriter {
   void write_or_put_off(WeightGradient gradient);
   void write_weight_gradient(const WeightGradient& gradient);
   void add(Block& block, Operation operation);
-  // One storage for each slot of a layer, behind `places`.
+  // Storages of a family by home (LayerSlots) and slot.
+  using HomeStorages = std::map<std::int64_t, std::map<std::int64_t, StorageId>>;
+  // Appends a place for each slot of a layer to `places`. `storages` has those of the layers before.
   void add_places(std::vector<TensorPlace>& places, const std::string& name, Dtype dtype, std::int64_t elements,
-                  std::int64_t layer);
+                  std::int64_t layer, HomeStorages& storages);
   bool has_beta() const { return shape_.model.normalization == Normalization::layer_norm; }
   Work norm(Pass pass) const;
   Dropout hidden_dropout(Pass pass, DropoutSite site) const;

@@ -32,13 +32,20 @@ struct ContextShape {
   std::vector<std::size_t> kind_of_layer;  // [layer]
 };
 
+// Where a layer's activations lie: a storage for each slot that its micro-batches take. Layers of a stage whose chunks
+// lend each other their slots have the storages of one of them, `home`: that of the first such chunk at the same place.
+struct LayerSlots {
+  std::int64_t home = 0;
+  std::vector<std::int64_t> used;  // slots, in ascending order; at least one
+};
+
 // Sizes that the blocks of one rank are built for.
 struct BlockShape {
   Transformer model;
   std::int64_t micro_batch_size = 1;
   double loss_scale = 1;  // 1 / tokens of the global batch
-  // [layer, and one for the head's input] micro-batches whose activations are alive at once where it is computed.
-  std::vector<std::int64_t> slots;
+  // [layer, and one for the head's input]
+  std::vector<LayerSlots> slots;
   std::vector<std::int64_t> layer_in_chunk;  // [layer] place in its model chunk; layers are recomputed chunk by chunk
   std::int64_t output_buffers = 1;           // of what a chunk sends to the next
   std::int64_t gradient_buffers = 1;         // of the gradient at a boundary of chunks
@@ -65,7 +72,14 @@ struct BlockShape {
   ContextShape cp;
   SequenceParts parts() const { return {cp.size, cp.place, 1}; }        // of every sequence: the tokens of this rank
   bool puts_off_head() const { return deferred > 0 || weights_apart; }  // its weight gradient
-  std::int64_t most_slots() const { return *std::max_element(slots.begin(), slots.end()); }
+  // One more than the largest slot.
+  std::int64_t most_slots() const {
+    std::int64_t most = 0;
+    for (const LayerSlots& of_layer : slots) most = std::max(most, of_layer.used.back() + 1);
+    return most;
+  }
+  // The head's activations have slots of their own, from 0 on.
+  std::int64_t head_slots() const { return slots.back().used.back() + 1; }
   std::int64_t tokens() const { return micro_batch_size * model.seq_length / cp.size; }
 };
 

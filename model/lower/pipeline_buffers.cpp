@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -14,18 +15,26 @@ namespace {
 
 using Owner = std::pair<std::int64_t, std::int64_t>;  // chunk, micro-batch
 
-// Hands out numbers; the one that has been free longest first, so that whoever used it last has had most time.
+// Which of the free numbers comes first.
+enum class Preference : std::uint8_t {
+  longest_free,  // its last user has had most time
+  own_chunk,     // one that the chunk had before, then one that nobody had: a chunk's operations then have few views
+};
+
+// Hands out numbers.
 class Pool {
  public:
-  explicit Pool(std::int64_t count) {
+  Pool(Preference preference, std::int64_t count) : preference_(preference) {
     for (std::int64_t i = 0; i < count; ++i) free_.push_back(i);
   }
   std::int64_t take(Owner owner) {
     if (const auto found = owned_.find(owner); found != owned_.end()) return found->second;
     if (free_.empty()) free_.push_back(most_);
-    const std::int64_t number = free_.front();
-    free_.pop_front();
+    const auto chosen = preference_ == Preference::longest_free ? free_.begin() : preferred_by(owner.first);
+    const std::int64_t number = *chosen;
+    free_.erase(chosen);
     most_ = std::max(most_, number + 1);
+    last_chunk_[number] = owner.first;
     owned_.emplace(owner, number);
     return number;
   }
@@ -45,26 +54,58 @@ class Pool {
   std::int64_t most() const { return most_; }
 
  private:
-  std::deque<std::int64_t> free_;
+  using Numbers = std::deque<std::int64_t>;
+  Numbers::iterator preferred_by(std::int64_t chunk) {
+    const auto has_been_of = [&](std::int64_t number) {
+      const auto last = last_chunk_.find(number);
+      return last != last_chunk_.end() && last->second == chunk;
+    };
+    if (const auto own = std::find_if(free_.begin(), free_.end(), has_been_of); own != free_.end()) return own;
+    const auto is_new = [&](std::int64_t number) { return !last_chunk_.contains(number); };
+    const auto fresh = std::find_if(free_.begin(), free_.end(), is_new);
+    return fresh != free_.end() ? fresh : free_.begin();
+  }
+
+  const Preference preference_;
+  Numbers free_;  // the one that has been free longest first
   std::map<Owner, std::int64_t> owned_;
+  std::map<std::int64_t, std::int64_t> last_chunk_;  // by number, of those that were taken
   std::int64_t most_ = 0;
 };
 
 // How many there are before any is taken, and how many were.
 struct Counts {
-  std::vector<std::int64_t> slots;  // [chunk]
+  std::vector<std::int64_t> slots;  // [pool of slots]
   std::int64_t outputs = 0, gradients = 0;
 };
 
+// [chunk] the pool that its slots are from. Chunks of an interleaved pipeline lend each other their slots: how many
+// micro-batches of a chunk are alive goes up and down, and the sum over chunks hardly does (Korthikanti et al., arXiv
+// 2205.05198, 4.2.3). The chunk with the head lends none, because a slot has its logits. Where W is apart from B each
+// chunk takes its slots in turn (BlockWriter::kept_gradient).
+std::vector<std::size_t> pools_of_chunks(const PipelineShape& shape, std::int64_t stage) {
+  std::vector<std::size_t> pools(static_cast<std::size_t>(shape.chunks), 0);
+  const bool lends = !is_zero_bubble(shape.schedule);
+  std::size_t next = lends ? 1 : 0;
+  for (std::int64_t chunk = 0; chunk < shape.chunks; ++chunk)
+    if (!lends || (shape.chunks > 1 && shape.map().is_last(stage, chunk)))
+      pools[static_cast<std::size_t>(chunk)] = next++;
+  return pools;
+}
+
 class BufferAssigner {
  public:
-  BufferAssigner(const PipelineShape& shape, std::int64_t stage, const Counts& counts)
+  BufferAssigner(const PipelineShape& shape, std::int64_t stage, const std::vector<std::size_t>& pool_of_chunk,
+                 const Counts& counts)
       : map_(shape.map()),
         last_use_(is_zero_bubble(shape.schedule) ? UnitKind::weights : UnitKind::backward),
         stage_(stage),
-        outputs_(counts.outputs),
-        gradients_(counts.gradients) {
-    for (const std::int64_t slots : counts.slots) slots_.emplace_back(slots);
+        pool_of_chunk_(pool_of_chunk),
+        outputs_(Preference::longest_free, counts.outputs),
+        gradients_(Preference::longest_free, counts.gradients) {
+    const bool lends = std::count(pool_of_chunk.begin(), pool_of_chunk.end(), std::size_t{0}) > 1;
+    for (const std::int64_t slots : counts.slots)
+      slots_.emplace_back(lends && slots_.empty() ? Preference::own_chunk : Preference::longest_free, slots);
   }
 
   Counts assign(PipelineOrder& order) {
@@ -85,7 +126,7 @@ class BufferAssigner {
 
  private:
   static Owner key(const PipelineUnit& unit) { return {unit.chunk, unit.micro_batch}; }
-  Pool& slots_of(const PipelineUnit& unit) { return slots_[static_cast<std::size_t>(unit.chunk)]; }
+  Pool& slots_of(const PipelineUnit& unit) { return slots_[pool_of_chunk_[static_cast<std::size_t>(unit.chunk)]]; }
   std::int64_t slot_of(const PipelineUnit& unit) {
     // A gradient that is sent, and an activation that is, are of a unit that has been computed; its slot may be gone.
     if (const auto known = slot_of_.find(key(unit)); known != slot_of_.end()) return known->second;
@@ -118,20 +159,36 @@ class BufferAssigner {
   const StageMap map_;
   const UnitKind last_use_;  // of a slot
   const std::int64_t stage_;
-  std::vector<Pool> slots_;  // [chunk]
+  const std::vector<std::size_t>& pool_of_chunk_;
+  std::vector<Pool> slots_;  // [pool]
   Pool outputs_, gradients_;
   std::map<Owner, std::int64_t> slot_of_;  // every micro-batch of every chunk has one
   std::set<Owner> computed_;               // forward
 };
 
+// The slots that the micro-batches of each chunk have.
+void note_slots(const PipelineShape& shape, PipelineOrder& order) {
+  std::vector<std::set<std::int64_t>> slots(static_cast<std::size_t>(shape.chunks));
+  for (const PipelineItem& item : order.items) {
+    if (!item.is_compute) continue;
+    const PipelineUnit& unit = item.unit;
+    slots[static_cast<std::size_t>(unit.chunk)].insert(unit.slot);
+  }
+  order.slots.clear();
+  for (const std::set<std::int64_t>& of_chunk : slots) order.slots.emplace_back(of_chunk.begin(), of_chunk.end());
+}
+
 }  // namespace
 
 void assign_buffers(const PipelineShape& shape, std::int64_t stage, PipelineOrder& order) {
   const bool overlaps = shape.overlap && shape.stages > 1, is_apart = is_zero_bubble(shape.schedule);
+  const std::vector<std::size_t> pools = pools_of_chunks(shape, stage);
   Counts counts;
-  counts.slots.resize(static_cast<std::size_t>(shape.chunks));
-  Counts taken = BufferAssigner(shape, stage, counts).assign(order);
-  if (overlaps || is_apart) {
+  counts.slots.resize(*std::max_element(pools.begin(), pools.end()) + 1);
+  Counts taken = BufferAssigner(shape, stage, pools, counts).assign(order);
+  const bool lends = std::count(pools.begin(), pools.end(), std::size_t{0}) > 1;
+  if (overlaps || is_apart || lends) {
+    if (lends) counts.slots[0] = taken.slots[0];
     if (is_apart) {
       counts.slots = taken.slots;
       for (std::int64_t& slots : counts.slots) ++slots;
@@ -141,15 +198,19 @@ void assign_buffers(const PipelineShape& shape, std::int64_t stage, PipelineOrde
       counts.outputs = taken.outputs + 1;
       counts.gradients = taken.gradients + 1;
     }
-    taken = BufferAssigner(shape, stage, counts).assign(order);
+    taken = BufferAssigner(shape, stage, pools, counts).assign(order);
   }
   order.output_buffers = std::max<std::int64_t>(1, taken.outputs);
   order.gradient_buffers = std::max<std::int64_t>(1, taken.gradients);
-  order.slots.clear();
-  for (std::size_t chunk = 0; chunk < counts.slots.size(); ++chunk) {
-    order.slots.push_back(std::max({std::int64_t{1}, taken.slots[chunk], counts.slots[chunk]}));
+  note_slots(shape, order);
+  for (std::size_t chunk = 0; chunk < pools.size(); ++chunk) {
+    // A chunk that takes its slots in turn has all of them, also where it has fewer micro-batches.
+    if (is_apart) {
+      order.slots[chunk].resize(static_cast<std::size_t>(counts.slots[pools[chunk]]));
+      std::iota(order.slots[chunk].begin(), order.slots[chunk].end(), 0);
+    }
     if (chunk > 0 && shape.map().turns_behind(stage, static_cast<std::int64_t>(chunk) - 1))
-      order.output_buffers = std::max(order.output_buffers, order.slots[chunk]);
+      order.output_buffers = std::max(order.output_buffers, std::ssize(order.slots[chunk]));
   }
 }
 

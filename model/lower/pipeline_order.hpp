@@ -29,7 +29,7 @@ enum class UnitKind : std::uint8_t { forward, backward, weights };
 struct PipelineUnit {
   UnitKind kind = UnitKind::forward;
   std::int64_t chunk = 0, micro_batch = 0;
-  std::int64_t slot = 0;    // of the chunk's activations; the same in F, B and W
+  std::int64_t slot = 0;    // of the activations; the same in F, B and W
   std::int64_t buffer = 0;  // forward: of outputs, or where the chunk turns the next one's slot; backward: of gradients
 };
 
@@ -46,10 +46,13 @@ struct PipelineItem {
 
 struct PipelineOrder {
   std::vector<PipelineItem> items;
-  // [chunk] of this stage: most micro-batches whose activations are alive at once. Micro-batches take them in turn.
-  // With W apart from B one more, so that the slot before a micro-batch's was of the micro-batch before and, until this
-  // one's W, has no other: what B makes for W lies there (BlockWriter::kept_gradient).
-  std::vector<std::int64_t> slots;
+  // [chunk] of this stage: the slots that its micro-batches take, in ascending order. A slot is of one micro-batch of
+  // one chunk at a time. Chunks of an interleaved pipeline take theirs from the same slots, of which the stage has as
+  // many as it has micro-batches of chunks alive at once; but the chunk with the head has slots of its own. With W
+  // apart from B each chunk has its own, 0 … n − 1, and takes them in turn. It has one more than it has micro-batches
+  // alive, so that the slot before a micro-batch's was of the micro-batch before and, until this one's W, has no other:
+  // a gradient that B makes for W lies there (BlockWriter::kept_gradient).
+  std::vector<std::vector<std::int64_t>> slots;
   std::int64_t output_buffers = 1, gradient_buffers = 1;
 };
 

@@ -171,18 +171,33 @@ TEST_CASE("what a unit needs has been received before it, what it sends was made
     }
 }
 
+// Chunks that take their slots from one pool have one number, another chunk a number of its own.
+std::int64_t pool_of(const PipelineShape& shape, std::int64_t stage, std::int64_t chunk) {
+  const bool lends = !is_zero_bubble(shape.schedule) && !shape.map().is_last(stage, chunk);
+  return lends ? -1 : chunk;
+}
+
 TEST_CASE("a slot is of one micro-batch from its input to the end of its last pass", "[pipeline]") {
   for (const PipelineShape& shape : all_shapes())
     for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
       INFO(name_of(shape) << ", stage " << stage);
       const PipelineOrder order = order_of(shape, stage);
       REQUIRE(static_cast<std::int64_t>(order.slots.size()) == shape.chunks);
-      std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> owner;  // chunk and slot → micro-batch
+      using Unit = std::pair<std::int64_t, std::int64_t>;           // chunk and micro-batch
+      std::map<std::pair<std::int64_t, std::int64_t>, Unit> owner;  // pool and slot → unit
+      std::map<std::int64_t, std::size_t> most_alive;               // by pool
+      std::map<std::int64_t, std::set<std::int64_t>> slots;         // by pool
       bool is_own = true;
       const auto use = [&](const PipelineUnit& unit) {
-        is_own = is_own && unit.slot >= 0 && unit.slot < order.slots[static_cast<std::size_t>(unit.chunk)];
-        is_own =
-            is_own && owner.try_emplace({unit.chunk, unit.slot}, unit.micro_batch).first->second == unit.micro_batch;
+        const std::vector<std::int64_t>& of_chunk = order.slots[static_cast<std::size_t>(unit.chunk)];
+        const std::int64_t pool = pool_of(shape, stage, unit.chunk);
+        const Unit owns{unit.chunk, unit.micro_batch};
+        is_own = is_own && std::binary_search(of_chunk.begin(), of_chunk.end(), unit.slot);
+        is_own = is_own && owner.try_emplace({pool, unit.slot}, owns).first->second == owns;
+        slots[pool].insert(unit.slot);
+        std::size_t alive = 0;
+        for (const auto& [at, _] : owner) alive += at.first == pool ? 1 : 0;
+        most_alive[pool] = std::max(most_alive[pool], alive);
       };
       for (const PipelineItem& item : order.items) {
         if (item.is_compute) {
@@ -190,26 +205,37 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its last pa
           if (item.unit.kind == UnitKind::forward && shape.map().turns_behind(stage, item.unit.chunk))
             use({UnitKind::forward, item.unit.chunk + 1, item.unit.micro_batch, item.unit.buffer});
           const UnitKind last = is_zero_bubble(shape.schedule) ? UnitKind::weights : UnitKind::backward;
-          if (item.unit.kind == last) owner.erase({item.unit.chunk, item.unit.slot});
+          if (item.unit.kind == last) owner.erase({pool_of(shape, stage, item.unit.chunk), item.unit.slot});
         }
         for (const PipelineMessage& message : item.messages)
           if (message.unit.kind == UnitKind::forward && !message.is_send) use(message.unit);
       }
       CHECK(is_own);
       CHECK(owner.empty());
-      // 1F1B keeps as many micro-batches as there are stages from this one to the last (PipeDream).
-      if (shape.schedule == PipelineSchedule::one_f_one_b && shape.chunks == 1 && !shape.overlap)
-        CHECK(order.slots[0] == std::min(shape.stages - stage, shape.micro_batches));
+      if (!is_zero_bubble(shape.schedule)) {
+        // A stage has no more slots than it has micro-batches of chunks alive at once.
+        for (const auto& [pool, of_pool] : slots) CHECK(of_pool.size() == most_alive[pool]);
+        // 1F1B keeps as many micro-batches as there are stages from this one to the last (PipeDream), interleaved 1F1B
+        // those of its warm-up and one more (Narayanan et al., arXiv 2104.04473). The last stage's chunk with the head
+        // has one beside them.
+        const std::int64_t behind = shape.stages - 1 - stage;
+        const std::int64_t warmup = shape.chunks == 1 ? behind : 2 * behind + (shape.chunks - 1) * shape.group;
+        const std::int64_t alive = std::min(warmup + 1, shape.micro_batches * shape.chunks);
+        std::int64_t all = 0;
+        for (const auto& [pool, of_pool] : slots) all += std::ssize(of_pool);
+        if (!shape.overlap) CHECK(all == alive);
+        CHECK(all <= alive + 2);
+      }
+      const auto count = [&](std::size_t chunk) { return std::ssize(order.slots[chunk]); };
       // Zero-bubble schedules keep P micro-batches of a stage everywhere, and what B makes for W has one more.
-      if (shape.schedule == PipelineSchedule::zb_h1)
-        CHECK(order.slots[0] == std::min(shape.stages, shape.micro_batches) + 1);
+      if (shape.schedule == PipelineSchedule::zb_h1) CHECK(count(0) == std::min(shape.stages, shape.micro_batches) + 1);
       if (shape.schedule == PipelineSchedule::zb_v && shape.micro_batches >= 2 * shape.stages) {
-        CHECK(order.slots[0] == 2 * shape.stages - stage + 1);
-        CHECK(order.slots[1] == std::min(stage + 2, shape.stages) + 1);  // one that has come early, but at the turn
+        CHECK(count(0) == 2 * shape.stages - stage + 1);
+        CHECK(count(1) == std::min(stage + 2, shape.stages) + 1);  // one that has come early, but at the turn
       }
       if (shape.schedule == PipelineSchedule::dualpipe_v) {
-        CHECK(order.slots[0] == std::min(2 * shape.stages - stage + 2, 2 * shape.stages + 1));
-        CHECK(order.slots[1] == stage + 3);
+        CHECK(count(0) == std::min(2 * shape.stages - stage + 2, 2 * shape.stages + 1));
+        CHECK(count(1) == stage + 3);
       }
     }
 }
@@ -252,7 +278,7 @@ TEST_CASE("micro-batches take slots in turn when W is apart", "[pipeline]") {
       // (chunk, slot) → the micro-batch whose B has written what its W reads there
       std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> kept;
       for (const PipelineItem& item : order.items) {
-        const auto slots = order.slots[static_cast<std::size_t>(item.unit.chunk)];
+        const std::int64_t slots = std::ssize(order.slots[static_cast<std::size_t>(item.unit.chunk)]);
         const auto [kind, chunk, mb, slot, buffer] = item.unit;
         const std::pair before{chunk, (slot + slots - 1) % slots};
         if (item.is_compute) in_turn = in_turn && slot == mb % slots;

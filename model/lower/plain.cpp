@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "model/lower/blocks.hpp"
 #include "model/lower/builder.hpp"
@@ -158,6 +161,35 @@ std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
   return pipeline_orders(shape);
 }
 
+// Where the activations of each layer lie. Needs the chunks and their map.
+void add_slots(BlockShape& shape, const std::vector<PipelineOrder>& orders) {
+  for (std::int64_t layer = 0; layer <= shape.model.num_layers; ++layer) shape.slots.push_back({layer, {}});
+  const auto merge = [](LayerSlots& into, const std::vector<std::int64_t>& used) {
+    std::vector<std::int64_t> both;
+    std::set_union(into.used.begin(), into.used.end(), used.begin(), used.end(), std::back_inserter(both));
+    into.used = std::move(both);
+  };
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> homes;  // by stage and place in the chunk
+  for (std::size_t c = 0; c < shape.chunks.size(); ++c) {
+    const ModelChunk& chunk = shape.chunks[c];
+    const auto piece = static_cast<std::int64_t>(c);
+    const std::int64_t stage = shape.map.stage_of(piece);
+    const std::vector<std::int64_t>& used =
+        orders[static_cast<std::size_t>(stage)].slots[static_cast<std::size_t>(shape.map.chunk_of(piece))];
+    const bool lends = !shape.weights_apart && !chunk.has_head;
+    for (std::int64_t layer = chunk.first_layer; layer < chunk.end_layer; ++layer) {
+      shape.layer_in_chunk.push_back(layer - chunk.first_layer);
+      LayerSlots& of_layer = shape.slots[static_cast<std::size_t>(layer)];
+      merge(of_layer, used);
+      if (lends) of_layer.home = homes.try_emplace({stage, shape.layer_in_chunk.back()}, layer).first->second;
+    }
+    // A chunk without layers has its input alone.
+    if (chunk.layers() == 0 || chunk.has_head) merge(shape.slots[static_cast<std::size_t>(chunk.end_layer)], used);
+  }
+  for (LayerSlots& of_layer : shape.slots)
+    if (of_layer.used.empty()) of_layer.used = {0};
+}
+
 BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vector<PipelineOrder>& orders) {
   const Parallel& parallel = scenario.parallel;
   BlockShape shape;
@@ -187,22 +219,7 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   shape.deferred = deferred_of(scenario);
   shape.weights_apart = is_zero_bubble(parallel.pipeline_schedule);
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
-  shape.slots.assign(static_cast<std::size_t>(scenario.model.num_layers) + 1, 1);
-  for (std::size_t c = 0; c < shape.chunks.size(); ++c) {
-    const ModelChunk& chunk = shape.chunks[c];
-    const auto piece = static_cast<std::int64_t>(c);
-    const std::int64_t slots = orders[static_cast<std::size_t>(shape.map.stage_of(piece))]
-                                   .slots[static_cast<std::size_t>(shape.map.chunk_of(piece))];
-    for (std::int64_t layer = chunk.first_layer; layer < chunk.end_layer; ++layer) {
-      shape.layer_in_chunk.push_back(layer - chunk.first_layer);
-      shape.slots[static_cast<std::size_t>(layer)] = std::max(shape.slots[static_cast<std::size_t>(layer)], slots);
-    }
-    // A chunk without layers has its input alone.
-    if (chunk.layers() == 0 || chunk.has_head) {
-      std::int64_t& of_input = shape.slots[static_cast<std::size_t>(chunk.end_layer)];
-      of_input = std::max(of_input, slots);
-    }
-  }
+  add_slots(shape, orders);
   for (const PipelineOrder& order : orders) {
     shape.output_buffers = std::max(shape.output_buffers, order.output_buffers);
     shape.gradient_buffers = std::max(shape.gradient_buffers, order.gradient_buffers);

@@ -79,7 +79,7 @@ void Sections::add_layer_activations() {
 // micro-batches share theirs as all activations are shared, by slot.
 View Sections::keep(const std::string& name, std::int64_t rows, std::int64_t cols) const {
   if (shape_.deferred == 0) return w_.act(w_.activation(name, rows, cols, 1));
-  const std::int64_t kept = shape_.deferred + (shape_.deferred < shape_.micro_batches ? shape_.slots.back() : 0);
+  const std::int64_t kept = shape_.deferred + (shape_.deferred < shape_.micro_batches ? shape_.head_slots() : 0);
   return whole(schedule_,
                add_tensor(schedule_, name, schedule_.compute_dtype, BufferKind::activation, rows, cols, 1, kept), 0,
                select_le(Expr(Coord::micro_batch), shape_.deferred - 1, Coord::micro_batch,
@@ -90,7 +90,7 @@ void Sections::add_head_activations() {
   const std::int64_t rows = w_.residual_rows();
   kept_.ln_f = keep("ln_f.out", rows, model_.hidden_size);
   kept_.ln_f_stats = add_tensor(schedule_, "ln_f.stats", w_.statistics_type(), BufferKind::activation, rows,
-                                w_.norm_stats(), 1, shape_.slots.back());
+                                w_.norm_stats(), 1, shape_.head_slots());
   kept_.logits = keep("logits", w_.tokens(), vocab_);
 }
 
