@@ -4,12 +4,13 @@
 
 #include "model/verify/dataflow.hpp"
 #include "tests/ideal.hpp"
+#include "tests/message_of.hpp"
 
 namespace stretto::testing {
 namespace {
 
 constexpr const char* kMode = "fsdp_comm_overlap";
-constexpr std::int64_t kLayers = 5;
+constexpr std::int64_t kLayers = 6;
 
 struct Sharded {
   Layout layout;
@@ -45,7 +46,19 @@ std::vector<Sharded> cases_of_numerics() {
     cases.push_back({{1, 1}, sharding, 1, true, 2});
     cases.push_back({{2, 1}, sharding, 2, true, 2});
   }
-  for (const std::int64_t depth : {0, 1, 2}) cases.push_back({{2, 1}, Sharding::optim_grads_params, depth, false});
+  const Sharding all = Sharding::optim_grads_params;
+  for (const std::int64_t depth : {0, 1, 2}) cases.push_back({{2, 1}, all, depth, false});
+  // With stages: uneven ones, interleaved, and weight gradients apart.
+  for (const bool is : {true, false}) {
+    cases.push_back({{2, 1, false, 2}, all, 1, is});
+    cases.push_back({{.dp = 2, .pp = 3, .split = "Ett|t|tttL"}, is ? Sharding::optim_grads : all, 1, is});
+    cases.push_back({{.dp = 2, .tp = 2, .sequence_parallel = true, .pp = 2}, all, 2, is});
+    cases.push_back({{.dp = 2, .pp = 2, .vp = 3, .group = 3}, all, 1, is});
+    cases.push_back({{.dp = 1, .pp = 2}, all, 0, is, 2});
+  }
+  cases.push_back({{.dp = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1}, all, 1, false});
+  cases.push_back(
+      {{.dp = 2, .pp = 2, .vp = 2, .split = "Ett|t|t|ttL", .schedule = PipelineSchedule::zb_v}, all, 1, false});
   return cases;
 }
 
@@ -93,6 +106,52 @@ TEST_CASE("fsdp_comm_overlap moves operations: the same bits and data flow", "[s
       CHECK(verify_equivalent(build_schedule(plain), build_schedule(overlapped), SumOrder::same) ==
             std::vector<std::string>{});
     }
+}
+
+TEST_CASE("with stages, what is kept whole is communicated once a step", "[closed]") {
+  // Stages are alike: head, embedding and what is not a layer cost nothing. Without overlap a gather is a part of the
+  // pass that needs it.
+  constexpr Time kForward = 5'000, kBackward = 11'000, kGather = 700, kScatter = 900;
+  constexpr std::int64_t kOfStage = 3;
+  for (const std::int64_t micro_batches : {1, 3, 6})
+    for (const bool reshards : {true, false}) {
+      const Sharded sharded{{.dp = 2, .pp = 2}, Sharding::optim_grads_params, 0, reshards};
+      Scenario scenario = sharded_scenario(sharded, "plain", true, "fp32", 2 * micro_batches);
+      scenario.cluster.ranks_per_device = 1;
+      Ideal ideal(scenario);
+      const auto cost = [&](const char* name, Time time) {
+        ideal.set(ideal.schedule.find_operation(name).value(), time);
+      };
+      cost("qkv.fprop", kForward);
+      cost("qkv.dgrad", kBackward);
+      for (const char* gather : {"dp.all_gather.layer", "dp.all_gather_backward.layer"})
+        if (ideal.schedule.find_operation(gather)) cost(gather, kGather);
+      cost("dp.reduce_scatter.layer", kScatter);
+      const std::int64_t stages = 2, passes = micro_batches + stages - 1;
+      const Time gathers = reshards ? passes * 2 * kOfStage * kGather : stages * kOfStage * kGather,
+                 scatters = (reshards ? passes : 1) * kOfStage * kScatter;
+      INFO(sharded.text() << ", " << micro_batches << " micro-batches");
+      CHECK(ideal.run().step == passes * kOfStage * (kForward + kBackward) + gathers + scatters);
+    }
+}
+
+TEST_CASE("with stages, what is kept whole takes memory of all layers of a stage") {
+  const auto count = [](const Schedule& schedule, const char* prefix) {
+    return std::count_if(schedule.storages.begin(), schedule.storages.end(),
+                         [&](const Storage& storage) { return storage.name.starts_with(prefix); });
+  };
+  for (const bool is : {true, false}) {
+    const Sharded sharded{{.dp = 2, .pp = 2}, Sharding::optim_grads_params, 1, is};
+    const Scenario scenario = sharded_scenario(sharded, kMode, true, "bf16", 8);
+    const Schedule schedule = build_schedule(scenario);
+    CHECK(count(schedule, "unit.parameter.layer.") == (is ? 2 : 6));
+    CHECK(count(schedule, "unit.gradient.layer.") == (is ? 2 : 6));
+    const MemoryPlan plan = plan_memory(schedule);
+    const Trained trained = train(scenario, 1, true);
+    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
+      CHECK(trained.allocated_bytes[std::size_t(rank)] ==
+            plan.roles[schedule.role_of(schedule.mesh.coordinates_of(rank))].bytes);
+  }
 }
 
 TEST_CASE("ZeRO-3 with recomputation, dropout, fusions and a frozen base", "[serial]") {
@@ -365,6 +424,20 @@ TEST_CASE("gates of sharding say what would open them") {
   CHECK_THAT(notes({{2, 1}, Sharding::optim}, kMode), Catch::Contains("fsdp_comm_overlap is off"));
   CHECK_THAT(notes({{2, 1}}, "overlap_grad_reduce"), Catch::Contains("fsdp_comm_overlap overlaps"));
   CHECK_THAT(notes({{2, 1}, Sharding::optim_grads_params, 2}, "plain"), Catch::Contains("fsdp_prefetch_depth is off"));
+}
+
+TEST_CASE("weight gradients that come apart need whole ones that are kept") {
+  const auto parse = [](const std::string& keys) {
+    return parse_scenario("[model]\npreset = \"gpt2-124m\"\n[parallel]\ndata_parallel_size = 2\n" + keys +
+                              "pipeline_model_parallel_size = 2\npipeline_schedule = \"zb-h1\"\n" +
+                              "[training]\nglobal_batch_size = 8\n",
+                          "sharded");
+  };
+  const std::string all = "data_parallel_sharding_strategy = \"optim_grads_params\"\n";
+  for (const std::string& keys : {all, std::string("data_parallel_sharding_strategy = \"optim_grads\"\n")})
+    CHECK_THAT(message_of([&] { parse(keys); }),
+               Catch::Contains("pipeline_schedule") && Catch::Contains("reshard_after_forward = false"));
+  CHECK(parse(all + "reshard_after_forward = false\n").parallel.shards_parameters());
 }
 
 }  // namespace stretto::testing

@@ -42,7 +42,8 @@ std::vector<Hybrid> cases() {
     cases.push_back({{6, 1}, 2, sharding});
   }
   for (const Layout& layout : {Layout{4, 1, false, 2}, Layout{4, 1, false, 2, 2}})
-    cases.push_back({layout, 2, Sharding::optim});
+    for (const Sharding sharding : {Sharding::optim, Sharding::optim_grads_params})
+      cases.push_back({layout, 2, sharding});
   return cases;
 }
 

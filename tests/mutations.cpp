@@ -160,6 +160,20 @@ void add_sharded(std::vector<Subject>& subjects, std::int64_t ranks_per_device) 
       }
 }
 
+// The same with stages, and an embedding that the first and the last have.
+void add_sharded_stages(std::vector<Subject>& subjects, std::int64_t ranks_per_device) {
+  for (const bool reshards : {true, false})
+    for (const char* mode : {"plain", "fsdp_comm_overlap"}) {
+      const Layout layout{.dp = 2, .pp = 2};
+      Scenario scenario = layout_scenario(layout, mode, false, "fp32", 1, 6);
+      scenario.model.num_layers = 4;
+      scenario.parallel.data_parallel_sharding_strategy = Sharding::optim_grads_params;
+      scenario.parallel.reshard_after_forward = reshards;
+      scenario.cluster.ranks_per_device = ranks_per_device;
+      subjects.push_back(make_subject(scenario, layout.text() + ", ZeRO-3, " + mode + (reshards ? "" : ", kept")));
+    }
+}
+
 // Several instances of the optimizer, sums in fp32, gathers in fp8, and gathers beside the update.
 void add_data_parallel(std::vector<Subject>& subjects, std::int64_t ranks_per_device) {
   const auto add = [&](const Layout& layout, const char* mode, const char* precision, const char* what, auto change) {
@@ -212,6 +226,7 @@ std::vector<Subject> make_subjects(std::int64_t ranks_per_device) {
   add_unfused(subjects);
   add_context(subjects, ranks_per_device);
   add_sharded(subjects, ranks_per_device);
+  add_sharded_stages(subjects, ranks_per_device);
   add_data_parallel(subjects, ranks_per_device);
   return subjects;
 }

@@ -107,12 +107,14 @@ class Generator {
   }
 
   void sharding() {
-    // Drawn for few, as there are few without stages.
-    const bool is_unit = pp_ == 1 && distributed_optimizer_ && !draw_.seldom();
+    const bool is_unit = distributed_optimizer_ && (pp_ == 1 ? !draw_.seldom() : draw_.one_of({false, false, true}));
     if (is_unit) {
-      const std::string strategy = draw_.one_of({"optim_grads", "optim_grads_params", "optim_grads_params"});
+      const std::string strategy = zero_bubble_
+                                       ? "optim_grads_params"
+                                       : draw_.one_of({"optim_grads", "optim_grads_params", "optim_grads_params"});
       parallel_.set("data_parallel_sharding_strategy", strategy);
-      if (strategy == "optim_grads_params") parallel_.set("reshard_after_forward", !draw_.seldom());
+      if (strategy == "optim_grads_params")
+        parallel_.set("reshard_after_forward", !zero_bubble_ && (pp_ == 1 ? !draw_.seldom() : draw_.coin()));
     } else if (draw_.seldom()) {
       parallel_.set("data_parallel_sharding_strategy", distributed_optimizer_ ? "optim" : "no_shard");
     }

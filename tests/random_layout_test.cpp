@@ -115,6 +115,21 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("sharded and recomputed", in_units && p.shards_parameters() &&
                                       scenario.training.recompute.granularity == Recompute::Granularity::full &&
                                       scenario.training.recompute.num_layers > 1);
+    const bool staged = in_units && pipeline, apart = is_zero_bubble(p.pipeline_schedule);
+    see("gradients sharded, stages", staged && !p.shards_parameters());
+    see("parameters sharded, interleaved", staged && p.shards_parameters() && p.reshard_after_forward && interleaved &&
+                                               !apart && o.fsdp_comm_overlap && o.fsdp_prefetch_depth > 1);
+    see("parameters kept, stages", staged && !p.reshard_after_forward && !apart && count > 1);
+    see("parameters sharded, weight gradients apart", staged && p.shards_parameters() && apart && o.overlap_p2p_comm);
+    see("sharded, tied over stages", staged && !scenario.model.untie_embeddings_and_output_weights &&
+                                         p.pipeline_schedule != PipelineSchedule::zb_v &&
+                                         p.pipeline_schedule != PipelineSchedule::dualpipe_v &&
+                                         p.tensor_model_parallel_size > 1);
+    see("sharded, stages, weight gradients of the head put off",
+        staged && o.defer_embedding_wgrad_compute && !apart && !p.reshard_after_forward);
+    see("sharded, stages, instances", staged && p.num_distributed_optimizer_instances > 1);
+    see("sharded, stages, recomputed",
+        staged && p.shards_parameters() && scenario.training.recompute.granularity == Recompute::Granularity::full);
     const bool has_instances = p.num_distributed_optimizer_instances > 1;
     see("instances in a pipeline", has_instances && pipeline && o.overlap_grad_reduce);
     see("instances of three", p.num_distributed_optimizer_instances == 3);
@@ -177,7 +192,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("dualpipev, batched, buckets", is_dual && o.batch_p2p_comm && o.overlap_grad_reduce && p.replicas() > 1);
     see("dualpipev, sequence parallel", is_dual && p.sequence_parallel && p.tensor_model_parallel_size > 1);
   }
-  CHECK(seen.size() == 80);
+  CHECK(seen.size() == 88);
 
   // Whoever adds a key draws it, or says in keys_not_drawn() why not.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

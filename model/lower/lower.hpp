@@ -33,7 +33,6 @@ struct ShardedOps {
   std::set<OpId> zeros;  // of a whole gradient, before it is accumulated
   // What comes behind a reduction: casts, and the sum over micro-batches. Of which gradient.
   std::map<OpId, TensorId> additions;
-  OpId optimizer = kNone;  // the first operation behind all backward passes
 };
 
 // Attention of layers with cp_comm_type a2a: between two exchanges a rank has all keys, of its share of the heads.

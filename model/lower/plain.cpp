@@ -227,9 +227,23 @@ BlockShape shape_of(const Scenario& scenario, const Lanes& lanes, const std::vec
   return shape;
 }
 
-// The sum of a tied embedding's gradient: one operation of both stages, each on the bucket that its copy is in.
-void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, const StageMap& map, std::int64_t shards, LaneId lane,
-                     Optimizer& optimizer) {
+// The sum of a tied embedding's gradient shards: one operation of both stages. Places of `gradient` are those of the
+// first and of the last stage; the shard begins at `begin`.
+void add_sum_of_tied(Schedule& schedule, TensorId gradient, std::int64_t shard, const Expr& begin, const StageMap& map,
+                     LaneId lane, Optimizer& optimizer) {
+  const std::int64_t first = map.first_stage(), last = map.last_stage();
+  schedule.communicators.push_back({"embedding", {Coord::pp}, CommEngine::nic, 1, 2, {first, last}});
+  const auto communicator = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
+  const View view{gradient, place_in(schedule, schedule.communicators.back()), 0, begin, 1, shard, shard};
+  optimizer.sum_tied = add_single(schedule, {"embedding.all_reduce_wgrad",
+                                             Collective{CollectiveKind::all_reduce, communicator, shard},
+                                             lane,
+                                             Phase::grad_sync,
+                                             {accumulate(view)}});
+}
+
+// The buckets that hold the copies of a tied embedding.
+TensorId tied_gradient_buckets(Schedule& schedule, const Lowered& lowered) {
   std::vector<TensorPlace> places;
   std::int64_t elements = 0;
   for (std::size_t b = 0; b < lowered.buckets.size(); ++b) {
@@ -237,17 +251,7 @@ void add_sum_of_tied(Schedule& schedule, const Lowered& lowered, const StageMap&
     places.push_back({lowered.bucket_ops[b].gradient, 0});
     elements = lowered.buckets[b].elements;
   }
-  const std::int64_t first = map.first_stage(), last = map.last_stage(), shard = elements / shards;
-  const TensorId gradient = add_placed_tensor(schedule, "bucket.gradient.tied", 1, elements, std::move(places));
-  schedule.communicators.push_back({"embedding", {Coord::pp}, CommEngine::nic, 1, 2, {first, last}});
-  const auto communicator = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
-  const View view{
-      gradient, place_in(schedule, schedule.communicators.back()), 0, optimizer.shard * Expr(shard), 1, shard, shard};
-  optimizer.sum_tied = add_single(schedule, {"embedding.all_reduce_wgrad",
-                                             Collective{CollectiveKind::all_reduce, communicator, shard},
-                                             lane,
-                                             Phase::grad_sync,
-                                             {accumulate(view)}});
+  return add_placed_tensor(schedule, "bucket.gradient.tied", 1, elements, std::move(places));
 }
 
 }  // namespace
@@ -347,7 +351,13 @@ Lowered lower_plain(const Scenario& scenario) {
                                                   Phase::optimizer,
                                                   {accumulate(whole(schedule, metrics))}});
   }
-  if (optimizer.is_tied) add_sum_of_tied(schedule, lowered, shape.map, parallel.optimizer_shards(), common, optimizer);
+  if (optimizer.is_tied) {
+    const TensorId tied =
+        is_sharded ? tied_gradient_shards(schedule, sharded) : tied_gradient_buckets(schedule, lowered);
+    const std::int64_t shard = schedule.tensors[tied].cols / (is_sharded ? 1 : parallel.optimizer_shards());
+    add_sum_of_tied(schedule, tied, shard, is_sharded ? Expr(0) : optimizer.shard * Expr(shard), shape.map, common,
+                    optimizer);
+  }
 
   const Operation zero_metrics{"metrics.zero", Fill{2, 0}, kCompute, Phase::setup, {write(whole(schedule, metrics))}};
   std::optional<OpId> metrics_zero;
@@ -366,28 +376,27 @@ Lowered lower_plain(const Scenario& scenario) {
                        kCompute,
                        Phase::setup,
                        {write(whole(schedule, optimizer.tensors[b].gradient))}});
-    for (const auto& gradients : {sharded.gradients, sharded.replicated_gradients})
-      if (gradients)
+    for (const GradientShards& gradients : sharded.gradients)
+      if (gradients.role == role && !keeps_whole(parallel))
         add_operation(schedule, zero,
-                      {gradients == sharded.gradients ? "gradients.zero" : "gradients.zero.replicated",
-                       Fill{schedule.tensors[*gradients].cols, 0},
+                      {"gradients.zero" + gradients.suffix() + (stages > 1 ? ".stage" + std::to_string(stage) : ""),
+                       Fill{schedule.tensors[gradients.all].cols, 0},
                        kCompute,
                        Phase::setup,
-                       {write(whole(schedule, *gradients))}});
+                       {write(whole(schedule, gradients.all))}});
     const BlockId zero_block = add_block(schedule, std::move(zero));
     schedule.programs.push_back({stages > 1 ? "stage " + std::to_string(stage) : "rank", {}});
     std::vector<Call>& calls = schedule.programs.back().order;
     calls.push_back(call_block(schedule, zero_block));
     calls.back().sequence = kSequence;
     append_pipeline(schedule, blocks, messages, shape, stage, orders[role], calls);
-    if (is_sharded)
-      append_sharded(lowered, sharded,
-                     {kCompute, lanes.gather, lanes.dp, lanes.instances, lanes.tp, lanes.gather_communicator,
-                      lanes.dp_communicator, lanes.instances_communicator, lanes.tp_communicator},
-                     optimizer, blocks, scenario);
-    else
-      append_optimizer(lowered, optimizer, parameters, scenario, role);
+    if (!is_sharded) append_optimizer(lowered, optimizer, parameters, scenario, role);
   }
+  if (is_sharded)
+    append_sharded(lowered, sharded,
+                   {kCompute, lanes.gather, lanes.dp, lanes.instances, lanes.tp, lanes.gather_communicator,
+                    lanes.dp_communicator, lanes.instances_communicator, lanes.tp_communicator},
+                   optimizer, blocks, scenario);
   return lowered;
 }
 

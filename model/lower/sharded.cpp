@@ -15,34 +15,69 @@ namespace stretto {
 namespace {
 
 // Units from the head to the embedding, the order in which gradients become ready.
-constexpr const char* kUnits[] = {"head", "final_norm", "layer", "embedding"};
+constexpr const char* kUnits[] = {"head", "tied_head", "final_norm", "layer", "embedding", "tied_embedding"};
 
-std::string unit_of(const Parameter& p) {
+std::string unit_of(const Parameter& p, bool is_tied) {
   if (p.layer >= 0) return "layer";
+  if (p.name == kTiedHeadWeight) return "tied_head";
+  if (is_tied && p.name == "wte.weight") return "tied_embedding";
   if (p.name == "wte.weight" || p.name == "wpe.weight") return "embedding";
   return p.name.starts_with("ln_f.") ? "final_norm" : "head";
+}
+
+// Where the layers of the model are.
+struct LayerPlaces {
+  std::vector<std::size_t> role;     // [layer]
+  std::vector<std::int64_t> number;  // [layer] among those of the stage
+};
+LayerPlaces places_of(const Scenario& scenario) {
+  const StageMap map = stage_map(scenario.parallel);
+  const std::vector<ModelChunk> chunks = model_chunks(scenario.model, scenario.parallel);
+  LayerPlaces places;
+  std::vector<std::int64_t> count(static_cast<std::size_t>(map.stages));
+  for (std::size_t piece = 0; piece < chunks.size(); ++piece)
+    for (std::int64_t layer = chunks[piece].first_layer; layer < chunks[piece].end_layer; ++layer) {
+      places.role.push_back(static_cast<std::size_t>(map.stage_of(static_cast<std::int64_t>(piece))));
+      places.number.push_back(count[places.role.back()]++);
+    }
+  return places;
 }
 
 class ParameterWriter {
  public:
   ParameterWriter(Schedule& schedule, const Scenario& scenario, const Expr& replica)
-      : schedule_(schedule), scenario_(scenario), parallel_(scenario.parallel), replica_(replica) {}
+      : schedule_(schedule),
+        scenario_(scenario),
+        parallel_(scenario.parallel),
+        replica_(replica),
+        map_(stage_map(scenario.parallel)),
+        places_(places_of(scenario)) {}
 
   ShardedParameters run() {
-    const std::vector<Parameter> all = parameters(scenario_.model);
-    schedule_.state.pieces = add_model_arrays(schedule_.state, all, scenario_);
+    std::vector<Parameter> all = parameters(scenario_.model);
+    std::vector<StatePiece>& pieces = schedule_.state.pieces = add_model_arrays(schedule_.state, all, scenario_);
+    const bool is_tied = ties_across_stages(scenario_);
+    if (is_tied) {
+      // The last stage's copy is another piece of the same array.
+      all.insert(all.begin() + 1, all.front());
+      all[1].name = kTiedHeadWeight;
+      pieces.insert(pieces.begin() + 1, pieces.front());
+    }
     const std::int64_t tp = parallel_.tensor_model_parallel_size;
     for (const char* name : kUnits)
       for (const bool replicated : {false, true}) {
         std::vector<Parameter> parts;
         std::vector<std::size_t> index;  // into `all`
         for (std::size_t i = 0; i < all.size(); ++i) {
-          if (all[i].layer > 0 || unit_of(all[i]) != name || is_replicated(all[i], tp) != replicated) continue;
+          if (all[i].layer > 0 || unit_of(all[i], is_tied) != name || is_replicated(all[i], tp) != replicated) continue;
           parts.push_back(part_of(all[i], tp));
           index.push_back(i);
         }
         if (!parts.empty()) add_unit(name, replicated, parts, index, all);
       }
+    std::stable_sort(result_.gradients.begin(), result_.gradients.end(), [](const auto& a, const auto& b) {
+      return std::tuple(a.tied, a.replicated) < std::tuple(b.tied, b.replicated);
+    });
     return std::move(result_);
   }
 
@@ -51,8 +86,15 @@ class ParameterWriter {
                 const std::vector<std::size_t>& index, const std::vector<Parameter>& all) {
     ShardedUnit unit;
     unit.name = name + (replicated ? ".replicated" : "");
-    unit.instances = name == "layer" ? scenario_.model.num_layers : 1;
     unit.replicated = replicated;
+    unit.tied = name.starts_with("tied");
+    if (name == "layer") {
+      unit.roles = places_.role;
+    } else {
+      const bool is_first = name.ends_with("embedding");
+      unit.roles = {static_cast<std::size_t>(is_first ? map_.first_stage() : map_.last_stage())};
+    }
+    unit.instances = std::ssize(unit.roles);
     unit.bucket = make_buckets(parts, 0, parallel_.shards()).front();
     unit.shard = unit.bucket.elements / parallel_.shards();
     unit.first_state = schedule_.state.buckets.size();
@@ -71,16 +113,18 @@ class ParameterWriter {
     result_.units.push_back(std::move(unit));
   }
 
-  // A family over the unit's layers in `buffers` storages, which take turns.
+  // A family over the unit's layers in `buffers` storages, which the layers of a stage take in turn; 0: one for each.
   TensorId rotating(const std::string& name, Dtype dtype, BufferKind kind, const ShardedUnit& unit,
                     std::int64_t buffers) {
-    std::vector<TensorPlace> storages, places;
-    for (std::int64_t i = 0; i < std::min(buffers, unit.instances); ++i)
-      storages.push_back({add_storage(schedule_, name + (unit.instances > 1 ? "." + std::to_string(i) : ""), dtype,
-                                      kind, unit.bucket.elements),
-                          0});
-    for (std::int64_t i = 0; i < unit.instances; ++i)
-      places.push_back(storages[static_cast<std::size_t>(i) % storages.size()]);
+    std::map<std::int64_t, StorageId> storages;  // [number] stages have the same
+    std::vector<TensorPlace> places;
+    for (std::int64_t i = 0; i < unit.instances; ++i) {
+      const std::int64_t number = buffers == 0 || unit.instances == 1 ? i : places_.number[std::size_t(i)] % buffers;
+      if (!storages.contains(number))
+        storages[number] = add_storage(schedule_, name + (unit.instances > 1 ? "." + std::to_string(number) : ""),
+                                       dtype, kind, unit.bucket.elements);
+      places.push_back({storages[number], 0});
+    }
     return add_placed_tensor(schedule_, name, 1, unit.bucket.elements, std::move(places));
   }
   // The unit's parameters in a whole, by their names.
@@ -94,34 +138,37 @@ class ParameterWriter {
     }
   }
 
-  // Shards of gradients lie in a row, so that one operation zeroes them and one sums their squares.
   TensorId gradient_shard(const std::string& name, Dtype dtype, const ShardedUnit& unit) {
-    std::optional<TensorId>& all = unit.replicated ? result_.replicated_gradients : result_.gradients;
-    if (!all) {
-      const std::string whole = unit.replicated ? "shard.gradients.replicated" : "shard.gradients";
-      all = add_placed_tensor(schedule_, whole, 1, 0,
-                              {{add_storage(schedule_, whole, dtype, BufferKind::gradient, 0), 0}});
-    }
-    const StorageId storage = schedule_.tensors[*all].places.front().storage;
     std::vector<TensorPlace> places;
-    for (std::int64_t i = 0; i < unit.instances; ++i) {
-      places.push_back({storage, schedule_.storages[storage].elements});
-      schedule_.storages[storage].elements += unit.shard;
+    for (const std::size_t role : unit.roles) {
+      Tensor& all = schedule_.tensors[gradients_of(role, unit, dtype)];
+      places.push_back({all.places.front().storage, all.cols});
+      all.cols += unit.shard;
+      schedule_.storages[all.places.front().storage].elements = all.cols;
     }
-    schedule_.tensors[*all].cols = schedule_.storages[storage].elements;
     return add_placed_tensor(schedule_, name, 1, unit.shard, std::move(places));
+  }
+  TensorId gradients_of(std::size_t role, const ShardedUnit& unit, Dtype dtype) {
+    for (const GradientShards& known : result_.gradients)
+      if (known.role == role && known.replicated == unit.replicated && known.tied == unit.tied) return known.all;
+    GradientShards& added = result_.gradients.emplace_back(GradientShards{role, unit.replicated, unit.tied});
+    const std::string name =
+        "shard.gradients" + added.suffix() + (map_.stages > 1 ? ".stage" + std::to_string(role) : "");
+    const StorageId storage = add_storage(schedule_, name, dtype, BufferKind::gradient, 0);
+    return added.all = add_placed_tensor(schedule_, name, 1, 0, {{storage, 0}});
   }
 
   void add_tensors(ShardedUnit& unit, const std::vector<Parameter>& parts) {
     const Overlap& overlap = scenario_.overlap;
-    const bool overlaps = overlap.fsdp_comm_overlap, cuts = parallel_.shards_parameters();
+    const bool overlaps = overlap.fsdp_comm_overlap, cuts = parallel_.shards_parameters(),
+               keeps = keeps_whole(parallel_);
     const Dtype dtype = schedule_.compute_dtype, sums = accumulation_of(dtype);
     const std::string suffix = "." + unit.name;
     const std::int64_t n = unit.instances;
     const bool is_given_back = cuts && parallel_.reshard_after_forward;
     unit.parameter =
-        rotating("unit.parameter" + suffix, dtype, cuts ? BufferKind::workspace : BufferKind::parameter, unit,
-                 !is_given_back ? n
+        rotating("unit.parameter" + suffix, dtype, cuts && !keeps ? BufferKind::workspace : BufferKind::parameter, unit,
+                 !is_given_back ? 0
                  : overlaps     ? overlap.fsdp_prefetch_depth + 1
                                 : 1);
     name_parts("", unit.parameter, unit, parts, result_.model.tensors.parameter);
@@ -131,8 +178,9 @@ class ParameterWriter {
     if (cuts) unit.parameter_shard = shard("shard.parameter", dtype, BufferKind::parameter);
     const bool trains = !scenario_.training.frozen_base;
     if (trains) {
-      const std::int64_t buffers = overlaps ? 2 : 1;
-      unit.gradient = rotating("unit.gradient" + suffix, sums, BufferKind::workspace, unit, buffers);
+      const std::int64_t buffers = keeps ? 0 : overlaps ? 2 : 1;
+      unit.gradient =
+          rotating("unit.gradient" + suffix, sums, keeps ? BufferKind::gradient : BufferKind::workspace, unit, buffers);
       name_parts("grad.", unit.gradient, unit, parts, result_.model.tensors.gradient);
       if (!overlap.grad_reduce_in_fp32)
         unit.low = rotating("unit.gradient_bf16" + suffix, Dtype::bf16, BufferKind::workspace, unit, buffers);
@@ -143,7 +191,7 @@ class ParameterWriter {
     }
     for (std::int64_t i = 0; i < n; ++i) {
       const Expr own = replica_ * Expr(unit.shard);
-      schedule_.state.buckets.push_back({0, own, unit.shard});
+      schedule_.state.buckets.push_back({unit.roles[static_cast<std::size_t>(i)], own, unit.shard});
       StateBucket& kept = schedule_.state.buckets.back();
       const auto keep = [&](StatePart part, TensorId tensor, const Expr& begin) {
         const TensorPlace& place = schedule_.tensors[tensor].places[static_cast<std::size_t>(i)];
@@ -162,6 +210,8 @@ class ParameterWriter {
   const Scenario& scenario_;
   const Parallel& parallel_;
   const Expr& replica_;
+  const StageMap map_;
+  const LayerPlaces places_;
   ShardedParameters result_;
 };
 
@@ -178,7 +228,8 @@ class ShardedWriter {
         blocks_(blocks),
         scenario_(scenario),
         casts_(!scenario.overlap.grad_reduce_in_fp32),
-        cuts_parameters_(scenario.parallel.shards_parameters()) {
+        cuts_parameters_(scenario.parallel.shards_parameters()),
+        keeps_(keeps_whole(scenario.parallel)) {
     const auto find = [&](TensorId whole, const std::map<std::string, TensorId>& names, std::size_t unit,
                           std::map<TensorId, std::size_t>& found) {
       for (const auto& [name, tensor] : names)
@@ -192,43 +243,74 @@ class ShardedWriter {
   }
 
   void run() {
-    std::vector<Call> passes = std::move(schedule_.programs.front().order);
-    std::vector<Call>& order = schedule_.programs.front().order;
-    order.clear();
-    // The calls of a micro-batch that add to a gradient.
-    std::map<std::tuple<std::int64_t, std::size_t, std::int64_t>, std::pair<std::size_t, std::size_t>> adds;
-    for (std::size_t c = 0; c < passes.size(); ++c)
-      for (const Instance& instance : used_by(passes[c], unit_of_gradient_)) {
-        const auto [at, is_new] = adds.try_emplace({passes[c].micro_batch, instance.first, instance.second}, c, c);
-        at->second.second = c;
-      }
-    std::set<Instance> gathered;
-    std::int64_t micro_batch = 0;
-    for (std::size_t c = 0; c < passes.size(); ++c) {
-      const Call call = passes[c];
-      const std::set<Instance> gradients = used_by(call, unit_of_gradient_);
-      const auto of = [&](const Instance& i) { return adds.at({call.micro_batch, i.first, i.second}); };
-      for (const Instance& i : gradients)
-        if (of(i).first == c) zero(i, call);
-      if (cuts_parameters_) {
-        if (call.micro_batch != micro_batch) gathered.clear();
-        micro_batch = call.micro_batch;
-        const std::set<Instance> used = used_by(call, unit_of_parameter_);
-        for (const Instance& i : used)
-          if (!gathered.contains(i)) place(gather(i.first, pass_of(call, i.first)), i, call.micro_batch);
-        if (!used.empty() && scenario_.parallel.reshard_after_forward) gathered.clear();
-        gathered.insert(used.begin(), used.end());
-      }
-      order.push_back(call);
-      for (const Instance& i : gradients)
-        if (of(i).second == c) reduce(i, call);
+    for (role_ = 0; role_ < schedule_.programs.size(); ++role_) {
+      write_passes();
+      update();
     }
-    update();
   }
 
  private:
   using Instance = std::pair<std::size_t, std::int64_t>;  // unit and layer
+  struct Gradient {
+    std::size_t first = 0;  // call that adds to it
+    std::size_t last = 0;   // call behind which it is reduced
+  };
+  // A micro-batch's, or where they are kept the step's.
+  using Gradients = std::map<std::pair<std::int64_t, Instance>, Gradient>;
 
+  std::int64_t sum_of(const Call& call) const { return keeps_ ? 0 : call.micro_batch; }
+  Gradients find_gradients(const std::vector<Call>& passes) const {
+    Gradients gradients;
+    std::map<std::int64_t, std::size_t> last;  // [chunk] call that adds to any gradient
+    for (std::size_t c = 0; c < passes.size(); ++c)
+      for (const Instance& instance : used_by(passes[c], unit_of_gradient_)) {
+        gradients.try_emplace({sum_of(passes[c]), instance}, Gradient{c, c}).first->second.last = c;
+        last[passes[c].chunk] = c;
+      }
+    if (!keeps_) return gradients;
+    // Behind the chunk, and behind the messages that follow: the stage before waits for them.
+    for (auto& [chunk, c] : last)
+      while (c + 1 < passes.size() && is_message(passes[c + 1])) ++c;
+    for (auto& [of, gradient] : gradients) gradient.last = last.at(passes[gradient.last].chunk);
+    return gradients;
+  }
+  bool is_message(const Call& call) const {
+    return std::holds_alternative<PointToPoint>(schedule_.operations[op_of(call)].work);
+  }
+
+  void write_passes() {
+    std::vector<Call> passes = std::move(order());
+    order().clear();
+    const Gradients gradients = find_gradients(passes);
+    std::map<std::size_t, std::vector<Instance>> zeroed, reduced;  // [call], in the order of units
+    for (const auto& [of, gradient] : gradients) {
+      zeroed[gradient.first].push_back(of.second);
+      reduced[gradient.last].push_back(of.second);
+    }
+    const Parallel& parallel = scenario_.parallel;
+    std::set<Instance> gathered;
+    std::int64_t micro_batch = 0;
+    for (std::size_t c = 0; c < passes.size(); ++c) {
+      const Call call = passes[c];
+      for (const Instance& i : zeroed[c]) zero(i, call);
+      if (cuts_parameters_) {
+        const std::set<Instance> used = used_by(call, unit_of_parameter_);
+        if (!used.empty() && call.micro_batch != micro_batch && !keeps_) gathered.clear();
+        if (!used.empty()) micro_batch = call.micro_batch;
+        for (const Instance& i : used)
+          if (!gathered.contains(i)) place(gather(i.first, pass_of(call, i.first)), i, call);
+        if (!used.empty() && parallel.reshard_after_forward) gathered.clear();
+        gathered.insert(used.begin(), used.end());
+      }
+      order().push_back(call);
+      // While a stage waits for others, nothing is kept.
+      if (is_message(call) && parallel.reshard_after_forward) gathered.clear();
+      for (const Instance& i : reduced[c]) reduce(i, call);
+    }
+  }
+
+  std::vector<Call>& order() { return schedule_.programs[role_].order; }
+  bool has_stages() const { return scenario_.parallel.pipeline_model_parallel_size > 1; }
   bool trains() const { return !scenario_.training.frozen_base; }
   std::set<Instance> used_by(const Call& call, const std::map<TensorId, std::size_t>& unit_of) const {
     std::set<Instance> used;
@@ -259,10 +341,11 @@ class ShardedWriter {
     if (known != singles_.end()) return known->second;
     return singles_[full] = add_single(schedule_, {full, std::move(work), lane, phase, std::move(accesses)});
   }
-  OpId place(BlockId block, const Instance& instance, std::int64_t micro_batch = 0) {
-    std::vector<Call>& order = schedule_.programs.front().order;
-    order.push_back(call_block(schedule_, block, instance.second, micro_batch));
-    order.back().sequence = kSequence;
+  // In the sequence of the call that it belongs to, if any.
+  OpId place(BlockId block, const Instance& instance, const Call& of = {}) {
+    order().push_back(call_block(schedule_, block, instance.second, of.micro_batch));
+    order().back().chunk = of.chunk;
+    order().back().sequence = std::max(of.sequence, kSequence);
     return schedule_.blocks[block].ops.front();
   }
 
@@ -290,94 +373,104 @@ class ShardedWriter {
     const ShardedUnit& unit = units_[i.first];
     lowered_.sharded.zeros.insert(place(single(i.first, "gradients.zero", lanes_.compute, Phase::setup,
                                                Fill{unit.bucket.elements, 0}, {write(all_of(unit, unit.gradient))}),
-                                        i, call.micro_batch));
+                                        i, call));
   }
 
-  // Each rank adds its part of the sum over replicas to its shard of the sum over micro-batches. Several instances sum
-  // their shards in every micro-batch too, as PyTorch's FSDP2 does.
+  // Each rank adds its part of the sum over replicas to its shard of the sum over micro-batches, which is that part
+  // where whole gradients are summed. Several instances sum their shards every time too, as PyTorch's FSDP2 does.
   void reduce(const Instance& i, const Call& call) {
     const ShardedUnit& unit = units_[i.first];
-    const View sum = own_of(unit, unit.gradient);
+    const View sum = keeps_ ? all_of(unit, unit.gradient_shard) : own_of(unit, unit.gradient),
+               reduced = casts_ ? own_of(unit, unit.low) : sum;
     const auto compute = [&](const std::string& name, Work work, std::vector<Access> accesses) {
       return place(single(i.first, name, lanes_.compute, Phase::grad_sync, std::move(work), std::move(accesses)), i,
-                   call.micro_batch);
+                   call);
     };
-    const TensorId reduced = casts_ ? unit.low : unit.gradient;
     if (casts_)
       compute("dp.cast_to_bf16", Cast{unit.bucket.elements},
               {read(all_of(unit, unit.gradient)), write(all_of(unit, unit.low))});
     lowered_.sharded.reductions.insert(
         place(single(i.first, "dp.reduce_scatter", lanes_.reduce, Phase::grad_sync,
                      Collective{CollectiveKind::reduce_scatter, lanes_.reduce_communicator, unit.bucket.elements},
-                     {read(all_of(unit, reduced)), write(own_of(unit, reduced))}),
-              i, call.micro_batch));
+                     {read(all_of(unit, casts_ ? unit.low : unit.gradient)), write(reduced)}),
+              i, call));
     if (scenario_.parallel.num_distributed_optimizer_instances > 1)
       lowered_.sharded.reductions.insert(
           place(single(i.first, "dp.all_reduce", lanes_.instances, Phase::grad_sync,
                        Collective{CollectiveKind::all_reduce, lanes_.instances_communicator, unit.shard},
-                       {accumulate(own_of(unit, reduced))}),
-                i, call.micro_batch));
+                       {accumulate(reduced)}),
+                i, call));
     std::map<OpId, TensorId>& additions = lowered_.sharded.additions;
     if (casts_)
-      additions.emplace(compute("dp.cast_to_f32", Cast{unit.shard}, {read(own_of(unit, unit.low)), write(sum)}),
+      additions.emplace(compute("dp.cast_to_f32", Cast{unit.shard}, {read(reduced), write(sum)}), unit.gradient);
+    if (!keeps_)
+      additions.emplace(compute("dp.add", Elementwise{ElementwiseFn::accumulate, 1, unit.shard},
+                                {read(sum), accumulate(all_of(unit, unit.gradient_shard))}),
                         unit.gradient);
-    additions.emplace(compute("dp.add", Elementwise{ElementwiseFn::accumulate, 1, unit.shard},
-                              {read(sum), accumulate(all_of(unit, unit.gradient_shard))}),
-                      unit.gradient);
   }
 
   // ---- the optimizer ----
 
-  // fn(unit, instance) for every unit of every layer, in the order in which gradients become ready.
+  // fn(unit, instance) for every unit of every layer of the role, in the order in which gradients become ready.
   template <class Fn>
   void for_instances(Fn fn) {
+    const auto visit = [&](std::size_t u, std::int64_t i) {
+      if (units_[u].roles[static_cast<std::size_t>(i)] == role_) fn(u, Instance{u, i});
+    };
     for (std::size_t u = 0; u < units_.size(); ++u)
       if (units_[u].name.starts_with("layer")) {
         // Layer by layer, and not unit by unit.
         if (u > 0 && units_[u - 1].name.starts_with("layer")) continue;
         for (std::int64_t i = units_[u].instances; i-- > 0;)
-          for (std::size_t of = u; of < units_.size() && units_[of].name.starts_with("layer"); ++of)
-            fn(of, Instance{of, i});
+          for (std::size_t of = u; of < units_.size() && units_[of].name.starts_with("layer"); ++of) visit(of, i);
       } else {
-        fn(u, Instance{u, 0});
+        visit(u, 0);
       }
   }
 
   void update() {
+    const std::optional<Call> put_off = last_put_off();
+    const std::size_t begin = order().size();
     if (trains()) norm();
-    std::vector<Call>& order = schedule_.programs.front().order;
-    order.push_back(call_block(schedule_, o_.sum_metrics));
-    order.back().sequence = kSequence;
-    note(schedule_.blocks[o_.sum_metrics].ops.front());
+    place(o_.sum_metrics, {});
+    Call& first = order()[begin];
+    if (put_off && schedule_.operations[op_of(*put_off)].lane != schedule_.operations[op_of(first)].lane)
+      first.waits.push_back(
+          {EdgeKind::finish_start, {op_of(*put_off), put_off->layer, put_off->micro_batch, put_off->chunk, 0}});
     if (!trains()) return;
     for_instances([&](std::size_t u, const Instance& i) { place(adamw(u), i); });
     if (cuts_parameters_) return;
     for_instances([&](std::size_t u, const Instance& i) { place(gather(u, ""), i); });
   }
-  void note(OpId op) {
-    if (lowered_.sharded.optimizer == kNone) lowered_.sharded.optimizer = op;
+  OpId op_of(const Call& call) const { return schedule_.blocks[call.block].ops[call.first + call.count - 1]; }
+  // Weight gradients of the head that were put off, and what follows them, are in a sequence of their own.
+  std::optional<Call> last_put_off() {
+    const auto last =
+        std::find_if(order().rbegin(), order().rend(), [](const Call& c) { return c.sequence > kSequence; });
+    return last == order().rend() ? std::nullopt : std::optional(*last);
   }
 
   void norm() {
-    const std::int64_t tp = scenario_.parallel.tensor_model_parallel_size;
+    const Parallel& parallel = scenario_.parallel;
+    const std::int64_t tp = parallel.tensor_model_parallel_size;
     const auto once = [&](Operation operation) {
-      const BlockId block = add_single(schedule_, std::move(operation));
-      note(place(block, {0, 0}));
+      if (has_stages()) operation.name += ".stage" + std::to_string(role_);
+      place(add_single(schedule_, std::move(operation)), {});
     };
-    for (const auto& gradients : {parameters_.gradients, parameters_.replicated_gradients}) {
-      if (!gradients) continue;
-      const bool is_replicated = gradients == parameters_.replicated_gradients;
-      const View all = whole(schedule_, *gradients);
-      const std::string suffix = is_replicated ? ".replicated" : "";
+    for (const GradientShards& gradients : parameters_.gradients) {
+      if (gradients.role != role_) continue;
+      const View all = whole(schedule_, gradients.all);
       // Under sequence parallelism each rank has the gradients of replicated parameters for its tokens only.
-      if (is_replicated && scenario_.parallel.sequence_parallel)
+      if (gradients.replicated && parallel.sequence_parallel)
         once({"tp.all_reduce_norms",
               Collective{CollectiveKind::all_reduce, lanes_.tp_communicator, all.cols},
               lanes_.tp,
               Phase::grad_sync,
               {accumulate(all)}});
-      once({"norm.sum_squares" + suffix,
-            SumSquares{all.cols, (is_replicated ? tp : 1) * scenario_.parallel.num_distributed_optimizer_instances},
+      if (gradients.tied) place(o_.sum_tied, {});
+      once({"norm.sum_squares" + gradients.suffix(),
+            SumSquares{all.cols, (gradients.replicated ? tp : 1) * (gradients.tied ? 2 : 1) *
+                                     parallel.num_distributed_optimizer_instances},
             lanes_.compute,
             Phase::optimizer,
             {read(all), accumulate(o_.norm_squared)}});
@@ -402,7 +495,8 @@ class ShardedWriter {
   const Optimizer& o_;
   const ModelBlocks& blocks_;
   const Scenario& scenario_;
-  const bool casts_, cuts_parameters_;
+  const bool casts_, cuts_parameters_, keeps_;
+  std::size_t role_ = 0;  // whose program is written
   std::map<TensorId, std::size_t> unit_of_parameter_, unit_of_gradient_;
   std::map<std::string, BlockId> singles_;
 };
@@ -413,6 +507,10 @@ bool shards_units(const Scenario& scenario) {
   return scenario.parallel.shards_gradients() && scenario.parallel.replicas() > 1;
 }
 
+bool keeps_whole(const Parallel& parallel) {
+  return parallel.shards_parameters() && !parallel.reshard_after_forward && parallel.pipeline_model_parallel_size > 1;
+}
+
 ShardedParameters add_sharded_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica) {
   return ParameterWriter(schedule, scenario, replica).run();
 }
@@ -420,6 +518,19 @@ ShardedParameters add_sharded_parameters(Schedule& schedule, const Scenario& sce
 void append_sharded(Lowered& lowered, const ShardedParameters& parameters, const ShardedLanes& lanes,
                     const Optimizer& optimizer, const ModelBlocks& blocks, const Scenario& scenario) {
   ShardedWriter(lowered, parameters, lanes, optimizer, blocks, scenario).run();
+}
+
+TensorId tied_gradient_shards(Schedule& schedule, const ShardedParameters& parameters) {
+  std::vector<TensorPlace> places;
+  std::int64_t elements = 0;
+  // Of the stages in their order.
+  for (const char* name : {"tied_embedding", "tied_head"})
+    for (const ShardedUnit& unit : parameters.units)
+      if (unit.name == name) {
+        places.push_back(schedule.tensors[unit.gradient_shard].places.front());
+        elements = unit.shard;
+      }
+  return add_placed_tensor(schedule, "shard.gradient.tied", 1, elements, std::move(places));
 }
 
 }  // namespace stretto

@@ -27,10 +27,10 @@ constexpr const char* kKnob = "fsdp_comm_overlap";
 
 class Rewrite {
  public:
-  Rewrite(Lowered& lowered, std::int64_t depth)
+  Rewrite(Lowered& lowered, Program& program, std::int64_t depth)
       : lowered_(lowered),
         schedule_(lowered.schedule),
-        program_(schedule_.programs.front()),
+        program_(program),
         depth_(static_cast<std::size_t>(depth)),
         edits_(program_) {}
 
@@ -153,14 +153,16 @@ class Rewrite {
         edits_.remove(c);
       } else if (lowered_.sharded.zeros.contains(op)) {
         insert(c, std::exchange(late[buffer_of(schedule_.operations[op].accesses.front().view.tensor)], {}));
-      } else if (op == lowered_.sharded.optimizer) {
-        std::vector<std::size_t> rest;
-        for (const auto& [storage, additions] : late) rest.insert(rest.end(), additions.begin(), additions.end());
-        std::sort(rest.begin(), rest.end());
-        insert(c, rest);
-        late.clear();
       }
     }
+    // Before the optimizer, and behind the last messages, which other stages wait for.
+    std::vector<std::size_t> rest;
+    for (const auto& [storage, additions] : late) rest.insert(rest.end(), additions.begin(), additions.end());
+    if (rest.empty()) return;
+    std::sort(rest.begin(), rest.end());
+    std::size_t end = rest.back() + 1;
+    while (std::holds_alternative<PointToPoint>(schedule_.operations[op_of(program_.order[end])].work)) ++end;
+    insert(end, rest);
   }
 
   Lowered& lowered_;
@@ -193,8 +195,6 @@ void add_gates(const Scenario& scenario, Gates& gates) {
               "cuda_device_max_connections other than 1", scenario.cluster.cuda_device_max_connections != 1);
   gates.above_one(std::string(key) + " from optim_grads on", parallel.shards_gradients(), Parallel::kReplicas,
                   parallel.replicas());
-  gates.error(std::string(key) + " from optim_grads on", parallel.shards_gradients(), "pipeline_model_parallel_size 1",
-              parallel.pipeline_model_parallel_size == 1);
 }
 
 }  // namespace
@@ -208,8 +208,11 @@ OverlapMode fsdp_comm_overlap_mode() {
           .applies = [](const Parallel& p) { return p.shards_gradients(); },
           .read = read,
           .gates = add_gates,
-          .rewrite = [](Lowered& lowered, const Scenario& scenario,
-                        const Gates&) { Rewrite(lowered, scenario.overlap.fsdp_prefetch_depth).run(); },
+          .rewrite =
+              [](Lowered& lowered, const Scenario& scenario, const Gates&) {
+                for (Program& program : lowered.schedule.programs)
+                  Rewrite(lowered, program, scenario.overlap.fsdp_prefetch_depth).run();
+              },
           .stage = RewriteStage::attach_data_parallel};
 }
 

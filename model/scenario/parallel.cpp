@@ -146,11 +146,6 @@ Parallel read_parallel(TomlTable table) {
                                                   number(parallel.data_parallel_size) + " x " +
                                                   number(parallel.tensor_model_parallel_size) + " x " +
                                                   number(parallel.context_parallel_size) + " x " + number(stages));
-  if (parallel.shards_gradients() && stages > 1)
-    throw table.failure("data_parallel_sharding_strategy",
-                        std::string("expected \"optim\" or \"no_shard\" with pipeline_model_parallel_size ") +
-                            number(stages) + ", got \"" + name_of(parallel.data_parallel_sharding_strategy) +
-                            "\", which works without pipeline stages");
   const bool has_layout = !parallel.pipeline_model_parallel_layout.empty();
   for (const char* key : {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"})
     if (has_layout && table.has(key))
@@ -236,6 +231,13 @@ void check_pipeline(const TomlTable& table, const Scenario& scenario) {
       throw table.failure("pipeline_schedule",
                           "expected \"1f1b\" with recompute_granularity \"full\" or \"selective_op\"" + got +
                               "whose weight gradients come after recomputed activations are gone");
+    if (parallel.shards_gradients() && parallel.reshard_after_forward && parallel.replicas() > 1)
+      throw table.failure("pipeline_schedule",
+                          "expected \"1f1b\", or data_parallel_sharding_strategy \"optim_grads_params\" with "
+                          "reshard_after_forward = false" +
+                              got +
+                              "whose weight gradients come later than the backward pass of their micro-batch, "
+                              "behind which sharded gradients are reduced");
     const std::int64_t least = 2 * parallel.pipeline_model_parallel_size, given = scenario.num_microbatches();
     if (parallel.pipeline_schedule == PipelineSchedule::dualpipe_v && given < least)
       throw table.failure("pipeline_schedule", "expected at least 2 x pipeline_model_parallel_size = " + number(least) +
