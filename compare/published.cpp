@@ -299,9 +299,7 @@ class Reader {
       step_.assumptions.push_back("embedding and head counted as layers");
     }
     if (step_.recompute.find("sequence parallel") != std::string::npos) out += "sequence_parallel = true\n";
-    // torchtitan keeps parameters where there are stages (fsdp_reshard_after_forward "default").
-    if (notes_.find("shard_grad_op") != std::string::npos || (is_torchtitan() && pp > 1))
-      out += "reshard_after_forward = false\n";
+    if (notes_.find("shard_grad_op") != std::string::npos) out += "reshard_after_forward = false\n";
     if (notes_.find("hybrid_shard") != std::string::npos && dp > kGpusOfNode)
       out += fmt::format("num_distributed_optimizer_instances = {}\n", dp / kGpusOfNode);
     out += "[overlap]\n";

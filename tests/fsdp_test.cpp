@@ -440,4 +440,16 @@ TEST_CASE("weight gradients that come apart need whole ones that are kept") {
   CHECK(parse(all + "reshard_after_forward = false\n").parallel.shards_parameters());
 }
 
+TEST_CASE("torchtitan keeps parameters where there are stages, and gives them back where there are none") {
+  for (const std::string profile : {"torchtitan", "torchtitan-compile"})
+    for (const std::int64_t stages : {1, 2}) {
+      const Scenario scenario = parse_scenario("profile = \"" + profile +
+                                                   "\"\n[model]\npreset = \"gpt2-124m\"\n[parallel]\n"
+                                                   "data_parallel_size = 2\npipeline_model_parallel_size = " +
+                                                   std::to_string(stages) + "\n",
+                                               "titan");
+      CHECK(scenario.parallel.reshard_after_forward == (stages == 1));
+    }
+}
+
 }  // namespace stretto::testing

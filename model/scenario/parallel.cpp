@@ -62,12 +62,20 @@ void read_sharding(TomlTable& table, Parallel& parallel) {
     throw table.failure(key, std::string("expected ") + (is_sharded ? "a strategy that shards" : "\"no_shard\"") +
                                  " with use_distributed_optimizer = " + (is_sharded ? "true" : "false") +
                                  ", or only one of the two, got \"" + name_of(sharding) + "\"");
-  parallel.reshard_after_forward = value_or<bool>(table, "reshard_after_forward", parallel.reshard_after_forward);
+}
+
+void read_resharding(TomlTable& table, Parallel& parallel) {
+  const char* key = "reshard_after_forward";
+  parallel.reshard_after_forward = value_or<bool>(table, key, parallel.reshard_after_forward);
+  const std::vector<std::string> of_profile = table.default_keys();
+  // A profile's is for pipeline stages (torchtitan's fsdp_reshard_after_forward "default").
+  if (std::find(of_profile.begin(), of_profile.end(), key) != of_profile.end() &&
+      (parallel.pipeline_model_parallel_size == 1 || !parallel.shards_parameters()))
+    parallel.reshard_after_forward = true;
   if (!parallel.reshard_after_forward && !parallel.shards_parameters())
     throw table.failure(
-        "reshard_after_forward",
-        std::string("expected data_parallel_sharding_strategy = \"optim_grads_params\" as well, got \"") +
-            name_of(sharding) + "\", whose parameters are always whole");
+        key, std::string("expected data_parallel_sharding_strategy = \"optim_grads_params\" as well, got \"") +
+                 name_of(parallel.data_parallel_sharding_strategy) + "\", whose parameters are always whole");
 }
 
 // Megatron-LM cuts what shares parameters, context parallelism included, into instances; here data parallelism is cut.
@@ -121,6 +129,7 @@ Parallel read_parallel(TomlTable table) {
   };
   parallel.pipeline_model_parallel_size = size("pipeline_model_parallel_size", 1, {.min = 1, .max = kMaxPipeline});
   read_pipeline_schedule(table, parallel);
+  read_resharding(table, parallel);
   parallel.microbatch_group_size_per_vp_stage =
       size("microbatch_group_size_per_vp_stage", 0, {.min = 1, .max = kMaxGlobalBatch});
   parallel.scatter_gather_tensors_in_pipeline =
