@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "base/error.hpp"
+#include "base/toml.hpp"
 
 namespace stretto {
 namespace {
@@ -19,6 +20,25 @@ std::string_view take_line(std::string_view& text) {
   text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
+}
+
+std::string_view without_mark(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  return text;
+}
+
+void check_utf8(std::string_view text, const std::string& name) {
+  if (is_toml_text(text)) return;
+  for (int line = 1;; ++line)
+    if (!is_toml_text(take_line(text)))
+      throw input_error(place(name, line) +
+                        "expected UTF-8 text, got other bytes; spreadsheets save such a file as \"CSV UTF-8\"");
+}
+
+std::string_view trimmed(std::string_view cell) {
+  const std::size_t first = std::min(cell.find_first_not_of(" \t"), cell.size());
+  cell.remove_prefix(first);
+  return cell.substr(0, cell.find_last_not_of(" \t") + 1);
 }
 
 // Cells of a line. Those that held doubled quotes are kept in `unquoted`.
@@ -39,7 +59,7 @@ void split(std::string_view line, std::vector<std::string_view>& cells, std::deq
       continue;
     }
     const std::size_t end = std::min(line.size(), line.find(',', begin));
-    cells.push_back(line.substr(begin, end - begin));
+    cells.push_back(trimmed(line.substr(begin, end - begin)));
     begin = end + 1;
   }
 }
@@ -68,6 +88,7 @@ std::int64_t CsvRow::count(std::size_t column) const {
 }
 
 bool has_csv_column(std::string_view text, std::string_view column) {
+  text = without_mark(text);
   std::vector<std::string_view> cells;
   std::deque<std::string> unquoted;
   split(take_line(text), cells, unquoted);
@@ -75,7 +96,9 @@ bool has_csv_column(std::string_view text, std::string_view column) {
 }
 
 void read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns,
-              const std::function<void(const CsvRow&)>& use) {
+              const std::function<void(const CsvRow&)>& use, const std::function<void(int, const Error&)>& skip) {
+  text = without_mark(text);
+  check_utf8(text, name);
   std::vector<std::string_view> cells, wanted(columns.size());
   std::deque<std::string> unquoted;
   split(take_line(text), cells, unquoted);
@@ -85,20 +108,30 @@ void read_csv(std::string_view text, const std::string& name, const std::vector<
     const auto found = std::find(header.begin(), header.end(), column);
     if (found == header.end()) {
       const std::string nearest = nearest_spelling(column, header);
+      const bool has_semicolons = header.size() == 1 && header[0].find(';') != std::string::npos;
       throw input_error(place(name, 1) + "expected a column \"" + column + "\", got none" +
-                        (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+                        (has_semicolons    ? "; columns are separated by commas, not by semicolons"
+                         : nearest.empty() ? ""
+                                           : "; did you mean \"" + nearest + "\"?"));
     }
     index.push_back(static_cast<std::size_t>(found - header.begin()));
   }
   for (int line = 2; !text.empty(); ++line) {
     const std::string_view row = take_line(text);
     if (row.empty()) continue;
-    split(row, cells, unquoted);
-    if (cells.size() < header.size())
-      throw input_error(place(name, line) + "expected " + std::to_string(header.size()) + " cells, got " +
-                        std::to_string(cells.size()));
-    for (std::size_t c = 0; c < columns.size(); ++c) wanted[c] = cells[index[c]];
-    use(CsvRow(name, line, columns, wanted));
+    try {
+      split(row, cells, unquoted);
+      while (cells.size() > header.size() && cells.back().empty()) cells.pop_back();
+      if (std::all_of(cells.begin(), cells.end(), [](std::string_view cell) { return cell.empty(); })) continue;
+      if (cells.size() != header.size())
+        throw input_error(place(name, line) + "expected " + std::to_string(header.size()) + " cells, got " +
+                          std::to_string(cells.size()));
+      for (std::size_t c = 0; c < columns.size(); ++c) wanted[c] = cells[index[c]];
+      use(CsvRow(name, line, columns, wanted));
+    } catch (const Error& error) {
+      if (!skip || error.kind() != ErrorKind::input) throw;
+      skip(line, error);
+    }
   }
 }
 

@@ -44,6 +44,14 @@ std::vector<std::string> data_names(const std::string& kind) {
   return names;
 }
 
+std::string data_path(const std::string& file) {
+  for (const fs::path& folder : candidates()) {
+    std::error_code problem;
+    if (fs::exists(folder / file, problem)) return (folder / file).string();
+  }
+  throw input_error("no " + file + " in any folder of files that come with Stretto; STRETTO_DATA names one");
+}
+
 std::string data_file(const std::string& kind, const std::string& name) {
   for (const fs::path& folder : candidates()) {
     std::error_code problem;

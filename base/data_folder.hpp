@@ -11,6 +11,9 @@ namespace stretto {
 // The path of KIND/NAME.toml ("platforms", "h100-sxm"). Throws Error(input): no such file, with the nearest name.
 std::string data_file(const std::string& kind, const std::string& name);
 
+// The path of a file of that folder itself ("published.csv"). Throws Error(input): no folder has it.
+std::string data_path(const std::string& file);
+
 // The names of a kind, in order; {} when no folder has any.
 std::vector<std::string> data_names(const std::string& kind);
 

@@ -12,9 +12,14 @@
 namespace stretto::cli {
 
 // One line on standard error that is overwritten while a command works. Where that is no terminal, a line every 30 s,
-// the first after 30 s. For one thread.
+// the first after 30 s or what begin() says. For one thread.
 class Progress {
  public:
+  // Shows the line at once, wherever that is.
+  void begin(const std::string& line) {
+    shown_ = std::chrono::steady_clock::now() - kBetweenLines;
+    show(line);
+  }
   // Control characters of the line are escaped.
   void show(const std::string& line) {
     if (terminal_) {

@@ -5,9 +5,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "cli/commands.hpp"
 #include "cli/components.hpp"
+#include "cli/progress.hpp"
 #include "compare/validation_page.hpp"
 #include "compare/validation_tables.hpp"
 
@@ -119,7 +121,7 @@ nlohmann::json json_of(const compare::Validation& validation) {
     if (step.published.skipped.empty())
       rows.push_back(json_of(step, validation.options));
     else
-      skipped.push_back({{"id", step.published.id}, {"why", step.published.skipped}});
+      skipped.push_back({{"id", step.published.id}, {"line", step.published.line}, {"why", step.published.skipped}});
   return {{"groups", groups}, {"rows", rows}, {"skipped", skipped}};
 }
 
@@ -130,9 +132,18 @@ void print(const Table& table) {
 void run(const ValidateOptions& options) {
   options.files.claim_outputs();
   if (options.components.is_asked) return show_components(options.components, options.json);
-  if (options.published.empty())
-    throw input_error("expected FILE, published steps as CSV, or --components, got neither");
-  const compare::Validation validation = compare::validate(compare::read_published(options.published), options.asked);
+  const std::string file = options.published.empty() ? data_path("published.csv") : options.published;
+  Progress progress;
+  bool has_begun = false;
+  const compare::Validation validation =
+      compare::validate(compare::read_published(file), options.asked, [&](const std::string& line) {
+        if (has_begun)
+          progress.show(line);
+        else
+          progress.begin(line);
+        has_begun = true;
+      });
+  progress.clear();
   if (options.rows) std::cout << table_of_rows(validation).text() << "\n";
   std::cout << table_of_groups(validation).text();
   for (const std::string& line : skipped_lines(validation)) std::cout << line << "\n";
@@ -141,7 +152,7 @@ void run(const ValidateOptions& options) {
     print(table);
   if (!options.json.empty()) write_json(options.json, json_of(validation));
   if (!options.html.empty())
-    write_text(options.html, render_validation(validation, std::filesystem::path(options.published).filename()));
+    write_text(options.html, render_validation(validation, std::filesystem::path(file).filename()));
 }
 
 }  // namespace
@@ -149,7 +160,8 @@ void run(const ValidateOptions& options) {
 void add_validate(CLI::App& app) {
   auto options = std::make_shared<ValidateOptions>();
   CLI::App* command = app.add_subcommand("validate", "predicted against published step times");
-  options->files.add_input(*command, "FILE", options->published, "published steps as CSV (docs/validate.md)");
+  options->files.add_input(*command, "FILE", options->published,
+                           "published steps as CSV (docs/validate.md); default: those that come with Stretto");
   add_component_options(*command, options->files, options->components);
   command->add_flag("--rows", options->rows, "each row, not only groups");
   command->add_flag("--intervals", options->asked.intervals,

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
+#include <set>
 
 #include "base/csv.hpp"
+#include "base/data_folder.hpp"
 #include "base/read_file.hpp"
+#include "compare/published_scenario.hpp"
+#include "compare/published_words.hpp"
 
 namespace stretto::compare {
 namespace {
@@ -42,316 +45,274 @@ enum Column : std::size_t {
   kTask,
   kCluster,
   kCaveat,
-  kNotes  // may be missing
+  kRequired,  // what follows may be missing
+  kNotes = kRequired,
+  kHbm,
+  kHbmOf,
+  kColumns
 };
-const std::vector<std::string> kNames = {
-    "id",  "source", "gpu",       "gpus",      "model",     "layers",      "hidden", "heads",     "kv_heads",
-    "ffn", "vocab",  "seq_len",   "gbs",       "mbs",       "tp",          "pp",     "vp_chunks", "cp",
-    "ep",  "dp",     "precision", "recompute", "framework", "step_time_s", "task",   "cluster",   "caveat"};
-const char* const kNotesName = "overlap_notes";
+constexpr std::array<const char*, kColumns> kNames = {
+    "id",        "source",    "gpu",         "gpus",  "model",   "layers", "hidden",
+    "heads",     "kv_heads",  "ffn",         "vocab", "seq_len", "gbs",    "mbs",
+    "tp",        "pp",        "vp_chunks",   "cp",    "ep",      "dp",     "precision",
+    "recompute", "framework", "step_time_s", "task",  "cluster", "caveat", "overlap_notes", "hbm_gb", "hbm_of"};
 
-// Part of a framework's or GPU's name → the profile or platform. The first that fits counts.
-struct Known {
-  const char* part;
-  const char* name;
-};
-constexpr std::array kProfiles = {Known{"DeepSpeed ZeRO", ""},
-                                  Known{"Megatron-DeepSpeed 2022", "megatron-deepspeed-2022"},
-                                  Known{"Megatron-DeepSpeed", "megatron-deepspeed"},
-                                  Known{"Megatron-LM 2022", "megatron-2022"},
-                                  Known{"Megatron-LM 2021", "megatron-2021"},
-                                  Known{"PTD-P", "megatron-2021"},
-                                  Known{"NeMo", "nemo-dgxc"},
-                                  Known{"llm-foundry FSDP", "llm-foundry"},
-                                  Known{"torchtitan", "torchtitan"},
-                                  Known{"fms-fsdp", "fms-fsdp"},
-                                  Known{"Aleph Alpha", "aleph-alpha-scaling"},
-                                  Known{"Meta Llama 3", "meta-llama3"},
-                                  Known{"TE 2.", "megatron-core-te"},
-                                  Known{"Megatron-Core", "nemo-dgxc"},
-                                  Known{"Megatron-Bridge", "nemo-dgxc"}};
-constexpr std::array kPlatforms = {
-    Known{"A100", "a100-80gb"},    Known{"H200", "h200-sxm"}, Known{"HBM2e", "h100-hbm2e-500w"}, Known{"96GB", ""},
-    Known{"gb200", "gb200-nvl72"}, Known{"b200", "b200-sxm"}, Known{"h100", "h100-sxm"}};
-
-// Models whose rows leave out sizes that the repository they name has (mosaicml/llm-foundry,
-// scripts/train/yamls/pretrain; the parameters that its benchmarks count are those of these sizes, to the last).
-struct KnownModel {
-  const char* name;
-  std::int64_t layers, hidden, heads;
-};
-constexpr std::array kModels = {
-    KnownModel{"MPT-125m", 12, 768, 12}, KnownModel{"MPT-350m", 24, 1024, 16}, KnownModel{"MPT-760m", 24, 1536, 12},
-    KnownModel{"MPT-1b", 24, 2048, 16},  KnownModel{"MPT-3b", 32, 2560, 20},   KnownModel{"MPT-7b", 32, 4096, 32},
-    KnownModel{"MPT-13b", 40, 5120, 40}, KnownModel{"MPT-30b", 48, 7168, 56},  KnownModel{"MPT-70b", 80, 8192, 64}};
-
-// Parts of names of models with gated MLPs, RMSNorm, rotary positions and no biases; and of models with experts.
-constexpr std::array kLikeLlama = {"llama", "mistral", "qwen", "baichuan"};
-constexpr std::array kWithExperts = {"deepseek", "moonlight", "a3b", "a22b", "mixtral", "moe"};
-
-// What recipes have for one model, where rows say no more than its name (NVIDIA/dgxc-benchmarking:
-// cfg/gpt3_175b_hydra.yaml of v25.04.02; nemotron4-15b-synth.yaml, nemotron4-340b-synth.yaml, llama3.1_70b.yaml and
-// llama3.1_405b.yaml of v25.01.1; nemotron/configure.sh and launch.sh; and the recipes of NeMo 2 that its later
-// releases start, nemo/collections/llm/recipes/nemotron4_340b.py and llama31_405b.py). `source`: part of the row's
-// source.
-struct Habit {
-  const char *profile, *model, *source, *section, *keys, *said;
-};
-constexpr const char* kDeferred22 = "defer_embedding_wgrad_compute = true\nwgrad_deferral_limit = 22\n";
-constexpr const char* kDeferred50 = "defer_embedding_wgrad_compute = true\nwgrad_deferral_limit = 50\n";
-constexpr const char* kSaidDeferred =
-    "the head's weight gradients computed while the pipeline drains, as the recipe has it";
-constexpr std::array kHabits = {
-    Habit{"nemo-dgxc", "175b", "", "model", "hidden_dropout = 0.1\nattention_dropout = 0.1\n",
-          "dropout as the recipe of GPT-3 has it"},
-    Habit{"nemo-dgxc", "nemotron", "", "model",
-          "position_embedding_type = \"rope\"\nadd_bias_linear = false\nuntie_embeddings_and_output_weights = true\n",
-          "rotary positions, no biases and an untied head, as the recipe of Nemotron-4 has it"},
-    Habit{"nemo-dgxc", "nemotron4 340b", "", "parallel", "virtual_pipeline_model_parallel_size = 12\n",
-          "12 virtual stages, as the recipe's launch script has them"},
-    Habit{"nemo-dgxc", "nemotron4 340b", "README_340b.md", "training", "recompute_granularity = \"selective\"\n",
-          "selective recomputation, as the recipe of NeMo 1 has it"},
-    Habit{"nemo-dgxc", "nemotron4 340b", "", "deferred", kDeferred22, kSaidDeferred},
-    Habit{"nemo-dgxc", "llama 3.1 70b", "", "deferred", kDeferred22, kSaidDeferred},
-    Habit{"nemo-dgxc", "llama 3.1 405b", "", "deferred", kDeferred50, kSaidDeferred},
-};
-
-// Recipes that set NVTE_FUSED_ATTN=0, which leaves attention to FlashAttention-2: of GPT-3 until v25.01
-// (nemo_megatron/configure.sh; launch.sh of v24.11.1), of Nemotron-4 340B all of NeMo 1 (nemotron/configure.sh). Others
-// have cuDNN's.
-struct Recipe {
-  const char *model, *source;
-};
-constexpr std::array kWithFlash2 = {Recipe{"175b", "v25.01"}, Recipe{"175b", "v24.11"},
-                                    Recipe{"nemotron4 340b", "README_340b.md"}};
-
-// Samples for fine-tuning are short documents, packed to seq_len, that do not attend to each other. Of SQuAD, which
-// NeMo's recipes tune on, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246
-// tokens each. As a scenario each document is a sequence of its own.
-constexpr std::int64_t kDocumentTokens = 256;
-
-// torchtitan's asynchronous tensor parallelism: products and their communication in pieces of a rank each, the copies
-// by copy engines (_micro_pipeline_tp of torch's inductor).
-constexpr const char* kAsyncTp =
-    "tp_comm_overlap = true\ntp_comm_overlap_rs_dgrad = true\n"
-    "tp_comm_overlap_cfg.proj_fprop.method = \"ring_exchange\"\ntp_comm_overlap_cfg.fc2_fprop.method = "
-    "\"ring_exchange\"\n";
-
-// A group of FSDP's HYBRID_SHARD is a node, of these GPUs.
-constexpr std::int64_t kGpusOfNode = 8;
-
-// What a caveat says of the network of a node, "inter-node 800 Gb/s"; 0: nothing.
-double rate_of_nodes(const std::string& caveat) {
-  constexpr std::string_view kBefore = "inter-node ", kBehind = " Gb/s";
-  const std::size_t at = caveat.find(kBefore);
-  if (at == std::string::npos) return 0;
-  const char* const begin = caveat.data() + at + kBefore.size();
-  const char* const end = caveat.data() + caveat.size();
-  double rate = 0;
-  const auto [rest, error] = std::from_chars(begin, end, rate);
-  const bool is_rate = error == std::errc() && rate > 0 && std::string_view(rest, end).starts_with(kBehind);
-  return is_rate ? rate : 0;
-}
+// Steps that somebody may have measured, in seconds, and networks of a node, in Gb/s.
+constexpr double kShortest = 1e-6, kLongest = 1e7;
+constexpr double kSlowest = 1e-3, kFastest = 1e6;
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
-template <std::size_t N>
-std::string known_name(const std::array<Known, N>& list, const std::string& text) {
-  for (const Known& known : list)
-    if (lower(text).find(lower(known.part)) != std::string::npos) return known.name;
-  return "";
-}
+
+// A row that can be read and is of a step that is not modelled.
+struct NotModelled {
+  std::string why;
+};
 
 class Reader {
  public:
-  Reader(const CsvRow& row, bool has_notes, PublishedStep& step)
-      : row_(row), step_(step), notes_(has_notes ? lower(std::string(row.text(kNotes))) : "") {}
+  // `at`: where each column is among the row's cells; those that the file lacks are behind its end.
+  Reader(const CsvRow& row, const std::array<std::size_t, kColumns>& at, const PublishedWords& words,
+         PublishedStep& step)
+      : row_(row), at_(at), words_(words), step_(step) {}
 
+  // Throws Error(input) with file, line and column for a cell that cannot be read.
   void read() {
     step_.id = text(kId);
     step_.source = text(kSource);
     step_.gpu = text(kGpu);
     step_.model = text(kModel);
     step_.framework = text(kFramework);
-    step_.task = text(kTask);
     step_.cluster = text(kCluster);
     step_.recompute = text(kRecompute);
-    step_.precision = lower(text(kPrecision));
-    step_.node_Gbps = rate_of_nodes(text(kCaveat));
-    step_.gpus = count(kGpus);
-    step_.step_s = row_.number(kStep);
-    step_.profile = known_name(kProfiles, step_.framework);
-    step_.platform = known_name(kPlatforms, step_.gpu);
-    if (step_.profile.empty() && lower(step_.framework).find("megatron") != std::string::npos) assume_profile();
-    if ((step_.profile == "torchtitan" || step_.profile == "fms-fsdp") && notes_.find("compile") != std::string::npos)
-      step_.profile += "-compile";
-    if (step_.profile == "megatron-deepspeed-2022" && step_.precision == "bf16") step_.profile += "-bf16";
-    framework_ = step_.profile;
-    if (step_.profile == "nemo-dgxc" && step_.task == "lora") framework_ = step_.profile = "nemo-dgxc-lora";
-    if (step_.profile == "nemo-dgxc" && has_flash2()) {
-      step_.profile = "nemo-dgxc-flash2";
-      step_.assumptions.push_back("FlashAttention-2, as the recipe has it");
+    read_numbers();
+    try {
+      understand();
+      check_layout();
+      step_.scenario_text = scenario_text(run_, step_.assumptions);
+    } catch (const NotModelled& reason) {
+      step_.skipped = reason.why;
     }
-    step_.skipped = why_not();
-    if (step_.skipped.empty()) write_scenario();
   }
 
  private:
-  std::string text(std::size_t column) const { return std::string(row_.text(column)); }
-  // A count; 0 where the row says nothing.
-  std::int64_t count(std::size_t column) const {
-    const std::string cell = text(column);
-    if (cell.empty() || cell == "NA") return 0;
+  // "" for a cell that says nothing.
+  std::string text(Column column) const {
+    if (at_[column] == kColumns) return "";
+    const std::string_view cell = row_.text(at_[column]);
+    return words_.is_nothing(cell) ? "" : std::string(cell);
+  }
+  std::int64_t count(Column column) const {
+    if (text(column).empty()) return 0;
     constexpr std::int64_t kMost = 1 << 24;
-    const std::int64_t count = row_.count(column);
-    if (count > kMost) throw row_.error(column, "a number up to 2^24");
+    const std::int64_t count = row_.count(at_[column]);
+    if (count > kMost) throw row_.error(at_[column], "a number up to 2^24");
     return count;
   }
-  // A size of the model, where the row leaves it out that of a model by its name.
-  std::int64_t size(Column column) const {
-    if (const std::int64_t given = count(column); given > 0) return given;
-    for (const KnownModel& known : kModels)
-      if (step_.model == known.name)
-        return column == kLayers ? known.layers : column == kHidden ? known.hidden : column == kHeads ? known.heads : 0;
-    return 0;
-  }
-  std::int64_t at_least_1(std::size_t column) const { return std::max<std::int64_t>(1, count(column)); }
 
-  template <std::size_t N>
-  bool names_one_of(const std::array<const char*, N>& parts) const {
-    return std::any_of(parts.begin(), parts.end(),
-                       [&](const char* part) { return lower(step_.model).find(part) != std::string::npos; });
-  }
-
-  bool has_flash2() const {
-    return std::any_of(kWithFlash2.begin(), kWithFlash2.end(), [&](const Recipe& recipe) {
-      return lower(step_.model).find(recipe.model) != std::string::npos &&
-             step_.source.find(recipe.source) != std::string::npos;
-    });
-  }
-
-  // Megatron-LM of a year that the row does not tell: that of the GPU.
-  void assume_profile() {
-    step_.profile = step_.platform == "a100-80gb" ? "megatron-2022" : "megatron-core-te";
-    step_.assumptions.push_back("profile " + step_.profile);
-  }
-
-  std::string why_not() const {
-    if (step_.profile.empty())
-      return "no profile of " + (step_.framework.empty() ? "an unnamed framework" : step_.framework);
-    if (step_.platform.empty()) return "no platform of " + step_.gpu;
-    if (lower(text(kCaveat)).find("deterministic") != std::string::npos) return "deterministic mode";
-    if (step_.precision.find("fp8") != std::string::npos) return "fp8 compute";
-    if (at_least_1(kEp) > 1 || names_one_of(kWithExperts)) return "experts";
-    for (const Column column : {kLayers, kHidden, kHeads, kSeq, kGbs})
-      if (size(column) == 0) return "no " + kNames[column] + " given";
-    const std::int64_t of_model = at_least_1(kTp) * at_least_1(kPp) * at_least_1(kCp);
-    if (step_.gpus % of_model != 0 || step_.gpus == 0 || (count(kDp) > 0 && count(kDp) * of_model != step_.gpus))
-      return "gpus are not tp x cp x pp x dp";
-    return "";
-  }
-
-  void write_scenario() {
-    const std::int64_t tp = at_least_1(kTp), pp = at_least_1(kPp), cp = at_least_1(kCp), hidden = size(kHidden),
-                       heads = size(kHeads), dp = step_.gpus / (tp * cp * pp);
-    const bool is_packed = (step_.task == "sft" || step_.task == "lora") && count(kSeq) % kDocumentTokens == 0;
-    const std::int64_t documents = is_packed ? count(kSeq) / kDocumentTokens : 1;  // of a sequence
-    if (is_packed) step_.assumptions.push_back(fmt::format("packed documents of {} tokens", kDocumentTokens));
-    const bool is_llama = names_one_of(kLikeLlama);
-    std::string& out = step_.scenario_text;
-    out = fmt::format("name = \"{}\"\nplatform = \"{}\"\nprofile = \"{}\"\n", step_.id, step_.platform, step_.profile);
-    out += fmt::format("[model]\nnum_layers = {}\nhidden_size = {}\nnum_attention_heads = {}\nseq_length = {}\n",
-                       size(kLayers), hidden, heads, count(kSeq) / documents);
-    if (const std::int64_t kv = count(kKvHeads); kv > 0 && kv != heads)
-      out += fmt::format("num_query_groups = {}\n", kv);
-    if (count(kFfn) > 0) out += fmt::format("ffn_hidden_size = {}\n", count(kFfn));
-    if (count(kLayers) == 0) step_.assumptions.push_back("sizes of " + step_.model + " as its repository has them");
-    if (is_fsdp() && count(kVocab) > 0) {
-      out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 1\n", count(kVocab));  // is a multiple of 64
-    } else if (count(kVocab) > 0) {
-      out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 128\n", count(kVocab));
-    } else if (step_.profile == "megatron-deepspeed") {
-      out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 1\n", 50257 / tp * tp);
-      step_.assumptions.push_back("GPT-2's vocabulary, not padded, cut by floor division");
-    } else {
-      out += fmt::format("vocab_size = {}\nmake_vocab_size_divisible_by = 128\n", is_llama ? 128256 : 50257);
-      step_.assumptions.push_back(is_llama ? "Llama 3's vocabulary" : "GPT-2's vocabulary");
+  void read_numbers() {
+    step_.gpus = run_.gpus = count(kGpus);
+    if (!text(kStep).empty()) {
+      step_.step_s = row_.number(at_[kStep]);
+      if (step_.step_s < kShortest || step_.step_s > kLongest)
+        throw row_.error(at_[kStep], fmt::format("seconds from {:g} to {:g}", kShortest, kLongest));
     }
-    if (is_llama)
-      out +=
-          "normalization = \"RMSNorm\"\nswiglu = true\nposition_embedding_type = \"rope\"\nadd_bias_linear = false\n"
-          "untie_embeddings_and_output_weights = true\n";
-    add_habits("model");
-    out += fmt::format(
-        "[parallel]\ndata_parallel_size = {}\ntensor_model_parallel_size = {}\n"
-        "pipeline_model_parallel_size = {}\n",
-        dp, tp, pp);
-    if (cp > 1) out += fmt::format("context_parallel_size = {}\n", cp);
-    if (const std::int64_t chunks = at_least_1(kChunks); chunks > 1 && pp > 1)
-      out += fmt::format("virtual_pipeline_model_parallel_size = {}\n", chunks);
-    if (count(kChunks) == 0 && pp > 1) add_habits("parallel");
-    // Models of 126 layers and their like: embedding and head stand for a layer each (arXiv 2407.21783, 3.3.2).
-    const std::int64_t pieces = pp * at_least_1(kChunks);
-    if (pp > 1 && count(kLayers) % pieces != 0 && (count(kLayers) + 2) % pieces == 0) {
-      out += "account_for_embedding_in_pipeline_split = true\naccount_for_loss_in_pipeline_split = true\n";
-      step_.assumptions.push_back("embedding and head counted as layers");
-    }
-    if (step_.recompute.find("sequence parallel") != std::string::npos) out += "sequence_parallel = true\n";
-    if (notes_.find("shard_grad_op") != std::string::npos) out += "reshard_after_forward = false\n";
-    if (notes_.find("hybrid_shard") != std::string::npos && dp > kGpusOfNode)
-      out += fmt::format("num_distributed_optimizer_instances = {}\n", dp / kGpusOfNode);
-    out += "[overlap]\n";
-    if (is_fsdp() && notes_.find("pure") != std::string::npos) out += "grad_reduce_in_fp32 = false\n";
-    if (is_torchtitan() && notes_.find("asynctp") != std::string::npos) out += kAsyncTp;
-    add_habits("overlap");
-    if (pp > 1) add_habits("deferred");
-    out += fmt::format("[training]\nmicro_batch_size = {}\nglobal_batch_size = {}\n", at_least_1(kMbs) * documents,
-                       count(kGbs) * documents);
-    if (count(kMbs) == 0) step_.assumptions.push_back("micro_batch_size 1");
-    if (step_.task == "lora") {
-      out += "frozen_base = true\n";
-      step_.assumptions.push_back("adapters not counted");
-    }
-    write_recomputation();
+    run_.layers = count(kLayers);
+    run_.hidden = count(kHidden);
+    run_.heads = count(kHeads);
+    run_.kv_heads = count(kKvHeads);
+    run_.ffn = count(kFfn);
+    run_.vocab = count(kVocab);
+    run_.seq_len = count(kSeq);
+    run_.gbs = count(kGbs);
+    run_.mbs = count(kMbs);
+    run_.tp = count(kTp);
+    run_.pp = count(kPp);
+    run_.chunks = count(kChunks);
+    run_.cp = count(kCp);
+    run_.ep = count(kEp);
+    run_.dp = count(kDp);
+    step_.node_Gbps = rate_of_nodes();
+    read_memory();
   }
 
-  bool is_torchtitan() const { return step_.profile.starts_with("torchtitan"); }
-  bool is_fsdp() const {
-    return is_torchtitan() || step_.profile.starts_with("fms-fsdp") || step_.profile == "llm-foundry";
+  void read_memory() {
+    step_.offloads = lower(text(kNotes) + text(kCaveat)).find("offload") != std::string::npos;
+    if (text(kHbm).empty()) return;
+    step_.hbm_GiB = row_.number(at_[kHbm]);
+    step_.hbm_of = text(kHbmOf).empty() ? "device" : lower(text(kHbmOf));
+    if (step_.hbm_of != "device" && step_.hbm_of != "reserved" && step_.hbm_of != "allocated")
+      throw row_.error(at_[kHbmOf], "device, reserved or allocated");
   }
 
-  // torchtitan's selective recomputation is of operations, or of every second layer.
-  void write_recomputation() {
-    std::string& out = step_.scenario_text;
-    const auto says = [&](const char* what) { return step_.recompute.find(what) != std::string::npos; };
-    if (says("full")) {
-      out += "recompute_granularity = \"full\"\n";
-    } else if (says("selective layer") && is_torchtitan()) {
-      out += fmt::format("recompute_granularity = \"full\"\nrecompute_method = \"block\"\nrecompute_num_layers = {}\n",
-                         std::max<std::int64_t>(1, size(kLayers) / 2));
-    } else if (says("selective")) {
-      out += is_torchtitan() ? "recompute_granularity = \"selective_op\"\n" : "recompute_granularity = \"selective\"\n";
-    } else {
-      add_habits("training");
+  // What the caveat says of the network of a node, "inter-node 800 Gb/s"; 0: nothing.
+  double rate_of_nodes() const {
+    const std::string caveat = text(kCaveat);
+    constexpr std::string_view kBefore = "inter-node ";
+    const std::size_t at = lower(caveat).find(kBefore);
+    if (at == std::string::npos) return 0;
+    const std::string_view behind = std::string_view(caveat).substr(at + kBefore.size());
+    const std::size_t blank = std::min(behind.find(' '), behind.size());
+    const std::string_view number = behind.substr(0, blank), rest = behind.substr(std::min(blank + 1, behind.size()));
+    double unit = 0;  // in Gb/s; the case of b tells bits from bytes
+    for (const auto& [name, Gbps] : {std::pair{"Gb/s", 1.0}, {"Gbps", 1.0}, {"Gbit/s", 1.0}, {"GB/s", 8.0}})
+      if (rest.starts_with(name)) unit = Gbps;
+    const bool is_number =
+        !number.empty() && std::string_view("0123456789+-.").find(number[0]) != std::string_view::npos;
+    if (unit == 0 && !is_number) return 0;  // "inter-node network not stated"
+    double rate = 0;
+    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), rate);
+    rate *= unit;
+    if (problem != std::errc() || end != number.data() + number.size() || !(rate >= kSlowest && rate <= kFastest))
+      throw row_.error(at_[kCaveat],
+                       fmt::format("\"inter-node\", a rate from {:g} to {:g} and Gb/s or GB/s", kSlowest, kFastest));
+    return rate;
+  }
+
+  void understand() {
+    run_.id = step_.id;
+    run_.model_name = step_.model;
+    run_.task = step_.task = meant(kTask, words_.tasks, "pretrain");
+    find_platform();
+    find_profile();
+    techniques_ = understood(text(kNotes) + ";" + step_.framework, words_.techniques);
+    understood(text(kCaveat), words_.caveats);
+    precision_ = meant(kPrecision, words_.precisions, "");
+    if (precision_.empty()) step_.assumptions.push_back("16-bit precision");
+    run_.hybrid_shard = techniques_.contains("hybrid_shard") && run_.framework.shards;
+    find_model();
+    read_recomputation();
+    take_habits();
+    step_.profile = run_.profile;
+  }
+
+  // Everything that these words of a cell mean; others do not count.
+  std::set<std::string> understood(const std::string& cell, const std::vector<PublishedWords::Word>& entries) const {
+    Words left(cell);
+    return taken(left, entries);
+  }
+  std::set<std::string> taken(Words& left, const std::vector<PublishedWords::Word>& entries) const {
+    std::set<std::string> means;
+    for (const PublishedWords::Word& entry : entries) {
+      if (!left.take(entry.words)) continue;
+      if (!entry.refused.empty()) throw NotModelled{entry.refused};
+      if (!entry.means.empty()) means.insert(entry.means);
     }
+    return means;
+  }
+  // The same of a cell all of whose words must be known.
+  std::set<std::string> all_of(Column column, const std::vector<PublishedWords::Word>& entries) const {
+    Words left(text(column));
+    std::set<std::string> means = taken(left, entries);
+    if (left.has_more()) throw row_.error(at_[column], expected_of(entries));
+    return means;
+  }
+  static std::string expected_of(const std::vector<PublishedWords::Word>& entries) {
+    std::string text;
+    for (const PublishedWords::Word& entry : entries)
+      if (!entry.words.empty()) text += (text.empty() ? "one of " : ", ") + entry.words.back();
+    return text + " (scenarios/published.toml has all words)";
+  }
+  // What such a cell means, which is one thing at most.
+  std::string meant(Column column, const std::vector<PublishedWords::Word>& entries, const char* by_default) const {
+    const std::set<std::string> means = all_of(column, entries);
+    if (means.size() > 1) throw row_.error(at_[column], "one " + std::string(kNames[column]));
+    return means.empty() ? by_default : *means.begin();
   }
 
-  void add_habits(const std::string& section) {
-    for (const Habit& habit : kHabits)
-      if (habit.section == section && habit.profile == framework_ &&
-          lower(step_.model).find(habit.model) != std::string::npos &&
-          step_.source.find(habit.source) != std::string::npos) {
-        step_.scenario_text += habit.keys;
-        step_.assumptions.push_back(habit.said);
+  void find_platform() {
+    Words gpu(step_.gpu);
+    for (const PublishedWords::Gpu& entry : words_.gpus)
+      if (gpu.take(entry.words)) {
+        step_.platform = run_.platform = entry.platform;
+        break;
       }
   }
 
+  void find_profile() {
+    for (const PublishedWords::Framework& entry : words_.frameworks)
+      if ((entry.platform.empty() || entry.platform == step_.platform) && Words(step_.framework).take(entry.words)) {
+        run_.framework = entry;
+        run_.profile = entry.profile;
+        if (!entry.said.empty()) step_.assumptions.push_back(entry.said);
+        break;
+      }
+    if (run_.profile.empty())
+      throw NotModelled{"no profile of " + (step_.framework.empty() ? "an unnamed framework" : step_.framework)};
+    if (step_.platform.empty())
+      throw NotModelled{"no platform of " + (step_.gpu.empty() ? "an unnamed GPU" : step_.gpu)};
+  }
+
+  void find_model() {
+    for (const PublishedWords::Model& entry : words_.models)
+      if (Words(step_.model).take(entry.words)) {
+        run_.model = entry;
+        break;
+      }
+    if (!run_.model.refused.empty()) throw NotModelled{run_.model.refused};
+    if (run_.ep > 1) throw NotModelled{"experts"};
+    if (const auto sizes = words_.sizes.find(folded(step_.model)); sizes != words_.sizes.end()) {
+      run_.sizes_by_name = run_.layers == 0;
+      for (const auto& [size, known] : {std::pair{&run_.layers, sizes->second.layers},
+                                        {&run_.hidden, sizes->second.hidden},
+                                        {&run_.heads, sizes->second.heads}})
+        if (*size == 0) *size = known;
+    }
+  }
+
+  void read_recomputation() {
+    std::set<std::string> means = all_of(kRecompute, words_.recomputations);
+    run_.sequence_parallel = means.erase("sequence_parallel") > 0;
+    if (means.erase("by_framework") > 0) means.insert(run_.framework.selective_op ? "op" : "selective");
+    if (means.size() > 1) throw row_.error(at_[kRecompute], "one kind of recomputation");
+    if (!means.empty()) run_.recompute = *means.begin();
+  }
+
+  bool holds(const PublishedWords::Habit& habit) const {
+    const auto is_one_of = [](const std::vector<std::string>& list, const std::string& name) {
+      return std::find(list.begin(), list.end(), name) != list.end();
+    };
+    return is_one_of(habit.of, run_.profile) && Words(step_.model).take({habit.model}) &&
+           Words(step_.source).take({habit.source}) && (habit.task.empty() || habit.task == run_.task) &&
+           (habit.precision.empty() || habit.precision == precision_) &&
+           (habit.technique.empty() || techniques_.contains(habit.technique)) && (!habit.pipeline || run_.pp > 1) &&
+           !says(habit.unless);
+  }
+  bool says(const std::string& column) const {
+    const auto found = std::find(kNames.begin(), kNames.end(), column);
+    return found != kNames.end() && !text(static_cast<Column>(found - kNames.begin())).empty();
+  }
+  void take_habits() {
+    for (const PublishedWords::Habit& habit : words_.habits) {
+      if (!holds(habit)) continue;
+      if (!habit.profile.empty()) run_.profile = habit.profile;
+      if (!habit.keys.empty()) run_.habits[habit.section] += habit.keys + "\n";
+      if (!habit.said.empty()) step_.assumptions.push_back(habit.said);
+    }
+  }
+
+  void check_layout() const {
+    if (step_.step_s == 0) throw NotModelled{"no step_time_s given"};
+    for (const auto& [column, value] : {std::pair{kLayers, run_.layers},
+                                        {kHidden, run_.hidden},
+                                        {kHeads, run_.heads},
+                                        {kSeq, run_.seq_len},
+                                        {kGbs, run_.gbs}})
+      if (value == 0) throw NotModelled{fmt::format("no {} given", kNames[column])};
+    const std::int64_t of_model = run_.ranks_of_model();
+    if (run_.gpus == 0 || run_.gpus % of_model != 0 || (run_.dp > 0 && run_.dp * of_model != run_.gpus))
+      throw NotModelled{"gpus are not tp x cp x pp x dp"};
+  }
+
   const CsvRow& row_;
+  const std::array<std::size_t, kColumns>& at_;
+  const PublishedWords& words_;
   PublishedStep& step_;
-  const std::string notes_;  // in lower case
-  std::string framework_;    // the profile, whichever kernels of attention it has
+  PublishedRun run_;
+  std::set<std::string> techniques_;
+  std::string precision_;
 };
 
 }  // namespace
@@ -359,11 +320,22 @@ class Reader {
 std::vector<PublishedStep> read_published(const std::string& path) {
   const std::vector<std::byte> bytes = ReadFile::open(path).take();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  std::vector<std::string> columns = kNames;
-  const bool has_notes = has_csv_column(text, kNotesName);
-  if (has_notes) columns.push_back(kNotesName);
+  std::vector<std::string> columns;
+  std::array<std::size_t, kColumns> at{};
+  for (std::size_t c = 0; c < kColumns; ++c) {
+    const bool is_there = c < kRequired || has_csv_column(text, kNames[c]);
+    at[c] = is_there ? columns.size() : kColumns;
+    if (is_there) columns.emplace_back(kNames[c]);
+  }
+  const PublishedWords words = read_published_words(data_path("published.toml"));
   std::vector<PublishedStep> steps;
-  read_csv(text, path, columns, [&](const CsvRow& row) { Reader(row, has_notes, steps.emplace_back()).read(); });
+  const auto step_at = [&](int line) -> PublishedStep& {
+    if (steps.empty() || steps.back().line != line) steps.emplace_back().line = line;
+    return steps.back();
+  };
+  read_csv(
+      text, path, columns, [&](const CsvRow& row) { Reader(row, at, words, step_at(row.line())).read(); },
+      [&](int line, const Error& error) { step_at(line).skipped = error.what(); });
   return steps;
 }
 

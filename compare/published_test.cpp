@@ -1,8 +1,13 @@
 #include "compare/published.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
+#include <set>
 
+#include "base/data_folder.hpp"
+#include "compare/published_words.hpp"
 #include "compare/validate.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"
@@ -97,8 +102,109 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(parse_scenario(steps[10].scenario_text, "g").model.hidden_dropout == 0.1);
   CHECK(steps[10].node_Gbps == 800);
   CHECK(steps[9].node_Gbps == 0);
-  CHECK(testing::message_of([&] { read_published(written(dir, "a,b\n")); }).find("steps.csv:2: expected 28 cells") !=
-        std::string::npos);
+}
+
+TEST_CASE("words of published rows are understood in any case, and a row with others is skipped by itself",
+          "[compare]") {
+  const TempDir dir;
+  const std::string names = kHeaderWithNotes;
+  // A row in which these columns hold other cells.
+  const auto row_with = [&](const std::map<std::string, std::string>& other) {
+    std::map<std::string, std::string> cells = {
+        {"gpu", "H100"},       {"gpus", "8"},          {"model", "Llama"},  {"layers", "32"}, {"hidden", "4096"},
+        {"heads", "32"},       {"seq_len", "8192"},    {"gbs", "8"},        {"dp", "8"},      {"precision", "bf16"},
+        {"framework", "NeMo"}, {"step_time_s", "1.5"}, {"task", "pretrain"}};
+    for (const auto& [column, cell] : other) cells[column] = cell;
+    std::string row;
+    for (std::size_t at = 0; at < names.size();) {
+      const std::size_t end = names.find_first_of(",\n", at);
+      row += cells[names.substr(at, end - at)] + names[end];
+      at = end + 1;
+    }
+    return row;
+  };
+  struct Case {
+    std::map<std::string, std::string> cells;
+    const char* says;   // a part of the scenario
+    const char* skips;  // a part of the reason; "" when it is modelled
+  };
+  const std::vector<Case> cases = {
+      {{{"recompute", "FULL"}}, "recompute_granularity = \"full\"", ""},
+      {{{"recompute", "Selective"}}, "recompute_granularity = \"selective\"", ""},
+      {{{"recompute", "selective (op)"}, {"framework", "TorchTitan"}}, "\"selective_op\"", ""},
+      {{{"recompute", "core_attn"}}, "recompute_granularity = \"selective\"", ""},
+      {{{"recompute", "No recompute"}}, "[training]", ""},
+      {{{"recompute", "3 s"}}, "", "recompute: expected one of "},
+      {{{"recompute", "full+selective"}}, "", "recompute: expected one kind of recomputation"},
+      {{{"recompute", "mlp"}}, "", "recompute_modules"},
+      {{{"precision", "BF16-mixed"}}, "[training]", ""},
+      {{{"precision", "N/A"}, {"mbs", "n/a"}, {"cp", "-"}, {"kv_heads", "NA"}}, "micro_batch_size = 1", ""},
+      {{{"precision", "fp32"}}, "", "fp32 compute"},
+      {{{"precision", "fp4"}}, "", "fp4 compute"},
+      {{{"precision", "nvfp4"}}, "", "fp4 compute"},
+      {{{"precision", "int4"}}, "", "integer compute"},
+      {{{"precision", "FP8_CS"}}, "", "fp8 compute"},
+      {{{"precision", "MXFP8"}}, "", "fp8 compute"},
+      {{{"precision", "wide"}}, "", "precision: expected one of "},
+      {{{"caveat", "inter-node 0"}}, "", "caveat: expected"},
+      {{{"caveat", "inter-node nan Gb/s"}}, "", "caveat: expected"},
+      {{{"caveat", "inter-node network not stated"}}, "[training]", ""},
+      {{{"step_time_s", "1e-320"}}, "", "step_time_s: expected seconds from 1e-06"},
+      {{{"step_time_s", "-"}}, "", "no step_time_s given"},
+      {{{"gpus", "8.5"}}, "", "gpus: expected a whole number"},
+      {{{"task", "DPO"}}, "", "task: expected one of pretrain, "},
+      {{{"gpu", "GH200"}}, "", "no platform of GH200"},
+      {{{"framework", "nobody's"}}, "", "no profile of nobody's"},
+      {{{"model", "Qwen3-30B-A3B"}}, "", "experts"},
+      {{{"model", "Llama 3B"}}, "swiglu", ""},
+      {{{"framework", "torchtitan"}, {"overlap_notes", "torch.compile; async TP"}}, "tp_comm_overlap = true", ""},
+      {{{"framework", "torchtitan"}, {"overlap_notes", "Compile"}}, "profile = \"torchtitan-compile\"", ""},
+      {{{"framework", "torchtitan"}, {"overlap_notes", "vanilla TP; no compile"}}, "profile = \"torchtitan\"", ""},
+      {{{"framework", "torchtitan"}, {"overlap_notes", "torch.compile+Float8"}}, "", "fp8 compute"},
+  };
+  // Spreadsheets begin a file with a mark, and leave lines without any text.
+  std::string rows;
+  for (const Case& one : cases) rows += row_with(one.cells);
+  rows += "a,b\n,,,\n" + row_with({}).substr(0, row_with({}).size() - 1) + ",more\n";
+  const std::vector<PublishedStep> steps = read_published(dir.write("steps.csv", "\xEF\xBB\xBF" + names + rows));
+  REQUIRE(steps.size() == cases.size() + 2);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    INFO(row_with(cases[i].cells) << steps[i].skipped << "\n" << steps[i].scenario_text);
+    CHECK(steps[i].line == int(i) + 2);
+    CHECK(steps[i].skipped.empty() == (*cases[i].skips == '\0'));
+    CHECK(steps[i].skipped.find(cases[i].skips) != std::string::npos);
+    CHECK(steps[i].scenario_text.find(cases[i].says) != std::string::npos);
+    if (steps[i].skipped.empty()) CHECK_NOTHROW(parse_scenario(steps[i].scenario_text, "row"));
+    if (steps[i].skipped.find("expected") != std::string::npos)
+      CHECK(steps[i].skipped.find("steps.csv:" + std::to_string(i + 2) + ": ") != std::string::npos);
+  }
+  CHECK(steps[cases.size()].skipped.ends_with("expected 28 cells, got 2"));
+  CHECK(steps[cases.size() + 1].skipped.ends_with("expected 28 cells, got 29"));
+  // What is wrong with the file is not skipped.
+  const auto refused = [&](const std::string& text) {
+    return testing::message_of([&] { read_published(dir.write("steps.csv", text)); });
+  };
+  CHECK(refused(names + "caf\xE9\n").find("steps.csv:2: expected UTF-8 text") != std::string::npos);
+  CHECK(refused("id;source;gpu\n").find("not by semicolons") != std::string::npos);
+  CHECK(refused("id,source,gpus\n").find("steps.csv:1: expected a column \"gpu\"") != std::string::npos);
+}
+
+TEST_CASE("every word that ships has a meaning, and every profile and platform that it means is there", "[compare]") {
+  const PublishedWords words = read_published_words(data_path("published.toml"));
+  const auto is_there = [](const char* kind, const std::string& name) {
+    const std::vector<std::string> names = data_names(kind);
+    return name.empty() || std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const auto& entry : words.frameworks)
+    CHECK((is_there("profiles", entry.profile) && is_there("platforms", entry.platform)));
+  for (const auto& entry : words.gpus) CHECK(is_there("platforms", entry.platform));
+  std::set<std::string> techniques;
+  for (const auto& entry : words.techniques) techniques.insert(entry.means);
+  for (const auto& habit : words.habits) {
+    CHECK(is_there("profiles", habit.profile));
+    CHECK((habit.technique.empty() || techniques.contains(habit.technique)));
+    for (const std::string& of : habit.of) CHECK(is_there("profiles", of));
+  }
 }
 
 // Korthikanti et al. (arXiv 2205.05198, tables 3 and 5), 22B on eight A100. No constant of the platform or the profile

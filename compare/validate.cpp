@@ -1,8 +1,11 @@
 #include "compare/validate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "base/error.hpp"
@@ -160,7 +163,11 @@ const char* name_of(Fitted fitted) {
   return "";
 }
 
-Validation validate(std::vector<PublishedStep> published, const ValidationOptions& options) {
+Validation validate(std::vector<PublishedStep> published, const ValidationOptions& options,
+                    const ValidationProgress& progress) {
+  const auto tell = [&](const std::string& line) {
+    if (progress) progress(line);
+  };
   Validation validation{options, {}, {}};
   Platforms platforms;
   std::vector<ValidatedStep>& steps = validation.steps;
@@ -175,6 +182,11 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
       step.published.skipped = error.what();
     }
   }
+  const auto of_all = std::count_if(steps.begin(), steps.end(),
+                                    [](const ValidatedStep& step) { return step.published.skipped.empty(); });
+  std::mutex telling;
+  std::int64_t done = 0;
+  tell(fmt::format("predicting {} steps", of_all));
   parallel_each(std::int64_t(steps.size()), [&](std::int64_t i) {
     ValidatedStep& step = steps[static_cast<std::size_t>(i)];
     if (!step.published.skipped.empty()) return;
@@ -183,6 +195,8 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
     } catch (const Error& error) {
       step.published.skipped = error.what();
     }
+    const std::lock_guard lock(telling);
+    tell(fmt::format("{} of {} steps predicted", ++done, of_all));
   });
   std::map<std::string, std::size_t> group_of;
   for (std::size_t s = 0; s < steps.size(); ++s) {
@@ -202,6 +216,7 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
     validation.groups[found->second].steps.push_back(s);
   }
   for (ValidatedGroup& group : validation.groups) {
+    if (options.leave_out) tell("fitting constants without each model in turn: " + group.name);
     if (options.leave_out) group.left_out = leave_out(steps, group.steps, platforms.at(steps[group.steps.front()]));
     sum_up(steps, group);
     if (options.intervals) sum_up_intervals(steps, group);

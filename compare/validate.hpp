@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,10 @@ struct Validation {
 // schedule. A step that cannot be built or verified is skipped with the reason, not thrown. Constants are those that
 // come with Stretto: nothing is fitted here but to leave a model out. Needs their files (base/data_folder.hpp). On all
 // processors; the result does not depend on their number.
-Validation validate(std::vector<PublishedStep> steps, const ValidationOptions& options = {});
+//
+// `progress` is told in a line how far it is, when it begins and then after every step; by one thread at a time.
+using ValidationProgress = std::function<void(const std::string& line)>;
+Validation validate(std::vector<PublishedStep> steps, const ValidationOptions& options = {},
+                    const ValidationProgress& progress = nullptr);
 
 }  // namespace stretto::compare

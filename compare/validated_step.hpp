@@ -7,6 +7,7 @@
 
 #include "compare/intervals.hpp"
 #include "compare/published.hpp"
+#include "model/scenario.hpp"
 
 namespace stretto::compare {
 

@@ -3,7 +3,7 @@
 #   lib/stretto/                         modules that it loads when they are asked for
 #   lib/libstretto.so, include/stretto/  the library; find_package(Stretto)
 #   lib/python3/dist-packages/stretto/   the Python module, where Python's headers and pybind11 are there
-#   share/stretto/{platforms,profiles,models,modes}/   found by name: base/data_folder.hpp
+#   share/stretto/{platforms,profiles,models,modes}/, published.csv and .toml   found by name: base/data_folder.hpp
 include(GNUInstallDirs)
 install(TARGETS stretto RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS stretto_simgrid LIBRARY DESTINATION lib/stretto)
@@ -14,7 +14,7 @@ foreach(kind platforms profiles models modes)
   install(DIRECTORY scenarios/${kind} DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto
           FILES_MATCHING PATTERN "*.toml" PATTERN "*.csv")
 endforeach()
-install(FILES scenarios/quickstart.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto)
+install(FILES scenarios/quickstart.toml scenarios/published.csv scenarios/published.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto)
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 

@@ -110,7 +110,6 @@ class Import(ProgramTest):
         self.fails(2, "calibrate", "--import", "log.txt", *base, "--cores", "2", says=["--cores"])
         self.fails(2, "calibrate", "--import", "log.txt", *base, "--domain", "0", says=["--domain"])
         self.fails(2, "calibrate", "--import", "log.txt", "--base", "h100-sxm", "-o", "mine.csv", says=["--output"])
-        self.fails(2, "validate", says=["--components"])
         self.fails(2, "validate", "--platform", "h100-sxm", says=["--components"])
         self.fails(2, "validate", "--components", "--platform", PLATFORM, says=["[accelerator]"])
         self.fails(2, "show", says=["SCENARIO", "--platform"])

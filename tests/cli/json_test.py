@@ -157,7 +157,7 @@ class Json(ProgramTest):
             self.assert_keys(row["interval"], "low_s high_s inside constants")
             self.assertLess(row["interval"]["low_s"], row["predicted_shipped_s"])
             self.assertLess(row["predicted_shipped_s"], row["interval"]["high_s"])
-        self.assertEqual(value["skipped"], [{"id": "a", "why": "no profile of nobody's"}])
+        self.assertEqual(value["skipped"], [{"id": "a", "line": 5, "why": "no profile of nobody's"}])
         value = self.json("validate", "steps.csv")
         self.assertEqual((value["groups"][0]["intervals"], value["groups"][0]["left_out"]), (None, None))
 
