@@ -70,6 +70,7 @@ void show_platform(const std::string& path, const Output& json) {
   }
   if (!json.is_standard()) {
     std::cout << printable(platform.name) << ", " << printable(platform.device) << "\n\n" << table.text() << "\n";
+    std::cout << table.rows() << " numbers: ";
     bool is_first = true;
     for (const auto& [kind, count] : kinds) {
       std::cout << (is_first ? "" : ", ") << count << " " << kind;
@@ -77,7 +78,10 @@ void show_platform(const std::string& path, const Output& json) {
     }
     std::cout << "\n";
   }
-  write_json(json, {{"platform", platform.name}, {"device", platform.device}, {"numbers", std::move(numbers)}});
+  write_json(json, {{"platform", platform.name},
+                    {"device", platform.device},
+                    {"kinds", std::move(kinds)},
+                    {"numbers", std::move(numbers)}});
 }
 
 }  // namespace stretto::cli

@@ -114,6 +114,21 @@ std::string beyond_attention(const Schedule& schedule, const std::vector<double>
                      std::max(heads.pct(), keys.pct()), kernel.name, what);
 }
 
+// Another kernel stands in for the one that the profile names.
+std::string other_attention(const Schedule& schedule, const sim::Accelerator& accelerator, const std::string& platform,
+                            const std::string& named) {
+  const bool has_attention =
+      std::any_of(schedule.operations.begin(), schedule.operations.end(),
+                  [](const Operation& operation) { return std::holds_alternative<Attention>(operation.work); });
+  const std::string& taken = accelerator.attention_named(named).name;
+  if (!has_attention || named.empty() || taken == named) return "";
+  return fmt::format(
+      "attention: {0} has no rates of {1}, the profile's kernel; it is assumed that {2}, the default of {0}, runs "
+      "there, as "
+      "frameworks choose the kernel by the GPU",
+      platform, named, taken);
+}
+
 std::string beyond_logs(const Schedule& schedule, const sim::Accelerator& accelerator) {
   constexpr std::int64_t kMostMembers = 1000;
   constexpr double kLargeBytes = 1 << 20;
@@ -152,7 +167,9 @@ std::vector<std::string> beyond_measured(const Schedule& schedule, const sim::Si
       beyond_gemms(schedule, times, accelerator.gemms, platform.name),
       beyond_groups(schedule, times, step, accelerator),
       beyond_attention(schedule, times, accelerator.attention_named(framework.attention_kernel)),
-      beyond_logs(schedule, accelerator), beyond_cards(accelerator)};
+      other_attention(schedule, accelerator, platform.name, framework.attention_kernel),
+      beyond_logs(schedule, accelerator),
+      beyond_cards(accelerator)};
   std::erase(notes, "");
   return notes;
 }

@@ -16,7 +16,8 @@ namespace stretto::compare {
 //   GEMMs        of shapes outside the grid of the table: how many shapes, their share of the time of all GEMMs, and
 //                how far the farthest is outside
 //   collectives  within a domain, of more GPUs than any that was measured: what they take alone, as a share of the step
-//   attention    with heads of another size than that of the rates, or more than twice as many keys
+//   attention    with heads of another size than that of the rates, or more than twice as many keys; and in any case
+//                where the platform has no rates of the kernel that the profile names
 //   collectives  across domains, large and of more members than logs that NCCL's model was held against within 10 %
 //                (docs/platform.md), where the platform has none of its own
 //   [network]    a card more than twice as fast as ConnectX-8 of 800 Gbit/s (NVIDIA's data sheet)

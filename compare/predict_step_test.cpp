@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "base/data_folder.hpp"
+
 using namespace stretto;
 using namespace stretto::compare;
 
@@ -24,6 +26,43 @@ precision = "bf16"
 }
 
 }  // namespace
+
+// Each profile that ships on each platform that ships: none is refused. Where the platform has no rates of the
+// profile's kernel of attention, its default stands in, and a note says so.
+TEST_CASE("every shipped profile answers on every shipped platform", "[predict]") {
+  int pairs = 0, noted = 0;
+  for (const std::string& platform_name : data_names("platforms")) {
+    const sim::Platform platform = sim::read_platform(data_file("platforms", platform_name));
+    for (const std::string& profile : data_names("profiles")) {
+      INFO(profile << " on " << platform_name);
+      Scenario scenario = parse_scenario("platform = \"" + platform_name + "\"\nprofile = \"" + profile + R"("
+[model]
+num_layers = 2
+hidden_size = 512
+num_attention_heads = 4
+seq_length = 512
+vocab_size = 1024
+[parallel]
+data_parallel_size = 2
+tensor_model_parallel_size = 2
+)",
+                                         "pair");
+      const std::vector<std::string> notes = predict_step(scenario, platform).prediction.notes;
+      const std::string& named = scenario.framework.attention_kernel;
+      const bool is_there = named.empty() || platform.accelerator->attention_named(named).name == named;
+      const bool is_unfused = scenario.training.attention_backend == AttentionBackend::unfused;
+      const auto says = std::count_if(notes.begin(), notes.end(), [&](const std::string& note) {
+        return note.starts_with("attention: " + platform_name + " has no rates of " + named);
+      });
+      CHECK(says == (is_there || is_unfused ? 0 : 1));
+      ++pairs;
+      noted += int(says);
+    }
+  }
+  CHECK(pairs >= 102);
+  CHECK(noted >= 19);
+  CHECK(read_scenario(data_file("models", "llama3-405b")).framework.name == "meta-llama3");
+}
 
 TEST_CASE("a card's rate that may be meant in Gbit/s is noted", "[predict]") {
   const Scenario scenario = of_ranks(16);

@@ -220,7 +220,7 @@ TEST_CASE("a platform file that was written is read again as it was", "[import]"
     const sim::Platform platform = written(import_platform("mine", {}, std::nullopt, sheet()));
     CHECK(platform.accelerator->gemms.empty());
     CHECK(platform.accelerator->gemm_share.value == Approx(0.65));
-    CHECK(platform.accelerator->attention_named("flash2").forward_TFLOPs.value == Approx(250));
+    CHECK(platform.accelerator->attention_named("flash2").forward_TFLOPs.value == Approx(350));
     CHECK(platform.accelerator->domain == 4);
   }
 }

@@ -42,14 +42,24 @@ AttentionKernel read_attention(TomlTable table, const std::string& name) {
 
 }  // namespace
 
+// The default stands in for a generation of kernels that other GPUs have and this one has no rates of, as frameworks
+// choose the kernel by the GPU: TransformerEngine takes cuDNN's from compute capability 9.0 on and FlashAttention below
+// (get_attention_backend, "Select FusedAttention for performance"), torchtitan puts cuDNN's first on B200
+// (ScaledDotProductAttention._init_backend).
 const AttentionKernel& Accelerator::attention_named(const std::string& name) const {
   std::vector<std::string> names;
   for (const AttentionKernel& kernel : attention) {
     if (name.empty() || kernel.name == name) return kernel;
     names.push_back(kernel.name);
   }
+  for (const char* generation : {"cudnn", "flash2", "triton"})
+    if (name == generation && !attention.empty()) return attention.front();
   const std::string nearest = nearest_spelling(name, names);
-  throw input_error("the platform has no attention kernel \"" + name + "\"" +
+  std::string known;
+  for (const std::string& kernel : names) known += (known.empty() ? "" : ", ") + kernel;
+  throw input_error("the platform has no attention kernel \"" + name +
+                    "\", which the profile's [kernels] attention_kernel names: " + "it has " + known +
+                    "; add [accelerator.attention." + name + "] to the platform or name another" +
                     (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
 }
 

@@ -124,7 +124,13 @@ TEST_CASE("attention takes its flops, and with few heads the block that sees all
   f.attention_kernel = "b";
   CHECK(with(64).us(a, f) == Approx(64 * head / 400e6));
   f.attention_kernel = "bb";
-  CHECK(message_of([&] { with(64).us(a, f); }) == "the platform has no attention kernel \"bb\"; did you mean \"b\"?");
+  CHECK(
+      message_of([&] { with(64).us(a, f); }) ==
+      "the platform has no attention kernel \"bb\", which the profile's [kernels] attention_kernel names: it has a, b; "
+      "add [accelerator.attention.bb] to the platform or name another; did you mean \"b\"?");
+  // A generation that other GPUs have: the platform's default stands in for it.
+  f.attention_kernel = "cudnn";
+  CHECK(with(64).us(a, f) == with(64).us(a));
 }
 
 TEST_CASE("products of unfused attention take their share of the peak, at least their bytes", "[sim]") {

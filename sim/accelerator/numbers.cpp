@@ -97,8 +97,8 @@ void set_defaults(Accelerator& a) {
   const double peak = a.peak_TFLOPs.value;
   a.attention = {{"cudnn", derived(1.1 * peak, "1.1 of peak_TFLOPs; H100 1.13"),
                   derived(0.9 * peak, "0.9 of peak_TFLOPs; H100 0.91")},
-                 {"flash2", derived(0.5 * peak, "0.5 of peak_TFLOPs, as H100"),
-                  derived(0.4 * peak, "0.4 of peak_TFLOPs, as H100")}};
+                 {"flash2", derived(0.7 * peak, "0.7 of peak_TFLOPs, as H100"),
+                  derived(0.6 * peak, "0.6 of peak_TFLOPs, as H100")}};
 }
 
 std::string accelerator_text(const Accelerator& accelerator, const std::string& gemm_file,

@@ -136,6 +136,13 @@ class Import(ProgramTest):
         printed = self.ok("show", "--platform", "b200-sxm").out
         self.assertIn("gemm_sustained", printed)
         self.assertIn("fitted", printed)
+        # The walk says how many of its numbers are of which kind.
+        shown = self.json("show", "--platform", "h100-sxm")
+        self.assertEqual(sum(shown["kinds"].values()), len(shown["numbers"]))
+        walk = (pathlib.Path(__file__).parents[2] / "docs/walk-what-if.md").read_text()
+        for kind, count in shown["kinds"].items():
+            self.assertRegex(walk, rf"\b{count}( are)? {kind}|{count} {kind}")
+        self.assertIn(f"of the {len(shown['numbers'])} of `h100-sxm`", walk)
         self.assertIn("measured", self.ok("show", "--platform", PLATFORM).out)
         components = self.json("validate", "--components")["components"]
         shipped = {path.stem for path in (pathlib.Path(__file__).parents[2] / "scenarios/platforms").glob("*.toml")}
