@@ -8,6 +8,7 @@
 #include "base/read_file.hpp"
 #include "model/framework_profile.hpp"
 #include "model/scenario/given_keys.hpp"
+#include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -180,6 +181,7 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   TomlTable model = section_of(root, "model"), cluster = section_of(root, "cluster"),
             parallel = section_of(root, "parallel"), overlap = section_of(root, "overlap"),
             training = section_of(root, "training"), compare = section_of(root, "compare");
+  refuse_not_modelled(root);
   // Before a missing [model], which a misspelt one causes.
   root.finish();
   if (!model.present())

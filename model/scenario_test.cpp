@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "model/scenario/not_modelled.hpp"
 #include "tests/temp_dir.hpp"
 
 using namespace stretto;
@@ -275,6 +276,26 @@ TEST_CASE("what a file lacks is said", "[scenario]") {
         "s.toml:1: modle: expected a known key, got \"modle\"; did you mean \"model\"?");
   CHECK(message_of(kTiny + "hiden_size = 3\n") ==
         "s.toml:7: [model] hiden_size: expected a known key, got \"hiden_size\"; did you mean \"hidden_size\"?");
+}
+
+TEST_CASE("what is not modelled is refused by its name, never by another key's", "[scenario]") {
+  CHECK(message_of(kTiny + "num_moe_experts = 8\n") ==
+        "s.toml:7: [model] num_moe_experts: experts are not modelled yet");
+  for (const char* set : {"model.moe_router_topk=2", "parallel.expert_model_parallel_size=8", "training.num_experts=8",
+                          "overlap.overlap_moe_expert_parallel_comm=true", "model.moe_layer_freq=1",
+                          "parallel.expert_tensor_parallel_size=1"})
+    CHECK(override_message(set).ends_with(": experts are not modelled yet"));
+  for (const char* set : {"training.fp8=hybrid", "model.fp8_format=hybrid", "training.fp8_recipe=delayed",
+                          "training.precision=fp8", "overlap.fp8_wgrad=true"})
+    CHECK(override_message(set).ends_with(": fp8 compute is not modelled yet"));
+  CHECK(override_message("training.fp4_recipe=nvfp4").ends_with(": fp4 compute is not modelled yet"));
+  CHECK(
+      override_message("model.multi_latent_attention=true").ends_with(": multi-latent attention is not modelled yet"));
+  CHECK(override_message("model.mtp_num_layers=1").ends_with(": multi-token prediction is not modelled yet"));
+  CHECK(override_message("overlap.fp8_param_gatther=true").ends_with("did you mean \"fp8_param_gather\"?"));
+  CHECK(not_modelled("--num-experts") == "experts are not modelled yet");
+  CHECK(not_modelled("--fp8-param-gather").empty());
+  CHECK(not_modelled("num_layers").empty());
 }
 
 TEST_CASE("keys that must fit each other are checked", "[scenario]") {

@@ -10,6 +10,7 @@
 
 #include "base/read_file.hpp"
 #include "base/toml.hpp"
+#include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -108,8 +109,9 @@ class Reader {
       throw table_.failure("model_type",
                            "expected \"gpt2\", \"llama\" or \"mistral\", got \"qwen2\", whose q, k and v have biases "
                            "and whose other layers have none, which Stretto's model cannot say");
-    for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"})
-      if (table_.has(key)) throw table_.failure(key, "expected a dense model without this key: there are no experts");
+    if (const std::string why = not_modelled(type); !why.empty())
+      throw table_.failure("model_type", in_quotes(type) + ": " + why);
+    refuse_not_modelled(table_);
     if (table_.has("quantization_config"))
       throw table_.failure("quantization_config", "expected weights that are not quantized, without this key");
     choice_or(table_, "model_type", "", {"gpt2", "llama", "mistral"});

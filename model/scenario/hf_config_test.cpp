@@ -108,10 +108,13 @@ TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config
                Contains("config.json:2: ") && Contains(key + ": ") && Contains(says));
   };
   refuses(kLlama, "model_type", "\"qwen2\"", "biases");
-  refuses(kLlama, "model_type", "\"mixtral\"", "\"mistral\"");
+  refuses(kLlama, "model_type", "\"minstral\"", "\"mistral\"");
+  refuses(kLlama, "model_type", "\"mixtral\"", "experts are not modelled yet");
+  refuses(kLlama, "model_type", "\"qwen3_moe\"", "experts are not modelled yet");
   refuses(kLlama, "model_type", "7");
-  refuses(kLlama, "num_local_experts", "8", "experts");
-  refuses(kLlama, "num_experts", "8", "experts");
+  for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
+    refuses(kLlama, key, "8", "experts are not modelled yet");
+  refuses(kLlama, "kv_lora_rank", "512", "multi-latent attention is not modelled yet");
   refuses(kLlama, "quantization_config", "{}");
   refuses(kLlama, "attention_bias", "1");
   refuses(kLlama, "mlp_bias", "true", "expected false");

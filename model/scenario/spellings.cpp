@@ -1,3 +1,4 @@
+#include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -31,6 +32,7 @@ constexpr Spelling kSpellings[] = {
 
 TomlTable section_of(TomlTable& root, const std::string& name) {
   TomlTable section = root.section(name);
+  refuse_not_modelled(section);
   for (const Spelling& spelling : kSpellings)
     if (spelling.section == name) section.also_spelled(spelling.key, spelling.other);
   return section;

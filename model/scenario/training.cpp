@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -80,6 +81,8 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   training.residual_fusion = value_or<bool>(table, "residual_fusion", training.residual_fusion);
   training.norm_gradient_fusion = value_or<bool>(table, "norm_gradient_fusion", training.norm_gradient_fusion);
   read_optimizer(table, training);
+  if (const auto given = table.find<std::string>("precision"); given && !not_modelled(*given).empty())
+    throw table.failure("precision", not_modelled(*given));
   training.precision = choice_or(table, "precision", training.precision, {"fp32", "fp64", "bf16"});
   training.seed = static_cast<std::uint64_t>(
       value_or<std::int64_t>(table, "seed", static_cast<std::int64_t>(training.seed), {.min = 0}));

@@ -1,0 +1,65 @@
+#include "model/scenario/not_modelled.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace stretto {
+namespace {
+
+struct Names {
+  const char* why;
+  // With blanks between them; "*" at the end of one stands for any end.
+  std::string_view names;
+};
+
+// None is a key that Stretto has (fp8_param_gather). Names are those of Megatron-LM d98e8a64
+// (megatron/training/arguments.py, megatron/core/transformer/transformer_config.py), whose keys NeMo and
+// Megatron-Bridge have too; of torchtitan (config/job_config.py); and of Hugging Face's configurations of Mixtral,
+// Qwen-MoE, DeepSeek, DBRX, OLMoE, Granite-MoE, gpt-oss and Llama 4. Precisions are those of Megatron-Bridge's recipes.
+constexpr Names kNotModelled[] = {
+    {"experts are not modelled yet",
+     "num_moe_experts num_experts num_experts_per_* num_local_experts num_shared_experts n_routed_experts "
+     "n_shared_experts experts_per_token moe moe_* expert_model_parallel_* expert_tensor_* expert_parallel_* "
+     "overlap_moe_* shared_expert_* router_aux_loss_coef router_jitter_noise first_k_dense_replace norm_topk_prob "
+     "decoder_sparse_step topk_group topk_method "
+     "mixtral qwen2_moe qwen3_moe qwen3_next deepseek_v2 deepseek_v3 dbrx olmoe granitemoe* gpt_oss llama4* phimoe "
+     "glm4_moe"},
+    {"fp8 compute is not modelled yet",
+     "fp8 fp8_format fp8_recipe fp8_margin fp8_interval fp8_amax_* fp8_wgrad fp8_dot_product_attention "
+     "fp8_multi_head_attention fp8_quantizer_factory fp8_output_proj fp8_param first_last_layers_bf16 "
+     "num_layers_at_start_in_bf16 num_layers_at_end_in_bf16 tp_only_amax_red keep_fp8_weight_transpose_cache "
+     "fp8_e4m3 fp8_hybrid fp8_cs fp8_sc fp8_mx fp8_blockwise float8* mxfp8* enable_fp8* e4m3"},
+    {"fp4 compute is not modelled yet", "fp4 fp4_* nvfp4* mxfp4*"},
+    {"multi-latent attention is not modelled yet",
+     "multi_latent_attention q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim qk_pos_emb_head_dim "
+     "v_head_dim"},
+    {"multi-token prediction is not modelled yet", "mtp_* num_nextn_predict_layers"},
+};
+
+bool holds(std::string_view names, std::string_view name) {
+  while (!names.empty()) {
+    const std::size_t end = std::min(names.find(' '), names.size());
+    const std::string_view one = names.substr(0, end);
+    if (one.ends_with('*') ? name.starts_with(one.substr(0, end - 1)) : name == one) return true;
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string not_modelled(std::string_view name) {
+  while (name.starts_with('-')) name.remove_prefix(1);
+  std::string key;
+  for (const unsigned char letter : name) key += letter == '-' ? '_' : static_cast<char>(std::tolower(letter));
+  for (const Names& list : kNotModelled)
+    if (holds(list.names, key)) return list.why;
+  return "";
+}
+
+void refuse_not_modelled(const TomlTable& table) {
+  for (const std::string& key : table.keys())
+    if (const std::string why = not_modelled(key); !why.empty()) throw table.failure(key, why);
+}
+
+}  // namespace stretto
