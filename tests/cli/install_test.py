@@ -34,6 +34,8 @@ class Install(ProgramTest):
         self.assertIn("b200-sxm", self.run_installed("simulate", "llama3-8b", "--platform", "b200-sxm").stdout)
         wrong = self.run_installed("simulate", "llama3-8x", code=2).stderr
         self.assertIn('did you mean "llama3-8b"?', wrong)
+        for shipped in ("published.csv", "published.toml"):  # of `validate` without a file
+            self.assertTrue((self.prefix / "share/stretto" / shipped).is_file(), shipped)
 
     @unittest.skipUnless(any((BUILD / "python/stretto").glob("_stretto*.so")), "the Python module is not built")
     def test_python(self):

@@ -2,6 +2,7 @@
 import json
 import pathlib
 import re
+import shutil
 import signal
 import time
 import unittest
@@ -160,6 +161,15 @@ class Json(ProgramTest):
         self.assertEqual(value["skipped"], [{"id": "a", "line": 5, "why": "no profile of nobody's"}])
         value = self.json("validate", "steps.csv")
         self.assertEqual((value["groups"][0]["intervals"], value["groups"][0]["left_out"]), (None, None))
+        # Without a file it is the one that ships. How far it is is said at once, on no terminal as well.
+        self.write("published.csv", PUBLISHED_HEADER + rows[0] + rows[1].replace(",fp16,", ",nvfp4,") + rows[1].replace(",1024,4,1,", ",1024,x,1,"))
+        shutil.copy(ROOT / "scenarios/published.toml", self.folder)
+        done = self.run_program("validate", "--json", "out.json", environment=dict(self.environment, STRETTO_DATA=str(self.folder)))
+        self.assertEqual(done.returncode, 0, done.err)
+        self.assertTrue(done.err.startswith("predicting 1 steps\n"), done.err)
+        value = json.loads((self.folder / "out.json").read_text())
+        self.assertEqual([row["why"] for row in value["skipped"]],
+                         ["fp4 compute", f'{self.folder}/published.csv:4: gbs: expected a number above 0, got "x"'])
 
     def test_simulate_repeats_exactly(self):
         runs = [self.json("simulate", self.tiny, "--platform", PLATFORM, "--trace", f"{i}.json") for i in range(2)]
