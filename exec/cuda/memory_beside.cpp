@@ -7,6 +7,7 @@
 
 #include "exec/cuda/cuda.hpp"
 #include "exec/cuda/nccl_groups.hpp"
+#include "model/schedule/process_group.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -65,12 +66,16 @@ class NcclMemory {
   std::int64_t by_card() const { return in_pages(kLl128_bytes + device_.nccl_buffer_bytes); }
 
   std::int64_t messages(const NcclPeers& peers, int ctas) const {
-    return messages(peers.to, ctas, kPage_bytes) + messages(peers.from, ctas, receives());
+    const auto near = [&](const std::set<std::int64_t>& of) {
+      return std::count_if(of.begin(), of.end(), [&](std::int64_t peer) { return is_near(peer); });
+    };
+    return messages(near(peers.to), std::ssize(peers.to), ctas, kPage_bytes) +
+           messages(near(peers.from), std::ssize(peers.from), ctas, receives());
   }
-  // In one direction. `near_bytes`: of a channel to a rank of this machine.
-  std::int64_t messages(const std::set<std::int64_t>& peers, int ctas, std::int64_t near_bytes) const {
-    const auto near = std::count_if(peers.begin(), peers.end(), [&](std::int64_t peer) { return is_near(peer); });
-    return near * std::min(ctas, kMessageChannels) * near_bytes + (near < std::ssize(peers) ? kNetMessages_bytes : 0);
+  // In one direction, to or from `peers` ranks, of which `near` are of this machine. `near_bytes`: of a channel to one
+  // of those.
+  static std::int64_t messages(std::int64_t near, std::int64_t peers, int ctas, std::int64_t near_bytes) {
+    return near * std::min(ctas, kMessageChannels) * near_bytes + (near < peers ? kNetMessages_bytes : 0);
   }
 
   // A ring, buffers for sums in switches, and messages to everybody, as far as the schedule asks for them.
@@ -83,23 +88,20 @@ class NcclMemory {
       if (collective == nullptr || collective->communicator != group.communicator) continue;
       (collective->kind == CollectiveKind::all_to_all ? has_all_to_all : has_rings) = true;
     }
-    const std::vector<std::int64_t> members = members_of(schedule_, communicator, rank_);
-    const auto near = static_cast<std::int64_t>(
-        std::count_if(members.begin(), members.end(), [&](std::int64_t member) { return is_near(member); }));
+    const std::int64_t machine = rank_ / device_.machine_ranks * device_.machine_ranks,
+                       members = process_group_of(schedule_.mesh, communicator, rank_).size,
+                       near = members_within(schedule_.mesh, communicator, rank_, machine,
+                                             machine + device_.machine_ranks);
     std::int64_t sum = 0;
     if (has_rings) {
-      const bool is_far = near < std::ssize(members);
+      const bool is_far = near < members;
       sum += std::min(ctas, kRingChannels) * (is_far ? 2 * by_card() : receives() + kPage_bytes);
       // NCCL has it from two GPUs on; with two a ring is as good.
       if (device_.multicast && near > 2)
         sum += std::min(ctas, kNvlsChannels) * kNvls_bytes * std::min(near, kNvlsMembers);
     }
     if (has_all_to_all) {
-      NcclPeers all;
-      all.to = {members.begin(), members.end()};
-      all.to.erase(rank_);
-      all.from = all.to;
-      sum += messages(all, ctas);
+      sum += messages(near - 1, members - 1, ctas, kPage_bytes) + messages(near - 1, members - 1, ctas, receives());
     }
     return sum;
   }

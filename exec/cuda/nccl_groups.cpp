@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "model/schedule/process_group.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -145,7 +146,7 @@ class Groups {
       const Operation& operation = schedule_.operations[op];
       if (!is_communication(operation.work)) continue;
       const std::uint32_t index = communicator_of(operation.work);
-      if (members(index).size() < 2) continue;
+      if (process_group_of(schedule_.mesh, schedule_.communicators[index], rank_).size < 2) continue;
       if (std::holds_alternative<Collective>(operation.work)) {
         groups.insert({index, Kind::collectives, 0});
       } else if (const auto lane = joined_.find(operation.lane); lane != joined_.end()) {
@@ -179,7 +180,9 @@ std::map<NcclGroup, NcclPeers> nccl_peers_of(const Schedule& schedule, std::int6
       called.insert(schedule.blocks[call.block].ops[i]);
   for (const OpId op : called) {
     const PointToPoint* message = message_of(schedule, op);
-    if (message == nullptr || groups.members(message->communicator).size() < 2) continue;
+    if (message == nullptr ||
+        process_group_of(schedule.mesh, schedule.communicators[message->communicator], rank).size < 2)
+      continue;
     NcclPeers& of_group = peers[groups.of(op)];
     (message->is_send ? of_group.to : of_group.from).insert(peer_of(schedule, *message, rank).rank);
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -279,7 +278,7 @@ std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const F
   for (const std::int64_t rank : folding.representatives()) {
     BoundProgram& program = programs.emplace_back(bind(schedule, rank));
     for (const MeshAxis& axis : schedule.mesh.axes()) {
-      std::vector<std::int64_t> coordinates = folding.class_of(axis.coord, program.coordinates[axis.coord]);
+      ClassCoordinates coordinates = folding.class_of(axis.coord, program.coordinates[axis.coord]);
       if (coordinates.size() > 1) program.represents.push_back({axis.coord, std::move(coordinates)});
     }
   }
@@ -287,18 +286,14 @@ std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const F
 }
 
 Folding folding_of(const Schedule& schedule, std::span<const BoundProgram> programs) {
-  Folding folding(schedule.mesh);
-  for (const MeshAxis& axis : schedule.mesh.axes()) {
-    std::vector<std::int64_t> map(static_cast<std::size_t>(axis.size));
-    std::iota(map.begin(), map.end(), 0);
-    for (const BoundProgram& program : programs)
-      for (const BoundProgram::ClassAxis& of : program.represents)
-        if (of.axis == axis.coord)
-          for (const std::int64_t coordinate : of.coordinates)
-            map[static_cast<std::size_t>(coordinate)] = program.coordinates[axis.coord];
-    folding.set(axis.coord, std::move(map));
-  }
-  return folding;
+  Folding::Folds folds = Folding::no_folds(schedule.mesh);
+  for (const BoundProgram& program : programs)
+    for (const BoundProgram::ClassAxis& of : program.represents) {
+      AxisFold& fold = folds[static_cast<std::size_t>(of.axis)];
+      fold = {fold.size, of.coordinates.step, program.coordinates[of.axis] / of.coordinates.step, {}};
+      for (const std::int64_t coordinate : of.coordinates.without) fold.apart.push_back(coordinate / fold.period);
+    }
+  return Folding(schedule.mesh, std::move(folds));
 }
 
 Coordinates coordinates_of(const BoundProgram& program, const BoundOp& op) {
@@ -351,8 +346,9 @@ bool is_of_layer(const Schedule& schedule, OpId op) {
 }  // namespace
 
 std::string label(const Schedule& schedule, const BoundOp& op) {
-  return (op.layer > 0 || is_of_layer(schedule, op.op) ? "h." + std::to_string(op.layer) + " " : "") + schedule.operations[op.op].name +
-         " mb " + std::to_string(op.micro_batch) + (op.chunk != 0 ? " chunk " + std::to_string(op.chunk) : "");
+  return (op.layer > 0 || is_of_layer(schedule, op.op) ? "h." + std::to_string(op.layer) + " " : "") +
+         schedule.operations[op.op].name + " mb " + std::to_string(op.micro_batch) +
+         (op.chunk != 0 ? " chunk " + std::to_string(op.chunk) : "");
 }
 
 }  // namespace stretto

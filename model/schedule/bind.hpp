@@ -41,7 +41,7 @@ struct BoundProgram {
   // other axes they have this rank's coordinates. Empty: it represents itself only.
   struct ClassAxis {
     Coord axis = Coord::dp;
-    std::vector<std::int64_t> coordinates;  // two or more, ascending
+    ClassCoordinates coordinates;  // two or more
   };
   std::vector<ClassAxis> represents;
   std::size_t role = 0;      // index into Schedule::programs

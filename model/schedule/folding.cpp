@@ -52,31 +52,43 @@ bool differs_along(const Schedule& schedule, Coord axis, bool has_stragglers) {
 
 }  // namespace
 
-Folding::Folding(const Mesh& mesh) : mesh_(mesh) {
-  for (const MeshAxis& axis : mesh.axes()) {
-    std::vector<std::int64_t>& map = map_[static_cast<std::size_t>(axis.coord)];
-    map.resize(static_cast<std::size_t>(axis.size));
-    std::iota(map.begin(), map.end(), 0);
-  }
-  update();
+std::int64_t AxisFold::of(std::int64_t coordinate) const {
+  return std::binary_search(apart.begin(), apart.end(), coordinate / period) ? coordinate
+                                                                             : first * period + coordinate % period;
 }
 
-void Folding::set(Coord axis, std::vector<std::int64_t> map) {
-  assert(static_cast<std::int64_t>(map.size()) == mesh_.size(axis));
-  for (const std::int64_t to : map)
-    assert(map[static_cast<std::size_t>(to)] == to && "a representative stands for itself");
-  map_[static_cast<std::size_t>(axis)] = std::move(map);
-  update();
+std::vector<std::int64_t> AxisFold::representatives() const {
+  std::vector<std::int64_t> runs = apart, all;
+  runs.insert(std::lower_bound(runs.begin(), runs.end(), first), first);
+  for (const std::int64_t run : runs)
+    for (std::int64_t i = 0; i < period; ++i) all.push_back(run * period + i);
+  return all;
 }
 
-void Folding::update() {
-  representatives_ = {0};
+ClassCoordinates AxisFold::class_of(std::int64_t coordinate) const {
+  if (of(coordinate) != coordinate) return {};
+  if (coordinate / period != first) return {coordinate, 1, 1, {}};
+  ClassCoordinates all{coordinate % period, period, size / period, {}};
+  for (const std::int64_t run : apart) all.without.push_back(run * period + coordinate % period);
+  return all;
+}
+
+Folding::Folds Folding::no_folds(const Mesh& mesh) {
+  Folds folds;
+  for (const MeshAxis& axis : mesh.axes()) folds[static_cast<std::size_t>(axis.coord)] = AxisFold::none(axis.size);
+  return folds;
+}
+
+Folding::Folding(const Mesh& mesh) : Folding(mesh, no_folds(mesh)) {}
+
+Folding::Folding(const Mesh& mesh, Folds folds) : mesh_(mesh), folds_(std::move(folds)), representatives_{0} {
   for (const MeshAxis& axis : mesh_.axes()) {
+    const AxisFold& fold = folds_[static_cast<std::size_t>(axis.coord)];
+    assert(fold.size == axis.size && fold.size % fold.period == 0);
+    const std::vector<std::int64_t> kept = fold.representatives();
     std::vector<std::int64_t> extended;
-    const std::vector<std::int64_t>& map = map_[static_cast<std::size_t>(axis.coord)];
     for (const std::int64_t begin : representatives_)
-      for (std::int64_t c = 0; c < axis.size; ++c)
-        if (map[static_cast<std::size_t>(c)] == c) extended.push_back(begin * axis.size + c);
+      for (const std::int64_t c : kept) extended.push_back(begin * axis.size + c);
     representatives_ = std::move(extended);
   }
 }
@@ -84,7 +96,7 @@ void Folding::update() {
 std::int64_t Folding::of(std::int64_t rank) const {
   Coordinates at = mesh_.coordinates_of(rank);
   for (const MeshAxis& axis : mesh_.axes())
-    at[axis.coord] = map_[static_cast<std::size_t>(axis.coord)][static_cast<std::size_t>(at[axis.coord])];
+    at[axis.coord] = folds_[static_cast<std::size_t>(axis.coord)].of(at[axis.coord]);
   return mesh_.rank_of(at);
 }
 
@@ -93,37 +105,31 @@ std::uint32_t Folding::index_of(std::int64_t rank) const {
   return static_cast<std::uint32_t>(found - representatives_.begin());
 }
 
-std::vector<std::int64_t> Folding::class_of(Coord axis, std::int64_t coordinate) const {
-  std::vector<std::int64_t> members;
-  const std::vector<std::int64_t>& map = map_[static_cast<std::size_t>(axis)];
-  for (std::size_t c = 0; c < map.size(); ++c)
-    if (map[c] == coordinate) members.push_back(static_cast<std::int64_t>(c));
-  return members;
+ClassCoordinates Folding::class_of(Coord axis, std::int64_t coordinate) const {
+  return folds_[static_cast<std::size_t>(axis)].class_of(coordinate);
 }
 
 Folding fold_ranks(const Schedule& schedule, std::span<const std::int64_t> apart) {
-  Folding folding(schedule.mesh);
   const Periods periods = periods_of(schedule);
-  if (!periods.is_regular) return folding;
+  if (!periods.is_regular) return Folding(schedule.mesh);
   // Devices and the neighbours of stragglers are looked for in the main view alone.
   if (schedule.mesh.decompositions().size() > 1 && (!apart.empty() || schedule.placement.ranks_per_device > 1))
-    return folding;
+    return Folding(schedule.mesh);
+  Folding::Folds folds = Folding::no_folds(schedule.mesh);
   for (const MeshAxis& axis : schedule.mesh.axes()) {
     if (axis.coord == Coord::pp || differs_along(schedule, axis.coord, !apart.empty())) continue;
     // Devices repeat along the axis with the period. The first one without a straggler stands for the others.
     const std::int64_t period = periods.of[static_cast<std::size_t>(axis.coord)];
-    std::vector<bool> is_apart(static_cast<std::size_t>(axis.size / period), false);
-    for (const std::int64_t rank : apart)
-      is_apart[static_cast<std::size_t>(schedule.mesh.coordinates_of(rank)[axis.coord] / period)] = true;
-    const std::int64_t first = std::find(is_apart.begin(), is_apart.end(), false) - is_apart.begin();
-    std::vector<std::int64_t> map;
-    for (std::int64_t c = 0; c < axis.size; ++c) {
-      const std::int64_t device = c / period;
-      map.push_back((is_apart[static_cast<std::size_t>(device)] ? device : first) * period + c % period);
-    }
-    folding.set(axis.coord, std::move(map));
+    AxisFold fold{axis.size, period, 0, {}};
+    for (const std::int64_t rank : apart) fold.apart.push_back(schedule.mesh.coordinates_of(rank)[axis.coord] / period);
+    std::sort(fold.apart.begin(), fold.apart.end());
+    fold.apart.erase(std::unique(fold.apart.begin(), fold.apart.end()), fold.apart.end());
+    while (fold.first < std::ssize(fold.apart) && fold.apart[static_cast<std::size_t>(fold.first)] == fold.first)
+      ++fold.first;
+    if (fold.first == axis.size / period) continue;  // every one is apart
+    folds[static_cast<std::size_t>(axis.coord)] = std::move(fold);
   }
-  return folding;
+  return Folding(schedule.mesh, std::move(folds));
 }
 
 }  // namespace stretto

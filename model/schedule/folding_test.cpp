@@ -17,6 +17,13 @@ Schedule on(std::vector<MeshAxis> axes, std::int64_t ranks_per_device) {
   return schedule;
 }
 
+Ranks coordinates(const ClassCoordinates& of) {
+  Ranks all;
+  of.visit([&](std::int64_t coordinate) { all.push_back(coordinate); });
+  CHECK(of.size() == std::ssize(all));
+  return all;
+}
+
 Ranks kept(const Schedule& schedule, const Ranks& apart = {}) { return fold_ranks(schedule, apart).representatives(); }
 
 }  // namespace
@@ -47,8 +54,8 @@ TEST_CASE("every rank is represented by one of its stage, at its place of a devi
     CHECK(folding.of(rank) == rank / 6 * 6 + rank % 2);
     CHECK(folding.representatives()[folding.index_of(rank)] == folding.of(rank));
   }
-  CHECK(folding.class_of(Coord::dp, 1) == Ranks{1, 3, 5});
-  CHECK(folding.class_of(Coord::pp, 1) == Ranks{1});
+  CHECK(coordinates(folding.class_of(Coord::dp, 1)) == Ranks{1, 3, 5});
+  CHECK(coordinates(folding.class_of(Coord::pp, 1)) == Ranks{1});
 }
 
 // Two ranks a device and tensor-parallel groups of three: ranks 0 and 1 are in one group, 2 and 3 in two. Then devices
@@ -63,6 +70,11 @@ TEST_CASE("stragglers stand for themselves, with all ranks of their device") {
   CHECK(kept(on({{Coord::dp, 8}}, 1), {0, 5}) == Ranks{0, 1, 5});
   CHECK(kept(on({{Coord::dp, 8}}, 2), {5}) == Ranks{0, 1, 4, 5});
   CHECK(kept(on({{Coord::dp, 4}, {Coord::tp, 2}}, 1), {3}) == Ranks{0, 1, 2, 3});  // dp 0 and 1, tp 0 and 1
+  const Folding folding = fold_ranks(on({{Coord::dp, 8}}, 2), Ranks{5, 0});
+  CHECK(coordinates(folding.class_of(Coord::dp, 3)) == Ranks{3, 7});
+  CHECK(coordinates(folding.class_of(Coord::dp, 4)) == Ranks{4});
+  CHECK(coordinates(folding.class_of(Coord::dp, 6)).empty());
+  CHECK(folding.of(7) == 3);
 }
 
 TEST_CASE("ranks stay apart whose views name another instance, or whose messages go another distance") {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/schedule/folding.hpp"
+#include "model/schedule/process_group.hpp"
 
 namespace stretto {
 
@@ -18,11 +19,11 @@ Partners find_partners(const Schedule& schedule, std::span<const BoundProgram> p
     const BoundProgram& program = programs[p];
     auto& instance_of = result.instance_of.emplace_back(schedule.communicators.size(), Partners::kNone);
     for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c) {
-      const std::vector<std::int64_t> members = members_of(schedule, schedule.communicators[c], program.rank);
-      if (members.empty()) continue;
+      const ProcessGroup group = process_group_of(schedule.mesh, schedule.communicators[c], program.rank);
+      if (group.size == 0) continue;
       const auto [at, is_new] =
-          known_instances.try_emplace({c, members.front()}, static_cast<std::uint32_t>(result.instances.size()));
-      if (is_new) result.instances.push_back({c, static_cast<std::int64_t>(members.size()), {}});
+          known_instances.try_emplace({c, group.first}, static_cast<std::uint32_t>(result.instances.size()));
+      if (is_new) result.instances.push_back({c, group.size, {}});
       result.instances[at->second].members.push_back(p);
       instance_of[c] = at->second;
     }

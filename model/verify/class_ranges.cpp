@@ -1,8 +1,11 @@
 #include "model/verify/class_ranges.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/error.hpp"
@@ -33,6 +36,38 @@ void sort_and_merge(std::vector<ByteRange>& ranges) {
       ranges[kept++] = range;
   }
   ranges.resize(kept);
+}
+
+// By how much an expression grows with each of the coordinates, where that is the same everywhere. A polynomial in
+// which each coordinate occurs once at most is a sum over the sets of coordinates, of a constant times their product;
+// so it is such an expression when its values at the corners of a cube of side 1 add up.
+std::optional<std::vector<std::int64_t>> steps_of(const Expr& expr, const Coordinates& at,
+                                                  const std::vector<const BoundProgram::ClassAxis*>& moved) {
+  const std::string text = expr.text();
+  if (text.find("mod") != std::string::npos || text.find("select") != std::string::npos) return std::nullopt;
+  for (const BoundProgram::ClassAxis* of : moved) {
+    const std::string name = name_of(of->axis);
+    std::size_t count = 0;
+    for (std::size_t i = text.find(name); i != std::string::npos; i = text.find(name, i + 1))
+      count += text[i + name.size()] != '_';  // of a longer name: dp_instance
+    if (count > 1) return std::nullopt;
+  }
+  const std::int64_t origin = expr.eval(at);
+  std::vector<std::int64_t> steps;
+  for (std::size_t corner = 1; corner < std::size_t{1} << moved.size(); ++corner) {
+    Coordinates there = at;
+    std::int64_t sum = origin;
+    for (std::size_t a = 0; a < moved.size(); ++a) {
+      if ((corner >> a & 1) == 0) continue;
+      ++there[moved[a]->axis];
+      if (a < steps.size()) sum += steps[a];
+    }
+    if (std::has_single_bit(corner))
+      steps.push_back(expr.eval(there) - origin);
+    else if (expr.eval(there) != sum)
+      return std::nullopt;
+  }
+  return steps;
 }
 
 class Finder {
@@ -131,6 +166,16 @@ class Finder {
   }
 
   void find_patterns(StorageId storage, std::vector<Moving>& group, AxisSet axes, Found& found) {
+    const bool is_done = find_by_shifts(storage, group, axes, found);
+    if (!is_done) {
+      found.clear();
+      find_one_by_one(storage, group, axes, found);
+    }
+    for (auto& [covering, where] : found) sort_and_merge(where);
+    std::erase_if(found, [](const auto& pattern) { return pattern.second.empty(); });
+  }
+
+  void find_one_by_one(StorageId storage, std::vector<Moving>& group, AxisSet axes, Found& found) {
     Coordinates rank = program_.coordinates;
     const auto visit_ranks = [&](auto&& self, std::size_t axis) -> void {
       if (axis == program_.represents.size()) {
@@ -139,13 +184,73 @@ class Finder {
       }
       const BoundProgram::ClassAxis& of = program_.represents[axis];
       if ((axes >> axis & 1) == 0) return self(self, axis + 1);
-      for (const std::int64_t coordinate : of.coordinates) {
+      of.coordinates.visit([&](std::int64_t coordinate) {
         rank[of.axis] = coordinate;
         self(self, axis + 1);
-      }
+      });
     };
     visit_ranks(visit_ranks, 0);
-    for (auto& [covering, where] : found) sort_and_merge(where);
+  }
+
+  // From one rank to the next along an axis everything moves by as much.
+  struct Shift {
+    std::int64_t bytes = 0, ranks = 1;
+    bool operator==(const Shift&) const = default;
+  };
+
+  // Nearly always the accesses move together, by as many bytes for each rank (shards of a bucket): then the bytes of
+  // one rank tell those of all, however many there are. False, and nothing certain in `found`, where they do not, or
+  // where the union of a range over all ranks is no range.
+  bool find_by_shifts(StorageId storage, std::vector<Moving>& group, AxisSet axes, Found& found) {
+    if (schedule_.mesh.decompositions().size() > 1) return false;
+    std::vector<const BoundProgram::ClassAxis*> moved;
+    Coordinates first = program_.coordinates;
+    for (std::size_t i = 0; i < program_.represents.size(); ++i) {
+      if ((axes >> i & 1) == 0) continue;
+      const BoundProgram::ClassAxis& of = program_.represents[i];
+      if (!of.coordinates.without.empty()) return false;
+      moved.push_back(&of);
+      first[of.axis] = of.coordinates.begin;
+    }
+    const std::int64_t size = bytes_of(schedule_.storages[storage].dtype);
+    std::vector<Shift> shifts;
+    for (const Moving& moving : group) {
+      Coordinates at = first, last = first;
+      for (const Coord coord : kCallCoords) last[coord] = at[coord] = moving.call[coord];
+      for (const BoundProgram::ClassAxis* of : moved) last[of->axis] = of->coordinates.last();
+      const std::optional<std::vector<std::int64_t>> steps = steps_of(moving.view->offset, at, moved);
+      if (!steps) return false;
+      std::vector<Shift> own;
+      for (std::size_t a = 0; a < moved.size(); ++a) {
+        const ClassCoordinates& of = moved[a]->coordinates;
+        own.push_back({(*steps)[a] * of.step * size, of.places});
+        if (own.back().bytes < 0) return false;
+      }
+      if (shifts.empty()) shifts = own;
+      if (own != shifts) return false;
+      const View& view = *moving.view;
+      if (view.offset.eval(last) + (view.rows - 1) * view.ld + view.cols > schedule_.tensors[view.tensor].elements())
+        return false;  // the ranks are looked at one by one, to name the first
+    }
+    std::sort(shifts.begin(), shifts.end(), [](const Shift& a, const Shift& b) { return a.bytes < b.bytes; });
+    std::int64_t all = 0;  // bytes that the last rank lies behind the first
+    for (const Shift& shift : shifts) all += shift.bytes * (shift.ranks - 1);
+    sweep(storage, group, first, found);
+    const std::int64_t begin = ends_.front().byte, end = ends_.back().byte;  // of all accesses on that rank
+    for (auto& [covering, where] : found) {
+      if (covering.empty())
+        std::erase_if(where, [&](const ByteRange& range) { return range.end <= begin || range.begin >= end; });
+      for (ByteRange& range : where)
+        for (const Shift& shift : shifts) {
+          if (range.end - range.begin < shift.bytes) return false;
+          range.end += shift.bytes * (shift.ranks - 1);
+        }
+    }
+    // What lies before all accesses is largest on the last rank, what lies behind them on the first.
+    if (begin + all > 0) found[{}].push_back({0, begin + all});
+    if (const std::int64_t size_of = schedule_.storages[storage].bytes(); end < size_of)
+      found[{}].push_back({end, size_of});
+    return true;
   }
 
   // The bytes of the storage from beginning to end, on one rank.
@@ -176,7 +281,12 @@ class Finder {
     covering_.clear();
     std::int64_t begin = 0;
     const auto cover_until = [&](std::int64_t end) {
-      if (begin < end) found[covering_].push_back({begin, end});
+      if (begin < end) {
+        std::vector<ByteRange>& where = found[covering_];
+        // Ranges of many ranks are mostly one: they are merged before the memory that holds them grows.
+        if (where.size() == where.capacity()) sort_and_merge(where);
+        where.push_back({begin, end});
+      }
       begin = end;
     };
     for (const End& end : ends_) {

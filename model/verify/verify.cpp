@@ -57,10 +57,10 @@ void visit_class(const Mesh& mesh, const BoundProgram& program, Coordinates at, 
   const BoundProgram::ClassAxis& of = program.represents[next];
   if (std::find(axes.begin(), axes.end(), of.axis) == axes.end())
     return visit_class(mesh, program, at, axes, visit, next + 1);
-  for (const std::int64_t coordinate : of.coordinates) {
+  of.coordinates.visit([&](std::int64_t coordinate) {
     at[of.axis] = coordinate;
     visit_class(mesh, program, at, axes, visit, next + 1);
-  }
+  });
 }
 
 // "In place: the shard is slice `rank` of the whole", otherwise members would read what others have overwritten.

@@ -2,23 +2,29 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace stretto::sim {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 16;
+using Groups = std::vector<std::vector<std::int64_t>>;
 
 // Members of each instance, by its first rank.
-std::vector<std::vector<std::int64_t>> instances_of(const Schedule& schedule, const Communicator& communicator) {
-  std::vector<std::vector<std::int64_t>> instances;
-  const std::int64_t ranks = std::min(schedule.mesh.ranks(), kMostRanks);
+Groups instances_of(const Mesh& mesh, const Communicator& communicator) {
+  Groups instances;
+  const std::int64_t ranks = mesh.ranks();
   std::vector<bool> is_seen(static_cast<std::size_t>(ranks), false);
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     if (is_seen[static_cast<std::size_t>(rank)]) continue;
-    std::vector<std::int64_t> members = members_of(schedule, communicator, rank);
-    for (const std::int64_t member : members)
-      if (member < ranks) is_seen[static_cast<std::size_t>(member)] = true;
+    std::vector<std::int64_t> members = mesh.members(rank, communicator.axes);
+    if (!communicator.subset.empty()) {
+      std::vector<std::int64_t> some;
+      for (const std::int64_t place : communicator.subset) some.push_back(members[static_cast<std::size_t>(place)]);
+      members = std::find(some.begin(), some.end(), rank) == some.end() ? std::vector<std::int64_t>{} : some;
+    }
+    for (const std::int64_t member : members) is_seen[static_cast<std::size_t>(member)] = true;
     if (!members.empty()) instances.push_back(std::move(members));
   }
   return instances;
@@ -50,18 +56,71 @@ double share_leaving(const std::vector<std::vector<std::int64_t>>& instances, st
   return static_cast<double>(most) / static_cast<double>(pod);
 }
 
-}  // namespace
+// Along an axis whose coordinates are s ranks apart, ranks are at the same place of a node and of a pod again after a
+// round of P / gcd(P, s) coordinates, P a common multiple of the ranks of a node and of a pod. So a mesh with three
+// rounds (the first, the last, and one that stands for all between them) and what is left over has every kind of place
+// that the whole one has, and each further round adds as many nodes to a group as the one before.
+struct Shortened {
+  std::size_t axis = 0;  // of the mesh
+  std::int64_t round = 0, left_out = 0;
+};
+constexpr std::int64_t kKeptRounds = 3;
 
-GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod) {
-  domain = ranks_of_node(schedule.mesh, domain);
-  GroupSpan span{communicator.size, 1};
-  const std::vector<std::vector<std::int64_t>> instances = instances_of(schedule, communicator);
+std::vector<Shortened> shorten(Mesh::Decomposition& axes, const Communicator& communicator, std::int64_t period) {
+  std::vector<Shortened> shortened;
+  std::int64_t stride = 1;
+  for (std::size_t a = axes.size(); a-- > 0;) {
+    MeshAxis& axis = axes[a];
+    const std::int64_t round = period / std::gcd(period, stride), left_out = axis.size / round - kKeptRounds;
+    // A subset names coordinates.
+    const bool is_named = !communicator.subset.empty() && std::find(communicator.axes.begin(), communicator.axes.end(),
+                                                                    axis.coord) != communicator.axes.end();
+    if (left_out > 0 && !is_named) {
+      shortened.push_back({a, round, left_out});
+      axis.size -= left_out * round;  // a multiple of the period less: the strides of slower axes are as before in it
+    }
+    stride *= axis.size;
+  }
+  return shortened;
+}
+
+// Nodes of the instance on most, and the fewest members that one of its nodes has.
+GroupSpan nodes_of(const Groups& instances, std::int64_t domain) {
+  GroupSpan span;
   for (const std::vector<std::int64_t>& members : instances) {
     std::map<std::int64_t, std::int64_t> on_nodes;
     for (const std::int64_t member : members) ++on_nodes[member / domain];
     span.nodes = std::max(span.nodes, static_cast<std::int64_t>(on_nodes.size()));
     for (const auto& [node, count] : on_nodes) span.fewest = span.fewest == 0 ? count : std::min(span.fewest, count);
   }
+  return span;
+}
+
+// Nodes with all rounds of the axes from `next` on: each adds what the one behind the kept ones adds.
+std::int64_t all_nodes(Mesh::Decomposition axes, const Communicator& communicator, std::int64_t domain,
+                       const std::vector<Shortened>& shortened, std::size_t next) {
+  while (next < shortened.size() && std::find(communicator.axes.begin(), communicator.axes.end(),
+                                              axes[shortened[next].axis].coord) == communicator.axes.end())
+    ++next;
+  if (next == shortened.size()) return nodes_of(instances_of(Mesh(axes), communicator), domain).nodes;
+  const std::int64_t kept = all_nodes(axes, communicator, domain, shortened, next + 1);
+  axes[shortened[next].axis].size += shortened[next].round;
+  const std::int64_t more = all_nodes(axes, communicator, domain, shortened, next + 1);
+  return kept + shortened[next].left_out * (more - kept);
+}
+
+}  // namespace
+
+GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod) {
+  domain = ranks_of_node(schedule.mesh, domain);
+  Mesh::Decomposition axes = schedule.mesh.axes();
+  std::vector<Shortened> shortened;
+  if (schedule.mesh.decompositions().size() == 1)
+    shortened = shorten(axes, communicator, pod < schedule.mesh.ranks() ? std::lcm(domain, pod) : domain);
+  const Groups instances = instances_of(shortened.empty() ? schedule.mesh : Mesh(axes), communicator);
+  GroupSpan span = nodes_of(instances, domain);
+  span.members = communicator.size;
+  if (!shortened.empty()) span.nodes = all_nodes(axes, communicator, domain, shortened, 0);
   if (span.nodes == 1) return span;
   span.leaving = share_leaving(instances, span.on_node(), pod);
   span.leaving_by_message = share_leaving(instances, 1, pod);

@@ -21,8 +21,8 @@ struct GroupSpan {
 // ranks of a node and of a pod. In a collective every member sends to the one `on_node()` places behind it, on the same
 // rail of the next node: NCCL's rings on a rail-optimised fabric. A job has equally many ranks on each of the least
 // number of nodes where that divides them and cuts no group along the fastest axes that a node holds, as Slurm places
-// it with --segment: 128 GPUs are 64 of two domains of 72. Otherwise nodes are filled one after the other. Instances
-// beyond the first 65,536 ranks are taken to lie as those.
+// it with --segment: 128 GPUs are 64 of two domains of 72. Otherwise nodes are filled one after the other. Time and
+// memory depend on the ranks of nodes and pods, not on those of the job.
 GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod);
 
 }  // namespace stretto::sim

@@ -1,7 +1,12 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
 
 #include "sim/accelerator/kernel_time.hpp"
+#include "tests/draw.hpp"
 #include "tests/message_of.hpp"
 
 namespace stretto::sim {
@@ -140,6 +145,55 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   const GroupSpan stages = span_of(schedule, schedule.communicators[0], 8, 8);
   CHECK(stages.leaving == Approx(1));
   CHECK(stages.leaving_by_message == Approx(0.5));
+}
+
+// What span_of() says, from a list of all members of all groups.
+TEST_CASE("how groups lie on nodes follows from a few of them", "[sim]") {
+  testing::Draw draw(5);
+  for (int round = 0; round < 200; ++round) {
+    const std::int64_t tp = draw.one_of({1, 2, 3, 4, 8}), cp = draw.one_of({1, 2, 5}), dp = draw.between(1, 60),
+                       pp = draw.one_of({1, 2, 3, 7});
+    Schedule schedule;
+    schedule.mesh = draw.coin() ? Mesh({{Coord::pp, pp}, {Coord::dp, dp}, {Coord::cp, cp}, {Coord::tp, tp}})
+                                : Mesh({{Coord::dp, dp}, {Coord::pp, pp}, {Coord::cp, cp}, {Coord::tp, tp}});
+    const std::int64_t ranks = schedule.mesh.ranks(), domain = draw.one_of({1, 4, 6, 8, 72});
+    const std::int64_t pod = draw.coin() ? std::int64_t{1} << 40 : domain * draw.between(1, 4);
+    const std::vector<Coord> axes = draw.one_of<std::vector<Coord>>(
+        {{Coord::tp}, {Coord::dp}, {Coord::pp}, {Coord::dp, Coord::cp}, {Coord::pp, Coord::dp, Coord::cp}});
+    Communicator communicator{"group", axes, CommEngine::nic, 1, 1};
+    for (const Coord axis : axes) communicator.size *= schedule.mesh.size(axis);
+    CAPTURE(tp, cp, dp, pp, domain, pod, axes.size(), communicator.size);
+    const GroupSpan span = span_of(schedule, communicator, domain, pod);
+    CHECK(span.members == communicator.size);
+    // Ranks of a node: as span_of() has them, which a group of all ranks tells.
+    const GroupSpan all = span_of(
+        schedule, {"all", {Coord::pp, Coord::dp, Coord::cp, Coord::tp}, CommEngine::nic, 1, ranks}, domain, pod);
+    const std::int64_t of_node = ranks % all.nodes == 0 && all.fewest == ranks / all.nodes ? ranks / all.nodes : domain;
+    std::int64_t nodes = 1, fewest = 0;
+    std::map<std::int64_t, std::int64_t> leaving;  // [pod]
+    std::set<std::int64_t> seen;
+    std::vector<std::vector<std::int64_t>> groups;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      if (seen.contains(rank)) continue;
+      groups.push_back(members_of(schedule, communicator, rank));
+      seen.insert(groups.back().begin(), groups.back().end());
+      std::map<std::int64_t, std::int64_t> on_node;
+      for (const std::int64_t member : groups.back()) ++on_node[member / of_node];
+      nodes = std::max(nodes, std::ssize(on_node));
+      for (const auto& [node, count] : on_node) fewest = fewest == 0 ? count : std::min(fewest, count);
+    }
+    CHECK(span.nodes == nodes);
+    CHECK(span.fewest == fewest);
+    if (nodes == 1) continue;
+    for (const std::vector<std::int64_t>& members : groups)
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        const std::size_t next = (i + static_cast<std::size_t>(span.on_node())) % members.size();
+        if (members[i] / pod != members[next] / pod) ++leaving[members[i] / pod];
+      }
+    std::int64_t most = 0;
+    for (const auto& [number, count] : leaving) most = std::max(most, count);
+    CHECK(span.leaving == Approx(double(most) / double(pod)));
+  }
 }
 
 }  // namespace stretto::sim
