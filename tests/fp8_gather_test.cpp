@@ -1,7 +1,10 @@
-// fp8_param_gather: parameters travel in e4m3 with their scales. Bytes, memory, and how far training goes from bf16.
+// fp8_param_gather: weights of linear layers travel in e4m3 with their scales. Bytes, memory, and how far training goes
+// from bf16.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
@@ -78,6 +81,38 @@ TEST_CASE("fp8_param_gather: every rank computes with the masters in fp8", "[ser
   }
 }
 
+// Norm weights, all near 1, would become one value in fp8.
+TEST_CASE("fp8_param_gather: norm weights, biases, embeddings and the head are what bf16 makes of the masters",
+          "[serial]") {
+  Run run(fp8_scenario({2, 1}, "plain"));
+  for (std::int64_t number = 0; number < 3; ++number) run.step(number);
+  // A rank's own shard is what AdamW has just rounded; the other rank's came by the gather.
+  std::map<std::string, std::size_t> different;  // [array] elements that are not the master's in bf16
+  for (const StatePiece& piece : run.schedule.state.pieces) {
+    const ModelArray& array = run.schedule.state.arrays[piece.array];
+    const StateBucket& bucket = run.schedule.state.buckets[piece.bucket];
+    const StorageId parameter = bucket.window(StatePart::parameters)->storage,
+                    master = bucket.window(StatePart::master)->storage;
+    std::vector<float> exact;
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      const auto shard = run.executor.memory(rank).view<float>(run.schedule, master, 0, bucket.own_elements);
+      exact.insert(exact.end(), shard.begin(), shard.end());
+    }
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      const auto used = run.executor.memory(rank).view<Bf16>(run.schedule, parameter, piece.offset, array.elements());
+      for (std::size_t i = 0; i < used.size(); ++i)
+        different[array.name] +=
+            to_float(used[i]) != to_float(to_bf16(exact[static_cast<std::size_t>(piece.offset) + i]));
+    }
+  }
+  for (const auto& [name, count] : different) {
+    INFO(name);
+    const bool in_fp8 = name == "qkv.weight" || name == "proj.weight" || name == "fc1.weight" || name == "fc2.weight";
+    CHECK((count > 0) == in_fp8);
+  }
+  CHECK(different.size() > 8);
+}
+
 TEST_CASE("fp8_param_gather: training stays near that in bf16, with any layout and mode") {
   constexpr int kSteps = 3;
   const Trained expected = train(fp8_scenario({2, 1}, "plain", false), kSteps, false);
@@ -121,20 +156,22 @@ TEST_CASE("fp8_param_gather: overlap moves operations: the same bits and data fl
   }
 }
 
-TEST_CASE("fp8_param_gather: 33 bytes for 32 elements on the wire") {
-  const auto gathered_bytes = [](const Schedule& schedule) {
-    std::int64_t bytes = 0;
-    for (const Operation& operation : schedule.operations)
-      if (const auto* c = std::get_if<Collective>(&operation.work); c && c->kind == CollectiveKind::all_gather)
-        bytes +=
-            c->elements *
-            bytes_of(schedule.storages[schedule.tensors[operation.accesses[0].view.tensor].places[0].storage].dtype);
-    return bytes;
-  };
+TEST_CASE("fp8_param_gather: 33 bytes for 32 elements on the wire, of linear layers' weights alone") {
   for (const char* mode : {"plain", "overlap_param_gather"}) {
-    const Schedule wide = build_schedule(fp8_scenario({4, 1}, mode, false)),
-                   narrow = build_schedule(fp8_scenario({4, 1}, mode));
-    CHECK(gathered_bytes(wide) * 33 == gathered_bytes(narrow) * 64);
+    const Scenario scenario = fp8_scenario({4, 1}, mode);
+    const Schedule schedule = build_schedule(scenario);
+    std::int64_t in_fp8 = 0, in_bf16 = 0;  // bytes that are gathered
+    for (const Operation& operation : schedule.operations) {
+      const auto* c = std::get_if<Collective>(&operation.work);
+      if (c == nullptr || c->kind != CollectiveKind::all_gather) continue;
+      const Storage& from = schedule.storages[schedule.tensors[operation.accesses[0].view.tensor].places[0].storage];
+      (from.dtype == Dtype::e4m3 ? in_fp8 : in_bf16) += c->elements * bytes_of(from.dtype);
+    }
+    std::int64_t linear = 0, others = 0;  // elements, without the padding of buckets and of starts to 64
+    for (const Parameter& p : parameters(scenario.model)) (p.layer >= 0 && p.decayed ? linear : others) += p.elements();
+    CHECK(double(in_fp8) == Approx(double(linear) * 33 / 32).epsilon(0.1));
+    CHECK(double(in_bf16) == Approx(double(others) * 2).epsilon(0.3));
+    CHECK(in_fp8 % 33 == 0);
   }
 }
 
@@ -147,7 +184,7 @@ TEST_CASE("fp8_param_gather: s_k = max(t_k, g_k) and then the cast back", "[clos
   for (OpId op = 0; op < schedule.operations.size(); ++op)
     if (!is_communication(schedule.operations[op].work)) ideal.set(op, 1000 + 37 * (op % 11));
   std::size_t count = 0;
-  for (; schedule.find_operation("dp.all_gather.b" + std::to_string(count)); ++count)
+  for (; schedule.find_operation("dp.cast_to_fp8.b" + std::to_string(count)); ++count)
     ideal.set("dp.all_gather.b" + std::to_string(count), 5000 + 11 * static_cast<Time>(count % 3));
   REQUIRE(count > 3);
   const sim::SimResult result = ideal.run();

@@ -24,7 +24,6 @@ class OptimizerWriter {
         instances_(scenario.parallel.num_distributed_optimizer_instances),
         casts_(dp_ > 1 && !scenario.overlap.grad_reduce_in_fp32),
         sums_in_fp32_(stretto::sums_in_fp32(scenario)),
-        gathers_fp8_(stretto::gathers_fp8(scenario)),
         sequence_parallel_(scenario.parallel.sequence_parallel && tp_ > 1) {
     if (scenario.training.frozen_base) return;  // no buckets to update
     for (std::size_t b = 0; b < lowered.buckets.size(); ++b)
@@ -47,10 +46,8 @@ class OptimizerWriter {
     const std::optional<OpAddress> summed = sum_metrics();
     step(summed);
     if (shards_ == 1) return;
-    if (gathers_fp8_)
-      gather_fp8();
-    else
-      all_gather();
+    all_gather();
+    gather_fp8();
   }
 
  private:
@@ -220,7 +217,9 @@ class OptimizerWriter {
   }
 
   void all_gather() {
+    std::optional<OpId> last;
     for (const std::size_t b : buckets_) {
+      if (tensors(b).fp8) continue;
       ops(b).all_gather =
           place({"dp.all_gather" + suffix(b),
                  Collective{CollectiveKind::all_gather, o_.dp_communicator, lowered_.buckets[b].elements},
@@ -228,9 +227,10 @@ class OptimizerWriter {
                  Phase::param_sync,
                  {read(shard_of(tensors(b).parameter, shard(b))), write(whole(schedule_, tensors(b).parameter))}});
       wait_for(ops(b).adamw);
+      last = ops(b).all_gather;
     }
     // The next step starts when the parameters are whole again.
-    order_.front().waits.push_back({EdgeKind::finish_start, {ops(buckets_.back()).all_gather, 0, 0, 0, 1}});
+    if (last) order_.front().waits.push_back({EdgeKind::finish_start, {*last, 0, 0, 0, 1}});
   }
 
   // Behind the step's first call, in sequence: what AdamW of the step before has left is rounded, gathered, and takes
@@ -244,23 +244,24 @@ class OptimizerWriter {
       return schedule_.blocks[block].ops.front();
     };
     for (const std::size_t b : buckets_) {
+      if (!tensors(b).fp8) continue;
       const BucketTensors& t = tensors(b);
       const std::int64_t packed = ScaledCast::packed_bytes(shard(b));
       ops(b).to_fp8 = add({"dp.cast_to_fp8" + suffix(b),
                            ScaledCast{Pass::forward, 1, shard(b)},
                            o_.compute,
                            Phase::param_sync,
-                           {read(shard_of(t.parameter, shard(b))), write(whole(schedule_, t.fp8_shard))}});
+                           {read(shard_of(t.parameter, shard(b))), write(whole(schedule_, *t.fp8_shard))}});
       ops(b).all_gather = add({"dp.all_gather" + suffix(b),
                                Collective{CollectiveKind::all_gather, o_.dp_communicator, shards_ * packed},
                                o_.dp,
                                Phase::param_sync,
-                               {read(whole(schedule_, t.fp8_shard)), write(whole(schedule_, t.fp8))}});
+                               {read(whole(schedule_, *t.fp8_shard)), write(whole(schedule_, *t.fp8))}});
       ops(b).from_fp8 = add({"dp.cast_from_fp8" + suffix(b),
                              ScaledCast{Pass::backward, shards_, shard(b)},
                              o_.compute,
                              Phase::param_sync,
-                             {read(whole(schedule_, t.fp8)), write(whole(schedule_, t.parameter))}});
+                             {read(whole(schedule_, *t.fp8)), write(whole(schedule_, t.parameter))}});
     }
     order_.insert(order_.begin() + 1, calls.begin(), calls.end());
   }
@@ -272,7 +273,7 @@ class OptimizerWriter {
   std::vector<Call>& order_;
   const std::int64_t dp_, shards_, tp_;  // dp_: all that have the same parameters
   const std::int64_t instances_;
-  const bool casts_, sums_in_fp32_, gathers_fp8_, sequence_parallel_;
+  const bool casts_, sums_in_fp32_, sequence_parallel_;
   std::vector<std::size_t> buckets_;  // of the role
   std::vector<std::size_t> updated_;  // the same, in the order of their updates
   std::optional<Edge> summed_norms_;  // the last of them

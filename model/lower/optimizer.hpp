@@ -23,7 +23,7 @@ struct Optimizer {
 
 // Whether gradients in bf16 go round by an all-to-all and are summed in f32 (reduce_scatter_with_fp32_accumulation).
 bool sums_in_fp32(const Scenario& scenario);
-// Whether parameters are gathered in fp8 (fp8_param_gather).
+// Whether the weights of linear layers are gathered in fp8 (fp8_param_gather): ModelParameters::in_fp8.
 bool gathers_fp8(const Scenario& scenario);
 // Whether the update begins with the first model chunk, which is gathered beside the rest of it
 // (overlap_param_gather_with_optimizer_step).
@@ -39,8 +39,8 @@ std::vector<Access> adamw_accesses(const Optimizer& optimizer, View gradient, Vi
 // Fills the operations of the role's `lowered.bucket_ops`. With a frozen base only the sum of the metrics is left.
 //
 // With several instances of the optimizer a reduce-scatter is inside one, and an all-reduce of the shard across them
-// follows it. With fp8 the parameters are cast and gathered at the beginning of the step instead of at its end, so that
-// they are the same in the first step as in later ones.
+// follows it. With fp8_param_gather the weights of linear layers are cast and gathered at the
+// beginning of the step instead of at its end, so that they are the same in the first step as in later ones.
 //
 // Megatron-LM sums the whole gradient of a tied embedding over stages; here it is the shard that is left after the
 // reduction over dp, which is what the optimizer reads.

@@ -13,23 +13,29 @@
 namespace stretto {
 namespace {
 
-enum class Kind : std::uint8_t { own, replicated, tied };
+enum class Kind : std::uint8_t { in_fp8, own, replicated, tied };
+
+// What TransformerEngine's linear layers multiply by, which is all that it keeps in fp8. Norm weights, all near 1,
+// would become one and the same value, and embeddings are looked up.
+bool is_linear_weight(const Parameter& p) { return p.layer >= 0 && p.decayed; }  // weight decay is for matrices only
 
 // Buckets of parts [begin, end) that are of a kind; entries are indices into `parts`.
 void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Kind kind, const Parallel& parallel,
-                 std::int64_t bucket_size, std::int64_t unit, std::size_t role, std::vector<Bucket>& buckets,
-                 bool is_tied) {
+                 std::int64_t bucket_size, std::size_t role, std::vector<Bucket>& buckets, bool is_tied,
+                 bool gathers_in_fp8) {
   std::vector<Parameter> chosen;
   std::vector<std::size_t> index;
   for (std::size_t i = begin; i < parts.size(); ++i) {
     const bool is_embedding = parts[i].name == "wte.weight" || parts[i].name == kTiedHeadWeight;
     const Kind of_part = is_tied && is_embedding                                        ? Kind::tied
                          : is_replicated(parts[i], parallel.tensor_model_parallel_size) ? Kind::replicated
+                         : gathers_in_fp8 && is_linear_weight(parts[i])                 ? Kind::in_fp8
                                                                                         : Kind::own;
     if (of_part != kind) continue;
     chosen.push_back(parts[i]);
     index.push_back(i);
   }
+  const std::int64_t unit = kind == Kind::in_fp8 ? kScaleBlock : 1;
   for (Bucket& bucket : make_buckets(chosen, bucket_size, parallel.shards(), unit)) {
     for (BucketEntry& entry : bucket.entries) entry.parameter = index[entry.parameter];
     bucket.role = role;
@@ -113,7 +119,7 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
   std::optional<StatePiece> tied_copy;
   std::vector<std::size_t> whole;  // [part] index into `all`
   std::vector<bool> first_chunk;   // [bucket]
-  const std::int64_t unit = gathers_fp8(scenario) ? kScaleBlock : 1;
+  const bool gathers_in_fp8 = gathers_fp8(scenario);
   for (std::int64_t stage = 0; stage < map.stages; ++stage)
     for (std::int64_t number = map.chunks; number-- > 0;) {
       const std::int64_t piece = map.piece_of(stage, number);
@@ -128,9 +134,11 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
         result.parts.back().name = kTiedHeadWeight;
         whole.push_back(0);
       }
-      for (const Kind kind : {Kind::own, Kind::replicated, Kind::tied})
-        add_buckets(result.parts, begin, kind, parallel, piece == 0 ? bucket_size : 0, unit,
-                    static_cast<std::size_t>(stage), lowered.buckets, is_tied);
+      for (const Kind kind : {Kind::in_fp8, Kind::own, Kind::replicated, Kind::tied}) {
+        add_buckets(result.parts, begin, kind, parallel, piece == 0 ? bucket_size : 0, static_cast<std::size_t>(stage),
+                    lowered.buckets, is_tied, gathers_in_fp8);
+        result.in_fp8.resize(lowered.buckets.size(), kind == Kind::in_fp8);
+      }
       for (std::size_t b = first_chunk.size(); b < lowered.buckets.size(); ++b) first_chunk.push_back(number == 0);
     }
 
@@ -207,7 +215,7 @@ std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered&
     if (types.sums_in_fp32)
       t.parts = add_placed_tensor(schedule, "bucket.gradient_parts" + suffix, 1, elements,
                                   {{parts.at(lowered.buckets[b].role), 0}});
-    if (types.gathers_fp8) {
+    if (types.in_fp8[b]) {
       const std::int64_t packed = ScaledCast::packed_bytes(shard);
       t.fp8_shard = add_tensor(schedule, "bucket.fp8_shard" + suffix, Dtype::e4m3, BufferKind::workspace, 1, packed);
       t.fp8 = add_tensor(schedule, "bucket.fp8" + suffix, Dtype::e4m3, BufferKind::workspace, 1, shards * packed);

@@ -326,9 +326,9 @@ Lowered lower_plain(const Scenario& scenario) {
 
   Optimizer optimizer;
   if (!shape.frozen_base)
-    optimizer.tensors = add_bucket_tensors(schedule, lowered, parallel.optimizer_shards(),
-                                           {parallel.replicas() > 1 && !scenario.overlap.grad_reduce_in_fp32,
-                                            sums_in_fp32(scenario), gathers_fp8(scenario)});
+    optimizer.tensors = add_bucket_tensors(
+        schedule, lowered, parallel.optimizer_shards(),
+        {parallel.replicas() > 1 && !scenario.overlap.grad_reduce_in_fp32, sums_in_fp32(scenario), parameters.in_fp8});
   optimizer.norm_squared = {metrics, 0, 0, 1, 1, 1, 1};
   optimizer.hyper = whole(schedule, hyper);
   optimizer.compute = kCompute;

@@ -16,8 +16,9 @@
 // are gathered beside the updates of the others, in the step before. Edges:   AdamW of the first chunk  →  AG of it,
 // derived Exposed: max(0, a − u), a its gathers and u the updates of the others.
 //
-// With fp8_param_gather the cast of a shard is where the plain schedule has it, before everything else; the cast back
-// comes right before the first use.
+// With fp8_param_gather the weights of linear layers have buckets of their own, and the others are gathered in bf16 as
+// without it. The cast of a shard is where the plain schedule has it, before everything else; the cast back comes right
+// before the first use.
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
@@ -66,10 +67,11 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
     first_calls.push_back(program.order[call]);
     edits.remove(call);
   }
-  std::size_t next = 0;
+  auto gather = gathers.begin();
   for (const std::size_t call : calls_of(schedule, program, casts_back)) {
-    gathers[next].cast_back = program.order[call];
-    gathers[next++].cast_back->sequence = 0;
+    while (gather->ops.from_fp8 == kNone) ++gather;
+    gather->cast_back = program.order[call];
+    gather++->cast_back->sequence = 0;
     edits.remove(call);
   }
   edits.apply();
@@ -87,15 +89,20 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
 // The release of each gather: an operation that has started. None: the beginning of the step.
 using Releases = std::vector<std::optional<OrderPosition>>;
 
-// First use of the bucket before; of several with the same first use, that of the bucket before them all. The small
-// bucket of norms, which only sequence parallelism has apart, goes with the bucket behind it: as one ahead of that, it
-// would leave nothing to hide the other's gather behind.
-Releases one_ahead(const std::vector<Gather>& gathers) {
-  const auto is_norms = [&](std::size_t g) { return gathers[g].ops.tp_all_reduce != kNone; };
+// First use of the bucket before; of several with the same first use, that of the bucket before them all. A small
+// bucket of norms goes with the bucket behind it: as one ahead of that, it would leave nothing to hide the other's
+// gather behind. Sequence parallelism has norms apart, and fp8_param_gather has all apart that is not gathered in fp8:
+// what is less than an eighth of the bucket behind it (assumed) counts as small.
+Releases one_ahead(const Schedule& schedule, const std::vector<Gather>& gathers) {
+  const auto elements = [&](std::size_t g) { return schedule.storages[gathers[g].ops.parameter].elements; };
+  const auto is_small = [&](std::size_t g) {
+    return gathers[g].ops.tp_all_reduce != kNone ||
+           (!gathers[g].cast_back && gathers[g + 1].cast_back && 8 * elements(g) < elements(g + 1));
+  };
   Releases releases(gathers.size());
   std::size_t group = 0;  // its first gather
   for (std::size_t g = 1; g < gathers.size(); ++g) {
-    if (gathers[g].first_use == gathers[g - 1].first_use || is_norms(g - 1)) {
+    if (gathers[g].first_use == gathers[g - 1].first_use || is_small(g - 1)) {
       releases[g] = releases[g - 1];
       continue;
     }
@@ -144,7 +151,10 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
   Schedule& schedule = lowered.schedule;
   Program& program = schedule.programs[role];
   std::vector<Gather> gathers = take_gathers(schedule, buckets, program, lowered.compute);
-  const Releases releases = align ? aligned(lowered, program, gathers, role) : one_ahead(gathers);
+  const std::size_t behind_casts =
+      1 + static_cast<std::size_t>(std::count_if(gathers.begin(), gathers.end(),
+                                                 [](const Gather& gather) { return gather.cast_back.has_value(); }));
+  const Releases releases = align ? aligned(lowered, program, gathers, role) : one_ahead(schedule, gathers);
 
   OrderEdits edits(program);
   for (std::size_t g = gathers.size(); g-- > 0;) {
@@ -159,7 +169,7 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
     lowered.free.push_back(gather.ops.all_gather);
     gather.call.waits.clear();
     OrderPosition at;
-    if (gather.ops.to_fp8 != kNone) at = {1 + gathers.size(), 0};  // behind the casts
+    if (gather.ops.to_fp8 != kNone) at = {behind_casts, 0};
     if (with_optimizer_step && gather.ops.first_chunk) {
       at = behind_first_chunk(schedule, program, buckets);
     } else if (releases[g]) {
