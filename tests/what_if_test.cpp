@@ -1,0 +1,203 @@
+// Random what-ifs: scenarios over every knob, on shipped platforms with shipped profiles. A step is the same twice, its
+// parts add up, and more bandwidth, more rate or less latency does not make it slower.
+//
+// That last relation has a limit. A schedule fixes the order of each lane, not the moments at which operations of two
+// lanes meet: a kernel that ends earlier may come to run beside a collective that slows it, or a request may come just
+// behind another one in the queue for a core. Lists of tasks with fixed priorities have such anomalies (Graham, Bounds
+// on multiprocessing timing anomalies, SIAM J. Appl. Math. 17(2), 1969). So the relation is exact where nothing
+// competes (kMostRounding), and elsewhere holds up to kMostAnomaly.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "compare/predict_step.hpp"
+#include "tests/draw.hpp"
+#include "tests/random_layout.hpp"
+
+namespace stretto::testing {
+namespace {
+
+// Times of operations are rounded to picoseconds, and the steady period to 1e-6 (docs/simulation.md).
+constexpr double kMostRounding = 2e-6;
+// The most that was seen of 5,000 what-ifs, and some more.
+constexpr double kMostAnomaly = 0.05;
+
+struct Better {
+  const char* name;
+  std::function<void(Scenario&, sim::Platform&)> change;
+};
+
+std::vector<Better> of_gpus() {
+  const auto accelerator = [](auto change) {
+    return [change](Scenario&, sim::Platform& platform) { change(*platform.accelerator); };
+  };
+  return {{"twice the rate of NVLink", accelerator([](auto& a) { a.nvlink.GBps.value *= 2; })},
+          {"twice the rate of the network", accelerator([](auto& a) { a.network.GBps.value *= 2; })},
+          {"half the latency of links",
+           accelerator([](auto& a) { a.nvlink.latency_us.value /= 2, a.network.latency_us.value /= 2; })},
+          {"half of what a collective takes more in a step",
+           [](Scenario& scenario, sim::Platform& platform) {
+             platform.accelerator->collective_in_step_us.value /= 2;
+             if (scenario.framework.collective_in_step_us) scenario.framework.collective_in_step_us->value /= 2;
+           }},
+          {"1.5 times the rate of memory", accelerator([](auto& a) { a.hbm_GBps.value *= 1.5; })},
+          {"GEMMs in 0.8 of their time",
+           [](Scenario& scenario, sim::Platform& platform) {
+             platform.accelerator->gemm_sustained.value *= 0.8;
+             if (scenario.framework.gemm_sustained) scenario.framework.gemm_sustained->value *= 0.8;
+           }},
+          {"half the time to issue a kernel", [](Scenario& scenario, sim::Platform&) {
+             for (Quantity* quantity : {&scenario.framework.issue_us, &scenario.framework.collective_issue_us,
+                                        &scenario.framework.micro_batch_us, &scenario.framework.step_us})
+               quantity->value /= 2;
+           }}};
+}
+
+std::vector<Better> of_hosts() {
+  return {
+      {"twice the rate of links", [](Scenario& scenario, sim::Platform&) { scenario.cluster.link_GBps *= 2; }},
+      {"half the latency of links", [](Scenario& scenario, sim::Platform&) { scenario.cluster.link_latency_us /= 2; }}};
+}
+
+struct WhatIf {
+  std::string text;  // replays it
+  Scenario scenario;
+  sim::Platform platform;
+};
+
+// Throws Error(input) where the draw is refused.
+WhatIf what_if(std::uint64_t seed) {
+  Draw draw(seed * 7919 + 1);
+  const RandomLayout layout = random_layout(seed);
+  const std::string platform = draw.one_of<const char*>(
+      {"h100-sxm", "h100-sxm", "a100-80gb", "h200-sxm", "b200-sxm", "gb200-nvl72", "host", "host"});
+  const std::string profile = draw.one_of<const char*>(
+      {"", "megatron-core-te", "nemo-dgxc", "torchtitan", "torchtitan-compile", "fms-fsdp-compile", "meta-llama3",
+       "llm-foundry", "megatron-2022", "megatron-deepspeed-2022-bf16", "aleph-alpha-scaling"});
+  const bool on_host = platform == "host";
+  const Scenario& tiny = layout.scenario;
+  // Sizes from those of the layout, whose ratios must stay, to those of real models.
+  const std::int64_t wide = draw.one_of({1, 16, 64, 256}), longer = draw.one_of({1, 8, 64}),
+                     replicas = draw.one_of({1, 1, 4, 64, 1024});
+  const auto set = [](const char* key, std::int64_t value) { return std::string(key) + "=" + std::to_string(value); };
+  std::vector<std::string> sets = {set("model.hidden_size", tiny.model.hidden_size * wide),
+                                   set("model.ffn_hidden_size", tiny.model.ffn_hidden_size * wide),
+                                   set("model.seq_length", tiny.model.seq_length * longer),
+                                   set("parallel.data_parallel_size", tiny.parallel.data_parallel_size * replicas),
+                                   set("training.global_batch_size", tiny.training.global_batch_size * replicas)};
+  if (on_host) {
+    sets.push_back("training.precision=\"fp32\"");
+  } else {
+    sets.push_back("training.precision=\"bf16\"");
+    sets.push_back("cluster.ranks_per_device=1");
+  }
+  WhatIf result;
+  result.text = (profile.empty() || on_host ? "" : "profile = \"" + profile + "\"\n") + layout.toml;
+  result.scenario = parse_scenario(result.text, "what-if.toml", sets);
+  for (const std::string& one : sets) result.text += "# --set " + one + "\n";
+  result.text += "# on " + platform + "\n";
+  result.platform = sim::read_platform(
+      on_host ? (std::filesystem::path(__FILE__).parent_path() / "golden/host.toml").string() : platform);
+  return result;
+}
+
+double step_ms(const Scenario& scenario, const sim::Platform& platform) {
+  return compare::predict_step(scenario, platform).prediction.step_ms;
+}
+
+struct Found {
+  int predicted = 0, refused = 0, unsteady = 0;
+  std::map<std::string, int> why;         // [reason] refusals
+  std::map<std::string, int> slower;      // [change] violations beyond rounding
+  std::map<std::string, double> slowest;  // [change] the largest share
+};
+
+std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? std::strtoull(value, nullptr, 10) : fallback;
+}
+
+void check(std::uint64_t seed, Found& found) {
+  WhatIf of;
+  compare::PredictedStep step;
+  try {
+    of = what_if(seed);
+    step = compare::predict_step(of.scenario, of.platform);
+  } catch (const Error& error) {
+    CAPTURE(seed, of.text, error.what());
+    CHECK(error.kind() == ErrorKind::input);  // refused, and not broken
+    ++found.refused;
+    ++found.why[std::string(error.what()).substr(0, 60)];
+    return;
+  }
+  ++found.predicted;
+  const Prediction& p = step.prediction;
+  INFO("seed " << seed << "\n" << of.text);
+  CHECK(std::isfinite(p.step_ms));
+  CHECK(p.step_ms > 0);
+  double sum = 0;
+  for (const auto& [name, share] : p.limits()) {
+    CHECK(share >= -1e-9);
+    sum += share;
+  }
+  CHECK(sum == Approx(1).epsilon(1e-6));
+  CHECK(p.breakdown.compute <= p.step_ms * (1 + 1e-9));
+  const compare::PredictedStep again = compare::predict_step(of.scenario, of.platform);
+  CHECK(again.result.step == step.result.step);
+  REQUIRE(again.result.timeline.rows.size() == step.result.timeline.rows.size());
+  CHECK(std::equal(again.result.timeline.rows.begin(), again.result.timeline.rows.end(),
+                   step.result.timeline.rows.begin(), [](const TimelineRow& a, const TimelineRow& b) {
+                     return a.rank == b.rank && a.op == b.op && a.start == b.start && a.end == b.end;
+                   }));
+  if (!p.steady) {
+    ++found.unsteady;
+    return;
+  }
+  for (const Better& better : of.platform.accelerator ? of_gpus() : of_hosts()) {
+    Scenario scenario = of.scenario;
+    sim::Platform platform = of.platform;
+    better.change(scenario, platform);
+    const double share = step_ms(scenario, platform) / p.step_ms - 1;
+    if (share <= kMostRounding) continue;
+    ++found.slower[better.name];
+    found.slowest[better.name] = std::max(found.slowest[better.name], share);
+    INFO(better.name << ": slower by " << share);
+    CHECK(share <= kMostAnomaly);
+    if (std::getenv("STRETTO_WHAT_IF_SHOW") != nullptr)
+      WARN("seed " << seed << " on " << of.platform.name << ", " << better.name << ": " << p.step_ms
+                   << " ms, slower by " << share);
+  }
+}
+
+void check_many(std::uint64_t first, std::uint64_t count) {
+  Found found;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) check(seed, found);
+  std::string text = std::to_string(found.predicted) + " predicted, " + std::to_string(found.refused) + " refused, " +
+                     std::to_string(found.unsteady) + " not steady";
+  for (const auto& [name, times] : found.slower)
+    text += "\n" + std::string(name) + ": slower " + std::to_string(times) + " times, by " +
+            std::to_string(100 * found.slowest[name]) + " % at most";
+  if (std::getenv("STRETTO_WHAT_IF_SHOW") != nullptr) {
+    for (const auto& [why, times] : found.why) text += "\n" + std::to_string(times) + " refused: " + why;
+    WARN(text);
+  }
+  INFO(text);
+  CHECK(found.predicted * 3 >= static_cast<int>(count));
+}
+
+}  // namespace
+
+TEST_CASE("random what-ifs: the same twice, parts add up, better is not slower", "[.][soak]") { check_many(1, 15); }
+
+TEST_CASE("many random what-ifs", "[.][soak]") {
+  check_many(from_environment("STRETTO_WHAT_IF_SEED", 20'000), from_environment("STRETTO_WHAT_IFS", 1000));
+}
+
+}  // namespace stretto::testing
