@@ -30,7 +30,7 @@ struct Request {
 
 struct SimulateOptions {
   std::string engine = "fluid";  // or "simgrid"
-  double backbone_GBps = 0;      // with simgrid: one link that all traffic between devices crosses; 0: none
+  double backbone_GBps = 0;      // with simgrid: one link that all traffic between ranks (of GPUs: nodes) crosses; 0: none
   bool modes = false;            // also every overlap mode, with advice
 };
 

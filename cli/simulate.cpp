@@ -153,8 +153,10 @@ void add_simulate(CLI::App& app) {
   command->add_flag("--modes", options->modes, "also: every overlap mode that the layout allows");
   command->add_flag("--fit", options->fit, "also where it fits: changes with which it would, and the steps they give");
   command
-      ->add_option("--backbone-GBps", options->backbone_GBps,
-                   "one link that all traffic between devices crosses; needs --engine simgrid")
+      ->add_option(
+          "--backbone-GBps", options->backbone_GBps,
+          "one link that all traffic between ranks crosses, on GPUs of the tables all between nodes (inside an "
+          "NVLink domain it does not act); 0: none; needs --engine simgrid")
       ->check(CLI::NonNegativeNumber);
   command->callback([options] { simulate_command(*options); });
 }

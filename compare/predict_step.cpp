@@ -77,7 +77,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   const bool by_nccl = schedule.placement.ranks_per_device == 1 && schedule.mesh.ranks() > 1;
   // Of the roles the one that needs most besides.
   std::set<std::size_t> seen;
-  for (std::int64_t rank = 0; seen.size() < schedule.programs.size() && rank < schedule.mesh.ranks(); ++rank) {
+  for (const std::int64_t rank : fold_ranks(schedule).representatives()) {
     if (!seen.insert(schedule.role_of(schedule.mesh.coordinates_of(rank))).second) continue;
     std::vector<BesidePlan> beside = cuda::memory_beside(schedule, rank, device, by_nccl, training.enable_cuda_graph);
     if (seen.size() == 1 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
@@ -95,7 +95,11 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
                  const Scenario& scenario) {
   const bool on_simgrid = name == "simgrid";
   if (!on_simgrid && name != "fluid") throw input_error("engine: expected fluid or simgrid, got \"" + name + "\"");
-  if (!std::isfinite(backbone_GBps)) throw input_error("--backbone-GBps: expected a number of GB/s");
+  // SimGrid shares bandwidth to 1e-9 of a byte a second, and a transfer that takes more than 100 days has no time.
+  constexpr double kLeastGBps = 1e-6;
+  if (!std::isfinite(backbone_GBps) || (backbone_GBps != 0 && backbone_GBps < kLeastGBps))
+    throw input_error(fmt::format("--backbone-GBps: expected 0 (none) or a number of GB/s from {:g} on, got {:g}",
+                                  kLeastGBps, backbone_GBps));
   if (backbone_GBps > 0 && !on_simgrid)
     throw input_error(
         "--backbone-GBps: the closed-form network cannot see flows that share a link; use --engine simgrid");
@@ -112,12 +116,13 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   PredictedStep step;
   step.schedule = build_schedule(scenario);
   const Schedule& schedule = step.schedule;
+  // Before what takes long: it says which costs the platform lacks.
+  const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework);
   VerifiedSchedule verified = plan_and_verify(schedule);
   step.plan = std::move(verified.plan);
   Prediction& p = step.prediction;
   p.ranks = schedule.mesh.ranks();
   p.devices = p.ranks / schedule.placement.ranks_per_device;
-  const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework);
   step.result = sim::simulate(schedule, std::move(verified.programs), costs, options);
   p.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 
@@ -144,6 +149,14 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
       p.notes.push_back(std::move(note));
   else if (std::string note = beyond_calibrated(schedule, platform); !note.empty())
     p.notes.push_back(std::move(note));
+  if (options.fabric.backbone_GBps > 0 && std::all_of(costs.collective.begin(), costs.collective.end(),
+                                                      [](const auto& cost) { return cost.edge_bytes == 0; }))
+    p.notes.push_back(
+        platform.accelerator
+            ? fmt::format(
+                  "--backbone-GBps does not act: it lies between nodes, and no communication leaves one of {} GPUs",
+                  platform.accelerator->domain)
+            : "--backbone-GBps does not act: no communication has a link");
   p.operations = step.result.operations;
   p.simulate_s = step.result.simulate_s;
   return step;

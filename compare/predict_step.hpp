@@ -18,8 +18,8 @@ struct PredictedStep {
 };
 
 // How a scenario is simulated on an engine, "fluid" or "simgrid", and the platform without what the engine's fabric
-// carries. `backbone_GBps`: one link that all traffic between devices crosses; 0: none. Throws Error(input) when the
-// engine has no such link.
+// carries. `backbone_GBps`: one link that all traffic between ranks crosses, or on published GPUs all between nodes;
+// 0: none. Throws Error(input) when the engine has no such link, or it is too slow for any step.
 struct Engine {
   sim::SimOptions options;
   sim::Platform platform;

@@ -40,7 +40,12 @@ TEST_CASE("the size of a step is told from the scenario within a factor of two")
         "recompute_granularity = \"full\"",
         "[parallel]\ntensor_model_parallel_size = 4\nsequence_parallel = true\n[overlap]\ntp_comm_overlap = true",
         "[training]\nglobal_batch_size = 64\nattention_backend = \"unfused\"\nrecompute_granularity = \"full\"",
-        "[parallel]\ndata_parallel_size = 2\n[overlap]\noverlap_grad_reduce = true\nbucket_size = 1"}) {
+        "[parallel]\ndata_parallel_size = 2\n[overlap]\noverlap_grad_reduce = true\nbucket_size = 1",
+        // Stages that share devices are not folded, nor are devices that cut groups in different places.
+        "[parallel]\ndata_parallel_size = 16\npipeline_model_parallel_size = 2\norder = \"tp-cp-ep-pp-dp\"\n"
+        "[cluster]\nranks_per_device = 2",
+        "[parallel]\ndata_parallel_size = 15\npipeline_model_parallel_size = 2\n[cluster]\nranks_per_device = 2",
+        "[parallel]\ndata_parallel_size = 6\ntensor_model_parallel_size = 4\n[cluster]\nranks_per_device = 3"}) {
     const Scenario scenario = scenario_with(rest);
     const std::vector<BoundProgram> programs = bind_representatives(build_schedule(scenario));
     double operations = 0;
@@ -64,6 +69,11 @@ TEST_CASE("a schedule that memory cannot hold is refused with the key to change"
   CHECK(failure_of("[training]\nglobal_batch_size = " + std::to_string(most), 64 * MiB).empty());
   CHECK_FALSE(failure_of("[training]\nglobal_batch_size = " + std::to_string(most * 12 / 10), 64 * MiB).empty());
   CHECK_THAT(failure_of("[parallel]\ndata_parallel_size = 10007\n[cluster]\nranks_per_device = 2", 64 * MiB),
+             Contains("[cluster] ranks_per_device: expected 1, which makes all ranks of a stage alike, got 2"));
+  // 8,192 ranks, two a device, which took 13.7 GB: stages share devices.
+  CHECK_THAT(failure_of("[parallel]\ndata_parallel_size = 4096\npipeline_model_parallel_size = 2\n"
+                        "order = \"tp-cp-ep-pp-dp\"\n[cluster]\nranks_per_device = 2",
+                        8192 * MiB),
              Contains("[cluster] ranks_per_device: expected 1, which makes all ranks of a stage alike, got 2"));
   CHECK_THAT(failure_of("[parallel]\npipeline_model_parallel_size = 2\nvirtual_pipeline_model_parallel_size = 2\n"
                         "microbatch_group_size_per_vp_stage = 5\n[training]\nglobal_batch_size = 30000",

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
+
 namespace stretto::sim {
 namespace {
 
@@ -131,6 +133,9 @@ class SimgridNetwork : public NetworkModel {
   }
 
   void on_flow_done(const s4u::Activity& activity) {
+    constexpr double kLongest_s = 9e6;  // picoseconds in 64 bits reach to 9.2e6
+    if (s4u::Engine::get_clock() > kLongest_s)
+      throw input_error("simgrid: a transfer takes more than 100 days: a link, or --backbone-GBps, is too slow");
     const auto transfer = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(activity.get_data<void>()));
     if (--transfers_[transfer].in_flight > 0 || core_->finished()) return;
     --pending_;
