@@ -1,5 +1,6 @@
 #include "compare/validate.hpp"
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -61,8 +62,14 @@ nlohmann::json json_of(const ValidatedGroup& group, const compare::ValidationOpt
       {"constant_mfu", group.constant_mfu.mean_abs > 0 ? json_of(group.constant_mfu) : nlohmann::json()},
       {"ranking", json_of(group.ranking)},
       {"pairs", nlohmann::json::array()},
+      {"memory", nullptr},
+      {"not_fitting", group.over},
       {"intervals", nullptr},
       {"left_out", nullptr}};
+  if (group.memory_rows > 0) {
+    one["memory"] = json_of(group.memory);
+    one["memory"]["rows"] = group.memory_rows;
+  }
   for (int f = 0; f < compare::kFittedKinds; ++f)
     one[name_of(static_cast<Fitted>(f))] = json_of(group.errors[static_cast<std::size_t>(f)]);
   for (const compare::PairKind& kind : group.pairs)
@@ -101,10 +108,20 @@ nlohmann::json json_of(const ValidatedStep& step, const compare::ValidationOptio
       {"constant_mfu_s", step.constant_mfu_s > 0 ? nlohmann::json(step.constant_mfu_s) : nlohmann::json()},
       {"left_out_s", nullptr},
       {"interval", nullptr},
+      {"predicted_peak_bytes", step.peak_bytes},
+      {"published_peak_bytes", nullptr},
+      {"peak_of", nullptr},
+      {"memory_error_pct", nullptr},
+      {"fits", step.over_bytes <= 0},
       {"assumptions", step.published.assumptions}};
   for (int f = 0; f < compare::kFittedKinds; ++f)
     one[std::string("predicted_") + name_of(static_cast<Fitted>(f)) + "_s"] = step.predicted(static_cast<Fitted>(f));
   for (const auto& [what, share] : step.limits) one["limits"][what] = share;
+  if (step.published.hbm_GiB > 0) {
+    one["published_peak_bytes"] = std::llround(step.published.hbm_GiB * double(1 << 30));
+    one["peak_of"] = step.published.hbm_of;
+    one["memory_error_pct"] = 100 * step.memory_error();
+  }
   if (step.left_out_s > 0) one["left_out_s"] = step.left_out_s;
   if (asked.intervals)
     one["interval"] = {{"low_s", step.low_s()},
@@ -147,8 +164,8 @@ void run(const ValidateOptions& options) {
   if (options.rows) std::cout << table_of_rows(validation).text() << "\n";
   std::cout << table_of_groups(validation).text();
   for (const std::string& line : skipped_lines(validation)) std::cout << line << "\n";
-  for (const Table& table : {table_of_pairs(validation), table_of_rankings(validation), table_of_intervals(validation),
-                             table_of_left_out(validation)})
+  for (const Table& table : {table_of_memory(validation), table_of_pairs(validation), table_of_rankings(validation),
+                             table_of_intervals(validation), table_of_left_out(validation)})
     print(table);
   if (!options.json.empty()) write_json(options.json, json_of(validation));
   if (!options.html.empty())

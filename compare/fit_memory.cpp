@@ -195,10 +195,15 @@ class Search {
         return static_cast<std::int64_t>(std::llround(sample.at_all(double(of_fewer), double(of_more))));
       };
       const std::int64_t peak = of_all(at_fewer.memory.peak_bytes(), at_more.memory.peak_bytes());
+      const std::int64_t allocated = of_all(at_fewer.memory.allocated_bytes(), at_more.memory.allocated_bytes());
+      const std::int64_t held = at_more.memory.taken_bytes() - at_more.memory.allocated_bytes();
       // Of what is beside the plan a graph grows with micro-batches. Both have the same parts.
       for (std::size_t part = 0; part < whole.beside.size(); ++part)
         whole.beside[part].bytes = of_all(at_fewer.memory.beside.at(part).bytes, whole.beside[part].bytes);
       whole.roles = {MemoryUse{"", peak}};
+      // At the device's end the allocator gives back what it holds.
+      const std::int64_t room = (whole.device_bytes - whole.reserved_bytes()) / whole.ranks_per_device;
+      whole.roles.front().held = allocated - peak + std::min(held, std::max<std::int64_t>(0, room - allocated));
       if (!whole.fits()) return true;
       sufficient_.push_back(changes);
       result_.fitting.push_back({overrides->changes, overrides->set, sample.at_all(at_fewer.step_ms, at_more.step_ms),
@@ -211,7 +216,7 @@ class Search {
 
   DeviceMemory memory(const Scenario& scenario) const {
     const Schedule schedule = build_schedule(scenario);
-    return memory_of(schedule, plan_memory(schedule), platform_, scenario.training);
+    return memory_of(schedule, plan_memory(schedule), platform_, scenario.training, scenario.framework);
   }
 
   bool can_build(const Scenario& scenario) {

@@ -17,8 +17,8 @@ struct FittingScenario {
   std::vector<std::string> changes;  // a line each: "recompute_granularity selective", "tensor_model_parallel_size 4"
   std::vector<std::string> set;      // the same as --set takes them: "training.recompute_granularity=selective"
   double step_ms = 0;
-  std::int64_t peak_bytes = 0;  // of a rank
-  std::int64_t free_bytes = 0;  // of a device
+  std::int64_t peak_bytes = 0;  // of a rank, planned
+  std::int64_t free_bytes = 0;  // of a device, with what the framework takes
 };
 
 struct FitSearch {

@@ -39,9 +39,10 @@ sim::SimResult predict(const exec::ReadyStep& step, const sim::Platform& platfor
 
 namespace {
 
-ModeStep mode_step(const BuiltStep& step, const sim::SimResult& result, const sim::Platform& platform) {
+ModeStep mode_step(const BuiltStep& step, const sim::SimResult& result, const sim::Platform& platform,
+                   const Framework& framework) {
   const Breakdown b = mean_breakdown(step.schedule(), result.programs, result.timeline);
-  const DeviceMemory memory = memory_of(step.schedule(), step.plan(), platform, step.training());
+  const DeviceMemory memory = memory_of(step.schedule(), step.plan(), platform, step.training(), framework);
   return {to_ms(result.step), to_ms(b), traffic_of(step.schedule(), result.programs, result.timeline, b),
           memory.peak_bytes(), memory.fits()};
 }
@@ -104,7 +105,7 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
     Advice& advice = mode.advice;
     advice.mode = name;
     advice.ranks = scenario.parallel.ranks();
-    advice.step = mode_step(step, result, platform);
+    advice.step = mode_step(step, result, platform, scenario.framework);
     advice.plain = modes.empty() ? advice.step : modes.front().advice.step;
     mode.breakdown = advice.step.breakdown;
     mode.exposed_ms = mode.breakdown.exposed;

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "compare/beyond_measured.hpp"
+#include "compare/framework_memory.hpp"
 #include "exec/cuda/memory_beside.hpp"
 #include "model/build_schedule.hpp"
 #include "sim/accelerator/group_span.hpp"
@@ -61,10 +62,19 @@ std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown
   return parts;
 }
 
+// TransformerEngine's buffers, of which each product that is overlapped has one: the hidden states of a micro-batch.
+std::int64_t userbuffer_bytes(const Schedule& schedule, const FrameworkMemory& framework) {
+  const auto hidden = schedule.find_tensor("d_hidden");
+  if (!framework.userbuffers || !hidden || schedule.name.find("tp_comm_overlap") == std::string::npos) return 0;
+  const Tensor& tensor = schedule.tensors[*hidden];
+  return static_cast<std::int64_t>(framework.userbuffers->value) * tensor.elements() *
+         bytes_of(schedule.storages[tensor.places.front().storage].dtype);
+}
+
 }  // namespace
 
 DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
-                       const Training& training) {
+                       const Training& training, const Framework& framework) {
   DeviceMemory memory{memory_use(schedule, plan), schedule.placement.ranks_per_device, platform.memory_bytes, {}};
   if (!platform.accelerator && !platform.gpu) return memory;
   cuda::DeviceFacts device;
@@ -74,19 +84,34 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     device.machine_ranks = platform.accelerator->domain;
     device.multicast = platform.accelerator->multicast;
   }
+  const FrameworkMemory by_framework = framework_memory_of(framework.name);
   const bool by_nccl = schedule.placement.ranks_per_device == 1 && schedule.mesh.ranks() > 1;
   // Of the roles the one that needs most besides.
   std::set<std::size_t> seen;
+  std::vector<std::pair<std::size_t, std::int64_t>> firsts;  // a role and its first rank
   for (const std::int64_t rank : fold_ranks(schedule).representatives()) {
-    if (!seen.insert(schedule.role_of(schedule.mesh.coordinates_of(rank))).second) continue;
+    const std::size_t role = schedule.role_of(schedule.mesh.coordinates_of(rank));
+    if (!seen.insert(role).second) continue;
+    firsts.push_back({role, rank});
     std::vector<BesidePlan> beside = cuda::memory_beside(schedule, rank, device, by_nccl, training.enable_cuda_graph);
     if (seen.size() == 1 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
   }
   memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));
   if (platform.accelerator) {
-    const Quantity& rest = platform.accelerator->reserved_bytes;
-    memory.beside.push_back(
-        {"libraries and fragmentation", static_cast<std::int64_t>(rest.value), rest.source.kind, rest.source.origin});
+    const Quantity& rest = by_framework.libraries.value_or(platform.accelerator->reserved_bytes);
+    memory.beside.push_back({by_framework.libraries ? "libraries" : "libraries and fragmentation",
+                             static_cast<std::int64_t>(rest.value), rest.source.kind, rest.source.origin});
+  }
+  if (!by_framework.is_known) return memory;
+  if (const std::int64_t bytes = userbuffer_bytes(schedule, by_framework); bytes > 0)
+    memory.beside.push_back({"userbuffers of tp_comm_overlap", bytes, by_framework.userbuffers->source.kind,
+                             by_framework.userbuffers->source.origin});
+  for (const auto& [role, rank] : firsts) {
+    MemoryUse& use = memory.roles[role];
+    RoleMemory taken =
+        role_memory(schedule, plan.roles[role], rank, by_framework, memory.device_bytes - memory.reserved_bytes());
+    use.by_framework = std::move(taken.parts);
+    use.held = taken.held_bytes;
   }
   return memory;
 }
@@ -139,7 +164,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
   p.breakdown = to_ms(b);
   p.exposed = exposed_parts(schedule, b, platform);
-  p.memory = memory_of(schedule, step.plan, platform, scenario.training);
+  p.memory = memory_of(schedule, step.plan, platform, scenario.training, scenario.framework);
   p.notes = schedule.notes;
   if (platform.accelerator && states_links(scenario.cluster))
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +

@@ -32,9 +32,10 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
 PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform,
                            const sim::SimOptions& options = {});
 
-// The memory of a device of the platform that the plan takes, and what is taken beside it: of the role that has most.
-// On a host nothing is.
+// The memory of a device of the platform that the plan takes, what the framework takes instead
+// (compare/framework_memory.hpp) and what is taken beside it: of the role that has most. On a host nothing is but the
+// plan.
 DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
-                       const Training& training);
+                       const Training& training, const Framework& framework);
 
 }  // namespace stretto::compare

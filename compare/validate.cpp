@@ -12,6 +12,7 @@
 #include "base/parallel.hpp"
 #include "base/statistics.hpp"
 #include "compare/constants.hpp"
+#include "compare/predict_step.hpp"
 #include "model/transformer.hpp"
 #include "report/exposure.hpp"
 
@@ -60,9 +61,19 @@ class Platforms {
   std::map<Key, sim::Platform> platforms_;
 };
 
+void predict_memory(ValidatedStep& step, const BuiltStep& built, const sim::Platform& platform) {
+  const DeviceMemory memory =
+      memory_of(built.schedule(), built.plan(), platform, step.scenario.training, step.scenario.framework);
+  step.peak_bytes = step.published.hbm_of == "allocated"  ? memory.allocated_bytes()
+                    : step.published.hbm_of == "reserved" ? memory.taken_bytes()
+                                                          : memory.predicted_bytes();
+  step.over_bytes = -memory.free_bytes();
+}
+
 void predict_step(ValidatedStep& step, const sim::Platform& shipped, bool with_interval) {
   const Scenario& scenario = step.scenario;
   const BuiltStep built(scenario);
+  predict_memory(step, built, shipped);
   for (const Fitted fitted : {Fitted::shipped, Fitted::sourced, Fitted::nothing}) {
     sim::Platform platform = shipped;
     Framework framework = scenario.framework;
@@ -142,6 +153,13 @@ void sum_up(std::vector<ValidatedStep>& steps, ValidatedGroup& group) {
         errors_by([&](const ValidatedStep& step) { return step.predicted(fitted); });
   group.constant_mfu = errors_by([](const ValidatedStep& step) { return step.constant_mfu_s; });
   group.left_out_errors = errors_by([](const ValidatedStep& step) { return step.left_out_s; });
+  std::vector<double> of_memory;
+  for (const std::size_t s : group.steps) {
+    if (steps[s].published.hbm_GiB > 0) of_memory.push_back(steps[s].memory_error());
+    group.over += steps[s].is_wrongly_over() ? 1 : 0;
+  }
+  group.memory_rows = of_memory.size();
+  group.memory = errors_of(of_memory);
   group.pairs = pairs_of(steps, group.steps);
   group.ranking = ranking_of(steps, group.steps);
 }

@@ -19,6 +19,9 @@ struct ValidatedGroup {
   };
   std::array<Errors, kFittedKinds> errors{};
   Errors constant_mfu;
+  Errors memory;  // of peaks, over the rows that have one
+  std::size_t memory_rows = 0;
+  std::size_t over = 0;  // rows that are predicted not to fit, though they ran
   std::vector<PairKind> pairs;
   Ranking ranking;
   // Intervals: the share of rows inside theirs, the mean of (e^up − e^−down) / 2, and the constants that they come

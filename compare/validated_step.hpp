@@ -30,11 +30,17 @@ struct ValidatedStep {
   double constant_mfu_s = 0;                           // by the mean MFU of the other rows of the group; 0 without any
   double left_out_s = 0;                               // by constants fitted without its model; 0: not asked
   std::vector<std::pair<std::string, double>> limits;  // what the predicted step is made of, as shares, largest first
-  Spread spread;                                       // of the shipped prediction; 0 unless asked for
+  std::int64_t peak_bytes = 0;  // predicted, of what the row publishes; of a device where it publishes none
+  std::int64_t over_bytes = 0;  // above 0: by so much it is predicted not to fit
+  Spread spread;                // of the shipped prediction; 0 unless asked for
 
   double predicted(Fitted fitted) const { return predicted_s[static_cast<std::size_t>(fitted)]; }
   // predicted / measured − 1, of a step that is modelled.
   double error(Fitted fitted) const { return predicted(fitted) / published.step_s - 1; }
+  // Of memory, where the row has a peak; as error().
+  double memory_error() const { return double(peak_bytes) / (published.hbm_GiB * double(1 << 30)) - 1; }
+  // It ran, so it fits.
+  bool is_wrongly_over() const { return over_bytes > 0 && !published.offloads; }
   // The 80 % interval of the prediction, and whether the measured step is in it.
   double low_s() const;
   double high_s() const;

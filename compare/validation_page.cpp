@@ -46,6 +46,9 @@ std::string render_validation(const Validation& validation, const std::string& f
   body += section("groups", "By group", "Errors are predicted / measured − 1: mean of sizes, bias, and the worst.",
                   table_of_groups(validation));
   for (const std::string& line : skipped_lines(validation)) body += html_paragraph(line, "remark");
+  body += section("memory", "Memory",
+                  "Predicted against published peaks of a GPU; and steps that ran, but are predicted not to fit.",
+                  table_of_memory(validation));
   body += section("pairs", "Pairs", "Steps of one model that differ in one setting, or trade two: is the ratio right?",
                   table_of_pairs(validation));
   body += section("ranking", "Ranking",

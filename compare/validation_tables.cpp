@@ -54,6 +54,9 @@ Table table_of_rows(const Validation& validation) {
   std::vector<std::string> headers = {"row",   "model",   "GPUs",           "measured s", "predicted s",
                                       "error", "sourced", "nothing fitted", "mostly",     "assumed"};
   if (validation.options.intervals) headers.insert(headers.begin() + 6, {"80 % interval s", "inside"});
+  const bool has_memory = std::any_of(validation.groups.begin(), validation.groups.end(),
+                                      [](const ValidatedGroup& group) { return group.memory_rows > 0; });
+  if (has_memory) headers.insert(headers.end() - 2, {"peak GiB", "predicted", "error"});
   Table table(headers);
   for (const ValidatedStep& step : validation.steps) {
     const PublishedStep& row = step.published;
@@ -73,7 +76,27 @@ Table table_of_rows(const Validation& validation) {
     if (validation.options.intervals)
       cells.insert(cells.begin() + 6,
                    {fmt::format("{:.4f} to {:.4f}", step.low_s(), step.high_s()), step.is_inside() ? "yes" : "no"});
+    if (const bool has_peak = row.hbm_GiB > 0; has_memory)
+      cells.insert(cells.end() - 2, {has_peak ? fmt::format("{:.1f} {}", row.hbm_GiB, row.hbm_of) : "",
+                                     has_peak ? fmt::format("{:.1f}", double(step.peak_bytes) / double(1 << 30)) : "",
+                                     has_peak ? signed_percent(step.memory_error()) : ""});
     table.add_row(std::move(cells));
+  }
+  return table;
+}
+
+Table table_of_memory(const Validation& validation) {
+  Table table({"group", "published peaks", "predicted: mean, bias, worst", "predicted not to fit", "by, GiB"});
+  const double GiB = double(1 << 30);
+  for (const ValidatedGroup& group : validation.groups) {
+    if (group.memory_rows == 0 && group.over == 0) continue;
+    table.add_row({group.name, count_of(group.memory_rows), group.memory_rows > 0 ? errors_text(group.memory) : "–",
+                   fmt::format("{} of {}", group.over, group.steps.size()), ""});
+    for (const std::size_t s : group.steps) {
+      const ValidatedStep& step = validation.steps[s];
+      if (step.is_wrongly_over())
+        table.add_row({"", "", "", step.published.id, fmt::format("{:.1f}", double(step.over_bytes) / GiB)});
+    }
   }
   return table;
 }

@@ -8,6 +8,9 @@ namespace stretto::compare {
 
 Table table_of_groups(const Validation& validation);
 Table table_of_rows(const Validation& validation);
+// Groups with published peaks of memory, or with rows that are predicted not to fit though they ran; those rows by
+// name.
+Table table_of_memory(const Validation& validation);
 Table table_of_pairs(const Validation& validation);
 Table table_of_rankings(const Validation& validation);
 Table table_of_intervals(const Validation& validation);  // empty unless they were asked for

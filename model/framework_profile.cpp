@@ -20,7 +20,7 @@ FrameworkProfile read_base(TomlTable& root, const std::string& base, const std::
 FrameworkProfile read_framework_profile(const std::string& path) {
   TomlTable root = read_toml(path), scenario = root.section("scenario");
   const std::string base = value_or<std::string>(root, "base", "");
-  FrameworkProfile profile{{}, scenario, false};
+  FrameworkProfile profile{{}, scenario, false, {}};
   if (!base.empty()) {
     profile = read_base(root, base, path);
     if (scenario.present()) profile.scenario = with_defaults(scenario, profile.scenario);
@@ -28,7 +28,8 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   }
   Framework& f = profile.framework;
   f.name = require<std::string>(root, "name");
-  TomlTable kernels = root.section("kernels"), elements = root.section("element_bytes"), host = root.section("host");
+  TomlTable kernels = root.section("kernels"), elements = root.section("element_bytes"), host = root.section("host"),
+            memory = root.section("memory");
   root.finish();
 
   f.attention_kernel = value_or<std::string>(kernels, "attention_kernel", f.attention_kernel);
@@ -56,6 +57,7 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   time("step_us", f.step_us);
   f.host_waits_for_messages = value_or<bool>(host, "waits_for_messages", f.host_waits_for_messages);
   host.finish();
+  read_framework_memory(std::move(memory), profile.memory);
   return profile;
 }
 

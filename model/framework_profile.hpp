@@ -3,6 +3,7 @@
 
 #include "base/toml.hpp"
 #include "model/framework.hpp"
+#include "model/framework_memory.hpp"
 
 namespace stretto {
 
@@ -11,6 +12,7 @@ struct FrameworkProfile {
   Framework framework;
   TomlTable scenario;     // defaults of scenarios: sections model, parallel, overlap, training
   bool has_base = false;  // the file names another, whose keys it replaces
+  FrameworkMemory memory;
 };
 
 // Throws Error(input) as read_scenario does.

@@ -80,17 +80,25 @@ std::vector<MemoryUse> memory_use(const Schedule& schedule, const MemoryPlan& pl
 
 std::size_t DeviceMemory::fullest() const {
   const auto most = std::max_element(roles.begin(), roles.end(),
-                                     [](const MemoryUse& a, const MemoryUse& b) { return a.peak() < b.peak(); });
+                                     [](const MemoryUse& a, const MemoryUse& b) { return a.taken() < b.taken(); });
   return static_cast<std::size_t>(most - roles.begin());
 }
 
+std::int64_t DeviceMemory::peak_bytes() const {
+  std::int64_t most = 0;
+  for (const MemoryUse& use : roles) most = std::max(most, use.peak());
+  return most;
+}
+
 std::int64_t DeviceMemory::free_bytes_of(const MemoryUse& use) const {
-  return device_bytes - reserved_bytes() - use.peak() * ranks_per_device;
+  return device_bytes - reserved_bytes() - use.taken() * ranks_per_device;
 }
 
 std::string memory_text(const DeviceMemory& memory) {
   if (memory.roles.empty()) return "–";
-  std::string text = size_text(double(memory.peak_bytes())) + " a rank";
+  const MemoryUse& fullest = memory.roles[memory.fullest()];
+  std::string text = size_text(double(memory.taken_bytes())) + " a rank";
+  if (!fullest.by_framework.empty()) text += " (plan " + size_text(double(fullest.peak())) + ")";
   if (memory.ranks_per_device > 1) text += fmt::format(", {} ranks a device", memory.ranks_per_device);
   if (memory.reserved_bytes() > 0) text += ", " + size_text(double(memory.reserved_bytes())) + " reserved";
   text += " of " + size_text(double(memory.device_bytes));
@@ -115,12 +123,19 @@ Table memory_table(const DeviceMemory& memory) {
     if (memory.device_bytes > 0) cells.push_back(size_text(double(memory.free_bytes_of(use))));
     table.add_row(std::move(cells));
   }
-  for (const BesidePlan& part : memory.beside) {
+  const auto add_part = [&](const std::string& what, std::int64_t bytes, const char* sign) {
     std::vector<std::string> cells(headers.size());
-    cells.front() = fmt::format("{}, {}", part.what, part.kind);
-    cells[headers.size() - (memory.device_bytes > 0 ? 2 : 1)] = unit.number(double(part.bytes));
+    cells.front() = what;
+    cells[headers.size() - (memory.device_bytes > 0 ? 2 : 1)] = sign + unit.number(double(bytes));
     table.add_row(std::move(cells));
+  };
+  if (!memory.roles.empty()) {
+    const MemoryUse& fullest = memory.roles[memory.fullest()];
+    for (const BesidePlan& part : fullest.by_framework)
+      add_part(fmt::format("{}: {}, {}", fullest.role, part.what, part.kind), part.bytes, part.bytes > 0 ? "+" : "");
+    if (fullest.held > 0) add_part(fullest.role + ": held by PyTorch's allocator", fullest.held, "+");
   }
+  for (const BesidePlan& part : memory.beside) add_part(fmt::format("{}, {}", part.what, part.kind), part.bytes, "");
   return table;
 }
 

@@ -21,10 +21,17 @@ struct MemoryUse {
   std::int64_t gradients = 0;
   std::int64_t activations = 0;
   std::int64_t workspace = 0;  // and what alignment leaves between them
+  // Where the scenario's framework takes other memory than that (table [memory] of its profile): differences by what
+  // makes them, below 0 where it takes less, and what its allocator holds above what is allocated.
+  std::vector<BesidePlan> by_framework = {};
+  std::int64_t held = 0;
 
   std::int64_t peak() const {
     return parameters + optimizer_state + inputs_and_scalars + gradients + activations + workspace;
   }
+  // By the framework, without a table the plan.
+  std::int64_t allocated() const { return peak() + sum_of(by_framework); }
+  std::int64_t taken() const { return allocated() + held; }
 };
 
 // One entry a role. `plan` must be the schedule's.
@@ -38,8 +45,12 @@ struct DeviceMemory {
   std::vector<BesidePlan> beside;  // what its ranks' plans do not have: context, libraries, fragmentation
 
   std::int64_t reserved_bytes() const { return sum_of(beside); }
-  std::size_t fullest() const;  // the role that needs most; there must be one
-  std::int64_t peak_bytes() const { return roles.empty() ? 0 : roles[fullest()].peak(); }
+  std::size_t fullest() const;      // the role that takes most; there must be one
+  std::int64_t peak_bytes() const;  // of the plan that needs most
+  // Peaks of a rank of the fullest role: of tensors, of what its allocator holds; of a device, with all that is beside.
+  std::int64_t allocated_bytes() const { return roles.empty() ? 0 : roles[fullest()].allocated(); }
+  std::int64_t taken_bytes() const { return roles.empty() ? 0 : roles[fullest()].taken(); }
+  std::int64_t predicted_bytes() const { return taken_bytes() * ranks_per_device + reserved_bytes(); }
   // Left free by the ranks of a device when all are of that role; below 0 it does not fit.
   std::int64_t free_bytes_of(const MemoryUse& use) const;
   std::int64_t free_bytes() const { return free_bytes_of(roles.empty() ? MemoryUse{} : roles[fullest()]); }

@@ -53,7 +53,10 @@ nlohmann::json memory_json(const DeviceMemory& memory) {
                      {"activation_bytes", use.activations},
                      {"workspace_bytes", use.workspace},
                      {"input_bytes", use.inputs_and_scalars},
-                     {"peak_bytes", use.peak()}});
+                     {"peak_bytes", use.peak()},
+                     {"by_framework", beside_json(use.by_framework)},
+                     {"allocated_bytes", use.allocated()},
+                     {"held_bytes", use.held}});
   return roles;
 }
 
@@ -176,6 +179,7 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"host_bound_pct", p.host_bound_pct()},
           {"host_bound", p.host_bound_pct() > 50},
           {"peak_bytes", p.memory.peak_bytes()},
+          {"predicted_peak_bytes", p.memory.predicted_bytes()},
           {"reserved_bytes", p.memory.reserved_bytes()},
           {"reserved", beside_json(p.memory.beside)},
           {"device_bytes", p.memory.device_bytes},
