@@ -14,7 +14,7 @@
 #include "compare/inputs.hpp"
 #include "compare/predict_step.hpp"
 #include "model/build_schedule.hpp"
-#include "model/scenario/megatron.hpp"
+#include "model/interchange/megatron.hpp"
 #include "model/verify/verify.hpp"
 #include "report/chakra.hpp"
 

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -5,36 +6,94 @@
 #include "base/read_file.hpp"
 #include "base/toml.hpp"
 #include "cli/commands.hpp"
-#include "model/scenario/megatron.hpp"
+#include "model/interchange/megatron.hpp"
+#include "model/interchange/recipe.hpp"
+#include "model/interchange/torchtitan.hpp"
 
 namespace stretto::cli {
 namespace {
 
 struct ImportedFlags {
-  std::string file, flags, format = "megatron";
+  std::string file, flags, format;
+  std::vector<std::string> set, environment;
+  std::int64_t gpus = 0;
   Output output;
   Files files;
 };
 
-void import(const ImportedFlags& options) {
-  if (options.file.empty() == options.flags.empty())
-    throw input_error("expected one of FILE and --flags; see `stretto import --help`");
-  std::string text = options.flags;
-  if (!options.file.empty()) {
-    ReadFile file = ReadFile::open(options.file);
-    if (file.size() > kTomlMaxBytes) throw input_error(options.file + ": expected a script of at most 1 MiB");
-    const std::vector<std::byte> bytes = std::move(file).take();
-    text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+std::string text_of(const std::string& path) {
+  ReadFile file = ReadFile::open(path);
+  if (file.size() > kTomlMaxBytes) throw input_error(path + ": expected a file of at most 1 MiB");
+  const std::vector<std::byte> bytes = std::move(file).take();
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!is_toml_text(text)) throw input_error(path + ": expected text in UTF-8");
+  return text;
+}
+
+// A script that another takes in: where it is named, or by its name in the folder of the first.
+std::optional<std::string> further_script(const std::string& folder, const std::string& path) {
+  namespace fs = std::filesystem;
+  for (const fs::path& candidate :
+       {fs::path(path), fs::path(folder) / path, fs::path(folder) / fs::path(path).filename()}) {
+    std::error_code error;
+    const std::string extension = candidate.extension().string();
+    if (extension != ".sh" && extension != ".bash" && extension != ".slurm" && extension != ".sbatch" &&
+        extension != ".env")
+      return std::nullopt;
+    if (fs::is_regular_file(candidate, error)) return text_of(candidate.string());
   }
-  const std::string name = options.file.empty() ? "--flags" : options.file;
+  return std::nullopt;
+}
+
+std::string format_of(const std::string& file) {
+  const std::string extension = std::filesystem::path(file).extension().string();
+  if (extension == ".toml") return "torchtitan";
+  if (extension == ".yaml" || extension == ".yml") return "yaml";
+  if (extension == ".py") return "bridge";
+  return "megatron";
+}
+
+ImportOptions options_of(const ImportedFlags& given) {
+  ImportOptions options;
+  options.overrides = given.set;
+  options.gpus = given.gpus;
+  options.path = given.file;
+  const std::string folder = std::filesystem::path(given.file).parent_path().string();
+  if (!given.file.empty()) options.read = [folder](const std::string& path) { return further_script(folder, path); };
+  for (const std::string& one : given.environment) {
+    const std::size_t equal = one.find('=');
+    if (equal == std::string::npos || equal == 0)
+      throw input_error("--env: expected NAME=VALUE, got " + in_quotes(one));
+    options.environment[one.substr(0, equal)] = one.substr(equal + 1);
+  }
+  return options;
+}
+
+Translation translated(const ImportedFlags& given) {
+  if (given.file.empty() == given.flags.empty())
+    throw input_error("expected one of FILE and --flags; see `stretto import --help`");
+  if (given.gpus < 0 || given.gpus > (1 << 24))
+    throw input_error("--gpus: expected 1 to 2^24, got " + std::to_string(given.gpus));
+  const ImportOptions options = options_of(given);
+  const std::string text = given.file.empty() ? given.flags : text_of(given.file);
+  const std::string name = given.file.empty() ? "--flags" : given.file;
   if (!is_toml_text(text)) throw input_error(name + ": expected text in UTF-8");
-  options.files.claim_outputs();
-  const Translation made = options.format == "bridge" ? from_bridge(text, name) : from_megatron(text, name);
+  given.files.claim_outputs();
+  const std::string format = given.format.empty() ? format_of(given.file) : given.format;
+  if (format == "torchtitan") return from_torchtitan(text, name, options);
+  if (format == "yaml") return from_recipe(text, name, options);
+  if (format == "megatron") return from_megatron(text, name, options);
+  // Bridge's is Python, or a part of its YAML.
+  return from_bridge(text, name);
+}
+
+void import(const ImportedFlags& given) {
+  const Translation made = translated(given);
   for (const std::string& note : made.notes) std::cerr << "note: " << note << "\n";
-  if (options.output.empty())
+  if (given.output.empty())
     std::cout << made.text;
   else
-    write_text(options.output, made.text);
+    write_text(given.output, made.text);
 }
 
 }  // namespace
@@ -42,12 +101,22 @@ void import(const ImportedFlags& options) {
 void add_import(CLI::App& app) {
   auto options = std::make_shared<ImportedFlags>();
   CLI::App* command = app.add_subcommand("import", "a scenario from the settings of another program");
-  options->files.add_input(*command, "FILE", options->file, "a shell script with flags; or Python or YAML for bridge");
+  options->files.add_input(
+      *command, "FILE", options->file,
+      "a launch script with flags, a recipe in YAML, a configuration of torchtitan, or Python for bridge");
   command->add_option("--flags", options->flags, "the flags themselves, instead of FILE: \"--num-layers 32 …\"");
   options->files.add_output(*command, "-o,--output", options->output, "the scenario to write; default: standard output",
                             true);
-  command->add_option("--format", options->format, "whose: megatron (its command line), bridge (CommOverlapConfig)")
-      ->check(CLI::IsMember({"megatron", "bridge"}));
+  command
+      ->add_option("--format", options->format,
+                   "whose: megatron (its command line), yaml (NeMo, Megatron-Bridge), torchtitan (its TOML), bridge "
+                   "(CommOverlapConfig); default: by FILE's suffix")
+      ->check(CLI::IsMember({"megatron", "yaml", "torchtitan", "bridge"}));
+  command->add_option("--set", options->set, "a key of the scenario: --set model.vocab_size=32000 (repeatable)")
+      ->allow_extra_args(false);
+  command->add_option("--gpus", options->gpus, "how many GPUs there are, where the settings leave it open");
+  command->add_option("--env", options->environment, "a variable that the script finds set: --env TP=8 (repeatable)")
+      ->allow_extra_args(false);
   command->callback([options] { import(*options); });
 }
 

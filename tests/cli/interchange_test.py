@@ -15,7 +15,10 @@ class Interchange(ProgramTest):
         self.assertEqual(self.ok("export", "back.toml", "--format", "megatron").out, flags)
         platform = ["--platform", str(ROOT / "scenarios/platforms/h100-sxm.toml")]
         profile = ["--set", f"profile={ROOT / 'scenarios/profiles/nemo-dgxc.toml'}"]
-        there, back = (self.json("simulate", scenario, *platform, *profile) for scenario in (MODEL, "back.toml"))
+        # The export writes what Megatron-LM asserts, and the import reads it.
+        self.assertTrue(flags.startswith("export CUDA_DEVICE_MAX_CONNECTIONS=1\n"))
+        connections = ["--set", "cluster.cuda_device_max_connections=1"]
+        there, back = (self.json("simulate", scenario, *platform, *profile, *connections) for scenario in (MODEL, "back.toml"))
         self.assertEqual(there["step_ms"], back["step_ms"])
 
     def test_overlap_there_and_back(self):
@@ -25,10 +28,34 @@ class Interchange(ProgramTest):
         self.assertEqual(re.findall(r"^(\w+) = (true|false)$", overlap, re.M),
                          [(key, value.lower()) for key, value in re.findall(r"(\w+)=(True|False)", config)])
 
+    def test_a_script_with_a_shell_in_it(self):
+        self.write("common.sh", "export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-1} NCCL_IB_SL=1\n")
+        script = self.write("run.sh", """#!/bin/bash
+source $(dirname $0)/common.sh
+GPUS=8; NODES=${NODES:-1}; HIDDEN=$((3 * 4))
+[ -z "$1" ] && { echo "no data"; exit 1; }
+ARGS=(--num-layers 2 --hidden-size $HIDDEN --num-attention-heads 3  # small
+  --seq-length 8 --max-position-embeddings 8 --tokenizer-type NullTokenizer --vocab-size 250 --bf16)
+if [[ $GPUS -gt 4 ]]; then ARGS+=(--qk-layernorm); fi
+mkdir -p out; touch out/made
+torchrun --nproc_per_node $GPUS --nnodes $NODES pretrain_gpt.py "${ARGS[@]}" --data-path $1 --global-batch-size 64 2>&1 | tee log
+""")
+        done = self.ok("import", script, "--env", "NODES=2", "--set", "training.lr=0.25", "-o", "made.toml")
+        text = (self.folder / "made.toml").read_text()
+        for line in ("hidden_size = 12", "data_parallel_size = 16", "cuda_device_max_connections = 1", "lr = 0.25", 'profile = "megatron-core-te"'):
+            self.assertIn(line + "\n", text)
+        for said in ("--qk-layernorm (line 7)", "NCCL_IB_SL", "no data", "--data-path"):
+            self.assertIn(said, done.err)
+        # The script is read and not run.
+        self.assertFalse((self.folder / "out").exists() or (self.folder / "log").exists())
+
     def test_what_is_not_known(self):
         flags = "--num-layers 2 --hidden-size 12 --num-attention-heads 3 --seq-length 8 --max-position-embeddings 8 --vocab-size 250"
         self.fails(2, "import", "--flags", flags.replace("layers", "layer"), says=["--num-layer", 'did you mean "--num-layers"?'])
-        self.fails(2, "import", "--flags", flags + " --moe-router-topk 2", says=["--moe-router-topk"])
+        self.fails(2, "import", "--flags", flags + " --num-experts 8", says=["experts are not modelled yet", "--num-experts 8"])
+        self.fails(2, "import", "--flags", flags, "--env", "X", says=["--env", "NAME=VALUE"])
+        self.fails(2, "import", "--flags", flags, "--gpus", "-1", says=["--gpus"])
+        self.fails(2, "import", self.write("c.yaml", "bucket_size: -3"), says=["bucket_size", "at least 1"])
         self.fails(2, "import", "--flags", flags.replace("12", "13"), says=["--flags", "num_attention_heads"])
         self.fails(2, "import", says=["FILE", "--flags"])
         self.fails(2, "import", self.write("empty.sh", ""), says=["empty.sh", "got none"])

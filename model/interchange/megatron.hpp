@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "model/interchange/imported.hpp"
 #include "model/scenario.hpp"
 
 namespace stretto {
 
-// A scenario as the command line of Megatron-LM (core 0.15 and, of flags that are newer, 2026:
-// megatron/training/arguments.py), both ways, by one table, and its [overlap] as Megatron-Bridge's CommOverlapConfig.
-// docs/interchange.md shows the table.
+// A scenario as the command line of Megatron-LM (megatron/training/arguments.py at d98e8a64, August 2026), both ways,
+// by one table, and its [overlap] as Megatron-Bridge's CommOverlapConfig. docs/interchange.md shows the table.
 
 // A key of [model], [parallel], [overlap] or [training] that says how a step is computed, and its flag.
 struct MegatronRow {
@@ -27,29 +27,28 @@ struct MegatronRow {
   std::vector<std::pair<std::string, std::string>> words = {};  // Megatron-LM's and ours, where they differ
   bool in_bridge = false;                                       // a field of CommOverlapConfig too, by the key's name
   bool is_list = false;
-  bool may_be_one = false;  // and a list of one is that value
+  bool may_be_one = false;                // and a list of one is that value
+  std::vector<std::string> aliases = {};  // other spellings that Megatron-LM takes
   std::string name() const { return key.substr(key.find('.') + 1); }
 };
 const std::vector<MegatronRow>& megatron_rows();
 
-// Text for another program, and what it cannot say, a line each.
-struct Translation {
-  std::string text;
-  std::vector<std::string> notes;
-};
-
-// A command line, torchrun included, a flag and its value a line. Throws Error(input) for a pipeline schedule that
-// Megatron-LM does not have.
+// A script: the environment that Megatron-LM asserts, and a command line, torchrun included, a flag and its value a
+// line. Throws Error(input) for a pipeline schedule that Megatron-LM does not have.
 Translation to_megatron(const Scenario& scenario);
-// A scenario from flags, or from a shell script that has them: quotes, comments, arrays and variables that the script
-// sets to words are understood. `name` stands for it in messages. Throws Error(input) for a flag that changes the
-// computation and that Stretto does not have, with the nearest spelling, and for whatever the scenario's reader
-// refuses.
-Translation from_megatron(std::string_view text, const std::string& name);
+// A scenario from flags, or from a shell script that has them (shell_run.hpp). `name` stands for it in messages. Every
+// flag is judged (megatron_flags.hpp). Throws as scenario_of() of imported.hpp, and for a flag that is likely
+// misspelled.
+Translation from_megatron(std::string_view text, const std::string& name, const ImportOptions& options = {});
+struct CommandLine;
+Translation from_megatron_flags(const CommandLine& line, const std::string& name, const ImportOptions& options);
+// A whole number, a number or the word itself.
+nlohmann::json value_of_word(const std::string& word);
 
 // CommOverlapConfig(…) in Python.
 Translation to_bridge(const Scenario& scenario);
-// The [overlap] section from keyword arguments in Python, or YAML. Throws Error(input) as from_megatron().
+// The [overlap] section from keyword arguments in Python, or YAML. Throws Error(input) for a field that Stretto does
+// not have.
 Translation from_bridge(std::string_view text, const std::string& name);
 
 // The table of docs/interchange.md.

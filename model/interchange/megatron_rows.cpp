@@ -1,4 +1,4 @@
-#include "model/scenario/megatron.hpp"
+#include "model/interchange/megatron.hpp"
 
 namespace stretto {
 namespace {
@@ -23,6 +23,12 @@ std::int64_t vocabulary_multiple(const Scenario& s) {
 
 bool has_rope(const Scenario& s) { return s.model.position_embedding_type == PositionEmbedding::rope; }
 bool has_virtual_stages(const Scenario& s) { return s.parallel.virtual_pipeline_model_parallel_size > 1; }
+// What Megatron-LM asserts of a switch is a part of its row: where that does not hold, the switch does nothing here
+// either.
+bool gathers_beside(const Scenario& s) {  // arguments.py:1025, 1028
+  return s.overlap.overlap_param_gather && s.overlap.overlap_grad_reduce && s.parallel.shards_optimizer() &&
+         !s.parallel.shards_gradients();
+}
 bool is_full(const Scenario& s) { return s.training.recompute.granularity == Recompute::Granularity::full; }
 
 std::vector<MegatronRow> make_rows() {
@@ -36,7 +42,10 @@ std::vector<MegatronRow> make_rows() {
       {.key = "model.num_attention_heads",
        .flag = "--num-attention-heads",
        .get = [](S s) -> Json { return s.model.num_attention_heads; }},
-      {.key = "model.seq_length", .flag = "--seq-length", .get = [](S s) -> Json { return s.model.seq_length; }},
+      {.key = "model.seq_length",
+       .flag = "--seq-length",
+       .get = [](S s) -> Json { return s.model.seq_length; },
+       .aliases = {"--encoder-seq-length"}},
       {.key = "model.max_position_embeddings",
        .flag = "--max-position-embeddings",
        .get = [](S s) -> Json { return s.model.max_position_embeddings; }},
@@ -117,7 +126,7 @@ std::vector<MegatronRow> make_rows() {
        .get = [](S s) -> Json { return s.parallel.data_parallel_size; }},
       {.key = "parallel.sequence_parallel",
        .flag = "--sequence-parallel",
-       .get = [](S s) -> Json { return s.parallel.sequence_parallel; },
+       .get = [](S s) -> Json { return s.parallel.sequence_parallel && s.parallel.tensor_model_parallel_size > 1; },
        .given = true,
        .absent = false},
       {.key = "parallel.cp_comm_type",
@@ -171,7 +180,10 @@ std::vector<MegatronRow> make_rows() {
       {.key = "parallel.virtual_pipeline_model_parallel_size",
        .flag = "--num-virtual-stages-per-pipeline-rank",
        .get = [](S s) -> Json {
-         return has_virtual_stages(s) ? Json(s.parallel.virtual_pipeline_model_parallel_size) : Json();
+         // A layout says how many there are.
+         return has_virtual_stages(s) && s.parallel.pipeline_model_parallel_layout.empty()
+                    ? Json(s.parallel.virtual_pipeline_model_parallel_size)
+                    : Json();
        }},
       {.key = "parallel.microbatch_group_size_per_vp_stage",
        .flag = "--microbatch-group-size-per-virtual-pipeline-stage",
@@ -208,6 +220,15 @@ std::vector<MegatronRow> make_rows() {
          return s.parallel.pipeline_model_parallel_layout.empty() ? Json()
                                                                   : Json(s.parallel.pipeline_model_parallel_layout);
        }},
+      // CUDA_DEVICE_MAX_CONNECTIONS of the environment. Megatron-LM asserts 1 with tensor or context parallelism before
+      // Blackwell, FSDP aside (arguments.py:1477).
+      {.key = "cluster.cuda_device_max_connections",
+       .flag = "",
+       .get = [](S s) -> Json {
+         if (s.cluster.cuda_device_max_connections > 0) return s.cluster.cuda_device_max_connections;
+         const bool asserts = s.parallel.tensor_model_parallel_size > 1 || s.parallel.context_parallel_size > 1;
+         return asserts && !s.parallel.shards_gradients() ? Json(1) : Json();
+       }},
       {.key = "cluster.nccl_ub",
        .flag = "--use-nccl-ub",
        .get = [](S s) -> Json { return s.cluster.nccl_ub; },
@@ -215,25 +236,30 @@ std::vector<MegatronRow> make_rows() {
        .absent = false},
       {.key = "overlap.overlap_grad_reduce",
        .flag = "--overlap-grad-reduce",
-       .get = [](S s) -> Json { return s.overlap.overlap_grad_reduce; },
+       .get = [](S s) -> Json { return s.overlap.overlap_grad_reduce && !s.parallel.shards_gradients(); },
        .given = true,
        .absent = false,
        .in_bridge = true},
       {.key = "overlap.overlap_param_gather",
        .flag = "--overlap-param-gather",
-       .get = [](S s) -> Json { return s.overlap.overlap_param_gather; },
+       .get = [](S s) -> Json { return gathers_beside(s); },
        .given = true,
        .absent = false,
        .in_bridge = true},
       {.key = "overlap.align_param_gather",
        .flag = "--no-align-param-gather",
-       .get = [](S s) -> Json { return s.overlap.align_param_gather; },
+       .get = [](S s) -> Json {
+         // Without virtual stages Megatron-LM switches it off (arguments.py:1012).
+         return has_virtual_stages(s) && !s.parallel.shards_gradients() ? Json(s.overlap.align_param_gather) : Json();
+       },
        .given = false,
        .absent = true,
        .in_bridge = true},
       {.key = "overlap.overlap_param_gather_with_optimizer_step",
        .flag = "--overlap-param-gather-with-optimizer-step",
-       .get = [](S s) -> Json { return s.overlap.overlap_param_gather_with_optimizer_step; },
+       .get = [](S s) -> Json {
+         return s.overlap.overlap_param_gather_with_optimizer_step && gathers_beside(s) && has_virtual_stages(s);
+       },
        .given = true,
        .absent = false,
        .in_bridge = true},
@@ -263,7 +289,9 @@ std::vector<MegatronRow> make_rows() {
        .absent = true},
       {.key = "overlap.tp_comm_overlap",
        .flag = "--tp-comm-overlap",
-       .get = [](S s) -> Json { return s.overlap.tp_comm_overlap; },
+       .get = [](S s) -> Json {
+         return s.overlap.tp_comm_overlap && s.parallel.sequence_parallel && s.parallel.tensor_model_parallel_size > 1;
+       },
        .given = true,
        .absent = false,
        .in_bridge = true},
@@ -271,33 +299,41 @@ std::vector<MegatronRow> make_rows() {
        .flag = "--disable-tp-comm-bulk-dgrad",
        .get = [](S s) -> Json { return s.overlap.tp_comm_bulk_dgrad; },
        .given = false,
-       .absent = true},
+       .absent = true,
+       .aliases = {"--no-tp-comm-bulk-dgrad"}},
       {.key = "overlap.tp_comm_bulk_wgrad",
        .flag = "--disable-tp-comm-bulk-wgrad",
        .get = [](S s) -> Json { return s.overlap.tp_comm_bulk_wgrad; },
        .given = false,
-       .absent = true},
+       .absent = true,
+       .aliases = {"--no-tp-comm-bulk-wgrad"}},
       {.key = "overlap.tp_comm_overlap_ag",
        .flag = "--disable-tp-comm-overlap-ag",
        .get = [](S s) -> Json { return s.overlap.tp_comm_overlap_ag; },
        .given = false,
-       .absent = true},
+       .absent = true,
+       .aliases = {"--no-tp-comm-overlap-ag"}},
       {.key = "overlap.tp_comm_overlap_rs",
        .flag = "--disable-tp-comm-overlap-rs",
        .get = [](S s) -> Json { return s.overlap.tp_comm_overlap_rs; },
        .given = false,
-       .absent = true},
+       .absent = true,
+       .aliases = {"--no-tp-comm-overlap-rs"}},
       {.key = "overlap.tp_comm_overlap_rs_dgrad",
        .flag = "--tp-comm-overlap-rs-dgrad",
        .get = [](S s) -> Json { return s.overlap.tp_comm_overlap_rs_dgrad; },
        .given = true,
        .absent = false},
       {.key = "overlap.tp_comm_overlap_disable_qkv",
-       .flag = "",
-       .get = [](S s) -> Json { return s.overlap.tp_comm_overlap_disable_qkv; }},
+       .flag = "--tp-comm-overlap-disable-qkv",
+       .get = [](S s) -> Json { return s.overlap.tp_comm_overlap_disable_qkv; },
+       .given = true,
+       .absent = false},
       {.key = "overlap.tp_comm_overlap_disable_fc1",
-       .flag = "",
-       .get = [](S s) -> Json { return s.overlap.tp_comm_overlap_disable_fc1; }},
+       .flag = "--tp-comm-overlap-disable-fc1",
+       .get = [](S s) -> Json { return s.overlap.tp_comm_overlap_disable_fc1; },
+       .given = true,
+       .absent = false},
       {.key = "overlap.tp_comm_overlap_compute_lanes",
        .flag = "",
        .get = [](S s) -> Json { return s.overlap.tp_comm_overlap_compute_lanes; }},
@@ -312,7 +348,14 @@ std::vector<MegatronRow> make_rows() {
                     : Json(s.overlap.cp_comm_overlap ? "true" : "false");
        }},
       {.key = "overlap.cp_flash_overlap", .flag = "", .get = [](S s) -> Json { return s.overlap.cp_flash_overlap; }},
-      {.key = "overlap.fsdp_comm_overlap", .flag = "", .get = [](S s) -> Json { return s.overlap.fsdp_comm_overlap; }},
+      {.key = "overlap.fsdp_comm_overlap",
+       .flag = "",
+       .get = [](S s) -> Json {
+         // Megatron-FSDP always overlaps where it shards gradients.
+         return s.overlap.fsdp_comm_overlap == s.parallel.shards_gradients()
+                    ? Json(false)
+                    : Json(s.overlap.fsdp_comm_overlap ? "true" : "false");
+       }},
       {.key = "overlap.fsdp_prefetch_depth",
        .flag = "",
        .get = [](S s) -> Json { return s.overlap.fsdp_prefetch_depth; }},
@@ -333,7 +376,9 @@ std::vector<MegatronRow> make_rows() {
        .in_bridge = true},
       {.key = "overlap.defer_embedding_wgrad_compute",
        .flag = "--defer-embedding-wgrad-compute",
-       .get = [](S s) -> Json { return s.overlap.defer_embedding_wgrad_compute; },
+       .get = [](S s) -> Json {
+         return s.overlap.defer_embedding_wgrad_compute && s.parallel.pipeline_model_parallel_size > 1;
+       },
        .given = true,
        .absent = false,
        .in_bridge = true},
@@ -354,9 +399,12 @@ std::vector<MegatronRow> make_rows() {
        .absent = "fp32"},
       {.key = "training.attention_backend",
        .flag = "--attention-backend",
-       .get = [](S s) -> Json { return s.training.attention_backend == AttentionBackend::fused ? "fused" : "unfused"; },
+       .get = [](S s) -> Json {
+         if (s.training.attention_backend != AttentionBackend::fused) return "unfused";
+         return s.framework.attention_kernel.starts_with("flash") ? "flash" : "fused";
+       },
        .words =
-           {{"flash", "fused"}, {"fused", "fused"}, {"auto", "fused"}, {"unfused", "unfused"}, {"local", "unfused"}}},
+           {{"fused", "fused"}, {"flash", "fused"}, {"auto", "fused"}, {"unfused", "unfused"}, {"local", "unfused"}}},
       {.key = "training.recompute_granularity",
        .flag = "--recompute-granularity",
        .get = [](S s) -> Json {

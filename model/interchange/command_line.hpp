@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/interchange/imported.hpp"
+
+namespace stretto {
+
+// A command line that a launch script starts: the flags of a training program, and how many processes there are.
+
+struct Flag {
+  std::string name;  // "--lr"
+  std::vector<std::string> values;
+  int line = 0;                   // 0: in another file than the script
+  std::set<std::string> unknown;  // variables in its values that nothing sets
+};
+
+struct CommandLine {
+  std::string program;  // "examples/pretrain_gpt.py", or a module's name; "" where only flags are given
+  std::vector<Flag> flags;
+  std::optional<std::int64_t> processes, nodes, gpus;  // of a node; nodes; of all
+  std::map<std::string, std::string> exports;          // variables of the environment
+  std::map<std::string, int> export_lines;
+  std::vector<std::string> notes;
+};
+
+// From a script, or from flags alone. A script that starts nothing with flags but sets variables to some, as files of
+// settings do, has the flags of these variables. Throws Error(input) as shell::run().
+CommandLine command_line_of(std::string_view text, const std::string& name, const ImportOptions& options);
+
+}  // namespace stretto

@@ -1,0 +1,437 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/toml.hpp"
+#include "model/interchange/command_line.hpp"
+#include "model/interchange/megatron.hpp"
+#include "model/interchange/megatron_flags.hpp"
+#include "model/layout.hpp"
+
+namespace stretto {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kProfile = "megatron-core-te";
+constexpr const char* kFlashProfile = "megatron-core-te-flash2";
+constexpr const char* kOldProfile = "megatron-2021";
+
+class Import {
+ public:
+  Import(const CommandLine& line, const std::string& name, const ImportOptions& options)
+      : line_(line), options_(options) {
+    settings_.name = name;
+    settings_.profile = kProfile;
+    settings_.vocabulary_key = "--vocab-size";
+  }
+
+  Settings run() {
+    if (const std::string_view kind = other_kind_of(line_.program); !kind.empty())
+      settings_.refused[std::string(kind)] = {std::filesystem::path(line_.program).filename().string(), 0, ""};
+    for (const Flag& flag : line_.flags) given_[flag.name] = &flag;
+    // What is not modelled at all is said before anything else.
+    for (const auto& [name, flag] : given_)
+      if (const FlagRule* rule = rule_of(name);
+          rule != nullptr && rule->verdict == Verdict::refused && !is_neutral(*rule, flag->values))
+        settings_.refused.emplace(std::string(rule->says), judged(*flag, ""));
+    refuse(settings_, options_);
+    // The last of equal flags counts, as argparse has it.
+    for (const Flag& flag : line_.flags)
+      if (given_[flag.name] == &flag) take(flag);
+    take_environment();
+    settings_.notes.insert(settings_.notes.end(), line_.notes.begin(), line_.notes.end());
+    if (settings_.taken.empty() && settings_.refused.empty())
+      throw input_error(settings_.name + ": expected flags of Megatron-LM, as --num-layers 32, got none");
+    complete();
+    return std::move(settings_);
+  }
+
+ private:
+  bool has(const char* flag) const { return given_.contains(flag); }
+  std::string word(const char* flag) const {
+    const auto found = given_.find(flag);
+    return found == given_.end() || found->second->values.empty() ? "" : found->second->values.front();
+  }
+  Error wrong(const Flag& flag, const std::string& message) const {
+    if (flag.line < 1) return input_error(fmt::format("{}: {}: {}", settings_.name, flag.name, message));
+    return input_error(fmt::format("{}:{}: {}: {}", settings_.name, flag.line, flag.name, message));
+  }
+  Judged judged(const Flag& flag, std::string_view effect) const {
+    std::string what = flag.name;
+    for (const std::string& value : flag.values)
+      if (!value.empty() && what.size() < 60) what += " " + value;
+    return {what, flag.line, std::string(effect)};
+  }
+  void near(const Flag& flag, std::string_view effect) { settings_.approximated.push_back(judged(flag, effect)); }
+
+  // The flag's one value; nothing where a variable that nothing sets has it.
+  std::optional<std::string> value(const Flag& flag, const std::string& key = "") {
+    std::vector<std::string> values = flag.values;
+    std::erase(values, "");
+    if (values.empty() && !flag.unknown.empty()) {
+      const std::string& variable = *flag.unknown.begin();
+      if (!key.empty()) settings_.unset[key] = variable;
+      settings_.notes.push_back(
+          fmt::format("{}: nothing sets ${}: it is as if it were absent; --env {}=VALUE says otherwise",
+                      Judged{flag.name, flag.line, ""}.place(), variable, variable));
+      return std::nullopt;
+    }
+    if (values.empty()) throw wrong(flag, "expected a value, got none");
+    for (std::size_t i = 1; i < values.size(); ++i)
+      settings_.notes.push_back(fmt::format("{} belongs to no flag, behind {}", in_quotes(values[i]),
+                                            Judged{flag.name, flag.line, ""}.place()));
+    return values.front();
+  }
+  std::optional<std::int64_t> count(const Flag& flag) {
+    const auto text = value(flag);
+    if (!text) return std::nullopt;
+    const Json number = value_of_word(*text);
+    if (!number.is_number_integer() || number.get<std::int64_t>() < 1 ||
+        number.get<std::int64_t>() > (std::int64_t{1} << 40))
+      throw wrong(flag, "expected a whole number of at least 1, got " + in_quotes(*text));
+    return number.get<std::int64_t>();
+  }
+
+  // ---- one flag ----
+
+  void take(const Flag& flag) {
+    if (take_special(flag)) return settings_.taken.push_back(flag.name);
+    for (const MegatronRow& row : megatron_rows()) {
+      if (row.flag.empty()) continue;
+      const bool is_it =
+          row.flag == flag.name || std::find(row.aliases.begin(), row.aliases.end(), flag.name) != row.aliases.end();
+      if (!is_it) {
+        if (row.with == flag.name) return settings_.taken.push_back(flag.name);
+        continue;
+      }
+      // Without the flag that it goes with, Megatron-LM does not look at it.
+      if (!row.with.empty() && !has(row.with.c_str())) return settings_.ignored.push_back(flag.name);
+      set(flag, row);
+      return settings_.taken.push_back(flag.name);
+    }
+    std::string name = flag.name;
+    // Launchers spell theirs both ways.
+    if (name.find('_') != std::string::npos && rule_of(name) == nullptr)
+      std::replace(name.begin(), name.end(), '_', '-');
+    if (const FlagRule* rule = rule_of(name)) return judge(flag, *rule);
+    unknown(flag);
+  }
+
+  void judge(const Flag& flag, const FlagRule& rule) {
+    if (rule.verdict == Verdict::without_effect || is_neutral(rule, flag.values))
+      return settings_.ignored.push_back(flag.name);
+    if (rule.verdict == Verdict::approximated) return near(flag, rule.says);
+  }
+
+  // A misspelling would silently change the step; a flag of a program of one's own would not.
+  void unknown(const Flag& flag) {
+    std::vector<std::string> known = {"--num-layers-per-virtual-pipeline-stage"};
+    for (const MegatronRow& row : megatron_rows())
+      if (!row.flag.empty()) known.push_back(row.flag);
+    for (const char* refused : {"--num-experts", "--fp8-format"}) known.push_back(refused);
+    const std::string nearest = nearest_spelling(flag.name, known);
+    // A word more or less is another flag, and no slip.
+    const auto length = std::ssize(flag.name) - std::ssize(nearest);
+    if (!nearest.empty() && std::abs(length) <= 2 && !has(nearest.c_str()))
+      throw wrong(flag, "expected a flag of Megatron-LM; did you mean \"" + nearest + "\"?");
+    near(flag, "no flag of Megatron-LM that is known here; it is left out");
+  }
+
+  bool take_special(const Flag& flag) {
+    const std::string& name = flag.name;
+    auto& values = settings_.values;
+    const auto is = [&](std::initializer_list<const char*> names) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    if (name == "--num-layers-per-virtual-pipeline-stage") {
+      chunk_layers_ = count(flag);
+    } else if (is({"--recompute-activations"})) {
+      values["training.recompute_granularity"] = "selective";
+    } else if (is({"--checkpoint-activations"})) {
+      values["training.recompute_granularity"] = "full";
+    } else if (is({"--activations-checkpoint-method"})) {
+      values["training.recompute_granularity"] = "full";
+      if (const auto method = value(flag)) values["training.recompute_method"] = *method;
+    } else if (is({"--activations-checkpoint-num-layers"})) {
+      if (const auto layers = count(flag)) values["training.recompute_num_layers"] = *layers;
+    } else if (name == "--recompute-modules") {
+      for (const std::string& module : flag.values)
+        if (module != "core_attn" && !module.empty())
+          near({flag.name, {module}, flag.line, {}}, "recomputed is attention's core, and not this");
+    } else if (name == "--use-rotary-position-embeddings") {
+      values["model.position_embedding_type"] = "rope";
+    } else if (name == "--position-embedding-type") {
+      take_positions(flag);
+    } else if (name == "--kv-channels") {
+      kv_channels_ = count(flag);
+    } else if (name == "--padded-vocab-size") {
+      if (const auto size = count(flag)) {
+        values["model.vocab_size"] = *size;
+        values["model.make_vocab_size_divisible_by"] = 1;
+      }
+    } else if (name == "--train-samples") {
+      samples_ = count(flag);
+    } else if (name == "--use-torch-fsdp2") {
+      values["parallel.data_parallel_sharding_strategy"] = "optim_grads_params";
+      if (has("--torch-fsdp2-no-reshard-after-forward")) values["parallel.reshard_after_forward"] = false;
+    } else if (name == "--torch-fsdp2-no-reshard-after-forward" || name == "--group-query-attention" ||
+               name == "--use-megatron-fsdp") {
+      // with another
+    } else if (name == "--zero-stage") {
+      if (const auto stage = value(flag))
+        values["parallel.data_parallel_sharding_strategy"] = *stage == "3"   ? "optim_grads_params"
+                                                             : *stage == "2" ? "optim_grads"
+                                                             : *stage == "1" ? "optim"
+                                                                             : "no_shard";
+    } else if (name == "--fp16") {
+      values["training.precision"] = "bf16";
+      near(flag, rule_of(name)->says);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void take_positions(const Flag& flag) {
+    const auto kind = value(flag);
+    if (!kind) return;
+    const bool turns = *kind == "rope" || *kind == "yarn" || *kind == "mrope";
+    const bool is_ours = *kind == "rope" || *kind == "learned_absolute";
+    if (!turns && *kind != "learned_absolute" && *kind != "none" && *kind != "relative")
+      throw wrong(flag, "expected one of learned_absolute, rope, yarn, mrope, relative, none, got " + in_quotes(*kind));
+    settings_.values["model.position_embedding_type"] = turns ? "rope" : "learned_absolute";
+    if (!is_ours)
+      near(flag, turns ? "positions turn as with rope, which takes as long"
+                       : "learned positions are added to the embedding, which takes little");
+  }
+
+  void set(const Flag& flag, const MegatronRow& row) {
+    if (!row.given.is_null()) return void(settings_.values[row.key] = row.given);
+    if (!row.is_list) {
+      if (const auto text = value(flag, row.key)) settings_.values[row.key] = ours(flag, row, *text);
+      return;
+    }
+    Json list = Json::array();
+    for (const std::string& one : flag.values)
+      if (!one.empty()) list.push_back(ours(flag, row, one));
+    if (list.empty()) return void(value(flag, row.key));
+    settings_.values[row.key] = row.may_be_one && list.size() == 1 ? list[0] : list;
+  }
+  Json ours(const Flag& flag, const MegatronRow& row, const std::string& value) const {
+    if (row.words.empty()) return value_of_word(value);
+    std::vector<std::string> known;
+    for (const auto& [word, ours] : row.words) {
+      if (word == value) return ours;
+      known.push_back(word);
+    }
+    const std::string nearest = nearest_spelling(value, known);
+    throw wrong(flag, fmt::format("expected one of {}, got {}", fmt::join(known, ", "), in_quotes(value)) +
+                          (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+  }
+
+  // ---- the environment ----
+
+  void take_environment() {
+    for (const auto& [name, value] : line_.exports) {
+      if (name == "CUDA_DEVICE_MAX_CONNECTIONS") {
+        const Json number = value_of_word(value);
+        if (number.is_number_integer()) settings_.values["cluster.cuda_device_max_connections"] = number;
+        settings_.taken.push_back(name);
+      } else if (name == "NVTE_FUSED_ATTN" && value == "0") {
+        is_flash_ = true;
+        settings_.taken.push_back(name);
+      } else {
+        settings_.ignored.push_back(name);
+      }
+    }
+  }
+
+  // ---- what a command line means by what it does not say ----
+
+  void complete() {
+    auto& values = settings_.values;
+    const bool is_old = has("--DDP-impl") || has("--activations-checkpoint-method") || has("--checkpoint-activations");
+    if (is_old) settings_.profile = kOldProfile;
+    if (const std::string backend = word("--attention-backend"); backend == "flash") is_flash_ = true;
+    if (is_flash_ && !is_old) settings_.profile = kFlashProfile;
+    complete_stages();
+    complete_sharding();
+    if (has("--group-query-attention") && !values.contains("model.num_query_groups"))
+      values["model.num_query_groups"] = 1;
+    add_absent(is_old);
+    drop_idle();
+    complete_model();
+    complete_course();
+    settings_.vocabulary_hints = vocabulary_hints();
+    if (line_.gpus) {
+      settings_.ranks = line_.gpus;
+      settings_.ranks_from = "WORLD_SIZE";
+    }
+    if (line_.processes || line_.nodes) {
+      settings_.ranks = line_.processes.value_or(1) * line_.nodes.value_or(1);
+      settings_.ranks_from = line_.nodes ? "processes of a node and nodes" : "--nproc-per-node";
+      if (line_.processes && !line_.nodes && settings_.ranks)
+        settings_.notes.push_back("one node is assumed: nothing says how many there are");
+    }
+  }
+
+  // Megatron-LM's defaults, as far as those of the profile are others.
+  void add_absent(bool is_old) {
+    const Scenario base =
+        parse_scenario("profile = \"" + settings_.profile + "\"\n[model]\npreset = \"gpt2-124m\"\n", "profile");
+    const bool is_interleaved = settings_.whole("parallel.virtual_pipeline_model_parallel_size", 1) > 1;
+    for (const MegatronRow& row : megatron_rows()) {
+      if (row.absent.is_null() || settings_.values.contains(row.key)) continue;
+      // The profile of 2021 says what that release did.
+      if (is_old && row.key.starts_with("overlap.")) continue;
+      if (row.key == "overlap.overlap_p2p_comm" && !is_interleaved) continue;
+      // Other keys' getters hide a value that does not act; only what can differ is written.
+      if (row.key == "parallel.sequence_parallel" || row.get(base) != row.absent)
+        settings_.values[row.key] = row.absent;
+    }
+  }
+
+  void complete_stages() {
+    auto& values = settings_.values;
+    const std::int64_t stages = std::max<std::int64_t>(1, settings_.whole("parallel.pipeline_model_parallel_size", 1));
+    if (const Json* layout = settings_.find("parallel.pipeline_model_parallel_layout");
+        layout != nullptr && layout->is_string())
+      try {
+        const std::int64_t chunks = std::ssize(parse_layout(layout->get<std::string>()));
+        if (chunks / stages > 1) values["parallel.virtual_pipeline_model_parallel_size"] = chunks / stages;
+      } catch (const Error&) {  // the scenario's reader says what is wrong
+      }
+    if (!chunk_layers_) return;
+    std::int64_t layers = settings_.whole("model.num_layers", 1);
+    for (const char* key :
+         {"parallel.account_for_embedding_in_pipeline_split", "parallel.account_for_loss_in_pipeline_split"})
+      if (settings_.is(key, true)) ++layers;
+    if (layers < 1 || layers % stages != 0 || layers / stages % *chunk_layers_ != 0)
+      throw input_error(fmt::format(
+          "{}: --num-layers-per-virtual-pipeline-stage: expected a divisor of the {} layers of {} stages, got {}",
+          settings_.name, layers, stages, *chunk_layers_));
+    if (layers / stages / *chunk_layers_ > 1)
+      values["parallel.virtual_pipeline_model_parallel_size"] = layers / stages / *chunk_layers_;
+  }
+
+  // --use-megatron-fsdp alone shards parameters (arguments.py:3190) and overlaps (megatron_fsdp.py:329).
+  void complete_sharding() {
+    auto& values = settings_.values;
+    const char* key = "parallel.data_parallel_sharding_strategy";
+    if (has("--use-megatron-fsdp") && !values.contains(key)) values[key] = "optim_grads_params";
+    if (!settings_.is(key, "optim_grads") && !settings_.is(key, "optim_grads_params")) return;
+    values["overlap.fsdp_comm_overlap"] = true;
+    // Buckets of DDP are not there.
+    for (const char* of_ddp :
+         {"overlap.overlap_grad_reduce", "overlap.overlap_param_gather", "overlap.align_param_gather"})
+      values[of_ddp] = false;
+  }
+
+  // Megatron-LM looks at these only where they act.
+  void drop_idle() {
+    auto& values = settings_.values;
+    const bool is_interleaved = settings_.whole("parallel.virtual_pipeline_model_parallel_size", 1) > 1;
+    if (!is_interleaved) {
+      values["overlap.align_param_gather"] = false;  // arguments.py:1012
+      values.erase("overlap.overlap_p2p_comm");
+      values.erase("parallel.microbatch_group_size_per_vp_stage");
+    }
+    if (settings_.is("overlap.overlap_p2p_comm", true)) values["overlap.batch_p2p_comm"] = false;
+    if (!settings_.is("model.position_embedding_type", "rope"))
+      for (const char* key : {"rotary_base", "rotary_seq_len_interpolation_factor", "use_rope_scaling"})
+        values.erase(std::string("model.") + key);
+    if (!settings_.is("model.use_rope_scaling", true)) values.erase("model.rope_scaling_factor");
+    if (!settings_.is("training.recompute_granularity", "full"))
+      for (const char* key : {"training.recompute_method", "training.recompute_num_layers"}) values.erase(key);
+    if (settings_.whole("parallel.tensor_model_parallel_size", 1) <= 1) values["parallel.sequence_parallel"] = false;
+    if (settings_.whole("parallel.context_parallel_size", 1) <= 1)
+      for (const char* key : {"parallel.cp_comm_type", "parallel.hierarchical_context_parallel_sizes"})
+        values.erase(key);
+  }
+
+  void complete_model() {
+    auto& values = settings_.values;
+    const std::int64_t hidden = settings_.whole("model.hidden_size", 0),
+                       heads = settings_.whole("model.num_attention_heads", 0);
+    constexpr std::int64_t kMultiple = 64;
+    if (settings_.is("model.swiglu", true) && hidden > 0 && hidden < (1 << 24) &&
+        !values.contains("model.ffn_hidden_size"))
+      values["model.ffn_hidden_size"] = 4 * hidden * 2 / 3 / kMultiple * kMultiple;
+    if (kv_channels_ && hidden > 0 && heads > 0 && hidden % heads == 0 && *kv_channels_ != hidden / heads)
+      settings_.approximated.push_back(
+          {fmt::format("--kv-channels {}", *kv_channels_), given_.at("--kv-channels")->line,
+           fmt::format("heads have hidden_size / num_attention_heads = {} channels: q, k, v and the product behind "
+                       "attention are {:.3g} times as wide there",
+                       hidden / heads, double(*kv_channels_) * double(heads) / double(hidden))});
+  }
+
+  // The course of training has no effect on a step, but must make sense.
+  void complete_course() {
+    auto& values = settings_.values;
+    // "0:16 2.4B:320": the batch of most of the run is the last.
+    if (const std::string steps = schedule(); !steps.empty() && !values.contains("training.global_batch_size"))
+      if (const Json batch = value_of_word(steps.substr(steps.rfind(':') + 1)); batch.is_number_integer() && batch > 0)
+        values["training.global_batch_size"] = batch;
+    if (samples_ && !values.contains("training.train_iters")) {
+      const std::int64_t batch = std::max<std::int64_t>(1, settings_.whole("training.global_batch_size", 1));
+      values["training.train_iters"] = std::max<std::int64_t>(1, *samples_ / batch);
+    }
+    const std::int64_t decay = settings_.whole("training.lr_decay_iters", settings_.whole("training.train_iters", 100));
+    if (settings_.whole("training.lr_warmup_iters", 0) >= decay) values.erase("training.lr_warmup_iters");
+    const auto number = [&](const char* key, double otherwise) {
+      const Json* value = settings_.find(key);
+      return value != nullptr && value->is_number() ? value->get<double>() : otherwise;
+    };
+    if (number("training.min_lr", 0) > number("training.lr", 1e-3)) values.erase("training.min_lr");
+  }
+
+  std::string schedule() const {
+    const auto found = given_.find("--step-batch-size-schedule");
+    return found == given_.end() || found->second->values.empty() ? "" : found->second->values.back();
+  }
+
+  std::string vocabulary_hints() const {
+    std::string type = word("--tokenizer-type");
+    if (type.empty()) type = "GPT2BPETokenizer";  // of pretrain_gpt.py
+    std::string hints;
+    const bool is_by_model = type == "HuggingFaceTokenizer" || type.find("SentencePiece") != std::string::npos ||
+                             type == "SFTTokenizer" || type == "TikTokenizer" || type == "MultimodalTokenizer";
+    if (!is_by_model) hints += type + "\n";
+    if (const std::string model = word("--tokenizer-model"); !model.empty()) hints += model + "\n";
+    if (is_by_model) hints += std::filesystem::path(settings_.name).stem().string() + "\n";
+    return hints;
+  }
+
+  const CommandLine& line_;
+  const ImportOptions& options_;
+  Settings settings_;
+  std::map<std::string, const Flag*> given_;
+  std::optional<std::int64_t> chunk_layers_, kv_channels_, samples_;
+  bool is_flash_ = false;
+};
+
+}  // namespace
+
+Json value_of_word(const std::string& word) {
+  const char *begin = word.data(), *end = begin + word.size();
+  std::int64_t whole = 0;
+  if (const auto [stop, error] = std::from_chars(begin, end, whole); error == std::errc{} && stop == end) return whole;
+  double real = 0;
+  if (const auto [stop, error] = std::from_chars(begin, end, real); error == std::errc{} && stop == end) return real;
+  return word;
+}
+
+Translation from_megatron(std::string_view text, const std::string& name, const ImportOptions& options) {
+  return from_megatron_flags(command_line_of(text, name, options), name, options);
+}
+
+Translation from_megatron_flags(const CommandLine& line, const std::string& name, const ImportOptions& options) {
+  return scenario_of(Import(line, name, options).run(), options);
+}
+
+}  // namespace stretto

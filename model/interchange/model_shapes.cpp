@@ -1,0 +1,102 @@
+#include "model/interchange/model_shapes.hpp"
+
+#include <cctype>
+
+namespace stretto {
+namespace {
+
+// All are RMSNorm, SwiGLU, rotary positions and no biases.
+struct Shape {
+  const char* family;  // torchtitan's [model] name
+  const char* flavor;
+  const char* word;  // of names of files, letters and digits only; "": none
+  std::int64_t layers, hidden, ffn, heads, groups, vocabulary;
+  double rotary_base;
+  bool ties = false;
+  std::int64_t head_size = 0;  // 0: hidden / heads
+};
+constexpr Shape kShapes[] = {
+    // torchtitan/models/llama3; a width of ffn_dim_multiplier and multiple_of is spelled out.
+    {"llama3", "debugmodel", "", 6, 256, 768, 16, 16, 2048, 500000},
+    {"llama3", "1B", "llama321b", 16, 2048, 8192, 32, 8, 128256, 500000, true},
+    {"llama3", "3B", "llama323b", 28, 3072, 8192, 24, 8, 128256, 500000, true},
+    {"llama3", "8B", "llama38b", 32, 4096, 14336, 32, 8, 128256, 500000},
+    {"llama3", "8B", "llama318b", 32, 4096, 14336, 32, 8, 128256, 500000},
+    {"llama3", "70B", "llama370b", 80, 8192, 28672, 64, 8, 128256, 500000},
+    {"llama3", "70B", "llama3170b", 80, 8192, 28672, 64, 8, 128256, 500000},
+    {"llama3", "405B", "llama31405b", 126, 16384, 53248, 128, 8, 128256, 500000},
+    {"llama3", "405B", "llama3405b", 126, 16384, 53248, 128, 8, 128256, 500000},
+    {"llama2", "debugmodel", "", 8, 256, 768, 16, 16, 2048, 10000},
+    {"llama2", "7B", "llama27b", 32, 4096, 11008, 32, 32, 32000, 10000},
+    {"llama2", "13B", "llama213b", 40, 5120, 13824, 40, 40, 32000, 10000},
+    {"llama2", "70B", "llama270b", 80, 8192, 28672, 64, 8, 32000, 10000},
+    // torchtitan/models/qwen3; heads are of 128 channels whatever the width.
+    {"qwen3", "debugmodel", "", 8, 256, 3072, 16, 8, 2048, 1000000, true, 128},
+    {"qwen3", "0.6B", "qwen306b", 28, 1024, 3072, 16, 8, 151936, 1000000, true, 128},
+    {"qwen3", "0.6B", "qwen3600m", 28, 1024, 3072, 16, 8, 151936, 1000000, true, 128},
+    {"qwen3", "1.7B", "qwen317b", 28, 2048, 6144, 16, 8, 151936, 1000000, true, 128},
+    {"qwen3", "4B", "qwen34b", 36, 2560, 9728, 32, 8, 151936, 1000000, true, 128},
+    {"qwen3", "8B", "qwen38b", 36, 4096, 12288, 32, 8, 151936, 1000000, false, 128},
+    {"qwen3", "14B", "qwen314b", 40, 5120, 17408, 40, 8, 151936, 1000000, false, 128},
+    {"qwen3", "32B", "qwen332b", 64, 5120, 25600, 64, 8, 151936, 1000000, false, 128},
+};
+
+void add(const Shape& shape, Settings& settings) {
+  const auto put = [&](const char* key, nlohmann::json value) {
+    settings.values.emplace(std::string("model.") + key, std::move(value));
+  };
+  put("num_layers", shape.layers);
+  put("hidden_size", shape.hidden);
+  put("ffn_hidden_size", shape.ffn);
+  put("num_attention_heads", shape.heads);
+  put("num_query_groups", shape.groups);
+  put("vocab_size", shape.vocabulary);
+  put("normalization", "RMSNorm");
+  put("swiglu", true);
+  put("add_bias_linear", false);
+  put("position_embedding_type", "rope");
+  put("rotary_base", shape.rotary_base);
+  put("untie_embeddings_and_output_weights", !shape.ties);
+  const std::int64_t ours = shape.hidden / shape.heads;
+  if (shape.head_size > 0)
+    settings.approximated.push_back({"norms of q and k", 0, "left out: small passes in each layer"});
+  if (shape.head_size > 0 && shape.head_size != ours)
+    settings.approximated.push_back({"heads of " + std::to_string(shape.head_size) + " channels", 0,
+                                     "heads have hidden_size / num_attention_heads = " + std::to_string(ours) +
+                                         " channels: q, k, v and the product behind attention are wider there"});
+}
+
+std::string plain_of(std::string_view name) {
+  std::string plain;
+  for (const unsigned char c : name)
+    if (std::isalnum(c) != 0) plain += static_cast<char>(std::tolower(c));
+  return plain;
+}
+
+}  // namespace
+
+bool add_shape_by_name(std::string_view name, Settings& settings) {
+  const std::string plain = plain_of(name);
+  const Shape* best = nullptr;
+  for (const Shape& shape : kShapes)
+    if (shape.word[0] != '\0' && plain.find(shape.word) != std::string::npos)
+      if (best == nullptr || std::string_view(shape.word).size() > std::string_view(best->word).size()) best = &shape;
+  if (best == nullptr) return false;
+  add(*best, settings);
+  // Megatron-Bridge's recipes train Llama 3 on 8,192 tokens and the others on 4,096.
+  settings.values.emplace("model.seq_length", std::string_view(best->family) == "llama3" ? 8192 : 4096);
+  return true;
+}
+
+bool add_shape_by_flavor(std::string_view name, std::string_view flavor, Settings& settings) {
+  // Flavors of other attention, "8B_flex", have the same sizes.
+  const std::string_view size = flavor.substr(0, flavor.find('_'));
+  for (const Shape& shape : kShapes)
+    if (shape.family == name && shape.flavor == size) {
+      add(shape, settings);
+      return true;
+    }
+  return false;
+}
+
+}  // namespace stretto

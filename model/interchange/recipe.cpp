@@ -1,0 +1,423 @@
+#include "model/interchange/recipe.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/toml.hpp"
+#include "model/interchange/command_line.hpp"
+#include "model/interchange/megatron.hpp"
+#include "model/interchange/model_shapes.hpp"
+#include "model/interchange/yaml.hpp"
+
+namespace stretto {
+namespace {
+
+using Json = nlohmann::json;
+
+// Names that NeMo has for a scenario's keys, beside the keys' own.
+struct Alias {
+  const char* name;
+  const char* key;
+};
+constexpr Alias kAliases[] = {
+    {"encoder_seq_length", "model.seq_length"},
+    {"bias", "model.add_bias_linear"},
+    {"activations_checkpoint_granularity", "training.recompute_granularity"},
+    {"activations_checkpoint_method", "training.recompute_method"},
+    {"activations_checkpoint_num_layers", "training.recompute_num_layers"},
+    {"overlap_grad_sync", "overlap.overlap_grad_reduce"},
+    {"overlap_param_sync", "overlap.overlap_param_gather"},
+    {"ub_tp_comm_overlap", "overlap.tp_comm_overlap"},
+    {"tp_comm_split_ag", "overlap.tp_comm_overlap_ag"},
+    {"tp_comm_split_rs", "overlap.tp_comm_overlap_rs"},
+    {"gradient_clip_val", "training.clip_grad"},
+    {"max_steps", "training.train_iters"},
+    {"decoder_first_pipeline_num_layers", "parallel.num_layers_in_first_pipeline_stage"},
+    {"decoder_last_pipeline_num_layers", "parallel.num_layers_in_last_pipeline_stage"},
+    {"seq_len_interpolation_factor", "model.rotary_seq_len_interpolation_factor"},
+};
+
+// What is not modelled, with the value that it has where it says nothing.
+struct Near {
+  const char* name;
+  Json neutral;
+  const char* effect;
+};
+const std::vector<Near>& near_keys() {
+  static const std::vector<Near> keys = {
+      {"qk_layernorm", false, "adds a norm of q and one of k to each layer"},
+      {"add_qkv_bias", false, "biases on q, k and v alone are left out: below 1 % of a step"},
+      {"qkv_bias", false, "biases on q, k and v alone are left out: below 1 % of a step"},
+      {"window_size", nullptr, "attention is over the whole sequence: more FLOPs than in the window"},
+      {"rotary_percentage", 1.0, "all of a head turns, which moves more bytes"},
+      {"rotary_percent", 1.0, "all of a head turns, which moves more bytes"},
+      {"fp32_residual_connection", false, "the residual stream has 2 bytes an element, not 4"},
+      {"mtp_num_layers", nullptr, "layers that predict further tokens, each with a head, are left out"},
+      {"gradient_accumulation_fusion", true,
+       "weight gradients are added inside their product: one pass less over them"},
+      {"bias_activation_fusion", true, "bias and activation are one pass over memory"},
+      {"bias_dropout_add_fusion", true, "bias, dropout and the residual addition are one pass over memory"},
+      {"apply_rope_fusion", true, "rotary positions are one pass over memory"},
+      {"transformer_engine", true, "kernels are TransformerEngine's"},
+      {"mcore_gpt", true, "layers are Megatron-core's"},
+      {"megatron_amp_O2", true, "gradients are summed in f32 in one buffer"},
+      {"sharp", false, "NCCL's own algorithms reduce, without the network's help"},
+      {"ub_tp_comm_overlap_cfg", nullptr,
+       "each product's method is the default; [overlap] tp_comm_overlap_cfg says the same"},
+      {"tp_comm_overlap_cfg", nullptr,
+       "each product's method is the default; [overlap] tp_comm_overlap_cfg says the same"},
+      {"num_micro_batches_with_partial_activation_checkpoints", nullptr, "all micro-batches are recomputed alike"},
+      {"activations_checkpoint_layers_per_pipeline", nullptr, "all stages are recomputed alike"},
+      {"cpu_offloading", false, "activations stay on the GPU"},
+      {"optimizer_cpu_offload", false, "the optimizer runs on the GPU"},
+      {"enable_cuda_graph", false, "the host issues operations one by one"},
+      {"external_cuda_graph", false, "the host issues operations one by one"},
+      {"cuda_graph_impl", "none", "the host issues operations one by one"},
+      {"deterministic_mode", false, "kernels are the fastest ones, not the deterministic ones"},
+      {"peft", nullptr, "all parameters are trained; [training] frozen_base says otherwise"},
+      {"use_precision_aware_optimizer", false, "the optimizer's state is in f32"},
+  };
+  return keys;
+}
+
+class Recipe {
+ public:
+  Recipe(Yaml yaml, const std::string& name, const ImportOptions& options)
+      : options_(options), yaml_(std::move(yaml)), root_(yaml_.root) {
+    settings_.name = name;
+    settings_.profile = "nemo-dgxc";
+    settings_.vocabulary_key = "vocab_size";
+  }
+
+  Settings run() {
+    resolve_references(root_);
+    visit(root_, "");
+    refuse(settings_, options_);
+    finish();
+    return std::move(settings_);
+  }
+
+ private:
+  int line_of(const std::string& path) const {
+    const auto found = yaml_.lines.find(path);
+    return found == yaml_.lines.end() ? 0 : found->second;
+  }
+  void near(const std::string& path, const Json& value, const std::string& effect) {
+    std::string what = path;
+    if (!value.is_structured()) what += ": " + (value.is_string() ? value.get<std::string>() : value.dump());
+    settings_.approximated.push_back({what.substr(0, 100), line_of(path), effect});
+  }
+  void refuse_here(const std::string& noun, const std::string& path) {
+    settings_.refused.emplace(noun, Judged{path, line_of(path), ""});
+  }
+
+  void visit(const Json& node, const std::string& path) {
+    for (const auto& [key, value] : node.items()) {
+      const std::string here = path.empty() ? key : path + "." + key;
+      // Other models, and what stands beside training.
+      if (key == "teacher" || key == "kd_config" || key == "exp_manager" || key == "hydra" || key == "defaults" ||
+          key == "run")
+        continue;
+      if (key == "encoder" && value.is_object() && node.contains("decoder")) refuse_here("encoders", here);
+      if (key == "bert_binary_head" || key == "bert_type") refuse_here("encoders", here);
+      if (key == "mm_cfg" || key == "vision_pretraining_type" || key == "patch_dim")
+        refuse_here("image encoders", here);
+      if ((key == "vision" || key == "unet_config" || key == "vision_transformer_config") && value.is_object())
+        refuse_here("image encoders", here);
+      if (key == "tokenizer" && value.is_object()) {
+        take_tokenizer(value);
+        continue;
+      }
+      if (key == "comm_overlap" && value.is_object()) has_comm_overlap_ = true;
+      if (key == "recompute_modules" && value.is_array()) {
+        for (const Json& one : value)
+          if (one.is_string() && one != "core_attn") near(here, one, "recomputed is attention's core, and not this");
+        continue;
+      }
+      if (value.is_object() && !is_near(key, here, value)) {
+        visit(value, here);
+        continue;
+      }
+      if (!value.is_null() && !value.is_object()) leaf(key, here, value);
+    }
+  }
+
+  bool is_near(const std::string& key, const std::string& path, const Json& value) {
+    for (const Near& one : near_keys())
+      if (key == one.name) {
+        const bool is_same =
+            value == one.neutral || value.is_null() || (value.is_number() && one.neutral.is_null() && value == 0);
+        if (!is_same) near(path, value, one.effect);
+        return true;
+      }
+    return false;
+  }
+
+  void leaf(const std::string& key, const std::string& path, const Json& value) {
+    if (take_special(key, path, value)) return settings_.taken.push_back(path);
+    if (is_near(key, path, value)) return;
+    for (const MegatronRow& row : megatron_rows()) {
+      bool is_it = row.name() == key;
+      for (const Alias& alias : kAliases) is_it = is_it || (key == alias.name && row.key == alias.key);
+      if (!is_it || row.key == "parallel.order" || row.key.find("rope_scaling_") != std::string::npos) continue;
+      put(row, path, value);
+      return settings_.taken.push_back(path);
+    }
+    settings_.ignored.push_back(path);
+  }
+
+  void put(const MegatronRow& row, const std::string& path, const Json& value) {
+    auto& values = settings_.values;
+    Json made = value;
+    if (made.is_string()) {
+      for (const auto& [word, ours] : row.words)
+        if (made == word) made = ours;
+      // 1e-5 without a point is a word in YAML.
+      if (row.words.empty()) made = value_of_word(made.get<std::string>());
+    }
+    if (row.key == "parallel.virtual_pipeline_model_parallel_size" && made == 1) return;
+    if ((row.key == "overlap.bucket_size" || row.key == "overlap.wgrad_deferral_limit") &&
+        !(made.is_number_integer() && made > 0)) {
+      if (row.key == "overlap.bucket_size")
+        throw input_error(settings_.name + ":" + std::to_string(line_of(path)) + ": " + path +
+                          ": expected a whole number of at least 1, or null, got " + value.dump());
+      return;
+    }
+    // The same key may stand in two sections, as seq_length does; the model's counts.
+    if (values.contains(row.key) && !path.starts_with("model")) return;
+    values[row.key] = made;
+  }
+
+  bool take_special(const std::string& key, const std::string& path, const Json& value) {
+    auto& values = settings_.values;
+    const std::string word = value.is_string()    ? value.get<std::string>()
+                             : value.is_boolean() ? (value.get<bool>() ? "true" : "false")
+                                                  : value.dump();
+    const bool is_on =
+        !(word == "false" || word == "0" || word == "null" || word == "none" || word == "None" || word.empty());
+    const auto has = [&](const char* part) { return word.find(part) != std::string::npos; };
+    if (key == "num_moe_experts" || key == "num_experts") {
+      if (is_on) refuse_here("experts", path);
+    } else if (key == "expert_model_parallel_size") {
+      if (is_on && word != "1") refuse_here("experts", path);
+    } else if (key == "fp8" || key == "fp4") {
+      if (is_on) refuse_here(key, path);
+    } else if (key == "multi_latent_attention") {
+      if (is_on) refuse_here("multi-latent attention", path);
+    } else if (key == "hybrid_override_pattern" || key == "hybrid_layer_pattern") {
+      if (is_on) refuse_here("Mamba layers", path);
+    } else if (key == "precision" || key == "mixed_precision") {
+      take_precision(path, value, word);
+    } else if (key == "bf16") {
+      if (is_on) values["training.precision"] = "bf16";
+    } else if (key == "num_nodes") {
+      nodes_ = value;
+    } else if (key == "devices" || key == "num_gpus_per_node" || key == "gpus_per_node") {
+      devices_ = value;
+    } else if (key == "normalization") {
+      values["model.normalization"] = has("rms") || has("RMS") ? "RMSNorm" : "LayerNorm";
+    } else if (key == "activation") {
+      const bool is_gated = has("glu");
+      values["model.swiglu"] = is_gated;
+      if (is_gated && !has("swiglu")) near(path, value, "predicted with SwiGLU, which moves as many bytes");
+      if (has("squared")) near(path, value, "predicted with GELU, which moves as many bytes");
+    } else if (key == "gated_linear_unit" || key == "swiglu") {
+      values["model.swiglu"] = is_on;
+    } else if (key == "share_embeddings_and_output_weights") {
+      values["model.untie_embeddings_and_output_weights"] = !is_on;
+    } else if (key == "position_embedding_type") {
+      values["model.position_embedding_type"] =
+          word == "rope" || word == "yarn" || word == "mrope" ? "rope" : "learned_absolute";
+      if (word != "rope" && word != "learned_absolute") near(path, value, "positions are rotary or learned");
+    } else if (key == "kv_channels") {
+      if (value.is_number_integer()) kv_channels_ = {value.get<std::int64_t>(), path};
+    } else if (key == "grad_sync_dtype") {
+      values["overlap.grad_reduce_in_fp32"] = word != "bf16" && word != "fp16" && word != "16";
+    } else if (key == "betas" && value.is_array() && value.size() == 2) {
+      values["training.adam_beta1"] = value[0];
+      values["training.adam_beta2"] = value[1];
+    } else if (key == "name" && path.ends_with("optim.name")) {
+      values["parallel.use_distributed_optimizer"] = has("distributed");
+    } else if (key == "attention_backend") {
+      if (has("flash")) settings_.profile = "nemo-dgxc-flash2";
+      values["training.attention_backend"] = has("unfused") || has("local") ? "unfused" : "fused";
+    } else if (key == "fsdp" || key == "use_torch_fsdp2" || key == "use_megatron_fsdp") {
+      is_fsdp_ = is_fsdp_ || is_on;
+    } else if (key == "CUDA_DEVICE_MAX_CONNECTIONS") {
+      if (const Json number = value_of_word(word); number.is_number_integer())
+        values["cluster.cuda_device_max_connections"] = number;
+    } else if (key == "lr_warmup_iters" || key == "lr_decay_iters" || key == "min_lr" || key == "adam_eps" ||
+               key == "eps") {
+      // The course of training; a step does not depend on it.
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void take_precision(const std::string& path, const Json& value, const std::string& word) {
+    if (word.find("fp8") != std::string::npos) return refuse_here("fp8", path);
+    if (word.find("fp4") != std::string::npos) return refuse_here("fp4", path);
+    const bool is_16 = word == "16" || word.find("fp16") != std::string::npos || word.starts_with("16");
+    settings_.values["training.precision"] = word.starts_with("32") || word == "fp32" ? "fp32" : "bf16";
+    if (is_16) near(path, value, "predicted as bf16, which takes as long");
+  }
+
+  void take_tokenizer(const Json& tokenizer) {
+    // The type of Megatron's own says the vocabulary, that of others the model.
+    for (const char* key :
+         {"tokenizer_model", "pretrained_model_name", "model_name", "type", "tokenizer_type", "model"})
+      if (tokenizer.contains(key) && tokenizer[key].is_string())
+        settings_.vocabulary_hints += tokenizer[key].get<std::string>() + "\n";
+    if (tokenizer.contains("vocab_size") && tokenizer["vocab_size"].is_number_integer())
+      settings_.values.emplace("model.vocab_size", tokenizer["vocab_size"]);
+  }
+
+  // ---- what a recipe means by what it does not say ----
+
+  void finish() {
+    auto& values = settings_.values;
+    const bool has_sizes = values.contains("model.num_layers") && values.contains("model.hidden_size");
+    const Json run_name = root_.contains("run") && root_["run"].is_object() && root_["run"].contains("name")
+                              ? root_["run"]["name"]
+                              : Json();
+    if (run_name.is_string()) settings_.vocabulary_hints += run_name.get<std::string>() + "\n";
+    const std::string stem = std::filesystem::path(settings_.name).stem().string();
+    settings_.vocabulary_hints += stem + "\n";
+    if (!has_sizes && settings_.refused.empty()) {
+      const bool is_known = (run_name.is_string() && add_shape_by_name(run_name.get<std::string>(), settings_)) ||
+                            add_shape_by_name(stem, settings_);
+      if (is_known)
+        settings_.notes.push_back(
+            "the sizes of the model are those that the file's name says; the recipe that it overrides is not here");
+    }
+    finish_layout(has_sizes);
+    finish_model();
+    if (!settings_.is("training.recompute_granularity", "full"))
+      for (const char* key : {"training.recompute_method", "training.recompute_num_layers"}) values.erase(key);
+    if (nodes_.is_number_integer() || devices_.is_number_integer()) {
+      settings_.ranks = std::max<std::int64_t>(1, nodes_.is_number_integer() ? nodes_.get<std::int64_t>() : 1) *
+                        std::max<std::int64_t>(1, devices_.is_number_integer() ? devices_.get<std::int64_t>() : 8);
+      settings_.ranks_from = "num_nodes and devices";
+    }
+  }
+
+  void finish_layout(bool has_sizes) {
+    auto& values = settings_.values;
+    const std::int64_t tp = settings_.whole("parallel.tensor_model_parallel_size", 1),
+                       cp = settings_.whole("parallel.context_parallel_size", 1);
+    const bool is_interleaved = settings_.whole("parallel.virtual_pipeline_model_parallel_size", 1) > 1;
+    if (is_fsdp_) {
+      values.emplace("parallel.data_parallel_sharding_strategy", "optim_grads_params");
+      values["overlap.fsdp_comm_overlap"] = true;
+      for (const char* key :
+           {"overlap.overlap_grad_reduce", "overlap.overlap_param_gather", "overlap.align_param_gather"})
+        values[key] = false;
+    } else {
+      values.erase("parallel.data_parallel_sharding_strategy");
+    }
+    if (tp <= 1) values["parallel.sequence_parallel"] = false;
+    // CommOverlapConfig's defaults (comm_overlap.py:413-583), else those of the configuration's classes.
+    if (has_comm_overlap_ && !is_fsdp_) {
+      values.emplace("overlap.overlap_grad_reduce", true);
+      values.emplace("overlap.overlap_param_gather", true);
+      values.emplace("overlap.align_param_gather", is_interleaved);
+      values.emplace("overlap.bucket_size", std::int64_t{128} << 20);
+      values.emplace("overlap.tp_comm_overlap", false);
+      values.emplace("overlap.overlap_p2p_comm", is_interleaved);
+    } else if (has_sizes) {
+      for (const char* key : {"parallel.sequence_parallel", "overlap.overlap_grad_reduce",
+                              "overlap.overlap_param_gather", "overlap.align_param_gather", "overlap.tp_comm_overlap"})
+        values.emplace(key, false);
+      values.emplace("overlap.overlap_p2p_comm", false);
+    }
+    if (tp <= 1 || settings_.is("parallel.sequence_parallel", false)) values["overlap.tp_comm_overlap"] = false;
+    if (!is_interleaved) values["overlap.overlap_p2p_comm"] = false;
+    values["overlap.batch_p2p_comm"] = !settings_.is("overlap.overlap_p2p_comm", true);
+    if (cp <= 1)
+      for (const char* key : {"parallel.cp_comm_type", "parallel.hierarchical_context_parallel_sizes"})
+        values.erase(key);
+    // The launcher sets it (nemo_launcher/core/stages.py:580).
+    if ((tp > 1 || cp > 1) && !is_fsdp_ && root_.contains("trainer")) {
+      values.emplace("cluster.cuda_device_max_connections", 1);
+      settings_.notes.push_back("CUDA_DEVICE_MAX_CONNECTIONS is 1, as NeMo's launcher sets it");
+    }
+  }
+
+  void finish_model() {
+    auto& values = settings_.values;
+    if (!settings_.is("model.position_embedding_type", "rope"))
+      for (const char* key : {"rotary_base", "rotary_seq_len_interpolation_factor", "use_rope_scaling"})
+        values.erase(std::string("model.") + key);
+    // NeMo unties by default only where it is told to; its own default of the activation is GELU.
+    const std::int64_t hidden = settings_.whole("model.hidden_size", 0),
+                       heads = settings_.whole("model.num_attention_heads", 0);
+    if (kv_channels_.first > 0 && hidden > 0 && heads > 0 && hidden % heads == 0 &&
+        kv_channels_.first != hidden / heads)
+      near(kv_channels_.second, kv_channels_.first,
+           "heads have hidden_size / num_attention_heads = " + std::to_string(hidden / heads) +
+               " channels: q, k, v and the product behind attention have another width there");
+    const std::int64_t length = settings_.whole("model.seq_length", 0);
+    if (settings_.whole("model.max_position_embeddings", length) < length)
+      values.erase("model.max_position_embeddings");
+  }
+
+  const ImportOptions& options_;
+  Yaml yaml_;
+  Json& root_;
+  Settings settings_;
+  Json nodes_, devices_;
+  std::pair<std::int64_t, std::string> kv_channels_;
+  bool is_fsdp_ = false, has_comm_overlap_ = false;
+};
+
+// MODEL_ARGS and ENV_VARS of Megatron-LM's functional tests as the command line that they become.
+CommandLine command_line_of_test(const Yaml& yaml) {
+  CommandLine line;
+  line.program = "pretrain_gpt.py";
+  for (const auto& [name, value] : yaml.root["MODEL_ARGS"].items()) {
+    if (!name.starts_with("--") || value == false) continue;
+    Flag flag{name, {}, 1, {}};
+    if (const auto found = yaml.lines.find("MODEL_ARGS." + name); found != yaml.lines.end()) flag.line = found->second;
+    const auto add = [&](const Json& one) {
+      if (one == true) return;
+      // "[2 2]" becomes two words.
+      std::string text = one.is_string() ? one.get<std::string>() : one.dump();
+      std::replace_if(
+          text.begin(), text.end(), [](char c) { return c == '[' || c == ']' || c == ','; }, ' ');
+      if (!one.is_string() || name == "--pipeline-model-parallel-layout")
+        return flag.values.push_back(one.is_string() ? one.get<std::string>() : one.dump());
+      for (std::size_t at = 0; (at = text.find_first_not_of(' ', at)) != std::string::npos;) {
+        const std::size_t end = std::min(text.find(' ', at), text.size());
+        flag.values.push_back(text.substr(at, end - at));
+        at = end;
+      }
+    };
+    if (value.is_array())
+      for (const Json& one : value) add(one);
+    else
+      add(value);
+    line.flags.push_back(std::move(flag));
+  }
+  if (yaml.root.contains("ENV_VARS") && yaml.root["ENV_VARS"].is_object())
+    for (const auto& [name, value] : yaml.root["ENV_VARS"].items())
+      line.exports[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  return line;
+}
+
+}  // namespace
+
+Translation from_recipe(std::string_view text, const std::string& name, const ImportOptions& options) {
+  Yaml yaml = parse_yaml(text, name);
+  if (!yaml.root.is_object()) throw input_error(name + ": expected \"key: value\" lines of YAML, got none");
+  if (yaml.root.contains("MODEL_ARGS") && yaml.root["MODEL_ARGS"].is_object())
+    return from_megatron_flags(command_line_of_test(yaml), name, options);
+  // A file of overlaps alone is no model.
+  bool is_overlap = true;
+  for (const auto& [key, value] : yaml.root.items()) is_overlap = is_overlap && !value.is_structured();
+  if (is_overlap && !yaml.root.contains("num_layers")) return from_bridge(text, name);
+  return scenario_of(Recipe(std::move(yaml), name, options).run(), options);
+}
+
+}  // namespace stretto

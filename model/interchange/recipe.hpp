@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "model/interchange/imported.hpp"
+
+namespace stretto {
+
+// A scenario from YAML: a configuration of NeMo (of NeMo-Framework-Launcher 24.09, or of NeMo 2), a ConfigContainer of
+// Megatron-Bridge (August 2026), a `model_config.yaml` of Megatron-LM's functional tests, or fields of
+// CommOverlapConfig alone. What the file is follows from its sections. Keys are known by their names wherever they
+// stand. Throws Error(input) as parse_yaml() and scenario_of().
+Translation from_recipe(std::string_view text, const std::string& name, const ImportOptions& options = {});
+
+// ${multiply:4, ${.hidden_size}} and the like, put in; what cannot be found becomes null.
+void resolve_references(nlohmann::json& root);
+
+}  // namespace stretto

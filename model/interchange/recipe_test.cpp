@@ -1,0 +1,227 @@
+#include "model/interchange/recipe.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "model/interchange/torchtitan.hpp"
+#include "model/interchange/yaml.hpp"
+#include "tests/message_of.hpp"
+
+using namespace stretto;
+using Catch::Matchers::Contains;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::string kNemo = R"(
+run:
+  name: llama3_tiny
+trainer:
+  num_nodes: 4
+  devices: 8
+  precision: bf16
+  max_steps: 500
+exp_manager:
+  name: x
+model:
+  micro_batch_size: 1
+  global_batch_size: 64  # a comment
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: 2
+  context_parallel_size: 2
+  encoder_seq_length: 1024
+  max_position_embeddings: ${.encoder_seq_length}
+  num_layers: 8
+  hidden_size: 512
+  ffn_hidden_size: ${multiply:4, ${.hidden_size}}
+  num_attention_heads: 8
+  num_query_groups: null
+  normalization: rmsnorm
+  bias: false
+  activation: fast-swiglu
+  position_embedding_type: rope
+  share_embeddings_and_output_weights: false
+  qk_layernorm: true
+  sequence_parallel: true
+  overlap_p2p_comm: true
+  batch_p2p_comm: false
+  ub_tp_comm_overlap: true
+  fp8: False
+  fp8_hybrid: True
+  tokenizer: {library: huggingface, type: meta-llama/Meta-Llama-3-8B}
+  optim:
+    name: mcore_distributed_optim
+    overlap_grad_sync: true
+    lr: 1e-4
+    betas:
+    - 0.9
+    - 0.98
+)";
+
+Scenario taken(const std::string& text, ImportOptions options = {}) {
+  return parse_scenario(from_recipe(text, "r.yaml", options).text, "r");
+}
+std::string refusal(const std::string& text) {
+  return testing::message_of([&] { from_recipe(text, "r.yaml"); });
+}
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("YAML of recipes is read as YAML", "[yaml]") {
+  const Yaml yaml = parse_yaml(R"(%YAML 1.1
+---
+a: 1   # one
+b: {c: [1, 2.5, x y], d: "q # r", e: ${multiply:2, ${a}}}
+list:
+- -3
+- k: v
+  l: ~
+- [a,
+   b]
+text: |
+  two
+  lines
+long: a word
+  that goes on
+'quoted key': 'single'
+big: 1_000
+tag: !!int 7
+off: False
+)",
+                               "y");
+  const Json expected = Json::parse(
+      R"({"a":1,"b":{"c":[1,2.5,"x y"],"d":"q # r","e":"${multiply:2, ${a}}"},"list":[-3,{"k":"v","l":null},["a","b"]],
+    "text":"two\nlines\n","long":"a word that goes on","quoted key":"single","big":1000,"tag":7,"off":false})");
+  CHECK(yaml.root == expected);
+  CHECK(yaml.lines.at("list.1.k") == 7);
+  Json references = Json::parse(
+      R"({"a":2,"b":{"c":"${multiply:3, ${..a}}","d":"${.c}","e":"${x.b.c}","f":"${none}","g":"${f}/x","h":"${b.h}"}})");
+  resolve_references(references);
+  CHECK(references["b"] == Json::parse(R"({"c":6,"d":6,"e":6,"f":null,"g":"${f}/x","h":null})"));
+  for (const char* text : {"a: [1, 2", "a: {b", "a\nb", "- a\nb: 1", "  a: 1\n b: 2", "\t"})
+    CHECK_NOTHROW(testing::message_of([&] { parse_yaml(text, "y"); }));
+}
+
+TEST_CASE("a configuration of NeMo is taken", "[recipe]") {
+  const Scenario s = taken(kNemo);
+  CHECK(s.framework.name == "nemo-dgxc");
+  CHECK(s.parallel.ranks() == 32);
+  CHECK(s.parallel.data_parallel_size == 4);
+  CHECK(s.parallel.virtual_pipeline_model_parallel_size == 2);
+  CHECK(s.model.ffn_hidden_size == 2048);
+  CHECK(s.model.swiglu);
+  CHECK(s.model.vocab_size == 128256);
+  CHECK_FALSE(s.model.add_bias_linear);
+  CHECK(s.parallel.sequence_parallel);
+  CHECK(s.overlap.tp_comm_overlap);
+  CHECK(s.overlap.overlap_p2p_comm);
+  CHECK(s.overlap.overlap_grad_reduce);
+  CHECK_FALSE(s.overlap.overlap_param_gather);
+  CHECK(s.cluster.cuda_device_max_connections == 1);
+  CHECK(s.training.adam_beta2 == 0.98);
+  const std::vector<std::string> notes = from_recipe(kNemo, "r.yaml").notes;
+  CHECK(std::count_if(notes.begin(), notes.end(), [](const std::string& note) {
+          return note.find("qk_layernorm") != std::string::npos && note.starts_with("not modelled");
+        }) == 1);
+  ImportOptions options;
+  options.gpus = 64;
+  CHECK(taken(kNemo, options).parallel.data_parallel_size == 8);
+  options.overrides = {"parallel.tensor_model_parallel_size=4"};
+  CHECK(taken(kNemo, options).parallel.data_parallel_size == 4);
+}
+
+TEST_CASE("experts, fp8 and encoders in recipes are refused by their names alone", "[recipe]") {
+  CHECK_THAT(refusal(replaced(kNemo, "fp8: False", "fp8: True")),
+             Contains("r.yaml: fp8 is not modelled yet: model.fp8 (line "));
+  CHECK_THAT(refusal(replaced(kNemo, "fp8: False", "num_moe_experts: 8")),
+             Contains("experts are not modelled yet: model.num_moe_experts"));
+  CHECK_THAT(refusal("model:\n  num_moe_experts: 8\n"), Contains("r.yaml: experts are not modelled yet"));
+  CHECK_THAT(refusal("mixed_precision: bf16_with_fp8_current_scaling_mixed\nmodel:\n  num_layers: 2\n"),
+             Contains("fp8 is not modelled yet"));
+  CHECK_THAT(refusal("model:\n  encoder:\n    hidden_size: 2\n  decoder:\n    hidden_size: 2\n"),
+             Contains("encoders are not modelled yet"));
+}
+
+TEST_CASE("Megatron-Bridge's YAML is taken, with its CommOverlapConfig's defaults", "[recipe]") {
+  const std::string bridge = R"(
+model:
+  num_layers: 4
+  hidden_size: 256
+  num_attention_heads: 4
+  seq_length: 128
+  vocab_size: 1000
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: 2
+  sequence_parallel: true
+  gated_linear_unit: true
+  normalization: RMSNorm
+train: {micro_batch_size: 1, global_batch_size: 8}
+dataset: {seq_length: 128}
+comm_overlap: {tp_comm_overlap: true, bucket_size: null}
+)";
+  const Scenario s = taken(bridge);
+  CHECK(s.overlap.tp_comm_overlap);
+  CHECK(s.overlap.overlap_grad_reduce);
+  CHECK(s.overlap.overlap_p2p_comm);
+  CHECK(s.overlap.bucket_size == std::int64_t{128} << 20);
+  CHECK_THAT(refusal(replaced(bridge, "bucket_size: null", "bucket_size: -3")),
+             Contains("bucket_size: expected a whole number of at least 1"));
+  // Overrides of a recipe that is not there, by its name.
+  const Translation by_name = from_recipe(
+      "train: {global_batch_size: 8, micro_batch_size: 1}\nmodel: {seq_length: 4096}\n", "llama32_1b_pretrain.yaml");
+  CHECK(parse_scenario(by_name.text, "r").model.num_layers == 16);
+  CHECK_THAT(refusal("model:\n  seq_length: 8\n"), Contains("expected the sizes of a model"));
+  // Megatron-LM's functional tests.
+  const Scenario test = taken(
+      "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 64\n  "
+      "--num-attention-heads: 4\n  --seq-length: 32\n"
+      "  --max-position-embeddings: 32\n  --tokenizer-type: NullTokenizer\n  --vocab-size: 250\n  --bf16: true\n  "
+      "--swiglu: false\n");
+  CHECK(test.cluster.cuda_device_max_connections == 1);
+  CHECK(test.training.precision == "bf16");
+  CHECK_FALSE(test.model.swiglu);
+}
+
+TEST_CASE("torchtitan's TOML is taken, old and new", "[torchtitan]") {
+  const std::string head =
+      "# NOTE: this toml config is a preset for 64 A100 GPUs.\n[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
+  const auto read = [&](const std::string& text, ImportOptions options = {}) {
+    return parse_scenario(from_torchtitan(head + text, "t.toml", options).text, "t");
+  };
+  const Scenario s = read(
+      "[training]\nlocal_batch_size = 1\nseq_len = 8192\nsteps = 1000\n[parallelism]\ndata_parallel_shard_degree = -1\n"
+      "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = \"op\"\n[compile]\nenable = "
+      "true\ncomponents = [\"model\", \"loss\"]\n");
+  CHECK(s.framework.name == "torchtitan-compile");
+  CHECK(s.parallel.data_parallel_size == 64);
+  CHECK(s.parallel.shards_parameters());
+  CHECK(s.overlap.fsdp_comm_overlap);
+  CHECK(s.model.ffn_hidden_size == 14336);
+  CHECK(s.training.recompute.granularity == Recompute::Granularity::selective_op);
+  const Scenario old = read(
+      "[training]\nbatch_size = 2\nseq_len = 2048\ntensor_parallel_degree = 8\ncompile = "
+      "false\n[experimental]\nenable_async_tensor_parallel = true\n"
+      "[activation_checkpoint]\nmode = 'full'\n");
+  CHECK(old.framework.name == "torchtitan");
+  CHECK(old.parallel.tensor_model_parallel_size == 8);
+  CHECK(old.parallel.data_parallel_size == 8);
+  CHECK(old.overlap.tp_comm_overlap);
+  CHECK(old.training.recompute.granularity == Recompute::Granularity::full);
+  const Scenario hybrid = read(
+      "[parallelism]\ndata_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 8\nfsdp_reshard_after_forward = "
+      "\"never\"\n");
+  CHECK(hybrid.parallel.num_distributed_optimizer_instances == 4);
+  CHECK_FALSE(hybrid.parallel.reshard_after_forward);
+  const auto refused = [&](const std::string& text) {
+    return testing::message_of([&] { from_torchtitan(text, "t.toml"); });
+  };
+  CHECK_THAT(refused(head + "converters = [\"float8\"]\n"),
+             Contains("t.toml: fp8 is not modelled yet: [model] converters (line 5)"));
+  CHECK_THAT(refused("[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\n"),
+             Contains("t.toml: experts are not modelled yet"));
+  CHECK_THAT(refused("[model]\nname = \"llama3\"\nflavor = \"9B\"\n"), Contains("[model] flavor"));
+}

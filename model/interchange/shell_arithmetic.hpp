@@ -1,0 +1,20 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace stretto::shell {
+
+// The value of $((…)) in 64 bits, which wrap as the shell's do. A division by 0 and what cannot be read are 0, with a
+// message; a name without a value is `missing`.
+struct Sum {
+  std::int64_t value = 0;
+  std::string missing;
+  std::string trouble;
+};
+using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
+Sum sum_of(std::string_view expression, const Lookup& lookup);
+
+}  // namespace stretto::shell

@@ -1,0 +1,128 @@
+#include "model/interchange/shell_run.hpp"
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "base/error.hpp"
+#include "model/interchange/shell_syntax.hpp"
+#include "tests/message_of.hpp"
+
+using namespace stretto;
+using Catch::Matchers::Contains;
+
+namespace {
+
+shell::Run run(const std::string& text, shell::Outside outside = {}) {
+  if (outside.script.empty()) outside.script = "jobs/run.sh";
+  return shell::run(text, "run.sh", outside);
+}
+// The words of the only program that is started.
+std::vector<std::string> words(const std::string& text, const shell::Outside& outside = {}) {
+  const shell::Run made = run(text, outside);
+  REQUIRE(made.calls.size() == 1);
+  return made.calls[0].words;
+}
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("words of a script become what a shell makes of them", "[shell]") {
+  struct Case {
+    const char* script;
+    Words words;
+  };
+  const std::vector<Case> cases = {
+      {"go a 'b c' \"d  e\" f\\ g", {"go", "a", "b c", "d  e", "f g"}},
+      {"A=1; go $A ${A} \"$A\"x '$A'", {"go", "1", "1", "1x", "$A"}},
+      {"go ${N:-8} ${M:=4} $M ${M:+yes} ${X:+no}", {"go", "8", "4", "4", "yes"}},
+      {"A=(x 'y z'); A+=(w); go \"${A[@]}\" ${A[1]} ${#A[@]}", {"go", "x", "y z", "w", "y", "z", "3"}},
+      {"A=(\n  --a 1 # one\n  --b 2\n)\ngo ${A[@]} \\\n  --c", {"go", "--a", "1", "--b", "2", "--c"}},
+      {"N=3; go $((N*2 + 1)) $(( (N-1) ** 3 % 5 )) $((N > 2 ? 7 : 8))", {"go", "7", "3", "7"}},
+      {"P=a/b/c.tar.gz; go ${P##*/} ${P%.gz} ${P%%.*} ${P/b/x} ${P:2:1} ${#P}",
+       {"go", "c.tar.gz", "a/b/c.tar", "a/b/c", "a/x/c.tar.gz", "b", "12"}},
+      {"go $(dirname /x/y) $(basename /x/y.sh .sh) `pwd` $(echo a b) $(expr 3 \\* 4)",
+       {"go", "/x", "y", "jobs", "a", "b", "12"}},
+      {"go a | tee log", {"go", "a"}},
+      {"go a 2>&1 > out.txt &", {"go", "a"}},
+      {"S='--x 1 --y'; go $S", {"go", "--x", "1", "--y"}},
+      {"if [ -z \"$A\" ]; then B=1; elif true; then B=2; else B=3; fi; go $B", {"go", "1"}},
+      {"T=fp8; if [[ \"$T\" == \"fp8\" && -n $T ]]; then go yes; else go no; fi", {"go", "yes"}},
+      {"if [ 3 -gt 2 ] && ! [ a = b ]; then go yes; fi", {"go", "yes"}},
+      {"case v1.5 in v2*) go two;; v1*|v0*) go one ;; *) go none;; esac", {"go", "one"}},
+      {"L=; for i in 1 2 3; do L=\"$L $i\"; done; go $L", {"go", "1", "2", "3"}},
+      {"i=0; while [ $i -lt 4 ]; do i=$((i+1)); done; go $i", {"go", "4"}},
+      {"f() { X=$1; }; f 7; function g { go $X; }; g", {"go", "7"}},
+      {"bash -c \"go a 'b c'\"", {"go", "a", "b c"}},
+      {"cat <<EOF > file\ngo no\nEOF\ngo yes", {"go", "yes"}},
+      {"[ ! -f there.py ] && exit 1\ngo on", {"go", "on"}},
+      {"set -- a b; shift; go $1 $# \"$@\"", {"go", "b", "1", "b"}},
+      {"(export A=2; go $A)", {"go", "2"}},
+  };
+  for (const Case& one : cases) {
+    INFO(one.script);
+    CHECK(words(one.script) == one.words);
+  }
+}
+
+TEST_CASE("what a script does not set is marked, and counts as empty", "[shell]") {
+  const Words made = words("X=$UNSET\ngo --lr $1 $X ${Y:-$Z}");
+  REQUIRE(made.size() == 5);
+  CHECK(shell::unknown_names(made[2]) == std::set<std::string>{"1"});
+  CHECK(shell::unknown_names(made[3]) == std::set<std::string>{"UNSET"});
+  CHECK(shell::unknown_names(made[4]) == std::set<std::string>{"Z"});
+  CHECK(shell::without_unknown(made[3]).empty());
+  CHECK(shell::unknown_names(words("go $((NODES * 8))")[1]) == std::set<std::string>{"NODES"});
+  shell::Outside outside;
+  outside.environment = {{"NODES", "4"}};
+  CHECK(words("go $((NODES * 8))", outside) == Words{"go", "32"});
+}
+
+TEST_CASE("a script's environment, batch options and further files", "[shell]") {
+  shell::Outside outside;
+  outside.read = [](const std::string& path) -> std::optional<std::string> {
+    if (path.ends_with("common.sh")) return "export COMMON=1\nARGS=\"--a 1\"\n";
+    if (path.ends_with("job.sh"))
+      return "#!/bin/bash\n#SBATCH --nodes=4 --ntasks-per-node=8\nsrun bash -c \"go $ARGS $1\"\nexit 0\n";
+    return std::nullopt;
+  };
+  const shell::Run made =
+      run("#!/bin/bash\n#SBATCH -N 2\nexport C=${C:-1} D\nunset E\nsource $(dirname $0)/common.sh\nsource "
+          "none.sh\nsbatch job.sh more\n",
+          outside);
+  REQUIRE(made.calls.size() == 1);
+  CHECK(made.calls[0].words == Words{"go", "--a", "1", "more"});
+  CHECK(made.batch == Words{"-N", "2", "--nodes=4", "--ntasks-per-node=8", "srun"});
+  CHECK(made.exports.contains("COMMON"));
+  CHECK(made.variables.at("C").elements == Words{"1"});
+  REQUIRE(made.notes.size() == 1);
+  CHECK_THAT(made.notes[0], Contains("line 6") && Contains("none.sh"));
+}
+
+TEST_CASE("scripts that cannot be read or do not end are refused with their line", "[shell]") {
+  const auto refusal = [](const std::string& text) { return testing::message_of([&] { run(text); }); };
+  CHECK_THAT(refusal("go\nif true; then\ngo\n"), Contains("run.sh:2: expected a \"fi\""));
+  CHECK_THAT(refusal("go 'a\n"), Contains("run.sh:1:"));
+  CHECK_THAT(refusal("A=(1 2\n"), Contains("ends the array"));
+  CHECK_THAT(refusal("f() { f; f; }; f"), Contains("inside each other"));
+  CHECK_THAT(refusal("A=xxxxxxxxxxxxxxxxxxxx; while true; do A=$A$A; done"), Contains("64 MiB"));
+  CHECK(run("while true; do A=1; done; go").calls.size() == 1);
+}
+
+TEST_CASE("any text is read or refused, and nothing else", "[shell]") {
+  const std::vector<std::string> pieces = {
+      "if ",   "then ",      "fi\n", "[ ",  "]",    "[[ ",   "]] ",      "$((", "))",  "$(",   ")",         "${A",
+      "}",     "\"",         "'",    "\\",  "\n",   ";",     "&&",       "|",   "A=(", "A=1 ", "for i in ", "do ",
+      "done ", "case x in ", "esac", "go ", "--a ", "<<E\n", "E\n",      "{ ",  "} ",  "`",    "# ",        "f() ",
+      "$A",    "while ",     "1",    "/",   "%",    "$@",    "exit 1\n", "> ",  "((",  ":-",   "[@]",       "!"};
+  std::mt19937 random(7);
+  for (int round = 0; round < 3000; ++round) {
+    std::string text;
+    for (int i = 0; i < 25; ++i) text += pieces[random() % pieces.size()];
+    INFO(text);
+    try {
+      run(text);
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+    }
+  }
+}

@@ -1,0 +1,312 @@
+#include "model/interchange/torchtitan.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/error.hpp"
+#include "base/toml.hpp"
+#include "model/interchange/model_shapes.hpp"
+
+namespace stretto {
+namespace {
+
+using Json = nlohmann::json;
+
+Json json_of(const TomlNode& node) {
+  struct Visit {
+    Json operator()(bool value) const { return value; }
+    Json operator()(std::int64_t value) const { return value; }
+    Json operator()(double value) const { return value; }
+    Json operator()(const std::string& value) const { return value; }
+    Json operator()(const TomlNode::Array& array) const {
+      Json list = Json::array();
+      for (const TomlNode& one : array) list.push_back(json_of(one));
+      return list;
+    }
+    Json operator()(const TomlNode::Table& table) const {
+      Json map = Json::object();
+      for (const auto& [key, value] : table) map[key] = json_of(value);
+      return map;
+    }
+  };
+  return std::visit(Visit{}, node.data);
+}
+
+// "a preset for 64 A100 GPUs", in a comment.
+std::optional<std::int64_t> gpus_in_comment(std::string_view text) {
+  const std::size_t found = text.find("preset for ");
+  if (found == std::string_view::npos) return std::nullopt;
+  std::int64_t number = 0;
+  for (std::size_t at = found + 11;
+       at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) != 0 && number < (1 << 24); ++at)
+    number = 10 * number + (text[at] - '0');
+  return number > 0 ? std::optional(number) : std::nullopt;
+}
+
+constexpr std::int64_t kGpusOfLauncher = 8;  // NGPU of run_train.sh
+
+class Config {
+ public:
+  Config(std::string_view text, const std::string& name, const ImportOptions& options)
+      : options_(options), text_(text), name_(name), nodes_(parse_toml_nodes(text, name)), root_(json_of(nodes_)) {
+    settings_.name = name;
+    settings_.vocabulary_key = "[model] flavor";
+  }
+
+  Settings run() {
+    judge();
+    refuse_models();
+    refuse(settings_, options_);
+    take_model();
+    take_training();
+    take_parallelism();
+    take_recompute();
+    take_pipeline();
+    settings_.profile = is_compiled_ ? "torchtitan-compile" : "torchtitan";
+    for (const auto& [section, table] : root_.items())
+      for (const auto& [key, value] : table.items())
+        if (const std::string path = section + "." + key;
+            std::find(settings_.taken.begin(), settings_.taken.end(), path) == settings_.taken.end())
+          settings_.ignored.push_back(path);
+    return std::move(settings_);
+  }
+
+ private:
+  // A key of one of several sections; null where none has it.
+  Json look(std::initializer_list<const char*> sections, const char* key) {
+    for (const char* section : sections)
+      if (root_.contains(section) && root_[section].is_object() && root_[section].contains(key)) {
+        settings_.taken.push_back(std::string(section) + "." + key);
+        return root_[section][key];
+      }
+    return nullptr;
+  }
+  int line_of(const std::string& section, const std::string& key) const {
+    const auto* root = std::get_if<TomlNode::Table>(&nodes_.data);
+    const auto found = root->find(section);
+    if (found == root->end()) return 0;
+    const auto* table = std::get_if<TomlNode::Table>(&found->second.data);
+    if (table == nullptr || !table->contains(key)) return found->second.line;
+    return table->at(key).line;
+  }
+  std::int64_t degree(const char* key, std::int64_t otherwise = 1) {
+    const Json value = look({"parallelism", "training", "experimental"}, key);
+    return value.is_number_integer() ? value.get<std::int64_t>() : otherwise;
+  }
+  void near(const std::string& section, const std::string& key, const std::string& effect) {
+    settings_.approximated.push_back({"[" + section + "] " + key, line_of(section, key), effect});
+  }
+  void refuse_here(const std::string& noun, const std::string& section, const std::string& key) {
+    settings_.refused.emplace(noun, Judged{"[" + section + "] " + key, line_of(section, key), ""});
+  }
+
+  // ---- what is not modelled ----
+
+  void judge() {
+    for (const auto& [section, table] : root_.items())
+      if (!table.is_object())
+        throw input_error(name_ + ": expected sections as [model] and [training], got " + in_quotes(section) +
+                          " outside of one");
+    const Json converters = look({"model"}, "converters");
+    const std::string all = converters.is_null() ? "" : converters.dump();
+    for (const auto& [word, noun] :
+         {std::pair{"float8", "fp8"}, {"mxfp8", "fp8"}, {"mx\"", "fp8"}, {"nvfp4", "fp4"}, {"lora", "LoRA"}})
+      if (all.find(word) != std::string::npos) refuse_here(noun, "model", "converters");
+    if (look({"float8"}, "enable_float8_linear") == true || look({"float8"}, "enable_fp8_linear") == true)
+      refuse_here("fp8", "float8", "enable_float8_linear");
+    const Json old = look({"training"}, "fp8_linear");
+    if (old == true || (old.is_string() && old != "")) refuse_here("fp8", "training", "fp8_linear");
+    if (degree("expert_parallel_degree") > 1) refuse_here("experts", "parallelism", "expert_parallel_degree");
+    if (look({"training"}, "enable_cpu_offload") == true)
+      near("training", "enable_cpu_offload", "parameters and the optimizer stay on the GPU");
+  }
+
+  // ---- what is taken ----
+
+  std::string model_key(const char* key, const char* otherwise) {
+    const Json value = look({"model"}, key);
+    return value.is_string() ? value.get<std::string>() : otherwise;
+  }
+
+  void refuse_models() {
+    const std::string name = model_key("name", "llama3"), size = model_key("flavor", "debugmodel");
+    for (const char* with_experts : {"deepseek", "llama4", "gpt_oss", "mixtral", "kimi"})
+      if (name.find(with_experts) != std::string::npos) refuse_here("experts", "model", "name");
+    if (name == "qwen3" && (size.find("moe") != std::string::npos || size.find("-A") != std::string::npos))
+      refuse_here("experts", "model", "flavor");
+    for (const char* of_images : {"flux", "vlm", "siglip", "_vl"})
+      if (name.find(of_images) != std::string::npos) refuse_here("image encoders", "model", "name");
+  }
+
+  void take_model() {
+    const std::string name = model_key("name", "llama3"), size = model_key("flavor", "debugmodel");
+    const std::string plain = name.substr(0, 6) == "llama3" ? "llama3" : name;
+    if (!add_shape_by_flavor(plain, size, settings_))
+      throw input_error(name_ +
+                        ": [model] flavor: expected a model that is known here, as \"llama3\" with \"8B\" or \"qwen3\" "
+                        "with \"1.7B\", got " +
+                        in_quotes(name) + " with " + in_quotes(size));
+    if (size.find("flex") != std::string::npos || size.find("varlen") != std::string::npos)
+      near("model", "flavor", "attention is causal over the whole sequence, not inside documents");
+  }
+
+  void take_training() {
+    auto& values = settings_.values;
+    const auto take = [&](const char* key, const char* ours,
+                          std::initializer_list<const char*> sections = {"training"}) {
+      if (const Json value = look(sections, key); value.is_number()) values[ours] = value;
+    };
+    values["model.seq_length"] = 2048;  // job_config.py's defaults
+    values["training.micro_batch_size"] = 8;
+    take("seq_len", "model.seq_length");
+    take("batch_size", "training.micro_batch_size");
+    take("local_batch_size", "training.micro_batch_size");
+    take("steps", "training.train_iters");
+    take("max_norm", "training.clip_grad");
+    take("lr", "training.lr", {"optimizer"});
+    take("weight_decay", "training.weight_decay", {"optimizer"});
+    if (const Json seed = look({"training", "debug"}, "seed"); seed.is_number_integer() && seed >= 0)
+      values["training.seed"] = seed;
+    if (const Json batch = look({"training"}, "global_batch_size"); batch.is_number_integer() && batch > 0)
+      values["training.global_batch_size"] = batch;
+    if (const Json type = look({"training"}, "mixed_precision_param"); type == "float32")
+      values["training.precision"] = "fp32";
+    if (const Json optimizer = look({"optimizer"}, "name");
+        optimizer.is_string() && optimizer != "AdamW" && optimizer != "Adam")
+      near("optimizer", "name", "predicted with Adam's traffic and state");
+    const Json enable = look({"compile"}, "enable"), old = look({"training"}, "compile");
+    is_compiled_ = enable == true || old == true;
+    if (const Json parts = look({"compile"}, "components"); is_compiled_ && parts.is_array())
+      is_compiled_ = std::find(parts.begin(), parts.end(), "model") != parts.end();
+    const Json warmup = look({"lr_scheduler", "training"}, "warmup_steps");
+    const std::int64_t steps = settings_.whole("training.train_iters", 10'000);
+    if (warmup.is_number_integer() && warmup >= 0 && warmup.get<std::int64_t>() < steps)
+      values["training.lr_warmup_iters"] = warmup;
+  }
+
+  void take_parallelism() {
+    auto& values = settings_.values;
+    const std::int64_t tp = degree("tensor_parallel_degree"), cp = degree("context_parallel_degree");
+    pp_ = degree("pipeline_parallel_degree");
+    const std::int64_t replicas = degree("data_parallel_replicate_degree");
+    std::int64_t shards = degree("data_parallel_shard_degree", -1);
+    if (const std::int64_t old = degree("data_parallel_degree", 0); old != 0) shards = old;
+    for (const auto& [key, value] : {std::pair{"tensor_parallel_degree", tp},
+                                     {"context_parallel_degree", cp},
+                                     {"pipeline_parallel_degree", pp_},
+                                     {"data_parallel_replicate_degree", replicas}})
+      if (value < 1 || value > (1 << 20))
+        throw input_error(name_ + ": [parallelism] " + key + ": expected a whole number of at least 1, got " +
+                          std::to_string(value));
+    values["parallel.tensor_model_parallel_size"] = tp;
+    values["parallel.context_parallel_size"] = cp;
+    values["parallel.pipeline_model_parallel_size"] = pp_;
+    values["parallel.sequence_parallel"] = tp > 1;
+    const std::int64_t of_model = tp * cp * pp_;
+    if (shards > 0) {
+      settings_.ranks = of_model * replicas * shards;
+      settings_.ranks_from = "the degrees of [parallelism]";
+    } else if (const auto gpus = gpus_in_comment(text_)) {
+      settings_.ranks = *gpus;
+      settings_.ranks_from = "the comment \"preset for … GPUs\"";
+      settings_.notes.push_back("there are " + std::to_string(*gpus) +
+                                " GPUs, as the file's comment says; --gpus N says otherwise");
+    } else {
+      settings_.ranks = std::max(kGpusOfLauncher, of_model * replicas);
+      settings_.ranks_from = "run_train.sh's NGPU";
+      settings_.notes.push_back("there are " + std::to_string(*settings_.ranks) +
+                                " GPUs, as run_train.sh's NGPU is 8; --gpus N says otherwise");
+    }
+    const bool is_sharded = shards != 1 || cp > 1;
+    values["parallel.data_parallel_sharding_strategy"] = is_sharded ? "optim_grads_params" : "no_shard";
+    values["overlap.fsdp_comm_overlap"] = is_sharded;
+    if (!is_sharded) values["overlap.overlap_grad_reduce"] = true;  // DDP's buckets
+    if (is_sharded && replicas > 1) values["parallel.num_distributed_optimizer_instances"] = replicas;
+    const Json reshard = look({"parallelism", "training"}, "fsdp_reshard_after_forward");
+    // "default": not with pipeline stages, where every micro-batch would gather again (parallelize.py).
+    const bool keeps = reshard == "never" || (pp_ > 1 && reshard != "always");
+    if (is_sharded && keeps) values["parallel.reshard_after_forward"] = false;
+    if (look({"parallelism", "experimental", "training"}, "enable_async_tensor_parallel") == true)
+      values["overlap.tp_comm_overlap"] = tp > 1;
+    if (cp > 1) {
+      const Json rotate = look({"parallelism", "experimental"}, "context_parallel_rotate_method");
+      values["parallel.cp_comm_type"] = rotate == "alltoall" ? "p2p" : "all_gather";
+    }
+    if (look({"parallelism", "training"}, "disable_loss_parallel") == true ||
+        look({"parallelism", "training"}, "enable_loss_parallel") == false)
+      near("parallelism", "disable_loss_parallel", "the loss is computed on shards of the vocabulary");
+  }
+
+  void take_recompute() {
+    auto& values = settings_.values;
+    const Json mode = look({"activation_checkpoint"}, "mode"),
+               option = look({"activation_checkpoint"}, "selective_ac_option");
+    if (mode == "full") {
+      values["training.recompute_granularity"] = "full";
+    } else if (mode == "selective" || mode.is_null()) {
+      // job_config.py's default is "selective", of every second layer.
+      const std::string which = option.is_string() ? option.get<std::string>() : mode.is_null() ? "none" : "2";
+      if (which == "op") {
+        values["training.recompute_granularity"] = "selective_op";
+      } else if (which != "none" && which != "0") {
+        values["training.recompute_granularity"] = "full";
+        if (which != "1") {
+          const std::int64_t every =
+              which.size() < 5 && which.find_first_not_of("0123456789") == std::string::npos ? std::stoll(which) : 1;
+          values["training.recompute_method"] = "block";
+          const std::int64_t chunk = settings_.whole("model.num_layers", 1) / std::max<std::int64_t>(1, pp_);
+          values["training.recompute_num_layers"] = std::max<std::int64_t>(1, chunk / std::max<std::int64_t>(1, every));
+          near("activation_checkpoint", "selective_ac_option",
+               "the same number of layers is recomputed, the first ones of a stage and not every " + which + "th");
+        }
+      }
+    } else if (mode == "memory_budget") {
+      near("activation_checkpoint", "mode", "nothing is recomputed");
+    } else if (mode.is_string() && mode != "none") {
+      throw input_error(name_ + ": [activation_checkpoint] mode: expected none, selective or full, got " + mode.dump());
+    }
+  }
+
+  void take_pipeline() {
+    if (pp_ <= 1) return;
+    auto& values = settings_.values;
+    const Json schedule = look({"parallelism", "experimental"}, "pipeline_parallel_schedule");
+    const std::string kind = schedule.is_string() ? schedule.get<std::string>() : "1F1B";
+    const Json size = look({"parallelism", "experimental"}, "pipeline_parallel_microbatch_size");
+    const std::int64_t micro = size.is_number_integer() && size > 0 ? size.get<std::int64_t>() : 1;
+    // A rank's batch is cut into micro-batches (pipeline_parallel.py).
+    const std::int64_t of_rank = settings_.whole("training.micro_batch_size", 1);
+    values["training.micro_batch_size"] = micro;
+    batch_of_rank_ = of_rank;
+    if (kind == "Interleaved1F1B")
+      values["parallel.virtual_pipeline_model_parallel_size"] = 2;
+    else if (kind == "ZBVZeroBubble")
+      values["parallel.pipeline_schedule"] = "zb-v";
+    else if (kind == "DualPipeV")
+      values["parallel.pipeline_schedule"] = "dualpipev";
+    else if (kind != "1F1B")
+      near("parallelism", "pipeline_parallel_schedule", "predicted as 1F1B");
+    if (settings_.ranks && !values.contains("training.global_batch_size")) {
+      const std::int64_t of_model = settings_.whole("parallel.tensor_model_parallel_size", 1) *
+                                    settings_.whole("parallel.context_parallel_size", 1) * pp_;
+      values["training.global_batch_size"] = of_rank * std::max<std::int64_t>(1, *settings_.ranks / of_model);
+    }
+  }
+
+  const ImportOptions& options_;
+  std::string_view text_;
+  const std::string& name_;
+  TomlNode nodes_;
+  Json root_;
+  Settings settings_;
+  std::int64_t pp_ = 1, batch_of_rank_ = 1;
+  bool is_compiled_ = false;
+};
+
+}  // namespace
+
+Translation from_torchtitan(std::string_view text, const std::string& name, const ImportOptions& options) {
+  return scenario_of(Config(text, name, options).run(), options);
+}
+
+}  // namespace stretto

@@ -1,0 +1,269 @@
+#include "model/interchange/yaml.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/toml.hpp"
+
+namespace stretto {
+namespace {
+
+using Json = nlohmann::json;
+constexpr int kMaxDepth = 40;
+
+struct Line {
+  std::size_t indent = 0;
+  std::string text;
+  int number = 1;
+};
+
+// Where a comment begins: at a # behind a blank, outside quotes.
+std::size_t comment_in(std::string_view text) {
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (quote != 0) {
+      if (text[i] == '\\' && quote == '"')
+        ++i;
+      else if (text[i] == quote)
+        quote = 0;
+    } else if ((text[i] == '"' || text[i] == '\'') &&
+               (i == 0 || std::string_view(" ,[{:").find(text[i - 1]) != std::string_view::npos)) {
+      quote = text[i];
+    } else if (text[i] == '#' && (i == 0 || text[i - 1] == ' ' || text[i - 1] == '\t')) {
+      return i;
+    }
+  }
+  return text.size();
+}
+
+std::string trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
+  return std::string(text);
+}
+
+Json scalar_of(std::string text) {
+  // A tag or an anchor before the value.
+  while (text.starts_with('!') || text.starts_with('&')) {
+    const std::size_t blank = text.find(' ');
+    text = blank == std::string::npos ? "" : trimmed(text.substr(blank));
+  }
+  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL" || text == "None")
+    return nullptr;
+  if (text == "true" || text == "True" || text == "TRUE") return true;
+  if (text == "false" || text == "False" || text == "FALSE") return false;
+  if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front())
+    return text.substr(1, text.size() - 2);
+  std::string digits = text;
+  std::erase(digits, '_');
+  const char *begin = digits.data() + (digits[0] == '+' ? 1 : 0), *end = digits.data() + digits.size();
+  std::int64_t whole = 0;
+  if (const auto [stop, error] = std::from_chars(begin, end, whole); error == std::errc{} && stop == end) return whole;
+  double real = 0;
+  if (const auto [stop, error] = std::from_chars(begin, end, real);
+      error == std::errc{} && stop == end && std::isfinite(real))
+    return real;
+  return text;
+}
+
+class Parser {
+ public:
+  Parser(std::string_view text, const std::string& name) : name_(name) { split(text); }
+
+  Yaml run() {
+    if (!lines_.empty()) result_.root = block(lines_[0].indent, "", 0);
+    if (at_ < lines_.size()) throw wrong(lines_[at_], "expected the indentation of what stands above");
+    return std::move(result_);
+  }
+
+ private:
+  Error wrong(const Line& line, const std::string& message) const {
+    return input_error(name_ + ":" + std::to_string(line.number) + ": " + message + ", got " + in_quotes(line.text));
+  }
+
+  void split(std::string_view text) {
+    int number = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      std::string_view row = text.substr(at, end - at);
+      at = end + 1;
+      ++number;
+      if (row.starts_with("---")) {
+        if (!lines_.empty()) return;
+        continue;
+      }
+      if (row.starts_with("...")) return;
+      if (row.starts_with('%')) continue;  // a directive
+      const std::size_t indent = std::min(row.find_first_not_of(' '), row.size());
+      std::string plain = trimmed(row.substr(0, comment_in(row)));
+      if (!plain.empty()) lines_.push_back({indent, plain, number});
+    }
+  }
+
+  Json block(std::size_t indent, const std::string& path, int depth) {
+    if (depth > kMaxDepth) throw wrong(lines_[at_], "expected at most 40 blocks inside each other");
+    const std::string& first = lines_[at_].text;
+    return first == "-" || first.starts_with("- ") ? sequence(indent, path, depth) : mapping(indent, path, depth);
+  }
+
+  bool is_here(std::size_t indent) const { return at_ < lines_.size() && lines_[at_].indent == indent; }
+
+  Json sequence(std::size_t indent, const std::string& path, int depth) {
+    Json list = Json::array();
+    while (is_here(indent) && (lines_[at_].text == "-" || lines_[at_].text.starts_with("- "))) {
+      Line& line = lines_[at_];
+      const std::string rest = trimmed(line.text.substr(1));
+      const std::string here = path + "." + std::to_string(list.size());
+      if (rest.empty()) {
+        ++at_;
+        list.push_back(at_ < lines_.size() && lines_[at_].indent > indent ? block(lines_[at_].indent, here, depth + 1)
+                                                                          : Json());
+      } else if (key_end(rest) != std::string::npos && rest[0] != '{' && rest[0] != '[') {
+        // "- key: value" begins a mapping that goes on below, two columns in.
+        line.indent = indent + line.text.find(rest, 1);
+        line.text = rest;
+        list.push_back(mapping(line.indent, here, depth + 1));
+      } else {
+        ++at_;
+        list.push_back(value_of(rest, indent, line));
+      }
+    }
+    return list;
+  }
+
+  // The colon behind a key; npos where there is none.
+  static std::size_t key_end(const std::string& text) {
+    char quote = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (quote != 0) {
+        if (text[i] == quote) quote = 0;
+      } else if ((text[i] == '"' || text[i] == '\'') && i == 0) {
+        quote = text[i];
+      } else if (text[i] == ':' && (i + 1 == text.size() || text[i + 1] == ' ' || text[i + 1] == '\t')) {
+        return i;
+      }
+    }
+    return std::string::npos;
+  }
+
+  Json mapping(std::size_t indent, const std::string& path, int depth) {
+    if (depth > kMaxDepth) throw wrong(lines_[at_], "expected at most 40 blocks inside each other");
+    Json map = Json::object();
+    while (is_here(indent)) {
+      const Line line = lines_[at_];
+      const std::size_t colon = key_end(line.text);
+      if (colon == std::string::npos) throw wrong(line, "expected \"key: value\"");
+      const Json key_json = scalar_of(trimmed(line.text.substr(0, colon)));
+      const std::string key = key_json.is_string() ? key_json.get<std::string>() : trimmed(line.text.substr(0, colon));
+      const std::string rest = trimmed(line.text.substr(colon + 1));
+      const std::string here = path.empty() ? key : path + "." + key;
+      result_.lines[here] = line.number;
+      ++at_;
+      const bool is_deeper =
+          at_ < lines_.size() &&
+          (lines_[at_].indent > indent || (lines_[at_].indent == indent && lines_[at_].text.starts_with("- ")));
+      const bool is_mark = rest.empty() || ((rest[0] == '&' || rest[0] == '!') && rest.find(' ') == std::string::npos);
+      if (is_mark && is_deeper)
+        map[key] = block(lines_[at_].indent, here, depth + 1);
+      else
+        map[key] = is_mark ? Json() : value_of(rest, indent, line);
+    }
+    return map;
+  }
+
+  // A scalar, a flow collection, or a block text.
+  Json value_of(std::string text, std::size_t indent, const Line& line) {
+    if (text[0] == '|' || text[0] == '>') {
+      std::string body;
+      while (at_ < lines_.size() && lines_[at_].indent > indent)
+        body += lines_[at_++].text + (text[0] == '|' ? "\n" : " ");
+      return body;
+    }
+    if (text[0] == '[' || text[0] == '{') {
+      while (!closes(text) && at_ < lines_.size() && text.size() < (1 << 16)) text += " " + lines_[at_++].text;
+      std::size_t at = 0;
+      const std::optional<Json> made = flow(text, at, 0);
+      if (!made) throw wrong(line, "expected the end of what the bracket begins");
+      return *made;
+    }
+    // A plain scalar may go on below.
+    const bool is_quoted = text[0] == '"' || text[0] == '\'';
+    while (at_ < lines_.size() && lines_[at_].indent > indent &&
+           (!is_quoted || text.size() < 2 || text.back() != text[0]) &&
+           (is_quoted || key_end(lines_[at_].text) == std::string::npos))
+      text += " " + lines_[at_++].text;
+    return scalar_of(text);
+  }
+
+  static bool closes(const std::string& text) {
+    int inside = 0;
+    for (const char c : text) inside += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
+    return inside <= 0;
+  }
+
+  std::optional<Json> flow(const std::string& text, std::size_t& at, int depth) {
+    const auto skip = [&] { at = std::min(text.find_first_not_of(" \t", at), text.size()); };
+    if (depth > kMaxDepth || at >= text.size()) return std::nullopt;
+    const bool is_map = text[at] == '{';
+    Json made = is_map ? Json::object() : Json::array();
+    for (++at;;) {
+      skip();
+      if (at >= text.size()) return std::nullopt;
+      if (text[at] == (is_map ? '}' : ']')) {
+        ++at;
+        return made;
+      }
+      if (text[at] == ',') {
+        ++at;
+        continue;
+      }
+      std::string key;
+      if (is_map) {
+        const std::size_t colon = text.find(':', at);
+        if (colon == std::string::npos) return std::nullopt;
+        const Json word = scalar_of(trimmed(text.substr(at, colon - at)));
+        key = word.is_string() ? word.get<std::string>() : word.dump();
+        at = colon + 1;
+        skip();
+        if (at >= text.size()) return std::nullopt;
+      }
+      std::optional<Json> value;
+      if (text[at] == '[' || text[at] == '{') {
+        value = flow(text, at, depth + 1);
+      } else {
+        const std::size_t begin = at;
+        int inside = 0;  // of ${…}
+        const char quote = text[at] == '"' || text[at] == '\'' ? text[at++] : '\0';
+        if (quote != 0) {
+          at = std::min(text.find(quote, at), text.size() - 1) + 1;
+        } else {
+          while (at < text.size() && (inside > 0 || std::string_view(",]}").find(text[at]) == std::string_view::npos)) {
+            inside += text[at] == '{' ? 1 : text[at] == '}' ? -1 : 0;
+            ++at;
+          }
+        }
+        value = scalar_of(trimmed(text.substr(begin, at - begin)));
+      }
+      if (!value) return std::nullopt;
+      if (is_map)
+        made[key] = *value;
+      else
+        made.push_back(*value);
+    }
+  }
+
+  const std::string& name_;
+  std::vector<Line> lines_;
+  std::size_t at_ = 0;
+  Yaml result_;
+};
+
+}  // namespace
+
+Yaml parse_yaml(std::string_view text, const std::string& name) { return Parser(text, name).run(); }
+
+}  // namespace stretto
