@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -19,6 +22,17 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string cause(int error) { return std::generic_category().message(error); }
+
+// What a temporary name has behind the name that the file is to have: ".", digits, and this.
+constexpr std::string_view kSuffix = ".tmp";
+constexpr std::size_t kDigits = 16, kAdded = 1 + kDigits + kSuffix.size();
+
+std::string temporary_of(const std::string& path) {
+  std::uint64_t random = 0;
+  // Where the system has no random numbers, names that are taken are passed over all the same.
+  if (::getrandom(&random, sizeof random, 0) != sizeof random) random = static_cast<std::uint64_t>(::getpid());
+  return fmt::format("{}.{:016x}{}", path, random, kSuffix);
+}
 
 std::string folder_of(const std::string& path) {
   const std::string folder = fs::path(path).parent_path().string();
@@ -39,24 +53,52 @@ std::string destination_of(const std::string& given) {
   return path;
 }
 
-std::string temporary_of(const std::string& path) { return destination_of(path) + ".tmp"; }
+std::string name_behind_temporary(std::string_view file_name) {
+  if (!file_name.ends_with(kSuffix) || file_name.size() <= kAdded) return "";
+  const std::string_view added = file_name.substr(file_name.size() - kAdded);
+  const std::string_view digits = added.substr(1, kDigits);
+  if (added.front() != '.' || digits.find_first_not_of("0123456789abcdef") != std::string_view::npos) return "";
+  return std::string(file_name.substr(0, file_name.size() - kAdded));
+}
 
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
   struct stat info {};
-  const bool is_there = ::stat(path_.c_str(), &info) == 0, is_replaced = !is_there || S_ISREG(info.st_mode);
+  const bool is_there = ::stat(path_.c_str(), &info) == 0;
   if (!is_there && errno == ELOOP) fail(ELOOP);  // nothing is behind such a link, but it is not ours to replace
-  if (is_replaced) temporary_ = temporary_of(path_);
-  const int flags = O_WRONLY | O_CLOEXEC | (is_replaced ? O_CREAT | O_TRUNC : 0);
-  fd_ = ::open((is_replaced ? temporary_ : path_).c_str(), flags, 0666);
-  if (fd_ < 0) fail(errno);
+  if (is_there && !S_ISREG(info.st_mode)) {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ < 0) fail(errno);
+    return;
+  }
+  destination_ = destination_of(path_);
+  open_temporary(is_there ? 0600 : 0666);
   // It keeps who may read it; where that is refused it is as any new file.
-  if (is_replaced && is_there) [[maybe_unused]]
+  if (is_there) [[maybe_unused]]
     const int refused = ::fchmod(fd_, info.st_mode & 07777);
 }
 
 NewFile::~NewFile() {
-  if (fd_ >= 0) ::close(fd_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void NewFile::open_temporary(unsigned mode) {
+  constexpr int kMostNames = 100;
+  for (int i = 0; i < kMostNames; ++i) {
+    temporary_ = temporary_of(destination_);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    const int error = errno;
+    if (fd_ < 0) temporary_.clear();
+    if (fd_ < 0 && error == EEXIST) continue;
+    if (fd_ < 0) fail(error);
+    // Until it is locked, who removes left-overs may take it for one.
+    struct stat info {};
+    const bool is_taken = ::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!is_taken && ::fstat(fd_, &info) == 0 && info.st_nlink > 0) return;
+    ::close(std::exchange(fd_, -1));
+    temporary_.clear();
+  }
+  fail(EEXIST);
 }
 
 void NewFile::write(const void* data, std::size_t bytes) {
@@ -76,12 +118,13 @@ void NewFile::sync() {
 
 void NewFile::finish() {
   sync();
+  if (!temporary_.empty()) {
+    if (::rename(temporary_.c_str(), destination_.c_str()) != 0) fail(errno);
+    temporary_.clear();
+    sync_directory(folder_of(destination_));
+  }
+  // Only now, since its lock goes with it.
   if (::close(std::exchange(fd_, -1)) != 0) fail(errno);
-  if (temporary_.empty()) return;
-  const std::string to = destination_of(path_);
-  if (::rename(temporary_.c_str(), to.c_str()) != 0) fail(errno);
-  temporary_.clear();
-  sync_directory(folder_of(to));
 }
 
 void NewFile::fail(int error) const {
@@ -98,9 +141,43 @@ void sync_directory(const std::string& dir) {
     throw runtime_failure(fmt::format("{}: cannot be made durable: {}", dir, cause(error)));
 }
 
-void make_folder(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
-    throw runtime_failure(system_error(path, "cannot be made", errno).what());
+void remove_left_overs(const std::string& folder, const std::set<std::string>& names) {
+  std::error_code problem;
+  for (fs::directory_iterator it(folder, problem), end; !problem && it != end; it.increment(problem)) {
+    const std::string name = name_behind_temporary(it->path().filename().string());
+    if (name.empty() || !names.contains(name)) continue;
+    const std::string path = it->path().string();
+    const int fd = ::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    struct stat info {};
+    if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
+        ::flock(fd, LOCK_EX | LOCK_NB) == 0)
+      ::unlink(path.c_str());
+    ::close(fd);
+  }
+}
+
+void remove_left_overs(const std::string& path) {
+  const fs::path destination = destination_of(path);
+  remove_left_overs(folder_of(destination.string()), {destination.filename().string()});
+}
+
+NewFolder::NewFolder(std::string path) : path_(std::move(path)) {
+  is_made_ = ::mkdir(path_.c_str(), 0777) == 0;
+  if (!is_made_ && errno != EEXIST) throw runtime_failure(system_error(path_, "cannot be made", errno).what());
+}
+
+NewFolder::~NewFolder() {
+  if (is_kept_) return;
+  for (const std::string& file : files_) ::unlink(file.c_str());
+  if (is_made_) ::rmdir(path_.c_str());
+}
+
+void NewFolder::add(const std::string& path, std::string_view text) {
+  NewFile file(path);
+  file.write(text);
+  file.finish();
+  files_.push_back(path);
 }
 
 }  // namespace stretto

@@ -47,14 +47,19 @@ void export_settings(const ExportOptions& options) {
     write_text(options.output, made.text);
 }
 
+void require_not_interrupted() {
+  if (interrupted()) throw runtime_failure("interrupted; nothing is written");
+}
+
 void export_huggingface(ExportOptions& options) {
   require_output(options);
   const std::string config = "config.json", tensors = "model.safetensors";
   const bool is_folder = !options.output.name().ends_with(".safetensors");
   if (is_folder) Files::set_folder(options.output, {config, tensors});
   const auto files = [&]() -> exec::HuggingFaceFiles {
-    if (!is_folder) return {options.output.path(), ""};
-    return {options.output.path(tensors), options.output.path(config)};
+    watch_interrupts();  // from here on an interruption leaves nothing behind
+    if (!is_folder) return {options.output.path(), "", require_not_interrupted};
+    return {options.output.path(tensors), options.output.path(config), require_not_interrupted};
   };
   std::vector<std::string> notes;
   if (is_scenario(options.source)) {
@@ -111,17 +116,19 @@ void export_chakra(ExportOptions& options) {
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
   const ChakraTraces traces =
       step ? ChakraTraces(schedule, StepTimes{step->result.programs, step->result.timeline}) : ChakraTraces(schedule);
-  make_folder(options.output.path());
-  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
-    const std::string trace = traces.of(rank);
-    if (rank == 0) require_space(options.output.path(), schedule.mesh.ranks(), trace.size());
-    NewFile file(options.output.path(name_of(rank)));
-    file.write(trace);
-    file.finish();
+  const std::int64_t ranks = schedule.mesh.ranks();
+  std::string trace = traces.of(0);
+  // From here on an interruption leaves nothing behind.
+  watch_interrupts();
+  NewFolder folder(options.output.path());
+  require_space(options.output.path(), ranks, trace.size());
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    if (rank > 0) trace = traces.of(rank);
+    require_not_interrupted();
+    folder.add(options.output.path(name_of(rank)), trace);
   }
-  NewFile file(options.output.path(groups));
-  file.write(traces.groups());
-  file.finish();
+  folder.add(options.output.path(groups), traces.groups());
+  folder.keep();
   std::cout << fmt::format("wrote {}: step.0.et to {} and {}\n", options.output.name(),
                            name_of(schedule.mesh.ranks() - 1), groups);
 }

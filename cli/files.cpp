@@ -89,6 +89,11 @@ void require_folder(const std::string& path) {
     throw input_error(system_error(path, "cannot be written", errno).what());
 }
 
+// A shell gives an empty word for a variable that is not set; taken for no file at all, it would be silence.
+CLI::Validator is_named() {
+  return CLI::Validator([](std::string& name) { return name.empty() ? "expected a file, got an empty name" : ""; }, "");
+}
+
 std::vector<Holder> standard_streams() {
   std::vector<Holder> streams;
   struct stat info {};
@@ -128,14 +133,14 @@ std::vector<Input> inputs_of(const Scenario& scenario) {
 
 CLI::Option* Files::add_input(CLI::App& command, const std::string& option, std::string& path,
                               const std::string& help) {
-  CLI::Option* added = command.add_option(option, path, help)->type_name("INPUT");
+  CLI::Option* added = command.add_option(option, path, help)->type_name("INPUT")->check(is_named());
   inputs_.push_back({added->get_name(), &path});
   return added;
 }
 
 CLI::Option* Files::add_output(CLI::App& command, const std::string& option, Output& output, const std::string& help,
                                bool takes_standard) {
-  CLI::Option* added = command.add_option(option, output.name_, help)->type_name("OUTPUT");
+  CLI::Option* added = command.add_option(option, output.name_, help)->type_name("OUTPUT")->check(is_named());
   outputs_.push_back({added->get_name(), &output, takes_standard});
   return added;
 }
@@ -166,24 +171,20 @@ void Files::claim_outputs(std::vector<Input> more, const std::string& checkpoint
     const std::string what = declared.option + " " + output.name();
     std::vector<Holder> own;
     const auto claim = [&](const std::string& path) {
-      // A file that comes to be as a whole is written beside its place first.
-      std::vector<std::optional<Identity>> identities = {identity_of(path)};
-      if (identities.front()) identities.push_back(identity_of(temporary_of(path)));
-      for (const auto& identity : identities) {
-        if (const Holder* input = find(read, identity))
-          throw input_error(
-              fmt::format("{}: would overwrite what is read: {}; expected another file", what, input->what));
-        if (const Holder* other = find(written, identity))
-          throw input_error(
-              fmt::format("{}: would overwrite what is written: {}; expected another file", what, other->what));
-      }
+      const std::optional<Identity> identity = identity_of(path);
+      if (const Holder* input = find(read, identity))
+        throw input_error(
+            fmt::format("{}: would overwrite what is read: {}; expected another file", what, input->what));
+      if (const Holder* other = find(written, identity))
+        throw input_error(
+            fmt::format("{}: would overwrite what is written: {}; expected another file", what, other->what));
       const fs::path destination = destination_of(path);
       std::error_code ignored;
       if (!checkpoint_dir.empty() && exec::is_of_checkpoints(destination.filename().string()) &&
           fs::equivalent(destination.has_parent_path() ? destination.parent_path() : ".", checkpoint_dir, ignored))
         throw input_error(
             fmt::format("{}: would be taken for a checkpoint of {}; expected another file", what, checkpoint_dir));
-      for (const auto& identity : identities) add(own, declared.option, identity);
+      add(own, declared.option, identity);
     };
     const bool is_folder = !output.files_.empty();
     std::error_code ignored;
@@ -199,6 +200,14 @@ void Files::claim_outputs(std::vector<Input> more, const std::string& checkpoint
       require_writable(output.name_);
     }
     written.insert(written.end(), own.begin(), own.end());
+  }
+  for (const DeclaredOutput& declared : outputs_) {
+    const Output& output = *declared.output;
+    if (output.empty() || output.is_standard()) continue;
+    if (output.files_.empty())
+      remove_left_overs(output.name_);
+    else
+      remove_left_overs(output.name_, {output.files_.begin(), output.files_.end()});
   }
 }
 

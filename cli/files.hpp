@@ -45,12 +45,14 @@ class Files {
   Files(const Files&) = delete;
   Files& operator=(const Files&) = delete;
 
+  // An empty name is refused, of inputs and outputs.
   CLI::Option* add_input(CLI::App& command, const std::string& option, std::string& path, const std::string& help);
   CLI::Option* add_output(CLI::App& command, const std::string& option, Output& output, const std::string& help,
                           bool takes_standard = false);
   // Throws Error(input) when an output is a file that is read, by its inode, whatever leads there, or is the same as
   // another or as what a standard stream goes to, or cannot be opened for writing. What is there stays as it is. `more`
-  // is read besides the inputs of the options; in `checkpoint_dir` no output may be named as checkpoints are.
+  // is read besides the inputs of the options; in `checkpoint_dir` no output may be named as checkpoints are. Then
+  // removes what killed programs have left of these outputs.
   void claim_outputs(std::vector<Input> more = {}, const std::string& checkpoint_dir = "") const;
   void claim_outputs(const Scenario& scenario) const;
   // Is written though no option has named it.

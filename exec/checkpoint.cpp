@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors", kTemporarySuffix = ".tmp";
+constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
 // Of a file with whole tensors, and of one with shards. A new one is for what older programs would misread.
 constexpr const char *kFormat = "stretto-1", *kShardedFormat = "stretto-2";
 
@@ -50,9 +50,9 @@ bool take(std::string_view& text, std::string_view word) {
 }
 
 std::optional<Listed> listed(const fs::path& path) {
-  const std::string name = path.filename().string();
-  std::string_view text = name;
-  Listed file{0, 0, false, path};
+  const std::string name = path.filename().string(), whole = name_behind_temporary(name);
+  std::string_view text = whole.empty() ? name : whole;
+  Listed file{0, 0, !whole.empty(), path};
   if (!take(text, kPrefix)) return std::nullopt;
   const std::optional<std::int64_t> step = take_number(text, 8);
   if (!step) return std::nullopt;
@@ -64,9 +64,7 @@ std::optional<Listed> listed(const fs::path& path) {
     if (!ranks || *ranks <= *rank) return std::nullopt;
     file.shards = *ranks;
   }
-  if (!take(text, kSuffix)) return std::nullopt;
-  file.is_temporary = take(text, kTemporarySuffix);
-  return text.empty() ? std::optional(file) : std::nullopt;
+  return text == kSuffix ? std::optional(file) : std::nullopt;
 }
 
 std::vector<Listed> list(const std::string& dir, std::error_code& error) {

@@ -109,11 +109,14 @@ TEST_CASE("a checkpoint comes back as it was written", "[checkpoint]") {
 TEST_CASE("the newest two checkpoints stay and leftovers of killed writers go", "[checkpoint]") {
   const TempDir dir;
   const Arrays arrays;
-  overwrite(dir.path() / "step-00000005.safetensors.tmp", "half");
+  overwrite(dir.path() / "step-00000005.safetensors.0123456789abcdef.tmp", "half");
+  overwrite(dir.path() / "step-00000005.safetensors.tmp", "somebody's own");
   overwrite(dir.path() / "notes.txt", "mine");
   for (std::int64_t step : {10, 20, 30}) write_checkpoint(dir.str(), step, step - 10, {}, whole(arrays));
-  const std::vector<std::string> kept{"notes.txt", "step-00000020.safetensors", "step-00000030.safetensors"};
+  const std::vector<std::string> kept{"notes.txt", "step-00000005.safetensors.tmp", "step-00000020.safetensors",
+                                      "step-00000030.safetensors"};
   CHECK(dir.files() == kept);
+  fs::remove(dir.path() / "step-00000005.safetensors.tmp");
   // A run that starts over next to an older one neither deletes what it just wrote nor the other's files.
   write_checkpoint(dir.str(), 5, -1, {}, whole(arrays));
   CHECK(dir.files().size() == 4);
@@ -318,6 +321,21 @@ TEST_CASE("one run at a time has a checkpoint directory", "[checkpoint]") {
   }
   CHECK(DirectoryLock::take(dir.str()).is_held());
   CHECK_THAT(message_of([] { DirectoryLock::take("/absent/folder"); }), Contains("/absent/folder"));
+  // What the name leads to is not ours, nor is what somebody wrote there.
+  const std::string lock = dir.file("stretto.lock");
+  for (const bool is_link : {false, true}) {
+    fs::remove(lock);
+    dir.write("theirs", "mine alone");
+    if (is_link) {
+      fs::create_symlink("theirs", lock);
+      CHECK_THAT(message_of([&] { DirectoryLock::take(dir.str()); }), Contains("stretto.lock: expected a file"));
+      CHECK_THAT(message_of([&] { DirectoryLock::share(dir.str()); }), Contains("got a link"));
+    } else {
+      fs::create_hard_link(dir.file("theirs"), lock);
+      CHECK(DirectoryLock::take(dir.str()).is_held());
+    }
+    CHECK(fs::file_size(dir.file("theirs")) == 10);
+  }
 }
 
 TEST_CASE("the time to read a header grows with the number of tensors, not its square", "[checkpoint]") {

@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <string_view>
 #include <thread>
 
 #include "base/error.hpp"
@@ -29,6 +31,23 @@ std::string me() {
   const std::time_t seconds = std::time(nullptr);
   ::gmtime_r(&seconds, &now);
   return fmt::format("process {} on {} since {:%Y-%m-%d %H:%M:%S} UTC", ::getpid(), host.data(), now);
+}
+
+// Opens the file that is locked. Whatever its name leads to is somebody else's.
+int open_lock(const std::string& path, int flags) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+  if (fd < 0 && errno == ELOOP) throw input_error(path + ": expected a file of this folder's own, got a link");
+  return fd;
+}
+
+// Whether a line may be written there: the file has no other name, and is new or has a line of an earlier run.
+bool is_ours(int fd) {
+  struct stat info {};
+  constexpr std::string_view kBegin = "process ";
+  std::array<char, kBegin.size()> begin{};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink != 1) return false;
+  return info.st_size == 0 || (::pread(fd, begin.data(), begin.size(), 0) == std::ssize(begin) &&
+                               std::string_view(begin.data(), begin.size()) == kBegin);
 }
 
 // The line that the holder has written; but anybody may have.
@@ -57,13 +76,14 @@ void DirectoryLock::lock(int how, const std::string& dir) {
 
 DirectoryLock DirectoryLock::take(const std::string& dir) {
   const std::string path = dir + "/" + kLockName;
-  DirectoryLock taken(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
+  DirectoryLock taken(open_lock(path, O_CREAT));
   if (taken.fd_ < 0) throw system_error(path, "cannot be opened", errno);
   taken.lock(LOCK_EX, dir);
   if (!taken.is_held_) return taken;
   const std::string line = me() + "\n";
-  if (::ftruncate(taken.fd_, 0) != 0 || ::pwrite(taken.fd_, line.data(), line.size(), 0) != std::ssize(line)) {
-    // On a full disk nobody learns who it is; it is locked all the same.
+  if (!is_ours(taken.fd_) || ::ftruncate(taken.fd_, 0) != 0 ||
+      ::pwrite(taken.fd_, line.data(), line.size(), 0) != std::ssize(line)) {
+    // Nobody learns who it is, on a full disk for one; it is locked all the same.
   }
   // For a moment it is nobody's; who takes it then has it, and this is refused.
   taken.lock(LOCK_SH, dir);
@@ -75,8 +95,7 @@ DirectoryLock DirectoryLock::share(const std::string& dir) {
   // A network file system may show it late.
   const auto deadline = std::chrono::steady_clock::now() + kWait;
   int fd = -1;
-  while ((fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK)) < 0 && errno == ENOENT &&
-         std::chrono::steady_clock::now() < deadline)
+  while ((fd = open_lock(path, 0)) < 0 && errno == ENOENT && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(kPause);
   if (fd < 0 && errno == ENOENT)
     throw input_error(fmt::format(

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -110,6 +111,7 @@ std::vector<std::string> write(const Transformer& model, const HuggingFaceFiles&
   }
   const Emit emit = [&](const Sink& sink) {
     for (std::size_t i = 0; i < all.size(); ++i) {
+      if (to.may_end) to.may_end();
       const FullTensor full = read(all[i]);
       const double* from = full.values.data();
       for (const auto& [name, rows] : places[i].pieces) {
@@ -119,15 +121,15 @@ std::vector<std::string> write(const Transformer& model, const HuggingFaceFiles&
       }
     }
   };
-  if (!to.config.empty()) make_folder(std::filesystem::path(to.config).parent_path().string());
+  std::optional<NewFolder> folder;
+  if (!to.config.empty()) folder.emplace(std::filesystem::path(to.config).parent_path().string());
   // Without a format of theirs, Hugging Face's readers refuse a file.
   NewFile weights(to.tensors);
   write_tensors(weights, {{"format", "pt"}}, tensors, emit);
   weights.finish();
   if (to.config.empty()) return {};
-  NewFile file(to.config);
-  file.write(config);
-  file.finish();
+  folder->add(to.config, config);
+  folder->keep();
   if (model.hidden_dropout == 0 || hf_style(model) == HfStyle::gpt2) return {};
   return {fmt::format("hidden_dropout = {} is not in config.json: LlamaForCausalLM has none", model.hidden_dropout)};
 }

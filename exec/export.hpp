@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace stretto::exec {
 struct HuggingFaceFiles {
   std::string tensors;  // model.safetensors
   std::string config;   // config.json, "": none
+  // Is called before each parameter, and may throw to end it; nothing is left of the files and their folder then.
+  std::function<void()> may_end = {};
 };
 
 // The parameters of Stretto's checkpoint `checkpoint`. Needs memory for one of them at a time, and reads them twice.

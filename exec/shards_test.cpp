@@ -224,7 +224,7 @@ TEST_CASE("a checkpoint takes the place of others, whatever the number of their 
   // What killed runs leave: halves, and shards without a manifest, also of the step that is written next.
   dir.write("step-00000003-rank-00000-of-00007.safetensors", "half");
   dir.write("step-00000001-rank-00000-of-00003.safetensors", "whole");
-  dir.write("step-00000009-rank-00000-of-00003.safetensors.tmp", "half");
+  dir.write("step-00000009-rank-00000-of-00003.safetensors.0123456789abcdef.tmp", "half");
   are_empty(write(dir.str(), 3, 2, split(3, 3)));
   has({names(2, 2), names(3, 3)});
   write_whole(dir.str(), 4, 3);
@@ -232,7 +232,8 @@ TEST_CASE("a checkpoint takes the place of others, whatever the number of their 
   // Later ones are of another run.
   are_empty(write(dir.str(), 3, -1, split(2, 3)));
   has({names(3, 2), names(4, 0)});
-  CHECK(is_of_checkpoints("step-00000003-rank-00000-of-00007.safetensors.tmp"));
+  CHECK(is_of_checkpoints("step-00000003-rank-00000-of-00007.safetensors.0123456789abcdef.tmp"));
+  CHECK_FALSE(is_of_checkpoints("step-00000003-rank-00000-of-00007.safetensors.tmp"));
   CHECK_FALSE(is_of_checkpoints("step-00000003-rank-00007-of-00007.safetensors"));
 }
 
@@ -242,7 +243,7 @@ TEST_CASE("one process that cannot write its shard is an error of all, and nothi
   write_whole(dir.str(), 1, -1);
   const auto before = dir.files();
   const auto cut = split(3, 4);
-  const std::string in_the_way = "step-00000002-rank-00001-of-00003.safetensors.tmp";
+  const std::string in_the_way = "step-00000002-rank-00001-of-00003.safetensors";
   fs::create_directory(dir.path() / in_the_way);
   for (const std::string& error : write(dir.str(), 2, 1, cut))
     CHECK_THAT(error, Contains("step-00000002-rank-00001-of-00003.safetensors: cannot be written"));

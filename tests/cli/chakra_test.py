@@ -1,6 +1,9 @@
 """`stretto export --format chakra`: traces are decoded here byte by byte, held against `show --json`, and replayed."""
 import json
+import os
 import shutil
+import signal
+import time
 
 from program import PLATFORM, ProgramTest, main
 
@@ -182,6 +185,20 @@ class Chakra(ProgramTest):
         for e, n in zip(slices, compute):
             self.assertLess(abs(e["ts"] - first - (n["start_us"] - compute[0]["start_us"])), 1.1)
             self.assertLess(abs(e["dur"] - n["duration_us"]), 1.1)
+
+    def test_an_interrupted_export_leaves_nothing(self):
+        os.mkdir(self.folder / "old")
+        self.write("old/notes.txt", "mine")
+        for folder, ranks in (("new", 1000), ("old", 1000)):
+            process = self.start("export", self.tiny, "--set", f"parallel.data_parallel_size={ranks}", "--set",
+                                 f"training.global_batch_size={6 * ranks}", "--format", "chakra", "-o", folder)
+            while process.poll() is None and not (self.folder / folder / "step.1.et").exists():
+                time.sleep(0.001)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=300)
+            self.assertEqual((process.returncode, err), (1, "stretto: interrupted; nothing is written\n"))
+        self.assertFalse((self.folder / "new").exists())
+        self.assertEqual(os.listdir(self.folder / "old"), ["notes.txt"])
 
     def test_what_is_refused(self):
         self.fails(2, "export", self.tiny, "--format", "chakra", says=["--output"])

@@ -1,5 +1,7 @@
 """No command writes to what it reads, nor twice to one file, whatever leads there: code 2, one line, all as it was."""
 import errno
+import fcntl
+import json
 import os
 import pathlib
 import re
@@ -77,11 +79,8 @@ class Files(ProgramTest):
         os.symlink("scenario.toml", self.folder / "soft")
         os.symlink("soft", self.folder / "softer")
         os.symlink(".", self.folder / "folder")
-        os.link(self.folder / "scenario.toml", self.folder / "later.tmp")  # what "later" is written as first
-        for path in ("./scenario.toml", "hard", "soft", "softer", "folder/scenario.toml", "later", self.folder / "scenario.toml"):
+        for path in ("./scenario.toml", "hard", "soft", "softer", "folder/scenario.toml", self.folder / "scenario.toml"):
             self.refused("show", "scenario.toml", "--json", path, says=["--json", "SCENARIO"])
-        os.link(self.folder / "ck/step-00000006.safetensors", self.folder / "exported.safetensors.tmp")
-        self.refused("export", "ck/step-00000006.safetensors", "-o", "exported.safetensors", says=["SOURCE"])
         self.refused("export", "ck/step-00000006.safetensors", "-o", "text.txt", says=["text.txt", "folder"])
         os.mkdir(self.folder / "theirs")
         os.link(self.folder / "ck/step-00000006.safetensors", self.folder / "theirs/config.json")
@@ -106,7 +105,6 @@ class Files(ProgramTest):
                     if a != b:
                         rest = ["-o", "out"] if command in ("export", "calibrate") and "--output" not in (a, b) else []
                         self.refused(*self.arguments(command), a, "absent", b, "./soft", *rest, says=["written"])
-        self.refused("simulate", "scenario.toml", "--json", "x", "--trace", "x.tmp", says=["--json"])
         self.refused("simulate", "scenario.toml", "--trace", "-", says=["--trace -", "expected a file"])
         # Standard output is one as well.
         with open(self.folder / "out", "w") as out:
@@ -132,6 +130,54 @@ class Files(ProgramTest):
         self.assertTrue((self.folder / "soft").is_symlink())
         self.assertTrue((self.folder / "out.json").read_text().startswith("{"))
         self.assertEqual(os.stat(self.folder / "out.json").st_mode & 0o777, 0o640)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".tmp")], [])
+
+    def test_an_empty_name_is_no_file(self):
+        for command in COMMANDS:
+            inputs, outputs = self.declared(command)
+            for option in (name for name in inputs + outputs if name.startswith("-")):
+                rest = ["-o", "out"] if command in ("export", "calibrate") and option != "--output" else []
+                for given in ([option, ""], [option + "="]):
+                    self.refused(*self.arguments(command), *rest, *given, says=[option])
+
+    def test_temporary_files_are_nobodys(self):
+        """Names that a file is written under meanwhile cannot be foreseen: nothing of others is followed or replaced."""
+        self.write("theirs", "mine alone")
+        os.symlink("theirs", self.folder / "x.json.tmp")
+        self.write("y.json.tmp", "mine too")
+        os.symlink("theirs", self.folder / "x.json.0123456789abcdef.tmp")
+        before = self.snapshot()
+        self.ok("show", "scenario.toml", "--json", "x.json")
+        self.ok("show", "scenario.toml", "--json", "y.json")
+        after = self.snapshot()
+        self.assertEqual(after.pop(self.folder / "x.json"), after.pop(self.folder / "y.json"))
+        self.assertEqual(after, before)
+        os.symlink(self.folder / "theirs", self.folder / "ck/step-00000009.safetensors.tmp")
+        self.ok("train", "scenario.toml", "--set", "training.checkpoint_dir=ck", "--set", "training.train_iters=9")
+        self.assertEqual((self.folder / "theirs").read_text(), "mine alone")
+        (self.folder / "ck/stretto.lock").unlink()
+        os.symlink(self.folder / "theirs", self.folder / "ck/stretto.lock")
+        self.fails(2, "train", "scenario.toml", "--set", "training.checkpoint_dir=ck", says=["ck/stretto.lock", "got a link"])
+        self.assertEqual((self.folder / "theirs").read_text(), "mine alone")
+
+    def test_left_overs_of_killed_programs_go(self):
+        left, held, others = (f"out.json.{digit * 16}.tmp" for digit in "ab0")
+        others = "other" + others
+        for name in (left, held, others):
+            self.write(name, "half")
+        with open(self.folder / held, "w") as writer:
+            fcntl.flock(writer, fcntl.LOCK_EX)  # as who writes it does
+            self.ok("show", "scenario.toml", "--json", "out.json")
+            self.assertEqual(set(name for name in os.listdir(self.folder) if name.endswith(".tmp")), {held, others})
+        self.ok("show", "scenario.toml", "--json", "out.json")
+        self.assertEqual(set(name for name in os.listdir(self.folder) if name.endswith(".tmp")), {others})
+
+    def test_runs_with_one_output_do_not_meet(self):
+        runs = [self.start("show", "scenario.toml", "--json", "one.json", "--set", f"training.seed={seed}") for seed in range(4)]
+        for run in runs:
+            _, err = run.communicate(timeout=300)
+            self.assertEqual((run.returncode, err), (0, ""))
+        json.loads((self.folder / "one.json").read_text())
         self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".tmp")], [])
 
 
