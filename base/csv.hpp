@@ -18,9 +18,11 @@ class CsvRow {
       : name_(name), line_(line), columns_(columns), cells_(cells) {}
   int line() const { return line_; }
   std::string_view text(std::size_t column) const { return cells_[column]; }
-  // A finite number above 0. Throws Error(input) with file, line and column.
+  // A number from 1e-9 to 1e15. Throws Error(input) with file, line and column.
   double number(std::size_t column) const;
-  // A whole number from 1 to 2^53. Throws likewise.
+  // The same, within narrower bounds.
+  double number(std::size_t column, double least, double most) const;
+  // A whole number from 1 to 1e15. Throws likewise.
   std::int64_t count(std::size_t column) const;
   // "file:line: column: expected …, got <the cell>".
   Error error(std::size_t column, const std::string& expected) const;

@@ -14,6 +14,9 @@ TEST_CASE("text of others is shown without what it would do to a terminal") {
   CHECK(printable("a\0b"s) == "a\\x00b");
   CHECK(printable("\xc2\x9b"
                   "31m"s) == "\\xc2\\x9b31m");  // U+009B begins a sequence, as ESC [ does
+  CHECK(printable("a\u202eb\u2066c\u2028d\u061ce\u200ff") == "a\\u202eb\\u2066c\\u2028d\\u061ce\\u200ff");
+  CHECK(printable("\u2027\u202f\u2065\u206a") == "\u2027\u202f\u2065\u206a");  // beside those
+  CHECK(printable_lines("a\n\tb\r\x1b[2J\u202e") == "a\n\tb\\r\\x1b[2J\\u202e");
 }
 
 TEST_CASE("bytes that are no UTF-8 are shown one by one") {

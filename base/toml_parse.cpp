@@ -5,6 +5,7 @@
 #include <toml.hpp>
 
 #include "base/toml.hpp"
+#include "base/utf8.hpp"
 
 namespace stretto {
 namespace {
@@ -13,24 +14,6 @@ using Value = ::toml::basic_value<::toml::discard_comments, std::map, std::vecto
 
 Error at_line(const std::string& name, int line, const std::string& message) {
   return input_error(name + ":" + std::to_string(line) + ": " + message);
-}
-
-// Length of the UTF-8 sequence at the start of `text`, 0 when it is not valid (RFC 3629, table 3-7 of Unicode).
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return continues(1) ? 2 : 0;
-  if ((lead & 0xF0u) == 0xE0u) {
-    const bool overlong = lead == 0xE0 && byte(1) < 0xA0, surrogate = lead == 0xED && byte(1) > 0x9F;
-    return continues(1) && continues(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (lead >= 0xF0 && lead <= 0xF4) {
-    const bool overlong = lead == 0xF0 && byte(1) < 0x90, too_large = lead == 0xF4 && byte(1) > 0x8F;
-    return continues(1) && continues(2) && continues(3) && !overlong && !too_large ? 4 : 0;
-  }
-  return 0;
 }
 
 void check_bytes(std::string_view text, const std::string& name) {

@@ -97,7 +97,7 @@ int fail_without_memory() {
   } catch (const std::bad_alloc&) {
     std::_Exit(fail_without_memory());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "stretto: a bug: %s\n", error.what());
+    std::fprintf(stderr, "stretto: a bug: %s\n", stretto::printable(error.what()).c_str());
   } catch (...) {
   }
   std::abort();
@@ -174,7 +174,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   load_openblas_without_threads(argv);
   occupy_standard_streams();
-  const stretto::cli::ShownText shown;
+  const stretto::cli::ShownText errors(std::cerr), shown(std::cout);
   const int code = run(argc, argv);
   // Output that a full disk or a closed pipe has lost is a failure.
   std::cout.flush();

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/printable.hpp"
+#include "cli/terminal.hpp"
 #include "model/scenario.hpp"
 
 namespace stretto::cli {
@@ -23,7 +24,8 @@ class Progress {
   // Control characters of the line are escaped.
   void show(const std::string& line) {
     if (terminal_) {
-      std::cerr << "\r\033[K" << printable(line) << std::flush;
+      clear_line();
+      std::cerr << printable(line) << std::flush;
     } else if (const auto now = std::chrono::steady_clock::now(); now - shown_ >= kBetweenLines) {
       std::cerr << printable(line) + "\n" << std::flush;
       shown_ = now;
@@ -31,7 +33,7 @@ class Progress {
   }
   // Before anything else is printed: the line goes from the terminal.
   void clear() {
-    if (terminal_) std::cerr << "\r\033[K" << std::flush;
+    if (terminal_) clear_line();
   }
 
  private:

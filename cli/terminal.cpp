@@ -1,21 +1,34 @@
 #include "cli/terminal.hpp"
 
-#include <string_view>
+#include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "base/printable.hpp"
+#include "base/utf8.hpp"
 
 namespace stretto::cli {
 namespace {
 
-// 0 for a printable character. U+0080 to U+009F are control characters too.
-std::size_t control_length(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  if (first == 0xc2 && text.size() > 1 && static_cast<unsigned char>(text[1]) < 0xa0) return 2;
-  return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f ? 1 : 0;
+// Bytes at the end of `text` that may be the beginning of a character.
+std::size_t unfinished(std::string_view text) {
+  for (std::size_t length = 1; length <= std::min<std::size_t>(3, text.size()); ++length) {
+    const std::string_view end = text.substr(text.size() - length);
+    const auto first = static_cast<unsigned char>(end.front());
+    if (first >= 0x80 && first < 0xc0) continue;  // the middle of one
+    const std::size_t whole = first < 0xc2 || first > 0xf4 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    return length < whole ? length : 0;
+  }
+  return 0;
 }
 
 }  // namespace
+
+ShownText::~ShownText() {
+  const std::string rest = printable(held_);
+  inner_->sputn(rest.data(), static_cast<std::streamsize>(rest.size()));
+  stream_.rdbuf(data_ ? data_ : inner_);
+}
 
 std::streambuf::int_type ShownText::overflow(int_type c) {
   if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
@@ -24,20 +37,14 @@ std::streambuf::int_type ShownText::overflow(int_type c) {
 }
 
 std::streamsize ShownText::xsputn(const char* text, std::streamsize count) {
-  const std::string_view all(text, static_cast<std::size_t>(count));
-  std::size_t written = 0;  // of `all`
-  const auto put = [&](std::string_view part) {
-    return inner_->sputn(part.data(), static_cast<std::streamsize>(part.size())) == std::streamsize(part.size());
-  };
-  for (std::size_t i = 0; i < all.size();) {
-    const std::size_t length = control_length(all.substr(i));
-    if (length > 0) {
-      if (!put(all.substr(written, i - written)) || !put(printable(all.substr(i, length)))) return 0;
-      written = i + length;
-    }
-    i += length > 0 ? length : 1;
-  }
-  return put(all.substr(written)) ? count : 0;
+  const std::lock_guard lock(mutex_);
+  std::string all = std::exchange(held_, "") + std::string(text, static_cast<std::size_t>(count));
+  const std::size_t rest = unfinished(all);
+  held_ = all.substr(all.size() - rest);
+  all.resize(all.size() - rest);
+  const std::string shown = printable_lines(all);
+  const auto size = static_cast<std::streamsize>(shown.size());
+  return inner_->sputn(shown.data(), size) == size ? count : 0;
 }
 
 void keep_standard_output_for_data() {
@@ -52,6 +59,11 @@ void write_to_standard_output(const std::string& data) {
   std::streambuf* const out = shown == nullptr ? std::cout.rdbuf() : shown->data_ ? shown->data_ : shown->inner_;
   const auto size = static_cast<std::streamsize>(data.size());
   if (out->sputn(data.data(), size) != size || out->pubsync() != 0) std::cout.setstate(std::ios::badbit);
+}
+
+void clear_line() {
+  std::cerr.flush();
+  std::fputs("\r\033[K", stderr);
 }
 
 }  // namespace stretto::cli

@@ -14,6 +14,7 @@
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 
 namespace stretto::exec {
 
@@ -33,7 +34,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
         fmt::format("{}: expected an index of at most {} bytes, got {}", path, kMaxHeaderBytes, file.size()));
   std::vector<std::byte> scratch;
   const std::span<const std::byte> bytes = file.view(0, file.size(), scratch);
-  return parse_weight_map({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  return parse_weight_map(require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path), path);
 }
 
 std::string file_of(const std::string& path) {

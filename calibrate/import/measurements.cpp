@@ -11,7 +11,9 @@
 #include "base/error.hpp"
 #include "base/read_file.hpp"
 #include "base/toml.hpp"
+#include "base/utf8.hpp"
 #include "base/values_of.hpp"
+#include "sim/accelerator/measured_time.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -88,7 +90,8 @@ Measurements read_collective_csv(std::string_view text, const std::string& name,
       ++other_types;
       return;
     }
-    sim::CollectiveTime time{*kind, {said.gpus, std::max<std::int64_t>(1, said.nodes)}, row.number(0), row.number(1)};
+    sim::CollectiveTime time{
+        *kind, {said.gpus, std::max<std::int64_t>(1, said.nodes)}, row.number(0), sim::time_us(row, 1)};
     if (said.gpus == 0) time.span = {row.count(gpus), nodes > 0 ? row.count(nodes) : 1};
     if (time.span.members < 2) throw row.error(gpus, "at least 2");
     if (time.span.members % time.span.nodes != 0)
@@ -116,7 +119,7 @@ Measurements read_gemm_csv(std::string_view text, const std::string& name) {
     else if (std::any_of(shape.begin(), shape.end(), [](std::int64_t side) { return side % 8 != 0; }))
       ++unaligned;
     else
-      found.gemms.push_back({double(shape[0]), double(shape[1]), double(shape[2]), row.number(3)});
+      found.gemms.push_back({double(shape[0]), double(shape[1]), double(shape[2]), sim::time_us(row, 3)});
   });
   if (found.gemms.empty())
     throw input_error(name + ": expected rows of half or bfloat16 whose m, n and k 8 divides, got none");
@@ -127,8 +130,8 @@ Measurements read_gemm_csv(std::string_view text, const std::string& name) {
 
 Measurements read_measurements(const ImportFile& file) {
   const std::vector<std::byte> bytes = ReadFile::open(file.path).take();
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::string& name = file.path;
+  const std::string_view text = require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name);
   const bool is_csv = has_csv_column(text, "time_us");
   const bool is_gemm = is_csv && (has_csv_column(text, "m") || has_csv_column(text, "k"));
   const std::size_t first = text.find_first_not_of(" \t\r\n");

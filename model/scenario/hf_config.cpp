@@ -10,6 +10,7 @@
 
 #include "base/read_file.hpp"
 #include "base/toml.hpp"
+#include "base/utf8.hpp"
 #include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
 
@@ -263,7 +264,7 @@ HfConfig read_hf_config(const std::string& path) {
     throw input_error(path + ": expected a config.json of at most " + std::to_string(kTomlMaxBytes) + " bytes, got " +
                       std::to_string(file.size()));
   const std::vector<std::byte> bytes = std::move(file).take();
-  return parse_hf_config({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  return parse_hf_config(require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path), path);
 }
 
 HfStyle hf_style(const Transformer& model) {

@@ -10,6 +10,8 @@ import unittest
 from odd_inputs import CASES
 from program import LIMITS_MEMORY, PLATFORM, STRETTO, TINY, main
 
+# What turns the direction of writing, or ends lines (base/printable.hpp).
+BIDI = re.compile("[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 PLATFORM_TEXT = pathlib.Path(PLATFORM).read_text()
 
@@ -96,7 +98,7 @@ def fault_of(one):
         return f"expected one line: {what}"
     elif one["says"].encode() not in said:
         return f"expected {one['says']!r} in it: {what}"
-    if CONTROL.search(said) or b"\x1b" in (process.stdout or b""):
+    if CONTROL.search(said) or b"\x1b" in (process.stdout or b"") or BIDI.search((said + (process.stdout or b"")).decode(errors="replace")):
         return f"control characters went to the terminal: {what}"
     for path in one.get("makes", ()):
         after.pop(path, None)

@@ -1,0 +1,13 @@
+#pragma once
+#include "base/csv.hpp"
+
+namespace stretto::sim {
+
+// Microseconds that a measured kernel or collective can have taken. Starting a kernel alone takes some two (a GPU's
+// launch latency); nobody waits for more than an hour. Kind: assumed.
+constexpr double kLeastTime_us = 0.1, kMostTime_us = 3.6e9;
+
+// A cell of a table of such times. Throws Error(input) with file, line and column.
+inline double time_us(const CsvRow& row, std::size_t column) { return row.number(column, kLeastTime_us, kMostTime_us); }
+
+}  // namespace stretto::sim
