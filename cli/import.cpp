@@ -9,7 +9,9 @@
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/printable.hpp"
+#include "cli/number.hpp"
 #include "report/table.hpp"
+#include "sim/accelerator/numbers.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -19,7 +21,7 @@ constexpr const char* kGroup = "Import";
 template <class T>
 void add_number(CLI::App& command, const std::string& name, std::optional<T>& value, double most,
                 const std::string& help) {
-  command.add_option(name, value, help)->check(CLI::Range(std::is_integral_v<T> ? 1.0 : 1e-3, most))->group(kGroup);
+  command.add_option(name, value, help)->check(number_from(std::is_integral_v<T> ? 1.0 : 1e-3, most))->group(kGroup);
 }
 
 // Beside `path`: "mine.toml" and "gemm" give "mine.gemm.csv".
@@ -49,11 +51,12 @@ void add_import_options(CLI::App& command, Files& files, ImportOptions& options)
   files.add_input(command, "--base", options.base, "the platform that has the rest: h100-sxm, or a file")
       ->group(kGroup);
   calibrate::DataSheet& sheet = options.sheet;
-  add_number(command, "--peak_TFLOPs", sheet.peak_TFLOPs, 1e6, "of the data sheet: dense bf16");
-  add_number(command, "--hbm_GBps", sheet.hbm_GBps, 1e6, "of the data sheet: memory");
-  add_number(command, "--memory_GiB", sheet.memory_GiB, 1e5, "of the data sheet");
-  add_number(command, "--nvlink_GBps", sheet.nvlink_GBps, 1e5, "of a GPU, one direction");
-  add_number(command, "--network_GBps", sheet.network_GBps, 1e5, "of a GPU, one direction");
+  // Twenty times and more what GPUs of 2026 have: nobody means that.
+  add_number(command, "--peak_TFLOPs", sheet.peak_TFLOPs, sim::kMostRate, "of the data sheet: dense bf16");
+  add_number(command, "--hbm_GBps", sheet.hbm_GBps, sim::kMostRate, "of the data sheet: memory");
+  add_number(command, "--memory_GiB", sheet.memory_GiB, 1e4, "of the data sheet");
+  add_number(command, "--nvlink_GBps", sheet.nvlink_GBps, 1e4, "of a GPU, one direction");
+  add_number(command, "--network_GBps", sheet.network_GBps, 1e4, "of a GPU, one direction");
   add_number(command, "--domain", sheet.domain, 1 << 16, "GPUs that NVLink connects");
   add_number(command, "--sms", sheet.sms, 1 << 16, "streaming multiprocessors");
   files.add_output(command, "--gemm-table", options.gemms, "")->group("");

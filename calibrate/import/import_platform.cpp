@@ -57,6 +57,9 @@ class Importer {
     add_gemms();
     add_collectives();
     if (!base_) set_defaults(*platform.accelerator);
+    // A file that says so would be refused when it is read.
+    if (const std::string why = sim::contradiction(*platform.accelerator); !why.empty())
+      throw input_error("--import: " + why + "; times are in microseconds, and the data sheet's numbers are options");
     add_numbers();
     if (platform.device.empty()) platform.device = name;
     for (const Measurements& one : measured_) {

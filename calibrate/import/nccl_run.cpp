@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/printable.hpp"
+#include "sim/accelerator/measured_time.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -90,6 +91,9 @@ void NcclPoints::add(const NcclRun& run, const NcclRow& row, int line) {
     ++wrong_rows_;
     return;
   }
+  if (us < sim::kLeastTime_us || us > sim::kMostTime_us)
+    throw input_error(place(line) + fmt::format("expected a time from {:g} to {:g} us, got {:g}", sim::kLeastTime_us,
+                                                sim::kMostTime_us, us));
   check_bandwidths(*kind, span.members, row, line);
   found_.collectives.push_back({*kind, span, row.bytes, us});
   if (found_.device.empty()) found_.device = run.device;

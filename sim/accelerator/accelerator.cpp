@@ -11,7 +11,7 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Limits<double> kRate{.min = 0, .above_min = true};
+constexpr Limits<double> kRate{.min = 1e-6, .max = kMostRate};
 
 // The text of a table that `key` names, beside the platform file; "" when there is none.
 std::string read_table(TomlTable& table, const std::string& key, const std::string& folder, std::string& path,

@@ -9,6 +9,7 @@
 #include "base/csv.hpp"
 #include "base/error.hpp"
 #include "base/values_of.hpp"
+#include "sim/accelerator/measured_time.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -73,7 +74,7 @@ CollectiveTable CollectiveTable::parse(const std::string& text, const std::strin
   read_csv(text, name, columns, [&](const CsvRow& row) {
     const std::optional<CollectiveKind> kind = collective_named(row.text(0));
     if (!kind) return;
-    CollectiveTime time{*kind, {row.count(1), has_nodes ? row.count(4) : 1}, row.number(2), row.number(3)};
+    CollectiveTime time{*kind, {row.count(1), has_nodes ? row.count(4) : 1}, row.number(2), sim::time_us(row, 3)};
     if (time.span.members < 2) throw row.error(1, "at least 2");
     if (time.span.members % time.span.nodes != 0)
       throw row.error(4, fmt::format("a divisor of gpus, {}", time.span.members));

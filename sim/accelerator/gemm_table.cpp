@@ -11,6 +11,7 @@
 
 #include "base/csv.hpp"
 #include "base/error.hpp"
+#include "sim/accelerator/measured_time.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -57,7 +58,7 @@ double wave_utilisation(double m, double n, int sms) {
 GemmTable GemmTable::parse(const std::string& text, const std::string& name) {
   std::vector<GemmTime> times;
   read_csv(text, name, {"m", "n", "k", "time_us"}, [&](const CsvRow& row) {
-    times.push_back({row.number(0), row.number(1), row.number(2), row.number(3)});
+    times.push_back({row.number(0), row.number(1), row.number(2), sim::time_us(row, 3)});
   });
   return {times, name};
 }

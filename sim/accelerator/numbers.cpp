@@ -10,11 +10,11 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Limits<double> kRate{.min = 0, .above_min = true};
-constexpr Limits<double> kShare{.min = 0, .max = 1, .above_min = true};
+constexpr Limits<double> kRate{.min = 1e-6, .max = kMostRate};
+constexpr Limits<double> kShare{.min = 1e-6, .max = 1};
 constexpr Limits<double> kTime{.min = 0, .max = 1e9};
-constexpr Limits<double> kAtLeastOne{.min = 1};
-constexpr Limits<double> kBytes{.min = 0};
+constexpr Limits<double> kAtLeastOne{.min = 1, .max = 1e6};
+constexpr Limits<double> kBytes{.min = 0, .max = 1e15};
 
 Quantity assumed(double value, double low, double high, const char* why) {
   return {value, {"assumed", why, 0}, low, high};

@@ -27,6 +27,10 @@ std::vector<AcceleratorNumber> numbers_of(Accelerator& accelerator);
 // needs peak_TFLOPs, hbm_GBps and whether there is a table of GEMMs.
 void set_defaults(Accelerator& accelerator);
 
+// TFLOP/s and GB/s beyond which a number is a slip: some forty times what a GPU of 2026 multiplies, ten times what its
+// memory moves. Kind: assumed.
+constexpr double kMostRate = 1e5;
+
 constexpr int kDefaultSms = 132;
 
 // [accelerator] as read_accelerator() takes it, with its tables in files of these names.

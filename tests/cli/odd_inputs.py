@@ -190,6 +190,7 @@ def scenarios():
                 "name = \"Größe 大 🎼\"\n".encode() + text):
         yield case(["show", "s.toml", "--gates"], 0, None, files={"s.toml": odd})
     yield case(["simulate", "s.toml", "--platform", "{P}"], 0, None, files={"s.toml": "name = \"\\u001b[31mred\\u0007\"\n" + MODEL})
+    yield case(["simulate", "s.toml", "--platform", "{P}"], 0, None, files={"s.toml": "name = \"a\\u202eb\\u2066c\\u2028\"\n" + MODEL})
     yield case(["simulate", "s.toml", "--platform", "{P}"], 0, None, files={"s.toml": "name = \"" + "n" * 4000 + "\"\n" + MODEL})
 
 
@@ -201,17 +202,18 @@ def paths():
         yield case([command, "loop"], 2, "loop", files={"loop": ("link", "loop")})
         yield case([command, "x" * 300], 2, "File name too long")
     yield case(["show", "x/" * 3000], 2, "File name too long")
-    yield case(["show", ""], 2, "expected a readable TOML file")
+    yield case(["show", ""], 2, "SCENARIO: expected a file, got an empty name")
     yield case(["show", "text.txt/x.toml"], 2, "Not a directory")
     yield case(["show", "/dev/null"], 2, "an empty file")
     yield case(["show", "/dev/zero"], 2, "/dev/zero")
     yield case(["show", "dangling"], 2, "No such file", files={"dangling": ("link", "nowhere")})
     yield case(["show", "a\x1b[2Jb.toml"], 2, "a\\x1b[2Jb.toml")
     yield case(["show", "a\nb.toml"], 2, "a\\nb.toml")
+    yield case(["show", "a\u202eb.toml"], 2, "a\\u202eb.toml")
     yield case(["show", "\udcff.toml"], 2, "\\xff.toml")
     yield case(["show", "locked.toml"], 2, "Permission denied", files={"locked.toml": ("locked", MODEL)})
     for platform, says in [("absent.toml", "No such file"), (".", "directory"), ("tiny.toml", "expected"), ("text.txt", "text.txt:1"),
-                           ("loop", "loop"), ("", "calibrate"), ("/dev/zero", "at most 1048576 bytes")]:
+                           ("loop", "loop"), ("", "--platform: expected a file, got an empty name"), ("/dev/zero", "at most 1048576 bytes")]:
         for command in ("simulate", "compare"):
             yield case([command, "tiny.toml", "--platform", platform], 2, says, files={"loop": ("link", "loop")})
     for data, code, says in [("absent.txt", 2, "absent.txt"), (".", 2, "directory"), ("zero.bin", 2, "zero.bin"), ("odd.bin", 2, "odd.bin"),
@@ -306,6 +308,33 @@ def outputs():
     yield case(["show", "tiny.toml"], -13, None, streams={"out": "pipe"})  # SIGPIPE, as every tool in a pipe
 
 
+def imports():
+    """Numbers that nobody can mean, and tables that are no text, of `calibrate --import`."""
+    run = ["calibrate", "-o", "new.toml", "--base", "h100-sxm"]
+    for option in ("--peak_TFLOPs", "--hbm_GBps", "--memory_GiB", "--nvlink_GBps", "--network_GBps"):
+        for number in ("nan", "-nan", "inf", "-inf", "-1", "0", "1e309", "1e-300", "2e6"):
+            yield case([*run, f"{option}={number}"], 2, option)
+    for option in ("--domain", "--sms"):
+        for number in ("nan", "0", "-8", "1e30"):
+            yield case([*run, f"{option}={number}"], 2, option)
+    yield case(["calibrate", "-o", "new.toml", "--base", "h100-sxm", "--minimal", "--seconds", "nan"], 2, "--seconds")
+    gemm, collectives = "m,n,k,time_us\n1024,1024,1024,{}\n", "op,gpus,bytes,time_us\nall_gather,8,1048576,{}\n"
+    for table in (gemm, collectives):
+        for number in ("1e308", "nan", "inf", "-3", "0", "1e-320", "1e12", "", "fast"):
+            yield case([*run, "--import", "t.csv"], 2, "t.csv:2: time_us: expected a number", files={"t.csv": table.format(number)})
+    # 2 EFLOP/s, and 10 TB/s on a link of 450 GB/s.
+    yield case([*run, "--import", "t.csv"], 2, "expected at most peak_TFLOPs", files={"t.csv": gemm.format(1).replace("1024", "10000")})
+    yield case([*run, "--import", "t.csv"], 2, "expected at most 450 GB/s", files={"t.csv": collectives.format(0.1)})
+    excel = gemm.encode().replace(b"{}", b"40") + b"# Gr\xf6\xdfe,,,\n"
+    yield case([*run, "--import", "t.csv"], 2, "t.csv:3: expected text in UTF-8, got the byte 0xf6; save", files={"t.csv": excel})
+    yield case([*run, "--import", "t.csv"], 2, "t.csv:1: expected text in UTF-8, got UTF-16; save", files={"t.csv": gemm.encode("utf-16")})
+    yield case([*run, "--import", "t.csv"], 2, "t.csv:2: expected text in UTF-8, got a NUL byte", files={"t.csv": gemm.format("1\0").encode()})
+    yield case([*run, "--import", "log.txt"], 2, "log.txt:2: expected text in UTF-8", files={"log.txt": b"# nccl-tests\n\xff\n"})
+    yield case([*run, "--import", "t.csv"], 0, None, files={"t.csv": b"\xef\xbb\xbf" + gemm.format(40).replace("\n", "\r\n").encode()},
+               makes=("new.toml", "new.gemm.csv", "new.collectives.csv"))
+    yield case(["validate", "v.csv"], 2, "v.csv:2: expected text in UTF-8", files={"v.csv": b"id,source\n\xe9,x\n"})
+
+
 def environments():
     show, simulate = ["show", "tiny.toml", "--gates"], TINY[1]
     for env in ({"LANG": "C", "LC_ALL": "C"}, {"LC_ALL": "tr_TR.UTF-8"}, {"LC_ALL": "xx_XX"}, {"TERM": None}, {"TERM": "\x1b[2J"}, {"PATH": None},
@@ -327,6 +356,7 @@ def environments():
                       ({"RANK": "0", "WORLD_SIZE": "2x"}, "WORLD_SIZE"), ({"RANK": "", "WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}, "OMPI_COMM_WORLD_SIZE"),
                       ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR"), ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "65536"}, "MASTER_PORT"),
                       ({"RANK": "\x1b[2J", "WORLD_SIZE": "2"}, "\\x1b[2J"), ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}, "SLURM_STEP_NODELIST"),
+                      ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "\u202ex"}, "\\u202ex"),
                       ({"PMI_RANK": "0", "PMI_SIZE": "two"}, "PMI_SIZE"), ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "MASTER_ADDR")]:
         yield case(train, 2, says, env=env)
     yield case(show, 0, None, streams={"in": "closed"})
@@ -350,4 +380,4 @@ def sizes():
                    limit_KiB=300_000)
 
 
-CASES = [one for group in (scenarios, paths, platforms, usage, outputs, environments, sizes) for one in group()]
+CASES = [one for group in (scenarios, paths, platforms, usage, outputs, imports, environments, sizes) for one in group()]
