@@ -63,8 +63,10 @@ std::string today() {
   return text;
 }
 
-Calibration calibrate_host(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress) {
+Calibration calibrate_host(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress,
+                           const MayEnd& may_end) {
   if (cores <= 0) cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const MachineOf machine_of = [&](int count) { return ending(host_machine(count), may_end); };
   Calibration result;
   sim::Platform& platform = result.platform;
   platform.device = cpu_name();
@@ -75,12 +77,12 @@ Calibration calibrate_host(int cores, Notebook& notebook, const std::function<vo
   platform.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 
   progress("issue overhead, wake-up and timer");
-  const auto overheads = notebook.part("overheads", [] { return probe_overheads(host_machine(0)); });
+  const auto overheads = notebook.part("overheads", [&] { return probe_overheads(machine_of(0)); });
   platform.op_overhead_us = overheads.op_overhead_us;
   platform.wake_us = overheads.wake_us;
   platform.timer_overshoot_us = overheads.timer_overshoot_us;
 
-  StepSamples steps = probe_steps(cores, notebook, progress);
+  StepSamples steps = probe_steps(machine_of, cores, notebook, progress);
   constexpr double kBusy = 0.1;
   if (steps.lost_share > kBusy)
     result.notes.push_back(
@@ -91,7 +93,8 @@ Calibration calibrate_host(int cores, Notebook& notebook, const std::function<vo
   platform.sgemm_filled_GFLOPs = steps.sgemm_filled_GFLOPs;
   result.samples = steps.alone;
   progress("collectives");
-  const auto moves = notebook.part("collectives", [&] { return probe_collectives(cores, platform.wake_us.value); });
+  const auto moves =
+      notebook.part("collectives", [&] { return probe_collectives(machine_of(cores), cores, platform.wake_us.value); });
   result.samples.insert(result.samples.end(), moves.begin(), moves.end());
   std::map<std::string, std::vector<Sample>> by_key;
   for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
@@ -103,7 +106,8 @@ Calibration calibrate_host(int cores, Notebook& notebook, const std::function<vo
   }
 
   progress("compute beside compute");
-  platform.slowdown = notebook.part("compute beside compute", [&] { return probe_interference(cores); });
+  platform.slowdown =
+      notebook.part("compute beside compute", [&] { return probe_interference(machine_of(cores), cores); });
 
   for (int c = 0; c < sim::kDemandClasses; ++c) {
     const auto cls = static_cast<sim::DemandClass>(c);

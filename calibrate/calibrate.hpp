@@ -17,9 +17,10 @@ struct Calibration {
 };
 
 // Measures this machine, in under a minute: runs every probe, fits every cost. `cores` that ranks will share; 0 = all.
-// `progress` gets a line as each probe starts, and may throw to end it: what `notebook` has by then is kept. Needs the
-// machine to itself for honest figures.
-Calibration calibrate_host(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress);
+// `progress` gets a line as each probe starts; it and `may_end`, which is called before every run, may throw to end the
+// calibration: what `notebook` has by then is kept. Needs the machine to itself for honest figures.
+Calibration calibrate_host(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress,
+                           const MayEnd& may_end = {});
 
 // Measures the GPU that ranks of this machine share, in some four minutes. As above; for tests with another
 // machine and smaller sizes. `network`: what probe_nccl() measured between several. Throws Error(runtime) as

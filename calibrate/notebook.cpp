@@ -5,6 +5,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/new_file.hpp"
 
 namespace stretto::calibrate {
@@ -20,14 +21,17 @@ std::int64_t now_s() {
 }  // namespace
 
 Notebook::Notebook(std::string path, nlohmann::json about) : path_(std::move(path)), about_(std::move(about)) {
+  remove_left_overs(path_);
   std::ifstream file(path_);
   if (!file) return;
   const nlohmann::json found = nlohmann::json::parse(file, nullptr, false);
   if (!found.is_object() || !found.contains("format") || found["format"] != kFormat || !found.contains("about") ||
       !found.contains("parts") || !found["parts"].is_object() || !found.contains("saved_s") ||
       !found["saved_s"].is_number_integer())
-    why_not_ = "is no calibration that was interrupted";
-  else if (found["about"] != about_)
+    throw input_error(path_ +
+                      ": is no calibration that was interrupted, and would be overwritten; move it away, or choose "
+                      "another --output");
+  if (found["about"] != about_)
     why_not_ = "is of another machine or program";
   else if (const std::int64_t age_s = now_s() - found["saved_s"].get<std::int64_t>(); age_s > kOldest_s || age_s < 0)
     why_not_ = "is more than a day old";

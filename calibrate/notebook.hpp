@@ -30,7 +30,8 @@ class Notebook {
   Notebook() = default;
   // Goes on with what the file at `path` keeps, if `about` (the machine, the program, …) is what it was begun for and
   // the file is younger than a day; `why_not` then is empty, as it is where there is no file. Otherwise nothing of the
-  // file is used, and why_not() says the reason.
+  // file is used, and why_not() says the reason. Throws Error(input) where the file is no notebook at all: it is
+  // somebody's, and is neither used nor overwritten.
   Notebook(std::string path, nlohmann::json about);
 
   std::size_t parts() const { return kept_.size(); }

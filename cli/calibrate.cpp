@@ -13,6 +13,7 @@
 #include "calibrate/minimal.hpp"
 #include "cli/commands.hpp"
 #include "cli/import.hpp"
+#include "cli/number.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
 #include "cli/version.hpp"
@@ -104,9 +105,12 @@ void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
   const auto begin = std::chrono::steady_clock::now();
   Progress progress;
   watch_interrupts();
-  // Probes end where they would go on to the next.
-  const auto show = [&](const std::string& line) {
+  // Probes end before their next run; those between processes where all of them have ended one.
+  const auto may_end = [] {
     if (interrupted()) throw Interrupted{};
+  };
+  const auto show = [&](const std::string& line) {
+    may_end();
     progress.show(line);
   };
   calibrate::Calibration calibration;
@@ -125,9 +129,10 @@ void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
         network = calibrate::probe_nccl(exec::gpu_machine(processes), calibrate::gpu_sizes(), processes->size());
         if (!is_first) return;
       }
-      calibration = calibrate::calibrate_gpu(exec::gpu_machine(), calibrate::gpu_sizes(), show, network, &notebook);
+      calibration = calibrate::calibrate_gpu(calibrate::ending(exec::gpu_machine(), may_end), calibrate::gpu_sizes(),
+                                             show, network, &notebook);
     } else {
-      calibration = calibrate::calibrate_host(options.cores, notebook, show);
+      calibration = calibrate::calibrate_host(options.cores, notebook, show, may_end);
     }
   } catch (const Interrupted&) {
     progress.clear();
@@ -239,7 +244,7 @@ void add_calibrate(CLI::App& app) {
           "measure a GPU for under a minute: gemm_sustained, hbm_share and kernel_us in place of those of --base")
       ->group("Minimal");
   command->add_option("--seconds", options->seconds, "how long --minimal repeats a large GEMM; default: 30")
-      ->check(CLI::Range(1.0, 3600.0))
+      ->check(number_from(1, 3600))
       ->group("Minimal");
   command->callback([options] { calibrate_command(*options); });
 }

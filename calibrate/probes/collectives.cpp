@@ -66,7 +66,7 @@ Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t memb
   return schedule;
 }
 
-std::vector<Sample> probe_collectives(int cores, double wake_us) {
+std::vector<Sample> probe_collectives(const Machine& machine, int cores, double wake_us) {
   std::vector<Sample> samples;
   for (const std::int64_t members : {2, 4}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64}) {
@@ -79,7 +79,7 @@ std::vector<Sample> probe_collectives(int cores, double wake_us) {
             dtype == Dtype::f64 ? std::vector<std::int64_t>{4, 1 << 10, 1 << 16}
                                 : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));
         const Schedule schedule = collective_schedule(kind, dtype, members, sizes, {});
-        const ProbeRun run = run_probe(schedule, host_machine(cores), {}, 3, 31);
+        const ProbeRun run = run_probe(schedule, machine, {}, 3, 31);
         // With more members than cores their shares take turns. Each phase begins and ends with waking those that
         // slept.
         const double turns = double((members + cores - 1) / cores);

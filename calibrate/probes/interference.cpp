@@ -165,15 +165,15 @@ Quantity slowdown_of(DemandClass measured, DemandClass beside, const ClassOperat
 
 }  // namespace
 
-Pairs probe_interference(int cores) {
+Pairs probe_interference(const Machine& machine, int cores) {
   Pairs slowdown{};
   for (int a = 0; a < kDemandClasses; ++a)
     for (int b = 0; b < kDemandClasses; ++b) {
       if (cores < 2)
         slowdown[a][b].source = {"assumed", "one core: nothing runs beside anything", 0};
       else if (a != b)
-        slowdown[a][b] = slowdown_of(static_cast<DemandClass>(a), static_cast<DemandClass>(b), kOnHost, kRoughly_us,
-                                     host_machine(cores));
+        slowdown[a][b] =
+            slowdown_of(static_cast<DemandClass>(a), static_cast<DemandClass>(b), kOnHost, kRoughly_us, machine);
     }
   return slowdown;
 }

@@ -27,8 +27,11 @@ struct StepSamples {
   Quantity sgemm_GFLOPs, sgemm_filled_GFLOPs;  // of one core: alone, and with all cores busy
   double lost_share = 0;                       // what others took meanwhile, of what was computed (sim::Disturbance)
 };
-// Turns that `notebook` has are not run again. `progress` is called before every step.
-StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress);
+// `machine_of` makes this machine with so many of its cores. Turns that `notebook` has are not run again. `progress` is
+// called before every step.
+using MachineOf = std::function<Machine(int cores)>;
+StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebook,
+                        const std::function<void(const std::string&)>& progress);
 
 // What one collective reads and writes: in place in `buffer` where its kind can be, otherwise from `buffer` to `other`.
 // The communicator is that of Coord::dp.
@@ -40,7 +43,7 @@ Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t memb
                              const std::vector<std::int64_t>& sizes, const std::vector<int>& ctas);
 
 // Collectives over sizes and group sizes on links that are not paced: what moving the bytes costs a core.
-std::vector<Sample> probe_collectives(int cores, double wake_us);
+std::vector<Sample> probe_collectives(const Machine& machine, int cores, double wake_us);
 
 struct Overheads {
   Quantity op_overhead_us, wake_us, timer_overshoot_us;
@@ -66,7 +69,7 @@ using Pairs = std::array<std::array<Quantity, sim::kDemandClasses>, sim::kDemand
 // Two compute lanes of one rank, joined by a start→start edge; one class of operation timed while the other runs beside
 // it. slowdown[a][b] = time of a beside b / time of a alone − 1. Zero, and said to be assumed, with fewer than 2 cores.
 // The diagonal is left to the training steps, where ranks run the same operations at the same time.
-Pairs probe_interference(int cores);
+Pairs probe_interference(const Machine& machine, int cores);
 // The same on a GPU, diagonal included. `alone_us` [class] is what the operations take alone, from probe_classes().
 Pairs probe_streams(const Machine& machine, const ClassOperations& operations,
                     const std::array<double, sim::kDemandClasses>& alone_us);

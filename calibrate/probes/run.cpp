@@ -23,7 +23,43 @@ void repeat_numbers(std::span<T> to, std::vector<T>& numbers, Make make) {
     std::copy_n(numbers.begin(), std::min(kPeriod, to.size() - at), to.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
+// Another executor, asked each time whether to go on.
+class EndingExecutor final : public exec::Executor {
+ public:
+  EndingExecutor(std::unique_ptr<exec::Executor> inner, MayEnd may_end)
+      : inner_(std::move(inner)), may_end_(std::move(may_end)) {}
+  Timeline run(int steps) override {
+    may_end_();
+    return inner_->run(steps);
+  }
+  Timeline run_without_rows(int steps) override {
+    may_end_();
+    return inner_->run_without_rows(steps);
+  }
+  bool is_here(std::int64_t rank) const override { return inner_->is_here(rank); }
+  const std::vector<BoundProgram>& programs() const override { return inner_->programs(); }
+  std::optional<Device> device() const override { return inner_->device(); }
+  std::vector<std::string> notes() const override { return inner_->notes(); }
+  host::RankMemory& memory(std::int64_t rank) override { return inner_->memory(rank); }
+  void upload(Contents contents) override { inner_->upload(contents); }
+  void download(Contents contents) override { inner_->download(contents); }
+
+ private:
+  std::unique_ptr<exec::Executor> inner_;
+  MayEnd may_end_;
+};
+
 }  // namespace
+
+Machine ending(Machine machine, MayEnd may_end) {
+  if (!may_end) return machine;
+  const auto make = [inner = machine.make, may_end](const Schedule& schedule, const MemoryPlan& plan,
+                                                    RunOptions options) -> std::unique_ptr<exec::Executor> {
+    may_end();
+    return std::make_unique<EndingExecutor>(inner(schedule, plan, std::move(options)), may_end);
+  };
+  return {make, machine.steps, machine.processes};
+}
 
 void fill_randomly(const Schedule& schedule, exec::Executor& executor) {
   std::vector<Bf16> narrow;

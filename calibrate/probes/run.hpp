@@ -14,6 +14,11 @@ namespace stretto::calibrate {
 
 using exec::gpu_machine, exec::host_machine, exec::Machine, exec::RunOptions;
 
+// Is called where a probe can end: before an executor is made and before each run. Throws to end it.
+using MayEnd = std::function<void()>;
+// The same machine, whose executors call `may_end`. So no probe needs to know that it can be interrupted.
+Machine ending(Machine machine, MayEnd may_end);
+
 // Verifies and plans the schedule, runs it `warmup` times and then `repeats` times, and returns the timelines of the
 // latter. `prepare` may write inputs after memory has been allocated, and upload them.
 struct ProbeRun {

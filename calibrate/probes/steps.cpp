@@ -65,8 +65,9 @@ std::vector<Sample> samples_of(const Steps& steps) {
 
 }  // namespace
 
-StepSamples probe_steps(int cores, Notebook& notebook, const std::function<void(const std::string&)>& progress) {
-  const Machine machine = host_machine(cores), one_core = host_machine(1);
+StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebook,
+                        const std::function<void(const std::string&)>& progress) {
+  const Machine machine = machine_of(cores), one_core = machine_of(1);
   Steps alone, filled, shared, cut, reduced, context, dropping, attending, unfused;
   for (const StepShape& shape : kShapes) alone.push_back(std::make_unique<StepRun>(scenario_of(shape, 1, 1), machine));
   for (const StepShape& shape : kCut) cut.push_back(std::make_unique<StepRun>(scenario_of(shape, 2, 2), one_core));
