@@ -66,6 +66,7 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
   out << profile_text(measured.profile)
       << fmt::format("{:.0f} tokens/s, {}{}{}\n", rate.tokens_per_s, rate_text(rate.FLOPs_per_s / double(devices)),
                      devices > 1 ? " a GPU" : "", rate.mfu ? ", MFU " + percent_text(*rate.mfu) : "");
+  if (!rate.doubt.empty()) out << "note: " << rate.doubt << "\n";
   nlohmann::json json = profile_json(measured.profile);
   json["tokens_per_s"] = rate.tokens_per_s;
   json["tflops_per_gpu"] = device ? nlohmann::json(rate.TFLOPs_per_device) : nlohmann::json(nullptr);

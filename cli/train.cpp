@@ -78,10 +78,14 @@ std::pair<std::optional<double>, std::optional<double>> host_utilisation(const S
                                                                 ? scenario.cluster.cores_per_device
                                                                 : std::max(1u, std::thread::hardware_concurrency())));
   const Throughput t = throughput_of(scenario, median(times_ms), 1, {*yardstick * 1e9 * cores, "sgemm"});
-  line(fmt::format(
-      "{}; MFU {:.0f} %, HFU {:.0f} % of sgemm 1024³ on the same {} core{} ({:.1f} GFLOP/s a core, median "
-      "between the steps; docs/mfu.md)",
-      rate_text(t.FLOPs_per_s), 100 * t.mfu.value(), 100 * t.hfu.value(), cores, cores == 1 ? "" : "s", *yardstick));
+  const auto percent = [](const std::optional<double>& share) {
+    return share ? fmt::format("{:.0f} %", 100 * *share) : "–";
+  };
+  line(
+      fmt::format("{}; MFU {}, HFU {} of sgemm 1024³ on the same {} core{} ({:.1f} GFLOP/s a core, median "
+                  "between the steps; docs/mfu.md)",
+                  rate_text(t.FLOPs_per_s), percent(t.mfu), percent(t.hfu), cores, cores == 1 ? "" : "s", *yardstick));
+  if (!t.doubt.empty()) out << "note: " << t.doubt << "\n";
   return {t.mfu, t.hfu};
 }
 
@@ -162,7 +166,8 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   say_notes();
   const auto device = executor->device();
   if (device && is_first)
-    out << memory_table({memory_use(schedule, plan), processes ? 1 : ranks, device->memory_bytes, device->beside}).text()
+    out << memory_table({memory_use(schedule, plan), processes ? 1 : ranks, device->memory_bytes, device->beside})
+               .text()
         << "\n";
   const exec::TrainResult result = exec::train(scenario, schedule, *executor, callbacks);
   say_notes();  // of the first steps
@@ -198,10 +203,12 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
                          sheet.FLOPs_per_s / double(gpus) * 1e-12, device->name);
     }
     out << "\n";
+    if (!t.doubt.empty()) out << "note: " << t.doubt << "\n";
   } else if (!times_ms.empty()) {
     const auto [of_model, of_hardware] = host_utilisation(
         scenario, schedule, times_ms, yardstick ? std::optional(yardstick->median_GFLOPs()) : std::nullopt, out);
-    if (of_model) mfu = *of_model, hfu = *of_hardware;
+    if (of_model) mfu = *of_model;
+    if (of_hardware) hfu = *of_hardware;
   }
   write_json(options.json, {{"steps", std::move(steps)},
                             {"mfu", mfu},

@@ -166,6 +166,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   p.exposed = exposed_parts(schedule, b, platform);
   p.memory = memory_of(schedule, step.plan, platform, scenario.training, scenario.framework);
   p.notes = schedule.notes;
+  if (!p.throughput.doubt.empty()) p.notes.push_back(p.throughput.doubt);
   if (platform.accelerator && states_links(scenario.cluster))
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +
                       " has links of its own");

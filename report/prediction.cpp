@@ -14,6 +14,7 @@ namespace {
 constexpr std::array kAxes = {Coord::tp, Coord::cp, Coord::dp, Coord::pp};
 constexpr std::array kLinks = {LinkKind::nvlink, LinkKind::network};
 
+std::string share_text(const std::optional<double>& share) { return share ? percent_text(*share) : "–"; }
 double share_of(const Prediction& p, double ms) { return ms / p.step_ms; }
 
 // "1.120 s (7.3 %): tp 1.058 s, dp 59.36 ms; NVLink 1.058 s, network 62.64 ms", parts of nothing left out.
@@ -134,10 +135,10 @@ Table prediction_table(const Prediction& p) {
   table.add_row({"tokens/s", tokens});
   table.add_row({"FLOP/s", rate_text(p.throughput.FLOPs_per_s / double(p.devices)) + device});
   if (p.throughput.mfu)
-    table.add_row({"MFU / HFU", fmt::format("{} / {} of {}{}, {}; MFU {} with attention in full",
-                                            percent_text(*p.throughput.mfu), percent_text(p.throughput.hfu.value_or(0)),
-                                            rate_text(p.peak.FLOPs_per_s / double(p.devices)), device, p.peak.source,
-                                            percent_text(p.throughput.mfu_full_attention.value_or(0)))});
+    table.add_row(
+        {"MFU / HFU", fmt::format("{} / {} of {}{}, {}; MFU {} with attention in full", percent_text(*p.throughput.mfu),
+                                  share_text(p.throughput.hfu), rate_text(p.peak.FLOPs_per_s / double(p.devices)),
+                                  device, p.peak.source, share_text(p.throughput.mfu_full_attention))});
   table.add_row({"exposed communication", exposed_text(p)});
   table.add_row(
       {"bubble", fmt::format("{} ({})", time_text(p.breakdown.bubble), percent_text(share_of(p, p.breakdown.bubble)))});

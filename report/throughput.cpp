@@ -1,6 +1,9 @@
 #include "report/throughput.hpp"
 
+#include <fmt/format.h>
+
 #include "report/data_sheet.hpp"
+#include "report/units.hpp"
 
 namespace stretto {
 
@@ -23,9 +26,20 @@ Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t 
   throughput.FLOPs_per_s = flops.model * sequences_per_s;
   throughput.TFLOPs_per_device = throughput.FLOPs_per_s / double(devices) * 1e-12;
   if (peak.FLOPs_per_s > 0) {
-    throughput.mfu = throughput.FLOPs_per_s / peak.FLOPs_per_s;
-    throughput.mfu_full_attention = flops.model_full_attention * sequences_per_s / peak.FLOPs_per_s;
-    throughput.hfu = executed * sequences_per_s / peak.FLOPs_per_s;
+    // Nothing is faster than a peak: where a step is, the yardstick is wrong, and no share of it says anything.
+    const auto share = [&](double FLOPs_per_s, const char* name) -> std::optional<double> {
+      if (FLOPs_per_s <= peak.FLOPs_per_s) return FLOPs_per_s / peak.FLOPs_per_s;
+      if (throughput.doubt.empty())
+        throughput.doubt = fmt::format(
+            "{} is left out: {} of a step are more than the yardstick, {}, of {}, which is too low (docs/mfu.md)", name,
+            rate_text(FLOPs_per_s), rate_text(peak.FLOPs_per_s), peak.source);
+      return {};
+    };
+    throughput.mfu = share(throughput.FLOPs_per_s, "MFU");
+    throughput.hfu = share(executed * sequences_per_s, "HFU");
+    // Long sequences of a causal model: that count has twice what anybody multiplies.
+    if (const double full = flops.model_full_attention * sequences_per_s; throughput.mfu && full <= peak.FLOPs_per_s)
+      throughput.mfu_full_attention = full / peak.FLOPs_per_s;
   }
   return throughput;
 }

@@ -30,4 +30,16 @@ global_batch_size = 8
   CHECK(throughput_of(scenario, 2000, 4, peak).mfu == t.mfu);
   CHECK(throughput_of(scenario, 2000, 4, peak).hfu.value() > t.hfu.value());
   CHECK_FALSE(throughput_of(scenario, 2000, 4, {}).mfu);
+  // Faster than its yardstick: no share is told, but what is wrong.
+  const Throughput fast = throughput_of(scenario, 990, 4, {peak.FLOPs_per_s, "sgemm"});
+  CHECK_FALSE(fast.mfu);
+  CHECK_FALSE(fast.mfu_full_attention);
+  CHECK(fast.doubt.starts_with("MFU is left out: "));
+  CHECK(fast.doubt.find("of sgemm, which is too low (docs/mfu.md)") != std::string::npos);
+  // What recomputing adds may alone be more.
+  const Throughput recomputing = throughput_of(scenario, 1100, 4, peak);
+  CHECK(recomputing.mfu);
+  CHECK_FALSE(recomputing.hfu);
+  CHECK(recomputing.doubt.starts_with("HFU is left out: "));
+  CHECK(t.doubt.empty());
 }

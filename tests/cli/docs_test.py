@@ -62,6 +62,17 @@ class Docs(ProgramTest):
         for walk in WALKS:
             self.run_commands(walk)
 
+    def test_what_quickstart_suggests_next(self):
+        """The commands at its end run, and tell something of use: a step of seconds, no share above 100 %."""
+        commands = re.findall(r"^  build/release/stretto (.*)$", (ROOT / "scripts/quickstart").read_text(), re.M)
+        self.assertGreaterEqual(len(commands), 2)
+        for words in map(str.split, commands):
+            with self.subTest(command=words):
+                value = self.json(*words)
+                self.assertLess(value["step_ms"], 60_000)
+                for share in ("mfu", "hfu", "mfu_full_attention"):
+                    self.assertLessEqual(value[share] or 0, 1)
+
     def test_figures_of_the_readme(self):
         """Its table is that of docs/measured/compare-quickstart.json, digit by digit."""
         table = (ROOT / "README.md").read_text().split("## The result")[1].split("## Commands")[0]
