@@ -1,10 +1,15 @@
 #include "api/stretto.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <new>
 #include <nlohmann/json.hpp>
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "cli/version.hpp"
 #include "compare/compare.hpp"
 #include "compare/fusions.hpp"
@@ -23,21 +28,31 @@
 namespace stretto::api {
 namespace {
 
-// No type of the inside gets out.
+// No type of the inside gets out, and nothing of a message does anything to a terminal.
 template <class Act>
 auto guarded(Act act) -> decltype(act()) {
   try {
     return act();
   } catch (const stretto::Error& error) {
-    throw Error(error.what(), error.exit_code() == 2);
+    throw Error(printable(error.what()), error.exit_code() == 2);
   } catch (const std::bad_alloc&) {
     throw Error("out of memory", false);
   } catch (const std::exception& error) {
-    throw Error(error.what(), false);
+    throw Error(printable(error.what()), false);
   }
 }
 
+// Whatever is longer than a path can be is no name, and is not to come back in a message.
+void require_short(const std::string& what, const std::string& name) {
+  constexpr std::size_t kMost = 4096;  // PATH_MAX of Linux
+  if (name.size() > kMost)
+    throw input_error(
+        fmt::format("{}: expected a name or a path of at most {} bytes, got {}", what, kMost, name.size()));
+}
+
 Scenario scenario_of(const Request& request) {
+  require_short("scenario", request.scenario);
+  require_short("platform", request.platform);
   return compare::read_scenario_input(request.scenario, request.set, request.platform);
 }
 
@@ -57,6 +72,10 @@ Scenario scenario_there(const Request& request) {
 
 std::string simulate(const Request& request, const SimulateOptions& options) {
   return guarded([&] {
+    require_short("engine", options.engine);
+    if (!std::isfinite(options.backbone_GBps) || options.backbone_GBps < 0)
+      throw input_error(
+          fmt::format("backbone_GBps: expected a number of GB/s, 0 for none, got {:g}", options.backbone_GBps));
     Scenario scenario = scenario_of(request);
     const sim::Platform platform = compare::read_platform_input(request.platform, scenario);
     const compare::Fusions fusions = open_fusions(request, scenario, platform);
@@ -100,7 +119,14 @@ std::string compare(const Request& request) {
 }
 
 std::vector<std::string> names(const std::string& kind) {
-  return guarded([&] { return data_names(kind); });
+  return guarded([&] {
+    require_short("kind", kind);
+    const std::vector<std::string> kinds = {"platforms", "profiles", "models", "modes"};
+    if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) return data_names(kind);
+    const std::string nearest = nearest_spelling(kind, kinds);
+    throw input_error("kind: expected platforms, profiles, models or modes, got \"" + kind + "\"" +
+                      (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+  });
 }
 
 std::string version() { return kVersion; }

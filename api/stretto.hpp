@@ -44,7 +44,7 @@ std::string gates(const Request& request);
 // `stretto compare` on this machine's processor: trains for as long as it takes. Throws Error.
 std::string compare(const Request& request);
 
-// Names of what comes with Stretto: "platforms", "profiles", "models", "modes".
+// Names of what comes with Stretto: "platforms", "profiles", "models", "modes". Throws Error for another kind.
 std::vector<std::string> names(const std::string& kind);
 
 std::string version();

@@ -7,7 +7,10 @@
 Scenarios and platforms are files, or names of those that come with Stretto (`names`). Results are the dicts of docs/json.md.
 Wrong input is an InputError in one line: file, line, key, what was expected.
 """
+import collections.abc as _abc
 import json as _json
+import numbers as _numbers
+import os as _os
 import threading as _threading
 
 from . import _stretto
@@ -18,26 +21,75 @@ __all__ = ["Error", "InputError", "__version__", "compare", "gates", "names", "s
 _one_at_a_time = _threading.Lock()
 
 
-def _value(value):
+_DEPTH = 16  # of lists and dicts in each other, as in a file
+
+
+def _expected(what, wanted, value):
+    return InputError(f"{what}: expected {wanted}, got {type(value).__name__}")
+
+
+def _text(value):
+    """A string of TOML. JSON's has the same escapes, but for DEL, which TOML wants escaped, and halves of characters."""
+    return _json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _number(what, value):
+    try:
+        return str(int(value)) if isinstance(value, _numbers.Integral) else repr(float(value))
+    except (OverflowError, ValueError):
+        raise InputError(f"{what}: expected a number of 64 bits, got a larger one") from None
+
+
+def _value(key, value, depth=0):
     """A value as --set takes it: text as it is, the rest as in TOML."""
-    if isinstance(value, bool):
+    if depth > _DEPTH:
+        raise InputError(f"{key}: expected at most {_DEPTH} lists and dicts in each other, got more")
+    if isinstance(value, bool) or type(value).__name__ == "bool_":  # numpy's
         return "true" if value else "false"
-    if isinstance(value, str):
-        return value
+    if isinstance(value, (str, _os.PathLike)):
+        value = _os.fspath(value)
+        if isinstance(value, str):
+            return value if depth == 0 else _text(value)
+    if isinstance(value, _numbers.Real):
+        return _number(key, value)
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_json.dumps(v) if isinstance(v, str) else _value(v) for v in value) + "]"
-    return repr(value)
+        return "[" + ", ".join(_value(key, one, depth + 1) for one in value) + "]"
+    if isinstance(value, _abc.Mapping):
+        pairs = [(_name(f"a key of {key}", name), one) for name, one in value.items()]
+        return "{" + ", ".join(f"{_text(name)} = {_value(f'{key}.{name}', one, depth + 1)}" for name, one in pairs) + "}"
+    raise _expected(key, "a bool, number, string, list or dict", value)
+
+
+def _name(what, value, wanted="a string"):
+    """Text that has bytes in UTF-8."""
+    if isinstance(value, _os.PathLike):
+        value = _os.fspath(value)
+    if not isinstance(value, str):
+        raise _expected(what, wanted, value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{what}: expected text that UTF-8 can hold, got half of a character") from None
+    return value
 
 
 def _call(function, scenario, set, platform, *more):
-    pairs = [f"{key}={_value(value)}" for key, value in (set or {}).items()]
+    scenario = _name("scenario", scenario, "a name or a path")
+    platform = "" if platform is None else _name("platform", platform, "a name, a path or None")
+    if set is not None and not isinstance(set, _abc.Mapping):
+        raise _expected("set", 'a dict of keys and values, as {"training.lr": 3e-4}', set)
+    pairs = [_name(key, f"{key}={_value(key, value)}") for key, value in
+             ((_name("a key of set", key), value) for key, value in (set or {}).items())]
     with _one_at_a_time:
-        return _json.loads(function(str(scenario), pairs, str(platform or ""), *more))
+        return _json.loads(function(scenario, pairs, platform, *more))
 
 
 def simulate(scenario, set=None, platform=None, *, engine="fluid", backbone_GBps=0.0, modes=False):
     """The predicted step; with `modes` every overlap mode, with advice. Keys are overridden by `set`."""
-    return _call(_stretto.simulate, scenario, set, platform, engine, float(backbone_GBps), bool(modes))
+    if isinstance(backbone_GBps, bool) or not isinstance(backbone_GBps, _numbers.Real):
+        raise _expected("backbone_GBps", "a number of GB/s", backbone_GBps)
+    backbone_GBps = float(_number("backbone_GBps", backbone_GBps))
+    return _call(_stretto.simulate, scenario, set, platform, _name("engine", engine), backbone_GBps, bool(modes))
 
 
 def show(scenario, set=None, platform=None):
@@ -57,4 +109,4 @@ def compare(scenario, set=None, platform=None):
 
 def names(kind):
     """Names of the "platforms", "profiles", "models" or "modes" that come with Stretto."""
-    return _stretto.names(kind)
+    return _stretto.names(_name("kind", kind))

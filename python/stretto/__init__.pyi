@@ -1,7 +1,7 @@
 from os import PathLike
 from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Union
 
-Value = Union[bool, int, float, str, Sequence[Union[bool, int, float, str]]]
+Value = Union[bool, int, float, str, "PathLike[str]", Sequence["Value"], Mapping[str, "Value"]]
 Name = Union[str, "PathLike[str]"]
 
 __version__: str

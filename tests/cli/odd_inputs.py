@@ -326,13 +326,13 @@ def imports():
     yield case([*run, "--import", "t.csv"], 2, "expected at most peak_TFLOPs", files={"t.csv": gemm.format(1).replace("1024", "10000")})
     yield case([*run, "--import", "t.csv"], 2, "expected at most 450 GB/s", files={"t.csv": collectives.format(0.1)})
     excel = gemm.encode().replace(b"{}", b"40") + b"# Gr\xf6\xdfe,,,\n"
-    yield case([*run, "--import", "t.csv"], 2, "t.csv:3: expected text in UTF-8, got the byte 0xf6; save", files={"t.csv": excel})
-    yield case([*run, "--import", "t.csv"], 2, "t.csv:1: expected text in UTF-8, got UTF-16; save", files={"t.csv": gemm.encode("utf-16")})
-    yield case([*run, "--import", "t.csv"], 2, "t.csv:2: expected text in UTF-8, got a NUL byte", files={"t.csv": gemm.format("1\0").encode()})
-    yield case([*run, "--import", "log.txt"], 2, "log.txt:2: expected text in UTF-8", files={"log.txt": b"# nccl-tests\n\xff\n"})
+    yield case([*run, "--import", "t.csv"], 2, "t.csv:3: expected UTF-8 text, got the byte 0xf6; save", files={"t.csv": excel})
+    yield case([*run, "--import", "t.csv"], 2, "t.csv:1: expected UTF-8 text, got UTF-16; save", files={"t.csv": gemm.encode("utf-16")})
+    yield case([*run, "--import", "t.csv"], 2, "t.csv:2: expected UTF-8 text, got a NUL byte", files={"t.csv": gemm.format("1\0").encode()})
+    yield case([*run, "--import", "log.txt"], 2, "log.txt:2: expected UTF-8 text", files={"log.txt": b"# nccl-tests\n\xff\n"})
     yield case([*run, "--import", "t.csv"], 0, None, files={"t.csv": b"\xef\xbb\xbf" + gemm.format(40).replace("\n", "\r\n").encode()},
                makes=("new.toml", "new.gemm.csv", "new.collectives.csv"))
-    yield case(["validate", "v.csv"], 2, "v.csv:2: expected text in UTF-8", files={"v.csv": b"id,source\n\xe9,x\n"})
+    yield case(["validate", "v.csv"], 2, "v.csv:2: expected UTF-8 text", files={"v.csv": b"id,source\n\xe9,x\n"})
 
 
 def environments():

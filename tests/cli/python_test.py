@@ -66,6 +66,51 @@ class Python(ProgramTest):
         self.assertIn('did you mean "llama3-8b"?', said)
         said = self.python("import stretto\ntry: stretto.show('tiny.toml', {'training.lrr': 1})\nexcept stretto.InputError as error: print(error)")
         self.assertIn('did you mean "lr"?', said)
+        # Whatever is given, it is one line of InputError.
+        said = self.python("""
+import stretto
+loop = []
+loop.append(loop)
+class Odd:
+    pass
+calls = [lambda value=value, key=key: stretto.show("tiny.toml", {key: value})
+         for key in ("training.lr", "overlap.tp_comm_overlap_cfg")
+         for value in (None, Odd(), loop, {"a": loop}, {1: 2}, {"a": Odd()}, {3.5}, b"x", 1j, float("nan"), 10 ** 5000, "\\udcff", [[[{}]]])]
+calls += [lambda given=given: stretto.show("tiny.toml", given) for given in ([], "training.lr=1", 3, {3: 4}, {None: 1}, {"": 1}, {"x" * 10**6: 1})]
+calls += [lambda name=name: stretto.show(name) for name in (None, 3, b"tiny.toml", Odd(), loop, "", "x" * 50_000_000, "\\udcff", "a\\0b")]
+calls += [lambda name=name: stretto.show("tiny.toml", None, name) for name in (3, Odd(), "x" * 50_000_000)]
+calls += [lambda GBps=GBps: stretto.simulate("llama3-8b", engine="simgrid", backbone_GBps=GBps)
+          for GBps in (-1, -1e-300, float("nan"), float("inf"), None, "fast", Odd(), 10 ** 400, True)]
+calls += [lambda engine=engine: stretto.simulate("llama3-8b", engine=engine) for engine in (None, 3, "warp", "x" * 50_000_000)]
+calls += [lambda kind=kind: stretto.names(kind) for kind in ("nonsense", "platform", "", None, 3, Odd(), "x" * 50_000_000)]
+for number, call in enumerate(calls):
+    try:
+        print(number, "taken:", call())
+    except stretto.InputError as error:
+        if "\\n" in str(error) or not 10 < len(str(error)) < 1500:
+            print(number, "no line:", str(error)[:200])
+    except BaseException as error:
+        print(number, type(error), str(error)[:200])
+""")
+        self.assertEqual(said, "")
+        said = self.python("import stretto\ntry: stretto.names('platform')\nexcept stretto.InputError as error: print(error)")
+        self.assertIn('did you mean "platforms"?', said)
+
+    def test_values_are_those_of_a_file(self):
+        """Dicts are tables, and text in them is quoted; at the top it is as --set takes it."""
+        printed = self.python("""
+import pathlib, stretto
+class Number(float):
+    pass
+step = stretto.show(pathlib.Path("tiny.toml"), {"name": 'a "quoted\\\\ \\u00e9\\U0001f3bc\\x7f" name', "overlap.tp_comm_overlap_cfg": {},
+                    "compare.modes": ["plain"], "compare.ranks": (1, 2), "training.lr": Number(0.5), "overlap.overlap_grad_reduce": True,
+                    "training.data": pathlib.Path("text.txt")})
+print(len(step["operations"]) > 10)
+print(stretto.show("tiny.toml", {"cluster.nccl_communicator_config": {"dp": {"max_ctas": 1}}})["communicators"] is not None)
+""")
+        self.assertEqual(printed.split(), ["True", "True"])
+
+    def test_error_types(self):
         self.assertTrue(self.python("import stretto; print(issubclass(stretto.InputError, stretto.Error), stretto.__version__)").startswith("True"))
 
     def test_example(self):
