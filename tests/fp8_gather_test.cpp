@@ -178,7 +178,7 @@ TEST_CASE("fp8_param_gather: 33 bytes for 32 elements on the wire, of linear lay
 TEST_CASE("fp8_param_gather: s_k = max(t_k, g_k) and then the cast back", "[closed]") {
   Scenario scenario = fp8_scenario({4, 1}, "overlap_param_gather");
   scenario.cluster.ranks_per_device = 1;
-  scenario.overlap.bucket_size = 1500;
+  scenario.overlap.bucket_size = 800;
   Ideal ideal(scenario);
   const Schedule& schedule = ideal.schedule;
   for (OpId op = 0; op < schedule.operations.size(); ++op)
