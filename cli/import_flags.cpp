@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/read_file.hpp"
 #include "base/toml.hpp"
+#include "base/utf8.hpp"
 #include "cli/commands.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/recipe.hpp"
@@ -25,9 +26,7 @@ std::string text_of(const std::string& path) {
   ReadFile file = ReadFile::open(path);
   if (file.size() > kTomlMaxBytes) throw input_error(path + ": expected a file of at most 1 MiB");
   const std::vector<std::byte> bytes = std::move(file).take();
-  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!is_toml_text(text)) throw input_error(path + ": expected text in UTF-8");
-  return text;
+  return std::string(require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
 }
 
 // A script that another takes in: where it is named, or by its name in the folder of the first.
@@ -114,7 +113,8 @@ void add_import(CLI::App& app) {
       ->check(CLI::IsMember({"megatron", "yaml", "torchtitan", "bridge"}));
   command->add_option("--set", options->set, "a key of the scenario: --set model.vocab_size=32000 (repeatable)")
       ->allow_extra_args(false);
-  command->add_option("--gpus", options->gpus, "how many GPUs there are, where the settings leave it open");
+  command->add_option("--gpus", options->gpus, "how many GPUs there are, where the settings leave it open")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--env", options->environment, "a variable that the script finds set: --env TP=8 (repeatable)")
       ->allow_extra_args(false);
   command->callback([options] { import(*options); });
