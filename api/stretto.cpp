@@ -14,6 +14,7 @@
 #include "compare/compare.hpp"
 #include "compare/fusions.hpp"
 #include "compare/inputs.hpp"
+#include "compare/knobs.hpp"
 #include "compare/predict.hpp"
 #include "compare/predict_step.hpp"
 #include "exec/machine.hpp"
@@ -84,8 +85,13 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     compare::PredictedStep step = compare::predict_step(scenario, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
     nlohmann::json json = prediction_json(step.prediction);
-    json["modes"] = options.modes ? compare::modes_json(compare::predict_modes(scenario, simulated, sim_options))
-                                  : nlohmann::json(nullptr);
+    json["modes"] = json["without"] = nullptr;
+    if (options.modes) {
+      const std::vector<compare::PredictedMode> modes = compare::predict_modes(scenario, simulated, sim_options);
+      json["modes"] = compare::modes_json(modes);
+      json["without"] = compare::knobs_json(
+          compare::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
+    }
     return json.dump();
   });
 }

@@ -12,6 +12,7 @@
 #include "cli/progress.hpp"
 #include "model/overlap/overlap.hpp"
 #include "report/html.hpp"
+#include "report/layout_text.hpp"
 #include "report/trace.hpp"
 #include "sim/cost/cost_schedule.hpp"
 
@@ -19,12 +20,10 @@ namespace stretto::cli {
 namespace {
 
 std::string about(const Scenario& scenario) {
-  return fmt::format(
-      "scenario {}: {} layers, hidden {}, {} x {} tokens a micro-batch, {} micro-batches a step and rank; link {:g} "
-      "GB/s, {:g} us",
-      scenario.name, scenario.model.num_layers, scenario.model.hidden_size, scenario.model.seq_length,
-      scenario.training.micro_batch_size, scenario.num_microbatches(), scenario.cluster.link_GBps,
-      scenario.cluster.link_latency_us);
+  return fmt::format("scenario {}: {} layers, hidden {}, {} x {} tokens a micro-batch, {}; link {:g} GB/s, {:g} us",
+                     scenario.name, scenario.model.num_layers, scenario.model.hidden_size, scenario.model.seq_length,
+                     scenario.training.micro_batch_size, layout_text(scenario.parallel, scenario.num_microbatches()),
+                     scenario.cluster.link_GBps, scenario.cluster.link_latency_us);
 }
 
 std::vector<TraceSection> trace_of(const compare::Result& result) {
@@ -50,6 +49,8 @@ HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const c
     const compare::RowTimelines& t = run.timelines[i];
     HtmlStep step;
     step.row = run.comparison.rows[i];
+    const Scenario at = with_mode(scenario, t.mode, t.ranks);
+    step.layout = layout_text(at.parallel, at.num_microbatches());
     for (const Communicator& communicator : t.schedule.communicators) step.communicators.push_back(communicator.name);
     step.predicted = excerpt(t.schedule, t.predicted_programs, t.predicted, limits);
     step.measured = excerpt(t.schedule, t.measured_programs, t.measured, limits);

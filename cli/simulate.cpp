@@ -12,9 +12,11 @@
 #include "cli/progress.hpp"
 #include "compare/fit_memory.hpp"
 #include "compare/fusions.hpp"
+#include "compare/knobs.hpp"
 #include "compare/predict.hpp"
 #include "compare/predict_step.hpp"
 #include "report/html.hpp"
+#include "report/layout_text.hpp"
 #include "report/prediction.hpp"
 #include "report/table.hpp"
 #include "report/trace.hpp"
@@ -38,6 +40,7 @@ HtmlStep html_step(const compare::PredictedStep& of) {
   step.row.ranks = schedule.mesh.ranks();
   step.row.predicted_ms = of.prediction.step_ms;
   step.row.predicted = of.prediction.breakdown;
+  step.layout = layout_text(of.prediction.parallel, of.prediction.micro_batches);
   step.row.operations = operation_times(schedule, of.result.programs, {&of.result.timeline, 1}, {}, {});
   for (const Communicator& communicator : schedule.communicators) step.communicators.push_back(communicator.name);
   step.predicted = excerpt(schedule, of.result.programs, of.result.timeline);
@@ -45,13 +48,11 @@ HtmlStep html_step(const compare::PredictedStep& of) {
   return step;
 }
 
-Table table_of(const std::vector<compare::PredictedMode>& modes) {
-  Table table({"mode", "step", "of plain", "compute", "exposed", "bubble"});
-  for (const compare::PredictedMode& m : modes)
-    table.add_row({m.mode, time_text(m.step_ms), fmt::format("{:.3f}", m.step_ms / modes.front().step_ms),
-                   time_text(m.breakdown.compute), time_text(m.exposed_ms), time_text(m.breakdown.bubble)});
-  return table;
-}
+// What `--modes` says: of every mode against the plain schedule, and of every knob against the scenario without it.
+struct Modes {
+  std::vector<compare::PredictedMode> modes;
+  std::vector<compare::KnobOff> knobs;
+};
 
 // Advice on every mode but the plain schedule.
 Table advice_of(const std::vector<compare::PredictedMode>& modes) {
@@ -82,11 +83,45 @@ std::string text_of(const compare::FitSearch& search) {
   return text;
 }
 
+std::string text_of(const Modes& m, double step_ms) {
+  std::string text = "\n" + modes_table(m.modes).text();
+  if (m.modes.size() > 1) text += "\n" + advice_of(m.modes).text();
+  if (!m.knobs.empty()) text += "\n" + compare::knobs_text(step_ms) + "\n" + knobs_table(m.knobs).text();
+  return text;
+}
+
+// Tables, and a bar for each mode but those that are off and the scenario itself, whose bar is there.
+void add_modes(HtmlReport& report, const Modes& m, const Prediction& p) {
+  report.tables.push_back({"modes", "Overlap modes",
+                           "The step of each mode alone, and the parts that it consists of; of plain: its share of the "
+                           "plain schedule's step.",
+                           modes_table(m.modes)});
+  if (m.modes.size() > 1)
+    report.tables.push_back(
+        {"advice", "Which mode to use", "Each mode alone against the plain schedule.", advice_of(m.modes)});
+  if (!m.knobs.empty())
+    report.tables.push_back({"without", "What each knob brings",
+                             "Of " + compare::knobs_text(p.step_ms) + ". What knobs save does not add up.",
+                             knobs_table(m.knobs)});
+  std::vector<HtmlStep> steps;
+  for (const compare::PredictedMode& mode : m.modes) {
+    if (mode.is_scenario || !mode.advice.off_because.empty()) continue;
+    HtmlStep& step = steps.emplace_back();
+    step.row.mode = mode.mode;
+    step.row.ranks = p.ranks;
+    step.row.predicted_ms = mode.step_ms;
+    step.row.predicted = mode.breakdown;
+    step.layout = layout_text(p.parallel, p.micro_batches);
+    step.communicators = mode.communicators;
+  }
+  report.steps.insert(report.steps.begin(), steps.begin(), steps.end());
+}
+
 void write_page(const SimulateOptions& options, const sim::Platform& platform, const compare::PredictedStep& step,
-                const std::optional<compare::FitSearch>& search) {
+                const std::optional<Modes>& modes, const std::optional<compare::FitSearch>& search) {
   const Prediction& p = step.prediction;
   HtmlReport report;
-  report.title = p.scenario + ": predicted";
+  report.title = fmt::format("{}, {} on {}: predicted", p.scenario, layout_text(p.parallel), p.platform);
   report.about = {about_text(p), platform.date.empty() ? fmt::format("platform {} ({})", platform.name, platform.device)
                                                        : fmt::format("platform {} ({}, {})", platform.name,
                                                                      platform.device, platform.date)};
@@ -95,6 +130,7 @@ void write_page(const SimulateOptions& options, const sim::Platform& platform, c
   if (search) report.remarks.push_back(text_of(*search));
   for (const std::string& note : p.notes) report.remarks.push_back("note: " + note);
   report.steps = {html_step(step)};
+  if (modes) add_modes(report, *modes, p);
   report.device_bytes = platform.memory_bytes;
   report.reserved_bytes = p.memory.reserved_bytes();
   write_text(options.html, render_html(report));
@@ -119,22 +155,25 @@ void simulate_command(const SimulateOptions& options) {
             << fmt::format("\n{} operations simulated in {:.4f} s; with building and verifying the schedule {:.4f} s\n",
                            p.operations, p.simulate_s, p.whole_s);
   for (const std::string& note : p.notes) std::cout << "note: " << note << "\n";
-  std::optional<std::vector<compare::PredictedMode>> modes;
-  if (options.modes) modes = compare::predict_modes(scenario, simulated, sim_options);
-  if (modes) std::cout << "\n" << table_of(*modes).text();
-  if (modes && modes->size() > 1) std::cout << "\n" << advice_of(*modes).text();
+  std::optional<Modes> modes;
+  if (options.modes) {
+    modes.emplace().modes = compare::predict_modes(scenario, simulated, sim_options);
+    modes->knobs = compare::predict_without(scenario, simulated, sim_options, p.step_ms, modes->modes);
+    std::cout << text_of(*modes, p.step_ms);
+  }
   const std::optional<compare::FitSearch> search =
       fit_search(options, scenario, simulated, sim_options, fusions, p.memory);
   if (search) std::cout << "\n" << text_of(*search);
 
   nlohmann::json json = prediction_json(p);
-  json["modes"] = modes ? compare::modes_json(*modes) : nlohmann::json(nullptr);
+  json["modes"] = modes ? compare::modes_json(modes->modes) : nlohmann::json(nullptr);
+  json["without"] = modes ? compare::knobs_json(modes->knobs) : nlohmann::json(nullptr);
   json["fits_with"] = search ? fitting_json(*search) : nlohmann::json(nullptr);
   write_json(options.json, json);
   if (!options.trace.empty())
     write_trace(options.trace.path(),
                 {{"predicted " + p.schedule, &step.schedule, &step.result.programs, &step.result.timeline}});
-  if (!options.html.empty()) write_page(options, platform, step, search);
+  if (!options.html.empty()) write_page(options, platform, step, modes, search);
 }
 
 }  // namespace
@@ -150,7 +189,8 @@ void add_simulate(CLI::App& app) {
   add_html_option(*command, *options);
   command->add_option("--engine", options->engine, "network: fluid (closed form) or simgrid (flows share links)")
       ->check(CLI::IsMember({"fluid", "simgrid"}));
-  command->add_flag("--modes", options->modes, "also: every overlap mode that the layout allows");
+  command->add_flag("--modes", options->modes,
+                    "also: every overlap mode that the layout allows, and the step without each knob");
   command->add_flag("--fit", options->fit, "also where it fits: changes with which it would, and the steps they give");
   command
       ->add_option(

@@ -1,5 +1,7 @@
 #include "compare/predict.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -13,6 +15,7 @@
 #include "compare/predict_step.hpp"
 #include "model/overlap/overlap.hpp"
 #include "report/exposure.hpp"
+#include "report/units.hpp"
 #include "sim/cost/cost_schedule.hpp"
 
 namespace stretto::compare {
@@ -86,6 +89,23 @@ std::string reason_of(const Schedule& schedule, const std::string& knob) {
   return "it changes nothing here";
 }
 
+// The pattern of a schedule with weight gradients apart takes F, B and W as equally long. They are not, and at a
+// message that blocks the stage that is ahead stands until its neighbour has come as far, in every micro-batch; in 1F1B
+// both are at an F or both at a B then, and only the first and the last micro-batches wait.
+std::string why_blocking_messages_cost(const Scenario& scenario, const Advice& advice) {
+  const PipelineSchedule schedule = scenario.parallel.pipeline_schedule;
+  if (!is_zero_bubble(schedule)) return {};
+  const auto each_ms = [&](const ModeStep& step) {
+    return step.breakdown.bubble / double(scenario.num_microbatches());
+  };
+  const double with_ms = each_ms(advice.step), without_ms = each_ms(advice.plain);
+  if (with_ms >= without_ms) return {};
+  return fmt::format(
+      "without it a stage of {} waits at every message for its neighbour, whose F, B or W lasts longer than its own: "
+      "bubble {} a micro-batch, {} with it, however many there are",
+      name_of(schedule), time_text(without_ms), time_text(with_ms));
+}
+
 }  // namespace
 
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
@@ -101,14 +121,16 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
     if (plain) other.emplace(built(name));
     const BuiltStep& step = plain ? *other : plain.emplace(built(name));
     const sim::SimResult result = step.simulate(step.costs(platform, scenario.framework), options);
-    PredictedMode mode{name, to_ms(result.step), 0, {}, {}};
+    PredictedMode mode{name, to_ms(result.step), {}, {}, false, {}};
     Advice& advice = mode.advice;
     advice.mode = name;
     advice.ranks = scenario.parallel.ranks();
     advice.step = mode_step(step, result, platform, scenario.framework);
     advice.plain = modes.empty() ? advice.step : modes.front().advice.step;
     mode.breakdown = advice.step.breakdown;
-    mode.exposed_ms = mode.breakdown.exposed;
+    for (const Communicator& communicator : step.schedule().communicators)
+      mode.communicators.push_back(communicator.name);
+    mode.is_scenario = with_mode(scenario, name, scenario.parallel.ranks()).overlap == scenario.overlap;
     if (other && step.schedule().name == plain->schedule().name)
       advice.off_because = reason_of(step.schedule(), name == kAsGiven ? std::string() : find_overlap_mode(name).knob);
     else if (!platform.accelerator)
@@ -117,9 +139,39 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
       advice.unsure_pct = unsure_pct(plain_logs, logs);
     else
       plain_logs = std::move(logs);
+    if (with_mode(scenario, name, scenario.parallel.ranks()).overlap.overlap_p2p_comm && advice.off_because.empty())
+      advice.because = why_blocking_messages_cost(scenario, advice);
     modes.push_back(std::move(mode));
   }
   return modes;
+}
+
+Table modes_table(const std::vector<PredictedMode>& modes) {
+  // Parts that no mode has are left out; those that are shown add up to the step.
+  struct Part {
+    const char* name;
+    double BreakdownMs::*ms;
+    bool is_always_shown;
+  };
+  std::vector<Part> parts = {{"compute", &BreakdownMs::compute, true},
+                             {"core wait", &BreakdownMs::core_wait, false},
+                             {"exposed", &BreakdownMs::exposed, true},
+                             {"queue wait", &BreakdownMs::queue_wait, false},
+                             {"bubble", &BreakdownMs::bubble, true}};
+  std::erase_if(parts, [&](const Part& part) {
+    return !part.is_always_shown &&
+           std::none_of(modes.begin(), modes.end(), [&](const PredictedMode& m) { return m.breakdown.*part.ms > 0; });
+  });
+  std::vector<std::string> headers = {"mode", "step", "of plain"};
+  for (const Part& part : parts) headers.emplace_back(part.name);
+  Table table(headers);
+  for (const PredictedMode& m : modes) {
+    std::vector<std::string> cells = {m.mode, time_text(m.step_ms),
+                                      fmt::format("{:.3f}", m.step_ms / modes.front().step_ms)};
+    for (const Part& part : parts) cells.push_back(time_text(m.breakdown.*part.ms));
+    table.add_row(std::move(cells));
+  }
+  return table;
 }
 
 nlohmann::json modes_json(const std::vector<PredictedMode>& modes) {
@@ -128,7 +180,9 @@ nlohmann::json modes_json(const std::vector<PredictedMode>& modes) {
     rows.push_back({{"mode", m.mode},
                     {"step_ms", m.step_ms},
                     {"compute_ms", m.breakdown.compute},
-                    {"exposed_ms", m.exposed_ms},
+                    {"core_wait_ms", m.breakdown.core_wait},
+                    {"exposed_ms", m.breakdown.exposed},
+                    {"queue_wait_ms", m.breakdown.queue_wait},
                     {"bubble_ms", m.breakdown.bubble},
                     {"advice", &m == &modes.front() ? nlohmann::json(nullptr) : advice_json(m.advice)}});
   return rows;

@@ -148,6 +148,8 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   Prediction& p = step.prediction;
   p.ranks = schedule.mesh.ranks();
   p.devices = p.ranks / schedule.placement.ranks_per_device;
+  p.parallel = scenario.parallel;
+  p.micro_batches = scenario.num_microbatches();
   step.result = sim::simulate(schedule, std::move(verified.programs), costs, options);
   p.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 
@@ -167,6 +169,10 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   p.memory = memory_of(schedule, step.plan, platform, scenario.training, scenario.framework);
   p.notes = schedule.notes;
   if (!p.throughput.doubt.empty()) p.notes.push_back(p.throughput.doubt);
+  if (is_zero_bubble(scenario.parallel.pipeline_schedule) && !scenario.overlap.overlap_p2p_comm)
+    p.notes.push_back(std::string("pipeline_schedule \"") + name_of(scenario.parallel.pipeline_schedule) +
+                      "\" without overlap_p2p_comm: at every message a stage waits for its neighbour, whose F, B or W "
+                      "lasts longer than its own, in every micro-batch; 1F1B waits only while it fills and drains");
   if (platform.accelerator && states_links(scenario.cluster))
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +
                       " has links of its own");

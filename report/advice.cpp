@@ -53,6 +53,7 @@ std::string Advice::why() const {
   if (std::abs(slower_ms) > 1e-3 * plain.breakdown.compute)
     text += fmt::format("; compute {:+.1f} %", 100 * slower_ms / plain.breakdown.compute);
   if (step.traffic.ctas > 0) text += fmt::format("; up to {} SMs taken", step.traffic.ctas);
+  if (!because.empty()) text += "; " + because;
   return text;
 }
 
@@ -69,7 +70,8 @@ Advice measured_advice(const Comparison& comparison, const ComparisonRow& row) {
           .plain = step_of(comparison.plain_of(row)),
           .unsure_pct = is_known ? floor->second.pct : 100,
           .is_measured = true,
-          .off_because = {}};
+          .off_because = {},
+          .because = {}};
 }
 
 Table advice_table(const std::vector<Advice>& advice) {

@@ -36,6 +36,7 @@ struct Advice {
   double unsure_pct = 0;     // the saving may be off by so much of the plain step, either way
   bool is_measured = false;  // otherwise expected
   std::string off_because;   // the gate that is closed; otherwise empty
+  std::string because = {};  // what the mode changes in this layout, where the figures do not say it themselves
 
   // A saving below this is not worth a knob whatever its interval says: a judgement, and no measurement.
   static constexpr double kSmall_pct = 0.5;

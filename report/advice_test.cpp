@@ -47,8 +47,10 @@ TEST_CASE("advice says what is hidden and what compute and memory pay", "[report
   a.step.traffic = {4 << 20, 3 << 20, 16};
   a.plain.peak_bytes = 1000;
   a.step.peak_bytes = 1000 + (2 << 20);
+  a.because = "stages wait";
   const std::string why = a.why();
-  for (const char* part : {"saves 10.0 ± 2.0 %", "3.000 MiB of 4.000 MiB", "plain 1.000 MiB", "+5.0 %", "16 SMs"}) {
+  for (const char* part :
+       {"; stages wait", "saves 10.0 ± 2.0 %", "3.000 MiB of 4.000 MiB", "plain 1.000 MiB", "+5.0 %", "16 SMs"}) {
     INFO(why);
     CHECK(why.find(part) != std::string::npos);
   }

@@ -25,7 +25,7 @@ bool has_measured(const HtmlReport& report) {
 // One row a step, with the bars that `bars` gives.
 template <typename Bars>
 void add_rows(BarChart& chart, const HtmlReport& report, const Bars& bars) {
-  for (const HtmlStep& step : report.steps) chart.rows.push_back({step.ranks_text(), step.row.mode, bars(step)});
+  for (const HtmlStep& step : report.steps) chart.rows.push_back({step.group_text(), step.row.mode, bars(step)});
 }
 
 BarChart step_times(const HtmlReport& report) {
@@ -159,7 +159,8 @@ BarChart memory(const HtmlReport& report) {
                   {"gradients", "gradients"},   {"activations", "activations"},
                   {"workspace", "workspace"},   {"inputs and scalars", "inputs"}};
   for (const HtmlStep& step : report.steps) {
-    BarRow row{step.ranks_text(), step.row.mode, {}};
+    if (step.memory.empty()) continue;
+    BarRow row{step.group_text(), step.row.mode, {}};
     for (const MemoryUse& use : step.memory)
       row.bars.push_back({use.role,
                           {{0, double(use.parameters)},
@@ -174,10 +175,13 @@ BarChart memory(const HtmlReport& report) {
 }
 
 std::string timelines(const HtmlReport& report) {
+  if (std::none_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) { return step.has_timeline(); }))
+    return {};
   return std::string("<section id=\"timelines\">\n<h2>Timelines</h2>\n") +
          "<p>One step. Above, a bar for each micro-batch, model chunk and pass of every stage, on its compute lanes: "
+         "solid is what its operations take, pale is waiting within it, for communication or for the host; gaps are "
          "the "
-         "gaps are the pipeline's bubble and exposed communication. Below, operation by operation: gaps are waiting, a "
+         "pipeline's bubble and other waits. Below, operation by operation: gaps are waiting, a "
          "pale front of a communication is waiting for its peers, dashes are where the step begins and ends. Ranks "
          "that "
          "behave alike are predicted once, by the first of them." +
@@ -195,10 +199,16 @@ std::string render_html(const HtmlReport& report) {
   if (report.summary.rows() > 0) body += html_table(report.summary);
   for (const std::string& remark : report.remarks) body += html_paragraph(remark, "remark");
   body += "</section>\n";
+  for (const HtmlTable& table : report.tables)
+    body += "<section id=\"" + html_escaped(table.id) + "\">\n<h2>" + html_escaped(table.title) + "</h2>\n<p>" +
+            html_escaped(table.caption) + "</p>\n" + html_table(table.table) + "</section>\n";
   if (report.steps.empty()) {
     body += html_paragraph("No step was finished.", "nothing");
   } else {
-    for (const auto& chart : {step_times(report), breakdowns(report), exposures(report)}) body += bar_section(chart);
+    // Of one bar the summary and the breakdown say all.
+    if (const BarChart steps = step_times(report); steps.bars() > 1) body += bar_section(steps);
+    body += bar_section(breakdowns(report));
+    if (const BarChart exposed = exposures(report); exposed.bars() > 1) body += bar_section(exposed);
     body += timelines(report) + bar_section(memory(report));
   }
   return html_page(report.title, report.about, body);

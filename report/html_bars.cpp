@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "report/units.hpp"
 
@@ -12,8 +13,9 @@ namespace {
 
 // Lengths in the SVG's own units, which are CSS pixels at full width.
 constexpr double kWidth = 1040, kBarHeight = 13, kBarGap = 3, kRowGap = 12, kGroupHeading = 26, kAxis = 26;
-constexpr double kBarNameWidth = 66, kValueWidth = 84, kCharacter = 6.9;
-constexpr std::size_t kLongestLabel = 40;
+constexpr double kBarNameWidth = 66, kValueWidth = 84, kCharacter = 7.5;
+constexpr double kLineHeight = 15;
+constexpr std::size_t kLongestLine = 36;
 
 double drawable(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
 
@@ -33,12 +35,23 @@ double tick_step(double largest) {
   return 10 * power;
 }
 
-std::string shortened(const std::string& label) {
-  if (display_width(label) <= kLongestLabel) return label;
-  std::size_t end = 0;
-  while (display_width(label.substr(0, end)) < kLongestLabel - 1) ++end;
-  while (end < label.size() && (static_cast<unsigned char>(label[end]) & 0xC0) == 0x80) ++end;
-  return label.substr(0, end) + "…";
+// A label as it is drawn: whole, in lines no longer than kLongestLine where it has a "+" to be cut behind, or is one
+// long word.
+std::vector<std::string> lines_of(const std::string& label) {
+  std::vector<std::string> lines = {""};
+  std::string word;
+  const auto put = [&] {
+    if (!lines.back().empty() && display_width(lines.back() + word) > kLongestLine) lines.emplace_back();
+    lines.back() += std::exchange(word, "");
+  };
+  for (std::size_t i = 0; i < label.size(); ++i) {
+    const bool is_start = (static_cast<unsigned char>(label[i]) & 0xC0) != 0x80;  // of a character
+    if (is_start && display_width(word) >= kLongestLine) put();
+    word += label[i];
+    if (label[i] == '+') put();
+  }
+  put();
+  return lines;
 }
 
 // The drawing, from top to bottom.
@@ -47,7 +60,8 @@ class Svg {
   explicit Svg(const BarChart& chart)
       : chart_(chart), unit_(chart.bytes ? byte_unit(largest_of(chart)) : time_unit(largest_of(chart))) {
     std::size_t longest = 0;
-    for (const BarRow& row : chart.rows) longest = std::max(longest, display_width(shortened(row.label)));
+    for (const BarRow& row : chart.rows)
+      for (const std::string& line : lines_of(row.label)) longest = std::max(longest, display_width(line));
     left_ = kCharacter * double(longest) + 12 + kBarNameWidth;
     const double largest = largest_of(chart);
     scale_ = largest > 0 ? (kWidth - kValueWidth - left_) / largest : 0;
@@ -71,14 +85,20 @@ class Svg {
   }
 
   void row(const BarRow& row) {
-    const double height = double(row.bars.size()) * (kBarHeight + kBarGap) - kBarGap;
-    body_ += fmt::format("<text class=\"label\" x=\"0\" y=\"{:.1f}\">{}<title>{}</title></text>\n", y_ + height / 2 + 4,
-                         html_escaped(shortened(row.label)), html_escaped(row.label));
+    const std::vector<std::string> lines = lines_of(row.label);
+    const double bars = double(row.bars.size()) * (kBarHeight + kBarGap) - kBarGap;
+    const double height = std::max(bars, kLineHeight * double(lines.size()));
+    const double top = y_ + (height - kLineHeight * double(lines.size())) / 2;
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      body_ += fmt::format("<text class=\"label\" x=\"0\" y=\"{:.1f}\">{}</text>\n",
+                           top + kLineHeight * (double(i) + 0.75), html_escaped(lines[i]));
+    const double end = y_ + height;
+    y_ += (height - bars) / 2;
     for (const Bar& bar : row.bars) {
       draw(row, bar);
       y_ += kBarHeight + kBarGap;
     }
-    y_ += kRowGap - kBarGap;
+    y_ = end + kRowGap;
   }
 
   void draw(const BarRow& row, const Bar& bar) {
@@ -166,6 +186,38 @@ std::string numbers(const BarChart& chart) {
   return "<details><summary>the numbers</summary>\n" + html_table(table) + "</details>\n";
 }
 
+// Those that a bar has a part of.
+std::vector<BarSeries> seen_series(const BarChart& chart) {
+  std::vector<bool> is_seen(chart.series.size(), false);
+  for (const BarRow& row : chart.rows)
+    for (const Bar& bar : row.bars)
+      for (const BarSegment& segment : bar.segments)
+        if (drawable(segment.value) > 0) is_seen[segment.series] = true;
+  std::vector<BarSeries> seen;
+  for (std::size_t i = 0; i < is_seen.size(); ++i)
+    if (is_seen[i]) seen.push_back(chart.series[i]);
+  return seen;
+}
+
+// The only bar as its parts in words, the colours of other charts beside them.
+std::string single_bar(const BarChart& chart) {
+  for (const BarRow& row : chart.rows)
+    for (const Bar& bar : row.bars) {
+      const auto text = [&](double value) { return chart.bytes ? size_text(value) : time_text(value); };
+      std::vector<BarSeries> parts;
+      for (const BarSegment& segment : bar.segments)
+        if (drawable(segment.value) > 0)
+          parts.push_back({fmt::format("{} {} ({})", chart.series[segment.series].name, text(segment.value),
+                                       percent_text(segment.value / bar.total())),
+                           chart.series[segment.series].css});
+      const std::string of = row.group.empty() ? row.label : row.group + ", " + row.label;
+      return fmt::format("<p class=\"single\">{}, {}: {}</p>\n", html_escaped(of), html_escaped(bar.name),
+                         text(bar.total())) +
+             html_legend(parts);
+    }
+  return {};
+}
+
 }  // namespace
 
 double Bar::total() const {
@@ -181,14 +233,21 @@ std::string html_legend(const std::vector<BarSeries>& series) {
   return "<ul class=\"legend\">" + items + "</ul>\n";
 }
 
+std::size_t BarChart::bars() const {
+  std::size_t count = 0;
+  for (const BarRow& row : rows) count += row.bars.size();
+  return count;
+}
+
 std::string bar_section(const BarChart& chart) {
   std::string html = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>\n", html_escaped(chart.id),
                                  html_escaped(chart.title), html_escaped(chart.caption));
   if (largest_of(chart) <= 0)
     return html + "<p class=\"nothing\">Nothing to show: all of it is zero.</p>\n" +
            (chart.rows.empty() ? "" : numbers(chart)) + "</section>\n";
-  return html + html_legend(chart.series) + "<div class=\"figure\">" + Svg(chart).text() + "</div>\n" + numbers(chart) +
-         "</section>\n";
+  if (chart.bars() == 1) return html + single_bar(chart) + "</section>\n";
+  return html + html_legend(seen_series(chart)) + "<div class=\"figure\">" + Svg(chart).text() + "</div>\n" +
+         numbers(chart) + "</section>\n";
 }
 
 }  // namespace stretto

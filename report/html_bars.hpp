@@ -44,12 +44,15 @@ struct BarChart {
   bool stacked = false;  // segments are parts of their bar: the table has a column for each series
   std::vector<BarSeries> series;
   std::vector<BarRow> rows;
+
+  std::size_t bars() const;  // of all rows
 };
 
 // The names of the series, each beside its colour.
 std::string html_legend(const std::vector<BarSeries>& series);
 
-// A <section> with a heading, a legend, horizontal bars as SVG, and the same numbers as a table.
+// A <section> with a heading, a legend, horizontal bars as SVG, and the same numbers as a table. A single bar is no
+// chart: its parts are listed, each with its colour, value and share.
 std::string bar_section(const BarChart& chart);
 
 }  // namespace stretto

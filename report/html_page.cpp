@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "report/colours.hpp"
 #include "report/html_assets.hpp"
 #include "report/html_text.hpp"
 
@@ -18,8 +19,8 @@ std::string html_page(const std::string& title, const std::vector<std::string>& 
       "script-src 'unsafe-inline'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n";
-  html +=
-      fmt::format("<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n", html_escaped(title), kHtmlStyle);
+  html += fmt::format("<title>{}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n<main>\n", html_escaped(title),
+                      kHtmlStyle, palette_css());
   html += fmt::format("<header>\n<h1>{}</h1>\n", html_escaped(title));
   for (const std::string& line : about) html += html_paragraph(line, "about");
   return html + "</header>\n" + body + "</main>\n</body>\n</html>\n";

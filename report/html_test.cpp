@@ -99,7 +99,16 @@ TEST_CASE("a page loads nothing and is the same every time", "[html]") {
 TEST_CASE("without measurements a page has the predicted side only", "[html]") {
   HtmlReport predicted = report();
   predicted.steps = {step("plain", 1, {})};
+  predicted.steps.front().layout = "tp 1, pp 2, vp 1, cp 1, dp 1, 4 micro-batches, pipeline schedule 1f1b";
   const std::string content = content_of(render_html(predicted));
+  CHECK_THAT(content, Contains("1 rank: tp 1, pp 2, vp 1, cp 1, dp 1, 4 micro-batches, pipeline schedule 1f1b"));
+  // One step is no chart, but its stages' memory is.
+  CHECK(testing::occurrences(content, "<svg ") == 1);
+  // Steps that only charts have are no timelines.
+  predicted.steps.push_back(predicted.steps.front());
+  predicted.steps.back().predicted = {};
+  CHECK(testing::occurrences(render_html(predicted), "<svg ") == 4);
+  CHECK(data_of(render_html(predicted)).at("steps").size() == 1);
   CHECK(data_of(render_html(predicted)).at("steps")[0].at("sides").size() == 1);
   CHECK_THAT(content, !Contains("easured</text>") && !Contains("median"));
 }
@@ -147,13 +156,13 @@ TEST_CASE("numbers that are none never reach a page", "[html]") {
   }
 }
 
-TEST_CASE("bars are as long as their values, long labels are cut and kept as titles", "[html]") {
+TEST_CASE("bars are as long as their values, and labels are whole", "[html]") {
   BarChart chart;
   chart.id = chart.title = "steps";
   chart.stacked = true;
   chart.series = {{"a", "compute"}, {"b", "bubble"}};
-  const std::string label(60, 'x');
-  chart.rows = {{"", label, {{"one", {{0, 30}, {1, 10}}}, {"two", {{0, 20}}}}}};
+  const std::string word(60, 'x'), mode = "overlap_grad_reduce+overlap_param_gather+tp_comm_overlap+overlap_p2p_comm";
+  chart.rows = {{"", word, {{"one", {{0, 30}, {1, 10}}}, {"two", {{0, 20}}}}}, {"", mode, {{"one", {{0, 10}}}}}};
   const std::string html = bar_section(chart);
   const auto width_of = [&](std::size_t nth) {
     std::size_t at = 0;
@@ -162,5 +171,25 @@ TEST_CASE("bars are as long as their values, long labels are cut and kept as tit
   };
   CHECK(width_of(0) == Approx(3 * width_of(1)).epsilon(1e-3));
   CHECK(width_of(0) == Approx(1.5 * width_of(2)).epsilon(1e-3));
-  CHECK_THAT(html, Contains(std::string(39, 'x') + "…<title>" + label + "</title>"));
+  // The lines of the labels, put together again.
+  std::string drawn;
+  for (std::size_t at = 0; (at = html.find("<text class=\"label\"", at)) != std::string::npos; ++at) {
+    const std::size_t begin = html.find('>', at) + 1;
+    const std::string line = html.substr(begin, html.find('<', begin) - begin);
+    CHECK(display_width(line) <= 36);
+    drawn += line;
+  }
+  CHECK(drawn == word + mode);
+}
+
+TEST_CASE("a single bar is no chart: its parts are said", "[html]") {
+  BarChart chart;
+  chart.id = chart.title = "breakdown";
+  chart.stacked = true;
+  chart.series = {{"compute", "compute"}, {"exposed tp", "comm-tp"}, {"bubble", "bubble"}};
+  chart.rows = {{"2 ranks", "plain", {{"predicted", {{0, 75}, {1, 25}, {2, 0}}}}}};
+  const std::string html = bar_section(chart);
+  CHECK_THAT(html, !Contains("<svg") && Contains("2 ranks, plain, predicted: 100.0 ms"));
+  CHECK_THAT(html, Contains("<i class=\"compute\"></i>compute 75.00 ms (75.0 %)") && !Contains("bubble 0"));
+  CHECK_THAT(html, Contains("<i class=\"comm-tp\"></i>exposed tp 25.00 ms (25.0 %)"));
 }

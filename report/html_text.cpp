@@ -52,10 +52,18 @@ std::string script_json(const nlohmann::json& value) {
 
 std::string html_table(const Table& table) {
   const std::vector<bool> right = table.right_aligned();
+  // Columns of long texts are broken into lines, others never are.
+  constexpr std::size_t kLongText = 48;
+  std::vector<bool> is_long(right.size(), false);
+  for (const std::vector<std::string>& row : table.cells())
+    for (std::size_t i = 0; i < row.size(); ++i) is_long[i] = is_long[i] || display_width(row[i]) > kLongText;
   const auto line = [&](const std::vector<std::string>& cells, const char* element, const char* attributes) {
     std::string html = "<tr>";
     for (std::size_t i = 0; i < cells.size(); ++i)
-      html += fmt::format("<{0}{1}{2}>{3}</{0}>", element, attributes, right[i] ? " class=\"n\"" : "",
+      html += fmt::format("<{0}{1}{2}>{3}</{0}>", element, attributes,
+                          right[i]     ? " class=\"n\""
+                          : is_long[i] ? " class=\"w\""
+                                       : "",
                           html_escaped(cells[i]));
     return html + "</tr>\n";
   };

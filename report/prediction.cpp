@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "report/layout_text.hpp"
 #include "report/units.hpp"
 
 namespace stretto {
@@ -129,6 +130,7 @@ std::string limits_text(const Prediction& p) {
 Table prediction_table(const Prediction& p) {
   const std::string device = p.devices == 1 ? "" : " a " + p.device;
   Table table({"what", "value"});
+  table.add_row({"layout", layout_text(p.parallel, p.micro_batches)});
   table.add_row({"step", time_text(p.step_ms) + (p.steady ? "" : " (not steady)")});
   std::string tokens = fmt::format("{:.0f}", p.throughput.tokens_per_s);
   if (p.devices > 1) tokens += fmt::format(", {:.0f}{}", p.throughput.tokens_per_s_per_device, device);
@@ -142,6 +144,9 @@ Table prediction_table(const Prediction& p) {
   table.add_row({"exposed communication", exposed_text(p)});
   table.add_row(
       {"bubble", fmt::format("{} ({})", time_text(p.breakdown.bubble), percent_text(share_of(p, p.breakdown.bubble)))});
+  if (p.breakdown.queue_wait > 0)
+    table.add_row({"behind hardware queues", fmt::format("{} ({})", time_text(p.breakdown.queue_wait),
+                                                         percent_text(share_of(p, p.breakdown.queue_wait)))});
   table.add_row({"host bound", percent_text(share_of(p, p.breakdown.host))});
   table.add_row({"memory", memory_text(p.memory)});
   return table;
@@ -163,6 +168,7 @@ nlohmann::json prediction_json(const Prediction& p) {
   return {{"scenario", p.scenario},
           {"engine", p.engine},
           {"ranks", p.ranks},
+          {"layout", layout_json(p.parallel, p.micro_batches)},
           {"parameters", p.parameters},
           {"step_ms", p.step_ms},
           {"tokens_per_s", p.throughput.tokens_per_s},
@@ -176,7 +182,9 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"exposed_by_link_ms", std::move(links)},
           {"exposed_by_communicator", std::move(communicators)},
           {"bubble_ms", p.breakdown.bubble},
+          {"compute_ms", p.breakdown.compute},
           {"core_wait_ms", p.breakdown.core_wait},
+          {"queue_wait_ms", p.breakdown.queue_wait},
           {"host_bound_pct", p.host_bound_pct()},
           {"host_bound", p.host_bound_pct() > 50},
           {"peak_bytes", p.memory.peak_bytes()},

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/layout.hpp"
 #include "report/comparison.hpp"
 #include "report/memory.hpp"
 #include "report/table.hpp"
@@ -34,7 +35,9 @@ Coord axis_of(const std::vector<Coord>& axes);
 struct Prediction {
   std::string scenario, platform, schedule, engine;
   std::int64_t ranks = 1, devices = 1;
-  std::string device = "device";  // "GPU" where devices are GPUs
+  Parallel parallel;
+  std::int64_t micro_batches = 1;  // of a rank
+  std::string device = "device";   // "GPU" where devices are GPUs
   double parameters = 0;
   double step_ms = 0;
   bool steady = true;  // two periods were equal

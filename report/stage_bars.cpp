@@ -1,8 +1,9 @@
 #include "report/stage_bars.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <span>
+
+#include "report/lane_windows.hpp"
 
 namespace stretto {
 namespace {
@@ -30,30 +31,49 @@ BarKind kind_of(const Operation& operation) {
 bool is_backward(BarKind kind) { return kind == BarKind::backward || kind == BarKind::weight_gradient; }
 bool is_of_micro_batch(BarKind kind) { return kind == BarKind::forward || is_backward(kind); }
 
-// Whether the operation goes on with the bar.
-bool continues(const StageBar& bar, const StageBar& next) {
-  if (!is_of_micro_batch(next.kind)) return bar.kind == next.kind;
-  return bar.micro_batch == next.micro_batch && bar.chunk == next.chunk &&
-         (bar.kind == next.kind || (is_backward(bar.kind) && is_backward(next.kind)));
+// What a stage computes without anything else between: operations of one kind, micro-batch and chunk.
+struct Run {
+  BarKind kind = BarKind::forward;
+  std::int32_t micro_batch = 0;
+  std::int16_t chunk = 0;
+  std::vector<Interval> times = {};  // of its operations; those of several compute lanes may overlap
+
+  bool has(const Run& next) const {
+    if (!is_of_micro_batch(next.kind)) return kind == next.kind;
+    return micro_batch == next.micro_batch && chunk == next.chunk &&
+           (kind == next.kind || (is_backward(kind) && is_backward(next.kind)));
+  }
+};
+
+// The bars of a run: one, and one more behind each wait of at least `seen`.
+void add_bars(Run& run, Picoseconds seen, std::vector<StageBar>& bars) {
+  std::sort(run.times.begin(), run.times.end(), [](Interval a, Interval b) { return a.begin < b.begin; });
+  bool is_first = true;
+  for (const Interval& time : run.times) {
+    if (is_first || time.begin - bars.back().end >= seen)
+      bars.push_back({run.kind, run.micro_batch, run.chunk, time.begin, time.begin});
+    StageBar& bar = bars.back();
+    bar.waits += std::max<Picoseconds>(time.begin - bar.end, 0);
+    bar.end = std::max(bar.end, time.end);
+    is_first = false;
+  }
 }
 
 // `rows` are the rank's, by op: in host issue order.
 std::vector<StageBar> bars_of(const Schedule& schedule, const std::vector<BarKind>& kinds, const BoundProgram& program,
-                              std::span<const TimelineRow> rows, Picoseconds step_begin) {
-  std::vector<StageBar> bars;
+                              std::span<const TimelineRow> rows, const Timeline& timeline) {
+  std::vector<Run> runs;
   for (const TimelineRow& row : rows) {
     const BoundOp& op = program.ops[row.op];
     if (schedule.lanes[op.lane].kind != LaneKind::compute) continue;
-    const StageBar next{kinds[op.op], op.micro_batch, op.chunk, row.start - step_begin, row.end - step_begin};
-    if (bars.empty() || !continues(bars.back(), next)) {
-      bars.push_back(next);
-      continue;
-    }
-    StageBar& bar = bars.back();
-    if (next.kind == BarKind::backward) bar.kind = BarKind::backward;
-    bar.start = std::min(bar.start, next.start);
-    bar.end = std::max(bar.end, next.end);
+    Run next{kinds[op.op], op.micro_batch, op.chunk};
+    if (runs.empty() || !runs.back().has(next)) runs.push_back(next);
+    if (next.kind == BarKind::backward) runs.back().kind = BarKind::backward;
+    runs.back().times.push_back({row.start - timeline.step_begin, row.end - timeline.step_begin});
   }
+  const Picoseconds seen = std::max<Picoseconds>((timeline.step_end - timeline.step_begin) / kSeenWaits, 1);
+  std::vector<StageBar> bars;
+  for (Run& run : runs) add_bars(run, is_of_micro_batch(run.kind) ? seen : 1, bars);
   return bars;
 }
 
@@ -94,7 +114,7 @@ std::vector<StageTrack> stage_bars(const Schedule& schedule, const std::vector<B
     const auto end = std::partition_point(begin, timeline.rows.end(),
                                           [&](const TimelineRow& row) { return row.rank <= program->rank; });
     tracks.push_back({schedule.programs[program->role].role, program->rank,
-                      bars_of(schedule, kinds, *program, {begin, end}, timeline.step_begin)});
+                      bars_of(schedule, kinds, *program, {begin, end}, timeline)});
   }
   return tracks;
 }

@@ -1,10 +1,11 @@
 #include "report/stage_bars.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "model/build_schedule.hpp"
 #include "model/verify/verify.hpp"
-#include "report/excerpt.hpp"
+#include "report/lane_windows.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/engine.hpp"
 #include "sim/platform.hpp"
@@ -14,6 +15,8 @@ using namespace stretto;
 namespace {
 
 struct Shown {
+  Schedule schedule;
+  std::vector<BoundProgram> programs;
   Timeline timeline;
   std::vector<StageTrack> stages;
 };
@@ -38,14 +41,36 @@ global_batch_size = 8
   const sim::SimResult result =
       sim::simulate(schedule, plan_and_verify(schedule).programs,
                     sim::cost_schedule(schedule, sim::read_platform(scenario.platform), scenario.cluster));
-  return {result.timeline, stage_bars(schedule, result.programs, result.timeline)};
+  return {schedule, result.programs, result.timeline, stage_bars(schedule, result.programs, result.timeline)};
 }
 
+// Of a kind, each pass of a micro-batch once: what follows a wait that is seen belongs to the bar before.
 std::vector<StageBar> of_kind(const StageTrack& track, BarKind kind) {
   std::vector<StageBar> bars;
-  for (const StageBar& bar : track.bars)
-    if (bar.kind == kind) bars.push_back(bar);
+  for (const StageBar& bar : track.bars) {
+    if (bar.kind != kind) continue;
+    if (bars.empty() || bars.back().micro_batch != bar.micro_batch || bars.back().chunk != bar.chunk)
+      bars.push_back(bar);
+  }
   return bars;
+}
+
+// Time in which operations of the track's rank run that begin within [from, to) of the step, by lane kind and phase.
+Picoseconds computed(const Shown& step, const StageTrack& track, Picoseconds from, Picoseconds to) {
+  std::vector<Interval> times;
+  for (const TimelineRow& row : step.timeline.rows) {
+    if (row.rank != track.rank) continue;
+    const auto program = std::find_if(step.programs.begin(), step.programs.end(),
+                                      [&](const BoundProgram& p) { return p.rank == track.rank; });
+    const Picoseconds start = row.start - step.timeline.step_begin;
+    if (step.schedule.lanes[program->ops[row.op].lane].kind != LaneKind::compute || start < from || start >= to)
+      continue;
+    times.push_back({start, row.end - step.timeline.step_begin});
+  }
+  std::vector<Interval> free = {{from, to}};
+  Picoseconds sum = 0;
+  for (const Interval& time : times) sum += take(free, time.begin, time.end);
+  return sum;
 }
 
 }  // namespace
@@ -83,6 +108,33 @@ TEST_CASE("the bubble of a pipeline is seen between its bars", "[stages]") {
   for (std::size_t i = 0; i < 16; ++i) CHECK(kind_of(last, i) == (i % 2 == 0 ? BarKind::forward : BarKind::backward));
   for (std::size_t i = 0; i < 4; ++i) CHECK(kind_of(first, i) == BarKind::forward);
   CHECK(kind_of(first, 4) == BarKind::backward);
+}
+
+TEST_CASE("a bar is as long as what its operations take, and waits within it are told apart", "[stages]") {
+  // Tensor- and data-parallel communication, and a norm that all stages wait for between two parts of the optimizer.
+  for (const char* overlap : {"false", "true"}) {
+    const Shown step = shown({"parallel.data_parallel_size=16", "parallel.tensor_model_parallel_size=2",
+                              "parallel.sequence_parallel=true", "training.global_batch_size=128",
+                              std::string("overlap.overlap_grad_reduce=") + overlap,
+                              std::string("overlap.overlap_param_gather=") + overlap, "profile=nemo-dgxc"});
+    const Picoseconds length = step.timeline.step_end - step.timeline.step_begin;
+    for (const StageTrack& track : step.stages) {
+      Picoseconds all = 0;
+      std::size_t optimizers = 0;
+      for (const StageBar& bar : track.bars) {
+        INFO(track.role << ", " << name_of(bar.kind) << " " << bar.micro_batch << " at " << bar.start);
+        CHECK(bar.computes() == computed(step, track, bar.start, bar.end));
+        CHECK(bar.waits >= 0);
+        all += bar.computes();
+        if (bar.kind == BarKind::optimizer) {
+          ++optimizers;
+          CHECK(bar.waits == 0);
+        }
+      }
+      CHECK(all == computed(step, track, -length, 2 * length));
+      CHECK(optimizers > 1);  // before and behind the norm
+    }
+  }
 }
 
 TEST_CASE("recomputing belongs to the backward pass", "[stages]") {

@@ -26,12 +26,14 @@ class TimelineData {
       colour_index(colour_of_phase(static_cast<Phase>(phase)), name_of(static_cast<Phase>(phase)));
     nlohmann::json steps = nlohmann::json::array();
     for (const HtmlStep& step : report.steps) {
+      if (!step.has_timeline()) continue;
       nlohmann::json operations = nlohmann::json::array(), sides = nlohmann::json::array();
       for (const OperationTime& op : step.row.operations)
         operations.push_back({op.name, op.kind, rounded_ms(op.predicted_ms), rounded_ms(op.measured_ms)});
       sides.push_back(side("predicted", step.predicted));
       if (step.is_measured()) sides.push_back(side("measured", step.measured));
       steps.push_back({{"title", step.ranks_text() + ", " + step.row.mode},
+                       {"layout", step.layout},
                        {"sides", std::move(sides)},
                        {"operations", std::move(operations)}});
     }
@@ -79,8 +81,10 @@ class TimelineData {
       std::int64_t last_ns = 0;
       for (const StageBar& bar : stage.bars) {
         const std::int64_t start_ns = nanoseconds(bar.start), end_ns = nanoseconds(bar.end);
-        for (const std::int64_t number : {static_cast<std::int64_t>(bar.kind), std::int64_t{bar.micro_batch},
-                                          std::int64_t{bar.chunk}, start_ns - last_ns, end_ns - start_ns})
+        const std::int64_t waits_ns = nanoseconds(bar.waits);
+        for (const std::int64_t number :
+             {static_cast<std::int64_t>(bar.kind), std::int64_t{bar.micro_batch}, std::int64_t{bar.chunk},
+              start_ns - last_ns, end_ns - start_ns - waits_ns, waits_ns})
           bars.push_back(number);
         last_ns = end_ns;
       }

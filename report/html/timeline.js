@@ -1,16 +1,17 @@
 // Draws the timelines. The data (report/html.cpp):
 //   phases  names, by number          works   texts such as "gemm 512x256x1024 nn"
 //   colours [variable of the style, what it stands for]    kinds   of bars: [name, colour]
-//   labels  [name, phase, work, colour]       steps   {title, sides, operations: [name, kind, predicted ms, measured ms]}
+//   labels  [name, phase, work, colour]       steps   {title, layout, sides, operations: [name, kind, predicted ms, measured ms]}
 //   side    {title, step, stages, all_bars, lanes, tracks, ranks, window, left_out}; all times are nanoseconds from
 //           the step's beginning; window: [begin, end] of the operations that tracks have, null where they have all
-//   stage   {role, rank, bars}, where bars are five numbers each: kind, micro-batch, chunk, distance from the end of the
-//           bar before, duration
+//   stage   {role, rank, bars}, where bars are six numbers each: kind, micro-batch, chunk, distance from the end of the
+//           bar before, time in which it computes, time in which it waits between that
 //   track   {rank, role, slices}, where slices are five numbers each: label, lane, start, waiting for peers, duration
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const STRIDE = 5, GUTTER = 132, RIGHT = 16, ROW = 18, HEADING = 46, TRACK_GAP = 7, SIDE_GAP = 22;
+  const STRIDE = 5, BAR_STRIDE = 6, RIGHT = 16, ROW = 18, HEADING = 46, TRACK_GAP = 7, SIDE_GAP = 22;
+  let gutter, lanes;  // where the drawing begins, and in front of it the names of lanes; draw() sets both
 
   const element = (name, properties, ...children) => {
     const made = Object.assign(document.createElement(name), properties);
@@ -42,13 +43,14 @@
   canvas.setAttribute("role", "img");
   const hint = element("div", { className: "hint", hidden: true });
   const notes = element("p", { className: "remark" });
+  const where = element("p", { className: "remark" });  // the step's name and layout, which a narrow page breaks
   const operations = element("div", { className: "table" });
   const legend = element("ul", { className: "legend" });
   root.append(
     element("div", { className: "controls" }, element("label", { htmlFor: "step", textContent: "Step" }), select,
       button("+", "zoom in", () => zoom(0.5)), button("−", "zoom out", () => zoom(2)),
       button("whole step", "show the whole step", () => show(...whole())), operationsButton, element("span", { className: "help", textContent: help })),
-    legend, element("div", { className: "lanes" }, canvas, hint), notes,
+    where, legend, element("div", { className: "lanes" }, canvas, hint), notes,
     element("details", {}, element("summary", { textContent: "the numbers: time of each operation in a step, mean over ranks" }),
       operations));
 
@@ -60,14 +62,14 @@
   const barsOf = (stage) => {
     const bars = [];
     let end = 0;
-    for (let i = 0; i < stage.bars.length; i += STRIDE) {
-      const [kind, microBatch, chunk, gap, lasts] = stage.bars.slice(i, i + STRIDE);
-      bars.push({ kind, microBatch, chunk, start: end + gap, end: end + gap + lasts });
-      end += gap + lasts;
+    for (let i = 0; i < stage.bars.length; i += BAR_STRIDE) {
+      const [kind, microBatch, chunk, gap, computes, waits] = stage.bars.slice(i, i + BAR_STRIDE);
+      bars.push({ kind, microBatch, chunk, computes, start: end + gap, end: end + gap + computes + waits });
+      end += gap + computes + waits;
     }
     return bars;
   };
-  const chunksOf = (side) => side.stages.some((stage) => stage.bars.some((value, i) => i % STRIDE === 2 && value > 0));
+  const chunksOf = (side) => side.stages.some((stage) => stage.bars.some((value, i) => i % BAR_STRIDE === 2 && value > 0));
 
   // Operations of a stretch of the step are shown when it is no less than a tenth of what is in sight.
   const hasOperations = (side) => {
@@ -129,9 +131,9 @@
     return [first, Math.max(last, first + 1)];
   };
 
-  const plotWidth = () => canvas.clientWidth - GUTTER - RIGHT;
-  const xOf = (ns) => GUTTER + ((ns - from) / (to - from)) * plotWidth();
-  const timeAt = (x) => from + ((x - GUTTER) / plotWidth()) * (to - from);
+  const plotWidth = () => canvas.clientWidth - gutter - RIGHT;
+  const xOf = (ns) => gutter + ((ns - from) / (to - from)) * plotWidth();
+  const timeAt = (x) => from + ((x - gutter) / plotWidth()) * (to - from);
 
   const show = (a, b) => {
     const [first, last] = whole();
@@ -186,7 +188,7 @@
     const s = row.track.slices, start = s[i + 2], end = start + s[i + 4];
     if (end < from || start > to) return;
     const [name, , , colour] = data.labels[s[i]];
-    const x0 = Math.max(xOf(start), GUTTER - 1), x1 = Math.max(Math.min(xOf(end), GUTTER + plotWidth() + 1), x0 + 0.6);
+    const x0 = Math.max(xOf(start), gutter - 1), x1 = Math.max(Math.min(xOf(end), gutter + plotWidth() + 1), x0 + 0.6);
     const moving = Math.min(Math.max(xOf(start + s[i + 3]), x0), x1);
     g.fillStyle = style.fill[colour];
     if (moving > x0) {
@@ -225,14 +227,32 @@
     }
     return low;
   };
+  // A pass of a micro-batch may be several bars, with waits between them that are seen. Other bars stand alone.
+  const goesOn = (bar, next) => isOfMicroBatch(bar) && bar.kind === next.kind && bar.microBatch === next.microBatch &&
+    bar.chunk === next.chunk;
+  // The bars that one is a part of.
+  const passOf = (bars, i) => {
+    let first = i, last = i;
+    while (first > 0 && goesOn(bars[first - 1], bars[first])) --first;
+    while (last + 1 < bars.length && goesOn(bars[last], bars[last + 1])) ++last;
+    return [first, last];
+  };
+  // Solid: it computes. Pale: it waits; short waits, which are not seen apart, stand at the end of their bar.
   const drawBars = (g, row) => {
+    const right = gutter + plotWidth(), within = (ns) => Math.min(Math.max(xOf(ns), gutter), right);
     g.textAlign = "center";
     for (let i = firstBar(row.bars, from); i < row.bars.length && row.bars[i].start < to; ++i) {
-      const bar = row.bars[i], colour = data.kinds[bar.kind][1];
-      const x0 = Math.max(xOf(bar.start), GUTTER), x1 = Math.min(xOf(bar.end), GUTTER + plotWidth());
+      const [first, last] = passOf(row.bars, i), pass = row.bars.slice(first, last + 1), bar = pass[0];
+      const colour = data.kinds[bar.kind][1], x0 = within(bar.start), x1 = within(pass[pass.length - 1].end);
       const gap = x1 - x0 > 3 ? 0.7 : 0;
       g.fillStyle = style.fill[colour];
+      g.globalAlpha = 0.3;
       g.fillRect(x0, row.y, x1 - x0 - gap, ROW - 3);
+      g.globalAlpha = 1;
+      for (const { start, computes } of pass) {
+        const left = within(start);
+        g.fillRect(left, row.y, Math.max(Math.min(within(start + computes), x1 - gap) - left, 0), ROW - 3);
+      }
       if (hovered && hovered.bar && hovered.bar.kind === bar.kind && hovered.bar.microBatch === bar.microBatch &&
           hovered.bar.chunk === bar.chunk) {
         g.strokeStyle = style.ink;
@@ -240,9 +260,14 @@
       }
       const text = isOfMicroBatch(bar) ? barText(row, bar) : data.kinds[bar.kind][0];
       if (x1 - x0 > 6.5 * text.length + 4) {
+        g.strokeStyle = style.fill[colour];
+        g.lineWidth = 3;
+        g.strokeText(text, (x0 + x1) / 2, row.y + 11.5);
+        g.lineWidth = 1;
         g.fillStyle = style.text[colour];
         g.fillText(text, (x0 + x1) / 2, row.y + 11.5);
       }
+      i = last;
     }
   };
   // Which stretch of the stages the operations below are of.
@@ -250,7 +275,7 @@
     for (const side of step.sides) {
       const stages = rows.filter((row) => row.bars && row.side === side);
       if (side.window === null || stages.length === 0) continue;
-      const x0 = Math.max(xOf(side.window[0]), GUTTER), x1 = Math.min(xOf(side.window[1]), GUTTER + plotWidth());
+      const x0 = Math.max(xOf(side.window[0]), gutter), x1 = Math.min(xOf(side.window[1]), gutter + plotWidth());
       if (x1 <= x0) continue;
       const top = stages[0].y - 3, bottom = stages[stages.length - 1].y + ROW;
       g.strokeStyle = style.ink;
@@ -259,6 +284,7 @@
   };
   const draw = () => {
     const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth;
+    [gutter, lanes] = width < 700 ? [132, 66] : [212, 100];
     canvas.style.height = height + "px";
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
@@ -271,16 +297,16 @@
       if (row.bars) {
         g.textAlign = "left";
         g.fillStyle = style.ink;
-        g.fillText(row.name, 0, row.y + 11.5, GUTTER - 8);
+        g.fillText(row.name, 0, row.y + 11.5, gutter - 8);
         drawBars(g, row);
         continue;
       }
       g.textAlign = "left";
       g.fillStyle = style.muted;
-      g.fillText(row.lane, 66, row.y + 11.5, GUTTER - 72);
+      g.fillText(row.lane, lanes, row.y + 11.5, gutter - lanes - 6);
       if (row.track !== last) {
         g.fillStyle = style.ink;
-        g.fillText(row.name, 0, row.y + 11.5, 62);
+        g.fillText(row.name, 0, row.y + 11.5, lanes - 4);
       }
       last = row.track;
       for (const i of row.slices) drawSlice(g, row, i);
@@ -311,7 +337,7 @@
 
   const find = (x, y) => {
     const row = rows.find((r) => y >= r.y && y < r.y + ROW - 2);
-    if (!row || x < GUTTER) return null;
+    if (!row || x < gutter) return null;
     if (row.bars) {
       const bar = row.bars[firstBar(row.bars, timeAt(x))];
       return bar && bar.start <= timeAt(x) ? { row, bar, label: null } : null;
@@ -326,8 +352,12 @@
   };
   const describeBar = ({ row, bar }) => {
     const [kind] = data.kinds[bar.kind], of = row.hasChunks ? `, chunk ${bar.chunk}` : "";
+    const [first, last] = passOf(row.bars, row.bars.indexOf(bar));
+    const pass = row.bars.slice(first, last + 1), lasts = pass[pass.length - 1].end - pass[0].start;
+    const computes = pass.reduce((sum, part) => sum + part.computes, 0);
+    const waits = lasts > computes ? `, waits ${time(lasts - computes)} in between` : "";
     return [isOfMicroBatch(bar) ? `${kind} of micro-batch ${bar.microBatch}${of}` : kind,
-      `${row.side.title}\n${row.name}, by rank ${row.rank}\nstarts ${time(bar.start)}, takes ${time(bar.end - bar.start)}`];
+      `${row.side.title}\n${row.name}, by rank ${row.rank}\nstarts ${time(pass[0].start)}, computes ${time(computes)}${waits}`];
   };
   const describe = ({ row, i, label }) => {
     const s = row.track.slices, [name, phase, work] = data.labels[label];
@@ -363,7 +393,7 @@
   // ---- moving about ----
 
   canvas.onpointerdown = (event) => {
-    if (event.offsetX < GUTTER) return;
+    if (event.offsetX < gutter) return;
     canvas.focus({ preventScroll: true });
     canvas.setPointerCapture(event.pointerId);
     drag = { mode: event.shiftKey ? "move" : "select", x: event.offsetX, now: event.offsetX, from, to };
@@ -381,7 +411,7 @@
     const done = drag;
     drag = null;
     if (done && done.mode === "select" && Math.abs(done.now - done.x) > 4)
-      show(timeAt(Math.max(Math.min(done.x, done.now), GUTTER)), timeAt(Math.max(done.x, done.now)));
+      show(timeAt(Math.max(Math.min(done.x, done.now), gutter)), timeAt(Math.max(done.x, done.now)));
     else draw();
   };
   canvas.onpointercancel = () => { drag = null; draw(); };
@@ -427,10 +457,11 @@
     step = data.steps[select.value];
     canvas.setAttribute("aria-label", `Timelines of ${step.title}: ` +
       step.sides.map((side) => `${side.title} ${time(side.step)}`).join(", ") + ". The numbers are in the table below.");
+    where.textContent = [step.title, step.layout].filter((text) => text).join(": ");
     const used = new Set();
     for (const side of step.sides) {
       for (const stage of side.stages)
-        for (let i = 0; i < stage.bars.length; i += STRIDE) used.add(data.kinds[stage.bars[i]][1]);
+        for (let i = 0; i < stage.bars.length; i += BAR_STRIDE) used.add(data.kinds[stage.bars[i]][1]);
       for (const track of side.tracks)
         for (let i = 0; i < track.slices.length; i += STRIDE) used.add(data.labels[track.slices[i]][3]);
     }

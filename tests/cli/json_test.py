@@ -113,7 +113,23 @@ class Json(ProgramTest):
         for mode in value["modes"][1:]:
             self.assertIn(mode["advice"]["verdict"], ("use", "avoid", "benchmark first", "off"))
             self.assertEqual(mode["advice"]["basis"], "expected")
-        self.assertIsNone(self.json("simulate", self.tiny, "--platform", PLATFORM)["modes"])
+        # Each knob alone is switched off: the step is that of the scenario without it.
+        self.assertEqual([knob["knob"] for knob in value["without"]], ["overlap_grad_reduce", "overlap_p2p_comm"])
+        for knob in value["without"]:
+            words = [f"overlap.{knob['knob']}=false" if word.startswith(f"overlap.{knob['knob']}=") else word for word in knobs + layout]
+            off = self.json("simulate", self.tiny, "--platform", PLATFORM, *words)
+            self.assertEqual(off["step_ms"], knob["step_ms"])
+            self.assertAlmostEqual(knob["saved_ms"], knob["step_ms"] - value["step_ms"])
+        # The parts of a row are its step, behind a single hardware queue, too.
+        value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs, *layout,
+                          "--set", "cluster.cuda_device_max_connections=1")
+        for mode in value["modes"]:
+            parts = sum(mode[f"{part}_ms"] for part in ("compute", "core_wait", "exposed", "queue_wait", "bubble"))
+            self.assertAlmostEqual(parts / mode["step_ms"], 1, places=9)
+        self.assertGreater(max(mode["queue_wait_ms"] for mode in value["modes"]), 0)
+        plain = self.json("simulate", self.tiny, "--platform", PLATFORM)
+        self.assertIsNone(plain["modes"])
+        self.assertIsNone(plain["without"])
 
     def test_trace_of_a_pipeline(self):
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--trace", "trace.json",
