@@ -7,6 +7,7 @@
 #include "base/data_folder.hpp"
 #include "base/read_file.hpp"
 #include "model/framework_profile.hpp"
+#include "model/overlap/gates.hpp"
 #include "model/scenario/given_keys.hpp"
 #include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
@@ -16,19 +17,37 @@ namespace {
 
 constexpr std::int64_t kMostCtas = 64;  // of one NCCL communicator (MAXCHANNELS of NCCL 2.28)
 
-// What the platform's file says of ranks that share a device, where a scenario does not; 0 where it says nothing.
-std::int64_t ranks_per_device_of(const std::string& platform) {
+// What a scenario takes from the file of its platform; 0 where that says nothing.
+struct PlatformDefaults {
+  std::int64_t ranks_per_device = 0;
+  double compute_capability = 0;  // of its GPUs: 9.0 of H100
+};
+PlatformDefaults platform_defaults(const std::string& platform) {
+  PlatformDefaults defaults;
   std::error_code problem;
-  if (platform.empty() || !std::filesystem::is_regular_file(platform, problem)) return 0;
+  if (platform.empty() || !std::filesystem::is_regular_file(platform, problem)) return defaults;
   // Calibrated platforms are long and say nothing of it: they are not parsed twice.
   const std::vector<std::byte> bytes = ReadFile::open(platform).take();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.size() > kTomlMaxBytes || text.find("ranks_per_device") == std::string_view::npos) return 0;
+  const auto says = [&](const char* key) { return text.find(key) != std::string_view::npos; };
+  if (text.size() > kTomlMaxBytes || !(says("ranks_per_device") || says("compute_capability"))) return defaults;
   TomlTable file = parse_toml(text, platform);
-  return value_or<std::int64_t>(file, "ranks_per_device", 0, {.min = 0, .max = kMaxRanks});
+  defaults.ranks_per_device = value_or<std::int64_t>(file, "ranks_per_device", 0, {.min = 0, .max = kMaxRanks});
+  defaults.compute_capability = value_or<double>(file, "compute_capability", 0, {.min = 1, .max = 100});
+  return defaults;
 }
 
-Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device) {
+// CUDA_DEVICE_MAX_CONNECTIONS that the framework sets where a scenario says nothing; 0: none. Blackwell (10.0) and
+// later need none, and FSDP goes without it, as Megatron-LM has it (arguments.py:1455 to 1478 at d98e8a64).
+std::int64_t default_connections(const std::optional<FrameworkProfile>& profile, const PlatformDefaults& platform,
+                                 const Parallel& parallel) {
+  const bool is_before_blackwell = platform.compute_capability > 0 && platform.compute_capability < 10;
+  const bool cuts_layers = parallel.tensor_model_parallel_size > 1 || parallel.context_parallel_size > 1;
+  if (!profile || !is_before_blackwell || !cuts_layers || parallel.shards_gradients()) return 0;
+  return static_cast<std::int64_t>(profile->max_connections.value);
+}
+
+Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device, std::int64_t connections) {
   Cluster cluster;
   cluster.ranks_per_device = ranks_per_device;
   cluster.cores_per_device =
@@ -44,7 +63,7 @@ Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device) {
   cluster.link_GBps = value_or<double>(table, "link_GBps", cluster.link_GBps, {.min = 1e-6, .max = 1e6});
   cluster.link_latency_us = value_or<double>(table, "link_latency_us", cluster.link_latency_us, {.min = 0, .max = 1e9});
   cluster.cuda_device_max_connections =
-      value_or<std::int64_t>(table, "cuda_device_max_connections", 0, {.min = 0, .max = 32});
+      value_or<std::int64_t>(table, "cuda_device_max_connections", connections, {.min = 0, .max = 32});
   cluster.channel_GBps = value_or<double>(table, "channel_GBps", 0, {.min = 1e-6, .max = 1e6});
   cluster.nccl_ub = value_or<bool>(table, "nccl_ub", cluster.nccl_ub);
   TomlTable configs = table.section("nccl_communicator_config");
@@ -130,28 +149,11 @@ void check_size(TomlTable& root, const Scenario& scenario) {
         .failure("hidden_size", "expected parameters and activations of at most 2^60 bytes, got more");
 }
 
-// What knobs of overlap need of the other sections, where the frameworks refuse them without.
-void check_overlap(const TomlTable& table, const Scenario& scenario) {
-  const Overlap& overlap = scenario.overlap;
-  const Parallel& parallel = scenario.parallel;
-  if (overlap.overlap_param_gather_with_optimizer_step && parallel.virtual_pipeline_model_parallel_size == 1)
-    throw table.failure("overlap_param_gather_with_optimizer_step",
-                        "expected virtual_pipeline_model_parallel_size of at least 2 as well, got 1: the first model "
-                        "chunk is gathered beside the updates of the others");
-  if (overlap.fp8_param_gather && !parallel.shards_optimizer())
-    throw table.failure("fp8_param_gather",
-                        "expected [parallel] use_distributed_optimizer = true as well, got false: no parameters are "
-                        "gathered");
-  if (overlap.fp8_param_gather && scenario.training.precision != "bf16")
-    throw table.failure(
-        "fp8_param_gather",
-        "expected [training] precision = \"bf16\" as well, whose optimizer keeps the parameters in fp32, "
-        "got \"" +
-            scenario.training.precision + "\"");
-  if (overlap.reduce_scatter_with_fp32_accumulation && parallel.num_distributed_optimizer_instances > 1)
-    throw table.failure("reduce_scatter_with_fp32_accumulation",
-                        "expected num_distributed_optimizer_instances = 1 as well, got " +
-                            number(parallel.num_distributed_optimizer_instances));
+// What the frameworks refuse is an error here: model/overlap/gates.hpp.
+void refuse_closed_gates(TomlTable& root, const Scenario& scenario) {
+  const Gates gates = gates_of(scenario);
+  if (const Gate* gate = gates.refused(scenario.by_profile))
+    throw section_of(root, gate->section).failure(gate->key, gate->refusal());
 }
 
 std::string resolved(const std::string& path, const std::filesystem::path& folder) {
@@ -192,21 +194,15 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   scenario.parallel = read_parallel(parallel);
   scenario.model = read_model(std::move(model), scenario.parallel, folder);
   check_layout(parallel, scenario.model, scenario.parallel);
-  scenario.cluster = read_cluster(std::move(cluster), ranks_per_device_of(scenario.platform));
+  const PlatformDefaults platform = platform_defaults(scenario.platform);
+  scenario.cluster = read_cluster(std::move(cluster), platform.ranks_per_device,
+                                  default_connections(profile, platform, scenario.parallel));
   scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
   scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
   check_pipeline(parallel, scenario);
-  if (scenario.overlap.defer_embedding_wgrad_compute && scenario.parallel.pipeline_model_parallel_size == 1)
-    throw section_of(root, "overlap")
-        .failure("defer_embedding_wgrad_compute", "expected pipeline_model_parallel_size of at least 2 as well, got 1");
-  if (scenario.overlap.overlap_param_gather && !scenario.parallel.shards_optimizer())
-    throw section_of(root, "overlap")
-        .failure("overlap_param_gather",
-                 "expected [parallel] use_distributed_optimizer = true as well, got false: every rank updates all "
-                 "parameters, and none are gathered");
-  check_overlap(section_of(root, "overlap"), scenario);
   for (const char* section : {"parallel", "overlap", "training"})
     for (const std::string& key : section_of(root, section).default_keys()) scenario.by_profile.push_back(key);
+  refuse_closed_gates(root, scenario);
   check_size(root, scenario);
   scenario.compare = read_compare(std::move(compare), scenario);
   check_device(root, scenario);

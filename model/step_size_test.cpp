@@ -37,7 +37,7 @@ TEST_CASE("the size of a step is told from the scenario within a factor of two")
         "[parallel]\npipeline_model_parallel_size = 4\n[training]\nglobal_batch_size = 16",
         "[parallel]\npipeline_model_parallel_size = 2\nvirtual_pipeline_model_parallel_size = 4\n"
         "[cluster]\nranks_per_device = 1\n[training]\nglobal_batch_size = 16\n"
-        "recompute_granularity = \"full\"",
+        "recompute_granularity = \"full\"\n[overlap]\noverlap_p2p_comm = true",
         "[parallel]\ntensor_model_parallel_size = 4\nsequence_parallel = true\n[overlap]\ntp_comm_overlap = true",
         "[training]\nglobal_batch_size = 64\nattention_backend = \"unfused\"\nrecompute_granularity = \"full\"",
         "[parallel]\ndata_parallel_size = 2\n[overlap]\noverlap_grad_reduce = true\nbucket_size = 1",
@@ -76,7 +76,7 @@ TEST_CASE("a schedule that memory cannot hold is refused with the key to change"
                         8192 * MiB),
              Contains("[cluster] ranks_per_device: expected 1, which makes all ranks of a stage alike, got 2"));
   CHECK_THAT(failure_of("[parallel]\npipeline_model_parallel_size = 2\nvirtual_pipeline_model_parallel_size = 2\n"
-                        "microbatch_group_size_per_vp_stage = 5\n[training]\nglobal_batch_size = 30000",
+                        "microbatch_group_size_per_vp_stage = 5\n[overlap]\noverlap_p2p_comm = true\n[training]\nglobal_batch_size = 30000",
                         64 * MiB),
              Contains("0 micro-batches of a rank)") || Contains("5 micro-batches of a rank)"));
   CHECK_THAT(failure_of("", MiB / 64), Contains("[model] num_layers: expected at most "));

@@ -177,7 +177,7 @@ Platform platform_of(TomlTable root, const std::string& file) {
   platform.device = require<std::string>(root, "device");
   platform.date = value_or<std::string>(root, "date", "");
   platform.memory_bytes = require<std::int64_t>(root, "memory_bytes", {.min = 1});
-  root.has("ranks_per_device");  // a default of scenarios, which model/scenario reads
+  for (const char* key : {"ranks_per_device", "compute_capability"}) root.has(key);  // for model/scenario's defaults
   if (root.has("accelerator")) {
     platform.cores = 1;
     platform.accelerator =

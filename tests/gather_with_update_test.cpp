@@ -107,11 +107,11 @@ TEST_CASE("the reader of scenarios says what gathers beside the update need") {
     return std::string();
   };
   const std::string stages = "pipeline_model_parallel_size = 2\nvirtual_pipeline_model_parallel_size = 2\n",
-                    gather = "overlap_grad_reduce = true\noverlap_param_gather = true\n";
+                    gather = "overlap_grad_reduce = true\noverlap_param_gather = true\noverlap_p2p_comm = true\n";
   CHECK(message_of(stages, gather).empty());
   CHECK_THAT(message_of(stages, ""), Catch::Contains("overlap_param_gather = true as well"));
   CHECK_THAT(message_of("pipeline_model_parallel_size = 2\n", gather),
-             Catch::Contains("virtual_pipeline_model_parallel_size of at least 2"));
+             Catch::Contains("virtual_pipeline_model_parallel_size above 1 as well, got 1"));
 }
 
 }  // namespace stretto::testing

@@ -66,7 +66,7 @@ TEST_CASE("gates of tensor-parallel overlap say what would open them") {
     return schedule.notes.empty() ? "" : schedule.notes.back();
   };
   CHECK_THAT(notes({1, 2}, "tp_comm_overlap"), Catch::Contains("it needs sequence_parallel = true"));
-  CHECK_THAT(notes({2, 1}, "tp_comm_overlap"), Catch::Contains("tensor_model_parallel_size is 1"));
+  CHECK_THAT(notes({2, 1}, "tp_comm_overlap"), Catch::Contains("tensor_model_parallel_size above 1, got 1"));
   CHECK_THAT(notes({1, 2, true}, "async_tensor_model_parallel_allreduce"), Catch::Contains("tp_comm_overlap acts"));
   CHECK(notes({1, 2, true}, "tp_comm_overlap").empty());
 }

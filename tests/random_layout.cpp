@@ -118,7 +118,9 @@ class Generator {
     } else if (draw_.seldom()) {
       parallel_.set("data_parallel_sharding_strategy", distributed_optimizer_ ? "optim" : "no_shard");
     }
-    overlap_.set("fsdp_comm_overlap", !draw_.seldom());
+    const bool is_beside = !draw_.seldom();
+    overlap_.set("fsdp_comm_overlap", is_beside);
+    unit_overlap_ = is_unit && is_beside;
     overlap_.set("fsdp_prefetch_depth", draw_.between(0, 4));
   }
 
@@ -290,7 +292,7 @@ class Generator {
     overlap_.set("reduce_scatter_with_fp32_accumulation", instances_ == 1 && draw_.coin());
     if (draw_.coin()) overlap_.set("fp8_param_gather", is_bf16_ && distributed_optimizer_);
     overlap_.set("async_tensor_model_parallel_allreduce", draw_.coin());
-    overlap_.set("tp_comm_overlap", draw_.coin());
+    overlap_.set("tp_comm_overlap", draw_.coin() && tp_ > 1 && sequence_parallel_);
     overlap_.set("tp_comm_bulk_dgrad", draw_.coin());
     overlap_.set("tp_comm_bulk_wgrad", draw_.coin());
     for (const char* knob : {"tp_comm_overlap_ag", "tp_comm_overlap_rs", "tp_comm_overlap_rs_dgrad"})
@@ -301,7 +303,8 @@ class Generator {
     if (draw_.coin()) overlap_of_gemms();
     if (draw_.coin()) overlap_.set("cp_comm_overlap", draw_.coin());
     overlap_.set("cp_flash_overlap", draw_.coin());
-    const bool beside = draw_.coin();
+    // Two stages of several chunks each must have it.
+    const bool beside = draw_.coin() || (pp_ == 2 && vp_ > 1 && !zero_bubble_);
     overlap_.set("overlap_p2p_comm", beside);
     if (beside) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());
     if (!beside) overlap_.set("batch_p2p_comm", draw_.coin());
@@ -331,7 +334,8 @@ class Generator {
   }
 
   void streams() {
-    cluster_.set("cuda_device_max_connections", draw_.one_of<std::int64_t>({0, 0, 1, 8, 32}));
+    const std::int64_t connections = draw_.one_of<std::int64_t>({0, 0, 1, 8, 32});
+    cluster_.set("cuda_device_max_connections", connections == 1 && unit_overlap_ ? 2 : connections);
     cluster_.set("cores_per_device", draw_.between(0, 4));
     cluster_.set("link_GBps", draw_.one_of({1.0, 20.0}));
     cluster_.set("link_latency_us", draw_.one_of({0.0, 10.0}));
@@ -380,6 +384,7 @@ class Generator {
   bool scatters_ = false;
   bool zero_bubble_ = false, is_dual_ = false;
   bool distributed_optimizer_ = true;
+  bool unit_overlap_ = false;  // fsdp_comm_overlap acts, unless a rank is alone
   Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"},
       compare_{"compare"};
 };

@@ -287,7 +287,7 @@ TEST_CASE("CommOverlapConfig goes both ways", "[megatron]") {
   const Scenario s = parse_scenario(
       model + overlap +
           from_bridge("cfg.comm_overlap = CommOverlapConfig(tp_comm_overlap=False, overlap_grad_reduce=True,\n  "
-                      "bucket_size=40_000_000, wgrad_deferral_limit=None)  # mine\n",
+                      "bucket_size=40_000_000, overlap_p2p_comm=True, wgrad_deferral_limit=None)  # mine\n",
                       "c.py")
               .text,
       "s");

@@ -29,10 +29,16 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
   const bool asked = scenario.overlap.async_tensor_model_parallel_allreduce;
-  gates.above_one("sequence_parallel", p.sequence_parallel, "tensor_model_parallel_size", p.tensor_model_parallel_size);
-  gates.above_one(kKnob, asked, "tensor_model_parallel_size", p.tensor_model_parallel_size);
-  gates.off(kKnob, asked, "sequence_parallel off", !p.sequence_parallel,
-            "sequence_parallel is on, which has no all-reduce; tp_comm_overlap acts");
+  const std::string source = megatron("core/tensor_parallel/layers.py:1144, where it is on always");
+  gates.above_one("sequence_parallel", p.sequence_parallel, "tensor_model_parallel_size", p.tensor_model_parallel_size,
+                  megatron("arguments.py:1433, with a warning"));
+  gates.above_one(kKnob, asked, "tensor_model_parallel_size", p.tensor_model_parallel_size, source);
+  gates.add({.knob = kKnob,
+             .needs = "sequence_parallel = false",
+             .source = source,
+             .asked = asked,
+             .open = !p.sequence_parallel,
+             .why = "sequence_parallel is on, which has no all-reduce; tp_comm_overlap acts"});
 }
 
 }  // namespace

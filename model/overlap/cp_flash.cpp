@@ -194,9 +194,13 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
   const bool asked = scenario.overlap.cp_flash_overlap;
   gates.above_one(kKnob, asked, "context_parallel_size", p.context_parallel_size);
-  gates.off(kKnob, asked, "cp_comm_type a2a", p.context_parallel_size == 1 || p.has_cp_comm_type(CpCommType::a2a),
-            "cp_comm_type is " + names_of(p.cp_comm_types()) +
-                "; attention is cut by whose tokens they are where a rank has all of them");
+  gates.add({.knob = kKnob,
+             .needs = "cp_comm_type = a2a",
+             .source = kOwnGate,
+             .asked = asked,
+             .open = p.context_parallel_size == 1 || p.has_cp_comm_type(CpCommType::a2a),
+             .why = "cp_comm_type is " + names_of(p.cp_comm_types()) +
+                    "; attention is cut by whose tokens they are where a rank has all of them"});
 }
 
 }  // namespace

@@ -32,8 +32,12 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
   const bool asked = scenario.overlap.cp_comm_overlap;
   gates.above_one(kKnob, asked, "context_parallel_size", p.context_parallel_size);
-  gates.off(kKnob, asked, "cp_comm_type with a ring", p.context_parallel_size == 1 || p.has_cp_ring(),
-            "attention waits for the collectives of cp_comm_type " + names_of(p.cp_comm_types()));
+  gates.add({.knob = kKnob,
+             .needs = "cp_comm_type with a ring",
+             .source = kOwnGate,
+             .asked = asked,
+             .open = p.context_parallel_size == 1 || p.has_cp_ring(),
+             .why = "attention waits for the collectives of cp_comm_type " + names_of(p.cp_comm_types())});
 }
 
 }  // namespace

@@ -185,16 +185,36 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const char* key = "data_parallel_sharding_strategy";
   const std::string value = "\"" + std::string(name_of(parallel.data_parallel_sharding_strategy)) + "\"";
   gates.above_one(kKnob, scenario.overlap.fsdp_comm_overlap, Parallel::kReplicas, parallel.replicas());
-  gates.off(kKnob, scenario.overlap.fsdp_comm_overlap, std::string(key) + " from optim_grads on",
-            parallel.shards_gradients(), std::string(key) + " is " + value + ", which overlap_grad_reduce overlaps");
-  gates.off("fsdp_prefetch_depth", scenario.overlap.fsdp_prefetch_depth != Overlap{}.fsdp_prefetch_depth, kKnob,
-            scenario.overlap.fsdp_comm_overlap,
-            "it needs fsdp_comm_overlap = true; parameters are gathered when needed");
-  // With one hardware queue a gather that is issued ahead holds back the compute behind it; Megatron-FSDP asserts.
-  gates.error(kKnob, scenario.overlap.fsdp_comm_overlap && parallel.shards_gradients() && parallel.replicas() > 1,
-              "cuda_device_max_connections other than 1", scenario.cluster.cuda_device_max_connections != 1);
+  gates.add({.knob = kKnob,
+             .needs = std::string(key) + " from optim_grads on",
+             .source = kOwnGate,
+             .asked = scenario.overlap.fsdp_comm_overlap,
+             .open = parallel.shards_gradients(),
+             .why = std::string(key) + " is " + value + ", which overlap_grad_reduce overlaps"});
+  gates.add({.knob = "fsdp_prefetch_depth",
+             .needs = std::string(kKnob) + " = true",
+             .source = kOwnGate,
+             .asked = scenario.overlap.fsdp_prefetch_depth != Overlap{}.fsdp_prefetch_depth,
+             .open = scenario.overlap.fsdp_comm_overlap,
+             .why = "it needs fsdp_comm_overlap = true; parameters are gathered when needed"});
+  gates.add({.knob = kKnob,
+             .needs = "cuda_device_max_connections other than 1",
+             .kind = GateKind::error,
+             .source = megatron("arguments.py:1166"),
+             .asked = scenario.overlap.fsdp_comm_overlap && parallel.shards_gradients() && parallel.replicas() > 1,
+             .open = scenario.cluster.cuda_device_max_connections != 1,
+             .got = std::to_string(scenario.cluster.cuda_device_max_connections),
+             .why = "with one hardware queue a gather that is issued ahead holds back the compute behind it",
+             .section = "cluster",
+             .key = "cuda_device_max_connections"});
   gates.above_one(std::string(key) + " from optim_grads on", parallel.shards_gradients(), Parallel::kReplicas,
                   parallel.replicas());
+  gates.add({.knob = std::string(key) + " from optim_grads on",
+             .needs = "pipeline_model_parallel_size = 1",
+             .kind = GateKind::acts,
+             .source = megatron("arguments.py:1034, an error of --use-torch-fsdp2; Megatron-FSDP has no such gate"),
+             .wider = "stages shard for themselves; reshard_after_forward says whether after each micro-batch",
+             .asked = parallel.shards_gradients()});
 }
 
 }  // namespace

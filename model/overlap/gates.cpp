@@ -9,102 +9,257 @@
 
 namespace stretto {
 
-void Gates::off(const std::string& knob, bool asked, const std::string& needs, bool open, const std::string& why) {
-  gates_.push_back({knob, needs, false, asked, open, why});
+std::string Gate::reason() const {
+  if (kind != GateKind::error) return why;
+  return "it needs " + needs + ", got " + got + (why.empty() ? "" : ": " + why);
 }
 
-void Gates::above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size) {
-  off(knob, asked, key + " above 1", size > 1, key + " is 1; it acts from 2 on");
+std::string Gate::refusal() const {
+  return "expected " + needs + " as well, got " + got + (why.empty() ? "" : ": " + why);
 }
 
-void Gates::trains(const std::string& knob, bool asked, const Scenario& scenario) {
-  off(knob, asked, "frozen_base off", !scenario.training.frozen_base, "frozen_base is on, and nothing is trained");
+std::string megatron(const std::string& place) { return "Megatron-LM d98e8a64 " + place; }
+std::string bridge(const std::string& place) { return "Megatron-Bridge 067f987d " + place; }
+std::string transformer_engine(const std::string& place) { return "TransformerEngine d0067d0d " + place; }
+
+void Gates::add(Gate gate) {
+  if (gate.key.empty()) gate.key = gate.knob;
+  if (gate.kind == GateKind::acts) gate.open = true;
+  gates_.push_back(std::move(gate));
+}
+
+void Gates::above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size,
+                      const std::string& source) {
+  add({.knob = knob,
+       .needs = key + " above 1",
+       .source = source,
+       .asked = asked,
+       .open = size > 1,
+       .why = key + " is 1; it acts from 2 on"});
+}
+
+void Gates::trains(const std::string& knob, bool asked, const Scenario& scenario, const std::string& source) {
+  add({.knob = knob,
+       .needs = "frozen_base = false",
+       .source = source,
+       .asked = asked,
+       .open = !scenario.training.frozen_base,
+       .why = "frozen_base is on, and nothing is trained"});
 }
 
 void Gates::off_with_units(const std::string& knob, bool asked, const Scenario& scenario) {
   const std::string key = "data_parallel_sharding_strategy";
-  off(knob, asked, key + " no_shard or optim", !scenario.parallel.shards_gradients(),
-      key + " is \"" + name_of(scenario.parallel.data_parallel_sharding_strategy) +
-          "\", whose units are no buckets; fsdp_comm_overlap overlaps their communication");
+  add({.knob = knob,
+       .needs = key + " no_shard or optim",
+       .source = kOwnGate,
+       .asked = asked,
+       .open = !scenario.parallel.shards_gradients(),
+       .why = key + " is \"" + name_of(scenario.parallel.data_parallel_sharding_strategy) +
+              "\", whose units are no buckets; fsdp_comm_overlap overlaps their communication"});
 }
 
-void Gates::error(const std::string& knob, bool asked, const std::string& needs, bool open) {
-  gates_.push_back({knob, needs, true, asked, open, ""});
+namespace {
+
+std::string shown(bool value) { return value ? "true" : "false"; }
+
+void add_deferral(const Scenario& s, Gates& gates) {
+  const Overlap& o = s.overlap;
+  const char* knob = "defer_embedding_wgrad_compute";
+  const PipelineSchedule schedule = s.parallel.pipeline_schedule;
+  const std::int64_t pp = s.parallel.pipeline_model_parallel_size;
+  gates.add({.knob = knob,
+             .needs = "pipeline_model_parallel_size above 1",
+             .kind = GateKind::error,
+             .source = megatron("core/model_parallel_config.py:545"),
+             .asked = o.defer_embedding_wgrad_compute,
+             .open = pp > 1,
+             .got = std::to_string(pp)});
+  gates.trains(knob, o.defer_embedding_wgrad_compute, s);
+  gates.add(
+      {.knob = knob,
+       .needs = "pipeline_schedule = 1f1b",
+       .source = kOwnGate,
+       .asked = o.defer_embedding_wgrad_compute,
+       .open = !is_zero_bubble(schedule),
+       .why = std::string("pipeline_schedule is \"") + name_of(schedule) + "\", which puts off all weight gradients"});
+  gates.add({.knob = "wgrad_deferral_limit",
+             .needs = "defer_embedding_wgrad_compute = true",
+             .source = megatron("core/pipeline_parallel/schedules.py:897, nothing else reads it"),
+             .asked = o.wgrad_deferral_limit > 0,
+             .open = o.defer_embedding_wgrad_compute,
+             .why = "it needs defer_embedding_wgrad_compute = true"});
 }
+
+// Epilogues of cuBLASLt and operations joined by hand: no framework has these knobs.
+void add_fusions(const Scenario& s, Gates& gates) {
+  const Training& t = s.training;
+  const auto off = [&](const char* knob, bool asked, const char* needs, bool open, const char* why) {
+    gates.add({.knob = knob, .needs = needs, .source = kOwnGate, .asked = asked, .open = open, .why = why});
+  };
+  const char* no_biases = "the linear layers have no biases";
+  off("gelu_fusion", t.gelu_fusion, "swiglu = false", !s.model.swiglu,
+      "the model has swiglu, which no product has as an epilogue");
+  off("bias_gradient_fusion", t.bias_gradient_fusion, "add_bias_linear = true", s.model.add_bias_linear, no_biases);
+  const char* sums_gelu = "gelu_bias_gradient_fusion";
+  const bool asked = t.gelu_bias_gradient_fusion;
+  off(sums_gelu, asked, "gelu_fusion = true", t.gelu_fusion && !s.model.swiglu,
+      "gelu_fusion is off or has no GELU, and it sums what that epilogue makes");
+  off(sums_gelu, asked, "add_bias_linear = true", s.model.add_bias_linear, no_biases);
+  off(sums_gelu, asked, "tp_comm_overlap = false", !s.overlap.tp_comm_overlap,
+      "tp_comm_overlap is on, which may cut the product into pieces that would all add to the sums");
+  gates.trains(sums_gelu, asked, s);
+  off("residual_fusion", t.residual_fusion, "hidden_dropout = 0", s.model.hidden_dropout == 0,
+      "hidden_dropout is above 0 and comes between the product and the addition");
+  off("residual_fusion", t.residual_fusion, "tensor_model_parallel_size = 1",
+      s.parallel.tensor_model_parallel_size == 1,
+      "tensor_model_parallel_size is above 1, and products are summed over ranks before the addition");
+}
+
+void add_communicators(const Scenario& s, Gates& gates) {
+  const Cluster& c = s.cluster;
+  gates.add({.knob = "channel_GBps",
+             .needs = "max_ctas of a group",
+             .source = kOwnGate,
+             .asked = c.channel_GBps > 0,
+             .open = !c.max_ctas.empty(),
+             .why = "no group has channels; nccl_communicator_config.dp.max_ctas gives dp some"});
+  for (const RankGroup& group : rank_groups(s.parallel)) {
+    const std::string config = "nccl_communicator_config." + group.name;
+    const bool is_zero = c.zero_cta_groups.contains(group.name);
+    if (is_zero || c.max_ctas.contains(group.name))
+      gates.above_one(config, true, group.size_key, group.size, megatron("core/parallel_state.py:176"));
+    gates.add({.knob = config + ".cta_policy",
+               .needs = "nccl_ub = true",
+               .kind = GateKind::error,
+               .source = "NCCL 2.28 ncclConfig_t.CTAPolicy, which takes kernels there without a word",
+               .asked = is_zero,
+               .open = c.nccl_ub,
+               .got = shown(c.nccl_ub),
+               .why = "copy engines go between registered buffers",
+               .section = "cluster"});
+    const auto& first = c.high_priority_stream_groups;
+    const std::string priority = "high_priority_stream_groups " + group.name;
+    if (std::find(first.begin(), first.end(), group.name) != first.end())
+      gates.above_one(priority, true, group.size_key, group.size, megatron("core/parallel_state.py:182"));
+  }
+  if (c.max_ctas.contains("embd"))
+    gates.add({.knob = "nccl_communicator_config.embd",
+               .needs = "untie_embeddings_and_output_weights = false",
+               .source = megatron("core/distributed/finalize_model_grads.py:146"),
+               .asked = true,
+               .open = !s.model.untie_embeddings_and_output_weights,
+               .why = "untie_embeddings_and_output_weights is on, and nothing is summed"});
+  gates.add({.knob = "nccl_ub",
+             .needs = "more ranks than one",
+             .source = kOwnGate,
+             .asked = c.nccl_ub,
+             .open = s.parallel.ranks() > 1,
+             .why = "a rank alone has no collectives"});
+  gates.add({.knob = "tensor_model_parallel_size or context_parallel_size above 1",
+             .needs = "cuda_device_max_connections = 1 before Blackwell",
+             .kind = GateKind::acts,
+             .source = megatron("arguments.py:1477"),
+             .wider =
+                 "1 is the default there of profiles whose framework asks for it (docs/profiles.md); any number is "
+                 "predicted, because the order of launches is in the schedule",
+             .asked = s.parallel.tensor_model_parallel_size > 1 || s.parallel.context_parallel_size > 1});
+}
+
+void add_pipeline(const Scenario& s, Gates& gates) {
+  const Parallel& p = s.parallel;
+  const std::int64_t tp = p.tensor_model_parallel_size, pp = p.pipeline_model_parallel_size,
+                     vp = p.virtual_pipeline_model_parallel_size;
+  const bool zero_bubble = is_zero_bubble(p.pipeline_schedule);
+  const std::string schedule = std::string("\"") + name_of(p.pipeline_schedule) + "\"";
+  // What [parallel] needs of the layout: model/scenario/parallel.cpp reads it, and refuses it before a schedule could
+  // be asked for.
+  const auto refused = [&](const char* knob, bool asked, const char* needs, bool open, const std::string& got,
+                           const std::string& source) {
+    gates.add({.knob = knob,
+               .needs = needs,
+               .kind = GateKind::error,
+               .source = source,
+               .asked = asked,
+               .open = open,
+               .got = got,
+               .section = "parallel"});
+  };
+  const std::string pp_key = "pipeline_model_parallel_size", pp_above_1 = pp_key + " above 1";
+  for (const auto& [knob, asked] :
+       {std::pair{"account_for_embedding_in_pipeline_split", p.account_for_embedding_in_pipeline_split},
+        std::pair{"account_for_loss_in_pipeline_split", p.account_for_loss_in_pipeline_split}}) {
+    gates.above_one(knob, asked, pp_key, pp, megatron("core/transformer/transformer_block.py:109"));
+    refused(knob, asked, "no num_layers_in_first_pipeline_stage or num_layers_in_last_pipeline_stage",
+            p.num_layers_in_first_pipeline_stage == 0 && p.num_layers_in_last_pipeline_stage == 0, "both",
+            megatron("core/transformer/transformer_config.py:2235"));
+    refused(knob, asked, "no pipeline_model_parallel_layout", p.pipeline_model_parallel_layout.empty(), "both",
+            megatron("core/transformer/transformer_config.py:2252"));
+  }
+  const char* group = "microbatch_group_size_per_vp_stage";
+  const bool has_group = p.microbatch_group_size_per_vp_stage > 0;
+  gates.above_one(group, has_group, "virtual_pipeline_model_parallel_size", vp,
+                  megatron("core/pipeline_parallel/schedules.py:1161, nothing else reads it"));
+  gates.add({.knob = group,
+             .needs = "pipeline_schedule = 1f1b",
+             .source = kOwnGate,
+             .asked = has_group,
+             .open = !zero_bubble,
+             .why = "pipeline_schedule is " + schedule + ", which has no groups"});
+  refused("pipeline_schedule", zero_bubble, "pipeline_model_parallel_size above 1", pp > 1, std::to_string(pp),
+          kOwnGate);
+  refused("pipeline_schedule", zero_bubble, "frozen_base = false", !s.training.frozen_base, "true", kOwnGate);
+  refused("pipeline_schedule", zero_bubble, "recompute_granularity none or selective",
+          !s.training.recompute.repeats_layers(), "layers that are repeated", kOwnGate);
+  refused("pipeline_schedule", zero_bubble, "no gradients sharded behind each micro-batch",
+          !p.shards_gradients() || !p.reshard_after_forward || p.replicas() == 1, "sharded ones", kOwnGate);
+  const char* scatter = "scatter_gather_tensors_in_pipeline";
+  const bool scatters = p.scatter_gather_tensors_in_pipeline;
+  const std::string of_2021 = "Megatron-LM v3.0 megatron/p2p_communication.py, scatter_gather_tensors_in_pipeline";
+  gates.above_one(scatter, scatters, pp_key, pp, of_2021);
+  gates.above_one(scatter, scatters, "tensor_model_parallel_size", tp, of_2021);
+  gates.add({.knob = scatter,
+             .needs = "sequence_parallel = false",
+             .source = of_2021,
+             .asked = scatters,
+             .open = !p.sequence_parallel,
+             .why = "sequence_parallel is on, and ranks have no more than their part of the tokens"});
+  const char* instances = "num_distributed_optimizer_instances";
+  const std::int64_t count = p.num_distributed_optimizer_instances;
+  refused(instances, count > 1, "use_distributed_optimizer = true", p.shards_optimizer(), "false",
+          megatron("core/distributed/distributed_data_parallel.py:358"));
+  refused(instances, count > 1, "at least 2 ranks in each instance", count == 1 || p.shards() > 1, "1", kOwnGate);
+  const char* virtual_size = "virtual_pipeline_model_parallel_size";
+  refused(virtual_size, vp > 1, "pipeline_model_parallel_size above 1", pp > 1, std::to_string(pp),
+          megatron("arguments.py:1002"));
+  const std::int64_t in_group = has_group ? p.microbatch_group_size_per_vp_stage : pp, all = s.num_microbatches();
+  const std::int64_t rest = all % std::max<std::int64_t>(1, in_group);
+  refused(virtual_size, vp > 1 && !zero_bubble,
+          "micro-batches in groups of at least pipeline_model_parallel_size, none or as many left over",
+          in_group >= pp && in_group <= all && (rest == 0 || rest >= pp),
+          std::to_string(all) + " in groups of " + std::to_string(in_group),
+          megatron("core/pipeline_parallel/schedules.py:1161 and 1173"));
+  gates.add({.knob = virtual_size,
+             .needs = "pipeline_model_parallel_size above 2 or overlap_p2p_comm = true",
+             .kind = GateKind::error,
+             .source = megatron("arguments.py:1006"),
+             .wider = "modes without overlap_p2p_comm are compared there too",
+             .asked = vp > 1 && !zero_bubble,
+             .open = pp > 2 || s.overlap.overlap_p2p_comm,
+             .got = std::to_string(pp) + " and false",
+             .why = "messages in groups would have several of one pair of stages in one group",
+             .section = "parallel"});
+}
+
+}  // namespace
 
 Gates gates_of(const Scenario& s) {
   Gates gates;
   for (const OverlapMode& mode : overlap_modes())
     if (mode.gates) mode.gates(s, gates);
-  const Parallel& p = s.parallel;
-  const Overlap& o = s.overlap;
-  const std::int64_t tp = p.tensor_model_parallel_size, pp = p.pipeline_model_parallel_size,
-                     vp = p.virtual_pipeline_model_parallel_size;
-  gates.error("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_model_parallel_size above 1",
-              pp > 1);
-  gates.trains("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, s);
-  const bool zero_bubble = is_zero_bubble(p.pipeline_schedule);
-  const std::string is_on = std::string("pipeline_schedule is \"") + name_of(p.pipeline_schedule) + "\", ";
-  gates.off("defer_embedding_wgrad_compute", o.defer_embedding_wgrad_compute, "pipeline_schedule 1f1b", !zero_bubble,
-            is_on + "which puts off all weight gradients");
-  gates.error("wgrad_deferral_limit", o.wgrad_deferral_limit > 0, "defer_embedding_wgrad_compute",
-              o.defer_embedding_wgrad_compute);
-  gates.off("gelu_fusion", s.training.gelu_fusion, "swiglu off", !s.model.swiglu,
-            "the model has swiglu, which no product has as an epilogue");
-  gates.off("bias_gradient_fusion", s.training.bias_gradient_fusion, "add_bias_linear on", s.model.add_bias_linear,
-            "the linear layers have no biases");
-  const bool sums_gelu = s.training.gelu_bias_gradient_fusion;
-  gates.off("gelu_bias_gradient_fusion", sums_gelu, "gelu_fusion on", s.training.gelu_fusion && !s.model.swiglu,
-            "gelu_fusion is off or has no GELU, and it sums what that epilogue makes");
-  gates.off("gelu_bias_gradient_fusion", sums_gelu, "add_bias_linear on", s.model.add_bias_linear,
-            "the linear layers have no biases");
-  gates.off("gelu_bias_gradient_fusion", sums_gelu, "tp_comm_overlap off", !o.tp_comm_overlap,
-            "tp_comm_overlap is on, which may cut the product into pieces that would all add to the sums");
-  gates.trains("gelu_bias_gradient_fusion", sums_gelu, s);
-  gates.off("residual_fusion", s.training.residual_fusion, "hidden_dropout 0", s.model.hidden_dropout == 0,
-            "hidden_dropout is above 0 and comes between the product and the addition");
-  gates.off("residual_fusion", s.training.residual_fusion, "tensor_model_parallel_size 1", tp == 1,
-            "tensor_model_parallel_size is above 1, and products are summed over ranks before the addition");
-  gates.off("channel_GBps", s.cluster.channel_GBps > 0, "max_ctas of a group", !s.cluster.max_ctas.empty(),
-            "no group has channels; nccl_communicator_config.dp.max_ctas gives dp some");
-  for (const RankGroup& group : rank_groups(p)) {
-    const std::string config = "nccl_communicator_config." + group.name;
-    const bool is_zero = s.cluster.zero_cta_groups.contains(group.name);
-    if (is_zero || s.cluster.max_ctas.contains(group.name)) gates.above_one(config, true, group.size_key, group.size);
-    gates.error(config + ".cta_policy", is_zero, "nccl_ub", s.cluster.nccl_ub);
-    const auto& first = s.cluster.high_priority_stream_groups;
-    const std::string priority = "high_priority_stream_groups " + group.name;
-    if (std::find(first.begin(), first.end(), group.name) != first.end())
-      gates.above_one(priority, true, group.size_key, group.size);
-  }
-  if (s.cluster.max_ctas.contains("embd"))
-    gates.off("nccl_communicator_config.embd", true, "tied embeddings", !s.model.untie_embeddings_and_output_weights,
-              "untie_embeddings_and_output_weights is on, and nothing is summed");
-  gates.off("nccl_ub", s.cluster.nccl_ub, "more ranks than one", p.ranks() > 1, "a rank alone has no collectives");
-  gates.above_one("account_for_embedding_in_pipeline_split", p.account_for_embedding_in_pipeline_split,
-                  "pipeline_model_parallel_size", pp);
-  gates.above_one("account_for_loss_in_pipeline_split", p.account_for_loss_in_pipeline_split,
-                  "pipeline_model_parallel_size", pp);
-  gates.above_one("microbatch_group_size_per_vp_stage", p.microbatch_group_size_per_vp_stage > 0,
-                  "virtual_pipeline_model_parallel_size", vp);
-  gates.off("microbatch_group_size_per_vp_stage", p.microbatch_group_size_per_vp_stage > 0, "pipeline_schedule 1f1b",
-            !zero_bubble, is_on + "which has no groups");
-  gates.error("pipeline_schedule", zero_bubble, "pipeline_model_parallel_size above 1", pp > 1);
-  gates.error("pipeline_schedule", zero_bubble, "frozen_base off", !s.training.frozen_base);
-  gates.error("pipeline_schedule", zero_bubble, "recompute_granularity none or selective",
-              !s.training.recompute.repeats_layers());
-  const char* scatter = "scatter_gather_tensors_in_pipeline";
-  gates.above_one(scatter, p.scatter_gather_tensors_in_pipeline, "pipeline_model_parallel_size", pp);
-  gates.above_one(scatter, p.scatter_gather_tensors_in_pipeline, "tensor_model_parallel_size", tp);
-  gates.off(scatter, p.scatter_gather_tensors_in_pipeline, "sequence_parallel off", !p.sequence_parallel,
-            "sequence_parallel is on, and ranks have no more than their part of the tokens");
-  gates.error("num_distributed_optimizer_instances", p.num_distributed_optimizer_instances > 1,
-              "use_distributed_optimizer", p.shards_optimizer());
-  gates.error("num_distributed_optimizer_instances", p.num_distributed_optimizer_instances > 1,
-              "at least 2 ranks in each instance", p.num_distributed_optimizer_instances == 1 || p.shards() > 1);
-  gates.error("virtual_pipeline_model_parallel_size", vp > 1, "pipeline_model_parallel_size above 1", pp > 1);
-  gates.error("virtual_pipeline_model_parallel_size", vp > 1,
-              "micro-batches in groups of at least pipeline_model_parallel_size, none or as many left over", true);
+  add_deferral(s, gates);
+  add_fusions(s, gates);
+  add_communicators(s, gates);
+  add_pipeline(s, gates);
   return gates;
 }
 
@@ -113,16 +268,39 @@ bool Gates::acts(const std::string& knob) const {
                      [&](const Gate& gate) { return gate.knob != knob || (gate.asked && gate.open); });
 }
 
+const Gate* Gates::refused(std::span<const std::string> by_profile) const {
+  for (const Gate& gate : gates_) {
+    if (gate.kind != GateKind::error || !gate.asked || gate.open) continue;
+    const bool is_of_profile = std::find(by_profile.begin(), by_profile.end(), gate.key) != by_profile.end();
+    if (gate.section != "overlap" || !is_of_profile) return &gate;
+  }
+  return nullptr;
+}
+
 std::vector<std::string> Gates::notes(std::span<const std::string> silent) const {
   std::vector<std::string> notes;
   for (const Gate& gate : gates_) {
     const std::string start = gate.knob + " is off: ";
     const bool is_said = !notes.empty() && notes.back().starts_with(start);
     const bool is_silent = std::find(silent.begin(), silent.end(), gate.knob) != silent.end();
-    if (gate.asked && !gate.open && !is_said && !is_silent) notes.push_back(start + gate.why);
+    // A layout that is refused is no knob: modes that its scenario may not have are compared all the same.
+    const bool is_knob = gate.kind == GateKind::off || gate.section != "parallel";
+    if (gate.asked && !gate.open && is_knob && !is_said && !is_silent) notes.push_back(start + gate.reason());
   }
   return notes;
 }
+
+namespace {
+
+const char* name_of(GateKind kind) {
+  return kind == GateKind::error ? "error" : kind == GateKind::off ? "off" : "acts";
+}
+
+const char* in_words(GateKind kind) {
+  return kind == GateKind::error ? "an error" : kind == GateKind::off ? "off, with a note" : "acts all the same";
+}
+
+}  // namespace
 
 std::string print_gates(const Gates& gates) {
   std::size_t knob_width = 4, needs_width = 5;
@@ -135,9 +313,9 @@ std::string print_gates(const Gates& gates) {
   for (const Gate& gate : gates.all())
     out += fmt::format("{:<{}}  {:<9}  {:<{}}  {}\n", gate.knob, knob_width, gate.asked ? "yes" : "no", gate.needs,
                        needs_width,
-                       gate.open       ? std::string("open")
-                       : gate.is_error ? "closed  an error when asked for"
-                                       : "closed  " + gate.why);
+                       gate.open                      ? std::string("open")
+                       : gate.kind == GateKind::error ? "closed  an error when asked for: " + gate.reason()
+                                                      : "closed  " + gate.reason());
   return out;
 }
 
@@ -148,8 +326,10 @@ nlohmann::json gates_json(const Gates& gates) {
                     {"needs", gate.needs},
                     {"asked", gate.asked},
                     {"open", gate.open},
-                    {"when_closed", gate.is_error ? "error" : "off"},
-                    {"why", gate.why}});
+                    {"when_closed", name_of(gate.kind)},
+                    {"why", gate.open ? "" : gate.reason()},
+                    {"source", gate.source},
+                    {"wider", gate.wider}});
   return {{"gates", std::move(list)}};
 }
 
@@ -167,10 +347,11 @@ std::string gates_reference() {
   for (const OverlapMode& mode : overlap_modes())
     out += fmt::format("| `{}` | {} | {} | {} |\n", mode.name, mode.knob.empty() ? "" : "`" + mode.knob + "`",
                        mode.meaning, mode.memory);
-  out += "\n| knob | needs | where it is not so |\n|---|---|---|\n";
+  out += "\n| knob | needs | where it is not so | as in | where Stretto is wider |\n|---|---|---|---|---|\n";
   const Gates gates = all_gates();
   for (const Gate& gate : gates.all())
-    out += fmt::format("| `{}` | {} | {} |\n", gate.knob, gate.needs, gate.is_error ? "an error" : "off, with a note");
+    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", gate.knob, gate.needs, in_words(gate.kind), gate.source,
+                       gate.wider);
   return out;
 }
 

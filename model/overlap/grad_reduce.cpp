@@ -95,17 +95,31 @@ void add_accumulation_gates(const Scenario& scenario, Gates& gates) {
   gates.above_one(knob, asked, Parallel::kReplicas, scenario.parallel.replicas());
   gates.trains(knob, asked, scenario);
   gates.off_with_units(knob, asked, scenario);
-  gates.off(knob, asked, "use_distributed_optimizer", scenario.parallel.shards_optimizer(),
-            "use_distributed_optimizer is off, and gradients are all-reduced");
-  gates.off(knob, asked, "grad_reduce_in_fp32 off", !scenario.overlap.grad_reduce_in_fp32,
-            "grad_reduce_in_fp32 is on, and a reduce-scatter sums in fp32");
-  gates.error(knob, asked, "num_distributed_optimizer_instances 1",
-              scenario.parallel.num_distributed_optimizer_instances == 1);
+  gates.add({.knob = knob,
+             .needs = "use_distributed_optimizer = true",
+             .source = megatron("core/distributed/param_and_grad_buffer.py:766"),
+             .asked = asked,
+             .open = scenario.parallel.shards_optimizer(),
+             .why = "use_distributed_optimizer is off, and gradients are all-reduced"});
+  gates.add({.knob = knob,
+             .needs = "grad_reduce_in_fp32 = false",
+             .source = megatron("arguments.py:1219, with a warning"),
+             .asked = asked,
+             .open = !scenario.overlap.grad_reduce_in_fp32,
+             .why = "grad_reduce_in_fp32 is on, and a reduce-scatter sums in fp32"});
+  const std::int64_t instances = scenario.parallel.num_distributed_optimizer_instances;
+  gates.add({.knob = knob,
+             .needs = "num_distributed_optimizer_instances = 1",
+             .kind = GateKind::error,
+             .source = megatron("core/distributed/param_and_grad_buffer.py:233"),
+             .asked = asked,
+             .open = instances == 1,
+             .got = std::to_string(instances)});
 }
 
 void add_gates(const Scenario& scenario, Gates& gates) {
   gates.above_one("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, Parallel::kReplicas,
-                  scenario.parallel.replicas());
+                  scenario.parallel.replicas(), bridge("training/comm_overlap.py:576"));
   gates.trains("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
   gates.off_with_units("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
   add_accumulation_gates(scenario, gates);

@@ -3,6 +3,10 @@
 //
 // Edges:   what made it  →  send;  last use of the buffer  →  recv  →  what needs it
 // Exposed: the part of a message that is longer than the compute between its send and its use.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "model/overlap/mode.hpp"
 
 namespace stretto {
@@ -11,6 +15,14 @@ namespace {
 void read(TomlTable& table, Overlap& overlap) {
   // Kept as it is for messages beside compute too, which it does not act on: modes without them are compared.
   overlap.batch_p2p_comm = value_or<bool>(table, "batch_p2p_comm", overlap.batch_p2p_comm);
+  // Who asks for batches where the profile has messages beside compute means batches.
+  const std::vector<std::string> of_profile = table.default_keys();
+  const auto is_of_profile = [&](const char* key) {
+    return std::find(of_profile.begin(), of_profile.end(), key) != of_profile.end();
+  };
+  if (table.has("batch_p2p_comm") && overlap.batch_p2p_comm && !is_of_profile("batch_p2p_comm") &&
+      is_of_profile("overlap_p2p_comm"))
+    overlap.overlap_p2p_comm = false;
   overlap.overlap_p2p_comm_warmup_flush =
       value_or<bool>(table, "overlap_p2p_comm_warmup_flush", overlap.overlap_p2p_comm_warmup_flush);
 }
@@ -18,22 +30,46 @@ void read(TomlTable& table, Overlap& overlap) {
 void check(TomlTable& table, const Overlap& overlap) {
   if (overlap.overlap_p2p_comm && value_or<bool>(table, "batch_p2p_comm", false))
     throw table.failure("batch_p2p_comm", "expected only one of it and overlap_p2p_comm, got both");
-  if (overlap.overlap_p2p_comm_warmup_flush && !overlap.overlap_p2p_comm)
-    throw table.failure("overlap_p2p_comm_warmup_flush", "expected overlap_p2p_comm = true as well, got false");
 }
 
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Overlap& o = scenario.overlap;
-  gates.above_one("overlap_p2p_comm", o.overlap_p2p_comm, "pipeline_model_parallel_size",
-                  scenario.parallel.pipeline_model_parallel_size);
-  gates.error("overlap_p2p_comm", o.overlap_p2p_comm, "batch_p2p_comm not asked for", true);
-  gates.error("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush, "overlap_p2p_comm", o.overlap_p2p_comm);
-  gates.above_one("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush,
-                  "virtual_pipeline_model_parallel_size", scenario.parallel.virtual_pipeline_model_parallel_size);
+  const char* knob = "overlap_p2p_comm";
+  gates.above_one(knob, o.overlap_p2p_comm, "pipeline_model_parallel_size",
+                  scenario.parallel.pipeline_model_parallel_size, bridge("training/comm_overlap.py:462"));
+  // Who asked for batch_p2p_comm is known to check() alone: it is on by default, and acts in modes without the knob.
+  gates.add({.knob = knob,
+             .needs = "batch_p2p_comm not asked for",
+             .kind = GateKind::error,
+             .source = megatron("core/pipeline_parallel/schedules.py:1086"),
+             .asked = o.overlap_p2p_comm,
+             .open = true,
+             .key = "batch_p2p_comm"});
+  gates.add({.knob = knob,
+             .needs = "virtual_pipeline_model_parallel_size above 1",
+             .kind = GateKind::acts,
+             .source = megatron("arguments.py:1012, with a warning"),
+             .wider = "messages of stages of one chunk each go beside compute too",
+             .asked = o.overlap_p2p_comm});
+  const char* flush = "overlap_p2p_comm_warmup_flush";
+  gates.add({.knob = flush,
+             .needs = "overlap_p2p_comm = true",
+             .kind = GateKind::error,
+             .source = megatron("core/model_parallel_config.py:570"),
+             .asked = o.overlap_p2p_comm_warmup_flush,
+             .open = o.overlap_p2p_comm,
+             .got = "false"});
+  gates.above_one(flush, o.overlap_p2p_comm_warmup_flush, "virtual_pipeline_model_parallel_size",
+                  scenario.parallel.virtual_pipeline_model_parallel_size,
+                  megatron("core/pipeline_parallel/schedules.py:1576, nothing else reads it"));
   const PipelineSchedule schedule = scenario.parallel.pipeline_schedule;
-  gates.off("overlap_p2p_comm_warmup_flush", o.overlap_p2p_comm_warmup_flush, "pipeline_schedule 1f1b",
-            !is_zero_bubble(schedule),
-            std::string("pipeline_schedule is \"") + name_of(schedule) + "\", whose receives are posted early always");
+  gates.add({.knob = flush,
+             .needs = "pipeline_schedule = 1f1b",
+             .source = kOwnGate,
+             .asked = o.overlap_p2p_comm_warmup_flush,
+             .open = !is_zero_bubble(schedule),
+             .why = std::string("pipeline_schedule is \"") + name_of(schedule) +
+                    "\", whose receives are posted early always"});
 }
 
 }  // namespace

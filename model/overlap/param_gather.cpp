@@ -199,49 +199,94 @@ void read(TomlTable& table, Overlap& overlap) {
       value_or<std::int64_t>(table, "bucket_size", overlap.bucket_size, {.min = 1, .max = std::int64_t{1} << 40});
 }
 
-void check(TomlTable& table, const Overlap& overlap) {
-  if (overlap.overlap_param_gather && !overlap.overlap_grad_reduce)
-    throw table.failure("overlap_param_gather",
-                        "expected overlap_grad_reduce = true as well, got false: "
-                        "overlap_param_gather needs overlap_grad_reduce");
-  if (overlap.overlap_param_gather_with_optimizer_step && !overlap.overlap_param_gather)
-    throw table.failure("overlap_param_gather_with_optimizer_step",
-                        "expected overlap_param_gather = true as well, got false");
+void add_fp8_gates(const Scenario& scenario, Gates& gates) {
+  const char* knob = "fp8_param_gather";
+  const bool asked = scenario.overlap.fp8_param_gather;
+  gates.above_one(knob, asked, Parallel::kReplicas, scenario.parallel.replicas());
+  gates.trains(knob, asked, scenario);
+  gates.off_with_units(knob, asked, scenario);
+  gates.add({.knob = knob,
+             .needs = "precision = bf16",
+             .kind = GateKind::error,
+             .source = kOwnGate,
+             .asked = asked,
+             .open = scenario.training.precision == "bf16",
+             .got = scenario.training.precision,
+             .why = "the optimizer keeps the parameters in fp32, and what goes round is cast from them"});
+  gates.add({.knob = knob,
+             .needs = "use_distributed_optimizer = true",
+             .kind = GateKind::error,
+             .source = megatron("arguments.py:1096"),
+             .asked = asked,
+             .open = scenario.parallel.shards_optimizer(),
+             .got = "false",
+             .why = "no parameters are gathered"});
+  gates.add(
+      {.knob = knob,
+       .needs = "a model in fp8 (--fp8-format)",
+       .kind = GateKind::acts,
+       .source = megatron("core/transformer/transformer_config.py:1566, an error"),
+       .wider =
+           "parameters of a bf16 model are cast to fp8 for the gather and back behind it; Megatron-LM gathers what "
+           "an fp8 model keeps in fp8",
+       .asked = asked});
 }
 
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Overlap& o = scenario.overlap;
-  const std::int64_t replicas = scenario.parallel.replicas();
-  gates.above_one("overlap_param_gather", o.overlap_param_gather, Parallel::kReplicas, replicas);
-  gates.trains("overlap_param_gather", o.overlap_param_gather, scenario);
-  gates.off_with_units("overlap_param_gather", o.overlap_param_gather, scenario);
-  gates.error("overlap_param_gather", o.overlap_param_gather, "overlap_grad_reduce", o.overlap_grad_reduce);
-  gates.error("overlap_param_gather", o.overlap_param_gather, "use_distributed_optimizer",
-              scenario.parallel.shards_optimizer());
+  const std::int64_t replicas = scenario.parallel.replicas(),
+                     vp = scenario.parallel.virtual_pipeline_model_parallel_size;
+  const auto refused = [&](const char* knob, bool asked, const char* needs, bool open, const std::string& got,
+                           const char* place, const char* why) {
+    gates.add({.knob = knob,
+               .needs = needs,
+               .kind = GateKind::error,
+               .source = megatron(place),
+               .asked = asked,
+               .open = open,
+               .got = got,
+               .why = why});
+  };
+  const char* knob = "overlap_param_gather";
+  gates.above_one(knob, o.overlap_param_gather, Parallel::kReplicas, replicas, bridge("training/comm_overlap.py:576"));
+  gates.trains(knob, o.overlap_param_gather, scenario, megatron("arguments.py:1845, --freeze-all-layers"));
+  gates.off_with_units(knob, o.overlap_param_gather, scenario);
+  refused(knob, o.overlap_param_gather, "overlap_grad_reduce = true", o.overlap_grad_reduce, "false",
+          "arguments.py:1028", "");
+  refused(knob, o.overlap_param_gather, "use_distributed_optimizer = true", scenario.parallel.shards_optimizer(),
+          "false", "arguments.py:1025", "every rank updates all parameters, and none are gathered");
   // Buckets are of gradients and of parameters.
-  gates.off("bucket_size", o.bucket_size > 0, "overlap_grad_reduce", o.overlap_grad_reduce,
-            "it needs overlap_grad_reduce = true; the gradients of a model chunk are one bucket");
-  gates.off("align_param_gather", o.align_param_gather, "overlap_param_gather", o.overlap_param_gather,
-            "it needs overlap_param_gather = true");
-  gates.above_one("align_param_gather", o.align_param_gather, Parallel::kReplicas, replicas);
-  gates.above_one("align_param_gather", o.align_param_gather, "virtual_pipeline_model_parallel_size",
-                  scenario.parallel.virtual_pipeline_model_parallel_size);
-  const char* fp8 = "fp8_param_gather";
-  gates.above_one(fp8, o.fp8_param_gather, Parallel::kReplicas, replicas);
-  gates.trains(fp8, o.fp8_param_gather, scenario);
-  gates.off_with_units(fp8, o.fp8_param_gather, scenario);
-  gates.error(fp8, o.fp8_param_gather, "precision bf16", scenario.training.precision == "bf16");
-  gates.error(fp8, o.fp8_param_gather, "use_distributed_optimizer", scenario.parallel.shards_optimizer());
+  gates.add({.knob = "bucket_size",
+             .needs = "overlap_grad_reduce = true",
+             .source = megatron("core/distributed/distributed_data_parallel.py:136"),
+             .asked = o.bucket_size > 0,
+             .open = o.overlap_grad_reduce,
+             .why = "it needs overlap_grad_reduce = true; the gradients of a model chunk are one bucket"});
+  const char* aligned = "align_param_gather";
+  gates.add({.knob = aligned,
+             .needs = "overlap_param_gather = true",
+             .source = megatron("core/distributed/distributed_data_parallel.py:549, nothing else reads it"),
+             .asked = o.align_param_gather,
+             .open = o.overlap_param_gather,
+             .why = "it needs overlap_param_gather = true"});
+  gates.above_one(aligned, o.align_param_gather, Parallel::kReplicas, replicas);
+  gates.above_one(aligned, o.align_param_gather, "virtual_pipeline_model_parallel_size", vp,
+                  megatron("arguments.py:1013, with a warning"));
+  add_fp8_gates(scenario, gates);
   const char* with_step = "overlap_param_gather_with_optimizer_step";
   const bool asked = o.overlap_param_gather_with_optimizer_step;
   gates.above_one(with_step, asked, Parallel::kReplicas, replicas);
   gates.trains(with_step, asked, scenario);
   gates.off_with_units(with_step, asked, scenario);
-  gates.error(with_step, asked, "overlap_param_gather", o.overlap_param_gather);
-  gates.error(with_step, asked, "virtual_pipeline_model_parallel_size above 1",
-              scenario.parallel.virtual_pipeline_model_parallel_size > 1);
-  gates.off(with_step, asked, "fp8_param_gather off", !o.fp8_param_gather,
-            "fp8_param_gather is on, whose shards are cast when the next step begins");
+  refused(with_step, asked, "overlap_param_gather = true", o.overlap_param_gather, "false", "arguments.py:1069", "");
+  refused(with_step, asked, "virtual_pipeline_model_parallel_size above 1", vp > 1, std::to_string(vp),
+          "arguments.py:1071", "the first model chunk is gathered beside the updates of the others");
+  gates.add({.knob = with_step,
+             .needs = "fp8_param_gather = false",
+             .source = kOwnGate,
+             .asked = asked,
+             .open = !o.fp8_param_gather,
+             .why = "fp8_param_gather is on, whose shards are cast when the next step begins"});
 }
 
 }  // namespace
@@ -255,7 +300,6 @@ OverlapMode overlap_param_gather_mode() {
           .configure = [](Overlap& o) { o.overlap_grad_reduce = true; },
           .clear = [](Overlap& o) { o.overlap_param_gather_with_optimizer_step = false; },
           .read = read,
-          .check = check,
           .gates = add_gates,
           .rewrite = rewrite,
           .stage = RewriteStage::attach_data_parallel};

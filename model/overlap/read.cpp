@@ -28,8 +28,6 @@ Overlap read_overlap(TomlTable table, const Parallel& parallel) {
   overlap.wgrad_deferral_limit =
       value_or<std::int64_t>(table, "wgrad_deferral_limit", 0, {.min = 0, .max = kMaxGlobalBatch});
   table.finish();
-  if (overlap.wgrad_deferral_limit > 0 && !overlap.defer_embedding_wgrad_compute)
-    throw table.failure("wgrad_deferral_limit", "expected defer_embedding_wgrad_compute = true as well, got false");
   for (const OverlapMode& mode : overlap_modes())
     if (mode.check) mode.check(table, overlap);
   return overlap;

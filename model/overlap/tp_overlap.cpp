@@ -1,6 +1,7 @@
 // Which communication of a layer is overlapped how (Megatron-LM's tp_comm_overlap, TransformerEngine's user buffers):
 // one knob and three modes. Files tp_* state edges and exposed parts of what they cut.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "model/lower/builder.hpp"
@@ -129,23 +130,51 @@ void rewrite(Lowered& lowered, const Scenario& scenario, const Gates&) {
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
   const Overlap& o = scenario.overlap;
-  gates.above_one("tp_comm_overlap", o.tp_comm_overlap, "tensor_model_parallel_size", p.tensor_model_parallel_size);
-  gates.off("tp_comm_overlap", o.tp_comm_overlap, "sequence_parallel", p.sequence_parallel,
-            "it needs sequence_parallel = true");
-  gates.off("tp_comm_overlap", o.tp_comm_overlap, "recompute_granularity none, selective or full",
-            scenario.training.recompute.granularity != Recompute::Granularity::selective_op,
-            "recompute_granularity is \"selective_op\", which computes gate and up of fc1 apart");
-  for (const auto& [knob, asked] : {std::pair{"tp_comm_overlap_rs_dgrad", o.tp_comm_overlap_rs_dgrad},
-                                    std::pair{"tp_comm_overlap_disable_qkv", o.tp_comm_overlap_disable_qkv},
-                                    std::pair{"tp_comm_overlap_disable_fc1", o.tp_comm_overlap_disable_fc1},
-                                    std::pair{"tp_comm_overlap_compute_lanes", o.tp_comm_overlap_compute_lanes > 1},
-                                    std::pair{"tp_comm_overlap_cfg", !o.tp_comm_overlap_cfg.empty()}})
-    gates.off(knob, asked, "tp_comm_overlap", o.tp_comm_overlap, "it needs tp_comm_overlap = true");
-  // As TransformerEngine: the pieces of a reduce-scatter beside dgrad leave nothing for bulk.
-  for (const auto& [knob, asked] :
-       {std::pair{"tp_comm_bulk_dgrad", o.tp_comm_bulk_dgrad}, std::pair{"tp_comm_bulk_wgrad", o.tp_comm_bulk_wgrad}})
-    gates.off(knob, asked && o.tp_comm_overlap, "tp_comm_overlap_rs_dgrad off", !o.tp_comm_overlap_rs_dgrad,
-              "tp_comm_overlap_rs_dgrad is on, which reduces and scatters beside dgrad already");
+  const char* main_knob = "tp_comm_overlap";
+  // Megatron-LM takes sequence_parallel away where nothing is cut, and refuses the knob then.
+  const std::string source =
+      megatron("arguments.py:1442") + "; off with a warning in " + bridge("training/comm_overlap.py:443");
+  gates.add({.knob = main_knob,
+             .needs = "tensor_model_parallel_size above 1",
+             .kind = GateKind::error,
+             .source = source,
+             .asked = o.tp_comm_overlap,
+             .open = p.tensor_model_parallel_size > 1,
+             .got = std::to_string(p.tensor_model_parallel_size)});
+  gates.add({.knob = main_knob,
+             .needs = "sequence_parallel = true",
+             .kind = GateKind::error,
+             .source = source,
+             .asked = o.tp_comm_overlap,
+             .open = p.sequence_parallel,
+             .got = "false",
+             .why = "async_tensor_model_parallel_allreduce is what overlaps without it"});
+  gates.add({.knob = main_knob,
+             .needs = "recompute_granularity none, selective or full",
+             .source = kOwnGate,
+             .asked = o.tp_comm_overlap,
+             .open = scenario.training.recompute.granularity != Recompute::Granularity::selective_op,
+             .why = "recompute_granularity is \"selective_op\", which computes gate and up of fc1 apart"});
+  for (const auto& [knob, asked, line] :
+       {std::tuple{"tp_comm_overlap_rs_dgrad", o.tp_comm_overlap_rs_dgrad, "1457"},
+        std::tuple{"tp_comm_overlap_disable_qkv", o.tp_comm_overlap_disable_qkv, "1473"},
+        std::tuple{"tp_comm_overlap_disable_fc1", o.tp_comm_overlap_disable_fc1, "1477"},
+        std::tuple{"tp_comm_overlap_compute_lanes", o.tp_comm_overlap_compute_lanes > 1, ""},
+        std::tuple{"tp_comm_overlap_cfg", !o.tp_comm_overlap_cfg.empty(), "1457"}})
+    gates.add({.knob = knob,
+               .needs = "tp_comm_overlap = true",
+               .source = *line ? megatron(std::string("core/extensions/transformer_engine.py:") + line) : kOwnGate,
+               .asked = asked,
+               .open = o.tp_comm_overlap,
+               .why = "it needs tp_comm_overlap = true"});
+  for (const auto& [knob, asked, line] : {std::tuple{"tp_comm_bulk_dgrad", o.tp_comm_bulk_dgrad, "1404"},
+                                          std::tuple{"tp_comm_bulk_wgrad", o.tp_comm_bulk_wgrad, "1398"}})
+    gates.add({.knob = knob,
+               .needs = "tp_comm_overlap_rs_dgrad = false",
+               .source = transformer_engine(std::string("pytorch/module/layernorm_linear.py:") + line),
+               .asked = asked && o.tp_comm_overlap,
+               .open = !o.tp_comm_overlap_rs_dgrad,
+               .why = "tp_comm_overlap_rs_dgrad is on, which reduces and scatters beside dgrad already"});
 }
 
 // The four modes of the knob tp_comm_overlap.

@@ -260,13 +260,20 @@ class Json(ProgramTest):
         value = json.loads(self.ok("show", "--gates", "--json", "-").out)
         self.assert_as_documented("show --gates", value)
         gates = value["gates"]
-        self.assertEqual(tables.count("off, with a note") + tables.count("an error"), len(gates))
+        rows = [row.split(" | ") for row in tables.splitlines() if row.startswith("| `") and row.count(" | ") == 4]
+        words = {"error": "an error", "off": "off, with a note", "acts": "acts all the same"}
+        self.assertEqual([(row[0].strip("|` "), row[1], row[2], row[3], row[4].strip("| ")) for row in rows],
+                         [(gate["knob"], gate["needs"], words[gate["when_closed"]], gate["source"], gate["wider"]) for gate in gates])
 
     def test_gates(self):
-        value = json.loads(self.ok("show", self.tiny, "--gates", "--json", "-", "--set", "overlap.tp_comm_overlap=true").out)
+        value = json.loads(self.ok("show", self.tiny, "--gates", "--json", "-", "--set",
+                                   "overlap.tp_comm_overlap_rs_dgrad=true").out)
         self.assert_as_documented("show --gates", value)
-        closed = [gate["knob"] for gate in value["gates"] if gate["asked"] and not gate["open"]]
-        self.assertIn("tp_comm_overlap", closed)
+        closed = {gate["knob"]: gate["why"] for gate in value["gates"] if gate["asked"] and not gate["open"]}
+        self.assertEqual(closed["tp_comm_overlap_rs_dgrad"], "it needs tp_comm_overlap = true")
+        # What the frameworks assert is an error.
+        self.fails(2, "show", self.tiny, "--gates", "--set", "overlap.tp_comm_overlap=true",
+                   says=("overlap.tp_comm_overlap: expected tensor_model_parallel_size above 1 as well, got 1",))
 
     def test_compare(self):
         value = self.json("compare", self.tiny, "--platform", PLATFORM, "--trace", "trace.json")

@@ -1,0 +1,270 @@
+// Every row of the table of gates (docs/gates.md) against what the reader of scenarios and the schedule do.
+#include "model/overlap/gates.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "model/build_schedule.hpp"
+#include "tests/random_layout.hpp"
+
+namespace stretto::testing {
+namespace {
+
+using Keys = std::vector<std::string>;  // "parallel.data_parallel_size=2"
+
+Keys operator+(Keys a, const Keys& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const Keys kReduces = {"overlap.overlap_grad_reduce=true"};
+const Keys kGathers = kReduces + Keys{"overlap.overlap_param_gather=true"};
+const Keys kStages = {"parallel.pipeline_model_parallel_size=4"};
+const Keys kChunks = kStages + Keys{"parallel.virtual_pipeline_model_parallel_size=2"};
+const Keys kTensor = {"parallel.tensor_model_parallel_size=2"};
+const Keys kSequence = kTensor + Keys{"parallel.sequence_parallel=true"};
+const Keys kPieces = kSequence + Keys{"overlap.tp_comm_overlap=true"};
+const Keys kUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
+
+// What opens all gates of a knob and asks for it.
+Keys asking(const std::string& knob) {
+  static const std::map<std::string, Keys> kAsking = {
+      {"overlap_grad_reduce", kReduces},
+      {"reduce_scatter_with_fp32_accumulation",
+       {"parallel.data_parallel_size=4", "overlap.reduce_scatter_with_fp32_accumulation=true",
+        "overlap.grad_reduce_in_fp32=false"}},
+      {"overlap_param_gather", kGathers},
+      {"bucket_size", kReduces + Keys{"overlap.bucket_size=100"}},
+      {"align_param_gather", kChunks + kGathers + Keys{"overlap.align_param_gather=true"}},
+      {"fp8_param_gather", {"overlap.fp8_param_gather=true", "training.precision=bf16"}},
+      {"overlap_param_gather_with_optimizer_step",
+       kChunks + kGathers + Keys{"overlap.overlap_param_gather_with_optimizer_step=true", "training.precision=bf16"}},
+      {"sequence_parallel", kSequence},
+      {"async_tensor_model_parallel_allreduce", kTensor + Keys{"overlap.async_tensor_model_parallel_allreduce=true"}},
+      {"tp_comm_overlap", kPieces},
+      {"tp_comm_overlap_rs_dgrad", kPieces + Keys{"overlap.tp_comm_overlap_rs_dgrad=true"}},
+      {"tp_comm_overlap_disable_qkv", kPieces + Keys{"overlap.tp_comm_overlap_disable_qkv=true"}},
+      {"tp_comm_overlap_disable_fc1", kPieces + Keys{"overlap.tp_comm_overlap_disable_fc1=true"}},
+      {"tp_comm_overlap_compute_lanes", kPieces + Keys{"overlap.tp_comm_overlap_compute_lanes=2"}},
+      {"tp_comm_overlap_cfg", kPieces + Keys{"overlap.tp_comm_overlap_cfg.qkv_wgrad.method=bulk"}},
+      {"tp_comm_bulk_dgrad", kPieces},
+      {"tp_comm_bulk_wgrad", kPieces},
+      {"overlap_p2p_comm", kStages + Keys{"overlap.overlap_p2p_comm=true"}},
+      {"overlap_p2p_comm_warmup_flush",
+       kChunks + Keys{"overlap.overlap_p2p_comm=true", "overlap.overlap_p2p_comm_warmup_flush=true"}},
+      {"cp_comm_overlap", {"parallel.context_parallel_size=2", "overlap.cp_comm_overlap=true"}},
+      {"cp_flash_overlap",
+       {"parallel.context_parallel_size=2", "parallel.cp_comm_type=a2a", "overlap.cp_flash_overlap=true"}},
+      {"fsdp_comm_overlap", kUnits + Keys{"overlap.fsdp_comm_overlap=true"}},
+      {"fsdp_prefetch_depth", kUnits + Keys{"overlap.fsdp_comm_overlap=true", "overlap.fsdp_prefetch_depth=2"}},
+      {"data_parallel_sharding_strategy from optim_grads on", kUnits},
+      {"defer_embedding_wgrad_compute", kStages + Keys{"overlap.defer_embedding_wgrad_compute=true"}},
+      {"wgrad_deferral_limit",
+       kStages + Keys{"overlap.defer_embedding_wgrad_compute=true", "overlap.wgrad_deferral_limit=1"}},
+      {"gelu_fusion", {"training.gelu_fusion=true"}},
+      {"bias_gradient_fusion", {"training.bias_gradient_fusion=true"}},
+      {"gelu_bias_gradient_fusion",
+       kSequence + Keys{"training.gelu_fusion=true", "training.gelu_bias_gradient_fusion=true"}},
+      {"residual_fusion", {"training.residual_fusion=true"}},
+      {"channel_GBps", {"cluster.channel_GBps=1.0", "cluster.nccl_communicator_config.dp.max_ctas=2"}},
+      {"nccl_ub", {"cluster.nccl_ub=true"}},
+      {"tensor_model_parallel_size or context_parallel_size above 1", kTensor},
+      {"account_for_embedding_in_pipeline_split",
+       kStages + Keys{"parallel.account_for_embedding_in_pipeline_split=true", "model.num_layers=7"}},
+      {"account_for_loss_in_pipeline_split",
+       kStages + Keys{"parallel.account_for_loss_in_pipeline_split=true", "model.num_layers=7"}},
+      {"microbatch_group_size_per_vp_stage", kChunks + Keys{"parallel.microbatch_group_size_per_vp_stage=4"}},
+      {"pipeline_schedule", kStages + Keys{"parallel.pipeline_schedule=zb-h1"}},
+      {"scatter_gather_tensors_in_pipeline",
+       kStages + kTensor + Keys{"parallel.scatter_gather_tensors_in_pipeline=true"}},
+      {"num_distributed_optimizer_instances",
+       {"parallel.data_parallel_size=4", "parallel.num_distributed_optimizer_instances=2"}},
+      {"virtual_pipeline_model_parallel_size", kChunks},
+  };
+  static const std::map<std::string, Keys> kSizes = {
+      {"dp", {}}, {"tp", kTensor}, {"cp", {"parallel.context_parallel_size=2"}}, {"pp", kStages}, {"embd", kStages}};
+  if (const auto known = kAsking.find(knob); known != kAsking.end()) return known->second;
+  const auto begins = [&](const std::string& start) { return knob.starts_with(start); };
+  if (const std::string config = "nccl_communicator_config."; begins(config)) {
+    const std::string rest = knob.substr(config.size()), group = rest.substr(0, rest.find('.'));
+    const std::string table = "cluster." + config + group;
+    return rest == group ? kSizes.at(group) + Keys{table + ".max_ctas=2"}
+                         : kSizes.at(group) + Keys{table + ".cta_policy=zero", "cluster.nccl_ub=true"};
+  }
+  if (const std::string first = "high_priority_stream_groups "; begins(first))
+    return kSizes.at(knob.substr(first.size())) +
+           Keys{"cluster.high_priority_stream_groups=[\"" + knob.substr(first.size()) + "\"]"};
+  FAIL("no scenario asks for " << knob << ": add it to this table");
+  return {};
+}
+
+// The section of a key.
+std::string placed(const std::string& key) {
+  static const std::vector<std::string> kAll = scenario_keys();
+  for (const std::string& known : kAll)
+    if (known.ends_with("." + key)) return known;
+  FAIL("the reader knows no key " << key);
+  return "";
+}
+
+// What closes a gate that was open: the opposite of what its row says that it needs.
+Keys closing(const Gate& gate) {
+  static const std::map<std::string, Keys> kInWords = {
+      {"data_parallel_size x context_parallel_size above 1",
+       {"parallel.data_parallel_size=1", "parallel.context_parallel_size=1"}},
+      {"data_parallel_sharding_strategy no_shard or optim", kUnits},
+      {"data_parallel_sharding_strategy from optim_grads on", {"parallel.data_parallel_sharding_strategy=optim"}},
+      {"precision = bf16", {"training.precision=fp32"}},
+      {"a model in fp8 (--fp8-format)", {}},  // there is none
+      {"recompute_granularity none, selective or full", {"training.recompute_granularity=selective_op"}},
+      {"no gradients sharded behind each micro-batch", {"parallel.data_parallel_sharding_strategy=optim_grads_params"}},
+      {"recompute_granularity none or selective", {"training.recompute_granularity=full"}},
+      {"batch_p2p_comm not asked for", {"overlap.batch_p2p_comm=true"}},
+      {"cp_comm_type = a2a", {"parallel.cp_comm_type=p2p"}},
+      {"cp_comm_type with a ring", {"parallel.cp_comm_type=all_gather"}},
+      {"cuda_device_max_connections other than 1", {"cluster.cuda_device_max_connections=1"}},
+      {"cuda_device_max_connections = 1 before Blackwell", {"cluster.cuda_device_max_connections=8"}},
+      {"pipeline_schedule = 1f1b",
+       {"parallel.pipeline_schedule=zb-v", "parallel.virtual_pipeline_model_parallel_size=2"}},
+      {"hidden_dropout = 0", {"model.hidden_dropout=0.1"}},
+      {"more ranks than one", {"parallel.data_parallel_size=1"}},
+      {"no num_layers_in_first_pipeline_stage or num_layers_in_last_pipeline_stage",
+       {"parallel.num_layers_in_first_pipeline_stage=1"}},
+      {"no pipeline_model_parallel_layout",
+       {"parallel.pipeline_model_parallel_layout=Et*2|t*2|t*2|tL", "parallel.account_for_loss_in_pipeline_split=true"}},
+      {"at least 2 ranks in each instance", {"parallel.num_distributed_optimizer_instances=4"}},
+      {"micro-batches in groups of at least pipeline_model_parallel_size, none or as many left over",
+       {"training.global_batch_size=18"}},
+      {"pipeline_model_parallel_size above 2 or overlap_p2p_comm = true",
+       {"parallel.pipeline_model_parallel_size=2", "overlap.overlap_p2p_comm=false"}},
+      {"untie_embeddings_and_output_weights = false", {"model.untie_embeddings_and_output_weights=true"}},
+  };
+  if (const auto known = kInWords.find(gate.needs); known != kInWords.end()) return known->second;
+  if (const auto above = gate.needs.find(" above "); above != std::string::npos)
+    return {placed(gate.needs.substr(0, above)) + "=" + gate.needs.substr(above + 7)};
+  const auto is = gate.needs.find(" = ");
+  REQUIRE(is != std::string::npos);
+  const std::string key = placed(gate.needs.substr(0, is)), value = gate.needs.substr(is + 3);
+  if (value == "true") return {key + "=false"};
+  if (value == "false") return {key + "=true"};
+  return {key + "=" + std::to_string(std::stoi(value) + 1)};
+}
+
+Scenario read(const Keys& keys) {
+  return parse_scenario(
+      "[model]\nnum_layers = 8\nhidden_size = 16\nnum_attention_heads = 4\nseq_length = 16\nvocab_size = 32\n"
+      "[parallel]\ndata_parallel_size = 2\n[overlap]\n[cluster]\n[training]\nglobal_batch_size = 16\n",
+      "test", keys);
+}
+
+// The rows of a knob that are closed.
+std::vector<std::string> closed(const Scenario& scenario, const std::string& knob) {
+  std::vector<std::string> needs;
+  const Gates gates = gates_of(scenario);
+  for (const Gate& gate : gates.all())
+    if (gate.knob == knob && !gate.open) needs.push_back(gate.needs);
+  return needs;
+}
+
+bool asks_for(const Scenario& scenario, const std::string& knob) {
+  const Gates gates = gates_of(scenario);
+  return std::any_of(gates.all().begin(), gates.all().end(),
+                     [&](const Gate& gate) { return gate.knob == knob && gate.asked; });
+}
+
+std::string noted(const Scenario& scenario, const std::string& knob) {
+  const std::string start = knob + " is off: ";
+  for (const std::string& note : build_schedule(scenario).notes)
+    if (note.starts_with(start)) return note.substr(start.size());
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("each gate alone is what its row says: an error of the reader, off with a note, or open all the same") {
+  const Gates gates = all_gates();
+  for (const Gate& gate : gates.all()) {
+    INFO(gate.knob << " needs " << gate.needs);
+    CHECK_FALSE(gate.source.empty());
+    CHECK((gate.kind != GateKind::acts || !gate.wider.empty()));
+    const Keys asks = asking(gate.knob);
+    const Scenario whole = read(asks);
+    CHECK(gates_of(whole).acts(gate.knob));
+    // Of a group without all-gathers the schedule knows only when it is there.
+    CHECK((noted(whole, gate.knob) == "" || gate.knob.ends_with(".cta_policy")));
+
+    // Channels are taken away by saying nothing of them.
+    const Keys broken = gate.needs == "max_ctas of a group" ? Keys{asks.front()} : asks + closing(gate);
+    std::optional<Scenario> scenario;
+    std::string refusal;
+    try {
+      scenario = read(broken);
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      refusal = error.what();
+    }
+    INFO(refusal);
+    if (gate.kind == GateKind::error) {
+      CHECK_FALSE(scenario.has_value());
+      const std::string key = gate.key.substr(gate.key.rfind('.') + 1);
+      CHECK_THAT(refusal, Catch::Contains(key) && Catch::Contains("expected"));
+      continue;
+    }
+    REQUIRE(scenario.has_value());
+    REQUIRE(asks_for(*scenario, gate.knob));
+    if (gate.kind == GateKind::acts) {
+      CHECK(gates_of(*scenario).acts(gate.knob));
+      CHECK(noted(*scenario, gate.knob) == "");
+      continue;
+    }
+    CHECK(closed(*scenario, gate.knob) == std::vector<std::string>{gate.needs});
+    CHECK(noted(*scenario, gate.knob) != "");
+    CHECK_FALSE(gates_of(*scenario).acts(gate.knob));
+  }
+}
+
+TEST_CASE("a knob of overlap that only the profile sets is off where the frameworks refuse it") {
+  const auto of_profile = [](const Keys& keys) {
+    return read(Keys{"profile=nemo-dgxc", "platform=h100-sxm", "training.precision=bf16"} + keys);
+  };
+  const auto acts = [](const Scenario& scenario, const char* knob) { return gates_of(scenario).acts(knob); };
+  CHECK(acts(of_profile(kTensor), "tp_comm_overlap"));
+  for (const Keys& keys : {Keys{}, kTensor + Keys{"parallel.sequence_parallel=false"}}) {
+    const Scenario scenario = of_profile(keys);
+    CHECK_FALSE(acts(scenario, "tp_comm_overlap"));
+    CHECK(noted(scenario, "tp_comm_overlap") == "");
+    CHECK_THROWS_AS(of_profile(keys + Keys{"overlap.tp_comm_overlap=true"}), Error);
+  }
+  CHECK_FALSE(acts(of_profile({"overlap.overlap_grad_reduce=false"}), "overlap_param_gather"));
+  CHECK_FALSE(of_profile(kStages + Keys{"overlap.batch_p2p_comm=true"}).overlap.overlap_p2p_comm);
+  CHECK(of_profile(kStages).overlap.overlap_p2p_comm);
+}
+
+TEST_CASE("the default of cuda_device_max_connections is what the profile's framework asks for on that platform") {
+  const auto connections = [](const char* profile, const char* platform, const Keys& keys) {
+    return read(Keys{std::string("profile=") + profile, std::string("platform=") + platform} + keys)
+        .cluster.cuda_device_max_connections;
+  };
+  const Keys context = {"parallel.context_parallel_size=2"}, given = {"cluster.cuda_device_max_connections=8"};
+  for (const char* profile : {"nemo-dgxc", "nemo-dgxc-flash2", "megatron-core-te"})
+    for (const char* platform : {"h100-sxm", "h200-sxm"}) {
+      INFO(profile << " on " << platform);
+      CHECK(connections(profile, platform, kTensor) == 1);
+      CHECK(connections(profile, platform, context) == 1);
+      CHECK(connections(profile, platform, kStages) == 0);
+      CHECK(connections(profile, platform, kTensor + given) == 8);
+      CHECK(connections(profile, platform, kTensor + kUnits) == 0);  // ZeRO-3 goes without
+    }
+  CHECK(connections("megatron-2022", "a100-80gb", kTensor) == 1);
+  CHECK(connections("nemo-dgxc", "b200-sxm", kTensor) == 0);
+  CHECK(connections("torchtitan", "h100-sxm", kTensor) == 0);
+  CHECK(read(kTensor).cluster.cuda_device_max_connections == 0);
+  CHECK(read(Keys{"platform=h100-sxm"} + kTensor).cluster.cuda_device_max_connections == 0);  // no profile
+}
+
+}  // namespace stretto::testing
