@@ -41,7 +41,7 @@ void turn_off_refused(const std::vector<Switch>& switches, Scenario& scenario, s
     changes = false;
     const Gates gates = gates_of(scenario);
     for (const Gate& gate : gates.all()) {
-      if (!gate.is_error || !gate.asked || gate.open) continue;
+      if (gate.kind != GateKind::error || !gate.asked || gate.open) continue;
       for (const Switch& refused : switches) {
         if (refused.knob != gate.knob || !(scenario.overlap.*refused.on)) continue;
         scenario.overlap.*refused.on = false;
