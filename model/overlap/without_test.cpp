@@ -67,7 +67,7 @@ TEST_CASE("what is left without a knob of a random layout is built, and no gate 
       CHECK_FALSE(changed.overlap == scenario.overlap);
       const Gates gates = gates_of(changed);
       CHECK(std::none_of(gates.all().begin(), gates.all().end(),
-                         [](const Gate& gate) { return gate.is_error && gate.asked && !gate.open; }));
+                         [](const Gate& gate) { return gate.kind == GateKind::error && gate.asked && !gate.open; }));
       CHECK_NOTHROW(build_schedule(changed));
     }
   }
