@@ -68,6 +68,7 @@ std::vector<WithoutKnob> without_each_knob(const Scenario& scenario) {
     Scenario changed = scenario;
     changed.overlap.*knob.on = false;
     WithoutKnob& row = without.emplace_back(WithoutKnob{knob.knob, {}, {}});
+    if (!changed.overlap.defer_embedding_wgrad_compute) changed.overlap.wgrad_deferral_limit = 0;
     turn_off_refused(switches, changed, row.also_off);
     row.overlap = changed.overlap;
   }

@@ -66,8 +66,11 @@ TEST_CASE("what is left without a knob of a random layout is built, and no gate 
       INFO("seed " << seed << ", without " << without.knob);
       CHECK_FALSE(changed.overlap == scenario.overlap);
       const Gates gates = gates_of(changed);
-      CHECK(std::none_of(gates.all().begin(), gates.all().end(),
-                         [](const Gate& gate) { return gate.kind == GateKind::error && gate.asked && !gate.open; }));
+      // But for what Stretto compares where frameworks do not: interleaved stages, two of them, without
+      // overlap_p2p_comm.
+      CHECK(std::none_of(gates.all().begin(), gates.all().end(), [](const Gate& gate) {
+        return gate.kind == GateKind::error && gate.wider.empty() && gate.asked && !gate.open;
+      }));
       CHECK_NOTHROW(build_schedule(changed));
     }
   }
