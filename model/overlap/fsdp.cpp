@@ -6,8 +6,8 @@
 //          last use of a buffer  →  next gather into it;  AdamW of the step before  →  gather, derived
 //          backward pass of a unit  →  reduce-scatter  →  addition to the shard, derived. The addition is computed when
 //          the buffer is needed again, two layers later, or before the optimizer.
-// Order:   a use is a call that needs a gather: a unit's forward, recomputation or backward. With ZeRO-2, and where a pipeline
-//          stage keeps its units, only the first use in a step does.
+// Order:   a use is a call that needs a gather: a unit's forward, recomputation or backward. With ZeRO-2 only the first
+//          use in a step does.
 // Exposed: s_i = max(t_i, g_i), g_i = max(s_{i−depth}, e_i, g_{i−1}) + a_i, e_i the end of the last use of its buffer,
 //          which is later only where the order of layers turns round: the first gather of a step, and what a use is
 //          shorter than the gather beside it. Of reductions the last one, and what the compute lane waits for a buffer.

@@ -160,8 +160,8 @@ void add_communicators(const Scenario& s, Gates& gates) {
              .kind = GateKind::acts,
              .source = megatron("arguments.py:1477"),
              .wider =
-                 "1 is the default there of profiles whose framework asks for it (docs/profiles.md); any number is "
-                 "predicted, because the order of launches is in the schedule",
+                 "1 is the default there of profiles that say so (docs/profiles.md); any number is predicted, because "
+                 "the order of launches is in the schedule",
              .asked = s.parallel.tensor_model_parallel_size > 1 || s.parallel.context_parallel_size > 1});
 }
 

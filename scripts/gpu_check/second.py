@@ -78,7 +78,7 @@ def layouts(check, scenario, ranks):
     dp, tp, pp, cp = (f"parallel.{axis}_parallel_size={ranks}" for axis in ("data", "tensor_model", "pipeline_model", "context"))
     layers = "model.num_layers=8"  # two for each of 4 stages
     found = {"tp, sp": [tp, "parallel.sequence_parallel=true"], "tp": [tp],
-             "pp of 2 chunks": [pp, layers, "parallel.virtual_pipeline_model_parallel_size=2"]}
+             "pp of 2 chunks": [pp, layers, "parallel.virtual_pipeline_model_parallel_size=2", "overlap.overlap_p2p_comm=true"]}
     for schedule in values_of(check, scenario, "parallel.pipeline_schedule"):
         found[f"pp, {schedule}"] = [pp, layers, f"parallel.pipeline_schedule={schedule}"]
     for kind in values_of(check, scenario, "parallel.cp_comm_type"):

@@ -45,7 +45,8 @@ GAINS = {
     "dp": ["parallel.data_parallel_size=2"],
     "tp": TP_SP,
     "tp without sequence parallelism": TP_SP[:1],
-    "pp": ["parallel.pipeline_model_parallel_size=2", "parallel.virtual_pipeline_model_parallel_size=2", "training.micro_batch_size=2"],
+    "pp": ["parallel.pipeline_model_parallel_size=2", "parallel.virtual_pipeline_model_parallel_size=2", "overlap.overlap_p2p_comm=true",
+           "training.micro_batch_size=2"],
     "cp": ["parallel.context_parallel_size=2"],
     "fsdp": ["parallel.data_parallel_size=2", "parallel.data_parallel_sharding_strategy=optim_grads_params"],
 }

@@ -53,8 +53,8 @@ class Python(ProgramTest):
         operations, layers = self.python("import stretto; s = stretto.show('tiny.toml'); print(len(s['operations']), s['model']['num_layers'])").split()
         self.assertGreater(int(operations), 10)
         self.assertEqual(layers, "2")
-        closed = self.python("import stretto; print([g['knob'] for g in stretto.gates('tiny.toml', {'overlap.tp_comm_overlap': True}) if g['asked'] and not g['open']])")
-        self.assertIn("tp_comm_overlap", closed)
+        closed = self.python("import stretto; print([g['knob'] for g in stretto.gates('tiny.toml', {'overlap.tp_comm_overlap_rs_dgrad': True}) if g['asked'] and not g['open']])")
+        self.assertIn("tp_comm_overlap_rs_dgrad", closed)
         self.assertIn("h100-sxm", self.python("import stretto; print(stretto.names('platforms'))"))
 
     def test_compare(self):
