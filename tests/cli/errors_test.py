@@ -1,5 +1,6 @@
 """Whatever a user gets wrong is one line on standard error that says where and what was expected, and code 2."""
 import os
+import socket
 
 from program import PLATFORM, ProgramTest, main
 
@@ -34,6 +35,17 @@ class Usage(ProgramTest):
         self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--backbone-GBps", "1", says=["--engine simgrid"])
         self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--backbone-GBps", "-1", says=["--backbone-GBps"])
 
+
+    def test_nothing_of_the_environment_reaches_the_terminal(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        environment = dict(self.environment, RANK="0", WORLD_SIZE="2", MASTER_ADDR="\x1b[31m\u202ehost", MASTER_PORT=str(port))
+        process = self.start("train", self.tiny, environment=environment)
+        said = process.stderr.readline()  # a note: others are waited for
+        process.kill()
+        process.communicate()
+        self.assertIn("\\x1b[31m\\u202ehost", said)
 
     def test_a_full_standard_output_is_not_success(self):
         for command in (["--version"], ["show", self.tiny], ["show", self.tiny, "--gates"], ["show", self.tiny, "--json", "-"]):
