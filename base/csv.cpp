@@ -64,18 +64,14 @@ Error CsvRow::error(std::size_t column, const std::string& expected) const {
                      std::string(cells_[column].substr(0, 60)) + "\"");
 }
 
-double CsvRow::number(std::size_t column) const {
+double CsvRow::number(std::size_t column) const { return number(column, kLeast, kMost); }
+
+double CsvRow::number(std::size_t column, double least, double most) const {
   const std::string_view cell = cells_[column];
   double value = 0;
   const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (problem != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value) || value <= 0)
     throw error(column, "a number above 0");
-  if (value < kLeast || value > kMost) throw error(column, fmt::format("a number from {:g} to {:g}", kLeast, kMost));
-  return value;
-}
-
-double CsvRow::number(std::size_t column, double least, double most) const {
-  const double value = number(column);
   if (value < least || value > most) throw error(column, fmt::format("a number from {:g} to {:g}", least, most));
   return value;
 }

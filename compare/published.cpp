@@ -114,11 +114,7 @@ class Reader {
 
   void read_numbers() {
     step_.gpus = run_.gpus = count(kGpus);
-    if (!text(kStep).empty()) {
-      step_.step_s = row_.number(at_[kStep]);
-      if (step_.step_s < kShortest || step_.step_s > kLongest)
-        throw row_.error(at_[kStep], fmt::format("seconds from {:g} to {:g}", kShortest, kLongest));
-    }
+    if (!text(kStep).empty()) step_.step_s = row_.number(at_[kStep], kShortest, kLongest);
     run_.layers = count(kLayers);
     run_.hidden = count(kHidden);
     run_.heads = count(kHeads);

@@ -149,7 +149,7 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
       {{{"caveat", "inter-node 0"}}, "", "caveat: expected"},
       {{{"caveat", "inter-node nan Gb/s"}}, "", "caveat: expected"},
       {{{"caveat", "inter-node network not stated"}}, "[training]", ""},
-      {{{"step_time_s", "1e-320"}}, "", "step_time_s: expected seconds from 1e-06"},
+      {{{"step_time_s", "1e-320"}}, "", "step_time_s: expected a number from 1e-06 to 1e+07"},
       {{{"step_time_s", "-"}}, "", "no step_time_s given"},
       {{{"gpus", "8.5"}}, "", "gpus: expected a whole number"},
       {{{"task", "DPO"}}, "", "task: expected one of pretrain, "},
