@@ -95,6 +95,11 @@ class Role {
                     memory_.gradient->source)]
             .bytes += bytes - storage.bytes();
       }
+      if (memory_.master && tensor_of_[id].starts_with("adam.p.")) {
+        bytes = bytes_of(double(storage.elements), *memory_.master);
+        parts_[part(fmt::format("masters of {:g} bytes an element", memory_.master->value), memory_.master->source)]
+            .bytes += bytes - storage.bytes();
+      }
       if (memory_.casts_to_gather && tensor_of_[id].starts_with("shard.parameter.")) {
         bytes = 0;
         parts_[part("no shards in bf16 beside masters",
@@ -211,7 +216,8 @@ class Role {
     for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
       const Operation& operation = schedule_.operations[program_.ops[op].op];
       const auto* gemm = std::get_if<Gemm>(&operation.work);
-      if (gemm != nullptr && operation.phase == Phase::wgrad) shapes.insert({gemm->m, gemm->n});
+      if (gemm == nullptr || operation.phase != Phase::wgrad) continue;
+      if (memory_.has_dummy_head_gradient || !operation.name.starts_with("lm_head")) shapes.insert({gemm->m, gemm->n});
     }
     for (const auto& [rows, cols] : shapes) {
       const std::int64_t bytes = 2 * rows * cols;

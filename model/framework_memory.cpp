@@ -37,12 +37,14 @@ void read_framework_memory(TomlTable table, FrameworkMemory& m) {
     if (table.has(key)) quantity = read_quantity(table.section(key), limits);
   };
   own("gradient", m.gradient, {.min = 1, .max = 8});
+  own("master", m.master, {.min = 0, .max = 4});
   own("userbuffers", m.userbuffers, {.min = 0, .max = 1e3});
   own("libraries", m.libraries, {.min = 0, .max = 1e11});
   m.casts_to_gather = value_or<bool>(table, "casts_to_gather", m.casts_to_gather);
   m.root_unit_stays = value_or<bool>(table, "root_unit_stays", m.root_unit_stays);
   m.copies_out_of_gathers = value_or<bool>(table, "copies_out_of_gathers", m.copies_out_of_gathers);
   m.has_dummy_weight_gradients = value_or<bool>(table, "dummy_weight_gradients", m.has_dummy_weight_gradients);
+  m.has_dummy_head_gradient = value_or<bool>(table, "dummy_head_gradient", m.has_dummy_head_gradient);
   TomlTable kept = table.section("kept"), during = table.section("during"), loss = table.section("cross_entropy");
   table.finish();
   for (const std::string& name : kept.keys()) m.kept[name] = read_quantity(kept.section(name), {.min = -8, .max = 1e3});
