@@ -141,11 +141,10 @@ StepSize step_size_of(const Scenario& scenario) {
       2 * messages + 7 * buckets;
   const double storages =
       layers * (kLayer_storages + (is_unfused ? 2 : 0)) * slots_of(parallel, micro_batches) + 6 * buckets;
-  // Clocks of other ranks: a number for each of their lanes, at every rendezvous of two steps (collectives of several
-  // kept ranks once, messages three to four times for each end), in a vector that doubles as it grows. Measured on 340
-  // to 2,046 ranks with pp 2 and with tp 4 (peak resident memory of simulate): within 10 % of seven times, and of
-  // twice, what one row each would take.
-  constexpr double kRowsOfEnd = 3.5, kGrowth = 1.9;
+  // Clocks of other ranks: a number for each of their lanes, at every rendezvous of two steps, in a vector that doubles
+  // as it grows. Measured as the resident memory of simulate on 510 to 2,046 ranks with pp 2, and on 1,364 with tp 4: a
+  // row for each collective of several kept ranks, 1.75 for each end of a message, times 1.9.
+  constexpr double kRowsOfEnd = 1.75, kGrowth = 1.9;
   const double lanes = 2 + (tp > 1 ? 1 : 0) + (parallel.num_distributed_optimizer_instances > 1 ? 1 : 0) +
                        (units_of_layer(scenario) > 0 ? 1 : 0) +
                        (stages > 1 ? (overlap.overlap_p2p_comm ? (weights_apart ? 8 : 4) : 1) : 0);

@@ -90,21 +90,26 @@ WhatIf what_if(std::uint64_t seed) {
   std::vector<std::string> sets = {set("model.hidden_size", tiny.model.hidden_size * wide),
                                    set("model.ffn_hidden_size", tiny.model.ffn_hidden_size * wide),
                                    set("model.seq_length", tiny.model.seq_length * longer),
+                                   set("model.max_position_embeddings", tiny.model.max_position_embeddings * longer),
                                    set("parallel.data_parallel_size", tiny.parallel.data_parallel_size * replicas),
                                    set("training.global_batch_size", tiny.training.global_batch_size * replicas)};
   if (on_host) {
     sets.push_back("training.precision=\"fp32\"");
+    sets.push_back("overlap.fp8_param_gather=false");
   } else {
     sets.push_back("training.precision=\"bf16\"");
     sets.push_back("cluster.ranks_per_device=1");
   }
   WhatIf result;
-  result.text = (profile.empty() || on_host ? "" : "profile = \"" + profile + "\"\n") + layout.toml;
+  if (!on_host) result.text = "platform = \"" + platform + "\"\n";
+  if (!on_host && !profile.empty()) result.text += "profile = \"" + profile + "\"\n";
+  result.text += layout.toml;
   result.scenario = parse_scenario(result.text, "what-if.toml", sets);
   for (const std::string& one : sets) result.text += "# --set " + one + "\n";
-  result.text += "# on " + platform + "\n";
-  result.platform = sim::read_platform(
-      on_host ? (std::filesystem::path(__FILE__).parent_path() / "golden/host.toml").string() : platform);
+  if (on_host) result.text += "# on tests/golden/host.toml\n";
+  result.platform =
+      sim::read_platform(on_host ? (std::filesystem::path(__FILE__).parent_path() / "golden/host.toml").string()
+                                 : result.scenario.platform);
   return result;
 }
 
