@@ -535,6 +535,7 @@ constexpr Program kPrograms[] = {
     {"pretrain_bert", "encoders"},      {"pretrain_t5", "encoders"},           {"pretrain_ict", "encoders"},
     {"pretrain_retro", "retrieval"},    {"pretrain_vision", "image encoders"}, {"pretrain_vlm", "image encoders"},
     {"mimo/", "image encoders"},        {"multimodal/", "image encoders"},     {"tasks/main", "retrieval"},
+    {"inference", "inference"},         {"text_generation", "inference"},      {"text_gen", "inference"},
     {"pretrain_mamba", "Mamba layers"}, {"pretrain_hybrid", "Mamba layers"},   {"train_mamba", "Mamba layers"},
 };
 

@@ -10,6 +10,7 @@
 #include "model/interchange/command_line.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/megatron_flags.hpp"
+#include "model/interchange/recipe.hpp"
 #include "model/layout.hpp"
 
 namespace stretto {
@@ -427,7 +428,9 @@ Json value_of_word(const std::string& word) {
 }
 
 Translation from_megatron(std::string_view text, const std::string& name, const ImportOptions& options) {
-  return from_megatron_flags(command_line_of(text, name, options), name, options);
+  const CommandLine line = command_line_of(text, name, options);
+  if (is_recipe_command(line)) return from_recipe_command(line, name, options);
+  return from_megatron_flags(line, name, options);
 }
 
 Translation from_megatron_flags(const CommandLine& line, const std::string& name, const ImportOptions& options) {

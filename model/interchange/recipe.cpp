@@ -406,7 +406,85 @@ CommandLine command_line_of_test(const Yaml& yaml) {
   return line;
 }
 
+// What a recipe's name says that is not modelled.
+constexpr std::pair<const char*, const char*> kRefusedNames[] = {
+    {"moe", "experts"},
+    {"_a3b", "experts"},
+    {"_a22b", "experts"},
+    {"_a1b", "experts"},
+    {"mixtral", "experts"},
+    {"deepseek", "experts"},
+    {"gpt_oss", "experts"},
+    {"kimi", "experts"},
+    {"moonlight", "experts"},
+    {"glm", "experts"},
+    {"minimax", "experts"},
+    {"step3", "experts"},
+    {"nemotron_3", "experts"},
+    {"nemotronh", "Mamba layers"},
+    {"nemotron_h", "Mamba layers"},
+    {"nemotron_nano", "Mamba layers"},
+    {"mamba", "Mamba layers"},
+    {"_vl", "image encoders"},
+    {"vlm", "image encoders"},
+    {"omni", "image encoders"},
+    {"audio", "audio encoders"},
+    {"llava", "image encoders"},
+    {"fp8", "fp8"},
+    {"nvfp4", "fp4"},
+    {"t5_", "encoders"},
+    {"bert", "encoders"},
+};
+
+const Flag* recipe_flag(const CommandLine& line) {
+  for (const Flag& flag : line.flags)
+    if (flag.name == "--recipe" || flag.name == "--recipe-name") return &flag;
+  return nullptr;
+}
+
 }  // namespace
+
+bool is_recipe_command(const CommandLine& line) {
+  const Flag* recipe = recipe_flag(line);
+  return recipe != nullptr && !recipe->values.empty() && !recipe->values[0].empty();
+}
+
+Translation from_recipe_command(const CommandLine& line, const std::string& name, const ImportOptions& options) {
+  const Flag& flag = *recipe_flag(line);
+  const std::string recipe = flag.values[0];
+  Settings refused;
+  refused.name = name;
+  for (const auto& [word, noun] : kRefusedNames)
+    if (recipe.find(word) != std::string::npos)
+      refused.refused.emplace(noun, Judged{"--recipe " + recipe, flag.line, ""});
+  refuse(refused, options);
+  // "train.global_batch_size=8", behind whatever flag stands last.
+  Yaml yaml;
+  yaml.root = Json::object();
+  for (const Flag& one : line.flags)
+    for (const std::string& value : one.values) {
+      const std::size_t equal = value.find('=');
+      if (equal == std::string::npos || equal == 0 || equal + 1 == value.size()) continue;
+      Json* node = &yaml.root;
+      std::string path = value.substr(0, equal);
+      while (path.starts_with('+')) path.erase(0, 1);
+      for (std::size_t dot; (dot = path.find('.')) != std::string::npos; path.erase(0, dot + 1)) {
+        node = &(*node)[path.substr(0, dot)];
+        if (!node->is_object()) *node = Json::object();
+      }
+      if (!path.empty()) (*node)[path] = parse_yaml("x: " + value.substr(equal + 1), name).root["x"];
+    }
+  yaml.root["run"] = {{"name", recipe}};
+  Settings settings = Recipe(std::move(yaml), name, options).run();
+  settings.notes.push_back("parallelism and overlap are those of the overrides and of profile " + settings.profile +
+                           ": the recipe " + recipe + " itself is a program");
+  settings.notes.insert(settings.notes.end(), line.notes.begin(), line.notes.end());
+  if (line.processes || line.nodes) {
+    settings.ranks = line.processes.value_or(8) * line.nodes.value_or(1);
+    settings.ranks_from = "processes of a node and nodes";
+  }
+  return scenario_of(std::move(settings), options);
+}
 
 Translation from_recipe(std::string_view text, const std::string& name, const ImportOptions& options) {
   Yaml yaml = parse_yaml(text, name);

@@ -12,6 +12,12 @@ namespace stretto {
 // stand. Throws Error(input) as parse_yaml() and scenario_of().
 Translation from_recipe(std::string_view text, const std::string& name, const ImportOptions& options = {});
 
+// A command line of Megatron-Bridge's run_recipe.py: `--recipe NAME` and overrides, "model.seq_length=4096". The sizes
+// are those that the recipe's name says. Throws as from_recipe().
+struct CommandLine;
+bool is_recipe_command(const CommandLine& line);
+Translation from_recipe_command(const CommandLine& line, const std::string& name, const ImportOptions& options);
+
 // ${multiply:4, ${.hidden_size}} and the like, put in; what cannot be found becomes null.
 void resolve_references(nlohmann::json& root);
 

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "model/interchange/megatron.hpp"
 #include "model/interchange/torchtitan.hpp"
 #include "model/interchange/yaml.hpp"
 #include "tests/message_of.hpp"
@@ -184,6 +185,21 @@ comm_overlap: {tp_comm_overlap: true, bucket_size: null}
   CHECK(test.cluster.cuda_device_max_connections == 1);
   CHECK(test.training.precision == "bf16");
   CHECK_FALSE(test.model.swiglu);
+}
+
+TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[recipe]") {
+  const auto script = [](const std::string& recipe) {
+    return "python -m torch.distributed.run --nproc_per_node=8 scripts/training/run_recipe.py --recipe " + recipe +
+           "_config train.global_batch_size=16 train.micro_batch_size=1 'model.seq_length=4096' "
+           "model.tensor_model_parallel_size=2\n";
+  };
+  const Scenario s = parse_scenario(from_megatron(script("llama3_8b_pretrain"), "run.sh").text, "s");
+  CHECK(s.model.num_layers == 32);
+  CHECK(s.model.seq_length == 4096);
+  CHECK(s.parallel.tensor_model_parallel_size == 2);
+  CHECK(s.parallel.data_parallel_size == 4);
+  CHECK(testing::message_of([&] { from_megatron(script("qwen3_30b_a3b_pretrain"), "run.sh"); }) ==
+        "run.sh: experts are not modelled yet: --recipe qwen3_30b_a3b_pretrain_config (line 1)");
 }
 
 TEST_CASE("torchtitan's TOML is taken, old and new", "[torchtitan]") {
