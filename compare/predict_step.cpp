@@ -89,7 +89,8 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   // Of the roles the one that needs most besides.
   std::set<std::size_t> seen;
   std::vector<std::pair<std::size_t, std::int64_t>> firsts;  // a role and its first rank
-  for (const std::int64_t rank : fold_ranks(schedule).representatives()) {
+  const Folding folding = fold_ranks(schedule);
+  for (const std::int64_t rank : folding.representatives()) {
     const std::size_t role = schedule.role_of(schedule.mesh.coordinates_of(rank));
     if (!seen.insert(role).second) continue;
     firsts.push_back({role, rank});
