@@ -61,11 +61,13 @@ def _value(key, value, depth=0):
 
 
 def _name(what, value, wanted="a string"):
-    """Text that has bytes in UTF-8."""
+    """Text that has bytes in UTF-8, none of which is NUL: a path would end there, and a message too."""
     if isinstance(value, _os.PathLike):
         value = _os.fspath(value)
     if not isinstance(value, str):
         raise _expected(what, wanted, value)
+    if "\0" in value:
+        raise InputError(f"{what}: expected text, got a NUL character")
     try:
         value.encode()
     except UnicodeEncodeError:
