@@ -105,8 +105,11 @@ std::string environment_of(const Scenario& scenario, std::vector<std::string>& n
   if (needs_one && given > 1)
     notes.push_back(fmt::format("{} is {}: Megatron-LM asserts 1 with tensor or context parallelism before Blackwell",
                                 kName, given));
-  if (is_fsdp && given == 1)
-    notes.push_back(fmt::format("{} is 1: Megatron-LM asserts that it is not with FSDP", kName));
+  if (is_fsdp && given == 1) {
+    notes.push_back(
+        fmt::format("{} is left out: Megatron-LM asserts that it is not 1 with FSDP (arguments.py:1166)", kName));
+    return "";
+  }
   if (!needs_one && given == 0) return "";
   return fmt::format("export {}={}\n", kName, given == 0 ? 1 : given);
 }

@@ -299,6 +299,8 @@ std::vector<FlagRule> make_rules() {
       {"--decoupled-", kNo},
       {"--lr-", kNo},
       {"--warmup", kNo},
+      {"--wd-", kNo},
+      {"--wsd-", kNo},
       {"--override-opt", kNo},
       {"--override-opt-", kNo},
       {"--override-opt_param-scheduler", kNo},

@@ -225,6 +225,8 @@ std::vector<MegatronRow> make_rows() {
       {.key = "cluster.cuda_device_max_connections",
        .flag = "",
        .get = [](S s) -> Json {
+         // With FSDP it asserts the contrary (arguments.py:1166), so 1 is not written there.
+         if (s.parallel.shards_gradients() && s.cluster.cuda_device_max_connections == 1) return {};
          if (s.cluster.cuda_device_max_connections > 0) return s.cluster.cuda_device_max_connections;
          const bool asserts = s.parallel.tensor_model_parallel_size > 1 || s.parallel.context_parallel_size > 1;
          return asserts && !s.parallel.shards_gradients() ? Json(1) : Json();
