@@ -155,6 +155,7 @@ class Role {
 
   // A block that the framework has smaller than the schedule.
   void add_less(std::int64_t bytes, const BufferLife& life, std::size_t part) {
+    if (blocks_.empty()) return;  // it was too small to be followed
     Block& block = blocks_.back();
     if (block.from == start_of(life.first) && block.part == 0 && block.bytes + bytes >= 0) {
       block.bytes += bytes;

@@ -74,11 +74,13 @@ class Backbone(ProgramTest):
         self.assertGreater(slow, 10 * self.json(*simulate, "--backbone-GBps", "1e-4")["step_ms"])
         self.assertGreater(self.json(*simulate, "--backbone-GBps", "1e-4")["step_ms"], self.json(*simulate)["step_ms"])
 
-    def test_a_transfer_of_more_than_100_days_is_refused(self):
+    def test_a_transfer_that_has_no_time_is_refused(self):
         scenario = self.write("large.toml", LARGE)
         for engine in ("fluid", "simgrid"):
             self.fails(2, "simulate", scenario, "--platform", PLATFORM, "--engine", engine,
-                       "--set", "cluster.link_GBps=1e-6", says=["more than 100 days"])
+                       "--set", "cluster.link_GBps=1e-6", says=["takes more than 2.5 hours"])
+        self.fails(2, "simulate", scenario, "--platform", PLATFORM, "--engine", "simgrid", "--backbone-GBps", "1e-6",
+                   says=["--backbone-GBps", "more than 100 days"])
 
     def test_a_backbone_lies_between_nodes(self):
         scenario = self.write("gpus.toml", MODEL)
