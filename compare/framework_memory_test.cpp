@@ -56,8 +56,9 @@ double layer_bytes(const char* profile, const std::vector<std::string>& set) {
 
 TEST_CASE("activations of a layer are those of arXiv 2205.05198, table 2", "[memory]") {
   const double sbh = 2048.0 * 4 * 2048;
+  // Its 34 s·b·h less the two masks of dropout, which this scenario has none of.
   CHECK(layer_bytes("megatron-2022", {"training.recompute_granularity=selective"}) ==
-        Approx(34 * sbh / 8).epsilon(0.01));
+        Approx(32 * sbh / 8).epsilon(0.01));
   CHECK(layer_bytes("megatron-2022", {"training.recompute_granularity=full"}) == Approx(2 * sbh / 8).epsilon(0.05));
 }
 

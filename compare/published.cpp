@@ -55,7 +55,8 @@ constexpr std::array<const char*, kColumns> kNames = {
     "id",        "source",    "gpu",         "gpus",  "model",   "layers", "hidden",
     "heads",     "kv_heads",  "ffn",         "vocab", "seq_len", "gbs",    "mbs",
     "tp",        "pp",        "vp_chunks",   "cp",    "ep",      "dp",     "precision",
-    "recompute", "framework", "step_time_s", "task",  "cluster", "caveat", "overlap_notes", "hbm_gb", "hbm_of"};
+    "recompute", "framework", "step_time_s", "task",  "cluster", "caveat", "overlap_notes",
+    "hbm_gb",    "hbm_of"};
 
 // Steps that somebody may have measured, in seconds, and networks of a node, in Gb/s.
 constexpr double kShortest = 1e-6, kLongest = 1e7;
@@ -274,7 +275,7 @@ class Reader {
            Words(step_.source).take({habit.source}) && (habit.task.empty() || habit.task == run_.task) &&
            (habit.precision.empty() || habit.precision == precision_) &&
            (habit.technique.empty() || techniques_.contains(habit.technique)) && (!habit.pipeline || run_.pp > 1) &&
-           !says(habit.unless);
+           (!habit.tensor || run_.tp > 1) && !says(habit.unless);
   }
   bool says(const std::string& column) const {
     const auto found = std::find(kNames.begin(), kNames.end(), column);

@@ -49,12 +49,19 @@ PublishedWords::Model model_of(TomlTable& table) {
 }
 
 PublishedWords::Habit habit_of(TomlTable& table) {
-  return {require<Strings>(table, "of"), folded(text(table, "model")),
-          folded(text(table, "source")), text(table, "task"),
-          text(table, "precision"),      text(table, "technique"),
-          text(table, "unless"),         value_or<bool>(table, "pipeline", false),
-          text(table, "profile"),        text(table, "section"),
-          text(table, "keys"),           text(table, "said")};
+  return {require<Strings>(table, "of"),
+          folded(text(table, "model")),
+          folded(text(table, "source")),
+          text(table, "task"),
+          text(table, "precision"),
+          text(table, "technique"),
+          text(table, "unless"),
+          value_or<bool>(table, "pipeline", false),
+          value_or<bool>(table, "tensor", false),
+          text(table, "profile"),
+          text(table, "section"),
+          text(table, "keys"),
+          text(table, "said")};
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ struct PublishedWords {
   struct Habit {
     std::vector<std::string> of;
     std::string model, source, task, precision, technique, unless;
-    bool pipeline = false;
+    bool pipeline = false, tensor = false;  // only of more than one stage, or tensor-parallel rank
     std::string profile, section, keys, said;
   };
 

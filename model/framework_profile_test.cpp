@@ -88,7 +88,7 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
   const auto message = [&](const std::string& text) {
     return message_of([&] { parse_scenario(scenario_with(written(dir, text)), "s.toml"); });
   };
-  CHECK(message("name = \"p\"\n[scenario.training]\nprecision = \"fp4\"\n")
+  CHECK(message("name = \"p\"\n[scenario.training]\nprecision = \"fp23\"\n")
             .find("s.toml: default of the profile: [training] precision: expected") == 0);
   CHECK(message("name = \"p\"\n[scenario.training]\nlearning_rate = 1\n")
             .find("default of the profile: [training] learning_rate") != std::string::npos);

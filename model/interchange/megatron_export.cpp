@@ -156,9 +156,11 @@ Translation to_megatron(const Scenario& scenario) {
     result.notes.push_back(
         "Megatron-LM asserts more than 2 stages with virtual ones and without overlap_p2p_comm (arguments.py:1006)");
   // The first bucket is not gathered beside the optimizer's step with distributed checkpoints (arguments.py:1073).
-  if (is_interleaved && scenario.overlap.overlap_param_gather_with_optimizer_step) line("--ckpt-format torch");
   // Megatron-FSDP asserts its own format of checkpoints (arguments.py:1172).
-  if (scenario.parallel.shards_gradients()) line("--ckpt-format fsdp_dtensor");
+  if (parallel.shards_gradients())
+    line("--ckpt-format fsdp_dtensor");
+  else if (is_interleaved && scenario.overlap.overlap_param_gather_with_optimizer_step)
+    line("--ckpt-format torch");
   for (const char* always : kAlways) line(always);
   result.text += "\n";
   for (std::string& note : left_out(scenario, "Megatron-LM", [&](const MegatronRow& row) {

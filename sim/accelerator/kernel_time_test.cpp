@@ -235,7 +235,7 @@ TEST_CASE("what a platform lacks beyond its data sheet is assumed or derived", "
   CHECK(own.network.latency_us.source.kind == "measured");
   CHECK(message_of([&] {
           parse_platform(sheet.substr(0, sheet.find("[accelerator.network]")), "sheet.toml");
-        }).find("value: expected a number above 0, got nothing") != std::string::npos);
+        }).find("value: expected a number from 1e-06 to 1e+05, got nothing") != std::string::npos);
 }
 
 TEST_CASE("attention reaches half its rate with the keys that say so", "[sim]") {

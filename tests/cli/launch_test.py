@@ -258,7 +258,7 @@ class Launch(ProgramTest):
             return lambda: resource.setrlimit(what, (most, most))
 
         self.fails(1, "train", self.tiny, "--ranks", 6, preexec_fn=limit(resource.RLIMIT_NOFILE, 9), says=["Too many open files"])
-        for most in (60 << 20, 400 << 20) if LIMITS_MEMORY else ():  # OpenBLAS asked for ever
+        for most in (90 << 20, 400 << 20) if LIMITS_MEMORY else ():  # OpenBLAS asked for ever
             self.fails(1, "train", self.tiny, preexec_fn=limit(resource.RLIMIT_AS, most), says=["OpenBLAS needs 128 MiB"])
 
     def test_strangers_do_not_keep_a_job_from_beginning(self):
