@@ -27,7 +27,7 @@ namespace {
 struct CalibrateOptions : RankOptions {
   int cores = 0;
   Output output, json;
-  ImportOptions import;
+  MeasurementImport import;
   bool is_minimal = false;
   std::optional<double> seconds;  // of the GEMM of --minimal
   Files files;

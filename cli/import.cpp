@@ -33,12 +33,12 @@ std::string file_name(const Output& output) { return std::filesystem::path(outpu
 
 }  // namespace
 
-bool ImportOptions::is_asked() const {
+bool MeasurementImport::is_asked() const {
   return !imports.empty() || !base.empty() || sheet.peak_TFLOPs || sheet.hbm_GBps || sheet.memory_GiB ||
          sheet.nvlink_GBps || sheet.network_GBps || sheet.domain || sheet.sms;
 }
 
-void add_import_options(CLI::App& command, Files& files, ImportOptions& options) {
+void add_import_options(CLI::App& command, Files& files, MeasurementImport& options) {
   command
       .add_option(
           "--import", options.imports,
@@ -63,7 +63,7 @@ void add_import_options(CLI::App& command, Files& files, ImportOptions& options)
   files.add_output(command, "--collective-table", options.collectives, "")->group("");
 }
 
-void import_measurements(ImportOptions& options, const Files& files, Output& output, const Output& json,
+void import_measurements(MeasurementImport& options, const Files& files, Output& output, const Output& json,
                          const Measure& measure) {
   if (output.empty())
     throw input_error(std::string(measure ? "--minimal" : "--import") +

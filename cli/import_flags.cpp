@@ -22,7 +22,7 @@ struct ImportedFlags {
   Files files;
 };
 
-std::string text_of(const std::string& path) {
+std::string script_of(const std::string& path) {
   ReadFile file = ReadFile::open(path);
   if (file.size() > kTomlMaxBytes) throw input_error(path + ": expected a file of at most 1 MiB");
   const std::vector<std::byte> bytes = std::move(file).take();
@@ -39,7 +39,7 @@ std::optional<std::string> further_script(const std::string& folder, const std::
     if (extension != ".sh" && extension != ".bash" && extension != ".slurm" && extension != ".sbatch" &&
         extension != ".env")
       return std::nullopt;
-    if (fs::is_regular_file(candidate, error)) return text_of(candidate.string());
+    if (fs::is_regular_file(candidate, error)) return script_of(candidate.string());
   }
   return std::nullopt;
 }
@@ -74,7 +74,7 @@ Translation translated(const ImportedFlags& given) {
   if (given.gpus < 0 || given.gpus > (1 << 24))
     throw input_error("--gpus: expected 1 to 2^24, got " + std::to_string(given.gpus));
   const ImportOptions options = options_of(given);
-  const std::string text = given.file.empty() ? given.flags : text_of(given.file);
+  const std::string text = given.file.empty() ? given.flags : script_of(given.file);
   const std::string name = given.file.empty() ? "--flags" : given.file;
   if (!is_toml_text(text)) throw input_error(name + ": expected text in UTF-8");
   given.files.claim_outputs();
