@@ -196,7 +196,8 @@ class Chakra(ProgramTest):
                 time.sleep(0.001)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=300)
-            self.assertEqual((process.returncode, err), (1, "stretto: interrupted; nothing is written\n"))
+            # A slow machine says before that it is building.
+            self.assertEqual((process.returncode, err.splitlines()[-1]), (1, "stretto: interrupted; nothing is written"))
         self.assertFalse((self.folder / "new").exists())
         self.assertEqual(os.listdir(self.folder / "old"), ["notes.txt"])
 
