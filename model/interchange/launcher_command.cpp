@@ -76,7 +76,8 @@ Translation from_launcher_command(const CommandLine& line, const std::string& na
   }
   apply_overrides(yaml, overrides, name);
   Translation made = from_yaml(std::move(yaml), name, options, found.substr(0, found.size() - file.size()));
-  made.notes.insert(made.notes.begin(), "settings are those of " + found + ", whose lines are meant, and of the words " +
+  made.notes.insert(made.notes.begin(), "settings are those of " + found +
+                                            ", whose lines are meant, and of the words " +
                                             "of the command that begin with " + stage + ".");
   made.notes.insert(made.notes.end(), line.notes.begin(), line.notes.end());
   return made;
@@ -90,9 +91,10 @@ bool is_titan_command(const CommandLine& line) {
 Translation from_titan_command(const CommandLine& line, const std::string& name, const ImportOptions& options) {
   const Flag* file = flag_of(line, {"--job.config_file", "--job.config-file"});
   if (file == nullptr)
-    throw input_error(name + ": --config " + flag_of(line, {"--config"})->values[0] +
-                      ": expected --job.config_file with a TOML file, as torchtitan has it up to 0.2.2, got the name of "
-                      "a configuration in Python (config_registry.py), which is not read");
+    throw input_error(
+        name + ": --config " + flag_of(line, {"--config"})->values[0] +
+        ": expected --job.config_file with a TOML file, as torchtitan has it up to 0.2.2, got the name of "
+        "a configuration in Python (config_registry.py), which is not read");
   std::string found;
   const std::string text = read_file(options, {file->values[0]}, found);
   if (found.empty())

@@ -396,8 +396,8 @@ class Recipe {
            "heads have hidden_size / num_attention_heads = " + std::to_string(hidden / heads) +
                " channels: q, k, v and the product behind attention have another width there");
     // NeMo's encoder_seq_length is that of messages between stages and of positions; samples have the data's.
-    if (const Json* length = data_length(); length != nullptr && length->get<std::int64_t>() > 0 &&
-                                            *length < settings_.whole("model.seq_length", 0)) {
+    if (const Json* length = data_length();
+        length != nullptr && length->get<std::int64_t>() > 0 && *length < settings_.whole("model.seq_length", 0)) {
       settings_.notes.push_back("seq_length is that of model.data, " + length->dump());
       values["model.seq_length"] = *length;
     }

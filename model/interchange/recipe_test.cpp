@@ -260,9 +260,9 @@ TEST_CASE("A command whose settings are in a further file", "[interchange]") {
   const auto scenario = [&](const std::string& words) {
     return parse_scenario(from_megatron(words, "run.sh", options).text, "s");
   };
-  const Scenario nemo = scenario(
-      launch + "data_dir=${DATA} training.trainer.num_nodes=2 training.run.time_limit=0:30:00 "
-               "training.model.global_batch_size=128 +training.model.optim.grad_sync_dtype=bf16");
+  const Scenario nemo = scenario(launch +
+                                 "data_dir=${DATA} training.trainer.num_nodes=2 training.run.time_limit=0:30:00 "
+                                 "training.model.global_batch_size=128 +training.model.optim.grad_sync_dtype=bf16");
   CHECK(nemo.parallel.data_parallel_size == 2);
   CHECK(nemo.training.global_batch_size == 128);
   CHECK_FALSE(nemo.overlap.grad_reduce_in_fp32);

@@ -17,6 +17,6 @@ struct TitanOverrides {
 // [training], [parallelism] (in 2024 [training] and [experimental]), [activation_checkpoint], [compile]. Throws
 // Error(input) as the readers of TOML and scenario_of().
 Translation from_torchtitan(std::string_view text, const std::string& name, const ImportOptions& options = {},
-                             const TitanOverrides& overrides = {});
+                            const TitanOverrides& overrides = {});
 
 }  // namespace stretto
