@@ -29,18 +29,23 @@ std::string script_of(const std::string& path) {
   return std::string(require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
 }
 
-// A script that another takes in: where it is named, or by its name in the folder of the first.
-std::optional<std::string> further_script(const std::string& folder, const std::string& path) {
+// A file that settings take in: where it is named, or in their folder or, of a configuration, a folder above it; of a
+// script also by its name alone.
+std::optional<std::string> further_file(const std::string& folder, const std::string& path) {
   namespace fs = std::filesystem;
-  for (const fs::path& candidate :
-       {fs::path(path), fs::path(folder) / path, fs::path(folder) / fs::path(path).filename()}) {
-    std::error_code error;
-    const std::string extension = candidate.extension().string();
-    if (extension != ".sh" && extension != ".bash" && extension != ".slurm" && extension != ".sbatch" &&
-        extension != ".env")
-      return std::nullopt;
+  const std::string extension = fs::path(path).extension().string();
+  const bool is_script = extension == ".sh" || extension == ".bash" || extension == ".slurm" ||
+                         extension == ".sbatch" || extension == ".env";
+  const bool is_config = extension == ".yaml" || extension == ".yml" || extension == ".toml";
+  if (!is_script && !is_config) return std::nullopt;
+  std::vector<fs::path> candidates = {fs::path(path), fs::path(folder) / path};
+  std::error_code error;
+  if (is_script) candidates.push_back(fs::path(folder) / fs::path(path).filename());
+  if (is_config && fs::path(path).is_relative())
+    for (fs::path above = fs::absolute(folder, error); above.has_relative_path(); above = above.parent_path())
+      candidates.push_back(above.parent_path() / path);
+  for (const fs::path& candidate : candidates)
     if (fs::is_regular_file(candidate, error)) return script_of(candidate.string());
-  }
   return std::nullopt;
 }
 
@@ -58,7 +63,7 @@ ImportOptions options_of(const ImportedFlags& given) {
   options.gpus = given.gpus;
   options.path = given.file;
   const std::string folder = std::filesystem::path(given.file).parent_path().string();
-  if (!given.file.empty()) options.read = [folder](const std::string& path) { return further_script(folder, path); };
+  if (!given.file.empty()) options.read = [folder](const std::string& path) { return further_file(folder, path); };
   for (const std::string& one : given.environment) {
     const std::size_t equal = one.find('=');
     if (equal == std::string::npos || equal == 0)

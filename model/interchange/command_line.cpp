@@ -72,6 +72,26 @@ class Launcher {
   std::optional<std::int64_t> gpus_of_node_, tasks_;
 };
 
+// "key.of.it=value" as Hydra has it: "+key" adds, "++key" adds or changes, "~key" removes.
+bool is_override(const std::string& word) {
+  const std::size_t begin = word.find_first_not_of("+~");
+  if (begin == std::string::npos || (std::isalpha(static_cast<unsigned char>(word[begin])) == 0 && word[begin] != '_'))
+    return false;
+  if (word[0] == '~') return true;
+  const std::size_t equal = word.find('=');
+  return equal != std::string::npos && std::all_of(word.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                   word.begin() + static_cast<std::ptrdiff_t>(equal), [](char c) {
+                                                     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                                                            c == '_' || c == '.' || c == '@' || c == '/';
+                                                   });
+}
+
+void add_overrides(const Words& words, std::size_t begin, std::vector<std::string>& overrides) {
+  for (std::size_t i = begin; i < words.size(); ++i)
+    if (!is_flag(words[i]) && is_override(words[i]) && shell::unknown_names(words[i]).empty())
+      overrides.push_back(words[i]);
+}
+
 // Where the program's own flags begin: behind "x.py" or "-m module", torchrun's module aside.
 std::size_t program_in(const Words& words, std::string& program) {
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -148,6 +168,12 @@ bool has_flags(const Words& words, std::size_t begin) {
   return false;
 }
 
+bool has_settings(const Words& words, std::size_t begin) {
+  for (std::size_t i = begin; i < words.size(); ++i)
+    if (is_flag(words[i]) || is_override(words[i])) return true;
+  return false;
+}
+
 // The words of variables that hold flags, in the order of their assignment.
 Words words_of_variables(const shell::Run& run) {
   std::vector<const shell::Variable*> holders;
@@ -198,7 +224,7 @@ CommandLine command_line_of(std::string_view text, const std::string& name, cons
     std::string program;
     const std::size_t at = program_in(call.words, program);
     const bool is_first = best == nullptr;
-    const bool is_program = at != std::string::npos && has_flags(call.words, at);
+    const bool is_program = at != std::string::npos && has_settings(call.words, at);
     const bool trains = program.find("train") != std::string::npos || program.find("gpt") != std::string::npos;
     if (is_program && (is_first || trains || line.program.empty())) {
       best = &call;
@@ -209,6 +235,7 @@ CommandLine command_line_of(std::string_view text, const std::string& name, cons
   if (best != nullptr && !line.program.empty()) {
     launcher.take(Words(best->words.begin(), best->words.begin() + static_cast<std::ptrdiff_t>(begin)));
     add_flags(best->words, begin, best->line, line.flags);
+    add_overrides(best->words, begin, line.overrides);
   } else {
     take_pieces(run, launcher, line);
   }

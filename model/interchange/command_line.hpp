@@ -23,6 +23,8 @@ struct Flag {
 struct CommandLine {
   std::string program;  // "examples/pretrain_gpt.py", or a module's name; "" where only flags are given
   std::vector<Flag> flags;
+  // "model.seq_length=4096", of programs that are told so; those that nothing sets are left out.
+  std::vector<std::string> overrides;
   std::optional<std::int64_t> processes, nodes, gpus;  // of a node; nodes; of all
   std::map<std::string, std::string> exports;          // variables of the environment
   std::map<std::string, int> export_lines;

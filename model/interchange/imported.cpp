@@ -145,10 +145,22 @@ void settle(Settings& settings) {
 
 }  // namespace
 
+namespace {
+
+// Objects as inline tables.
+std::string toml_value(const Json& value) {
+  if (!value.is_object()) return value.dump();
+  std::vector<std::string> parts;
+  for (const auto& [key, one] : value.items()) parts.push_back(key + " = " + toml_value(one));
+  return "{ " + listed(parts) + " }";
+}
+
+}  // namespace
+
 // TOML of the values, in the order of the table of keys; keys that the table lacks are at the end of their section.
 std::string toml_of(const Settings& settings, const std::map<std::string, std::string>& overrides) {
   std::map<std::string, std::string> texts;
-  for (const auto& [key, value] : settings.values) texts[key] = value.dump();
+  for (const auto& [key, value] : settings.values) texts[key] = toml_value(value);
   for (const auto& [key, value] : overrides) texts[key] = value;
   std::string text;
   if (!settings.profile.empty() && !overrides.contains("profile"))

@@ -38,6 +38,9 @@ constexpr Alias kAliases[] = {
     {"seq_len_interpolation_factor", "model.rotary_seq_len_interpolation_factor"},
 };
 
+constexpr const char* kDefaultProducts =
+    "each product's method is the default; [overlap] tp_comm_overlap_cfg says the same";
+
 // What is not modelled, with the value that it has where it says nothing.
 struct Near {
   const char* name;
@@ -63,10 +66,8 @@ const std::vector<Near>& near_keys() {
       {"mcore_gpt", true, "layers are Megatron-core's"},
       {"megatron_amp_O2", true, "gradients are summed in f32 in one buffer"},
       {"sharp", false, "NCCL's own algorithms reduce, without the network's help"},
-      {"ub_tp_comm_overlap_cfg", nullptr,
-       "each product's method is the default; [overlap] tp_comm_overlap_cfg says the same"},
-      {"tp_comm_overlap_cfg", nullptr,
-       "each product's method is the default; [overlap] tp_comm_overlap_cfg says the same"},
+      {"ub_tp_comm_overlap_cfg", nullptr, kDefaultProducts},
+      {"tp_comm_overlap_cfg", nullptr, kDefaultProducts},
       {"num_micro_batches_with_partial_activation_checkpoints", nullptr, "all micro-batches are recomputed alike"},
       {"activations_checkpoint_layers_per_pipeline", nullptr, "all stages are recomputed alike"},
       {"cpu_offloading", false, "activations stay on the GPU"},
@@ -83,14 +84,15 @@ const std::vector<Near>& near_keys() {
 
 class Recipe {
  public:
-  Recipe(Yaml yaml, const std::string& name, const ImportOptions& options)
-      : options_(options), yaml_(std::move(yaml)), root_(yaml_.root) {
+  Recipe(Yaml yaml, const std::string& name, const ImportOptions& options, std::string folder = "")
+      : options_(options), yaml_(std::move(yaml)), root_(yaml_.root), folder_(std::move(folder)) {
     settings_.name = name;
     settings_.profile = "nemo-dgxc";
     settings_.vocabulary_key = "vocab_size";
   }
 
   Settings run() {
+    take_defaults();
     resolve_references(root_);
     visit(root_, "");
     refuse(settings_, options_);
@@ -112,6 +114,27 @@ class Recipe {
     settings_.refused.emplace(noun, Judged{path, line_of(path), ""});
   }
 
+  // "optional tp_overlap@model.ub_tp_comm_overlap_cfg: ub_cfg_…": a table of products in a file of its own.
+  void take_defaults() {
+    if (!root_.contains("defaults") || !root_["defaults"].is_array() || !root_.contains("model")) return;
+    for (const Json& one : root_["defaults"]) {
+      if (!one.is_object()) continue;
+      for (const auto& [key, file] : one.items()) {
+        const std::size_t at = key.find('@');
+        if (at == std::string::npos || !file.is_string() || file == "" || !root_["model"].is_object()) continue;
+        const std::string group = key.substr(key.rfind(' ', at) + 1, at - key.rfind(' ', at) - 1);
+        const std::string key_of_model = key.substr(key.rfind('.') + 1);
+        if (!key_of_model.ends_with("tp_comm_overlap_cfg")) continue;
+        const std::string path = folder_ + group + "/" + file.get<std::string>() + ".yaml";
+        const auto text = options_.read ? options_.read(path) : std::nullopt;
+        if (text)
+          root_["model"][key_of_model] = parse_yaml(*text, path).root;
+        else
+          near("defaults." + group, file, "its file is not there: " + std::string(kDefaultProducts));
+      }
+    }
+  }
+
   void visit(const Json& node, const std::string& path) {
     for (const auto& [key, value] : node.items()) {
       const std::string here = path.empty() ? key : path + "." + key;
@@ -130,6 +153,11 @@ class Recipe {
         continue;
       }
       if (key == "comm_overlap" && value.is_object()) has_comm_overlap_ = true;
+      if (key.ends_with("tp_comm_overlap_cfg") && value.is_object()) {
+        settings_.values["overlap.tp_comm_overlap_cfg"] = overlaps_of_products(value);
+        settings_.taken.push_back(here);
+        continue;
+      }
       if (key == "recompute_modules" && value.is_array()) {
         for (const Json& one : value)
           if (one.is_string() && one != "core_attn") near(here, one, "recomputed is attention's core, and not this");
@@ -230,6 +258,14 @@ class Recipe {
       values["model.position_embedding_type"] =
           word == "rope" || word == "yarn" || word == "mrope" ? "rope" : "learned_absolute";
       if (word != "rope" && word != "learned_absolute") near(path, value, "positions are rotary or learned");
+    } else if (key == "override_vocab_size") {
+      // The padded size (NeMo, megatron_gpt_model.py).
+      if (!value.is_number_integer()) return false;
+      values["model.vocab_size"] = value;
+      values["model.make_vocab_size_divisible_by"] = 1;
+      overrides_vocabulary_ = true;
+    } else if (key == "make_vocab_size_divisible_by" && overrides_vocabulary_) {
+      // Not looked at.
     } else if (key == "kv_channels") {
       if (value.is_number_integer()) kv_channels_ = {value.get<std::int64_t>(), path};
     } else if (key == "grad_sync_dtype") {
@@ -333,6 +369,7 @@ class Recipe {
       values.emplace("overlap.overlap_p2p_comm", false);
     }
     if (tp <= 1 || settings_.is("parallel.sequence_parallel", false)) values["overlap.tp_comm_overlap"] = false;
+    if (settings_.is("overlap.tp_comm_overlap", false)) values.erase("overlap.tp_comm_overlap_cfg");
     if (!is_interleaved) values["overlap.overlap_p2p_comm"] = false;
     values["overlap.batch_p2p_comm"] = !settings_.is("overlap.overlap_p2p_comm", true);
     if (cp <= 1)
@@ -358,24 +395,39 @@ class Recipe {
       near(kv_channels_.second, kv_channels_.first,
            "heads have hidden_size / num_attention_heads = " + std::to_string(hidden / heads) +
                " channels: q, k, v and the product behind attention have another width there");
+    // NeMo's encoder_seq_length is that of messages between stages and of positions; samples have the data's.
+    if (const Json* length = data_length();
+        length != nullptr && length->get<std::int64_t>() > 0 && *length < settings_.whole("model.seq_length", 0)) {
+      settings_.notes.push_back("seq_length is that of model.data, " + length->dump());
+      values["model.seq_length"] = *length;
+    }
     const std::int64_t length = settings_.whole("model.seq_length", 0);
     if (settings_.whole("model.max_position_embeddings", length) < length)
       values.erase("model.max_position_embeddings");
   }
 
+  const Json* data_length() const {
+    const Json* node = root_.contains("trainer") ? &root_ : nullptr;
+    for (const char* key : {"model", "data", "seq_length"})
+      node = node != nullptr && node->is_object() && node->contains(key) ? &(*node)[key] : nullptr;
+    return node != nullptr && node->is_number_integer() ? node : nullptr;
+  }
+
   const ImportOptions& options_;
   Yaml yaml_;
   Json& root_;
+  std::string folder_;
   Settings settings_;
   Json nodes_, devices_;
   std::pair<std::int64_t, std::string> kv_channels_;
-  bool is_fsdp_ = false, has_comm_overlap_ = false;
+  bool is_fsdp_ = false, has_comm_overlap_ = false, overrides_vocabulary_ = false;
 };
 
 // MODEL_ARGS and ENV_VARS of Megatron-LM's functional tests as the command line that they become.
 CommandLine command_line_of_test(const Yaml& yaml) {
   CommandLine line;
   line.program = "pretrain_gpt.py";
+  line.processes = 8;  // GPUS_PER_NODE (tests/functional_tests/shell_test_utils/_run_training.sh:202)
   for (const auto& [name, value] : yaml.root["MODEL_ARGS"].items()) {
     if (!name.starts_with("--") || value == false) continue;
     Flag flag{name, {}, 1, {}};
@@ -444,6 +496,49 @@ const Flag* recipe_flag(const CommandLine& line) {
 
 }  // namespace
 
+void apply_overrides(Yaml& yaml, const std::vector<std::string>& overrides, const std::string& name) {
+  for (const std::string& word : overrides) {
+    const std::size_t equal = word.find('=');
+    const bool removes = word.starts_with('~');
+    if (equal == 0 || (!removes && (equal == std::string::npos || equal + 1 == word.size()))) continue;
+    std::string path = word.substr(0, equal);
+    path.erase(0, path.find_first_not_of("+~"));
+    yaml.lines.erase(path);
+    Json* node = &yaml.root;
+    for (std::size_t dot; (dot = path.find('.')) != std::string::npos; path.erase(0, dot + 1)) {
+      Json& inner = (*node)[path.substr(0, dot)];
+      if (!inner.is_object()) inner = Json::object();
+      node = &inner;
+    }
+    if (path.empty()) continue;
+    if (removes) {
+      node->erase(path);
+      continue;
+    }
+    const std::string value = word.substr(equal + 1);
+    try {
+      (*node)[path] = parse_yaml("x: " + value, name).root["x"];
+    } catch (const Error&) {  // "0:30:00" and the like
+      (*node)[path] = value;
+    }
+  }
+}
+
+Json overlaps_of_products(const Json& table) {
+  Json made = Json::object();
+  for (const auto& [product, value] : table.items()) {
+    if (!value.is_object() || !value.contains("method") || !value["method"].is_string()) continue;
+    const Json& method = value["method"];
+    Json one = {{"method", method}};
+    if (method == "ring_exchange" && value.contains("aggregate"))
+      if (const Json& aggregate = value["aggregate"]; aggregate == true || aggregate == 1) one["aggregate"] = true;
+    if (method == "pipeline" && value.contains("num_splits") && value["num_splits"].is_number_integer())
+      one["num_splits"] = value["num_splits"];
+    made[product] = one;
+  }
+  return made;
+}
+
 bool is_recipe_command(const CommandLine& line) {
   const Flag* recipe = recipe_flag(line);
   return recipe != nullptr && !recipe->values.empty() && !recipe->values[0].empty();
@@ -458,22 +553,9 @@ Translation from_recipe_command(const CommandLine& line, const std::string& name
     if (recipe.find(word) != std::string::npos)
       refused.refused.emplace(noun, Judged{"--recipe " + recipe, flag.line, ""});
   refuse(refused, options);
-  // "train.global_batch_size=8", behind whatever flag stands last.
   Yaml yaml;
   yaml.root = Json::object();
-  for (const Flag& one : line.flags)
-    for (const std::string& value : one.values) {
-      const std::size_t equal = value.find('=');
-      if (equal == std::string::npos || equal == 0 || equal + 1 == value.size()) continue;
-      Json* node = &yaml.root;
-      std::string path = value.substr(0, equal);
-      while (path.starts_with('+')) path.erase(0, 1);
-      for (std::size_t dot; (dot = path.find('.')) != std::string::npos; path.erase(0, dot + 1)) {
-        node = &(*node)[path.substr(0, dot)];
-        if (!node->is_object()) *node = Json::object();
-      }
-      if (!path.empty()) (*node)[path] = parse_yaml("x: " + value.substr(equal + 1), name).root["x"];
-    }
+  apply_overrides(yaml, line.overrides, name);
   yaml.root["run"] = {{"name", recipe}};
   Settings settings = Recipe(std::move(yaml), name, options).run();
   settings.notes.push_back("parallelism and overlap are those of the overrides and of profile " + settings.profile +
@@ -495,7 +577,11 @@ Translation from_recipe(std::string_view text, const std::string& name, const Im
   bool is_overlap = true;
   for (const auto& [key, value] : yaml.root.items()) is_overlap = is_overlap && !value.is_structured();
   if (is_overlap && !yaml.root.contains("num_layers")) return from_bridge(text, name);
-  return scenario_of(Recipe(std::move(yaml), name, options).run(), options);
+  return from_yaml(std::move(yaml), name, options, "");
+}
+
+Translation from_yaml(Yaml yaml, const std::string& name, const ImportOptions& options, const std::string& folder) {
+  return scenario_of(Recipe(std::move(yaml), name, options, folder).run(), options);
 }
 
 }  // namespace stretto

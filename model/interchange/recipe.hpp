@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/interchange/imported.hpp"
 
@@ -17,6 +18,16 @@ Translation from_recipe(std::string_view text, const std::string& name, const Im
 struct CommandLine;
 bool is_recipe_command(const CommandLine& line);
 Translation from_recipe_command(const CommandLine& line, const std::string& name, const ImportOptions& options);
+
+// From YAML that was read; `folder` is where the launcher's configurations of its stage are, "" where `name` stands.
+struct Yaml;
+Translation from_yaml(Yaml yaml, const std::string& name, const ImportOptions& options, const std::string& folder);
+// Puts "key.of.it=value" into the YAML, "+key" and "++key" too; "~key" takes a key out. `name` is for messages.
+void apply_overrides(Yaml& yaml, const std::vector<std::string>& overrides, const std::string& name);
+
+// [overlap] tp_comm_overlap_cfg from TransformerEngine's table of products, as ub_cfg_….yaml has it; what else a
+// product has, as num_sm, is left out.
+nlohmann::json overlaps_of_products(const nlohmann::json& table);
 
 // ${multiply:4, ${.hidden_size}} and the like, put in; what cannot be found becomes null.
 void resolve_references(nlohmann::json& root);

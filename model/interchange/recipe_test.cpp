@@ -241,3 +241,50 @@ TEST_CASE("torchtitan's TOML is taken, old and new", "[torchtitan]") {
              Contains("t.toml: experts are not modelled yet"));
   CHECK_THAT(refused("[model]\nname = \"llama3\"\nflavor = \"9B\"\n"), Contains("[model] flavor"));
 }
+
+TEST_CASE("A command whose settings are in a further file", "[interchange]") {
+  const std::map<std::string, std::string> files = {
+      {"launcher_scripts/conf/training/llama/tiny.yaml",
+       "defaults:\n  - _self_\n  - optional tp_overlap@model.ub_tp_comm_overlap_cfg: ub\n" + kNemo.substr(1) +
+           "    bucket_cap_mb: 125\n  override_vocab_size: 4096\n  data:\n    seq_length: 512\n"},
+      {"launcher_scripts/conf/training/tp_overlap/ub.yaml",
+       "qkv_dgrad:\n  method: bulk\n  num_sm: 4\nfc2_fprop:\n  method: pipeline\n  num_splits: 8\n"
+       "fc1_fprop:\n  method: ring_exchange\n  aggregate: 1\n"},
+      {"./llama3_8b.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 8192\n"}};
+  ImportOptions options;
+  options.read = [&](const std::string& path) {
+    const auto found = files.find(path);
+    return found == files.end() ? std::nullopt : std::optional(found->second);
+  };
+  const std::string launch = "python3 ${D:-/opt/x}/launcher_scripts/main.py training=llama/tiny stages=[training] ";
+  const auto scenario = [&](const std::string& words) {
+    return parse_scenario(from_megatron(words, "run.sh", options).text, "s");
+  };
+  const Scenario nemo = scenario(launch +
+                                 "data_dir=${DATA} training.trainer.num_nodes=2 training.run.time_limit=0:30:00 "
+                                 "training.model.global_batch_size=128 +training.model.optim.grad_sync_dtype=bf16");
+  CHECK(nemo.parallel.data_parallel_size == 2);
+  CHECK(nemo.training.global_batch_size == 128);
+  CHECK_FALSE(nemo.overlap.grad_reduce_in_fp32);
+  CHECK(nemo.model.vocab_size == 4096);
+  CHECK(nemo.model.padded_vocab_size == 4096);
+  CHECK(nemo.model.seq_length == 512);
+  CHECK(nemo.overlap.tp_comm_overlap_cfg.size() == 3);
+  // "~" takes a key out.
+  CHECK(nemo.overlap.overlap_grad_reduce);
+  CHECK_FALSE(scenario(launch + "~training.model.optim.overlap_grad_sync").overlap.overlap_grad_reduce);
+
+  const Scenario titan = scenario(
+      "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file ./llama3_8b.toml --training.seq_len 4096");
+  CHECK(titan.model.seq_length == 4096);
+  CHECK(titan.parallel.data_parallel_size == 8);
+  // job_config.py: recomputation is selective, of every second layer, where nothing says otherwise.
+  CHECK(titan.training.recompute.num_layers == 16);
+
+  const auto refused = [&](const std::string& words) {
+    return testing::message_of([&] { from_megatron(words, "run.sh", options); });
+  };
+  CHECK_THAT(refused(launch + "training.model.fp8=True"), Contains("fp8 is not modelled yet"));
+  CHECK_THAT(refused("python3 launcher_scripts/main.py training=gpt3/5b"), Contains("gpt3/5b.yaml"));
+  CHECK_THAT(refused("python -m torchtitan.train --module llama3 --config llama3_8b"), Contains("config_registry.py"));
+}

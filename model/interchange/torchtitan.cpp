@@ -47,8 +47,15 @@ constexpr std::int64_t kGpusOfLauncher = 8;  // NGPU of run_train.sh
 
 class Config {
  public:
-  Config(std::string_view text, const std::string& name, const ImportOptions& options)
-      : options_(options), text_(text), name_(name), nodes_(parse_toml_nodes(text, name)), root_(json_of(nodes_)) {
+  Config(std::string_view text, const std::string& name, const ImportOptions& options, const TitanOverrides& overrides)
+      : options_(options),
+        text_(text),
+        name_(name),
+        started_(overrides.ranks),
+        nodes_(parse_toml_nodes(text, name)),
+        root_(json_of(nodes_)) {
+    for (const auto& [section, key, value] : overrides.values)
+      if (!root_.contains(section) || root_[section].is_object()) root_[section][key] = value;
     settings_.name = name;
     settings_.vocabulary_key = "[model] flavor";
   }
@@ -206,6 +213,9 @@ class Config {
     if (shards > 0) {
       settings_.ranks = of_model * replicas * shards;
       settings_.ranks_from = "the degrees of [parallelism]";
+    } else if (started_) {
+      settings_.ranks = *started_;
+      settings_.ranks_from = "processes of a node and nodes";
     } else if (const auto gpus = gpus_in_comment(text_)) {
       settings_.ranks = *gpus;
       settings_.ranks_from = "the comment \"preset for … GPUs\"";
@@ -245,7 +255,7 @@ class Config {
       values["training.recompute_granularity"] = "full";
     } else if (mode == "selective" || mode.is_null()) {
       // job_config.py's default is "selective", of every second layer.
-      const std::string which = option.is_string() ? option.get<std::string>() : mode.is_null() ? "none" : "2";
+      const std::string which = option.is_string() ? option.get<std::string>() : "2";
       if (which == "op") {
         values["training.recompute_granularity"] = "selective_op";
       } else if (which != "none" && which != "0") {
@@ -296,6 +306,7 @@ class Config {
   const ImportOptions& options_;
   std::string_view text_;
   const std::string& name_;
+  std::optional<std::int64_t> started_;
   TomlNode nodes_;
   Json root_;
   Settings settings_;
@@ -305,8 +316,9 @@ class Config {
 
 }  // namespace
 
-Translation from_torchtitan(std::string_view text, const std::string& name, const ImportOptions& options) {
-  return scenario_of(Config(text, name, options).run(), options);
+Translation from_torchtitan(std::string_view text, const std::string& name, const ImportOptions& options,
+                            const TitanOverrides& overrides) {
+  return scenario_of(Config(text, name, options, overrides).run(), options);
 }
 
 }  // namespace stretto
