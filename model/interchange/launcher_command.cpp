@@ -71,7 +71,7 @@ Translation from_launcher_command(const CommandLine& line, const std::string& na
   std::vector<std::string> overrides;
   for (const std::string& word : line.overrides) {
     const std::size_t begin = word.find_first_not_of("+~");
-    if (word.compare(begin, stage.size() + 1, stage + ".") == 0)
+    if (begin != std::string::npos && word.compare(begin, stage.size() + 1, stage + ".") == 0)
       overrides.push_back(word.substr(0, begin) + word.substr(begin + stage.size() + 1));
   }
   apply_overrides(yaml, overrides, name);
@@ -103,7 +103,7 @@ Translation from_titan_command(const CommandLine& line, const std::string& name,
   TitanOverrides overrides;
   for (const Flag& flag : line.flags) {
     const std::size_t dot = flag.name.find('.');
-    if (dot == std::string::npos || &flag == file) continue;
+    if (dot == std::string::npos || dot < 2 || &flag == file) continue;
     std::string section = flag.name.substr(2, dot - 2), key = flag.name.substr(dot + 1);
     std::replace(section.begin(), section.end(), '-', '_');
     std::replace(key.begin(), key.end(), '-', '_');
