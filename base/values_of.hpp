@@ -1,11 +1,18 @@
 #pragma once
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
 namespace stretto {
 
-// All values of an enumeration: those from 0 on that its name_of() names. A name that is forgotten does not compile
-// (-Werror=switch), so the list is whole.
+// The name of an enumeration's value, of the names of all in their order; "?" behind the last. For its name_of().
+template <class Enum, std::size_t n>
+constexpr const char* name_in(const char* const (&names)[n], Enum value) {
+  const auto i = static_cast<std::size_t>(value);
+  return i < n ? names[i] : "?";
+}
+
+// All values of an enumeration: those from 0 on that its name_of() names.
 template <class Enum>
 std::vector<Enum> values_of() {
   std::vector<Enum> values;

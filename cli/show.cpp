@@ -10,6 +10,7 @@
 #include "model/model_json.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
+#include "model/scenario/keys.hpp"
 #include "model/schedule/json.hpp"
 #include "model/schedule/print.hpp"
 #include "model/verify/verify.hpp"
@@ -18,7 +19,7 @@ namespace stretto::cli {
 namespace {
 
 struct ShowOptions : CommonOptions {
-  bool gates = false;
+  bool gates = false, keys = false;
 };
 
 // Of the scenario; without one the reference of all there are.
@@ -30,6 +31,7 @@ void show_gates(const ShowOptions& options, const Gates& gates) {
 void show(const ShowOptions& options) {
   if (options.scenario.empty()) {
     options.files.claim_outputs();
+    if (options.keys) return void(std::cout << scenario_reference());
     return options.gates ? show_gates(options, all_gates()) : show_platform(options.platform, options.json);
   }
   Scenario scenario = scenario_of(options);
@@ -72,8 +74,9 @@ void add_show(CLI::App& app) {
   command->add_flag(
       "--gates", options->gates,
       "only what each overlap knob needs, and which of it is missing; without SCENARIO the reference of all knobs");
+  command->add_flag("--keys", options->keys, "without SCENARIO: the reference of a scenario's keys");
   command->callback([options, command] {
-    if (command->count("SCENARIO") == 0 && options->platform.empty() && !options->gates)
+    if (command->count("SCENARIO") == 0 && options->platform.empty() && !options->gates && !options->keys)
       throw input_error("SCENARIO is required, or --platform FILE or --gates; see `stretto show --help`");
     show(*options);
   });

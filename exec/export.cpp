@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "exec/model_state.hpp"
 #include "exec/weights.hpp"
 #include "model/scenario/hf_config.hpp"
+#include "model/scenario/keys.hpp"
 
 namespace stretto::exec {
 namespace {
@@ -29,50 +29,18 @@ Transformer model_of(const TensorFile& file, const std::string& path) {
       throw input_error(fmt::format("{}: expected a checkpoint of Stretto's, but its metadata has no {}", path, key));
     return at->second;
   };
-  const auto number = [&](const char* key) {
-    const std::string& digits = text(key);
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc{} || end != digits.data() + digits.size() || value < 0)
-      throw input_error(fmt::format("{}: __metadata__: {}: expected a number, got \"{}\"", path, key, digits));
-    return value;
-  };
-  // Older checkpoints do not have all of them.
-  const auto real = [&](const char* key, double absent) {
-    if (!file.metadata().contains(key)) return absent;
-    const std::string& digits = text(key);
-    double value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc{} || end != digits.data() + digits.size() || !std::isfinite(value))
-      throw input_error(fmt::format("{}: __metadata__: {}: expected a number, got \"{}\"", path, key, digits));
-    return value;
-  };
-  Transformer model;
-  model.num_layers = number("num_layers");
-  model.hidden_size = number("hidden_size");
-  model.num_attention_heads = number("num_attention_heads");
-  model.num_query_groups = number("num_query_groups");
-  model.ffn_hidden_size = number("ffn_hidden_size");
-  model.vocab_size = model.padded_vocab_size = number("vocab_size");
-  model.normalization =
-      text("normalization") == name_of(Normalization::rms_norm) ? Normalization::rms_norm : Normalization::layer_norm;
-  model.position_embedding_type = text("position_embedding_type") == name_of(PositionEmbedding::rope)
-                                      ? PositionEmbedding::rope
-                                      : PositionEmbedding::learned_absolute;
-  model.swiglu = number("swiglu") != 0;
-  model.add_bias_linear = number("add_bias_linear") != 0;
-  model.untie_embeddings_and_output_weights = number("untie_embeddings_and_output_weights") != 0;
-  model.rotary_base = real("rotary_base", model.rotary_base);
-  RopeScaling& scaling = model.rope_scaling;
-  scaling.interpolation_factor = real("rotary_seq_len_interpolation_factor", scaling.interpolation_factor);
-  scaling.factor = real("rope_scaling_factor", scaling.factor);
-  scaling.low_freq_factor = real("rope_scaling_low_freq_factor", scaling.low_freq_factor);
-  scaling.high_freq_factor = real("rope_scaling_high_freq_factor", scaling.high_freq_factor);
-  if (const char* key = "rope_scaling_original_max_position_embeddings"; file.metadata().contains(key))
-    scaling.original_max_position_embeddings = number(key);
-  model.hidden_dropout = real("hidden_dropout", 0);
-  model.attention_dropout = real("attention_dropout", 0);
-  model.seq_length = file.metadata().contains("seq_length") ? number("seq_length") : model.seq_length;
+  Scenario scenario;
+  Transformer& model = scenario.model;
+  for (const ScenarioKey& key : scenario_keys_of("model")) {
+    if (!is_identity(key.record)) continue;
+    const bool has_default = key.record == Record::identity_since || value_of(key, scenario).is_number_float() ||
+                             key.name == std::string_view("seq_length");
+    if (has_default && !file.metadata().contains(key.name)) continue;
+    const std::string& value = text(key.name);
+    if (!set_identity(key, scenario, value))
+      throw input_error(fmt::format("{}: __metadata__: {}: expected a number, got \"{}\"", path, key.name, value));
+  }
+  model.padded_vocab_size = model.vocab_size;
   model.max_position_embeddings = model.seq_length;  // of rope, where it is only a bound
   for (const StoredTensor& tensor : file.tensors())
     if (tensor.name == "wpe.weight" && !tensor.shape.empty()) model.max_position_embeddings = tensor.shape[0];

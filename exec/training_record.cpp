@@ -2,46 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "base/error.hpp"
+#include "model/scenario/keys.hpp"
 
 namespace stretto::exec {
 
 CheckpointMetadata identity_of(const Scenario& s) {
-  const auto number = [](auto value) { return std::to_string(value); };
-  return {
-      {"num_layers", number(s.model.num_layers)},
-      {"hidden_size", number(s.model.hidden_size)},
-      {"num_attention_heads", number(s.model.num_attention_heads)},
-      {"ffn_hidden_size", number(s.model.ffn_hidden_size)},
-      {"num_query_groups", number(s.model.kv_heads())},
-      {"normalization", name_of(s.model.normalization)},
-      {"swiglu", number(s.model.swiglu)},
-      {"position_embedding_type", name_of(s.model.position_embedding_type)},
-      {"rotary_base", number(s.model.rotary_base)},
-      {"rotary_seq_len_interpolation_factor", number(s.model.rope_scaling.interpolation_factor)},
-      {"rope_scaling_factor", number(s.model.rope_scaling.factor)},
-      {"rope_scaling_low_freq_factor", number(s.model.rope_scaling.low_freq_factor)},
-      {"rope_scaling_high_freq_factor", number(s.model.rope_scaling.high_freq_factor)},
-      {"rope_scaling_original_max_position_embeddings", number(s.model.rope_scaling.original_max_position_embeddings)},
-      {"add_bias_linear", number(s.model.add_bias_linear)},
-      {"untie_embeddings_and_output_weights", number(s.model.untie_embeddings_and_output_weights)},
-      {"seq_length", number(s.model.seq_length)},
-      {"vocab_size", number(s.model.vocab_size)},
-      {"global_batch_size", number(s.training.global_batch_size)},
-      {"hidden_dropout", number(s.model.hidden_dropout)},
-      {"attention_dropout", number(s.model.attention_dropout)},
-      {"frozen_base", number(s.training.frozen_base)},
-      {"seed", number(s.training.seed)},
-      {"precision", s.training.precision}};
+  CheckpointMetadata identity = {{"global_batch_size", std::to_string(s.training.global_batch_size)},
+                                 {"frozen_base", std::to_string(s.training.frozen_base)},
+                                 {"seed", std::to_string(s.training.seed)},
+                                 {"precision", s.training.precision}};
+  for (const char* section : kSectionsOfKeys)
+    for (const ScenarioKey& key : scenario_keys_of(section))
+      if (is_identity(key.record)) identity[key.name] = identity_text(value_of(key, s));
+  return identity;
 }
 
 void require_same_training(const TensorFile& checkpoint, const Scenario& scenario) {
   const CheckpointMetadata defaults = identity_of({});
+  std::set<std::string> newer;
+  for (const char* section : kSectionsOfKeys)
+    for (const ScenarioKey& key : scenario_keys_of(section))
+      if (key.record == Record::identity_since) newer.insert(key.name);
   for (const auto& [key, expected] : identity_of(scenario)) {
     const auto found = checkpoint.metadata().find(key);
-    // Checkpoints from before there was dropout, a frozen base, or scaled rotary positions, do not name it.
-    const bool is_newer = key.ends_with("_dropout") || key == "frozen_base" || key.starts_with("rope_scaling_") ||
-                          key == "rotary_seq_len_interpolation_factor";
+    // Checkpoints from before there was such a key do not name it.
+    const bool is_newer = newer.contains(key) || key == "frozen_base";
     const std::string absent = is_newer ? defaults.at(key) : "(absent)";
     const std::string& written = found == checkpoint.metadata().end() ? absent : found->second;
     if (written != expected)

@@ -1,6 +1,7 @@
 #include "model/transformer.hpp"
 
 #include "base/error.hpp"
+#include "base/values_of.hpp"
 #include "model/schedule/work.hpp"
 
 namespace stretto {
@@ -55,12 +56,8 @@ constexpr Preset kPresets[] = {
 
 }  // namespace
 
-const char* name_of(Normalization normalization) {
-  return normalization == Normalization::layer_norm ? "LayerNorm" : "RMSNorm";
-}
-const char* name_of(PositionEmbedding embedding) {
-  return embedding == PositionEmbedding::learned_absolute ? "learned_absolute" : "rope";
-}
+const char* name_of(Normalization normalization) { return name_in({"LayerNorm", "RMSNorm"}, normalization); }
+const char* name_of(PositionEmbedding embedding) { return name_in({"learned_absolute", "rope"}, embedding); }
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "model/scenario/keys.hpp"
 #include "tests/draw.hpp"
 
 namespace stretto::testing {
@@ -31,6 +32,9 @@ class Section {
     for (const std::int64_t value : values) text_ << value << ", ";
     text_ << "]\n";
   }
+  void set(const char* key, const KeyValue& value) { line(key) << value.dump() << "\n"; }
+  bool has(const std::string& key) const { return std::count(keys_.begin(), keys_.end(), key) > 0; }
+  const std::string& name() const { return name_; }
   std::string text() const { return text_.str() + "\n"; }
   const std::vector<std::string>& keys() const { return keys_; }
 
@@ -46,7 +50,8 @@ class Section {
 
 class Generator {
  public:
-  explicit Generator(Draw& draw) : draw_(draw) {}
+  // `others` is for keys that nothing here decides.
+  Generator(Draw& draw, Draw& others) : draw_(draw), others_(others) {}
 
   std::string toml() {
     sizes();
@@ -60,6 +65,7 @@ class Generator {
     streams();
     fusions();
     compare();
+    for (Section* section : {&model_, &parallel_, &overlap_, &training_}) draw_others(*section);
     std::string text;
     for (const Section* section : {&model_, &cluster_, &parallel_, &overlap_, &training_, &compare_})
       add(*section, text);
@@ -371,7 +377,19 @@ class Generator {
     compare_.set("repeats", draw_.between(1, 9));
   }
 
+  // By their rows (model/scenario/keys.hpp).
+  void draw_others(Section& section) {
+    const std::vector<std::string> excepted = keys_not_drawn();
+    for (const ScenarioKey& key : scenario_keys_of(section.name())) {
+      if (section.has(key.full_name()) || std::count(excepted.begin(), excepted.end(), key.full_name()) > 0) continue;
+      const std::vector<KeyValue> values = key.drawn.empty() ? all_values_of(key) : key.drawn;
+      if (values.empty()) continue;  // random_layout_test.cpp says so
+      section.set(key.name, values[static_cast<std::size_t>(others_.between(0, std::ssize(values) - 1))]);
+    }
+  }
+
   Draw& draw_;
+  Draw& others_;
   std::string subsections_;
   std::vector<std::string> keys_;
   std::int64_t micro_batches_ = 1;
@@ -448,10 +466,10 @@ std::vector<std::string> keys_not_drawn() {
 }
 
 RandomLayout random_layout(std::uint64_t seed) {
-  Draw draw(seed);
+  Draw draw(seed), others(~seed);
   RandomLayout layout;
   for (; layout.refused < kMostDraws; ++layout.refused) {
-    Generator generator(draw);
+    Generator generator(draw, others);
     layout.toml = generator.toml();
     layout.keys = generator.keys();
     try {

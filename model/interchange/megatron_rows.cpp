@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "model/interchange/megatron.hpp"
+#include "model/scenario/keys.hpp"
 
 namespace stretto {
 namespace {
@@ -7,12 +10,6 @@ using Json = nlohmann::json;
 
 // Numbers that are 0 where nothing is asked for.
 Json unless_0(std::int64_t value) { return value == 0 ? Json() : Json(value); }
-// Factors that are 1 where nothing is scaled; whole ones without a point, as Megatron-LM wants some of them.
-Json unless_1(double factor) {
-  if (factor == 1) return {};
-  return factor == double(std::int64_t(factor)) ? Json(std::int64_t(factor)) : Json(factor);
-}
-
 // A multiple that pads the vocabulary as the scenario's did.
 std::int64_t vocabulary_multiple(const Scenario& s) {
   const std::int64_t tp = s.parallel.tensor_model_parallel_size, padded = s.model.padded_vocab_size;
@@ -21,7 +18,6 @@ std::int64_t vocabulary_multiple(const Scenario& s) {
   return padded / tp;
 }
 
-bool has_rope(const Scenario& s) { return s.model.position_embedding_type == PositionEmbedding::rope; }
 bool has_virtual_stages(const Scenario& s) { return s.parallel.virtual_pipeline_model_parallel_size > 1; }
 // What Megatron-LM asserts of a switch is a part of its row: where that does not hold, the switch does nothing here
 // either.
@@ -31,87 +27,39 @@ bool gathers_beside(const Scenario& s) {  // arguments.py:1025, 1028
 }
 bool is_full(const Scenario& s) { return s.training.recompute.granularity == Recompute::Granularity::full; }
 
-std::vector<MegatronRow> make_rows() {
-  using S = const Scenario&;
+using S = const Scenario&;
+
+// Keys whose flag says something else than the key's value.
+struct Special {
+  const char* key;
+  KeyValue (*get)(S);
+};
+constexpr Special kSpecial[] = {
+    {"model.make_vocab_size_divisible_by", [](S s) -> Json { return vocabulary_multiple(s); }},
+    {"model.num_query_groups",
+     [](S s) -> Json { return s.model.kv_heads() == s.model.num_attention_heads ? Json() : Json(s.model.kv_heads()); }},
+};
+
+MegatronRow row_of(const ScenarioKey& key) {
+  const MegatronFlag& flag = key.megatron;
+  MegatronRow row{.key = key.full_name(),
+                  .flag = flag.name,
+                  .get = [&key](S s) { return acting_value_of(key, s); },
+                  .given = flag.given,
+                  .absent = flag.absent,
+                  .with = flag.with,
+                  .words = {flag.words.begin(), flag.words.end()},
+                  .in_bridge = key.in_bridge,
+                  .is_list = flag.is_list,
+                  .may_be_one = flag.may_be_one,
+                  .aliases = {flag.aliases.begin(), flag.aliases.end()}};
+  for (const Special& special : kSpecial)
+    if (row.key == special.key) row.get = special.get;
+  return row;
+}
+
+std::vector<MegatronRow> others() {
   return {
-      {.key = "model.num_layers", .flag = "--num-layers", .get = [](S s) -> Json { return s.model.num_layers; }},
-      {.key = "model.hidden_size", .flag = "--hidden-size", .get = [](S s) -> Json { return s.model.hidden_size; }},
-      {.key = "model.ffn_hidden_size",
-       .flag = "--ffn-hidden-size",
-       .get = [](S s) -> Json { return s.model.ffn_hidden_size; }},
-      {.key = "model.num_attention_heads",
-       .flag = "--num-attention-heads",
-       .get = [](S s) -> Json { return s.model.num_attention_heads; }},
-      {.key = "model.seq_length",
-       .flag = "--seq-length",
-       .get = [](S s) -> Json { return s.model.seq_length; },
-       .aliases = {"--encoder-seq-length"}},
-      {.key = "model.max_position_embeddings",
-       .flag = "--max-position-embeddings",
-       .get = [](S s) -> Json { return s.model.max_position_embeddings; }},
-      {.key = "model.vocab_size", .flag = "--vocab-size", .get = [](S s) -> Json { return s.model.vocab_size; }},
-      {.key = "model.make_vocab_size_divisible_by",
-       .flag = "--make-vocab-size-divisible-by",
-       .get = [](S s) -> Json { return vocabulary_multiple(s); },
-       .absent = 128},
-      {.key = "model.normalization",
-       .flag = "--normalization",
-       .get = [](S s) -> Json { return std::string(name_of(s.model.normalization)); }},
-      {.key = "model.swiglu",
-       .flag = "--swiglu",
-       .get = [](S s) -> Json { return s.model.swiglu; },
-       .given = true,
-       .absent = false},
-      {.key = "model.position_embedding_type",
-       .flag = "--position-embedding-type",
-       .get = [](S s) -> Json { return std::string(name_of(s.model.position_embedding_type)); }},
-      {.key = "model.rotary_base",
-       .flag = "--rotary-base",
-       .get = [](S s) -> Json { return has_rope(s) ? Json(s.model.rotary_base) : Json(); }},
-      {.key = "model.rotary_seq_len_interpolation_factor",
-       .flag = "--rotary-seq-len-interpolation-factor",
-       .get = [](S s) -> Json { return unless_1(s.model.rope_scaling.interpolation_factor); }},
-      {.key = "model.use_rope_scaling",
-       .flag = "--use-rope-scaling",
-       .get = [](S s) -> Json { return s.model.rope_scaling.is_llama3(); },
-       .given = true,
-       .absent = false},
-      {.key = "model.rope_scaling_factor",
-       .flag = "--rope-scaling-factor",
-       .get = [](S s) -> Json { return unless_1(s.model.rope_scaling.factor); }},
-      {.key = "model.rope_scaling_low_freq_factor",
-       .flag = "",
-       .get = [](S s) -> Json { return s.model.rope_scaling.low_freq_factor; }},
-      {.key = "model.rope_scaling_high_freq_factor",
-       .flag = "",
-       .get = [](S s) -> Json { return s.model.rope_scaling.high_freq_factor; }},
-      {.key = "model.rope_scaling_original_max_position_embeddings",
-       .flag = "",
-       .get = [](S s) -> Json { return s.model.rope_scaling.original_max_position_embeddings; }},
-      {.key = "model.num_query_groups",
-       .flag = "--num-query-groups",
-       .get = [](S s) -> Json {
-         return s.model.kv_heads() == s.model.num_attention_heads ? Json() : Json(s.model.kv_heads());
-       },
-       .with = "--group-query-attention"},
-      {.key = "model.add_bias_linear",
-       .flag = "--disable-bias-linear",
-       .get = [](S s) -> Json { return s.model.add_bias_linear; },
-       .given = false,
-       .absent = true},
-      {.key = "model.untie_embeddings_and_output_weights",
-       .flag = "--untie-embeddings-and-output-weights",
-       .get = [](S s) -> Json { return s.model.untie_embeddings_and_output_weights; },
-       .given = true,
-       .absent = false},
-      {.key = "model.hidden_dropout",
-       .flag = "--hidden-dropout",
-       .get = [](S s) -> Json { return s.model.hidden_dropout; },
-       .absent = 0.1},
-      {.key = "model.attention_dropout",
-       .flag = "--attention-dropout",
-       .get = [](S s) -> Json { return s.model.attention_dropout; },
-       .absent = 0.1},
       {.key = "parallel.tensor_model_parallel_size",
        .flag = "--tensor-model-parallel-size",
        .get = [](S s) -> Json { return s.parallel.tensor_model_parallel_size; }},
@@ -470,10 +418,33 @@ std::vector<MegatronRow> make_rows() {
   };
 }
 
+// On a command line some stand before another one than among the keys.
+constexpr std::pair<const char*, const char*> kBefore[] = {
+    {"model.ffn_hidden_size", "model.num_attention_heads"},
+    {"model.num_query_groups", "model.add_bias_linear"},
+};
+
 }  // namespace
 
 const std::vector<MegatronRow>& megatron_rows() {
-  static const std::vector<MegatronRow> rows = make_rows();
+  static const std::vector<MegatronRow> rows = [] {
+    std::vector<MegatronRow> made;
+    for (const char* section : kSectionsOfKeys)
+      for (const ScenarioKey& key : scenario_keys_of(section))
+        if (key.says_how) made.push_back(row_of(key));
+    for (MegatronRow& row : others()) made.push_back(std::move(row));
+    const auto at = [&](const char* name) {
+      return std::find_if(made.begin(), made.end(), [&](const MegatronRow& row) { return row.key == name; });
+    };
+    for (const auto& [key, next] : kBefore) {
+      const auto from = at(key), to = at(next);
+      if (from < to)
+        std::rotate(from, from + 1, to);
+      else
+        std::rotate(to, from, from + 1);
+    }
+    return made;
+  }();
   return rows;
 }
 

@@ -11,6 +11,7 @@
 #include "base/read_file.hpp"
 #include "base/toml.hpp"
 #include "base/utf8.hpp"
+#include "model/scenario/keys.hpp"
 #include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
 
@@ -124,18 +125,18 @@ class Reader {
     for (const std::string& key : table_.keys())
       if (key.starts_with("_")) table_.has(key);
     table_.finish();
-    Transformer& model = config_.model;
+    Transformer& model = scenario_.model;
     model.padded_vocab_size = model.vocab_size;
     model.seq_length = model.max_position_embeddings;
-    return config_;
+    return {model, sliding_window_};
   }
 
  private:
-  void size(const char* key, std::int64_t& value, std::int64_t max) {
-    value = require<std::int64_t>(table_, key, {.min = 1, .max = max});
-  }
-  double probability(const char* key, double fallback) {
-    return value_or<double>(table_, key, fallback, {.min = 0, .max = 1, .below_max = true});
+  // Every key of a scenario that has a name there. Absent ones stay as they are.
+  void read_keys(HfName ScenarioKey::*of_class) {
+    for (const ScenarioKey& key : scenario_keys_of("model"))
+      if (const HfName& hf = key.*of_class; *hf.name != '\0')
+        read_field(table_, hf.name, key, scenario_, hf.is_required);
   }
   // The key, or their class where it is absent, must say what Stretto's model is.
   void expect(const char* key, bool fallback, bool expected) {
@@ -152,19 +153,16 @@ class Reader {
                                            "stands for 1e-06");
   }
   void check_heads(const char* key, std::int64_t width) {
-    if (width % config_.model.num_attention_heads != 0)
+    if (width % scenario_.model.num_attention_heads != 0)
       throw table_.error(key, "a divisor of the width " + number(width));
   }
 
   void read_gpt2() {
-    Transformer& model = config_.model;
-    size("n_layer", model.num_layers, kMaxLayers);
-    size("n_embd", model.hidden_size, kMaxHidden);
-    size("n_head", model.num_attention_heads, kMaxHidden);
-    size("vocab_size", model.vocab_size, kMaxVocab);
-    size("n_positions", model.max_position_embeddings, kMaxTokens);
-    model.ffn_hidden_size =
-        value_or<std::int64_t>(table_, "n_inner", 4 * model.hidden_size, {.min = 1, .max = kMaxFfn});
+    Transformer& model = scenario_.model;
+    model.ffn_hidden_size = 0;
+    model.hidden_dropout = model.attention_dropout = 0.1;
+    read_keys(&ScenarioKey::gpt2);
+    if (model.ffn_hidden_size == 0) model.ffn_hidden_size = 4 * model.hidden_size;
     const std::string activation = value_or<std::string>(table_, "activation_function", "gelu_new");
     if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
       throw table_.error("activation_function", "\"gelu_new\", Stretto's GELU");
@@ -173,32 +171,23 @@ class Reader {
     expect("scale_attn_by_inverse_layer_idx", false, false);
     expect("add_cross_attention", false, false);
     model.untie_embeddings_and_output_weights = !value_or<bool>(table_, "tie_word_embeddings", true);
-    model.hidden_dropout = probability("resid_pdrop", 0.1);
-    if (probability("embd_pdrop", 0.1) != model.hidden_dropout)
+    const Numbers probability{.min = 0, .max = 1, .below_max = true};
+    if (value_or<double>(table_, "embd_pdrop", 0.1, probability) != model.hidden_dropout)
       throw table_.error("embd_pdrop", "resid_pdrop's " + Json(model.hidden_dropout).dump() +
                                            ": Stretto has one hidden_dropout for both");
-    model.attention_dropout = probability("attn_pdrop", 0.1);
     check_heads("n_head", model.hidden_size);
   }
 
   void read_llama(bool is_mistral) {
-    Transformer& model = config_.model;
+    Transformer& model = scenario_.model;
     model = in_llama_style(model);
-    size("num_hidden_layers", model.num_layers, kMaxLayers);
-    size("hidden_size", model.hidden_size, kMaxHidden);
-    size("intermediate_size", model.ffn_hidden_size, kMaxFfn);
-    size("num_attention_heads", model.num_attention_heads, kMaxHidden);
-    size("vocab_size", model.vocab_size, kMaxVocab);
-    size("max_position_embeddings", model.max_position_embeddings, kMaxTokens);
-    model.num_query_groups = model.num_attention_heads;
-    if (is_mistral || table_.has("num_key_value_heads"))
-      size("num_key_value_heads", model.num_query_groups, kMaxHidden);
+    if (is_mistral) require<std::int64_t>(table_, "num_key_value_heads");
+    read_keys(&ScenarioKey::llama);
+    model.num_query_groups = model.kv_heads();
     choice_or(table_, "hidden_act", "silu", {"silu"});
     expect_epsilon("rms_norm_eps", 1e-6);
-    model.add_bias_linear = value_or<bool>(table_, "attention_bias", false);
     expect("mlp_bias", false, model.add_bias_linear);
     model.untie_embeddings_and_output_weights = !value_or<bool>(table_, "tie_word_embeddings", false);
-    model.attention_dropout = probability("attention_dropout", 0);
     check_heads("num_attention_heads", model.hidden_size);
     if (model.num_attention_heads % model.num_query_groups != 0)
       throw table_.failure("num_key_value_heads", "expected a divisor of num_attention_heads " +
@@ -215,7 +204,7 @@ class Reader {
       rope.finish();
     }
     if (is_mistral)
-      config_.sliding_window = value_or<std::int64_t>(table_, "sliding_window", 4096, {.min = 0, .max = kMaxTokens});
+      sliding_window_ = value_or<std::int64_t>(table_, "sliding_window", 4096, {.min = 0, .max = kMaxTokens});
   }
   // `rope_type`, which older files call `type`, and what it takes.
   static void read_scaling(TomlTable& rope, RopeScaling& scaling) {
@@ -239,7 +228,8 @@ class Reader {
   }
 
   TomlTable table_;
-  HfConfig config_;
+  Scenario scenario_;  // its model
+  std::int64_t sliding_window_ = 0;
 };
 
 }  // namespace
@@ -280,38 +270,24 @@ HfStyle hf_style(const Transformer& model) {
 }
 
 std::string write_hf_config(const Transformer& model) {
-  nlohmann::ordered_json json;
-  const bool is_tied = !model.untie_embeddings_and_output_weights;
-  if (hf_style(model) == HfStyle::gpt2) {
-    json = {{"architectures", {"GPT2LMHeadModel"}},
-            {"model_type", "gpt2"},
-            {"n_layer", model.num_layers},
-            {"n_embd", model.hidden_size},
-            {"n_head", model.num_attention_heads},
-            {"n_inner", model.ffn_hidden_size},
-            {"n_positions", model.max_position_embeddings},
-            {"activation_function", "gelu_new"},
-            {"layer_norm_epsilon", kEpsilon},
-            {"resid_pdrop", model.hidden_dropout},
-            {"embd_pdrop", model.hidden_dropout},
-            {"attn_pdrop", model.attention_dropout},
-            {"scale_attn_weights", true}};
+  Scenario scenario;
+  scenario.model = model;
+  const bool is_gpt2 = hf_style(model) == HfStyle::gpt2, is_tied = !model.untie_embeddings_and_output_weights;
+  nlohmann::ordered_json json = {{"architectures", {is_gpt2 ? "GPT2LMHeadModel" : "LlamaForCausalLM"}},
+                                 {"model_type", is_gpt2 ? "gpt2" : "llama"}};
+  for (const ScenarioKey& key : scenario_keys_of("model"))
+    if (const HfName& hf = is_gpt2 ? key.gpt2 : key.llama; *hf.name != '\0') json[hf.name] = value_of(key, scenario);
+  if (is_gpt2) {
+    json["activation_function"] = "gelu_new";
+    json["layer_norm_epsilon"] = kEpsilon;
+    json["embd_pdrop"] = model.hidden_dropout;
+    json["scale_attn_weights"] = true;
   } else {
-    json = {{"architectures", {"LlamaForCausalLM"}},
-            {"model_type", "llama"},
-            {"num_hidden_layers", model.num_layers},
-            {"hidden_size", model.hidden_size},
-            {"intermediate_size", model.ffn_hidden_size},
-            {"num_attention_heads", model.num_attention_heads},
-            {"num_key_value_heads", model.kv_heads()},
-            {"head_dim", model.head_dim()},
-            {"max_position_embeddings", model.max_position_embeddings},
-            {"hidden_act", "silu"},
-            {"rms_norm_eps", kEpsilon},
-            {"rope_theta", model.rotary_base},
-            {"attention_bias", model.add_bias_linear},
-            {"mlp_bias", model.add_bias_linear},
-            {"attention_dropout", model.attention_dropout}};
+    json["head_dim"] = model.head_dim();
+    json["hidden_act"] = "silu";
+    json["rms_norm_eps"] = kEpsilon;
+    json["rope_theta"] = model.rotary_base;
+    json["mlp_bias"] = model.add_bias_linear;
     const RopeScaling& scaling = model.rope_scaling;
     if (scaling.is_linear() && scaling.is_llama3())
       throw input_error("expected one scaling of rotary positions, got two, which Hugging Face has no name for");
@@ -323,7 +299,6 @@ std::string write_hf_config(const Transformer& model) {
                               {"high_freq_factor", scaling.high_freq_factor},
                               {"original_max_position_embeddings", scaling.original_max_position_embeddings}};
   }
-  json["vocab_size"] = model.vocab_size;
   json["tie_word_embeddings"] = is_tied;
   json["initializer_range"] = kInitializerStd;
   // Ids of tokens are the tokenizer's, which is not Stretto's: without these they would be GPT-2's or Llama's.

@@ -1,3 +1,4 @@
+#include "model/scenario/keys.hpp"
 #include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
 
@@ -11,7 +12,6 @@ struct Spelling {
 };
 constexpr Spelling kSpellings[] = {
     // NeMo
-    {"model", "encoder_seq_length", "seq_length"},
     {"overlap", "overlap_grad_sync", "overlap_grad_reduce"},
     {"overlap", "overlap_param_sync", "overlap_param_gather"},
     {"overlap", "fp8_params", "fp8_param_gather"},
@@ -33,6 +33,8 @@ constexpr Spelling kSpellings[] = {
 TomlTable section_of(TomlTable& root, const std::string& name) {
   TomlTable section = root.section(name);
   refuse_not_modelled(section);
+  for (const ScenarioKey& key : scenario_keys_of(name))
+    for (const char* other : key.also) section.also_spelled(key.name, other);
   for (const Spelling& spelling : kSpellings)
     if (spelling.section == name) section.also_spelled(spelling.key, spelling.other);
   return section;

@@ -1,0 +1,85 @@
+#include "model/scenario/keys.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tests/random_layout.hpp"
+
+using namespace stretto;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Anything {
+  template <class T>
+  operator T() const;
+};
+// How many fields an aggregate has.
+template <class T, class... Given>
+constexpr std::size_t fields_of() {
+  if constexpr (requires { T{Given{}..., Anything{}}; })
+    return fields_of<T, Given..., Anything>();
+  else
+    return sizeof...(Given);
+}
+
+const void* place_of(const Field& field) {
+  return std::visit(
+      [](const auto& to) -> const void* {
+        if constexpr (std::is_same_v<std::decay_t<decltype(to)>, WordField>)
+          return to.value;
+        else
+          return to;
+      },
+      field);
+}
+
+// Fields of `part` of a scenario that rows read, each once.
+template <class Part>
+std::size_t fields_with_row(const char* section, Scenario& scenario, const Part& part) {
+  std::set<const void*> places;
+  for (const ScenarioKey& key : scenario_keys_of(section)) {
+    if (key.field == nullptr) continue;
+    const void* place = place_of(key.field(scenario));
+    INFO(key.name);
+    CHECK((place >= &part && place < &part + 1));
+    CHECK(places.insert(place).second);
+  }
+  return places.size();
+}
+
+}  // namespace
+
+TEST_CASE("every field of a section is read by a row or is named here", "[keys]") {
+  Scenario s;
+  // padded_vocab_size follows from make_vocab_size_divisible_by.
+  CHECK(fields_with_row("model", s, s.model) == fields_of<Transformer>() - 2 + fields_of<RopeScaling>());
+}
+
+TEST_CASE("the reader of scenarios knows the rows' keys and no others", "[keys]") {
+  const std::vector<std::string> read = testing::scenario_keys();
+  for (const char* section : kSectionsOfKeys) {
+    std::set<std::string> known, rows;
+    for (const std::string& key : read)
+      if (key.starts_with(std::string(section) + ".") && std::count(key.begin(), key.end(), '.') == 1)
+        known.insert(key);
+    for (const ScenarioKey& key : scenario_keys_of(section)) {
+      rows.insert(key.full_name());
+      for (const char* other : key.also) rows.insert(std::string(section) + "." + other);
+    }
+    CHECK(known == rows);
+  }
+}
+
+TEST_CASE("docs/scenario.md has the rows", "[keys]") {
+  std::ifstream file(std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "docs/scenario.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  INFO("stretto show --keys prints them");
+  for (const char* section : kSectionsOfKeys) CHECK_THAT(text.str(), Contains(keys_reference(section)));
+  CHECK_THAT(text.str(), Contains(hf_reference()));
+}
