@@ -76,18 +76,18 @@ void BlockWriter::op(const std::string& name, Phase phase, Work work, std::vecto
 
 void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,
                              std::vector<Access> accesses) {
-  communicate(name, phase, Collective{kind, shape_.tp_communicator, elements}, shape_.tp_lane, std::move(accesses));
+  communicate(name, phase, shape_.tp, kind, elements, std::move(accesses));
 }
 
-void BlockWriter::communicate(const std::string& name, Phase phase, Collective work, LaneId lane,
-                              std::vector<Access> accesses) {
-  add(block_, {name + suffix_, std::move(work), lane, phase, std::move(accesses)});
+void BlockWriter::communicate(const std::string& name, Phase phase, const Group& group, CollectiveKind kind,
+                              std::int64_t elements, std::vector<Access> accesses) {
+  add(block_, collective_operation(name + suffix_, group, kind, elements, phase, std::move(accesses)));
 }
 
-void BlockWriter::exchange(const std::string& name, const std::string& suffix, Phase phase, std::uint32_t communicator,
+void BlockWriter::exchange(const std::string& name, const std::string& suffix, Phase phase, const Group& ring,
                            int offset, View sent, View came) {
   const auto message = [&](bool is_send, View view) {
-    const PointToPoint work{is_send, communicator, is_send ? offset : -offset, view.rows * view.cols};
+    const PointToPoint work{is_send, ring.communicator, is_send ? offset : -offset, view.rows * view.cols};
     add(block_, {name + (is_send ? ".send" : ".recv") + suffix,
                  work,
                  is_send ? shape_.cp.send : shape_.cp.recv,
@@ -233,7 +233,7 @@ View BlockWriter::gathered(const std::string& name, Phase phase, View part) {
 }
 
 View BlockWriter::summed(const std::string& name, Phase phase, View partial, View part) {
-  if (shape_.tp == 1) return partial;
+  if (!shape_.tp.exists()) return partial;
   const std::int64_t elements = partial.rows * partial.cols;
   if (!shape_.sequence_parallel) {
     collective(name + ".all_reduce", phase, CollectiveKind::all_reduce, elements, {accumulate(partial)});
@@ -353,7 +353,7 @@ Dropout BlockWriter::hidden_dropout(Pass pass, DropoutSite site) const {
           .site = site,
           .bias = false,
           .residual = false,
-          .first_row = shape_.sequence_parallel ? shape_.tp_place * Expr(residual_rows()) : Expr(0),
+          .first_row = shape_.sequence_parallel ? shape_.tp.place * Expr(residual_rows()) : Expr(0),
           .rows_before = 0,
           .keeps_mask = false,
           .parts = shape_.parts()};
@@ -372,11 +372,11 @@ View BlockWriter::dropped(const std::string& name, View dc, View db, DropoutSite
 
 void BlockWriter::attention(const std::string& name, Pass pass, std::vector<Access> accesses) {
   const Transformer& model = shape_.model;
-  const std::int64_t heads = model.num_attention_heads / shape_.tp;
+  const std::int64_t heads = model.num_attention_heads / shape_.tp.size;
   if (model.attention_dropout > 0) accesses.push_back(read(dropout_key()));
   op(name, pass == Pass::forward ? Phase::forward : Phase::dgrad,
-     Attention{pass, shape_.micro_batch_size, heads, model.kv_heads() / shape_.tp, model.seq_length, model.head_dim(),
-               true, model.attention_dropout, shape_.tp_place * Expr(heads)},
+     Attention{pass, shape_.micro_batch_size, heads, model.kv_heads() / shape_.tp.size, model.seq_length,
+               model.head_dim(), true, model.attention_dropout, shape_.tp.place * Expr(heads)},
      std::move(accesses));
 }
 
@@ -434,14 +434,14 @@ void BlockWriter::norm_backward(const std::string& name, View dy, View x, View s
 }
 
 void BlockWriter::cross_entropy(View logits, View targets, View loss) {
-  const std::int64_t tp = shape_.tp, classes = shape_.model.vocab_size;
-  const Expr first_class = shape_.tp_place * Expr(logits.cols);
+  const std::int64_t tp = shape_.tp.size, classes = shape_.model.vocab_size;
+  const Expr first_class = shape_.tp.place * Expr(logits.cols);
   std::vector<Access> accesses = {accumulate(logits), read(targets)};
   if (tp > 1) {
     const TensorId stats =
         add_tensor(schedule_, "vocab_stats", statistics_type(), BufferKind::workspace, tp, 3 * tokens());
     View own = work(stats);
-    own.offset = shape_.tp_place * Expr(3 * tokens());
+    own.offset = shape_.tp.place * Expr(3 * tokens());
     own.rows = 1;
     op("vocab_stats", Phase::forward, VocabStats{tokens(), logits.cols, classes, first_class},
        {read(std::move(logits)), read(std::move(targets)), write(own)});
@@ -458,8 +458,8 @@ void BlockWriter::rope(const std::string& name, Phase phase, Pass pass, View qkv
   const Transformer& model = shape_.model;
   if (model.position_embedding_type != PositionEmbedding::rope) return;
   op(name, phase,
-     Rope{pass, tokens(), model.num_attention_heads / shape_.tp, model.kv_heads() / shape_.tp, model.seq_length,
-          model.head_dim(), model.rotary_base, shape_.parts(), model.rope_scaling},
+     Rope{pass, tokens(), model.num_attention_heads / shape_.tp.size, model.kv_heads() / shape_.tp.size,
+          model.seq_length, model.head_dim(), model.rotary_base, shape_.parts(), model.rope_scaling},
      {accumulate(std::move(qkv))});
 }
 

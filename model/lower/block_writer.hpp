@@ -28,10 +28,11 @@ class BlockWriter {
   BlockId end_weights(const std::string& name);
 
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
-  void communicate(const std::string& name, Phase phase, Collective work, LaneId lane, std::vector<Access> accesses);
+  void communicate(const std::string& name, Phase phase, const Group& group, CollectiveKind kind, std::int64_t elements,
+                   std::vector<Access> accesses);
   // A message round the ring of context parallelism, `offset` places on, and the one that comes: at the same time, so
   // that no rank waits for another to receive.
-  void exchange(const std::string& name, const std::string& suffix, Phase phase, std::uint32_t communicator, int offset,
+  void exchange(const std::string& name, const std::string& suffix, Phase phase, const Group& ring, int offset,
                 View sent, View came);
 
   // Activations; with `layers` > 1 there is one instance a layer, kept until that layer's backward.
@@ -72,7 +73,7 @@ class BlockWriter {
   View gradient(const std::string& name, const Expr& layer = 0) const;
 
   std::int64_t tokens() const { return shape_.tokens(); }
-  std::int64_t residual_rows() const { return shape_.sequence_parallel ? tokens() / shape_.tp : tokens(); }
+  std::int64_t residual_rows() const { return shape_.sequence_parallel ? tokens() / shape_.tp.size : tokens(); }
   std::int64_t norm_stats() const { return has_beta() ? 2 : 1; }  // statistics a row that a norm keeps for its gradient
 
   // All-gathers this rank's `part` [R,cols] to [T,cols]; returns `part` itself when R = T. The result is valid until

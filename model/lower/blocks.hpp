@@ -6,31 +6,13 @@
 
 #include "model/layout.hpp"
 #include "model/lower/builder.hpp"
+#include "model/lower/groups.hpp"
 #include "model/lower/lower.hpp"
 #include "model/recompute.hpp"
 #include "model/schedule/sequence_parts.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {
-
-// How layers of one kind share a sequence among exchange · ring ranks. `exchange` neighbours swap tokens for heads;
-// `ring` groups of them pass keys and values round, or gather them.
-struct ContextKind {
-  std::string suffix = {};  // ".a2a" on what only this kind has; empty where it is the only one
-  std::int64_t exchange = 1, ring = 1;
-  bool gathers = false;
-  bool has_ring() const { return ring > 1 && !gathers; }
-  Expr exchange_place = 0, ring_place = 0;  // of the rank
-  std::uint32_t exchange_communicator = 0, ring_communicator = 0;
-};
-// Context parallelism: `size` ranks share a sequence.
-struct ContextShape {
-  std::int64_t size = 1;
-  Expr place = 0;                       // of the rank: ring_place · exchange + exchange_place of every kind
-  LaneId lane = 0, send = 0, recv = 0;  // of collectives, and of messages round the ring
-  std::vector<ContextKind> kinds = {{}};
-  std::vector<std::size_t> kind_of_layer;  // [layer]
-};
 
 // Where a layer's activations lie: a storage for each slot that its micro-batches take. Layers of a stage whose chunks
 // lend each other their slots have the storages of one of them, `home`: that of the first such chunk at the same place.
@@ -63,12 +45,9 @@ struct BlockShape {
   bool gelu_bias_gradient_fusion = false;  // with GELU's gradient also that of the bias before it
   bool residual_fusion = false;            // proj and fc2 add to the residual stream; needs tp 1 and no hidden dropout
   bool norm_gradient_fusion = false;       // norms have one operation for both of their gradients
-  std::int64_t tp = 1;                     // tensor-parallel ranks that cut the layers
+  Group tp;                                // ranks that cut the layers
   bool sequence_parallel = false;          // and, between layers, the tokens
   bool scatters_messages = false;          // and the tokens of messages between stages
-  LaneId tp_lane = 0;                      // of their communication
-  std::uint32_t tp_communicator = 0;
-  Expr tp_place = 0;  // of the rank among them
   ContextShape cp;
   SequenceParts parts() const { return {cp.size, cp.place, 1}; }        // of every sequence: the tokens of this rank
   bool puts_off_head() const { return deferred > 0 || weights_apart; }  // its weight gradient

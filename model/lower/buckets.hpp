@@ -16,9 +16,8 @@ struct Bucket {
   std::vector<BucketEntry> entries;  // in reverse registration order: the order in which gradients become ready
   std::int64_t elements = 0;         // padded
   // Set by add_parameters:
-  std::size_t role = 0;     // program whose ranks have it
-  bool replicated = false;  // every rank of a tensor-parallel group has the same
-  bool tied = false;        // first and last pipeline stage have the same
+  std::size_t role = 0;             // program whose ranks have it
+  std::size_t parameter_class = 0;  // index into Lowered::classes
 };
 
 // Megatron-LM's param_and_grad_buffer: parameters are laid out in reverse registration order, each start aligned to 64

@@ -9,7 +9,7 @@ namespace stretto {
 std::vector<bool> ContextAttention::layers_passing_qkv(const BlockShape& shape) {
   std::vector<bool> passing;
   for (const std::size_t kind : shape.cp.kind_of_layer)
-    passing.push_back(shape.cp.kinds[kind].exchange > 1 &&
+    passing.push_back(shape.cp.kinds[kind].exchange.exists() &&
                       shape.recompute.granularity != Recompute::Granularity::selective);
   return passing;
 }
@@ -21,13 +21,13 @@ ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, cons
       shape_(shape),
       kind_(shape.cp.kinds[kind]),
       tokens_(shape.tokens()),
-      rows_(tokens_ * kind_.exchange),
-      heads_(shape.model.num_attention_heads / shape.tp / kind_.exchange),
-      kv_heads_(shape.model.kv_heads() / shape.tp / kind_.exchange),
+      rows_(tokens_ * kind_.exchange.size),
+      heads_(shape.model.num_attention_heads / shape.tp.size / kind_.exchange.size),
+      kv_heads_(shape.model.kv_heads() / shape.tp.size / kind_.exchange.size),
       head_dim_(shape.model.head_dim()),
       q_cols_(heads_ * head_dim_),
       kv_cols_(2 * kv_heads_ * head_dim_),
-      steps_(kind_.ring),
+      steps_(kind_.ring.size),
       qkv_(shared.qkv) {
   const std::int64_t layers = shape.model.num_layers, all = q_cols_ + kv_cols_;
   BlockWriter::Role core{.is_core = true};
@@ -87,7 +87,7 @@ void ContextAttention::join(std::vector<View> dkvs, const View& dqkv) {
 // Queries are those of this rank, or of its group after an exchange.
 Attention ContextAttention::attention(Pass pass, const Expr& first_key_part, std::int64_t key_parts) const {
   const Transformer& model = shape_.model;
-  const std::int64_t of = shape_.cp.size, group = kind_.exchange;
+  const std::int64_t of = shape_.cp.size, group = kind_.exchange.size;
   return {.pass = pass,
           .batch = shape_.micro_batch_size,
           .heads = heads_,
@@ -96,8 +96,8 @@ Attention ContextAttention::attention(Pass pass, const Expr& first_key_part, std
           .head_dim = head_dim_,
           .causal = true,
           .dropout = model.attention_dropout,
-          .first_head = shape_.tp_place * Expr(heads_ * group) + kind_.exchange_place * Expr(heads_),
-          .queries = {of, kind_.ring_place * Expr(group), group},
+          .first_head = shape_.tp.place * Expr(heads_ * group) + kind_.exchange.place * Expr(heads_),
+          .queries = {of, kind_.ring.place * Expr(group), group},
           .keys = {of, first_key_part, key_parts},
           .kv_apart = steps_ > 1};
 }
@@ -111,15 +111,14 @@ void ContextAttention::attend(const std::string& name, const Attention& work, st
 
 void ContextAttention::split(const std::string& name, Phase phase, Pass pass, std::int64_t kv_heads, const View& from,
                              const View& to) {
-  const std::int64_t groups = kind_.exchange;
+  const std::int64_t groups = kind_.exchange.size;
   w_.op(name, phase, SplitHeads{pass, groups, tokens_, heads_ * groups, kv_heads * groups, head_dim_},
         {read(from), write(to)});
 }
 
 void ContextAttention::swap(const std::string& name, Phase phase, const View& from, const View& to) {
-  w_.communicate(name, phase,
-                 Collective{CollectiveKind::all_to_all, kind_.exchange_communicator, from.rows * from.cols},
-                 shape_.cp.lane, {read(from), write(to)});
+  w_.communicate(name, phase, kind_.exchange, CollectiveKind::all_to_all, from.rows * from.cols,
+                 {read(from), write(to)});
 }
 
 void ContextAttention::forward(const View& out, const std::string& suffix) {
@@ -162,20 +161,18 @@ void ContextAttention::core_backward(const View& qkv, const View& out, const Vie
   const View all = w_.work(dkv_all_), own = w_.work(dkv_);
   attend(named(".dgrad"), work,
          {read(qkv), read(w_.work(kv_all_)), read(out), read(lse), read(dout), write(w_.work(dqs_)), write(all)});
-  w_.communicate(named(".reduce_scatter_dkv"), Phase::dgrad,
-                 Collective{CollectiveKind::reduce_scatter, kind_.ring_communicator, all.rows * all.cols},
-                 shape_.cp.lane, {read(all), write(own)});
+  w_.communicate(named(".reduce_scatter_dkv"), Phase::dgrad, kind_.ring, CollectiveKind::reduce_scatter,
+                 all.rows * all.cols, {read(all), write(own)});
   join({own}, dqkv);
 }
 
 void ContextAttention::gather_keys(const View& qkv, Phase phase, const std::string& suffix) {
   View own = w_.work(kv_all_);
   own.rows = rows_;
-  own.offset = kind_.ring_place * Expr(rows_ * kv_cols_);
+  own.offset = kind_.ring.place * Expr(rows_ * kv_cols_);
   pack(named(".pack_kv") + suffix, phase, qkv, own);
-  w_.communicate(named(".all_gather_kv") + suffix, phase,
-                 Collective{CollectiveKind::all_gather, kind_.ring_communicator, steps_ * rows_ * kv_cols_},
-                 shape_.cp.lane, {read(own), write(w_.work(kv_all_))});
+  w_.communicate(named(".all_gather_kv") + suffix, phase, kind_.ring, CollectiveKind::all_gather,
+                 steps_ * rows_ * kv_cols_, {read(own), write(w_.work(kv_all_))});
 }
 
 // ---- the ring ----
@@ -204,15 +201,14 @@ void ContextAttention::ring_forward(const View& qkv, const View& out, const std:
   pack(named(".pack_kv") + suffix, Phase::forward, qkv, kv_at(0));
   for (std::int64_t i = 0; i < steps_; ++i) {
     const std::string number = "." + std::to_string(i) + suffix;
-    if (i + 1 < steps_)
-      w_.exchange(named(".kv"), number, Phase::forward, kind_.ring_communicator, 1, kv_at(i), kv_at(i + 1));
-    const Expr group = mod(kind_.ring_place - Expr(i), Expr(steps_));
-    attend(named(".fprop") + number, attention(Pass::forward, group * Expr(kind_.exchange), kind_.exchange),
+    if (i + 1 < steps_) w_.exchange(named(".kv"), number, Phase::forward, kind_.ring, 1, kv_at(i), kv_at(i + 1));
+    const Expr group = mod(kind_.ring.place - Expr(i), Expr(steps_));
+    attend(named(".fprop") + number, attention(Pass::forward, group * Expr(kind_.exchange.size), kind_.exchange.size),
            {read(qkv), read(kv_at(i)), write(part_of(outs_, i, rows_)), write(part_of(lses_, i, statistics))});
   }
   w_.op(named(".merge") + suffix, Phase::forward,
         AttentionMerge{steps_, shape_.micro_batch_size, heads_, rows_ / shape_.micro_batch_size, head_dim_,
-                       kind_.exchange},
+                       kind_.exchange.size},
         {read(w_.work(outs_)), read(w_.work(lses_)), write(out), write(w_.act(lse_, Coord::layer))});
 }
 
@@ -226,10 +222,10 @@ void ContextAttention::ring_backward(const View& qkv, const View& out, const Vie
     const bool is_first = i == 0, is_last = i + 1 == steps_;
     const View sent = is_first ? kv_at(0) : is_last ? half_of_slot(i, true) : whole_slot(i);
     const View came = is_first ? kv_at(1) : is_last ? half_of_slot(i + 1, true) : whole_slot(i + 1);
-    w_.exchange(named(".dkv"), number, Phase::dgrad, kind_.ring_communicator, -1, sent, came);
-    const Expr group = mod(kind_.ring_place + Expr(1 + i), Expr(steps_));
+    w_.exchange(named(".dkv"), number, Phase::dgrad, kind_.ring, -1, sent, came);
+    const Expr group = mod(kind_.ring.place + Expr(1 + i), Expr(steps_));
     const View summed = half_of_slot(i + 1, true);
-    attend(named(".dgrad") + number, attention(Pass::dgrad, group * Expr(kind_.exchange), kind_.exchange),
+    attend(named(".dgrad") + number, attention(Pass::dgrad, group * Expr(kind_.exchange.size), kind_.exchange.size),
            {read(qkv), read(kv_at(i)), read(out), read(w_.act(lse_, Coord::layer)), read(dout),
             write(part_of(dqs_, i, rows_)), write(is_first ? summed : own)});
     if (is_last)

@@ -39,7 +39,7 @@ class ContextAttention {
   void backward(const View& out, const View& dout, const View& dqkv);
 
  private:
-  bool exchanges() const { return kind_.exchange > 1; }
+  bool exchanges() const { return kind_.exchange.exists(); }
   View qkv() const { return w_.act(qkv_, Coord::layer); }
   // Names of what only this kind has.
   std::string named(const std::string& name) const { return "attention" + kind_.suffix + name; }

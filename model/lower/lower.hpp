@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/lower/buckets.hpp"
+#include "model/lower/parameter_class.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/schedule.hpp"
 
@@ -38,12 +39,13 @@ struct ShardedOps {
 // Attention of layers with cp_comm_type a2a: between two exchanges a rank has all keys, of its share of the heads.
 struct ExchangedAttention {
   std::string name;  // with which the names of its operations begin
-  std::uint32_t communicator = 0;
+  Group exchange;
 };
 
 // The plain schedule, with what rewrites need to find their way in it.
 struct Lowered {
   Schedule schedule;
+  std::vector<ParameterClass> classes;
   std::vector<Bucket> buckets;
   std::vector<BucketOps> bucket_ops;
   ShardedOps sharded;
@@ -56,16 +58,17 @@ struct Lowered {
   std::set<OpId> free_in_block;  // the same within their block: what BlockEditor has set free
   // What BlockEditor has put in place of an operation; nothing where it is gone.
   std::map<OpId, std::vector<OpId>> replaced;
-  LaneId compute = 0, tp_lane = 0;
+  LaneId compute = 0;
+  Group tp;
   LaneId cp_send = 0, cp_recv = 0;  // round the ring of context parallelism, where there is one
   ExchangedAttention cp_exchanged;  // where there is such
-  std::uint32_t tp_communicator = 0;
 };
 
 // The plain schedule of one training step: gradient accumulation over micro-batches, then gradient reduce-scatter,
 // global norm, AdamW on the shard, parameter all-gather. Nothing overlaps (ZeRO-1: Rajbhandari et al., arXiv
 // 1910.02054; Megatron's distributed optimizer). Buckets are cut as the overlap settings say: without
-// overlap_grad_reduce there is one, as in Megatron.
-Lowered lower_plain(const Scenario& scenario);
+// overlap_grad_reduce there is one, as in Megatron. `classes_of` says which groups have which parameters.
+using ClassesOf = std::vector<ParameterClass> (*)(Schedule& schedule, const Scenario& scenario, const Groups& groups);
+Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of = parameter_classes);
 
 }  // namespace stretto

@@ -1,8 +1,11 @@
 #include "model/lower/optimizer.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "model/lower/builder.hpp"
 
@@ -17,14 +20,7 @@ class OptimizerWriter {
         schedule_(lowered.schedule),
         o_(optimizer),
         parameters_(parameters),
-        order_(lowered.schedule.programs[role].order),
-        dp_(scenario.parallel.replicas()),
-        shards_(scenario.parallel.optimizer_shards()),
-        tp_(scenario.parallel.tensor_model_parallel_size),
-        instances_(scenario.parallel.num_distributed_optimizer_instances),
-        casts_(dp_ > 1 && !scenario.overlap.grad_reduce_in_fp32),
-        sums_in_fp32_(stretto::sums_in_fp32(scenario)),
-        sequence_parallel_(scenario.parallel.sequence_parallel && tp_ > 1) {
+        order_(lowered.schedule.programs[role].order) {
     if (scenario.training.frozen_base) return;  // no buckets to update
     for (std::size_t b = 0; b < lowered.buckets.size(); ++b)
       if (lowered.buckets[b].role == role) buckets_.push_back(b);
@@ -40,12 +36,11 @@ class OptimizerWriter {
         order_.front().waits.push_back({EdgeKind::finish_start, {summed->op, 0, 0, 0, 1}});
       return;
     }
-    if (sequence_parallel_) sum_norm_gradients();
-    if (dp_ > 1) reduce();
-    sum_squares();
+    sum_norm_gradients();
+    reduce();
+    sum_squares_of_all();
     const std::optional<OpAddress> summed = sum_metrics();
     step(summed);
-    if (shards_ == 1) return;
     all_gather();
     gather_fp8();
   }
@@ -57,13 +52,15 @@ class OptimizerWriter {
     return schedule_.blocks[block].ops.front();
   }
   void wait_for(OpId op) { order_.back().waits.push_back({EdgeKind::finish_start, {op, 0, 0, 0, 0}}); }
-  View shard_of(TensorId tensor, std::int64_t elements) const {
-    return View{tensor, 0, 0, o_.shard * Expr(elements), 1, elements, elements};
+  const ParameterClass& class_of(std::size_t b) const { return lowered_.classes[lowered_.buckets[b].parameter_class]; }
+  std::int64_t shard(std::size_t b) const { return lowered_.buckets[b].elements / class_of(b).shards; }
+  View shard_of(std::size_t b, TensorId tensor) const {
+    return View{tensor, 0, 0, class_of(b).shard() * Expr(shard(b)), 1, shard(b), shard(b)};
   }
+  View all_of(TensorId tensor) const { return whole(schedule_, tensor); }
   static std::string suffix(std::size_t b) { return ".b" + std::to_string(b); }
   const BucketTensors& tensors(std::size_t b) const { return o_.tensors[b]; }
   BucketOps& ops(std::size_t b) { return lowered_.bucket_ops[b]; }
-  std::int64_t shard(std::size_t b) const { return lowered_.buckets[b].elements / shards_; }
   // The latest operation on the compute lane. That of calls before `computed_end_` is known.
   Edge computed() {
     for (std::size_t c = order_.size(); c-- > computed_end_;)
@@ -78,159 +75,126 @@ class OptimizerWriter {
     return computed_;
   }
 
-  // Under sequence parallelism each rank has the gradients of replicated parameters for its tokens only.
   void sum_norm_gradients() {
     for (const std::size_t b : buckets_) {
-      if (!lowered_.buckets[b].replicated) continue;
+      if (!class_of(b).sums_alike) continue;
       const Edge ready = computed();
       ops(b).tp_all_reduce =
-          place({"tp.all_reduce_norms" + suffix(b),
-                 Collective{CollectiveKind::all_reduce, o_.tp_communicator, lowered_.buckets[b].elements},
-                 o_.tp,
-                 Phase::grad_sync,
-                 {accumulate(whole(schedule_, tensors(b).gradient))}});
+          place(sum_alike("tp.all_reduce_norms" + suffix(b), class_of(b), all_of(tensors(b).gradient)));
       order_.back().waits.push_back(ready);
       summed_norms_ = Edge{EdgeKind::finish_start, {ops(b).tp_all_reduce, 0, 0, 0, 0}};
     }
   }
 
-  // Sums over data-parallel ranks: of a bucket where every rank updates it, else of the shard that the rank does.
-  Operation reduction(std::size_t b, TensorId reduced) const {
-    const std::int64_t elements = lowered_.buckets[b].elements;
-    const bool scatters = shards_ > 1;
-    Operation operation{(scatters ? "dp.reduce_scatter" : "dp.all_reduce") + suffix(b),
-                        Collective{scatters ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                                   o_.dp_communicator, elements},
-                        o_.dp,
-                        Phase::grad_sync,
-                        {accumulate(whole(schedule_, reduced))}};
-    if (scatters) operation.accesses = {read(whole(schedule_, reduced)), write(shard_of(reduced, shard(b)))};
-    return operation;
-  }
-
-  // The same by an all-to-all, and an addition in f32 of what it has brought.
+  // Instead of a reduce-scatter: an all-to-all, and an addition in f32 of what it has brought.
   Operation exchange(std::size_t b) const {
-    return {"dp.all_to_all" + suffix(b),
-            Collective{CollectiveKind::all_to_all, o_.dp_communicator, lowered_.buckets[b].elements},
-            o_.dp,
-            Phase::grad_sync,
-            {read(whole(schedule_, tensors(b).low)), write(whole(schedule_, tensors(b).parts))}};
+    return collective_operation("dp.all_to_all" + suffix(b), class_of(b).data, CollectiveKind::all_to_all,
+                                lowered_.buckets[b].elements, Phase::grad_sync,
+                                {read(all_of(*tensors(b).low)), write(all_of(*tensors(b).parts))});
   }
 
   void reduce() {
-    bool is_first = true;
-    std::optional<OpId> across;  // instances, of the bucket before
+    std::set<LaneId> begun;
+    std::map<LaneId, OpId> across;  // [lane] of the bucket before, across instances
     for (const std::size_t b : buckets_) {
-      const std::int64_t elements = lowered_.buckets[b].elements;
-      const TensorId reduced = casts_ ? tensors(b).low : tensors(b).gradient;
-      if (casts_) {
-        ops(b).cast_down = place({"dp.cast_to_bf16" + suffix(b),
-                                  Cast{elements},
-                                  o_.compute,
-                                  Phase::grad_sync,
-                                  {read(whole(schedule_, tensors(b).gradient)), write(whole(schedule_, reduced))}});
+      const BucketTensors& t = tensors(b);
+      const ParameterClass& of = class_of(b);
+      if (!of.reduces()) continue;
+      if (t.low) {
+        ops(b).cast_down = place(cast_gradient("dp.cast_to_bf16" + suffix(b), o_, all_of(t.gradient), all_of(*t.low)));
         if (ops(b).tp_all_reduce != kNone) wait_for(ops(b).tp_all_reduce);
       }
       const Edge ready = computed();
-      ops(b).reduction = place(sums_in_fp32_ ? exchange(b) : reduction(b, reduced));
+      const TensorId reduced = t.low.value_or(t.gradient);
+      ops(b).reduction =
+          place(t.parts ? exchange(b) : reduce_gradient(suffix(b), of, all_of(reduced), shard_of(b, reduced)));
       // A reduction that follows another on the lane has the same operations before it: one edge says it.
-      if (!casts_ && is_first && summed_norms_)
+      const bool is_first = begun.insert(of.data.lane).second;
+      if (!t.low && is_first && summed_norms_)
         order_.back().waits.push_back(*summed_norms_);
-      else if (casts_ || is_first)
+      else if (t.low || is_first)
         order_.back().waits.push_back(ready);
-      is_first = false;
-      if (sums_in_fp32_) {
-        ops(b).local_sum =
-            place({"dp.local_sum" + suffix(b),
-                   LocalReduce{shards_, shard(b)},
-                   o_.compute,
-                   Phase::grad_sync,
-                   {read(whole(schedule_, tensors(b).parts)), write(shard_of(tensors(b).gradient, shard(b)))}});
+      if (t.parts) {
+        ops(b).local_sum = place({"dp.local_sum" + suffix(b),
+                                  LocalReduce{of.shards, shard(b)},
+                                  o_.compute,
+                                  Phase::grad_sync,
+                                  {read(all_of(*t.parts)), write(shard_of(b, t.gradient))}});
         wait_for(ops(b).reduction);
       }
-      if (instances_ == 1) continue;
-      if (across) wait_for(*across);
-      ops(b).instances_all_reduce = place({"dp.all_reduce_instances" + suffix(b),
-                                           Collective{CollectiveKind::all_reduce, o_.instances_communicator, shard(b)},
-                                           o_.instances,
-                                           Phase::grad_sync,
-                                           {accumulate(shard_of(reduced, shard(b)))}});
+      if (!of.instances.exists()) continue;
+      if (const auto before = across.find(of.instances.lane); before != across.end()) wait_for(before->second);
+      ops(b).instances_all_reduce =
+          place(reduce_instances("dp.all_reduce_instances" + suffix(b), of, shard_of(b, reduced)));
       wait_for(ops(b).reduction);
-      across = ops(b).instances_all_reduce;
+      across[of.instances.lane] = ops(b).instances_all_reduce;
     }
   }
 
-  void sum_squares() {
+  void sum_squares_of_all() {
     for (const std::size_t b : buckets_) {
-      const Bucket& bucket = lowered_.buckets[b];
-      const View gradient = shard_of(tensors(b).gradient, shard(b));
-      if (casts_ && !sums_in_fp32_) {
-        ops(b).cast_up = place({"dp.cast_to_f32" + suffix(b),
-                                Cast{shard(b)},
-                                o_.compute,
-                                Phase::grad_sync,
-                                {read(shard_of(tensors(b).low, shard(b))), write(gradient)}});
+      const BucketTensors& t = tensors(b);
+      const ParameterClass& of = class_of(b);
+      const View gradient = shard_of(b, t.gradient);
+      const bool waits_for_reduction = of.reduces() && !t.low;
+      if (t.low && !t.parts) {
+        ops(b).cast_up = place(cast_gradient("dp.cast_to_f32" + suffix(b), o_, shard_of(b, *t.low), gradient));
         wait_for(ops(b).last_reduction());
       }
-      if (bucket.tied) {
+      if (of.tied.exists()) {
         const Edge ready = computed();
         order_.push_back(call_block(schedule_, o_.sum_tied));
         ops(b).tied_all_reduce = schedule_.blocks[order_.back().block].ops.front();
         order_.back().waits.push_back(ready);
-        if (dp_ > 1 && !casts_) wait_for(ops(b).last_reduction());
+        if (waits_for_reduction) wait_for(ops(b).last_reduction());
       }
-      ops(b).sum_squares =
-          place({"norm.sum_squares" + suffix(b),
-                 SumSquares{shard(b), (bucket.replicated ? tp_ : 1) * (bucket.tied ? 2 : 1) * (dp_ / shards_)},
-                 o_.compute,
-                 Phase::optimizer,
-                 {read(gradient), accumulate(o_.norm_squared)}});
-      if (bucket.tied)
+      ops(b).sum_squares = place(sum_squares(suffix(b), o_, of, gradient));
+      if (of.tied.exists())
         wait_for(ops(b).tied_all_reduce);
-      else if (dp_ > 1 && !casts_)
+      else if (waits_for_reduction)
         wait_for(ops(b).last_reduction());
-      if (dp_ == 1 && ops(b).tp_all_reduce != kNone) wait_for(ops(b).tp_all_reduce);
+      if (!of.reduces() && ops(b).tp_all_reduce != kNone) wait_for(ops(b).tp_all_reduce);
     }
   }
 
   std::optional<OpAddress> sum_metrics() {
-    if (!o_.sums_metrics) return std::nullopt;
+    if (!o_.sum_metrics) return std::nullopt;
     const Edge ready = computed();
-    order_.push_back(call_block(schedule_, o_.sum_metrics));
+    order_.push_back(call_block(schedule_, *o_.sum_metrics));
     order_.back().waits.push_back(ready);
-    return OpAddress{schedule_.blocks[o_.sum_metrics].ops.front(), 0, 0, 0, 0};
+    return OpAddress{schedule_.blocks[*o_.sum_metrics].ops.front(), 0, 0, 0, 0};
   }
 
   void step(const std::optional<OpAddress>& summed) {
     bool is_first = true;
     for (const std::size_t b : updated_) {
       const BucketTensors& t = tensors(b);
-      const std::optional<View> master = t.master ? std::optional(whole(schedule_, *t.master)) : std::nullopt;
-      std::vector<Access> accesses = adamw_accesses(o_, shard_of(t.gradient, shard(b)), shard_of(t.parameter, shard(b)),
-                                                    whole(schedule_, t.m), whole(schedule_, t.v), master);
-      AdamW work{shard(b), decayed_ranges(lowered_.buckets[b], parameters_.parts), shards_, t.master.has_value(),
-                 o_.shard};
-      ops(b).adamw = place({"adamw" + suffix(b), std::move(work), o_.compute, Phase::optimizer, std::move(accesses)});
+      OwnShard own{shard_of(b, t.gradient),
+                   shard_of(b, t.parameter),
+                   all_of(t.m),
+                   all_of(t.v),
+                   {},
+                   decayed_ranges(lowered_.buckets[b], parameters_.parts)};
+      if (t.master) own.master = all_of(*t.master);
+      ops(b).adamw = place(update_shard(suffix(b), o_, class_of(b), std::move(own)));
       if (is_first && summed) order_.back().waits.push_back({EdgeKind::finish_start, *summed});
       is_first = false;
     }
   }
 
   void all_gather() {
-    std::optional<OpId> last;
+    std::map<LaneId, OpId> last;
     for (const std::size_t b : buckets_) {
-      if (tensors(b).fp8) continue;
+      const BucketTensors& t = tensors(b);
+      if (t.fp8 || class_of(b).shards == 1) continue;
+      const Group& group = class_of(b).data;
       ops(b).all_gather =
-          place({"dp.all_gather" + suffix(b),
-                 Collective{CollectiveKind::all_gather, o_.dp_communicator, lowered_.buckets[b].elements},
-                 o_.dp,
-                 Phase::param_sync,
-                 {read(shard_of(tensors(b).parameter, shard(b))), write(whole(schedule_, tensors(b).parameter))}});
+          place(gather_parameters("dp.all_gather" + suffix(b), group, shard_of(b, t.parameter), all_of(t.parameter)));
       wait_for(ops(b).adamw);
-      last = ops(b).all_gather;
+      last[group.lane] = ops(b).all_gather;
     }
     // The next step starts when the parameters are whole again.
-    if (last) order_.front().waits.push_back({EdgeKind::finish_start, {*last, 0, 0, 0, 1}});
+    for (const auto& [lane, op] : last) order_.front().waits.push_back({EdgeKind::finish_start, {op, 0, 0, 0, 1}});
   }
 
   // Behind the step's first call, in sequence: what AdamW of the step before has left is rounded, gathered, and takes
@@ -246,22 +210,19 @@ class OptimizerWriter {
     for (const std::size_t b : buckets_) {
       if (!tensors(b).fp8) continue;
       const BucketTensors& t = tensors(b);
-      const std::int64_t packed = ScaledCast::packed_bytes(shard(b));
+      const std::int64_t shards = class_of(b).shards;
       ops(b).to_fp8 = add({"dp.cast_to_fp8" + suffix(b),
                            ScaledCast{Pass::forward, 1, shard(b)},
                            o_.compute,
                            Phase::param_sync,
-                           {read(shard_of(t.parameter, shard(b))), write(whole(schedule_, *t.fp8_shard))}});
-      ops(b).all_gather = add({"dp.all_gather" + suffix(b),
-                               Collective{CollectiveKind::all_gather, o_.dp_communicator, shards_ * packed},
-                               o_.dp,
-                               Phase::param_sync,
-                               {read(whole(schedule_, *t.fp8_shard)), write(whole(schedule_, *t.fp8))}});
+                           {read(shard_of(b, t.parameter)), write(all_of(*t.fp8_shard))}});
+      ops(b).all_gather =
+          add(gather_parameters("dp.all_gather" + suffix(b), class_of(b).data, all_of(*t.fp8_shard), all_of(*t.fp8)));
       ops(b).from_fp8 = add({"dp.cast_from_fp8" + suffix(b),
-                             ScaledCast{Pass::backward, shards_, shard(b)},
+                             ScaledCast{Pass::backward, shards, shard(b)},
                              o_.compute,
                              Phase::param_sync,
-                             {read(whole(schedule_, *t.fp8)), write(whole(schedule_, t.parameter))}});
+                             {read(all_of(*t.fp8)), write(all_of(t.parameter))}});
     }
     order_.insert(order_.begin() + 1, calls.begin(), calls.end());
   }
@@ -271,9 +232,6 @@ class OptimizerWriter {
   const Optimizer& o_;
   const ModelParameters& parameters_;
   std::vector<Call>& order_;
-  const std::int64_t dp_, shards_, tp_;  // dp_: all that have the same parameters
-  const std::int64_t instances_;
-  const bool casts_, sums_in_fp32_, sequence_parallel_;
   std::vector<std::size_t> buckets_;  // of the role
   std::vector<std::size_t> updated_;  // the same, in the order of their updates
   std::optional<Edge> summed_norms_;  // the last of them
@@ -290,18 +248,9 @@ bool has_sharded_buckets(const Scenario& scenario) {
 
 }  // namespace
 
-std::vector<Access> adamw_accesses(const Optimizer& optimizer, View gradient, View parameter, View m, View v,
-                                   std::optional<View> master) {
-  std::vector<Access> accesses = {read(gradient),        read(optimizer.norm_squared),
-                                  read(optimizer.hyper), master ? write(parameter) : accumulate(parameter),
-                                  accumulate(m),         accumulate(v)};
-  if (master) accesses.push_back(accumulate(*master));
-  return accesses;
-}
-
-bool sums_in_fp32(const Scenario& scenario) {
+bool sums_in_fp32(const Scenario& scenario, const ParameterClass& of) {
   return scenario.overlap.reduce_scatter_with_fp32_accumulation && !scenario.overlap.grad_reduce_in_fp32 &&
-         has_sharded_buckets(scenario);
+         has_sharded_buckets(scenario) && of.shards > 1;
 }
 
 bool gathers_fp8(const Scenario& scenario) {

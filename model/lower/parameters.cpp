@@ -13,35 +13,26 @@
 namespace stretto {
 namespace {
 
-enum class Kind : std::uint8_t { in_fp8, own, replicated, tied };
-
 // What TransformerEngine's linear layers multiply by, which is all that it keeps in fp8. Norm weights, all near 1,
 // would become one and the same value, and embeddings are looked up.
 bool is_linear_weight(const Parameter& p) { return p.layer >= 0 && p.decayed; }  // weight decay is for matrices only
 
-// Buckets of parts [begin, end) that are of a kind; entries are indices into `parts`.
-void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Kind kind, const Parallel& parallel,
-                 std::int64_t bucket_size, std::size_t role, std::vector<Bucket>& buckets, bool is_tied,
-                 bool gathers_in_fp8) {
+// Buckets of those parts from `begin` on that `is_chosen`; entries are indices into `parts`.
+template <class Choose>
+void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Choose is_chosen, std::int64_t bucket_size,
+                 std::int64_t unit, std::size_t role, std::size_t c, Lowered& lowered) {
   std::vector<Parameter> chosen;
   std::vector<std::size_t> index;
   for (std::size_t i = begin; i < parts.size(); ++i) {
-    const bool is_embedding = parts[i].name == "wte.weight" || parts[i].name == kTiedHeadWeight;
-    const Kind of_part = is_tied && is_embedding                                        ? Kind::tied
-                         : is_replicated(parts[i], parallel.tensor_model_parallel_size) ? Kind::replicated
-                         : gathers_in_fp8 && is_linear_weight(parts[i])                 ? Kind::in_fp8
-                                                                                        : Kind::own;
-    if (of_part != kind) continue;
+    if (!is_chosen(parts[i])) continue;
     chosen.push_back(parts[i]);
     index.push_back(i);
   }
-  const std::int64_t unit = kind == Kind::in_fp8 ? kScaleBlock : 1;
-  for (Bucket& bucket : make_buckets(chosen, bucket_size, parallel.shards(), unit)) {
+  for (Bucket& bucket : make_buckets(chosen, bucket_size, lowered.classes[c].data.size, unit)) {
     for (BucketEntry& entry : bucket.entries) entry.parameter = index[entry.parameter];
     bucket.role = role;
-    bucket.replicated = kind == Kind::replicated;
-    bucket.tied = kind == Kind::tied;
-    buckets.push_back(std::move(bucket));
+    bucket.parameter_class = c;
+    lowered.buckets.push_back(std::move(bucket));
   }
 }
 
@@ -100,7 +91,7 @@ bool ties_across_stages(const Scenario& scenario) {
   return map.first_stage() != map.last_stage() && !scenario.model.untie_embeddings_and_output_weights;
 }
 
-ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica, Lowered& lowered) {
+ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered) {
   const Parallel& parallel = scenario.parallel;
   const StageMap map = stage_map(parallel);
   const std::vector<ModelChunk> chunks = model_chunks(scenario.model, parallel);
@@ -134,11 +125,15 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
         result.parts.back().name = kTiedHeadWeight;
         whole.push_back(0);
       }
-      for (const Kind kind : {Kind::in_fp8, Kind::own, Kind::replicated, Kind::tied}) {
-        add_buckets(result.parts, begin, kind, parallel, piece == 0 ? bucket_size : 0, static_cast<std::size_t>(stage),
-                    lowered.buckets, is_tied, gathers_in_fp8);
-        result.in_fp8.resize(lowered.buckets.size(), kind == Kind::in_fp8);
-      }
+      for (std::size_t c = 0; c < lowered.classes.size(); ++c)
+        for (const bool in_fp8 : {true, false}) {
+          const auto is_chosen = [&](const Parameter& p) {
+            return class_of(lowered.classes, p) == c && (gathers_in_fp8 && is_linear_weight(p)) == in_fp8;
+          };
+          add_buckets(result.parts, begin, is_chosen, piece == 0 ? bucket_size : 0, in_fp8 ? kScaleBlock : 1,
+                      static_cast<std::size_t>(stage), c, lowered);
+          result.in_fp8.resize(lowered.buckets.size(), in_fp8);
+        }
       for (std::size_t b = first_chunk.size(); b < lowered.buckets.size(); ++b) first_chunk.push_back(number == 0);
     }
 
@@ -159,8 +154,9 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
       ops.gradient = add_storage(schedule, "gradients" + suffix, accumulation_of(schedule.compute_dtype),
                                  BufferKind::gradient, bucket.elements);
     lowered.bucket_ops.push_back(ops);
-    const std::int64_t shards = parallel.optimizer_shards(), shard = bucket.elements / shards;
-    state.buckets.push_back({bucket.role, shards > 1 ? replica * Expr(shard) : Expr(0), shard});
+    const ParameterClass& of = lowered.classes[bucket.parameter_class];
+    const std::int64_t shard = bucket.elements / of.shards;
+    state.buckets.push_back({bucket.role, of.shards > 1 ? of.shard() * Expr(shard) : Expr(0), shard});
     StateBucket& kept = state.buckets.back();
     kept.window(StatePart::parameters) = {ops.parameter, 0};
     if (!is_frozen) kept.window(StatePart::gradients) = {ops.gradient, 0};
@@ -190,12 +186,16 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, con
   return result;
 }
 
-std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t shards,
-                                              const BucketTypes& types) {
+std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Scenario& scenario, const Lowered& lowered,
+                                              const ModelParameters& parameters) {
   std::vector<BucketTensors> result;
+  const auto class_of_bucket = [&](const Bucket& bucket) -> const ParameterClass& {
+    return lowered.classes[bucket.parameter_class];
+  };
+  const auto in_parts = [&](const Bucket& bucket) { return sums_in_fp32(scenario, class_of_bucket(bucket)); };
   std::map<std::size_t, StorageId> parts;  // [role]
-  if (types.sums_in_fp32)
-    for (const Bucket& bucket : lowered.buckets) {
+  for (const Bucket& bucket : lowered.buckets)
+    if (in_parts(bucket)) {
       if (!parts.contains(bucket.role))
         parts[bucket.role] = add_storage(schedule, "gradient_parts.role" + std::to_string(bucket.role), Dtype::bf16,
                                          BufferKind::workspace, 0);
@@ -204,18 +204,19 @@ std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered&
     }
   for (std::size_t b = 0; b < lowered.buckets.size(); ++b) {
     const std::string suffix = ".b" + std::to_string(b);
-    const std::int64_t elements = lowered.buckets[b].elements, shard = elements / shards;
+    const Bucket& bucket = lowered.buckets[b];
+    const std::int64_t elements = bucket.elements, shards = class_of_bucket(bucket).shards, shard = elements / shards;
     BucketTensors t;
     t.parameter =
         add_placed_tensor(schedule, "bucket.parameter" + suffix, 1, elements, {{lowered.bucket_ops[b].parameter, 0}});
     t.gradient =
         add_placed_tensor(schedule, "bucket.gradient" + suffix, 1, elements, {{lowered.bucket_ops[b].gradient, 0}});
-    if (types.casts)
+    if (class_of_bucket(bucket).reduces() && !scenario.overlap.grad_reduce_in_fp32)
       t.low = add_tensor(schedule, "bucket.gradient_bf16" + suffix, Dtype::bf16, BufferKind::workspace, 1, elements);
-    if (types.sums_in_fp32)
-      t.parts = add_placed_tensor(schedule, "bucket.gradient_parts" + suffix, 1, elements,
-                                  {{parts.at(lowered.buckets[b].role), 0}});
-    if (types.in_fp8[b]) {
+    if (in_parts(bucket))
+      t.parts =
+          add_placed_tensor(schedule, "bucket.gradient_parts" + suffix, 1, elements, {{parts.at(bucket.role), 0}});
+    if (parameters.in_fp8[b]) {
       const std::int64_t packed = ScaledCast::packed_bytes(shard);
       t.fp8_shard = add_tensor(schedule, "bucket.fp8_shard" + suffix, Dtype::e4m3, BufferKind::workspace, 1, packed);
       t.fp8 = add_tensor(schedule, "bucket.fp8" + suffix, Dtype::e4m3, BufferKind::workspace, 1, shards * packed);
@@ -225,9 +226,9 @@ std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered&
     t.v = add_tensor(schedule, "adam.v" + suffix, kept, BufferKind::optimizer_state, 1, shard);
     if (kept != schedule.compute_dtype)
       t.master = add_tensor(schedule, "adam.p" + suffix, kept, BufferKind::optimizer_state, 1, shard);
-    StateBucket& bucket = schedule.state.buckets[b];
+    StateBucket& kept_state = schedule.state.buckets[b];
     const auto keep = [&](StatePart part, TensorId tensor) {
-      bucket.window(part) = {schedule.tensors[tensor].places.front().storage, bucket.own_begin};
+      kept_state.window(part) = {schedule.tensors[tensor].places.front().storage, kept_state.own_begin};
     };
     keep(StatePart::adam_m, t.m);
     keep(StatePart::adam_v, t.v);

@@ -37,29 +37,24 @@ std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Para
 // chunk has buckets of its own, those of a stage from its last chunk to its first; only the first chunk of the first
 // stage is cut into several (Megatron-LM: elsewhere the chunks themselves are what communication is cut by). Parameters
 // that all ranks of a tensor-parallel group hold alike, and a tied embedding, have buckets of their own behind the
-// others: they are reduced, and count in the norm, differently. With fp8_param_gather the weights of the layers' linear
-// products (qkv, proj, fc1, fc2) come first, in buckets of their own, which are gathered in fp8; all else is gathered
-// in bf16. Megatron-LM likewise: TransformerEngine keeps those four in fp8 and nothing else ("Each dense layer has 4
-// GEMM weights: qkv, proj, fc1, fc2", tests/unit_tests/test_fp8_param.py), and parameters of another type have a buffer
-// of their own (core/distributed/distributed_data_parallel.py, param_and_grad_dtype_to_params). Of a frozen base there
-// are no gradients. `replica` is the rank's place among those that have the same parameters.
-ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica, Lowered& lowered);
+// others: they are reduced, and count in the norm, differently (ParameterClass). With fp8_param_gather the weights of
+// the layers' linear products (qkv, proj, fc1, fc2) come first, in buckets of their own, which are gathered in fp8; all
+// else is gathered in bf16. Megatron-LM likewise: TransformerEngine keeps those four in fp8 and nothing else ("Each
+// dense layer has 4 GEMM weights: qkv, proj, fc1, fc2", tests/unit_tests/test_fp8_param.py), and parameters of another
+// type have a buffer of their own (core/distributed/distributed_data_parallel.py, param_and_grad_dtype_to_params). A
+// frozen base has no gradients.
+ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Lowered& lowered);
 
 // Whole buckets as tensors, and the optimizer state of a shard, which goes into the state map.
 struct BucketTensors {
   TensorId parameter = 0, gradient = 0, m = 0, v = 0;
-  TensorId low = 0;    // the gradient in bf16, with `casts`
-  TensorId parts = 0;  // of the gradient's shard in bf16, from all that have one; buckets share the memory
+  std::optional<TensorId> low;    // the gradient in bf16, as it is reduced
+  std::optional<TensorId> parts;  // of the gradient's shard in bf16, from all that have one; buckets share the memory
   std::optional<TensorId> fp8_shard, fp8;  // parameters as ScaledCast packs them, where they are gathered so
   std::optional<TensorId> master;  // the parameters that the optimizer updates, where computation has them rounded
 };
-struct BucketTypes {
-  bool casts = false;         // gradients to bf16, for the reduction
-  bool sums_in_fp32 = false;  // these by an all-to-all
-  std::vector<bool> in_fp8;   // ModelParameters::in_fp8
-};
-std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Lowered& lowered, std::int64_t shards,
-                                              const BucketTypes& types);
+std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Scenario& scenario, const Lowered& lowered,
+                                              const ModelParameters& parameters);
 
 // Weight decay applies to these elements of the bucket.
 std::vector<AdamW::Range> decayed_ranges(const Bucket& bucket, const std::vector<Parameter>& parts);

@@ -19,12 +19,12 @@ Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& sh
       shape_(shape),
       model_(shape.model),
       loss_(loss),
-      ffn_(model_.ffn_hidden_size / shape.tp),
-      heads_(model_.num_attention_heads / shape.tp),
-      attended_(model_.hidden_size / shape.tp),
-      qkv_size_(model_.qkv_size() / shape.tp),
-      fc1_size_(model_.fc1_size() / shape.tp),
-      vocab_(model_.padded_vocab_size / shape.tp),
+      ffn_(model_.ffn_hidden_size / shape.tp.size),
+      heads_(model_.num_attention_heads / shape.tp.size),
+      attended_(model_.hidden_size / shape.tp.size),
+      qkv_size_(model_.qkv_size() / shape.tp.size),
+      fc1_size_(model_.fc1_size() / shape.tp.size),
+      vocab_(model_.padded_vocab_size / shape.tp.size),
       act_(model_.swiglu ? "swiglu" : "gelu") {
   const auto input = [&](const std::string& name) {
     const TensorId ids =
@@ -140,8 +140,9 @@ View Sections::branch_gradient(const std::string& residual, const std::string& l
 // ---- embedding ----
 
 Embedding Sections::embedding(Pass pass) const {
-  return {pass,      w_.tokens(),     model_.hidden_size, model_.padded_vocab_size, model_.seq_length, has_positions(),
-          shape_.tp, shape_.tp_place, shape_.parts()};
+  return {
+      pass,           w_.tokens(),     model_.hidden_size, model_.padded_vocab_size, model_.seq_length, has_positions(),
+      shape_.tp.size, shape_.tp.place, shape_.parts()};
 }
 
 void Sections::embedding_forward() {

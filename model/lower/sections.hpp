@@ -74,7 +74,7 @@ class Sections {
                  const View& before, const View& after, DropoutSite site);
   View qkv() const { return of_layer(kept_.qkv); }
   bool has_gate_apart() const { return selects_ops() && model_.swiglu; }
-  bool makes_x_mid_again() const { return selects_ops() && shape_.tp == 1; }
+  bool makes_x_mid_again() const { return selects_ops() && !shape_.tp.exists(); }
   bool selects_ops() const { return shape_.recompute.granularity == Recompute::Granularity::selective_op; }
   std::vector<Access> before_activation() const;
   void activation();

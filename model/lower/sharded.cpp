@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "model/lower/builder.hpp"
@@ -45,11 +44,11 @@ LayerPlaces places_of(const Scenario& scenario) {
 
 class ParameterWriter {
  public:
-  ParameterWriter(Schedule& schedule, const Scenario& scenario, const Expr& replica)
+  ParameterWriter(Schedule& schedule, const Scenario& scenario, const std::vector<ParameterClass>& classes)
       : schedule_(schedule),
         scenario_(scenario),
         parallel_(scenario.parallel),
-        replica_(replica),
+        classes_(classes),
         map_(stage_map(scenario.parallel)),
         places_(places_of(scenario)) {}
 
@@ -65,29 +64,26 @@ class ParameterWriter {
     }
     const std::int64_t tp = parallel_.tensor_model_parallel_size;
     for (const char* name : kUnits)
-      for (const bool replicated : {false, true}) {
+      for (std::size_t c = 0; c < classes_.size(); ++c) {
         std::vector<Parameter> parts;
         std::vector<std::size_t> index;  // into `all`
         for (std::size_t i = 0; i < all.size(); ++i) {
-          if (all[i].layer > 0 || unit_of(all[i], is_tied) != name || is_replicated(all[i], tp) != replicated) continue;
+          if (all[i].layer > 0 || unit_of(all[i], is_tied) != name || class_of(classes_, all[i]) != c) continue;
           parts.push_back(part_of(all[i], tp));
           index.push_back(i);
         }
-        if (!parts.empty()) add_unit(name, replicated, parts, index, all);
+        if (!parts.empty()) add_unit(name, c, parts, index, all);
       }
-    std::stable_sort(result_.gradients.begin(), result_.gradients.end(), [](const auto& a, const auto& b) {
-      return std::tuple(a.tied, a.replicated) < std::tuple(b.tied, b.replicated);
-    });
+    std::stable_sort(result_.gradients.begin(), result_.gradients.end(),
+                     [](const auto& a, const auto& b) { return a.parameter_class < b.parameter_class; });
     return std::move(result_);
   }
 
  private:
-  void add_unit(const std::string& name, bool replicated, const std::vector<Parameter>& parts,
+  void add_unit(const std::string& name, std::size_t c, const std::vector<Parameter>& parts,
                 const std::vector<std::size_t>& index, const std::vector<Parameter>& all) {
     ShardedUnit unit;
-    unit.name = name + (replicated ? ".replicated" : "");
-    unit.replicated = replicated;
-    unit.tied = name.starts_with("tied");
+    unit.name = name + (classes_[c].is_tied ? "" : classes_[c].suffix);  // that of a tied embedding says it
     if (name == "layer") {
       unit.roles = places_.role;
     } else {
@@ -95,8 +91,9 @@ class ParameterWriter {
       unit.roles = {static_cast<std::size_t>(is_first ? map_.first_stage() : map_.last_stage())};
     }
     unit.instances = std::ssize(unit.roles);
-    unit.bucket = make_buckets(parts, 0, parallel_.shards()).front();
-    unit.shard = unit.bucket.elements / parallel_.shards();
+    unit.bucket = make_buckets(parts, 0, classes_[c].shards).front();
+    unit.bucket.parameter_class = c;
+    unit.shard = unit.bucket.elements / classes_[c].shards;
     unit.first_state = schedule_.state.buckets.size();
     add_tensors(unit, parts);
 
@@ -150,10 +147,10 @@ class ParameterWriter {
   }
   TensorId gradients_of(std::size_t role, const ShardedUnit& unit, Dtype dtype) {
     for (const GradientShards& known : result_.gradients)
-      if (known.role == role && known.replicated == unit.replicated && known.tied == unit.tied) return known.all;
-    GradientShards& added = result_.gradients.emplace_back(GradientShards{role, unit.replicated, unit.tied});
-    const std::string name =
-        "shard.gradients" + added.suffix() + (map_.stages > 1 ? ".stage" + std::to_string(role) : "");
+      if (known.role == role && known.parameter_class == unit.parameter_class()) return known.all;
+    GradientShards& added = result_.gradients.emplace_back(GradientShards{role, unit.parameter_class()});
+    const std::string name = "shard.gradients" + classes_[unit.parameter_class()].suffix +
+                             (map_.stages > 1 ? ".stage" + std::to_string(role) : "");
     const StorageId storage = add_storage(schedule_, name, dtype, BufferKind::gradient, 0);
     return added.all = add_placed_tensor(schedule_, name, 1, 0, {{storage, 0}});
   }
@@ -190,7 +187,7 @@ class ParameterWriter {
       if (sums != dtype) unit.master = shard("adam.p", sums, BufferKind::optimizer_state);
     }
     for (std::int64_t i = 0; i < n; ++i) {
-      const Expr own = replica_ * Expr(unit.shard);
+      const Expr own = classes_[unit.parameter_class()].shard() * Expr(unit.shard);
       schedule_.state.buckets.push_back({unit.roles[static_cast<std::size_t>(i)], own, unit.shard});
       StateBucket& kept = schedule_.state.buckets.back();
       const auto keep = [&](StatePart part, TensorId tensor, const Expr& begin) {
@@ -209,7 +206,7 @@ class ParameterWriter {
   Schedule& schedule_;
   const Scenario& scenario_;
   const Parallel& parallel_;
-  const Expr& replica_;
+  const std::vector<ParameterClass>& classes_;
   const StageMap map_;
   const LayerPlaces places_;
   ShardedParameters result_;
@@ -217,13 +214,12 @@ class ParameterWriter {
 
 class ShardedWriter {
  public:
-  ShardedWriter(Lowered& lowered, const ShardedParameters& parameters, const ShardedLanes& lanes,
-                const Optimizer& optimizer, const ModelBlocks& blocks, const Scenario& scenario)
+  ShardedWriter(Lowered& lowered, const ShardedParameters& parameters, const Optimizer& optimizer,
+                const ModelBlocks& blocks, const Scenario& scenario)
       : lowered_(lowered),
         schedule_(lowered.schedule),
         parameters_(parameters),
         units_(parameters.units),
-        lanes_(lanes),
         o_(optimizer),
         blocks_(blocks),
         scenario_(scenario),
@@ -327,20 +323,20 @@ class ShardedWriter {
   View all_of(const ShardedUnit& unit, TensorId tensor) const { return whole(schedule_, tensor, layer_of(unit)); }
   // This rank's shard of a whole.
   View own_of(const ShardedUnit& unit, TensorId tensor) const {
-    return {tensor, layer_of(unit), 0, o_.shard * Expr(unit.shard), 1, unit.shard, unit.shard};
+    return {tensor, layer_of(unit), 0, class_of(unit).shard() * Expr(unit.shard), 1, unit.shard, unit.shard};
   }
+  const ParameterClass& class_of(const ShardedUnit& unit) const { return lowered_.classes[unit.parameter_class()]; }
   View parameter_shard(const ShardedUnit& unit) const {
     return cuts_parameters_ ? all_of(unit, unit.parameter_shard) : own_of(unit, unit.parameter);
   }
 
-  // The block of the one operation, which is made when it is used first.
-  BlockId single(std::size_t u, const std::string& name, LaneId lane, Phase phase, Work work,
-                 std::vector<Access> accesses) {
-    const std::string full = name + "." + units_[u].name;
-    const auto known = singles_.find(full);
-    if (known != singles_.end()) return known->second;
-    return singles_[full] = add_single(schedule_, {full, std::move(work), lane, phase, std::move(accesses)});
+  // The block of the one operation, which is added when it is used first.
+  BlockId single(Operation operation) {
+    const auto [known, is_new] = singles_.try_emplace(operation.name);
+    if (is_new) known->second = add_single(schedule_, std::move(operation));
+    return known->second;
   }
+  std::string suffix(std::size_t u) const { return "." + units_[u].name; }
   // In the sequence of the call that it belongs to, if any.
   OpId place(BlockId block, const Instance& instance, const Call& of = {}) {
     order().push_back(call_block(schedule_, block, instance.second, of.micro_batch));
@@ -361,18 +357,19 @@ class ShardedWriter {
   }
   BlockId gather(std::size_t u, const std::string& pass) {
     const ShardedUnit& unit = units_[u];
-    const BlockId block =
-        single(u, "dp.all_gather" + pass, lanes_.gather, Phase::param_sync,
-               Collective{CollectiveKind::all_gather, lanes_.gather_communicator, unit.bucket.elements},
-               {read(parameter_shard(unit)), write(all_of(unit, unit.parameter))});
+    const BlockId block = single(gather_parameters("dp.all_gather" + pass + suffix(u), class_of(unit).gather,
+                                                   parameter_shard(unit), all_of(unit, unit.parameter)));
     lowered_.sharded.gathers.insert(schedule_.blocks[block].ops.front());
     return block;
   }
 
   void zero(const Instance& i, const Call& call) {
     const ShardedUnit& unit = units_[i.first];
-    lowered_.sharded.zeros.insert(place(single(i.first, "gradients.zero", lanes_.compute, Phase::setup,
-                                               Fill{unit.bucket.elements, 0}, {write(all_of(unit, unit.gradient))}),
+    lowered_.sharded.zeros.insert(place(single({"gradients.zero" + suffix(i.first),
+                                                Fill{unit.bucket.elements, 0},
+                                                o_.compute,
+                                                Phase::setup,
+                                                {write(all_of(unit, unit.gradient))}}),
                                         i, call));
   }
 
@@ -380,32 +377,28 @@ class ShardedWriter {
   // where whole gradients are summed. Several instances sum their shards every time too, as PyTorch's FSDP2 does.
   void reduce(const Instance& i, const Call& call) {
     const ShardedUnit& unit = units_[i.first];
-    const View sum = keeps_ ? all_of(unit, unit.gradient_shard) : own_of(unit, unit.gradient),
-               reduced = casts_ ? own_of(unit, unit.low) : sum;
-    const auto compute = [&](const std::string& name, Work work, std::vector<Access> accesses) {
-      return place(single(i.first, name, lanes_.compute, Phase::grad_sync, std::move(work), std::move(accesses)), i,
-                   call);
-    };
-    if (casts_)
-      compute("dp.cast_to_bf16", Cast{unit.bucket.elements},
-              {read(all_of(unit, unit.gradient)), write(all_of(unit, unit.low))});
-    lowered_.sharded.reductions.insert(
-        place(single(i.first, "dp.reduce_scatter", lanes_.reduce, Phase::grad_sync,
-                     Collective{CollectiveKind::reduce_scatter, lanes_.reduce_communicator, unit.bucket.elements},
-                     {read(all_of(unit, casts_ ? unit.low : unit.gradient)), write(reduced)}),
-              i, call));
-    if (scenario_.parallel.num_distributed_optimizer_instances > 1)
-      lowered_.sharded.reductions.insert(
-          place(single(i.first, "dp.all_reduce", lanes_.instances, Phase::grad_sync,
-                       Collective{CollectiveKind::all_reduce, lanes_.instances_communicator, unit.shard},
-                       {accumulate(reduced)}),
-                i, call));
+    const ParameterClass& of = class_of(unit);
+    const std::string name = suffix(i.first);
+    const View gradient = all_of(unit, unit.gradient),
+               sum = keeps_ ? all_of(unit, unit.gradient_shard) : own_of(unit, unit.gradient);
+    View whole = gradient, reduced = sum;
+    const auto add = [&](Operation operation) { return place(single(std::move(operation)), i, call); };
+    if (casts_) {
+      whole = all_of(unit, unit.low);
+      reduced = own_of(unit, unit.low);
+      add(cast_gradient("dp.cast_to_bf16" + name, o_, gradient, whole));
+    }
+    lowered_.sharded.reductions.insert(add(reduce_gradient(name, of, whole, reduced)));
+    if (of.instances.exists())
+      lowered_.sharded.reductions.insert(add(reduce_instances("dp.all_reduce" + name, of, reduced)));
     std::map<OpId, TensorId>& additions = lowered_.sharded.additions;
-    if (casts_)
-      additions.emplace(compute("dp.cast_to_f32", Cast{unit.shard}, {read(reduced), write(sum)}), unit.gradient);
+    if (casts_) additions.emplace(add(cast_gradient("dp.cast_to_f32" + name, o_, reduced, sum)), unit.gradient);
     if (!keeps_)
-      additions.emplace(compute("dp.add", Elementwise{ElementwiseFn::accumulate, 1, unit.shard},
-                                {read(sum), accumulate(all_of(unit, unit.gradient_shard))}),
+      additions.emplace(add({"dp.add" + name,
+                             Elementwise{ElementwiseFn::accumulate, 1, unit.shard},
+                             o_.compute,
+                             Phase::grad_sync,
+                             {read(sum), accumulate(all_of(unit, unit.gradient_shard))}}),
                         unit.gradient);
   }
 
@@ -432,7 +425,7 @@ class ShardedWriter {
     const std::optional<Call> put_off = last_put_off();
     const std::size_t begin = order().size();
     if (trains()) norm();
-    place(o_.sum_metrics, {});
+    place(*o_.sum_metrics, {});
     Call& first = order()[begin];
     if (put_off && schedule_.operations[op_of(*put_off)].lane != schedule_.operations[op_of(first)].lane)
       first.waits.push_back(
@@ -451,47 +444,33 @@ class ShardedWriter {
   }
 
   void norm() {
-    const Parallel& parallel = scenario_.parallel;
-    const std::int64_t tp = parallel.tensor_model_parallel_size;
-    const auto once = [&](Operation operation) {
-      if (has_stages()) operation.name += ".stage" + std::to_string(role_);
-      place(add_single(schedule_, std::move(operation)), {});
-    };
+    const std::string stage = has_stages() ? ".stage" + std::to_string(role_) : "";
     for (const GradientShards& gradients : parameters_.gradients) {
       if (gradients.role != role_) continue;
+      const ParameterClass& of = lowered_.classes[gradients.parameter_class];
       const View all = whole(schedule_, gradients.all);
-      // Under sequence parallelism each rank has the gradients of replicated parameters for its tokens only.
-      if (gradients.replicated && parallel.sequence_parallel)
-        once({"tp.all_reduce_norms",
-              Collective{CollectiveKind::all_reduce, lanes_.tp_communicator, all.cols},
-              lanes_.tp,
-              Phase::grad_sync,
-              {accumulate(all)}});
-      if (gradients.tied) place(o_.sum_tied, {});
-      once({"norm.sum_squares" + gradients.suffix(),
-            SumSquares{all.cols, (gradients.replicated ? tp : 1) * (gradients.tied ? 2 : 1) *
-                                     parallel.num_distributed_optimizer_instances},
-            lanes_.compute,
-            Phase::optimizer,
-            {read(all), accumulate(o_.norm_squared)}});
+      if (of.sums_alike) place(add_single(schedule_, sum_alike("tp.all_reduce_norms" + stage, of, all)), {});
+      if (of.tied.exists()) place(o_.sum_tied, {});
+      place(add_single(schedule_, sum_squares(of.suffix + stage, o_, of, all)), {});
     }
   }
 
   BlockId adamw(std::size_t u) {
     const ShardedUnit& unit = units_[u];
-    const std::optional<View> master = unit.master ? std::optional(all_of(unit, *unit.master)) : std::nullopt;
-    std::vector<Access> accesses = adamw_accesses(o_, all_of(unit, unit.gradient_shard), parameter_shard(unit),
-                                                  all_of(unit, unit.m), all_of(unit, unit.v), master);
-    AdamW work{unit.shard, decayed_ranges(unit.bucket, parameters_.model.parts), scenario_.parallel.shards(),
-               unit.master.has_value(), o_.shard};
-    return single(u, "adamw", lanes_.compute, Phase::optimizer, std::move(work), std::move(accesses));
+    OwnShard own{all_of(unit, unit.gradient_shard),
+                 parameter_shard(unit),
+                 all_of(unit, unit.m),
+                 all_of(unit, unit.v),
+                 {},
+                 decayed_ranges(unit.bucket, parameters_.model.parts)};
+    if (unit.master) own.master = all_of(unit, *unit.master);
+    return single(update_shard(suffix(u), o_, class_of(unit), std::move(own)));
   }
 
   Lowered& lowered_;
   Schedule& schedule_;
   const ShardedParameters& parameters_;
   const std::vector<ShardedUnit>& units_;
-  const ShardedLanes& lanes_;
   const Optimizer& o_;
   const ModelBlocks& blocks_;
   const Scenario& scenario_;
@@ -511,13 +490,14 @@ bool keeps_whole(const Parallel& parallel) {
   return parallel.shards_parameters() && !parallel.reshard_after_forward && parallel.pipeline_model_parallel_size > 1;
 }
 
-ShardedParameters add_sharded_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica) {
-  return ParameterWriter(schedule, scenario, replica).run();
+ShardedParameters add_sharded_parameters(Schedule& schedule, const Scenario& scenario,
+                                         const std::vector<ParameterClass>& classes) {
+  return ParameterWriter(schedule, scenario, classes).run();
 }
 
-void append_sharded(Lowered& lowered, const ShardedParameters& parameters, const ShardedLanes& lanes,
-                    const Optimizer& optimizer, const ModelBlocks& blocks, const Scenario& scenario) {
-  ShardedWriter(lowered, parameters, lanes, optimizer, blocks, scenario).run();
+void append_sharded(Lowered& lowered, const ShardedParameters& parameters, const Optimizer& optimizer,
+                    const ModelBlocks& blocks, const Scenario& scenario) {
+  ShardedWriter(lowered, parameters, optimizer, blocks, scenario).run();
 }
 
 TensorId tied_gradient_shards(Schedule& schedule, const ShardedParameters& parameters) {

@@ -25,13 +25,12 @@ bool keeps_whole(const Parallel& parallel);
 
 // The parameters of a unit, for all layers that are alike. `layer` of a view names the layer; 0 outside the layers.
 struct ShardedUnit {
-  std::string name;  // "layer", "embedding", …; with ".replicated" where tensor-parallel ranks have the same
+  std::string name;                // "layer", "embedding", …, and the suffix of its class
   std::int64_t instances = 1;      // layers
   std::vector<std::size_t> roles;  // [instance] program whose ranks have it
   std::size_t first_state = 0;     // bucket of the state map, of the first layer; the others follow
-  bool replicated = false;
-  bool tied = false;  // first and last pipeline stage have the same
-  Bucket bucket;      // of one layer
+  Bucket bucket;                   // of one layer
+  std::size_t parameter_class() const { return bucket.parameter_class; }
   std::int64_t shard = 0;
   // Families over the layers. Whole ones are in buffers that layers of a stage share in turn, unless they are kept.
   TensorId parameter = 0, parameter_shard = 0;  // of ZeRO-2 there is no shard: it is a slice of the whole
@@ -41,13 +40,11 @@ struct ShardedUnit {
   std::optional<TensorId> master;
 };
 
-// Gradients of units of one kind and one role: their shards lie in a row, so that one operation zeroes them and one
+// Gradients of units of one class and one role: their shards lie in a row, so that one operation zeroes them and one
 // sums their squares.
 struct GradientShards {
-  std::size_t role = 0;
-  bool replicated = false, tied = false;
+  std::size_t role = 0, parameter_class = 0;
   TensorId all = 0;
-  std::string suffix() const { return tied ? ".tied" : replicated ? ".replicated" : ""; }
 };
 
 struct ShardedParameters {
@@ -57,12 +54,8 @@ struct ShardedParameters {
 };
 
 // Instead of add_parameters() and add_bucket_tensors(): storages, tensors and the whole state map.
-ShardedParameters add_sharded_parameters(Schedule& schedule, const Scenario& scenario, const Expr& replica);
-
-struct ShardedLanes {
-  LaneId compute = 0, gather = 0, reduce = 0, instances = 0, tp = 0;
-  std::uint32_t gather_communicator = 0, reduce_communicator = 0, instances_communicator = 0, tp_communicator = 0;
-};
+ShardedParameters add_sharded_parameters(Schedule& schedule, const Scenario& scenario,
+                                         const std::vector<ParameterClass>& classes);
 
 // Instead of append_optimizer(), when all programs have forward and backward passes: puts the gather of a unit before
 // the calls that use it, and the reduce-scatter behind those that add to its gradient; then norm, AdamW and, with
@@ -71,8 +64,8 @@ struct ShardedLanes {
 // A gradient is reduced behind the last call of each micro-batch that adds to it, and added to the shard of the sum
 // over micro-batches. With reshard_after_forward every use of a unit is preceded by a gather, otherwise the first use
 // in a micro-batch. With stages, whose micro-batches overlap, that is so of a step (keeps_whole()).
-void append_sharded(Lowered& lowered, const ShardedParameters& parameters, const ShardedLanes& lanes,
-                    const Optimizer& optimizer, const ModelBlocks& blocks, const Scenario& scenario);
+void append_sharded(Lowered& lowered, const ShardedParameters& parameters, const Optimizer& optimizer,
+                    const ModelBlocks& blocks, const Scenario& scenario);
 
 // The tensor of a tied embedding's gradient shards, of the first and the last stage.
 TensorId tied_gradient_shards(Schedule& schedule, const ShardedParameters& parameters);

@@ -171,28 +171,20 @@ class StageWriter {
 
 PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks, const BlockShape& shape,
                                    bool is_batched, bool overlap) {
-  const auto add_lane = [&](const std::string& name) {
-    schedule.lanes.push_back({name, LaneKind::communication, 0});
-    return static_cast<LaneId>(schedule.lanes.size() - 1);
-  };
-  const auto add_communicator = [&](const std::string& name) {
-    schedule.communicators.push_back({name, {Coord::pp}, CommEngine::nic, 1, shape.map.stages});
-    return static_cast<std::uint32_t>(schedule.communicators.size() - 1);
-  };
-  const LaneId batched = is_batched ? add_lane("pp") : LaneId{0};
+  const LaneId batched = is_batched ? add_communication_lane(schedule, "pp") : LaneId{0};
   const Expr chunk = shape.map.piece_of(Expr(Coord::pp), Expr(Coord::chunk));
   const Expr out = Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer);
   // The rank's tokens of a view of all of them.
   const auto part_of = [&](View view) {
-    view.rows /= shape.tp;
-    view.offset = view.offset + shape.tp_place * Expr(view.rows * view.ld);
+    view.rows /= shape.tp.size;
+    view.offset = view.offset + shape.tp.place * Expr(view.rows * view.ld);
     return view;
   };
-  const auto message = [&](const std::string& name, Phase phase, bool is_send, std::uint32_t communicator,
-                           std::int64_t offset, View view) {
+  const auto message = [&](const std::string& name, Phase phase, bool is_send, const Group& group, std::int64_t offset,
+                           View view) {
     if (shape.scatters_messages) view = part_of(view);
-    const PointToPoint work{is_send, communicator, offset, view.rows * view.cols};
-    const LaneId lane = is_batched ? batched : add_lane("pp." + name);
+    const PointToPoint work{is_send, group.communicator, offset, view.rows * view.cols};
+    const LaneId lane = is_batched ? batched : add_communication_lane(schedule, "pp." + name);
     return add_single(schedule, {"pp." + name, work, lane, phase, {is_send ? read(view) : write(view)}});
   };
   const View input = whole(schedule, blocks.chunk_input, chunk, Coord::slot),
@@ -203,8 +195,8 @@ PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks
   result.overlap = overlap;
   for (std::int64_t of = 0; of < (shape.map.in_v ? 2 : 1); ++of) {
     const std::string suffix = of == 0 ? "" : "." + std::to_string(of);
-    const std::uint32_t forward = add_communicator("pp.forward" + suffix),
-                        backward = add_communicator("pp.backward" + suffix);
+    const Group forward = add_group(schedule, "pp.forward" + suffix, {Coord::pp}, batched),
+                backward = add_group(schedule, "pp.backward" + suffix, {Coord::pp}, batched);
     const std::int64_t way = shape.map.way(of);
     result.ways.push_back({message("send_forward" + suffix, Phase::forward, true, forward, way, output),
                            message("recv_forward" + suffix, Phase::forward, false, forward, -way, input),
@@ -213,11 +205,8 @@ PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks
   }
   if (!shape.scatters_messages) return result;
   const auto gather = [&](const std::string& name, Phase phase, const View& view) {
-    return add_single(schedule, {"pp." + name,
-                                 Collective{CollectiveKind::all_gather, shape.tp_communicator, view.rows * view.cols},
-                                 shape.tp_lane,
-                                 phase,
-                                 {read(part_of(view)), write(view)}});
+    return add_single(schedule, collective_operation("pp." + name, shape.tp, CollectiveKind::all_gather,
+                                                     view.rows * view.cols, phase, {read(part_of(view)), write(view)}));
   };
   result.gather_forward = gather("gather_forward", Phase::forward, input);
   result.gather_backward = gather("gather_backward", Phase::dgrad, gradient);

@@ -5,8 +5,8 @@ namespace stretto {
 UnfusedAttention::UnfusedAttention(BlockWriter& writer, const BlockShape& shape)
     : w_(writer),
       shape_(shape),
-      heads_(shape.model.num_attention_heads / shape.tp),
-      kv_heads_(shape.model.kv_heads() / shape.tp),
+      heads_(shape.model.num_attention_heads / shape.tp.size),
+      kv_heads_(shape.model.kv_heads() / shape.tp.size),
       rows_(shape.micro_batch_size * heads_ * shape.model.seq_length) {
   const std::int64_t keys = shape.model.seq_length, layers = shape.model.num_layers;
   const BlockWriter::Role core{.is_core = true};
@@ -33,7 +33,7 @@ Dropout UnfusedAttention::dropout(Pass pass) const {
   work.seq = heads_ * shape_.model.seq_length;
   work.probability = shape_.model.attention_dropout;
   work.site = DropoutSite::attention;
-  work.rows_before = shape_.tp_place * Expr(work.seq);
+  work.rows_before = shape_.tp.place * Expr(work.seq);
   work.keeps_mask = true;
   return work;
 }

@@ -39,12 +39,12 @@ class CpFlash {
   explicit CpFlash(Lowered& lowered)
       : lowered_(lowered), schedule_(lowered.schedule), name_(lowered.cp_exchanged.name) {
     // Not that of the collectives, in whose row messages would stand.
-    Communicator own = schedule_.communicators[lowered.cp_exchanged.communicator];
+    Communicator own = schedule_.communicators[lowered.cp_exchanged.exchange.communicator];
     own.name = "cp.flash";
     schedule_.communicators.push_back(own);
     communicator_ = static_cast<std::uint32_t>(schedule_.communicators.size() - 1);
     n_ = own.size;
-    place_ = place_in(schedule_, own);
+    place_ = lowered.cp_exchanged.exchange.place;
     // Other layers may have a ring.
     lane_send_ = lowered.cp_send != 0 ? lowered.cp_send : add_lane("cp.send");
     lane_recv_ = lowered.cp_recv != 0 ? lowered.cp_recv : add_lane("cp.recv");

@@ -25,9 +25,9 @@ void flash_scatter(BlockEditor& block, const SplitContext& context, const std::s
   const View in = whole.accesses[0].view, partial = scatter.accesses[0].view, own = scatter.accesses[1].view;
   Gemm work = std::get<Gemm>(whole.work);
   work.m = own.rows / slices;
-  const std::int64_t count = slices * context.n, messages = count - slices, size = work.m * own.cols;
+  const std::int64_t count = slices * context.tp.size, messages = count - slices, size = work.m * own.cols;
   const auto rows = [&](std::int64_t i) {
-    return slice_of(mod(Expr(Coord::tp) - Expr(1 + i / slices), Expr(context.n)), slices, i % slices);
+    return slice_of(mod(Expr(Coord::tp) - Expr(1 + i / slices), Expr(context.tp.size)), slices, i % slices);
   };
   const auto sum = [&](std::int64_t i) {  // P_i, which becomes A_i
     return i < messages ? rows_of(partial, rows(i), work.m) : rows_of(own, i - messages, work.m);

@@ -22,26 +22,24 @@ class TpOverlap {
   TpOverlap(Lowered& lowered, const TpMethods& methods, std::int64_t compute_lanes)
       : lowered_(lowered), methods_(methods), context_{lowered.schedule} {
     Schedule& schedule = lowered.schedule;
-    context_.n = schedule.mesh.size(Coord::tp);
     context_.compute = {lowered.compute};
-    context_.tp = lowered.tp_lane;
-    context_.tp_communicator = lowered.tp_communicator;
+    context_.tp = lowered.tp;
     const auto all = {&methods.qkv_fprop,  &methods.fc1_fprop, &methods.proj_dgrad, &methods.fc2_dgrad,
                       &methods.proj_fprop, &methods.fc2_fprop, &methods.qkv_dgrad,  &methods.fc1_dgrad};
     const auto any = [&](bool (*has)(const TpGemm&)) {
       return std::any_of(all.begin(), all.end(), [&](const TpGemm* gemm) { return has(*gemm); });
     };
-    context_.send = context_.recv = context_.tp;
+    context_.send = context_.recv = context_.tp.lane;
     // As in TransformerEngine, whose communication streams have the highest priority.
-    schedule.lanes[context_.tp].priority = kHighPriority;
+    schedule.lanes[context_.tp.lane].priority = kHighPriority;
     if (any(exchanges)) {
       context_.send = add_lane("tp.send", LaneKind::communication, kHighPriority);
       context_.recv = add_lane("tp.recv", LaneKind::communication, kHighPriority);
-      schedule.communicators.push_back({"tp.ring", {Coord::tp}, CommEngine::copy_engine, 1, context_.n});
+      schedule.communicators.push_back({"tp.ring", {Coord::tp}, CommEngine::copy_engine, 1, context_.tp.size});
       context_.ring_communicator = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
       const Tensor& x = schedule.tensors[schedule.find_tensor("x").value()];  // [R, hidden]
-      context_.partials =
-          add_tensor(schedule, "tp.partials", schedule.compute_dtype, BufferKind::workspace, context_.n, x.elements());
+      context_.partials = add_tensor(schedule, "tp.partials", schedule.compute_dtype, BufferKind::workspace,
+                                     context_.tp.size, x.elements());
     }
     // An addition that waits for the cores of the GEMM beside it holds up the whole ring.
     const auto scatters = {&methods.proj_fprop, &methods.fc2_fprop, &methods.qkv_dgrad, &methods.fc1_dgrad};

@@ -39,8 +39,8 @@ void pipeline_scatter(BlockEditor& block, SplitContext& context, const std::stri
     const std::string number = std::to_string(k);
     pieces.push_back(context.gemm(whole, static_cast<std::size_t>(k), work, whole.accesses[0].view, columns, result));
     pieces.push_back({scatter.name + "." + number,
-                      Collective{CollectiveKind::reduce_scatter, context.tp_communicator, result.rows * result.cols},
-                      context.tp,
+                      Collective{CollectiveKind::reduce_scatter, context.tp.communicator, result.rows * result.cols},
+                      context.tp.lane,
                       scatter.phase,
                       {read(result), write(part)}});
     copies.push_back({whole.name + ".copy" + number,

@@ -32,10 +32,10 @@ void split_gather(BlockEditor& block, const SplitContext& context, const std::st
   work.m = own.rows / slices;
   std::vector<Operation> pieces;
   const auto piece = [&](const View& view, std::int64_t i) {
-    const Expr rank = mod(Expr(Coord::tp) - Expr(i / slices), Expr(context.n));
+    const Expr rank = mod(Expr(Coord::tp) - Expr(i / slices), Expr(context.tp.size));
     return rows_of(view, slice_of(rank, slices, i % slices), work.m);
   };
-  const std::int64_t count = slices * context.n, messages = count - slices;
+  const std::int64_t count = slices * context.tp.size, messages = count - slices;
   for (std::int64_t i = 0; i < count; ++i) {
     const View in = i < slices ? rows_of(own, i, work.m) : piece(all, i);
     if (i < messages) {
@@ -61,7 +61,7 @@ void split_gather_aggregate(BlockEditor& block, const SplitContext& context, con
   const Expr self = Coord::tp, odd = mod(self, Expr(2)), to_neighbour = Expr(1) - Expr(2) * odd;
   // First rows of the i-th pair; counted in single ranks' rows.
   const auto pair = [&](const View& view, std::int64_t i) {
-    View two = rows_of(view, mod(self - odd - Expr(2 * i), Expr(context.n)), own.rows);
+    View two = rows_of(view, mod(self - odd - Expr(2 * i), Expr(context.tp.size)), own.rows);
     two.rows = 2 * own.rows;
     return two;
   };
@@ -69,8 +69,8 @@ void split_gather_aggregate(BlockEditor& block, const SplitContext& context, con
       context.message(whole, ".send_neighbour", true, to_neighbour, own),
       context.message(whole, ".recv_neighbour", false, to_neighbour, rows_of(all, self + to_neighbour, own.rows)),
       copy_of(whole, context, own, rows_of(all, self, own.rows))};
-  for (std::int64_t i = 0; i < context.n / 2; ++i) {
-    if (i + 1 < context.n / 2) {
+  for (std::int64_t i = 0; i < context.tp.size / 2; ++i) {
+    if (i + 1 < context.tp.size / 2) {
       const std::string number = std::to_string(i);
       pieces.push_back(context.message(whole, ".send" + number, true, 2, pair(all, i)));
       pieces.push_back(context.message(whole, ".recv" + number, false, -2, pair(all, i + 1)));

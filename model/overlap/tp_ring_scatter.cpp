@@ -26,22 +26,22 @@ void split_scatter(BlockEditor& block, const SplitContext& context, const std::s
     return View{context.partials, 0, 0, begin, work.m, own.cols, own.cols};
   };
   std::vector<Operation> pieces;
-  for (std::int64_t i = 0; i < slices * context.n; ++i) {
+  for (std::int64_t i = 0; i < slices * context.tp.size; ++i) {
     const std::int64_t turn = i / slices, slice = i % slices;
-    const bool is_own = turn + 1 == context.n;
-    const Expr rows = slice_of(mod(Expr(Coord::tp) + Expr(1 + turn), Expr(context.n)), slices, slice);
+    const bool is_own = turn + 1 == context.tp.size;
+    const Expr rows = slice_of(mod(Expr(Coord::tp) + Expr(1 + turn), Expr(context.tp.size)), slices, slice);
     const View out = is_own ? made_by(Coord::tp, slice) : rows_of(partial, rows, work.m);
     const std::string number = std::to_string(i);
     if (!is_own)
       pieces.push_back(context.message(whole, ".recv" + number, false, Expr(-1 - turn),
-                                       made_by(mod(Expr(Coord::tp) - Expr(1 + turn), Expr(context.n)), slice)));
+                                       made_by(mod(Expr(Coord::tp) - Expr(1 + turn), Expr(context.tp.size)), slice)));
     pieces.push_back(
         context.gemm(whole, static_cast<std::size_t>(i), work, rows_of(in, rows, work.m), whole.accesses[1].view, out));
     if (!is_own) pieces.push_back(context.message(whole, ".send" + number, true, Expr(1 + turn), out));
   }
-  const View all{context.partials, 0, 0, 0, context.n, size, size};
+  const View all{context.partials, 0, 0, 0, context.tp.size, size, size};
   pieces.push_back({whole.name + ".reduce",
-                    LocalReduce{context.n, size},
+                    LocalReduce{context.tp.size, size},
                     context.compute.front(),
                     whole.phase,
                     {read(all), write(own)}});

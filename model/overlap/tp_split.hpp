@@ -13,10 +13,10 @@ namespace stretto {
 // that of a piece of the communication. All pieces are free (see BlockEditor): their waits follow from their buffers.
 struct SplitContext {
   Schedule& schedule;
-  std::int64_t n = 1;
+  Group tp = {};                     // of n ranks
   std::vector<LaneId> compute = {};  // lanes that the pieces of a GEMM take turns on; the first is the rank's own
-  LaneId tp = 0, send = 0, recv = 0;
-  std::uint32_t tp_communicator = 0, ring_communicator = 0;
+  LaneId send = 0, recv = 0;
+  std::uint32_t ring_communicator = 0;
   TensorId partials = 0;  // [n, R · hidden]: of a ring exchange
   LaneId add = 0;         // where partial results that came are added
   // Operation with the name of `like` plus a suffix, its phase and the lane.

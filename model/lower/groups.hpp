@@ -1,0 +1,63 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/scenario.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto {
+
+// Ranks that communicate, and where they do. Whoever communicates names a group; add_groups() makes most of them.
+struct Group {
+  std::uint32_t communicator = 0;  // index into Schedule::communicators
+  LaneId lane = 0;
+  Expr place = 0;         // of the rank among the members
+  std::int64_t size = 1;  // 1: there is no such group, and its other fields mean nothing
+  bool exists() const { return size > 1; }
+};
+
+// How layers of one kind share a sequence among exchange.size · ring.size ranks: `exchange` swaps tokens for heads,
+// `ring` passes keys and values round, or gathers them.
+struct ContextKind {
+  std::string suffix = {};  // ".a2a" on what only this kind has; empty where it is the only one
+  Group exchange, ring;
+  bool gathers = false;
+  bool has_ring() const { return ring.exists() && !gathers; }
+};
+// Context parallelism: `size` ranks share a sequence.
+struct ContextShape {
+  std::int64_t size = 1;
+  Expr place = 0;             // of the rank: ring.place · exchange.size + exchange.place of every kind
+  LaneId send = 0, recv = 0;  // of messages round the ring
+  std::vector<ContextKind> kinds = {{}};
+  std::vector<std::size_t> kind_of_layer;  // [layer]
+};
+
+struct Groups {
+  Group dp;         // ranks that have the same parameters, inside an instance of the optimizer
+  Group instances;  // and across instances
+  Group gather;     // the ranks of `dp`, for gathers concurrent with reductions (ZeRO-2 and ZeRO-3)
+  Group tp;
+  ContextShape cp;
+};
+
+// Adds a communicator along those axes that have several ranks, or along dp where no axis has.
+Group add_group(Schedule& schedule, const std::string& name, std::vector<Coord> along, LaneId lane);
+// The group of all ranks. It has the communicator of the only axis where there is one.
+Group add_group_of_all(Schedule& schedule, LaneId lane);
+// The group of the ranks at two or more coordinates of an axis.
+Group add_subset(Schedule& schedule, const std::string& name, Coord axis, std::vector<std::int64_t> at, LaneId lane);
+// A collective operation of the group.
+Operation collective_operation(std::string name, const Group& group, CollectiveKind kind, std::int64_t elements,
+                               Phase phase, std::vector<Access> accesses);
+LaneId add_communication_lane(Schedule& schedule, const std::string& name);
+
+// Collectives of all ranks, or of two stages, use the first communication lane, whichever it is.
+constexpr LaneId kCommonLane = 1;
+
+// Sets mesh and placement, and adds the compute lane, number 0, the groups and their lanes. Axes are as Parallel::order
+// has them; by default tp varies fastest and pp slowest: tensor-parallel groups are neighbours.
+Groups add_groups(Schedule& schedule, const Scenario& scenario);
+
+}  // namespace stretto
