@@ -10,10 +10,7 @@
 namespace stretto::exec {
 
 CheckpointMetadata identity_of(const Scenario& s) {
-  CheckpointMetadata identity = {{"global_batch_size", std::to_string(s.training.global_batch_size)},
-                                 {"frozen_base", std::to_string(s.training.frozen_base)},
-                                 {"seed", std::to_string(s.training.seed)},
-                                 {"precision", s.training.precision}};
+  CheckpointMetadata identity;
   for (const char* section : kSectionsOfKeys)
     for (const ScenarioKey& key : scenario_keys_of(section))
       if (is_identity(key.record)) identity[key.name] = identity_text(value_of(key, s));
@@ -29,8 +26,7 @@ void require_same_training(const TensorFile& checkpoint, const Scenario& scenari
   for (const auto& [key, expected] : identity_of(scenario)) {
     const auto found = checkpoint.metadata().find(key);
     // Checkpoints from before there was such a key do not name it.
-    const bool is_newer = newer.contains(key) || key == "frozen_base";
-    const std::string absent = is_newer ? defaults.at(key) : "(absent)";
+    const std::string absent = newer.contains(key) ? defaults.at(key) : "(absent)";
     const std::string& written = found == checkpoint.metadata().end() ? absent : found->second;
     if (written != expected)
       throw input_error(checkpoint.name() + ": was written with " + key + " = " + written + ", the scenario has " +
@@ -38,18 +34,16 @@ void require_same_training(const TensorFile& checkpoint, const Scenario& scenari
   }
 }
 
-CheckpointMetadata settings_of(const Training& t, const TokenSource& data) {
-  const auto number = [](auto value) { return fmt::format("{}", value); };
-  return {{"data", data.identity()},
-          {"lr", number(t.lr)},
-          {"min_lr", number(t.min_lr)},
-          {"lr_warmup_iters", number(t.lr_warmup_iters)},
-          {"lr_decay_iters", number(t.lr_decay_iters > 0 ? t.lr_decay_iters : t.train_iters)},
-          {"weight_decay", number(t.weight_decay)},
-          {"adam_beta1", number(t.adam_beta1)},
-          {"adam_beta2", number(t.adam_beta2)},
-          {"adam_eps", number(t.adam_eps)},
-          {"clip_grad", number(t.clip_grad)}};
+CheckpointMetadata settings_of(const Training& training, const TokenSource& data) {
+  Scenario scenario;
+  scenario.training = training;
+  CheckpointMetadata settings = {{"data", data.identity()}};
+  for (const ScenarioKey& key : scenario_keys_of("training"))
+    if (key.record == Record::setting) {
+      const KeyValue value = value_of(key, scenario);
+      settings[key.name] = value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
+    }
+  return settings;
 }
 
 std::string changed_settings(const TensorFile& checkpoint, const CheckpointMetadata& settings) {

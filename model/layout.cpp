@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/values_of.hpp"
 
 namespace stretto {
 namespace {
@@ -178,46 +179,12 @@ std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& p
 }
 
 const char* name_of(Sharding sharding) {
-  switch (sharding) {
-    case Sharding::no_shard:
-      return "no_shard";
-    case Sharding::optim:
-      return "optim";
-    case Sharding::optim_grads:
-      return "optim_grads";
-    case Sharding::optim_grads_params:
-      return "optim_grads_params";
-  }
-  return "?";
+  return name_in({"no_shard", "optim", "optim_grads", "optim_grads_params"}, sharding);
 }
 
-const char* name_of(PipelineSchedule schedule) {
-  switch (schedule) {
-    case PipelineSchedule::one_f_one_b:
-      return "1f1b";
-    case PipelineSchedule::zb_h1:
-      return "zb-h1";
-    case PipelineSchedule::zb_v:
-      return "zb-v";
-    case PipelineSchedule::dualpipe_v:
-      return "dualpipev";
-  }
-  return "?";
-}
+const char* name_of(PipelineSchedule schedule) { return name_in({"1f1b", "zb-h1", "zb-v", "dualpipev"}, schedule); }
 
-const char* name_of(CpCommType type) {
-  switch (type) {
-    case CpCommType::p2p:
-      return "p2p";
-    case CpCommType::all_gather:
-      return "all_gather";
-    case CpCommType::a2a:
-      return "a2a";
-    case CpCommType::a2a_p2p:
-      return "a2a+p2p";
-  }
-  return "?";
-}
+const char* name_of(CpCommType type) { return name_in({"p2p", "all_gather", "a2a", "a2a+p2p"}, type); }
 
 std::string names_of(const std::vector<CpCommType>& types) {
   std::string names;

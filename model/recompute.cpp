@@ -1,8 +1,14 @@
 #include "model/recompute.hpp"
 
+#include "base/values_of.hpp"
 #include "model/schedule/work.hpp"
 
 namespace stretto {
+
+const char* name_of(Recompute::Granularity granularity) {
+  return name_in({"none", "selective", "selective_op", "full"}, granularity);
+}
+const char* name_of(Recompute::Method method) { return name_in({"uniform", "block"}, method); }
 
 double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute, AttentionBackend backend,
                                     std::int64_t tp) {

@@ -34,6 +34,10 @@ struct Recompute {
   std::int64_t group() const { return method == Method::uniform ? num_layers : 1; }
 };
 
+// Megatron-LM's spellings: "none", "selective", "selective_op", "full"; "uniform", "block".
+const char* name_of(Recompute::Granularity granularity);
+const char* name_of(Recompute::Method method);
+
 // Recomputed FLOPs of a step, per sequence, counted as in Flops::hardware, to which they are added. Of ranks that cut
 // the layers `tp` times.
 double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute, AttentionBackend backend,

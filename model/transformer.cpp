@@ -121,6 +121,8 @@ std::int64_t parameter_count(const Transformer& model) {
   return (vocabulary + positions) * h + model.num_layers * (2 * norm + weights + biases) + norm;
 }
 
+const char* name_of(AttentionBackend backend) { return name_in({"fused", "unfused"}, backend); }
+
 double executed_attention_share(AttentionBackend backend, std::int64_t seq) {
   return backend == AttentionBackend::fused ? causal_attention_share(seq) : 1;
 }

@@ -101,6 +101,7 @@ std::int64_t parameter_count(const Transformer& model);
 // Attention as one operation that keeps no scores (FlashAttention), or as products, softmax and dropout apart
 // (Megatron-LM's --attention-backend).
 enum class AttentionBackend : std::uint8_t { fused, unfused };
+const char* name_of(AttentionBackend backend);
 // The part of every query times every key that its products execute: a fused kernel leaves out most of what is masked.
 double executed_attention_share(AttentionBackend backend, std::int64_t seq);
 

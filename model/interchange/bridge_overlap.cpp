@@ -35,7 +35,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 
 // A value of the kind that the field has: a switch, or a whole number of at least 1.
 Json value_of(const MegatronRow& row, const std::string& value, const std::string& place) {
-  if (row.name() != "bucket_size" && row.name() != "wgrad_deferral_limit") {
+  if (row.is_switch) {
     if (value == "True" || value == "true") return true;
     if (value == "False" || value == "false") return false;
     throw input_error(place + ": expected true or false, got " + in_quotes(value));

@@ -25,10 +25,12 @@ struct MegatronRow {
   Value absent = nullptr;  // what a command line without the flag means; null: Stretto's default
   std::string with = "";   // a flag that goes with it
   std::vector<std::pair<std::string, std::string>> words = {};  // Megatron-LM's and ours, where they differ
-  bool in_bridge = false;                                       // a field of CommOverlapConfig too, by the key's name
+  bool is_switch = false;
+  bool in_bridge = false;  // a field of CommOverlapConfig too, by the key's name
   bool is_list = false;
-  bool may_be_one = false;                // and a list of one is that value
-  std::vector<std::string> aliases = {};  // other spellings that Megatron-LM takes
+  bool may_be_one = false;                  // and a list of one is that value
+  std::vector<std::string> aliases = {};    // other spellings that Megatron-LM takes
+  std::vector<std::string> spellings = {};  // that a scenario may have in the key's place
   std::string name() const { return key.substr(key.find('.') + 1); }
 };
 const std::vector<MegatronRow>& megatron_rows();

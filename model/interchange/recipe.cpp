@@ -15,26 +15,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Names that NeMo has for a scenario's keys, beside the keys' own.
+// Names that NeMo has for a scenario's keys, beside those that a scenario may have too.
 struct Alias {
   const char* name;
   const char* key;
 };
 constexpr Alias kAliases[] = {
-    {"encoder_seq_length", "model.seq_length"},
     {"bias", "model.add_bias_linear"},
-    {"activations_checkpoint_granularity", "training.recompute_granularity"},
-    {"activations_checkpoint_method", "training.recompute_method"},
-    {"activations_checkpoint_num_layers", "training.recompute_num_layers"},
-    {"overlap_grad_sync", "overlap.overlap_grad_reduce"},
-    {"overlap_param_sync", "overlap.overlap_param_gather"},
-    {"ub_tp_comm_overlap", "overlap.tp_comm_overlap"},
-    {"tp_comm_split_ag", "overlap.tp_comm_overlap_ag"},
-    {"tp_comm_split_rs", "overlap.tp_comm_overlap_rs"},
-    {"gradient_clip_val", "training.clip_grad"},
     {"max_steps", "training.train_iters"},
-    {"decoder_first_pipeline_num_layers", "parallel.num_layers_in_first_pipeline_stage"},
-    {"decoder_last_pipeline_num_layers", "parallel.num_layers_in_last_pipeline_stage"},
     {"seq_len_interpolation_factor", "model.rotary_seq_len_interpolation_factor"},
 };
 
@@ -187,6 +175,7 @@ class Recipe {
     if (is_near(key, path, value)) return;
     for (const MegatronRow& row : megatron_rows()) {
       bool is_it = row.name() == key;
+      for (const std::string& other : row.spellings) is_it = is_it || key == other;
       for (const Alias& alias : kAliases) is_it = is_it || (key == alias.name && row.key == alias.key);
       if (!is_it || row.key == "parallel.order" || row.key.find("rope_scaling_") != std::string::npos) continue;
       put(row, path, value);

@@ -175,11 +175,6 @@ class Rewrite {
   bool is_for_next_step_ = false;
 };
 
-void read(TomlTable& table, Overlap& overlap) {
-  overlap.fsdp_prefetch_depth =
-      value_or<std::int64_t>(table, "fsdp_prefetch_depth", overlap.fsdp_prefetch_depth, {.min = 0, .max = 1 << 14});
-}
-
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& parallel = scenario.parallel;
   const char* key = "data_parallel_sharding_strategy";
@@ -226,7 +221,6 @@ OverlapMode fsdp_comm_overlap_mode() {
           .knob = kKnob,
           .on = &Overlap::fsdp_comm_overlap,
           .applies = [](const Parallel& p) { return p.shards_gradients(); },
-          .read = read,
           .gates = add_gates,
           .rewrite =
               [](Lowered& lowered, const Scenario& scenario, const Gates&) {

@@ -31,7 +31,7 @@ struct OverlapMode {
   bool (*is_meant)(const Overlap& overlap) = nullptr;
 
   // When modes share a knob, only the mode with the knob's name has these three.
-  void (*read)(TomlTable& table, Overlap& overlap) = nullptr;         // reads its further keys of [overlap]
+  void (*read)(TomlTable& table, Overlap& overlap) = nullptr;         // of what no row (model/scenario/keys.hpp) says
   void (*check)(TomlTable& table, const Overlap& overlap) = nullptr;  // throws Error(input) when keys do not fit
   void (*gates)(const Scenario& scenario, Gates& gates) = nullptr;    // adds the gates of all its keys
 

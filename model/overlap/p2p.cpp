@@ -12,9 +12,9 @@
 namespace stretto {
 namespace {
 
+// batch_p2p_comm stays as it is for messages beside compute too, which it does not act on: modes without them are
+// compared.
 void read(TomlTable& table, Overlap& overlap) {
-  // Kept as it is for messages beside compute too, which it does not act on: modes without them are compared.
-  overlap.batch_p2p_comm = value_or<bool>(table, "batch_p2p_comm", overlap.batch_p2p_comm);
   // Who asks for batches where the profile has messages beside compute means batches.
   const std::vector<std::string> of_profile = table.default_keys();
   const auto is_of_profile = [&](const char* key) {
@@ -23,8 +23,6 @@ void read(TomlTable& table, Overlap& overlap) {
   if (table.has("batch_p2p_comm") && overlap.batch_p2p_comm && !is_of_profile("batch_p2p_comm") &&
       is_of_profile("overlap_p2p_comm"))
     overlap.overlap_p2p_comm = false;
-  overlap.overlap_p2p_comm_warmup_flush =
-      value_or<bool>(table, "overlap_p2p_comm_warmup_flush", overlap.overlap_p2p_comm_warmup_flush);
 }
 
 void check(TomlTable& table, const Overlap& overlap) {

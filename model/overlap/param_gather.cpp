@@ -190,15 +190,6 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates& gates) {
                    gates.acts("overlap_param_gather_with_optimizer_step"));
 }
 
-void read(TomlTable& table, Overlap& overlap) {
-  overlap.align_param_gather = value_or<bool>(table, "align_param_gather", overlap.align_param_gather);
-  overlap.fp8_param_gather = value_or<bool>(table, "fp8_param_gather", overlap.fp8_param_gather);
-  overlap.overlap_param_gather_with_optimizer_step = value_or<bool>(table, "overlap_param_gather_with_optimizer_step",
-                                                                    overlap.overlap_param_gather_with_optimizer_step);
-  overlap.bucket_size =
-      value_or<std::int64_t>(table, "bucket_size", overlap.bucket_size, {.min = 1, .max = std::int64_t{1} << 40});
-}
-
 void add_fp8_gates(const Scenario& scenario, Gates& gates) {
   const char* knob = "fp8_param_gather";
   const bool asked = scenario.overlap.fp8_param_gather;
@@ -299,7 +290,6 @@ OverlapMode overlap_param_gather_mode() {
           .applies = [](const Parallel& p) { return p.shards_optimizer() && !p.shards_gradients(); },
           .configure = [](Overlap& o) { o.overlap_grad_reduce = true; },
           .clear = [](Overlap& o) { o.overlap_param_gather_with_optimizer_step = false; },
-          .read = read,
           .gates = add_gates,
           .rewrite = rewrite,
           .stage = RewriteStage::attach_data_parallel};

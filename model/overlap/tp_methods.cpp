@@ -80,15 +80,6 @@ bool is_split(const TpGemm& gemm) {
 }
 
 void read_tp_keys(TomlTable& table, Overlap& overlap) {
-  overlap.tp_comm_bulk_dgrad = value_or<bool>(table, "tp_comm_bulk_dgrad", overlap.tp_comm_bulk_dgrad);
-  overlap.tp_comm_bulk_wgrad = value_or<bool>(table, "tp_comm_bulk_wgrad", overlap.tp_comm_bulk_wgrad);
-  overlap.tp_comm_overlap_ag = value_or<bool>(table, "tp_comm_overlap_ag", true);
-  overlap.tp_comm_overlap_rs = value_or<bool>(table, "tp_comm_overlap_rs", true);
-  overlap.tp_comm_overlap_rs_dgrad = value_or<bool>(table, "tp_comm_overlap_rs_dgrad", false);
-  overlap.tp_comm_overlap_disable_qkv = value_or<bool>(table, "tp_comm_overlap_disable_qkv", false);
-  overlap.tp_comm_overlap_disable_fc1 = value_or<bool>(table, "tp_comm_overlap_disable_fc1", false);
-  overlap.tp_comm_overlap_compute_lanes =
-      value_or<std::int64_t>(table, "tp_comm_overlap_compute_lanes", 1, {.min = 1, .max = 8});
   overlap.tp_comm_overlap_cfg = read_tp_cfg(table.section("tp_comm_overlap_cfg"));
 }
 

@@ -16,8 +16,8 @@ struct HfConfig {
 };
 
 // Throws Error(input), one line with the file and the key: no JSON object, a key of another type or range, one that
-// nobody knows, or what Stretto's model has not, such as other scalings of rotary positions than "linear" and "llama3", experts or biases of q, k and v
-// alone.
+// nobody knows, or what Stretto's model has not, such as other scalings of rotary positions than "linear" and "llama3",
+// experts or biases of q, k and v alone.
 HfConfig read_hf_config(const std::string& path);
 // The same from text; `name` stands for the file.
 HfConfig parse_hf_config(std::string_view text, const std::string& name);

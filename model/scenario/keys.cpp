@@ -16,7 +16,10 @@ using Sections = std::map<std::string_view, std::vector<ScenarioKey>>;
 
 const Sections& sections() {
   static const Sections all = [] {
-    Sections made = {{"model", model_keys()}};
+    Sections made = {{"model", model_keys()},
+                     {"parallel", parallel_keys()},
+                     {"overlap", overlap_keys()},
+                     {"training", training_keys()}};
     for (auto& [section, keys] : made)
       for (ScenarioKey& key : keys) key.section = section.data();
     return made;
@@ -45,6 +48,7 @@ struct Reading {
   TomlTable& table;
   const std::string& name;
   const ScenarioKey& key;
+  const Bounds bounds;
   bool must_be_there;
 
   template <class T>
@@ -52,8 +56,8 @@ struct Reading {
     return must_be_there ? require<T>(table, name, limits) : value_or<T>(table, name, otherwise, limits);
   }
   void operator()(bool* to) const { *to = value<bool>(*to); }
-  void operator()(std::int64_t* to) const { *to = value<std::int64_t>(*to, limits_of<std::int64_t>(key.bounds)); }
-  void operator()(double* to) const { *to = value<double>(*to, limits_of<double>(key.bounds)); }
+  void operator()(std::int64_t* to) const { *to = value<std::int64_t>(*to, limits_of<std::int64_t>(bounds)); }
+  void operator()(double* to) const { *to = value<double>(*to, limits_of<double>(bounds)); }
   void operator()(std::uint64_t* to) const {
     auto signed_value = static_cast<std::int64_t>(*to);
     (*this)(&signed_value);
@@ -112,7 +116,8 @@ Documented documented(const ScenarioKey& key) {
 std::string default_in_docs(const ScenarioKey& key) {
   if (*key.by_default != '\0' || key.field == nullptr) return key.by_default;
   const KeyValue value = value_of(key, {});
-  return value.is_string() ? "`" + value.dump() + "`" : value.dump();
+  if (value.is_string()) return value == "" ? "" : "`" + value.dump() + "`";
+  return value.dump();
 }
 
 std::string joined(std::string text, const std::string& more, const char* between) {
@@ -206,17 +211,17 @@ bool set_identity(const ScenarioKey& key, Scenario& scenario, const std::string&
 }
 
 void read_field(TomlTable& table, const std::string& name, const ScenarioKey& key, Scenario& scenario,
-                bool must_be_there) {
-  std::visit(Reading{table, name, key, must_be_there}, key.field(scenario));
+                bool must_be_there, const std::optional<Bounds>& bounds) {
+  std::visit(Reading{table, name, key, bounds.value_or(key.bounds), must_be_there}, key.field(scenario));
 }
 
 KeyReader::KeyReader(TomlTable& table, std::string_view section, Scenario& scenario)
     : table_(table), section_(section), scenario_(scenario) {}
 
-void KeyReader::read(std::string_view name, bool must_be_there) {
+void KeyReader::read(std::string_view name, bool must_be_there, const std::optional<Bounds>& bounds) {
   const ScenarioKey& key = scenario_key(section_, name);
   read_.push_back(&key);
-  read_field(table_, key.name, key, scenario_, must_be_there);
+  read_field(table_, key.name, key, scenario_, must_be_there, bounds);
 }
 
 void KeyReader::read_others() {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -16,9 +17,9 @@ namespace stretto {
 
 // The keys of a scenario, one row each: the only place where a plain key is written down. Every other place walks the
 // rows: the reader, docs/scenario.md, JSON, the record of a training, config.json of Hugging Face's, flags of
-// Megatron-LM and fields of Megatron-Bridge, random layouts. A key of which a place wants something else than its
-// value has code there; its row then says so by a missing `field`, `get` or flag. docs/scenario.md tells how a key is
-// added.
+// Megatron-LM and fields of Megatron-Bridge, columns of published steps, random layouts. A place that makes something
+// else of a key than its value has code for it: readers of sections (rows without `field`), hf_config.cpp (without a
+// name), kSpecial of megatron_rows.cpp, random_layout.cpp. docs/schedule.md tells how a key is added.
 
 using KeyValue = nlohmann::json;
 
@@ -100,8 +101,8 @@ struct ScenarioKey {
 
 // Of "model", in the order of the documentation and of JSON.
 const std::vector<ScenarioKey>& scenario_keys_of(std::string_view section);
-inline constexpr std::array kSectionsOfKeys = {"model"};
-// Throws Error(internal) for a key that has no row.
+inline constexpr std::array kSectionsOfKeys = {"model", "parallel", "overlap", "training"};
+// Throws Error(runtime) for a key that has no row.
 const ScenarioKey& scenario_key(std::string_view section, std::string_view name);
 
 // As JSON and records have it: a boolean, a number, a string. Null for a key without field and get().
@@ -120,8 +121,9 @@ bool set_identity(const ScenarioKey& key, Scenario& scenario, const std::string&
 class KeyReader {
  public:
   KeyReader(TomlTable& table, std::string_view section, Scenario& scenario);
-  // Of a row with a field. Throws Error(input) where the value is none of it, or `must_be_there` and it is not.
-  void read(std::string_view name, bool must_be_there = false);
+  // Of a row with a field. Throws Error(input) where the value is none of it or beyond the bounds, which may be
+  // narrower than the row's, or `must_be_there` and it is not.
+  void read(std::string_view name, bool must_be_there = false, const std::optional<Bounds>& bounds = {});
   // Every row with a field that is not read yet.
   void read_others();
 
@@ -133,7 +135,7 @@ class KeyReader {
 };
 // One value; `name` is how the table spells the key.
 void read_field(TomlTable& table, const std::string& name, const ScenarioKey& key, Scenario& scenario,
-                bool must_be_there);
+                bool must_be_there, const std::optional<Bounds>& bounds = {});
 
 // Tables of docs/scenario.md: of a section; of names in Hugging Face's config.json that stand for one key each. And all
 // of them, with headings.

@@ -11,7 +11,6 @@ bool has_rope(CS s) { return s.model.position_embedding_type == PositionEmbeddin
 bool has_linear_rope(CS s) { return has_rope(s) && s.model.rope_scaling.is_linear(); }
 bool has_llama3_rope(CS s) { return has_rope(s) && s.model.rope_scaling.is_llama3(); }
 
-constexpr Bounds up_to(std::int64_t max) { return {.min = 1, .max = double(max)}; }
 constexpr Bounds kProbability = {.min = 0, .max = 1, .below_max = true};
 constexpr Bounds kFactor = {.min = 0, .max = 1e6, .above_min = true};
 

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/values_of.hpp"
+#include "model/scenario/keys.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -22,11 +23,6 @@ Enum named(const std::string& name) {
   return *std::find_if(values.begin(), values.end(), [&](Enum value) { return name == name_of(value); });
 }
 
-template <class Enum>
-Enum enum_or(TomlTable& table, const char* key, Enum fallback) {
-  return named<Enum>(choice_or(table, key, name_of(fallback), names_of_all<Enum>()));
-}
-
 // One value, or where the key has an array, all of it.
 template <class Enum>
 std::vector<Enum> enums_or(TomlTable& table, const char* key, Enum fallback) {
@@ -37,8 +33,7 @@ std::vector<Enum> enums_or(TomlTable& table, const char* key, Enum fallback) {
 }
 
 void read_context_parallel(TomlTable& table, Parallel& parallel) {
-  const std::int64_t cp = parallel.context_parallel_size =
-      value_or<std::int64_t>(table, "context_parallel_size", 1, {.min = 1, .max = kMaxContextParallel});
+  const std::int64_t cp = parallel.context_parallel_size;
   parallel.cp_comm_type = enums_or(table, "cp_comm_type", CpCommType::p2p);
   const char* key = "hierarchical_context_parallel_sizes";
   const auto sizes = value_or<std::vector<std::int64_t>>(table, key, {}, {.min = 1, .max = kMaxContextParallel});
@@ -52,21 +47,20 @@ void read_context_parallel(TomlTable& table, Parallel& parallel) {
 }
 
 // Megatron-LM's switch for the distributed optimizer, and Megatron-FSDP's key that says the same and more.
-void read_sharding(TomlTable& table, Parallel& parallel) {
+void read_sharding(TomlTable& table, KeyReader& keys, Parallel& parallel) {
   const char* key = "data_parallel_sharding_strategy";
   Sharding& sharding = parallel.data_parallel_sharding_strategy;
   const bool is_sharded = value_or<bool>(table, "use_distributed_optimizer", parallel.shards_optimizer());
-  const Sharding by_switch = is_sharded ? Sharding::optim : Sharding::no_shard;
-  sharding = enum_or(table, key, by_switch);
+  sharding = is_sharded ? Sharding::optim : Sharding::no_shard;
+  keys.read(key);
   if (table.has("use_distributed_optimizer") && is_sharded != parallel.shards_optimizer())
     throw table.failure(key, std::string("expected ") + (is_sharded ? "a strategy that shards" : "\"no_shard\"") +
                                  " with use_distributed_optimizer = " + (is_sharded ? "true" : "false") +
                                  ", or only one of the two, got \"" + name_of(sharding) + "\"");
 }
 
-void read_resharding(TomlTable& table, Parallel& parallel) {
+void check_resharding(const TomlTable& table, Parallel& parallel) {
   const char* key = "reshard_after_forward";
-  parallel.reshard_after_forward = value_or<bool>(table, key, parallel.reshard_after_forward);
   const std::vector<std::string> of_profile = table.default_keys();
   // A profile's is for pipeline stages (torchtitan's fsdp_reshard_after_forward "default").
   if (std::find(of_profile.begin(), of_profile.end(), key) != of_profile.end() &&
@@ -79,10 +73,9 @@ void read_resharding(TomlTable& table, Parallel& parallel) {
 }
 
 // Megatron-LM cuts what shares parameters, context parallelism included, into instances; here data parallelism is cut.
-void read_instances(TomlTable& table, Parallel& parallel) {
+void check_instances(const TomlTable& table, const Parallel& parallel) {
   const char* key = "num_distributed_optimizer_instances";
-  const std::int64_t instances = parallel.num_distributed_optimizer_instances =
-      value_or<std::int64_t>(table, key, 1, {.min = 1, .max = kMaxRanks});
+  const std::int64_t instances = parallel.num_distributed_optimizer_instances;
   if (instances == 1) return;
   if (!parallel.shards_optimizer())
     throw table.failure(key, "expected use_distributed_optimizer = true as well, got false");
@@ -94,9 +87,10 @@ void read_instances(TomlTable& table, Parallel& parallel) {
 }
 
 // W apart needs stages, and has as many chunks of each as its order is for.
-void read_pipeline_schedule(TomlTable& table, Parallel& parallel) {
+void read_pipeline_schedule(const TomlTable& table, KeyReader& keys, Parallel& parallel) {
+  keys.read("pipeline_model_parallel_size");
+  keys.read("pipeline_schedule");
   const std::int64_t stages = parallel.pipeline_model_parallel_size;
-  parallel.pipeline_schedule = enum_or(table, "pipeline_schedule", parallel.pipeline_schedule);
   const PipelineSchedule schedule = parallel.pipeline_schedule;
   if (is_zero_bubble(schedule) && stages < 2)
     throw table.failure("pipeline_schedule", "expected pipeline_model_parallel_size of at least 2 as well, got " +
@@ -104,7 +98,8 @@ void read_pipeline_schedule(TomlTable& table, Parallel& parallel) {
   const char* key = "virtual_pipeline_model_parallel_size";
   const std::int64_t chunks = lies_in_v(schedule) ? 2 : 1;
   std::int64_t& given = parallel.virtual_pipeline_model_parallel_size;
-  given = value_or<std::int64_t>(table, key, chunks, {.min = 1, .max = kMaxPipeline});
+  given = chunks;
+  keys.read(key);
   if (is_zero_bubble(schedule) && given != chunks)
     throw table.failure(key, "expected " + number(chunks) + ", or nothing, with pipeline_schedule \"" +
                                  name_of(schedule) + "\", got " + number(given));
@@ -115,34 +110,15 @@ void read_pipeline_schedule(TomlTable& table, Parallel& parallel) {
 }  // namespace
 
 Parallel read_parallel(TomlTable table) {
-  Parallel parallel;
-  parallel.data_parallel_size =
-      value_or<std::int64_t>(table, "data_parallel_size", parallel.data_parallel_size, {.min = 1, .max = kMaxRanks});
-  read_sharding(table, parallel);
-  parallel.tensor_model_parallel_size =
-      value_or<std::int64_t>(table, "tensor_model_parallel_size", 1, {.min = 1, .max = kMaxTensorParallel});
-  parallel.sequence_parallel = value_or<bool>(table, "sequence_parallel", parallel.sequence_parallel);
+  Scenario scenario;
+  Parallel& parallel = scenario.parallel;
+  KeyReader keys(table, "parallel", scenario);
+  read_sharding(table, keys, parallel);
+  read_pipeline_schedule(table, keys, parallel);
+  keys.read_others();
   read_context_parallel(table, parallel);
-  read_instances(table, parallel);
-  const auto size = [&](const char* key, std::int64_t fallback, Integers limits) {
-    return value_or<std::int64_t>(table, key, fallback, limits);
-  };
-  parallel.pipeline_model_parallel_size = size("pipeline_model_parallel_size", 1, {.min = 1, .max = kMaxPipeline});
-  read_pipeline_schedule(table, parallel);
-  read_resharding(table, parallel);
-  parallel.microbatch_group_size_per_vp_stage =
-      size("microbatch_group_size_per_vp_stage", 0, {.min = 1, .max = kMaxGlobalBatch});
-  parallel.scatter_gather_tensors_in_pipeline =
-      value_or<bool>(table, "scatter_gather_tensors_in_pipeline", parallel.scatter_gather_tensors_in_pipeline);
-  parallel.num_layers_in_first_pipeline_stage =
-      size("num_layers_in_first_pipeline_stage", 0, {.min = 1, .max = kMaxLayers});
-  parallel.num_layers_in_last_pipeline_stage =
-      size("num_layers_in_last_pipeline_stage", 0, {.min = 1, .max = kMaxLayers});
-  parallel.account_for_embedding_in_pipeline_split =
-      value_or<bool>(table, "account_for_embedding_in_pipeline_split", false);
-  parallel.account_for_loss_in_pipeline_split = value_or<bool>(table, "account_for_loss_in_pipeline_split", false);
-  parallel.pipeline_model_parallel_layout = value_or<std::string>(table, "pipeline_model_parallel_layout", "");
-  parallel.order = value_or<std::string>(table, "order", parallel.order);
+  check_instances(table, parallel);
+  check_resharding(table, parallel);
   table.finish();
   try {
     axes_in_order(parallel);
