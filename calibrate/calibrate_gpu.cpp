@@ -65,6 +65,7 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   platform.date = today();
   platform.cores = 1;
   platform.memory_bytes = device.memory_bytes;
+  platform.compute_capability = device.compute_capability;
   sim::Gpu& gpu = platform.gpu.emplace();
   gpu.sms = device.sms;
   gpu.ctas = cuda::CudaOptions{}.ctas;

@@ -124,6 +124,7 @@ void measure_minimal(const Machine& machine, const MinimalSizes& sizes, Imported
                       imported.base + " without one");
   progress("the GPU");
   const exec::Executor::Device device = gpu_of(machine);
+  if (device.compute_capability > 0) imported.platform.compute_capability = device.compute_capability;
   const std::string of = fmt::format("stretto calibrate --minimal, {}, {}: ", today(), printable(device.name));
   const auto replace = [&](const char* key, Quantity& quantity, std::vector<double> values, const std::string& probe) {
     quantity = {

@@ -84,7 +84,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     device.machine_ranks = platform.accelerator->domain;
     device.multicast = platform.accelerator->multicast;
   }
-  const FrameworkMemory by_framework = framework_memory_of(framework.name);
+  const FrameworkMemory& by_framework = framework.memory;
   const bool by_nccl = schedule.placement.ranks_per_device == 1 && schedule.mesh.ranks() > 1;
   // Of the roles the one that needs most besides.
   std::set<std::size_t> seen;

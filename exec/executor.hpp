@@ -40,6 +40,7 @@ class Executor {
     double memory_GBps = 0;  // at most: clock times width; 0: not known
     // Of its memory, what was taken before this executor was made, and what is counted beside the ranks' plans.
     std::vector<BesidePlan> beside = {};
+    double compute_capability = 0;  // 9.0 of H100; 0: not known
   };
   virtual std::optional<Device> device() const { return {}; }
 

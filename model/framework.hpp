@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/quantity.hpp"
+#include "model/framework_memory.hpp"
 
 namespace stretto {
 
@@ -24,6 +25,7 @@ struct Framework {
   // a step, when the host has waited for the device.
   Quantity issue_us, collective_issue_us, micro_batch_us, step_us;
   bool host_waits_for_messages = false;  // of the pipeline, before it issues anything else
+  FrameworkMemory memory = {};
 };
 
 }  // namespace stretto

@@ -1,11 +1,7 @@
 #include "model/framework_memory.hpp"
 
-#include <algorithm>
-
-#include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/toml.hpp"
-#include "model/framework_profile.hpp"
 
 namespace stretto {
 namespace {
@@ -53,12 +49,6 @@ void read_framework_memory(TomlTable table, FrameworkMemory& m) {
     m.during[kind] = read_quantity(during.section(kind), {.min = 0, .max = 1e3});
   during.finish();
   if (loss.present()) read_cross_entropy(std::move(loss), m);
-}
-
-FrameworkMemory framework_memory_of(const std::string& profile) {
-  const std::vector<std::string> shipped = data_names("profiles");
-  if (std::find(shipped.begin(), shipped.end(), profile) == shipped.end()) return {};
-  return read_framework_profile(data_file("profiles", profile)).memory;
 }
 
 }  // namespace stretto

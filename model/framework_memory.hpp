@@ -39,7 +39,4 @@ class TomlTable;
 // Reads the table into `memory`, whose keys it replaces. An absent table changes nothing. Throws Error(input).
 void read_framework_memory(TomlTable table, FrameworkMemory& memory);
 
-// Of the profile of that name that comes with Stretto; of others nothing is known.
-FrameworkMemory framework_memory_of(const std::string& profile);
-
 }  // namespace stretto

@@ -20,7 +20,7 @@ FrameworkProfile read_base(TomlTable& root, const std::string& base, const std::
 FrameworkProfile read_framework_profile(const std::string& path) {
   TomlTable root = read_toml(path), scenario = root.section("scenario");
   const std::string base = value_or<std::string>(root, "base", "");
-  FrameworkProfile profile{{}, scenario, false, {}, {}};
+  FrameworkProfile profile{{}, scenario, false, {}};
   if (!base.empty()) {
     profile = read_base(root, base, path);
     if (scenario.present()) profile.scenario = with_defaults(scenario, profile.scenario);
@@ -59,7 +59,7 @@ FrameworkProfile read_framework_profile(const std::string& path) {
     profile.max_connections = read_quantity(host.section("max_connections"), {.min = 1, .max = 32});
   f.host_waits_for_messages = value_or<bool>(host, "waits_for_messages", f.host_waits_for_messages);
   host.finish();
-  read_framework_memory(std::move(memory), profile.memory);
+  read_framework_memory(std::move(memory), f.memory);
   return profile;
 }
 

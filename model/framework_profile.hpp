@@ -3,7 +3,6 @@
 
 #include "base/toml.hpp"
 #include "model/framework.hpp"
-#include "model/framework_memory.hpp"
 
 namespace stretto {
 
@@ -12,7 +11,6 @@ struct FrameworkProfile {
   Framework framework;
   TomlTable scenario;     // defaults of scenarios: sections model, parallel, overlap, training
   bool has_base = false;  // the file names another, whose keys it replaces
-  FrameworkMemory memory;
   // CUDA_DEVICE_MAX_CONNECTIONS that it sets with tensor or context parallelism on GPUs before Blackwell; 0: none.
   Quantity max_connections;
 };

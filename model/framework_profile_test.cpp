@@ -27,6 +27,7 @@ TEST_CASE("a profile's keys are defaults of the scenario, and the scenario's own
                                       "name = \"p\"\n[scenario.training]\nprecision = \"bf16\"\nlr = 0.5\n"
                                       "[scenario.model]\nhidden_dropout = 0.25\n"
                                       "[kernels]\nattention_kernel = \"cudnn\"\n"
+                                      "[memory]\nallocator = \"expandable_segments\"\n"
                                       "[host]\nissue_us = { value = 5, kind = \"assumed\", source = \"x\" }\n");
   const Scenario scenario = parse_scenario(scenario_with(profile, "[training]\nlr = 0.25\n"), "s");
   CHECK(scenario.training.precision == "bf16");
@@ -35,6 +36,8 @@ TEST_CASE("a profile's keys are defaults of the scenario, and the scenario's own
   CHECK(scenario.framework.name == "p");
   CHECK(scenario.framework.attention_kernel == "cudnn");
   CHECK(scenario.framework.issue_us.value == 5);
+  CHECK(scenario.framework.memory.is_known);
+  CHECK(scenario.framework.memory.expandable_segments);
   CHECK(parse_scenario(scenario_with(profile), "s", {"training.lr=0.125"}).training.lr == 0.125);
   // A section that only the profile has, and none of either.
   CHECK(parse_scenario("[model]\npreset = \"gpt2-124m\"\n", "s").framework.name.empty());

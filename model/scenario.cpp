@@ -26,9 +26,10 @@ PlatformDefaults platform_defaults(const std::string& platform) {
   PlatformDefaults defaults;
   std::error_code problem;
   if (platform.empty() || !std::filesystem::is_regular_file(platform, problem)) return defaults;
-  // Calibrated platforms are long and say nothing of it: they are not parsed twice.
+  // Both stand before the first section. Calibrated platforms are long: the rest is not parsed twice.
   const std::vector<std::byte> bytes = ReadFile::open(platform).take();
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  text = text.substr(0, text.find("\n["));
   const auto says = [&](const char* key) { return text.find(key) != std::string_view::npos; };
   if (text.size() > kTomlMaxBytes || !(says("ranks_per_device") || says("compute_capability"))) return defaults;
   TomlTable file = parse_toml(text, platform);

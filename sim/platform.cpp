@@ -177,7 +177,8 @@ Platform platform_of(TomlTable root, const std::string& file) {
   platform.device = require<std::string>(root, "device");
   platform.date = value_or<std::string>(root, "date", "");
   platform.memory_bytes = require<std::int64_t>(root, "memory_bytes", {.min = 1});
-  for (const char* key : {"ranks_per_device", "compute_capability"}) root.has(key);  // for model/scenario's defaults
+  platform.compute_capability = value_or<double>(root, "compute_capability", 0, {.min = 1, .max = 100});
+  root.has("ranks_per_device");  // a default of scenarios, as compute_capability is
   if (root.has("accelerator")) {
     platform.cores = 1;
     platform.accelerator =
@@ -222,6 +223,8 @@ void write_platform(const std::string& path, const Platform& platform) {
   text += fmt::format("name = \"{}\"\ndevice = \"{}\"\ndate = \"{}\"\n", platform.name, platform.device, platform.date);
   if (!platform.gpu) text += fmt::format("cores = {}\n", platform.cores);
   text += fmt::format("memory_bytes = {}\n", platform.memory_bytes);
+  if (platform.compute_capability > 0)
+    text += fmt::format("compute_capability = {:.1f}\n", platform.compute_capability);
   text += platform.gpu ? gpu_text(platform) : host_text(platform);
   for (const auto& [key, fit] : platform.costs) {
     text += fmt::format("\n[cost.{}]\ncoefficients_us = [", key);

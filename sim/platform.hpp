@@ -57,6 +57,7 @@ struct Platform {
   std::string date;               // of the measurement, ISO 8601
   int cores = 0;                  // shared by the ranks of one device; on a GPU 1: one compute kernel at a time
   std::int64_t memory_bytes = 0;  // of one device
+  double compute_capability = 0;  // of a GPU: 9.0 of H100; 0: not known
   std::optional<Gpu> gpu;         // absent: a host, which has the two yardsticks below and `oversubscribed`
   // A GPU of a cluster that was not calibrated here: nothing below is known, and all costs follow from it.
   std::optional<Accelerator> accelerator;

@@ -20,6 +20,7 @@ Platform gpu_platform() {
   platform.date = "2026-01-01";
   platform.cores = 1;
   platform.memory_bytes = 1 << 30;
+  platform.compute_capability = 9;
   Gpu& gpu = platform.gpu.emplace();
   gpu.sms = 132;
   gpu.ctas = 16;
@@ -80,6 +81,7 @@ TEST_CASE("a GPU's platform is written and read", "[sim]") {
   REQUIRE(read.gpu);
   CHECK(read.gpu->sms == 132);
   CHECK(read.gpu->ctas == 16);
+  CHECK(read.compute_capability == 9);
   CHECK(read.gpu->gemm_TFLOPs.value == 700);
   CHECK(read.gpu->moving_beside[3].at == std::vector<double>{2, 8});
   CHECK(read.gpu->beside_copying[1].at == std::vector<double>{2, 4});

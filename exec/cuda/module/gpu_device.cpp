@@ -42,6 +42,7 @@ GpuDevice choose_device(launch::ProcessGroup* processes) {
   GpuDevice device;
   device.name = properties.name;
   device.sms = properties.multiProcessorCount;
+  device.compute_capability = properties.major + properties.minor / 10.0;
   if (processes) device.machine_ranks = ranks_of_machine(*processes);
   int kHz = 0, bits = 0, has = 0;
   if (cudaDeviceGetAttribute(&kHz, cudaDevAttrMemoryClockRate, number) == cudaSuccess &&

@@ -15,6 +15,7 @@ struct GpuDevice {
   int sms = 1;
   double memory_GBps = 0;          // at most: clock times width; 0: not known
   std::int64_t machine_ranks = 1;  // processes on this machine
+  double compute_capability = 0;   // 9.0 of H100
   bool multicast = false;          // has switches that add up and copy to many (NVLink SHARP)
 };
 
