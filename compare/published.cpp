@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "base/csv.hpp"
@@ -12,6 +13,8 @@
 #include "base/read_file.hpp"
 #include "compare/published_scenario.hpp"
 #include "compare/published_words.hpp"
+#include "model/scenario/keys.hpp"
+#include "sim/accelerator/numbers.hpp"
 
 namespace stretto::compare {
 namespace {
@@ -27,7 +30,6 @@ enum Column : std::size_t {
   kHidden,
   kHeads,
   kKvHeads,
-  kFfn,
   kVocab,
   kSeq,
   kGbs,
@@ -52,11 +54,10 @@ enum Column : std::size_t {
   kColumns
 };
 constexpr std::array<const char*, kColumns> kNames = {
-    "id",        "source",    "gpu",         "gpus",  "model",   "layers", "hidden",
-    "heads",     "kv_heads",  "ffn",         "vocab", "seq_len", "gbs",    "mbs",
-    "tp",        "pp",        "vp_chunks",   "cp",    "ep",      "dp",     "precision",
-    "recompute", "framework", "step_time_s", "task",  "cluster", "caveat", "overlap_notes",
-    "hbm_gb",    "hbm_of"};
+    "id",     "source",    "gpu",       "gpus",      "model",       "layers", "hidden",    "heads",  "kv_heads",
+    "vocab",  "seq_len",   "gbs",       "mbs",       "tp",          "pp",     "vp_chunks", "cp",     "ep",
+    "dp",     "precision", "recompute", "framework", "step_time_s", "task",   "cluster",   "caveat", "overlap_notes",
+    "hbm_gb", "hbm_of"};
 
 // Steps that somebody may have measured, in seconds, and networks of a node, in Gb/s.
 constexpr double kShortest = 1e-6, kLongest = 1e7;
@@ -72,12 +73,15 @@ struct NotModelled {
   std::string why;
 };
 
+// Columns that a file has and whose cells are the value of a key, by where they are among a row's cells.
+using KeyColumns = std::map<std::size_t, const ScenarioKey*>;
+
 class Reader {
  public:
   // `at`: where each column is among the row's cells; those that the file lacks are behind its end.
-  Reader(const CsvRow& row, const std::array<std::size_t, kColumns>& at, const PublishedWords& words,
-         PublishedStep& step)
-      : row_(row), at_(at), words_(words), step_(step) {}
+  Reader(const CsvRow& row, const std::array<std::size_t, kColumns>& at, const KeyColumns& keys,
+         const PublishedWords& words, PublishedStep& step)
+      : row_(row), at_(at), keys_(keys), words_(words), step_(step) {}
 
   // Throws Error(input) with file, line and column for a cell that cannot be read.
   void read() {
@@ -105,11 +109,11 @@ class Reader {
     const std::string_view cell = row_.text(at_[column]);
     return words_.is_nothing(cell) ? "" : std::string(cell);
   }
-  std::int64_t count(Column column) const {
-    if (text(column).empty()) return 0;
+  std::int64_t count(Column column) const { return text(column).empty() ? 0 : count_in(at_[column]); }
+  std::int64_t count_in(std::size_t cell) const {
     constexpr std::int64_t kMost = 1 << 24;
-    const std::int64_t count = row_.count(at_[column]);
-    if (count > kMost) throw row_.error(at_[column], "a number up to 2^24");
+    const std::int64_t count = row_.count(cell);
+    if (count > kMost) throw row_.error(cell, "a number up to 2^24");
     return count;
   }
 
@@ -120,7 +124,6 @@ class Reader {
     run_.hidden = count(kHidden);
     run_.heads = count(kHeads);
     run_.kv_heads = count(kKvHeads);
-    run_.ffn = count(kFfn);
     run_.vocab = count(kVocab);
     run_.seq_len = count(kSeq);
     run_.gbs = count(kGbs);
@@ -131,8 +134,22 @@ class Reader {
     run_.cp = count(kCp);
     run_.ep = count(kEp);
     run_.dp = count(kDp);
+    for (const auto& [column, key] : keys_)
+      if (const std::string_view cell = row_.text(column); !words_.is_nothing(cell))
+        run_.columns[key->section] += fmt::format("{} = {}\n", key->name, value_of_cell(column, *key));
     step_.node_Gbps = rate_of_nodes();
     read_memory();
+  }
+
+  // As TOML has it.
+  std::string value_of_cell(std::size_t column, const ScenarioKey& key) const {
+    const KeyValue by_default = stretto::value_of(key, {});
+    const std::string cell(row_.text(column));
+    if (by_default.is_number_integer()) return fmt::format("{}", count_in(column));
+    if (by_default.is_number()) return fmt::format("{}", row_.number(column));
+    if (!by_default.is_boolean()) return sim::toml_string(cell);
+    if (cell != "true" && cell != "false") throw row_.error(column, "true or false");
+    return cell;
   }
 
   void read_memory() {
@@ -305,6 +322,7 @@ class Reader {
 
   const CsvRow& row_;
   const std::array<std::size_t, kColumns>& at_;
+  const KeyColumns& keys_;
   const PublishedWords& words_;
   PublishedStep& step_;
   PublishedRun run_;
@@ -324,6 +342,13 @@ std::vector<PublishedStep> read_published(const std::string& path) {
     at[c] = is_there ? columns.size() : kColumns;
     if (is_there) columns.emplace_back(kNames[c]);
   }
+  KeyColumns keys;
+  for (const char* section : kSectionsOfKeys)
+    for (const ScenarioKey& key : scenario_keys_of(section))
+      if (*key.column != '\0' && has_csv_column(text, key.column)) {
+        keys[columns.size()] = &key;
+        columns.emplace_back(key.column);
+      }
   const PublishedWords words = read_published_words(data_path("published.toml"));
   std::vector<PublishedStep> steps;
   const auto step_at = [&](int line) -> PublishedStep& {
@@ -331,7 +356,7 @@ std::vector<PublishedStep> read_published(const std::string& path) {
     return steps.back();
   };
   read_csv(
-      text, path, columns, [&](const CsvRow& row) { Reader(row, at, words, step_at(row.line())).read(); },
+      text, path, columns, [&](const CsvRow& row) { Reader(row, at, keys, words, step_at(row.line())).read(); },
       [&](int line, const Error& error) { step_at(line).skipped = error.what(); });
   return steps;
 }

@@ -45,7 +45,8 @@ class Writer {
  private:
   void begin(const char* section) {
     out_ += fmt::format("[{}]\n", section);
-    if (const auto keys = r_.habits.find(section); keys != r_.habits.end()) out_ += keys->second;
+    for (const auto* said : {&r_.habits, &r_.columns})
+      if (const auto keys = said->find(section); keys != said->end()) out_ += keys->second;
   }
   void assume(const std::string& what) { assumptions_.push_back(what); }
   void set(const char* key, std::int64_t value) { out_ += fmt::format("{} = {}\n", key, value); }
@@ -56,7 +57,6 @@ class Writer {
     set("num_attention_heads", r_.heads);
     set("seq_length", r_.seq_len / documents_);
     if (r_.kv_heads > 0 && r_.kv_heads != r_.heads) set("num_query_groups", r_.kv_heads);
-    if (r_.ffn > 0) set("ffn_hidden_size", r_.ffn);
     if (r_.sizes_by_name) assume("sizes of " + r_.model_name + " as its repository has them");
     if (r_.vocab == 0 && r_.framework.cuts_vocabulary) {
       const std::int64_t tp = at_least_1(r_.tp);

@@ -89,6 +89,7 @@ struct ScenarioKey {
   bool says_how = true;    // how a step is computed; otherwise no other program is asked for it
   bool in_bridge = false;  // a field of Megatron-Bridge's CommOverlapConfig, by the key's name
   HfName gpt2 = {}, llama = {};
+  const char* column = "";  // of a file of published steps (docs/validate.md), whose cells are the key's value
   bool (*acts)(const Scenario&) = nullptr;  // where it is false the key does nothing, and JSON has null
   Record record;
   // Small legal values that random layouts choose from, unless tests/random_layout.cpp draws the key itself. Empty: all

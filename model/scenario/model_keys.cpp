@@ -83,6 +83,7 @@ std::vector<ScenarioKey> model_keys() {
        .megatron = {"--ffn-hidden-size"},
        .gpt2 = {"n_inner", false},
        .llama = {"intermediate_size"},
+       .column = "ffn",
        .record = Record::identity},
       {.name = "seq_length",
        .field = [](S s) -> Field { return &s.model.seq_length; },

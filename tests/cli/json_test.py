@@ -265,6 +265,14 @@ class Json(ProgramTest):
         self.assertEqual([(row[0].strip("|` "), row[1], row[2], row[3], row[4].strip("| ")) for row in rows],
                          [(gate["knob"], gate["needs"], words[gate["when_closed"]], gate["source"], gate["wider"]) for gate in gates])
 
+    def test_keys_page(self):
+        """The tables of docs/scenario.md are those that the program prints."""
+        page = (ROOT / "docs/scenario.md").read_text()
+        tables = [part for part in self.ok("show", "--keys").out.split("\n\n") if part.startswith("|")]
+        self.assertEqual(len(tables), 5)
+        for table in tables:
+            self.assertTrue(table.rstrip("\n") in page, table.split("\n")[2])
+
     def test_gates(self):
         value = json.loads(self.ok("show", self.tiny, "--gates", "--json", "-", "--set",
                                    "overlap.tp_comm_overlap_rs_dgrad=true").out)
