@@ -33,7 +33,6 @@ class Section {
     text_ << "]\n";
   }
   void set(const char* key, const KeyValue& value) { line(key) << value.dump() << "\n"; }
-  bool has(const std::string& key) const { return std::count(keys_.begin(), keys_.end(), key) > 0; }
   const std::string& name() const { return name_; }
   std::string text() const { return text_.str() + "\n"; }
   const std::vector<std::string>& keys() const { return keys_; }
@@ -379,13 +378,9 @@ class Generator {
 
   // By their rows (model/scenario/keys.hpp).
   void draw_others(Section& section) {
-    const std::vector<std::string> excepted = keys_not_drawn();
-    for (const ScenarioKey& key : scenario_keys_of(section.name())) {
-      if (section.has(key.full_name()) || std::count(excepted.begin(), excepted.end(), key.full_name()) > 0) continue;
-      const std::vector<KeyValue> values = key.drawn.empty() ? all_values_of(key) : key.drawn;
-      if (values.empty()) continue;  // random_layout_test.cpp says so
-      section.set(key.name, values[static_cast<std::size_t>(others_.between(0, std::ssize(values) - 1))]);
-    }
+    for (const ScenarioKey& key : scenario_keys_of(section.name()))
+      if (!key.drawn.empty())
+        section.set(key.name, key.drawn[static_cast<std::size_t>(others_.between(0, std::ssize(key.drawn) - 1))]);
   }
 
   Draw& draw_;

@@ -152,17 +152,6 @@ KeyValue value_of(const ScenarioKey& key, const Scenario& scenario) {
       field_of(key, scenario));
 }
 
-std::vector<KeyValue> all_values_of(const ScenarioKey& key) {
-  if (key.field == nullptr) return {};
-  const Field field = field_of(key, {});
-  if (std::holds_alternative<bool*>(field)) return {false, true};
-  if (const auto* word = std::get_if<WordField>(&field)) {
-    const std::vector<std::string> names = spellings(*word);
-    return {names.begin(), names.end()};
-  }
-  return {key.choices.begin(), key.choices.end()};
-}
-
 KeyValue acting_value_of(const ScenarioKey& key, const Scenario& scenario) {
   return key.acts == nullptr || key.acts(scenario) ? value_of(key, scenario) : KeyValue();
 }

@@ -92,8 +92,7 @@ struct ScenarioKey {
   const char* column = "";  // of a file of published steps (docs/validate.md), whose cells are the key's value
   bool (*acts)(const Scenario&) = nullptr;  // where it is false the key does nothing, and JSON has null
   Record record;
-  // Small legal values that random layouts choose from, unless tests/random_layout.cpp draws the key itself. Empty: all
-  // values of a switch or an enumeration.
+  // Small legal values that random layouts choose from. Empty: tests/random_layout.cpp draws the key, or says why not.
   std::vector<KeyValue> drawn = {};
 
   const char* section = "";  // set by scenario_keys_of()
@@ -110,8 +109,6 @@ const ScenarioKey& scenario_key(std::string_view section, std::string_view name)
 KeyValue value_of(const ScenarioKey& key, const Scenario& scenario);
 // Null as well where the key does nothing.
 KeyValue acting_value_of(const ScenarioKey& key, const Scenario& scenario);
-// All values of a switch, an enumeration or a choice; empty for others.
-std::vector<KeyValue> all_values_of(const ScenarioKey& key);
 // A record's text of it: "1", "12", "0.100000", "RMSNorm".
 std::string identity_text(const KeyValue& value);
 // Sets the field from such a text; false where it is no number that the field can have. A word that is no spelling
