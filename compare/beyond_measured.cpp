@@ -50,7 +50,8 @@ std::string beyond_gemms(const Schedule& schedule, const std::vector<double>& ti
   for (std::size_t op = 0; op < times.size(); ++op) {
     const auto* gemm = std::get_if<Gemm>(&schedule.operations[op].work);
     if (gemm == nullptr || times[op] == 0) continue;
-    const double beyond = table.beyond(double(gemm->m), double(gemm->n), double(gemm->k));
+    const double beyond = table.beyond(double(gemm->m), double(gemm->n), double(gemm->k),
+                                       product_type(schedule, schedule.operations[op]));
     share.add(times[op], beyond > 1);
     shapes.insert({gemm->m, gemm->n, gemm->k});
     if (beyond > 1) outside.insert({gemm->m, gemm->n, gemm->k});
@@ -63,8 +64,8 @@ std::string beyond_gemms(const Schedule& schedule, const std::vector<double>& ti
   return fmt::format(
       "{} of {} shapes of GEMMs, {:.0f} % of their time, are outside the table of {} (m {}, n {}, k {}), by up to "
       "{:.2g} times: their times are extrapolated",
-      outside.size(), shapes.size(), share.pct(), platform, range(table.m()), range(table.n()), range(table.k()),
-      farthest);
+      outside.size(), shapes.size(), share.pct(), platform, range(table.grid().m()), range(table.grid().n()),
+      range(table.grid().k()), farthest);
 }
 
 // `step`: of all ranks together.

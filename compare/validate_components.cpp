@@ -13,7 +13,7 @@ namespace {
 
 using sim::CollectiveTable;
 using sim::CollectiveTime;
-using sim::GemmTable;
+using sim::GemmGrid;
 using sim::GemmTime;
 
 // In percent, by range.
@@ -33,7 +33,7 @@ struct GemmErrors {
   Errors of_axis, of_all;
 };
 
-GemmErrors gemm_errors(const GemmTable& table, int sms) {
+GemmErrors gemm_errors(const GemmGrid& table, int sms) {
   using Shape = std::array<double, 3>;
   std::map<Shape, double> us;
   for (const GemmTime& time : table.times()) us[{time.m, time.n, time.k}] = time.us;
@@ -62,7 +62,7 @@ GemmErrors gemm_errors(const GemmTable& table, int sms) {
           break;
         }
       if (neighbours.size() < 2) continue;
-      const double predicted = GemmTable(neighbours, "neighbours").time_us(shape[0], shape[1], shape[2], sms);
+      const double predicted = GemmGrid(neighbours, "neighbours").time_us(shape[0], shape[1], shape[2], sms);
       add_error(errors.of_axis, predicted, measured);
       logs += std::log(predicted);
       ++count;
@@ -116,7 +116,7 @@ Errors member_errors(const Line& line) {
 std::vector<ComponentErrors> validate_components(const sim::Accelerator& accelerator) {
   std::vector<ComponentErrors> all;
   if (!accelerator.gemms.empty()) {
-    const GemmErrors errors = gemm_errors(accelerator.gemms, accelerator.gemm_waves ? accelerator.sms : 0);
+    const GemmErrors errors = gemm_errors(accelerator.gemms.grid(), accelerator.gemm_waves ? accelerator.sms : 0);
     add(all, "GEMM", errors.of_all, {"all", "above 300 us"});
     add(all, "GEMM, along one axis", errors.of_axis, {"all", "above 300 us"});
   }

@@ -212,6 +212,10 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
 
 }  // namespace
 
+Dtype Training::compute_dtype() const {
+  return precision == "fp64" ? Dtype::f64 : precision == "bf16" ? Dtype::bf16 : Dtype::f32;
+}
+
 Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
   return scenario_of(parse_toml(text, name, overrides), name);
 }

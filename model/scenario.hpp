@@ -8,6 +8,7 @@
 #include "model/framework.hpp"
 #include "model/layout.hpp"
 #include "model/recompute.hpp"
+#include "model/schedule/dtype.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {
@@ -90,6 +91,7 @@ struct Training {
   std::int64_t micro_batch_size = 1;   // sequences
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
+  Dtype compute_dtype() const;         // that `precision` names
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
   bool frozen_base = false;                // no parameter is trained: the passes of LoRA without its adapters

@@ -46,7 +46,7 @@ ProtoMessage attribute(const char* name, AttributeField type, Value value) {
 }
 
 Dtype type_of_first_operand(const Schedule& schedule, const Operation& operation) {
-  return schedule.storages[schedule.tensors[operation.accesses.front().view.tensor].places.front().storage].dtype;
+  return schedule.dtype_of(operation.accesses.front().view);
 }
 
 // Arithmetic of GEMMs and attention; of anything else one operation for each element of its largest operand.

@@ -49,7 +49,8 @@ std::size_t count_shapes(const std::vector<sim::GemmTime>& times) {
   return shapes.size();
 }
 
-sim::GemmTable corrected_gemms(const sim::GemmTable& table, int sms, const std::vector<sim::GemmTime>& times) {
+sim::GemmTable corrected_gemms(const sim::GemmTable& whole, int sms, const std::vector<sim::GemmTime>& times) {
+  const sim::GemmGrid& table = whole.grid();
   std::vector<Ratio> ratios;
   std::set<double> m(table.m().begin(), table.m().end()), n(table.n().begin(), table.n().end()),
       k(table.k().begin(), table.k().end());
@@ -62,7 +63,8 @@ sim::GemmTable corrected_gemms(const sim::GemmTable& table, int sms, const std::
     k.insert(time.k);
   }
   const bool is_small = m.size() * n.size() * k.size() <= kMostPoints;
-  std::vector<sim::GemmTime> corrected;
+  std::vector<sim::GemmTime> corrected = whole.times();
+  std::erase_if(corrected, [](const sim::GemmTime& time) { return time.type == Dtype::bf16; });
   for (const double rows : is_small ? m : own_m)
     for (const double columns : is_small ? n : own_n)
       for (const double depth : is_small ? k : own_k)

@@ -140,7 +140,8 @@ class Importer {
     if (a.gemms.empty()) return;
     std::vector<sim::GemmTime> times = a.gemms.times();
     for (sim::GemmTime& time : times) {
-      const double bytes = 2 * (time.m * time.k + time.k * time.n + time.m * time.n);
+      const double bytes = double(bytes_of(time.type)) * (time.m * time.k + time.k * time.n) +
+                           double(bytes_of(Dtype::bf16)) * time.m * time.n;
       const double memory_us = bytes / (a.hbm_share.value * a.hbm_GBps.value * 1e3);
       time.us = std::max(time.us / faster, std::min(time.us, memory_us));
     }
@@ -174,7 +175,7 @@ class Importer {
   }
 
   // Whether a grid is as wide as another to a factor of 8 at each end, so that little is extrapolated.
-  static bool reaches(const sim::GemmTable& grid, const sim::GemmTable& other) {
+  static bool reaches(const sim::GemmGrid& grid, const sim::GemmGrid& other) {
     constexpr double kFactor = 8;
     const auto covers = [](const std::vector<double>& axis, const std::vector<double>& others) {
       return axis.front() <= kFactor * others.front() && kFactor * axis.back() >= others.back();
@@ -194,7 +195,8 @@ class Importer {
         add_part("GEMMs", "roofline", "derived");
       return;
     }
-    const bool is_grid = is_gemm_grid(times) && (a.gemms.empty() || reaches(sim::GemmTable(times, files), a.gemms));
+    const bool is_grid =
+        is_gemm_grid(times) && (a.gemms.empty() || reaches(sim::GemmGrid(times, files), a.gemms.grid()));
     add_part("GEMMs", fmt::format("{} shapes", count_shapes(times)), kYours);
     if (is_grid || a.gemms.empty()) {
       a.gemms = sim::GemmTable(times, files);

@@ -138,9 +138,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
   Lowered lowered;
   Schedule& schedule = lowered.schedule;
   schedule.name = "plain";
-  schedule.compute_dtype = scenario.training.precision == "fp64"   ? Dtype::f64
-                           : scenario.training.precision == "bf16" ? Dtype::bf16
-                                                                   : Dtype::f32;
+  schedule.compute_dtype = scenario.training.compute_dtype();
   const Groups groups = add_groups(schedule, scenario);
   lowered.classes = classes_of(schedule, scenario, groups);
   const bool is_sharded = shards_units(scenario);

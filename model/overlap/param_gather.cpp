@@ -201,7 +201,7 @@ void add_fp8_gates(const Scenario& scenario, Gates& gates) {
              .kind = GateKind::error,
              .source = kOwnGate,
              .asked = asked,
-             .open = scenario.training.precision == "bf16",
+             .open = scenario.training.compute_dtype() == Dtype::bf16,
              .got = scenario.training.precision,
              .why = "the optimizer keeps the parameters in fp32, and what goes round is cast from them"});
   gates.add({.knob = knob,

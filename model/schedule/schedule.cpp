@@ -57,6 +57,11 @@ std::optional<OpId> Schedule::find_operation(const std::string& wanted) const {
   return std::nullopt;
 }
 
+Dtype product_type(const Schedule& schedule, const Operation& gemm) {
+  const Dtype a = schedule.dtype_of(gemm.accesses[0].view), b = schedule.dtype_of(gemm.accesses[1].view);
+  return bytes_of(a) < bytes_of(b) ? b : a;
+}
+
 std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank) {
   if (communicator.subset.empty()) return schedule.mesh.members(rank, communicator.axes);
   const std::vector<std::int64_t> all = schedule.mesh.members(rank, communicator.axes);

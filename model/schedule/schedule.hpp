@@ -219,8 +219,8 @@ struct Placement {
 };
 
 struct Schedule {
-  std::string name;  // of the mode: "plain", "overlap_grad_reduce", …
-  Dtype compute_dtype = Dtype::f32;
+  std::string name;                  // of the mode: "plain", "overlap_grad_reduce", …
+  Dtype compute_dtype = Dtype::f32;  // of operands, unless their storages say otherwise
   Mesh mesh;
   Placement placement;
   std::vector<Lane> lanes;
@@ -238,10 +238,14 @@ struct Schedule {
   std::size_t role_of(const Coordinates& at) const {
     return programs.size() == 1 ? 0 : static_cast<std::size_t>(at[Coord::pp]);
   }
+  Dtype dtype_of(const View& view) const { return storages[tensors[view.tensor].places.front().storage].dtype; }
   // nullopt when absent.
   std::optional<TensorId> find_tensor(const std::string& name) const;
   std::optional<OpId> find_operation(const std::string& name) const;
 };
+
+// The type that a Gemm multiplies in: the wider of A's and B's.
+Dtype product_type(const Schedule& schedule, const Operation& gemm);
 
 // The rank's number within its process group, from 0 (NCCL's rank in the communicator).
 Expr place_in(const Schedule& schedule, const Communicator& communicator);

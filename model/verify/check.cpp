@@ -159,7 +159,7 @@ void check_access(const Schedule& schedule, const Operation& operation, const Op
     out.add(operation.name, name + ": tensor " + std::to_string(view.tensor) + " does not exist");
     return;
   }
-  const Dtype dtype = schedule.storages[schedule.tensors[view.tensor].places[0].storage].dtype;
+  const Dtype dtype = schedule.dtype_of(view);
   if (view.rows < 1 || view.cols < 1 || (view.rows > 1 && view.ld < view.cols))
     out.add(operation.name, name + ": rows and cols must be positive and ld at least cols");
   if (!has_mode(operand, access.mode))

@@ -168,9 +168,7 @@ class Tracer {
     }
   }
 
-  Dtype dtype_of(const Access& access) const {
-    return schedule_.storages[schedule_.tensors[access.view.tensor].places.front().storage].dtype;
-  }
+  Dtype dtype_of(const Access& access) const { return schedule_.dtype_of(access.view); }
 
   static Runs cast(Runs value, Dtype from, Dtype to) {
     for (Run& run : value)  // zero is zero in every type

@@ -71,6 +71,8 @@ struct Accelerator {
   BesideCommunication beside_communication;
   Quantity reserved_bytes;  // of a GPU's memory: code of libraries, fragmentation
 
+  // Whether products of operands of that type have times: bf16 always, others in the table.
+  bool multiplies(Dtype type) const { return type == Dtype::bf16 || gemms.has(type); }
   // The kernel of that name, the default for "". Throws Error(input) naming the nearest.
   const AttentionKernel& attention_named(const std::string& name) const;
 };

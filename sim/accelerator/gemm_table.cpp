@@ -55,22 +55,13 @@ double wave_utilisation(double m, double n, int sms) {
   return best;
 }
 
-GemmTable GemmTable::parse(const std::string& text, const std::string& name) {
-  std::vector<GemmTime> times;
-  read_csv(text, name, {"m", "n", "k", "time_us"}, [&](const CsvRow& row) {
-    times.push_back({row.number(0), row.number(1), row.number(2), sim::time_us(row, 3)});
-  });
-  return {times, name};
-}
-
-GemmTable::GemmTable(const std::vector<GemmTime>& times, const std::string& name) {
+GemmGrid::GemmGrid(const std::vector<GemmTime>& times, const std::string& name) {
   std::map<std::tuple<double, double, double>, std::pair<double, int>> logs;
   for (const GemmTime& time : times) {
     auto& [sum, count] = logs[{time.m, time.n, time.k}];
     sum += std::log(time.us);
     ++count;
   }
-  if (logs.empty()) throw input_error(name + ": expected rows of m, n, k and time_us, got none");
   for (const auto& [shape, of] : logs) {
     m_.push_back(std::get<0>(shape));
     n_.push_back(std::get<1>(shape));
@@ -103,7 +94,7 @@ GemmTable::GemmTable(const std::vector<GemmTime>& times, const std::string& name
     }
 }
 
-std::vector<GemmTime> GemmTable::times() const {
+std::vector<GemmTime> GemmGrid::times() const {
   std::vector<GemmTime> times;
   for (std::size_t i = 0; i < m_.size(); ++i)
     for (std::size_t j = 0; j < n_.size(); ++j)
@@ -112,21 +103,14 @@ std::vector<GemmTime> GemmTable::times() const {
   return times;
 }
 
-std::string GemmTable::text() const {
-  std::string text = "m,n,k,time_us\n";
-  for (const GemmTime& time : times())
-    text += fmt::format("{:.17g},{:.17g},{:.17g},{:.5g}\n", time.m, time.n, time.k, time.us);
-  return text;
-}
-
-std::pair<double, double> GemmTable::sides(double m, double n) const {
+std::pair<double, double> GemmGrid::sides(double m, double n) const {
   // Either side of the result may be the rows; the way in which both lie on the grid is better known.
   const bool fits = is_inside(m, m_) && is_inside(n, n_), fits_turned = is_inside(n, m_) && is_inside(m, n_);
   if (!fits && (fits_turned || (!is_inside(m, m_) && is_inside(n, m_)))) std::swap(m, n);
   return {m, n};
 }
 
-double GemmTable::beyond(double m, double n, double k) const {
+double GemmGrid::beyond(double m, double n, double k) const {
   std::tie(m, n) = sides(m, n);
   const auto beyond = [](double x, const std::vector<double>& axis) {
     return std::max({1.0, axis.front() / x, x / axis.back()});
@@ -134,7 +118,7 @@ double GemmTable::beyond(double m, double n, double k) const {
   return std::max({beyond(m, m_), beyond(n, n_), beyond(k, k_)});
 }
 
-double GemmTable::time_us(double m, double n, double k, int sms) const {
+double GemmGrid::time_us(double m, double n, double k, int sms) const {
   std::tie(m, n) = sides(m, n);
   const Position i = position_of(m_, m), j = position_of(n_, n), l = position_of(k_, k);
   const auto weight = [](const Position& p, std::size_t step) { return step == 0 ? 1 - p.share : p.share; };
@@ -151,6 +135,49 @@ double GemmTable::time_us(double m, double n, double k, int sms) const {
   const double used = sms > 0 ? wave_utilisation(i.at, j.at, sms) : 1;
   return std::exp(log_rate) * i.at * j.at * l.at / used * outside(m, m_, true) * outside(n, n_, true) *
          outside(k, k_, false);
+}
+
+GemmTable::GemmTable(const std::vector<GemmTime>& times, const std::string& name) {
+  std::map<Dtype, std::vector<GemmTime>> by_type;
+  for (const GemmTime& time : times) by_type[time.type].push_back(time);
+  if (by_type.empty()) throw input_error(name + ": expected rows of m, n, k and time_us, got none");
+  for (const auto& [type, of_type] : by_type) grids_.emplace(type, GemmGrid(of_type, name));
+}
+
+GemmTable GemmTable::parse(const std::string& text, const std::string& name) {
+  std::vector<std::string> columns = {"m", "n", "k", "time_us"};
+  const bool has_type = has_csv_column(text, "dtype");
+  if (has_type) columns.push_back("dtype");
+  std::vector<GemmTime> times;
+  read_csv(text, name, columns, [&](const CsvRow& row) {
+    times.push_back({row.number(0), row.number(1), row.number(2), sim::time_us(row, 3)});
+    if (!has_type) return;
+    const auto types = {Dtype::bf16, Dtype::e4m3, Dtype::f32};
+    const auto type = std::find_if(types.begin(), types.end(), [&](Dtype one) { return name_of(one) == row.text(4); });
+    if (type == types.end()) throw row.error(4, "bf16, e4m3 or f32");
+    times.back().type = *type;
+  });
+  return {times, name};
+}
+
+std::vector<GemmTime> GemmTable::times() const {
+  std::vector<GemmTime> times;
+  for (const auto& [type, grid] : grids_)
+    for (GemmTime time : grid.times()) {
+      time.type = type;
+      times.push_back(time);
+    }
+  return times;
+}
+
+std::string GemmTable::text() const {
+  const bool has_types = grids_.size() > 1 || !has(Dtype::bf16);
+  std::string text = has_types ? "m,n,k,time_us,dtype\n" : "m,n,k,time_us\n";
+  for (const GemmTime& time : times()) {
+    text += fmt::format("{:.17g},{:.17g},{:.17g},{:.5g}", time.m, time.n, time.k, time.us);
+    text += has_types ? fmt::format(",{}\n", name_of(time.type)) : "\n";
+  }
+  return text;
 }
 
 }  // namespace stretto::sim

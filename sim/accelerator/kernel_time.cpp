@@ -28,11 +28,14 @@ class KernelClock {
 
   double us(const Gemm& g) const {
     const double m = double(g.m), n = double(g.n), k = double(g.k);
+    const Dtype type = product_type(schedule_, operation_);
     const double share = a_.gemm_share.value * a_.peak_TFLOPs.value * 1e6;  // FLOP/µs
-    const double product_bytes = 2 * (m * k + k * n + m * n);
+    // Results of a plain product are in bf16.
+    const double product_bytes =
+        bytes_of_operand(0) * m * k + bytes_of_operand(1) * k * n + double(bytes_of(Dtype::bf16)) * m * n;
     const double product = a_.gemms.empty() ? std::max(2 * m * n * k / share, memory_us(product_bytes))
-                                            : a_.gemms.time_us(m, n, k, a_.gemm_waves ? a_.sms : 0);
-    // The operands' bytes beyond two bytes an element, read or written once.
+                                            : a_.gemms.time_us(m, n, k, a_.gemm_waves ? a_.sms : 0, type);
+    // The operands' bytes beyond those of a plain product, read or written once.
     const double more = std::max(0.0, operand_bytes(own_bytes("main_grad")) - product_bytes);
     // Rows of A have k elements, or m where it is stored turned; those of B n, or k.
     const bool is_odd = has_rows_of(g, 2), is_aligned = !has_rows_of(g, 8);
@@ -60,7 +63,7 @@ class KernelClock {
   // A product moves scores or probabilities, a matrix of all heads, and one of the heads of keys.
   double us(const AttentionProduct& at) const {
     const double scores = double(at.score_rows()) * double(at.seq), tokens = double(at.batch) * double(at.seq);
-    const double bytes = 2 * (scores + tokens * double(at.heads + at.kv_heads) * double(at.head_dim));
+    const double bytes = bytes_of_operand(0) * (scores + tokens * double(at.heads + at.kv_heads) * double(at.head_dim));
     const double rate = value_of(f_.bmm_share, a_.bmm_share) * a_.peak_TFLOPs.value * 1e6;  // FLOP/µs
     return std::max(2 * scores * double(at.head_dim) / rate, memory_us(bytes)) + kernel_gap();
   }
@@ -114,8 +117,7 @@ class KernelClock {
     double bytes = 0;
     const auto* embedding = std::get_if<Embedding>(&operation_.work);
     for (const Access& access : operation_.accesses) {
-      const Tensor& tensor = schedule_.tensors[access.view.tensor];
-      const Dtype dtype = schedule_.storages[tensor.places.front().storage].dtype;
+      const Dtype dtype = schedule_.dtype_of(access.view);
       double elements = double(access.view.rows) * double(access.view.cols);
       if (embedding) elements = std::min(elements, double(embedding->rows) * double(embedding->cols));
       const bool adds = access.mode == AccessMode::accumulate;
@@ -125,6 +127,9 @@ class KernelClock {
     return bytes;
   }
 
+  double bytes_of_operand(std::size_t i) const {
+    return double(bytes_of(schedule_.dtype_of(operation_.accesses[i].view)));
+  }
   double memory_us(double bytes) const {
     return bytes / (value_of(f_.hbm_share, a_.hbm_share) * a_.hbm_GBps.value * 1e3);
   }

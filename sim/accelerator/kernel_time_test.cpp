@@ -140,6 +140,7 @@ TEST_CASE("products of unfused attention take their share of the peak, at least 
   const auto us = [&](AttentionFactor product, std::int64_t head_dim) {
     Case c;
     c.operation.work = AttentionProduct{product, 2, 8, 2, 1024, head_dim};
+    c.touch(AccessMode::read, Dtype::bf16, 2 * 1024, (8 + 2 * 2) * head_dim);
     return c.us(a);
   };
   const double scores = 16.0 * 1024 * 1024;
@@ -152,6 +153,7 @@ TEST_CASE("products of unfused attention take their share of the peak, at least 
   f.bmm_share = Quantity{1, {}};
   Case c;
   c.operation.work = AttentionProduct{AttentionFactor::dq, 2, 8, 2, 1024, 128};
+  c.touch(AccessMode::read, Dtype::bf16, 2 * 1024, (8 + 2 * 2) * 128);
   CHECK(c.us(a, f) == Approx(2 * scores * 128 / 100e6 + 3));
 }
 
@@ -204,9 +206,9 @@ TEST_CASE("platforms that ship can be read, and every number has a source", "[si
       CHECK((q->high == 0 || (q->low <= q->value && q->value <= q->high)));
     }
     // No GEMM of the table is faster than the data sheet.
-    for (const double m : a.gemms.m())
-      for (const double n : a.gemms.n())
-        for (const double k : a.gemms.k())
+    for (const double m : a.gemms.grid().m())
+      for (const double n : a.gemms.grid().n())
+        for (const double k : a.gemms.grid().k())
           REQUIRE(2 * m * n * k / a.gemms.time_us(m, n, k, 0) * 1e-6 < a.peak_TFLOPs.value * 1.02);
   }
   CHECK(message_of([] { data_file("platforms", "h10-sxm"); }) ==

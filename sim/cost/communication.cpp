@@ -13,7 +13,7 @@ namespace stretto::sim {
 namespace {
 
 Dtype dtype_of(const Schedule& schedule, const Operation& operation) {
-  return schedule.storages[schedule.tensors[operation.accesses.front().view.tensor].places.front().storage].dtype;
+  return schedule.dtype_of(operation.accesses.front().view);
 }
 
 // Communication as a GPU does it, one of `at_once` of its kind that run there at the same time.

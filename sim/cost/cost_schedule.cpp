@@ -52,8 +52,7 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
                           const Operation& operation, const GroupSpan& span) {
   CollectiveCost cost;
   if (span.members == 1) return cost;
-  const View& view = operation.accesses.front().view;
-  const Dtype dtype = schedule.storages[schedule.tensors[view.tensor].places.front().storage].dtype;
+  const Dtype dtype = schedule.dtype_of(operation.accesses.front().view);
   GroupTime time;
   double card_bytes = 0;
   if (const auto* c = std::get_if<Collective>(&operation.work)) {
@@ -100,6 +99,16 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework) {
   return host;
 }
 
+// Throws unless the platform knows the products of the types that are multiplied.
+void require_types(const Schedule& schedule, const std::string& name, const Accelerator& accelerator) {
+  for (const Operation& operation : schedule.operations)
+    if (std::holds_alternative<Gemm>(operation.work))
+      if (const Dtype type = product_type(schedule, operation); !accelerator.multiplies(type))
+        throw input_error("platform " + name +
+                          ": expected [training] precision = \"bf16\", of which its tables are, got " +
+                          std::string(name_of(type)));
+}
+
 Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerator, const Framework& framework) {
   Costs costs;
   costs.host = host_costs(schedule, framework);
@@ -130,10 +139,7 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
   if (platform.accelerator && (schedule.placement.ranks_per_device != 1 || cluster.network == Network::nccl))
     throw input_error("platform " + platform.name +
                       ": expected [cluster] ranks_per_device = 1 and network = \"links\" with a published GPU");
-  if (platform.accelerator && schedule.compute_dtype != Dtype::bf16)
-    throw input_error("platform " + platform.name +
-                      ": expected [training] precision = \"bf16\", of which its tables are, got " +
-                      std::string(name_of(schedule.compute_dtype)));
+  if (platform.accelerator) require_types(schedule, platform.name, *platform.accelerator);
   if (platform.accelerator) return cost_on_accelerator(schedule, *platform.accelerator, framework);
   Costs costs;
   const std::optional<Gpu>& gpu = platform.gpu;

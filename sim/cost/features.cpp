@@ -18,8 +18,9 @@ std::vector<double> row_wise(std::int64_t rows, std::int64_t cols) {
   return {1, double(rows), double(rows) * double(cols)};
 }
 
-Dtype dtype_of(const Schedule& schedule, const Access& access) {
-  return schedule.storages[schedule.tensors[access.view.tensor].places.front().storage].dtype;
+// In which products, and else the step, are computed.
+Dtype type_of(const Schedule& schedule, const Operation& operation) {
+  return std::holds_alternative<Gemm>(operation.work) ? product_type(schedule, operation) : schedule.compute_dtype;
 }
 
 template <class W, class... Kinds>
@@ -38,10 +39,12 @@ std::string result_type(const Schedule& schedule, const Operation& operation) {
         return is_other;
       },
       operation.work);
-  if (!varies || schedule.compute_dtype != Dtype::bf16) return "";
+  if (!varies || type_of(schedule, operation) != Dtype::bf16) return "";
   for (auto access = operation.accesses.rbegin(); access != operation.accesses.rend(); ++access)
-    if (access->view.rows * access->view.cols > 1)
-      return dtype_of(schedule, *access) == Dtype::bf16 ? "" : "_" + std::string(name_of(dtype_of(schedule, *access)));
+    if (access->view.rows * access->view.cols > 1) {
+      const Dtype written = schedule.dtype_of(access->view);
+      return written == Dtype::bf16 ? "" : "_" + std::string(name_of(written));
+    }
   return "";
 }
 
@@ -70,6 +73,7 @@ std::vector<Operation> apart(const Operation& whole) {
 }  // namespace
 
 WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
+  const auto operand_type = [&](std::size_t i) { return schedule.dtype_of(operation.accesses[i].view); };
   WorkCost cost = std::visit(
       Overloaded{
           [&](const Gemm& g) -> WorkCost {
@@ -87,7 +91,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             const double blocks = double((a.query_tokens() + kAttentionQueryBlock - 1) / kAttentionQueryBlock);
             const AttentionPairs pairs = attention_pairs(a);
             // GPUs have other kernels for grouped queries.
-            const bool is_grouped = a.kv_heads != a.heads && schedule.compute_dtype == Dtype::bf16;
+            const bool is_grouped = a.kv_heads != a.heads && operand_type(0) == Dtype::bf16;
             return {std::string("attention") + (is_grouped ? "_grouped" : "") + (a.dropout > 0 ? "_dropout" : "") +
                         suffix(a.pass),
                     {bh * blocks, bh * s, bh * s * d, bh * pairs.count, bh * pairs.multiplied * d},
@@ -146,20 +150,19 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {"fill", streaming(f.elements), DemandClass::memory};
           },
           [&](const Cast& c) -> WorkCost {
-            const bool is_copy = dtype_of(schedule, operation.accesses[0]) == dtype_of(schedule, operation.accesses[1]);
+            const bool is_copy = operand_type(0) == operand_type(1);
             return {is_copy ? "copy" : "cast", streaming(c.elements), DemandClass::memory};
           },
           [&](const ScaledCast& c) -> WorkCost {
             // Memory-bound: what a cast from f32 to bf16, of four and two bytes an element, costs of as many bytes.
             const bool is_forward = c.pass == Pass::forward;
-            const double wide = double(bytes_of(dtype_of(schedule, operation.accesses[is_forward ? 0 : 1])));
+            const double wide = double(bytes_of(operand_type(is_forward ? 0 : 1)));
             const double bytes = double(c.shards) * (wide * double(c.elements) + double(c.packed()));
             return {"cast", streaming(std::int64_t(bytes / 6)), DemandClass::memory};
           },
           [&](const LocalReduce& r) -> WorkCost {
             // In elements of the sum's type.
-            const double part = double(bytes_of(dtype_of(schedule, operation.accesses[0]))) /
-                                double(bytes_of(dtype_of(schedule, operation.accesses[1])));
+            const double part = double(bytes_of(operand_type(0))) / double(bytes_of(operand_type(1)));
             return {"local_reduce", {1, (part * double(r.parts) + 1) * double(r.elements)}, DemandClass::vector};
           },
           [&](const SumSquares& s) -> WorkCost {
@@ -172,7 +175,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           [&](const PointToPoint&) -> WorkCost { return {}; },
       },
       operation.work);
-  cost.key += result_type(schedule, operation) + "_" + std::string(name_of(schedule.compute_dtype));
+  cost.key += result_type(schedule, operation) + "_" + std::string(name_of(type_of(schedule, operation)));
   for (const Operation& part : apart(operation)) cost.parts.push_back(work_cost(schedule, part));
   return cost;
 }
