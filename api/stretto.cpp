@@ -9,6 +9,7 @@
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "base/printable.hpp"
 #include "cli/version.hpp"
 #include "compare/compare.hpp"
@@ -99,7 +100,7 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
 std::string show(const Request& request) {
   return guarded([&] {
     const Scenario scenario = scenario_there(request);
-    const Schedule schedule = build_schedule(scenario);
+    const Schedule schedule = build_schedule(scenario, free_memory_bytes());
     plan_and_verify(schedule);
     nlohmann::json json = write_schedule_json(schedule);
     json["model"] = model_json(scenario.model);

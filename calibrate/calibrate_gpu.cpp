@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "calibrate/calibrate.hpp"
 #include "exec/cuda/cuda.hpp"
-#include "model/schedule/plan.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -38,8 +38,9 @@ std::string origin_of(const std::string& key) {
 }  // namespace
 
 exec::Executor::Device gpu_of(const Machine& machine) {
-  const Schedule schedule = collective_schedule(CollectiveKind::all_gather, Dtype::f32, 2, {1024}, {});
-  const auto device = machine.make(schedule, plan_memory(schedule), {})->device();
+  const VerifiedSchedule verified =
+      plan_and_verify(collective_schedule(CollectiveKind::all_gather, Dtype::f32, 2, {1024}, {}));
+  const auto device = machine.make(verified, {})->device();
   if (!device) throw runtime_failure("calibrate: expected a GPU, got this machine's processor");
   return *device;
 }

@@ -71,9 +71,8 @@ struct GemmTimes {
 
 GemmTimes measure_gemms(const Schedule& schedule, const Machine& machine, double seconds,
                         const std::function<void(const std::string&)>& progress) {
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
-  const std::unique_ptr<exec::Executor> executor = machine.make(schedule, plan, {});
+  const VerifiedSchedule verified = plan_and_verify(schedule);
+  const std::unique_ptr<exec::Executor> executor = machine.make(verified, {});
   fill_randomly(schedule, *executor);
   executor->run(1);  // made of calls; those behind it are a graph
   using Clock = std::chrono::steady_clock;
@@ -100,9 +99,8 @@ GemmTimes measure_gemms(const Schedule& schedule, const Machine& machine, double
 
 // Of the whole step, over its kernels: timestamps between them would be timed too.
 std::vector<double> chain_us(const Schedule& schedule, const Machine& machine, int repeats) {
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
-  const std::unique_ptr<exec::Executor> executor = machine.make(schedule, plan, {});
+  const VerifiedSchedule verified = plan_and_verify(schedule);
+  const std::unique_ptr<exec::Executor> executor = machine.make(verified, {});
   fill_randomly(schedule, *executor);
   constexpr int kSteps = 10;
   executor->run_without_rows(2);

@@ -30,8 +30,8 @@ std::vector<TraceSection> trace_of(const compare::Result& result) {
   std::vector<TraceSection> sections;
   for (const compare::RowTimelines& t : result.timelines) {
     const std::string title = t.mode + ", " + std::to_string(t.ranks) + (t.ranks == 1 ? " rank" : " ranks");
-    sections.push_back({"predicted " + title, &t.schedule, &t.predicted_programs, &t.predicted});
-    sections.push_back({"measured " + title, &t.schedule, &t.measured_programs, &t.measured});
+    sections.push_back({"predicted " + title, &t.schedule, &t.predicted_step, &t.predicted});
+    sections.push_back({"measured " + title, &t.schedule, &t.measured_step, &t.measured});
   }
   return sections;
 }
@@ -52,8 +52,8 @@ HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const c
     const Scenario at = with_mode(scenario, t.mode, t.ranks);
     step.layout = layout_text(at.parallel, at.num_microbatches());
     for (const Communicator& communicator : t.schedule.communicators) step.communicators.push_back(communicator.name);
-    step.predicted = excerpt(t.schedule, t.predicted_programs, t.predicted, limits);
-    step.measured = excerpt(t.schedule, t.measured_programs, t.measured, limits);
+    step.predicted = excerpt(t.schedule, t.predicted_step.programs, t.predicted, limits);
+    step.measured = excerpt(t.schedule, t.measured_step.programs, t.measured, limits);
     step.memory = memory_use(t.schedule, t.plan);
     report.steps.push_back(std::move(step));
   }

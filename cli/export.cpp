@@ -106,7 +106,7 @@ void export_chakra(ExportOptions& options) {
   std::optional<compare::PredictedStep> step;
   Schedule plain;
   if (scenario.platform.empty()) {
-    plain = build_schedule(scenario);
+    plain = build_schedule(scenario, free_memory_bytes());
     plan_and_verify(plain);
     std::cout << "note: no platform is named, so durations are 0\n";
   } else {
@@ -115,7 +115,7 @@ void export_chakra(ExportOptions& options) {
   const Schedule& schedule = step ? step->schedule : plain;
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
   const ChakraTraces traces =
-      step ? ChakraTraces(schedule, StepTimes{step->result.programs, step->result.timeline}) : ChakraTraces(schedule);
+      step ? ChakraTraces(schedule, StepTimes{step->result.folding, step->result.timeline}) : ChakraTraces(schedule);
   const std::int64_t ranks = schedule.mesh.ranks();
   std::string trace = traces.of(0);
   // From here on an interruption leaves nothing behind.

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "cli/version.hpp"
 #include "compare/fusions.hpp"
 #include "compare/inputs.hpp"
@@ -20,8 +21,8 @@
 #include "exec/launch/world.hpp"
 #include "model/build_schedule.hpp"
 #include "model/overlap/overlap.hpp"
-#include "model/schedule/residency.hpp"
 #include "model/scenario/given_keys.hpp"
+#include "model/schedule/residency.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -108,7 +109,8 @@ void require_same_inputs(launch::ProcessGroup& processes, const ScenarioOptions&
 std::int64_t cores_of_a_process(const ScenarioRun& run) {
   const Cluster& cluster = run.scenario.cluster;
   if (run.is_gpu) return 1;
-  const std::int64_t held = cluster.max_ctas.empty() ? 1 : cores_needed(build_schedule(run.scenario));
+  const std::int64_t held =
+      cluster.max_ctas.empty() ? 1 : cores_needed(build_schedule(run.scenario, free_memory_bytes()));
   return std::max(held, cluster.cores_per_device);
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "base/statistics.hpp"
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
@@ -27,11 +28,12 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
   std::ostream& out = run.out;
   const exec::TokenSource tokens = exec::tokens_of(scenario);
   run.choose_fusions(options);
-  if (run.is_gpu) run.reserve_queues(build_schedule(scenario));
+  Schedule schedule = build_schedule(scenario, free_memory_bytes());
+  if (run.is_gpu) run.reserve_queues(schedule);
   watch_interrupts();
   std::optional<Patience> patience;
   if (run.is_first()) patience.emplace(scenario);
-  exec::ReadyStep step(scenario, run.machine(static_cast<int>(scenario.cluster.cores_per_device)),
+  exec::ReadyStep step(scenario, std::move(schedule), run.machine(static_cast<int>(scenario.cluster.cores_per_device)),
                        exec::run_options(scenario), tokens);
   patience.reset();
   for (const auto& more : {step.schedule.notes, step.executor->notes()})
@@ -74,7 +76,7 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
   write_json(options.json, json);
   if (!options.trace.empty())
     write_trace(options.trace.path(),
-                {{"measured " + step.schedule.name, &step.schedule, &step.programs, &measured.middle}});
+                {{"measured " + step.schedule.name, &step.schedule, &step.all, &measured.middle}});
   if (!measured.complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 

@@ -42,7 +42,7 @@ void show(const ShowOptions& options) {
   if (options.gates) return show_gates(options, gates_of(scenario));
   keep_within_free_memory();
   const Patience patience(scenario);
-  const Schedule schedule = build_schedule(scenario);
+  const Schedule schedule = build_schedule(scenario, free_memory_bytes());
   const MemoryPlan plan = plan_and_verify(schedule).plan;
   if (!options.json.is_standard()) {
     std::cout << model_text(scenario.model) << print_schedule(schedule);

@@ -172,7 +172,7 @@ void simulate_command(const SimulateOptions& options) {
   write_json(options.json, json);
   if (!options.trace.empty())
     write_trace(options.trace.path(),
-                {{"predicted " + p.schedule, &step.schedule, &step.result.programs, &step.result.timeline}});
+                {{"predicted " + p.schedule, &step.schedule, &step.result, &step.result.timeline}});
   if (!options.html.empty()) write_page(options, platform, step, modes, search);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "base/printable.hpp"
 #include "base/statistics.hpp"
 #include "base/time_left.hpp"
@@ -133,8 +134,9 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   run.choose_fusions(options);
   std::optional<Patience> patience;
   if (is_first) patience.emplace(scenario);
-  const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_and_verify(schedule).plan;
+  const VerifiedSchedule verified = plan_and_verify(build_schedule(scenario, free_memory_bytes()));
+  const Schedule& schedule = verified.schedule;
+  const MemoryPlan& plan = verified.plan;
   patience.reset();
   const std::int64_t ranks = schedule.mesh.ranks();
   out << fmt::format("scenario {}: {} parameters, {} rank{}, schedule {}, {} a rank\n", scenario.name,
@@ -157,7 +159,7 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
     if (yardstick) yardstick->after_step(s.step_ms);
   };
   const exec::Machine machine = run.machine(static_cast<int>(scenario.cluster.cores_per_device));
-  const auto executor = machine.make(schedule, plan, exec::run_options(scenario));
+  const auto executor = machine.make(verified, exec::run_options(scenario));
   std::size_t said = 0;
   const auto say_notes = [&] {
     const std::vector<std::string> all = executor->notes();
@@ -227,7 +229,7 @@ void train_command(const TrainCommandOptions& options) {
   run_ranked(
       options, command,
       [](const Scenario& scenario) {
-        build_schedule(scenario);
+        build_schedule(scenario, free_memory_bytes());
         exec::require_data(scenario);
       },
       [&](ScenarioRun& run) {

@@ -20,12 +20,10 @@ std::vector<double> times_of(const Schedule& schedule, const std::vector<BoundPr
                              const sim::Costs& costs) {
   std::vector<double> times(schedule.operations.size());
   for (const BoundProgram& program : programs) {
-    double ranks = 1;
-    for (const BoundProgram::ClassAxis& of : program.represents) ranks *= double(of.coordinates.size());
     for (const BoundOp& op : program.ops)
-      times[op.op] +=
-          ranks * double(is_communication(schedule.operations[op.op].work) ? costs.collective[op.op].movement.alone
-                                                                           : costs.compute[op.op].alone);
+      times[op.op] += double(program.ranks) * double(is_communication(schedule.operations[op.op].work)
+                                                         ? costs.collective[op.op].movement.alone
+                                                         : costs.compute[op.op].alone);
   }
   return times;
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include "base/memory.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/verify/verify.hpp"
 #include "sim/cost/cost_schedule.hpp"
@@ -13,24 +14,22 @@ class BuiltStep {
   explicit BuiltStep(const Scenario& scenario)
       : cluster_(scenario.cluster),
         training_(scenario.training),
-        schedule_(build_schedule(scenario)),
-        verified_(plan_and_verify(schedule_)) {}
+        verified_(plan_and_verify(build_schedule(scenario, free_memory_bytes()))) {}
 
-  const Schedule& schedule() const { return schedule_; }
+  const Schedule& schedule() const { return verified_.schedule; }
   const Training& training() const { return training_; }
   const MemoryPlan& plan() const { return verified_.plan; }
   sim::Costs costs(const sim::Platform& platform, const Framework& framework) const {
-    return sim::cost_schedule(schedule_, platform, cluster_, 1, framework);
+    return sim::cost_schedule(verified_.schedule, platform, cluster_, 1, framework);
   }
   sim::SimResult simulate(const sim::Costs& costs, const sim::SimOptions& options = {}) const {
-    return sim::simulate(schedule_, verified_.programs, costs, options);
+    return sim::simulate(verified_.schedule, verified_, costs, options);
   }
   double step_s(const sim::Costs& costs) const { return to_ms(simulate(costs).step) * 1e-3; }
 
  private:
   Cluster cluster_;
   Training training_;
-  Schedule schedule_;
   VerifiedSchedule verified_;
 };
 

@@ -22,7 +22,8 @@ using Contenders = std::vector<std::unique_ptr<Contender>>;
 
 BreakdownMs median_breakdown(const Contender& c) {
   std::vector<BreakdownMs> parts;
-  for (const Timeline& timeline : c.measured) parts.push_back(to_ms(mean_breakdown(c.schedule, c.programs, timeline)));
+  for (const Timeline& timeline : c.measured)
+    parts.push_back(to_ms(mean_breakdown(c.schedule, c.all.programs, timeline)));
   const auto median_of = [&](const auto& part) {
     std::vector<double> values;
     for (const BreakdownMs& b : parts) values.push_back(part(b));
@@ -53,11 +54,12 @@ ComparisonRow row_of(const Contender& c, const sim::SimResult& predicted, const 
   row.predicted = to_ms(mean_breakdown(c.schedule, predicted.programs, predicted.timeline));
   row.measured = median_breakdown(c);
   const Timeline& median_step = c.measured[index_of_median(row.measured_ms)];
-  row.traffic = traffic_of(c.schedule, c.programs, median_step, mean_breakdown(c.schedule, c.programs, median_step));
+  row.traffic =
+      traffic_of(c.schedule, c.all.programs, median_step, mean_breakdown(c.schedule, c.all.programs, median_step));
   row.peak_bytes = c.verified.plan.peak_bytes();
   const std::span<const Timeline> steps =
       predicted.disturbed.empty() ? std::span(&predicted.timeline, 1) : std::span(predicted.disturbed);
-  row.operations = operation_times(c.schedule, predicted.programs, steps, c.programs, c.measured);
+  row.operations = operation_times(c.schedule, predicted.programs, steps, c.all.programs, c.measured);
   row.loss = c.loss;
   row.core_speed = conditions.core_speed;
   row.lost_pct = 100 * conditions.disturbance.share;
@@ -70,10 +72,10 @@ RowTimelines timelines_of(Contender& c, sim::SimResult& predicted, const Compari
   c.executor.reset();
   return {c.mode,
           row.ranks,
-          std::move(c.schedule),
+          std::move(c.verified.schedule),
           std::move(c.verified.plan),
-          std::move(predicted.programs),
-          std::move(c.programs),
+          std::move(predicted),
+          std::move(c.all),
           std::move(predicted.timeline),
           std::move(c.measured[index_of_median(row.measured_ms)])};
 }
@@ -117,7 +119,7 @@ void add_notes(std::vector<std::string>& notes, const Contenders& contenders) {
 
 Result run(const Scenario& given, const sim::Platform& platform, const exec::Machine& machine,
            const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
-  const Grid grid = grid_of(given, platform, machine);
+  Grid grid = grid_of(given, platform, machine);
   const exec::TokenSource tokens = exec::tokens_of(given);
   const bool on_gpu = platform.gpu.has_value();
   Result result;
@@ -133,8 +135,9 @@ Result run(const Scenario& given, const sim::Platform& platform, const exec::Mac
   sim::SimOptions options;
   if (on_gpu && given.training.enable_cuda_graph) options.max_steps = 1;
   const int all_cores = sim::cores_per_device(platform, grid.scenario.cluster);
-  for (const std::int64_t n : grid.ranks) {
-    Contenders contenders = contenders_of(grid, n, machine, tokens);
+  for (std::size_t at = 0; at < grid.ranks.size(); ++at) {
+    const std::int64_t n = grid.ranks[at];
+    Contenders contenders = contenders_of(grid, at, machine, tokens);
     const bool fills_cores = n > 1;
     std::optional<CoreMonitor> cores;
     if (!on_gpu) cores.emplace(fills_cores ? all_cores : 1, all_cores);

@@ -7,7 +7,7 @@
 #include "base/timeline.hpp"
 #include "exec/machine.hpp"
 #include "model/scenario.hpp"
-#include "model/schedule/bind.hpp"
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/plan.hpp"
 #include "report/comparison.hpp"
 #include "sim/platform.hpp"
@@ -20,7 +20,7 @@ struct RowTimelines {
   std::int64_t ranks = 1;
   Schedule schedule;
   MemoryPlan plan;
-  std::vector<BoundProgram> predicted_programs, measured_programs;
+  BoundStep predicted_step, measured_step;
   Timeline predicted, measured;  // measured: the repeat with the median step time
 };
 

@@ -131,7 +131,7 @@ TEST_CASE("every mode at every number of ranks is predicted and measured", "[com
     CHECK(kept.mode == row.mode);
     CHECK(to_ms(kept.measured.step_end - kept.measured.step_begin) == Approx(row.measured_median_ms()));
     std::size_t operations = 0;
-    for (const BoundProgram& program : kept.measured_programs) operations += program.ops.size();
+    for (const BoundProgram& program : kept.measured_step.programs) operations += program.ops.size();
     CHECK(kept.measured.rows.size() == operations);
     CHECK_FALSE(kept.predicted.rows.empty());
   }
@@ -156,7 +156,8 @@ TEST_CASE("whoever is interrupted has what was finished", "[compare]") {
 
 TEST_CASE("a step is profiled: where its time goes, turn by turn", "[compare]") {
   const Scenario scenario = scenario_of({}, 1);
-  exec::ReadyStep step(scenario, exec::host_machine(2), exec::run_options(scenario), exec::tokens_of(scenario));
+  exec::ReadyStep step(scenario, build_schedule(scenario), exec::host_machine(2), exec::run_options(scenario),
+                       exec::tokens_of(scenario));
   int left = 3;  // the warming up and two turns
   const auto profile = [&] {
     return profile_step(

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "compare/predict_step.hpp"
 #include "model/build_schedule.hpp"
 #include "model/step_size.hpp"
@@ -215,7 +216,7 @@ class Search {
   }
 
   DeviceMemory memory(const Scenario& scenario) const {
-    const Schedule schedule = build_schedule(scenario);
+    const Schedule schedule = build_schedule(scenario, free_memory_bytes());
     return memory_of(schedule, plan_memory(schedule), platform_, scenario.training, scenario.framework);
   }
 

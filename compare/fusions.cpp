@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "base/memory.hpp"
 #include "compare/inputs.hpp"
 #include "model/build_schedule.hpp"
 #include "model/scenario/given_keys.hpp"
@@ -67,13 +68,15 @@ Fusions choose_fusions(const Scenario& scenario, const std::set<std::string>& gi
     if (fusion.needs != nullptr) fusions.apply(base);
     Scenario with = base;
     with.training.*fusion.value = true;
-    const Schedule schedule = build_schedule(with);
+    const Schedule schedule = build_schedule(with, free_memory_bytes());
     if (!is_possible(schedule, fusion.knob)) continue;
     std::string why;
     if (platform != nullptr) {
-      if (whole_ms < 0) whole_ms = compute_ms(build_schedule(scenario), *platform, scenario.cluster);
+      if (whole_ms < 0)
+        whole_ms = compute_ms(build_schedule(scenario, free_memory_bytes()), *platform, scenario.cluster);
       const double without_ms =
-          fusion.needs == nullptr ? whole_ms : compute_ms(build_schedule(base), *platform, scenario.cluster);
+          fusion.needs == nullptr ? whole_ms
+                                  : compute_ms(build_schedule(base, free_memory_bytes()), *platform, scenario.cluster);
       const double saved_ms = without_ms - compute_ms(schedule, *platform, scenario.cluster);
       fusions.on[i] = saved_ms > kLeastSaved * without_ms;
       why = fusions.on[i] ? fmt::format("saves {:.3g} ms of {:.3g} ms compute", saved_ms, without_ms) : "not faster";

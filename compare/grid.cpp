@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "exec/launch/process_group.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/residency.hpp"
@@ -83,9 +84,11 @@ Grid grid_of(const Scenario& given, const sim::Platform& platform, const exec::M
   require_whole_models(given, grid.ranks);
   for (const std::int64_t n : grid.ranks) {
     std::vector<std::string> plain;
+    std::vector<Schedule>& schedules = grid.schedules.emplace_back();
     for (const std::string& mode : grid.modes) {
       try {
-        const Schedule schedule = build_schedule(with_mode(grid.scenario, mode, n));
+        const Schedule& schedule =
+            schedules.emplace_back(build_schedule(with_mode(grid.scenario, mode, n), free_memory_bytes()));
         // Some modes need more lanes, and so cores for more channels, than others.
         if (!on_gpu) check_residency(schedule, sim::cores_per_device(platform, cluster));
         sim::cost_schedule(schedule, platform, cluster);  // whether the platform knows what all of it costs

@@ -37,7 +37,7 @@ sim::SimResult predict(const exec::ReadyStep& step, const sim::Platform& platfor
                        const sim::SimOptions& options) {
   sim::Costs costs = sim::cost_schedule(step.schedule, platform, step.scenario.cluster, conditions.core_speed);
   costs.disturbance = conditions.disturbance;
-  return sim::simulate(step.schedule, step.verified.programs, costs, options);
+  return sim::simulate(step.schedule, step.verified, costs, options);
 }
 
 namespace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "compare/beyond_measured.hpp"
 #include "compare/framework_memory.hpp"
 #include "exec/cuda/memory_beside.hpp"
@@ -86,16 +86,15 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   }
   const FrameworkMemory& by_framework = framework.memory;
   const bool by_nccl = schedule.placement.ranks_per_device == 1 && schedule.mesh.ranks() > 1;
-  // Of the roles the one that needs most besides.
-  std::set<std::size_t> seen;
-  std::vector<std::pair<std::size_t, std::int64_t>> firsts;  // a role and its first rank
-  const Folding folding = fold_ranks(schedule);
-  for (const std::int64_t rank : folding.representatives()) {
-    const std::size_t role = schedule.role_of(schedule.mesh.coordinates_of(rank));
-    if (!seen.insert(role).second) continue;
-    firsts.push_back({role, rank});
-    std::vector<BesidePlan> beside = cuda::memory_beside(schedule, rank, device, by_nccl, training.enable_cuda_graph);
-    if (seen.size() == 1 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
+  // The role that needs most besides counts.
+  std::vector<std::int64_t> first_rank;  // [role]
+  for (std::size_t role = 0; role < schedule.programs.size(); ++role) {
+    Coordinates at;
+    at[Coord::pp] = static_cast<std::int64_t>(role);
+    first_rank.push_back(schedule.mesh.rank_of(at));
+    std::vector<BesidePlan> beside =
+        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, training.enable_cuda_graph);
+    if (role == 0 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
   }
   memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));
   if (platform.accelerator) {
@@ -107,10 +106,10 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   if (const std::int64_t bytes = userbuffer_bytes(schedule, by_framework); bytes > 0)
     memory.beside.push_back({"userbuffers of tp_comm_overlap", bytes, by_framework.userbuffers->source.kind,
                              by_framework.userbuffers->source.origin});
-  for (const auto& [role, rank] : firsts) {
+  for (std::size_t role = 0; role < first_rank.size(); ++role) {
     MemoryUse& use = memory.roles[role];
-    RoleMemory taken =
-        role_memory(schedule, plan.roles[role], rank, by_framework, memory.device_bytes - memory.reserved_bytes());
+    RoleMemory taken = role_memory(schedule, plan.roles[role], first_rank[role], by_framework,
+                                   memory.device_bytes - memory.reserved_bytes());
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
   }
@@ -140,18 +139,19 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
 PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   PredictedStep step;
-  step.schedule = build_schedule(scenario);
+  step.schedule = build_schedule(scenario, free_memory_bytes());
   const Schedule& schedule = step.schedule;
   // Before what takes long: it says which costs the platform lacks.
   const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework);
-  VerifiedSchedule verified = plan_and_verify(schedule);
+  VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
+  step.schedule = std::move(verified.schedule);
   step.plan = std::move(verified.plan);
   Prediction& p = step.prediction;
   p.ranks = schedule.mesh.ranks();
   p.devices = p.ranks / schedule.placement.ranks_per_device;
   p.parallel = scenario.parallel;
   p.micro_batches = scenario.num_microbatches();
-  step.result = sim::simulate(schedule, std::move(verified.programs), costs, options);
+  step.result = sim::simulate(schedule, std::move(verified), costs, options);
   p.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 
   const Breakdown b = mean_breakdown(schedule, step.result.programs, step.result.timeline);

@@ -63,7 +63,7 @@ ProfiledStep profile_step(exec::ReadyStep& step, std::int64_t turns, launch::Pro
     Timeline plain, timed;
     measure([&] { plain = step.executor->run_without_rows(kSteps); });
     measure([&] { timed = step.executor->run(kSteps); });
-    if (processes) timed = launch::gather_timeline(*processes, std::move(timed), step.programs);
+    if (processes) timed = launch::gather_timeline(*processes, std::move(timed), step.all.programs);
     if (yardstick) fastest_GFLOPs = std::max(fastest_GFLOPs, yardstick->run_GFLOPs());
     if (turn < 0) continue;
     profile.step_ms.push_back(to_ms(plain.step_end - plain.step_begin));
@@ -72,9 +72,9 @@ ProfiledStep profile_step(exec::ReadyStep& step, std::int64_t turns, launch::Pro
   }
   if (timelines.empty() || (processes && processes->rank() != 0)) return result;
   if (yardstick) profile.peak = peak_of_host(step, fastest_GFLOPs);
-  profile.operations = profile_operations(step.schedule, step.programs, timelines, profile.peak);
+  profile.operations = profile_operations(step.schedule, step.all.programs, timelines, profile.peak);
   result.middle = std::move(timelines[index_of_median(profile.timed_step_ms)]);
-  const CriticalPath path = critical_path(step.schedule, step.programs, result.middle);
+  const CriticalPath path = critical_path(step.all, result.middle);
   profile.path_operations = std::ssize(path.rows);
   profile.path_compute_ms = to_ms(path.compute);
   profile.path_communication_ms = to_ms(path.communication);

@@ -36,26 +36,28 @@ void warm_up(Contender& contender) {
 
 double step_ms(const Timeline& timeline) { return to_ms(timeline.step_end - timeline.step_begin); }
 
-std::vector<std::unique_ptr<Contender>> contenders_of(const Grid& grid, std::int64_t ranks,
-                                                      const exec::Machine& machine, const exec::TokenSource& tokens) {
+std::vector<std::unique_ptr<Contender>> contenders_of(Grid& grid, std::size_t at, const exec::Machine& machine,
+                                                      const exec::TokenSource& tokens) {
   std::vector<std::unique_ptr<Contender>> contenders;
   std::vector<nlohmann::json> contents;
-  const auto add = [&](const std::string& mode) {
-    Scenario scenario = with_mode(grid.scenario, mode, ranks);
+  const auto add = [&](const std::string& mode, Schedule schedule) {
+    Scenario scenario = with_mode(grid.scenario, mode, grid.ranks[at]);
     const exec::RunOptions options = exec::run_options(scenario);
-    contenders.push_back(std::make_unique<Contender>(std::move(scenario), machine, options, tokens));
+    contenders.push_back(
+        std::make_unique<Contender>(std::move(scenario), std::move(schedule), machine, options, tokens));
     contenders.back()->mode = mode;
   };
-  for (const std::string& mode : grid.modes) {
-    nlohmann::json content = content_of(build_schedule(with_mode(grid.scenario, mode, ranks)));
+  for (std::size_t m = 0; m < grid.modes.size(); ++m) {
+    Schedule schedule = std::move(grid.schedules[at][m]);
+    nlohmann::json content = content_of(schedule);
     if (const auto equal = std::find(contents.begin(), contents.end(), content); equal != contents.end()) {
-      contenders[static_cast<std::size_t>(equal - contents.begin())]->equal_modes.push_back(mode);
+      contenders[static_cast<std::size_t>(equal - contents.begin())]->equal_modes.push_back(grid.modes[m]);
       continue;
     }
-    add(mode);
+    add(grid.modes[m], std::move(schedule));
     contents.push_back(std::move(content));
   }
-  add(grid.modes.front());
+  add(grid.modes.front(), contenders.front()->schedule);
   return contenders;
 }
 
@@ -78,7 +80,7 @@ Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_
       timeline = contender.executor->run(kSteps);
       if (cores) reading = cores->read();
     });
-    if (processes) timeline = launch::gather_timeline(*processes, std::move(timeline), contender.programs);
+    if (processes) timeline = launch::gather_timeline(*processes, std::move(timeline), contender.all.programs);
     contender.measured.push_back(std::move(timeline));
     if (cores) cores->add(reading);
   };

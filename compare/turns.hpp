@@ -24,10 +24,10 @@ struct Contender : exec::ReadyStep {
 // The steady period of a measured step.
 double step_ms(const Timeline& timeline);
 
-// One contender for each distinct schedule of the grid's modes, and as the last one a second copy of the first (A/A).
-// Throws Error(input) where a schedule cannot be built.
-std::vector<std::unique_ptr<Contender>> contenders_of(const Grid& grid, std::int64_t ranks,
-                                                      const exec::Machine& machine, const exec::TokenSource& tokens);
+// One contender for each distinct schedule of the grid's modes at grid.ranks[at], and as the last one a second copy of
+// the first (A/A). Takes the schedules out of the grid. Throws Error(input) where one is not correct.
+std::vector<std::unique_ptr<Contender>> contenders_of(Grid& grid, std::size_t at, const exec::Machine& machine,
+                                                      const exec::TokenSource& tokens);
 
 // Reads the state of the host's cores between measured steps: their speed, and the time that other processes take.
 class CoreMonitor {

@@ -4,16 +4,15 @@
 
 #include "exec/executor.hpp"
 #include "exec/run_options.hpp"
-#include "model/schedule/plan.hpp"
-#include "model/schedule/schedule.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::exec {
 
 // A factory of executors for one machine, used to train, measure and calibrate. A value; copies are the same machine.
 struct Machine {
-  // Makes an executor. The schedule must have been verified and must outlive the executor. Sets RunOptions::processes.
+  // Makes an executor, which the schedule must outlive. Sets RunOptions::processes.
   // Throws as the executors do.
-  std::function<std::unique_ptr<Executor>(const Schedule& schedule, const MemoryPlan& plan, RunOptions options)> make;
+  std::function<std::unique_ptr<Executor>(const VerifiedSchedule& verified, RunOptions options)> make;
   // Steps that a probe runs back to back for one timeline, that of the last step. More than one on a GPU, so that the
   // host has issued the timed step before the device reaches it.
   int steps = 1;

@@ -5,19 +5,15 @@
 #include <utility>
 
 #include "base/rng.hpp"
-#include "model/build_schedule.hpp"
 
 namespace stretto::exec {
 
-ReadyStep::ReadyStep(Scenario given, const Machine& machine, const RunOptions& options, const TokenSource& tokens,
-                     const Fill& fill)
-    : scenario(std::move(given)), schedule(build_schedule(scenario)), verified(plan_and_verify(schedule)) {
-  executor = machine.make(schedule, verified.plan, options);
-  programs = executor->programs();
-  if (std::ssize(programs) != schedule.mesh.ranks()) {
-    programs.clear();
-    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
-  }
+ReadyStep::ReadyStep(Scenario given, Schedule built, const Machine& machine, const RunOptions& options,
+                     const TokenSource& tokens, const Fill& fill)
+    : scenario(std::move(given)),
+      verified(plan_and_verify(std::move(built))),
+      all(unfolded(verified.schedule, verified)),
+      executor(machine.make(verified, options)) {
   const MemoryOf memory = memory_of(*executor);
   fill(schedule, scenario, memory);
   write_batch(schedule, scenario, tokens, 0, memory);

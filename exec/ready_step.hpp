@@ -15,15 +15,15 @@ namespace stretto::exec {
 // memory holds a state and one batch. Not movable: the executor refers to the schedule.
 struct ReadyStep {
   Scenario scenario;
-  Schedule schedule;
   VerifiedSchedule verified;
+  const Schedule& schedule = verified.schedule;
+  BoundStep all;  // with the programs of all ranks, also those of other processes
   std::unique_ptr<Executor> executor;
-  std::vector<BoundProgram> programs;  // of all ranks, also those of other processes
 
-  // `fill` writes the persistent storages. Throws as verifier and executor do.
+  // `schedule` is the scenario's. `fill` writes the persistent storages. Throws as verifier and executor do.
   using Fill = std::function<void(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of)>;
-  ReadyStep(Scenario scenario, const Machine& machine, const RunOptions& options, const TokenSource& tokens,
-            const Fill& fill = initialise_state);
+  ReadyStep(Scenario scenario, Schedule schedule, const Machine& machine, const RunOptions& options,
+            const TokenSource& tokens, const Fill& fill = initialise_state);
   ReadyStep(const ReadyStep&) = delete;
   ReadyStep& operator=(const ReadyStep&) = delete;
 };

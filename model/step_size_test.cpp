@@ -47,7 +47,8 @@ TEST_CASE("the size of a step is told from the scenario within a factor of two")
         "[parallel]\ndata_parallel_size = 15\npipeline_model_parallel_size = 2\n[cluster]\nranks_per_device = 2",
         "[parallel]\ndata_parallel_size = 6\ntensor_model_parallel_size = 4\n[cluster]\nranks_per_device = 3"}) {
     const Scenario scenario = scenario_with(rest);
-    const std::vector<BoundProgram> programs = bind_representatives(build_schedule(scenario));
+    const Schedule schedule = build_schedule(scenario);
+    const std::vector<BoundProgram> programs = bind_representatives(schedule, fold_ranks(schedule));
     double operations = 0;
     for (const BoundProgram& program : programs) operations += double(program.ops.size());
     const StepSize size = step_size_of(scenario);
@@ -76,7 +77,8 @@ TEST_CASE("a schedule that memory cannot hold is refused with the key to change"
                         8192 * MiB),
              Contains("[cluster] ranks_per_device: expected 1, which makes all ranks of a stage alike, got 2"));
   CHECK_THAT(failure_of("[parallel]\npipeline_model_parallel_size = 2\nvirtual_pipeline_model_parallel_size = 2\n"
-                        "microbatch_group_size_per_vp_stage = 5\n[overlap]\noverlap_p2p_comm = true\n[training]\nglobal_batch_size = 30000",
+                        "microbatch_group_size_per_vp_stage = 5\n[overlap]\noverlap_p2p_comm = "
+                        "true\n[training]\nglobal_batch_size = 30000",
                         64 * MiB),
              Contains("0 micro-batches of a rank)") || Contains("5 micro-batches of a rank)"));
   CHECK_THAT(failure_of("", MiB / 64), Contains("[model] num_layers: expected at most "));

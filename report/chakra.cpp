@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "model/schedule/partners.hpp"
 #include "report/profile.hpp"
 #include "report/protobuf.hpp"
 
@@ -132,7 +133,7 @@ ChakraTraces::ChakraTraces(const Schedule& schedule, std::optional<StepTimes> ti
     }
   }
   if (!times) return;
-  folding_ = folding_of(schedule, times->programs);
+  folding_ = times->folding;
   begin_ = std::numeric_limits<Picoseconds>::max();
   for (const TimelineRow& row : times->timeline.rows) {
     rows_[row.rank].push_back(row);

@@ -7,7 +7,6 @@
 
 #include "base/timeline.hpp"
 #include "model/schedule/bind.hpp"
-#include "model/schedule/folding.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto {
@@ -17,9 +16,9 @@ namespace stretto {
 // what nodes, sizes and durations mean. Names, numbers and types of fields are those of schema/protobuf/et_def.proto at
 // github.com/mlcommons/chakra, commit 21585d8 (May 2026).
 
-// When the operations of a step ran: those of representatives, and the timeline of that step.
+// When the operations of a step ran: those of the representatives of a folding, in a timeline.
 struct StepTimes {
-  const std::vector<BoundProgram>& programs;
+  const Folding& folding;
   const Timeline& timeline;
 };
 

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <map>
 
-#include "model/schedule/issue_order.hpp"
-
 namespace stretto {
 namespace {
 
@@ -16,15 +14,14 @@ struct PathNode {
 
 class PathSearch {
  public:
-  PathSearch(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline)
-      : programs_(programs), timeline_(timeline) {
+  PathSearch(const BoundStep& step, const Timeline& timeline) : programs_(step.programs), timeline_(timeline) {
     std::map<std::int64_t, std::size_t> program_of;
-    for (std::size_t p = 0; p < programs.size(); ++p) {
-      program_of[programs[p].rank] = p;
-      rows_.emplace_back(programs[p].ops.size(), nullptr);
+    for (std::size_t p = 0; p < programs_.size(); ++p) {
+      program_of[programs_[p].rank] = p;
+      rows_.emplace_back(programs_[p].ops.size(), nullptr);
     }
     for (const TimelineRow& row : timeline.rows) rows_[program_of.at(row.rank)][row.op] = &row;
-    join_members(find_issue_order(schedule, programs));
+    join_members(step.issued);
   }
 
   CriticalPath run() const {
@@ -143,9 +140,6 @@ class PathSearch {
 
 }  // namespace
 
-CriticalPath critical_path(const Schedule& schedule, const std::vector<BoundProgram>& programs,
-                           const Timeline& timeline) {
-  return PathSearch(schedule, programs, timeline).run();
-}
+CriticalPath critical_path(const BoundStep& step, const Timeline& timeline) { return PathSearch(step, timeline).run(); }
 
 }  // namespace stretto

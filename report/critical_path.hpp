@@ -2,8 +2,7 @@
 #include <vector>
 
 #include "base/timeline.hpp"
-#include "model/schedule/bind.hpp"
-#include "model/schedule/schedule.hpp"
+#include "model/schedule/bound_step.hpp"
 
 namespace stretto {
 
@@ -18,10 +17,9 @@ struct CriticalPath {
   Picoseconds compute = 0, communication = 0, between = 0;
 };
 
-// `programs`: those that the rows' `op` index into, of all ranks or of all representatives, in order of rank; rows in
-// order of (rank, op), of which some may be missing. What an operation waits for of the step before counts as the
-// beginning of the step.
-CriticalPath critical_path(const Schedule& schedule, const std::vector<BoundProgram>& programs,
-                           const Timeline& timeline);
+// `step`: with the programs that the rows' `op` index into, of all ranks or of all representatives; rows in order of
+// (rank, op), of which some may be missing. What an operation waits for of the step before counts as the beginning of
+// the step.
+CriticalPath critical_path(const BoundStep& step, const Timeline& timeline);
 
 }  // namespace stretto

@@ -22,7 +22,7 @@ TEST_CASE("a critical path leads through what was waited for last") {
   made.compute(40, 43, 50, {{sent}});                    // 3: behind the communication, which ended later than 2
   made.add(2, 30, 30, 30, 45);                           // 4: nobody waits for it
   made.timeline.step_end = 50;
-  const CriticalPath path = critical_path(made.schedule, {made.program}, made.timeline);
+  const CriticalPath path = critical_path(test::step_of(made.schedule, {made.program}), made.timeline);
   CHECK(ops_of(path) == std::vector<std::uint32_t>{0, 1, 3});
   CHECK(path.length == 50);
   CHECK(path.compute == 17);
@@ -36,7 +36,7 @@ TEST_CASE("behind the start of another operation a critical path goes on with wh
   const auto beside = made.add(1, 10, 11, 11, 40, {{0}});
   made.add(2, 12, 12, 12, 50, {{beside, 0, EdgeKind::start_start}});
   made.timeline.step_end = 50;
-  const CriticalPath path = critical_path(made.schedule, {made.program}, made.timeline);
+  const CriticalPath path = critical_path(test::step_of(made.schedule, {made.program}), made.timeline);
   CHECK(ops_of(path) == std::vector<std::uint32_t>{0, 2});
   CHECK(path.compute == 8);
   CHECK(path.communication == 38);
@@ -55,7 +55,7 @@ TEST_CASE("a critical path goes over to the rank that came last") {
   Timeline both = first.timeline;
   both.rows.insert(both.rows.end(), second.timeline.rows.begin(), second.timeline.rows.end());
   both.step_end = 60;
-  const CriticalPath path = critical_path(first.schedule, {first.program, second.program}, both);
+  const CriticalPath path = critical_path(test::step_of(first.schedule, {first.program, second.program}), both);
   REQUIRE(path.rows.size() == 3);
   CHECK(path.rows[0].rank == 1);
   CHECK(path.rows[1].rank == 1);
@@ -67,7 +67,7 @@ TEST_CASE("a critical path goes over to the rank that came last") {
 
 TEST_CASE("a step without operations has no critical path") {
   test::HandMade made;
-  const CriticalPath path = critical_path(made.schedule, {made.program}, made.timeline);
+  const CriticalPath path = critical_path(test::step_of(made.schedule, {made.program}), made.timeline);
   CHECK(path.rows.empty());
   CHECK(path.length == 0);
 }
@@ -78,7 +78,7 @@ TEST_CASE("waits for the step before are the beginning of this one") {
   const auto last = made.add(1, 10, 10, 10, 20, {{op}});
   made.wait_for_previous_step(op, last);
   made.timeline.step_end = 20;
-  const CriticalPath path = critical_path(made.schedule, {made.program}, made.timeline);
+  const CriticalPath path = critical_path(test::step_of(made.schedule, {made.program}), made.timeline);
   CHECK(path.rows.size() == 2);
   CHECK(path.between == 5);
 }

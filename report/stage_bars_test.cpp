@@ -39,7 +39,7 @@ global_batch_size = 8
                                            "stages", set);
   const Schedule schedule = build_schedule(scenario);
   const sim::SimResult result =
-      sim::simulate(schedule, plan_and_verify(schedule).programs,
+      sim::simulate(schedule, plan_and_verify(schedule),
                     sim::cost_schedule(schedule, sim::read_platform(scenario.platform), scenario.cluster));
   return {schedule, result.programs, result.timeline, stage_bars(schedule, result.programs, result.timeline)};
 }

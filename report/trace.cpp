@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/new_file.hpp"
-#include "model/schedule/partners.hpp"
 #include "report/live_memory.hpp"
 #include "report/traffic.hpp"
 
@@ -118,8 +117,8 @@ using RowsOfRank = std::vector<const TimelineRow*>;  // [op], null: it has none
 // From each send to its receive, where both ranks are in the section.
 void write_arrows(TraceFile& file, const TraceSection& section, const std::vector<RowsOfRank>& rows, int first_pid,
                   Picoseconds origin, std::int64_t& next_arrow) {
-  const std::vector<BoundProgram>& programs = *section.programs;
-  const Partners partners = find_partners(*section.schedule, programs);
+  const std::vector<BoundProgram>& programs = section.step->programs;
+  const Partners& partners = section.step->issued.partners;
   struct End {
     std::size_t program = 0;
     std::uint32_t op = 0;
@@ -169,7 +168,7 @@ void write_trace(const std::string& path, const std::vector<TraceSection>& secti
   for (const TraceSection& section : sections) {
     const int first_pid = next_pid;
     const Picoseconds origin = origin_of(section);
-    const std::vector<BoundProgram>& programs = *section.programs;
+    const std::vector<BoundProgram>& programs = section.step->programs;
     std::map<std::int64_t, std::size_t> by_rank;
     std::vector<RowsOfRank> rows;
     for (const BoundProgram& program : programs) {

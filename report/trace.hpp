@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/timeline.hpp"
-#include "model/schedule/bind.hpp"
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto {
@@ -12,7 +12,7 @@ namespace stretto {
 struct TraceSection {
   std::string title;
   const Schedule* schedule = nullptr;
-  const std::vector<BoundProgram>* programs = nullptr;
+  const BoundStep* step = nullptr;  // that the timeline is of
   const Timeline* timeline = nullptr;
 };
 

@@ -33,9 +33,9 @@ TEST_CASE("a trace holds a slice per operation, in processes and threads from to
   const auto reduce = made.add(1, 45'000'000, 46'000'000, 50'000'000, 80'000'000, {{0}});
   made.compute(80'000'000, 80'000'000, 105'000'000, {{reduce}});
   made.wait_for_previous_step(0, reduce);
-  const std::vector<BoundProgram> programs{made.program};
-  const auto json = traced({{"predicted \"plain\"", &made.schedule, &programs, &made.timeline},
-                            {"measured", &made.schedule, &programs, &made.timeline}});
+  const BoundStep step = test::step_of(made.schedule, {made.program});
+  const auto json = traced({{"predicted \"plain\"", &made.schedule, &step, &made.timeline},
+                            {"measured", &made.schedule, &step, &made.timeline}});
 
   std::map<int, std::string> processes;
   std::map<std::pair<int, int>, std::string> threads;
@@ -78,8 +78,8 @@ TEST_CASE("time 0 is the first operation, and the step's begin is marked", "[tra
   HandMade made;
   made.timeline.step_begin = 2'000'000, made.timeline.step_end = 3'000'000;
   made.compute(1'500'000, 1'500'000, 2'500'000);
-  const std::vector<BoundProgram> programs{made.program};
-  const auto json = traced({{"a", &made.schedule, &programs, &made.timeline}});
+  const BoundStep step = test::step_of(made.schedule, {made.program});
+  const auto json = traced({{"a", &made.schedule, &step, &made.timeline}});
   for (const auto& event : json.at("traceEvents")) {
     if (event.at("ph") == "X") CHECK(event.at("ts").get<double>() == Approx(0));
     if (event.at("ph") == "i") CHECK(event.at("ts").get<double>() == Approx(0.5));

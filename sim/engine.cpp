@@ -1,5 +1,6 @@
 #include "sim/engine.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <set>
@@ -21,23 +22,29 @@ struct SimOutcome {
   std::int64_t operations = 0;
 };
 
-struct Prepared {
-  std::vector<BoundProgram> programs;
-  std::vector<std::shared_ptr<const FlatProgram>> flat;
-  Partners partners;
-};
+using FlatPrograms = std::vector<std::shared_ptr<const FlatProgram>>;
 
-Prepared prepare(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs) {
-  Prepared prepared;
-  prepared.programs = std::move(programs);
-  prepared.partners = find_partners(schedule, prepared.programs);
-  prepared.flat = flatten_all(schedule, prepared.programs, costs, prepared.partners);
-  return prepared;
+// The step with the ranks that have costs of their own, and who waits for them, apart from the others.
+BoundStep with_stragglers_apart(const Schedule& schedule, BoundStep step, const Costs& costs) {
+  const auto ranks = static_cast<std::int64_t>(schedule.mesh.ranks());
+  if (costs.of_rank.empty() || std::ssize(step.programs) == ranks) return step;
+  if (!step.folding.is_by_axes()) throw input_error("simulation: stragglers are apart already");
+  std::vector<std::uint32_t> kind_of_rank(static_cast<std::size_t>(ranks));
+  std::vector<const OpCosts*> kinds = {&costs};
+  for (const auto& entry : costs.of_rank) {
+    const std::int64_t rank = entry.first;
+    const OpCosts& own = entry.second;
+    if (rank < 0 || rank >= ranks) throw input_error("simulation: costs of rank " + std::to_string(rank));
+    const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const OpCosts* other) { return *other == own; });
+    kind_of_rank[static_cast<std::size_t>(rank)] = static_cast<std::uint32_t>(same - kinds.begin());
+    if (same == kinds.end()) kinds.push_back(&own);
+  }
+  return bind_step(schedule, split_by_kind(schedule, step.folding, kind_of_rank), step.programs);
 }
 
-SimOutcome run_on(NetworkModel& network, const Schedule& schedule, const Costs& costs, const Prepared& prepared,
-                  const SimOptions& options) {
-  const SimInputs inputs{schedule, costs, prepared.programs, prepared.flat, prepared.partners};
+SimOutcome run_on(NetworkModel& network, const Schedule& schedule, const Costs& costs, const BoundStep& step,
+                  const FlatPrograms& flat, const SimOptions& options) {
+  const SimInputs inputs{schedule, costs, step.programs, flat, step.issued.partners};
   const int steps = costs.disturbance.share > 0 ? options.disturbed_steps : options.max_steps;
   Core core(inputs, network, steps, options);
   core.run();
@@ -86,21 +93,21 @@ SimOutcome unpack(const std::string& bytes) {
 
 }  // namespace
 
-SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs,
-                   const SimOptions& options) {
+SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs, const SimOptions& options) {
   if (options.max_steps < 1 || options.disturbed_steps < 1)
     throw input_error("simulation: max_steps and disturbed_steps must be at least 1");
   const auto begin = std::chrono::steady_clock::now();
-  Prepared prepared = prepare(schedule, std::move(programs), costs);
+  step = with_stragglers_apart(schedule, std::move(step), costs);
+  const FlatPrograms flat = flatten_all(schedule, step.programs, costs, step.issued.partners);
 
   SimOutcome outcome;
   if (options.network == NetworkKind::fluid) {
     FluidNetwork network(costs.link_bytes_per_s);
-    outcome = run_on(network, schedule, costs, prepared, options);
+    outcome = run_on(network, schedule, costs, step, flat, options);
   } else {
     const Fabric& fabric = options.fabric;
     const bool unfolded = fabric.backbone_GBps > 0 || fabric.pod > 0;
-    const Rings rings = find_rings(schedule, prepared.programs, prepared.partners, unfolded, costs.ring_distance);
+    const Rings rings = find_rings(schedule, step, unfolded, costs.ring_distance);
     std::set<double> rates;
     for (const CollectiveCost& cost : costs.collective) rates.insert(cost.most_bytes_per_s);
     // Loaded here, so that later children find it in memory.
@@ -109,14 +116,14 @@ SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs,
     outcome = unpack(run_in_child([&] {
       // Never destroyed: the process ends while flows may still be in flight, which SimGrid's destructors do not like.
       NetworkModel* network = make_network(costs.link_bytes_per_s, fabric, rings, {rates.begin(), rates.end()});
-      return pack(run_on(*network, schedule, costs, prepared, options));
+      return pack(run_on(*network, schedule, costs, step, flat, options));
     }));
   }
 
   SimResult result;
+  static_cast<BoundStep&>(result) = std::move(step);
   result.timeline = std::move(outcome.timeline);
   result.disturbed = std::move(outcome.disturbed);
-  result.programs = std::move(prepared.programs);
   result.step = result.timeline.step_end - result.timeline.step_begin;
   result.steady = outcome.steady;
   result.operations = outcome.operations;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/timeline.hpp"
-#include "model/schedule/bind.hpp"
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/schedule.hpp"
 #include "sim/cost/cost.hpp"
 #include "sim/fabric.hpp"
@@ -30,22 +30,22 @@ struct SimOptions {
   bool stops_when_steady = true;
 };
 
-struct SimResult {
+// A step and when it ran. The step is the simulated one: stragglers are apart.
+struct SimResult : BoundStep {
   Timeline timeline;  // of the last step simulated; rows of representatives only
   // With a disturbance, on the fluid network: all steps; `timeline` is the one of the median period.
   std::vector<Timeline> disturbed;
-  std::vector<BoundProgram> programs;  // of the representative ranks, in the order of their rank numbers
-  Picoseconds step = 0;                // steady period
-  bool steady = false;                 // the next step would repeat the last (within 1e-6 relative), or it is a median
-  std::int64_t operations = 0;         // operations simulated, all steps and representatives
-  double simulate_s = 0;               // wall time
+  Picoseconds step = 0;         // steady period
+  bool steady = false;          // the next step would repeat the last (within 1e-6 relative), or it is a median
+  std::int64_t operations = 0;  // operations simulated, all steps and representatives
+  double simulate_s = 0;        // wall time
 };
 
-// Simulates the schedule on the model of a machine. Deterministic: equal inputs give equal results. `programs` are
-// those of the representative ranks, as the verifier returns them (VerifiedSchedule): nobody else binds them for a
-// simulation. If the schedule deadlocks nevertheless, throws Error(runtime) naming the lanes that wait and for what.
-// simgrid: there is one SimGrid engine in a process, so call it from one thread only.
-SimResult simulate(const Schedule& schedule, std::vector<BoundProgram> programs, const Costs& costs,
-                   const SimOptions& options = {});
+// Simulates the schedule on the model of a machine. Deterministic: equal inputs give equal results. `step` is the
+// schedule's, as the verifier returns it (VerifiedSchedule): nobody else binds one for a simulation. Ranks of the
+// costs' own (Costs::of_rank) are simulated apart, with as few of their peers as do not behave like all others. If the
+// schedule deadlocks nevertheless, throws Error(runtime) naming the lanes that wait and for what. simgrid: there is one
+// SimGrid engine in a process, so call it from one thread only.
+SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs, const SimOptions& options = {});
 
 }  // namespace stretto::sim

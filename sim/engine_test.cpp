@@ -389,7 +389,7 @@ TEST_CASE("members that bring different operations to a meeting are an error", "
   toy.forbid_folding();
   std::vector<BoundProgram> programs = {bind(toy.schedule, 0), bind(toy.schedule, 1)};
   std::swap(programs[1].lanes[1][0], programs[1].lanes[1][1]);
-  const Partners partners = find_partners(toy.schedule, programs);
+  const Partners partners = find_partners(toy.schedule, programs, Folding(toy.schedule.mesh));
   const auto flat = flatten_all(toy.schedule, programs, toy.costs, partners);
   FluidNetwork network(toy.costs.link_bytes_per_s);
   const SimInputs inputs{toy.schedule, toy.costs, programs, flat, partners};
@@ -407,11 +407,9 @@ TEST_CASE("a straggler is simulated beside one rank for all others", "[sim]") {
   slow.compute[work].alone = 25 * us;
   slow.compute[rest].alone = 4 * us;
   toy.costs.of_rank[11] = slow;
-  const std::vector<std::int64_t> apart = {11};
-  const auto folded = bind_representatives(toy.schedule, fold_ranks(toy.schedule, apart)),
-             all = bind_representatives(toy.schedule, Folding(toy.schedule.mesh));
-  REQUIRE(folded.size() == 2);
-  const SimResult some = simulate(toy.schedule, folded, toy.costs), every = simulate(toy.schedule, all, toy.costs);
+  const SimResult some = simulate(toy.schedule, toy.costs),
+                  every = simulate(toy.schedule, bind_step(toy.schedule, Folding(toy.schedule.mesh)), toy.costs);
+  REQUIRE(some.programs.size() == 2);
   CHECK(some.step == every.step);
   CHECK(some.step == 29 * us);
   const auto rows_of = [](const SimResult& result, std::int32_t rank) {

@@ -52,7 +52,7 @@ double step_us(const Scenario& scenario, NetworkKind network, const std::optiona
   const Schedule schedule = build_schedule(scenario);
   VerifiedSchedule verified = plan_and_verify(schedule);
   const Costs costs = cost_schedule(schedule, platform, scenario.cluster);
-  return to_us(simulate(schedule, std::move(verified.programs), costs, options).step);
+  return to_us(simulate(schedule, std::move(verified), costs, options).step);
 }
 
 constexpr NetworkKind kFluid = NetworkKind::fluid, kSimgrid = NetworkKind::simgrid;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "model/schedule/residency.hpp"
@@ -210,9 +212,17 @@ std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& sche
   check_costs(schedule, costs, costs);
   for (const auto& [rank, of_rank] : costs.of_rank) check_costs(schedule, of_rank, costs);
   std::vector<std::shared_ptr<const FlatProgram>> classes, result;
+  // Programs of a role whose communication is with equals and which cost as much have one form.
+  std::map<std::tuple<std::size_t, const OpCosts*, std::vector<std::uint32_t>>, std::size_t> known;  // → result
   for (std::size_t p = 0; p < programs.size(); ++p) {
-    FlatProgram flat =
-        flatten(schedule, programs[p], costs.of(programs[p].rank), costs.host, counterparts_of(schedule, partners, p));
+    const Counterparts counterparts = counterparts_of(schedule, partners, p);
+    const OpCosts& own = costs.of(programs[p].rank);
+    const auto [at, is_new] = known.try_emplace({programs[p].role, &own, counterparts.of}, p);
+    if (!is_new && programs[at->second].lanes == programs[p].lanes) {
+      result.push_back(result[at->second]);
+      continue;
+    }
+    FlatProgram flat = flatten(schedule, programs[p], own, costs.host, counterparts);
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& other) { return *other == flat; });
     if (same != classes.end()) {
       result.push_back(*same);

@@ -124,7 +124,7 @@ TEST_CASE("messages beside compute run under a framework whose process waits for
     const Costs costs =
         cost_schedule(schedule, read_platform(scenario.platform), scenario.cluster, 1, scenario.framework);
     REQUIRE(costs.host.waits_for_messages);
-    return simulate(schedule, verified.programs, costs).step;
+    return simulate(schedule, verified, costs).step;
   };
   const Picoseconds batched = step_of();
   scenario.overlap.tp_comm_overlap = true;  // rings of messages
@@ -145,9 +145,9 @@ TEST_CASE("played calls are as simulated ones, with a host of any speed", "[sim]
     Costs slower = costs;
     for (Picoseconds& issue : slower.host.issue) issue = static_cast<Picoseconds>(double(issue) * speed);
     SimOptions options;
-    const SimResult played = simulate(schedule, verified.programs, slower, options);
+    const SimResult played = simulate(schedule, verified, slower, options);
     options.plays_solo_calls = false;
-    const SimResult simulated = simulate(schedule, verified.programs, slower, options);
+    const SimResult simulated = simulate(schedule, verified, slower, options);
     CHECK(played.step == simulated.step);
     CHECK(played.timeline.rows.size() == simulated.timeline.rows.size());
     bool same = true;

@@ -51,14 +51,14 @@ TEST_CASE("joined messages that take no time are not exposed", "[exposure]") {
 TEST_CASE("joined messages that wait for a slow stage are bubble, as measured", "[exposure]") {
   const Scenario scenario = pipeline(true, 2, 4);
   const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_and_verify(schedule).plan;
+  const VerifiedSchedule verified = plan_and_verify(schedule);
   const BoundProgram slow = bind(schedule, 1);
   host::HostOptions options;
   options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
     if (rank == 1 && schedule.operations[slow.ops[op].op].name.starts_with("fc1."))
       std::this_thread::sleep_for(std::chrono::milliseconds(4));
   };
-  host::HostExecutor executor(schedule, plan, options);
+  host::HostExecutor executor(verified, options);
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   exec::initialise_state(schedule, scenario, memory_of);
   exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory_of);

@@ -16,15 +16,15 @@ using Clock = std::chrono::steady_clock;
 // A host executor that is ready to run, with the injected fault.
 struct Ready {
   Scenario scenario;
-  Schedule schedule;
-  MemoryPlan plan;
+  VerifiedSchedule verified;
+  const Schedule& schedule = verified.schedule;
   std::unique_ptr<host::HostExecutor> executor;
 
   Ready(const std::string& mode, host::HostOptions options)
       : Ready(tiny_scenario(3, mode, "fp32", 6), std::move(options)) {}
   Ready(Scenario of, host::HostOptions options)
-      : scenario(std::move(of)), schedule(build_schedule(scenario)), plan(plan_memory(schedule)) {
-    executor = std::make_unique<host::HostExecutor>(schedule, plan, std::move(options));
+      : scenario(std::move(of)), verified(plan_and_verify(build_schedule(scenario))) {
+    executor = std::make_unique<host::HostExecutor>(verified, std::move(options));
     exec::initialise_state(schedule, scenario, memory());
     exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory());
     exec::write_hyper(schedule, scenario, 0, memory());
@@ -230,13 +230,12 @@ TEST_CASE("channels hold cores from start to end, and carry no more than they do
   }
   CHECK(slow > 0);
   options.cores_per_device -= 1;
-  CHECK_THROWS_WITH(host::HostExecutor(ready.schedule, ready.plan, options), Contains("channels (dp 2) of 2 ranks"));
+  CHECK_THROWS_WITH(host::HostExecutor(ready.verified, options), Contains("channels (dp 2) of 2 ranks"));
 }
 
 TEST_CASE("a computation that never ends fails the step, and nobody waits for it") {
   // The lane that does not return uses these after the test.
-  static const Schedule schedule = build_schedule(tiny_scenario(1, "plain"));
-  static const MemoryPlan plan = plan_memory(schedule);
+  static const VerifiedSchedule verified = plan_and_verify(build_schedule(tiny_scenario(1, "plain")));
   static std::atomic<bool> released{false};
   const auto begin = std::chrono::steady_clock::now();
   {
@@ -245,7 +244,7 @@ TEST_CASE("a computation that never ends fails the step, and nobody waits for it
     options.before_operation = [](std::int64_t, std::uint32_t op) {
       while (op == 0 && !released) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     };
-    host::HostExecutor executor(schedule, plan, options);
+    host::HostExecutor executor(verified, options);
     CHECK_THROWS_WITH(executor.run(1), Catch::StartsWith("rank 0: ") && Catch::Contains(" and does not end"));
   }
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(15));

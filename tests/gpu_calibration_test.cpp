@@ -39,26 +39,24 @@ const calibrate::Calibration& calibration() {
 // A device that is the simulator's own model of one.
 class SimulatedGpu : public exec::Executor {
  public:
-  SimulatedGpu(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
-               const exec::RunOptions& links, Network network)
-      : schedule_(schedule) {
+  SimulatedGpu(const VerifiedSchedule& verified, const sim::Platform& platform, const exec::RunOptions& links,
+               Network network)
+      : schedule_(verified.schedule), step_(unfolded(verified.schedule, verified)) {
     Cluster cluster;
     cluster.network = network;
     cluster.link_GBps = links.link_GBps > 0 ? links.link_GBps : 1e9;
     cluster.link_latency_us = links.link_latency_us;
-    costs_ = sim::cost_schedule(schedule, platform, cluster);
-    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
-      programs_.push_back(bind(schedule, rank));
-      memory_.push_back(std::make_unique<host::RankMemory>(schedule, plan.roles[programs_.back().role]));
-    }
+    costs_ = sim::cost_schedule(schedule_, platform, cluster);
+    for (const BoundProgram& program : step_.programs)
+      memory_.push_back(std::make_unique<host::RankMemory>(schedule_, verified.plan.roles[program.role]));
   }
   Timeline run(int steps) override {
     sim::SimOptions options;
     options.max_steps = steps;
     options.stops_when_steady = false;
-    return sim::simulate(schedule_, programs_, costs_, options).timeline;
+    return sim::simulate(schedule_, step_, costs_, options).timeline;
   }
-  const std::vector<BoundProgram>& programs() const override { return programs_; }
+  const std::vector<BoundProgram>& programs() const override { return step_.programs; }
   host::RankMemory& memory(std::int64_t rank) override { return *memory_[static_cast<std::size_t>(rank)]; }
   std::optional<Device> device() const override { return Device{"Simulated GPU", 4, 1 << 30}; }
 
@@ -67,7 +65,7 @@ class SimulatedGpu : public exec::Executor {
 
  private:
   sim::Costs costs_;
-  std::vector<BoundProgram> programs_;
+  BoundStep step_;
   std::vector<std::unique_ptr<host::RankMemory>> memory_;
 };
 
@@ -95,8 +93,8 @@ sim::Platform plausible_platform() {
 }
 
 exec::Machine simulated_gpu(const sim::Platform& given, Network network = Network::links) {
-  return {[&given, network](const Schedule& schedule, const MemoryPlan& plan, const exec::RunOptions& links) {
-            return std::make_unique<SimulatedGpu>(schedule, plan, given, links, network);
+  return {[&given, network](const VerifiedSchedule& verified, const exec::RunOptions& links) {
+            return std::make_unique<SimulatedGpu>(verified, given, links, network);
           },
           3};
 }
@@ -222,7 +220,7 @@ void check_processes() {
   // Every operation of both ranks was measured.
   const compare::RowTimelines& plain = run.timelines[0];
   std::size_t operations = 0;
-  for (const BoundProgram& program : plain.measured_programs) operations += program.ops.size();
+  for (const BoundProgram& program : plain.measured_step.programs) operations += program.ops.size();
   CHECK(plain.measured.rows.size() == operations);
   CHECK(fake_nccl::live() == 0);
 
@@ -347,7 +345,7 @@ void check_comparison() {
   const compare::RowTimelines& plain = run.timelines[0];
   std::vector<std::pair<Picoseconds, Picoseconds>> busy;
   for (const TimelineRow& row : plain.predicted.rows)
-    for (const BoundProgram& program : plain.predicted_programs)
+    for (const BoundProgram& program : plain.predicted_step.programs)
       if (program.rank == row.rank && !is_communication(program.work_of(row.op))) busy.push_back({row.start, row.end});
   std::sort(busy.begin(), busy.end());
   REQUIRE(busy.size() > 10);
@@ -361,11 +359,10 @@ void check_kept() {
   const TempDir folder;
   int made = 0, steps = 0, last = INT_MAX;
   exec::Machine machine = simulated_gpu(given);
-  machine.make = [&, make = machine.make](const Schedule& schedule, const MemoryPlan& plan,
-                                          const exec::RunOptions& links) {
+  machine.make = [&, make = machine.make](const VerifiedSchedule& verified, const exec::RunOptions& links) {
     if (++made > last) throw Killed();
-    steps += schedule.name == "plain";
-    return make(schedule, plan, links);
+    steps += verified.schedule.name == "plain";
+    return make(verified, links);
   };
   const auto calibrated = [&] {
     calibrate::Notebook notebook(folder.file("gpu.toml.partial"), {});
@@ -426,11 +423,10 @@ class WatchedGpu final : public SimulatedGpu {
 
 void check_operands() {
   const sim::Platform given = plausible_platform();
-  const exec::Machine machine = {
-      [&given](const Schedule& schedule, const MemoryPlan& plan, const exec::RunOptions& links) {
-        return std::make_unique<WatchedGpu>(schedule, plan, given, links, Network::links);
-      },
-      3};
+  const exec::Machine machine = {[&given](const VerifiedSchedule& verified, const exec::RunOptions& links) {
+                                   return std::make_unique<WatchedGpu>(verified, given, links, Network::links);
+                                 },
+                                 3};
   calibrate::calibrate_gpu(machine, tiny_gpu_sizes(), [](const std::string&) {});
   CHECK(WatchedGpu::watched > 30);
 }
@@ -439,9 +435,9 @@ void check_failures() {
   const sim::Platform given = plausible_platform();
   const exec::Machine machine = simulated_gpu(given);
   exec::Machine failing = machine;
-  failing.make = [&](const Schedule& schedule, const MemoryPlan& plan, const exec::RunOptions& links) {
-    if (schedule.name == "probe_transfers") throw runtime_failure("out of luck");
-    return machine.make(schedule, plan, links);
+  failing.make = [&](const VerifiedSchedule& verified, const exec::RunOptions& links) {
+    if (verified.schedule.name == "probe_transfers") throw runtime_failure("out of luck");
+    return machine.make(verified, links);
   };
   const calibrate::Calibration left = calibrate::calibrate_gpu(failing, tiny_gpu_sizes(), [](const std::string&) {});
   CHECK(has_line(left.notes, "copies: not measured, out of luck"));

@@ -81,8 +81,8 @@ class TimedGpu final : public exec::Executor {
   Clock::time_point hot_ = Clock::now() + std::chrono::milliseconds(60);
 };
 Machine timed_gpu(const Times& times) {
-  return {[=](const Schedule& schedule, const MemoryPlan& plan, const RunOptions&) {
-            return std::make_unique<TimedGpu>(schedule, plan, times);
+  return {[=](const VerifiedSchedule& verified, const RunOptions&) {
+            return std::make_unique<TimedGpu>(verified.schedule, verified.plan, times);
           },
           2};
 }

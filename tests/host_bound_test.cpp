@@ -104,7 +104,7 @@ global_batch_size = 8
   Costs costs = cost_schedule(schedule, read_platform(scenario.platform), scenario.cluster, 1, scenario.framework);
   REQUIRE(costs.host.waits_for_messages);
   const auto host_share = [&] {
-    const SimResult result = simulate(schedule, verified.programs, costs);
+    const SimResult result = simulate(schedule, verified, costs);
     const Breakdown b = mean_breakdown(schedule, result.programs, result.timeline);
     CHECK(b.bubble > 0);
     return double(b.host) / double(result.step);

@@ -404,7 +404,7 @@ std::string shift_on_folded_rank(Mutant& m, const Folding& folding, Random& rand
   std::vector<std::pair<Coord, std::int64_t>> folded;
   for (const MeshAxis& axis : m.schedule.mesh.axes())
     for (std::int64_t c = 0; c < axis.size; ++c)
-      if (view.offset.depends_on(axis.coord) && folding.class_of(axis.coord, c).size() == 0)
+      if (view.offset.depends_on(axis.coord) && folding.class_of(axis.coord, c).places == 0)
         folded.push_back({axis.coord, c});
   if (folded.empty()) return "";
   const auto [axis, coordinate] = random.pick(folded);

@@ -16,27 +16,19 @@ namespace stretto::testing {
 // there. Ranks share it, or `processes` has one of them.
 struct OnFakeGpu {
   Scenario scenario;
-  Schedule schedule;
-  MemoryPlan plan;
+  VerifiedSchedule verified;
+  const Schedule& schedule = verified.schedule;
   std::unique_ptr<exec::Executor> executor;
 
   explicit OnFakeGpu(const Scenario& s, bool graphs = true, launch::ProcessGroup* processes = nullptr)
-      : scenario(s), schedule(build_schedule(s)) {
-    plan = plan_and_verify(schedule).plan;
+      : scenario(s), verified(plan_and_verify(build_schedule(s))) {
     cuda::CudaOptions options{exec::run_options(scenario)};
     options.ctas = 2;
     options.graphs = graphs;
     options.processes = processes;
-    std::vector<BoundProgram> programs;
-    cuda::LaunchPlan launches;
-    if (processes) {
-      programs.push_back(bind(schedule, processes->rank()));
-      launches = cuda::plan_launches_of_rank(schedule, programs.front());
-    } else {
-      for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
-      launches = cuda::plan_launches(schedule, programs);
-    }
-    executor.reset(stretto_make_cuda_executor(schedule, plan, options, std::move(programs), std::move(launches)));
+    cuda::RanksHere here = cuda::ranks_here(verified, processes);
+    executor.reset(stretto_make_cuda_executor(schedule, verified.plan, options, std::move(here.programs),
+                                              std::move(here.launches)));
   }
   exec::MemoryOf memory_of() { return exec::memory_of(*executor); }
   Trained train(int steps, [[maybe_unused]] launch::ProcessGroup* processes = nullptr) {

@@ -22,13 +22,12 @@ constexpr int kStepsApart = 2;
 Trained train_as_processes(const Scenario& scenario) {
   Trained trained;
   const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
+  const VerifiedSchedule verified = plan_and_verify(schedule);
   const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
   const std::vector<std::string> errors = as_processes(schedule.mesh.ranks(), 60, [&](launch::ProcessGroup& group) {
     host::HostOptions options;
     options.processes = &group;
-    host::HostExecutor executor(schedule, plan, options);
+    host::HostExecutor executor(verified, options);
     const exec::MemoryOf memory_of = exec::memory_of(executor);
     exec::initialise_state(schedule, scenario, memory_of);
     std::vector<double> losses, norms;
@@ -71,7 +70,7 @@ TEST_CASE("ranks in processes of their own: the same bits as in one, in every mo
 TEST_CASE("a rank that fails, hangs or is lost fails those in other processes", "[processes]") {
   const Scenario scenario = tiny_scenario(3, "overlap_grad_reduce");
   const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_memory(schedule);
+  const VerifiedSchedule verified = plan_and_verify(schedule);
   enum class Fault { throws, hangs, vanishes };
   for (const Fault fault : {Fault::throws, Fault::hangs, Fault::vanishes}) {
     const auto begin = std::chrono::steady_clock::now();
@@ -85,7 +84,7 @@ TEST_CASE("a rank that fails, hangs or is lost fails those in other processes", 
         if (fault == Fault::hangs) std::this_thread::sleep_for(std::chrono::seconds(5));
         if (fault == Fault::vanishes) group.fail("it was lost");  // as its connection would say
       };
-      host::HostExecutor executor(schedule, plan, options);
+      host::HostExecutor executor(verified, options);
       const exec::MemoryOf memory_of = exec::memory_of(executor);
       exec::initialise_state(schedule, scenario, memory_of);
       exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory_of);

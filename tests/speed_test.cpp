@@ -38,7 +38,7 @@ Cost cost_of(const Scenario& scenario) {
     const Schedule schedule = build_schedule(scenario);
     VerifiedSchedule verified = plan_and_verify(schedule);
     const sim::SimResult result =
-        sim::simulate(schedule, std::move(verified.programs), sim::cost_schedule(schedule, platform, scenario.cluster));
+        sim::simulate(schedule, std::move(verified), sim::cost_schedule(schedule, platform, scenario.cluster));
     cost.cpu_s = std::min(cost.cpu_s, double(std::clock() - begin) / CLOCKS_PER_SEC);
     cost.operations = result.operations;
     CHECK(result.steady);

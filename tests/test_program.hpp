@@ -1,9 +1,11 @@
 #pragma once
 #include <initializer_list>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/timeline.hpp"
-#include "model/schedule/bind.hpp"
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::test {
@@ -71,5 +73,12 @@ struct HandMade {
   BoundProgram program;
   Timeline timeline;
 };
+
+// The step of programs that are written down.
+inline BoundStep step_of(const Schedule& schedule, std::vector<BoundProgram> programs) {
+  const Folding folding(schedule.mesh);
+  IssueOrder issued = find_issue_order(schedule, programs, folding);
+  return {folding, std::move(programs), std::move(issued)};
+}
 
 }  // namespace stretto::test

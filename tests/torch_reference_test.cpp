@@ -98,9 +98,8 @@ json rope_scaling_of(const Scenario& scenario) {
 //   clipped steps      [{lr, loss, norm, tokens [sample][position], targets, dropout_keys [layer][2]}]
 json train_and_dump(const Scenario& scenario, int steps) {
   const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
-  host::HostExecutor executor(schedule, plan, {});
+  const VerifiedSchedule verified = plan_and_verify(schedule);
+  host::HostExecutor executor(verified, {});
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   exec::initialise_state(schedule, scenario, memory_of);
   // Biases are 0 and norm weights 1 at the start, which hides mistakes.
@@ -171,7 +170,8 @@ json load_exported_and_dump(bool llama, const std::filesystem::path& folder) {
   tokens.close();
   scenario.training.checkpoint_dir = (folder / (llama ? "llama" : "gpt2")).string();
   const Schedule first = build_schedule(scenario);
-  host::HostExecutor trainer(first, plan_memory(first), {});
+  const VerifiedSchedule of_first = plan_and_verify(first);
+  host::HostExecutor trainer(of_first, {});
   exec::train(scenario, first, trainer, {});
   const std::string file = scenario.training.checkpoint_dir + ".safetensors";
   exec::export_to_huggingface(scenario.training.checkpoint_dir + "/step-00000005.safetensors", {file, ""});
@@ -182,9 +182,8 @@ json load_exported_and_dump(bool llama, const std::filesystem::path& folder) {
   scenario.parallel.tensor_model_parallel_size = 2;
   scenario.model.padded_vocab_size = 32;
   const Schedule schedule = build_schedule(scenario);
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
-  host::HostExecutor executor(schedule, plan, {});
+  const VerifiedSchedule verified = plan_and_verify(schedule);
+  host::HostExecutor executor(verified, {});
   const exec::TrainResult result = exec::train(scenario, schedule, executor, {});
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   // Both ranks have the same samples.

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -121,17 +123,23 @@ struct Trained {
 
 using ChangeWeights = std::function<void(exec::FullTensor&)>;
 
-// Trains a schedule of `scenario` for `steps` steps. `threaded` picks the executor, `change` is called for each tensor of
-// the first weights. Verifies nothing.
+// A schedule as executors take it, although nobody has verified it.
+inline VerifiedSchedule unverified(const Schedule& schedule, const MemoryPlan& plan) {
+  return {bind_step(schedule), schedule, plan};
+}
+
+// Trains a schedule of `scenario` for `steps` steps. `threaded` picks the executor, `change` is called for each tensor
+// of the first weights. Verifies nothing.
 inline Trained train_schedule(const Schedule& schedule, const MemoryPlan& plan, const Scenario& scenario, int steps,
                               bool threaded, std::uint64_t seed = 1, const ChangeWeights& change = {}) {
+  std::optional<VerifiedSchedule> threaded_step;
   std::unique_ptr<host::HostExecutor> host;
   std::unique_ptr<serial::SerialExecutor> serial;
   host::HostOptions options;
   // No more cores than channels leave room for.
   if (!scenario.cluster.max_ctas.empty()) options.cores_per_device = static_cast<int>(cores_needed(schedule));
   if (threaded)
-    host = std::make_unique<host::HostExecutor>(schedule, plan, options);
+    host = std::make_unique<host::HostExecutor>(threaded_step.emplace(unverified(schedule, plan)), options);
   else
     serial = std::make_unique<serial::SerialExecutor>(schedule, plan);
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& {

@@ -120,9 +120,8 @@ class Pair {
       order.push_back(call_block(schedule_, measured, 0, i));
       if (i == 0 && beside_) order.back().waits = {{EdgeKind::start_start, {background_op_, 0, 0, 0, 0}}};
     }
-    const MemoryPlan plan = plan_memory(schedule_);
-    require_verified(schedule_, &plan);
-    executor_ = machine.make(schedule_, plan, {});
+    verified_ = plan_and_verify(schedule_);
+    executor_ = machine.make(verified_, {});
     fill_randomly(schedule_, *executor_);
   }
 
@@ -144,6 +143,7 @@ class Pair {
   bool beside_;
   int steps_;
   Schedule schedule_;
+  VerifiedSchedule verified_;
   OpId measured_op_ = 0, background_op_ = 0;
   std::unique_ptr<exec::Executor> executor_;
 };

@@ -53,10 +53,10 @@ class EndingExecutor final : public exec::Executor {
 
 Machine ending(Machine machine, MayEnd may_end) {
   if (!may_end) return machine;
-  const auto make = [inner = machine.make, may_end](const Schedule& schedule, const MemoryPlan& plan,
+  const auto make = [inner = machine.make, may_end](const VerifiedSchedule& verified,
                                                     RunOptions options) -> std::unique_ptr<exec::Executor> {
     may_end();
-    return std::make_unique<EndingExecutor>(inner(schedule, plan, std::move(options)), may_end);
+    return std::make_unique<EndingExecutor>(inner(verified, std::move(options)), may_end);
   };
   return {make, machine.steps, machine.processes};
 }
@@ -79,9 +79,8 @@ void fill_randomly(const Schedule& schedule, exec::Executor& executor) {
 
 ProbeRun run_probe(const Schedule& schedule, const Machine& machine, const RunOptions& options, int warmup, int repeats,
                    const std::function<void(exec::Executor&)>& prepare) {
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
-  const std::unique_ptr<exec::Executor> executor = machine.make(schedule, plan, options);
+  const VerifiedSchedule verified = plan_and_verify(schedule);
+  const std::unique_ptr<exec::Executor> executor = machine.make(verified, options);
   if (prepare) prepare(*executor);
   if (warmup > 0) executor->run(warmup);
   ProbeRun run;

@@ -27,13 +27,13 @@ double cpu_us() {
 }  // namespace
 
 struct SgemmYardstick::State {
-  Schedule schedule;
+  VerifiedSchedule verified;
   std::vector<std::vector<double>> began_us;  // [rank][operation] on the clock of the rank's thread
   std::unique_ptr<host::HostExecutor> executor;
 };
 
 SgemmYardstick::SgemmYardstick(int ranks, int cores) : state_(std::make_unique<State>()) {
-  Schedule& schedule = state_->schedule;
+  Schedule schedule;
   schedule.name = "probe_sgemm";
   schedule.mesh = Mesh({{Coord::dp, ranks}});
   schedule.placement.ranks_per_device = ranks;
@@ -62,15 +62,14 @@ SgemmYardstick::SgemmYardstick(int ranks, int cores) : state_(std::make_unique<S
                                               {read(views[0]), read(views[1]), write(views[2])}});
   for (int i = 0; i < kRepeats; ++i) order.push_back(call_block(schedule, block, 0, i));
   order.push_back(call_block(schedule, order.front().block, 0, 1));  // the last is over when this begins
-  const MemoryPlan plan = plan_memory(schedule);
-  require_verified(schedule, &plan);
+  state_->verified = plan_and_verify(std::move(schedule));
   host::HostOptions options;
   options.cores_per_device = cores;
   state_->began_us.assign(static_cast<std::size_t>(ranks), std::vector<double>(order.size()));
   options.before_operation = [&began_us = state_->began_us](std::int64_t rank, std::uint32_t op) {
     began_us[static_cast<std::size_t>(rank)][op] = cpu_us();
   };
-  state_->executor = std::make_unique<host::HostExecutor>(schedule, plan, options);
+  state_->executor = std::make_unique<host::HostExecutor>(state_->verified, options);
 }
 SgemmYardstick::~SgemmYardstick() = default;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bf16.hpp"
+#include "model/build_schedule.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -67,7 +68,7 @@ void fill_state(const Schedule& schedule, host::RankMemory& memory) {
 }
 
 StepRun::StepRun(const Scenario& scenario, const Machine& machine)
-    : step_(scenario, machine, {}, exec::tokens_of(scenario), fill) {
+    : step_(scenario, build_schedule(scenario), machine, {}, exec::tokens_of(scenario), fill) {
   // The first of two brings the caches back to what a step leaves behind; a large step does that by itself.
   steps_ = std::max(machine.steps, step_.verified.plan.peak_bytes() > kCacheBytes ? 1 : 2);
 }

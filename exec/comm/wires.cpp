@@ -19,6 +19,7 @@
 #include "base/error.hpp"
 #include "base/printable.hpp"
 #include "exec/launch/greeting.hpp"
+#include "model/schedule/partners.hpp"
 
 namespace stretto::wire {
 namespace {

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/module.hpp"
 #include "exec/cuda/module/workspace.hpp"
+#include "exec/cuda/nccl_groups.hpp"
 #include "exec/launch/process_group.hpp"
 
 namespace stretto::cuda {
@@ -28,9 +29,22 @@ std::string reserve_hardware_queues(std::size_t streams) {
       queues, given);
 }
 
-std::unique_ptr<exec::Executor> make_cuda_executor(const Schedule& schedule, const MemoryPlan& plan,
-                                                   const CudaOptions& options) {
-  if (schedule.compute_dtype == Dtype::f64)
+RanksHere ranks_here(const VerifiedSchedule& verified, launch::ProcessGroup* processes) {
+  RanksHere here;
+  if (processes) {
+    here.programs.push_back(program_of(verified.schedule, verified, processes->rank()));
+    require_one_order(verified, here.programs.front());
+    here.launches = plan_launches_of_rank(verified.schedule, here.programs.front());
+  } else {
+    BoundStep step = unfolded(verified.schedule, verified);
+    here.launches = plan_launches(verified.schedule, step);
+    here.programs = std::move(step.programs);
+  }
+  return here;
+}
+
+std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verified, const CudaOptions& options) {
+  if (verified.schedule.compute_dtype == Dtype::f64)
     throw input_error("[training] precision: expected bf16 or fp32 on a GPU, got fp64");
   MakeCudaExecutor* make = nullptr;
   try {
@@ -38,16 +52,9 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const Schedule& schedule, con
   } catch (const Error& error) {
     throw runtime_failure(std::string("no CUDA here: ") + error.what());
   }
-  std::vector<BoundProgram> programs;
-  LaunchPlan launches;
-  if (options.processes) {
-    programs.push_back(bind(schedule, options.processes->rank()));
-    launches = plan_launches_of_rank(schedule, programs.front());
-  } else {
-    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) programs.push_back(bind(schedule, rank));
-    launches = plan_launches(schedule, programs);
-  }
-  return std::unique_ptr<exec::Executor>(make(schedule, plan, options, std::move(programs), std::move(launches)));
+  RanksHere here = ranks_here(verified, options.processes);
+  return std::unique_ptr<exec::Executor>(
+      make(verified.schedule, verified.plan, options, std::move(here.programs), std::move(here.launches)));
 }
 
 std::int64_t overhead_bytes(const Schedule& schedule, std::int64_t ranks) {

@@ -7,8 +7,7 @@
 #include "exec/cuda/launch_plan.hpp"
 #include "exec/executor.hpp"
 #include "exec/run_options.hpp"
-#include "model/schedule/plan.hpp"
-#include "model/schedule/schedule.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::cuda {
 
@@ -23,16 +22,23 @@ struct CudaOptions : exec::RunOptions {
 //
 // The CUDA libraries are loaded by the first call (libstretto_cuda.so). Throws Error(runtime), in one line, when this
 // build has no CUDA, there is no driver or no device, or the memory does not suffice (before anything runs: how much is
-// needed, and by which buffers); Error(input) for what the device cannot compute (fp64). `schedule` must outlive the
-// executor and have been verified.
-std::unique_ptr<exec::Executor> make_cuda_executor(const Schedule& schedule, const MemoryPlan& plan,
-                                                   const CudaOptions& options);
+// needed, and by which buffers); Error(input) for what the device cannot compute (fp64). `verified` must outlive the
+// executor.
+std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verified, const CudaOptions& options);
 
 constexpr std::size_t kMostQueues = 32;  // hardware queues that a GPU can have
 // Gives every stream a hardware queue of its own, as far as there are any, by CUDA_DEVICE_MAX_CONNECTIONS; a value that
 // the environment has is left alone. Call before anything of CUDA. Returns a line when streams will share queues, ""
 // else.
 std::string reserve_hardware_queues(std::size_t streams);
+
+// The programs of the ranks that are in this process, all or one, and the plan of their launches. Throws Error(runtime)
+// when NCCL cannot have the order of joined messages (require_one_order).
+struct RanksHere {
+  std::vector<BoundProgram> programs;
+  LaunchPlan launches;
+};
+RanksHere ranks_here(const VerifiedSchedule& verified, launch::ProcessGroup* processes);
 
 // The module's only export. It contains no code of other folders: it links to the program's.
 using MakeCudaExecutor = exec::Executor*(const Schedule& schedule, const MemoryPlan& plan, const CudaOptions& options,

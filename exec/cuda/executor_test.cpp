@@ -223,7 +223,7 @@ TEST_CASE("memory that does not suffice is said before anything runs, and everyt
     OnFakeGpu fits(scenario);
     // Exactly what the plan says, and the overhead that is said beside it.
     std::int64_t planned = cuda::overhead_bytes(fits.schedule, 2);
-    for (std::int64_t rank = 0; rank < 2; ++rank) planned += fits.plan.roles[0].bytes;
+    for (std::int64_t rank = 0; rank < 2; ++rank) planned += fits.verified.plan.roles[0].bytes;
     CHECK(static_cast<std::int64_t>(device.used_bytes) == planned);
   }
   CHECK(device.used_bytes == 0);
@@ -245,13 +245,12 @@ TEST_CASE("attention has a workspace for each stream that it is on", "[cuda]") {
                             {finish_of(filled)});
     tiny.waits_of(filled) = {finish_of(op, 1)};
   }
-  const MemoryPlan plan = plan_and_verify(tiny.schedule).plan;
+  const VerifiedSchedule verified = plan_and_verify(tiny.schedule);
   std::vector<cuda::AttentionLaunch> launches;
   cuda::attention_launches = &launches;
-  std::vector<BoundProgram> programs = {bind(tiny.schedule, 0)};
-  cuda::LaunchPlan actions = cuda::plan_launches(tiny.schedule, programs);
-  std::unique_ptr<exec::Executor>(
-      stretto_make_cuda_executor(tiny.schedule, plan, {}, std::move(programs), std::move(actions)))
+  cuda::RanksHere here = cuda::ranks_here(verified, nullptr);
+  std::unique_ptr<exec::Executor>(stretto_make_cuda_executor(verified.schedule, verified.plan, {},
+                                                             std::move(here.programs), std::move(here.launches)))
       ->run(1);
   cuda::attention_launches = nullptr;
   REQUIRE(launches.size() == 3);
@@ -352,8 +351,8 @@ TEST_CASE("streams get hardware queues, and it is said when they share them", "[
 
 TEST_CASE("a GPU does not compute in fp64, and says so", "[cuda]") {
   const Scenario scenario = layout_scenario(Layout{1, 1}, "plain", false, "fp64");
-  const Schedule schedule = build_schedule(scenario);
-  CHECK_THROWS_WITH(cuda::make_cuda_executor(schedule, plan_memory(schedule), {}), Catch::Contains("got fp64"));
+  const VerifiedSchedule verified = plan_and_verify(build_schedule(scenario));
+  CHECK_THROWS_WITH(cuda::make_cuda_executor(verified, {}), Catch::Contains("got fp64"));
 }
 
 }  // namespace stretto::testing

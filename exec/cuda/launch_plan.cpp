@@ -10,7 +10,6 @@
 #include <variant>
 
 #include "exec/comm/local.hpp"
-#include "model/schedule/issue_order.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -19,9 +18,9 @@ using Kind = LaunchAction::Kind;
 
 class Planner {
  public:
-  Planner(const Schedule& schedule, std::span<const BoundProgram> programs, bool is_shared)
-      : schedule_(schedule), programs_(programs), is_shared_(is_shared) {
-    if (is_shared) issued_ = find_issue_order(schedule, programs);
+  // `issued`: of ranks that share a device; null: of one that has its own.
+  Planner(const Schedule& schedule, std::span<const BoundProgram> programs, const IssueOrder* issued)
+      : programs_(programs), issued_(issued) {
     lanes_ = static_cast<std::uint32_t>(schedule.lanes.size());
     plan_.streams = static_cast<std::uint32_t>(programs.size()) * lanes_;
     queues_.resize(plan_.streams);
@@ -82,7 +81,7 @@ class Planner {
       for (const std::uint32_t op : group) mark(op, Kind::begin);
       for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::started, rank_, op));
       const Work& work = program.work_of(ops[i]);
-      if (!is_shared_)
+      if (!issued_)
         launch(ops[i], 0, 0, group.size());
       else if (std::holds_alternative<Collective>(work))
         collective(ops[i], std::get<Collective>(work).kind);
@@ -109,8 +108,8 @@ class Planner {
   }
 
   void collective(std::uint32_t op, CollectiveKind kind) {
-    const RendezvousSlot slot = issued_.slots[rank_][op];
-    const CollectiveGroup& group = issued_.groups[slot.group];
+    const RendezvousSlot slot = issued_->slots[rank_][op];
+    const CollectiveGroup& group = issued_->groups[slot.group];
     const auto meet = [&](int before_phase) {
       push(op, Kind::record, event(Moment::arrived, rank_, op, before_phase));
       for (std::size_t m = 0; m < group.members.size(); ++m)
@@ -136,9 +135,9 @@ class Planner {
   void messages(std::span<const std::uint32_t> group) {
     for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::arrived, rank_, op));
     for (const std::uint32_t op : group) {
-      const RendezvousSlot slot = issued_.slots[rank_][op];
+      const RendezvousSlot slot = issued_->slots[rank_][op];
       if (slot.kind != RendezvousSlot::Kind::receive) continue;
-      const MessagePair& pair = issued_.pairs[slot.group];
+      const MessagePair& pair = issued_->pairs[slot.group];
       const LaunchPlan::Participant sender{pair.from, pair.sends[slot.index]};
       push(op, Kind::wait, event(Moment::arrived, sender.rank, sender.op));
       launch(op, 0, static_cast<std::uint32_t>(plan_.rendezvous.size()));
@@ -146,9 +145,9 @@ class Planner {
       push(op, Kind::record, event(Moment::delivered, rank_, op));
     }
     for (const std::uint32_t op : group) {
-      const RendezvousSlot slot = issued_.slots[rank_][op];
+      const RendezvousSlot slot = issued_->slots[rank_][op];
       if (slot.kind != RendezvousSlot::Kind::send) continue;
-      const MessagePair& pair = issued_.pairs[slot.group];
+      const MessagePair& pair = issued_->pairs[slot.group];
       push(op, Kind::wait, event(Moment::delivered, pair.to, pair.receives[slot.index]));
     }
   }
@@ -201,10 +200,8 @@ class Planner {
     plan_.events = next;
   }
 
-  const Schedule& schedule_;
   std::span<const BoundProgram> programs_;
-  const bool is_shared_;
-  IssueOrder issued_;
+  const IssueOrder* const issued_;
   LaunchPlan plan_;
   std::uint32_t lanes_ = 0, rank_ = 0, stream_ = 0;
   std::map<std::tuple<Moment, std::uint32_t, std::uint32_t, int>, std::uint32_t> events_;
@@ -215,12 +212,12 @@ class Planner {
 
 }  // namespace
 
-LaunchPlan plan_launches(const Schedule& schedule, std::span<const BoundProgram> programs) {
-  return Planner(schedule, programs, true).run();
+LaunchPlan plan_launches(const Schedule& schedule, const BoundStep& step) {
+  return Planner(schedule, step.programs, &step.issued).run();
 }
 
 LaunchPlan plan_launches_of_rank(const Schedule& schedule, const BoundProgram& program) {
-  return Planner(schedule, {&program, 1}, false).run();
+  return Planner(schedule, {&program, 1}, nullptr).run();
 }
 
 }  // namespace stretto::cuda

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/schedule/bind.hpp"
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::cuda {
@@ -50,12 +50,12 @@ struct LaunchPlan {
   std::vector<std::vector<Participant>> rendezvous;
 };
 
-// The plan of all ranks, which share a device; `programs` in order of ranks. Calls follow the host issue order of every
+// The plan of all ranks, which share a device; none is folded in `step`. Calls follow the host issue order of every
 // rank as far as their waits allow. The schedule must have been verified.
 //
 // Start → start edges become "after everything before it on its stream", the latest moment that an event can tell
 // before a kernel starts.
-LaunchPlan plan_launches(const Schedule& schedule, std::span<const BoundProgram> programs);
+LaunchPlan plan_launches(const Schedule& schedule, const BoundStep& step);
 // The plan of one rank on its own device: no rendezvous, calls in host issue order.
 LaunchPlan plan_launches_of_rank(const Schedule& schedule, const BoundProgram& program);
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "exec/comm/local.hpp"
+#include "model/schedule/partners.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -19,12 +20,13 @@ using Kind = cuda::LaunchAction::Kind;
 class FakeDevice {
  public:
   FakeDevice(const Schedule& schedule, const MemoryPlan& memory) : schedule_(schedule) {
-    for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
-      programs_.push_back(bind(schedule, rank));
-      memories_.push_back(std::make_unique<host::RankMemory>(schedule, memory.roles[programs_.back().role]));
-      operands_.push_back(host::bind_operands(schedule, programs_.back(), *memories_.back()));
+    BoundStep step = bind_step(schedule, Folding(schedule.mesh));
+    plan_ = cuda::plan_launches(schedule, step);
+    programs_ = std::move(step.programs);
+    for (const BoundProgram& program : programs_) {
+      memories_.push_back(std::make_unique<host::RankMemory>(schedule, memory.roles[program.role]));
+      operands_.push_back(host::bind_operands(schedule, program, *memories_.back()));
     }
-    plan_ = cuda::plan_launches(schedule, programs_);
   }
   host::RankMemory& memory(std::int64_t rank) { return *memories_[static_cast<std::size_t>(rank)]; }
   const cuda::LaunchPlan& plan() const { return plan_; }

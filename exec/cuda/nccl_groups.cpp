@@ -79,7 +79,8 @@ std::vector<std::uint32_t> words(const Schedule& schedule, const BoundProgram& p
   return all;
 }
 
-void require_one_order(const Schedule& schedule, const BoundProgram& program, LaneId lane) {
+void require_one_order(const VerifiedSchedule& verified, const BoundProgram& program, LaneId lane) {
+  const Schedule& schedule = verified.schedule;
   std::set<std::int64_t> peers;
   for (const std::uint32_t op : program.lanes[lane])
     if (const PointToPoint* message = message_of(schedule, program.ops[op].op))
@@ -88,7 +89,7 @@ void require_one_order(const Schedule& schedule, const BoundProgram& program, La
     const std::vector<std::uint32_t> sent = words(schedule, program, lane, peer, true);
     // With one communicator between them the order is that of the messages.
     if (sent.empty() || std::set(sent.begin(), sent.end()).size() == 1) continue;
-    if (sent != words(schedule, bind(schedule, peer), lane, program.rank, false))
+    if (sent != words(schedule, program_of(schedule, verified, peer), lane, program.rank, false))
       throw runtime_failure(fmt::format(
           "joined messages from rank {} to rank {} are received in another order than they are sent in, which NCCL's "
           "communicators do not allow; overlap.batch_p2p_comm = false issues them one by one",
@@ -117,7 +118,6 @@ class Groups {
   Groups(const Schedule& schedule, std::int64_t rank)
       : schedule_(schedule), rank_(rank), joined_(joined_lanes(schedule)) {}
 
-  const std::map<LaneId, std::uint32_t>& joined() const { return joined_; }
   const std::vector<std::int64_t>& members(std::uint32_t communicator) {
     const auto [at, fresh] = members_.try_emplace(communicator);
     if (fresh) at->second = members_of(schedule_, schedule_.communicators[communicator], rank_);
@@ -216,8 +216,11 @@ NcclGroups find_nccl_groups(const Schedule& schedule, const BoundProgram& progra
   NcclGroups groups{of_rank.all(), std::vector<NcclGroup>(program.ops.size())};
   for (std::size_t op = 0; op < program.ops.size(); ++op)
     if (is_communication(program.work_of(op))) groups.of_op[op] = of_rank.of(program.ops[op].op);
-  for (const auto& [lane, first] : of_rank.joined()) require_one_order(schedule, program, lane);
   return groups;
+}
+
+void require_one_order(const VerifiedSchedule& verified, const BoundProgram& program) {
+  for (const auto& [lane, first] : joined_lanes(verified.schedule)) require_one_order(verified, program, lane);
 }
 
 }  // namespace stretto::cuda

@@ -5,8 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "model/schedule/bind.hpp"
-#include "model/schedule/schedule.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::cuda {
 
@@ -51,9 +50,12 @@ struct NcclGroups {
   std::vector<NcclGroup> of_op;  // [op] of the program; of computation meaningless, of groups of one not in `all`
 };
 
-// The same on every member of a group. Throws Error(runtime) when joined messages from one rank to another are sent in
-// another order than they are received in: on one communicator the n-th send meets the n-th receive.
+// The same on every member of a group.
 NcclGroups find_nccl_groups(const Schedule& schedule, const BoundProgram& program);
+
+// Throws Error(runtime) when joined messages from the rank to another are sent in another order than they are received
+// in: on one communicator the n-th send meets the n-th receive.
+void require_one_order(const VerifiedSchedule& verified, const BoundProgram& program);
 
 // The operations of a joined group, in the order in which they are called: messages between the same two ranks must be
 // called in the same order on both, which program order alone does not give.

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "model/schedule/partners.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {

@@ -11,8 +11,7 @@
 
 namespace stretto::host {
 
-void HostExecutor::State::meet_partners() {
-  const Partners partners = find_partners(schedule, programs);
+void HostExecutor::State::meet_partners(const Partners& partners) {
   for (const CommunicatorInstance& instance : partners.instances)
     groups.push_back(std::make_unique<CommGroup>(instance.members));
   for (std::size_t route = 0; route < partners.routes.size(); ++route) links.push_back(std::make_unique<Link>());

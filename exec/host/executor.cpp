@@ -34,8 +34,8 @@ class Computing {
 
 }  // namespace
 
-HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOptions o)
-    : schedule(s), options(std::move(o)) {
+HostExecutor::State::State(const VerifiedSchedule& verified, HostOptions o)
+    : schedule(verified.schedule), options(std::move(o)) {
   if (options.cores_per_device <= 0)
     options.cores_per_device = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   check_residency(schedule, options.cores_per_device);
@@ -50,18 +50,21 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
   const std::size_t cores = devices.size() * static_cast<std::size_t>(options.cores_per_device);
   prepare_blas(std::min(cores, static_cast<std::size_t>(here) * schedule.lanes.size()));
   recorded.resize(static_cast<std::size_t>(here));
+  BoundStep step;  // of all ranks
+  if (processes)
+    programs.push_back(program_of(schedule, verified, first_rank));
+  else
+    programs = std::move((step = unfolded(schedule, verified)).programs);
   for (std::int64_t r = first_rank; r < first_rank + here; ++r) {
-    auto rank = std::make_unique<Rank>();
-    rank->program = bind(schedule, r);
+    auto rank = std::make_unique<Rank>(programs[static_cast<std::size_t>(r - first_rank)]);
     rank->place = ranks.size();
-    rank->memory = std::make_unique<RankMemory>(schedule, plan.roles[rank->program.role]);
+    rank->memory = std::make_unique<RankMemory>(schedule, verified.plan.roles[rank->program.role]);
     rank->operands = bind_operands(schedule, rank->program, *rank->memory);
     rank->progress.resize(schedule.lanes.size());
     rank->waits = std::vector<LaneWait>(schedule.lanes.size());
     rank->received.resize(schedule.lanes.size());
     rank->computing = std::vector<Computation>(schedule.lanes.size());
     rank->cores = devices[static_cast<std::size_t>((r - first_rank) / per_device)].get();
-    programs.push_back(rank->program);
     ranks.push_back(std::move(rank));
     recorded[static_cast<std::size_t>(r - first_rank)].resize(schedule.lanes.size());
   }
@@ -69,7 +72,7 @@ HostExecutor::State::State(const Schedule& s, const MemoryPlan& plan, HostOption
     if (processes) {
       reach_others();
     } else {
-      meet_partners();
+      meet_partners(step.issued.partners);
     }
     for (auto& rank : ranks)
       for (LaneId lane = 0; lane < schedule.lanes.size(); ++lane)
@@ -246,8 +249,8 @@ void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row
   if (aborted) throw Aborted{};  // what this lane goes on with may be gone
 }
 
-HostExecutor::HostExecutor(const Schedule& schedule, const MemoryPlan& plan, HostOptions options)
-    : state_(std::make_unique<State>(schedule, plan, std::move(options))) {}
+HostExecutor::HostExecutor(const VerifiedSchedule& verified, HostOptions options)
+    : state_(std::make_unique<State>(verified, std::move(options))) {}
 HostExecutor::~HostExecutor() {
   if (!state_->is_hung) return;
   if (state_->options.processes) state_->options.processes->on_failure({});

@@ -9,8 +9,7 @@
 #include "exec/host/memory.hpp"
 #include "exec/run_options.hpp"
 #include "model/schedule/bind.hpp"
-#include "model/schedule/plan.hpp"
-#include "model/schedule/schedule.hpp"
+#include "model/verify/verify.hpp"
 
 namespace stretto::host {
 
@@ -29,12 +28,12 @@ struct HostOptions : exec::RunOptions {
 // channels; cores are given by the priority of lanes, then first come, first served.
 //
 // Owns all ranks' memory. Use from one thread; between calls of run() all lanes are idle and memory may be read and
-// written freely. The schedule must have been verified; it and `plan` are copied or referenced as stated.
+// written freely.
 class HostExecutor final : public exec::Executor {
  public:
-  // Keeps a reference to `schedule`, which must outlive the executor. Throws Error(runtime) when memory cannot be had,
+  // Keeps a reference to `verified`, which must outlive the executor. Throws Error(runtime) when memory cannot be had,
   // Error(input) when channels could take all cores (check_residency).
-  HostExecutor(const Schedule& schedule, const MemoryPlan& plan, HostOptions options);
+  HostExecutor(const VerifiedSchedule& verified, HostOptions options);
   ~HostExecutor() override;
   HostExecutor(const HostExecutor&) = delete;
   HostExecutor& operator=(const HostExecutor&) = delete;

@@ -66,8 +66,9 @@ struct CommGroup {
 // One rank. Its lanes are threads. `mutex` guards their shared progress; all else is constant after construction,
 // except memory, which operations write in the order that the verifier has proved.
 struct Rank {
-  BoundProgram program;
-  std::size_t place = 0;  // index into State::ranks
+  explicit Rank(const BoundProgram& of) : program(of) {}
+  const BoundProgram& program;  // of State::programs
+  std::size_t place = 0;        // index into State::ranks
   std::unique_ptr<RankMemory> memory;
   BoundOperands operands;
   std::mutex mutex;                    // guards progress and waits
@@ -135,7 +136,7 @@ struct HostExecutor::State {
   std::vector<std::vector<Recorded>> recorded;  // [rank][lane]
   std::vector<std::jthread> threads;            // last member: joined before anything they use goes away
 
-  State(const Schedule& s, const MemoryPlan& plan, HostOptions o);
+  State(const VerifiedSchedule& verified, HostOptions o);
   ~State();
   void stop();  // ends the lane threads and deregisters from the process group
 
@@ -147,7 +148,7 @@ struct HostExecutor::State {
   }
 
   // At construction: makes the process groups of all communicators and the links of all messages.
-  void meet_partners();
+  void meet_partners(const Partners& partners);
 
   // These run on a lane's thread. They throw Aborted when another lane has failed, and Error(runtime) naming the
   // operation when a peer did not arrive within the timeout; lane_main passes the latter to fail(), which stops all
@@ -174,7 +175,7 @@ struct HostExecutor::State {
   void communicate_remotely(Rank& rank, std::uint32_t op, const Collective& collective, const Residence& residence);
   void move(const Rank& rank, std::uint32_t op, std::vector<wire::Transfer> transfers);
   void await_idle(std::unique_lock<std::mutex>& command_lock);
-  void rethrow_failure();  // with command_mutex held
+  void rethrow_failure();                                              // with command_mutex held
   std::string longest_computation(std::chrono::nanoseconds at_least);  // "" when none takes that long
   void fail(std::exception_ptr why);                                   // from any thread; the first reason is kept
 };

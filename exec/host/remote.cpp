@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "exec/host/executor_state.hpp"
 #include "model/schedule/parcel.hpp"
+#include "model/schedule/partners.hpp"
 
 namespace stretto::host {
 

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "exec/comm/local.hpp"
+#include "model/schedule/partners.hpp"
 
 namespace stretto::serial {
 namespace {

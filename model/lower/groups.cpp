@@ -125,7 +125,10 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
   if (p.num_distributed_optimizer_instances > 1) groups.instances = add_with_lane("dp.instances", {Coord::dp_instance});
   // One communicator would serialise gathers and reductions (Megatron-FSDP's all-gather group).
   if (shards_units(scenario)) groups.gather = add_with_lane("dp.gather", replicas);
-  if (p.tensor_model_parallel_size > 1) groups.tp = add_with_lane("tp", {Coord::tp});
+  if (p.tensor_model_parallel_size > 1) {
+    groups.tp = add_with_lane("tp", {Coord::tp});
+    schedule.communicators[groups.tp.communicator].joins_tokens = true;
+  }
   add_context_groups(schedule, scenario, groups.cp);
   return groups;
 }

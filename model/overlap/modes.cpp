@@ -1,7 +1,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/memory.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/derive.hpp"
 #include "model/step_size.hpp"
@@ -63,9 +62,9 @@ Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t rank
   return scenario;
 }
 
-Schedule build_schedule(const Scenario& scenario) {
-  // Free memory is checked only when the step might not fit.
-  if (step_size_of(scenario).bytes > double(1 << 28)) require_size(scenario, free_memory_bytes());
+Schedule build_schedule(const Scenario& scenario, std::int64_t free_bytes) {
+  // A small step is built on any machine.
+  if (step_size_of(scenario).bytes > double(1 << 28)) require_size(scenario, free_bytes);
   Lowered lowered = lower_plain(scenario);
   const Gates gates = gates_of(scenario);
   lowered.schedule.notes = gates.notes(scenario.by_profile);

@@ -35,7 +35,8 @@ class TpOverlap {
     if (any(exchanges)) {
       context_.send = add_lane("tp.send", LaneKind::communication, kHighPriority);
       context_.recv = add_lane("tp.recv", LaneKind::communication, kHighPriority);
-      schedule.communicators.push_back({"tp.ring", {Coord::tp}, CommEngine::copy_engine, 1, context_.tp.size});
+      schedule.communicators.push_back(
+          {"tp.ring", {Coord::tp}, CommEngine::copy_engine, 1, context_.tp.size, {}, true});
       context_.ring_communicator = static_cast<std::uint32_t>(schedule.communicators.size() - 1);
       const Tensor& x = schedule.tensors[schedule.find_tensor("x").value()];  // [R, hidden]
       context_.partials = add_tensor(schedule, "tp.partials", schedule.compute_dtype, BufferKind::workspace,

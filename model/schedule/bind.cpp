@@ -269,31 +269,38 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
   return bound;
 }
 
-std::vector<BoundProgram> bind_representatives(const Schedule& schedule) {
-  return bind_representatives(schedule, fold_ranks(schedule));
+BoundProgram bind_like(const Schedule& schedule, const BoundProgram& of_role, std::int64_t rank) {
+  BoundProgram bound = of_role;
+  bound.rank = rank;
+  bound.represents.clear();
+  bound.ranks = 1;
+  bound.coordinates = schedule.mesh.coordinates_of(rank);
+  assert(bound.role == schedule.role_of(bound.coordinates));
+  for (OpId id = 0; id < schedule.operations.size(); ++id)
+    bound.works[id] = evaluate(schedule.operations[id].work, bound.coordinates);
+  return bound;
 }
 
-std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const Folding& folding) {
+std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const Folding& folding,
+                                               std::span<const BoundProgram> of_roles) {
   std::vector<BoundProgram> programs;
+  const std::vector<std::int64_t> sizes = folding.sizes();
+  programs.reserve(sizes.size());
   for (const std::int64_t rank : folding.representatives()) {
-    BoundProgram& program = programs.emplace_back(bind(schedule, rank));
+    const std::size_t role = schedule.role_of(schedule.mesh.coordinates_of(rank));
+    const auto is_of_role = [&](const BoundProgram& other) { return other.role == role; };
+    const BoundProgram* like = nullptr;
+    for (const std::span<const BoundProgram> known : {of_roles, std::span<const BoundProgram>(programs)})
+      if (const auto found = std::find_if(known.begin(), known.end(), is_of_role); found != known.end()) like = &*found;
+    BoundProgram& program = programs.emplace_back(like ? bind_like(schedule, *like, rank) : bind(schedule, rank));
+    program.ranks = sizes[programs.size() - 1];
+    if (!folding.is_by_axes()) continue;
     for (const MeshAxis& axis : schedule.mesh.axes()) {
-      ClassCoordinates coordinates = folding.class_of(axis.coord, program.coordinates[axis.coord]);
-      if (coordinates.size() > 1) program.represents.push_back({axis.coord, std::move(coordinates)});
+      const ClassCoordinates coordinates = folding.class_of(axis.coord, program.coordinates[axis.coord]);
+      if (coordinates.places > 1) program.represents.push_back({axis.coord, coordinates});
     }
   }
   return programs;
-}
-
-Folding folding_of(const Schedule& schedule, std::span<const BoundProgram> programs) {
-  Folding::Folds folds = Folding::no_folds(schedule.mesh);
-  for (const BoundProgram& program : programs)
-    for (const BoundProgram::ClassAxis& of : program.represents) {
-      AxisFold& fold = folds[static_cast<std::size_t>(of.axis)];
-      fold = {fold.size, of.coordinates.step, program.coordinates[of.axis] / of.coordinates.step, {}};
-      for (const std::int64_t coordinate : of.coordinates.without) fold.apart.push_back(coordinate / fold.period);
-    }
-  return Folding(schedule.mesh, std::move(folds));
 }
 
 Coordinates coordinates_of(const BoundProgram& program, const BoundOp& op) {

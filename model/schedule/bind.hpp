@@ -37,13 +37,14 @@ struct BoundOp {
 
 struct BoundProgram {
   std::int64_t rank = 0;
-  // The ranks that this one represents, itself included: every combination of these coordinates on these axes. On all
-  // other axes they have this rank's coordinates. Empty: it represents itself only.
+  // With a folding by axes, the ranks that this one represents, itself included: every combination of these coordinates
+  // on these axes. On all other axes they have this rank's coordinates. Empty: it represents itself only.
   struct ClassAxis {
     Coord axis = Coord::dp;
     ClassCoordinates coordinates;  // two or more
   };
   std::vector<ClassAxis> represents;
+  std::int64_t ranks = 1;    // that it represents, itself included; of a folding that is not by axes, all that is said
   std::size_t role = 0;      // index into Schedule::programs
   Coordinates coordinates;   // of the rank; those of calls are 0
   std::vector<Work> works;   // [OpId]: every template's work as this rank does it, with nothing left to evaluate
@@ -56,11 +57,12 @@ struct BoundProgram {
 // Throws Error(input) when an edge names an operation that the program does not contain, or two instances of the same
 // template share all coordinates.
 BoundProgram bind(const Schedule& schedule, std::int64_t rank);
-// The programs of the representatives, in order of rank, each with the ranks that it represents.
-std::vector<BoundProgram> bind_representatives(const Schedule& schedule);
-std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const Folding& folding);
-// The folding that the programs were bound with; `programs` must be those of all its representatives.
-Folding folding_of(const Schedule& schedule, std::span<const BoundProgram> programs);
+// The program of another rank of the same role: what does not depend on the rank is copied.
+BoundProgram bind_like(const Schedule& schedule, const BoundProgram& of_role, std::int64_t rank);
+// The programs of the representatives, in order of rank, each with the ranks that it represents. `of_roles`, if there
+// are any, has a program of every role, which are copied.
+std::vector<BoundProgram> bind_representatives(const Schedule& schedule, const Folding& folding,
+                                               std::span<const BoundProgram> of_roles = {});
 
 // The point at which the operation's views are evaluated: the rank's coordinates and those of the call.
 Coordinates coordinates_of(const BoundProgram& program, const BoundOp& op);

@@ -3,36 +3,50 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
+#include <optional>
+#include <set>
+
+#include "model/schedule/process_group.hpp"
 
 namespace stretto {
 namespace {
 
-// How many neighbours along each axis have to be kept for the sake of the devices, the last axis being the fastest:
-// coordinates that far apart are at the same place of equal devices.
-struct Periods {
-  std::array<std::int64_t, kCoordCount> of{};
-  bool is_regular = true;  // false: devices are not alike, because one is only part full or stages share one
-};
-
-Periods periods_of(const Schedule& schedule) {
-  Periods periods;
-  std::int64_t left = std::min(schedule.mesh.ranks(), schedule.placement.ranks_per_device);
-  const bool is_alone = left == 1;
-  const std::vector<MeshAxis>& axes = schedule.mesh.axes();
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    if (axis->coord == Coord::pp) continue;
-    std::int64_t& period = periods.of[static_cast<std::size_t>(axis->coord)];
-    period = axis->size % left == 0 ? left : axis->size;
-    // Devices that cut the axis in different places are alike again when a multiple of both is full.
-    left /= std::gcd(left, axis->size);
+// Ranks of a stage that are so many apart are at the same place of equal devices, and of equal groups of every
+// decomposition; nullopt: there is no such number.
+//
+// Every axis varies a run of digits of the rank number, in the mixed radix that all strides make, if each stride
+// divides the next. The period is a stride too. So a class has the ranks of equal digits at some places, and a group
+// those of all digits at others: which classes a group has follows from the class of one member, and the group of a
+// representative has the representatives of these classes.
+std::optional<std::int64_t> period_of(const Schedule& schedule) {
+  const Mesh& mesh = schedule.mesh;
+  std::set<std::int64_t> strides;
+  for (const Mesh::Decomposition& decomposition : mesh.decompositions()) {
+    std::int64_t stride = 1;
+    for (auto axis = decomposition.rbegin(); axis != decomposition.rend(); ++axis) {
+      strides.insert(stride);
+      stride *= axis->size;
+    }
   }
-  const bool is_slowest = axes.empty() || axes.front().coord == Coord::pp || schedule.mesh.size(Coord::pp) == 1;
-  periods.is_regular = left == 1 && (is_slowest || is_alone);
-  return periods;
+  if (mesh.decompositions().size() > 1)
+    for (auto next = strides.begin(), stride = next++; next != strides.end(); stride = next++)
+      if (*next % *stride != 0) return std::nullopt;
+  std::int64_t period = std::min(mesh.ranks(), schedule.placement.ranks_per_device);
+  if (period == 1) return period;
+  const std::vector<MeshAxis>& axes = mesh.axes();
+  const bool stages_are_ranges = axes.empty() || axes.front().coord == Coord::pp || mesh.size(Coord::pp) == 1;
+  if (!stages_are_ranges) return std::nullopt;
+  const std::int64_t stage = mesh.ranks() / mesh.size(Coord::pp);
+  strides.insert(stage);
+  // Devices that cut an axis in different places are alike again when a multiple of both is full.
+  for (const std::int64_t stride : strides)
+    if (period % stride != 0 && stride % period != 0) period = std::lcm(period, stride);
+  if (stage % period != 0) return std::nullopt;
+  return period;
 }
 
 // Whether ranks along the axis differ by what they do.
-bool differs_along(const Schedule& schedule, Coord axis, bool has_stragglers) {
+bool differs_along(const Schedule& schedule, Coord axis) {
   // Some are members of a part of the axis, others are not.
   for (const Communicator& communicator : schedule.communicators)
     if (!communicator.subset.empty() && schedule.mesh.depends_on(place_in(schedule, communicator), axis)) return true;
@@ -40,96 +54,109 @@ bool differs_along(const Schedule& schedule, Coord axis, bool has_stragglers) {
     for (const Access& access : operation.accesses)
       if (schedule.mesh.depends_on(access.view.layer, axis) || schedule.mesh.depends_on(access.view.slot, axis))
         return true;
-    if (const auto* message = std::get_if<PointToPoint>(&operation.work)) {
-      if (schedule.mesh.depends_on(message->offset, axis)) return true;
-      // The neighbour of a straggler has another neighbour than the rest.
-      const Expr place = place_in(schedule, schedule.communicators[message->communicator]);
-      if (has_stragglers && schedule.mesh.depends_on(place, axis)) return true;
-    }
+    const auto* message = std::get_if<PointToPoint>(&operation.work);
+    if (message && schedule.mesh.depends_on(message->offset, axis)) return true;
   }
   return false;
 }
 
+// A ring along several axes goes on from the end of one to the next place on another: they are kept together.
+void keep_rings(const Schedule& schedule, std::set<Coord>& kept) {
+  std::set<std::uint32_t> with_messages;
+  for (const Operation& operation : schedule.operations)
+    if (const auto* message = std::get_if<PointToPoint>(&operation.work)) with_messages.insert(message->communicator);
+  for (std::size_t before = 0; before < kept.size();) {
+    before = kept.size();
+    for (const std::uint32_t communicator : with_messages) {
+      const Expr place = place_in(schedule, schedule.communicators[communicator]);
+      std::set<Coord> along;
+      for (const MeshAxis& axis : schedule.mesh.axes())
+        if (axis.size > 1 && schedule.mesh.depends_on(place, axis.coord)) along.insert(axis.coord);
+      if (std::any_of(along.begin(), along.end(), [&](Coord axis) { return kept.contains(axis); }))
+        kept.insert(along.begin(), along.end());
+    }
+  }
+}
+
+Folding::Periods whole_axes(const Mesh& mesh) {
+  Folding::Periods periods{};
+  for (const MeshAxis& axis : mesh.axes()) periods[static_cast<std::size_t>(axis.coord)] = axis.size;
+  return periods;
+}
+
 }  // namespace
 
-std::int64_t AxisFold::of(std::int64_t coordinate) const {
-  return std::binary_search(apart.begin(), apart.end(), coordinate / period) ? coordinate
-                                                                             : first * period + coordinate % period;
-}
+Folding::Folding(const Mesh& mesh) : Folding(mesh, whole_axes(mesh)) {}
 
-std::vector<std::int64_t> AxisFold::representatives() const {
-  std::vector<std::int64_t> runs = apart, all;
-  runs.insert(std::lower_bound(runs.begin(), runs.end(), first), first);
-  for (const std::int64_t run : runs)
-    for (std::int64_t i = 0; i < period; ++i) all.push_back(run * period + i);
-  return all;
-}
-
-ClassCoordinates AxisFold::class_of(std::int64_t coordinate) const {
-  if (of(coordinate) != coordinate) return {};
-  if (coordinate / period != first) return {coordinate, 1, 1, {}};
-  ClassCoordinates all{coordinate % period, period, size / period, {}};
-  for (const std::int64_t run : apart) all.without.push_back(run * period + coordinate % period);
-  return all;
-}
-
-Folding::Folds Folding::no_folds(const Mesh& mesh) {
-  Folds folds;
-  for (const MeshAxis& axis : mesh.axes()) folds[static_cast<std::size_t>(axis.coord)] = AxisFold::none(axis.size);
-  return folds;
-}
-
-Folding::Folding(const Mesh& mesh) : Folding(mesh, no_folds(mesh)) {}
-
-Folding::Folding(const Mesh& mesh, Folds folds) : mesh_(mesh), folds_(std::move(folds)), representatives_{0} {
+Folding::Folding(const Mesh& mesh, const Periods& periods) : mesh_(mesh), periods_(periods), representatives_{0} {
   for (const MeshAxis& axis : mesh_.axes()) {
-    const AxisFold& fold = folds_[static_cast<std::size_t>(axis.coord)];
-    assert(fold.size == axis.size && fold.size % fold.period == 0);
-    const std::vector<std::int64_t> kept = fold.representatives();
+    const std::int64_t period = periods_[static_cast<std::size_t>(axis.coord)];
+    assert(period > 0 && axis.size % period == 0);
     std::vector<std::int64_t> extended;
     for (const std::int64_t begin : representatives_)
-      for (const std::int64_t c : kept) extended.push_back(begin * axis.size + c);
+      for (std::int64_t c = 0; c < period; ++c) extended.push_back(begin * axis.size + c);
     representatives_ = std::move(extended);
   }
 }
 
-std::int64_t Folding::of(std::int64_t rank) const {
-  Coordinates at = mesh_.coordinates_of(rank);
-  for (const MeshAxis& axis : mesh_.axes())
-    at[axis.coord] = folds_[static_cast<std::size_t>(axis.coord)].of(at[axis.coord]);
-  return mesh_.rank_of(at);
+Folding::Folding(const Mesh& mesh, std::vector<std::uint32_t> class_of_rank)
+    : mesh_(mesh), class_of_rank_(std::move(class_of_rank)) {
+  assert(static_cast<std::int64_t>(class_of_rank_.size()) == mesh_.ranks());
+  for (std::size_t rank = 0; rank < class_of_rank_.size(); ++rank)
+    if (class_of_rank_[rank] == representatives_.size()) representatives_.push_back(static_cast<std::int64_t>(rank));
 }
 
 std::uint32_t Folding::index_of(std::int64_t rank) const {
-  const auto found = std::lower_bound(representatives_.begin(), representatives_.end(), of(rank));
-  return static_cast<std::uint32_t>(found - representatives_.begin());
+  if (!is_by_axes()) return class_of_rank_[static_cast<std::size_t>(rank)];
+  std::int64_t index = 0, stride = 1;
+  for (auto axis = mesh_.axes().rbegin(); axis != mesh_.axes().rend(); ++axis) {
+    const std::int64_t period = periods_[static_cast<std::size_t>(axis->coord)];
+    index += rank % axis->size % period * stride;
+    stride *= period;
+    rank /= axis->size;
+  }
+  return static_cast<std::uint32_t>(index);
+}
+
+std::vector<std::int64_t> Folding::sizes() const {
+  const std::size_t count = representatives_.size();
+  if (is_by_axes()) return std::vector<std::int64_t>(count, mesh_.ranks() / static_cast<std::int64_t>(count));
+  std::vector<std::int64_t> sizes(count);
+  for (const std::uint32_t index : class_of_rank_) ++sizes[index];
+  return sizes;
 }
 
 ClassCoordinates Folding::class_of(Coord axis, std::int64_t coordinate) const {
-  return folds_[static_cast<std::size_t>(axis)].class_of(coordinate);
+  const std::int64_t period = periods_[static_cast<std::size_t>(axis)];
+  if (coordinate >= period) return {};
+  return {coordinate, period, mesh_.size(axis) / period};
 }
 
-Folding fold_ranks(const Schedule& schedule, std::span<const std::int64_t> apart) {
-  const Periods periods = periods_of(schedule);
-  if (!periods.is_regular) return Folding(schedule.mesh);
-  // Devices and the neighbours of stragglers are looked for in the main view alone.
-  if (schedule.mesh.decompositions().size() > 1 && (!apart.empty() || schedule.placement.ranks_per_device > 1))
-    return Folding(schedule.mesh);
-  Folding::Folds folds = Folding::no_folds(schedule.mesh);
-  for (const MeshAxis& axis : schedule.mesh.axes()) {
-    if (axis.coord == Coord::pp || differs_along(schedule, axis.coord, !apart.empty())) continue;
-    // Devices repeat along the axis with the period. The first one without a straggler stands for the others.
-    const std::int64_t period = periods.of[static_cast<std::size_t>(axis.coord)];
-    AxisFold fold{axis.size, period, 0, {}};
-    for (const std::int64_t rank : apart) fold.apart.push_back(schedule.mesh.coordinates_of(rank)[axis.coord] / period);
-    std::sort(fold.apart.begin(), fold.apart.end());
-    fold.apart.erase(std::unique(fold.apart.begin(), fold.apart.end()), fold.apart.end());
-    while (fold.first < std::ssize(fold.apart) && fold.apart[static_cast<std::size_t>(fold.first)] == fold.first)
-      ++fold.first;
-    if (fold.first == axis.size / period) continue;  // every one is apart
-    folds[static_cast<std::size_t>(axis.coord)] = std::move(fold);
+std::uint32_t Folding::lowest_in_group(const Communicator& communicator, std::int64_t rank) const {
+  const ProcessGroup group = process_group_of(mesh_, communicator, rank);
+  if (is_by_axes()) return index_of(group.first);
+  std::uint32_t lowest = index_of(rank);
+  for (std::int64_t place = 0; place < group.size; ++place)
+    lowest = std::min(lowest, index_of(ring_member(mesh_, communicator, rank, place)));
+  return lowest;
+}
+
+Folding fold_ranks(const Schedule& schedule) {
+  const std::optional<std::int64_t> period = period_of(schedule);
+  if (!period) return Folding(schedule.mesh);
+  std::set<Coord> kept;
+  for (const MeshAxis& axis : schedule.mesh.axes())
+    if (axis.coord == Coord::pp || differs_along(schedule, axis.coord)) kept.insert(axis.coord);
+  keep_rings(schedule, kept);
+  Folding::Periods periods{};
+  std::int64_t stride = 1;
+  const std::vector<MeshAxis>& axes = schedule.mesh.axes();
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    const std::int64_t alike = *period <= stride ? 1 : std::min(*period / stride, axis->size);
+    periods[static_cast<std::size_t>(axis->coord)] = kept.contains(axis->coord) ? axis->size : alike;
+    stride *= axis->size;
   }
-  return Folding(schedule.mesh, std::move(folds));
+  return Folding(schedule.mesh, periods);
 }
 
 }  // namespace stretto

@@ -8,74 +8,71 @@
 
 namespace stretto {
 
-// A class along one axis: the coordinates `begin`, `begin` + `step`, …, `places` of them, without stragglers. Its size
-// in memory does not depend on how many there are.
+// A class along one axis: the coordinates `begin`, `begin` + `step`, …, `places` of them. Its size in memory does not
+// depend on how many there are.
 struct ClassCoordinates {
   std::int64_t begin = 0, step = 1, places = 0;
-  std::vector<std::int64_t> without;  // ascending
-
-  std::int64_t last() const { return begin + (places - 1) * step; }  // which may be one of `without`
-  std::int64_t size() const { return places - static_cast<std::int64_t>(without.size()); }
+  std::int64_t last() const { return begin + (places - 1) * step; }
   // Calls visit(coordinate) for each, ascending.
   template <class Visit>
   void visit(const Visit& visit) const {
-    auto left_out = without.begin();
-    for (std::int64_t place = 0; place < places; ++place) {
-      const std::int64_t coordinate = begin + place * step;
-      if (left_out != without.end() && *left_out == coordinate)
-        ++left_out;
-      else
-        visit(coordinate);
-    }
+    for (std::int64_t place = 0; place < places; ++place) visit(begin + place * step);
   }
 };
 
-// Which coordinates of an axis stand for which. Runs of `period` coordinates are alike (the ranks of a device, or 1),
-// and run number `first` stands for all but those of `apart`, which stand for themselves.
-struct AxisFold {
-  std::int64_t size = 1, period = 1, first = 0;
-  std::vector<std::int64_t> apart;  // runs, ascending
-
-  std::int64_t of(std::int64_t coordinate) const;
-  std::vector<std::int64_t> representatives() const;         // ascending
-  ClassCoordinates class_of(std::int64_t coordinate) const;  // of none but a representative is it not empty
-  static AxisFold none(std::int64_t size) { return {size, size, 0, {}}; }  // each stands for itself
-};
-
-// Which rank represents which, along every axis of the mesh, in memory that does not depend on how many there are. It
-// is made once; binder, verifier, memory plan and simulator use it. Ranks with one representative are a *time class*:
-// they have equal orders, sizes, costs and devices, and their peers are again of one class. So they do everything at
-// the same time, and one of them is simulated. They may work on different bytes of their buffers (a shard of a bucket,
-// a piece of a ring): the verifier checks the bytes of all of them with the clocks of the representative
-// (model/verify/cells.hpp).
+// Which rank represents which. Ranks with one representative are a *time class*: they have equal orders, sizes, costs
+// and devices, and their peers are again of one class. So they do everything at the same time, and one of them is
+// simulated. They may work on different bytes of their buffers (a shard of a bucket, a piece of a ring): the verifier
+// checks the bytes of all of them with the clocks of the representative (model/verify/cells.hpp).
+//
+// fold_ranks() makes one from the schedule alone: on every axis of the main decomposition a coordinate stands for all
+// that are equal to it modulo a period, in memory that does not depend on how many there are. split_by_kind() makes a
+// finer one, with the class of every rank.
 class Folding {
  public:
-  using Folds = std::array<AxisFold, kCoordCount>;
+  using Periods = std::array<std::int64_t, kCoordCount>;
+  Folding() = default;                 // of no ranks
   explicit Folding(const Mesh& mesh);  // every rank represents itself
-  Folding(const Mesh& mesh, Folds folds);
-  static Folds no_folds(const Mesh& mesh);
+  Folding(const Mesh& mesh, const Periods& periods);
+  // [rank] its class. Classes are numbered in the order of their first ranks, which represent them.
+  Folding(const Mesh& mesh, std::vector<std::uint32_t> class_of_rank);
 
-  // Ascending, without duplicates.
+  // The first rank of every class, ascending.
   const std::vector<std::int64_t>& representatives() const { return representatives_; }
-  std::int64_t of(std::int64_t rank) const;
+  std::int64_t of(std::int64_t rank) const { return representatives_[index_of(rank)]; }
   // Index of the rank's representative in representatives().
   std::uint32_t index_of(std::int64_t rank) const;
-  // Coordinates on `axis` of the ranks that a representative at `coordinate` represents, ascending.
+  // Ranks of each class, by index.
+  std::vector<std::int64_t> sizes() const;
+  // Whether classes are products of ClassCoordinates, one for each axis.
+  bool is_by_axes() const { return class_of_rank_.empty(); }
+  // By axes: coordinates on `axis` of the ranks that a representative at `coordinate` represents, ascending; none when
+  // no representative is there.
   ClassCoordinates class_of(Coord axis, std::int64_t coordinate) const;
-  const Mesh& mesh() const { return mesh_; }
+  // The lowest index of a member of the communicator's group that `rank` is in. It names the group: of one
+  // communicator, all groups that ranks of a class are in are met by the same classes.
+  std::uint32_t lowest_in_group(const Communicator& communicator, std::int64_t rank) const;
 
  private:
   Mesh mesh_;
-  Folds folds_;  // [axis] of the mesh
+  Periods periods_{};  // [axis] of the mesh
+  std::vector<std::uint32_t> class_of_rank_;
   std::vector<std::int64_t> representatives_;
 };
 
-// As few representatives as the schedule allows. pp is never folded: each stage has its own program. On the other axes,
-// two ranks are not folded together when
+// As few representatives as the schedule allows, by axes. pp is never folded: each stage has its own program. On the
+// other axes, two ranks are not folded together when
 //  - they share a device in different ways (whole devices are kept of each class: their ranks compete for cores);
 //  - their views name different layers or slots;
 //  - their messages go different distances.
-// `apart`: stragglers, which represent only themselves.
-Folding fold_ranks(const Schedule& schedule, std::span<const std::int64_t> apart = {});
+// Nothing is folded when axes of the decompositions cut the ranks at places of which one is no multiple of another, or
+// when devices are not alike.
+Folding fold_ranks(const Schedule& schedule);
+
+// The fewest classes in which ranks are of one class of `coarse` and of one kind, and their groups, messages and
+// devices again have equal numbers of each class: stragglers, whose peers wait for them, and the others. `coarse` is a
+// folding of the schedule by axes, `kind_of_rank` has a number for every rank (Paige, Tarjan, SIAM J. Comput. 16, 1987:
+// the coarsest stable refinement). Takes time and memory for each rank.
+Folding split_by_kind(const Schedule& schedule, const Folding& coarse, std::span<const std::uint32_t> kind_of_rank);
 
 }  // namespace stretto

@@ -1,7 +1,10 @@
 #include "model/schedule/folding.hpp"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <map>
 
+#include "model/schedule/partners.hpp"
 #include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
@@ -20,11 +23,58 @@ Schedule on(std::vector<MeshAxis> axes, std::int64_t ranks_per_device) {
 Ranks coordinates(const ClassCoordinates& of) {
   Ranks all;
   of.visit([&](std::int64_t coordinate) { all.push_back(coordinate); });
-  CHECK(of.size() == std::ssize(all));
+  CHECK(of.places == std::ssize(all));
   return all;
 }
 
-Ranks kept(const Schedule& schedule, const Ranks& apart = {}) { return fold_ranks(schedule, apart).representatives(); }
+Ranks kept(const Schedule& schedule) { return fold_ranks(schedule).representatives(); }
+
+// With stragglers, all of one kind.
+Folding split(const Schedule& schedule, const Ranks& apart) {
+  std::vector<std::uint32_t> kinds(static_cast<std::size_t>(schedule.mesh.ranks()));
+  for (const std::int64_t rank : apart) kinds[static_cast<std::size_t>(rank)] = 1;
+  return split_by_kind(schedule, fold_ranks(schedule), kinds);
+}
+Ranks kept(const Schedule& schedule, const Ranks& apart) { return split(schedule, apart).representatives(); }
+
+// Every communicator's groups meet in a collective.
+void meet(Schedule& schedule) {
+  for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c)
+    schedule.operations.push_back(
+        {"sum " + std::to_string(c), Collective{CollectiveKind::all_reduce, c, 8}, 0, Phase::forward, {}});
+}
+
+// Experts' axes in another decomposition; what they are called does not matter here.
+constexpr Coord kEdp = Coord::dp_instance, kEp = Coord::cp_exchange, kEtp = Coord::cp;
+Schedule with_experts(std::vector<MeshAxis> main, std::vector<MeshAxis> experts, std::int64_t ranks_per_device) {
+  Schedule schedule = on(std::move(main), ranks_per_device);
+  schedule.mesh.add_decomposition(std::move(experts));
+  for (const Coord axis : {Coord::dp, Coord::tp, kEdp, kEp, kEtp})
+    schedule.communicators.push_back({name_of(axis), {axis}, CommEngine::nic, 1, schedule.mesh.size(axis)});
+  meet(schedule);
+  return schedule;
+}
+
+// Whether the groups of all ranks of a class have equally many ranks of each class, and the groups of representatives
+// the representatives of their classes.
+void check_stable(const Schedule& schedule, const Folding& folding) {
+  const auto numbers_of = [&](const Communicator& communicator, std::int64_t rank) {
+    std::map<std::uint32_t, int> numbers;
+    for (const std::int64_t member : members_of(schedule, communicator, rank)) ++numbers[folding.index_of(member)];
+    return numbers;
+  };
+  std::vector<std::int64_t> sizes(folding.representatives().size());
+  for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {
+    ++sizes[folding.index_of(rank)];
+    CHECK(rank % schedule.placement.ranks_per_device == folding.of(rank) % schedule.placement.ranks_per_device);
+    for (const Communicator& communicator : schedule.communicators) {
+      const auto numbers = numbers_of(communicator, rank);
+      CHECK(numbers == numbers_of(communicator, folding.of(rank)));
+      CHECK(numbers.begin()->first == folding.lowest_in_group(communicator, folding.of(rank)));
+    }
+  }
+  CHECK(sizes == folding.sizes());
+}
 
 }  // namespace
 
@@ -65,16 +115,49 @@ TEST_CASE("devices that cut tensor-parallel groups differently are not folded") 
   CHECK(kept(on({{Coord::dp, 3}, {Coord::tp, 4}}, 6)).size() == 12);
 }
 
-TEST_CASE("stragglers stand for themselves, with all ranks of their device") {
-  CHECK(kept(on({{Coord::dp, 8}}, 1), {5}) == Ranks{0, 5});
-  CHECK(kept(on({{Coord::dp, 8}}, 1), {0, 5}) == Ranks{0, 1, 5});
-  CHECK(kept(on({{Coord::dp, 8}}, 2), {5}) == Ranks{0, 1, 4, 5});
-  CHECK(kept(on({{Coord::dp, 4}, {Coord::tp, 2}}, 1), {3}) == Ranks{0, 1, 2, 3});  // dp 0 and 1, tp 0 and 1
-  const Folding folding = fold_ranks(on({{Coord::dp, 8}}, 2), Ranks{5, 0});
-  CHECK(coordinates(folding.class_of(Coord::dp, 3)) == Ranks{3, 7});
-  CHECK(coordinates(folding.class_of(Coord::dp, 4)) == Ranks{4});
-  CHECK(coordinates(folding.class_of(Coord::dp, 6)).empty());
-  CHECK(folding.of(7) == 3);
+TEST_CASE("experts' groups are folded with the others, whole devices of them") {
+  using Axes = std::vector<MeshAxis>;
+  const Axes main = {{Coord::pp, 2}, {Coord::dp, 8}, {Coord::tp, 2}};
+  for (const auto& [edp, ep, etp] : {std::array<std::int64_t, 3>{2, 8, 1}, {1, 16, 1}, {4, 2, 2}, {2, 4, 2}, {4, 4, 1}})
+    for (const std::int64_t per_device : {1, 2, 4, 8, 16}) {
+      const Schedule schedule = with_experts(main, {{Coord::pp, 2}, {kEdp, edp}, {kEp, ep}, {kEtp, etp}}, per_device);
+      const Folding folding = fold_ranks(schedule);
+      CHECK(std::ssize(folding.representatives()) == 2 * per_device);
+      check_stable(schedule, folding);
+    }
+  // Devices of two ranks cut groups of three in different places, again so after six; and not after the end.
+  const Schedule three = with_experts({{Coord::dp, 24}}, {{kEdp, 4}, {kEp, 3}, {kEtp, 2}}, 4);
+  CHECK(kept(three).size() == 12);
+  const Schedule fits = with_experts({{Coord::dp, 24}}, {{kEdp, 4}, {kEp, 6}}, 2);
+  CHECK(kept(fits).size() == 2);
+  check_stable(fits, fold_ranks(fits));
+  // Axes that cut the ranks at 2 and at 3 have no digits in common.
+  CHECK(kept(with_experts({{Coord::dp, 6}, {Coord::tp, 2}}, {{kEdp, 4}, {kEp, 3}}, 1)).size() == 12);
+}
+
+TEST_CASE("stragglers are apart, with all ranks of their device and those who wait for them") {
+  const auto dp = [](std::int64_t ranks, std::int64_t per_device) {
+    Schedule schedule = on({{Coord::dp, ranks}}, per_device);
+    schedule.communicators.push_back({"dp", {Coord::dp}, CommEngine::nic, 1, ranks});
+    meet(schedule);
+    return schedule;
+  };
+  CHECK(kept(dp(8, 1), {5}) == Ranks{0, 5});
+  CHECK(kept(dp(8, 1), {0, 5}) == Ranks{0, 1});  // of one kind
+  CHECK(kept(dp(8, 2), {5}) == Ranks{0, 1, 4, 5});
+  Schedule both = on({{Coord::dp, 4}, {Coord::tp, 2}}, 1);
+  both.communicators = {{"dp", {Coord::dp}, CommEngine::nic, 1, 4}, {"tp", {Coord::tp}, CommEngine::nic, 1, 2}};
+  meet(both);
+  CHECK(kept(both, {3}) == Ranks{0, 1, 2, 3});  // its peers along dp and along tp, and the others
+  const Folding folding = split(dp(8, 2), {5});
+  CHECK(folding.of(7) == 1);
+  CHECK(folding.sizes() == Ranks{3, 3, 1, 1});
+  for (const std::int64_t per_device : {1, 2, 4, 8})
+    for (const Ranks& slow : {Ranks{0}, {13}, {31}, {8, 9, 10, 11}, {2, 21}}) {
+      const Schedule schedule = with_experts({{Coord::pp, 2}, {Coord::dp, 8}, {Coord::tp, 2}},
+                                             {{Coord::pp, 2}, {kEdp, 2}, {kEp, 4}, {kEtp, 2}}, per_device);
+      check_stable(schedule, split(schedule, slow));
+    }
 }
 
 TEST_CASE("ranks stay apart whose views name another instance, or whose messages go another distance") {
@@ -89,7 +172,7 @@ TEST_CASE("ranks stay apart whose views name another instance, or whose messages
   SECTION("a message") {
     tiny.schedule.operations.push_back({"send", PointToPoint{true, 0, 1, 8}, 0, Phase::forward, {}});
     CHECK(kept(tiny.schedule) == Ranks{0});
-    CHECK(kept(tiny.schedule, {2}).size() == 4);  // the neighbours of a straggler differ as well
+    CHECK(kept(tiny.schedule, {2}).size() == 4);  // each is another distance from the straggler
     std::get<PointToPoint>(tiny.schedule.operations.back().work).offset = Expr(Coord::dp) + 1;
     CHECK(kept(tiny.schedule).size() == 4);
   }

@@ -104,7 +104,7 @@ TEST_CASE("clocks agree with the transitive closure of the event graph") {
     const int ranks = 1 + trial % 3;
     TinySchedule t(ranks, ranks);
     const std::vector<BoundProgram> programs = random_programs(t, random, 4 + trial % 7, ranks);
-    const IssueOrder issued = find_issue_order(t.schedule, programs);
+    const IssueOrder issued = find_issue_order(t.schedule, programs, Folding(t.schedule.mesh));
     const HappensBefore clocks = order_steps(t.schedule, programs, issued);
     const Graph graph(t.schedule, programs);
     REQUIRE(clocks.deadlock.empty() != graph.has_cycle());

@@ -137,9 +137,9 @@ void check_messages(const Schedule& schedule, std::span<const BoundProgram> prog
 
 }  // namespace
 
-IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs) {
+IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs, const Folding& folding) {
   IssueOrder result;
-  result.partners = find_partners(schedule, programs);
+  result.partners = find_partners(schedule, programs, folding);
   const Partners& partners = result.partners;
   for (const CommunicatorInstance& instance : partners.instances)
     result.groups.push_back(

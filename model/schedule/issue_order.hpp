@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "model/schedule/partners.hpp"
-#include "model/verify/verify.hpp"
+#include "model/schedule/violation.hpp"
 
 namespace stretto {
 
@@ -49,7 +49,7 @@ struct IssueOrder {
 };
 
 // Throws Error(input) when an operation uses a communicator of which its rank is not a member.
-IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs);
+IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs, const Folding& folding);
 
 // order_mismatch violations, at most `limit`. Three rules:
 //  1. all members of a group issue the same sequence of (operation, coordinates, kind, elements);

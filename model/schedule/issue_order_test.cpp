@@ -28,7 +28,7 @@ struct Swapped {
   }
 
   std::vector<Violation> check() const {
-    return check_issue_order(schedule, programs, find_issue_order(schedule, programs), 10);
+    return check_issue_order(schedule, programs, find_issue_order(schedule, programs, Folding(schedule.mesh)), 10);
   }
 };
 
@@ -47,7 +47,8 @@ TEST_CASE("a member that issues fewer operations is a mismatch") {
   std::vector<BoundProgram> programs = {bind(t.schedule, 0)};
   t.schedule.programs[0].order.clear();
   programs.push_back(bind(t.schedule, 1));
-  const auto found = check_issue_order(t.schedule, programs, find_issue_order(t.schedule, programs), 10);
+  const auto found =
+      check_issue_order(t.schedule, programs, find_issue_order(t.schedule, programs, Folding(t.schedule.mesh)), 10);
   REQUIRE(found.size() == 1);
   CHECK_THAT(found[0].message, Contains("nothing on rank 1"));
 }
@@ -69,7 +70,7 @@ TEST_CASE("opposite lane orders across ranks deadlock, and the cycle says so") {
   std::vector<BoundProgram> programs = {bind(t.schedule, 0)};
   std::swap(t.schedule.programs[0].order[0], t.schedule.programs[0].order[1]);
   programs.push_back(bind(t.schedule, 1));
-  const IssueOrder issued = find_issue_order(t.schedule, programs);
+  const IssueOrder issued = find_issue_order(t.schedule, programs, Folding(t.schedule.mesh));
   CHECK(check_issue_order(t.schedule, programs, issued, 10).empty());
   const HappensBefore clocks = order_steps(t.schedule, programs, issued);
   CHECK_THAT(clocks.deadlock,
@@ -84,7 +85,7 @@ TEST_CASE("instances of a communicator are apart, and folded members need not be
   t.schedule.communicators[0].size = 2;
   t.all_reduce("a", 2, t.tensor("x", 1, 8, BufferKind::parameter));
   const std::vector<BoundProgram> programs = {bind(t.schedule, 0), bind(t.schedule, 1), bind(t.schedule, 2)};
-  const IssueOrder issued = find_issue_order(t.schedule, programs);
+  const IssueOrder issued = find_issue_order(t.schedule, programs, Folding(t.schedule.mesh));
   std::vector<CollectiveGroup> used;
   for (const CollectiveGroup& group : issued.groups)
     if (group.communicator == 0) used.push_back(group);

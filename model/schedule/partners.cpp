@@ -1,5 +1,6 @@
 #include "model/schedule/partners.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <map>
 #include <tuple>
@@ -10,19 +11,37 @@
 
 namespace stretto {
 
-Partners find_partners(const Schedule& schedule, std::span<const BoundProgram> programs) {
+std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank) {
+  if (communicator.subset.empty()) return schedule.mesh.members(rank, communicator.axes);
+  const std::vector<std::int64_t> all = schedule.mesh.members(rank, communicator.axes);
+  std::vector<std::int64_t> members;
+  for (const std::int64_t coordinate : communicator.subset)
+    members.push_back(all[static_cast<std::size_t>(coordinate)]);
+  if (std::find(members.begin(), members.end(), rank) == members.end()) members.clear();
+  return members;
+}
+
+Peer peer_of(const Schedule& schedule, const PointToPoint& message, std::int64_t rank) {
+  const Communicator& communicator = schedule.communicators[message.communicator];
+  const std::int64_t offset = message.offset.eval(schedule.mesh.coordinates_of(rank));
+  const std::int64_t distance = (message.is_send ? offset : -offset) % communicator.size;
+  return {ring_member(schedule.mesh, communicator, rank, offset),
+          distance < 0 ? distance + communicator.size : distance};
+}
+
+Partners find_partners(const Schedule& schedule, std::span<const BoundProgram> programs, const Folding& folding) {
   Partners result;
-  const Folding folding = folding_of(schedule, programs);
-  std::map<std::pair<std::uint32_t, std::int64_t>, std::uint32_t> known_instances;  // the first member names it
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> known_instances;  // the lowest member names it
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> known_routes;
   for (std::uint32_t p = 0; p < programs.size(); ++p) {
     const BoundProgram& program = programs[p];
     auto& instance_of = result.instance_of.emplace_back(schedule.communicators.size(), Partners::kNone);
     for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c) {
-      const ProcessGroup group = process_group_of(schedule.mesh, schedule.communicators[c], program.rank);
+      const Communicator& communicator = schedule.communicators[c];
+      const ProcessGroup group = process_group_of(schedule.mesh, communicator, program.rank);
       if (group.size == 0) continue;
-      const auto [at, is_new] =
-          known_instances.try_emplace({c, group.first}, static_cast<std::uint32_t>(result.instances.size()));
+      const auto [at, is_new] = known_instances.try_emplace({c, folding.lowest_in_group(communicator, program.rank)},
+                                                            static_cast<std::uint32_t>(result.instances.size()));
       if (is_new) result.instances.push_back({c, group.size, {}});
       result.instances[at->second].members.push_back(p);
       instance_of[c] = at->second;

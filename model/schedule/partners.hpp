@@ -8,10 +8,10 @@
 namespace stretto {
 
 // The peers of every communication. Verifier, memory plan, simulator and executors all read them here; only the serial
-// oracle computes them independently. `programs` are those of all ranks or of all representatives. In the second case a
-// folded rank is found at its representative.
+// oracle computes them independently. Programs are those of a folding's representatives, at which every rank is found.
 
-// One process group of a communicator: its members among the programs.
+// The process groups of a communicator that one set of programs meets in: those of their own ranks, and those that
+// ranks represented by them are in. A program is in one instance of a communicator.
 struct CommunicatorInstance {
   std::uint32_t communicator = 0;
   std::int64_t size = 1;               // all members, folded ones included
@@ -27,6 +27,17 @@ struct MessageRoute {
   bool is_direct = true;
 };
 
+// The ranks of `rank`'s process group, in the order of their coordinates; empty when `rank` is not a member.
+std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank);
+
+// The other end of a message of `rank`, which must be a member, and how many places the receiver comes after the sender
+// in the ring. `distance` is the same for both ends.
+struct Peer {
+  std::int64_t rank = 0;
+  std::int64_t distance = 0;
+};
+Peer peer_of(const Schedule& schedule, const PointToPoint& message, std::int64_t rank);
+
 struct Partners {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::vector<CommunicatorInstance> instances;
@@ -35,6 +46,7 @@ struct Partners {
   std::vector<std::vector<std::uint32_t>> route_of;     // [program][OpId]; kNone: no message, or not of this program
 };
 
-Partners find_partners(const Schedule& schedule, std::span<const BoundProgram> programs);
+// `programs`: those of folding.representatives().
+Partners find_partners(const Schedule& schedule, std::span<const BoundProgram> programs, const Folding& folding);
 
 }  // namespace stretto

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "model/schedule/bound_step.hpp"
 #include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
@@ -12,8 +13,8 @@ TEST_CASE("instances are those of communicators that have members among the prog
   schedule.placement.ranks_per_device = 2;  // dp is folded, tp is not
   schedule.communicators = {{"dp", {Coord::dp}, CommEngine::nic, 1, 3}, {"tp", {Coord::tp}, CommEngine::nic, 1, 2}};
   schedule.programs.emplace_back();
-  const auto programs = bind_representatives(schedule);
-  const Partners partners = find_partners(schedule, programs);
+  const BoundStep step = bind_step(schedule);
+  const Partners& partners = step.issued.partners;
   REQUIRE(partners.instances.size() == 3);  // of dp one for each tp, and one of tp
   const auto& of = partners.instance_of;
   CHECK(of[0][0] != of[1][0]);

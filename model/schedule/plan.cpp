@@ -4,9 +4,9 @@
 #include <limits>
 #include <numeric>
 
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
-#include "model/schedule/issue_order.hpp"
 
 namespace stretto {
 namespace {
@@ -262,9 +262,9 @@ std::int64_t MemoryPlan::peak_bytes() const {
 }
 
 MemoryPlan plan_memory(const Schedule& schedule) {
-  const std::vector<BoundProgram> programs = bind_representatives(schedule);
-  const HappensBefore clocks = require_order(schedule, programs, find_issue_order(schedule, programs));
-  std::vector<Footprints> footprints = footprints_of(schedule, programs);
+  const BoundStep step = bind_step(schedule);
+  const HappensBefore clocks = require_order(schedule, step.programs, step.issued);
+  std::vector<Footprints> footprints = footprints_of(schedule, step.programs);
   return plan_memory(schedule, clocks, footprints);
 }
 

@@ -1,7 +1,6 @@
 #include "model/schedule/schedule.hpp"
 
 #include <algorithm>
-#include <cassert>
 
 namespace stretto {
 
@@ -62,16 +61,6 @@ Dtype product_type(const Schedule& schedule, const Operation& gemm) {
   return bytes_of(a) < bytes_of(b) ? b : a;
 }
 
-std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank) {
-  if (communicator.subset.empty()) return schedule.mesh.members(rank, communicator.axes);
-  const std::vector<std::int64_t> all = schedule.mesh.members(rank, communicator.axes);
-  std::vector<std::int64_t> members;
-  for (const std::int64_t coordinate : communicator.subset)
-    members.push_back(all[static_cast<std::size_t>(coordinate)]);
-  if (std::find(members.begin(), members.end(), rank) == members.end()) members.clear();
-  return members;
-}
-
 Expr place_in(const Schedule& schedule, const Communicator& communicator) {
   Expr place = 0;
   for (const MeshAxis& axis : schedule.mesh.decomposition_with(communicator.axes))
@@ -83,22 +72,6 @@ Expr place_in(const Schedule& schedule, const Communicator& communicator) {
   for (std::size_t i = 1; i + 1 < communicator.subset.size(); ++i)
     below = below + select_le(place, communicator.subset[i], 0, 1);
   return below;
-}
-
-std::int64_t member_after(const Schedule& schedule, const Communicator& communicator, std::int64_t rank,
-                          std::int64_t offset) {
-  const std::vector<std::int64_t> members = members_of(schedule, communicator, rank);
-  const auto at = std::find(members.begin(), members.end(), rank) - members.begin();
-  const auto size = static_cast<std::int64_t>(members.size());
-  assert(at < size);
-  return members[static_cast<std::size_t>(((at + offset) % size + size) % size)];
-}
-
-Peer peer_of(const Schedule& schedule, const PointToPoint& message, std::int64_t rank) {
-  const Communicator& communicator = schedule.communicators[message.communicator];
-  const std::int64_t offset = message.offset.eval(schedule.mesh.coordinates_of(rank));
-  const std::int64_t distance = (message.is_send ? offset : -offset) % communicator.size;
-  return {member_after(schedule, communicator, rank, offset), distance < 0 ? distance + communicator.size : distance};
 }
 
 }  // namespace stretto

@@ -208,6 +208,9 @@ struct Communicator {
   // With one axis: only ranks at these coordinates on it are members; empty: all. (Tied embeddings: first and last
   // stage.)
   std::vector<std::int64_t> subset = {};
+  // Its all-gathers and reduce-scatters join and cut the tokens of a micro-batch (tensor parallelism), which frameworks
+  // may hold as the second dimension: then they copy.
+  bool joins_tokens = false;
 };
 
 // Ranks → devices: rank r is on device r / ranks_per_device and may use any of its `cores` (host) or SMs; a compute
@@ -249,19 +252,5 @@ Dtype product_type(const Schedule& schedule, const Operation& gemm);
 
 // The rank's number within its process group, from 0 (NCCL's rank in the communicator).
 Expr place_in(const Schedule& schedule, const Communicator& communicator);
-
-// The ranks of `rank`'s process group, in the order of their coordinates; empty when `rank` is not a member.
-std::vector<std::int64_t> members_of(const Schedule& schedule, const Communicator& communicator, std::int64_t rank);
-
-// The member `offset` places after `rank` in the ring of its process group; `rank` must be a member.
-std::int64_t member_after(const Schedule& schedule, const Communicator& communicator, std::int64_t rank,
-                          std::int64_t offset);
-// The other end of a message, and how many places the receiver comes after the sender in the ring. `distance` is the
-// same for both ends.
-struct Peer {
-  std::int64_t rank = 0;
-  std::int64_t distance = 0;
-};
-Peer peer_of(const Schedule& schedule, const PointToPoint& message, std::int64_t rank);
 
 }  // namespace stretto

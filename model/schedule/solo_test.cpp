@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/happens_before.hpp"
 #include "model/schedule/order.hpp"
 #include "tests/tiny_schedule.hpp"
@@ -260,13 +261,15 @@ TEST_CASE("clocks do not depend on whether calls are run as a whole") {
       }
       if (count > 2 && draw(3) == 0) cut_before(t.schedule.programs[0], {order.size() - 1, 1 + draw(count - 2)});
     }
-    const std::vector<BoundProgram> whole = bind_representatives(t.schedule);
-    const IssueOrder issued = find_issue_order(t.schedule, whole);
+    const BoundStep bound = bind_step(t.schedule);
+    const std::vector<BoundProgram>& whole = bound.programs;
+    const IssueOrder& issued = bound.issued;
     if (!check_issue_order(t.schedule, whole, issued, 1).empty()) continue;  // a message without its other end
     const Schedule apart = cut_apart(t.schedule);
-    const std::vector<BoundProgram> single = bind_representatives(apart);
+    const BoundStep bound_apart = bind_step(apart);
+    const std::vector<BoundProgram>& single = bound_apart.programs;
     const HappensBefore a = order_steps(t.schedule, whole, issued);
-    const HappensBefore b = order_steps(apart, single, find_issue_order(apart, single));
+    const HappensBefore b = order_steps(apart, single, bound_apart.issued);
     REQUIRE(a.deadlock == b.deadlock);
     if (!a.deadlock.empty()) {
       ++deadlocks;

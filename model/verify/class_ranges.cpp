@@ -208,7 +208,6 @@ class Finder {
     for (std::size_t i = 0; i < program_.represents.size(); ++i) {
       if ((axes >> i & 1) == 0) continue;
       const BoundProgram::ClassAxis& of = program_.represents[i];
-      if (!of.coordinates.without.empty()) return false;
       moved.push_back(&of);
       first[of.axis] = of.coordinates.begin;
     }

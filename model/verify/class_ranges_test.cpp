@@ -11,7 +11,7 @@ namespace {
 
 // Of the one program that stands for all ranks.
 std::vector<ClassRanges> ranges_of(const Schedule& schedule) {
-  const std::vector<BoundProgram> programs = bind_representatives(schedule);
+  const std::vector<BoundProgram> programs = bind_representatives(schedule, fold_ranks(schedule));
   REQUIRE(programs.size() == 1);
   Footprints footprints(schedule, programs[0]);
   return find_class_ranges(schedule, programs[0], footprints);

@@ -10,8 +10,8 @@
 #include "base/error.hpp"
 #include "base/overloaded.hpp"
 #include "base/rng.hpp"
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/happens_before.hpp"
-#include "model/schedule/issue_order.hpp"
 #include "model/schedule/parcel.hpp"
 #include "model/verify/symbolic.hpp"
 
@@ -29,24 +29,23 @@ std::uint64_t hash_of(Values... values) {
 std::uint64_t hash_of_work(const Work& work) {
   std::uint64_t hash = work.index();
   const auto add = [&](std::uint64_t value) { hash = mix(hash, value); };
-  const auto add_field =
-      Overloaded{[&](const char*, const Expr& field) { add(static_cast<std::uint64_t>(field.value())); },
-                 [&](const char*, double field) { add(std::bit_cast<std::uint64_t>(field)); },
-                 [&](const char*, const std::vector<AdamW::Range>& field) {
-                   for (const AdamW::Range& range : field)
-                     add(static_cast<std::uint64_t>(range.begin)), add(static_cast<std::uint64_t>(range.end));
-                 },
-                 [&](const char*, const SequenceParts& field) {
-                   add(static_cast<std::uint64_t>(field.of));
-                   add(static_cast<std::uint64_t>(field.first.value()));
-                   add(static_cast<std::uint64_t>(field.count));
-                 },
-                 [&](const char*, const RopeScaling& field) {
-                   for_each_field(field, [&](const char*, auto value) {
-                     add(std::bit_cast<std::uint64_t>(static_cast<double>(value)));
-                   });
-                 },
-                 [&](const char*, auto field) { add(static_cast<std::uint64_t>(field)); }};
+  const auto add_field = Overloaded{
+      [&](const char*, const Expr& field) { add(static_cast<std::uint64_t>(field.value())); },
+      [&](const char*, double field) { add(std::bit_cast<std::uint64_t>(field)); },
+      [&](const char*, const std::vector<AdamW::Range>& field) {
+        for (const AdamW::Range& range : field)
+          add(static_cast<std::uint64_t>(range.begin)), add(static_cast<std::uint64_t>(range.end));
+      },
+      [&](const char*, const SequenceParts& field) {
+        add(static_cast<std::uint64_t>(field.of));
+        add(static_cast<std::uint64_t>(field.first.value()));
+        add(static_cast<std::uint64_t>(field.count));
+      },
+      [&](const char*, const RopeScaling& field) {
+        for_each_field(field,
+                       [&](const char*, auto value) { add(std::bit_cast<std::uint64_t>(static_cast<double>(value))); });
+      },
+      [&](const char*, auto field) { add(static_cast<std::uint64_t>(field)); }};
   std::visit([&](const auto& kind) { for_each_field(kind, add_field); }, work);
   return hash;
 }
@@ -64,19 +63,18 @@ class Tracer {
   }
 
   DataFlow run() {
-    std::vector<BoundProgram> programs;
+    const BoundStep step = bind_step(schedule_, Folding(schedule_.mesh));
+    const IssueOrder& issued = step.issued;
     for (std::int64_t r = 0; r < schedule_.mesh.ranks(); ++r) {
-      programs.push_back(bind(schedule_, r));
-      ranks_.push_back({programs.back(), start_});
+      ranks_.push_back({step.programs[static_cast<std::size_t>(r)], start_});
       for (const StatePiece& piece : schedule_.state.pieces)
         for (const StatePart part : {StatePart::parameters, StatePart::master})
           for (const StateRun& run : runs_of(schedule_, piece, part, r, Share::held))
             overwrite(ranks_.back().memory[run.storage], run.offset,
                       {{run.elements, hash_of(stream_of(schedule_.state.full_name(piece)), part), run.begin}});
     }
-    const IssueOrder issued = find_issue_order(schedule_, programs);
     // In a schedule without races every legal order computes the same; this is one.
-    const HappensBefore clocks = require_order(schedule_, programs, issued);
+    const HappensBefore clocks = require_order(schedule_, step.programs, issued);
 
     std::vector<std::vector<UnrolledOp>> order(ranks_.size());
     for (std::size_t p = 0; p < ranks_.size(); ++p)

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
+#include "model/schedule/partners.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/verify/verify.hpp"
 #include "tests/tiny_schedule.hpp"

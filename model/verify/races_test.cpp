@@ -120,7 +120,7 @@ TEST_CASE("races and uninitialised reads are those that looking at every byte fi
       for (OpId on = 0; on < 5; ++on)
         if (draw(3) > 0) t.waits_of(i).push_back(finish_of(on, 1));
     const std::vector<BoundProgram> programs = {bind(t.schedule, 0)};
-    const IssueOrder issued = find_issue_order(t.schedule, programs);
+    const IssueOrder issued = find_issue_order(t.schedule, programs, Folding(t.schedule.mesh));
     const HappensBefore clocks = order_steps(t.schedule, programs, issued);
     REQUIRE(clocks.deadlock.empty());
     Footprints footprints(t.schedule, programs[0]);

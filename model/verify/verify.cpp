@@ -7,7 +7,6 @@
 #include "base/error.hpp"
 #include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
-#include "model/schedule/issue_order.hpp"
 #include "model/verify/check.hpp"
 #include "model/verify/races.hpp"
 
@@ -190,16 +189,16 @@ std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan, 
   std::vector<Violation> found = check_unbound(schedule, plan, limit);
   if (!found.empty()) return found;
   try {
-    const std::vector<BoundProgram> programs = bind_representatives(schedule);
-    std::vector<Footprints> footprints = footprints_of(schedule, programs);
-    for (std::size_t p = 0; p < programs.size(); ++p) check_in_place(schedule, programs[p], footprints[p], found);
+    const BoundStep step = bind_step(schedule);
+    std::vector<Footprints> footprints = footprints_of(schedule, step.programs);
+    for (std::size_t p = 0; p < step.programs.size(); ++p)
+      check_in_place(schedule, step.programs[p], footprints[p], found);
     if (!found.empty()) return at_most(found, limit);
-    const IssueOrder issued = find_issue_order(schedule, programs);
-    found = check_issue_order(schedule, programs, issued, limit);
+    found = check_issue_order(schedule, step.programs, step.issued, limit);
     if (!found.empty()) return found;
-    const HappensBefore clocks = order_steps(schedule, programs, issued);
+    const HappensBefore clocks = order_steps(schedule, step.programs, step.issued);
     if (!clocks.deadlock.empty()) return {{Violation::Kind::deadlock, clocks.deadlock}};
-    found = check_ordered(schedule, clocks, issued, footprints, plan, limit);
+    found = check_ordered(schedule, clocks, step.issued, footprints, plan, limit);
   } catch (const Error& error) {
     found.push_back(malformed(error));
   }
@@ -210,23 +209,21 @@ void require_verified(const Schedule& schedule, const MemoryPlan* plan) {
   require_none(schedule, verify(schedule, plan, 1));
 }
 
-VerifiedSchedule plan_and_verify(const Schedule& schedule) {
-  VerifiedSchedule result;
-  result.programs = bind_representatives(schedule);
-  const IssueOrder issued = find_issue_order(schedule, result.programs);
-  const HappensBefore clocks = require_order(schedule, result.programs, issued);
-  std::vector<Footprints> footprints = footprints_of(schedule, result.programs);
-  result.plan = plan_memory(schedule, clocks, footprints);
-  std::vector<Violation> found = check_unbound(schedule, &result.plan, 1);
+VerifiedSchedule plan_and_verify(Schedule schedule) {
+  BoundStep step = bind_step(schedule);
+  const HappensBefore clocks = require_order(schedule, step.programs, step.issued);
+  std::vector<Footprints> footprints = footprints_of(schedule, step.programs);
+  MemoryPlan plan = plan_memory(schedule, clocks, footprints);
+  std::vector<Violation> found = check_unbound(schedule, &plan, 1);
   try {
-    for (std::size_t p = 0; found.empty() && p < result.programs.size(); ++p)
-      check_in_place(schedule, result.programs[p], footprints[p], found);
-    if (found.empty()) found = check_ordered(schedule, clocks, issued, footprints, &result.plan, 1);
+    for (std::size_t p = 0; found.empty() && p < step.programs.size(); ++p)
+      check_in_place(schedule, step.programs[p], footprints[p], found);
+    if (found.empty()) found = check_ordered(schedule, clocks, step.issued, footprints, &plan, 1);
   } catch (const Error& error) {
     found.push_back(malformed(error));
   }
   require_none(schedule, found);
-  return result;
+  return {std::move(step), std::move(schedule), std::move(plan)};
 }
 
 }  // namespace stretto

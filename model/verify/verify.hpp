@@ -2,8 +2,10 @@
 #include <string>
 #include <vector>
 
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
+#include "model/schedule/violation.hpp"
 
 namespace stretto {
 
@@ -15,24 +17,22 @@ namespace stretto {
 //  - the step can run to its end: no cycle across lanes and ranks;
 //  - each read gets the intended value: of its own micro-batch, of a complete sum, of the current parameters.
 // With a plan, the same on planned bytes: two storages that share an address are one buffer.
-struct Violation {
-  enum class Kind { malformed, uninitialised_read, race, order_mismatch, deadlock, wrong_value };
-  Kind kind = Kind::malformed;
-  std::string message;  // names the two operations and the edge that is missing
-};
-
+//
 // Empty when the schedule is correct. At most `limit` violations.
 std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan = nullptr, std::size_t limit = 10);
 
 // Throws Error(input) with the first violation.
 void require_verified(const Schedule& schedule, const MemoryPlan* plan = nullptr);
 
-// A schedule that may be simulated and run: the results of plan_memory and require_verified, with their common work
-// done once. Throws as they do.
-struct VerifiedSchedule {
-  std::vector<BoundProgram> programs;  // of the representative ranks, in order
+// A schedule that may be simulated and run, with all that verification derived and nobody derives again: the programs
+// of the representatives, the folding, partners and issue order (BoundStep), and the memory plan. A value type, never
+// changed.
+struct VerifiedSchedule : BoundStep {
+  Schedule schedule;
   MemoryPlan plan;
 };
-VerifiedSchedule plan_and_verify(const Schedule& schedule);
+// Plans the memory of the schedule and verifies it on the planned bytes. Throws Error(input) as plan_memory() and
+// require_verified() do.
+VerifiedSchedule plan_and_verify(Schedule schedule);
 
 }  // namespace stretto

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "model/schedule/partners.hpp"
 #include "sim/accelerator/kernel_time.hpp"
 #include "tests/draw.hpp"
 #include "tests/message_of.hpp"

@@ -1,8 +1,10 @@
 #pragma once
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/timeline.hpp"
@@ -89,7 +91,7 @@ struct HostCosts {
 // Everything that the engine needs to know about one schedule on one platform. Made by sim/cost. The inherited OpCosts
 // are for all ranks that are not in of_rank.
 struct Costs : OpCosts {
-  // Stragglers. Each must represent only itself: pass them to fold_ranks() as `apart`.
+  // Stragglers, which simulate() sets apart from the ranks that they are folded with.
   std::map<std::int64_t, OpCosts> of_rank = {};
   const OpCosts& of(std::int64_t rank) const {
     const auto found = of_rank.empty() ? of_rank.end() : of_rank.find(rank);
@@ -114,5 +116,12 @@ struct Costs : OpCosts {
   Disturbance disturbance;
   bool operator==(const Costs&) const = default;
 };
+
+// Makes a rank a straggler: its computation takes `factor` times as long as that of the others.
+inline void set_apart(Costs& costs, std::int64_t rank, double factor) {
+  OpCosts own = costs;
+  for (Demand& demand : own.compute) demand.alone = std::llround(double(demand.alone) * factor);
+  costs.of_rank[rank] = std::move(own);
+}
 
 }  // namespace stretto::sim

@@ -58,7 +58,7 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   if (const auto* c = std::get_if<Collective>(&operation.work)) {
     time = collective_time(accelerator, framework, c->kind, double(c->elements) * double(bytes_of(dtype)), span);
     card_bytes = double(ring_cost(c->kind, dtype, c->elements, span.members).edge_bytes) / double(span.cards());
-    if (schedule.communicators[c->communicator].axes == std::vector{Coord::tp}) {
+    if (schedule.communicators[c->communicator].joins_tokens) {
       const double copied_us = tensor_parallel_copy_us(accelerator, framework, *c);
       time.us += copied_us;
       time.latency_us += copied_us;

@@ -1,17 +1,20 @@
 #include "sim/network/rings.hpp"
 
 #include "base/error.hpp"
+#include "model/schedule/process_group.hpp"
 
 namespace stretto::sim {
 
-Rings find_rings(const Schedule& schedule, std::span<const BoundProgram> programs, const Partners& partners,
-                 bool unfolded, std::span<const std::int64_t> distance) {
+Rings find_rings(const Schedule& schedule, const BoundStep& step, bool unfolded,
+                 std::span<const std::int64_t> distance) {
+  const std::vector<BoundProgram>& programs = step.programs;
+  const Partners& partners = step.issued.partners;
   const std::int64_t endpoints = unfolded ? schedule.mesh.ranks() : static_cast<std::int64_t>(programs.size());
   if (endpoints > kMostEndpoints)
     throw input_error("simgrid: the fabric needs " + std::to_string(endpoints) + " endpoints" +
                       (unfolded ? " (ranks cannot be folded onto representatives when they share a backbone)" : "") +
                       ", at most " + std::to_string(kMostEndpoints) + " are supported; use the fluid network");
-  const Folding folding = folding_of(schedule, programs);
+  const Folding& folding = step.folding;
   Rings rings;
   rings.endpoints = static_cast<std::uint32_t>(endpoints);
   rings.edges.resize(partners.instances.size() + partners.routes.size());
@@ -25,12 +28,12 @@ Rings find_rings(const Schedule& schedule, std::span<const BoundProgram> program
     for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c)
       if (const std::uint32_t instance = partners.instance_of[stands_for_it][c]; instance != Partners::kNone)
         rings.edges[instance].push_back(
-            edge_to(member_after(schedule, schedule.communicators[c], rank, distance.empty() ? 1 : distance[c])));
+            edge_to(ring_member(schedule.mesh, schedule.communicators[c], rank, distance.empty() ? 1 : distance[c])));
     for (std::size_t r = 0; r < partners.routes.size(); ++r) {
       const MessageRoute& route = partners.routes[r];
       if (route.from == stands_for_it)
         rings.edges[partners.instances.size() + r].push_back(
-            edge_to(member_after(schedule, schedule.communicators[route.communicator], rank, route.distance)));
+            edge_to(ring_member(schedule.mesh, schedule.communicators[route.communicator], rank, route.distance)));
     }
   }
   // Only where each endpoint of a ring is reached once does its down link carry what its class receives.

@@ -3,8 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "model/schedule/bind.hpp"
-#include "model/schedule/partners.hpp"
+#include "model/schedule/bound_step.hpp"
 
 namespace stretto::sim {
 
@@ -31,7 +30,7 @@ constexpr std::int64_t kMostEndpoints = 4096;
 
 // Throws Error(input) when the fabric would need more than kMostEndpoints.
 // `distance`: Costs::ring_distance.
-Rings find_rings(const Schedule& schedule, std::span<const BoundProgram> programs, const Partners& partners,
-                 bool unfolded, std::span<const std::int64_t> distance = {});
+Rings find_rings(const Schedule& schedule, const BoundStep& step, bool unfolded,
+                 std::span<const std::int64_t> distance = {});
 
 }  // namespace stretto::sim

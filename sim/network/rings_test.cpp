@@ -23,17 +23,15 @@ struct DpByTp {
     schedule.placement.ranks_per_device = ranks_per_device;
     schedule.communicators = {{"dp", {Coord::dp}, CommEngine::nic, 1, dp}, {"tp", {Coord::tp}, CommEngine::nic, 1, tp}};
     schedule.programs.emplace_back();
-    programs = bind_representatives(schedule);
-    partners = find_partners(schedule, programs);
+    step = bind_step(schedule);
   }
-  Rings rings(bool unfolded) const { return find_rings(schedule, programs, partners, unfolded); }
+  Rings rings(bool unfolded) const { return find_rings(schedule, step, unfolded); }
   std::uint32_t instance(std::size_t program, std::size_t communicator) const {
-    return partners.instance_of[program][communicator];
+    return step.issued.partners.instance_of[program][communicator];
   }
 
   Schedule schedule;
-  std::vector<BoundProgram> programs;
-  Partners partners;
+  BoundStep step;
 };
 
 }  // namespace

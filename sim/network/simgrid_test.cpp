@@ -139,7 +139,7 @@ TEST_CASE("rings along two axes meet on the links of each rank, folded or not", 
     SimOptions options;
     options.network = NetworkKind::simgrid;
     options.max_steps = 1;
-    const SimResult grid = simulate(toy.schedule, bind_representatives(toy.schedule, folding), toy.costs, options);
+    const SimResult grid = simulate(toy.schedule, bind_step(toy.schedule, folding), toy.costs, options);
     CHECK(grid.programs.size() == (folded ? 1 : 6));
     check_exact(end_of(grid, b), 1200 * us);
     check_exact(end_of(grid, a), 1500 * us);

@@ -19,6 +19,7 @@
 #include "exec/cuda/module/window_layout.hpp"
 #include "exec/cuda/nccl_groups.hpp"
 #include "exec/launch/process_group.hpp"
+#include "model/schedule/partners.hpp"
 
 namespace stretto::cuda {
 namespace {
