@@ -335,4 +335,10 @@ OperandList operands_of(const Work& work, std::int64_t group_size) {
   return std::visit(ListOperands{group_size}, work);
 }
 
+bool may_be_in_place(const Work& work) {
+  return std::holds_alternative<Elementwise>(work) || std::holds_alternative<Dropout>(work) ||
+         std::holds_alternative<LayerNorm>(work) || std::holds_alternative<RmsNorm>(work) ||
+         std::holds_alternative<Softmax>(work) || std::holds_alternative<Collective>(work);
+}
+
 }  // namespace stretto

@@ -33,4 +33,8 @@ struct OperandList {
 // `group_size`: members of the communicator, when the work is a collective.
 OperandList operands_of(const Work& work, std::int64_t group_size);
 
+// Whether an operand that the work writes may lie where one does that it reads: its kernels read an element, or the row
+// that it belongs to, before they write there. A product or attention would read what it has overwritten.
+bool may_be_in_place(const Work& work);
+
 }  // namespace stretto

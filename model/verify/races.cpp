@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "model/schedule/operands.hpp"
 #include "model/verify/cells.hpp"
 #include "model/verify/meaning.hpp"
 
@@ -85,9 +86,8 @@ class Walk {
     const CellUse* begin = uses_begin(at.op);
     const CellUse* end = uses_end(at.op);
     bool touches_first = false;
-    // All reads come before all writes, because accesses of one operation to one storage do not conflict: whoever built
-    // the operation in place knew that its kernel reads what it overwrites first. A plan knows nothing of kernels, so
-    // that two storages of one operation on the same bytes do conflict.
+    // All reads come before all writes, because a work that may be in place reads what it overwrites first. A plan
+    // knows nothing of kernels, so that two storages of one operation on the same bytes conflict in any case.
     for (const CellUse* use = begin; use != end; ++use) {
       if (use->mode == AccessMode::write) continue;
       const bool needs_write = use->needs_write, is_read = use->mode == AccessMode::read;
@@ -119,7 +119,8 @@ class Walk {
           report_race({at, *use}, last->lane, last->count, true, c);
         if (last->lane == lane && last->count == count && last->storage != storage)
           report_alias({at, *use}, last->storage);
-        if (reads[lane] == count && read_storage_[c] != storage) report_alias({at, *use}, read_storage_[c]);
+        if (reads[lane] == count && (read_storage_[c] != storage || !may_be_in_place(program_.works[op.op])))
+          report_alias({at, *use}, read_storage_[c]);
         for (LaneId l = 0; l < lanes; ++l) {
           if (is_open(l, reads[l])) [[unlikely]]
             report_race({at, *use}, l, reads[l], false, c);
@@ -195,9 +196,11 @@ class Walk {
 
   void report_alias(const Touch& write, StorageId other) {
     if (!is_new(Violation::Kind::race, write.at, write.at, write.use.storage)) return;
+    const std::string why =
+        other == write.use.storage ? "its kernel cannot work in place" : "which has the same planned bytes";
     report_.violations.push_back({Violation::Kind::race, "race: " + name(write.at) + " writes " + range(write) +
                                                              " over its own operand " + schedule_.storages[other].name +
-                                                             ", which has the same planned bytes"});
+                                                             ", " + why});
   }
 
   // The first operation in issue order that writes the cell through the storage; what the reader should have waited

@@ -54,6 +54,19 @@ TEST_CASE("a correct schedule has no violations") {
   CHECK_NOTHROW(require_verified(redundant.schedule));
 }
 
+TEST_CASE("a product is not made where one of its operands lies, a sum may be") {
+  TinySchedule t;
+  const TensorId in = t.tensor("in", 4, 4, BufferKind::input), a = t.tensor("a", 4, 4);
+  t.map("make", 0, in, a);
+  t.map("in place", 0, a, a);
+  CHECK(kinds(t.schedule) == kNone);
+  const std::vector<Access> accesses = {
+      {AccessMode::read, t.whole(in)}, {AccessMode::read, t.whole(a)}, {AccessMode::write, t.whole(a)}};
+  t.op("product", 0, Gemm{4, 4, 4}, accesses);
+  CHECK(kinds(t.schedule) == kRace);
+  CHECK_THAT(first_message(t.schedule), Contains("over its own operand a, its kernel cannot work in place"));
+}
+
 TEST_CASE("a missing edge is a race that names both operations and the edge") {
   SECTION("the reader does not wait for the writer on another lane") {
     ReduceChain t;

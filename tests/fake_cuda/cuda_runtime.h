@@ -143,6 +143,7 @@ using cudaGraphExec_t = fake_cuda::Graph*;
 struct cudaDeviceProp {
   char name[256];
   int multiProcessorCount;
+  int major, minor;
 };
 
 inline const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "an error"; }
@@ -154,6 +155,7 @@ inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "Fake GPU");
   properties->multiProcessorCount = fake_cuda::device().sms;
+  properties->major = properties->minor = 0;
   return cudaSuccess;
 }
 enum cudaDeviceAttr { cudaDevAttrMemoryClockRate = 36, cudaDevAttrGlobalMemoryBusWidth = 37 };
