@@ -16,8 +16,8 @@ namespace {
 // Elements whose running sum stays in L1 while all members' buffers stream past.
 constexpr std::int64_t kChunk = 1024;
 
-template <class T>
-void add_as(std::int64_t elements, std::span<const void* const> in, T* out) {
+template <class T, class Combine>
+void reduce_as(std::int64_t elements, std::span<const void* const> in, T* out, Combine combine) {
   constexpr bool is_bf16 = std::is_same_v<T, Bf16>;
   using Sum = std::conditional_t<is_bf16, float, T>;
   const auto widen = [](T value) -> Sum {
@@ -33,10 +33,10 @@ void add_as(std::int64_t elements, std::span<const void* const> in, T* out) {
     const std::int64_t count = std::min(kChunk, elements - begin);
     const T* first = source(0) + begin;
     const T* second = source(1) + begin;
-    for (std::int64_t i = 0; i < count; ++i) sum[i] = widen(first[i]) + widen(second[i]);
+    for (std::int64_t i = 0; i < count; ++i) sum[i] = combine(widen(first[i]), widen(second[i]));
     for (std::size_t from = 2; from < in.size(); ++from) {
       const T* next = source(from) + begin;
-      for (std::int64_t i = 0; i < count; ++i) sum[i] += widen(next[i]);
+      for (std::int64_t i = 0; i < count; ++i) sum[i] = combine(sum[i], widen(next[i]));
     }
     if constexpr (is_bf16) {
       for (std::int64_t i = 0; i < count; ++i) out[begin + i] = to_bf16(sum[i]);
@@ -48,15 +48,21 @@ void add_as(std::int64_t elements, std::span<const void* const> in, T* out) {
 
 }  // namespace
 
-void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out) {
+void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out) {
   assert(in.size() >= 2);
+  const auto reduce_typed = [&]<class T>(T* to) {
+    if (reduction == Reduction::sum)
+      reduce_as(elements, in, to, [](auto a, auto b) { return a + b; });
+    else
+      reduce_as(elements, in, to, [](auto a, auto b) { return std::max(a, b); });
+  };
   switch (dtype) {
     case Dtype::f32:
-      return add_as<float>(elements, in, static_cast<float*>(out));
+      return reduce_typed(static_cast<float*>(out));
     case Dtype::f64:
-      return add_as<double>(elements, in, static_cast<double*>(out));
+      return reduce_typed(static_cast<double*>(out));
     case Dtype::bf16:
-      return add_as<Bf16>(elements, in, static_cast<Bf16*>(out));
+      return reduce_typed(static_cast<Bf16*>(out));
     case Dtype::i32:
     case Dtype::e4m3:
       break;
@@ -64,10 +70,10 @@ void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, vo
   assert(false && "integers and fp8 are not reduced");
 }
 
-void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member, std::span<const Buffers> buffers,
-               int phase) {
+void run_share(const Collective& collective, Dtype dtype, int member, std::span<const Buffers> buffers, int phase) {
   const auto members = static_cast<std::int64_t>(buffers.size());
-  const CollectiveRule rule = rule_of(kind);
+  const std::int64_t elements = collective.elements;
+  const CollectiveRule rule = rule_of(collective.kind);
   assert(member >= 0 && member < members && phase >= 0 && phase < rule.phases);
   assert(rule.one_buffer || elements % members == 0);
   const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
@@ -78,10 +84,10 @@ void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int memb
     const Buffers& theirs = buffers[static_cast<std::size_t>(from)];
     return static_cast<const std::byte*>(moves.from_result ? theirs.out : theirs.in) + parcel(from).source * bytes;
   };
-  if (moves.adds && members > 1) {
+  if (moves.reduces && members > 1) {
     std::vector<const void*> in;
     for (std::int64_t from = 0; from < members; ++from) in.push_back(source(from));
-    return add(dtype, parcel(member).elements, in, out + parcel(member).target * bytes);
+    return reduce(collective.reduction, dtype, parcel(member).elements, in, out + parcel(member).target * bytes);
   }
   // Each member begins at its right neighbour, so that not all read the same buffer at once. The serial oracle runs
   // schedules that are not correct too, where places overlap in part.

@@ -14,17 +14,16 @@ struct Buffers {
   void* out = nullptr;
 };
 
-// One member's share of a collective over buffers in one address space, `buffers[i]` those of member i. `elements` are
-// those of the whole buffer. Every member must call this with its own index, after all members have arrived and before
-// any leaves; the calls may run at the same time on different threads.
+// One member's share of a collective over buffers in one address space, `buffers[i]` those of member i. Every member
+// must call this with its own index, after all members have arrived and before any leaves; the calls may run at the
+// same time on different threads.
 //
 // It gets its parcels of the phase (model/schedule/parcel.hpp). Between phases is a barrier. Sums are in rank order and
 // bf16 is accumulated in f32 and rounded once: results do not depend on timing or on who sums.
-void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member, std::span<const Buffers> buffers,
-               int phase);
+void run_share(const Collective& collective, Dtype dtype, int member, std::span<const Buffers> buffers, int phase);
 
-// out[i] = Σ in[m][i] over m in order, i < elements; two or more addends, and `out` may be one of them.
-void add(Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out);
+// out[i] = Σ in[m][i] over m in order, or the largest of them, i < elements; m from 2 on, and `out` may be one of `in`.
+void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out);
 
 inline int phases(CollectiveKind kind) { return rule_of(kind).phases; }
 

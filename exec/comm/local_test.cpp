@@ -42,15 +42,14 @@ Buffers<T> random_buffers(int members, std::int64_t elements) {
 }
 
 // All members at once, each on its own thread, as the executor does.
-void run_members(CollectiveKind kind, Dtype dtype, std::int64_t elements,
-                 const std::vector<local::Buffers>& addresses) {
+void run_members(const Collective& collective, Dtype dtype, const std::vector<local::Buffers>& addresses) {
   std::barrier barrier(static_cast<std::ptrdiff_t>(addresses.size()));
   std::vector<std::thread> threads;
   for (int member = 0; member < static_cast<int>(addresses.size()); ++member) {
     threads.emplace_back([&, member] {
-      for (int phase = 0; phase < local::phases(kind); ++phase) {
+      for (int phase = 0; phase < local::phases(collective.kind); ++phase) {
         barrier.arrive_and_wait();
-        local::run_share(kind, dtype, elements, member, addresses, phase);
+        local::run_share(collective, dtype, member, addresses, phase);
       }
     });
   }
@@ -59,7 +58,7 @@ void run_members(CollectiveKind kind, Dtype dtype, std::int64_t elements,
 
 // In place: shards are slices of the whole.
 template <class T>
-void run_collective(CollectiveKind kind, Buffers<T>& buffers) {
+void run_collective(CollectiveKind kind, Buffers<T>& buffers, Reduction reduction = Reduction::sum) {
   const auto elements = static_cast<std::int64_t>(buffers[0].size());
   const auto shard = elements / static_cast<std::int64_t>(buffers.size());
   std::vector<local::Buffers> addresses;
@@ -69,7 +68,7 @@ void run_collective(CollectiveKind kind, Buffers<T>& buffers) {
     if (kind == CollectiveKind::reduce_scatter) addresses.push_back({buffer.data(), slice});
     if (kind == CollectiveKind::all_reduce) addresses.push_back({buffer.data(), buffer.data()});
   }
-  run_members(kind, Type<T>::dtype, elements, addresses);
+  run_members({kind, 0, elements, reduction}, Type<T>::dtype, addresses);
 }
 
 template <class T>
@@ -138,6 +137,28 @@ TEST_CASE("collectives give the rank-order sum, bit for bit", "[comm]") {
   }
 }
 
+TEST_CASE("collectives give the maximum", "[comm]") {
+  const auto check = []<class T>(T) {
+    for (const int members : {1, 2, 5}) {
+      const auto given = random_buffers<T>(members, 1500 * members);
+      std::vector<T> largest = given[0];
+      for (const auto& buffer : given)
+        for (std::size_t i = 0; i < largest.size(); ++i)
+          if (Type<T>::wide(largest[i]) < Type<T>::wide(buffer[i])) largest[i] = buffer[i];
+      auto reduced = given, scattered = given;
+      run_collective(CollectiveKind::all_reduce, reduced, Reduction::max);
+      run_collective(CollectiveKind::reduce_scatter, scattered, Reduction::max);
+      for (std::size_t member = 0; member < given.size(); ++member) {
+        CHECK(same_bits(reduced[member], largest, 0, largest.size()));
+        CHECK(same_bits(scattered[member], largest, member * 1500, (member + 1) * 1500));
+      }
+    }
+  };
+  check(float{});
+  check(double{});
+  check(Bf16{});
+}
+
 TEST_CASE("bf16 sums are rounded once", "[comm]") {
   // 256 + 1 + 1 = 258 in bf16; rounding after each addition gives 256 (257 is a tie and goes to even).
   Buffers<Bf16> buffers{{to_bf16(256.f)}, {to_bf16(1.f)}, {to_bf16(1.f)}};
@@ -156,8 +177,8 @@ TEST_CASE("shards of their own, out of place", "[comm]") {
       scatter.push_back({wholes[m].data(), shards[m].data()});
       gather.push_back({shards[m].data(), gathered[m].data()});
     }
-    run_members(CollectiveKind::reduce_scatter, Dtype::f64, members * shard, scatter);
-    run_members(CollectiveKind::all_gather, Dtype::f64, members * shard, gather);
+    run_members({CollectiveKind::reduce_scatter, 0, members * shard}, Dtype::f64, scatter);
+    run_members({CollectiveKind::all_gather, 0, members * shard}, Dtype::f64, gather);
     for (const auto& whole : gathered) CHECK(same_bits(whole, sum, 0, sum.size()));
   }
 }

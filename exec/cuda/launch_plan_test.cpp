@@ -93,8 +93,7 @@ class FakeDevice {
         if (rank == action.rank) self = static_cast<int>(buffers.size());
         buffers.push_back({operands_[rank].of(op).front().data, operands_[rank].of(op).back().data});
       }
-      local::run_share(collective->kind, operands_[action.rank].of(action.op).front().dtype, collective->elements, self,
-                       buffers, action.phase);
+      local::run_share(*collective, operands_[action.rank].of(action.op).front().dtype, self, buffers, action.phase);
     } else {
       host::run_work(work, operands_[action.rank].of(action.op));
     }

@@ -160,7 +160,7 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
   const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, members);
   const Clock::time_point deadline = deadline_of(end, communicator, ring.steps, ring.edge_bytes);
   for (int phase = 0; phase < local::phases(collective.kind); ++phase) {
-    residence.work([&] { local::run_share(collective.kind, dtype, collective.elements, self, group.buffers, phase); });
+    residence.work([&] { local::run_share(collective, dtype, self, group.buffers, phase); });
     end = meet(rank, op, group);
   }
   if (deadline > end) {

@@ -80,7 +80,7 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
   auto* out = static_cast<std::byte*>(operands.back().data);
   if (count == 1) {
     const local::Buffers alone{in, out};
-    residence.work([&] { local::run_share(collective.kind, dtype, collective.elements, 0, {&alone, 1}, 0); });
+    residence.work([&] { local::run_share(collective, dtype, 0, {&alone, 1}, 0); });
     return;
   }
   const CollectiveRule rule = rule_of(collective.kind);
@@ -94,7 +94,7 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
     const std::byte* given = moves.from_result ? out : in;
     const Parcel own = parcel(self, self);
     std::vector<std::byte>& received = rank.received[rank.program.ops[op].lane];
-    if (moves.adds) received.resize(std::max(received.size(), size(own) * static_cast<std::size_t>(count)));
+    if (moves.reduces) received.resize(std::max(received.size(), size(own) * static_cast<std::size_t>(count)));
     // Each begins at its right neighbour, so that not all send to the same at once.
     std::vector<wire::Transfer> transfers;
     std::vector<const void*> addends(static_cast<std::size_t>(count), given + own.source * width);
@@ -102,7 +102,7 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
       const auto member = static_cast<std::size_t>((self + step) % count);
       const std::int64_t peer = members[member];
       const Parcel theirs = parcel(self, (self + step) % count), mine = parcel((self + step) % count, self);
-      std::byte* to = moves.adds ? received.data() + member * size(mine) : out + mine.target * width;
+      std::byte* to = moves.reduces ? received.data() + member * size(mine) : out + mine.target * width;
       addends[member] = to;
       transfers.push_back({peer,
                            wires->to(collective.communicator, peer).descriptor(),
@@ -111,8 +111,8 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
     }
     move(rank, op, std::move(transfers));
     std::byte* to = out + own.target * width;
-    if (moves.adds)
-      residence.work([&] { local::add(dtype, own.elements, addends, to); });
+    if (moves.reduces)
+      residence.work([&] { local::reduce(collective.reduction, dtype, own.elements, addends, to); });
     else if (given + own.source * width != to)
       std::memcpy(to, given + own.source * width, size(own));
   }

@@ -144,7 +144,7 @@ void SerialExecutor::apply_collective(const std::vector<Head>& members) {
   }
   for (int phase = 0; phase < local::phases(collective.kind); ++phase)
     for (std::size_t i = 0; i < members.size(); ++i)
-      local::run_share(collective.kind, dtype, collective.elements, static_cast<int>(i), buffers, phase);
+      local::run_share(collective, dtype, static_cast<int>(i), buffers, phase);
 }
 
 void SerialExecutor::deliver(Message& message) {

@@ -17,7 +17,7 @@ bool same_call(const Schedule& schedule, const BoundOp& a, const BoundOp& b) {
   const Collective& x = collective_of(schedule, a);
   const Collective& y = collective_of(schedule, b);
   return a.op == b.op && a.layer == b.layer && a.micro_batch == b.micro_batch && a.chunk == b.chunk &&
-         x.kind == y.kind && x.elements == y.elements;
+         x.kind == y.kind && x.elements == y.elements && x.reduction == y.reduction;
 }
 
 std::string rank_name(const BoundProgram& program) { return "rank " + std::to_string(program.rank); }

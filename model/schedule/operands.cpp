@@ -311,13 +311,15 @@ struct ListOperands {
   OperandList operator()(const Collective& c) const {
     if (c.elements < 1) return bad("elements must be positive");
     const CollectiveRule rule = rule_of(c.kind);
+    if (c.reduction != Reduction::sum && !rule.reduces())
+      return bad(std::string("the reduction is ") + name_of(c.reduction) + ", and nothing is reduced");
     if (rule.one_buffer) return {{vector_of("buffer", "A", c.elements)}, ""};
     if (c.elements % group_size != 0)
       return bad(std::to_string(c.elements) + " elements do not divide by the group's " + std::to_string(group_size) +
                  " members");
     const auto operand = [&](const char* modes, bool is_shard) {
       return vector_of(is_shard ? "shard" : "whole", modes, is_shard ? c.elements / group_size : c.elements,
-                       rule.sums() ? Type::floating : Type::any);
+                       rule.reduces() ? Type::floating : Type::any);
     };
     return {{operand("R", rule.gives_shard), operand("W", rule.gets_shard)}, ""};
   }

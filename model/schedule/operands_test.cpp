@@ -72,6 +72,12 @@ TEST_CASE("operands of GEMMs with the residual") {
   CHECK(listed(gemm) == Lines{"A R [3,5]", "B R [8,5]", "X R [3,8]", "C W [3,8]"});
 }
 
+TEST_CASE("a maximum is of what is reduced") {
+  CHECK(listed(Collective{CollectiveKind::all_reduce, 0, 8, Reduction::max}) == Lines{"buffer A [1,8]"});
+  CHECK(operands_of(Collective{CollectiveKind::all_gather, 0, 8, Reduction::max}, 2).error ==
+        "the reduction is max, and nothing is reduced");
+}
+
 TEST_CASE("operands of norms, gated activations and embeddings") {
   CHECK(listed(RmsNorm{Pass::forward, 3, 8}) == Lines{"x R [3,8]", "gamma R [1,8]", "y W [3,8]", "stats W [3,1]"});
   CHECK(listed(RmsNorm{Pass::dgrad, 3, 8}) ==

@@ -176,7 +176,7 @@ const char* name_of(DropoutSite site) {
 CollectiveRule rule_of(CollectiveKind kind) {
   using enum CollectivePhase::Slice;
   constexpr CollectivePhase gather{.source = of_giver, .target = of_giver},
-      sum{.source = of_getter, .target = of_getter, .adds = true},
+      sum{.source = of_getter, .target = of_getter, .reduces = true},
       gather_sums{.source = of_giver, .target = of_giver, .from_result = true},
       exchange{.source = of_getter, .target = of_giver};
   switch (kind) {
@@ -193,6 +193,7 @@ CollectiveRule rule_of(CollectiveKind kind) {
 }
 
 const char* name_of(CollectiveKind kind) { return rule_of(kind).name; }
+const char* name_of(Reduction reduction) { return reduction == Reduction::sum ? "sum" : "max"; }
 
 std::string describe(const Work& work) {
   const std::string kind = kind_of(work);
@@ -255,7 +256,9 @@ std::string describe(const Work& work) {
                  [](const AdamW& a) {
                    return std::to_string(a.elements) + " of " + std::to_string(a.shards) + " shards";
                  },
-                 [](const Collective& c) { return std::to_string(c.elements); },
+                 [](const Collective& c) {
+                   return std::to_string(c.elements) + (c.reduction == Reduction::max ? " max" : "");
+                 },
                  [](const PointToPoint& p) {
                    return std::to_string(p.elements) + (p.is_send ? " to " : " from ") +
                           (p.offset.is_constant() && p.offset.eval({}) > 0 ? "+" : "") + p.offset.text();

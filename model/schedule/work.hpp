@@ -440,18 +440,18 @@ struct AdamW {
 
 // all_gather:     own shard R, whole buffer W.     Where the two overlap, the shard is slice `rank` of the whole.
 // reduce_scatter: whole buffer R, own shard W.     Sum in rank order 0,1,…,n−1 whatever the shard, accumulated in the
-//                 element type (bf16: in f32, rounded once), so results do not depend on timing.
-// all_reduce:     whole buffer A.                  Sum in rank order.
+//                 element type (bf16: in f32, rounded once), so results do not depend on timing. Or the maximum.
+// all_reduce:     whole buffer A.                  Sum in rank order, or the maximum.
 // all_to_all:     whole buffer R, whole buffer W.  Slice j of rank i becomes slice i of rank j.
 enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all };
 const char* name_of(CollectiveKind kind);  // "all_gather", …
 
 // A part of a collective's data movement, which all members must have ended before the next begins. Every member gets
 // one slice of the whole from every member, itself included: the giver's own slice, or the getter's. What it gets it
-// adds in the order of members, all to one place, or copies. model/schedule/parcel.hpp has the numbers.
+// reduces in the order of members, all to one place, or copies. model/schedule/parcel.hpp has the numbers.
 struct CollectivePhase {
   enum class Slice : std::uint8_t { of_giver, of_getter } source, target;
-  bool adds = false;
+  bool reduces = false;
   bool from_result = false;  // givers give what the phase before has left where they get
 };
 
@@ -464,19 +464,25 @@ struct CollectiveRule {
   int phases = 0;
   std::array<CollectivePhase, 2> phase = {};
 
-  bool sums() const { return phase[0].adds; }  // otherwise it copies only
+  bool reduces() const { return phase[0].reduces; }  // otherwise it copies only
   // The shard may be a slice of the whole; a kind of two wholes needs two buffers.
   bool in_place() const { return one_buffer || gives_shard != gets_shard; }
 };
 CollectiveRule rule_of(CollectiveKind kind);
 
+// What a reduce-scatter or an all-reduce makes of the elements that members give. The maximum is of numbers: where one
+// is NaN it is any of them (NCCL's ncclMax).
+enum class Reduction : std::uint8_t { sum, max };
+const char* name_of(Reduction reduction);  // "sum", "max"
+
 // Members of the group meet (rendezvous), transfer, and complete together.
 struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
-  std::uint32_t communicator = 0;  // index into Schedule::communicators
-  std::int64_t elements = 0;       // of the whole buffer; divisible by the group size unless all_reduce
+  std::uint32_t communicator = 0;        // index into Schedule::communicators
+  std::int64_t elements = 0;             // of the whole buffer; divisible by the group size unless all_reduce
+  Reduction reduction = Reduction::sum;  // max only of kinds that reduce
 
-  static constexpr std::array kFields = {"kind", "communicator", "elements"};
+  static constexpr std::array kFields = {"kind", "communicator", "elements", "reduction"};
   bool operator==(const Collective&) const = default;
 };
 

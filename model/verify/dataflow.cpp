@@ -50,6 +50,12 @@ std::uint64_t hash_of_work(const Work& work) {
   return hash;
 }
 
+// What a collective makes of the slices that members give.
+Runs reduced(Reduction reduction, std::span<const Runs> slices) {
+  const Runs sum = sum_elements(slices);
+  return reduction == Reduction::sum ? sum : map_elements(hash_of(reduction), {&sum, 1});
+}
+
 struct RankState {
   BoundProgram program;
   std::vector<Runs> memory;  // [storage]
@@ -248,9 +254,9 @@ class Tracer {
           parcel = parcel_of(rule, phase, work.elements, members, static_cast<std::int64_t>(giver),
                              static_cast<std::int64_t>(getter));
           slices.push_back(slice((moves.from_result ? got : given)[giver], parcel.source, parcel.elements));
-          if (!moves.adds) overwrite(got[getter], parcel.target, slices.back());
+          if (!moves.reduces) overwrite(got[getter], parcel.target, slices.back());
         }
-        if (moves.adds) overwrite(got[getter], parcel.target, sum_elements(slices));
+        if (moves.reduces) overwrite(got[getter], parcel.target, reduced(work.reduction, slices));
       }
     }
     for (std::size_t m = 0; m < got.size(); ++m) write(group.members[m], instance(m), rule.one_buffer ? 0 : 1, got[m]);

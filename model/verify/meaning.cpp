@@ -177,13 +177,20 @@ std::string Meaning::written_as(Stamp stamp) const {
   return chunk == 0 ? text : text + ", chunk " + std::to_string(chunk);
 }
 
+bool Meaning::takes_sum(std::uint32_t op) {
+  const auto* collective = std::get_if<Collective>(&program_.work_of(op));
+  if (!collective || collective->reduction == Reduction::sum) return true;
+  wrong_.why = "of which it takes the maximum, and not the sum";
+  return false;
+}
+
 bool Meaning::read_sum(std::uint32_t op, const CellUse& use) {
-  if (!is_balanced(use)) return false;
+  if (!is_balanced(use) || !takes_sum(op)) return false;
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     // A reduce-scatter leaves each sum with one member. Others keep addends there.
     if (const std::uint32_t consumer = sums_.consumer[c]; consumer != 0 && !is_communication_at(op)) [[unlikely]]
       if (const auto* taken = std::get_if<Collective>(&program_.work_of(consumer - 1));
-          taken && rule_of(taken->kind).sums() && rule_of(taken->kind).gets_shard) {
+          taken && rule_of(taken->kind).reduces() && rule_of(taken->kind).gets_shard) {
         wrong_.why = "of which " + label(schedule_, program_.ops[consumer - 1]) + " has left the sum with another rank";
         return false;
       }
@@ -196,7 +203,7 @@ bool Meaning::read_sum(std::uint32_t op, const CellUse& use) {
 bool Meaning::write_sum(std::uint32_t op, const CellUse& use) {
   if (use.mode == AccessMode::accumulate) {
     if (!is_unread(op, use)) return false;
-    if (is_communication_at(op)) return is_balanced(use);
+    if (is_communication_at(op)) return is_balanced(use) && takes_sum(op);
     const std::uint64_t hash = hash_[static_cast<std::size_t>(program_.ops[op].micro_batch)];
     for (std::uint32_t c = use.first; c < use.last; ++c) ++sums_.terms[c];
     for (std::uint32_t c = use.first; c < use.last; ++c) sums_.micro_batches[c] += hash;

@@ -49,6 +49,7 @@ class Meaning {
   // Each returns false, and sets wrong_, when the value is not the intended one.
   bool is_of_unit(std::uint32_t op, Stamp own, const CellUse& use);
   bool is_same_way(std::uint32_t op, const CellUse& use, std::int64_t way);
+  bool takes_sum(std::uint32_t op);
   bool read_sum(std::uint32_t op, const CellUse& use);
   bool read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
   bool write_sum(std::uint32_t op, const CellUse& use);

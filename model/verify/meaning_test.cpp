@@ -85,7 +85,7 @@ TEST_CASE("a gradient is read when it is complete, and never added to again") {
                         {{AccessMode::read, t.whole(dy)}, {AccessMode::accumulate, t.whole(g)}});
   t.call(make, 1);
   t.call(add, 1);
-  t.all_reduce("sum", 2, g, {{EdgeKind::finish_start, {add, 0, 1, 0, 0}}});
+  const OpId sum = t.all_reduce("sum", 2, g, {{EdgeKind::finish_start, {add, 0, 1, 0, 0}}});
   t.map("use", 0, g, y, {finish_of(add + 1)});
   auto& order = t.schedule.programs[0].order;
   for (Call& call : order)
@@ -93,6 +93,10 @@ TEST_CASE("a gradient is read when it is complete, and never added to again") {
   order[0].waits.push_back(finish_of(add + 1, 1));
   CHECK(wrong_value(t.schedule) == "");
 
+  SECTION("its maximum over ranks is taken") {
+    std::get<Collective>(t.schedule.operations[sum].work).reduction = Reduction::max;
+    CHECK_THAT(wrong_value(t.schedule), Contains("of which it takes the maximum, and not the sum"));
+  }
   SECTION("reduced before the last micro-batch") {
     std::swap(order[4], order[5]);
     order[4].waits = {finish_of(add)};

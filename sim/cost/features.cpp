@@ -184,7 +184,7 @@ WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t m
   // A reduce-scatter reads its slice of every member's buffer, an all-gather copies every other member's slice; each
   // phase of an all-reduce does one of them.
   const double slice = double(collective.elements) / double(members);
-  const bool sums = rule_of(collective.kind).sums();
+  const bool sums = rule_of(collective.kind).reduces();
   const double touched = slice * double(sums ? members + 1 : 2 * (in_place ? members - 1 : members));
   // Bytes are copied as half as many of two.
   const bool is_byte = dtype == Dtype::e4m3;

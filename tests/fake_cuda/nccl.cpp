@@ -42,8 +42,7 @@ struct Meeting {
   std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>>
       in_windows;            // of those buffers, from their windows' beginnings
   std::vector<int> arrived;  // [phase]
-  CollectiveKind kind = CollectiveKind::all_reduce;
-  std::size_t elements = 0;
+  stretto::Collective collective;
   Dtype dtype = Dtype::f32;
 };
 
@@ -112,15 +111,15 @@ std::map<ncclComm_t, std::shared_ptr<ncclComm>>& mine() {
 bool lies_alike(const Meeting& meeting) {
   for (const auto& [in, out] : meeting.in_windows) {
     const auto& [first_in, first_out] = meeting.in_windows.front();
-    if (meeting.kind != CollectiveKind::all_gather && in != first_in) return false;
-    if (meeting.kind != CollectiveKind::reduce_scatter && out != first_out) return false;
+    if (meeting.collective.kind != CollectiveKind::all_gather && in != first_in) return false;
+    if (meeting.collective.kind != CollectiveKind::reduce_scatter && out != first_out) return false;
   }
   return true;
 }
 
 // A member's part of a collective: comes when it is its stream's turn, and is done when all have come for its last
 // phase.
-std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, std::size_t elements, Dtype dtype,
+std::function<bool()> part_of(const stretto::Collective& collective, const void* in, void* out, Dtype dtype,
                               const std::shared_ptr<ncclComm>& comm) {
   return [=, meeting = std::shared_ptr<Meeting>(), phase = 0, turn = comm->turns.called++]() mutable {
     if (comm->is_aborted) return true;
@@ -133,13 +132,12 @@ std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, st
         meeting->buffers.resize(static_cast<std::size_t>(shared.ranks));
         meeting->in_windows.resize(static_cast<std::size_t>(shared.ranks));
         meeting->arrived.resize(3);
-        meeting->kind = kind;
-        meeting->elements = elements;
+        meeting->collective = collective;
         meeting->dtype = dtype;
         shared.meetings.push_back(meeting);
       }
       meeting = shared.meetings[comm->next_meeting++];
-      if (meeting->kind != kind || meeting->elements != elements || meeting->dtype != dtype) {
+      if (meeting->collective != collective || meeting->dtype != dtype) {
         comm->error = ncclInvalidUsage;  // the real one would hang, or mix them up
         ++comm->turns.done;
         return true;
@@ -151,17 +149,17 @@ std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, st
       if (++meeting->arrived[0] == shared.ranks && comm->memory != nullptr) {
         const std::lock_guard registered_lock(registered_mutex);
         if (!lies_alike(*meeting)) ++the_registered.apart;
-        const bool moves = kind == CollectiveKind::all_gather || kind == CollectiveKind::all_to_all;
-        if (moves && comm->policy == NCCL_CTA_POLICY_ZERO && comm->has_window) ++the_registered.by_copy_engine;
+        if (!stretto::rule_of(collective.kind).reduces() && comm->policy == NCCL_CTA_POLICY_ZERO && comm->has_window)
+          ++the_registered.by_copy_engine;
       }
     }
-    const int phases = stretto::local::phases(kind);
+    const int phases = stretto::local::phases(collective.kind);
     while (meeting->arrived[static_cast<std::size_t>(phase)] == shared.ranks) {
       if (phase == phases) {
         ++comm->turns.done;
         return true;
       }
-      stretto::local::run_share(kind, dtype, static_cast<std::int64_t>(elements), comm->rank, meeting->buffers, phase);
+      stretto::local::run_share(collective, dtype, comm->rank, meeting->buffers, phase);
       ++meeting->arrived[static_cast<std::size_t>(++phase)];
     }
     return false;
@@ -169,14 +167,15 @@ std::function<bool()> part_of(CollectiveKind kind, const void* in, void* out, st
 }
 
 ncclResult_t collective(CollectiveKind kind, const void* in, void* out, std::size_t elements, ncclDataType_t type,
-                        ncclComm_t comm, cudaStream_t stream) {
+                        ncclComm_t comm, cudaStream_t stream, ncclRedOp_t by = ncclSum) {
   if (comm->is_in_progress) return ncclInvalidArgument;
   {
     std::lock_guard lock(comm->shared->mutex);
     ++comm->shared->collectives[comm->rank];
   }
-  fake_cuda::submit(stream,
-                    [=, held = mine().at(comm)] { return part_of(kind, in, out, elements, dtype_of(type), held); });
+  const stretto::Collective work{kind, 0, static_cast<std::int64_t>(elements),
+                                 by == ncclSum ? stretto::Reduction::sum : stretto::Reduction::max};
+  fake_cuda::submit(stream, [=, held = mine().at(comm)] { return part_of(work, in, out, dtype_of(type), held); });
   return comm->goes_on();
 }
 
@@ -388,14 +387,14 @@ ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDat
   const std::size_t whole = count * static_cast<std::size_t>(comm->shared->ranks);
   return collective(CollectiveKind::all_gather, in, out, whole, type, comm, stream);
 }
-ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t by,
                                ncclComm_t comm, cudaStream_t stream) {
   const std::size_t whole = count * static_cast<std::size_t>(comm->shared->ranks);
-  return collective(CollectiveKind::reduce_scatter, in, out, whole, type, comm, stream);
+  return collective(CollectiveKind::reduce_scatter, in, out, whole, type, comm, stream, by);
 }
-ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t by,
                            ncclComm_t comm, cudaStream_t stream) {
-  return collective(CollectiveKind::all_reduce, in, out, count, type, comm, stream);
+  return collective(CollectiveKind::all_reduce, in, out, count, type, comm, stream, by);
 }
 ncclResult_t ncclAlltoAll(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm,
                           cudaStream_t stream) {

@@ -22,7 +22,7 @@ enum ncclResult_t {
   ncclInProgress = 7
 };
 enum ncclDataType_t { ncclUint8 = 1, ncclInt32 = 2, ncclFloat32 = 7, ncclFloat64 = 8, ncclBfloat16 = 9 };
-enum ncclRedOp_t { ncclSum = 0 };
+enum ncclRedOp_t { ncclSum = 0, ncclMax = 2 };
 struct ncclUniqueId {
   char internal[128];
 };

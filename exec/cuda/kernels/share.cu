@@ -79,9 +79,10 @@ __device__ void store(double* to, const double (&from)[N]) {
   for (int n = 0; n < N; ++n) to[n] = from[n];
 }
 
-// Sums in the order of members, f32 for bf16, f64 for f64, of N elements at a time.
-template <class T, class Sum, int N>
-__global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::int64_t least_ns) {
+// Reduces in the order of members, in f32 for bf16, in f64 for f64, N elements at a time.
+template <class T, class Sum, int N, Reduction kReduction>
+__global__ void reduce_kernel(std::int64_t elements, Addends<T> in, T* out, std::int64_t least_ns) {
+  const auto combine = [](Sum a, Sum b) { return kReduction == Reduction::sum ? a + b : a < b ? b : a; };
   const std::int64_t begin_ns = now_ns();
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x * N;
   for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * N; i < elements;
@@ -95,7 +96,7 @@ __global__ void sum_kernel(std::int64_t elements, Addends<T> in, T* out, std::in
 #pragma unroll
       for (int j = 0; j < kInFlight; ++j)
 #pragma unroll
-        for (int n = 0; n < N; ++n) sum[j][n] = m == 0 ? x[j][n] : sum[j][n] + x[j][n];
+        for (int n = 0; n < N; ++n) sum[j][n] = m == 0 ? x[j][n] : combine(sum[j][n], x[j][n]);
     }
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j)
@@ -125,8 +126,8 @@ void copy(const Slices& slices, const Pace& pace, const Stream& stream) {
 }
 
 // All that one member gets, in one place.
-template <class T, class Sum>
-void sum(const Slices& slices, const Pace& pace, const Stream& stream) {
+template <class T, class Sum, Reduction kReduction>
+void reduce(const Slices& slices, const Pace& pace, const Stream& stream) {
   Addends<T> in;
   for (int i = 0; i < slices.count; ++i) in.at[in.count++] = reinterpret_cast<const T*>(slices.from[i]);
   T* out = reinterpret_cast<T*>(slices.to[0]);
@@ -135,36 +136,42 @@ void sum(const Slices& slices, const Pace& pace, const Stream& stream) {
   bool packs = count % widest == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
   for (int m = 0; m < in.count; ++m) packs = packs && reinterpret_cast<std::uintptr_t>(in.at[m]) % 16 == 0;
   if (packs)
-    start(sum_kernel<T, Sum, widest>, pace, stream, count, in, out, pace.least_ns);
+    start(reduce_kernel<T, Sum, widest, kReduction>, pace, stream, count, in, out, pace.least_ns);
   else
-    start(sum_kernel<T, Sum, 1>, pace, stream, count, in, out, pace.least_ns);
+    start(reduce_kernel<T, Sum, 1, kReduction>, pace, stream, count, in, out, pace.least_ns);
+}
+
+template <Reduction kReduction>
+void reduce(Dtype dtype, const Slices& slices, const Pace& pace, const Stream& stream) {
+  if (dtype == Dtype::f64) return reduce<double, double, kReduction>(slices, pace, stream);
+  with_device_type(dtype, [&](auto type) { reduce<decltype(type), float, kReduction>(slices, pace, stream); });
 }
 
 }  // namespace
 
-void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member,
-               std::span<const local::Buffers> buffers, int phase, const Pace& pace, const Stream& stream) {
+void run_share(const Collective& collective, Dtype dtype, int member, std::span<const local::Buffers> buffers,
+               int phase, const Pace& pace, const Stream& stream) {
   assert(buffers.size() <= kMostMembers);
   const int members = static_cast<int>(buffers.size());
   const std::int64_t width = bytes_of(dtype);
-  const CollectiveRule rule = rule_of(kind);
+  const CollectiveRule rule = rule_of(collective.kind);
   const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
   auto* out = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);
   Slices slices;
   for (int m = 0; m < members; ++m) {
-    const Parcel parcel = parcel_of(rule, phase, elements, members, m, member);
+    const Parcel parcel = parcel_of(rule, phase, collective.elements, members, m, member);
     const local::Buffers& theirs = buffers[static_cast<std::size_t>(m)];
     const auto* from =
         static_cast<const std::byte*>(moves.from_result ? theirs.out : theirs.in) + parcel.source * width;
     std::byte* to = out + parcel.target * width;
-    if (!moves.adds && (from == to || parcel.elements == 0)) continue;
+    if (!moves.reduces && (from == to || parcel.elements == 0)) continue;
     slices.from[slices.count] = from;
     slices.to[slices.count] = to;
     slices.bytes[slices.count++] = parcel.elements * width;
   }
-  if (!moves.adds) return copy(slices, pace, stream);
-  if (dtype == Dtype::f64) return sum<double, double>(slices, pace, stream);
-  with_device_type(dtype, [&](auto type) { sum<decltype(type), float>(slices, pace, stream); });
+  if (!moves.reduces) return copy(slices, pace, stream);
+  if (collective.reduction == Reduction::sum) return reduce<Reduction::sum>(dtype, slices, pace, stream);
+  reduce<Reduction::max>(dtype, slices, pace, stream);
 }
 
 void run_message(const void* from, void* to, std::int64_t bytes, const Pace& pace, const Stream& stream) {

@@ -20,8 +20,8 @@ struct Pace {
 
 // One member's share of a collective among ranks whose memory is on one device: what local::run_share() does, with the
 // same sums. At most kMostMembers. Other members' buffers must be ready, and stay until all shares are done.
-void run_share(CollectiveKind kind, Dtype dtype, std::int64_t elements, int member,
-               std::span<const local::Buffers> buffers, int phase, const Pace& pace, const Stream& stream);
+void run_share(const Collective& collective, Dtype dtype, int member, std::span<const local::Buffers> buffers,
+               int phase, const Pace& pace, const Stream& stream);
 // One message: `bytes` from one rank's buffer to another's.
 void run_message(const void* from, void* to, std::int64_t bytes, const Pace& pace, const Stream& stream);
 

@@ -310,16 +310,17 @@ class Nccl final : public Communication {
     const NcclCommunicator& group = found->second;
     const std::size_t share = elements / group.members().size();
     const ncclDataType_t type = type_of(dtype);
+    const ncclRedOp_t reduction = collective.reduction == Reduction::sum ? ncclSum : ncclMax;
     ncclResult_t result = ncclSuccess;
     switch (collective.kind) {
       case CollectiveKind::all_gather:
         result = nccl().AllGather(in, out, share, type, group.comm(), stream);
         break;
       case CollectiveKind::reduce_scatter:
-        result = nccl().ReduceScatter(in, out, share, type, ncclSum, group.comm(), stream);
+        result = nccl().ReduceScatter(in, out, share, type, reduction, group.comm(), stream);
         break;
       case CollectiveKind::all_reduce:
-        result = nccl().AllReduce(in, out, elements, type, ncclSum, group.comm(), stream);
+        result = nccl().AllReduce(in, out, elements, type, reduction, group.comm(), stream);
         break;
       case CollectiveKind::all_to_all:
         result = copied_.contains(found->first) ? nccl().AlltoAll(in, out, share, type, group.comm(), stream)

@@ -63,7 +63,7 @@ class SharedGpu final : public Communication {
     }
     const Dtype dtype = operands_(action.rank, action.op).front().dtype;
     const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, communicator.size);
-    run_share(collective.kind, dtype, collective.elements, self, buffers, action.phase,
+    run_share(collective, dtype, self, buffers, action.phase,
               pace(communicator, ring.steps, ring.edge_bytes, local::phases(collective.kind)), stream);
   }
 
