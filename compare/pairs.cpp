@@ -12,8 +12,8 @@ namespace {
 
 bool same_model(const Transformer& a, const Transformer& b) {
   const auto sizes = [](const Transformer& m) {
-    return std::tuple(m.num_layers, m.hidden_size, m.num_attention_heads, m.kv_heads(), m.ffn_hidden_size,
-                      m.seq_length);
+    return std::tuple(m.num_layers, m.hidden_size, m.num_attention_heads, m.kv_heads(), m.head_dim(), m.qk_layernorm,
+                      m.ffn_hidden_size, m.seq_length);
   };
   return sizes(a) == sizes(b);
 }

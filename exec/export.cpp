@@ -99,7 +99,7 @@ std::vector<std::string> write(const Transformer& model, const HuggingFaceFiles&
   folder->add(to.config, config);
   folder->keep();
   if (model.hidden_dropout == 0 || hf_style(model) == HfStyle::gpt2) return {};
-  return {fmt::format("hidden_dropout = {} is not in config.json: LlamaForCausalLM has none", model.hidden_dropout)};
+  return {fmt::format("hidden_dropout = {} is not in config.json: Hugging Face's model has none", model.hidden_dropout)};
 }
 
 }  // namespace

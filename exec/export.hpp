@@ -7,7 +7,7 @@
 
 namespace stretto::exec {
 
-// Weights as Hugging Face's GPT2LMHeadModel or LlamaForCausalLM has them, in f32 by their names
+// Weights as Hugging Face's GPT2LMHeadModel, LlamaForCausalLM or Qwen3ForCausalLM has them, in f32 by their names
 // (exec/weight_names.hpp). Throw Error(input) when the model has no such names, Error(runtime) when a file cannot be
 // written.
 struct HuggingFaceFiles {

@@ -12,9 +12,10 @@
 namespace stretto::exec {
 
 // Names of a model's parameters in safetensors files of several programs. Stretto's own names are those of Parameter;
-// Hugging Face's are those of its GPT2LMHeadModel and LlamaForCausalLM (transformers, modeling_gpt2.py and
-// modeling_llama.py), which their models without a head write without the prefix. LlamaForCausalLM rotates the halves
-// of a head, as Rope does (model/schedule/work.hpp), so the rows of q and k stay where they are.
+// Hugging Face's are those of its GPT2LMHeadModel, LlamaForCausalLM and Qwen3ForCausalLM (transformers,
+// modeling_gpt2.py, modeling_llama.py, modeling_qwen3.py), which their models without a head write without the prefix.
+// LlamaForCausalLM rotates the halves of a head, as Rope does (model/schedule/work.hpp), so the rows of q and k stay
+// where they are.
 struct WeightNaming {
   struct Row {
     const char* parameter;              // Parameter::name without ".weight" and ".bias"

@@ -13,17 +13,20 @@ const char* name_of(Recompute::Method method) { return name_in({"uniform", "bloc
 double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute, AttentionBackend backend,
                                     std::int64_t tp) {
   if (recompute.granularity == Recompute::Granularity::none) return 0;
-  const double s = double(model.seq_length), h = double(model.hidden_size), f = double(model.ffn_hidden_size);
-  const double attention = 2 * executed_attention_share(backend, model.seq_length) * 2 * s * s * h;  // QKᵀ and PV
-  if (recompute.granularity == Recompute::Granularity::selective) return double(model.num_layers) * attention;
-  if (recompute.granularity == Recompute::Granularity::selective_op)
-    return double(model.num_layers) * s * 2 * h * ((tp == 1 ? h : 0) + (model.swiglu ? f : 0));
-  const double inner = s * 2 * h * (double(model.qkv_size()) + h + double(model.fc1_size())), fc2 = s * 2 * f * h;
+  const double s = double(model.seq_length), q = double(model.attention_size());
+  const double attention = 2 * executed_attention_share(backend, model.seq_length) * 2 * s * s * q;  // QKᵀ and PV
+  const bool is_light = recompute.granularity == Recompute::Granularity::selective_op;
   double flops = 0;
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
+    const LayerSpec spec = model.layer(layer);
+    const LayerWeights weights = layer_weights(model, spec);
+    if (is_light)
+      flops += s * 2 * ((tp == 1 && spec.has_mlp() ? weights.proj : 0) + (model.swiglu ? weights.fc1 / 2 : 0));
+    if (recompute.granularity == Recompute::Granularity::selective) flops += attention;
     if (!recompute.is_full(layer)) continue;
     const bool is_last = layer + 1 == model.num_layers || (layer + 1) % recompute.group() == 0;
-    flops += inner + attention + (is_last && !recompute.whole_layers ? 0 : fc2);
+    const double last = spec.has_mlp() ? weights.fc2 : weights.proj;
+    flops += s * 2 * (weights.all() - last) + attention + (is_last && !recompute.whole_layers ? 0 : s * 2 * last);
   }
   return flops;
 }

@@ -140,11 +140,12 @@ void check_size(TomlTable& root, const Scenario& scenario) {
     throw training.failure("global_batch_size",
                            "expected at most " + number(kMaxLayerCalls) + " layers x micro-batches in a step, got " +
                                number(model.num_layers) + " x " + number(scenario.num_microbatches()));
-  const double h = double(model.hidden_size), f = double(model.ffn_hidden_size), fc1 = double(model.fc1_size());
+  const double h = double(model.hidden_size), f = double(model.ffn_hidden_size), fc1 = double(model.fc1_size()),
+               q = double(model.attention_size());
   const double v = double(model.padded_vocab_size) * (model.untie_embeddings_and_output_weights ? 2 : 1);
   const double parameters = (v + double(model.max_position_embeddings)) * h +
-                            double(model.num_layers) * (4 * h * h + h * (f + fc1) + 9 * h + fc1);
-  const double activations = double(tokens) * (double(model.num_layers) * (24 * h + 2 * f + 2 * fc1) + 2 * v);
+                            double(model.num_layers) * (4 * h * q + h * (f + fc1) + 6 * h + 5 * q + fc1);
+  const double activations = double(tokens) * (double(model.num_layers) * (12 * h + 14 * q + 2 * f + 2 * fc1) + 2 * v);
   if (8 * (4 * parameters + activations) > kMaxBytes)
     throw section_of(root, "model")
         .failure("hidden_size", "expected parameters and activations of at most 2^60 bytes, got more");

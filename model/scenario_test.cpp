@@ -301,7 +301,7 @@ TEST_CASE("what is not modelled is refused by its name, never by another key's",
 
 TEST_CASE("keys that must fit each other are checked", "[scenario]") {
   CHECK(override_message("model.num_attention_heads=5") ==
-        "--set model.num_attention_heads: expected a divisor of hidden_size 64, got 5");
+        "--set model.num_attention_heads: expected a divisor of hidden_size 64, or kv_channels as well, got 5");
   CHECK(override_message("model.num_query_groups=3") ==
         "--set model.num_query_groups: expected a divisor of num_attention_heads 4, got 3");
   CHECK(override_message("model.rotary_base=5e5") ==

@@ -62,6 +62,13 @@ double slots_of(const Parallel& parallel, double micro_batches) {
   return std::min(micro_batches, ((chunks - 1) * group + stages) / chunks);
 }
 
+// Layers with an MLP that would have as many operations, storages and parameters; a layer without one has half of them.
+double layers_of(const Transformer& model) {
+  double layers = 0;
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer) layers += model.layer(layer).has_mlp() ? 1 : 0.5;
+  return layers;
+}
+
 // What shards gradients is communicated layer by layer.
 double units_of_layer(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
@@ -73,7 +80,7 @@ double buckets_of(const Scenario& scenario, double chunks) {
   const Parallel& parallel = scenario.parallel;
   if (const double units = units_of_layer(scenario); units > 0) return units * (double(scenario.model.num_layers) + 3);
   if (!scenario.overlap.overlap_grad_reduce || parallel.replicas() == 1) return chunks;
-  const double layers = double(scenario.model.num_layers) / chunks;  // only the first chunk is cut
+  const double layers = layers_of(scenario.model) / chunks;  // only the first chunk is cut
   const double size = double(scenario.overlap.bucket_size);
   const double elements =
       double(parameter_count(scenario.model)) / double(parallel.tensor_model_parallel_size) / chunks;
@@ -110,7 +117,7 @@ StepSize step_size_of(const Scenario& scenario) {
   const Overlap& overlap = scenario.overlap;
   const double stages = double(parallel.pipeline_model_parallel_size), tp = double(parallel.tensor_model_parallel_size),
                chunks = stages * double(parallel.virtual_pipeline_model_parallel_size),
-               layers = double(scenario.model.num_layers), micro_batches = double(scenario.num_microbatches()),
+               layers = layers_of(scenario.model), micro_batches = double(scenario.num_microbatches()),
                kept = ranks_of_stage(scenario), buckets = buckets_of(scenario, chunks);
   const bool recomputes = scenario.training.recompute.repeats_layers();
   // Ring exchange: pieces, and a send and a receive for each, of four to eight products of a layer; of Flash-Overlap's

@@ -1,5 +1,7 @@
 #include "model/transformer.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/values_of.hpp"
 #include "model/schedule/work.hpp"
@@ -7,7 +9,7 @@
 namespace stretto {
 namespace {
 
-constexpr Transformer gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t seq) {
+Transformer gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t seq) {
   Transformer model;
   model.num_layers = layers;
   model.hidden_size = hidden;
@@ -18,8 +20,8 @@ constexpr Transformer gpt(std::int64_t layers, std::int64_t hidden, std::int64_t
   return model;
 }
 
-constexpr Transformer llama(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, std::int64_t heads,
-                            std::int64_t kv_heads, std::int64_t vocab, std::int64_t seq, double rotary_base) {
+Transformer llama(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, std::int64_t heads, std::int64_t kv_heads,
+                  std::int64_t vocab, std::int64_t seq, double rotary_base) {
   Transformer model;
   model.num_layers = layers;
   model.hidden_size = hidden;
@@ -32,6 +34,16 @@ constexpr Transformer llama(std::int64_t layers, std::int64_t hidden, std::int64
   return in_llama_style(model);
 }
 
+// Heads are of 128 channels whatever the width, and q and k have norms.
+Transformer qwen3(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, std::int64_t heads, bool is_tied) {
+  Transformer model = llama(layers, hidden, ffn, heads, 8, 151936, 4096, 1e6);
+  model.max_position_embeddings = 40960;
+  model.kv_channels = 128;
+  model.qk_layernorm = true;
+  model.untie_embeddings_and_output_weights = !is_tied;
+  return model;
+}
+
 struct Preset {
   const char* name;
   Transformer model;
@@ -42,17 +54,23 @@ struct Preset {
 // arXiv 2005.14165, table 2.1; its alternating sparse attention is taken as dense. Llama 2: Touvron et al., arXiv
 // 2307.09288, table 1 and the released params.json. Llama 3: arXiv 2407.21783, table 3 (layers, width, FFN width,
 // heads, key/value heads, RoPE base, vocabulary of 128,000 tokens and 256 special ones), pre-trained on 8192 tokens.
-constexpr Preset kPresets[] = {
-    {"gpt2-124m", gpt(12, 768, 12, 1024)},
-    {"gpt2-355m", gpt(24, 1024, 16, 1024)},
-    {"gpt2-774m", gpt(36, 1280, 20, 1024)},
-    {"gpt2-1558m", gpt(48, 1600, 25, 1024)},
-    {"gpt3-175b", gpt(96, 12288, 96, 2048)},
-    {"llama2-7b", llama(32, 4096, 11008, 32, 32, 32000, 4096, 1e4)},
-    {"llama3-8b", llama(32, 4096, 14336, 32, 8, 128256, 8192, 5e5)},
-    {"llama3-70b", llama(80, 8192, 28672, 64, 8, 128256, 8192, 5e5)},
-    {"llama3-405b", llama(126, 16384, 53248, 128, 8, 128256, 8192, 5e5)},
-};
+// Qwen3: arXiv 2505.09388, table 1, and the released config.json; pre-trained on 4,096 tokens in its first two stages.
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> all = {
+      {"gpt2-124m", gpt(12, 768, 12, 1024)},
+      {"gpt2-355m", gpt(24, 1024, 16, 1024)},
+      {"gpt2-774m", gpt(36, 1280, 20, 1024)},
+      {"gpt2-1558m", gpt(48, 1600, 25, 1024)},
+      {"gpt3-175b", gpt(96, 12288, 96, 2048)},
+      {"llama2-7b", llama(32, 4096, 11008, 32, 32, 32000, 4096, 1e4)},
+      {"llama3-8b", llama(32, 4096, 14336, 32, 8, 128256, 8192, 5e5)},
+      {"llama3-70b", llama(80, 8192, 28672, 64, 8, 128256, 8192, 5e5)},
+      {"llama3-405b", llama(126, 16384, 53248, 128, 8, 128256, 8192, 5e5)},
+      {"qwen3-0.6b", qwen3(28, 1024, 3072, 16, true)},
+      {"qwen3-8b", qwen3(36, 4096, 12288, 32, false)},
+  };
+  return all;
+}
 
 }  // namespace
 
@@ -61,31 +79,40 @@ const char* name_of(PositionEmbedding embedding) { return name_in({"learned_abso
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const Preset& one : kPresets) names.push_back(one.name);
+  for (const Preset& one : presets()) names.push_back(one.name);
   return names;
 }
 
 Transformer preset(const std::string& name) {
-  for (const Preset& one : kPresets)
+  for (const Preset& one : presets())
     if (name == one.name) return one.model;
   std::string message = "preset: expected one of";
-  for (const Preset& one : kPresets) message += std::string(&one == &kPresets[0] ? " " : ", ") + one.name;
+  for (const Preset& one : presets()) message += std::string(&one == &presets().front() ? " " : ", ") + one.name;
   const std::string nearest = nearest_spelling(name, preset_names());
   throw input_error(message + ", got \"" + name + "\"" +
                     (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
 }
 
+std::vector<LayerSpec> Transformer::layer_kinds() const {
+  std::vector<LayerSpec> kinds;
+  for (std::int64_t number = 0; number < num_layers; ++number)
+    if (std::find(kinds.begin(), kinds.end(), layer(number)) == kinds.end()) kinds.push_back(layer(number));
+  return kinds;
+}
+
 std::vector<Parameter> parameters(const Transformer& model) {
-  const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size, kv = model.kv_heads() * model.head_dim();
+  const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size, q = model.attention_size(),
+                     kv = model.kv_heads() * model.head_dim();
   const std::vector<std::int64_t> gate_and_up = model.swiglu ? std::vector{f, f} : std::vector<std::int64_t>{};
   std::vector<Parameter> all;
   const auto matrix = [&](const std::string& name, std::int64_t layer, std::int64_t rows, std::int64_t cols,
                           Shard shard = Shard::none, const std::vector<std::int64_t>& segments = {}) {
     all.push_back({name, layer, rows, cols, true, shard, segments});
   };
-  const auto norm = [&](const std::string& name, std::int64_t layer) {
-    all.push_back({name + ".weight", layer, 1, h});
-    if (model.normalization == Normalization::layer_norm) all.push_back({name + ".bias", layer, 1, h});
+  const auto norm = [&](const std::string& name, std::int64_t layer, std::int64_t width, bool is_for_heads = false) {
+    all.push_back({name + ".weight", layer, 1, width, false, Shard::none, {}, is_for_heads});
+    if (model.normalization != Normalization::layer_norm) return;
+    all.push_back({name + ".bias", layer, 1, width, false, Shard::none, {}, is_for_heads});
   };
   // A bias is added behind the product: one that is cut by input has its bias on every rank.
   const auto linear = [&](const std::string& name, std::int64_t layer, std::int64_t out, std::int64_t in, Shard shard,
@@ -98,27 +125,36 @@ std::vector<Parameter> parameters(const Transformer& model) {
   if (model.position_embedding_type == PositionEmbedding::learned_absolute)
     matrix("wpe.weight", -1, model.max_position_embeddings, h, Shard::columns);
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
-    norm("ln_1", layer);
-    linear("qkv", layer, model.qkv_size(), h, Shard::rows, {h, kv, kv});
-    linear("proj", layer, h, h, Shard::columns);
-    norm("ln_2", layer);
+    norm("ln_1", layer, h);
+    linear("qkv", layer, model.qkv_size(), h, Shard::rows, {q, kv, kv});
+    for (const char* name : {"q_norm", "k_norm"})
+      if (model.qk_layernorm) norm(name, layer, model.head_dim(), true);
+    linear("proj", layer, h, q, Shard::columns);
+    if (!model.layer(layer).has_mlp()) continue;
+    norm("ln_2", layer, h);
     linear("fc1", layer, model.fc1_size(), h, Shard::rows, gate_and_up);
     linear("fc2", layer, h, f, Shard::columns);
   }
-  norm("ln_f", -1);
+  norm("ln_f", -1, h);
   if (model.untie_embeddings_and_output_weights) matrix("lm_head.weight", -1, model.padded_vocab_size, h, Shard::rows);
   return all;
 }
 
 std::int64_t parameter_count(const Transformer& model) {
-  const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size;
-  const std::int64_t norm = model.normalization == Normalization::layer_norm ? 2 * h : h;
-  const std::int64_t weights = model.qkv_size() * h + h * h + model.fc1_size() * h + h * f;
-  const std::int64_t biases = model.add_bias_linear ? model.qkv_size() + h + model.fc1_size() + h : 0;
-  const std::int64_t vocabulary = model.vocab_size * (model.untie_embeddings_and_output_weights ? 2 : 1);
-  const std::int64_t positions =
-      model.position_embedding_type == PositionEmbedding::learned_absolute ? model.max_position_embeddings : 0;
-  return (vocabulary + positions) * h + model.num_layers * (2 * norm + weights + biases) + norm;
+  Transformer unpadded = model;
+  unpadded.padded_vocab_size = model.vocab_size;
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parameters(unpadded)) count += parameter.elements();
+  return count;
+}
+
+LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer) {
+  const double h = double(model.hidden_size);
+  LayerWeights weights{h * double(model.qkv_size()), h * double(model.attention_size())};
+  if (!layer.has_mlp()) return weights;
+  weights.fc1 = h * double(model.fc1_size());
+  weights.fc2 = h * double(model.ffn_hidden_size);
+  return weights;
 }
 
 const char* name_of(AttentionBackend backend) { return name_in({"fused", "unfused"}, backend); }
@@ -128,13 +164,15 @@ double executed_attention_share(AttentionBackend backend, std::int64_t seq) {
 }
 
 Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, AttentionBackend backend) {
-  const double s = double(model.seq_length), h = double(model.hidden_size), f = double(model.ffn_hidden_size);
-  const double layers = double(model.num_layers);
+  const double s = double(model.seq_length), h = double(model.hidden_size);
   // One forward pass over the sequence.
-  const double linears = s * layers * 2 * h * (double(model.qkv_size()) + h + double(model.fc1_size()) + f);
+  double linears = 0, attention_matmul = 0;  // the latter: QKᵀ of all heads, every key of every query
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
+    linears += s * 2 * layer_weights(model, model.layer(layer)).all();
+    attention_matmul += 2 * s * s * double(model.attention_size());
+  }
   const double head = s * 2 * h * double(model.vocab_size);
   const double padded_head = s * 2 * h * double(model.padded_vocab_size);
-  const double attention_matmul = layers * 2 * s * s * h;  // QKᵀ of all heads, every key of every query
 
   Flops flops;
   const double passes = frozen_base ? 2 : 3;  // of products with weights

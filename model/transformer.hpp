@@ -1,4 +1,5 @@
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +13,19 @@ enum class PositionEmbedding : std::uint8_t { learned_absolute, rope };
 // Megatron-LM's spellings: "LayerNorm", "RMSNorm"; "learned_absolute", "rope".
 const char* name_of(Normalization normalization);
 const char* name_of(PositionEmbedding embedding);
+
+// A layer is an attention sublayer and then an MLP. `none` is a layer without the sublayer, which a search for smaller
+// models leaves (Bercovich et al., arXiv 2411.19146: "no-op").
+enum class AttentionKind : std::uint8_t { self };  // causal, over the whole sequence
+enum class MlpKind : std::uint8_t { dense, none };
+struct LayerSpec {
+  AttentionKind attention = AttentionKind::self;
+  MlpKind mlp = MlpKind::dense;
+  auto operator<=>(const LayerSpec&) const = default;
+  bool has_mlp() const { return mlp != MlpKind::none; }
+  // On what only layers of this kind have, where a model has several kinds: "", ".no_mlp".
+  const char* suffix() const { return has_mlp() ? "" : ".no_mlp"; }
+};
 
 // A decoder-only transformer with a norm before each sublayer. The defaults are GPT-2's style (Radford et al. 2019):
 // LayerNorm, GELU (tanh), learned positions, biases, output head tied to the token embedding. Llama's (Touvron et al.,
@@ -33,21 +47,30 @@ struct Transformer {
   double rotary_base = 10000;  // of rope
   RopeScaling rope_scaling = {};
   std::int64_t num_query_groups = 0;  // heads of k and of v; 0: num_attention_heads
+  std::int64_t kv_channels = 0;       // elements of a head; 0: hidden_size / num_attention_heads
+  bool qk_layernorm = false;          // q and k of each head go through a norm, with one weight for all heads
   bool add_bias_linear = true;
   bool untie_embeddings_and_output_weights = false;
   double hidden_dropout = 0;     // of the embedding, and of each sublayer's result before it is added to the residual
   double attention_dropout = 0;  // of attention's probabilities
 
-  std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
+  std::vector<LayerSpec> layers = {};  // [layer]; empty: all as LayerSpec{}
+  LayerSpec layer(std::int64_t number) const {
+    return layers.empty() ? LayerSpec{} : layers[static_cast<std::size_t>(number)];
+  }
+  std::vector<LayerSpec> layer_kinds() const;  // of all layers, each once, in the order of their first layers
+
+  std::int64_t head_dim() const { return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads; }
+  std::int64_t attention_size() const { return num_attention_heads * head_dim(); }  // columns of proj.weight
   std::int64_t kv_heads() const { return num_query_groups > 0 ? num_query_groups : num_attention_heads; }
-  std::int64_t qkv_size() const { return hidden_size + 2 * kv_heads() * head_dim(); }       // rows of qkv.weight
+  std::int64_t qkv_size() const { return attention_size() + 2 * kv_heads() * head_dim(); }  // rows of qkv.weight
   std::int64_t fc1_size() const { return swiglu ? 2 * ffn_hidden_size : ffn_hidden_size; }  // rows of fc1.weight
   // Name of the head's weight: "lm_head.weight", or "wte.weight" when tied.
   const char* head_weight() const { return untie_embeddings_and_output_weights ? "lm_head.weight" : "wte.weight"; }
 };
 
 // The same sizes in Llama's style, with as many heads of keys and values as `model` has.
-constexpr Transformer in_llama_style(Transformer model) {
+inline Transformer in_llama_style(Transformer model) {
   model.normalization = Normalization::rms_norm;
   model.swiglu = true;
   model.position_embedding_type = PositionEmbedding::rope;
@@ -84,19 +107,30 @@ struct Parameter {
   Shard shard = Shard::none;
   // Pieces of what `shard` cuts (q, k, v; gate, up): every part gets its share of each. Empty: one piece.
   std::vector<std::int64_t> segments = {};
+  // Every tensor-parallel rank has all of it, and uses it for its own heads alone: gradients of ranks add up.
+  bool is_for_heads = false;
   std::int64_t elements() const { return rows * cols; }
   std::string full_name() const { return stretto::full_name(layer, name); }
 };
 // Shapes are [out, in] (PyTorch's Linear). Names: wte.weight [padded V,H], wpe.weight [P,H]; per layer ln_1.weight,
-// ln_1.bias, qkv.weight [qkv_size,H] (rows of q, then k, then v), qkv.bias, proj.weight [H,H], proj.bias, ln_2.weight,
-// ln_2.bias, fc1.weight [fc1_size,H] (rows of the gate, then up, under swiglu), fc1.bias, fc2.weight [H,F], fc2.bias;
-// ln_f.weight, ln_f.bias, lm_head.weight [padded V,H]. Vectors have rows = 1. Absent: wpe with rope, ln biases with
-// RMSNorm, other biases without add_bias_linear, lm_head when tied.
+// ln_1.bias, qkv.weight [qkv_size,H] (rows of q, then k, then v), qkv.bias, q_norm.weight [head_dim], q_norm.bias,
+// k_norm.weight, k_norm.bias, proj.weight [H,attention_size], proj.bias, ln_2.weight, ln_2.bias, fc1.weight
+// [fc1_size,H] (rows of the gate, then up, under swiglu), fc1.bias, fc2.weight [H,F], fc2.bias; ln_f.weight, ln_f.bias,
+// lm_head.weight [padded V,H]. Vectors have rows = 1. Absent: wpe with rope, biases of norms with RMSNorm, other biases
+// without add_bias_linear, q_norm and k_norm without qk_layernorm, ln_2, fc1 and fc2 in layers without an MLP, lm_head
+// when tied.
 std::vector<Parameter> parameters(const Transformer& model);
 
 // Distinct learnable numbers, vocab not padded, tied embedding counted once. GPT-2 124M: 124,439,808; Llama 3 8B:
 // 8,030,261,248.
 std::int64_t parameter_count(const Transformer& model);
+
+// Elements of a layer's weights that every token is multiplied by.
+struct LayerWeights {
+  double qkv = 0, proj = 0, fc1 = 0, fc2 = 0;
+  double all() const { return qkv + proj + fc1 + fc2; }
+};
+LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer);
 
 // Attention as one operation that keeps no scores (FlashAttention), or as products, softmax and dropout apart
 // (Megatron-LM's --attention-backend).

@@ -17,6 +17,8 @@ TEST_CASE("presets have their published parameter counts", "[transformer]") {
   // The released checkpoints. Touvron et al., arXiv 2307.09288, table 1: 7B; arXiv 2407.21783, table 3: 8B, 70B, 405B.
   CHECK(parameter_count(preset("llama2-7b")) == 6'738'415'616);
   CHECK(parameter_count(preset("llama3-8b")) == 8'030'261'248);
+  CHECK(parameter_count(preset("qwen3-0.6b")) == 596'049'920);
+  CHECK(parameter_count(preset("qwen3-8b")) == 8'190'735'360);
   CHECK(parameter_count(preset("llama3-70b")) == 70'553'706'496);
   CHECK(parameter_count(preset("llama3-405b")) == 405'853'388'800);
   CHECK(preset("gpt3-175b").head_dim() == 128);  // table 2.1
@@ -132,7 +134,7 @@ TEST_CASE("FLOPs are 6 per token and per weight that is multiplied with, and att
     for (const Parameter& p : parameters(model))
       if (p.layer >= 0 && p.rows > 1) weights += double(p.elements());
     const double s = double(model.seq_length);
-    const double attention = 12 * double(model.num_layers) * s * s * double(model.hidden_size);
+    const double attention = 12 * double(model.num_layers) * s * s * double(model.attention_size());
     CHECK(training_flops_per_sequence(model).model_full_attention ==
           Approx(6 * s * weights + attention).epsilon(1e-12));
   }

@@ -62,15 +62,15 @@ def forward(p, model, tokens, targets, keys):
 
     `keys` are of dropout, one a layer.
     """
-    hidden, heads, groups = model["hidden_size"], model["num_attention_heads"], model["num_query_groups"]
-    dim, rope = hidden // heads, model["position_embedding_type"] == "rope"
+    heads, groups = model["num_attention_heads"], model["num_query_groups"]
+    dim, rope = model["kv_channels"], model["position_embedding_type"] == "rope"
     batch, seq = tokens.shape
     mask = torch.full((seq, seq), float("-inf")).triu(1)
 
     def norm(x, name):
         if model["normalization"] == "RMSNorm":
             return rms_norm(x, p[name + ".weight"])
-        return F.layer_norm(x, (hidden,), p[name + ".weight"], p[name + ".bias"], 1e-5)
+        return F.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"], 1e-5)
 
     def linear(x, name):
         return x @ p[name + ".weight"].T + p.get(name + ".bias", 0.0)
@@ -90,14 +90,16 @@ def forward(p, model, tokens, targets, keys):
         h, key = f"h.{layer}.", keys[layer]
         q, k, v = (
             part.view(batch, seq, -1, dim).transpose(1, 2)
-            for part in linear(norm(x, h + "ln_1"), h + "qkv").split([hidden, groups * dim, groups * dim], dim=-1)
+            for part in linear(norm(x, h + "ln_1"), h + "qkv").split([heads * dim, groups * dim, groups * dim], dim=-1)
         )
+        if model["qk_layernorm"]:
+            q, k = norm(q, h + "q_norm"), norm(k, h + "k_norm")
         if rope:
             q, k = rotate(q, model), rotate(k, model)
         k, v = (part.repeat_interleave(heads // groups, dim=1) for part in (k, v))
         scores = q @ k.transpose(-1, -2) / dim**0.5 + mask
         weights = dropout(scores.softmax(-1).reshape(batch, heads * seq, seq), attention_dropout, key, 0)
-        attended = (weights.view(scores.shape) @ v).transpose(1, 2).reshape(batch, seq, hidden)
+        attended = (weights.view(scores.shape) @ v).transpose(1, 2).reshape(batch, seq, heads * dim)
         x = x + dropout(linear(attended, h + "proj"), hidden_dropout, key, 2)
         x = x + dropout(linear(mlp(linear(norm(x, h + "ln_2"), h + "fc1")), h + "fc2"), hidden_dropout, key, 3)
     logits = norm(x, "ln_f") @ p.get("lm_head.weight", p["wte.weight"]).T

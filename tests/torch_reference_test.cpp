@@ -59,6 +59,14 @@ json samples_of(const Schedule& schedule, const Scenario& scenario, const exec::
   return samples;
 }
 
+// Heads of another width than hidden_size / num_attention_heads, and norms of q and k, as Qwen3 has them.
+Scenario with_norms_of_heads(Scenario scenario) {
+  scenario.model.kv_channels = 6;
+  scenario.model.qk_layernorm = true;
+  scenario.model.position_embedding_type = PositionEmbedding::rope;  // otherwise k_norm.bias has no gradient
+  return scenario;
+}
+
 Scenario scenario_with(const std::string& mode, std::int64_t ranks, bool llama = false) {
   Scenario scenario = tiny_scenario(ranks, mode, "fp64", 4, 1);
   scenario.model = {2, 24, 3, 40, 8, 11, 31, 31};
@@ -90,7 +98,7 @@ json rope_scaling_of(const Scenario& scenario) {
   return {s.factor, s.low_freq_factor, s.high_freq_factor, s.original_max_position_embeddings};
 }
 
-//   model      {num_layers, hidden_size, num_attention_heads, num_query_groups, normalization, swiglu,
+//   model      {num_layers, num_attention_heads, num_query_groups, kv_channels, qk_layernorm, normalization, swiglu,
 //              position_embedding_type, rotary_base, rope_scaling [4], hidden_dropout, attention_dropout}; biases and a
 //              head of its own where `initial` has them
 //   training   {weight_decay, adam_beta1, adam_beta2, adam_eps, clip_grad}
@@ -115,9 +123,10 @@ json train_and_dump(const Scenario& scenario, int steps) {
   const Training& t = scenario.training;
   json dump = {{"model",
                 {{"num_layers", scenario.model.num_layers},
-                 {"hidden_size", scenario.model.hidden_size},
                  {"num_attention_heads", scenario.model.num_attention_heads},
                  {"num_query_groups", scenario.model.kv_heads()},
+                 {"kv_channels", scenario.model.head_dim()},
+                 {"qk_layernorm", scenario.model.qk_layernorm},
                  {"normalization", name_of(scenario.model.normalization)},
                  {"swiglu", scenario.model.swiglu},
                  {"position_embedding_type", name_of(scenario.model.position_embedding_type)},
@@ -157,18 +166,20 @@ bool has_torch() {
   return false;
 }
 
-//   style      gpt2 or llama
+//   style      gpt2 or llama, which is also Qwen3's
 //   file       the exported weights of a model that was trained for some steps
 //   model      {num_layers, num_attention_heads, num_query_groups, rotary_base, rope_scaling [4]}
 //   tokens, targets, loss   of the first step of a run that began with that file, on two tensor-parallel ranks
-json load_exported_and_dump(bool llama, const std::filesystem::path& folder) {
+json load_exported_and_dump(const std::string& style, const std::filesystem::path& folder) {
+  const bool llama = style != "gpt2";
   Scenario scenario = scenario_with("plain", 1, llama);
+  if (style == "qwen3") scenario = with_norms_of_heads(scenario);
   if (!llama) scenario.model.num_attention_heads = 4;
   scenario.training.data = (folder / "tokens.txt").string();
   std::ofstream tokens(scenario.training.data, std::ios::binary);
   for (std::uint64_t i = 0; i < 4096; ++i) tokens.put(static_cast<char>(random_bits(7, 8, i) % 31));
   tokens.close();
-  scenario.training.checkpoint_dir = (folder / (llama ? "llama" : "gpt2")).string();
+  scenario.training.checkpoint_dir = (folder / style).string();
   const Schedule first = build_schedule(scenario);
   const VerifiedSchedule of_first = plan_and_verify(first);
   host::HostExecutor trainer(of_first, {});
@@ -212,9 +223,9 @@ TEST_CASE("PyTorch computes the same loss of exported weights") {
   const testing::TempDir folder;
   const std::filesystem::path script = std::filesystem::path(__FILE__).parent_path() / "torch_weights.py";
   std::string command = std::string(kPython) + " -B '" + script.string() + "'";
-  for (const bool llama : {false, true}) {
-    json dump = load_exported_and_dump(llama, folder.path());
-    const std::string path = folder.write(llama ? "llama.json" : "gpt2.json", dump.dump());
+  for (const std::string style : {"gpt2", "llama", "qwen3"}) {
+    json dump = load_exported_and_dump(style, folder.path());
+    const std::string path = folder.write(style + ".json", dump.dump());
     command += " '" + path + "'";
     // The comparison is able to fail.
     dump["loss"] = dump["loss"].get<double>() * (1 + 1e-9);
@@ -242,7 +253,9 @@ TEST_CASE("PyTorch trains the same") {
   json overlapped = train_and_dump(scenario_with("overlap_param_gather", 2), 3);
   const Finished finished =
       compare({overlapped, train_and_dump(scenario_with("plain", 1), 3),
-               train_and_dump(scenario_with("overlap_param_gather", 2, true), 3), train_and_dump(dropping, 3)});
+               train_and_dump(scenario_with("overlap_param_gather", 2, true), 3), train_and_dump(dropping, 3),
+               train_and_dump(with_norms_of_heads(scenario_with("plain", 1)), 3),
+               train_and_dump(with_norms_of_heads(scenario_with("overlap_param_gather", 2, true)), 3)});
   INFO(finished.output);
   CHECK(finished.status == 0);
   // The comparison is able to fail.

@@ -59,7 +59,7 @@ def gpt2(w, model, tokens):
 
 
 def llama(w, model, tokens):
-    """LlamaForCausalLM: Linear is x @ weight.T, and rotate_half pairs element i with i + dim / 2."""
+    """LlamaForCausalLM, and with norms of q and k Qwen3ForCausalLM: Linear is x @ weight.T, and rotate_half pairs element i with i + dim / 2."""
     heads, groups = model["num_attention_heads"], model["num_query_groups"]
 
     def linear(x, name):
@@ -85,6 +85,8 @@ def llama(w, model, tokens):
         h = f"model.layers.{layer}."
         n = norm(x, h + "input_layernorm")
         q, k, v = split_heads(*(linear(n, f"{h}self_attn.{part}_proj") for part in "qkv"), heads, groups)
+        if h + "self_attn.q_norm.weight" in w:  # Qwen3ForCausalLM's
+            q, k = norm(q, h + "self_attn.q_norm"), norm(k, h + "self_attn.k_norm")
         x = x + linear(causal(rotated(q), rotated(k), v), h + "self_attn.o_proj")
         n = norm(x, h + "post_attention_layernorm")
         x = x + linear(F.silu(linear(n, h + "mlp.gate_proj")) * linear(n, h + "mlp.up_proj"), h + "mlp.down_proj")

@@ -29,12 +29,12 @@ struct ImportOptions {
   std::function<std::optional<std::string>(const std::string& path)> read;
 };
 
-// A setting that is judged, as a person finds it again: "--qk-layernorm (line 12)".
+// A setting that is judged, as a person finds it again: "--qk-l2-norm (line 12)".
 struct Judged {
   std::string what;
   int line = 0;               // 0: of no line
   std::string effect;         // what it would change
-  std::string place() const;  // "--qk-layernorm (line 12)"
+  std::string place() const;  // "--qk-l2-norm (line 12)"
 };
 
 struct Settings {

@@ -169,8 +169,6 @@ class Import {
       values["model.position_embedding_type"] = "rope";
     } else if (name == "--position-embedding-type") {
       take_positions(flag);
-    } else if (name == "--kv-channels") {
-      kv_channels_ = count(flag);
     } else if (name == "--padded-vocab-size") {
       if (const auto size = count(flag)) {
         values["model.vocab_size"] = *size;
@@ -358,18 +356,11 @@ class Import {
 
   void complete_model() {
     auto& values = settings_.values;
-    const std::int64_t hidden = settings_.whole("model.hidden_size", 0),
-                       heads = settings_.whole("model.num_attention_heads", 0);
+    const std::int64_t hidden = settings_.whole("model.hidden_size", 0);
     constexpr std::int64_t kMultiple = 64;
     if (settings_.is("model.swiglu", true) && hidden > 0 && hidden < (1 << 24) &&
         !values.contains("model.ffn_hidden_size"))
       values["model.ffn_hidden_size"] = 4 * hidden * 2 / 3 / kMultiple * kMultiple;
-    if (kv_channels_ && hidden > 0 && heads > 0 && hidden % heads == 0 && *kv_channels_ != hidden / heads)
-      settings_.approximated.push_back(
-          {fmt::format("--kv-channels {}", *kv_channels_), given_.at("--kv-channels")->line,
-           fmt::format("heads have hidden_size / num_attention_heads = {} channels: q, k, v and the product behind "
-                       "attention are {:.3g} times as wide there",
-                       hidden / heads, double(*kv_channels_) * double(heads) / double(hidden))});
   }
 
   // The course of training has no effect on a step, but must make sense.
@@ -413,7 +404,7 @@ class Import {
   const ImportOptions& options_;
   Settings settings_;
   std::map<std::string, const Flag*> given_;
-  std::optional<std::int64_t> chunk_layers_, kv_channels_, samples_;
+  std::optional<std::int64_t> chunk_layers_, samples_;
   bool is_flash_ = false;
 };
 

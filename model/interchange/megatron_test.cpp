@@ -176,11 +176,12 @@ TEST_CASE("what is not modelled is told, and taken for granted", "[megatron]") {
     return found;
   };
   CHECK(notes("--fp8-amax-history-len 4 --moe-router-topk 2 --rotary-percent 1.0 --optimizer adam").empty());
-  CHECK(notes("--fp16 --qk-layernorm").size() == 2);
-  CHECK_THAT(notes("--kv-channels 32")[0], Contains("2 times as wide"));
-  CHECK(notes("--kv-channels 16").empty());
+  CHECK(notes("--fp16 --qk-l2-norm").size() == 2);
+  CHECK(notes("--kv-channels 32").empty());
   CHECK_THAT(notes("--my-own-switch 3")[0], Contains("no flag of Megatron-LM that is known here"));
   CHECK(imported(kModel + "--fp16").training.precision == "bf16");
+  CHECK(imported(kModel + "--kv-channels 32").model.head_dim() == 32);
+  CHECK(imported(kModel + "--qk-layernorm").model.qk_layernorm);
 }
 
 TEST_CASE("defaults are those of Megatron-LM at d98e8a64", "[megatron]") {

@@ -30,7 +30,7 @@ constexpr Shape kShapes[] = {
     {"llama2", "7B", "llama27b", 32, 4096, 11008, 32, 32, 32000, 10000},
     {"llama2", "13B", "llama213b", 40, 5120, 13824, 40, 40, 32000, 10000},
     {"llama2", "70B", "llama270b", 80, 8192, 28672, 64, 8, 32000, 10000},
-    // torchtitan/models/qwen3; heads are of 128 channels whatever the width.
+    // torchtitan/models/qwen3; heads are of 128 channels whatever the width, and q and k have norms.
     {"qwen3", "debugmodel", "", 8, 256, 3072, 16, 8, 2048, 1000000, true, 128},
     {"qwen3", "0.6B", "qwen306b", 28, 1024, 3072, 16, 8, 151936, 1000000, true, 128},
     {"qwen3", "0.6B", "qwen3600m", 28, 1024, 3072, 16, 8, 151936, 1000000, true, 128},
@@ -57,13 +57,9 @@ void add(const Shape& shape, Settings& settings) {
   put("position_embedding_type", "rope");
   put("rotary_base", shape.rotary_base);
   put("untie_embeddings_and_output_weights", !shape.ties);
-  const std::int64_t ours = shape.hidden / shape.heads;
-  if (shape.head_size > 0)
-    settings.approximated.push_back({"norms of q and k", 0, "left out: small passes in each layer"});
-  if (shape.head_size > 0 && shape.head_size != ours)
-    settings.approximated.push_back({"heads of " + std::to_string(shape.head_size) + " channels", 0,
-                                     "heads have hidden_size / num_attention_heads = " + std::to_string(ours) +
-                                         " channels: q, k, v and the product behind attention are wider there"});
+  if (shape.head_size == 0) return;
+  put("kv_channels", shape.head_size);
+  put("qk_layernorm", true);
 }
 
 std::string plain_of(std::string_view name) {

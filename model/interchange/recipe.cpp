@@ -37,7 +37,6 @@ struct Near {
 };
 const std::vector<Near>& near_keys() {
   static const std::vector<Near> keys = {
-      {"qk_layernorm", false, "adds a norm of q and one of k to each layer"},
       {"add_qkv_bias", false, "biases on q, k and v alone are left out: below 1 % of a step"},
       {"qkv_bias", false, "biases on q, k and v alone are left out: below 1 % of a step"},
       {"window_size", nullptr, "attention is over the whole sequence: more FLOPs than in the window"},
@@ -255,8 +254,6 @@ class Recipe {
       overrides_vocabulary_ = true;
     } else if (key == "make_vocab_size_divisible_by" && overrides_vocabulary_) {
       // Not looked at.
-    } else if (key == "kv_channels") {
-      if (value.is_number_integer()) kv_channels_ = {value.get<std::int64_t>(), path};
     } else if (key == "grad_sync_dtype") {
       values["overlap.grad_reduce_in_fp32"] = word != "bf16" && word != "fp16" && word != "16";
     } else if (key == "betas" && value.is_array() && value.size() == 2) {
@@ -376,14 +373,6 @@ class Recipe {
     if (!settings_.is("model.position_embedding_type", "rope"))
       for (const char* key : {"rotary_base", "rotary_seq_len_interpolation_factor", "use_rope_scaling"})
         values.erase(std::string("model.") + key);
-    // NeMo unties by default only where it is told to; its own default of the activation is GELU.
-    const std::int64_t hidden = settings_.whole("model.hidden_size", 0),
-                       heads = settings_.whole("model.num_attention_heads", 0);
-    if (kv_channels_.first > 0 && hidden > 0 && heads > 0 && hidden % heads == 0 &&
-        kv_channels_.first != hidden / heads)
-      near(kv_channels_.second, kv_channels_.first,
-           "heads have hidden_size / num_attention_heads = " + std::to_string(hidden / heads) +
-               " channels: q, k, v and the product behind attention have another width there");
     // NeMo's encoder_seq_length is that of messages between stages and of positions; samples have the data's.
     if (const Json* length = data_length();
         length != nullptr && length->get<std::int64_t>() > 0 && *length < settings_.whole("model.seq_length", 0)) {
@@ -408,7 +397,6 @@ class Recipe {
   std::string folder_;
   Settings settings_;
   Json nodes_, devices_;
-  std::pair<std::int64_t, std::string> kv_channels_;
   bool is_fsdp_ = false, has_comm_overlap_ = false, overrides_vocabulary_ = false;
 };
 

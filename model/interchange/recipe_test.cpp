@@ -43,6 +43,7 @@ model:
   position_embedding_type: rope
   share_embeddings_and_output_weights: false
   qk_layernorm: true
+  add_qkv_bias: true
   sequence_parallel: true
   overlap_p2p_comm: true
   batch_p2p_comm: false
@@ -121,11 +122,12 @@ TEST_CASE("a configuration of NeMo is taken", "[recipe]") {
   CHECK(s.overlap.overlap_p2p_comm);
   CHECK(s.overlap.overlap_grad_reduce);
   CHECK_FALSE(s.overlap.overlap_param_gather);
+  CHECK(s.model.qk_layernorm);
   CHECK(s.cluster.cuda_device_max_connections == 1);
   CHECK(s.training.adam_beta2 == 0.98);
   const std::vector<std::string> notes = from_recipe(kNemo, "r.yaml").notes;
   CHECK(std::count_if(notes.begin(), notes.end(), [](const std::string& note) {
-          return note.find("qk_layernorm") != std::string::npos && note.starts_with("not modelled");
+          return note.find("add_qkv_bias") != std::string::npos && note.starts_with("not modelled");
         }) == 1);
   ImportOptions options;
   options.gpus = 64;

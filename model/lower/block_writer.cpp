@@ -274,7 +274,7 @@ void BlockWriter::column_part_forward(const std::string& name, const std::string
 }
 
 void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
-                              std::optional<View> residual) {
+                              std::optional<View> residual, const std::string& kind) {
   Gemm product{tokens(), out, in, false, true, false};
   std::vector<Access> accesses = {read(std::move(x)), read(parameter(name + ".weight", Coord::layer))};
   if (residual) {
@@ -284,7 +284,7 @@ void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int
     accesses.push_back(read(std::move(*residual)));
   }
   accesses.push_back(write(std::move(y)));
-  op(name + ".fprop", Phase::forward, product, std::move(accesses));
+  op(name + ".fprop" + kind, Phase::forward, product, std::move(accesses));
 }
 
 View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
@@ -399,26 +399,29 @@ void BlockWriter::residual(const std::string& name, const std::string& layer, Vi
      std::move(accesses));
 }
 
-Work BlockWriter::norm(Pass pass) const {
-  if (has_beta()) return LayerNorm{pass, residual_rows(), shape_.model.hidden_size};
-  return RmsNorm{pass, residual_rows(), shape_.model.hidden_size};
+Work BlockWriter::norm(Pass pass, const View& x, std::int64_t heads) const {
+  if (has_beta()) return LayerNorm{pass, x.rows, x.cols / heads, heads};
+  return RmsNorm{pass, x.rows, x.cols / heads, heads};
 }
 
-void BlockWriter::norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer) {
+void BlockWriter::norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer,
+                               std::int64_t heads) {
+  const Work work = norm(Pass::forward, x, heads);
   std::vector<Access> accesses = {read(std::move(x)), read(parameter(name + ".weight", layer))};
   if (has_beta()) accesses.push_back(read(parameter(name + ".bias", layer)));
   accesses.push_back(write(std::move(y)));
   accesses.push_back(write(std::move(stats)));
-  op(name + ".fprop", Phase::forward, norm(Pass::forward), std::move(accesses));
+  op(name + ".fprop", Phase::forward, work, std::move(accesses));
 }
 
-void BlockWriter::norm_backward(const std::string& name, View dy, View x, View stats, Access dx, const Expr& layer) {
+void BlockWriter::norm_backward(const std::string& name, View dy, View x, View stats, Access dx, const Expr& layer,
+                                std::int64_t heads) {
   const std::vector<Access> in = {read(dy), read(x), read(stats)};
   std::vector<Access> weights = in, stream = in;
   stream.push_back(read(parameter(name + ".weight", layer)));
   if (shape_.frozen_base) {
     stream.push_back(std::move(dx));
-    op(name + ".dgrad", Phase::dgrad, norm(Pass::dgrad), std::move(stream));
+    op(name + ".dgrad", Phase::dgrad, norm(Pass::dgrad, x, heads), std::move(stream));
     return;
   }
   auto& gradients = shape_.norm_gradient_fusion ? stream : weights;
@@ -426,11 +429,11 @@ void BlockWriter::norm_backward(const std::string& name, View dy, View x, View s
   if (has_beta()) gradients.push_back(accumulate(gradient(name + ".bias", layer)));
   stream.push_back(std::move(dx));
   if (shape_.norm_gradient_fusion) {
-    op(name + ".backward", Phase::dgrad, norm(Pass::backward), std::move(stream));
+    op(name + ".backward", Phase::dgrad, norm(Pass::backward, x, heads), std::move(stream));
     return;
   }
-  op(name + ".wgrad", Phase::wgrad, norm(Pass::wgrad), std::move(weights));
-  op(name + ".dgrad", Phase::dgrad, norm(Pass::dgrad), std::move(stream));
+  op(name + ".wgrad", Phase::wgrad, norm(Pass::wgrad, x, heads), std::move(weights));
+  op(name + ".dgrad", Phase::dgrad, norm(Pass::dgrad, x, heads), std::move(stream));
 }
 
 void BlockWriter::cross_entropy(View logits, View targets, View loss) {

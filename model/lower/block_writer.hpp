@@ -91,9 +91,10 @@ class BlockWriter {
   // A part of it: `out` rows of the weight of `layer` from `first` on.
   void column_part_forward(const std::string& name, const std::string& layer, std::int64_t first, std::int64_t in,
                            std::int64_t out, View x, View y);
-  // `residual`: y is residual + x · Wᵀ + bias in one operation, and residual() is not called.
+  // `residual`: y is residual + x · Wᵀ + bias in one operation, and residual() is not called. `kind` is added to the
+  // operation's name.
   void row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
-                   std::optional<View> residual = {});
+                   std::optional<View> residual = {}, const std::string& kind = "");
   // dx[T,in] = dy[T,out] · W;  dW[out,in] += dyᵀ · x;  db[out] += Σ dy over this rank's rows.
   // Column: `x` has this rank's rows, and `dx` is summed into `dx_part` (see summed); returns the view that has the
   // sum.
@@ -116,9 +117,11 @@ class BlockWriter {
   View dropout_key() const;  // where anything drops
   // Attention on whole sequences, forward or dgrad; the dropout key is appended to `accesses`.
   void attention(const std::string& name, Pass pass, std::vector<Access> accesses);
-  void norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer);
+  // Over the columns of x, or with `heads` over those of each of so many heads.
+  void norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer, std::int64_t heads = 1);
   // `dx` is accumulated into when it already holds the residual branch's gradient.
-  void norm_backward(const std::string& name, View dy, View x, View stats, Access dx, const Expr& layer);
+  void norm_backward(const std::string& name, View dy, View x, View stats, Access dx, const Expr& layer,
+                     std::int64_t heads = 1);
   // Replaces logits by their gradient and adds to `loss`.
   void cross_entropy(View logits, View targets, View loss);
   // Rotates q and k in place; does nothing with learned positions.
@@ -145,7 +148,7 @@ class BlockWriter {
   void add_places(std::vector<TensorPlace>& places, const std::string& name, Dtype dtype, std::int64_t elements,
                   std::int64_t layer, HomeStorages& storages);
   bool has_beta() const { return shape_.model.normalization == Normalization::layer_norm; }
-  Work norm(Pass pass) const;
+  Work norm(Pass pass, const View& x, std::int64_t heads) const;
   Dropout hidden_dropout(Pass pass, DropoutSite site) const;
   void add_dropout_keys();
   void collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,

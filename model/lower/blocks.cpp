@@ -70,17 +70,24 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
                    Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer));
   }
   // The residual stream at the ends of the sections of a layer.
-  const LayerKind& kind = dense_layer();
-  const std::vector<View> stream = {w.act(x, Coord::layer), w.act(sections.kept().x_mid, Coord::layer), x_next};
+  const auto stream_of = [&](const std::vector<Section>& parts) {
+    std::vector<View> stream = {w.act(x, Coord::layer), w.act(sections.kept().x_mid, Coord::layer)};
+    stream.resize(parts.size());
+    stream.push_back(x_next);
+    return stream;
+  };
+  const auto suffix_of = [&](const LayerKind& kind) {
+    return kind.spec.suffix() + shape.cp.kinds[kind.context].suffix;
+  };
   const auto block = [&](const std::string& name, void (Sections::*write)()) {
     w.begin(name);
     (sections.*write)();
     return w.end();
   };
 
-  const auto is_needed = [&](OpId id) {
+  const auto is_needed = [&](OpId id, const Section& last) {
     const Operation& operation = schedule.operations[id];
-    if (!shape.recompute.whole_layers) return operation.name != "fc2.fprop.recompute";
+    if (!shape.recompute.whole_layers) return !operation.name.starts_with(std::string(last.product) + ".fprop");
     // What writes the layer's output would write where a later layer's input, or a message, may still be.
     return std::none_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
       return access.mode != AccessMode::read && access.view.tensor == x_next.tensor;
@@ -88,23 +95,32 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   };
 
   blocks.embedding_forward = block("embedding.forward", &Sections::embedding_forward);
-  for (const ContextKind& context : shape.cp.kinds) {
+  for (const LayerKind& kind : shape.kinds) {
     LayerBlocks& layer = blocks.layers.emplace_back();
-    sections.set_kind(blocks.layers.size() - 1);
-    w.begin("layer.forward" + context.suffix);
-    for (std::size_t s = 0; s < kind.size(); ++s) (sections.*kind[s].forward)(stream[s], stream[s + 1]);
+    const std::vector<Section> parts = sections_of(kind.spec);
+    const std::vector<View> stream = stream_of(parts);
+    sections.set_kind(kind);
+    w.begin("layer.forward" + suffix_of(kind));
+    for (std::size_t s = 0; s < parts.size(); ++s) (sections.*parts[s].forward)(stream[s], stream[s + 1]);
     layer.forward = w.end();
     if (shape.recompute.granularity != Recompute::Granularity::full) continue;
-    layer.recompute = w.copy(layer.forward, "layer.recompute" + context.suffix, ".recompute");
+    layer.recompute = w.copy(layer.forward, "layer.recompute" + suffix_of(kind), ".recompute");
     const std::vector<OpId>& ops = schedule.blocks[layer.recompute].ops;
-    while (layer.recompute_inner < ops.size() && is_needed(ops[layer.recompute_inner])) ++layer.recompute_inner;
+    while (layer.recompute_inner < ops.size() && is_needed(ops[layer.recompute_inner], parts.back()))
+      ++layer.recompute_inner;
   }
-  if (shape.recompute.granularity == Recompute::Granularity::selective_op) {
-    w.begin("layer.recompute", false, ".recompute");
-    sections.light_forward(stream.front());
-    const BlockId again = w.end();
-    for (LayerBlocks& layer : blocks.layers) layer.recompute = again;
-  }
+  if (shape.recompute.granularity == Recompute::Granularity::selective_op)
+    for (std::size_t k = 0; k < shape.kinds.size(); ++k) {
+      const LayerKind& kind = shape.kinds[k];
+      if (k > 0 && shape.kinds[k - 1].spec == kind.spec) {
+        blocks.layers[k].recompute = blocks.layers[k - 1].recompute;
+        continue;
+      }
+      sections.set_kind(kind);
+      w.begin(std::string("layer.recompute") + kind.spec.suffix(), false, ".recompute");
+      sections.light_forward(w.act(x, Coord::layer));
+      blocks.layers[k].recompute = w.end();
+    }
   blocks.head_forward = block("head.forward", &Sections::head_forward);
 
   w.begin("head.backward", shape.puts_off_head());
@@ -112,10 +128,12 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   blocks.head_backward = w.end();
   if (shape.puts_off_head()) blocks.head_wgrad = w.end_weights("head.wgrad");
   for (std::size_t k = 0; k < blocks.layers.size(); ++k) {
-    const std::string& suffix = shape.cp.kinds[k].suffix;
-    sections.set_kind(k);
+    const std::string suffix = suffix_of(shape.kinds[k]);
+    const std::vector<Section> parts = sections_of(shape.kinds[k].spec);
+    const std::vector<View> stream = stream_of(parts);
+    sections.set_kind(shape.kinds[k]);
     w.begin("layer.backward" + suffix, shape.weights_apart);
-    for (std::size_t s = kind.size(); s-- > 0;) (sections.*kind[s].backward)(stream[s]);
+    for (std::size_t s = parts.size(); s-- > 0;) (sections.*parts[s].backward)(stream[s]);
     blocks.layers[k].backward = w.end();
     if (shape.weights_apart) blocks.layers[k].wgrad = w.end_weights("layer.wgrad" + suffix);
   }

@@ -14,6 +14,13 @@
 
 namespace stretto {
 
+// What decides the blocks of a layer: layers that are equal in it have the same.
+struct LayerKind {
+  LayerSpec spec;
+  std::size_t context = 0;  // ContextShape::kinds
+  auto operator<=>(const LayerKind&) const = default;
+};
+
 // Where a layer's activations lie: a storage for each slot that its micro-batches take. Layers of a stage whose chunks
 // lend each other their slots have the storages of one of them, `home`: that of the first such chunk at the same place.
 struct LayerSlots {
@@ -24,6 +31,8 @@ struct LayerSlots {
 // Sizes that the blocks of one rank are built for.
 struct BlockShape {
   Transformer model;
+  std::vector<LayerKind> kinds;            // of all layers, each once
+  std::vector<std::size_t> kind_of_layer;  // [layer] into `kinds`
   std::int64_t micro_batch_size = 1;
   double loss_scale = 1;  // 1 / tokens of the global batch
   // [layer, and one for the head's input]
@@ -49,6 +58,7 @@ struct BlockShape {
   bool sequence_parallel = false;          // and, between layers, the tokens
   bool scatters_messages = false;          // and the tokens of messages between stages
   ContextShape cp;
+  const LayerKind& kind(std::int64_t layer) const { return kinds[kind_of_layer[static_cast<std::size_t>(layer)]]; }
   SequenceParts parts() const { return {cp.size, cp.place, 1}; }        // of every sequence: the tokens of this rank
   bool puts_off_head() const { return deferred > 0 || weights_apart; }  // its weight gradient
   // One more than the largest slot.
@@ -73,7 +83,7 @@ struct LayerBlocks {
   BlockId wgrad = 0;  // with `weights_apart`: not a part of backward
   // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs
   // (with Recompute::whole_layers, all that do not write the layer's output), the rest is the input of the layer behind
-  // it. With selective_op all that is made again, which is the same for all kinds.
+  // it. With selective_op all that is made again, which does not depend on LayerKind::context.
   BlockId recompute = 0;
   std::uint32_t recompute_inner = 0;
 };
@@ -86,7 +96,7 @@ struct ModelBlocks {
   TensorId chunk_input = 0, chunk_output = 0, gradient = 0;
   BlockId embedding_forward = 0, head_forward = 0, head_backward = 0, embedding_backward = 0;
   BlockId head_wgrad = 0;           // with `weights_apart` or `deferred`: not a part of head_backward
-  std::vector<LayerBlocks> layers;  // [ContextShape::kinds]
+  std::vector<LayerBlocks> layers;  // [BlockShape::kinds]
 };
 
 // Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view that losses add up in.

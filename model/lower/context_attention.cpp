@@ -8,8 +8,8 @@ namespace stretto {
 
 std::vector<bool> ContextAttention::layers_passing_qkv(const BlockShape& shape) {
   std::vector<bool> passing;
-  for (const std::size_t kind : shape.cp.kind_of_layer)
-    passing.push_back(shape.cp.kinds[kind].exchange.exists() &&
+  for (std::int64_t layer = 0; layer < shape.model.num_layers; ++layer)
+    passing.push_back(shape.cp.kinds[shape.kind(layer).context].exchange.exists() &&
                       shape.recompute.granularity != Recompute::Granularity::selective);
   return passing;
 }
@@ -31,7 +31,7 @@ ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, cons
       qkv_(shared.qkv) {
   const std::int64_t layers = shape.model.num_layers, all = q_cols_ + kv_cols_;
   BlockWriter::Role core{.is_core = true};
-  for (const std::size_t of_layer : shape.cp.kind_of_layer) core.layers.push_back(of_layer == kind);
+  for (std::int64_t layer = 0; layer < layers; ++layer) core.layers.push_back(shape.kind(layer).context == kind);
   BlockWriter::Role statistics = core, exchanged = core;
   statistics.is_statistics = true;
   exchanged.is_core = shape.recompute.granularity == Recompute::Granularity::selective;

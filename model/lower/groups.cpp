@@ -36,7 +36,6 @@ Group add(Schedule& schedule, Communicator communicator, LaneId lane) {
 void add_context_groups(Schedule& schedule, const Scenario& scenario, ContextShape& cp) {
   const Parallel& p = scenario.parallel;
   cp.size = p.context_parallel_size;
-  cp.kind_of_layer.assign(static_cast<std::size_t>(scenario.model.num_layers), 0);
   if (cp.size == 1) return;
   const std::vector<CpCommType> types = p.cp_comm_types();
   cp.kinds.clear();
@@ -67,9 +66,6 @@ void add_context_groups(Schedule& schedule, const Scenario& scenario, ContextSha
     cp.send = add_communication_lane(schedule, "cp.send");
     cp.recv = add_communication_lane(schedule, "cp.recv");
   }
-  for (std::int64_t layer = 0; layer < scenario.model.num_layers; ++layer)
-    cp.kind_of_layer[static_cast<std::size_t>(layer)] =
-        static_cast<std::size_t>(std::find(types.begin(), types.end(), p.cp_comm_type_of(layer)) - types.begin());
 }
 
 }  // namespace

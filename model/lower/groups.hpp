@@ -17,7 +17,7 @@ struct Group {
   bool exists() const { return size > 1; }
 };
 
-// How layers of one kind share a sequence among exchange.size · ring.size ranks: `exchange` swaps tokens for heads,
+// How layers share a sequence among exchange.size · ring.size ranks: `exchange` swaps tokens for heads,
 // `ring` passes keys and values round, or gathers them.
 struct ContextKind {
   std::string suffix = {};  // ".a2a" on what only this kind has; empty where it is the only one
@@ -31,7 +31,6 @@ struct ContextShape {
   Expr place = 0;             // of the rank: ring.place · exchange.size + exchange.place of every kind
   LaneId send = 0, recv = 0;  // of messages round the ring
   std::vector<ContextKind> kinds = {{}};
-  std::vector<std::size_t> kind_of_layer;  // [layer]
 };
 
 struct Groups {

@@ -18,12 +18,19 @@ std::vector<ParameterClass> parameter_classes(Schedule&, const Scenario& scenari
   replicated.holds = [tp = groups.tp.size](const Parameter& p) { return is_replicated(p, tp); };
   replicated.alike = groups.tp;
   replicated.sums_alike = parallel.sequence_parallel && groups.tp.exists();
+  // Under sequence parallelism they are as other replicated parameters.
+  ParameterClass of_heads = replicated;
+  of_heads.suffix = ".heads";
+  of_heads.holds = [tp = groups.tp.size, sums = replicated.sums_alike](const Parameter& p) {
+    return is_replicated(p, tp) && p.is_for_heads && !sums;
+  };
+  of_heads.sums_alike = groups.tp.exists();
   tied.suffix = ".tied";
   tied.holds = [ties = ties_across_stages(scenario)](const Parameter& p) {
     return ties && (p.name == "wte.weight" || p.name == kTiedHeadWeight);
   };
   tied.is_tied = true;
-  return {std::move(own), std::move(replicated), std::move(tied)};
+  return {std::move(own), std::move(replicated), std::move(of_heads), std::move(tied)};
 }
 
 std::size_t class_of(const std::vector<ParameterClass>& classes, const Parameter& parameter) {

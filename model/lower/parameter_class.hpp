@@ -15,7 +15,8 @@ struct ParameterClass {
   std::function<bool(const Parameter&)> holds;  // of a whole parameter, or of its part on a rank
   // Ranks that have the same parameters: inside an instance of the optimizer, for gathers of units, across instances.
   Group data, gather, instances;
-  // Tensor-parallel ranks that have the same parameters; with `sums_alike` each has the gradients of its tokens only.
+  // Tensor-parallel ranks that have the same parameters; with `sums_alike` each has the gradients of its tokens or
+  // heads only.
   Group alike;
   bool sums_alike = false;
   bool is_tied = false;     // the first and the last pipeline stage have the same parameters,
@@ -29,7 +30,8 @@ struct ParameterClass {
 };
 
 // Classes of a dense model, in the order in which their buckets lie: what tensor parallelism cuts; what all
-// tensor-parallel ranks hold alike; a tied embedding, of which two stages have a copy.
+// tensor-parallel ranks hold alike; of these what ranks use for their own heads; a tied embedding, of which two stages
+// have a copy.
 std::vector<ParameterClass> parameter_classes(Schedule& schedule, const Scenario& scenario, const Groups& groups);
 
 // The last class that holds the parameter, as an index.

@@ -54,7 +54,7 @@ std::vector<std::size_t> parameters_of(const std::vector<Parameter>& all, const 
 
 Initial initial_of(const Parameter& p, const Scenario& scenario) {
   Initial initial;
-  if (p.name.starts_with("ln_") && p.name.ends_with(".weight")) initial.mean = 1;
+  if (!p.decayed && p.name.ends_with(".weight")) initial.mean = 1;
   if (p.decayed) initial.deviation = scenario.training.init_method_std;
   if (p.name == "proj.weight" || p.name == "fc2.weight")
     initial.deviation *= 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
@@ -62,26 +62,20 @@ Initial initial_of(const Parameter& p, const Scenario& scenario) {
 }
 
 std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Parameter>& all, const Scenario& scenario) {
-  Transformer one_layer = scenario.model;
-  one_layer.num_layers = 1;
-  one_layer.padded_vocab_size = one_layer.vocab_size;
-  const std::vector<Parameter> saved = parameters(one_layer);  // [array]
+  Transformer unpadded = scenario.model;
+  unpadded.padded_vocab_size = unpadded.vocab_size;
+  const std::vector<Parameter> saved = parameters(unpadded);
+  std::map<std::string, std::uint32_t> known;  // arrays
   std::vector<StatePiece> pieces;
   pieces.reserve(all.size() + 1);
-  std::uint32_t in_layer = 0;  // arrays
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Parameter& p = all[i];
-    StatePiece piece{static_cast<std::uint32_t>(state.arrays.size()), 0, p.layer, 0};
-    if (p.layer > 0) {
-      piece.array = pieces[i - in_layer].array;
-    } else {
-      const Parameter& in_files = saved[state.arrays.size()];
-      const Initial initial = initial_of(p, scenario);
-      state.arrays.push_back({p.name, in_files.rows, in_files.cols, initial.mean, initial.deviation});
-      state.arrays.back().cuts = cuts_of(p, scenario.parallel.tensor_model_parallel_size);
-      in_layer += p.layer == 0 ? 1 : 0;
-    }
-    pieces.push_back(piece);
+    const auto [array, is_new] = known.try_emplace(p.name, static_cast<std::uint32_t>(state.arrays.size()));
+    pieces.push_back({array->second, 0, p.layer, 0});
+    if (!is_new) continue;
+    const Initial initial = initial_of(p, scenario);
+    state.arrays.push_back({p.name, saved[i].rows, saved[i].cols, initial.mean, initial.deviation});
+    state.arrays.back().cuts = cuts_of(p, scenario.parallel.tensor_model_parallel_size);
   }
   return pieces;
 }
@@ -168,9 +162,10 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
       piece.offset = entry.offset;
       Family& family = families[p.name];
       family.shape = &p;
+      // No operation reads the place of a layer that does not have it.
       const std::size_t count = p.layer < 0 ? 1 : static_cast<std::size_t>(scenario.model.num_layers);
-      family.parameter.resize(count);
-      family.gradient.resize(count);
+      family.parameter.resize(count, {ops.parameter, entry.offset});
+      family.gradient.resize(count, {ops.gradient, entry.offset});
       family.parameter[p.layer < 0 ? 0 : p.layer] = {ops.parameter, entry.offset};
       family.gradient[p.layer < 0 ? 0 : p.layer] = {ops.gradient, entry.offset};
     }

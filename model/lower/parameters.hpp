@@ -28,8 +28,8 @@ struct Initial {
 };
 Initial initial_of(const Parameter& parameter, const Scenario& scenario);
 
-// Adds the model's arrays, one for all layers. Returns a piece for each of `all`, the uncut parameters, which has no
-// place yet.
+// Adds the model's arrays, one for all layers that have it. Returns a piece for each of `all`, the uncut parameters,
+// which has no place yet.
 std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Parameter>& all, const Scenario& scenario);
 
 // Cuts the model's parameters, lays the parts out in buckets and adds the buckets' storages. Fills `lowered.buckets`,

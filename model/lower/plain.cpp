@@ -74,6 +74,23 @@ void add_slots(BlockShape& shape, const std::vector<PipelineOrder>& orders) {
     if (of_layer.used.empty()) of_layer.used = {0};
 }
 
+// Kinds of layers, those of one LayerSpec in the order of their kinds of context parallelism.
+void add_kinds(BlockShape& shape, const Parallel& parallel) {
+  const std::vector<CpCommType> types = parallel.cp_comm_types();
+  std::vector<LayerKind> of_layer;
+  for (std::int64_t layer = 0; layer < shape.model.num_layers; ++layer) {
+    const auto type = std::find(types.begin(), types.end(), parallel.cp_comm_type_of(layer));
+    of_layer.push_back({shape.model.layer(layer),
+                        parallel.context_parallel_size > 1 ? static_cast<std::size_t>(type - types.begin()) : 0});
+  }
+  shape.kinds = of_layer;
+  std::sort(shape.kinds.begin(), shape.kinds.end());
+  shape.kinds.erase(std::unique(shape.kinds.begin(), shape.kinds.end()), shape.kinds.end());
+  for (const LayerKind& kind : of_layer)
+    shape.kind_of_layer.push_back(
+        static_cast<std::size_t>(std::lower_bound(shape.kinds.begin(), shape.kinds.end(), kind) - shape.kinds.begin()));
+}
+
 BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::vector<PipelineOrder>& orders) {
   const Parallel& parallel = scenario.parallel;
   BlockShape shape;
@@ -81,6 +98,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.micro_batch_size = scenario.training.micro_batch_size;
   shape.micro_batches = scenario.num_microbatches();
   shape.cp = groups.cp;
+  add_kinds(shape, parallel);
   shape.loss_scale = 1.0 / (double(parallel.replicas()) * double(shape.micro_batches) * double(shape.tokens()));
   shape.recompute = scenario.training.recompute;
   shape.attention_backend = scenario.training.attention_backend;

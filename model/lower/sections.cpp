@@ -1,16 +1,15 @@
 #include "model/lower/sections.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 namespace stretto {
 
-const LayerKind& dense_layer() {
-  static const LayerKind kSections = {
-      {"attention", &Sections::attention_forward, &Sections::attention_backward},
-      {"mlp", &Sections::mlp_forward, &Sections::mlp_backward},
-  };
-  return kSections;
+std::vector<Section> sections_of(const LayerSpec& layer) {
+  std::vector<Section> sections = {{"proj", &Sections::attention_forward, &Sections::attention_backward}};
+  if (layer.has_mlp()) sections.push_back({"fc2", &Sections::mlp_forward, &Sections::mlp_backward});
+  return sections;
 }
 
 Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss)
@@ -21,7 +20,8 @@ Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& sh
       loss_(loss),
       ffn_(model_.ffn_hidden_size / shape.tp.size),
       heads_(model_.num_attention_heads / shape.tp.size),
-      attended_(model_.hidden_size / shape.tp.size),
+      kv_heads_(model_.kv_heads() / shape.tp.size),
+      attended_(model_.attention_size() / shape.tp.size),
       qkv_size_(model_.qkv_size() / shape.tp.size),
       fc1_size_(model_.fc1_size() / shape.tp.size),
       vocab_(model_.padded_vocab_size / shape.tp.size),
@@ -38,6 +38,13 @@ Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& sh
   add_layer_activations();
   add_head_activations();
   add_transients();
+}
+
+// [layer]; empty: all of them.
+std::vector<bool> Sections::layers_with_mlp() const {
+  std::vector<bool> with;
+  for (std::int64_t layer = 0; layer < model_.num_layers; ++layer) with.push_back(model_.layer(layer).has_mlp());
+  return std::count(with.begin(), with.end(), true) == std::ssize(with) ? std::vector<bool>{} : with;
 }
 
 void Sections::add_layer_activations() {
@@ -61,18 +68,31 @@ void Sections::add_layer_activations() {
       kept_.lse = w_.recomputable("attention.lse", shape_.micro_batch_size * heads_, model_.seq_length, layers,
                                   {.is_core = true, .is_statistics = true});
   }
+  if (model_.qk_layernorm) {
+    const BlockWriter::Role statistics{.is_statistics = true};
+    kept_.projected = w_.recomputable("qkv.projected", tokens, qkv_size_, layers, {});
+    kept_.q_norm_stats = w_.recomputable("q_norm.stats", tokens, heads_ * w_.norm_stats(), layers, statistics);
+    kept_.k_norm_stats = w_.recomputable("k_norm.stats", tokens, kv_heads_ * w_.norm_stats(), layers, statistics);
+  }
   // Recomputed or not, a weight gradient that comes later reads it.
   kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {.is_core = !shape_.weights_apart});
-  kept_.x_mid = w_.recomputable("x_mid", rows, hidden, layers, {.is_light = makes_x_mid_again()});
-  kept_.ln_2 = w_.recomputable("ln_2.out", rows, hidden, layers, light);
-  kept_.ln_2_stats = w_.recomputable("ln_2.stats", rows, w_.norm_stats(), layers, light_statistics);
+  const auto of_mlp = [&](const std::string& name, std::int64_t of_rows, std::int64_t cols, BlockWriter::Role role) {
+    role.layers = layers_with_mlp();
+    return w_.recomputable(name, of_rows, cols, layers, std::move(role));
+  };
+  // Where weight gradients are put off, its storage is needed for that of proj's output too, which all layers have.
+  const BlockWriter::Role x_mid{.is_light = makes_x_mid_again()};
+  kept_.x_mid = shape_.weights_apart ? w_.recomputable("x_mid", rows, hidden, layers, x_mid)
+                                     : of_mlp("x_mid", rows, hidden, x_mid);
+  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, light);
+  kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), light_statistics);
   if (has_gate_apart()) {
-    kept_.gate = w_.recomputable("gate.out", tokens, ffn_, layers, {});
-    kept_.up = w_.recomputable("up.out", tokens, ffn_, layers, light);
+    kept_.gate = of_mlp("gate.out", tokens, ffn_, {});
+    kept_.up = of_mlp("up.out", tokens, ffn_, light);
   } else {
-    kept_.fc1 = w_.recomputable("fc1.out", tokens, fc1_size_, layers, {});
+    kept_.fc1 = of_mlp("fc1.out", tokens, fc1_size_, {});
   }
-  kept_.act = w_.recomputable(act_ + ".out", tokens, ffn_, layers, {.is_light = !shape_.gelu_fusion});
+  kept_.act = of_mlp(act_ + ".out", tokens, ffn_, {.is_light = !shape_.gelu_fusion});
 }
 
 // A weight gradient that is put off needs an instance of its operands for its micro-batch alone. The other
@@ -102,6 +122,8 @@ void Sections::add_transients() {
   backward_.d_hidden = w_.workspace("d_hidden", tokens, hidden);
   backward_.d_attention = w_.workspace("d_attention", tokens, attended_);
   add_output_gradients();
+  backward_.d_attended =
+      model_.qk_layernorm ? w_.work(w_.workspace("d_qkv.normalised", tokens, qkv_size_)) : backward_.d_qkv;
   backward_.d_act = shape_.gelu_fusion ? backward_.d_fc1 : w_.work(w_.workspace("d_" + act_, tokens, ffn_));
   forward_.branch_part = shape_.sequence_parallel ? w_.workspace("branch.part", rows, hidden) : forward_.branch;
   backward_.d_part = shape_.sequence_parallel ? w_.workspace("d_hidden.part", rows, hidden) : backward_.d_hidden;
@@ -171,23 +193,56 @@ void Sections::embedding_backward() {
 void Sections::row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
                          const View& before, const View& after, DropoutSite site) {
   const std::int64_t hidden = model_.hidden_size;
-  if (shape_.residual_fusion) return w_.row_forward(name, in, hidden, input, after, before);
+  // Layers of other kinds may have the same with another output.
+  const std::string kind = kind_.spec.suffix();
+  if (shape_.residual_fusion) return w_.row_forward(name, in, hidden, input, after, before, kind);
   w_.row_forward(name, in, hidden, input, w_.work(forward_.branch));
   const View sum = w_.summed(name, Phase::forward, w_.work(forward_.branch), w_.work(forward_.branch_part));
-  w_.residual(addition, name, before, sum, after, site);
+  w_.residual(addition + kind, name, before, sum, after, site);
 }
 
 void Sections::attention_core(const std::string& suffix) {
-  if (!context_.empty()) return context_[kind_].forward(of_layer(kept_.attention), suffix);
+  if (!context_.empty()) return context_[kind_.context].forward(of_layer(kept_.attention), suffix);
   if (unfused_) return unfused_->forward(qkv(), of_layer(kept_.attention), suffix);
   w_.attention("attention.fprop" + suffix, Pass::forward,
                {read(qkv()), write(of_layer(kept_.attention)), write(of_layer(kept_.lse))});
 }
 
+Sections::Columns Sections::columns_of(const View& qkv) const {
+  const auto columns = [&](std::int64_t first, std::int64_t count) {
+    View part = qkv;
+    part.offset = part.offset + Expr(first);
+    part.cols = count;
+    return part;
+  };
+  const std::int64_t kv = kv_heads_ * model_.head_dim();
+  return {columns(0, attended_), columns(attended_, kv), columns(attended_ + kv, kv)};
+}
+
+// Norms of q and k stand between their product and rotary positions (Megatron-LM, Qwen3 in Hugging Face).
+void Sections::normalise_heads() {
+  if (!model_.qk_layernorm) return;
+  const Columns before = columns_of(of_layer(kept_.projected)), after = columns_of(qkv());
+  w_.norm_forward("q_norm", before.q, after.q, of_layer(kept_.q_norm_stats), Coord::layer, heads_);
+  w_.norm_forward("k_norm", before.k, after.k, of_layer(kept_.k_norm_stats), Coord::layer, kv_heads_);
+  w_.op("v.fprop", Phase::forward, Cast{before.v.rows * before.v.cols}, {read(before.v), write(after.v)});
+}
+
+void Sections::normalise_heads_backward() {
+  if (!model_.qk_layernorm) return;
+  const Columns x = columns_of(of_layer(kept_.projected)), dy = columns_of(backward_.d_attended),
+                dx = columns_of(backward_.d_qkv);
+  w_.norm_backward("q_norm", dy.q, x.q, of_layer(kept_.q_norm_stats), write(dx.q), Coord::layer, heads_);
+  w_.norm_backward("k_norm", dy.k, x.k, of_layer(kept_.k_norm_stats), write(dx.k), Coord::layer, kv_heads_);
+  w_.op("v.dgrad", Phase::dgrad, Cast{dy.v.rows * dy.v.cols}, {read(dy.v), write(dx.v)});
+}
+
 void Sections::attention_forward(const View& in, const View& out) {
   w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
   w_.column_forward("qkv", model_.hidden_size, qkv_size_,
-                    w_.gathered("qkv.all_gather", Phase::forward, of_layer(kept_.ln_1)), qkv());
+                    w_.gathered("qkv.all_gather", Phase::forward, of_layer(kept_.ln_1)),
+                    model_.qk_layernorm ? of_layer(kept_.projected) : qkv());
+  normalise_heads();
   w_.rope("rope.fprop", Phase::forward, Pass::forward, qkv());
   attention_core("");
   row_layer("proj", attended_, of_layer(kept_.attention), "residual_1.fprop", in, out, DropoutSite::residual_1);
@@ -200,14 +255,15 @@ void Sections::attention_backward(const View& in) {
                   branch_gradient("residual_1", "proj", d.d_proj, DropoutSite::residual_1), of_layer(kept_.attention),
                   w_.work(d.d_attention));
   if (!context_.empty())
-    context_[kind_].backward(of_layer(kept_.attention), w_.work(d.d_attention), d.d_qkv);
+    context_[kind_.context].backward(of_layer(kept_.attention), w_.work(d.d_attention), d.d_attended);
   else if (unfused_)
-    unfused_->backward(qkv(), w_.work(d.d_attention), d.d_qkv);
+    unfused_->backward(qkv(), w_.work(d.d_attention), d.d_attended);
   else
     w_.attention("attention.dgrad", Pass::dgrad,
                  {read(qkv()), read(of_layer(kept_.attention)), read(of_layer(kept_.lse)), read(w_.work(d.d_attention)),
-                  write(d.d_qkv)});
-  w_.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, d.d_qkv);
+                  write(d.d_attended)});
+  w_.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, d.d_attended);
+  normalise_heads_backward();
   const View d_ln_1 = w_.column_backward("qkv", model_.hidden_size, qkv_size_, d.d_qkv, of_layer(kept_.ln_1),
                                          w_.work(d.d_hidden), w_.work(d.d_part), "qkv.weight");
   w_.norm_backward("ln_1", d_ln_1, in, of_layer(kept_.ln_1_stats), accumulate(d.d_x), Coord::layer);
@@ -280,6 +336,7 @@ void Sections::mlp_backward(const View& in) {
 void Sections::light_forward(const View& in) {
   const View x_mid = of_layer(kept_.x_mid), ln_2 = of_layer(kept_.ln_2);
   w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
+  if (!kind_.spec.has_mlp()) return;
   if (makes_x_mid_again())
     row_layer("proj", attended_, of_layer(kept_.attention), "residual_1.fprop", in, x_mid, DropoutSite::residual_1);
   w_.norm_forward("ln_2", x_mid, ln_2, of_layer(kept_.ln_2_stats), Coord::layer);

@@ -13,8 +13,9 @@ namespace stretto {
 struct KeptActivations {
   TensorId x = 0;  // the residual stream: that of layer l goes in, that of layer l + 1 comes out
   TensorId ln_1 = 0, ln_1_stats = 0, qkv = 0, attention = 0;
-  TensorId lse = 0;    // of fused attention
-  TensorId x_mid = 0;  // the residual stream between attention and mlp
+  TensorId projected = 0, q_norm_stats = 0, k_norm_stats = 0;  // q, k and v before norms of q and k
+  TensorId lse = 0;                                            // of fused attention
+  TensorId x_mid = 0;                                          // the residual stream between attention and mlp
   TensorId ln_2 = 0, ln_2_stats = 0, act = 0;
   TensorId fc1 = 0, gate = 0, up = 0;  // gate and up in place of fc1, where one is kept and the other is not
   View ln_f, logits;
@@ -32,6 +33,7 @@ struct BackwardTransients {
   TensorId d_part = 0;    // this rank's rows of its sum
   TensorId d_attention = 0;
   View d_qkv, d_fc1, d_act;
+  View d_attended;     // gradient of what attention reads, where d_qkv is that before the norms of q and k
   View d_branch;       // gradient of dropout's input
   View d_proj, d_fc2;  // of what these layers add to the residual stream, where it is not in d_x
 };
@@ -45,8 +47,8 @@ class Sections {
   // accumulate.
   Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss);
 
-  // The kind of layer that is written next (ContextShape::kinds).
-  void set_kind(std::size_t kind) { kind_ = kind; }
+  // The kind of layer that is written next.
+  void set_kind(const LayerKind& kind) { kind_ = kind; }
 
   // One layer of the model, from the input to the head.
   void embedding_forward();
@@ -73,6 +75,14 @@ class Sections {
   void row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
                  const View& before, const View& after, DropoutSite site);
   View qkv() const { return of_layer(kept_.qkv); }
+  // Columns of q, k or v in a matrix of them all.
+  struct Columns {
+    View q, k, v;
+  };
+  Columns columns_of(const View& qkv) const;
+  void normalise_heads();
+  void normalise_heads_backward();
+  std::vector<bool> layers_with_mlp() const;
   bool has_gate_apart() const { return selects_ops() && model_.swiglu; }
   bool makes_x_mid_again() const { return selects_ops() && !shape_.tp.exists(); }
   bool selects_ops() const { return shape_.recompute.granularity == Recompute::Granularity::selective_op; }
@@ -89,25 +99,26 @@ class Sections {
   const Transformer& model_;
   const View loss_;
   // This rank's parts of what tensor parallelism cuts.
-  const std::int64_t ffn_, heads_, attended_, qkv_size_, fc1_size_, vocab_;
+  const std::int64_t ffn_, heads_, kv_heads_, attended_, qkv_size_, fc1_size_, vocab_;
   const std::string act_;  // of the MLP
   View ids_, targets_;
   KeptActivations kept_;
   std::vector<ContextAttention> context_;  // [kind] with context parallelism; then lse is its own
-  std::size_t kind_ = 0;
+  LayerKind kind_;
   ForwardTransients forward_;
   BackwardTransients backward_;
   TensorId dx_ = 0;
   std::optional<UnfusedAttention> unfused_;
 };
 
-// A kind of layer: its sections, from input to output.
+// A part of a layer between two points of the residual stream. `product` is its last linear layer, whose output is only
+// added to the residual stream.
 struct Section {
-  const char* name;
+  const char* product;
   void (Sections::*forward)(const View& in, const View& out);
   void (Sections::*backward)(const View& in);
 };
-using LayerKind = std::vector<Section>;
-const LayerKind& dense_layer();
+// From the input of the layer to its output.
+std::vector<Section> sections_of(const LayerSpec& layer);
 
 }  // namespace stretto

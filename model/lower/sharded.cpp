@@ -13,33 +13,32 @@
 namespace stretto {
 namespace {
 
+std::string unit_of(const LayerSpec& layer) { return std::string("layer") + layer.suffix(); }
 // Units from the head to the embedding, the order in which gradients become ready.
-constexpr const char* kUnits[] = {"head", "tied_head", "final_norm", "layer", "embedding", "tied_embedding"};
+std::vector<std::string> units_of(const Transformer& model) {
+  std::vector<std::string> units = {"head", "tied_head", "final_norm"};
+  for (const LayerSpec& layer : model.layer_kinds()) units.push_back(unit_of(layer));
+  units.insert(units.end(), {"embedding", "tied_embedding"});
+  return units;
+}
 
-std::string unit_of(const Parameter& p, bool is_tied) {
-  if (p.layer >= 0) return "layer";
+std::string unit_of(const Parameter& p, const Transformer& model, bool is_tied) {
+  if (p.layer >= 0) return unit_of(model.layer(p.layer));
   if (p.name == kTiedHeadWeight) return "tied_head";
   if (is_tied && p.name == "wte.weight") return "tied_embedding";
   if (p.name == "wte.weight" || p.name == "wpe.weight") return "embedding";
   return p.name.starts_with("ln_f.") ? "final_norm" : "head";
 }
 
-// Where the layers of the model are.
-struct LayerPlaces {
-  std::vector<std::size_t> role;     // [layer]
-  std::vector<std::int64_t> number;  // [layer] among those of the stage
-};
-LayerPlaces places_of(const Scenario& scenario) {
+// [layer] program whose ranks have it.
+std::vector<std::size_t> roles_of_layers(const Scenario& scenario) {
   const StageMap map = stage_map(scenario.parallel);
   const std::vector<ModelChunk> chunks = model_chunks(scenario.model, scenario.parallel);
-  LayerPlaces places;
-  std::vector<std::int64_t> count(static_cast<std::size_t>(map.stages));
+  std::vector<std::size_t> roles;
   for (std::size_t piece = 0; piece < chunks.size(); ++piece)
-    for (std::int64_t layer = chunks[piece].first_layer; layer < chunks[piece].end_layer; ++layer) {
-      places.role.push_back(static_cast<std::size_t>(map.stage_of(static_cast<std::int64_t>(piece))));
-      places.number.push_back(count[places.role.back()]++);
-    }
-  return places;
+    roles.resize(static_cast<std::size_t>(chunks[piece].end_layer),
+                 static_cast<std::size_t>(map.stage_of(static_cast<std::int64_t>(piece))));
+  return roles;
 }
 
 class ParameterWriter {
@@ -50,7 +49,7 @@ class ParameterWriter {
         parallel_(scenario.parallel),
         classes_(classes),
         map_(stage_map(scenario.parallel)),
-        places_(places_of(scenario)) {}
+        roles_(roles_of_layers(scenario)) {}
 
   ShardedParameters run() {
     std::vector<Parameter> all = parameters(scenario_.model);
@@ -62,17 +61,13 @@ class ParameterWriter {
       all[1].name = kTiedHeadWeight;
       pieces.insert(pieces.begin() + 1, pieces.front());
     }
-    const std::int64_t tp = parallel_.tensor_model_parallel_size;
-    for (const char* name : kUnits)
+    for (const std::string& name : units_of(scenario_.model))
       for (std::size_t c = 0; c < classes_.size(); ++c) {
-        std::vector<Parameter> parts;
-        std::vector<std::size_t> index;  // into `all`
-        for (std::size_t i = 0; i < all.size(); ++i) {
-          if (all[i].layer > 0 || unit_of(all[i], is_tied) != name || class_of(classes_, all[i]) != c) continue;
-          parts.push_back(part_of(all[i], tp));
-          index.push_back(i);
-        }
-        if (!parts.empty()) add_unit(name, c, parts, index, all);
+        Instances of_layers;
+        for (std::size_t i = 0; i < all.size(); ++i)
+          if (unit_of(all[i], scenario_.model, is_tied) == name && class_of(classes_, all[i]) == c)
+            of_layers[std::max<std::int64_t>(all[i].layer, 0)].push_back(i);
+        if (!of_layers.empty()) add_unit(name, c, all, of_layers);
       }
     std::stable_sort(result_.gradients.begin(), result_.gradients.end(),
                      [](const auto& a, const auto& b) { return a.parameter_class < b.parameter_class; });
@@ -80,12 +75,18 @@ class ParameterWriter {
   }
 
  private:
-  void add_unit(const std::string& name, std::size_t c, const std::vector<Parameter>& parts,
-                const std::vector<std::size_t>& index, const std::vector<Parameter>& all) {
+  // [layer] indices of a unit's parameters, alike for all layers; layer 0 outside the layers.
+  using Instances = std::map<std::int64_t, std::vector<std::size_t>>;
+
+  void add_unit(const std::string& name, std::size_t c, const std::vector<Parameter>& all, const Instances& of_layers) {
+    std::vector<Parameter> parts;
+    for (const std::size_t i : of_layers.begin()->second)
+      parts.push_back(part_of(all[i], parallel_.tensor_model_parallel_size));
     ShardedUnit unit;
     unit.name = name + (classes_[c].is_tied ? "" : classes_[c].suffix);  // that of a tied embedding says it
-    if (name == "layer") {
-      unit.roles = places_.role;
+    for (const auto& [layer, indices] : of_layers) unit.layers.push_back(layer);
+    if (parts.front().layer >= 0) {
+      unit.roles = roles_;
     } else {
       const bool is_first = name.ends_with("embedding");
       unit.roles = {static_cast<std::size_t>(is_first ? map_.first_stage() : map_.last_stage())};
@@ -97,31 +98,48 @@ class ParameterWriter {
     unit.first_state = schedule_.state.buckets.size();
     add_tensors(unit, parts);
 
-    const auto in_layer =
-        std::count_if(all.begin(), all.end(), [](const Parameter& p) { return p.layer == 0; });  // parameters
-    for (std::int64_t i = 0; i < unit.instances; ++i)
+    std::uint32_t state = static_cast<std::uint32_t>(unit.first_state);
+    for (const auto& [layer, indices] : of_layers) {
       for (const BucketEntry& entry : unit.bucket.entries) {
-        StatePiece& piece = schedule_.state.pieces[index[entry.parameter] + static_cast<std::size_t>(i * in_layer)];
-        piece.bucket = static_cast<std::uint32_t>(unit.first_state) + static_cast<std::uint32_t>(i);
+        StatePiece& piece = schedule_.state.pieces[indices[entry.parameter]];
+        piece.bucket = state;
         piece.offset = entry.offset;
       }
+      ++state;
+    }
     for (BucketEntry& entry : unit.bucket.entries) entry.parameter += result_.model.parts.size();
     result_.model.parts.insert(result_.model.parts.end(), parts.begin(), parts.end());
     result_.units.push_back(std::move(unit));
+  }
+
+  // The places of a family: place(layer) for each layer of the unit. No operation uses those of other layers.
+  template <class Place>
+  static std::vector<TensorPlace> places_of(const ShardedUnit& unit, Place place) {
+    std::vector<TensorPlace> places;
+    for (const std::int64_t layer : unit.layers) {
+      const TensorPlace own = place(layer);
+      places.resize(static_cast<std::size_t>(unit.instances), own);
+      places[static_cast<std::size_t>(layer)] = own;
+    }
+    return places;
+  }
+  static std::string suffix_of(const ShardedUnit& unit, const char* mark, std::int64_t number) {
+    return unit.instances > 1 ? mark + std::to_string(number) : "";
   }
 
   // A family over the unit's layers in `buffers` storages, which the layers of a stage take in turn; 0: one for each.
   TensorId rotating(const std::string& name, Dtype dtype, BufferKind kind, const ShardedUnit& unit,
                     std::int64_t buffers) {
     std::map<std::int64_t, StorageId> storages;  // [number] stages have the same
-    std::vector<TensorPlace> places;
-    for (std::int64_t i = 0; i < unit.instances; ++i) {
-      const std::int64_t number = buffers == 0 || unit.instances == 1 ? i : places_.number[std::size_t(i)] % buffers;
+    std::map<std::size_t, std::int64_t> count;   // [role] layers of the unit
+    std::vector<TensorPlace> places = places_of(unit, [&](std::int64_t layer) {
+      std::int64_t number = layer;
+      if (buffers > 0 && unit.instances > 1) number = count[unit.roles[std::size_t(layer)]]++ % buffers;
       if (!storages.contains(number))
-        storages[number] = add_storage(schedule_, name + (unit.instances > 1 ? "." + std::to_string(number) : ""),
-                                       dtype, kind, unit.bucket.elements);
-      places.push_back({storages[number], 0});
-    }
+        storages[number] =
+            add_storage(schedule_, name + suffix_of(unit, ".", number), dtype, kind, unit.bucket.elements);
+      return TensorPlace{storages[number], 0};
+    });
     return add_placed_tensor(schedule_, name, 1, unit.bucket.elements, std::move(places));
   }
   // The unit's parameters in a whole, by their names.
@@ -131,18 +149,26 @@ class ParameterWriter {
       const Parameter& p = parts[entry.parameter];
       std::vector<TensorPlace> places = schedule_.tensors[whole].places;
       for (TensorPlace& place : places) place.offset = entry.offset;
-      names[p.name] = add_placed_tensor(schedule_, prefix + p.name, p.rows, p.cols, std::move(places));
+      // Other kinds of layers may have a parameter of this name in their unit.
+      const auto [known, is_new] = names.try_emplace(p.name, 0);
+      if (is_new) {
+        known->second = add_placed_tensor(schedule_, prefix + p.name, p.rows, p.cols, std::move(places));
+        continue;
+      }
+      for (const std::int64_t layer : unit.layers)
+        schedule_.tensors[known->second].places[static_cast<std::size_t>(layer)] =
+            places[static_cast<std::size_t>(layer)];
     }
   }
 
   TensorId gradient_shard(const std::string& name, Dtype dtype, const ShardedUnit& unit) {
-    std::vector<TensorPlace> places;
-    for (const std::size_t role : unit.roles) {
-      Tensor& all = schedule_.tensors[gradients_of(role, unit, dtype)];
-      places.push_back({all.places.front().storage, all.cols});
+    std::vector<TensorPlace> places = places_of(unit, [&](std::int64_t layer) {
+      Tensor& all = schedule_.tensors[gradients_of(unit.roles[static_cast<std::size_t>(layer)], unit, dtype)];
+      const TensorPlace own{all.places.front().storage, all.cols};
       all.cols += unit.shard;
-      schedule_.storages[all.places.front().storage].elements = all.cols;
-    }
+      schedule_.storages[own.storage].elements = all.cols;
+      return own;
+    });
     return add_placed_tensor(schedule_, name, 1, unit.shard, std::move(places));
   }
   TensorId gradients_of(std::size_t role, const ShardedUnit& unit, Dtype dtype) {
@@ -161,7 +187,6 @@ class ParameterWriter {
                keeps = keeps_whole(parallel_);
     const Dtype dtype = schedule_.compute_dtype, sums = accumulation_of(dtype);
     const std::string suffix = "." + unit.name;
-    const std::int64_t n = unit.instances;
     const bool is_given_back = cuts && parallel_.reshard_after_forward;
     unit.parameter =
         rotating("unit.parameter" + suffix, dtype, cuts && !keeps ? BufferKind::workspace : BufferKind::parameter, unit,
@@ -170,7 +195,11 @@ class ParameterWriter {
                                 : 1);
     name_parts("", unit.parameter, unit, parts, result_.model.tensors.parameter);
     const auto shard = [&](const std::string& name, Dtype type, BufferKind kind) {
-      return add_tensor(schedule_, name + suffix, type, kind, 1, unit.shard, n);
+      return add_placed_tensor(
+          schedule_, name + suffix, 1, unit.shard, places_of(unit, [&](std::int64_t layer) {
+            return TensorPlace{
+                add_storage(schedule_, name + suffix + suffix_of(unit, ".l", layer), type, kind, unit.shard), 0};
+          }));
     };
     if (cuts) unit.parameter_shard = shard("shard.parameter", dtype, BufferKind::parameter);
     const bool trains = !scenario_.training.frozen_base;
@@ -186,12 +215,12 @@ class ParameterWriter {
       unit.v = shard("adam.v", sums, BufferKind::optimizer_state);
       if (sums != dtype) unit.master = shard("adam.p", sums, BufferKind::optimizer_state);
     }
-    for (std::int64_t i = 0; i < n; ++i) {
+    for (const std::int64_t layer : unit.layers) {
       const Expr own = classes_[unit.parameter_class()].shard() * Expr(unit.shard);
-      schedule_.state.buckets.push_back({unit.roles[static_cast<std::size_t>(i)], own, unit.shard});
+      schedule_.state.buckets.push_back({unit.roles[static_cast<std::size_t>(layer)], own, unit.shard});
       StateBucket& kept = schedule_.state.buckets.back();
       const auto keep = [&](StatePart part, TensorId tensor, const Expr& begin) {
-        const TensorPlace& place = schedule_.tensors[tensor].places[static_cast<std::size_t>(i)];
+        const TensorPlace& place = schedule_.tensors[tensor].places[static_cast<std::size_t>(layer)];
         kept.window(part) = {place.storage, begin - Expr(place.offset)};
       };
       keep(StatePart::parameters, cuts ? unit.parameter_shard : unit.parameter, cuts ? own : Expr(0));
@@ -208,7 +237,7 @@ class ParameterWriter {
   const Parallel& parallel_;
   const std::vector<ParameterClass>& classes_;
   const StageMap map_;
-  const LayerPlaces places_;
+  const std::vector<std::size_t> roles_;  // [layer]
   ShardedParameters result_;
 };
 
@@ -226,16 +255,15 @@ class ShardedWriter {
         casts_(!scenario.overlap.grad_reduce_in_fp32),
         cuts_parameters_(scenario.parallel.shards_parameters()),
         keeps_(keeps_whole(scenario.parallel)) {
-    const auto find = [&](TensorId whole, const std::map<std::string, TensorId>& names, std::size_t unit,
-                          std::map<TensorId, std::size_t>& found) {
-      for (const auto& [name, tensor] : names)
-        if (schedule_.tensors[tensor].places.front().storage == schedule_.tensors[whole].places.front().storage)
-          found[tensor] = unit;
-    };
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      find(units_[u].parameter, parameters.model.tensors.parameter, u, unit_of_parameter_);
-      if (trains()) find(units_[u].gradient, parameters.model.tensors.gradient, u, unit_of_gradient_);
-    }
+    const ParameterTensors& tensors = parameters.model.tensors;
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      for (const BucketEntry& entry : units_[u].bucket.entries) {
+        const std::string& name = parameters.model.parts[entry.parameter].name;
+        for (const std::int64_t layer : units_[u].layers) {
+          unit_of_parameter_[{tensors.parameter.at(name), layer}] = u;
+          if (trains()) unit_of_gradient_[{tensors.gradient.at(name), layer}] = u;
+        }
+      }
   }
 
   void run() {
@@ -253,6 +281,7 @@ class ShardedWriter {
   };
   // A micro-batch's, or where they are kept the step's.
   using Gradients = std::map<std::pair<std::int64_t, Instance>, Gradient>;
+  using UnitOf = std::map<std::pair<TensorId, std::int64_t>, std::size_t>;  // of a tensor and a layer
 
   std::int64_t sum_of(const Call& call) const { return keeps_ ? 0 : call.micro_batch; }
   Gradients find_gradients(const std::vector<Call>& passes) const {
@@ -308,12 +337,14 @@ class ShardedWriter {
   std::vector<Call>& order() { return schedule_.programs[role_].order; }
   bool has_stages() const { return scenario_.parallel.pipeline_model_parallel_size > 1; }
   bool trains() const { return !scenario_.training.frozen_base; }
-  std::set<Instance> used_by(const Call& call, const std::map<TensorId, std::size_t>& unit_of) const {
+  std::set<Instance> used_by(const Call& call, const UnitOf& unit_of) const {
     std::set<Instance> used;
     for (std::uint32_t i = call.first; i < call.first + call.count; ++i)
-      for (const Access& access : schedule_.operations[schedule_.blocks[call.block].ops[i]].accesses)
-        if (const auto unit = unit_of.find(access.view.tensor); unit != unit_of.end())
-          used.emplace(unit->second, units_[unit->second].instances > 1 ? call.layer : 0);
+      for (const Access& access : schedule_.operations[schedule_.blocks[call.block].ops[i]].accesses) {
+        const TensorId tensor = access.view.tensor;
+        const std::int64_t layer = schedule_.tensors[tensor].layers > 1 ? call.layer : 0;
+        if (const auto unit = unit_of.find({tensor, layer}); unit != unit_of.end()) used.emplace(unit->second, layer);
+      }
     return used;
   }
 
@@ -408,6 +439,8 @@ class ShardedWriter {
   template <class Fn>
   void for_instances(Fn fn) {
     const auto visit = [&](std::size_t u, std::int64_t i) {
+      const std::vector<std::int64_t>& layers = units_[u].layers;
+      if (!std::binary_search(layers.begin(), layers.end(), i)) return;
       if (units_[u].roles[static_cast<std::size_t>(i)] == role_) fn(u, Instance{u, i});
     };
     for (std::size_t u = 0; u < units_.size(); ++u)
@@ -476,7 +509,7 @@ class ShardedWriter {
   const Scenario& scenario_;
   const bool casts_, cuts_parameters_, keeps_;
   std::size_t role_ = 0;  // whose program is written
-  std::map<TensorId, std::size_t> unit_of_parameter_, unit_of_gradient_;
+  UnitOf unit_of_parameter_, unit_of_gradient_;
   std::map<std::string, BlockId> singles_;
 };
 

@@ -23,13 +23,14 @@ bool shards_units(const Scenario& scenario);
 // pass, as torch.distributed.pipelining does it (REDUCE_GRAD).
 bool keeps_whole(const Parallel& parallel);
 
-// The parameters of a unit, for all layers that are alike. `layer` of a view names the layer; 0 outside the layers.
+// The parameters of a unit, for all layers of one LayerSpec. `layer` of a view names the layer; 0 outside the layers.
 struct ShardedUnit {
-  std::string name;                // "layer", "embedding", …, and the suffix of its class
-  std::int64_t instances = 1;      // layers
-  std::vector<std::size_t> roles;  // [instance] program whose ranks have it
-  std::size_t first_state = 0;     // bucket of the state map, of the first layer; the others follow
-  Bucket bucket;                   // of one layer
+  std::string name;                  // "layer", "embedding", …, and the suffix of its class
+  std::int64_t instances = 1;        // places of its families: the layers of the model, or 1
+  std::vector<std::int64_t> layers;  // that have it, in ascending order; {0} outside the layers
+  std::vector<std::size_t> roles;    // [instance] program whose ranks have it
+  std::size_t first_state = 0;       // bucket of the state map, of the first of `layers`; the others follow
+  Bucket bucket;                     // of one layer
   std::size_t parameter_class() const { return bucket.parameter_class; }
   std::int64_t shard = 0;
   // Families over the layers. Whole ones are in buffers that layers of a stage share in turn, unless they are kept.

@@ -38,7 +38,7 @@ class StageWriter {
     return shape_.chunks[static_cast<std::size_t>(shape_.map.piece_of(stage_, unit.chunk))];
   }
   const LayerBlocks& layer_of(std::int64_t layer) const {
-    return blocks_.layers[shape_.cp.kind_of_layer[static_cast<std::size_t>(layer)]];
+    return blocks_.layers[shape_.kind_of_layer[static_cast<std::size_t>(layer)]];
   }
   Call& call(BlockId block, const PipelineUnit& unit, std::int64_t layer = 0) {
     calls_.push_back(call_block(schedule_, block, layer, unit.micro_batch));

@@ -109,18 +109,18 @@ class Reader {
     const std::string type = require<std::string>(table_, "model_type");
     if (type == "qwen2")
       throw table_.failure("model_type",
-                           "expected \"gpt2\", \"llama\" or \"mistral\", got \"qwen2\", whose q, k and v have biases "
+                           "expected \"gpt2\", \"llama\", \"mistral\" or \"qwen3\", got \"qwen2\", whose q, k and v have biases "
                            "and whose other layers have none, which Stretto's model cannot say");
     if (const std::string why = not_modelled(type); !why.empty())
       throw table_.failure("model_type", in_quotes(type) + ": " + why);
     refuse_not_modelled(table_);
     if (table_.has("quantization_config"))
       throw table_.failure("quantization_config", "expected weights that are not quantized, without this key");
-    choice_or(table_, "model_type", "", {"gpt2", "llama", "mistral"});
+    choice_or(table_, "model_type", "", {"gpt2", "llama", "mistral", "qwen3"});
     if (type == "gpt2")
       read_gpt2();
     else
-      read_llama(type == "mistral");
+      read_llama(type);
     for (const char* key : kHarmless) table_.has(key);
     for (const std::string& key : table_.keys())
       if (key.starts_with("_")) table_.has(key);
@@ -178,7 +178,9 @@ class Reader {
     check_heads("n_head", model.hidden_size);
   }
 
-  void read_llama(bool is_mistral) {
+  // Llama's, or of a model that differs in what is said here.
+  void read_llama(const std::string& type) {
+    const bool is_mistral = type == "mistral", is_qwen = type == "qwen3";
     Transformer& model = scenario_.model;
     model = in_llama_style(model);
     if (is_mistral) require<std::int64_t>(table_, "num_key_value_heads");
@@ -186,15 +188,16 @@ class Reader {
     model.num_query_groups = model.kv_heads();
     choice_or(table_, "hidden_act", "silu", {"silu"});
     expect_epsilon("rms_norm_eps", 1e-6);
-    expect("mlp_bias", false, model.add_bias_linear);
+    if (is_qwen)
+      expect("attention_bias", false, false);  // of q, k, v and proj alone
+    else
+      expect("mlp_bias", false, model.add_bias_linear);
     model.untie_embeddings_and_output_weights = !value_or<bool>(table_, "tie_word_embeddings", false);
-    check_heads("num_attention_heads", model.hidden_size);
     if (model.num_attention_heads % model.num_query_groups != 0)
       throw table_.failure("num_key_value_heads", "expected a divisor of num_attention_heads " +
                                                       number(model.num_attention_heads) + ", got " +
                                                       number(model.num_query_groups));
-    if (const auto width = table_.find<std::int64_t>("head_dim"); width && *width != model.head_dim())
-      throw table_.error("head_dim", "hidden_size / num_attention_heads, " + number(model.head_dim()));
+    read_heads(is_qwen);
     model.rotary_base = rotary_base(table_, 1e4);
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
       TomlTable rope = table_.section(key);
@@ -203,8 +206,21 @@ class Reader {
       read_scaling(rope, model.rope_scaling);
       rope.finish();
     }
+    if (is_qwen) {
+      expect("use_sliding_window", false, false);
+      for (const char* key : {"sliding_window", "max_window_layers", "layer_types"}) table_.has(key);
+    }
     if (is_mistral)
       sliding_window_ = value_or<std::int64_t>(table_, "sliding_window", 4096, {.min = 0, .max = kMaxTokens});
+  }
+  void read_heads(bool is_qwen) {
+    Transformer& model = scenario_.model;
+    model.qk_layernorm = is_qwen;
+    if (!table_.has("head_dim") && !is_qwen) check_heads("num_attention_heads", model.hidden_size);
+    const std::int64_t width =
+        value_or<std::int64_t>(table_, "head_dim", is_qwen ? 128 : model.head_dim(), {.min = 1, .max = kMaxHeadDim});
+    if (width % 2 != 0) throw table_.error("head_dim", "an even number, of which rope turns pairs");
+    if (width * model.num_attention_heads != model.hidden_size) model.kv_channels = width;
   }
   // `rope_type`, which older files call `type`, and what it takes.
   static void read_scaling(TomlTable& rope, RopeScaling& scaling) {
@@ -261,20 +277,24 @@ HfStyle hf_style(const Transformer& model) {
   const bool has_positions = model.position_embedding_type == PositionEmbedding::learned_absolute,
              is_layer_norm = model.normalization == Normalization::layer_norm;
   if (has_positions && is_layer_norm && !model.swiglu && model.add_bias_linear &&
-      model.kv_heads() == model.num_attention_heads)
+      model.kv_heads() == model.num_attention_heads && model.attention_size() == model.hidden_size &&
+      !model.qk_layernorm)
     return HfStyle::gpt2;
-  if (!has_positions && !is_layer_norm && model.swiglu) return HfStyle::llama;
+  const bool is_mixture = model.qk_layernorm && model.add_bias_linear;
+  if (!has_positions && !is_layer_norm && model.swiglu && !is_mixture) return HfStyle::llama;
   throw input_error(
       "expected a model of GPT-2's style (LayerNorm, learned positions, biases, no swiglu, as many heads of keys as of "
-      "queries) or Llama's (RMSNorm, rope, swiglu), got a mixture that Hugging Face has no names for");
+      "queries, hidden_size wide together) or Llama's (RMSNorm, rope, swiglu; with norms of q and k no biases), got a mixture that Hugging Face has no names for");
 }
 
 std::string write_hf_config(const Transformer& model) {
   Scenario scenario;
   scenario.model = model;
-  const bool is_gpt2 = hf_style(model) == HfStyle::gpt2, is_tied = !model.untie_embeddings_and_output_weights;
-  nlohmann::ordered_json json = {{"architectures", {is_gpt2 ? "GPT2LMHeadModel" : "LlamaForCausalLM"}},
-                                 {"model_type", is_gpt2 ? "gpt2" : "llama"}};
+  const bool is_gpt2 = hf_style(model) == HfStyle::gpt2, is_tied = !model.untie_embeddings_and_output_weights,
+             is_qwen = model.qk_layernorm;
+  nlohmann::ordered_json json = {
+      {"architectures", {is_gpt2 ? "GPT2LMHeadModel" : is_qwen ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
+      {"model_type", is_gpt2 ? "gpt2" : is_qwen ? "qwen3" : "llama"}};
   for (const ScenarioKey& key : scenario_keys_of("model"))
     if (const HfName& hf = is_gpt2 ? key.gpt2 : key.llama; *hf.name != '\0') json[hf.name] = value_of(key, scenario);
   if (is_gpt2) {
@@ -287,7 +307,7 @@ std::string write_hf_config(const Transformer& model) {
     json["hidden_act"] = "silu";
     json["rms_norm_eps"] = kEpsilon;
     json["rope_theta"] = model.rotary_base;
-    json["mlp_bias"] = model.add_bias_linear;
+    if (!is_qwen) json["mlp_bias"] = model.add_bias_linear;
     const RopeScaling& scaling = model.rope_scaling;
     if (scaling.is_linear() && scaling.is_llama3())
       throw input_error("expected one scaling of rotary positions, got two, which Hugging Face has no name for");

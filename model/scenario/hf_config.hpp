@@ -7,8 +7,8 @@
 
 namespace stretto {
 
-// A model as the config.json of Hugging Face's transformers states it, both ways: model_type gpt2 (GPT2Config), llama
-// and mistral. Keys that are absent have the defaults of their classes there.
+// A model as the config.json of Hugging Face's transformers states it, both ways: model_type gpt2 (GPT2Config), llama,
+// mistral and qwen3. Keys that are absent have the defaults of their classes there.
 
 struct HfConfig {
   Transformer model;                // seq_length is all of max_position_embeddings
@@ -22,7 +22,8 @@ HfConfig read_hf_config(const std::string& path);
 // The same from text; `name` stands for the file.
 HfConfig parse_hf_config(std::string_view text, const std::string& name);
 
-// The config.json of a model that has their names (GPT2LMHeadModel or LlamaForCausalLM, which knows no hidden_dropout).
+// The config.json of a model that has their names (GPT2LMHeadModel, or LlamaForCausalLM and Qwen3ForCausalLM, which
+// know no hidden_dropout).
 // Throws Error(input) for any other.
 std::string write_hf_config(const Transformer& model);
 

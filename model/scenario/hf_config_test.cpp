@@ -51,13 +51,26 @@ TEST_CASE("published configs are the presets", "[hf_config]") {
   CHECK(parameter_count(parse_hf_config(kLlama, "c").model) == parameter_count(preset("llama2-7b")));
 }
 
+TEST_CASE("Qwen3 has heads of their own width and norms of q and k", "[hf_config]") {
+  const std::string qwen = write_hf_config(preset("qwen3-0.6b"));
+  const Transformer model = parse_hf_config(qwen, "c").model;
+  CHECK(model.head_dim() == 128);
+  CHECK(model.attention_size() == 2048);
+  CHECK(model.qk_layernorm);
+  CHECK(parameter_count(model) == 596'049'920);
+  CHECK(parse_hf_config(with(qwen, "head_dim", "null"), "c").model.head_dim() == 128);
+  CHECK(parse_hf_config(with(qwen, "sliding_window", "null"), "c").sliding_window == 0);
+  CHECK_THAT(refused_config(with(qwen, "use_sliding_window", "true")), Contains("use_sliding_window"));
+  CHECK_THAT(refused_config(with(qwen, "attention_bias", "true")), Contains("attention_bias"));
+}
+
 TEST_CASE("every preset that Hugging Face has comes back from its config", "[hf_config]") {
   for (const std::string& name : preset_names()) {
     INFO(name);
     Transformer model = preset(name);
     for (const bool is_other : {false, true}) {
       model.untie_embeddings_and_output_weights ^= is_other;
-      if (model.swiglu) model.add_bias_linear = is_other;
+      if (model.swiglu) model.add_bias_linear = is_other && !model.qk_layernorm;
       const Transformer back = parse_hf_config(write_hf_config(model), "c").model;
       CHECK(same(back, model));
       CHECK(parameter_count(back) == parameter_count(model));
@@ -120,7 +133,7 @@ TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config
   refuses(kLlama, "mlp_bias", "true", "expected false");
   refuses(kLlama, "hidden_act", "\"gelu\"");
   refuses(kLlama, "rms_norm_eps", "1e-6", "1e-05");
-  refuses(kLlama, "head_dim", "64", "128");
+  refuses(kLlama, "head_dim", "65", "an even number");
   refuses(kLlama, "num_key_value_heads", "5", "a divisor");
   refuses(kLlama, "num_attention_heads", "0");
   refuses(kLlama, "hidden_size", "-1");

@@ -219,7 +219,7 @@ void KeyReader::read_others() {
 }
 
 std::string hf_reference() {
-  std::string text = "| `gpt2` | `llama`, `mistral` | is |\n|---|---|---|\n";
+  std::string text = "| `gpt2` | `llama`, `mistral`, `qwen3` | is |\n|---|---|---|\n";
   const auto name = [](const HfName& hf) { return *hf.name == '\0' ? "" : fmt::format("`{}`", hf.name); };
   for (const ScenarioKey& key : scenario_keys_of("model"))
     if (const std::string gpt2 = name(key.gpt2), llama = name(key.llama); !(gpt2 + llama).empty())

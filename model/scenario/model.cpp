@@ -54,6 +54,8 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
   KeyReader keys(table, "model", scenario);
   for (const char* size : {"num_layers", "hidden_size", "num_attention_heads", "seq_length", "vocab_size"})
     keys.read(size, !from_preset);
+  if (table.has("hidden_size") || table.has("num_attention_heads")) model.kv_channels = 0;
+  keys.read("kv_channels");
   if (!from_preset || table.has("hidden_size")) model.ffn_hidden_size = 4 * model.hidden_size;
   keys.read("ffn_hidden_size");
   if (!from_preset) model.max_position_embeddings = model.seq_length;
@@ -72,15 +74,20 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
                                            name_of(model.position_embedding_type) + "\"");
   table.finish();
 
-  if (model.hidden_size % model.num_attention_heads != 0)
+  const bool divides = model.hidden_size % model.num_attention_heads == 0;
+  if (model.kv_channels == 0 && !divides)
     throw table.failure("num_attention_heads", "expected a divisor of hidden_size " + number(model.hidden_size) +
-                                                   ", got " + number(model.num_attention_heads));
+                                                   ", or kv_channels as well, got " +
+                                                   number(model.num_attention_heads));
+  if (divides && model.kv_channels == model.hidden_size / model.num_attention_heads) model.kv_channels = 0;
   if (model.num_attention_heads % model.kv_heads() != 0)
     throw table.failure("num_query_groups", "expected a divisor of num_attention_heads " +
                                                 number(model.num_attention_heads) + ", got " +
                                                 number(model.kv_heads()));
   if (model.position_embedding_type == PositionEmbedding::rope && model.head_dim() % 2 != 0)
-    throw table.failure("num_attention_heads", "expected an even hidden_size / num_attention_heads for rope, got " +
+    throw model.kv_channels > 0
+        ? table.failure("kv_channels", "expected an even number for rope, got " + number(model.head_dim()))
+        : table.failure("num_attention_heads", "expected an even hidden_size / num_attention_heads for rope, got " +
                                                    number(model.hidden_size) + " / " +
                                                    number(model.num_attention_heads) + " = " +
                                                    number(model.head_dim()));

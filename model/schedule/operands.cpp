@@ -22,10 +22,10 @@ bool has_dgrad(Pass pass) { return pass == Pass::dgrad || pass == Pass::backward
 OperandList bad(std::string error) { return {{}, std::move(error)}; }
 
 // LayerNorm has a beta, and a mean in its stats; RMSNorm has neither.
-OperandList norm_operands(Pass pass, std::int64_t rows, std::int64_t cols, bool has_beta) {
-  if (rows < 1 || cols < 1) return bad("dimensions must be positive");
-  const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, rows, cols}; };
-  const OperandSpec stats{"stats", pass == Pass::forward ? "W" : "R", rows, has_beta ? 2 : 1};
+OperandList norm_operands(Pass pass, std::int64_t rows, std::int64_t cols, std::int64_t heads, bool has_beta) {
+  if (rows < 1 || cols < 1 || heads < 1) return bad("dimensions must be positive");
+  const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, rows, heads * cols}; };
+  const OperandSpec stats{"stats", pass == Pass::forward ? "W" : "R", rows, heads * (has_beta ? 2 : 1)};
   const OperandSpec gamma = vector_of("gamma", "R", cols);
   if (pass == Pass::dgrad) return {{full("dy", "R"), full("x", "R"), stats, gamma, full("dx", "WA")}, ""};
   OperandList list;
@@ -181,8 +181,8 @@ struct ListOperands {
     return {{{r.pass == Pass::forward ? "qkv" : "dqkv", "A", r.rows, (r.heads + 2 * r.kv_heads) * r.head_dim}}, ""};
   }
 
-  OperandList operator()(const LayerNorm& n) const { return norm_operands(n.pass, n.rows, n.cols, true); }
-  OperandList operator()(const RmsNorm& n) const { return norm_operands(n.pass, n.rows, n.cols, false); }
+  OperandList operator()(const LayerNorm& n) const { return norm_operands(n.pass, n.rows, n.cols, n.heads, true); }
+  OperandList operator()(const RmsNorm& n) const { return norm_operands(n.pass, n.rows, n.cols, n.heads, false); }
 
   OperandList operator()(const Elementwise& e) const {
     if (e.rows < 1 || e.cols < 1) return bad("dimensions must be positive");

@@ -195,6 +195,12 @@ CollectiveRule rule_of(CollectiveKind kind) {
 const char* name_of(CollectiveKind kind) { return rule_of(kind).name; }
 const char* name_of(Reduction reduction) { return reduction == Reduction::sum ? "sum" : "max"; }
 
+template <class Norm>
+std::string describe_norm(const Norm& norm) {
+  return std::string(name_of(norm.pass)) + " " + dims(norm.rows, norm.cols) +
+         (norm.heads > 1 ? " heads " + std::to_string(norm.heads) : "");
+}
+
 std::string describe(const Work& work) {
   const std::string kind = kind_of(work);
   return kind + " " +
@@ -233,8 +239,8 @@ std::string describe(const Work& work) {
                           heads_text(r.heads, r.kv_heads) + " seq " + std::to_string(r.seq) + " dim " +
                           std::to_string(r.head_dim);
                  },
-                 [](const LayerNorm& n) { return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols); },
-                 [](const RmsNorm& n) { return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols); },
+                 [](const LayerNorm& n) { return describe_norm(n); },
+                 [](const RmsNorm& n) { return describe_norm(n); },
                  [](const Elementwise& e) { return dims(e.rows, e.cols); },
                  [](const Dropout& d) {
                    return std::string(name_of(d.pass)) + " " + dims(d.rows, d.cols) + (d.residual ? " +residual" : "") +

@@ -229,32 +229,35 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
-// LayerNorm over the last dimension (Ba et al., arXiv 1607.06450), epsilon 1e-5 as GPT-2.
-// forward: x[rows,cols] R, gamma[1,cols] R, beta[1,cols] R, y W, stats[rows,2] W (mean, reciprocal standard deviation).
-// dgrad:   dy R, x R, stats R, gamma R, dx W|A (A: the residual branch's gradient is already there and is added to).
-// wgrad:   dy R, x R, stats R, dgamma A, dbeta A.
-// backward: dy R, x R, stats R, gamma R, dgamma A, dbeta A, dx W|A.
+// LayerNorm over the last dimension (Ba et al., arXiv 1607.06450), epsilon 1e-5 as GPT-2. With `heads` above 1 every
+// row of x, y, dx, dy and stats is that of so many heads, one beside the other, each with a norm of its own and all
+// with the same gamma and beta: x is [rows, heads·cols], stats [rows, heads·2]. forward: x[rows,cols] R, gamma[1,cols]
+// R, beta[1,cols] R, y W, stats[rows,2] W (mean, reciprocal standard deviation). dgrad:   dy R, x R, stats R, gamma R,
+// dx W|A (A: the residual branch's gradient is already there and is added to). wgrad:   dy R, x R, stats R, dgamma A,
+// dbeta A. backward: dy R, x R, stats R, gamma R, dgamma A, dbeta A, dx W|A.
 struct LayerNorm {
   Pass pass = Pass::forward;
-  std::int64_t rows = 0, cols = 0;
+  std::int64_t rows = 0, cols = 0, heads = 1;
 
+  std::int64_t all_rows() const { return rows * heads; }
   static constexpr const char* kKind = "layernorm";
-  static constexpr std::array kFields = {"pass", "rows", "cols"};
+  static constexpr std::array kFields = {"pass", "rows", "cols", "heads"};
   bool operator==(const LayerNorm&) const = default;
 };
 
 // RMSNorm over the last dimension (Zhang & Sennrich, arXiv 1910.07467), epsilon 1e-5 as Llama 2 and 3:
-// y = r · x ∘ gamma, r = 1/sqrt(mean(x²) + epsilon).
+// y = r · x ∘ gamma, r = 1/sqrt(mean(x²) + epsilon). `heads` as in LayerNorm: stats are [rows, heads].
 // forward: x[rows,cols] R, gamma[1,cols] R, y W, stats[rows,1] W (r).
 // dgrad:   dy R, x R, stats R, gamma R, dx W|A (as LayerNorm).
 // wgrad:   dy R, x R, stats R, dgamma A.
 // backward: dy R, x R, stats R, gamma R, dgamma A, dx W|A.
 struct RmsNorm {
   Pass pass = Pass::forward;
-  std::int64_t rows = 0, cols = 0;
+  std::int64_t rows = 0, cols = 0, heads = 1;
 
+  std::int64_t all_rows() const { return rows * heads; }
   static constexpr const char* kKind = "rmsnorm";
-  static constexpr std::array kFields = {"pass", "rows", "cols"};
+  static constexpr std::array kFields = {"pass", "rows", "cols", "heads"};
   bool operator==(const RmsNorm&) const = default;
 };
 

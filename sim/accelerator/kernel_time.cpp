@@ -101,7 +101,9 @@ class KernelClock {
 
   template <class W>
   static double elements_of(const W& work) {
-    if constexpr (requires { work.cols; })
+    if constexpr (requires { work.all_rows(); })  // a norm
+      return double(work.all_rows()) * double(work.cols);
+    else if constexpr (requires { work.cols; })
       return double(work.rows) * double(work.cols);
     else if constexpr (requires { work.elements; })
       return double(work.elements);

@@ -51,10 +51,11 @@ std::string result_type(const Schedule& schedule, const Operation& operation) {
 std::string suffix(Pass pass) { return std::string("_") + name_of(pass); }
 
 // Norms that accumulate have another cost key than norms that write.
-WorkCost norm_cost(const char* name, Pass pass, std::int64_t rows, std::int64_t cols, const Operation& operation) {
-  const bool writes_dx = pass == Pass::dgrad || pass == Pass::backward;
+template <class Norm>
+WorkCost norm_cost(const char* name, const Norm& norm, const Operation& operation) {
+  const bool writes_dx = norm.pass == Pass::dgrad || norm.pass == Pass::backward;
   const bool adds = writes_dx && operation.accesses.back().mode == AccessMode::accumulate;
-  return {name + suffix(pass) + (adds ? "_acc" : ""), row_wise(rows, cols), DemandClass::vector};
+  return {name + suffix(norm.pass) + (adds ? "_acc" : ""), row_wise(norm.all_rows(), norm.cols), DemandClass::vector};
 }
 
 // The operations that a fused one stands for.
@@ -127,8 +128,8 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
                     {1, double(r.parts.tokens(r.seq)) * d, rows * double(r.heads + r.kv_heads) * d},
                     DemandClass::vector};
           },
-          [&](const LayerNorm& n) { return norm_cost("layernorm", n.pass, n.rows, n.cols, operation); },
-          [&](const RmsNorm& n) { return norm_cost("rmsnorm", n.pass, n.rows, n.cols, operation); },
+          [&](const LayerNorm& n) { return norm_cost("layernorm", n, operation); },
+          [&](const RmsNorm& n) { return norm_cost("rmsnorm", n, operation); },
           [&](const Elementwise& e) -> WorkCost {
             return {kind_of(e), streaming(e.rows * e.cols), DemandClass::vector};
           },

@@ -36,7 +36,7 @@ GPUS=8; NODES=${NODES:-1}; HIDDEN=$((3 * 4))
 [ -z "$1" ] && { echo "no data"; exit 1; }
 ARGS=(--num-layers 2 --hidden-size $HIDDEN --num-attention-heads 3  # small
   --seq-length 8 --max-position-embeddings 8 --tokenizer-type NullTokenizer --vocab-size 250 --bf16)
-if [[ $GPUS -gt 4 ]]; then ARGS+=(--qk-layernorm); fi
+if [[ $GPUS -gt 4 ]]; then ARGS+=(--qk-l2-norm); fi
 mkdir -p out; touch out/made
 torchrun --nproc_per_node $GPUS --nnodes $NODES pretrain_gpt.py "${ARGS[@]}" --data-path $1 --global-batch-size 64 2>&1 | tee log
 """)
@@ -44,7 +44,7 @@ torchrun --nproc_per_node $GPUS --nnodes $NODES pretrain_gpt.py "${ARGS[@]}" --d
         text = (self.folder / "made.toml").read_text()
         for line in ("hidden_size = 12", "data_parallel_size = 16", "cuda_device_max_connections = 1", "lr = 0.25", 'profile = "megatron-core-te"'):
             self.assertIn(line + "\n", text)
-        for said in ("--qk-layernorm (line 7)", "NCCL_IB_SL", "no data", "--data-path"):
+        for said in ("--qk-l2-norm (line 7)", "NCCL_IB_SL", "no data", "--data-path"):
             self.assertIn(said, done.err)
         # The script is read and not run.
         self.assertFalse((self.folder / "out").exists() or (self.folder / "log").exists())

@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm: a warp a row, which reads it from memory once and then from the cache; for both gradients at
-// once a block a row, which keeps it in registers.
+// LayerNorm and RMSNorm: a warp a row of a head, which reads it from memory once and then from the cache; for both
+// gradients at once a block a row, which keeps it in registers.
 #include <vector>
 
 #include "exec/cuda/kernels/column_sums.hpp"
@@ -8,6 +8,14 @@
 
 namespace stretto::cuda {
 namespace {
+
+// Rows of an operand, each of which is `heads` rows of `cols` elements side by side.
+template <class T>
+struct HeadRows {
+  Rows<T> rows;
+  std::int64_t heads = 1, cols = 0;
+  __device__ T* row(std::int64_t i) const { return heads == 1 ? rows.row(i) : rows.row(i / heads) + i % heads * cols; }
+};
 
 constexpr float kEpsilon = 1e-5f;
 constexpr unsigned kRowsOfBlock = 4;
@@ -28,11 +36,16 @@ struct RowStats {
   }
 };
 
+template <class T>
+HeadRows<T> heads_of(const exec::Operand& operand, std::int64_t heads) {
+  return {rows_of<T>(operand), heads, operand.cols / heads};
+}
+
 __device__ std::int64_t row_of_warp() { return std::int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.y; }
 
 template <int N, bool kCentred, class T>
-__global__ void forward_kernel(std::int64_t rows, std::int64_t cols, Rows<const T> in, const T* gamma, const T* beta,
-                               Rows<T> out, Rows<float> stats) {
+__global__ void forward_kernel(std::int64_t rows, std::int64_t cols, HeadRows<const T> in, const T* gamma,
+                               const T* beta, HeadRows<T> out, HeadRows<float> stats) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;  // a whole warp
   const T* x = in.row(row);
@@ -70,8 +83,8 @@ __global__ void forward_kernel(std::int64_t rows, std::int64_t cols, Rows<const 
 // With g = dy∘gamma and x̂ the normalised row: dx = scale · (g − mean(g) − x̂ · mean(g∘x̂)); without mean(g) when the row
 // was not centred.
 template <int N, bool kCentred, class T>
-__global__ void dgrad_kernel(std::int64_t rows, std::int64_t cols, Rows<const T> dy, Rows<const T> in,
-                             Rows<const float> stats, const T* gamma, Rows<T> dx, bool accumulates) {
+__global__ void dgrad_kernel(std::int64_t rows, std::int64_t cols, HeadRows<const T> dy, HeadRows<const T> in,
+                             HeadRows<const float> stats, const T* gamma, HeadRows<T> dx, bool accumulates) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;
   const RowStats<kCentred> own(stats.row(row));
@@ -107,8 +120,8 @@ __global__ void dgrad_kernel(std::int64_t rows, std::int64_t cols, Rows<const T>
 // dgamma: dy ∘ x̂; dbeta, when centred: dy.
 template <int N, bool kCentred, class T>
 struct WeightGradient {
-  Rows<const T> dy, x;
-  Rows<const float> stats;
+  HeadRows<const T> dy, x;
+  HeadRows<const float> stats;
   __device__ void operator()(std::int64_t row, std::int64_t col, float (&out)[kCentred ? 2 : 1][N]) const {
     const RowStats<kCentred> own(stats.row(row));
     float d[N], v[N];
@@ -127,8 +140,8 @@ struct WeightGradient {
 // partial[block][sum][cols] as in column_sums.hpp. N · kPacks · blockDim.x is at least cols, which N divides.
 template <int N, int kPacks, int kRows, bool kCentred, class T>
 __global__ void __launch_bounds__(kMostThreads)
-    backward_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_of_block, Rows<const T> dy,
-                    Rows<const T> in, Rows<const float> stats, const T* gamma, Rows<T> dx, bool accumulates,
+    backward_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_of_block, HeadRows<const T> dy,
+                    HeadRows<const T> in, HeadRows<const float> stats, const T* gamma, HeadRows<T> dx, bool accumulates,
                     float* partial) {
   constexpr int kSums = kCentred ? 2 : 1;
   using Columns = Pack<T, N>;
@@ -209,40 +222,43 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 template <int N, int kPacks, int kRows, bool kCentred, class T>
-void run_backward(std::int64_t rows, std::int64_t cols, std::span<const exec::Operand> o, const Stream& stream) {
+void run_backward(std::int64_t rows, std::int64_t cols, std::int64_t heads, std::span<const exec::Operand> o,
+                  const Stream& stream) {
   constexpr int kSums = kCentred ? 2 : 1;
   const unsigned threads = static_cast<unsigned>(ceil_div(cols, std::int64_t{N} * kPacks * kWarp)) * kWarp;
   constexpr auto kernel = backward_kernel<N, kPacks, kRows, kCentred, T>;
   const std::int64_t blocks =
       std::min({resident_blocks(stream, kernel, threads), ceil_div(rows, std::int64_t{4} * kRows),
                 chunks_in_scratch(stream, cols, kSums)});
-  const auto in = [&](std::size_t i) { return rows_of<const T>(o[i]); };
+  const auto in = [&](std::size_t i) { return heads_of<const T>(o[i], heads); };
   launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {threads, 1, 1}, kernel, rows, cols, ceil_div(rows, blocks),
-         in(0), in(1), rows_of<const float>(o[2]), static_cast<const T*>(o[3].data), rows_of<T>(o.back()),
-         o.back().mode == AccessMode::accumulate, static_cast<float*>(stream.scratch));
+         in(0), in(1), heads_of<const float>(o[2], heads), static_cast<const T*>(o[3].data),
+         heads_of<T>(o.back(), heads), o.back().mode == AccessMode::accumulate, static_cast<float*>(stream.scratch));
   SumOutputs<kSums> out;
   for (std::size_t s = 0; s < kSums; ++s) out.at[s] = static_cast<float*>(o[4 + s].data);
   add_partial_sums(stream, cols, blocks, out);
 }
 
 template <int N, bool kCentred, class T>
-void run(Pass pass, std::int64_t rows, std::int64_t cols, std::span<const exec::Operand> o, const Stream& stream) {
-  const auto in = [&](std::size_t i) { return rows_of<const T>(o[i]); };
+void run(Pass pass, std::int64_t rows, std::int64_t cols, std::int64_t heads, std::span<const exec::Operand> o,
+         const Stream& stream) {
+  const auto in = [&](std::size_t i) { return heads_of<const T>(o[i], heads); };
   const auto vector = [&](std::size_t i) { return static_cast<const T*>(o[i].data); };
   const auto floats = [&](std::size_t i) { return static_cast<float*>(o[i].data); };
   const dim3 grid{static_cast<unsigned>(ceil_div(rows, kRowsOfBlock)), 1, 1}, block{kWarp, kRowsOfBlock, 1};
   switch (pass) {
     case Pass::forward:
       return launch(stream, grid, block, forward_kernel<N, kCentred, T>, rows, cols, in(0), vector(1),
-                    kCentred ? vector(2) : nullptr, rows_of<T>(o[kCentred ? 3 : 2]),
-                    rows_of<float>(o[kCentred ? 4 : 3]));
+                    kCentred ? vector(2) : nullptr, heads_of<T>(o[kCentred ? 3 : 2], heads),
+                    heads_of<float>(o[kCentred ? 4 : 3], heads));
     case Pass::dgrad:
       return launch(stream, grid, block, dgrad_kernel<N, kCentred, T>, rows, cols, in(0), in(1),
-                    rows_of<const float>(o[2]), vector(3), rows_of<T>(o[4]), o[4].mode == AccessMode::accumulate);
+                    heads_of<const float>(o[2], heads), vector(3), heads_of<T>(o[4], heads),
+                    o[4].mode == AccessMode::accumulate);
     case Pass::wgrad: {
       // Half of what a pack can be: there are two sums.
       constexpr int n = N > 1 ? N / 2 : 1;
-      const WeightGradient<n, kCentred, T> addends{in(0), in(1), rows_of<const float>(o[2])};
+      const WeightGradient<n, kCentred, T> addends{in(0), in(1), heads_of<const float>(o[2], heads)};
       if constexpr (kCentred)
         return add_column_sums<n, 2>(stream, rows, cols, {{floats(3), floats(4)}}, addends);
       else
@@ -250,42 +266,43 @@ void run(Pass pass, std::int64_t rows, std::int64_t cols, std::span<const exec::
     }
     case Pass::backward: {
       if constexpr (N > 1) {
-        if (cols <= N * std::int64_t{kMostThreads}) return run_backward<N, 1, 2, kCentred, T>(rows, cols, o, stream);
+        if (cols <= N * std::int64_t{kMostThreads})
+          return run_backward<N, 1, 2, kCentred, T>(rows, cols, heads, o, stream);
         if (cols <= 2 * N * std::int64_t{kMostThreads})
-          return run_backward<N, 2, 1, kCentred, T>(rows, cols, o, stream);
+          return run_backward<N, 2, 1, kCentred, T>(rows, cols, heads, o, stream);
       }
       // Rows that are not aligned, or longer than registers hold: one after the other.
       std::vector<exec::Operand> weights(o.begin(), o.begin() + 3), stream_of_rows(o.begin(), o.begin() + 4);
       weights.insert(weights.end(), o.begin() + 4, o.end() - 1);
       stream_of_rows.push_back(o.back());
-      run<N, kCentred, T>(Pass::wgrad, rows, cols, weights, stream);
-      return run<N, kCentred, T>(Pass::dgrad, rows, cols, stream_of_rows, stream);
+      run<N, kCentred, T>(Pass::wgrad, rows, cols, heads, weights, stream);
+      return run<N, kCentred, T>(Pass::dgrad, rows, cols, heads, stream_of_rows, stream);
     }
   }
 }
 
-template <bool kCentred>
-void run(Pass pass, std::int64_t rows, std::int64_t cols, std::span<const exec::Operand> operands,
-         const Stream& stream) {
+template <bool kCentred, class Norm>
+void run(const Norm& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  const std::int64_t cols = work.cols, heads = work.heads;
   with_device_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int widest = 16 / static_cast<int>(sizeof(T));
     bool packs = cols % widest == 0;
     for (const exec::Operand& operand : operands)
-      if (operand.dtype == operands[0].dtype && operand.cols == cols)
+      if (operand.dtype == operands[0].dtype && (operand.cols == cols || operand.cols == heads * cols))
         packs = packs && is_packable(rows_of<const T>(operand), widest);
-    packs ? run<widest, kCentred, T>(pass, rows, cols, operands, stream)
-          : run<1, kCentred, T>(pass, rows, cols, operands, stream);
+    packs ? run<widest, kCentred, T>(work.pass, work.all_rows(), cols, heads, operands, stream)
+          : run<1, kCentred, T>(work.pass, work.all_rows(), cols, heads, operands, stream);
   });
 }
 
 }  // namespace
 
 void run_kernel(const LayerNorm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  run<true>(work.pass, work.rows, work.cols, operands, stream);
+  run<true>(work, operands, stream);
 }
 void run_kernel(const RmsNorm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  run<false>(work.pass, work.rows, work.cols, operands, stream);
+  run<false>(work, operands, stream);
 }
 
 }  // namespace stretto::cuda

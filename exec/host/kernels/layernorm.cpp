@@ -74,9 +74,7 @@ void wgrad(const LayerNorm& work, std::span<const Operand> operands, T* dgamma, 
   });
 }
 
-}  // namespace
-
-void run_kernel(const LayerNorm& work, std::span<const Operand> operands) {
+void run_head(const LayerNorm& work, std::span<const Operand> operands) {
   assert(operands.size() == (work.pass == Pass::backward ? 7u : 5u));
   assert(have_one_dtype(operands));
   const auto is_matrix = [&](std::size_t index) { return has_shape(operands[index], work.rows, work.cols); };
@@ -106,6 +104,12 @@ void run_kernel(const LayerNorm& work, std::span<const Operand> operands) {
         });
     }
   });
+}
+
+}  // namespace
+
+void run_kernel(const LayerNorm& work, std::span<const Operand> operands) {
+  for_heads(work, operands, [&](std::span<const Operand> own) { run_head(work, own); });
 }
 
 }  // namespace stretto::host

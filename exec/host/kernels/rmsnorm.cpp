@@ -62,9 +62,7 @@ void wgrad(const RmsNorm& work, std::span<const Operand> operands, T* dgamma, Ro
   });
 }
 
-}  // namespace
-
-void run_kernel(const RmsNorm& work, std::span<const Operand> operands) {
+void run_head(const RmsNorm& work, std::span<const Operand> operands) {
   assert(operands.size() == (work.pass == Pass::backward ? 6u : work.pass == Pass::dgrad ? 5u : 4u));
   assert(have_one_dtype(operands));
   const auto is_matrix = [&](std::size_t index) { return has_shape(operands[index], work.rows, work.cols); };
@@ -91,6 +89,12 @@ void run_kernel(const RmsNorm& work, std::span<const Operand> operands) {
         });
     }
   });
+}
+
+}  // namespace
+
+void run_kernel(const RmsNorm& work, std::span<const Operand> operands) {
+  for_heads(work, operands, [&](std::span<const Operand> own) { run_head(work, own); });
 }
 
 }  // namespace stretto::host

@@ -71,6 +71,35 @@ TEST_CASE("rmsnorm gradients accumulate when asked to", "[kernels]") {
   CHECK(max_difference(twice, r.dgamma) < 1e-14);
 }
 
+TEST_CASE("rmsnorm of heads is that of as many rows", "[kernels]") {
+  constexpr std::int64_t rows = 4, heads = 3, cols = 19;
+  Matrix<double> x = random_matrix<double>(rows * heads, cols, 1), gamma = random_matrix<double>(1, cols, 2),
+                 dy = random_matrix<double>(rows * heads, cols, 4);
+  struct Results {
+    Matrix<double> y{rows * heads, cols}, stats{rows * heads, 1}, dx{rows * heads, cols},
+        dgamma = constant_matrix(1, cols, 0.0);
+  } of_rows, of_heads;
+  for (Results* to : {&of_rows, &of_heads}) {
+    const bool has_heads = to == &of_heads;
+    const auto shaped = [&](exec::Operand operand) {
+      if (has_heads) operand.rows = rows, operand.ld = operand.cols *= heads;
+      return operand;
+    };
+    const auto norm = [&](Pass pass) {
+      return has_heads ? RmsNorm{pass, rows, cols, heads} : RmsNorm{pass, rows * heads, cols};
+    };
+    run(norm(Pass::forward), {shaped(x.operand()), gamma.operand(), shaped(to->y.write()), shaped(to->stats.write())});
+    const exec::Operand stats = shaped(to->stats.operand());
+    run(norm(Pass::backward), {shaped(dy.operand()), shaped(x.operand()), stats, gamma.operand(),
+                               to->dgamma.accumulate(), shaped(to->dx.write())});
+    run(norm(Pass::wgrad), {shaped(dy.operand()), shaped(x.operand()), stats, to->dgamma.accumulate()});
+    run(norm(Pass::dgrad), {shaped(dy.operand()), shaped(x.operand()), stats, gamma.operand(), shaped(to->dx.write())});
+  }
+  CHECK(max_difference(of_heads.y, of_rows.y) == 0);
+  CHECK(max_difference(of_heads.dx, of_rows.dx) == 0);
+  CHECK(max_difference(of_heads.dgamma, of_rows.dgamma) < 1e-13);
+}
+
 TEST_CASE("both gradients of rmsnorm at once have the same bits", "[kernels]") {
   for (const std::int64_t rows : {1, 4, 7})
     for (const bool adds : {false, true}) {
