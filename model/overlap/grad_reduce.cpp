@@ -84,11 +84,6 @@ void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOp
   edits.apply();
 }
 
-void read(TomlTable& table, Overlap& overlap) {
-  overlap.reduce_scatter_with_fp32_accumulation =
-      value_or<bool>(table, "reduce_scatter_with_fp32_accumulation", overlap.reduce_scatter_with_fp32_accumulation);
-}
-
 void add_accumulation_gates(const Scenario& scenario, Gates& gates) {
   const char* knob = "reduce_scatter_with_fp32_accumulation";
   const bool asked = scenario.overlap.reduce_scatter_with_fp32_accumulation;
@@ -146,7 +141,6 @@ OverlapMode overlap_grad_reduce_mode() {
           .on = &Overlap::overlap_grad_reduce,
           .applies = [](const Parallel& p) { return !p.shards_gradients(); },
           .is_meant = [](const Overlap& o) { return !o.overlap_param_gather; },
-          .read = read,
           .gates = add_gates,
           .rewrite = [](Lowered& lowered, const Scenario&, const Gates&) { rewrite_overlap_grad_reduce(lowered); },
           .stage = RewriteStage::attach_data_parallel};
