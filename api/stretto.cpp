@@ -13,17 +13,17 @@
 #include "base/printable.hpp"
 #include "cli/version.hpp"
 #include "compare/compare.hpp"
-#include "compare/fusions.hpp"
-#include "compare/inputs.hpp"
-#include "compare/knobs.hpp"
-#include "compare/predict.hpp"
-#include "compare/predict_step.hpp"
 #include "exec/machine.hpp"
 #include "model/model_json.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/json.hpp"
 #include "model/verify/verify.hpp"
+#include "predict/fusions.hpp"
+#include "predict/inputs.hpp"
+#include "predict/knobs.hpp"
+#include "predict/predict_modes.hpp"
+#include "predict/predict_step.hpp"
 #include "report/prediction.hpp"
 #include "sim/cost/cost_schedule.hpp"
 
@@ -55,18 +55,18 @@ void require_short(const std::string& what, const std::string& name) {
 Scenario scenario_of(const Request& request) {
   require_short("scenario", request.scenario);
   require_short("platform", request.platform);
-  return compare::read_scenario_input(request.scenario, request.set, request.platform);
+  return predict::read_scenario_input(request.scenario, request.set, request.platform);
 }
 
-compare::Fusions open_fusions(const Request& request, const Scenario& scenario, const sim::Platform& platform) {
-  return compare::open_fusions(scenario, request.scenario, request.set, platform);
+predict::Fusions open_fusions(const Request& request, const Scenario& scenario, const sim::Platform& platform) {
+  return predict::open_fusions(scenario, request.scenario, request.set, platform);
 }
 
 // As it is run on the platform that the request names.
 Scenario scenario_there(const Request& request) {
   Scenario scenario = scenario_of(request);
   if (!request.platform.empty())
-    open_fusions(request, scenario, compare::read_platform_input(request.platform, scenario)).apply(scenario);
+    open_fusions(request, scenario, predict::read_platform_input(request.platform, scenario)).apply(scenario);
   return scenario;
 }
 
@@ -79,19 +79,19 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
       throw input_error(
           fmt::format("backbone_GBps: expected a number of GB/s, 0 for none, got {:g}", options.backbone_GBps));
     Scenario scenario = scenario_of(request);
-    const sim::Platform platform = compare::read_platform_input(request.platform, scenario);
-    const compare::Fusions fusions = open_fusions(request, scenario, platform);
+    const sim::Platform platform = predict::read_platform_input(request.platform, scenario);
+    const predict::Fusions fusions = open_fusions(request, scenario, platform);
     fusions.apply(scenario);
-    const auto [sim_options, simulated] = compare::engine_of(options.engine, options.backbone_GBps, platform, scenario);
-    compare::PredictedStep step = compare::predict_step(scenario, simulated, sim_options);
+    const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
+    predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
     nlohmann::json json = prediction_json(step.prediction);
     json["modes"] = json["without"] = nullptr;
     if (options.modes) {
-      const std::vector<compare::PredictedMode> modes = compare::predict_modes(scenario, simulated, sim_options);
-      json["modes"] = compare::modes_json(modes);
-      json["without"] = compare::knobs_json(
-          compare::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
+      const std::vector<predict::PredictedMode> modes = predict::predict_modes(scenario, simulated, sim_options);
+      json["modes"] = predict::modes_json(modes);
+      json["without"] = predict::knobs_json(
+          predict::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
     }
     return json.dump();
   });
@@ -115,7 +115,7 @@ std::string gates(const Request& request) {
 std::string compare(const Request& request) {
   return guarded([&] {
     const Scenario scenario = scenario_of(request);
-    const sim::Platform platform = compare::read_platform_input(request.platform, scenario);
+    const sim::Platform platform = predict::read_platform_input(request.platform, scenario);
     if (platform.accelerator || platform.gpu)
       throw input_error("platform " + platform.name + " is of GPUs; expected one that `stretto calibrate` wrote");
     const exec::Machine machine = exec::host_machine(sim::cores_per_device(platform, scenario.cluster));

@@ -17,8 +17,8 @@
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
 #include "cli/version.hpp"
-#include "compare/inputs.hpp"
 #include "exec/cuda/cuda.hpp"
+#include "predict/inputs.hpp"
 #include "report/table.hpp"
 
 namespace stretto::cli {
@@ -55,7 +55,7 @@ void print_curves(const sim::Gpu& gpu) {
 std::string partial_of(const std::string& path) { return path + ".partial"; }
 
 const std::string& path_of(CalibrateOptions& options) {
-  Files::set_default(options.output, compare::default_platform_path(options.backend));
+  Files::set_default(options.output, predict::default_platform_path(options.backend));
   if (const auto parent = std::filesystem::path(options.output.name()).parent_path(); !parent.empty()) {
     std::error_code ignored;  // claim_outputs reports what matters
     std::filesystem::create_directories(parent, ignored);
@@ -232,7 +232,7 @@ void add_calibrate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("calibrate", "measure this machine into a platform file");
   options->files.add_output(
       *command, "-o,--output", options->output,
-      "platform file to write; default: " + compare::default_platform_path() + ", or cuda.toml beside it");
+      "platform file to write; default: " + predict::default_platform_path() + ", or cuda.toml beside it");
   command->add_option("--cores", options->cores, "cores that ranks will share; default: all")
       ->check(CLI::Range(1, 4096));
   add_rank_options(*command, *options);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cli/commands.hpp"
-#include "compare/inputs.hpp"
+#include "predict/inputs.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -24,7 +24,7 @@ void add_scenario_options(CLI::App& command, CommonOptions& options) {
       .add_input(command, "SCENARIO", options.scenario,
                  "scenario file (docs/scenario.md), or the name of one that comes with Stretto")
       ->required()
-      ->transform([](const std::string& given) { return compare::scenario_path(given); });
+      ->transform([](const std::string& given) { return predict::scenario_path(given); });
   command.add_option("--set", options.set, "override a key: --set training.lr=3e-4 (repeatable)")
       ->allow_extra_args(false);
 }
@@ -32,7 +32,7 @@ void add_scenario_options(CLI::App& command, CommonOptions& options) {
 Scenario scenario_of(const CommonOptions& options, const std::vector<std::string>& further) {
   std::vector<std::string> set = options.set;
   set.insert(set.end(), further.begin(), further.end());
-  return compare::read_scenario_input(options.scenario, std::move(set), options.platform);
+  return predict::read_scenario_input(options.scenario, std::move(set), options.platform);
 }
 
 void add_platform_option(CLI::App& command, CommonOptions& options) {
@@ -60,7 +60,7 @@ void add_backend_option(CLI::App& command, std::string& backend) {
 }
 
 sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario, const std::string& backend) {
-  return compare::read_platform_input(options.platform, scenario, backend);
+  return predict::read_platform_input(options.platform, scenario, backend);
 }
 
 void watch_interrupts() {

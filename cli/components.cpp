@@ -8,9 +8,9 @@
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/printable.hpp"
-#include "compare/validate_components.hpp"
 #include "report/table.hpp"
 #include "sim/platform.hpp"
+#include "validate/validate_components.hpp"
 
 namespace stretto::cli {
 
@@ -34,7 +34,7 @@ void show_components(const ComponentOptions& options, const Output& json) {
   for (const std::string& file : files) {
     const sim::Platform platform = sim::read_platform(file);
     if (!platform.accelerator) throw input_error(file + ": expected a platform with [accelerator], got none");
-    for (const compare::ComponentErrors& errors : compare::validate_components(*platform.accelerator)) {
+    for (const validate::ComponentErrors& errors : validate::validate_components(*platform.accelerator)) {
       table.add_row({printable(platform.name), errors.left_out, errors.range, fmt::format("{}", errors.points),
                      fmt::format("{:.1f} %", errors.median_pct), fmt::format("{:.1f} %", errors.p95_pct)});
       rows.push_back({{"platform", platform.name},

@@ -5,7 +5,7 @@
 
 namespace stretto::cli {
 
-// `validate --components`: tables of platforms against themselves (compare/validate_components.hpp).
+// `validate --components`: tables of platforms against themselves (validate/validate_components.hpp).
 struct ComponentOptions {
   bool is_asked = false;
   std::string platform;  // one file; "" all that ship

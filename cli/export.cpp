@@ -11,11 +11,11 @@
 #include "base/new_file.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
-#include "compare/inputs.hpp"
-#include "compare/predict_step.hpp"
 #include "model/build_schedule.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/verify/verify.hpp"
+#include "predict/inputs.hpp"
+#include "predict/predict_step.hpp"
 #include "report/chakra.hpp"
 
 namespace stretto::cli {
@@ -37,7 +37,7 @@ void require_output(const ExportOptions& options) {
 
 // What another program calls a scenario's settings.
 void export_settings(const ExportOptions& options) {
-  const Scenario scenario = compare::read_scenario_input(options.source, options.set, "");
+  const Scenario scenario = predict::read_scenario_input(options.source, options.set, "");
   options.files.claim_outputs(scenario);
   const Translation made = options.format == "bridge" ? to_bridge(scenario) : to_megatron(scenario);
   for (const std::string& note : made.notes) std::cerr << "note: " << note << "\n";
@@ -63,7 +63,7 @@ void export_huggingface(ExportOptions& options) {
   };
   std::vector<std::string> notes;
   if (is_scenario(options.source)) {
-    const Scenario scenario = compare::read_scenario_input(options.source, options.set, "");
+    const Scenario scenario = predict::read_scenario_input(options.source, options.set, "");
     options.files.claim_outputs(scenario);
     notes = exec::export_initial(scenario, files());
   } else {
@@ -88,7 +88,7 @@ void require_space(const std::string& folder, std::int64_t ranks, std::size_t ra
 void export_chakra(ExportOptions& options) {
   require_output(options);
   if (!is_scenario(options.source)) throw input_error("--format chakra: expected a scenario, got " + options.source);
-  const Scenario scenario = compare::read_scenario_input(options.source, options.set, options.platform);
+  const Scenario scenario = predict::read_scenario_input(options.source, options.set, options.platform);
   const std::string groups = "comm_groups.json";
   const auto name_of = [](std::int64_t rank) { return fmt::format("step.{}.et", rank); };
   std::vector<std::string> names = {groups};
@@ -103,14 +103,14 @@ void export_chakra(ExportOptions& options) {
   keep_within_free_memory();
   const Patience patience(scenario);
 
-  std::optional<compare::PredictedStep> step;
+  std::optional<predict::PredictedStep> step;
   Schedule plain;
   if (scenario.platform.empty()) {
     plain = build_schedule(scenario, free_memory_bytes());
     plan_and_verify(plain);
     std::cout << "note: no platform is named, so durations are 0\n";
   } else {
-    step = compare::predict_step(scenario, compare::read_platform_input("", scenario));
+    step = predict::predict_step(scenario, predict::read_platform_input("", scenario));
   }
   const Schedule& schedule = step ? step->schedule : plain;
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
@@ -142,7 +142,7 @@ void add_export(CLI::App& app) {
       .add_input(*command, "SOURCE", options->source,
                  "a checkpoint that train wrote, or a scenario, whose weights before the first step are meant")
       ->required()
-      ->transform([](const std::string& given) { return compare::scenario_path(given); });
+      ->transform([](const std::string& given) { return predict::scenario_path(given); });
   options->files.add_output(
       *command, "-o,--output", options->output,
       "huggingface: the folder to write, with config.json; where it ends in .safetensors the file of the "

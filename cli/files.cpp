@@ -18,9 +18,9 @@
 #include "base/read_file.hpp"
 #include "cli/commands.hpp"
 #include "cli/terminal.hpp"
-#include "compare/inputs.hpp"
 #include "exec/checkpoint.hpp"
 #include "exec/weights.hpp"
+#include "predict/inputs.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -122,7 +122,7 @@ std::vector<Input> inputs_of(const Scenario& scenario) {
     for (const std::string& file : exec::files_of_weights(scenario.training.load))
       inputs.push_back({"[training] load", file});
   for (const char* backend : {"host", "cuda"})
-    inputs.push_back({"what `stretto calibrate` wrote", compare::default_platform_path(backend)});
+    inputs.push_back({"what `stretto calibrate` wrote", predict::default_platform_path(backend)});
   std::error_code ignored;
   if (const std::string& dir = scenario.training.checkpoint_dir; !dir.empty())
     for (fs::directory_iterator it(dir, ignored), end; !ignored && it != end; it.increment(ignored))

@@ -14,8 +14,6 @@
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "cli/version.hpp"
-#include "compare/fusions.hpp"
-#include "compare/inputs.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/launch/spawn.hpp"
 #include "exec/launch/world.hpp"
@@ -23,6 +21,8 @@
 #include "model/overlap/overlap.hpp"
 #include "model/scenario/given_keys.hpp"
 #include "model/schedule/residency.hpp"
+#include "predict/fusions.hpp"
+#include "predict/inputs.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -181,23 +181,23 @@ nlohmann::json ScenarioRun::cpu_affinity() const {
 
 void ScenarioRun::choose_fusions(const ScenarioOptions& options, const sim::Platform* platform) {
   if (!is_gpu) return;
-  compare::Fusions fusions;
+  predict::Fusions fusions;
   if (is_first()) {
     const std::set<std::string> given = given_keys(options.scenario, options.set, "training");
     if (platform != nullptr) {
-      fusions = compare::choose_fusions(scenario, given, platform);
+      fusions = predict::choose_fusions(scenario, given, platform);
     } else {
       try {
-        const sim::Platform calibrated = compare::read_platform_input("", scenario, "cuda");
-        fusions = compare::choose_fusions(scenario, given, calibrated.gpu ? &calibrated : nullptr);
+        const sim::Platform calibrated = predict::read_platform_input("", scenario, "cuda");
+        fusions = predict::choose_fusions(scenario, given, calibrated.gpu ? &calibrated : nullptr);
       } catch (const Error& error) {  // nobody has asked for a prediction, which needs one
         if (error.kind() != ErrorKind::input) throw;
-        fusions = compare::choose_fusions(scenario, given, nullptr);
+        fusions = predict::choose_fusions(scenario, given, nullptr);
       }
     }
   }
   if (processes)
-    fusions = compare::fusions_of(processes->all_gather_value(compare::bits_of(fusions)).front(), fusions.note);
+    fusions = predict::fusions_of(processes->all_gather_value(predict::bits_of(fusions)).front(), fusions.note);
   fusions.apply(scenario);
   if (!fusions.note.empty()) notes.push_back(fusions.note);
 }

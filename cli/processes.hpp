@@ -70,7 +70,7 @@ struct ScenarioRun {
   // For JSON: the processors of each rank, or null where nobody is bound to some.
   nlohmann::json cpu_affinity() const;
   // On a GPU, before the schedule is built: gives the fusions that the scenario leaves open what measurements say
-  // (compare/fusions.hpp), the same on all processes, and adds a note. By `platform`, or, where it is null, by the
+  // (predict/fusions.hpp), the same on all processes, and adds a note. By `platform`, or, where it is null, by the
   // scenario's or the calibrated one, if there is any.
   void choose_fusions(const ScenarioOptions& options, const sim::Platform* platform = nullptr);
   // On a GPU, before anything else of it: hardware queues for the lanes that are here; adds a note when some share one.

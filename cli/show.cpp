@@ -6,7 +6,6 @@
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "cli/show_platform.hpp"
-#include "compare/fusions.hpp"
 #include "model/model_json.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
@@ -14,6 +13,7 @@
 #include "model/schedule/json.hpp"
 #include "model/schedule/print.hpp"
 #include "model/verify/verify.hpp"
+#include "predict/fusions.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -38,7 +38,7 @@ void show(const ShowOptions& options) {
   options.files.claim_outputs(scenario);
   // As it is run there.
   if (!options.platform.empty())
-    compare::open_fusions(scenario, options.scenario, options.set, load_platform(options, scenario)).apply(scenario);
+    predict::open_fusions(scenario, options.scenario, options.set, load_platform(options, scenario)).apply(scenario);
   if (options.gates) return show_gates(options, gates_of(scenario));
   keep_within_free_memory();
   const Patience patience(scenario);

@@ -10,11 +10,11 @@
 #include "base/memory.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
-#include "compare/fit_memory.hpp"
-#include "compare/fusions.hpp"
-#include "compare/knobs.hpp"
-#include "compare/predict.hpp"
-#include "compare/predict_step.hpp"
+#include "predict/fit_memory.hpp"
+#include "predict/fusions.hpp"
+#include "predict/knobs.hpp"
+#include "predict/predict_modes.hpp"
+#include "predict/predict_step.hpp"
 #include "report/html.hpp"
 #include "report/layout_text.hpp"
 #include "report/prediction.hpp"
@@ -33,7 +33,7 @@ struct SimulateOptions : CommonOptions {
 };
 
 // The step that was predicted, as a page shows it.
-HtmlStep html_step(const compare::PredictedStep& of) {
+HtmlStep html_step(const predict::PredictedStep& of) {
   const Schedule& schedule = of.schedule;
   HtmlStep step;
   step.row.mode = schedule.name;
@@ -50,24 +50,24 @@ HtmlStep html_step(const compare::PredictedStep& of) {
 
 // What `--modes` says: of every mode against the plain schedule, and of every knob against the scenario without it.
 struct Modes {
-  std::vector<compare::PredictedMode> modes;
-  std::vector<compare::KnobOff> knobs;
+  std::vector<predict::PredictedMode> modes;
+  std::vector<predict::KnobOff> knobs;
 };
 
 // Advice on every mode but the plain schedule.
-Table advice_of(const std::vector<compare::PredictedMode>& modes) {
+Table advice_of(const std::vector<predict::PredictedMode>& modes) {
   std::vector<Advice> advice;
-  for (const compare::PredictedMode& m : modes)
+  for (const predict::PredictedMode& m : modes)
     if (&m != &modes.front()) advice.push_back(m.advice);
   return advice_table(advice);
 }
 
 // The changes with which the step fits, where it does not or they were asked for.
-std::optional<compare::FitSearch> fit_search(const SimulateOptions& options, const Scenario& scenario,
+std::optional<predict::FitSearch> fit_search(const SimulateOptions& options, const Scenario& scenario,
                                              const sim::Platform& platform, const sim::SimOptions& sim_options,
-                                             const compare::Fusions& fusions, const DeviceMemory& memory) {
+                                             const predict::Fusions& fusions, const DeviceMemory& memory) {
   if (memory.fits() && !options.fit) return std::nullopt;
-  return compare::find_fitting(
+  return predict::find_fitting(
       scenario, platform,
       [&](const std::vector<std::string>& set) {
         Scenario changed = scenario_of(options, set);
@@ -77,7 +77,7 @@ std::optional<compare::FitSearch> fit_search(const SimulateOptions& options, con
       sim_options);
 }
 
-std::string text_of(const compare::FitSearch& search) {
+std::string text_of(const predict::FitSearch& search) {
   std::string text = search.fitting.empty() ? "no change that was tried makes it fit\n" : fitting_table(search).text();
   if (!search.complete) text += fmt::format("not all combinations were tried, but {}\n", search.tried);
   return text;
@@ -86,7 +86,7 @@ std::string text_of(const compare::FitSearch& search) {
 std::string text_of(const Modes& m, double step_ms) {
   std::string text = "\n" + modes_table(m.modes).text();
   if (m.modes.size() > 1) text += "\n" + advice_of(m.modes).text();
-  if (!m.knobs.empty()) text += "\n" + compare::knobs_text(step_ms) + "\n" + knobs_table(m.knobs).text();
+  if (!m.knobs.empty()) text += "\n" + predict::knobs_text(step_ms) + "\n" + knobs_table(m.knobs).text();
   return text;
 }
 
@@ -101,10 +101,10 @@ void add_modes(HtmlReport& report, const Modes& m, const Prediction& p) {
         {"advice", "Which mode to use", "Each mode alone against the plain schedule.", advice_of(m.modes)});
   if (!m.knobs.empty())
     report.tables.push_back({"without", "What each knob brings",
-                             "Of " + compare::knobs_text(p.step_ms) + ". What knobs save does not add up.",
+                             "Of " + predict::knobs_text(p.step_ms) + ". What knobs save does not add up.",
                              knobs_table(m.knobs)});
   std::vector<HtmlStep> steps;
-  for (const compare::PredictedMode& mode : m.modes) {
+  for (const predict::PredictedMode& mode : m.modes) {
     if (mode.is_scenario || !mode.advice.off_because.empty()) continue;
     HtmlStep& step = steps.emplace_back();
     step.row.mode = mode.mode;
@@ -117,8 +117,8 @@ void add_modes(HtmlReport& report, const Modes& m, const Prediction& p) {
   report.steps.insert(report.steps.begin(), steps.begin(), steps.end());
 }
 
-void write_page(const SimulateOptions& options, const sim::Platform& platform, const compare::PredictedStep& step,
-                const std::optional<Modes>& modes, const std::optional<compare::FitSearch>& search) {
+void write_page(const SimulateOptions& options, const sim::Platform& platform, const predict::PredictedStep& step,
+                const std::optional<Modes>& modes, const std::optional<predict::FitSearch>& search) {
   const Prediction& p = step.prediction;
   HtmlReport report;
   report.title = fmt::format("{}, {} on {}: predicted", p.scenario, layout_text(p.parallel), p.platform);
@@ -140,12 +140,12 @@ void simulate_command(const SimulateOptions& options) {
   Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
   const sim::Platform platform = load_platform(options, scenario);
-  const compare::Fusions fusions = compare::open_fusions(scenario, options.scenario, options.set, platform);
+  const predict::Fusions fusions = predict::open_fusions(scenario, options.scenario, options.set, platform);
   fusions.apply(scenario);
-  const auto [sim_options, simulated] = compare::engine_of(options.engine, options.backbone_GBps, platform, scenario);
+  const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
   keep_within_free_memory();
   const Patience patience(scenario);
-  compare::PredictedStep step = compare::predict_step(scenario, simulated, sim_options);
+  predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
   if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
   const Prediction& p = step.prediction;
   std::cout << about_text(p) << "\n\n"
@@ -157,17 +157,17 @@ void simulate_command(const SimulateOptions& options) {
   for (const std::string& note : p.notes) std::cout << "note: " << note << "\n";
   std::optional<Modes> modes;
   if (options.modes) {
-    modes.emplace().modes = compare::predict_modes(scenario, simulated, sim_options);
-    modes->knobs = compare::predict_without(scenario, simulated, sim_options, p.step_ms, modes->modes);
+    modes.emplace().modes = predict::predict_modes(scenario, simulated, sim_options);
+    modes->knobs = predict::predict_without(scenario, simulated, sim_options, p.step_ms, modes->modes);
     std::cout << text_of(*modes, p.step_ms);
   }
-  const std::optional<compare::FitSearch> search =
+  const std::optional<predict::FitSearch> search =
       fit_search(options, scenario, simulated, sim_options, fusions, p.memory);
   if (search) std::cout << "\n" << text_of(*search);
 
   nlohmann::json json = prediction_json(p);
-  json["modes"] = modes ? compare::modes_json(modes->modes) : nlohmann::json(nullptr);
-  json["without"] = modes ? compare::knobs_json(modes->knobs) : nlohmann::json(nullptr);
+  json["modes"] = modes ? predict::modes_json(modes->modes) : nlohmann::json(nullptr);
+  json["without"] = modes ? predict::knobs_json(modes->knobs) : nlohmann::json(nullptr);
   json["fits_with"] = search ? fitting_json(*search) : nlohmann::json(nullptr);
   write_json(options.json, json);
   if (!options.trace.empty())

@@ -1,4 +1,4 @@
-#include "compare/validate.hpp"
+#include "validate/validate.hpp"
 
 #include <cmath>
 #include <filesystem>
@@ -11,8 +11,8 @@
 #include "cli/commands.hpp"
 #include "cli/components.hpp"
 #include "cli/progress.hpp"
-#include "compare/validation_page.hpp"
-#include "compare/validation_tables.hpp"
+#include "validate/validation_page.hpp"
+#include "validate/validation_tables.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -21,14 +21,14 @@ struct ValidateOptions {
   std::string published;
   bool rows = false;
   ComponentOptions components;
-  compare::ValidationOptions asked;
+  validate::ValidationOptions asked;
   Output json, html;
   Files files;
 };
 
-using compare::Fitted;
-using compare::ValidatedGroup;
-using compare::ValidatedStep;
+using validate::Fitted;
+using validate::ValidatedGroup;
+using validate::ValidatedStep;
 
 nlohmann::json json_of(const ValidatedGroup::Errors& errors) {
   return {{"mean_abs_error_pct", 100 * errors.mean_abs},
@@ -37,7 +37,7 @@ nlohmann::json json_of(const ValidatedGroup::Errors& errors) {
           {"worst_error_pct", 100 * errors.worst}};
 }
 
-nlohmann::json json_of(const compare::Ranking& ranking) {
+nlohmann::json json_of(const validate::Ranking& ranking) {
   return {{"choices", ranking.choices},
           {"best_picked", ranking.best},
           {"within_3_pct", ranking.good},
@@ -54,7 +54,7 @@ nlohmann::json json_of(const std::vector<std::pair<std::string, double>>& shares
   return list;
 }
 
-nlohmann::json json_of(const ValidatedGroup& group, const compare::ValidationOptions& asked) {
+nlohmann::json json_of(const ValidatedGroup& group, const validate::ValidationOptions& asked) {
   nlohmann::json one = {
       {"group", group.name},
       {"rows", group.steps.size()},
@@ -70,9 +70,9 @@ nlohmann::json json_of(const ValidatedGroup& group, const compare::ValidationOpt
     one["memory"] = json_of(group.memory);
     one["memory"]["rows"] = group.memory_rows;
   }
-  for (int f = 0; f < compare::kFittedKinds; ++f)
+  for (int f = 0; f < validate::kFittedKinds; ++f)
     one[name_of(static_cast<Fitted>(f))] = json_of(group.errors[static_cast<std::size_t>(f)]);
-  for (const compare::PairKind& kind : group.pairs)
+  for (const validate::PairKind& kind : group.pairs)
     one["pairs"].push_back({{"differ", kind.what},
                             {"pairs", kind.pairs},
                             {"apart", kind.apart},
@@ -85,9 +85,9 @@ nlohmann::json json_of(const ValidatedGroup& group, const compare::ValidationOpt
                         {"constants", json_of(group.uncertain)}};
   if (asked.leave_out && !group.left_out.empty()) {
     one["left_out"] = json_of(group.left_out_errors);
-    for (const compare::LeftOut& left_out : group.left_out) {
+    for (const validate::LeftOut& left_out : group.left_out) {
       nlohmann::json constants = nlohmann::json::array();
-      for (const compare::Refitted& constant : left_out.constants)
+      for (const validate::Refitted& constant : left_out.constants)
         constants.push_back({{"constant", constant.name}, {"shipped", constant.shipped}, {"fitted", constant.value}});
       one["left_out"]["models"].push_back({{"hidden_size", left_out.hidden_size},
                                            {"rows", left_out.steps},
@@ -98,7 +98,7 @@ nlohmann::json json_of(const ValidatedGroup& group, const compare::ValidationOpt
   return one;
 }
 
-nlohmann::json json_of(const ValidatedStep& step, const compare::ValidationOptions& asked) {
+nlohmann::json json_of(const ValidatedStep& step, const validate::ValidationOptions& asked) {
   nlohmann::json one = {
       {"id", step.published.id},
       {"model", step.published.model},
@@ -114,7 +114,7 @@ nlohmann::json json_of(const ValidatedStep& step, const compare::ValidationOptio
       {"memory_error_pct", nullptr},
       {"fits", step.over_bytes <= 0},
       {"assumptions", step.published.assumptions}};
-  for (int f = 0; f < compare::kFittedKinds; ++f)
+  for (int f = 0; f < validate::kFittedKinds; ++f)
     one[std::string("predicted_") + name_of(static_cast<Fitted>(f)) + "_s"] = step.predicted(static_cast<Fitted>(f));
   for (const auto& [what, share] : step.limits) one["limits"][what] = share;
   if (step.published.hbm_GiB > 0) {
@@ -131,7 +131,7 @@ nlohmann::json json_of(const ValidatedStep& step, const compare::ValidationOptio
   return one;
 }
 
-nlohmann::json json_of(const compare::Validation& validation) {
+nlohmann::json json_of(const validate::Validation& validation) {
   nlohmann::json groups = nlohmann::json::array(), rows = nlohmann::json::array(), skipped = nlohmann::json::array();
   for (const ValidatedGroup& group : validation.groups) groups.push_back(json_of(group, validation.options));
   for (const ValidatedStep& step : validation.steps)
@@ -152,8 +152,8 @@ void run(const ValidateOptions& options) {
   const std::string file = options.published.empty() ? data_path("published.csv") : options.published;
   Progress progress;
   bool has_begun = false;
-  const compare::Validation validation =
-      compare::validate(compare::read_published(file), options.asked, [&](const std::string& line) {
+  const validate::Validation validation =
+      validate::validate(validate::read_published(file), options.asked, [&](const std::string& line) {
         if (has_begun)
           progress.show(line);
         else

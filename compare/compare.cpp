@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/statistics.hpp"
+#include "compare/conditions.hpp"
 #include "compare/grid.hpp"
-#include "compare/predict.hpp"
 #include "compare/turns.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/launch/process_group.hpp"

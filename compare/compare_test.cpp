@@ -9,9 +9,10 @@
 #include <set>
 
 #include "base/statistics.hpp"
+#include "compare/conditions.hpp"
 #include "compare/grid.hpp"
-#include "compare/predict.hpp"
 #include "compare/profile_step.hpp"
+#include "predict/predict_modes.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::compare {
@@ -81,7 +82,7 @@ TEST_CASE("what is compared: the modes of the layout, the plain one first, and t
   CHECK(both.streams >= 4 * 3);
   for (const std::string& note : both.notes) CHECK_THAT(note, !Contains("overlap_p2p_comm is off"));
   // Of a row for each of them the schedule is predicted without running anything.
-  const std::vector<PredictedMode> predicted = predict_modes(scenario, platform(), {});
+  const std::vector<predict::PredictedMode> predicted = predict::predict_modes(scenario, platform(), {});
   REQUIRE(predicted.size() == modes.size());
   for (std::size_t i = 0; i < modes.size(); ++i) CHECK(predicted[i].mode == modes[i]);
 

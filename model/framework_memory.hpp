@@ -13,7 +13,7 @@ namespace stretto {
 // table [memory] of a profile (docs/profiles.md). Without that table the plan is what is allocated.
 struct FrameworkMemory {
   bool is_known = false;
-  bool expandable_segments = false;  // of PyTorch's caching allocator (compare/caching_allocator.hpp)
+  bool expandable_segments = false;  // of PyTorch's caching allocator (predict/caching_allocator.hpp)
   std::optional<Quantity> gradient;  // bytes of an element of the gradients that the optimizer reads
   std::optional<Quantity> master;    // bytes of an element of the f32 masters, where a part is in the parameters
   // Bytes of each element of a tensor of the schedule ("attention.out"), which are kept as long as the tensor: what

@@ -4,9 +4,9 @@
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
-#include "compare/constants.hpp"
-#include "compare/knobs.hpp"
-#include "compare/predict_step.hpp"
+#include "predict/constants.hpp"
+#include "predict/knobs.hpp"
+#include "predict/predict_step.hpp"
 #include "tests/random_layout.hpp"
 
 namespace stretto::testing {
@@ -22,7 +22,7 @@ TEST_CASE("the parts of every mode add up to its step, also behind one hardware 
   // No constant has an interval, so that each mode is simulated once.
   sim::Platform platform = sim::read_platform(data_file("platforms", "h100-sxm"));
   Framework framework;
-  for (const compare::Constant& constant : compare::constants_of(*platform.accelerator, framework))
+  for (const predict::Constant& constant : predict::constants_of(*platform.accelerator, framework))
     constant.quantity->low = constant.quantity->high;
   int seen = 0;
   double most_queue_wait = 0;
@@ -33,17 +33,17 @@ TEST_CASE("the parts of every mode add up to its step, also behind one hardware 
     scenario.training.precision = "bf16";
     if (scenario.parallel.ranks() == 1) continue;
     INFO("seed " << seed);
-    std::vector<compare::PredictedMode> modes;
+    std::vector<predict::PredictedMode> modes;
     double step_ms = 0;
     try {
-      step_ms = compare::predict_step(scenario, platform).prediction.step_ms;
-      modes = compare::predict_modes(scenario, platform, {});
+      step_ms = predict::predict_step(scenario, platform).prediction.step_ms;
+      modes = predict::predict_modes(scenario, platform, {});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::input) throw;
       continue;  // what published GPUs have no cost of
     }
     ++seen;
-    for (const compare::PredictedMode& mode : modes) {
+    for (const predict::PredictedMode& mode : modes) {
       INFO(mode.mode);
       const BreakdownMs& b = mode.breakdown;
       CHECK(b.compute + b.core_wait + b.exposed + b.queue_wait + b.bubble == Approx(mode.step_ms).epsilon(1e-9));
@@ -55,7 +55,7 @@ TEST_CASE("the parts of every mode add up to its step, also behind one hardware 
       most_queue_wait = std::max(most_queue_wait, b.queue_wait / mode.step_ms);
     }
     // A knob off is that scenario simulated.
-    for (const compare::KnobOff& knob : compare::predict_without(scenario, platform, {}, step_ms, modes)) {
+    for (const predict::KnobOff& knob : predict::predict_without(scenario, platform, {}, step_ms, modes)) {
       INFO(knob.knob);
       CHECK(knob.step_ms > 0);
       CHECK(knob.saved_ms == Approx(knob.step_ms - step_ms));
@@ -87,7 +87,7 @@ precision = "bf16"
                            "training.global_batch_size=" + std::to_string(micro_batches)});
   };
   const auto bubble_ms = [&](const std::string& schedule, bool overlap, int micro_batches) {
-    const Prediction p = compare::predict_step(scenario_with(schedule, overlap, micro_batches), platform).prediction;
+    const Prediction p = predict::predict_step(scenario_with(schedule, overlap, micro_batches), platform).prediction;
     CHECK(p.notes.empty() == (overlap || schedule == "1f1b"));
     return p.breakdown.bubble / micro_batches;
   };
@@ -95,7 +95,7 @@ precision = "bf16"
   CHECK(bubble_ms("1f1b", false, 64) < 0.4 * bubble_ms("1f1b", false, 16));
   CHECK(bubble_ms("zb-v", true, 64) < 0.7 * bubble_ms("zb-v", true, 16));
   CHECK(bubble_ms("zb-v", false, 64) > 0.8 * bubble_ms("zb-v", false, 16));
-  for (const compare::PredictedMode& mode : compare::predict_modes(scenario_with("zb-v", false, 16), platform, {})) {
+  for (const predict::PredictedMode& mode : predict::predict_modes(scenario_with("zb-v", false, 16), platform, {})) {
     INFO(mode.mode << ": " << mode.advice.why());
     const bool says = mode.advice.why().find("a stage of zb-v waits at every message") != std::string::npos;
     CHECK(says == (mode.mode == "overlap_p2p_comm"));

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "compare/predict_step.hpp"
+#include "predict/predict_step.hpp"
 #include "tests/draw.hpp"
 #include "tests/random_layout.hpp"
 
@@ -116,7 +116,7 @@ WhatIf what_if(std::uint64_t seed) {
 }
 
 double step_ms(const Scenario& scenario, const sim::Platform& platform) {
-  return compare::predict_step(scenario, platform).prediction.step_ms;
+  return predict::predict_step(scenario, platform).prediction.step_ms;
 }
 
 struct Found {
@@ -133,10 +133,10 @@ std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
 
 void check(std::uint64_t seed, Found& found) {
   WhatIf of;
-  compare::PredictedStep step;
+  predict::PredictedStep step;
   try {
     of = what_if(seed);
-    step = compare::predict_step(of.scenario, of.platform);
+    step = predict::predict_step(of.scenario, of.platform);
   } catch (const Error& error) {
     CAPTURE(seed, of.text, error.what());
     CHECK(error.kind() == ErrorKind::input);  // refused, and not broken
@@ -156,7 +156,7 @@ void check(std::uint64_t seed, Found& found) {
   }
   CHECK(sum == Approx(1).epsilon(1e-6));
   CHECK(p.breakdown.compute <= p.step_ms * (1 + 1e-9));
-  const compare::PredictedStep again = compare::predict_step(of.scenario, of.platform);
+  const predict::PredictedStep again = predict::predict_step(of.scenario, of.platform);
   CHECK(again.result.step == step.result.step);
   REQUIRE(again.result.timeline.rows.size() == step.result.timeline.rows.size());
   CHECK(std::equal(again.result.timeline.rows.begin(), again.result.timeline.rows.end(),

@@ -1,0 +1,56 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace stretto::predict {
+
+// What PyTorch's caching allocator takes from a GPU for a sequence of allocations on one stream
+// (c10/cuda/CUDACachingAllocator.cpp of 2.6: round_size, get_allocation_size, get_free_block, should_split). It never
+// moves a block and keeps what it was given: the smallest free block that is large enough is taken and its rest stays
+// free; where there is none, a new segment is taken. Blocks below 1 MiB have a pool of their own.
+class CachingAllocator {
+ public:
+  // With `expandable` segments (expandable_segments:True of PYTORCH_CUDA_ALLOC_CONF) a pool is one segment, which grows
+  // at its end. `limit_bytes`: of the GPU, 0 for none; where a new segment would pass it, free segments are given back
+  // first.
+  CachingAllocator(bool expandable, std::int64_t limit_bytes) : expandable_(expandable), limit_(limit_bytes) {}
+
+  using Handle = std::uint32_t;
+  Handle allocate(std::int64_t bytes);  // above 0
+  void free(Handle handle);
+
+  std::int64_t reserved_bytes() const { return reserved_; }
+  std::int64_t peak_reserved_bytes() const { return peak_; }
+  bool is_out_of_memory() const { return out_of_memory_; }  // the limit was passed with nothing left to give back
+
+ private:
+  struct Block {
+    std::int64_t begin = 0, bytes = 0;  // in the address space of all segments
+    std::optional<Handle> before, after;
+    bool is_small = false, is_free = false;
+  };
+  using FreeBlocks = std::set<std::pair<std::pair<std::int64_t, std::int64_t>, Handle>>;  // by bytes, then by begin
+
+  Handle new_block(const Block& block);
+  FreeBlocks& pool_of(const Block& block) { return free_[block.is_small ? 1 : 0]; }
+  void insert_free(Handle handle);
+  void erase_free(Handle handle);
+  void split(Handle handle, std::int64_t bytes);
+  Handle grow(std::int64_t bytes, bool is_small);
+  void give_back();
+
+  const bool expandable_;
+  const std::int64_t limit_;
+  std::vector<Block> blocks_;
+  std::vector<Handle> unused_;
+  FreeBlocks free_[2];                // [is small]
+  std::optional<Handle> last_of_[2];  // [is small]: the last block of the expandable segment
+  std::int64_t next_begin_ = 0, reserved_ = 0, peak_ = 0;
+  bool out_of_memory_ = false;
+};
+
+}  // namespace stretto::predict

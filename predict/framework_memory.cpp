@@ -1,0 +1,319 @@
+#include "predict/framework_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "model/schedule/bind.hpp"
+#include "model/schedule/buffer_lives.hpp"
+#include "model/schedule/work.hpp"
+#include "predict/caching_allocator.hpp"
+
+namespace stretto::predict {
+namespace {
+
+constexpr std::int64_t kLeastBlock = 64 * 1024;  // smaller tensors are not followed
+constexpr const char* kLogits = "logits";
+
+// Points of time within an operation, so that the steps of a loss have an order.
+using Moment = std::uint64_t;
+constexpr Moment kMoments = 64;
+Moment start_of(std::uint32_t op) { return op * kMoments + 1; }
+Moment end_of(std::uint32_t op) { return op * kMoments + kMoments - 1; }
+
+// A tensor of the framework, from its allocation to when it is freed.
+struct Block {
+  std::int64_t bytes = 0;
+  Moment from = 0, to = 0;
+  std::size_t part = 0;
+};
+
+std::int64_t bytes_of(double elements, const Quantity& each) { return std::llround(elements * each.value); }
+
+class Role {
+ public:
+  Role(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory)
+      : schedule_(schedule), plan_(plan), memory_(memory), program_(bind(schedule, rank)) {
+    parts_.push_back({"freed as soon as nobody reads it", 0, "exact", "lives of buffers in the order of the host"});
+    tensor_of_.resize(schedule.storages.size());
+    for (const Tensor& tensor : schedule.tensors)
+      for (const TensorPlace& place : tensor.places)
+        if (tensor_of_[place.storage].empty()) tensor_of_[place.storage] = tensor.name;
+  }
+
+  RoleMemory run(std::int64_t limit_bytes) {
+    add_persistent();
+    add_lives();
+    add_transients();
+    add_dummies();
+    const std::int64_t peak = sum_up_parts();
+    RoleMemory result;
+    result.held_bytes = std::max<std::int64_t>(0, reserved(limit_bytes) - peak);
+    for (BesidePlan& part : parts_)
+      if (part.bytes != 0) result.parts.push_back(std::move(part));
+    return result;
+  }
+
+ private:
+  std::size_t part(const std::string& what, const Source& source) {
+    for (std::size_t p = 0; p < parts_.size(); ++p)
+      if (parts_[p].what == what) return p;
+    parts_.push_back({what, 0, source.kind, source.origin});
+    return parts_.size() - 1;
+  }
+
+  bool is_root_unit(const std::string& tensor) const {
+    return memory_.root_unit_stays && tensor.starts_with("unit.parameter.") &&
+           !tensor.starts_with("unit.parameter.layer");
+  }
+  // Reductions in other types than gradients have work on copies, which frameworks do not make.
+  static bool is_copy_for_reduction(const std::string& tensor) {
+    return tensor.starts_with("bucket.gradient_bf16") || tensor.starts_with("unit.gradient_bf16");
+  }
+
+  void keep(std::int64_t bytes, bool is_late) {
+    if (bytes > 0) (is_late ? late_ : always_).push_back(bytes);
+  }
+
+  void add_persistent() {
+    for (StorageId id = 0; id < schedule_.storages.size(); ++id) {
+      const Storage& storage = schedule_.storages[id];
+      if (!plan_.has(id)) continue;
+      const bool comes_and_goes = storage.kind == BufferKind::activation || storage.kind == BufferKind::workspace;
+      if (comes_and_goes) continue;
+      std::int64_t bytes = storage.bytes();
+      if (storage.kind == BufferKind::gradient && memory_.gradient) {
+        bytes = bytes_of(double(storage.elements), *memory_.gradient);
+        parts_[part(fmt::format("gradients of {:g} bytes an element", memory_.gradient->value),
+                    memory_.gradient->source)]
+            .bytes += bytes - storage.bytes();
+      }
+      if (memory_.master && tensor_of_[id].starts_with("adam.p.")) {
+        bytes = bytes_of(double(storage.elements), *memory_.master);
+        parts_[part(fmt::format("masters of {:g} bytes an element", memory_.master->value), memory_.master->source)]
+            .bytes += bytes - storage.bytes();
+      }
+      if (memory_.casts_to_gather && tensor_of_[id].starts_with("shard.parameter.")) {
+        bytes = 0;
+        parts_[part("no shards in bf16 beside masters",
+                    {"published", "torch/distributed/fsdp: parameters are f32 and cast to gather them"})]
+            .bytes -= storage.bytes();
+      }
+      own_ += storage.bytes();
+      keep(bytes, storage.kind == BufferKind::optimizer_state);
+    }
+  }
+
+  void add(std::int64_t bytes, Moment from, Moment to, std::size_t part) {
+    if (bytes >= kLeastBlock) blocks_.push_back({bytes, from, to, part});
+  }
+
+  void add_lives() {
+    std::map<StorageId, BufferLife> root;
+    for (const BufferLife& life : buffer_lives(schedule_, program_)) {
+      const Storage& storage = schedule_.storages[life.storage];
+      const std::string& tensor = tensor_of_[life.storage];
+      if (is_copy_for_reduction(tensor)) continue;
+      if (is_root_unit(tensor)) {
+        const auto [found, is_new] = root.try_emplace(life.storage, life);
+        if (!is_new) found->second.last = life.last;
+        continue;
+      }
+      if (tensor == kLogits && !memory_.cross_entropy.empty()) {
+        add_loss(life);
+        continue;
+      }
+      add(storage.bytes(), start_of(life.first), end_of(life.last), 0);
+      if (const auto kept = memory_.kept.find(tensor); kept != memory_.kept.end()) {
+        const std::int64_t bytes = bytes_of(double(storage.elements), kept->second);
+        add(bytes, start_of(life.first), end_of(life.last), part("kept beside " + tensor, kept->second.source));
+        if (bytes < 0) add_less(bytes, life, part("kept beside " + tensor, kept->second.source));
+      }
+    }
+    std::int64_t gathered = 0;
+    for (const auto& [id, life] : root) {
+      add(schedule_.storages[id].bytes(), start_of(life.first), end_of(life.last), 0);
+      gathered += schedule_.storages[id].bytes();
+    }
+    if (!memory_.copies_out_of_gathers) return;
+    for (StorageId id = 0; id < schedule_.storages.size(); ++id)
+      if (plan_.has(id) && tensor_of_[id].starts_with("unit.parameter."))
+        gathered = std::max(gathered, schedule_.storages[id].bytes());
+    if (gathered == 0) return;
+    parts_[part("what is gathered, before it is copied out",
+                {"published", "torch/distributed/fsdp of 2.6, foreach_all_gather: one buffer of the largest unit"})]
+        .bytes += gathered;
+    other_pools_ += gathered;
+  }
+
+  // A block that the framework has smaller than the schedule.
+  void add_less(std::int64_t bytes, const BufferLife& life, std::size_t part) {
+    if (blocks_.empty()) return;  // it was too small to be followed
+    Block& block = blocks_.back();
+    if (block.from == start_of(life.first) && block.part == 0 && block.bytes + bytes >= 0) {
+      block.bytes += bytes;
+      less_.push_back({bytes, block.from, block.to, part});
+    }
+  }
+
+  // The logits, and what the kernels of the loss have besides.
+  void add_loss(const BufferLife& life) {
+    const double logits = double(schedule_.storages[life.storage].elements);
+    std::uint32_t loss = life.first;
+    while (loss < life.last && !is_loss_of(loss, life.storage)) ++loss;
+    const std::size_t of_loss = part("logits and their loss", memory_.cross_entropy_source);
+    std::vector<std::pair<std::int64_t, Moment>> live = {{2, start_of(life.first)}};  // bytes of a logit, since when
+    Moment at = start_of(loss);
+    const auto close = [&](const std::pair<std::int64_t, Moment>& block, Moment to) {
+      add(std::llround(logits * double(block.first)), block.second, to, of_loss);
+    };
+    for (const std::int64_t step : memory_.cross_entropy) {
+      ++at;
+      if (step > 0) {
+        live.push_back({step, at});
+        continue;
+      }
+      const auto freed =
+          std::find_if(live.begin(), live.end(), [&](const auto& block) { return block.first == -step; });
+      close(*freed, at);
+      live.erase(freed);
+    }
+    for (const auto& block : live) close(block, end_of(life.last));
+  }
+
+  bool is_loss_of(std::uint32_t op, StorageId logits) const {
+    if (!std::holds_alternative<CrossEntropy>(program_.work_of(op))) return false;
+    const std::size_t accesses = schedule_.operations[program_.ops[op].op].accesses.size();
+    for (std::size_t a = 0; a < accesses; ++a)
+      if (resolve(schedule_, program_, program_.ops[op], a).storage == logits) return true;
+    return false;
+  }
+
+  void add_transients() {
+    if (memory_.during.empty()) return;
+    for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
+      const auto kind = memory_.during.find(kind_of(program_.work_of(op)));
+      if (kind == memory_.during.end()) continue;
+      double elements = 0;  // of the largest operand that is not only read
+      for (const Access& access : schedule_.operations[program_.ops[op].op].accesses)
+        if (access.mode != AccessMode::read)
+          elements = std::max(elements, double(access.view.rows) * double(access.view.cols));
+      add(bytes_of(elements, kind->second), start_of(op), end_of(op),
+          part("while " + kind->first + " runs", kind->second.source));
+    }
+  }
+
+  // One for each shape of a weight whose gradient is added to another.
+  void add_dummies() {
+    if (!memory_.has_dummy_weight_gradients) return;
+    std::set<std::pair<std::int64_t, std::int64_t>> shapes;
+    for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
+      const Operation& operation = schedule_.operations[program_.ops[op].op];
+      const auto* gemm = std::get_if<Gemm>(&operation.work);
+      if (gemm == nullptr || operation.phase != Phase::wgrad) continue;
+      if (memory_.has_dummy_head_gradient || !operation.name.starts_with("lm_head")) shapes.insert({gemm->m, gemm->n});
+    }
+    for (const auto& [rows, cols] : shapes) {
+      const std::int64_t bytes = 2 * rows * cols;
+      parts_[part("gradients of weights that nobody reads",
+                  {"published", "TransformerEngine, module/base.py: get_dummy_wgrad, one of each shape in bf16"})]
+          .bytes += bytes;
+      keep(bytes, true);
+    }
+  }
+
+  struct Event {
+    Moment at = 0;
+    bool is_free = false;
+    std::size_t block = 0;
+    bool operator<(const Event& other) const {
+      return std::tie(at, other.is_free, block) < std::tie(other.at, is_free, other.block);  // what is freed first
+    }
+  };
+  std::vector<Event> events_of(const std::vector<Block>& blocks) const {
+    std::vector<Event> events;
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      events.push_back({blocks[b].from, false, b});
+      events.push_back({blocks[b].to, true, b});
+    }
+    std::sort(events.begin(), events.end());
+    return events;
+  }
+
+  // What is allocated at the peak, of which the parts get theirs. Returns that without other pools.
+  std::int64_t sum_up_parts() {
+    std::vector<std::int64_t> live(parts_.size(), 0), most;
+    std::int64_t sum = 0, peak = -1;
+    for (const Event& event : events_of(blocks_)) {
+      const Block& block = blocks_[event.block];
+      const std::int64_t by = event.is_free ? -block.bytes : block.bytes;
+      live[block.part] += by;
+      if ((sum += by) > peak) {
+        peak = sum;
+        most = live;
+        peak_at_ = event.at;
+      }
+    }
+    std::int64_t always = 0;
+    for (const std::vector<std::int64_t>* kept : {&always_, &late_})
+      for (const std::int64_t bytes : *kept) always += bytes;
+    if (most.empty()) return always;
+    for (std::size_t p = 1; p < parts_.size(); ++p) parts_[p].bytes += most[p];
+    parts_[0].bytes = own_ + most[0] - plan_.bytes;
+    for (const Block& less : less_)
+      if (less.from <= peak_at_ && peak_at_ <= less.to) {
+        parts_[less.part].bytes += less.bytes;
+        parts_[0].bytes -= less.bytes;
+      }
+    return always + peak;
+  }
+
+  // Of the pool that the tensors are in. The optimizer's state comes at the end of the first step.
+  std::int64_t reserved(std::int64_t limit_bytes) const {
+    const std::vector<Event> events = events_of(blocks_);
+    for (const std::int64_t limit : {limit_bytes - other_pools_, std::int64_t{0}}) {
+      if (limit_bytes <= 0 && limit != 0) continue;
+      CachingAllocator allocator(memory_.expandable_segments, limit);
+      for (const std::int64_t bytes : always_) allocator.allocate(bytes);
+      std::vector<CachingAllocator::Handle> handles(blocks_.size());
+      for (int step = 0; step < 2 && !allocator.is_out_of_memory(); ++step) {
+        for (const Event& event : events)
+          if (event.is_free)
+            allocator.free(handles[event.block]);
+          else
+            handles[event.block] = allocator.allocate(blocks_[event.block].bytes);
+        if (step == 0)
+          for (const std::int64_t bytes : late_) allocator.allocate(bytes);
+      }
+      if (!allocator.is_out_of_memory()) return allocator.peak_reserved_bytes();
+    }
+    return 0;
+  }
+
+  const Schedule& schedule_;
+  const RolePlan& plan_;
+  const FrameworkMemory& memory_;
+  const BoundProgram program_;
+  std::vector<std::string> tensor_of_;       // [storage]
+  std::vector<BesidePlan> parts_;            // the first: the schedule's own tensors
+  std::vector<Block> blocks_, less_;         // `less_`: by how much blocks are smaller
+  std::vector<std::int64_t> always_, late_;  // bytes of each, from the beginning and from the end of the first step on
+  std::int64_t own_ = 0, other_pools_ = 0;
+  Moment peak_at_ = 0;
+};
+
+}  // namespace
+
+RoleMemory role_memory(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory,
+                       std::int64_t limit_bytes) {
+  return Role(schedule, plan, rank, memory).run(limit_bytes);
+}
+
+}  // namespace stretto::predict

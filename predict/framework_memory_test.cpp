@@ -1,0 +1,104 @@
+#include "predict/framework_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "model/build_schedule.hpp"
+#include "predict/predict_step.hpp"
+
+using namespace stretto;
+using namespace stretto::predict;
+
+namespace {
+
+// Four layers and more on 8 ranks of tensor parallelism, with sequence parallelism.
+std::string scenario_text(const char* profile, int layers) {
+  return fmt::format(R"(platform = "a100-80gb"
+profile = "{}"
+[model]
+num_layers = {}
+hidden_size = 2048
+num_attention_heads = 16
+seq_length = 2048
+vocab_size = 2048
+[parallel]
+tensor_model_parallel_size = 8
+sequence_parallel = true
+[training]
+micro_batch_size = 4
+global_batch_size = 4
+)",
+                     profile, layers);
+}
+
+DeviceMemory memory(const std::string& text, const std::vector<std::string>& set = {}) {
+  const Scenario scenario = parse_scenario(text, "memory", set);
+  const Schedule schedule = build_schedule(scenario);
+  return memory_of(schedule, plan_memory(schedule), sim::read_platform(scenario.platform), scenario.training,
+                   scenario.framework);
+}
+
+// What a layer's activations take.
+double layer_bytes(const char* profile, const std::vector<std::string>& set) {
+  const auto activations = [&](int layers) {
+    const MemoryUse use = memory(scenario_text(profile, layers), set).roles.front();
+    double bytes =
+        double(use.allocated() - use.parameters - use.optimizer_state - use.gradients - use.inputs_and_scalars);
+    for (const BesidePlan& part : use.by_framework)
+      if (part.what.starts_with("gradients of")) bytes -= double(part.bytes);
+    return bytes;
+  };
+  return (activations(12) - activations(4)) / 8;
+}
+
+}  // namespace
+
+TEST_CASE("activations of a layer are those of arXiv 2205.05198, table 2", "[memory]") {
+  const double sbh = 2048.0 * 4 * 2048;
+  // Its 34 s·b·h less the two masks of dropout, which this scenario has none of.
+  CHECK(layer_bytes("megatron-2022", {"training.recompute_granularity=selective"}) ==
+        Approx(32 * sbh / 8).epsilon(0.01));
+  CHECK(layer_bytes("megatron-2022", {"training.recompute_granularity=full"}) == Approx(2 * sbh / 8).epsilon(0.05));
+}
+
+TEST_CASE("a framework's memory is its parts, and the plan is what Stretto's own profile takes", "[memory]") {
+  const std::string text = scenario_text("stretto", 4);
+  const DeviceMemory own = memory(text);
+  CHECK(own.roles.front().by_framework.empty());
+  CHECK(own.allocated_bytes() == own.peak_bytes());
+  const DeviceMemory nemo = memory(scenario_text("nemo-dgxc", 4));
+  const MemoryUse& use = nemo.roles.front();
+  std::int64_t gradients = 0;
+  for (const BesidePlan& part : use.by_framework) {
+    CHECK_FALSE(part.source.empty());
+    if (part.what == "gradients of 2 bytes an element") gradients = part.bytes;
+  }
+  CHECK(gradients == -use.gradients / 2);
+  CHECK(use.taken() == use.peak() + sum_of(use.by_framework) + use.held);
+  CHECK(use.held >= 0);
+  CHECK(nemo.predicted_bytes() == use.taken() + nemo.reserved_bytes());
+}
+
+TEST_CASE("a loss in f32 has its copies at the peak, in the order of its kernels", "[memory]") {
+  const std::string text = R"(platform = "h100-sxm"
+profile = "torchtitan"
+[model]
+num_layers = 2
+hidden_size = 256
+num_attention_heads = 4
+seq_length = 2048
+vocab_size = 65536
+make_vocab_size_divisible_by = 1
+[parallel]
+data_parallel_size = 2
+[training]
+micro_batch_size = 2
+global_batch_size = 4
+)";
+  const MemoryUse use = memory(text).roles.front();
+  double loss = 0;
+  for (const BesidePlan& part : use.by_framework)
+    if (part.what == "logits and their loss") loss = double(part.bytes);
+  CHECK(loss == 12.0 * 2 * 2048 * 65536);  // log-softmax, its gradient and that of the logits, in f32
+}

@@ -1,0 +1,58 @@
+#include "predict/inputs.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/data_folder.hpp"
+#include "base/error.hpp"
+
+namespace stretto::predict {
+namespace {
+
+std::string platform_path(const std::string& given) {
+  return is_data_name(given) ? data_file("platforms", given) : std::filesystem::absolute(given).string();
+}
+
+}  // namespace
+
+std::string scenario_path(const std::string& given) {
+  std::error_code problem;
+  // Whatever is called so, and what cannot be looked up, is a file for read_scenario() to open or to refuse.
+  const auto type = std::filesystem::symlink_status(given, problem).type();
+  if (!is_data_name(given) || type != std::filesystem::file_type::not_found) return given;
+  for (const char* folder : {"modes", "."}) {
+    const std::vector<std::string> names = data_names(folder);
+    if (std::find(names.begin(), names.end(), given) != names.end()) return data_file(folder, given);
+  }
+  return data_file("models", given);
+}
+
+Scenario read_scenario_input(const std::string& scenario, std::vector<std::string> set, const std::string& platform) {
+  // The platform says whether ranks share devices, so the scenario must know it.
+  if (!platform.empty()) set.push_back("platform=" + platform_path(platform));
+  return read_scenario(scenario_path(scenario), set);
+}
+
+std::string default_platform_path(const std::string& backend) {
+  namespace fs = std::filesystem;
+  const std::string name = "stretto/" + backend + ".toml";
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0')
+    return (fs::path(data) / name).string();
+  const char* home = std::getenv("HOME");
+  return (fs::path(home != nullptr ? home : ".") / ".local/share" / name).string();
+}
+
+sim::Platform read_platform_input(const std::string& platform, const Scenario& scenario, const std::string& backend) {
+  if (!platform.empty()) return sim::read_platform(platform_path(platform));
+  if (!scenario.platform.empty()) return sim::read_platform(scenario.platform);
+  const std::string path = default_platform_path(backend);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    throw input_error("no platform file: " + path + " does not exist; run `stretto calibrate" +
+                      (backend == "host" ? "` (under a minute)" : " --backend " + backend + "` (minutes)") +
+                      " or name one with --platform");
+  return sim::read_platform(path);
+}
+
+}  // namespace stretto::predict

@@ -1,0 +1,168 @@
+#include "predict/predict_modes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/parallel.hpp"
+#include "model/overlap/overlap.hpp"
+#include "predict/built_step.hpp"
+#include "predict/constants.hpp"
+#include "predict/predict_step.hpp"
+#include "report/exposure.hpp"
+#include "report/units.hpp"
+
+namespace stretto::predict {
+namespace {
+
+ModeStep mode_step(const BuiltStep& step, const sim::SimResult& result, const sim::Platform& platform,
+                   const Framework& framework) {
+  const Breakdown b = mean_breakdown(step.schedule(), result.programs, result.timeline);
+  const DeviceMemory memory = memory_of(step.schedule(), step.plan(), platform, step.training(), framework);
+  return {to_ms(result.step), to_ms(b), traffic_of(step.schedule(), result.programs, result.timeline, b),
+          memory.peak_bytes(), memory.fits()};
+}
+
+// ln of a schedule's step for each set of constants in which one is at an end of its interval; first with all as they
+// are. Costs that a constant does not change are not simulated again.
+std::vector<double> log_steps(const BuiltStep& step, sim::Platform platform, Framework framework) {
+  const sim::Costs shipped = step.costs(platform, framework);
+  std::vector<sim::Costs> costs = {shipped};
+  for (const Constant& constant : constants_of(*platform.accelerator, framework)) {
+    if (!constant.has_interval()) continue;
+    // The farther end stands for both: to first order the change is the same either way.
+    const double value = constant.quantity->value, low = constant.quantity->low, high = constant.quantity->high;
+    constant.quantity->value = high - value > value - low ? high : low;
+    costs.push_back(step.costs(platform, framework));
+    constant.quantity->value = value;
+  }
+  std::vector<double> logs(costs.size());
+  parallel_each(std::ssize(costs), [&](std::int64_t at) {
+    const auto i = static_cast<std::size_t>(at);
+    if (i == 0 || !(costs[i] == shipped)) logs[i] = std::log(step.step_s(costs[i]));
+  });
+  for (std::size_t i = 1; i < costs.size(); ++i)
+    if (costs[i] == shipped) logs[i] = logs[0];
+  return logs;
+}
+
+// 80 % interval of what a mode saves, in percent of the plain step: changes of the ratio add in quadrature, as in
+// validate/intervals.hpp.
+double unsure_pct(const std::vector<double>& plain, const std::vector<double>& mode) {
+  double unsure = 0;
+  for (std::size_t i = 1; i < plain.size(); ++i)
+    unsure = std::hypot(unsure, (mode[i] - plain[i]) - (mode[0] - plain[0]));
+  return 100 * unsure * std::exp(mode[0] - plain[0]);
+}
+
+// Why a mode gives the plain schedule here: the note of its knob.
+std::string reason_of(const Schedule& schedule, const std::string& knob) {
+  for (const std::string& note : schedule.notes)
+    if (const std::string start = knob + " is off: "; note.starts_with(start)) return note.substr(start.size());
+  return "it changes nothing here";
+}
+
+// The pattern of a schedule with weight gradients apart takes F, B and W as equally long. They are not, and at a
+// message that blocks the stage that is ahead stands until its neighbour has come as far, in every micro-batch; in 1F1B
+// both are at an F or both at a B then, and only the first and the last micro-batches wait.
+std::string why_blocking_messages_cost(const Scenario& scenario, const Advice& advice) {
+  const PipelineSchedule schedule = scenario.parallel.pipeline_schedule;
+  if (!is_zero_bubble(schedule)) return {};
+  const auto each_ms = [&](const ModeStep& step) {
+    return step.breakdown.bubble / double(scenario.num_microbatches());
+  };
+  const double with_ms = each_ms(advice.step), without_ms = each_ms(advice.plain);
+  if (with_ms >= without_ms) return {};
+  return fmt::format(
+      "without it a stage of {} waits at every message for its neighbour, whose F, B or W lasts longer than its own: "
+      "bubble {} a micro-batch, {} with it, however many there are",
+      name_of(schedule), time_text(without_ms), time_text(with_ms));
+}
+
+}  // namespace
+
+std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
+                                         const sim::SimOptions& options) {
+  const auto built = [&](const std::string& name) {
+    return BuiltStep(with_mode(scenario, name, scenario.parallel.ranks()));
+  };
+  std::vector<PredictedMode> modes;
+  std::optional<BuiltStep> plain;
+  std::vector<double> plain_logs;
+  for (const std::string& name : modes_of(scenario)) {
+    std::optional<BuiltStep> other;
+    if (plain) other.emplace(built(name));
+    const BuiltStep& step = plain ? *other : plain.emplace(built(name));
+    const sim::SimResult result = step.simulate(step.costs(platform, scenario.framework), options);
+    PredictedMode mode{name, to_ms(result.step), {}, {}, false, {}};
+    Advice& advice = mode.advice;
+    advice.mode = name;
+    advice.ranks = scenario.parallel.ranks();
+    advice.step = mode_step(step, result, platform, scenario.framework);
+    advice.plain = modes.empty() ? advice.step : modes.front().advice.step;
+    mode.breakdown = advice.step.breakdown;
+    for (const Communicator& communicator : step.schedule().communicators)
+      mode.communicators.push_back(communicator.name);
+    mode.is_scenario = with_mode(scenario, name, scenario.parallel.ranks()).overlap == scenario.overlap;
+    if (other && step.schedule().name == plain->schedule().name)
+      advice.off_because = reason_of(step.schedule(), name == kAsGiven ? std::string() : find_overlap_mode(name).knob);
+    else if (!platform.accelerator)
+      advice.unsure_pct = kUnsure_pct;
+    else if (std::vector<double> logs = log_steps(step, platform, scenario.framework); other)
+      advice.unsure_pct = unsure_pct(plain_logs, logs);
+    else
+      plain_logs = std::move(logs);
+    if (with_mode(scenario, name, scenario.parallel.ranks()).overlap.overlap_p2p_comm && advice.off_because.empty())
+      advice.because = why_blocking_messages_cost(scenario, advice);
+    modes.push_back(std::move(mode));
+  }
+  return modes;
+}
+
+Table modes_table(const std::vector<PredictedMode>& modes) {
+  // Parts that no mode has are left out; those that are shown add up to the step.
+  struct Part {
+    const char* name;
+    double BreakdownMs::*ms;
+    bool is_always_shown;
+  };
+  std::vector<Part> parts = {{"compute", &BreakdownMs::compute, true},
+                             {"core wait", &BreakdownMs::core_wait, false},
+                             {"exposed", &BreakdownMs::exposed, true},
+                             {"queue wait", &BreakdownMs::queue_wait, false},
+                             {"bubble", &BreakdownMs::bubble, true}};
+  std::erase_if(parts, [&](const Part& part) {
+    return !part.is_always_shown &&
+           std::none_of(modes.begin(), modes.end(), [&](const PredictedMode& m) { return m.breakdown.*part.ms > 0; });
+  });
+  std::vector<std::string> headers = {"mode", "step", "of plain"};
+  for (const Part& part : parts) headers.emplace_back(part.name);
+  Table table(headers);
+  for (const PredictedMode& m : modes) {
+    std::vector<std::string> cells = {m.mode, time_text(m.step_ms),
+                                      fmt::format("{:.3f}", m.step_ms / modes.front().step_ms)};
+    for (const Part& part : parts) cells.push_back(time_text(m.breakdown.*part.ms));
+    table.add_row(std::move(cells));
+  }
+  return table;
+}
+
+nlohmann::json modes_json(const std::vector<PredictedMode>& modes) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const PredictedMode& m : modes)
+    rows.push_back({{"mode", m.mode},
+                    {"step_ms", m.step_ms},
+                    {"compute_ms", m.breakdown.compute},
+                    {"core_wait_ms", m.breakdown.core_wait},
+                    {"exposed_ms", m.breakdown.exposed},
+                    {"queue_wait_ms", m.breakdown.queue_wait},
+                    {"bubble_ms", m.breakdown.bubble},
+                    {"advice", &m == &modes.front() ? nlohmann::json(nullptr) : advice_json(m.advice)}});
+  return rows;
+}
+
+}  // namespace stretto::predict

@@ -1,0 +1,198 @@
+#include "predict/predict_step.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/memory.hpp"
+#include "exec/cuda/memory_beside.hpp"
+#include "model/build_schedule.hpp"
+#include "predict/beyond_measured.hpp"
+#include "predict/framework_memory.hpp"
+#include "sim/accelerator/group_span.hpp"
+#include "sim/cost/cost_schedule.hpp"
+#include "sim/network/rings.hpp"
+
+namespace stretto::predict {
+namespace {
+
+// Whether the scenario says of its cluster what a platform of published GPUs says itself.
+bool states_links(const Cluster& cluster) {
+  const Cluster none;
+  return cluster.link_GBps != none.link_GBps || cluster.link_latency_us != none.link_latency_us ||
+         cluster.channel_GBps > 0 || !cluster.max_ctas.empty() || cluster.cores_per_device > 0;
+}
+
+// docs/mfu.md: the data sheet's figure of a GPU; a large GEMM, where there is none or it is a host. Of the type that
+// the schedule multiplies in, or none.
+PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
+                 std::int64_t devices) {
+  const Dtype type = schedule.compute_dtype;
+  if (platform.accelerator && type == Dtype::bf16)
+    return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), data_sheet_of(type)};
+  if (platform.accelerator) return {};
+  if (platform.gpu) {
+    const PeakRate sheet = data_sheet_peak(platform.device, devices, type);
+    if (sheet.FLOPs_per_s > 0 || type != Dtype::bf16) return sheet;
+    return {platform.gpu->gemm_TFLOPs.value * 1e12 * double(devices), "a large bf16 GEMM"};
+  }
+  if (type != Dtype::f32) return {};
+  // Cores that can work at once: ranks of a device share its cores.
+  const auto cores =
+      std::min<std::int64_t>(schedule.placement.ranks_per_device, sim::cores_per_device(platform, cluster));
+  return {platform.sgemm_GFLOPs.value * 1e9 * double(cores) * double(devices), "sgemm"};
+}
+
+std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown& b, const sim::Platform& platform) {
+  std::vector<ExposedPart> parts;
+  for (std::size_t c = 0; c < schedule.communicators.size(); ++c) {
+    const Communicator& communicator = schedule.communicators[c];
+    ExposedPart part{communicator.name, axis_of(communicator.axes), LinkKind::unknown, to_ms(b.exposed[c])};
+    if (platform.accelerator)
+      part.link =
+          sim::span_of(schedule, communicator, platform.accelerator->domain, platform.accelerator->pod).nodes > 1
+              ? LinkKind::network
+              : LinkKind::nvlink;
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+// TransformerEngine's buffers, of which each product that is overlapped has one: the hidden states of a micro-batch.
+std::int64_t userbuffer_bytes(const Schedule& schedule, const FrameworkMemory& framework) {
+  const auto hidden = schedule.find_tensor("d_hidden");
+  if (!framework.userbuffers || !hidden || schedule.name.find("tp_comm_overlap") == std::string::npos) return 0;
+  const Tensor& tensor = schedule.tensors[*hidden];
+  return static_cast<std::int64_t>(framework.userbuffers->value) * tensor.elements() *
+         bytes_of(schedule.storages[tensor.places.front().storage].dtype);
+}
+
+}  // namespace
+
+DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
+                       const Training& training, const Framework& framework) {
+  DeviceMemory memory{memory_use(schedule, plan), schedule.placement.ranks_per_device, platform.memory_bytes, {}};
+  if (!platform.accelerator && !platform.gpu) return memory;
+  cuda::DeviceFacts device;
+  device.sms = platform.accelerator ? platform.accelerator->sms : platform.gpu->sms;
+  device.machine_ranks = schedule.mesh.ranks();
+  if (platform.accelerator) {
+    device.machine_ranks = platform.accelerator->domain;
+    device.multicast = platform.accelerator->multicast;
+  }
+  const FrameworkMemory& by_framework = framework.memory;
+  const bool by_nccl = schedule.placement.ranks_per_device == 1 && schedule.mesh.ranks() > 1;
+  // The role that needs most besides counts.
+  std::vector<std::int64_t> first_rank;  // [role]
+  for (std::size_t role = 0; role < schedule.programs.size(); ++role) {
+    Coordinates at;
+    at[Coord::pp] = static_cast<std::int64_t>(role);
+    first_rank.push_back(schedule.mesh.rank_of(at));
+    std::vector<BesidePlan> beside =
+        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, training.enable_cuda_graph);
+    if (role == 0 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
+  }
+  memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));
+  if (platform.accelerator) {
+    const Quantity& rest = by_framework.libraries.value_or(platform.accelerator->reserved_bytes);
+    memory.beside.push_back({by_framework.libraries ? "libraries" : "libraries and fragmentation",
+                             static_cast<std::int64_t>(rest.value), rest.source.kind, rest.source.origin});
+  }
+  if (!by_framework.is_known) return memory;
+  if (const std::int64_t bytes = userbuffer_bytes(schedule, by_framework); bytes > 0)
+    memory.beside.push_back({"userbuffers of tp_comm_overlap", bytes, by_framework.userbuffers->source.kind,
+                             by_framework.userbuffers->source.origin});
+  for (std::size_t role = 0; role < first_rank.size(); ++role) {
+    MemoryUse& use = memory.roles[role];
+    RoleMemory taken = role_memory(schedule, plan.roles[role], first_rank[role], by_framework,
+                                   memory.device_bytes - memory.reserved_bytes());
+    use.by_framework = std::move(taken.parts);
+    use.held = taken.held_bytes;
+  }
+  return memory;
+}
+
+Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platform& platform,
+                 const Scenario& scenario) {
+  const bool on_simgrid = name == "simgrid";
+  if (!on_simgrid && name != "fluid") throw input_error("engine: expected fluid or simgrid, got \"" + name + "\"");
+  // SimGrid shares bandwidth to 1e-9 of a byte a second, and a transfer that takes more than 100 days has no time.
+  constexpr double kLeastGBps = 1e-6;
+  if (!std::isfinite(backbone_GBps) || (backbone_GBps != 0 && backbone_GBps < kLeastGBps))
+    throw input_error(fmt::format("--backbone-GBps: expected 0 (none) or a number of GB/s from {:g} on, got {:g}",
+                                  kLeastGBps, backbone_GBps));
+  if (backbone_GBps > 0 && !on_simgrid)
+    throw input_error(
+        "--backbone-GBps: the closed-form network cannot see flows that share a link; use --engine simgrid");
+  Engine engine{{}, platform};
+  engine.options.network = on_simgrid ? sim::NetworkKind::simgrid : sim::NetworkKind::fluid;
+  engine.options.fabric.backbone_GBps = backbone_GBps;
+  if (on_simgrid && platform.accelerator && scenario.parallel.ranks() <= sim::kMostEndpoints)
+    sim::carry_spine(*engine.platform.accelerator, engine.options.fabric);
+  return engine;
+}
+
+PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  PredictedStep step;
+  step.schedule = build_schedule(scenario, free_memory_bytes());
+  const Schedule& schedule = step.schedule;
+  // Before what takes long: it says which costs the platform lacks.
+  const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework);
+  VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
+  step.schedule = std::move(verified.schedule);
+  step.plan = std::move(verified.plan);
+  Prediction& p = step.prediction;
+  p.ranks = schedule.mesh.ranks();
+  p.devices = p.ranks / schedule.placement.ranks_per_device;
+  p.parallel = scenario.parallel;
+  p.micro_batches = scenario.num_microbatches();
+  step.result = sim::simulate(schedule, std::move(verified), costs, options);
+  p.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+
+  const Breakdown b = mean_breakdown(schedule, step.result.programs, step.result.timeline);
+  p.scenario = scenario.name;
+  p.platform = platform.name;
+  if (platform.accelerator || platform.gpu) p.device = "GPU";
+  p.schedule = schedule.name;
+  p.engine = options.network == sim::NetworkKind::simgrid ? "simgrid" : "fluid";
+  p.parameters = double(parameter_count(scenario.model));
+  p.step_ms = to_ms(step.result.step);
+  p.steady = step.result.steady;
+  p.peak = peak_of(platform, scenario.cluster, schedule, p.devices);
+  p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
+  p.breakdown = to_ms(b);
+  p.exposed = exposed_parts(schedule, b, platform);
+  p.memory = memory_of(schedule, step.plan, platform, scenario.training, scenario.framework);
+  p.notes = schedule.notes;
+  if (!p.throughput.doubt.empty()) p.notes.push_back(p.throughput.doubt);
+  if (is_zero_bubble(scenario.parallel.pipeline_schedule) && !scenario.overlap.overlap_p2p_comm)
+    p.notes.push_back(std::string("pipeline_schedule \"") + name_of(scenario.parallel.pipeline_schedule) +
+                      "\" without overlap_p2p_comm: at every message a stage waits for its neighbour, whose F, B or W "
+                      "lasts longer than its own, in every micro-batch; 1F1B waits only while it fills and drains");
+  if (platform.accelerator && states_links(scenario.cluster))
+    p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +
+                      " has links of its own");
+  if (platform.accelerator)
+    for (std::string& note : beyond_measured(schedule, step.result, costs, platform, scenario.framework))
+      p.notes.push_back(std::move(note));
+  else if (std::string note = beyond_calibrated(schedule, platform); !note.empty())
+    p.notes.push_back(std::move(note));
+  if (options.fabric.backbone_GBps > 0 && std::all_of(costs.collective.begin(), costs.collective.end(),
+                                                      [](const auto& cost) { return cost.edge_bytes == 0; }))
+    p.notes.push_back(
+        platform.accelerator
+            ? fmt::format(
+                  "--backbone-GBps does not act: it lies between nodes, and no communication leaves one of {} GPUs",
+                  platform.accelerator->domain)
+            : "--backbone-GBps does not act: no communication has a link");
+  p.operations = step.result.operations;
+  p.simulate_s = step.result.simulate_s;
+  return step;
+}
+
+}  // namespace stretto::predict

@@ -1,0 +1,41 @@
+#pragma once
+#include <string>
+
+#include "model/scenario.hpp"
+#include "model/verify/verify.hpp"
+#include "report/prediction.hpp"
+#include "sim/engine.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::predict {
+
+// One step of a scenario as it is, simulated: the numbers, and what they were taken from.
+struct PredictedStep {
+  Schedule schedule;
+  MemoryPlan plan;
+  sim::SimResult result;
+  Prediction prediction;
+};
+
+// How a scenario is simulated on an engine, "fluid" or "simgrid", and the platform without what the engine's fabric
+// carries. `backbone_GBps`: one link that all traffic between ranks crosses, or on published GPUs all between nodes;
+// 0: none. Throws Error(input) when the engine has no such link, or it is too slow for any step.
+struct Engine {
+  sim::SimOptions options;
+  sim::Platform platform;
+};
+Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platform& platform,
+                 const Scenario& scenario);
+
+// Builds, verifies and simulates the scenario's schedule. Throws Error(input) as build_schedule(), plan_and_verify()
+// and sim::cost_schedule() do.
+PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform,
+                           const sim::SimOptions& options = {});
+
+// The memory of a device of the platform that the plan takes, what the framework takes instead
+// (predict/framework_memory.hpp) and what is taken beside it: of the role that has most. On a host nothing is but the
+// plan.
+DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
+                       const Training& training, const Framework& framework);
+
+}  // namespace stretto::predict

@@ -1,0 +1,21 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "predict/built_step.hpp"
+
+namespace stretto::validate {
+
+// The 80 % interval of one predicted step, in natural logarithms of time around the prediction. Each constant with an
+// interval of its own is moved to both of its ends; the changes add in quadrature: to first order, for independent
+// constants (GUM, JCGM 100:2008, 5.1.2).
+struct Spread {
+  double down = 0, up = 0;                             // ≥ 0: the interval is [t · e^−down, t · e^up]
+  std::vector<std::pair<std::string, double>> shares;  // constant → half of the way between its ends; largest first
+};
+
+// `predicted_s`: the step with all constants as they are. A constant that changes no cost is not simulated.
+Spread spread_of(const predict::BuiltStep& step, sim::Platform platform, Framework framework, double predicted_s);
+
+}  // namespace stretto::validate

@@ -1,0 +1,364 @@
+#include "validate/published.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "base/csv.hpp"
+#include "base/data_folder.hpp"
+#include "base/read_file.hpp"
+#include "model/scenario/keys.hpp"
+#include "sim/accelerator/numbers.hpp"
+#include "validate/published_scenario.hpp"
+#include "validate/published_words.hpp"
+
+namespace stretto::validate {
+namespace {
+
+// The columns that are read.
+enum Column : std::size_t {
+  kId,
+  kSource,
+  kGpu,
+  kGpus,
+  kModel,
+  kLayers,
+  kHidden,
+  kHeads,
+  kKvHeads,
+  kVocab,
+  kSeq,
+  kGbs,
+  kMbs,
+  kTp,
+  kPp,
+  kChunks,
+  kCp,
+  kEp,
+  kDp,
+  kPrecision,
+  kRecompute,
+  kFramework,
+  kStep,
+  kTask,
+  kCluster,
+  kCaveat,
+  kRequired,  // what follows may be missing
+  kNotes = kRequired,
+  kHbm,
+  kHbmOf,
+  kColumns
+};
+constexpr std::array<const char*, kColumns> kNames = {
+    "id",     "source",    "gpu",       "gpus",      "model",       "layers", "hidden",    "heads",  "kv_heads",
+    "vocab",  "seq_len",   "gbs",       "mbs",       "tp",          "pp",     "vp_chunks", "cp",     "ep",
+    "dp",     "precision", "recompute", "framework", "step_time_s", "task",   "cluster",   "caveat", "overlap_notes",
+    "hbm_gb", "hbm_of"};
+
+// Steps that somebody may have measured, in seconds, and networks of a node, in Gb/s.
+constexpr double kShortest = 1e-6, kLongest = 1e7;
+constexpr double kSlowest = 1e-3, kFastest = 1e6;
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// A row that can be read and is of a step that is not modelled.
+struct NotModelled {
+  std::string why;
+};
+
+// Columns that a file has and whose cells are the value of a key, by where they are among a row's cells.
+using KeyColumns = std::map<std::size_t, const ScenarioKey*>;
+
+class Reader {
+ public:
+  // `at`: where each column is among the row's cells; those that the file lacks are behind its end.
+  Reader(const CsvRow& row, const std::array<std::size_t, kColumns>& at, const KeyColumns& keys,
+         const PublishedWords& words, PublishedStep& step)
+      : row_(row), at_(at), keys_(keys), words_(words), step_(step) {}
+
+  // Throws Error(input) with file, line and column for a cell that cannot be read.
+  void read() {
+    step_.id = text(kId);
+    step_.source = text(kSource);
+    step_.gpu = text(kGpu);
+    step_.model = text(kModel);
+    step_.framework = text(kFramework);
+    step_.cluster = text(kCluster);
+    step_.recompute = text(kRecompute);
+    read_numbers();
+    try {
+      understand();
+      check_layout();
+      step_.scenario_text = scenario_text(run_, step_.assumptions);
+    } catch (const NotModelled& reason) {
+      step_.skipped = reason.why;
+    }
+  }
+
+ private:
+  // "" for a cell that says nothing.
+  std::string text(Column column) const {
+    if (at_[column] == kColumns) return "";
+    const std::string_view cell = row_.text(at_[column]);
+    return words_.is_nothing(cell) ? "" : std::string(cell);
+  }
+  std::int64_t count(Column column) const { return text(column).empty() ? 0 : count_in(at_[column]); }
+  std::int64_t count_in(std::size_t cell) const {
+    constexpr std::int64_t kMost = 1 << 24;
+    const std::int64_t count = row_.count(cell);
+    if (count > kMost) throw row_.error(cell, "a number up to 2^24");
+    return count;
+  }
+
+  void read_numbers() {
+    step_.gpus = run_.gpus = count(kGpus);
+    if (!text(kStep).empty()) step_.step_s = row_.number(at_[kStep], kShortest, kLongest);
+    run_.layers = count(kLayers);
+    run_.hidden = count(kHidden);
+    run_.heads = count(kHeads);
+    run_.kv_heads = count(kKvHeads);
+    run_.vocab = count(kVocab);
+    run_.seq_len = count(kSeq);
+    run_.gbs = count(kGbs);
+    run_.mbs = count(kMbs);
+    run_.tp = count(kTp);
+    run_.pp = count(kPp);
+    run_.chunks = count(kChunks);
+    run_.cp = count(kCp);
+    run_.ep = count(kEp);
+    run_.dp = count(kDp);
+    for (const auto& [column, key] : keys_)
+      if (const std::string_view cell = row_.text(column); !words_.is_nothing(cell))
+        run_.columns[key->section] += fmt::format("{} = {}\n", key->name, value_of_cell(column, *key));
+    step_.node_Gbps = rate_of_nodes();
+    read_memory();
+  }
+
+  // As TOML has it.
+  std::string value_of_cell(std::size_t column, const ScenarioKey& key) const {
+    const KeyValue by_default = stretto::value_of(key, {});
+    const std::string cell(row_.text(column));
+    if (by_default.is_number_integer()) return fmt::format("{}", count_in(column));
+    if (by_default.is_number()) return fmt::format("{}", row_.number(column));
+    if (!by_default.is_boolean()) return sim::toml_string(cell);
+    if (cell != "true" && cell != "false") throw row_.error(column, "true or false");
+    return cell;
+  }
+
+  void read_memory() {
+    step_.offloads = lower(text(kNotes) + text(kCaveat)).find("offload") != std::string::npos;
+    if (text(kHbm).empty()) return;
+    step_.hbm_GiB = row_.number(at_[kHbm]);
+    step_.hbm_of = text(kHbmOf).empty() ? "device" : lower(text(kHbmOf));
+    if (step_.hbm_of != "device" && step_.hbm_of != "reserved" && step_.hbm_of != "allocated")
+      throw row_.error(at_[kHbmOf], "device, reserved or allocated");
+  }
+
+  // What the caveat says of the network of a node, "inter-node 800 Gb/s"; 0: nothing.
+  double rate_of_nodes() const {
+    const std::string caveat = text(kCaveat);
+    constexpr std::string_view kBefore = "inter-node ";
+    const std::size_t at = lower(caveat).find(kBefore);
+    if (at == std::string::npos) return 0;
+    const std::string_view behind = std::string_view(caveat).substr(at + kBefore.size());
+    const std::size_t blank = std::min(behind.find(' '), behind.size());
+    const std::string_view number = behind.substr(0, blank), rest = behind.substr(std::min(blank + 1, behind.size()));
+    double unit = 0;  // in Gb/s; the case of b tells bits from bytes
+    for (const auto& [name, Gbps] : {std::pair{"Gb/s", 1.0}, {"Gbps", 1.0}, {"Gbit/s", 1.0}, {"GB/s", 8.0}})
+      if (rest.starts_with(name)) unit = Gbps;
+    const bool is_number =
+        !number.empty() && std::string_view("0123456789+-.").find(number[0]) != std::string_view::npos;
+    if (unit == 0 && !is_number) return 0;  // "inter-node network not stated"
+    double rate = 0;
+    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), rate);
+    rate *= unit;
+    if (problem != std::errc() || end != number.data() + number.size() || !(rate >= kSlowest && rate <= kFastest))
+      throw row_.error(at_[kCaveat],
+                       fmt::format("\"inter-node\", a rate from {:g} to {:g} and Gb/s or GB/s", kSlowest, kFastest));
+    return rate;
+  }
+
+  void understand() {
+    run_.id = step_.id;
+    run_.model_name = step_.model;
+    run_.task = step_.task = meant(kTask, words_.tasks, "pretrain");
+    find_platform();
+    find_profile();
+    techniques_ = understood(text(kNotes) + ";" + step_.framework, words_.techniques);
+    understood(text(kCaveat), words_.caveats);
+    precision_ = meant(kPrecision, words_.precisions, "");
+    if (precision_.empty()) step_.assumptions.push_back("16-bit precision");
+    run_.hybrid_shard = techniques_.contains("hybrid_shard") && run_.framework.shards;
+    find_model();
+    read_recomputation();
+    take_habits();
+    step_.profile = run_.profile;
+  }
+
+  // Everything that these words of a cell mean; others do not count.
+  std::set<std::string> understood(const std::string& cell, const std::vector<PublishedWords::Word>& entries) const {
+    Words left(cell);
+    return taken(left, entries);
+  }
+  std::set<std::string> taken(Words& left, const std::vector<PublishedWords::Word>& entries) const {
+    std::set<std::string> means;
+    for (const PublishedWords::Word& entry : entries) {
+      if (!left.take(entry.words)) continue;
+      if (!entry.refused.empty()) throw NotModelled{entry.refused};
+      if (!entry.means.empty()) means.insert(entry.means);
+    }
+    return means;
+  }
+  // The same of a cell all of whose words must be known.
+  std::set<std::string> all_of(Column column, const std::vector<PublishedWords::Word>& entries) const {
+    Words left(text(column));
+    std::set<std::string> means = taken(left, entries);
+    if (left.has_more()) throw row_.error(at_[column], expected_of(entries));
+    return means;
+  }
+  static std::string expected_of(const std::vector<PublishedWords::Word>& entries) {
+    std::string text;
+    for (const PublishedWords::Word& entry : entries)
+      if (!entry.words.empty()) text += (text.empty() ? "one of " : ", ") + entry.words.back();
+    return text + " (scenarios/published.toml has all words)";
+  }
+  // What such a cell means, which is one thing at most.
+  std::string meant(Column column, const std::vector<PublishedWords::Word>& entries, const char* by_default) const {
+    const std::set<std::string> means = all_of(column, entries);
+    if (means.size() > 1) throw row_.error(at_[column], "one " + std::string(kNames[column]));
+    return means.empty() ? by_default : *means.begin();
+  }
+
+  void find_platform() {
+    Words gpu(step_.gpu);
+    for (const PublishedWords::Gpu& entry : words_.gpus)
+      if (gpu.take(entry.words)) {
+        step_.platform = run_.platform = entry.platform;
+        break;
+      }
+  }
+
+  void find_profile() {
+    for (const PublishedWords::Framework& entry : words_.frameworks)
+      if ((entry.platform.empty() || entry.platform == step_.platform) && Words(step_.framework).take(entry.words)) {
+        run_.framework = entry;
+        run_.profile = entry.profile;
+        if (!entry.said.empty()) step_.assumptions.push_back(entry.said);
+        break;
+      }
+    if (run_.profile.empty())
+      throw NotModelled{"no profile of " + (step_.framework.empty() ? "an unnamed framework" : step_.framework)};
+    if (step_.platform.empty())
+      throw NotModelled{"no platform of " + (step_.gpu.empty() ? "an unnamed GPU" : step_.gpu)};
+  }
+
+  void find_model() {
+    for (const PublishedWords::Model& entry : words_.models)
+      if (Words(step_.model).take(entry.words)) {
+        run_.model = entry;
+        break;
+      }
+    if (!run_.model.refused.empty()) throw NotModelled{run_.model.refused};
+    if (run_.ep > 1) throw NotModelled{"experts"};
+    if (const auto sizes = words_.sizes.find(folded(step_.model)); sizes != words_.sizes.end()) {
+      run_.sizes_by_name = run_.layers == 0;
+      for (const auto& [size, known] : {std::pair{&run_.layers, sizes->second.layers},
+                                        {&run_.hidden, sizes->second.hidden},
+                                        {&run_.heads, sizes->second.heads}})
+        if (*size == 0) *size = known;
+    }
+  }
+
+  void read_recomputation() {
+    std::set<std::string> means = all_of(kRecompute, words_.recomputations);
+    run_.sequence_parallel = means.erase("sequence_parallel") > 0;
+    if (means.erase("by_framework") > 0) means.insert(run_.framework.selective_op ? "op" : "selective");
+    if (means.size() > 1) throw row_.error(at_[kRecompute], "one kind of recomputation");
+    if (!means.empty()) run_.recompute = *means.begin();
+  }
+
+  bool holds(const PublishedWords::Habit& habit) const {
+    const auto is_one_of = [](const std::vector<std::string>& list, const std::string& name) {
+      return std::find(list.begin(), list.end(), name) != list.end();
+    };
+    return is_one_of(habit.of, run_.profile) && Words(step_.model).take({habit.model}) &&
+           Words(step_.source).take({habit.source}) && (habit.task.empty() || habit.task == run_.task) &&
+           (habit.precision.empty() || habit.precision == precision_) &&
+           (habit.technique.empty() || techniques_.contains(habit.technique)) && (!habit.pipeline || run_.pp > 1) &&
+           (!habit.tensor || run_.tp > 1) && !says(habit.unless);
+  }
+  bool says(const std::string& column) const {
+    const auto found = std::find(kNames.begin(), kNames.end(), column);
+    return found != kNames.end() && !text(static_cast<Column>(found - kNames.begin())).empty();
+  }
+  void take_habits() {
+    for (const PublishedWords::Habit& habit : words_.habits) {
+      if (!holds(habit)) continue;
+      if (!habit.profile.empty()) run_.profile = habit.profile;
+      if (!habit.keys.empty()) run_.habits[habit.section] += habit.keys + "\n";
+      if (!habit.said.empty()) step_.assumptions.push_back(habit.said);
+    }
+  }
+
+  void check_layout() const {
+    if (step_.step_s == 0) throw NotModelled{"no step_time_s given"};
+    for (const auto& [column, value] : {std::pair{kLayers, run_.layers},
+                                        {kHidden, run_.hidden},
+                                        {kHeads, run_.heads},
+                                        {kSeq, run_.seq_len},
+                                        {kGbs, run_.gbs}})
+      if (value == 0) throw NotModelled{fmt::format("no {} given", kNames[column])};
+    const std::int64_t of_model = run_.ranks_of_model();
+    if (run_.gpus == 0 || run_.gpus % of_model != 0 || (run_.dp > 0 && run_.dp * of_model != run_.gpus))
+      throw NotModelled{"gpus are not tp x cp x pp x dp"};
+  }
+
+  const CsvRow& row_;
+  const std::array<std::size_t, kColumns>& at_;
+  const KeyColumns& keys_;
+  const PublishedWords& words_;
+  PublishedStep& step_;
+  PublishedRun run_;
+  std::set<std::string> techniques_;
+  std::string precision_;
+};
+
+}  // namespace
+
+std::vector<PublishedStep> read_published(const std::string& path) {
+  const std::vector<std::byte> bytes = ReadFile::open(path).take();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<std::string> columns;
+  std::array<std::size_t, kColumns> at{};
+  for (std::size_t c = 0; c < kColumns; ++c) {
+    const bool is_there = c < kRequired || has_csv_column(text, kNames[c]);
+    at[c] = is_there ? columns.size() : kColumns;
+    if (is_there) columns.emplace_back(kNames[c]);
+  }
+  KeyColumns keys;
+  for (const char* section : kSectionsOfKeys)
+    for (const ScenarioKey& key : scenario_keys_of(section))
+      if (*key.column != '\0' && has_csv_column(text, key.column)) {
+        keys[columns.size()] = &key;
+        columns.emplace_back(key.column);
+      }
+  const PublishedWords words = read_published_words(data_path("published.toml"));
+  std::vector<PublishedStep> steps;
+  const auto step_at = [&](int line) -> PublishedStep& {
+    if (steps.empty() || steps.back().line != line) steps.emplace_back().line = line;
+    return steps.back();
+  };
+  read_csv(
+      text, path, columns, [&](const CsvRow& row) { Reader(row, at, keys, words, step_at(row.line())).read(); },
+      [&](int line, const Error& error) { step_at(line).skipped = error.what(); });
+  return steps;
+}
+
+}  // namespace stretto::validate

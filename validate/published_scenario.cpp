@@ -1,0 +1,124 @@
+#include "validate/published_scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/accelerator/numbers.hpp"
+
+namespace stretto::validate {
+namespace {
+
+// Samples for fine-tuning are short documents, packed to seq_len, that do not attend to each other. Of SQuAD, which
+// NeMo's recipes tune on, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246
+// tokens each. As a scenario each document is a sequence of its own.
+constexpr std::int64_t kDocumentTokens = 256;
+
+// A group of FSDP's HYBRID_SHARD is a node, of these GPUs.
+constexpr std::int64_t kGpusOfNode = 8;
+
+std::int64_t at_least_1(std::int64_t count) { return std::max<std::int64_t>(1, count); }
+
+class Writer {
+ public:
+  Writer(const PublishedRun& run, std::vector<std::string>& assumptions) : r_(run), assumptions_(assumptions) {
+    const bool is_packed = (run.task == "sft" || run.task == "lora") && run.seq_len % kDocumentTokens == 0;
+    if (!is_packed) return;
+    documents_ = run.seq_len / kDocumentTokens;
+    assume(fmt::format("packed documents of {} tokens", kDocumentTokens));
+  }
+
+  std::string text() {
+    out_ = fmt::format("name = {}\nplatform = \"{}\"\nprofile = \"{}\"\n", sim::toml_string(r_.id), r_.platform,
+                       r_.profile);
+    begin("model");
+    write_model();
+    begin("parallel");
+    write_layout();
+    begin("overlap");
+    begin("training");
+    write_training();
+    return out_;
+  }
+
+ private:
+  void begin(const char* section) {
+    out_ += fmt::format("[{}]\n", section);
+    for (const auto* said : {&r_.habits, &r_.columns})
+      if (const auto keys = said->find(section); keys != said->end()) out_ += keys->second;
+  }
+  void assume(const std::string& what) { assumptions_.push_back(what); }
+  void set(const char* key, std::int64_t value) { out_ += fmt::format("{} = {}\n", key, value); }
+
+  void write_model() {
+    set("num_layers", r_.layers);
+    set("hidden_size", r_.hidden);
+    set("num_attention_heads", r_.heads);
+    set("seq_length", r_.seq_len / documents_);
+    if (r_.kv_heads > 0 && r_.kv_heads != r_.heads) set("num_query_groups", r_.kv_heads);
+    if (r_.sizes_by_name) assume("sizes of " + r_.model_name + " as its repository has them");
+    if (r_.vocab == 0 && r_.framework.cuts_vocabulary) {
+      const std::int64_t tp = at_least_1(r_.tp);
+      set("vocab_size", r_.model.vocab_size / tp * tp);
+      set("make_vocab_size_divisible_by", 1);
+      assume(r_.model.said + ", not padded, cut by floor division");
+    } else {
+      set("vocab_size", r_.vocab > 0 ? r_.vocab : r_.model.vocab_size);
+      // FSDP pads none, and those of its rows are multiples of 64.
+      set("make_vocab_size_divisible_by", r_.vocab > 0 && r_.framework.shards ? 1 : 128);
+      if (r_.vocab == 0) assume(r_.model.said);
+    }
+    out_ += r_.model.keys;
+  }
+
+  void write_layout() {
+    const std::int64_t dp = r_.gpus / r_.ranks_of_model();
+    set("data_parallel_size", dp);
+    set("tensor_model_parallel_size", at_least_1(r_.tp));
+    set("pipeline_model_parallel_size", at_least_1(r_.pp));
+    if (r_.cp > 1) set("context_parallel_size", r_.cp);
+    if (r_.chunks > 1 && r_.pp > 1) set("virtual_pipeline_model_parallel_size", r_.chunks);
+    // Models of 126 layers and their like: embedding and head stand for a layer each (arXiv 2407.21783, 3.3.2).
+    const std::int64_t pieces = at_least_1(r_.pp) * at_least_1(r_.chunks);
+    if (r_.pp > 1 && r_.layers % pieces != 0 && (r_.layers + 2) % pieces == 0) {
+      out_ += "account_for_embedding_in_pipeline_split = true\naccount_for_loss_in_pipeline_split = true\n";
+      assume("embedding and head counted as layers");
+    }
+    if (r_.sequence_parallel) out_ += "sequence_parallel = true\n";
+    if (r_.hybrid_shard && dp > kGpusOfNode) set("num_distributed_optimizer_instances", dp / kGpusOfNode);
+  }
+
+  void write_training() {
+    set("micro_batch_size", at_least_1(r_.mbs) * documents_);
+    set("global_batch_size", r_.gbs * documents_);
+    if (r_.mbs == 0) assume("micro_batch_size 1");
+    if (r_.task == "lora") {
+      out_ += "frozen_base = true\n";
+      assume("adapters not counted");
+    }
+    const std::string& what = r_.recompute;
+    if (what == "full") out_ += "recompute_granularity = \"full\"\n";
+    if (what == "selective") out_ += "recompute_granularity = \"selective\"\n";
+    if (what == "op") out_ += "recompute_granularity = \"selective_op\"\n";
+    if (what == "layer") {
+      out_ += "recompute_granularity = \"full\"\nrecompute_method = \"block\"\n";
+      set("recompute_num_layers", at_least_1(r_.layers / 2));
+    }
+  }
+
+  const PublishedRun& r_;
+  std::vector<std::string>& assumptions_;
+  std::int64_t documents_ = 1;  // of a sequence
+  std::string out_;
+};
+
+}  // namespace
+
+std::int64_t PublishedRun::ranks_of_model() const { return at_least_1(tp) * at_least_1(pp) * at_least_1(cp); }
+
+std::string scenario_text(const PublishedRun& run, std::vector<std::string>& assumptions) {
+  return Writer(run, assumptions).text();
+}
+
+}  // namespace stretto::validate

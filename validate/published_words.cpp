@@ -1,0 +1,125 @@
+#include "validate/published_words.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/toml.hpp"
+
+namespace stretto::validate {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+Strings words_of(TomlTable& table) {
+  Strings words = require<Strings>(table, "words");
+  for (std::string& word : words) word = folded(word);
+  return words;
+}
+
+// Each table of the list under `key`, read by `read(table)`.
+template <class Read>
+auto entries_of(TomlTable& root, const char* key, Read read) {
+  std::vector<decltype(read(root))> entries;
+  for (TomlTable& table : root.tables(key)) {
+    entries.push_back(read(table));
+    table.finish();
+  }
+  return entries;
+}
+
+std::string text(TomlTable& table, const char* key) { return value_or<std::string>(table, key, ""); }
+
+PublishedWords::Framework framework_of(TomlTable& table) {
+  return {words_of(table),
+          text(table, "platform"),
+          text(table, "profile"),
+          text(table, "said"),
+          value_or<bool>(table, "shards", false),
+          value_or<bool>(table, "cuts_vocabulary", false),
+          value_or<bool>(table, "selective_op", false)};
+}
+
+PublishedWords::Word word_of(TomlTable& table) {
+  return {words_of(table), text(table, "means"), text(table, "refused")};
+}
+
+PublishedWords::Model model_of(TomlTable& table) {
+  return {words_of(table), text(table, "refused"), text(table, "keys"), text(table, "said"),
+          value_or<std::int64_t>(table, "vocab_size", 0, {.min = 0})};
+}
+
+PublishedWords::Habit habit_of(TomlTable& table) {
+  return {require<Strings>(table, "of"),
+          folded(text(table, "model")),
+          folded(text(table, "source")),
+          text(table, "task"),
+          text(table, "precision"),
+          text(table, "technique"),
+          text(table, "unless"),
+          value_or<bool>(table, "pipeline", false),
+          value_or<bool>(table, "tensor", false),
+          text(table, "profile"),
+          text(table, "section"),
+          text(table, "keys"),
+          text(table, "said")};
+}
+
+}  // namespace
+
+std::string folded(std::string_view text) {
+  std::string result;
+  for (const unsigned char letter : text)
+    if (std::string_view(" \t-_():=\"'").find(static_cast<char>(letter)) == std::string_view::npos)
+      result += static_cast<char>(std::tolower(letter));
+  return result;
+}
+
+bool Words::take(const Strings& words) {
+  for (const std::string& word : words) {
+    const std::size_t at = left_.find(word);
+    if (at == std::string::npos) continue;
+    left_.replace(at, word.size(), " ");  // what stood around it does not become a word
+    return true;
+  }
+  return false;
+}
+
+bool Words::has_more() const {
+  return std::any_of(left_.begin(), left_.end(),
+                     [](unsigned char letter) { return letter >= 0x80 || std::isalnum(letter) != 0; });
+}
+
+bool PublishedWords::is_nothing(std::string_view cell) const {
+  const std::string word = folded(cell);
+  return word.empty() || std::find(nothing.begin(), nothing.end(), word) != nothing.end();
+}
+
+PublishedWords read_published_words(const std::string& path) {
+  TomlTable root = read_toml(path);
+  PublishedWords words;
+  words.nothing = require<Strings>(root, "nothing");
+  for (std::string& word : words.nothing) word = folded(word);
+  words.frameworks = entries_of(root, "framework", framework_of);
+  words.gpus = entries_of(root, "gpu", [](TomlTable& table) {
+    return PublishedWords::Gpu{words_of(table), text(table, "platform")};
+  });
+  words.precisions = entries_of(root, "precision", word_of);
+  words.recomputations = entries_of(root, "recompute", word_of);
+  words.tasks = entries_of(root, "task", word_of);
+  words.techniques = entries_of(root, "technique", word_of);
+  words.caveats = entries_of(root, "caveat", word_of);
+  words.models = entries_of(root, "model", model_of);
+  words.habits = entries_of(root, "habit", habit_of);
+  TomlTable sizes = root.section("sizes");
+  for (const std::string& name : sizes.keys()) {
+    TomlTable table = sizes.section(name);
+    const auto size = [&](const char* key) { return require<std::int64_t>(table, key, {.min = 1, .max = 1 << 24}); };
+    words.sizes[folded(name)] = {size("layers"), size("hidden"), size("heads")};
+    table.finish();
+  }
+  sizes.finish();
+  root.finish();
+  return words;
+}
+
+}  // namespace stretto::validate

@@ -1,0 +1,245 @@
+#include "validate/validate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/parallel.hpp"
+#include "base/statistics.hpp"
+#include "model/transformer.hpp"
+#include "predict/constants.hpp"
+#include "predict/predict_step.hpp"
+#include "report/exposure.hpp"
+
+namespace stretto::validate {
+namespace {
+
+// Returns false when that leaves the shipped constants as they are.
+bool reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
+  if (fitted == Fitted::shipped) return false;
+  bool is_changed = false;
+  for (const predict::Constant& constant : predict::constants_of(a, f))
+    if (constant.is_fitted() && constant.quantity->sourced) {
+      constant.quantity->value = *constant.quantity->sourced;
+      is_changed = true;
+    }
+  if (fitted == Fitted::sourced) return is_changed;
+  f.gemm_sustained.reset();
+  f.collective_in_step_us.reset();
+  a.gemm_sustained.value = 1;
+  a.collective_in_step_us.value = 0;
+  for (Quantity* host : {&f.issue_us, &f.collective_issue_us, &f.micro_batch_us, &f.step_us}) host->value = 0;
+  return true;
+}
+
+// A platform whose nodes have the network that a row states: as many of its cards as make up the rate.
+void set_network(sim::Accelerator& a, double node_Gbps) {
+  const double node_GBps = node_Gbps / 8, card_GBps = a.network.GBps.value;
+  a.network_cards = std::clamp<std::int64_t>(std::llround(node_GBps / card_GBps), 1, a.domain);
+  a.network.GBps.value = node_GBps / double(a.network_cards);
+}
+
+// Platforms of a run, each with each network that rows state, read once.
+class Platforms {
+ public:
+  void read(const ValidatedStep& step) {
+    if (platforms_.contains(key_of(step))) return;
+    sim::Platform platform = sim::read_platform(step.scenario.platform);
+    if (step.published.node_Gbps > 0) set_network(*platform.accelerator, step.published.node_Gbps);
+    platforms_.emplace(key_of(step), std::move(platform));
+  }
+  const sim::Platform& at(const ValidatedStep& step) const { return platforms_.at(key_of(step)); }
+
+ private:
+  using Key = std::pair<std::string, double>;
+  static Key key_of(const ValidatedStep& step) { return {step.scenario.platform, step.published.node_Gbps}; }
+  std::map<Key, sim::Platform> platforms_;
+};
+
+void predict_memory(ValidatedStep& step, const predict::BuiltStep& built, const sim::Platform& platform) {
+  const DeviceMemory memory =
+      predict::memory_of(built.schedule(), built.plan(), platform, step.scenario.training, step.scenario.framework);
+  step.peak_bytes = step.published.hbm_of == "allocated"  ? memory.allocated_bytes()
+                    : step.published.hbm_of == "reserved" ? memory.taken_bytes()
+                                                          : memory.predicted_bytes();
+  step.over_bytes = -memory.free_bytes();
+}
+
+void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool with_interval) {
+  const Scenario& scenario = step.scenario;
+  const predict::BuiltStep built(scenario);
+  predict_memory(step, built, shipped);
+  for (const Fitted fitted : {Fitted::shipped, Fitted::sourced, Fitted::nothing}) {
+    sim::Platform platform = shipped;
+    Framework framework = scenario.framework;
+    double& predicted_s = step.predicted_s[static_cast<std::size_t>(fitted)];
+    if (!reduce(*platform.accelerator, framework, fitted) && fitted != Fitted::shipped) {
+      predicted_s = step.predicted(Fitted::shipped);
+      continue;
+    }
+    const sim::SimResult result = built.simulate(built.costs(platform, framework));
+    predicted_s = to_ms(result.step) * 1e-3;
+    if (fitted != Fitted::shipped) continue;
+    const Breakdown b = mean_breakdown(built.schedule(), result.programs, result.timeline);
+    const double step_ms = to_ms(result.step);
+    step.limits = {{"compute", to_ms(b.compute) / step_ms}, {"waiting", to_ms(b.bubble) / step_ms}};
+    for (std::size_t c = 0; c < b.exposed.size(); ++c)
+      step.limits.push_back({"exposed " + built.schedule().communicators[c].name, to_ms(b.exposed[c]) / step_ms});
+    std::stable_sort(step.limits.begin(), step.limits.end(),
+                     [](const auto& x, const auto& y) { return x.second > y.second; });
+  }
+  const double flops = training_flops_per_sequence(scenario.model, scenario.training.frozen_base).model *
+                       double(scenario.training.global_batch_size);
+  step.mfu =
+      flops / step.published.step_s / (shipped.accelerator->peak_TFLOPs.value * 1e12 * double(step.published.gpus));
+  if (with_interval) step.spread = spread_of(built, shipped, scenario.framework, step.predicted(Fitted::shipped));
+}
+
+ValidatedGroup::Errors errors_of(const std::vector<double>& errors) {
+  ValidatedGroup::Errors result;
+  if (errors.empty()) return result;
+  std::vector<double> sizes;
+  for (const double error : errors) {
+    sizes.push_back(std::abs(error));
+    result.mean_abs += std::abs(error) / double(errors.size());
+    result.bias += error / double(errors.size());
+    if (std::abs(error) > std::abs(result.worst)) result.worst = error;
+  }
+  result.median_abs = median(sizes);
+  return result;
+}
+
+// A row's time by the mean MFU of the other rows of its group: what somebody without a model would say.
+void predict_by_mfu(std::vector<ValidatedStep>& steps, const ValidatedGroup& group) {
+  for (const std::size_t s : group.steps) {
+    double others = 0;
+    int count = 0;
+    for (const std::size_t other : group.steps)
+      if (steps[other].published.cluster != steps[s].published.cluster) others += steps[other].mfu, ++count;
+    if (count > 0) steps[s].constant_mfu_s = steps[s].published.step_s * steps[s].mfu / (others / count);
+  }
+}
+
+// How wide the intervals of a group are, how many rows are inside, and what makes them wide.
+void sum_up_intervals(const std::vector<ValidatedStep>& steps, ValidatedGroup& group) {
+  std::map<std::string, double> shares;
+  const double count = double(group.steps.size());
+  for (const std::size_t s : group.steps) {
+    const ValidatedStep& step = steps[s];
+    group.inside += (step.is_inside() ? 1 : 0) / count;
+    group.half_width += (step.high_s() - step.low_s()) / 2 / step.predicted(Fitted::shipped) / count;
+    for (const auto& [name, share] : step.spread.shares) shares[name] += share / count;
+  }
+  group.uncertain.assign(shares.begin(), shares.end());
+  std::stable_sort(group.uncertain.begin(), group.uncertain.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+}
+
+void sum_up(std::vector<ValidatedStep>& steps, ValidatedGroup& group) {
+  predict_by_mfu(steps, group);
+  const auto errors_by = [&](const auto& time_s) {
+    std::vector<double> errors;
+    for (const std::size_t s : group.steps)
+      if (time_s(steps[s]) > 0) errors.push_back(time_s(steps[s]) / steps[s].published.step_s - 1);
+    return errors_of(errors);
+  };
+  for (const Fitted fitted : {Fitted::nothing, Fitted::sourced, Fitted::shipped})
+    group.errors[static_cast<std::size_t>(fitted)] =
+        errors_by([&](const ValidatedStep& step) { return step.predicted(fitted); });
+  group.constant_mfu = errors_by([](const ValidatedStep& step) { return step.constant_mfu_s; });
+  group.left_out_errors = errors_by([](const ValidatedStep& step) { return step.left_out_s; });
+  std::vector<double> of_memory;
+  for (const std::size_t s : group.steps) {
+    if (steps[s].published.hbm_GiB > 0) of_memory.push_back(steps[s].memory_error());
+    group.over += steps[s].is_wrongly_over() ? 1 : 0;
+  }
+  group.memory_rows = of_memory.size();
+  group.memory = errors_of(of_memory);
+  group.pairs = pairs_of(steps, group.steps);
+  group.ranking = ranking_of(steps, group.steps);
+}
+
+}  // namespace
+
+double ValidatedStep::low_s() const { return predicted(Fitted::shipped) * std::exp(-spread.down); }
+double ValidatedStep::high_s() const { return predicted(Fitted::shipped) * std::exp(spread.up); }
+
+const char* name_of(Fitted fitted) {
+  switch (fitted) {
+    case Fitted::nothing:
+      return "nothing";
+    case Fitted::sourced:
+      return "sourced";
+    case Fitted::shipped:
+      return "shipped";
+  }
+  return "";
+}
+
+Validation validate(std::vector<PublishedStep> published, const ValidationOptions& options,
+                    const ValidationProgress& progress) {
+  const auto tell = [&](const std::string& line) {
+    if (progress) progress(line);
+  };
+  Validation validation{options, {}, {}};
+  Platforms platforms;
+  std::vector<ValidatedStep>& steps = validation.steps;
+  for (PublishedStep& row : published) {
+    ValidatedStep& step = steps.emplace_back();
+    step.published = std::move(row);
+    if (!step.published.skipped.empty()) continue;
+    try {
+      step.scenario = parse_scenario(step.published.scenario_text, step.published.id);
+      platforms.read(step);
+    } catch (const Error& error) {
+      step.published.skipped = error.what();
+    }
+  }
+  const auto of_all = std::count_if(steps.begin(), steps.end(),
+                                    [](const ValidatedStep& step) { return step.published.skipped.empty(); });
+  std::mutex telling;
+  std::int64_t done = 0;
+  tell(fmt::format("predicting {} steps", of_all));
+  parallel_each(std::int64_t(steps.size()), [&](std::int64_t i) {
+    ValidatedStep& step = steps[static_cast<std::size_t>(i)];
+    if (!step.published.skipped.empty()) return;
+    try {
+      predict_published(step, platforms.at(step), options.intervals);
+    } catch (const Error& error) {
+      step.published.skipped = error.what();
+    }
+    const std::lock_guard lock(telling);
+    tell(fmt::format("{} of {} steps predicted", ++done, of_all));
+  });
+  std::map<std::string, std::size_t> group_of;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    const PublishedStep& row = steps[s].published;
+    if (!row.skipped.empty()) continue;
+    const std::string name =
+        row.framework + ", " + row.platform + (row.task == "pretrain" || row.task.empty() ? "" : ", " + row.task);
+    const auto [found, is_new] = group_of.try_emplace(name, validation.groups.size());
+    if (is_new) {
+      ValidatedGroup& group = validation.groups.emplace_back();
+      group.name = name;
+      sim::Platform platform = platforms.at(steps[s]);
+      Framework framework = steps[s].scenario.framework;
+      for (const predict::Constant& constant : predict::constants_of(*platform.accelerator, framework))
+        group.fitted_constants += constant.is_fitted();
+    }
+    validation.groups[found->second].steps.push_back(s);
+  }
+  for (ValidatedGroup& group : validation.groups) {
+    if (options.leave_out) tell("fitting constants without each model in turn: " + group.name);
+    if (options.leave_out) group.left_out = leave_out(steps, group.steps, platforms.at(steps[group.steps.front()]));
+    sum_up(steps, group);
+    if (options.intervals) sum_up_intervals(steps, group);
+  }
+  return validation;
+}
+
+}  // namespace stretto::validate

@@ -1,0 +1,21 @@
+#pragma once
+#include "report/table.hpp"
+#include "validate/validate.hpp"
+
+namespace stretto::validate {
+
+// A validation as `stretto validate` prints it and its page shows it. Errors are predicted / measured − 1.
+
+Table table_of_groups(const Validation& validation);
+Table table_of_rows(const Validation& validation);
+// Groups with published peaks of memory, or with rows that are predicted not to fit though they ran; those rows by
+// name.
+Table table_of_memory(const Validation& validation);
+Table table_of_pairs(const Validation& validation);
+Table table_of_rankings(const Validation& validation);
+Table table_of_intervals(const Validation& validation);  // empty unless they were asked for
+Table table_of_left_out(const Validation& validation);   // the same
+// "skipped 8: LoRA", one line for every reason.
+std::vector<std::string> skipped_lines(const Validation& validation);
+
+}  // namespace stretto::validate
