@@ -1,4 +1,4 @@
-#include "exec/export.hpp"
+#include "exec/state/export.hpp"
 
 #include <fmt/format.h>
 

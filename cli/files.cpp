@@ -18,8 +18,8 @@
 #include "base/read_file.hpp"
 #include "cli/commands.hpp"
 #include "cli/terminal.hpp"
-#include "exec/checkpoint.hpp"
-#include "exec/weights.hpp"
+#include "exec/state/checkpoint.hpp"
+#include "exec/state/weights.hpp"
 #include "predict/inputs.hpp"
 
 namespace stretto::cli {

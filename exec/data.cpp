@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
-#include "exec/checkpoint_header.hpp"
+#include "exec/state/checkpoint_header.hpp"
 
 namespace stretto::exec {
 namespace {

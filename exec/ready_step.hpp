@@ -5,7 +5,7 @@
 
 #include "exec/data.hpp"
 #include "exec/machine.hpp"
-#include "exec/model_state.hpp"
+#include "exec/state/model_state.hpp"
 #include "model/scenario.hpp"
 #include "model/verify/verify.hpp"
 

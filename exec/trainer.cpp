@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "exec/checkpoint.hpp"
 #include "exec/data.hpp"
-#include "exec/directory_lock.hpp"
-#include "exec/model_state.hpp"
-#include "exec/saved_state.hpp"
-#include "exec/training_record.hpp"
-#include "exec/weights.hpp"
+#include "exec/state/checkpoint.hpp"
+#include "exec/state/directory_lock.hpp"
+#include "exec/state/model_state.hpp"
+#include "exec/state/saved_state.hpp"
+#include "exec/state/training_record.hpp"
+#include "exec/state/weights.hpp"
 
 namespace stretto::exec {
 namespace {

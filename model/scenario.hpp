@@ -109,7 +109,7 @@ struct Training {
   std::uint64_t seed = 1234;
   double init_method_std = 0.02;
   std::string data;            // text file (bytes are tokens) or .bin token shard; relative to the scenario file
-  std::string load;            // initial weights (exec/weights.hpp), "" = random; path relative like data's
+  std::string load;            // initial weights (exec/state/weights.hpp), "" = random; path relative like data's
   std::string checkpoint_dir;  // "" = none
   std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
   bool enable_cuda_graph = true;         // on a GPU: steps after the first are launched as one

@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 #include "exec/launch/process_group.hpp"
-#include "exec/model_state.hpp"
+#include "exec/state/model_state.hpp"
 
 namespace stretto::testing {
 

@@ -9,7 +9,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "exec/export.hpp"
+#include "exec/state/export.hpp"
 #include "exec/trainer.hpp"
 #include "tests/temp_dir.hpp"
 #include "tests/training.hpp"

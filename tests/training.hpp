@@ -10,8 +10,8 @@
 
 #include "base/rng.hpp"
 #include "exec/host/executor.hpp"
-#include "exec/model_state.hpp"
 #include "exec/serial/serial.hpp"
+#include "exec/state/model_state.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/residency.hpp"

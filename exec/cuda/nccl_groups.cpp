@@ -13,8 +13,6 @@
 namespace stretto::cuda {
 namespace {
 
-using Kind = NcclGroup::Kind;
-
 const PointToPoint* message_of(const Schedule& schedule, OpId op) {
   return std::get_if<PointToPoint>(&schedule.operations[op].work);
 }
@@ -132,13 +130,14 @@ class Groups {
   NcclGroup of(OpId op) {
     const Operation& operation = schedule_.operations[op];
     if (const auto* collective = std::get_if<Collective>(&operation.work))
-      return {collective->communicator, Kind::collectives, 0};
+      return {collective->communicator, NcclGroup::Kind::collectives, 0};
     const PointToPoint& message = *message_of(schedule_, op);
-    if (const auto lane = joined_.find(operation.lane); lane != joined_.end()) return {lane->second, Kind::joined, 0};
+    if (const auto lane = joined_.find(operation.lane); lane != joined_.end())
+      return {lane->second, NcclGroup::Kind::joined, 0};
     const std::int64_t sender = message.is_send ? rank_ : peer_of(schedule_, message, rank_).rank;
     const std::vector<std::int64_t>& group = members(message.communicator);
     const auto place = static_cast<std::size_t>(std::find(group.begin(), group.end(), sender) - group.begin());
-    return {message.communicator, Kind::messages, colours(message.communicator)[place]};
+    return {message.communicator, NcclGroup::Kind::messages, colours(message.communicator)[place]};
   }
   std::set<NcclGroup> all() {
     std::set<NcclGroup> groups;
@@ -148,11 +147,11 @@ class Groups {
       const std::uint32_t index = communicator_of(operation.work);
       if (process_group_of(schedule_.mesh, schedule_.communicators[index], rank_).size < 2) continue;
       if (std::holds_alternative<Collective>(operation.work)) {
-        groups.insert({index, Kind::collectives, 0});
+        groups.insert({index, NcclGroup::Kind::collectives, 0});
       } else if (const auto lane = joined_.find(operation.lane); lane != joined_.end()) {
-        groups.insert({lane->second, Kind::joined, 0});
+        groups.insert({lane->second, NcclGroup::Kind::joined, 0});
       } else {
-        for (const std::uint8_t colour : colours(index)) groups.insert({index, Kind::messages, colour});
+        for (const std::uint8_t colour : colours(index)) groups.insert({index, NcclGroup::Kind::messages, colour});
       }
     }
     return groups;
@@ -194,7 +193,7 @@ int ctas_of_others(const Schedule& schedule, const std::set<NcclGroup>& groups, 
   for (const NcclGroup& group : groups) {
     const Communicator& communicator = schedule.communicators[group.communicator];
     if (communicator.engine == CommEngine::sm)
-      given += group.kind == Kind::collectives
+      given += group.kind == NcclGroup::Kind::collectives
                    ? communicator.channels
                    : static_cast<int>(std::bit_ceil(static_cast<unsigned>(communicator.channels)));
     else
@@ -206,7 +205,7 @@ int ctas_of_others(const Schedule& schedule, const std::set<NcclGroup>& groups, 
 int ctas_of(const Schedule& schedule, const NcclGroup& group, int of_others) {
   const Communicator& communicator = schedule.communicators[group.communicator];
   if (communicator.engine == CommEngine::sm) return communicator.channels;
-  return std::min(kMostCtas, group.kind == Kind::collectives
+  return std::min(kMostCtas, group.kind == NcclGroup::Kind::collectives
                                  ? of_others
                                  : static_cast<int>(std::bit_floor(static_cast<unsigned>(of_others))));
 }

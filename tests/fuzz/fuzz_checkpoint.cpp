@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "base/error.hpp"
-#include "exec/tensor_file.hpp"
+#include "exec/state/tensor_file.hpp"
 #include "tests/fuzz/heap.hpp"
 
 // The input is a checkpoint file, or the manifest of one whose shards are missing. Only stretto::Error may come out,

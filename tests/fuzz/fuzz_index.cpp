@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "exec/header_json.hpp"
+#include "exec/state/header_json.hpp"
 #include "tests/fuzz/heap.hpp"
 
 // The input is a model.safetensors.index.json. Only stretto::Error may come out, and no file of another folder.

@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "base/error.hpp"
-#include "exec/weights.hpp"
+#include "exec/state/weights.hpp"
 #include "tests/fuzz/heap.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "exec/export.hpp"
+#include "exec/state/export.hpp"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@
 
 #include "base/error.hpp"
 #include "base/new_file.hpp"
-#include "exec/checkpoint.hpp"
-#include "exec/model_state.hpp"
-#include "exec/weights.hpp"
+#include "exec/state/checkpoint.hpp"
+#include "exec/state/model_state.hpp"
+#include "exec/state/weights.hpp"
 #include "model/scenario/hf_config.hpp"
 #include "model/scenario/keys.hpp"
 
@@ -99,7 +99,8 @@ std::vector<std::string> write(const Transformer& model, const HuggingFaceFiles&
   folder->add(to.config, config);
   folder->keep();
   if (model.hidden_dropout == 0 || hf_style(model) == HfStyle::gpt2) return {};
-  return {fmt::format("hidden_dropout = {} is not in config.json: Hugging Face's model has none", model.hidden_dropout)};
+  return {
+      fmt::format("hidden_dropout = {} is not in config.json: Hugging Face's model has none", model.hidden_dropout)};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "exec/tensor_file.hpp"
+#include "exec/state/tensor_file.hpp"
 
 #include <fmt/format.h>
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/new_file.hpp"
-#include "exec/checkpoint_header.hpp"
 #include "exec/launch/process_group.hpp"
-#include "exec/tensor_file.hpp"
-#include "exec/tensor_parts.hpp"
+#include "exec/state/checkpoint_header.hpp"
+#include "exec/state/tensor_file.hpp"
+#include "exec/state/tensor_parts.hpp"
 
 namespace stretto::exec {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/read_file.hpp"
-#include "exec/header_json.hpp"
+#include "exec/state/header_json.hpp"
 #include "model/schedule/dtype.hpp"
 
 namespace stretto::exec {

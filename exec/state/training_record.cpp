@@ -1,4 +1,4 @@
-#include "exec/training_record.hpp"
+#include "exec/state/training_record.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "exec/weights.hpp"
+#include "exec/state/weights.hpp"
 
 #include <fmt/format.h>
 

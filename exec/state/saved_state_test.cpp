@@ -1,5 +1,5 @@
 // The state of training goes through checkpoints of several processes to any other layout, bit for bit.
-#include "exec/saved_state.hpp"
+#include "exec/state/saved_state.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -12,7 +12,7 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "exec/checkpoint.hpp"
+#include "exec/state/checkpoint.hpp"
 #include "tests/as_processes.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"

@@ -1,4 +1,4 @@
-#include "exec/header_json.hpp"
+#include "exec/state/header_json.hpp"
 
 #include <fmt/format.h>
 

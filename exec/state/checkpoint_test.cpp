@@ -1,4 +1,4 @@
-#include "exec/checkpoint.hpp"
+#include "exec/state/checkpoint.hpp"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 #include <iterator>
 
 #include "base/error.hpp"
-#include "exec/directory_lock.hpp"
+#include "exec/state/directory_lock.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"
 

@@ -1,4 +1,4 @@
-#include "exec/checkpoint.hpp"
+#include "exec/state/checkpoint.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "exec/directory_lock.hpp"
+#include "exec/state/directory_lock.hpp"
 
 namespace stretto::exec {
 namespace {

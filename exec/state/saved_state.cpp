@@ -1,4 +1,4 @@
-#include "exec/saved_state.hpp"
+#include "exec/state/saved_state.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "exec/state_portion.hpp"
+#include "exec/state/state_portion.hpp"
 
 namespace stretto::exec {
 namespace {

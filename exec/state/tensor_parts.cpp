@@ -1,4 +1,4 @@
-#include "exec/tensor_parts.hpp"
+#include "exec/state/tensor_parts.hpp"
 
 #include <fmt/format.h>
 

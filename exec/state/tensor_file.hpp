@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/read_file.hpp"
-#include "exec/checkpoint_header.hpp"
-#include "exec/tensor_parts.hpp"
+#include "exec/state/checkpoint_header.hpp"
+#include "exec/state/tensor_parts.hpp"
 
 namespace stretto::exec {
 

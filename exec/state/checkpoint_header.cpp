@@ -1,4 +1,4 @@
-#include "exec/checkpoint_header.hpp"
+#include "exec/state/checkpoint_header.hpp"
 
 #include <fmt/format.h>
 

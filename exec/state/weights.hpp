@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "exec/model_state.hpp"
-#include "exec/tensor_file.hpp"
-#include "exec/weight_names.hpp"
+#include "exec/state/model_state.hpp"
+#include "exec/state/tensor_file.hpp"
+#include "exec/state/weight_names.hpp"
 
 namespace stretto::exec {
 
 // The parameters of a model in safetensors files: those of Stretto's checkpoints (of which the optimizer state is left
-// alone) or of Hugging Face's GPT-2 and Llama (exec/weight_names.hpp), told apart by the names of the tensors, in F64,
-// F32, BF16 or F16. A parameter is in memory while it is read. Move-only. Safe to read from several threads.
+// alone) or of Hugging Face's GPT-2 and Llama (exec/state/weight_names.hpp), told apart by the names of the tensors, in
+// F64, F32, BF16 or F16. A parameter is in memory while it is read. Move-only. Safe to read from several threads.
 class Weights {
  public:
   // `path`: a file; the index of a model in several files of the same folder (Hugging Face's

@@ -8,8 +8,8 @@
 namespace stretto::exec {
 
 // Weights as Hugging Face's GPT2LMHeadModel, LlamaForCausalLM or Qwen3ForCausalLM has them, in f32 by their names
-// (exec/weight_names.hpp). Throw Error(input) when the model has no such names, Error(runtime) when a file cannot be
-// written.
+// (exec/state/weight_names.hpp). Throw Error(input) when the model has no such names, Error(runtime) when a file cannot
+// be written.
 struct HuggingFaceFiles {
   std::string tensors;  // model.safetensors
   std::string config;   // config.json, "": none

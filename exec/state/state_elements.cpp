@@ -1,4 +1,4 @@
-#include "exec/state_elements.hpp"
+#include "exec/state/state_elements.hpp"
 
 #include <cassert>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "exec/weights.hpp"
+#include "exec/state/weights.hpp"
 
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 #include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "base/rng.hpp"
-#include "exec/export.hpp"
+#include "exec/state/export.hpp"
 #include "model/scenario/hf_config.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"

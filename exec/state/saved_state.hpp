@@ -1,7 +1,7 @@
 #pragma once
-#include "exec/checkpoint.hpp"
-#include "exec/model_state.hpp"
-#include "exec/tensor_file.hpp"
+#include "exec/state/checkpoint.hpp"
+#include "exec/state/model_state.hpp"
+#include "exec/state/tensor_file.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::exec {

@@ -1,11 +1,11 @@
-#include "exec/weight_names.hpp"
+#include "exec/state/weight_names.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "exec/model_state.hpp"
+#include "exec/state/model_state.hpp"
 #include "model/scenario/hf_config.hpp"
 
 namespace stretto::exec {

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "exec/data.hpp"
-#include "exec/tensor_file.hpp"
+#include "exec/state/tensor_file.hpp"
 #include "model/scenario.hpp"
 
 namespace stretto::exec {

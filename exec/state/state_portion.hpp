@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/model_state.hpp"
-#include "exec/tensor_parts.hpp"
+#include "exec/state/model_state.hpp"
+#include "exec/state/tensor_parts.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::exec {

@@ -1,4 +1,4 @@
-#include "exec/directory_lock.hpp"
+#include "exec/state/directory_lock.hpp"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>

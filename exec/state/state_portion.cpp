@@ -1,10 +1,10 @@
-#include "exec/state_portion.hpp"
+#include "exec/state/state_portion.hpp"
 
 #include <algorithm>
 #include <cassert>
 #include <map>
 
-#include "exec/state_elements.hpp"
+#include "exec/state/state_elements.hpp"
 
 namespace stretto::exec {
 namespace {

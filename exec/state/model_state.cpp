@@ -1,4 +1,4 @@
-#include "exec/model_state.hpp"
+#include "exec/state/model_state.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "base/rng.hpp"
-#include "exec/state_elements.hpp"
+#include "exec/state/state_elements.hpp"
 #include "model/lower/parameters.hpp"
 
 namespace stretto::exec {
