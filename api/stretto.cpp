@@ -30,7 +30,8 @@
 namespace stretto::api {
 namespace {
 
-// No type of the inside gets out, and nothing of a message does anything to a terminal.
+// Calls `act` and turns every exception into an api::Error, so that no internal type leaves the library. Control
+// characters in a message are made printable.
 template <class Act>
 auto guarded(Act act) -> decltype(act()) {
   try {
@@ -44,7 +45,7 @@ auto guarded(Act act) -> decltype(act()) {
   }
 }
 
-// Whatever is longer than a path can be is no name, and is not to come back in a message.
+// Refuses a name that is longer than a path can be, so that the name does not come back in a message.
 void require_short(const std::string& what, const std::string& name) {
   constexpr std::size_t kMost = 4096;  // PATH_MAX of Linux
   if (name.size() > kMost)
@@ -62,7 +63,7 @@ predict::Fusions open_fusions(const Request& request, const Scenario& scenario, 
   return predict::open_fusions(scenario, request.scenario, request.set, platform);
 }
 
-// As it is run on the platform that the request names.
+// Returns the scenario with the platform that the request names.
 Scenario scenario_there(const Request& request) {
   Scenario scenario = scenario_of(request);
   if (!request.platform.empty())

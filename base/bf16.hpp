@@ -20,8 +20,8 @@ inline Bf16 to_bf16(float value) {
   return {static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quieted : rounded)};
 }
 
-// The same from f64, rounded once: the intermediate f32 is rounded to odd (Boldo & Melquiond 2008), which keeps the
-// information on which side of a tie the value lies.
+// Rounds an f64 once: the intermediate f32 is rounded to odd (Boldo & Melquiond 2008), which keeps the information on
+// which side of a tie the value lies.
 inline Bf16 to_bf16(double value) {
   const float nearest = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(nearest) == value) return to_bf16(nearest);

@@ -48,7 +48,7 @@ TEST_CASE("every bf16 survives the way to f32 and back", "[bf16]") {
 TEST_CASE("f64 to bf16 rounds once", "[bf16]") {
   const double tie = static_cast<double>(from_bits(0x3f808000));
   CHECK(to_bf16(tie).bits == 0x3f80);
-  CHECK(to_bf16(tie + 1e-12).bits == 0x3f81);  // by way of the nearest f32 this would be the tie and round down
+  CHECK(to_bf16(tie + 1e-12).bits == 0x3f81);  // rounding to the nearest f32 first would give the tie and round down
   const double upper_tie = static_cast<double>(from_bits(0x3f818000));
   CHECK(to_bf16(upper_tie - 1e-12).bits == 0x3f81);
   CHECK(to_bf16(-(tie + 1e-12)).bits == 0xbf81);

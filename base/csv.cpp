@@ -13,13 +13,13 @@
 namespace stretto {
 namespace {
 
-// What no table here has reason to hold more or less of: microseconds in thirty years, bytes on a thousand disks. Up to
-// here every whole number is a double.
+// Bounds of every number in a table: no table here has reason to hold less or more (microseconds in thirty years, bytes
+// on a thousand disks). Every whole number up to 1e15 is a double.
 constexpr double kLeast = 1e-9, kMost = 1e15;
 
 std::string place(const std::string& name, int line) { return name + ":" + std::to_string(line) + ": "; }
 
-// Takes the next line off the text, without its end.
+// Removes the next line from the text and returns the line without its line break.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   std::string_view line = text.substr(0, end);
@@ -34,7 +34,7 @@ std::string_view trimmed(std::string_view cell) {
   return cell.substr(0, cell.find_last_not_of(" \t") + 1);
 }
 
-// Cells of a line. Those that held doubled quotes are kept in `unquoted`.
+// Splits a line into cells. `unquoted` owns the text of cells that held doubled quotes.
 void split(std::string_view line, std::vector<std::string_view>& cells, std::deque<std::string>& unquoted) {
   cells.clear();
   unquoted.clear();

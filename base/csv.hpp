@@ -10,7 +10,7 @@
 
 namespace stretto {
 
-// One row of a table in CSV, the columns that were asked for, in that order.
+// One row of a CSV table: the requested columns, in the requested order.
 class CsvRow {
  public:
   CsvRow(const std::string& name, int line, const std::vector<std::string>& columns,
@@ -20,11 +20,11 @@ class CsvRow {
   std::string_view text(std::size_t column) const { return cells_[column]; }
   // A number from 1e-9 to 1e15. Throws Error(input) with file, line and column.
   double number(std::size_t column) const;
-  // The same, within narrower bounds.
+  // Returns a number in [least, most]. Throws as number() does.
   double number(std::size_t column, double least, double most) const;
-  // A whole number from 1 to 1e15. Throws likewise.
+  // Returns a whole number from 1 to 1e15. Throws as number() does.
   std::int64_t count(std::size_t column) const;
-  // "file:line: column: expected …, got <the cell>".
+  // Returns the error "file:line: column: expected …, got <the cell>".
   Error error(std::size_t column, const std::string& expected) const;
 
  private:
@@ -34,17 +34,16 @@ class CsvRow {
   const std::vector<std::string_view>& cells_;
 };
 
-// Reads a table in UTF-8 (with or without a byte order mark) whose first line names its columns; cells may stand in
-// double quotes, with "" for a quote, and blanks around others do not count, nor rows
-// without any text. Calls `use` for each row with the cells of
-// `columns`. Throws Error(input) naming file and line: a column that is missing, with the nearest that is there, text
-// that is not UTF-8, or a row that has too few or too many cells. A row with such a number of cells, and one for which
-// `use` throws Error(input), goes to `skip` with its line instead, where there is one.
+// Reads a table in UTF-8, with or without a byte order mark, whose first line names its columns. Cells may stand in
+// double quotes, with "" for a quote; blanks around other cells and rows without text are ignored. Calls `use` for each
+// row with the cells of `columns`. Throws Error(input) with file and line for a missing column (naming the nearest
+// existing one), for text that is not UTF-8, and for a row with too few or too many cells. With `skip`, a row with a
+// wrong number of cells and a row for which `use` throws Error(input) go to `skip` with their line instead.
 void read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns,
               const std::function<void(const CsvRow&)>& use,
               const std::function<void(int line, const Error&)>& skip = nullptr);
 
-// Whether the first line names that column.
+// Returns whether the first line names the column.
 bool has_csv_column(std::string_view text, std::string_view column);
 
 }  // namespace stretto

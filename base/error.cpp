@@ -6,8 +6,8 @@
 namespace stretto {
 namespace {
 
-// Levenshtein's distance where swapping two neighbours also counts once (optimal string alignment): "modle" for "model"
-// is one slip of the fingers. Three rows of the table at a time.
+// Levenshtein's distance, in which a swap of two neighbours also counts once (optimal string alignment): "modle" for
+// "model" is one slip of the fingers. Only three rows of the table exist at a time.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -39,7 +39,7 @@ std::string nearest_spelling(std::string_view word, const std::vector<std::strin
       nearest = candidate;
     }
   }
-  // Whoever leaves out the end of a name is not near it: "h100" for "h100-sxm".
+  // A user who leaves out the end of a name is far from the name in edit distance: "h100" for "h100-sxm".
   for (const std::string& candidate : candidates)
     if (nearest.empty() && word.size() > 1 && candidate.starts_with(word)) nearest = candidate;
   return nearest;

@@ -28,8 +28,8 @@ class Error : public std::runtime_error {
 inline Error input_error(const std::string& message) { return Error(ErrorKind::input, message); }
 inline Error runtime_failure(const std::string& message) { return Error(ErrorKind::runtime, message); }
 
-// The candidate with the least edit distance to `word`, or "" when none is close enough to be a misspelling of it
-// (distance at most a third of the word's length, at least 1).
+// Returns the candidate with the least edit distance to `word`, or "" when no candidate is close enough to be what
+// `word` was meant to be. The distance is at most a third of the word's length, and at least 1 is allowed.
 std::string nearest_spelling(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace stretto

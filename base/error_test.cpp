@@ -13,7 +13,7 @@ TEST_CASE("nearest_spelling finds the closest candidate", "[error]") {
   CHECK(nearest_spelling("l", keys) == "lr");
   CHECK(nearest_spelling("rl", keys) == "lr");  // a swap counts once
   CHECK(nearest_spelling("modle", {"model", "mode"}) == "model");
-  CHECK(nearest_spelling("h100", {"a100-80gb", "h100-sxm", "h100-pcie"}) == "h100-sxm");  // a beginning
+  CHECK(nearest_spelling("h100", {"a100-80gb", "h100-sxm", "h100-pcie"}) == "h100-sxm");  // a prefix counts as near
 }
 
 TEST_CASE("nearest_spelling gives nothing for a different word", "[error]") {

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::int64_t kUnknown = std::int64_t{1} << 62;
 
-// The number behind `word` in a file of the kernel's; `absent` without it, or where it is no number ("max").
+// Returns the number after `word` in a file of the kernel, or `absent` when the file has no such word or no number
+// after it ("max").
 std::int64_t number_behind(const std::string& path, const std::string& word, std::int64_t absent) {
   std::ifstream file(path);
   std::string found;

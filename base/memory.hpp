@@ -4,15 +4,16 @@
 
 namespace stretto {
 
-// Memory that this process can still take before the machine, or the control group that it is in, begins to kill: what
-// /proc/meminfo calls available, or what the group leaves if that is less. 2^62 where the system does not say.
+// Returns how many bytes this process can still take before the machine, or the control group of the process, begins to
+// kill processes: "available" of /proc/meminfo, or the rest of the group's limit if that is less. 2^62 where the system
+// does not say.
 std::int64_t free_memory_bytes();
 
-// From here on an allocation beyond what is free now fails in this process, which ends it with a line, instead of being
-// granted and filling the machine (ulimit -d). Not for processes that reserve more than they use, as with CUDA.
+// Limits this process to the memory that is free now (ulimit -d). A larger allocation then fails and ends the process
+// with one line, and does not fill the machine. Not for processes that reserve more than they use, as CUDA does.
 void keep_within_free_memory();
 
-// "1.5 GiB", "12 MiB".
+// Returns bytes as text: "1.5 GiB", "12 MiB".
 std::string bytes_text(double bytes);
 
 }  // namespace stretto

@@ -12,7 +12,8 @@ namespace {
 
 std::filesystem::path path_of(const std::string& name) {
   const auto folder = own_folder();
-  // A build folder has it beside the program or above the tests; where it is installed, it is in lib/stretto.
+  // A build folder holds the module next to the program or in the folder above (for tests); an installation holds the
+  // module in lib/stretto.
   const auto above = folder.parent_path();
   for (const auto& path : {folder / name, above / name})
     if (std::filesystem::exists(path)) return path;

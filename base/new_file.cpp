@@ -23,13 +23,13 @@ namespace fs = std::filesystem;
 
 std::string cause(int error) { return std::generic_category().message(error); }
 
-// What a temporary name has behind the name that the file is to have: ".", digits, and this.
+// A temporary name is the final name, ".", kDigits random digits and this suffix.
 constexpr std::string_view kSuffix = ".tmp";
 constexpr std::size_t kDigits = 16, kAdded = 1 + kDigits + kSuffix.size();
 
 std::string temporary_of(const std::string& path) {
   std::uint64_t random = 0;
-  // Where the system has no random numbers, names that are taken are passed over all the same.
+  // Where the system has no random numbers, the process id is enough: the writer passes over names that are taken.
   if (::getrandom(&random, sizeof random, 0) != sizeof random) random = static_cast<std::uint64_t>(::getpid());
   return fmt::format("{}.{:016x}{}", path, random, kSuffix);
 }
@@ -64,7 +64,7 @@ std::string name_behind_temporary(std::string_view file_name) {
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
   struct stat info {};
   const bool is_there = ::stat(path_.c_str(), &info) == 0;
-  if (!is_there && errno == ELOOP) fail(ELOOP);  // nothing is behind such a link, but it is not ours to replace
+  if (!is_there && errno == ELOOP) fail(ELOOP);  // the link leads to nothing, but the link is not ours to replace
   if (is_there && !S_ISREG(info.st_mode)) {
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd_ < 0) fail(errno);
@@ -72,7 +72,8 @@ NewFile::NewFile(std::string path) : path_(std::move(path)) {
   }
   destination_ = destination_of(path_);
   open_temporary(is_there ? 0600 : 0666);
-  // It keeps who may read it; where that is refused it is as any new file.
+  // The new file gets the permissions of the file that it replaces; where the system refuses that, it keeps the
+  // permissions of any new file.
   if (is_there) [[maybe_unused]]
     const int refused = ::fchmod(fd_, info.st_mode & 07777);
 }
@@ -91,7 +92,7 @@ void NewFile::open_temporary(unsigned mode) {
     if (fd_ < 0) temporary_.clear();
     if (fd_ < 0 && error == EEXIST) continue;
     if (fd_ < 0) fail(error);
-    // Until it is locked, who removes left-overs may take it for one.
+    // Another process that removes left-over files may take this file for one until the lock is held.
     struct stat info {};
     const bool is_taken = ::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!is_taken && ::fstat(fd_, &info) == 0 && info.st_nlink > 0) return;
@@ -123,7 +124,7 @@ void NewFile::finish() {
     temporary_.clear();
     sync_directory(folder_of(destination_));
   }
-  // Only now, since its lock goes with it.
+  // The file is closed only after the rename, because closing releases the lock.
   if (::close(std::exchange(fd_, -1)) != 0) fail(errno);
 }
 
@@ -135,8 +136,8 @@ void sync_directory(const std::string& dir) {
   const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const int error = fd < 0 || ::fsync(fd) != 0 ? errno : 0;
   if (fd >= 0) ::close(fd);
-  // Some network file systems cannot sync a directory, and some folders may be written but not read; there, rename
-  // itself must do.
+  // Some network file systems cannot sync a directory, and some folders may be written but not read. There the rename
+  // alone must be enough.
   if (error != 0 && error != EINVAL && error != EACCES)
     throw runtime_failure(fmt::format("{}: cannot be made durable: {}", dir, cause(error)));
 }

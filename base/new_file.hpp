@@ -7,14 +7,14 @@
 
 namespace stretto {
 
-// A file that is written and comes to be as a whole: a kill at any moment and a full disk leave either all of it or
-// what was there before. Until then it is a file of its own beside `path`, under a name that nobody can foresee,
-// `path`.0123456789abcdef.tmp; so nothing else is opened, followed or replaced on the way, and two processes that write
-// one path do not meet: the last to finish has its name. The temporary file goes when this goes out of scope before
-// finish(); what a killed process leaves of it is removed by remove_left_overs().
+// A file that appears as a whole. A kill at any moment or a full disk leaves either the complete new file or the old
+// one. The text is first written to a temporary file in the same folder, `path`.0123456789abcdef.tmp. Nobody can
+// foresee that name, so the writer opens, follows and replaces nothing else, and two processes that write one path do
+// not disturb each other: the last one to finish has its file under the name. The destructor removes the temporary file
+// when finish() was not called; remove_left_overs() removes the files of killed processes.
 //
-// Where `path` is a device, a pipe or a socket it is written as it is; where it is a link, the file that it leads to
-// is. All throw Error(runtime) with the path and the system's reason.
+// A device, a pipe or a socket is written directly. When `path` is a link, the file that the link leads to is written.
+// All members throw Error(runtime) with the path and the system's reason.
 class NewFile {
  public:
   explicit NewFile(std::string path);
@@ -24,31 +24,31 @@ class NewFile {
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  // Makes its contents durable, under its temporary name; what follows can hardly fail any more.
+  // Makes the contents durable under the temporary name. finish() can then hardly fail any more.
   void sync();
-  // Makes it durable and gives it its name.
+  // Makes the file durable and gives the file its final name.
   void finish();
 
  private:
   void open_temporary(unsigned mode);
   [[noreturn]] void fail(int error) const;
 
-  std::string path_, destination_, temporary_;  // temporary_ is "" where it is written as it is
+  std::string path_, destination_, temporary_;  // temporary_ is "" for a file that is written directly
   int fd_ = -1;
   bool is_synced_ = false;
 };
 
-// A folder of files that belong together: where it is not kept, as when a disk is full or a user has had enough, the
-// files that were added go, and so does the folder if it was made here.
+// A folder of files that belong together. The destructor removes the added files, and the folder if this object made
+// it, unless keep() was called; so a full disk or an interrupt leaves nothing.
 class NewFolder {
  public:
-  // Makes it where it is not there. Throws Error(runtime).
+  // Makes the folder if it does not exist. Throws Error(runtime).
   explicit NewFolder(std::string path);
   ~NewFolder();
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
-  // Writes a file, which has its name from then on. Throws as NewFile does.
+  // Writes a file, which has its final name at once. Throws as NewFile does.
   void add(const std::string& path, std::string_view text);
   void keep() { is_kept_ = true; }
 
@@ -58,19 +58,19 @@ class NewFolder {
   bool is_made_ = false, is_kept_ = false;
 };
 
-// Where a path leads to through links, whether or not something is there.
+// Returns the path that `path` leads to through links, whether or not a file exists there.
 std::string destination_of(const std::string& path);
 
 // "a.json" for the file name "a.json.0123456789abcdef.tmp", as which a NewFile is written; "" for all other names.
 std::string name_behind_temporary(std::string_view file_name);
-// Removes from `folder` what killed processes have left of NewFiles of these names: regular files of this user that no
-// process holds. A writer holds its file by flock; where the file system knows no locks nothing is removed. Throws
-// nothing.
+// Removes from `folder` the temporary files that killed processes left of files with these names: regular files of this
+// user that no process has locked. A writer locks its file with flock; on a file system without locks nothing is
+// removed. Throws nothing.
 void remove_left_overs(const std::string& folder, const std::set<std::string>& names);
-// The same of one path, in the folder that it leads to.
+// Removes the temporary files of one path, from the folder that the path leads to.
 void remove_left_overs(const std::string& path);
 
-// Names in a folder that were made, or deleted, are durable. Throws Error(runtime).
+// Makes created and deleted names of a folder durable. Throws Error(runtime).
 void sync_directory(const std::string& dir);
 
 }  // namespace stretto

@@ -28,7 +28,7 @@ TEST_CASE("left-overs of one name go, and nothing else", "[base]") {
   {
     const NewFile writing(dir.file("a"));
     remove_left_overs(dir.file("a"));
-    CHECK(dir.files().size() == 4);  // that which is being written stays
+    CHECK(dir.files().size() == 4);  // the file that is being written stays
   }
   CHECK(dir.files() == std::vector<std::string>{"a", "a.tmp", other});
 }

@@ -7,7 +7,7 @@ namespace stretto {
 std::filesystem::path own_folder() {
   std::error_code problem;
   Dl_info info{};
-  // Of a program the loader knows what it was called as, which need not be its path.
+  // For a program the loader knows only the name that the program was called by, which need not be its path.
   if (::dladdr(reinterpret_cast<const void*>(&own_folder), &info) != 0 && info.dli_fname != nullptr) {
     const std::filesystem::path file = info.dli_fname;
     if (file.filename().string().find(".so") != std::string::npos)

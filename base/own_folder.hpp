@@ -3,8 +3,8 @@
 
 namespace stretto {
 
-// The folder of the file that this code is in: the program's, or that of libstretto.so where another program has loaded
-// it. Empty where that cannot be read.
+// Returns the folder of the file that holds this code: the program, or libstretto.so where another program has loaded
+// the library. Empty where the path cannot be read.
 std::filesystem::path own_folder();
 
 }  // namespace stretto

@@ -15,14 +15,14 @@ TEST_CASE("text of others is shown without what it would do to a terminal") {
   CHECK(printable("\xc2\x9b"
                   "31m"s) == "\\xc2\\x9b31m");  // U+009B begins a sequence, as ESC [ does
   CHECK(printable("a\u202eb\u2066c\u2028d\u061ce\u200ff") == "a\\u202eb\\u2066c\\u2028d\\u061ce\\u200ff");
-  CHECK(printable("\u2027\u202f\u2065\u206a") == "\u2027\u202f\u2065\u206a");  // beside those
+  CHECK(printable("\u2027\u202f\u2065\u206a") == "\u2027\u202f\u2065\u206a");  // neighbours of the escaped characters
   CHECK(printable_lines("a\n\tb\r\x1b[2J\u202e") == "a\n\tb\\r\\x1b[2J\\u202e");
 }
 
 TEST_CASE("bytes that are no UTF-8 are shown one by one") {
   CHECK(printable("\x80\xff"s) == "\\x80\\xff");
-  CHECK(printable("\xc0\xaf"s) == "\\xc0\\xaf");                    // a longer form than needed
-  CHECK(printable("\xe0\x9f\xbf"s) == "\\xe0\\x9f\\xbf");           // as well
+  CHECK(printable("\xc0\xaf"s) == "\\xc0\\xaf");                    // a longer form than needed: overlong
+  CHECK(printable("\xe0\x9f\xbf"s) == "\\xe0\\x9f\\xbf");           // overlong too
   CHECK(printable("\xed\xa0\x80"s) == "\\xed\\xa0\\x80");           // a surrogate
   CHECK(printable("\xf4\x90\x80\x80"s) == "\\xf4\\x90\\x80\\x80");  // beyond U+10FFFF
   CHECK(printable("a\xc3"s) == "a\\xc3");                           // cut short

@@ -23,7 +23,7 @@ Error system_error(const std::string& path, const std::string& what, int error) 
 ReadFile ReadFile::open(const std::string& path) {
   ReadFile file;
   file.name_ = path;
-  // Non-blocking, so that a FIFO given by mistake is an error below and not a hang here.
+  // The open is non-blocking, so that a FIFO given by mistake is an error below and does not hang.
   file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd_ < 0) throw system_error(path, "cannot be opened", errno);
   struct stat info {};
@@ -64,7 +64,7 @@ void ReadFile::read(std::size_t offset, std::size_t bytes, std::byte* to) const 
   }
   for (std::size_t have = 0; have < bytes;) {
     const ssize_t got = ::pread(fd_, to + have, bytes - have, static_cast<off_t>(offset + have));
-    // It could be opened: whatever is at fault, the path is not.
+    // The file could be opened, so the path is not at fault: the error is a runtime one.
     if (got < 0 && errno != EINTR) throw runtime_failure(system_error(name_, "cannot be read", errno).what());
     if (got == 0)
       throw runtime_failure(fmt::format("{}: was cut short while it is in use: it had {} bytes, now it ends at byte {}",

@@ -51,7 +51,7 @@ double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
 
 double normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   const auto words = block(seed, stream, index);
-  // (0, 1] rather than [0, 1), because log(0) is not a number one can train on.
+  // The radius is drawn from (0, 1] and not [0, 1), because log(0) is not finite.
   const double radius = static_cast<double>((join(words[0], words[1]) >> 11) + 1) * 0x1p-53;
   const double turn = static_cast<double>(join(words[2], words[3]) >> 11) * 0x1p-53;
   return std::sqrt(-2.0 * std::log(radius)) * std::cos(2.0 * std::numbers::pi * turn);

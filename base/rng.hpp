@@ -5,14 +5,14 @@
 
 namespace stretto {
 
-// Counter-based random numbers: pure functions of (seed, stream, index), so that neither the number of ranks nor the
-// order of execution can change what is drawn. Every function here is thread-safe.
+// Counter-based random numbers: pure functions of (seed, stream, index). Neither the number of ranks nor the order of
+// execution changes a drawn number. Every function here is thread-safe.
 //
 // Generator: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11). The key
 // is the seed; the 128-bit counter is (index, stream), so distinct (stream, index) never share a block.
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-// The stream of a named thing (a tensor): FNV-1a, 64 bits (Fowler, Noll, Vo).
+// Returns the stream of a named object (a tensor): FNV-1a, 64 bits (Fowler, Noll, Vo).
 std::uint64_t stream_of(std::string_view name);
 
 // 64 uniformly distributed bits.
@@ -23,9 +23,9 @@ double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 // machines.
 double normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
-// Where `index` goes in a random permutation of [0, size) that (seed, stream) names: a bijection computed without a
-// table. Feistel network with a Philox round function, cycle-walked into the range (Black and Rogaway, CT-RSA 2002).
-// index < size.
+// Returns the place of `index` in a random permutation of [0, size) that (seed, stream) selects. The bijection needs no
+// table: a Feistel network with a Philox round function, cycle-walked into the range (Black and Rogaway, CT-RSA 2002).
+// Needs index < size.
 std::uint64_t permuted(std::uint64_t index, std::uint64_t size, std::uint64_t seed, std::uint64_t stream);
 
 }  // namespace stretto

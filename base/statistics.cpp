@@ -21,7 +21,7 @@ double percentile(std::span<const double> values, double percent) {
   const double rank = percent / 100 * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(rank);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  // Equal neighbours are returned as they are, infinities included.
+  // Equal neighbours are returned unchanged, because interpolation between two infinities gives NaN.
   if (sorted[below] == sorted[above]) return sorted[below];
   return std::lerp(sorted[below], sorted[above], rank - static_cast<double>(below));
 }

@@ -4,27 +4,28 @@
 
 namespace stretto {
 
-// How much of the processors' time a hypervisor gave to others while something here wanted to run: "steal" of
+// The share of the processors' time that a hypervisor gave to other machines while this one wanted to run: "steal" of
 // /proc/stat (proc(5)), over all processors, in ticks of 10 ms. 0 where the system does not say. Not thread-safe.
 class StealClock {
  public:
   StealClock() { share_since_last(); }
-  // Stolen / (stolen + used) since the last call, 0 to 1. Coarse: over less than a second a tick is some percent.
+  // Returns stolen / (stolen + used) since the last call, from 0 to 1. The value is coarse: within less than a second
+  // one tick is some percent.
   double share_since_last();
 
  private:
   std::int64_t stolen_ = 0, used_ = 0;
 };
 
-// More than this, and a measurement says more about the neighbours than about what was measured.
+// Above this share a measurement says more about the neighbours on the machine than about the measured work.
 constexpr double kMostStolen = 0.03;
 
-// Repeats what was disturbed, each measurement three times at most, as long as repeats are left for all. It looks at
-// what was stolen and never at the result, so it does not prefer fast results to slow ones.
+// Repeats disturbed measurements, each three times at most, while the budget of repeats lasts. The decision looks at
+// the stolen time and never at the result, so it does not prefer fast results to slow ones.
 class Undisturbed {
  public:
   explicit Undisturbed(std::int64_t repeats) : left_(repeats) {}
-  // `run` makes its result anew each time.
+  // Calls `run` once or more; each call must replace the result of the call before.
   template <class Run>
   void operator()(Run run) {
     clock_.share_since_last();
@@ -33,7 +34,7 @@ class Undisturbed {
     for (int i = 0; i < 3 && left_ > 0 && clock_.share_since_last() > kMostStolen; ++i, --left_, ++set_aside_) run();
   }
   std::int64_t set_aside() const { return set_aside_; }
-  std::int64_t runs() const { return runs_; }  // without those set aside
+  std::int64_t runs() const { return runs_; }  // number of runs without the discarded ones
 
  private:
   StealClock clock_;

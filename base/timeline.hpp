@@ -14,13 +14,13 @@ constexpr Picoseconds kHorizon = Picoseconds{1} << 61;
 constexpr Picoseconds kPicosecondsPerMicrosecond = 1'000'000;
 inline double to_us(Picoseconds time) { return static_cast<double>(time) * 1e-6; }
 inline double to_ms(Picoseconds time) { return static_cast<double>(time) * 1e-9; }
-// Needs us ≥ 0; saturates at the horizon.
+// Converts microseconds ≥ 0, rounded; saturates at the horizon.
 inline Picoseconds from_us(double us) {
   return us * 1e6 < static_cast<double>(kHorizon) ? static_cast<Picoseconds>(us * 1e6 + 0.5) : kHorizon;
 }
 
 // One executed operation of one rank in one step. The key is (rank, op): `op` indexes the rank's BoundProgram::ops, so
-// a predicted and a measured row with equal keys are the same operation. Names, lanes and phases come from there.
+// a predicted and a measured row with equal keys are one operation. Names, lanes and phases come from BoundProgram.
 //
 //   ready            start      transfer         end
 //     |--- queueing ---|-- peers --|--- transfer ---|      communication
@@ -32,15 +32,16 @@ struct TimelineRow {
   Picoseconds start = 0;     // compute: got its core; communication: this rank arrived at the rendezvous
   Picoseconds transfer = 0;  // communication: the last member arrived and bytes began to move; compute: = start
   Picoseconds end = 0;       // the operation was complete on this rank
-  // Joined messages end together. `waited` is the part of the time after `transfer` in which this message waited for
-  // the others or their senders; alone it would have ended at moved().
+  // Messages of one group end together. `waited` is the part of the time after `transfer` in which this message waited
+  // for the other messages or their senders; alone, this message would have ended at moved().
   Picoseconds waited = 0;
 
   Picoseconds moved() const { return end - waited; }
 };
 
-// One step of a schedule, simulated or measured. Plain data; owns its rows. All times count from one origin.
-// step_end − step_begin is the steady period: the end of this step's last operation minus that of the step before.
+// One step of a schedule, simulated or measured. Plain data; owns its rows. All times count from one origin. step_end −
+// step_begin is the steady period: from the end of the previous step's last operation to the end of this step's last
+// operation.
 struct Timeline {
   Picoseconds step_begin = 0;
   Picoseconds step_end = 0;

@@ -62,7 +62,7 @@ std::string expected_text(const LimitsOf<T>& limits, bool plural = false) {
   if constexpr (kIsVector<T>) return "an array of " + expected_text<typename T::value_type>(limits, true);
 }
 
-// The node as a T within the limits, else nullopt and the offending node in `culprit`.
+// Returns the node as a T within the limits; otherwise nullopt, with the offending node in `culprit`.
 template <typename T>
 std::optional<T> value_of(const TomlNode& node, const LimitsOf<T>& limits, const TomlNode*& culprit) {
   culprit = &node;
@@ -98,7 +98,7 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
   return nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?";
 }
 
-// A key as a person would write it: bare where TOML allows.
+// Returns a key as a person would write it: without quotes where TOML allows that.
 std::string shown_key(const std::string& key) {
   const bool bare = !key.empty() && key.size() <= 60 && std::all_of(key.begin(), key.end(), [](unsigned char c) {
     return c == '_' || c == '-' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -113,7 +113,7 @@ std::string in_quotes(std::string_view text) {
   std::string shown = "\"";
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    // A cut inside a character would leave invalid UTF-8.
+    // The cut must not fall inside a character, which would leave invalid UTF-8.
     if (i >= kLongest && (byte & 0xC0u) != 0x80u) {
       shown += "…";
       break;

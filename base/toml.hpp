@@ -15,21 +15,21 @@
 
 namespace stretto {
 
-// A located reader of TOML 1.0 files, over toml11. The files of people (scenarios, platforms) are read through it: ask
-// for every key that exists, then finish(); what was never asked for is an unknown key.
+// A located reader of TOML 1.0 files, on top of toml11. It reads the files that people write (scenarios, platforms):
+// the caller asks for every key that exists, then calls finish(), which reports a key that nobody asked for as unknown.
 //
 // Every failure is an Error(input) of one line:
 //   file:line: [section] key: expected …, got …; did you mean "…"?
 //   --set section.key: expected …, got …                                  (the value came from an override)
 
-// Bounds that protect the parser, which recurses and copies, from hostile files.
+// Bounds that protect the parser from hostile files, because toml11 recurses and copies.
 constexpr std::size_t kTomlMaxBytes = 1 << 20;
 constexpr std::size_t kTomlMaxLineBytes = 1 << 12;  // toml11 walks back to the line start at every value
 constexpr int kTomlMaxBrackets = 16;                // arrays and inline tables inside each other
 constexpr int kTomlMaxDots = 8;                     // in one key
 
-// A value and the line it stands on; line 0 means that an override gave it, kDefaultLine that with_defaults() did.
-// Numbers are finite, strings are UTF-8 without NUL. Dates and times are rejected by the parser.
+// A value and its line in the file. An override has line 0, a value of with_defaults() has kDefaultLine. Numbers are
+// finite, strings are UTF-8 without NUL. The parser rejects dates and times.
 constexpr int kDefaultLine = -1;
 struct TomlNode {
   using Array = std::vector<TomlNode>;
@@ -38,10 +38,10 @@ struct TomlNode {
   int line = 1;
 };
 
-// Text → root table. `name` stands for the file in messages.
+// Parses text into the root table. `name` stands for the file in messages.
 TomlNode parse_toml_nodes(std::string_view text, const std::string& name);
 
-// Whether every byte belongs to valid UTF-8 and none is NUL.
+// Returns whether every byte belongs to valid UTF-8 and none is NUL.
 bool is_toml_text(std::string_view text);
 
 // Bounds of a number, inclusive unless said otherwise.
@@ -59,40 +59,41 @@ struct LimitsFor {
   using type = std::conditional_t<std::is_same_v<T, std::int64_t> || std::is_same_v<T, double>, Limits<T>, NoLimits>;
 };
 template <typename T>
-struct LimitsFor<std::vector<T>> : LimitsFor<T> {};  // of every element
+struct LimitsFor<std::vector<T>> : LimitsFor<T> {};  // the limits hold for every element
 template <typename T>
 using LimitsOf = typename LimitsFor<T>::type;
 
-// One table of a file, and which of its keys have been asked for. Shares ownership of the parsed file. Not thread-safe.
+// One table of a file, which remembers the keys that have been asked for. Shares ownership of the parsed file. Not
+// thread-safe.
 class TomlTable {
  public:
   // `path` is the dotted section name, "" for the root.
   TomlTable(std::shared_ptr<const TomlNode> root, const TomlNode* table, std::string file, std::string path);
 
-  bool present() const { return node_ != nullptr; }  // false: the file has no such table; every key is then absent
-  bool empty() const;                                // the file has nothing in it; overrides do not count
+  bool present() const { return node_ != nullptr; }  // false: the file has no such table, and every key is absent
+  bool empty() const;                                // the file has no key in the table; overrides do not count
   std::vector<std::string> keys() const;
-  std::vector<std::string> default_keys() const;  // whose value with_defaults() gave
+  std::vector<std::string> default_keys() const;  // the keys whose values with_defaults() gave
   bool has(const std::string& key);
-  bool has_array(const std::string& key) const;  // the value is one
+  bool has_array(const std::string& key) const;  // the value is an array
 
-  // `other` is another spelling of `key`: from here on `key` stands for either, and messages name what the file has.
-  // Throws Error(input) where it has both. Not for keys that are asked for already.
+  // Declares `other` another spelling of `key`. From now on `key` stands for both, and messages name the spelling in
+  // the file. Throws Error(input) where the file has both. Not for keys that were already asked for.
   void also_spelled(const std::string& key, const std::string& other);
 
-  // The table under `key`; an absent one reads as empty.
+  // Returns the table under `key`; an absent table reads as empty.
   TomlTable section(const std::string& key);
-  // The array of tables under `key` ([[key]]); empty when absent.
+  // Returns the array of tables under `key` ([[key]]); empty when absent.
   std::vector<TomlTable> tables(const std::string& key);
 
-  // The value of `key`, nullopt when absent. T: bool, int64_t, double (integers are accepted), std::string, or a vector
-  // of int64_t, double or std::string.
+  // Returns the value of `key`, nullopt when absent. T is bool, int64_t, double (integers are accepted), std::string,
+  // or a vector of int64_t, double or std::string.
   template <typename T>
   std::optional<T> find(const std::string& key, LimitsOf<T> limits = {});
 
-  // "place: expected …, got <the value of key>".
+  // Returns the error "place: expected …, got <the value of key>".
   Error error(const std::string& key, const std::string& expected) const;
-  // "place: message".
+  // Returns the error "place: message".
   Error failure(const std::string& key, const std::string& message) const;
 
   // Throws for the first key (by line) that nobody asked for.
@@ -101,16 +102,16 @@ class TomlTable {
  private:
   friend TomlTable with_defaults(const TomlTable& root, const TomlTable& defaults);
   const TomlNode::Table& table() const;
-  const TomlNode* look(const std::string& key);              // notes that the key is known
-  const TomlNode* peek(const std::string& key) const;        // does not
-  const std::string& written(const std::string& key) const;  // the spelling of the file
+  const TomlNode* look(const std::string& key);              // marks the key as known
+  const TomlNode* peek(const std::string& key) const;        // does not mark the key as known
+  const std::string& written(const std::string& key) const;  // the spelling in the file
   std::string place(const std::string& key) const;
 
   std::shared_ptr<const TomlNode> root_;
   const TomlNode* node_;
   std::string file_, path_;
   std::vector<std::string> known_;
-  std::map<std::string, std::string> written_;  // key → the other spelling that the file has
+  std::map<std::string, std::string> written_;  // key → the other spelling, where the file has that
 };
 
 template <typename T>
@@ -119,23 +120,23 @@ template <typename T>
 T value_or(TomlTable& table, const std::string& key, std::type_identity_t<T> fallback, LimitsOf<T> limits = {}) {
   return table.find<T>(key, limits).value_or(std::move(fallback));
 }
-// A string that must be one of `choices`.
+// Returns a string that must be one of `choices`.
 std::string choice_or(TomlTable& table, const std::string& key, const std::string& fallback,
                       const std::vector<std::string>& choices);
-// One such string, or an array of one or more.
+// Returns the elements of an array of such strings, at least one; a single string is an array of one.
 std::vector<std::string> choices_or(TomlTable& table, const std::string& key, const std::string& fallback,
                                     const std::vector<std::string>& choices);
 
-// `overrides` are "section.key=value", applied in order after parsing. The value is a TOML value; what is not one and
-// does not start like a string, array or table is taken as a string, so quotes may be left out.
+// Parses text. `overrides` are "section.key=value", applied in order after parsing. The value is a TOML value; text
+// that is not one and does not begin like a string, array or table is taken as a string, so quotes may be left out.
 TomlTable parse_toml(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {});
-// The same from a file of at most kTomlMaxBytes.
+// Reads a file of at most kTomlMaxBytes. Throws as parse_toml does.
 TomlTable read_toml(const std::string& path, const std::vector<std::string>& overrides = {});
 
-// The root table `root` with the keys that it lacks and `defaults` has, tables merged key by key.
+// Returns `root` with the keys that only `defaults` has; tables are merged key by key.
 TomlTable with_defaults(const TomlTable& root, const TomlTable& defaults);
 
-// For messages: quoted, control characters escaped, cut to 60 bytes. One line whatever the input.
+// Quotes text for a message: control characters escaped, cut to 60 bytes, always one line.
 std::string in_quotes(std::string_view text);
 
 }  // namespace stretto

@@ -82,7 +82,7 @@ TomlTable read_toml(const std::string& path, const std::vector<std::string>& ove
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) throw input_error(path + ": expected a readable TOML file, got: " + std::strerror(errno));
-  // One byte more than allowed is enough to refuse; the size is not asked because pipes have none.
+  // One byte more than the limit is enough to refuse; the size is not asked because pipes have none.
   std::string text(kTomlMaxBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) throw input_error(path + ": expected a readable TOML file, got: " + std::strerror(errno));

@@ -36,7 +36,7 @@ void check_bytes(std::string_view text, const std::string& name) {
   }
 }
 
-// Index after the string that opens at `i`. A single-line string that is not closed ends with its line.
+// Returns the index after the string that opens at `i`. A single-line string that is not closed ends with its line.
 std::size_t skip_string(std::string_view text, std::size_t i) {
   const char quote = text[i];
   const std::string fence(3, quote);
@@ -60,8 +60,8 @@ std::size_t skip_string(std::string_view text, std::size_t i) {
   return i;
 }
 
-// toml11 recurses into brackets and dotted keys and shifts long binary integers out of range (undefined behaviour):
-// what it would see is counted first.
+// toml11 recurses into brackets and dotted keys and shifts long binary integers out of range, which is undefined
+// behaviour. This function counts brackets, dots and digits before toml11 sees the text.
 void check_depth(std::string_view text, const std::string& name) {
   int line = 1, brackets = 0, dots = 0;
   for (std::size_t i = 0; i < text.size();) {
@@ -96,7 +96,7 @@ void check_depth(std::string_view text, const std::string& name) {
   }
 }
 
-// toml11 explains itself over several lines; the first sentence is what matters. Its internal function names are not.
+// toml11 explains an error over several lines. Only the first sentence matters, without internal function names.
 std::string first_sentence(const std::string& what) {
   std::string sentence = what.substr(0, what.find('\n'));
   if (sentence.rfind("[error] ", 0) == 0) sentence.erase(0, 8);
@@ -129,7 +129,7 @@ class Converter {
   }
 
   TomlNode convert(const Value& value) const {
-    // The region is asked directly because location() counts the lines of the whole file at every call.
+    // The region is asked for the line because location() counts the lines of the whole file at every call.
     const auto* region = dynamic_cast<const ::toml::detail::region*>(::toml::detail::get_region(value));
     const int line = region ? line_at(static_cast<std::size_t>(region->first() - region->begin())) : 1;
     switch (value.type()) {
@@ -164,7 +164,7 @@ class Converter {
     return static_cast<int>(std::upper_bound(starts_.begin(), starts_.end(), offset) - starts_.begin());
   }
 
-  // Numbers are read again from their text: toml11 clamps what does not fit instead of refusing it.
+  // Numbers are read again from their text because toml11 clamps a number that does not fit and does not refuse it.
   std::int64_t integer(std::string text, int line) const {
     const std::string written = text;
     std::erase(text, '_');
@@ -193,7 +193,7 @@ class Converter {
   }
 
   const std::string& name_;
-  std::vector<std::size_t> starts_;  // of lines
+  std::vector<std::size_t> starts_;  // offsets of line starts
 };
 
 }  // namespace

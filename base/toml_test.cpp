@@ -10,7 +10,7 @@ using namespace stretto;
 
 namespace {
 
-// The message of the Error that `call` throws, "" when it throws none.
+// Returns the message of the Error that `call` throws, "" when nothing is thrown.
 template <typename Call>
 std::string message_of(Call call) {
   try {

@@ -23,7 +23,7 @@ std::size_t utf8_length(std::string_view text) {
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
   if (first < 0xc2 || first > 0xf4) return 0;
-  // The second byte says whether the form is the shortest, no surrogate, and at most U+10FFFF.
+  // The second byte decides whether the form is the shortest, is not a surrogate, and is at most U+10FFFF.
   const unsigned least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   const unsigned most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   if (byte(1) < least || byte(1) > most) return 0;
@@ -35,7 +35,7 @@ std::size_t utf8_length(std::string_view text) {
 
 char32_t code_point_of(std::string_view character) {
   const auto first = static_cast<unsigned char>(character.front());
-  constexpr unsigned kBits[] = {0, 0x7f, 0x1f, 0x0f, 0x07};  // [bytes] of the first one
+  constexpr unsigned kBits[] = {0, 0x7f, 0x1f, 0x0f, 0x07};  // [bytes]: value bits of the first byte
   char32_t point = first & kBits[character.size()];
   for (const char next : character.substr(1)) point = point << 6 | (static_cast<unsigned char>(next) & 0x3f);
   return point;

@@ -5,14 +5,15 @@
 
 namespace stretto {
 
-// The name of an enumeration's value, of the names of all in their order; "?" behind the last. For its name_of().
+// Returns the name of an enumeration's value from the list of all names in order; "?" for a value beyond the last.
+// Every name_of() of an enumeration calls it.
 template <class Enum, std::size_t n>
 constexpr const char* name_in(const char* const (&names)[n], Enum value) {
   const auto i = static_cast<std::size_t>(value);
   return i < n ? names[i] : "?";
 }
 
-// All values of an enumeration: those from 0 on that its name_of() names.
+// Returns all values of an enumeration: from 0 on, as long as name_of() knows a name.
 template <class Enum>
 std::vector<Enum> values_of() {
   std::vector<Enum> values;

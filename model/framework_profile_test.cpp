@@ -39,7 +39,7 @@ TEST_CASE("a profile's keys are defaults of the scenario, and the scenario's own
   CHECK(scenario.framework.memory.is_known);
   CHECK(scenario.framework.memory.expandable_segments);
   CHECK(parse_scenario(scenario_with(profile), "s", {"training.lr=0.125"}).training.lr == 0.125);
-  // A section that only the profile has, and none of either.
+  // The scenario may have no section at all, or the profile may have a section that the scenario lacks.
   CHECK(parse_scenario("[model]\npreset = \"gpt2-124m\"\n", "s").framework.name.empty());
 }
 

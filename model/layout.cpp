@@ -11,11 +11,11 @@
 namespace stretto {
 namespace {
 
-constexpr std::size_t kMostPieces = 1 << 20;  // characters of a layout with its repetitions written out
+constexpr std::size_t kMostPieces = 1 << 20;  // characters of a layout after its repetitions are written out
 
 Error layout_error(const std::string& what) { return input_error("pipeline_model_parallel_layout: expected " + what); }
 
-// The text with repetitions written out: only E, t, L and |.
+// Writes repetitions out: the result has only E, t, L and |.
 class Expander {
  public:
   explicit Expander(const std::string& text) : text_(text) {}
@@ -86,7 +86,7 @@ std::int64_t divided(std::int64_t layers, std::int64_t parts, const char* what) 
   return layers / parts;
 }
 
-// Layers of every stage, as Megatron-LM counts them.
+// Returns the number of layers of every stage, as Megatron-LM counts them.
 std::vector<std::int64_t> layers_of_stages(const Transformer& model, const Parallel& p) {
   const std::int64_t stages = p.pipeline_model_parallel_size;
   std::vector<std::int64_t> layers(static_cast<std::size_t>(stages), 0);
@@ -162,7 +162,7 @@ std::vector<ModelChunk> model_chunks(const Transformer& model, const Parallel& p
   for (std::size_t piece = 0; piece < count; ++piece) {
     const std::int64_t stage = map.stage_of(static_cast<std::int64_t>(piece));
     const bool is_first = piece == 0, is_last = piece + 1 == count;
-    // The embedding and the head take the place of a layer in the first and in the last chunk.
+    // The embedding and the head count as a layer of the first and of the last chunk.
     const std::int64_t counted_first = stage == map.first_stage() && p.account_for_embedding_in_pipeline_split,
                        counted_last = stage == map.last_stage() && p.account_for_loss_in_pipeline_split;
     std::int64_t layers = divided(of_stage[static_cast<std::size_t>(stage)] + counted_first + counted_last, map.chunks,
@@ -247,7 +247,7 @@ std::vector<RankGroup> rank_groups(const Parallel& parallel) {
           {"tp", "tensor_model_parallel_size", parallel.tensor_model_parallel_size},
           {"cp", "context_parallel_size", parallel.context_parallel_size},
           {"pp", "pipeline_model_parallel_size", stages},
-          // Tied embeddings are summed on a lane of another group.
+          // The gradients of tied embeddings are summed on a lane of another group.
           {"embd", "pipeline_model_parallel_size", stages, false}};
 }
 

@@ -7,7 +7,7 @@
 namespace stretto {
 namespace {
 
-// "E2|3|1L": what parse_layout reads, with layers counted.
+// Returns parse_layout's result as "E2|3|1L", with layers counted.
 std::string text_of(const std::vector<ModelChunk>& chunks) {
   std::string text;
   std::int64_t layer = 0;
@@ -57,7 +57,7 @@ TEST_CASE("layers are shared among stages and chunks", "[layout]") {
   const std::pair<Split, const char*> kSplits[] = {
       {{4}, "E4L"},
       {{8, 4}, "E2|2|2|2L"},
-      // Chunk c of stage s is piece c · stages + s.
+      // Chunk c of stage s is model chunk c · stages + s.
       {{8, 2, 2}, "E2|2|2|2L"},
       {{12, 2, 3}, "E2|2|2|2|2|2L"},
       {{7, 3, 1, 3}, "E3|2|2L"},
@@ -65,7 +65,7 @@ TEST_CASE("layers are shared among stages and chunks", "[layout]") {
       {{10, 4, 1, 1, 3}, "E1|3|3|3L"},
       {{8, 2, 1, 3, 5}, "E3|5L"},
       {{10, 2, 2, 4, 6}, "E2|3|2|3L"},
-      // The embedding or the head in the place of a layer.
+      // The embedding or the head counts as a layer.
       {{7, 4, 1, 0, 0, true}, "E1|2|2|2L"},
       {{7, 4, 1, 0, 0, false, true}, "E2|2|2|1L"},
       {{6, 4, 1, 0, 0, true, true}, "E1|2|2|1L"},

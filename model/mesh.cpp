@@ -63,13 +63,13 @@ const Mesh::Decomposition& Mesh::decomposition_with(const std::vector<Coord>& wa
   for (const Decomposition& decomposition : decompositions_)
     if (std::all_of(wanted.begin(), wanted.end(), [&](Coord coord) { return has(decomposition, coord); }))
       return decomposition;
-  return axes();  // what is absent has size 1
+  return axes();  // an axis that is absent has size 1
 }
 
 std::vector<std::int64_t> Mesh::members(std::int64_t rank, const std::vector<Coord>& along) const {
   const Decomposition& decomposition = decomposition_with(along);
   std::vector<std::int64_t> result = {rank};
-  // Axes in mesh order, so that the members come out in the order of their rank numbers.
+  // The loop follows the axes in mesh order, so that the members come out in the order of their rank numbers.
   for (const MeshAxis& axis : decomposition) {
     if (std::find(along.begin(), along.end(), axis.coord) == along.end()) continue;
     std::vector<std::int64_t> extended;

@@ -27,7 +27,7 @@ TEST_CASE("members agree on all other axes and come in the order of their coordi
   CHECK(mesh.members(9, {Coord::dp}) == std::vector<std::int64_t>{7, 9, 11});
   CHECK(mesh.members(9, {Coord::tp}) == std::vector<std::int64_t>{8, 9});
   CHECK(mesh.members(9, {Coord::pp}) == std::vector<std::int64_t>{3, 9});
-  // In the order of the ranks, however the axes are named.
+  // Members come in the order of ranks, however the axes are listed.
   const std::vector<std::int64_t> plane = {6, 7, 8, 9, 10, 11};
   CHECK(mesh.members(9, {Coord::dp, Coord::tp}) == plane);
   CHECK(mesh.members(9, {Coord::tp, Coord::dp}) == plane);
@@ -46,7 +46,7 @@ TEST_CASE("a mesh without axes is one rank") {
 }
 
 TEST_CASE("layers that are cut differently see the same ranks as another grid") {
-  // Experts: pp is shared, and what is dp x tp for attention is a grid of its own.
+  // Experts share pp; the grid dp x tp of attention is another grid for experts.
   Mesh mesh({{Coord::pp, 2}, {Coord::dp, 3}, {Coord::tp, 4}});
   mesh.add_decomposition({{Coord::pp, 2}, {Coord::cp, 12}});
   for (std::int64_t rank = 0; rank < mesh.ranks(); ++rank) {
@@ -63,7 +63,7 @@ TEST_CASE("layers that are cut differently see the same ranks as another grid") 
   CHECK(mesh.members(13, {Coord::cp}).size() == 12);
   CHECK(mesh.members(13, {Coord::cp}).front() == 12);
   CHECK(mesh.members(13, {Coord::tp}) == std::vector<std::int64_t>{12, 13, 14, 15});
-  // An expression of one grid changes along the axes of the other, but for what both have.
+  // An expression of one decomposition changes along the axes of the other, except along axes that both have.
   CHECK(mesh.depends_on(Coord::cp, Coord::dp));
   CHECK(mesh.depends_on(Coord::cp, Coord::tp));
   CHECK_FALSE(mesh.depends_on(Coord::cp, Coord::pp));

@@ -6,10 +6,12 @@
 
 namespace stretto {
 
-// A model by the keys of a scenario's [model], and its `padded_vocab_size` and `parameters`: as a preset, a config.json
-// of Hugging Face's or the scenario gave them. null: what does not act, such as rotary_base without rope.
+// Returns a model as the keys of a scenario's [model], with its `padded_vocab_size` and `parameters`, whether a preset,
+// a Hugging Face config.json or the scenario gave it. A key that has no effect is null, such as rotary_base without
+// rope.
 nlohmann::ordered_json model_json(const Transformer& model);
-// The same for people, without what does not act: "model: num_layers = 12, hidden_size = 768, …", in lines.
+// Returns the model for people, without keys that have no effect: "model: num_layers = 12, hidden_size = 768, …", in
+// lines.
 std::string model_text(const Transformer& model);
 
 }  // namespace stretto

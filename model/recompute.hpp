@@ -5,32 +5,32 @@
 
 namespace stretto {
 
-// Which activations of a layer are kept for its backward pass, and which are computed again there (Chen et al., arXiv
+// Which activations of a layer are kept for its backward pass, and which are computed again (Chen et al., arXiv
 // 1604.06174). Names and meaning are Megatron-LM's recompute_granularity, recompute_method and recompute_num_layers.
 struct Recompute {
   enum class Granularity : std::uint8_t {
     none,
     selective,     // the attention core (Korthikanti et al., arXiv 2205.05198)
-    selective_op,  // all but attention's output and every second product (torchtitan's selective_ac_option "op")
+    selective_op,  // all but attention's output and every second matrix product (torchtitan's selective_ac_option "op")
     full,          // everything but the input of a layer, or of a group of layers
   };
   enum class Method : std::uint8_t {
-    uniform,  // every layer, in groups of num_layers of which only the first one's input is kept
+    uniform,  // every layer, in groups of num_layers; only the input of a group's first layer is kept
     block,    // the first num_layers layers, each by itself
   };
   Granularity granularity = Granularity::none;
   Method method = Method::uniform;
   std::int64_t num_layers = 1;
-  // A recomputed layer repeats all of its forward pass but the addition that writes its output, also what its backward
-  // pass does not need, as frameworks do that checkpoint a layer as a function.
+  // A recomputed layer repeats its whole forward pass except the addition that writes its output, even where the
+  // backward pass does not need the result, as frameworks do that checkpoint a layer as a function.
   bool whole_layers = false;
 
   bool is_full(std::int64_t layer) const {
     return granularity == Granularity::full && (method == Method::uniform || layer < num_layers);
   }
-  // Whether the backward pass of a layer has operations of its forward pass before it.
+  // Returns whether the backward pass of a layer begins with operations of its forward pass.
   bool repeats_layers() const { return granularity == Granularity::full || granularity == Granularity::selective_op; }
-  // Layers that are recomputed together.
+  // Returns the number of layers that are recomputed together.
   std::int64_t group() const { return method == Method::uniform ? num_layers : 1; }
 };
 
@@ -38,8 +38,8 @@ struct Recompute {
 const char* name_of(Recompute::Granularity granularity);
 const char* name_of(Recompute::Method method);
 
-// Recomputed FLOPs of a step, per sequence, counted as in Flops::hardware, to which they are added. Of ranks that cut
-// the layers `tp` times.
+// Returns the recomputed FLOPs of a step per sequence, for layers that are cut `tp` times. They are counted as in
+// Flops::hardware, and the caller adds them to it.
 double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute, AttentionBackend backend,
                                     std::int64_t tp);
 

@@ -15,18 +15,19 @@
 namespace stretto {
 namespace {
 
-constexpr std::int64_t kMostCtas = 64;  // of one NCCL communicator (MAXCHANNELS of NCCL 2.28)
+constexpr std::int64_t kMostCtas = 64;  // channels of one NCCL communicator at most (MAXCHANNELS of NCCL 2.28)
 
-// What a scenario takes from the file of its platform; 0 where that says nothing.
+// Defaults that a scenario takes from its platform's file; 0 where the file says nothing.
 struct PlatformDefaults {
   std::int64_t ranks_per_device = 0;
-  double compute_capability = 0;  // of its GPUs: 9.0 of H100
+  double compute_capability = 0;  // compute capability of its GPUs: 9.0 for H100
 };
 PlatformDefaults platform_defaults(const std::string& platform) {
   PlatformDefaults defaults;
   std::error_code problem;
   if (platform.empty() || !std::filesystem::is_regular_file(platform, problem)) return defaults;
-  // Both stand before the first section. Calibrated platforms are long: the rest is not parsed twice.
+  // Both keys stand before the first section. Calibrated platforms are long, so the rest of the file is not parsed a
+  // second time.
   const std::vector<std::byte> bytes = ReadFile::open(platform).take();
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   text = text.substr(0, text.find("\n["));
@@ -38,8 +39,8 @@ PlatformDefaults platform_defaults(const std::string& platform) {
   return defaults;
 }
 
-// CUDA_DEVICE_MAX_CONNECTIONS that the framework sets where a scenario says nothing; 0: none. Blackwell (10.0) and
-// later need none, and FSDP goes without it, as Megatron-LM has it (arguments.py:1455 to 1478 at d98e8a64).
+// Returns the CUDA_DEVICE_MAX_CONNECTIONS that the framework sets where a scenario says nothing; 0: none. Blackwell
+// (10.0) and later need none, and FSDP runs without it, as in Megatron-LM (arguments.py:1455 to 1478 at d98e8a64).
 std::int64_t default_connections(const std::optional<FrameworkProfile>& profile, const PlatformDefaults& platform,
                                  const Parallel& parallel) {
   const bool is_before_blackwell = platform.compute_capability > 0 && platform.compute_capability < 10;
@@ -127,7 +128,8 @@ void check_device(TomlTable& root, const Scenario& scenario) {
             (limit > 0 ? number(ranks) : "all " + number(ranks) + "; set it to 1 for a rank a device"));
 }
 
-// An upper bound of what one rank can be asked to hold, in doubles because it is what must not overflow.
+// Refuses a scenario in which one rank could have to hold too much. The bound is computed in doubles because integers
+// could overflow.
 void check_size(TomlTable& root, const Scenario& scenario) {
   const Transformer& model = scenario.model;
   const std::int64_t tokens = scenario.training.micro_batch_size * model.seq_length;
@@ -151,7 +153,7 @@ void check_size(TomlTable& root, const Scenario& scenario) {
         .failure("hidden_size", "expected parameters and activations of at most 2^60 bytes, got more");
 }
 
-// What the frameworks refuse is an error here: model/overlap/gates.hpp.
+// A combination that the frameworks refuse is an error here: model/overlap/gates.hpp.
 void refuse_closed_gates(TomlTable& root, const Scenario& scenario) {
   const Gates gates = gates_of(scenario);
   if (const Gate* gate = gates.refused(scenario.by_profile))
@@ -162,7 +164,8 @@ std::string resolved(const std::string& path, const std::filesystem::path& folde
   return path.empty() ? path : (folder / path).lexically_normal().string();
 }
 
-// The file of a profile or platform that a scenario in `folder` names: its path, or one that comes with Stretto.
+// Returns the file of a profile or platform that a scenario in `folder` names: a path, or a file that comes with
+// Stretto.
 std::string resolved_data(const std::string& kind, const std::string& name, const std::filesystem::path& folder) {
   return is_data_name(name) ? data_file(kind, name) : resolved(name, folder);
 }
@@ -186,7 +189,7 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
             parallel = section_of(root, "parallel"), overlap = section_of(root, "overlap"),
             training = section_of(root, "training"), compare = section_of(root, "compare");
   refuse_not_modelled(root);
-  // Before a missing [model], which a misspelt one causes.
+  // This check comes before the one for a missing [model], which a misspelt section name causes.
   root.finish();
   if (!model.present())
     throw model.failure("preset",

@@ -13,7 +13,7 @@
 
 namespace stretto {
 
-// A scenario file as values: docs/scenario.md specifies it key by key. The reader has checked all ranges and rejected
+// A scenario file as values; docs/scenario.md specifies every key. The reader has checked all ranges and rejected
 // unknown keys. Value types.
 
 // The cost model of communication between ranks.
@@ -23,21 +23,22 @@ enum class Network : std::uint8_t {
 };
 
 struct Cluster {
-  std::int64_t cores_per_device = 0;  // host: cores that ranks share; 0 = all of this machine (sim: of the platform)
+  // host: cores that ranks share; 0 = all cores of this machine (sim: of the platform)
+  std::int64_t cores_per_device = 0;
   std::int64_t ranks_per_device = 0;  // 0 = every rank on one device
-  bool bind_cores_to_rank = true;     // where ranks are processes (exec/launch/affinity.hpp)
+  bool bind_cores_to_rank = true;     // applies where ranks are processes (exec/launch/affinity.hpp)
   Network network = Network::links;
-  double link_GBps = 1.0;                        // of each rank, each direction; the host paces its transfers to it
+  double link_GBps = 1.0;                        // of each rank, in each direction; the host paces its transfers to it
   std::int64_t cuda_device_max_connections = 0;  // hardware queues that lanes share; 0 = one for each lane
-  // By process group, "dp", "tp", "cp", "pp" or "embd": CTAs, one a channel, of its communicators' kernels; absent =
-  // they take none (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).
+  // CTAs of a communicator's kernels, one for each channel, by process group ("dp", "tp", "cp", "pp" or "embd"). An
+  // absent group takes no CTAs (nccl_communicator_config of Megatron-LM, maxCTAs of NCCL).
   std::map<std::string, std::int64_t> max_ctas;
-  // Process groups whose all-gathers and all-to-alls are on the copy engines (NCCL's Zero-CTA policy).
+  // Process groups whose all-gathers and all-to-alls run on the copy engines (NCCL's Zero-CTA policy).
   std::set<std::string> zero_cta_groups;
-  bool nccl_ub = false;     // between GPUs of a rank each: buffers of collectives are registered with NCCL
+  bool nccl_ub = false;     // GPUs with one rank each: buffers of collectives are registered with NCCL
   double channel_GBps = 0;  // bandwidth of one such channel; 0 = only the link limits it
   std::vector<std::string> high_priority_stream_groups;  // process groups whose lanes have priority
-  double link_latency_us = 50.0;                         // α of a collective's step, see docs/scenario.md
+  double link_latency_us = 50.0;                         // α of one step of a collective, see docs/scenario.md
 };
 
 // How the communication of a tensor-parallel GEMM overlaps with it: model/overlap/tp_methods.hpp.
@@ -45,9 +46,9 @@ enum class TpMethod : std::uint8_t { none, bulk, ring_exchange, pipeline, flash 
 enum class TpAccumulate : std::uint8_t { ring, owner };
 struct TpGemm {
   TpMethod method = TpMethod::none;
-  bool aggregate = false;                        // ring_exchange before a GEMM: in chunks of two ranks
-  std::int64_t num_splits = 4;                   // pipeline: number of pieces
-  std::int64_t num_slices = 1;                   // flash: pieces of each rank's rows
+  bool aggregate = false;                        // ring_exchange before a GEMM: in chunks of two ranks' rows
+  std::int64_t num_splits = 4;                   // pipeline: number of chunks
+  std::int64_t num_slices = 1;                   // flash: slices of each rank's rows
   TpAccumulate accumulate = TpAccumulate::ring;  // flash after a GEMM: where partial results are summed
   bool operator==(const TpGemm&) const = default;
 };
@@ -57,33 +58,38 @@ struct Overlap {
   bool overlap_param_gather = false;
   bool align_param_gather = false;  // all pipeline stages gather a chunk's parameters at the same moment
   std::int64_t bucket_size = 0;     // elements; 0 = Megatron's default max(40e6, 1e6 · dp)
-  // Each rank's update begins with its first model chunk, whose parameters are gathered beside the rest of it.
+  // Each rank's update begins with its first model chunk, whose parameters are gathered while the other chunks are
+  // updated.
   bool overlap_param_gather_with_optimizer_step = false;
   bool fp8_param_gather = false;  // parameters are gathered in fp8, with a scale for each block (ScaledCast)
   bool grad_reduce_in_fp32 = true;
-  // Gradients in bf16 go round as an all-to-all and are added up in f32 by the rank that has the shard.
+  // Gradients in bf16 are exchanged by an all-to-all, and the rank that has the shard adds them up in f32.
   bool reduce_scatter_with_fp32_accumulation = false;
-  bool async_tensor_model_parallel_allreduce = false;  // overlaps a layer's dgrad all-reduce with its wgrad, without sp
-  bool tp_comm_overlap = false;                        // the same with sp, all-gather and reduce-scatter:
-  bool tp_comm_bulk_dgrad = true;                      //   all-gather of the layer's input beside its dgrad
-  bool tp_comm_bulk_wgrad = true;                      //   reduce-scatter of the dgrad beside its wgrad
-  bool tp_comm_overlap_ag = true;                      //   all-gathers before GEMMs by ring exchange
-  bool tp_comm_overlap_rs = true;                      //   reduce-scatters after GEMMs in pieces
-  bool tp_comm_overlap_rs_dgrad = false;               //   also those of qkv and fc1 dgrad, instead of bulk
+  // overlaps a layer's dgrad all-reduce with its wgrad, without sequence parallelism
+  bool async_tensor_model_parallel_allreduce = false;
+  // overlaps the all-gathers and reduce-scatters of sequence parallelism:
+  bool tp_comm_overlap = false;
+  bool tp_comm_bulk_dgrad = true;         //   all-gather of the layer's input, concurrent with its dgrad
+  bool tp_comm_bulk_wgrad = true;         //   reduce-scatter of the dgrad, concurrent with the wgrad
+  bool tp_comm_overlap_ag = true;         //   all-gathers before GEMMs by ring exchange
+  bool tp_comm_overlap_rs = true;         //   reduce-scatters after GEMMs in chunks
+  bool tp_comm_overlap_rs_dgrad = false;  //   also those of qkv and fc1 dgrad, instead of bulk
   bool tp_comm_overlap_disable_qkv = false, tp_comm_overlap_disable_fc1 = false;
-  std::map<std::string, TpGemm> tp_comm_overlap_cfg;  // by "qkv_fprop", …: instead of what the switches say
-  std::int64_t tp_comm_overlap_compute_lanes = 1;     // lanes that pieces of a GEMM alternate between
-  // Ring attention's messages beside attention. The frameworks have no such knob, and it is on whenever there is a
-  // ring; a file may turn it off.
+  std::map<std::string, TpGemm> tp_comm_overlap_cfg;  // by "qkv_fprop", …: replaces the choice of the switches
+  std::int64_t tp_comm_overlap_compute_lanes = 1;     // lanes that chunks of a GEMM alternate between
+  // Ring attention's messages overlap with attention. The frameworks have no such knob: there the overlap is on
+  // whenever there is a ring. A file may turn it off.
   bool cp_comm_overlap = false;
-  bool cp_flash_overlap = false;               // with cp_comm_type a2a: attention by queries, heads move meanwhile
-  bool fsdp_comm_overlap = false;              // of ZeRO-2 and ZeRO-3: gathers ahead and reduce-scatters behind compute
-  std::int64_t fsdp_prefetch_depth = 1;        //   so many units ahead
-  bool overlap_p2p_comm = false;               // messages between pipeline stages beside compute
+  // with cp_comm_type a2a: attention by groups of queries, while heads are exchanged
+  bool cp_flash_overlap = false;
+  // ZeRO-2 and ZeRO-3: gathers run ahead of compute and reduce-scatters behind it
+  bool fsdp_comm_overlap = false;
+  std::int64_t fsdp_prefetch_depth = 1;        //   this many units ahead
+  bool overlap_p2p_comm = false;               // messages between pipeline stages overlap with compute
   bool overlap_p2p_comm_warmup_flush = false;  //   also while the pipeline fills and drains
   bool defer_embedding_wgrad_compute = false;  // weight gradient of the head in the last stage's flush
-  std::int64_t wgrad_deferral_limit = 0;       //   of so many micro-batches; 0: all
-  bool batch_p2p_comm = true;                  // without overlap: messages of a compute item in one group
+  std::int64_t wgrad_deferral_limit = 0;       //   number of deferred micro-batches; 0: all
+  bool batch_p2p_comm = true;                  // without overlap: messages of one compute item form one group
   bool operator==(const Overlap&) const = default;
 };
 
@@ -91,14 +97,14 @@ struct Training {
   std::int64_t micro_batch_size = 1;   // sequences
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
-  Dtype compute_dtype() const;         // that `precision` names
+  Dtype compute_dtype() const;         // the type that `precision` names
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
   bool frozen_base = false;                // no parameter is trained: the passes of LoRA without its adapters
   bool gelu_fusion = false;                // GELU as the epilogue of the GEMM before it, forward and backward
   bool bias_gradient_fusion = false;       // bias gradients as the epilogue of the same layer's weight gradient
-  bool gelu_bias_gradient_fusion = false;  // with GELU's gradient, as that epilogue, also that of fc1's bias
-  bool residual_fusion = false;            // residual additions as the epilogue of the GEMM before them
+  bool gelu_bias_gradient_fusion = false;  // with GELU's gradient as that epilogue: fc1's bias gradient too
+  bool residual_fusion = false;            // residual additions as the epilogue of the preceding GEMM
   bool norm_gradient_fusion = false;       // a norm's dgrad and wgrad as one operation
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;
@@ -117,19 +123,22 @@ struct Training {
   double timeout_s = 60;                 // no progress on a rank for this long is an error on all ranks
 };
 
-// `stretto compare`: the table's rows.
+// Rows of the table of `stretto compare`.
 struct Compare {
-  std::vector<std::string> modes;   // names from model/overlap/table, or "scenario": as it is; empty = all
-  std::vector<std::int64_t> ranks;  // of the whole layout: dp follows; micro-batches per rank stay as given
+  // names from model/overlap/table, or "scenario" for the scenario unchanged; empty = all
+  std::vector<std::string> modes;
+  std::vector<std::int64_t> ranks;  // ranks of the whole layout: dp follows; micro-batches per rank stay as given
   std::int64_t repeats = 9;         // measured steps per mode and ranks
 };
 
 struct Scenario {
   std::string name;
-  std::string file;  // where it was read from, "" for built in code
-  // Path of a platform file, or "" (the calibrated host's default place). A file may name one that comes with Stretto.
+  std::string file;  // the file that it was read from, "" for one built in code
+  // Path of a platform file, or "" for the calibrated host's default path. A file may name a platform that comes with
+  // Stretto.
   std::string platform;
-  Framework framework;                  // of the profile that the file names; its defaults are in the rest
+  // from the profile that the file names; the profile's defaults are in the other fields
+  Framework framework;
   std::vector<std::string> by_profile;  // keys that the profile gave and the file did not
   Transformer model;
   Cluster cluster;
@@ -146,7 +155,8 @@ struct Scenario {
 // Reads and checks a scenario. `overrides` are "section.key=value" with TOML values (strings may be bare), applied
 // before checking. Throws Error(input): "file:line: [section] key: expected …, got …; did you mean …?".
 Scenario read_scenario(const std::string& path, const std::vector<std::string>& overrides = {});
-// The same from text; `name` stands for the file in messages. For tests and fuzzing.
+// Parses a scenario from text; `name` stands for the file in messages. For tests and fuzzing. Throws as read_scenario
+// does.
 Scenario parse_scenario(const std::string& text, const std::string& name,
                         const std::vector<std::string>& overrides = {});
 

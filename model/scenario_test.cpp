@@ -250,7 +250,7 @@ TEST_CASE("every other spelling is that of a key", "[scenario]") {
           .parallel;
   CHECK(split.num_layers_in_first_pipeline_stage == 1);
   CHECK(split.num_layers_in_last_pipeline_stage == 1);
-  // Messages name what the file has.
+  // Messages name the spelling in the file.
   CHECK(override_message("overlap.ub_tp_comm_overlap=3") ==
         "--set overlap.ub_tp_comm_overlap: expected true or false, got 3");
   CHECK(override_message("overlap.fp8_params=true") ==
@@ -321,7 +321,7 @@ TEST_CASE("keys that must fit each other are checked", "[scenario]") {
   CHECK(override_message("training.min_lr=1") == "--set training.min_lr: expected at most lr, got 1");
   CHECK(override_message("training.lr_warmup_iters=100") ==
         "--set training.lr_warmup_iters: expected less than the 100 iterations that the learning rate decays, got 100");
-  // The table's sizes keep the micro-batches a rank, so they need not divide the batch of the file.
+  // The table's numbers of ranks keep the micro-batches per rank, so they need not divide the file's batch.
   CHECK(message_of(kTiny, {"training.global_batch_size=4", "compare.ranks=[3]"}).empty());
 }
 

@@ -14,27 +14,28 @@ namespace stretto {
 namespace {
 
 // Measured on schedules of 10^6 to 10^8 operations (docs/scenario.md).
-constexpr double kOperation_bytes = 130;  // bound, with its clocks and its row of the timeline
+constexpr double kOperation_bytes = 130;  // a bound operation, with its clocks and its row of the timeline
 constexpr double kCall_bytes = 110;
-constexpr double kStorage_bytes = 230;    // with its name, its lifetime and its cells
+constexpr double kStorage_bytes = 230;    // a storage with its name, lifetime and cells
 constexpr double kLayer_operations = 30;  // forward and backward of one micro-batch
-constexpr double kLayer_storages = 14;    // of one micro-batch
+constexpr double kLayer_storages = 14;    // for one micro-batch
 constexpr double kLayer_parameters = 12;
 
-// Ranks of a stage that are kept, as fold_ranks() of the schedule does (model/schedule/folding.cpp): whole devices
-// along every axis, and all ranks where devices are not alike or stages share one.
+// Returns the number of a stage's ranks that are kept, as fold_ranks() of the schedule keeps them
+// (model/schedule/folding.cpp): whole devices along every axis, and all ranks where devices are not alike or stages
+// share a device.
 double ranks_of_stage(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   const std::int64_t ranks = parallel.ranks(), stages = parallel.pipeline_model_parallel_size;
   const std::int64_t given = scenario.cluster.ranks_per_device;
   std::int64_t left = given > 0 ? std::min(given, ranks) : ranks, kept = 1;
   const bool is_alone = left == 1;
-  // Pairs of ranks send to one or the other neighbour.
+  // Pairs of ranks send to different neighbours.
   const bool has_pairs =
       scenario.overlap.tp_comm_overlap &&
       std::any_of(scenario.overlap.tp_comm_overlap_cfg.begin(), scenario.overlap.tp_comm_overlap_cfg.end(),
                   [](const auto& gemm) { return gemm.second.aggregate; });
-  const std::vector<Coord> axes = axes_in_order(parallel);  // the fastest first
+  const std::vector<Coord> axes = axes_in_order(parallel);  // the fastest axis first
   for (const Coord axis : axes) {
     if (axis == Coord::pp) continue;
     const std::int64_t size = axis == Coord::tp            ? parallel.tensor_model_parallel_size
@@ -49,27 +50,28 @@ double ranks_of_stage(const Scenario& scenario) {
   return double(left == 1 && stages_are_apart ? kept : ranks / stages);
 }
 
-// Instances of a layer's activations, on average of the stages.
+// Returns how many slots a layer's activations have, averaged over the stages.
 double slots_of(const Parallel& parallel, double micro_batches) {
   const double stages = double(parallel.pipeline_model_parallel_size);
   if (stages == 1) return 1;
   if (parallel.pipeline_schedule == PipelineSchedule::dualpipe_v) return stages + 2.5;
   if (is_zero_bubble(parallel.pipeline_schedule)) return std::min(micro_batches, stages) + 1.5;
   if (parallel.virtual_pipeline_model_parallel_size == 1) return std::min(micro_batches, stages / 2 + 0.5);
-  // Chunks of a stage share theirs: those of the warm-up and one more, on average of the stages.
+  // Chunks of a stage share slots: the slots of the warm-up and one more, averaged over the stages.
   const double chunks = double(parallel.virtual_pipeline_model_parallel_size);
   const double group = std::max(stages, double(parallel.microbatch_group_size_per_vp_stage));
   return std::min(micro_batches, ((chunks - 1) * group + stages) / chunks);
 }
 
-// Layers with an MLP that would have as many operations, storages and parameters; a layer without one has half of them.
+// Returns the number of layers with an MLP that would have as many operations, storages and parameters. A layer without
+// an MLP counts half.
 double layers_of(const Transformer& model) {
   double layers = 0;
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) layers += model.layer(layer).has_mlp() ? 1 : 0.5;
   return layers;
 }
 
-// What shards gradients is communicated layer by layer.
+// Sharded gradients are communicated layer by layer.
 double units_of_layer(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   if (!parallel.shards_gradients() || parallel.replicas() == 1) return 0;
@@ -93,7 +95,7 @@ std::string count_text(double count) {
   return text;
 }
 
-// The largest number below `most` with which the schedule fits; 0: none.
+// Returns the largest number below `most` with which the schedule fits; 0: none.
 std::int64_t largest_that_fits(std::int64_t most, double free, const std::function<double(std::int64_t)>& bytes_with) {
   std::int64_t fits = 0, fails = most;
   while (fits + 1 < fails) {
@@ -103,7 +105,7 @@ std::int64_t largest_that_fits(std::int64_t most, double free, const std::functi
   return fits;
 }
 
-// Two digits, so that it reads like the estimate that it is.
+// Keeps two digits, so that the number reads like the estimate that it is.
 std::int64_t rounded_down(std::int64_t number) {
   std::int64_t unit = 1;
   while (number / unit >= 100) unit *= 10;
@@ -120,18 +122,19 @@ StepSize step_size_of(const Scenario& scenario) {
                layers = layers_of(scenario.model), micro_batches = double(scenario.num_microbatches()),
                kept = ranks_of_stage(scenario), buckets = buckets_of(scenario, chunks);
   const bool recomputes = scenario.training.recompute.repeats_layers();
-  // Ring exchange: pieces, and a send and a receive for each, of four to eight products of a layer; of Flash-Overlap's
-  // also in slices, with an addition where results are scattered.
+  // Ring exchange adds chunks, with a send and a receive each, to four to eight products of a layer. Flash-Overlap adds
+  // slices too, with an addition where results are scattered.
   double slices = 0;
   for (const auto& [name, gemm] : overlap.tp_comm_overlap_cfg)
     if (gemm.method == TpMethod::flash) slices += 3.5 * double(gemm.num_slices);
   const bool exchanges = tp > 1 && overlap.tp_comm_overlap && parallel.sequence_parallel;
-  // Round the ring: a send, a receive and attention at each step, both ways, and sums on the way back.
-  double ring = 0;  // on average of the layers
+  // Each step of ring attention has a send, a receive and attention, in both passes, and sums in the backward pass.
+  double ring = 0;  // average over the layers
   for (const CpCommType type : parallel.cp_comm_type)
     if (type != CpCommType::all_gather) ring += double(parallel.cp_ring_size(type));
   ring /= double(parallel.cp_comm_type.size());
-  // Three to four operations of attention more forward, as often as that runs, and four to five backward.
+  // Unfused attention has three to four operations more in each forward pass, and four to five more in the backward
+  // pass.
   const bool is_unfused = scenario.training.attention_backend == AttentionBackend::unfused;
   const double of_layer = kLayer_operations + (is_unfused ? recomputes ? 10 : 7 : 0) +
                           (recomputes ? scenario.training.recompute.whole_layers ? 14 : 12 : 0) + (tp > 1 ? 6 : 0) +
@@ -148,9 +151,10 @@ StepSize step_size_of(const Scenario& scenario) {
       2 * messages + 7 * buckets;
   const double storages =
       layers * (kLayer_storages + (is_unfused ? 2 : 0)) * slots_of(parallel, micro_batches) + 6 * buckets;
-  // Clocks of other ranks: a number for each of their lanes, at every rendezvous of two steps, in a vector that doubles
-  // as it grows. Measured as the resident memory of simulate on 510 to 2,046 ranks with pp 2, and on 1,364 with tp 4: a
-  // row for each collective of several kept ranks, 1.75 for each end of a message, times 1.9.
+  // Bytes of the clocks of other ranks: a number for each lane of those ranks, at every rendezvous of two steps, in a
+  // vector that doubles as it grows. Measured as the resident memory of simulate on 510 to 2,046 ranks with pp 2, and
+  // on 1,364 with tp 4: a row for each collective of several kept ranks, 1.75 rows for each end of a message, times
+  // 1.9.
   constexpr double kRowsOfEnd = 1.75, kGrowth = 1.9;
   const double lanes = 2 + (tp > 1 ? 1 : 0) + (parallel.num_distributed_optimizer_instances > 1 ? 1 : 0) +
                        (units_of_layer(scenario) > 0 ? 1 : 0) +
@@ -181,7 +185,7 @@ void require_size(const Scenario& scenario, std::int64_t free_bytes) {
     return step_size_of(other).bytes;
   };
   const Parallel& parallel = scenario.parallel;
-  // When the number of ranks is the cause.
+  // The ranks per device are the cause when one rank a device would need at most a quarter of the free memory.
   if (ranks_of_stage(scenario) > 1 && 4 * bytes_of([](Scenario& s) { s.cluster.ranks_per_device = 1; }) <= free)
     throw failure("[cluster] ranks_per_device", "1, which makes all ranks of a stage alike",
                   scenario.cluster.ranks_per_device);

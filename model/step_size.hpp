@@ -5,16 +5,17 @@
 
 namespace stretto {
 
-// How large the schedule of a step will be, from the scenario alone: before anything is built. Not what training takes.
+// The size of a step's schedule, estimated from the scenario alone before anything is built. It is not the memory of
+// training.
 struct StepSize {
-  double ranks = 0;       // that are not folded into others: a program each
-  double operations = 0;  // of all of these
-  double bytes = 0;       // that building, planning, verifying and simulating it takes; within a factor of two
+  double ranks = 0;       // ranks that are not folded into others: each has a program
+  double operations = 0;  // operations of all these ranks
+  double bytes = 0;       // memory to build, plan, verify and simulate the schedule; right within a factor of two
 };
 StepSize step_size_of(const Scenario& scenario);
 
-// Throws Error(input) when the schedule would take more than `free_bytes`: what it would take, and which key is to be
-// set to what.
+// Throws Error(input) when the schedule would take more than `free_bytes`. The message says how much it would take, and
+// which key to set to which value.
 void require_size(const Scenario& scenario, std::int64_t free_bytes);
 
 }  // namespace stretto

@@ -41,7 +41,7 @@ TEST_CASE("the size of a step is told from the scenario within a factor of two")
         "[parallel]\ntensor_model_parallel_size = 4\nsequence_parallel = true\n[overlap]\ntp_comm_overlap = true",
         "[training]\nglobal_batch_size = 64\nattention_backend = \"unfused\"\nrecompute_granularity = \"full\"",
         "[parallel]\ndata_parallel_size = 2\n[overlap]\noverlap_grad_reduce = true\nbucket_size = 1",
-        // Stages that share devices are not folded, nor are devices that cut groups in different places.
+        // Stages that share devices are not folded, nor are devices that cut groups at different places.
         "[parallel]\ndata_parallel_size = 16\npipeline_model_parallel_size = 2\norder = \"tp-cp-ep-pp-dp\"\n"
         "[cluster]\nranks_per_device = 2",
         "[parallel]\ndata_parallel_size = 15\npipeline_model_parallel_size = 2\n[cluster]\nranks_per_device = 2",
@@ -65,13 +65,13 @@ TEST_CASE("a schedule that memory cannot hold is refused with the key to change"
   const std::string batch = failure_of("[training]\nglobal_batch_size = 100000", 64 * MiB);
   CHECK_THAT(batch, Contains("size: [training] global_batch_size: expected at most ") && Contains("got 100000") &&
                         Contains("of memory, of which 64 MiB are free"));
-  // What it says is small enough, and not much smaller than it must be.
+  // The recommended value fits, and is not much smaller than it must be.
   const std::int64_t most = std::stoll(batch.substr(batch.find("at most ") + 8));
   CHECK(failure_of("[training]\nglobal_batch_size = " + std::to_string(most), 64 * MiB).empty());
   CHECK_FALSE(failure_of("[training]\nglobal_batch_size = " + std::to_string(most * 12 / 10), 64 * MiB).empty());
   CHECK_THAT(failure_of("[parallel]\ndata_parallel_size = 10007\n[cluster]\nranks_per_device = 2", 64 * MiB),
              Contains("[cluster] ranks_per_device: expected 1, which makes all ranks of a stage alike, got 2"));
-  // 8,192 ranks, two a device, which took 13.7 GB: stages share devices.
+  // A schedule of 8,192 ranks, two a device, took 13.7 GB because stages share devices.
   CHECK_THAT(failure_of("[parallel]\ndata_parallel_size = 4096\npipeline_model_parallel_size = 2\n"
                         "order = \"tp-cp-ep-pp-dp\"\n[cluster]\nranks_per_device = 2",
                         8192 * MiB),

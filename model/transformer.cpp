@@ -34,7 +34,7 @@ Transformer llama(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, st
   return in_llama_style(model);
 }
 
-// Heads are of 128 channels whatever the width, and q and k have norms.
+// Heads have 128 channels whatever the width of the model, and q and k have norms.
 Transformer qwen3(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, std::int64_t heads, bool is_tied) {
   Transformer model = llama(layers, hidden, ffn, heads, 8, 151936, 4096, 1e6);
   model.max_position_embeddings = 40960;
@@ -114,7 +114,7 @@ std::vector<Parameter> parameters(const Transformer& model) {
     if (model.normalization != Normalization::layer_norm) return;
     all.push_back({name + ".bias", layer, 1, width, false, Shard::none, {}, is_for_heads});
   };
-  // A bias is added behind the product: one that is cut by input has its bias on every rank.
+  // A bias is added after the product, so a layer that is cut by input has its whole bias on every rank.
   const auto linear = [&](const std::string& name, std::int64_t layer, std::int64_t out, std::int64_t in, Shard shard,
                           const std::vector<std::int64_t>& segments = {}) {
     matrix(name + ".weight", layer, out, in, shard, segments);
@@ -165,8 +165,8 @@ double executed_attention_share(AttentionBackend backend, std::int64_t seq) {
 
 Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, AttentionBackend backend) {
   const double s = double(model.seq_length), h = double(model.hidden_size);
-  // One forward pass over the sequence.
-  double linears = 0, attention_matmul = 0;  // the latter: QKᵀ of all heads, every key of every query
+  // FLOPs of one forward pass over the sequence.
+  double linears = 0, attention_matmul = 0;  // attention_matmul: QKᵀ of all heads, every key of every query
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     linears += s * 2 * layer_weights(model, model.layer(layer)).all();
     attention_matmul += 2 * s * s * double(model.attention_size());
@@ -175,11 +175,12 @@ Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, At
   const double padded_head = s * 2 * h * double(model.padded_vocab_size);
 
   Flops flops;
-  const double passes = frozen_base ? 2 : 3;  // of products with weights
+  const double passes = frozen_base ? 2 : 3;  // passes of products with weights
   flops.model_full_attention = passes * (linears + head) + 3 * 2 * attention_matmul;
   flops.model = passes * (linears + head) + 3 * attention_matmul;
   // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each
-  // over the part of the square that its blocks touch. Unfused attention has kept what QKᵀ becomes.
+  // over the part of the square that its blocks touch. Unfused attention does not form QKᵀ again because it has kept
+  // the probabilities.
   const double products = backend == AttentionBackend::fused ? 7 : 6;
   flops.hardware = passes * (linears + padded_head) +
                    products * executed_attention_share(backend, model.seq_length) * attention_matmul;

@@ -10,12 +10,12 @@ namespace stretto {
 
 enum class Normalization : std::uint8_t { layer_norm, rms_norm };
 enum class PositionEmbedding : std::uint8_t { learned_absolute, rope };
-// Megatron-LM's spellings: "LayerNorm", "RMSNorm"; "learned_absolute", "rope".
+// Return Megatron-LM's spellings: "LayerNorm", "RMSNorm"; "learned_absolute", "rope".
 const char* name_of(Normalization normalization);
 const char* name_of(PositionEmbedding embedding);
 
-// A layer is an attention sublayer and then an MLP. `none` is a layer without the sublayer, which a search for smaller
-// models leaves (Bercovich et al., arXiv 2411.19146: "no-op").
+// A layer is an attention sublayer and then an MLP. `none` is a layer without an MLP, which a search for smaller models
+// can produce (Bercovich et al., arXiv 2411.19146: "no-op").
 enum class AttentionKind : std::uint8_t { self };  // causal, over the whole sequence
 enum class MlpKind : std::uint8_t { dense, none };
 struct LayerSpec {
@@ -23,14 +23,15 @@ struct LayerSpec {
   MlpKind mlp = MlpKind::dense;
   auto operator<=>(const LayerSpec&) const = default;
   bool has_mlp() const { return mlp != MlpKind::none; }
-  // On what only layers of this kind have, where a model has several kinds: "", ".no_mlp".
+  // Returns the suffix for names of objects that only layers of this kind have, in a model with several kinds: "",
+  // ".no_mlp".
   const char* suffix() const { return has_mlp() ? "" : ".no_mlp"; }
 };
 
 // A decoder-only transformer with a norm before each sublayer. The defaults are GPT-2's style (Radford et al. 2019):
-// LayerNorm, GELU (tanh), learned positions, biases, output head tied to the token embedding. Llama's (Touvron et al.,
-// arXiv 2302.13971) is RMSNorm, SwiGLU, rotary positions, no biases, a head of its own, and from Llama 3 on (arXiv
-// 2407.21783) fewer heads of keys and values than of queries. Fields are named as Megatron-LM's options.
+// LayerNorm, GELU (tanh), learned positions, biases, output head tied to the token embedding. Llama's style (Touvron et
+// al., arXiv 2302.13971) has RMSNorm, SwiGLU, rotary positions, no biases, a head of its own, and from Llama 3 on
+// (arXiv 2407.21783) fewer heads of keys and values than of queries. Fields are named after Megatron-LM's options.
 struct Transformer {
   std::int64_t num_layers = 12;
   std::int64_t hidden_size = 768;
@@ -44,32 +45,32 @@ struct Transformer {
   Normalization normalization = Normalization::layer_norm;
   bool swiglu = false;  // the MLP is fc2(silu(gate) ∘ up) with fc1 = [gate; up], of 2 · ffn_hidden_size rows
   PositionEmbedding position_embedding_type = PositionEmbedding::learned_absolute;
-  double rotary_base = 10000;  // of rope
+  double rotary_base = 10000;  // base of rope's frequencies
   RopeScaling rope_scaling = {};
   std::int64_t num_query_groups = 0;  // heads of k and of v; 0: num_attention_heads
   std::int64_t kv_channels = 0;       // elements of a head; 0: hidden_size / num_attention_heads
   bool qk_layernorm = false;          // q and k of each head go through a norm, with one weight for all heads
   bool add_bias_linear = true;
   bool untie_embeddings_and_output_weights = false;
-  double hidden_dropout = 0;     // of the embedding, and of each sublayer's result before it is added to the residual
-  double attention_dropout = 0;  // of attention's probabilities
+  double hidden_dropout = 0;     // applies to the embedding, and to each sublayer's result before the residual addition
+  double attention_dropout = 0;  // applies to attention's probabilities
 
-  std::vector<LayerSpec> layers = {};  // [layer]; empty: all as LayerSpec{}
+  std::vector<LayerSpec> layers = {};  // [layer]; empty: every layer is LayerSpec{}
   LayerSpec layer(std::int64_t number) const {
     return layers.empty() ? LayerSpec{} : layers[static_cast<std::size_t>(number)];
   }
-  std::vector<LayerSpec> layer_kinds() const;  // of all layers, each once, in the order of their first layers
+  std::vector<LayerSpec> layer_kinds() const;  // each kind that occurs, once, in the order of its first layer
 
   std::int64_t head_dim() const { return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads; }
   std::int64_t attention_size() const { return num_attention_heads * head_dim(); }  // columns of proj.weight
   std::int64_t kv_heads() const { return num_query_groups > 0 ? num_query_groups : num_attention_heads; }
   std::int64_t qkv_size() const { return attention_size() + 2 * kv_heads() * head_dim(); }  // rows of qkv.weight
   std::int64_t fc1_size() const { return swiglu ? 2 * ffn_hidden_size : ffn_hidden_size; }  // rows of fc1.weight
-  // Name of the head's weight: "lm_head.weight", or "wte.weight" when tied.
+  // Returns the name of the head's weight: "lm_head.weight", or "wte.weight" when tied.
   const char* head_weight() const { return untie_embeddings_and_output_weights ? "lm_head.weight" : "wte.weight"; }
 };
 
-// The same sizes in Llama's style, with as many heads of keys and values as `model` has.
+// Returns a model of equal sizes in Llama's style, with as many heads of keys and values as `model` has.
 inline Transformer in_llama_style(Transformer model) {
   model.normalization = Normalization::rms_norm;
   model.swiglu = true;
@@ -79,20 +80,20 @@ inline Transformer in_llama_style(Transformer model) {
   return model;
 }
 
-// "gpt2-124m", "gpt3-175b", "llama3-8b", … ; throws Error(input) naming the nearest preset.
+// Returns the model of a preset: "gpt2-124m", "gpt3-175b", "llama3-8b", … Throws Error(input) naming the nearest preset.
 Transformer preset(const std::string& name);
 std::vector<std::string> preset_names();
 
-// How tensor parallelism cuts a parameter into parts (Shoeybi et al., arXiv 1909.08053): column-parallel layers (qkv,
-// fc1, wte, lm_head) by output, row-parallel ones (proj, fc2) by input, and wpe by columns, so that embeddings of all
-// ranks add up (Megatron-LM has all of wpe on every rank).
+// How tensor parallelism cuts a parameter (Shoeybi et al., arXiv 1909.08053): column-parallel layers (qkv, fc1, wte,
+// lm_head) by output, row-parallel ones (proj, fc2) by input, and wpe by columns, so that the embeddings of all ranks
+// add up (Megatron-LM has all of wpe on every rank).
 enum class Shard : std::uint8_t {
-  none,     // every rank has the whole
+  none,     // every rank has the whole parameter
   rows,     // rows of a [out, in] matrix; elements of its bias
   columns,  // columns of a [out, in] matrix
 };
 
-// "h.3.qkv.weight"; outside the layers, where `layer` is -1, the name itself.
+// Returns "h.3.qkv.weight"; outside the layers, where `layer` is -1, the name itself.
 inline std::string full_name(std::int64_t layer, const std::string& name) {
   return layer < 0 ? name : "h." + std::to_string(layer) + "." + name;
 }
@@ -105,9 +106,11 @@ struct Parameter {
   std::int64_t rows = 1, cols = 1;
   bool decayed = false;  // weight decay applies to matrices only (GPT-2, nanoGPT)
   Shard shard = Shard::none;
-  // Pieces of what `shard` cuts (q, k, v; gate, up): every part gets its share of each. Empty: one piece.
+  // Rows or columns of the segments that `shard` cuts separately (q, k, v; gate, up): every rank gets its share of each
+  // segment. Empty: one segment.
   std::vector<std::int64_t> segments = {};
-  // Every tensor-parallel rank has all of it, and uses it for its own heads alone: gradients of ranks add up.
+  // Every tensor-parallel rank has all of the parameter and uses it only for its own heads, so the ranks' gradients add
+  // up.
   bool is_for_heads = false;
   std::int64_t elements() const { return rows * cols; }
   std::string full_name() const { return stretto::full_name(layer, name); }
@@ -121,33 +124,34 @@ struct Parameter {
 // when tied.
 std::vector<Parameter> parameters(const Transformer& model);
 
-// Distinct learnable numbers, vocab not padded, tied embedding counted once. GPT-2 124M: 124,439,808; Llama 3 8B:
-// 8,030,261,248.
+// Returns the number of distinct learnable numbers: vocabulary not padded, tied embedding counted once. GPT-2 124M:
+// 124,439,808; Llama 3 8B: 8,030,261,248.
 std::int64_t parameter_count(const Transformer& model);
 
-// Elements of a layer's weights that every token is multiplied by.
+// Numbers of elements of a layer's weights; every token is multiplied by them.
 struct LayerWeights {
   double qkv = 0, proj = 0, fc1 = 0, fc2 = 0;
   double all() const { return qkv + proj + fc1 + fc2; }
 };
 LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer);
 
-// Attention as one operation that keeps no scores (FlashAttention), or as products, softmax and dropout apart
-// (Megatron-LM's --attention-backend).
+// Attention is one operation that keeps no scores (FlashAttention), or separate operations for products, softmax and
+// dropout (Megatron-LM's --attention-backend).
 enum class AttentionBackend : std::uint8_t { fused, unfused };
 const char* name_of(AttentionBackend backend);
-// The part of every query times every key that its products execute: a fused kernel leaves out most of what is masked.
+// Returns the share of all query-key pairs whose products are executed: a fused kernel skips most of the masked pairs.
 double executed_attention_share(AttentionBackend backend, std::int64_t seq);
 
 // FLOPs of one forward and backward pass over one sequence of seq_length tokens.
 // Convention (docs/mfu.md): GEMMs and attention matmuls count 2·m·n·k; backward is twice forward; attention is causal,
 // so its matmuls count half; the LM head counts; embedding look-ups, norms and elementwise work do not.
 struct Flops {
-  double model = 0;     // what MFU counts
-  double hardware = 0;  // what HFU counts: what the schedule executes, with recompute; attention as executed
-  double model_full_attention = 0;  // the same as `model` without the causal half: Megatron's published convention
+  double model = 0;     // counted by MFU
+  double hardware = 0;  // counted by HFU: executed by the schedule, with recompute; attention as executed
+  // `model` with the causal half of attention counted too: Megatron's published convention
+  double model_full_attention = 0;
 };
-// With a frozen base there are no weight gradients: linear layers and the head count twice forward, and not three
+// A frozen base has no weight gradients, so linear layers and the head count twice their forward pass and not three
 // times.
 Flops training_flops_per_sequence(const Transformer& model, bool frozen_base = false,
                                   AttentionBackend backend = AttentionBackend::fused);

@@ -14,7 +14,8 @@ TEST_CASE("presets have their published parameter counts", "[transformer]") {
   CHECK(parameter_count(preset("gpt2-1558m")) == 1'557'611'200);
   // arXiv 2005.14165, table D.1 gives 174,600 million.
   CHECK(parameter_count(preset("gpt3-175b")) == 174'604'259'328);
-  // The released checkpoints. Touvron et al., arXiv 2307.09288, table 1: 7B; arXiv 2407.21783, table 3: 8B, 70B, 405B.
+  // The numbers come from the released checkpoints. Touvron et al., arXiv 2307.09288, table 1: 7B; arXiv 2407.21783,
+  // table 3: 8B, 70B, 405B.
   CHECK(parameter_count(preset("llama2-7b")) == 6'738'415'616);
   CHECK(parameter_count(preset("llama3-8b")) == 8'030'261'248);
   CHECK(parameter_count(preset("qwen3-0.6b")) == 596'049'920);
@@ -147,11 +148,11 @@ TEST_CASE("causal attention halves its matmuls, execution rounds up to blocks", 
   CHECK(flops.model_full_attention - flops.model == Approx(3 * square));
   // 16 blocks of 64 queries, block i against 64·(i + 1) keys: 136 of 256 tiles; seven matmuls, as QKᵀ is formed again.
   CHECK(flops.hardware - (flops.model - 3 * square) == Approx(7 * square * 136 / 256));
-  // Everything else is 6 FLOPs per token and per weight that a GEMM multiplies with.
+  // All other FLOPs are 6 per token and per weight that a GEMM multiplies with.
   const double weights = 12 * 12.0 * 768 * 768 + 50257.0 * 768;
   CHECK(flops.model == Approx(6 * s * weights + 3 * square));
 
-  // A frozen base has no products for weight gradients, and all of attention.
+  // A frozen base saves the products for weight gradients, but keeps all of attention.
   CHECK(flops.model - training_flops_per_sequence(model, true).model == Approx(2 * s * weights));
   CHECK(flops.hardware - training_flops_per_sequence(model, true).hardware == Approx(2 * s * weights));
 

@@ -20,7 +20,7 @@ PYBIND11_MODULE(_stretto, module) {
   const auto request = [](std::string scenario, std::vector<std::string> set, std::string platform) {
     return api::Request{std::move(scenario), std::move(set), std::move(platform)};
   };
-  // Other Python threads may run meanwhile; the library is entered by one at a time, which its callers see to.
+  // Other Python threads may run during the call. The callers make sure that only one thread is in the library.
   module.def("simulate", [=](std::string scenario, std::vector<std::string> set, std::string platform,
                              std::string engine, double backbone_GBps, bool modes) {
     py::gil_scoped_release released;
