@@ -5,12 +5,12 @@
 
 namespace stretto {
 
-// A part of a device's memory that is in no memory plan, because a library or the driver takes it.
+// Memory of a device that no memory plan covers, because a library or the driver allocates it.
 struct BesidePlan {
   std::string what;        // "NCCL"
-  std::int64_t bytes = 0;  // of the device
+  std::int64_t bytes = 0;  // bytes of the device
   std::string kind;        // "exact", "measured", "published", "assumed"
-  std::string source;      // of the number, or of the formula
+  std::string source;      // source of the number, or of the formula
 };
 
 inline std::int64_t sum_of(const std::vector<BesidePlan>& parts) {

@@ -14,7 +14,7 @@
 namespace stretto {
 namespace {
 
-// Coordinates of an instance packed into one number per template; layers, micro-batches and chunks stay far below 2^20.
+// Packs the coordinates of an instance into one number; layers, micro-batches and chunks stay far below 2^20.
 std::uint64_t instance_key(std::int64_t layer, std::int64_t micro_batch, std::int64_t chunk) {
   return (static_cast<std::uint64_t>(layer) << 40) | (static_cast<std::uint64_t>(micro_batch) << 16) |
          static_cast<std::uint64_t>(chunk);
@@ -23,12 +23,14 @@ std::uint64_t instance_key(std::int64_t layer, std::int64_t micro_batch, std::in
 bool holds(const Call& call, std::uint32_t op) { return op >= call.first && op - call.first < call.count; }
 
 struct InstanceIndex {
-  // Only operations that some edge between calls names are indexed: a handful out of millions.
+  // Finds bound operations by coordinates. Only operations that an edge between calls names are indexed: a handful out
+  // of millions.
   std::vector<bool> wanted;                                          // [OpId]
   std::vector<std::unordered_map<std::uint64_t, std::uint32_t>> at;  // [OpId]: coordinates → index in ops
 };
 
-// Operations [first, end) of a block that no other of them comes after: when they have finished, all have.
+// Returns the operations among [first, end) of a block that no other of them follows: when these have finished, all
+// have.
 std::vector<std::uint32_t> ends_of(const Schedule& schedule, const Block& block, std::uint32_t first,
                                    std::uint32_t end) {
   std::vector<bool> has_next(end);
@@ -45,13 +47,15 @@ std::vector<std::uint32_t> ends_of(const Schedule& schedule, const Block& block,
   return ends;
 }
 
-// The waits of a sequence's calls: for the end of the previous call, or of all concurrent previous calls.
+// Derives the waits of a sequence's calls: each call waits for the end of the previous call, or of all concurrent
+// previous calls.
 class Sequences {
  public:
   explicit Sequences(const Schedule& schedule) : schedule_(schedule) {}
 
-  // Takes the next call, of which `begin` is the first bound operation, and returns what it waits for: bound
-  // operations, of the step before if so said. A call that was cut into parts is one call.
+  // Takes the next call, whose first bound operation is `begin`, and returns the bound operations that the call waits
+  // for, with a flag that says whether they belong to the previous step. Consecutive parts of one cut call count as one
+  // call.
   struct Ended {
     std::span<const std::uint32_t> ops;
     bool is_of_step_before = false;
@@ -64,7 +68,7 @@ class Sequences {
     s.turn.push_back({&call, begin});
     return goes_on || call.joined ? Ended{} : Ended{s.ended, s.is_of_step_before};
   }
-  // Begins the same program again, one step later.
+  // Begins the program again, one step later.
   void next_step() {
     for (auto& [number, s] : sequences_) {
       end_turn(s);
@@ -75,12 +79,12 @@ class Sequences {
  private:
   struct Part {
     const Call* call = nullptr;
-    std::uint32_t begin = 0;  // bound operation
+    std::uint32_t begin = 0;  // first bound operation
   };
   struct Sequence {
     std::vector<Part> turn;
-    std::vector<std::uint32_t> ended;  // bound operations that the turn before ends with, one a lane
-    bool is_of_step_before = false;    // is that turn
+    std::vector<std::uint32_t> ended;  // bound operations that the previous turn ends with, one for each lane
+    bool is_of_step_before = false;    // the previous turn belongs to the previous step
   };
 
   void end_turn(Sequence& s) {
@@ -105,7 +109,7 @@ class Sequences {
   void add_end(Sequence& s, LaneId lane, std::uint32_t op) {
     const auto same = static_cast<std::size_t>(std::find(lanes_.begin(), lanes_.end(), lane) - lanes_.begin());
     if (same < lanes_.size()) {
-      s.ended[same] = op;  // the later one of the lane
+      s.ended[same] = op;  // keeps the later operation of the lane
     } else {
       lanes_.push_back(lane);
       s.ended.push_back(op);
@@ -115,10 +119,11 @@ class Sequences {
   const Schedule& schedule_;
   std::map<std::uint8_t, Sequence> sequences_;
   std::map<std::tuple<BlockId, std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> ends_;  // block, [first, end)
-  std::vector<LaneId> lanes_;                                                                     // of the turn's ends
+  // lanes of the turn's ends
+  std::vector<LaneId> lanes_;
 };
 
-// The edges that hardware queues add.
+// The edges that hardware queues add: operations of one queue start in issue order.
 class QueueOrder {
  public:
   QueueOrder(const Schedule& schedule, const BoundProgram& bound) : bound_(bound) {
@@ -126,8 +131,9 @@ class QueueOrder {
         std::any_of(schedule.lanes.begin(), schedule.lanes.end(), [](const Lane& l) { return l.queue >= 0; });
     if (!shares) return;
     before_.assign(bound.ops.size(), kNobody);
-    std::map<int, std::uint32_t> last;  // by queue
-    // Twice: what stands before the first operation of a step is the last of the step before.
+    std::map<int, std::uint32_t> last;  // [queue] last operation
+    // The loop runs twice because the predecessor of a step's first operation is the last operation of the previous
+    // step.
     for (int step = 0; step < 2; ++step)
       for (std::uint32_t i = 0; i < bound.ops.size(); ++i) {
         const int queue = schedule.lanes[bound.ops[i].lane].queue;
@@ -140,7 +146,7 @@ class QueueOrder {
   std::optional<BoundWait> wait_of(std::uint32_t op) const {
     if (before_.empty() || before_[op] == kNobody) return std::nullopt;
     const BoundOp& other = bound_.ops[before_[op]];
-    if (other.lane == bound_.ops[op].lane) return std::nullopt;  // its lane orders them
+    if (other.lane == bound_.ops[op].lane) return std::nullopt;  // the lane orders the two already
     const std::uint8_t steps_ago = before_[op] > op ? 1 : 0;
     return BoundWait{EdgeKind::start_start, other.lane, steps_ago, other.position, before_[op]};
   }
@@ -176,7 +182,8 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
         throw input_error("schedule: an edge names operation " + std::to_string(edge.on.op) + ", which does not exist");
       index.wanted[edge.on.op] = true;
     }
-    // A wait inside a block leads to another call where a rewrite has cut the block between the two.
+    // A rewrite may have cut a block between two operations of which one waits for the other. The wait then leads to
+    // another call.
     if (call.block < schedule.blocks.size())
       for (const BlockWait& wait : schedule.blocks[call.block].waits)
         if (call.count < schedule.blocks[call.block].ops.size() && holds(call, wait.op) && !holds(call, wait.on) &&
@@ -189,7 +196,7 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
 
   const std::size_t operations = schedule.operations.size();
   Sequences sequences(schedule);
-  std::uint32_t next = 0;  // op
+  std::uint32_t next = 0;  // next operation
   for (const Call& call : program.order) {
     if (call.block >= schedule.blocks.size() ||
         std::size_t(call.first) + call.count > schedule.blocks[call.block].ops.size())
@@ -229,7 +236,7 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
     const BoundOp& other = bound.ops[found->second];
     bound.waits.push_back({kind, other.lane, static_cast<std::uint8_t>(on.steps_ago), other.position, found->second});
   };
-  // The operation that was issued to the same queue before it, on another lane, must start first.
+  // The operation that was issued to the queue immediately before this one, from another lane, must start first.
   const QueueOrder queues(schedule, bound);
   sequences.next_step();
   next = 0;

@@ -111,7 +111,7 @@ TEST_CASE("waits of a block go with every call, also where it is cut") {
 
 TEST_CASE("the first operation of a call waits for the end of the call before it in its sequence") {
   Called t;
-  // "layer" ends on the lane on the side, as nothing waits for that.
+  // "layer" ends on the lane of "side", for which nothing waits.
   const OpId side = t.fill("side", 1, t.tensor("z", 4, 8));
   t.schedule.blocks[0] = {"layer", {t.fill_op, side, t.map_op}, {{1, EdgeKind::finish_start, 0}}};
   const auto call = [](BlockId block, std::int64_t layer, std::uint32_t first, std::uint32_t count,
@@ -127,9 +127,9 @@ TEST_CASE("the first operation of a call waits for the end of the call before it
   };
   using Waits = std::vector<std::pair<std::uint32_t, int>>;
   t.order() = {call(0, 0, 0, 3, 1), call(0, 1, 0, 3, 1)};
-  CHECK(waits_of(0) == Waits{{4, 1}});  // layer 1 of the step before
+  CHECK(waits_of(0) == Waits{{4, 1}});  // layer 1 of the previous step
   CHECK(waits_of(3) == Waits{{1, 0}});  // its compute lane needs no wait
-  // Where calls are cut, the second part goes on, and what follows it waits for all parts.
+  // Where a call is cut, its second part continues the call, and the next call waits for all parts.
   t.order() = {call(0, 0, 0, 2, 1), call(0, 0, 2, 1, 1), call(0, 1, 0, 1, 1), call(0, 1, 1, 2, 1)};
   CHECK(waits_of(0) == Waits{{4, 1}});
   CHECK(waits_of(2).empty());
@@ -138,7 +138,7 @@ TEST_CASE("the first operation of a call waits for the end of the call before it
   // A call that leaves out the end of its block ends earlier.
   t.order() = {call(0, 0, 0, 1, 1), call(0, 1, 0, 3, 1)};
   CHECK(waits_of(1).empty());
-  // Sequences know nothing of each other, nor of calls that are of none.
+  // Calls of different sequences do not wait for each other, nor for calls without a sequence.
   t.order() = {call(0, 0, 0, 3, 1), call(0, 1, 0, 3, 2), call(0, 2, 0, 3, 0), call(0, 3, 0, 3, 1)};
   CHECK(waits_of(3) == Waits{{4, 1}});
   CHECK(waits_of(6).empty());
@@ -157,7 +157,7 @@ TEST_CASE("what cannot be bound is said to be so") {
   }
   SECTION("an edge that could mean two operations") {
     t.order().push_back(t.order()[0]);
-    CHECK_NOTHROW(bind(t.schedule, 0));  // nobody asks for them
+    CHECK_NOTHROW(bind(t.schedule, 0));  // no edge names them
     t.order()[4].waits = {{EdgeKind::finish_start, {t.map_op, 0, 0, 0, 0}}};
     CHECK_THROWS_WITH(bind(t.schedule, 0), Contains("two instances") && Contains("map"));
   }

@@ -7,15 +7,15 @@
 
 namespace stretto {
 
-// When a rank's storage holds something, in host issue order: from the operation that overwrites all of it to the last
-// one that accesses it before it is overwritten again. Indices into BoundProgram::ops.
+// The life of a storage's contents, in host issue order: from the operation that overwrites the whole storage to the
+// last operation that accesses it before the next overwrite. Indices into BoundProgram::ops.
 struct BufferLife {
   StorageId storage = 0;
   std::uint32_t first = 0, last = 0;
 };
 
-// The lives of all storages that operations of the program access and that come and go: activations and workspaces.
-// Others hold something always. By first operation, then by storage.
+// Returns the lives of all storages that operations of the program access and whose contents come and go: activations
+// and workspaces. Other storages hold their contents always. Sorted by first operation, then by storage.
 std::vector<BufferLife> buffer_lives(const Schedule& schedule, const BoundProgram& program);
 
 }  // namespace stretto

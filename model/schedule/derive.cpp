@@ -17,14 +17,15 @@ struct Touch {
   int step = 0;
   LaneId lane = 0;
   bool is_free = false, writes = false;
-  std::uint32_t count = 0;  // operations of its lane that have finished when it has, of all steps
-  std::uint32_t began = 0;  // knowledge that its call began with; calls have them in the order of the program
+  std::uint32_t count = 0;  // operations of its lane, over all steps, that have finished when it has finished
+  std::uint32_t began = 0;  // row of knowledge at the begin of its call; calls have rows in the order of the program
 };
-// Who touched a storage since a free operation wrote it: all that a later one may have to wait for.
+// All touches of a storage since a free operation wrote it. A later operation may have to wait for each of these.
 using State = std::vector<Touch>;
 
-// Operation `op` of a block touches an instance of a tensor. Where they are called together, it need not wait behind
-// `before`, and nobody needs to wait for it who waits for `behind`: others on its lane that touch the instance too.
+// Operation `op` of a block touches an instance of a tensor. `before` and `behind` are other operations of its lane
+// that touch the instance too: in a call with `before`, `op` needs no wait of its own, and whoever waits for `behind`
+// needs no wait for `op`.
 struct Use {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t op = 0, instance = 0;
@@ -43,9 +44,9 @@ struct LaneOps {
 };
 struct BlockUses {
   std::vector<const View*> instances;
-  std::vector<Use> uses;             // by op
+  std::vector<Use> uses;             // sorted by op
   std::vector<LaneId> lane;          // [op]
-  std::vector<std::uint32_t> place;  // [op] among those of its lane
+  std::vector<std::uint32_t> place;  // [op] position among the operations of its lane
   std::vector<LaneOps> lanes;
 };
 
@@ -66,13 +67,13 @@ class Deriver {
     states_.assign(schedule_.storages.size(), {});
     counts_.assign(lanes_, 0);
     base_.assign(lanes_, 0);
-    knowledge_.assign(lanes_, 0);  // the first of it: nothing
+    knowledge_.assign(lanes_, 0);  // the first row knows nothing
     of_lane_.assign(lanes_, 0);
     sequences_.clear();
     free_at_.assign(is_free_.size(), {});
     late_ = 0;
-    // Twice, so that what a step touches first comes after what the step before touched last; until every lane knows
-    // that step to be over.
+    // The program is visited for two steps, so that the first touches of a step come after the last touches of the
+    // previous step. The second visit ends when every lane knows that the first step is over.
     for (step_ = 0; step_ < 2; ++step_) {
       OrderEdits cuts(program);
       for (std::size_t c = 0; c < program.order.size() && (step_ == 0 || late_ > 0); ++c)
@@ -91,13 +92,13 @@ class Deriver {
   }
 
  private:
-  using Knowledge = std::vector<std::uint32_t>;  // [lane] how many operations have finished
+  using Knowledge = std::vector<std::uint32_t>;  // [lane] number of finished operations
   struct Sequence {
-    const Call* call = nullptr;  // the last
-    Knowledge before, behind;    // when the turn began, and when it has ended
+    const Call* call = nullptr;  // the latest call
+    Knowledge before, behind;    // knowledge when the turn began, and when it has ended
   };
 
-  // Of blocks, only what touches storages that free operations touch.
+  // Collects the uses of blocks, for storages that free operations touch.
   void find_uses() {
     is_watched_.resize(schedule_.storages.size());
     for (OpId op = 0; op < is_free_.size(); ++op)
@@ -155,7 +156,7 @@ class Deriver {
     learn(knows(number), knows(touch.began));
     knows(number)[touch.lane] = std::max(knows(number)[touch.lane], touch.count);
   }
-  // What a call knows when its first operation begins.
+  // Returns the row of what a call knows when its first operation begins.
   std::uint32_t begin(const Call& call, LaneId lane, Sequence* sequence) {
     const auto now = static_cast<std::uint32_t>(knowledge_.size() / lanes_);
     knowledge_.resize(knowledge_.size() + lanes_);
@@ -172,7 +173,8 @@ class Deriver {
         if (const Touch* on = find_free(wait.on)) learn(now, *on);
     return now;
   }
-  // nullptr: it has not been called yet. Nearly always it is one of the last calls.
+  // Returns nullptr when the operation has not been called yet. The search begins at the end because the wanted call is
+  // nearly always one of the last.
   const Touch* find_free(const OpAddress& address) const {
     const std::vector<Touch>& all = free_at_[address.op];
     const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Touch& touch) {
@@ -190,7 +192,7 @@ class Deriver {
     return &sequence;
   }
 
-  // ---- the order ----
+  // ---- order ----
 
   void visit(Call& call, std::size_t index, OrderEdits& cuts) {
     if (call.count == 0) return;
@@ -242,8 +244,8 @@ class Deriver {
     return {address, step_, lane, is_free, writes, base_[lane] + b.place[i] + 1, of_lane_[lane]};
   }
 
-  // A free write has waited for all before it. Of others, none makes a free operation forgotten that is on another
-  // lane, nor any that it does not wait for.
+  // A free operation that writes has waited for all touches before it, so they are forgotten. Another operation forgets
+  // neither a free operation on another lane nor a touch that it does not wait for.
   void touch(State& state, const Touch& now) {
     const auto is_past = [&](const Touch& other) {
       if (now.is_free && now.writes) return true;
@@ -256,7 +258,8 @@ class Deriver {
     state.erase(std::remove_if(past + 1, state.end(), is_past), state.end());
   }
 
-  // No lane begins a block before its first operation has started. Of a part of a block, that is so on one lane only.
+  // Returns whether the call's first wait covers the lane: no lane begins a block before the block's first operation
+  // has started. For a part of a block, that holds on one lane only.
   bool is_covered(const Call& call, LaneId lane) const {
     return call.first == 0 || lane == blocks_[call.block].lane[call.first];
   }
@@ -276,7 +279,7 @@ class Deriver {
       for (const Touch& other : state)
         if (use.writes || other.writes) consider(other);
       if (latest == nullptr) break;
-      // Of the second step, only what it waits for in the first is new.
+      // In the second step only waits for the first step are new.
       if (step_ == 0 || latest->step == 0) {
         OpAddress on = latest->op;
         on.steps_ago = step_ - latest->step;
@@ -300,25 +303,25 @@ class Deriver {
   Schedule& schedule_;
   const std::size_t lanes_;
   std::vector<bool> is_free_;      // [operation]
-  std::vector<bool> is_watched_;   // [storage] that free operations touch
+  std::vector<bool> is_watched_;   // [storage] free operations touch it
   std::vector<bool> has_uses_;     // [lane]
   std::vector<BlockUses> blocks_;  // [block]
-  // Of the program:
+  // ---- state of the visit ----
   Coordinates at_;
   int step_ = 0;
   bool has_cuts_ = false;
-  std::vector<std::uint32_t> first_step_;  // [lane] operations of it, as far as others may wait for them
-  std::vector<bool> is_late_;              // [lane] does not know yet that the first step is over
-  std::size_t late_ = 0;                   // lanes
+  std::vector<std::uint32_t> first_step_;  // [lane] operations of the first step, as far as others may wait for them
+  std::vector<bool> is_late_;              // [lane] the lane does not know yet that the first step is over
+  std::size_t late_ = 0;                   // number of late lanes
   std::vector<State> states_;              // [storage]
   std::vector<std::uint32_t> counts_;      // [lane] operations so far
-  std::vector<std::uint32_t> base_;        // [lane] the same at the begin of the block that is called
-  std::vector<std::uint32_t> knowledge_;   // [number · lanes + lane] how many operations have finished
-  std::vector<std::uint32_t> of_lane_;     // [lane] what its last operation knew when its call began
+  std::vector<std::uint32_t> base_;        // [lane] operations at the begin of the called block
+  std::vector<std::uint32_t> knowledge_;   // [number · lanes + lane] number of finished operations
+  std::vector<std::uint32_t> of_lane_;     // [lane] what its last operation knew when that operation's call began
   std::vector<Sequence> sequences_;
-  std::vector<std::vector<Touch>> free_at_;  // [operation] free ones, as they were called
-  std::vector<State*> watched_;              // [instance] of the call; nullptr: nothing free touches it
-  std::vector<Touch> done_;                  // what the operation waits for alone
+  std::vector<std::vector<Touch>> free_at_;  // [operation] touches of free operations, in the order of calls
+  std::vector<State*> watched_;              // [instance] of the call; nullptr: no free operation touches it
+  std::vector<Touch> done_;                  // what this operation alone waits for
 };
 
 }  // namespace

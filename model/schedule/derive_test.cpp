@@ -16,7 +16,7 @@ struct Wait {
   bool operator==(const Wait&) const = default;
 };
 
-// Waits of all calls, in order, that derive_waits adds.
+// Returns the waits of all calls, in order, that derive_waits adds.
 std::vector<Wait> derived(TinySchedule& t, const std::vector<OpId>& free) {
   derive_waits(t.schedule, free);
   std::vector<Wait> waits;
@@ -40,7 +40,7 @@ TEST_CASE("a free operation waits for the last that its data needs, and what nee
   const OpId sum = t.all_reduce("sum", 2, x);
   t.fill("unconcerned", 0, y);
   const OpId use = t.op("use", 1, Cast{8}, {{AccessMode::read, t.whole(x)}, {AccessMode::write, t.whole(y)}});
-  // Nothing orders the step's last use of x and the next step's first: the sum waits for both.
+  // Nothing orders the step's last use of x before the next step's first use, so the sum waits for both.
   CHECK(derived(t, {sum}) == std::vector<Wait>{{0, sum, 0, 1}, {3, make, 0, 0}, {3, use, 0, 1}, {5, sum, 0, 0}});
   CHECK(use == 5);
 }
@@ -56,7 +56,7 @@ TEST_CASE("what is known already needs no wait") {
   t.fill("once more", 0, x);
   CHECK(make_y == 0);
   SECTION("from the lane") {
-    // "sum y" stands behind "sum x", which waits for what came behind "make y"; "once more" behind "again".
+    // "sum y" follows "sum x", which waits for an operation after "make y"; "once more" follows "again".
     CHECK(derived(t, {sum_x, sum_y}) == std::vector<Wait>{{2, make_x, 0, 0}, {4, sum_y, 0, 0}});
   }
   SECTION("from waits that are stated") {

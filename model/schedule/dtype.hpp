@@ -4,8 +4,8 @@
 
 namespace stretto {
 
-// e4m3 is a byte: fp8 of the OCP 8-bit floating point specification, 4 bits of exponent and 3 of mantissa. Only
-// ScaledCast gives and takes it, and its buffers hold the scales too.
+// Element types. e4m3 is one byte: fp8 of the OCP 8-bit floating point specification, 4 bits of exponent and 3 of
+// mantissa. Only ScaledCast reads and writes e4m3, and an e4m3 buffer holds the scales too.
 enum class Dtype : std::uint8_t { f32, f64, bf16, i32, e4m3 };
 
 constexpr std::int64_t bytes_of(Dtype dtype) {
@@ -23,7 +23,7 @@ constexpr std::int64_t bytes_of(Dtype dtype) {
   return 0;
 }
 
-// The type of gradients, optimizer state and statistics when operations compute in `dtype`: mixed precision
+// Returns the type of gradients, optimizer state and statistics when operations compute in `dtype`: mixed precision
 // (Micikevicius et al., arXiv 1710.03740).
 constexpr Dtype accumulation_of(Dtype dtype) { return dtype == Dtype::bf16 ? Dtype::f32 : dtype; }
 

@@ -104,7 +104,7 @@ Expr select_le(const Expr& a, const Expr& b, const Expr& then, const Expr& other
 
 std::int64_t Expr::eval(const Coordinates& at) const {
   if (code_.empty()) return coord_ < 0 ? constant_ : at.value[coord_] + constant_;
-  constexpr std::size_t kUsual = 24;  // nodes; longer ones are rare
+  constexpr std::size_t kUsual = 24;  // nodes; longer expressions are rare
   std::int64_t usual[kUsual];
   std::vector<std::int64_t> longer(code_.size() > kUsual ? code_.size() : 0);
   std::int64_t* const bottom = longer.empty() ? usual : longer.data();

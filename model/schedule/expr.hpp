@@ -6,12 +6,12 @@
 
 namespace stretto {
 
-// What an expression may depend on. The first group is that of a call and changes inside a program, the second is fixed
-// per rank. `slot` and `buffer` are assigned with the order: see Call.
-// Ranks of context parallelism are at `cp` of a ring, or of an all-gather, and at `cp_exchange` among those that
-// exchange tokens for heads. Ranks of data parallelism are at `dp` of the instance `dp_instance` of the optimizer.
+// The coordinates that an expression may depend on. micro_batch to buffer belong to a call and change inside a program;
+// the other ones are fixed for a rank. `slot` and `buffer` are assigned with the order: see Call. With context
+// parallelism a rank is at `cp` of a ring, or of an all-gather, and at `cp_exchange` among the ranks that exchange
+// tokens for heads. With data parallelism a rank is at `dp` of the optimizer instance `dp_instance`.
 enum class Coord : std::uint8_t { micro_batch, layer, chunk, slot, buffer, pp, dp_instance, dp, cp, cp_exchange, tp };
-constexpr int kCoordCount = static_cast<int>(Coord::tp) + 1;  // the last
+constexpr int kCoordCount = static_cast<int>(Coord::tp) + 1;  // tp is the last
 inline constexpr std::array kCallCoords = {Coord::micro_batch, Coord::layer, Coord::chunk, Coord::slot, Coord::buffer};
 const char* name_of(Coord coord);
 
@@ -23,9 +23,9 @@ struct Coordinates {
 };
 
 // An integer expression of coordinates: `(tp + 1) mod n`, `dp * shard`, `select(layer <= 3, …)`. A value type;
-// immutable once built. Stored as postfix; the constant and the coordinate+constant cases, which are nearly all, take
-// no memory. mod is the mathematical one: the result has the sign of the divisor, so `(tp - 1) mod n` is never
-// negative.
+// immutable once built. Stored as postfix code; a constant and a coordinate + constant, which are nearly all
+// expressions, take no memory. mod is the mathematical one: the result has the sign of the divisor, so `(tp - 1) mod n`
+// is never negative.
 class Expr {
  public:
   Expr() = default;
@@ -35,8 +35,8 @@ class Expr {
 
   std::int64_t eval(const Coordinates& at) const;
   bool is_constant() const { return coord_ < 0 && code_.empty(); }
-  std::int64_t value() const;  // of a constant; throws std::logic_error of anything else
-  // The same expression, not merely one of the same value.
+  std::int64_t value() const;  // value of a constant; throws std::logic_error for any other expression
+  // Compares the form: two expressions of different form with equal values are not equal.
   bool operator==(const Expr&) const = default;
   bool depends_on(Coord coord) const;
   std::string text() const;

@@ -6,12 +6,13 @@
 
 namespace stretto {
 
-// A struct that lists the names of its fields, in order:
+// Helpers for a struct that lists the names of its fields, in order:
 //   struct Fill { std::int64_t elements = 0; double value = 0; static constexpr std::array kFields = {"elements",
 //   "value"}; };
-// A field that the list leaves out, or one too many, does not compile.
+// A list with a missing or an additional field does not compile. JSON, hashes and evaluation use these helpers, so a
+// new field needs no other code.
 
-// References to all fields of `object`, in order.
+// Returns references to all fields of `object`, in order.
 template <class Struct>
 constexpr auto tie_fields(Struct& object) {
   constexpr std::size_t count = std::remove_const_t<Struct>::kFields.size();
@@ -55,7 +56,7 @@ constexpr auto tie_fields(Struct& object) {
   }
 }
 
-// visit(name, field) for each field, in order.
+// Calls visit(name, field) for each field, in order.
 template <class Struct, class Visit>
 constexpr void for_each_field(Struct& object, Visit&& visit) {
   const auto fields = tie_fields(object);

@@ -7,7 +7,7 @@
 namespace stretto {
 namespace {
 
-// A body longer than this is not looked for: a micro-batch of a layer-folded order has a handful of entries.
+// The longest body that is looked for: one micro-batch of a layer-folded order has a handful of entries.
 constexpr std::size_t kMaxPeriod = 64;
 
 struct Step {
@@ -30,7 +30,7 @@ bool equal_after(const FoldedCall& a, const FoldedCall& b, Step shift) {
 }
 
 std::size_t repeats(std::span<const FoldedCall> items, std::size_t period, Step step) {
-  std::size_t equal = 0;  // items that equal the one a period before them
+  std::size_t equal = 0;  // items that equal the item one period before
   while (equal + period < items.size() && equal_after(items[equal], items[equal + period], step)) ++equal;
   return 1 + equal / period;
 }

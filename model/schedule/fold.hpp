@@ -6,8 +6,8 @@
 
 namespace stretto {
 
-// An order as loops, for printing: a call, or a body that is repeated `count` times. Each time the layer and the
-// micro-batch of every call in it advance by the given steps.
+// An order as loops, for printing: a call, or a body that is repeated `count` times. With each repetition the layer and
+// the micro-batch of every call in the body advance by the given steps.
 struct FoldedCall {
   const Call* call = nullptr;  // nullptr: a repetition; points into the order
   std::vector<FoldedCall> body;
@@ -15,8 +15,8 @@ struct FoldedCall {
   std::int64_t layer_step = 0, micro_batch_step = 0;
 };
 
-// Folds first consecutive layers (up or down), then consecutive micro-batches. Calls with waits are never folded.
-// Expanding the result gives exactly `order`, which must outlive it.
+// Folds consecutive layers (up or down), then consecutive micro-batches. Calls with waits are never folded. An
+// expansion of the result gives exactly `order`, which must outlive the result.
 std::vector<FoldedCall> fold(const std::vector<Call>& order);
 
 }  // namespace stretto

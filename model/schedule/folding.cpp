@@ -11,13 +11,13 @@
 namespace stretto {
 namespace {
 
-// Ranks of a stage that are so many apart are at the same place of equal devices, and of equal groups of every
-// decomposition; nullopt: there is no such number.
+// Returns the period: ranks of a stage that are this many ranks apart have equal places on equal devices, and in equal
+// groups of every decomposition. nullopt: there is no such number.
 //
 // Every axis varies a run of digits of the rank number, in the mixed radix that all strides make, if each stride
 // divides the next. The period is a stride too. So a class has the ranks of equal digits at some places, and a group
-// those of all digits at others: which classes a group has follows from the class of one member, and the group of a
-// representative has the representatives of these classes.
+// has the ranks of all digits at other places. It follows that the class of one member determines all classes of its
+// group, and that the group of a representative has the representatives of these classes.
 std::optional<std::int64_t> period_of(const Schedule& schedule) {
   const Mesh& mesh = schedule.mesh;
   std::set<std::int64_t> strides;
@@ -38,16 +38,16 @@ std::optional<std::int64_t> period_of(const Schedule& schedule) {
   if (!stages_are_ranges) return std::nullopt;
   const std::int64_t stage = mesh.ranks() / mesh.size(Coord::pp);
   strides.insert(stage);
-  // Devices that cut an axis in different places are alike again when a multiple of both is full.
+  // Devices that cut an axis at different places are alike again after a multiple of both sizes.
   for (const std::int64_t stride : strides)
     if (period % stride != 0 && stride % period != 0) period = std::lcm(period, stride);
   if (stage % period != 0) return std::nullopt;
   return period;
 }
 
-// Whether ranks along the axis differ by what they do.
+// Returns whether ranks along the axis differ in what they do.
 bool differs_along(const Schedule& schedule, Coord axis) {
-  // Some are members of a part of the axis, others are not.
+  // A communicator with a subset has some ranks of the axis as members and others not.
   for (const Communicator& communicator : schedule.communicators)
     if (!communicator.subset.empty() && schedule.mesh.depends_on(place_in(schedule, communicator), axis)) return true;
   for (const Operation& operation : schedule.operations) {
@@ -60,7 +60,8 @@ bool differs_along(const Schedule& schedule, Coord axis) {
   return false;
 }
 
-// A ring along several axes goes on from the end of one to the next place on another: they are kept together.
+// Keeps all coordinates of rings along several axes, because such a ring goes on from the end of one axis to the next
+// place on another.
 void keep_rings(const Schedule& schedule, std::set<Coord>& kept) {
   std::set<std::uint32_t> with_messages;
   for (const Operation& operation : schedule.operations)

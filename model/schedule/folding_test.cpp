@@ -29,7 +29,7 @@ Ranks coordinates(const ClassCoordinates& of) {
 
 Ranks kept(const Schedule& schedule) { return fold_ranks(schedule).representatives(); }
 
-// With stragglers, all of one kind.
+// Splits by stragglers that are all of one kind.
 Folding split(const Schedule& schedule, const Ranks& apart) {
   std::vector<std::uint32_t> kinds(static_cast<std::size_t>(schedule.mesh.ranks()));
   for (const std::int64_t rank : apart) kinds[static_cast<std::size_t>(rank)] = 1;
@@ -37,14 +37,14 @@ Folding split(const Schedule& schedule, const Ranks& apart) {
 }
 Ranks kept(const Schedule& schedule, const Ranks& apart) { return split(schedule, apart).representatives(); }
 
-// Every communicator's groups meet in a collective.
+// Adds a collective to every communicator, so that the members of every group meet.
 void meet(Schedule& schedule) {
   for (std::uint32_t c = 0; c < schedule.communicators.size(); ++c)
     schedule.operations.push_back(
         {"sum " + std::to_string(c), Collective{CollectiveKind::all_reduce, c, 8}, 0, Phase::forward, {}});
 }
 
-// Experts' axes in another decomposition; what they are called does not matter here.
+// The axes of experts in another decomposition; which coordinates stand for them does not matter here.
 constexpr Coord kEdp = Coord::dp_instance, kEp = Coord::cp_exchange, kEtp = Coord::cp;
 Schedule with_experts(std::vector<MeshAxis> main, std::vector<MeshAxis> experts, std::int64_t ranks_per_device) {
   Schedule schedule = on(std::move(main), ranks_per_device);
@@ -55,8 +55,8 @@ Schedule with_experts(std::vector<MeshAxis> main, std::vector<MeshAxis> experts,
   return schedule;
 }
 
-// Whether the groups of all ranks of a class have equally many ranks of each class, and the groups of representatives
-// the representatives of their classes.
+// Checks that the groups of all ranks of a class have equally many ranks of each class, and that the groups of
+// representatives have the representatives of their classes.
 void check_stable(const Schedule& schedule, const Folding& folding) {
   const auto numbers_of = [&](const Communicator& communicator, std::int64_t rank) {
     std::map<std::uint32_t, int> numbers;
@@ -93,7 +93,7 @@ TEST_CASE("a device that two stages share, or one that is not full, is not folde
   CHECK(kept(on({{Coord::dp, 3}}, 2)).size() == 3);
   CHECK(kept(on({{Coord::pp, 2}, {Coord::dp, 2}}, 4)).size() == 4);
   CHECK(kept(on({{Coord::pp, 2}, {Coord::dp, 3}}, 2)).size() == 6);
-  CHECK(kept(on({{Coord::dp, 4}, {Coord::pp, 2}}, 2)).size() == 8);  // stages that are no ranges of ranks
+  CHECK(kept(on({{Coord::dp, 4}, {Coord::pp, 2}}, 2)).size() == 8);  // stages that are not ranges of ranks
   CHECK(kept(on({{Coord::dp, 4}, {Coord::pp, 2}}, 1)) == Ranks{0, 1});
 }
 
@@ -108,8 +108,8 @@ TEST_CASE("every rank is represented by one of its stage, at its place of a devi
   CHECK(coordinates(folding.class_of(Coord::pp, 1)) == Ranks{1});
 }
 
-// Two ranks a device and tensor-parallel groups of three: ranks 0 and 1 are in one group, 2 and 3 in two. Then devices
-// are not alike, and what happens on one is not what happens on all.
+// Two ranks share a device and tensor-parallel groups have three ranks: ranks 0 and 1 are in one group, 2 and 3 in two.
+// Then devices are not alike, and one device cannot stand for all.
 TEST_CASE("devices that cut tensor-parallel groups differently are not folded") {
   CHECK(kept(on({{Coord::dp, 2}, {Coord::tp, 3}}, 2)).size() == 6);
   CHECK(kept(on({{Coord::dp, 3}, {Coord::tp, 4}}, 6)).size() == 12);
@@ -125,13 +125,14 @@ TEST_CASE("experts' groups are folded with the others, whole devices of them") {
       CHECK(std::ssize(folding.representatives()) == 2 * per_device);
       check_stable(schedule, folding);
     }
-  // Devices of two ranks cut groups of three in different places, again so after six; and not after the end.
+  // Devices of two ranks cut groups of three at different places; the pattern repeats after six ranks. Without a full
+  // repetition nothing folds.
   const Schedule three = with_experts({{Coord::dp, 24}}, {{kEdp, 4}, {kEp, 3}, {kEtp, 2}}, 4);
   CHECK(kept(three).size() == 12);
   const Schedule fits = with_experts({{Coord::dp, 24}}, {{kEdp, 4}, {kEp, 6}}, 2);
   CHECK(kept(fits).size() == 2);
   check_stable(fits, fold_ranks(fits));
-  // Axes that cut the ranks at 2 and at 3 have no digits in common.
+  // Axes that cut the ranks at multiples of 2 and of 3 have no digits in common.
   CHECK(kept(with_experts({{Coord::dp, 6}, {Coord::tp, 2}}, {{kEdp, 4}, {kEp, 3}}, 1)).size() == 12);
 }
 
@@ -143,12 +144,12 @@ TEST_CASE("stragglers are apart, with all ranks of their device and those who wa
     return schedule;
   };
   CHECK(kept(dp(8, 1), {5}) == Ranks{0, 5});
-  CHECK(kept(dp(8, 1), {0, 5}) == Ranks{0, 1});  // of one kind
+  CHECK(kept(dp(8, 1), {0, 5}) == Ranks{0, 1});  // both stragglers are of one kind
   CHECK(kept(dp(8, 2), {5}) == Ranks{0, 1, 4, 5});
   Schedule both = on({{Coord::dp, 4}, {Coord::tp, 2}}, 1);
   both.communicators = {{"dp", {Coord::dp}, CommEngine::nic, 1, 4}, {"tp", {Coord::tp}, CommEngine::nic, 1, 2}};
   meet(both);
-  CHECK(kept(both, {3}) == Ranks{0, 1, 2, 3});  // its peers along dp and along tp, and the others
+  CHECK(kept(both, {3}) == Ranks{0, 1, 2, 3});  // the straggler, its peers along dp and along tp, and the others
   const Folding folding = split(dp(8, 2), {5});
   CHECK(folding.of(7) == 1);
   CHECK(folding.sizes() == Ranks{3, 3, 1, 1});
@@ -172,7 +173,7 @@ TEST_CASE("ranks stay apart whose views name another instance, or whose messages
   SECTION("a message") {
     tiny.schedule.operations.push_back({"send", PointToPoint{true, 0, 1, 8}, 0, Phase::forward, {}});
     CHECK(kept(tiny.schedule) == Ranks{0});
-    CHECK(kept(tiny.schedule, {2}).size() == 4);  // each is another distance from the straggler
+    CHECK(kept(tiny.schedule, {2}).size() == 4);  // every rank has another distance from the straggler
     std::get<PointToPoint>(tiny.schedule.operations.back().work).offset = Expr(Coord::dp) + 1;
     CHECK(kept(tiny.schedule).size() == 4);
   }

@@ -9,10 +9,11 @@ namespace {
 
 using Key = std::array<std::int64_t, 3 + kCallCoords.size()>;
 
-// Tensors that no operation writes, all of whose instances lie in one input storage. Whatever instance is read, that is
-// no conflict and never too early, and storages of inputs share their bytes with nobody: one instance stands for all.
+// Finds tensors that no operation writes and whose instances all lie in one input storage. A read of any instance is
+// never a conflict and never too early, and input storages share their bytes with nobody, so one instance can stand for
+// all.
 std::vector<bool> find_only_read(const Schedule& schedule) {
-  std::vector<bool> is_input;  // [storage]: and not written
+  std::vector<bool> is_input;  // [storage]: an input that is not written
   for (const Storage& storage : schedule.storages) is_input.push_back(storage.kind == BufferKind::input);
   for (const Operation& operation : schedule.operations)
     for (const Access& access : operation.accesses)
@@ -29,21 +30,21 @@ std::vector<bool> find_only_read(const Schedule& schedule) {
   return result;
 }
 
-// Which coordinates of its calls the views of a block name.
+// The coordinates of its calls that the views of a block name.
 struct Named {
   struct ViewRef {
-    std::uint32_t op = 0;  // of the block
+    std::uint32_t op = 0;  // operation of the block
     std::size_t access = 0;
   };
-  std::array<bool, kCallCoords.size()> coordinates{};  // not by views of tensors that are only read
-  std::vector<ViewRef> only_read;                      // those that name any; in order
+  std::array<bool, kCallCoords.size()> coordinates{};  // without views of tensors that are only read
+  std::vector<ViewRef> only_read;                      // the views of such tensors that name a coordinate, in order
 };
 
 Named named_by(const Schedule& schedule, const BoundProgram& program, const Block& block,
                const std::vector<bool>& is_only_read) {
   Named named;
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
-    if (block.ops[i] >= schedule.operations.size()) continue;  // of a block that nobody calls
+    if (block.ops[i] >= schedule.operations.size()) continue;  // the operation belongs to a block that nobody calls
     const std::vector<Access>& accesses = schedule.operations[block.ops[i]].accesses;
     for (std::size_t a = 0; a < accesses.size(); ++a) {
       const View& view = accesses[a].view;
@@ -51,7 +52,7 @@ Named named_by(const Schedule& schedule, const BoundProgram& program, const Bloc
       for (std::size_t c = 0; c < kCallCoords.size(); ++c)
         names[c] = view.layer.depends_on(kCallCoords[c]) || view.slot.depends_on(kCallCoords[c]) ||
                    view.offset.depends_on(kCallCoords[c]);
-      // Where it lies elsewhere on other ranks, each instance is looked at on all of them.
+      // A tensor whose place depends on the rank is checked instance by instance, on all ranks.
       const bool moves = std::any_of(
           program.represents.begin(), program.represents.end(),
           [&](const BoundProgram::ClassAxis& of) { return schedule.mesh.depends_on(view.offset, of.axis); });
@@ -72,10 +73,10 @@ Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : 
   std::vector<Named> named;  // [block]
   for (const Block& block : schedule.blocks) named.push_back(named_by(schedule, program, block, is_only_read));
   const std::vector<Call>& order = schedule.programs[program.role].order;
-  std::map<Key, std::uint32_t> known;  // → footprint of its first operation
+  std::map<Key, std::uint32_t> known;  // → footprint of the call's first operation
   of_.resize(program.ops.size());
   view_begin_.push_back(0);
-  std::uint32_t next = 0;  // op
+  std::uint32_t next = 0;  // next operation
   for (const Call& call : order) {
     Key key{call.block, call.first, call.count};
     const std::array<std::int64_t, kCallCoords.size()> at = {call.micro_batch, call.layer, call.chunk, call.slot,
@@ -83,7 +84,7 @@ Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : 
     for (std::size_t c = 0; c < kCallCoords.size(); ++c)
       if (named[call.block].coordinates[c]) key[3 + c] = at[c];
     const auto [found, is_new] = known.try_emplace(key, count());
-    // That another instance stands for one does not mean that this one exists.
+    // The instance that stands for others exists, but this call's own instance must be checked too.
     if (!is_new)
       for (const Named::ViewRef& view : named[call.block].only_read)
         if (view.op >= call.first && view.op < call.first + call.count)

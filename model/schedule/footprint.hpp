@@ -9,19 +9,22 @@ namespace stretto {
 
 // The bytes that the operations of a bound program access. Views depend on few of a call's coordinates, so most calls
 // access the same bytes as an earlier call of their block. Such operations share a footprint, which is resolved once. A
-// view of a tensor in one input storage that is never written may be resolved to any of its instances: nothing
-// conflicts with it. `schedule` and `program` must outlive this. Not thread-safe: views() resolves lazily.
+// view of a tensor in one input storage that is never written may be resolved to any of the tensor's instances, because
+// nothing conflicts with it. `schedule` and `program` must outlive this object. Not thread-safe: views() resolves
+// lazily.
 class Footprints {
  public:
   // Throws as resolve() does, for views that share a footprint with an earlier view of another instance.
   Footprints(const Schedule& schedule, const BoundProgram& program);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(first_op_.size()); }
-  // The footprint of an operation (index into BoundProgram::ops); in order of first use.
+  // Returns the footprint of an operation (index into BoundProgram::ops). Footprints are numbered in the order of first
+  // use.
   std::uint32_t of(std::uint32_t op) const { return of_[op]; }
-  // The first operation that has it; a template has the same accesses wherever it is called.
+  // Returns the first operation that has the footprint; a template has equal accesses wherever it is called.
   std::uint32_t first_op(std::uint32_t footprint) const { return first_op_[footprint]; }
-  // [access], resolved on the first call. Throws as resolve() does for the footprint's first operation.
+  // Returns the views, [access], resolved on the first call. Throws as resolve() does for the footprint's first
+  // operation.
   std::span<const BoundView> views(std::uint32_t footprint);
 
  private:
@@ -29,12 +32,12 @@ class Footprints {
   const BoundProgram& program_;
   std::vector<std::uint32_t> of_;          // [op]
   std::vector<std::uint32_t> first_op_;    // [footprint]
-  std::vector<std::uint32_t> view_begin_;  // [footprint], one more at the end
+  std::vector<std::uint32_t> view_begin_;  // [footprint], with one more entry at the end
   std::vector<BoundView> views_;
   std::vector<bool> is_resolved_;  // [footprint]
 };
 
-// One for each program.
+// Returns the footprints of each program.
 std::vector<Footprints> footprints_of(const Schedule& schedule, std::span<const BoundProgram> programs);
 
 }  // namespace stretto

@@ -15,10 +15,10 @@ namespace {
 constexpr std::uint32_t kDone = ~std::uint32_t{0};
 
 struct LaneState {
-  std::span<const std::uint32_t> ops;       // of the program's lane
+  std::span<const std::uint32_t> ops;       // operations of the program's lane
   std::uint32_t started = 0, finished = 0;  // operations, counted over all steps
-  std::uint32_t step = 0, position = 0;     // of the next to finish; position in the step
-  std::uint32_t after = 0;                  // row: what is known when the last to finish has finished
+  std::uint32_t step = 0, position = 0;     // the next operation to finish; position in the step
+  std::uint32_t after = 0;                  // row of what is known when the last finished operation has finished
 };
 
 class AbstractRun {
@@ -31,7 +31,7 @@ class AbstractRun {
         width_(clocks.lanes + 1),
         components_(programs_.size() * clocks.lanes) {
     clocks_.rows.assign(width_, 0);         // row 0: nothing is known
-    clocks_.others.assign(components_, 0);  // the same
+    clocks_.others.assign(components_, 0);  // row 0 of `others` too: nothing is known
     lanes_.resize(components_);
     heads_.resize(components_, kDone);
     arrived_.resize(issued.groups.size());
@@ -46,7 +46,7 @@ class AbstractRun {
         if (!state(p, lane).ops.empty()) head(p, lane) = state(p, lane).ops.front();
       }
     }
-    clocks_.rows.reserve(instances * width_);  // nearly all that will be needed, and what is not touched costs nothing
+    clocks_.rows.reserve(instances * width_);  // nearly all rows that will be needed; unused memory costs nothing
     for (std::size_t p = 0; p < programs_.size(); ++p) {
       solos_.push_back(find_solo_calls(schedule, programs_[p], counterparts_of(schedule, issued.partners, p)));
       inside_.emplace_back(solos_.back().shapes.size());
@@ -54,8 +54,8 @@ class AbstractRun {
   }
 
   void run() {
-    // Nothing that can run is ever disabled by something else that runs, so that any choice comes to the same end.
-    // Issue order, where lanes and waits leave it open, makes violations read as the program was meant.
+    // An operation that can run is never disabled by another one, so every choice leads to the same end. Where lanes
+    // and waits leave the order open, issue order makes violations read as the program was meant.
     bool progress = true;
     while (progress) {
       progress = false;
@@ -69,7 +69,7 @@ class AbstractRun {
   LaneState& state(std::size_t p, LaneId lane) { return lanes_[p * clocks_.lanes + lane]; }
   const LaneState& state(std::size_t p, LaneId lane) const { return lanes_[p * clocks_.lanes + lane]; }
 
-  // The next of a lane to finish, as step · ops + op; kDone when there is none.
+  // Returns the next operation of a lane to finish, as step · ops + op; kDone when there is none.
   std::uint32_t& head(std::size_t p, LaneId lane) { return heads_[p * clocks_.lanes + lane]; }
 
   UnrolledOp at(std::size_t p, LaneId lane, std::uint32_t position) const {
@@ -86,7 +86,7 @@ class AbstractRun {
     const LaneState& lane = state(p, wait.lane);
     return (wait.kind == EdgeKind::finish_start ? lane.finished : lane.started) > target_of(p, wait, step);
   }
-  // Position of what the wait is for, in its lane and counted over all steps.
+  // Returns the position of the awaited operation in its lane, counted over all steps.
   std::uint32_t target_of(std::size_t p, const BoundWait& wait, std::uint32_t step) const {
     return (step - wait.steps_ago) * static_cast<std::uint32_t>(state(p, wait.lane).ops.size()) + wait.position;
   }
@@ -99,9 +99,9 @@ class AbstractRun {
     return nullptr;
   }
 
-  // Moves the first operation in issue order that can move, or all of its call.
+  // Moves the first operation in issue order that can move, or its whole call.
   bool advance(std::size_t p) {
-    std::uint32_t tried = 0;  // heads before this one cannot move
+    std::uint32_t tried = 0;  // no head before this one can move
     while (true) {
       std::uint32_t next = kDone;
       LaneId next_lane = 0;
@@ -117,7 +117,7 @@ class AbstractRun {
     }
   }
 
-  // Arrives at, and if nothing else is missing finishes, the head of a lane.
+  // Lets the head of a lane arrive, and finish if nothing else is missing.
   bool advance(std::size_t p, LaneId lane) {
     LaneState& me = state(p, lane);
     const UnrolledOp i{me.ops[me.position], me.step};
@@ -150,22 +150,23 @@ class AbstractRun {
     return false;
   }
 
-  // The operation at the head of the lane starts, with those joined to it, when all waits of all of them are met.
+  // Starts the operation at the head of the lane together with the operations joined to it, when all waits of all of
+  // them are met.
   bool arrive(std::size_t p, LaneId lane, UnrolledOp i) {
     LaneState& me = state(p, lane);
     const BoundProgram& program = programs_[p];
-    std::uint32_t end = me.position + 1;  // of the group
+    std::uint32_t end = me.position + 1;  // end of the group
     while (end < me.ops.size() && program.ops[me.ops[end]].joined) ++end;
     for (std::uint32_t n = me.position; n < end; ++n)
       if (first_unmet(p, {me.ops[n], i.step})) return false;
-    std::uint32_t row = me.after;  // of a group of joined operations, it grows from the first to the last
+    std::uint32_t row = me.after;  // in a group of joined operations, the row grows from the first to the last
     for (std::uint32_t n = me.position; n < end; ++n) row = learn_from_waits(p, lane, {me.ops[n], i.step}, row);
     for (std::uint32_t n = me.position; n < end; ++n) clocks_.before[p][index(p, {me.ops[n], i.step})] = row;
     me.started += end - me.position;
     return true;
   }
 
-  // The clock at which `i` starts; `row` is the clock without its waits.
+  // Returns the clock at which `i` starts; `row` is the clock without its waits.
   std::uint32_t learn_from_waits(std::size_t p, LaneId lane, UnrolledOp i, std::uint32_t row) {
     bool is_mine = false;
     const BoundOp& op = programs_[p].ops[i.op];
@@ -173,7 +174,8 @@ class AbstractRun {
       const BoundWait& wait = programs_[p].waits[w];
       if (wait.steps_ago > i.step || wait.lane == lane) continue;
       const std::uint32_t target = target_of(p, wait, i.step);
-      // A finished operation is known together with everything before it, so nothing is new.
+      // If the awaited operation is known to have finished, everything before it is known too, and the wait tells
+      // nothing new.
       if (clocks_.rows[row * width_ + wait.lane] > target) continue;
       if (!is_mine) row = copy_of(row);
       is_mine = true;
@@ -186,7 +188,8 @@ class AbstractRun {
     return row;
   }
 
-  // Runs a solo call as a whole, which is what its operations would do one after the other. False when that is not so.
+  // Runs a solo call as a whole, with the result that its operations would have one after the other. Returns false when
+  // the call cannot be run so.
   bool run_solo(std::size_t p, LaneId lane, UnrolledOp first, std::size_t number) {
     const SoloShape& shape = solos_[p].shapes[number];
     const BoundProgram& program = programs_[p];
@@ -207,7 +210,7 @@ class AbstractRun {
     if (inside.order.empty()) return false;
     const std::size_t lanes = shape.lanes.size();
     const bool is_newest = (start + 1) * width_ == clocks_.rows.size();
-    const std::uint32_t begin = is_newest ? start : copy_of(start);  // row 0 of the call; the others follow
+    const std::uint32_t begin = is_newest ? start : copy_of(start);  // row 0 of the call; its other rows follow
     const std::size_t rows = inside.finished.size() / lanes;
     clocks_.rows.resize((begin + rows) * width_);
     const std::uint32_t* const known = &clocks_.rows[begin * width_];
@@ -229,10 +232,11 @@ class AbstractRun {
     return true;
   }
 
-  // Whether the lane, whose next operation cannot move, still cannot when the operations of a call have finished.
+  // Returns whether the lane, whose next operation cannot move, still cannot when the operations of a call have
+  // finished.
   bool is_stuck_without(std::size_t p, LaneId lane, const SoloShape& shape) const {
     const LaneState& me = state(p, lane);
-    if (me.started > me.finished) return true;  // the other end of a message, or a member, is missing
+    if (me.started > me.finished) return true;  // the other end of a message, or a member of a collective, is missing
     const BoundWait* wait = first_unmet(p, {me.ops[me.position], me.step});
     return wait && std::none_of(shape.lanes.begin(), shape.lanes.end(),
                                 [&](const SoloShape::OnLane& on) { return on.lane == wait->lane; });
@@ -243,27 +247,27 @@ class AbstractRun {
     return learnt == 0 ? before(p, i) : learnt;
   }
 
-  // The other end of a message: program and instance.
+  // Returns the program and instance of the other end of a message.
   std::pair<std::uint32_t, UnrolledOp> other_end(RendezvousSlot slot, std::uint32_t step) const {
     const MessagePair& pair = issued_.pairs[slot.group];
     return slot.kind == RendezvousSlot::Kind::send ? std::pair(pair.to, UnrolledOp{pair.receives[slot.index], step})
                                                    : std::pair(pair.from, UnrolledOp{pair.sends[slot.index], step});
   }
 
-  // Each end finishes by itself, and knows then that the other had started.
+  // Finishes this end of a message. Each end finishes by itself, and then knows that the other end had started.
   bool complete_message(std::size_t p, LaneId lane, UnrolledOp i, RendezvousSlot slot) {
     const auto [other, theirs] = other_end(slot, i.step);
     const LaneId on = programs_[other].ops[theirs.op].lane;
     if (state(other, on).started <= clocks_.position(other, theirs)) return false;
     if (!issued_.partners.routes[slot.group].is_direct) {
-      // The other end is a rank that is folded away, and how far that has come says nothing about these lanes.
+      // The other end is a rank that is folded away; that rank's progress says nothing about these lanes.
       const std::uint32_t row = copy_of(before(p, i));
       if (state(p, lane).finished > 0) join(row, state(p, lane).after, lane, state(p, lane).finished);
       after_[p][index(p, i)] = row;
       finish(p, lane, i, row);
       return true;
     }
-    // Their clock has, for their own lane, the operations that had finished when their group started.
+    // The clock of each peer has, for the peer's own lane, the operations that had finished when its group started.
     const std::uint32_t met = copy_of_others(0);
     join_everything(met, p, before(p, i), lane, state(p, lane).finished);
     join_everything(met, other, before(other, theirs), on, clocks_.finished_before(other, theirs, on));
@@ -301,7 +305,7 @@ class AbstractRun {
     clocks_.interleaving.back().count += count;
   }
 
-  // The lane leaves operations behind; none of another step.
+  // Advances the lane behind finished operations, which are all of one step.
   void pass(std::size_t p, LaneId lane, std::uint32_t operations) {
     LaneState& me = state(p, lane);
     me.finished += operations;
@@ -314,8 +318,8 @@ class AbstractRun {
         me.step == kUnrolledSteps ? kDone : static_cast<std::uint32_t>(index(p, {me.ops[me.position], me.step}));
   }
 
-  // `which`: index in the group's sequence, and step. The number of members when all have arrived.
-  // Members before `from` have arrived.
+  // Returns the first member that has not arrived, or the number of members when all have arrived. `which` is the index
+  // in the group's sequence, and the step. Members before `from` have arrived.
   std::size_t absent_member(const CollectiveGroup& group, UnrolledOp which, std::size_t from = 0) const {
     for (std::size_t m = from; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
@@ -327,7 +331,7 @@ class AbstractRun {
 
   void complete(const CollectiveGroup& group, UnrolledOp which) {
     const std::uint32_t met = copy_of_others(0);
-    std::uint32_t joined = 0;  // row of `others`: members know the same since they met last
+    std::uint32_t joined = 0;  // row of `others`: what all members have known since they met last
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
       const UnrolledOp i{group.sequence[m][which.op], which.step};
@@ -349,7 +353,8 @@ class AbstractRun {
     return static_cast<std::uint32_t>(to / width);
   }
 
-  // `from` is a row of the same program, of an operation of a lane of which `finished` operations have finished.
+  // Joins a row into another. `from` is a row of the same program, of an operation of a lane of which `finished`
+  // operations have finished.
   void join(std::uint32_t into, std::uint32_t from, LaneId lane, std::uint32_t finished) {
     std::uint32_t* to = &clocks_.rows[into * width_];
     const std::uint32_t* row = &clocks_.rows[from * width_];
@@ -358,7 +363,7 @@ class AbstractRun {
     to[clocks_.lanes] = joined_others(to[clocks_.lanes], row[clocks_.lanes]);
   }
 
-  // A row of `others` that knows what both know.
+  // Returns a row of `others` that knows all that both rows know.
   std::uint32_t joined_others(std::uint32_t a, std::uint32_t b) {
     if (a == b || b == 0) return a;
     const auto covers = [&](std::uint32_t x, std::uint32_t y) {
@@ -376,8 +381,9 @@ class AbstractRun {
     return both;
   }
 
-  // Adds to a row of `others` all that is known in a row of program p, of an operation of a lane of which `finished`
-  // operations have finished. What the row `joined` of `others` knows is in it already. Returns which row it has added.
+  // Adds to a row of `others` all knowledge of a row of program p, which belongs to an operation of a lane of which
+  // `finished` operations have finished. The knowledge of the row `joined` of `others` is in it already. Returns the
+  // row that was added.
   std::uint32_t join_everything(std::uint32_t into, std::size_t p, std::uint32_t from, LaneId lane,
                                 std::uint32_t finished, std::uint32_t joined = 0) {
     std::uint32_t* to = &clocks_.others[into * components_];
@@ -391,7 +397,7 @@ class AbstractRun {
     return row[clocks_.lanes];
   }
 
-  // Members of a group that are known to have arrived at the operation that it is at, from the first on.
+  // Members of a group that are known to have arrived at the group's current operation, counted from the first on.
   struct Arrived {
     UnrolledOp at;
     std::size_t members = 0;
@@ -408,13 +414,13 @@ class AbstractRun {
     return programs_.size() > 1 ? "rank " + std::to_string(programs_[p].rank) + " " + name : name;
   }
 
-  // Why the head of a lane that is not done cannot go on.
+  // Returns why the head of a lane that is not done cannot go on.
   Blocked blocked(std::size_t p, LaneId lane) const {
     const LaneState& me = state(p, lane);
     const UnrolledOp i = at(p, lane, me.finished);
     const std::string head = label(schedule_, programs_[p].ops[i.op]) + " (" + lane_name(p, lane) + ")";
     if (me.started == me.finished) {
-      // A wait of the operation itself, or of one that is joined to it.
+      // The unmet wait belongs to the operation itself, or to one that is joined to it.
       std::uint32_t n = me.finished;
       while (!first_unmet(p, at(p, lane, n))) ++n;
       const BoundWait& wait = *first_unmet(p, at(p, lane, n));
@@ -448,7 +454,8 @@ class AbstractRun {
     std::size_t stuck = 0;
     while (stuck < lanes_.size() && heads_[stuck] == kDone) ++stuck;
     if (stuck == lanes_.size()) return "";
-    // Every blocked lane waits for another, so that following them comes round to one seen before.
+    // Every blocked lane waits for another blocked lane, so a walk along these waits returns to a lane that it has
+    // seen.
     std::vector<std::size_t> path;
     std::vector<std::string> texts;
     auto seen = path.end();
@@ -461,7 +468,7 @@ class AbstractRun {
     const auto begin = static_cast<std::size_t>(seen - path.begin());
     std::string message = "deadlock, a cycle of " + std::to_string(path.size() - begin) + ": ";
     for (std::size_t i = begin; i < texts.size(); ++i) message += (i > begin ? "; " : "") + texts[i];
-    constexpr std::size_t kOthers = 4;  // enough to see what else hangs; the cycle is the cause
+    constexpr std::size_t kOthers = 4;  // enough to see which other lanes hang; the cycle is the cause
     std::size_t shown = 0;
     for (std::size_t l = 0; l < lanes_.size() && shown < kOthers; ++l) {
       if (heads_[l] == kDone ||
@@ -477,13 +484,14 @@ class AbstractRun {
   const IssueOrder& issued_;
   HappensBefore& clocks_;
   std::span<const BoundProgram> programs_;
-  const std::size_t width_, components_;                        // of a row, of a row of others
+  const std::size_t width_, components_;                        // widths of a row, and of a row of `others`
   std::vector<LaneState> lanes_;                                // [program · lanes + lane]
-  std::vector<std::uint32_t> heads_;                            // the same
+  std::vector<std::uint32_t> heads_;                            // [program · lanes + lane]
   std::vector<SoloCalls> solos_;                                // [program]
   std::vector<Arrived> arrived_;                                // [group]
-  std::vector<std::vector<std::optional<SoloClocks>>> inside_;  // [program][shape], made when first needed
-  // [program][step · ops + op] → row, what is known when it has finished; 0: what was known when it started.
+  std::vector<std::vector<std::optional<SoloClocks>>> inside_;  // [program][shape], made at the first use
+  // [program][step · ops + op] → row of what is known when the operation has finished; 0: what was known when it
+  // started.
   std::vector<std::vector<std::uint32_t>> after_;
 };
 

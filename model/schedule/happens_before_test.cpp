@@ -10,7 +10,7 @@ using namespace stretto;
 
 namespace {
 
-// The oracle: arrivals and finishes of all instances as a graph, and its transitive closure.
+// The oracle: arrivals and finishes of all instances as a graph, and the graph's transitive closure.
 struct Graph {
   std::vector<std::vector<bool>> reaches;
   std::vector<std::size_t> base;  // [program]
@@ -64,8 +64,8 @@ struct Graph {
   }
 };
 
-// A random program of `count` operations on four lanes. Waits are drawn per rank, which makes orders that only come
-// about through another rank.
+// A random program of `count` operations on four lanes. Waits are drawn per rank, which makes orders that exist only
+// through another rank.
 std::vector<BoundProgram> random_programs(TinySchedule& t, std::mt19937& random, std::uint32_t count, int ranks) {
   const auto draw = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
   const TensorId x = t.tensor("x", 1, 8, BufferKind::parameter);
@@ -84,7 +84,7 @@ std::vector<BoundProgram> random_programs(TinySchedule& t, std::mt19937& random,
       waits.clear();
       for (std::uint32_t w = draw(3); w > 0; --w) {
         const bool is_back = draw(3) == 0;
-        // Now and then an edge that points forward, which may be a cycle.
+        // Some edges point forward, which may make a cycle.
         const OpId on = is_back ? draw(count) : draw(12) == 0 ? draw(count) : i > 0 ? draw(i) : 0;
         if (!is_back && on == i) continue;
         waits.push_back(draw(3) == 0 ? start_of(on, is_back) : finish_of(on, is_back));
@@ -132,7 +132,7 @@ TEST_CASE("clocks agree with the transitive closure of the event graph") {
       }
     }
   }
-  // The trials are worth something only if they hold both.
+  // The trials are useful only if some of them deadlock and some do not.
   CHECK(deadlocks > 20);
   CHECK(deadlocks < 200);
   CHECK(through_ranks > 20);

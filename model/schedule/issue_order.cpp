@@ -42,7 +42,8 @@ void check_sequence(const Schedule& schedule, std::span<const BoundProgram> prog
   }
 }
 
-// Host issue order of the operations of two groups on one member: (is of group b, index in its sequence).
+// Returns the host issue order of the operations of two groups on one member: (belongs to group b, index in its
+// sequence).
 std::vector<std::pair<bool, std::uint32_t>> merged(const std::vector<std::uint32_t>& a,
                                                    const std::vector<std::uint32_t>& b) {
   std::vector<std::pair<bool, std::uint32_t>> order;
@@ -54,7 +55,8 @@ std::vector<std::pair<bool, std::uint32_t>> merged(const std::vector<std::uint32
   return order;
 }
 
-// On one lane the lane itself orders them, and a disagreement is found as a deadlock.
+// Returns whether one lane holds the operations of both groups. The lane then orders them, and a disagreement is found
+// as a deadlock.
 bool on_one_lane(const BoundProgram& program, const std::vector<std::uint32_t>& a,
                  const std::vector<std::uint32_t>& b) {
   if (a.empty() || b.empty()) return true;
@@ -69,7 +71,7 @@ void check_pair(const Schedule& schedule, std::span<const BoundProgram> programs
   const Communicator& second = schedule.communicators[b.communicator];
   if (first.engine != CommEngine::sm || second.engine != CommEngine::sm) return;
   if (first.channels + second.channels <= kResidentChannels) return;
-  std::vector<std::pair<std::size_t, std::size_t>> shared;  // index as a member of a, of b
+  std::vector<std::pair<std::size_t, std::size_t>> shared;  // member indices in a and in b
   for (std::size_t i = 0; i < a.members.size(); ++i) {
     const auto found = std::lower_bound(b.members.begin(), b.members.end(), a.members[i]);
     if (found != b.members.end() && *found == a.members[i]) {
@@ -101,7 +103,7 @@ void check_pair(const Schedule& schedule, std::span<const BoundProgram> programs
   }
 }
 
-// The n-th send and the n-th receive.
+// Checks that the n-th send and the n-th receive fit.
 void check_messages(const Schedule& schedule, std::span<const BoundProgram> programs, const MessagePair& pair,
                     std::vector<Violation>& out) {
   const auto text = [&](std::uint32_t p, const std::vector<std::uint32_t>& ops, std::size_t i) {
@@ -110,8 +112,8 @@ void check_messages(const Schedule& schedule, std::span<const BoundProgram> prog
   const auto elements = [&](std::uint32_t p, const std::vector<std::uint32_t>& ops, std::size_t i) {
     return std::get<PointToPoint>(programs[p].work_of(ops[i])).elements;
   };
-  // Both ends mean one micro-batch. Chunks are numbered stage by stage, and the last stage sends to the next chunk of
-  // the first: their difference is that of the first message.
+  // Both ends must mean one micro-batch. Chunks are numbered stage by stage, and the last stage sends to the next chunk
+  // of the first stage, so the two chunk numbers may differ, but always by the difference of the first message.
   const auto chunks_apart = [&](std::size_t i) {
     return programs[pair.to].ops[pair.receives[i]].chunk - programs[pair.from].ops[pair.sends[i]].chunk;
   };
@@ -148,7 +150,7 @@ IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgr
     result.pairs.push_back({route.communicator, route.from, route.to, {}, {}});
   for (std::uint32_t p = 0; p < programs.size(); ++p) {
     const BoundProgram& program = programs[p];
-    // The list to which the program's operations of each template are added.
+    // [OpId] the list to which the program's operations of the template are added.
     std::vector<std::vector<std::uint32_t>*> list_of(schedule.operations.size(), nullptr);
     std::vector<RendezvousSlot> slot_of(schedule.operations.size());
     for (OpId id = 0; id < schedule.operations.size(); ++id) {

@@ -14,7 +14,7 @@ namespace stretto {
 // A collective kernel spins until its peers are resident. Two kernels issued in opposite order on two GPUs deadlock
 // only where one keeps the other from becoming resident. A kernel takes one CTA per channel and a CTA takes at most one
 // SM, so kernels with this many channels in sum always fit together: every data-centre GPU has more than twice as many
-// SMs, and compute kernels free theirs in the end.
+// SMs, and compute kernels release their SMs in the end.
 constexpr int kResidentChannels = 32;
 
 // One process group of a communicator, and the collectives that its members issue.
@@ -40,22 +40,22 @@ struct RendezvousSlot {
   std::uint32_t index = 0;
 };
 
-// All sequences, made once.
+// All collective sequences and messages of a step, matched once.
 struct IssueOrder {
   Partners partners;
-  std::vector<CollectiveGroup> groups;             // of partners.instances
-  std::vector<MessagePair> pairs;                  // of partners.routes
+  std::vector<CollectiveGroup> groups;             // one for each of partners.instances
+  std::vector<MessagePair> pairs;                  // one for each of partners.routes
   std::vector<std::vector<RendezvousSlot>> slots;  // [program][op]
 };
 
 // Throws Error(input) when an operation uses a communicator of which its rank is not a member.
 IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs, const Folding& folding);
 
-// order_mismatch violations, at most `limit`. Three rules:
-//  1. all members of a group issue the same sequence of (operation, coordinates, kind, elements);
+// Returns order_mismatch violations, at most `limit`. Three rules:
+//  1. all members of a group issue equal sequences of (operation, coordinates, kind, elements);
 //  2. two groups on different lanes that share two or more members are issued in one relative order by all of them.
 //     Waived when an engine is not `sm`, or when both hold at most kResidentChannels CTAs together;
-//  3. every send has a receive of the same size.
+//  3. every send has a receive of equal size.
 std::vector<Violation> check_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs,
                                          const IssueOrder& issued, std::size_t limit);
 

@@ -10,7 +10,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Two ranks with the operations a, b; rank 1 issues them the other way round.
+// Two ranks with the operations a, b; rank 1 issues them in the opposite order.
 struct Swapped {
   Schedule schedule;
   std::vector<BoundProgram> programs;
@@ -62,7 +62,7 @@ TEST_CASE("two communicators in opposite order need room for both") {
 }
 
 TEST_CASE("opposite lane orders across ranks deadlock, and the cycle says so") {
-  // Two communicators on one lane: each member waits in the collective that the other has behind it.
+  // Two communicators share one lane: each member waits in the collective that the other member issues second.
   TinySchedule t(2, 2);
   const TensorId x = t.tensor("x", 1, 8, BufferKind::parameter);
   t.all_reduce("a", 2, x, {}, 0);

@@ -52,7 +52,7 @@ struct ListOperands {
     list.operands.push_back({"A", "R", g.trans_a ? g.k : g.m, g.trans_a ? g.m : g.k});
     list.operands.push_back({"B", "R", g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n});
     if (g.bias) list.operands.push_back(vector_of("bias", "R", g.n));
-    // C is something made of the product and X.
+    // The epilogue computes C from the product and X.
     const bool makes = g.epilogue == GemmEpilogue::gelu || g.epilogue == GemmEpilogue::gelu_backward ||
                        g.sums_columns() || g.epilogue == GemmEpilogue::residual;
     if (g.epilogue == GemmEpilogue::bias_gradient && !g.trans_a) return bad("bias_gradient needs trans_a");

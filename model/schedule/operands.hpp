@@ -18,7 +18,7 @@ enum class OperandShape : std::uint8_t {
 enum class OperandType : std::uint8_t { floating, i32, f64, e4m3, any };
 
 struct OperandSpec {
-  const char* name = "";   // as in work.hpp
+  const char* name = "";   // the name in work.hpp
   const char* modes = "";  // "R", "W", "A" or "WA" (either)
   std::int64_t rows = 1, cols = 1;
   OperandShape shape = OperandShape::matrix;
@@ -27,14 +27,16 @@ struct OperandSpec {
 
 struct OperandList {
   std::vector<OperandSpec> operands;
-  std::string error;  // not "": the work itself makes no sense, in words
+  std::string error;  // unless "", the work itself is invalid, for this reason
 };
 
-// `group_size`: members of the communicator, when the work is a collective.
+// Returns the operands of a work. `group_size` is the number of members of the communicator when the work is a
+// collective.
 OperandList operands_of(const Work& work, std::int64_t group_size);
 
-// Whether an operand that the work writes may lie where one does that it reads: its kernels read an element, or the row
-// that it belongs to, before they write there. A product or attention would read what it has overwritten.
+// Returns whether a written operand of the work may lie on the bytes of a read operand: the kernels read an element, or
+// the row that it belongs to, before they write there. A product or attention would read elements that it has
+// overwritten.
 bool may_be_in_place(const Work& work);
 
 }  // namespace stretto

@@ -9,7 +9,7 @@
 namespace stretto {
 namespace {
 
-// Storages that are looked for, and what has been found of them.
+// Finds the operations that use given storages.
 class Search {
  public:
   Search(const Schedule& schedule, std::span<const StorageId> storages, LaneId lane)
@@ -103,7 +103,7 @@ std::vector<std::size_t> calls_of(const Schedule& schedule, const Program& progr
   constexpr std::size_t kNowhere = ~std::size_t{0};
   std::vector<std::size_t> calls(ops.size(), kNowhere);
   std::size_t missing = ops.size();
-  // From the end, where what belongs to the optimizer is.
+  // The search runs from the end, where the optimizer's operations are.
   for (std::size_t c = program.order.size(); c-- > 0 && missing > 0;) {
     const Call& call = program.order[c];
     if (call.count != 1) continue;
@@ -135,7 +135,7 @@ void OrderEdits::apply() {
   std::vector<Call> order;
   order.reserve(program_.order.size() + 2 * edits_.size());
   auto edit = edits_.begin();
-  // Edits at one place: [edit, behind).
+  // Applies the edits at one place: [edit, behind).
   const auto insert_calls = [&](auto behind) {
     for (auto last = behind; last != edit;) {
       --last;
@@ -147,7 +147,7 @@ void OrderEdits::apply() {
   };
   for (std::size_t c = 0; c < program_.order.size(); ++c) {
     Call rest = std::move(program_.order[c]);
-    std::uint32_t cut = 0;  // operations that are in the new order
+    std::uint32_t cut = 0;  // operations of the call that are in the new order
     while (edit != edits_.end() && edit->at.call == c) {
       const auto behind = place_ends();
       if (const std::uint32_t within = edit->at.within; within > cut) {

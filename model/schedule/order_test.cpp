@@ -113,8 +113,8 @@ TEST_CASE("edits made in one pass are what they are one after the other") {
   OrderEdits edits(t.program());
   edits.remove(2);
   edits.insert({1, 2}, {named(1)});
-  edits.insert({0, 4}, {named(2), named(3)});  // behind all of the first call: before the second
-  edits.insert({1, 2}, {named(4)});            // later, so before layer 1
+  edits.insert({0, 4}, {named(2), named(3)});  // at the end of the first call: before the second
+  edits.insert({1, 2}, {named(4)});            // inserted later, so it comes before layer 1
   edits.insert({}, {named(5)});
   edits.insert({1, 4}, {named(6)});
   edits.wait({1, 2}, finish_of(t.sum_d, 1));

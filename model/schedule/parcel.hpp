@@ -6,19 +6,20 @@
 
 namespace stretto {
 
-// What one member of a collective gives another in a phase, in elements: from `source` on in the giver's buffer, to
-// `target` on in the getter's.
+// The elements that one member of a collective (the giver) gives to another (the getter) in a phase: from `source` on
+// in the giver's buffer, to `target` on in the getter's buffer.
 struct Parcel {
   std::int64_t source = 0, target = 0, elements = 0;
 };
 
-// Where a member's slice of a whole begins, and that of the member before it ends. Even where members divide the whole;
-// otherwise slices differ by at most one element, and some are empty when there are more members than elements.
+// Returns where a member's slice of a whole begins, which is where the previous member's slice ends. Slices are equal
+// when members divide the whole; otherwise they differ by at most one element, and some are empty when there are more
+// members than elements.
 inline std::int64_t slice_begin(std::int64_t elements, std::int64_t members, std::int64_t member) {
   return member * (elements / members) + std::min(member, elements % members);
 }
 
-// `elements` are those of the whole. A giver's buffer is what it gives, or where it gets
+// Returns the parcel of a phase. `elements` is the size of the whole. The giver's buffer is its input, or its result
 // (CollectivePhase::from_result).
 inline Parcel parcel_of(const CollectiveRule& rule, int phase, std::int64_t elements, std::int64_t members,
                         std::int64_t giver, std::int64_t getter) {

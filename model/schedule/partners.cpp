@@ -31,7 +31,8 @@ Peer peer_of(const Schedule& schedule, const PointToPoint& message, std::int64_t
 
 Partners find_partners(const Schedule& schedule, std::span<const BoundProgram> programs, const Folding& folding) {
   Partners result;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> known_instances;  // the lowest member names it
+  // the lowest member names the instance
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> known_instances;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t>, std::uint32_t> known_routes;
   for (std::uint32_t p = 0; p < programs.size(); ++p) {
     const BoundProgram& program = programs[p];

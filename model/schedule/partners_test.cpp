@@ -15,7 +15,7 @@ TEST_CASE("instances are those of communicators that have members among the prog
   schedule.programs.emplace_back();
   const BoundStep step = bind_step(schedule);
   const Partners& partners = step.issued.partners;
-  REQUIRE(partners.instances.size() == 3);  // of dp one for each tp, and one of tp
+  REQUIRE(partners.instances.size() == 3);  // one of dp for each tp, and one of tp
   const auto& of = partners.instance_of;
   CHECK(of[0][0] != of[1][0]);
   CHECK(of[0][1] == of[1][1]);

@@ -17,7 +17,7 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAl
 
 constexpr std::uint32_t kUnused = std::numeric_limits<std::uint32_t>::max();
 
-// Storages that operations of a role use, numbered. Of a pipeline each stage uses few of all storages.
+// The storages that operations of a role use, numbered. A pipeline stage uses few of all storages.
 class UsedStorages {
  public:
   UsedStorages(const Schedule& schedule, std::vector<Footprints>& footprints, const std::vector<std::size_t>& members)
@@ -36,9 +36,9 @@ class UsedStorages {
   std::uint32_t count_ = 0;
 };
 
-// All uses of every storage, per (program, lane). Lanes are in order, so the first and the last use of a lane stand for
-// all of them, and "every use of A before every use of B" is one comparison per lane. `members` are the programs of one
-// role: what they have in common must hold for each of them.
+// All uses of every storage, per (program, lane). Lanes are in order, so the first and the last use on a lane stand for
+// all uses, and "every use of A before every use of B" is one comparison per lane. `members` are the programs of one
+// role: a result holds for each of them.
 class Lifetimes {
  public:
   Lifetimes(const UsedStorages& used, const HappensBefore& clocks, std::vector<Footprints>& footprints,
@@ -54,7 +54,7 @@ class Lifetimes {
       const BoundProgram& program = clocks.programs[p];
       std::fill(first_op.begin(), first_op.end(), kUnused);
       std::fill(last_op.begin(), last_op.end(), 0);
-      std::vector<std::uint32_t> last_of(footprints[p].count());  // [footprint]: the last operation that has it
+      std::vector<std::uint32_t> last_of(footprints[p].count());  // [footprint]: the last operation with the footprint
       for (std::uint32_t i = 0; i < program.ops.size(); ++i) last_of[footprints[p].of(i)] = i;
       for (std::uint32_t f = 0; f < footprints[p].count(); ++f) {
         const std::uint32_t first = footprints[p].first_op(f);
@@ -71,10 +71,11 @@ class Lifetimes {
     }
   }
 
-  // Index of the first operation that uses it.
+  // Returns the index of the first operation that uses the storage.
   std::uint32_t start(StorageId storage) const { return start_[used_.number(storage)]; }
 
-  // A necessary condition of can_share(), from one lane: all uses of one before all uses of the other, in either order.
+  // A necessary condition of can_share(), from one lane: all uses of one storage come before all uses of the other, in
+  // either order.
   struct OnFirstLane {
     std::uint32_t finished = 0, known = 0;
     bool may_share(const OnFirstLane& other) const { return finished <= other.known || other.finished <= known; }
@@ -103,7 +104,7 @@ class Lifetimes {
     }
   }
 
-  // Every use of a in the first step before every use of b in step `step`.
+  // Returns whether every use of a in the first step comes before every use of b in step `step`.
   bool precedes(std::size_t a, std::size_t b, std::uint32_t step) const {
     const std::uint32_t* finished = &finished_[a * width_];
     const std::uint32_t* known = &known_[step][b * width_];
@@ -115,7 +116,7 @@ class Lifetimes {
   const UsedStorages& used_;
   std::size_t lanes_, width_;
   std::vector<std::uint32_t> finished_;               // [number · width + member · lanes + lane]: last use + 1, or 0
-  std::vector<std::uint32_t> known_[kUnrolledSteps];  // the same: finished before any use of that step can begin
+  std::vector<std::uint32_t> known_[kUnrolledSteps];  // like finished_: finished before any use of that step can begin
   std::vector<std::uint32_t> start_;
 };
 
@@ -125,11 +126,12 @@ struct Placed {
   Lifetimes::OnFirstLane lifetime = {};
 };
 
-// Storages that lie near each other. With which none of them shares is passed over at once: of ten thousand storages
-// nearly all are live at the same time, and each would be compared with all that are placed.
+// A group of storages that lie near each other. A search skips a whole group at once when none of its members can
+// share: nearly all of ten thousand storages are live at one time, and each would otherwise be compared with every
+// placed one.
 class Neighbours {
  public:
-  // The first offset from `begin` on where `mine` conflicts with none of these.
+  // Returns the first offset from `begin` on at which `mine` conflicts with no storage of the group.
   std::int64_t first_fit(const Lifetimes& lifetimes, const Placed& mine, std::int64_t begin) {
     const std::int64_t bytes = mine.end - mine.begin;
     if (end_ <= begin) return begin;
@@ -137,7 +139,7 @@ class Neighbours {
     if (shares_with_none && bytes > 0 && !has_gaps()) return end_;
     for (const Placed& other : placed_) {
       if (other.begin >= begin + bytes) break;
-      // One lane is enough to keep most of them apart.
+      // One lane is enough to keep most storages apart.
       if (other.end > begin &&
           !(mine.lifetime.may_share(other.lifetime) && lifetimes.can_share(mine.storage, other.storage)))
         begin = other.end;
@@ -155,7 +157,7 @@ class Neighbours {
     gaps_ = Gaps::unknown;
   }
 
-  // Moves the second half into a new group.
+  // Moves the second half of the storages into a new group.
   Neighbours split() {
     Neighbours first, second;
     for (std::size_t i = 0; i < placed_.size(); ++i) (i < placed_.size() / 2 ? first : second).insert(placed_[i]);
@@ -181,18 +183,18 @@ class Neighbours {
     return gaps_ == Gaps::some;
   }
 
-  std::vector<Placed> placed_;  // by begin
+  std::vector<Placed> placed_;  // sorted by begin
   std::int64_t end_ = 0;
   std::uint32_t least_finished_ = kUnused, most_known_ = 0;
   Gaps gaps_ = Gaps::unknown;
 };
 
-// The placed storages, by begin, in groups of neighbours.
+// The placed storages, sorted by begin, in groups of neighbours.
 class Arena {
  public:
   Arena(const Lifetimes& lifetimes, std::int64_t base) : lifetimes_(lifetimes), base_(base) {}
 
-  // The lowest place from the base on that is free of conflicts.
+  // Returns the lowest place from the base on that is free of conflicts.
   std::int64_t place(StorageId storage, std::int64_t bytes) {
     Placed mine{0, bytes, storage, lifetimes_.on_first_lane(storage)};
     std::int64_t begin = base_;
@@ -226,7 +228,7 @@ RolePlan plan_role(const Schedule& schedule, const UsedStorages& used, const Lif
   plan.offset_bytes.assign(schedule.storages.size(), RolePlan::kNowhere);
   std::vector<StorageId> shared;
   for (StorageId s = 0; s < schedule.storages.size(); ++s) {
-    // A storage that no operation uses is accessed from outside the step, about which the clocks say nothing.
+    // A storage that no operation uses is accessed from outside the step, and the clocks say nothing about that.
     if (!used.has(s) && is_used_by_any[s]) continue;
     const std::int64_t bytes = aligned(schedule.storages[s].bytes());
     plan.bytes_without_sharing += bytes;

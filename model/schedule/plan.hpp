@@ -22,18 +22,19 @@ struct RolePlan {
 
 struct MemoryPlan {
   std::vector<RolePlan> roles;      // [program]
-  std::int64_t peak_bytes() const;  // of the role that needs most
+  std::int64_t peak_bytes() const;  // peak of the role that needs most
 };
 
-// True for kinds whose bytes belong to one storage alone.
+// Returns whether the bytes of this kind belong to one storage alone.
 inline bool shares_with_nobody(BufferKind kind) {
   return is_persistent(kind) || kind == BufferKind::input || kind == BufferKind::scalar;
 }
 
-// Throws Error(input) when the schedule cannot be bound or deadlocks; it need not have been verified otherwise.
+// Plans the memory of a schedule. Throws Error(input) when the schedule cannot be bound or deadlocks; the schedule need
+// not have been verified otherwise.
 MemoryPlan plan_memory(const Schedule& schedule);
-// The same for representatives that have been bound and ordered already. `clocks` must have run to its end;
-// `footprints` are those of its programs.
+// Plans for representatives that have been bound and ordered already. `clocks` must have run to its end; `footprints`
+// are those of its programs.
 MemoryPlan plan_memory(const Schedule& schedule, const HappensBefore& clocks, std::vector<Footprints>& footprints);
 
 }  // namespace stretto

@@ -26,10 +26,10 @@ TEST_CASE("dead storages share, live ones do not") {
   for (std::size_t i = 1; i < chain.size(); ++i) t.map("op" + std::to_string(i), 0, chain[i - 1], chain[i]);
   const MemoryPlan plan = plan_memory(t.schedule);
   CHECK(plan.roles[0].bytes_without_sharing == 6 * 64);
-  CHECK(plan.roles[0].bytes == 4 * 64);  // in, out, and two that take turns
+  CHECK(plan.roles[0].bytes == 4 * 64);  // in, out, and two that alternate
   for (const std::int64_t offset : plan.roles[0].offset_bytes) CHECK(offset % 64 == 0);
   CHECK(overlap(t.schedule, plan, chain[1], chain[3]));
-  CHECK_FALSE(overlap(t.schedule, plan, chain[1], chain[2]));  // one operation reads the one and writes the other
+  CHECK_FALSE(overlap(t.schedule, plan, chain[1], chain[2]));  // one operation reads one of them and writes the other
   CHECK(verify(t.schedule, &plan).empty());
   MemoryPlan wrong = plan;
   wrong.roles[0].offset_bytes[chain[2]] = wrong.roles[0].offset_bytes[chain[1]] + 4;
@@ -57,7 +57,7 @@ TEST_CASE("sharing across lanes needs an order both ways round the step") {
   };
   CHECK_FALSE(shares());
   t.waits_of(b) = {finish_of(a)};
-  CHECK_FALSE(shares());  // the next step's a may run while b does
+  CHECK_FALSE(shares());  // the next step's a may run while b runs
   t.waits_of(a) = {finish_of(b, 1)};
   CHECK(shares());
   t.waits_of(b) = {start_of(a)};
@@ -73,7 +73,7 @@ TEST_CASE("a buffer that a collective works on is not reused beside it") {
   t.fill("after", 0, v, {finish_of(sum)});
   const MemoryPlan plan = plan_memory(t.schedule);
   CHECK_FALSE(overlap(t.schedule, plan, g, w));
-  CHECK(plan.roles[0].bytes == 2 * 256);  // v takes the place of g or of w
+  CHECK(plan.roles[0].bytes == 2 * 256);  // v takes the bytes of g or of w
   CHECK(verify(t.schedule, &plan).empty());
 }
 

@@ -22,7 +22,7 @@ std::string range_text(std::int64_t first, std::int64_t step, std::int64_t count
   return count == 1 ? std::to_string(first) : fmt::format("{}..{}", first, first + step * (count - 1));
 }
 
-// True when some view of the block's operations names the coordinate, so that it says something about a call.
+// Returns whether some view of the block's operations names the coordinate, so that the coordinate distinguishes calls.
 bool block_depends_on(const Schedule& schedule, BlockId block, Coord coord) {
   for (const OpId op : schedule.blocks[block].ops)
     for (const Access& access : schedule.operations[op].accesses)
@@ -41,7 +41,7 @@ class OrderPrinter {
     }
   }
 
-  // `layers` and `micro_batches` are how many times the enclosing repetitions advance each.
+  // Prints items. `layers` and `micro_batches` are how many times the enclosing repetitions advance each.
   void print(const std::vector<FoldedCall>& items, int depth, bool micro_batch_is_folded) {
     for (const FoldedCall& item : items) {
       if (item.call) {
@@ -80,7 +80,7 @@ class OrderPrinter {
     return text;
   }
 
-  // Blocks that begin with compute are in sequence as a rule; whatever else is, says so.
+  // Blocks that begin with compute are in a sequence as a rule; the text names only the exceptions.
   std::string sequence_text(const Call& call) const {
     if (call.sequence == 0 || call.joined) return "";
     if (call.beside) return ", beside the one before";

@@ -6,10 +6,10 @@
 namespace stretto {
 namespace {
 
-// A rank in the decomposition of the mesh that has the axes of the group: its digits, from the slowest axis on.
+// One digit of a rank number in the decomposition of the mesh that has the axes of the group, from the slowest axis on.
 struct Digit {
   std::int64_t size = 1, stride = 1, value = 0;
-  bool varies = false;  // among the members of the group
+  bool varies = false;  // the digit differs between members of the group
 };
 
 std::vector<Digit> digits_of(const Mesh& mesh, const std::vector<Coord>& along, std::int64_t rank) {
@@ -30,7 +30,7 @@ std::int64_t size_of(const std::vector<Digit>& digits) {
   return size;
 }
 
-// The place of the rank among the members, in the order of their numbers.
+// Returns the place of the rank among the members, in the order of their numbers.
 std::int64_t place_of(const std::vector<Digit>& digits) {
   std::int64_t place = 0;
   for (const Digit& digit : digits)
@@ -47,7 +47,7 @@ std::int64_t member_at(const std::vector<Digit>& digits, std::int64_t place) {
   return rank;
 }
 
-// Members with numbers below `end`, digit by digit: `left` of them have the digits of `end` so far.
+// Counts members with numbers below `end`, digit by digit: `left` members have the digits of `end` so far.
 std::int64_t members_below(const Mesh& mesh, const std::vector<Digit>& digits, std::int64_t end) {
   std::int64_t left = size_of(digits), below = 0;
   if (end >= mesh.ranks()) return left;

@@ -19,7 +19,7 @@ struct Most {
   const Communicator* communicator = nullptr;
 };
 
-// [lane]: the most that one of its operations holds.
+// Returns, for each lane, the most cores that one of its operations holds.
 std::vector<Most> most_of_lanes(const Schedule& schedule) {
   std::vector<Most> result(schedule.lanes.size());
   for (const Operation& operation : schedule.operations) {

@@ -43,7 +43,7 @@ TEST_CASE("a device needs the most that each lane of its ranks holds, and cores 
   CHECK(cores_needed(schedule) == 2 * (3 + 4) + 1);
   schedule.placement.threads_per_rank = 2;
   CHECK(cores_needed(schedule) == 2 * (3 + 4) + 2);
-  schedule.placement.ranks_per_device = 8;  // more than there are
+  schedule.placement.ranks_per_device = 8;  // more channels than cores
   CHECK(cores_needed(schedule) == 4 * (3 + 4) + 2);
 }
 

@@ -67,7 +67,7 @@ Expr place_in(const Schedule& schedule, const Communicator& communicator) {
     if (std::find(communicator.axes.begin(), communicator.axes.end(), axis.coord) != communicator.axes.end())
       place = place * Expr(axis.size) + Expr(axis.coord);
   if (communicator.subset.empty()) return place;
-  // How many of the subset are below it.
+  // Counts the members of the subset below this place.
   Expr below = select_le(place, communicator.subset[0], 0, 1);
   for (std::size_t i = 1; i + 1 < communicator.subset.size(); ++i)
     below = below + select_le(place, communicator.subset[i], 0, 1);

@@ -14,7 +14,7 @@
 
 namespace stretto {
 
-// The schedule of one training step: what each rank does, on which lane, after what, on which buffers. Built once by
+// The schedule of one training step: the operations of each rank with their lanes, waits and buffers. Built once by
 // `model/lower` and `model/overlap`, then simulated by `sim` and run by `exec`. A value type; never changed after it
 // has been verified. See docs/schedule.md.
 
@@ -30,12 +30,12 @@ enum class BufferKind : std::uint8_t {
   scalar,  // small results (loss, norm) readable after the step
 };
 const char* name_of(BufferKind kind);
-// True when the contents at the end of a step are the contents at the start of the next.
+// Returns whether the contents at the end of a step are the contents at the start of the next.
 inline bool is_persistent(BufferKind kind) {
   return kind == BufferKind::parameter || kind == BufferKind::optimizer_state;
 }
 
-// One allocation of a rank. A rank has those that its program uses, and those that no program uses.
+// One allocation of a rank. A rank has the storages that its program uses, and those that no program uses.
 struct Storage {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -50,7 +50,7 @@ struct TensorPlace {
   std::int64_t offset = 0;
 };
 
-// A named family of equal arrays: one per (layer, slot). "h.qkv.weight" has a layer dimension and lies in buckets;
+// A named family of equal arrays: one for each (layer, slot). "h.qkv.weight" has a layer dimension and lies in buckets;
 // "qkv_out" has a layer and a slot (micro-batches rotate through slots) and storages of its own.
 struct Tensor {
   std::string name;
@@ -66,9 +66,9 @@ struct StepData {
   std::optional<TensorId> dropout_keys;  // [layer][micro-batch]: kDropoutKeyWords words
   TensorId hyper = 0;                    // the optimizer's scalars, as AdamW reads them
   TensorId metrics = 0;                  // {loss, squared norm of the gradient}, on every rank
-  // Index in the global batch of the first sample that a rank has in a micro-batch; its other samples follow it.
+  // Index in the global batch of a rank's first sample of a micro-batch; the rank's other samples follow.
   Expr first_sample = 0;
-  SequenceParts parts;  // of every sequence that the rank has
+  SequenceParts parts;  // the tokens that the rank has of every sequence
 };
 
 enum class AccessMode : std::uint8_t {
@@ -77,8 +77,8 @@ enum class AccessMode : std::uint8_t {
   accumulate,  // old contents are read and updated
 };
 
-// A slice of one instance of a tensor: `rows` rows of `cols` elements. Rows begin `ld` elements apart, the first one
-// `offset` elements into the instance.
+// A slice of one instance of a tensor: `rows` rows of `cols` elements. Rows begin `ld` elements apart, and the first
+// row begins `offset` elements into the instance.
 struct View {
   TensorId tensor = 0;
   Expr layer = 0;
@@ -101,10 +101,10 @@ const char* name_of(Phase phase);
 
 enum class EdgeKind : std::uint8_t {
   finish_start,  // the waiting operation starts after the other has finished
-  start_start,   // … after the other has started (`launch_before`: the other must be resident first)
+  start_start,   // … after the other has started (`launch_before`: the other operation must be resident first)
 };
 
-// An operation of the program by name: which template, at which coordinates, how many steps ago.
+// An operation of the program by name: its template, its coordinates, and the number of steps ago.
 struct OpAddress {
   OpId op = 0;
   std::int64_t layer = 0;
@@ -118,15 +118,15 @@ struct Edge {
   OpAddress on;
 };
 
-// A template, instantiated by every call of a block that holds it; several blocks may hold it. Operations of one lane
-// are ordered by the order itself; only waits across lanes are stated: within a block on the block, everything else on
-// the call.
+// A template, instantiated by every call of a block that holds it; several blocks may hold it. The order itself orders
+// operations of one lane; only waits across lanes are stated: waits within a block on the block, all others on the
+// call.
 struct Operation {
   std::string name;  // "fc1.dgrad", unique in the schedule
   Work work;
   LaneId lane = 0;
   Phase phase = Phase::forward;
-  std::vector<Access> accesses;  // in the operand order that Work documents
+  std::vector<Access> accesses;  // in the order of operands that work.hpp documents for the kind
   bool operator==(const Operation&) const = default;
 };
 
@@ -137,16 +137,16 @@ struct BlockWait {
   std::uint32_t on = 0;
 };
 
-// A straight-line list of operations: one layer's forward, its backward, an optimizer shard. They may be on several
-// lanes; the waits among them are stated here, once for all calls.
+// A straight-line list of operations: one layer's forward, its backward, an optimizer shard. The operations may be on
+// several lanes; the block states the waits among them once for all calls.
 struct Block {
   std::string name;
   std::vector<OpId> ops;
   std::vector<BlockWait> waits = {};  // by op
 };
 
-// One entry of an order: operations [first, first + count) of a block at the given coordinates. A rewrite that needs to
-// put something between two operations of a call splits it in two.
+// One entry of an order: operations [first, first + count) of a block at the given coordinates. A rewrite that inserts
+// something between two operations of a call splits the call in two.
 struct Call {
   BlockId block = 0;
   std::int64_t layer = 0;
@@ -155,20 +155,20 @@ struct Call {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   std::vector<Edge> waits;  // before the first operation of this call
-  // `slot`: which instance of the activations the micro-batch uses. `buffer`: which of the buffers at the boundary of a
-  // model chunk it uses (the output in forward, the gradient in backward). Lowering assigns both as it makes the order;
-  // views may name them.
+  // `slot` is the instance of the activations that the micro-batch uses. `buffer` is the buffer that it uses at the
+  // boundary of a model chunk (the output in forward, the gradient in backward). Lowering assigns both when it makes
+  // the order; views may name them.
   std::int64_t slot = 0;
   std::int64_t buffer = 0;
-  // Issued in one group with the call before it (ncclGroupStart … ncclGroupEnd): both start when the waits of all of
-  // the group are met, and they finish in order. Only for calls of one send or receive each, on one lane.
+  // Issued in one group with the previous call (ncclGroupStart … ncclGroupEnd): both start when the waits of the whole
+  // group are met, and they finish in order. Only for calls of one send or receive each, on one lane.
   bool joined = false;
   // Calls of one sequence run one after the other: the first operation of a call waits until all lanes of the previous
   // call of that sequence have finished it. The first call of a step waits for the last call of the step before. 0: the
   // call belongs to no sequence. Calls of different sequences wait for each other only where waits say so.
   std::uint8_t sequence = 0;
-  // Concurrent with the previous call of the sequence: it waits for what that call waits for, and the next call waits
-  // for both. Joined calls are always concurrent.
+  // Concurrent with the previous call of the sequence: this call waits for what that call waits for, and the next call
+  // waits for both. Joined calls are always concurrent.
   bool beside = false;
 };
 
@@ -188,12 +188,12 @@ struct Lane {
   // CUDA stream priority. Operations that wait for cores of a device get them in this order, lowest number first. A
   // running operation is never preempted.
   int priority = 0;
-  // Hardware queue that it feeds. Lanes of one queue are dispatched in host issue order: an operation starts only after
-  // what was issued before it to the queue has started (CUDA_DEVICE_MAX_CONNECTIONS). -1: a queue of its own.
+  // Hardware queue of the lane. Lanes of one queue are dispatched in host issue order: an operation starts only after
+  // all operations issued earlier to the queue have started (CUDA_DEVICE_MAX_CONNECTIONS). -1: a queue of its own.
   int queue = -1;
 };
 
-// The hardware that moves the bytes: kernels that hold an SM (on the host a core) for each channel, also while they
+// The hardware that moves the bytes: kernels that hold an SM (on the host a core) for each channel, even while they
 // wait for their peers; the device's copy engines; or the network card, whose kernels are too small to count.
 enum class CommEngine : std::uint8_t { sm, copy_engine, nic };
 
@@ -205,25 +205,25 @@ struct Communicator {
   CommEngine engine = CommEngine::nic;
   int channels = 1;  // CTAs, when engine is sm
   std::int64_t size = 1;
-  // With one axis: only ranks at these coordinates on it are members; empty: all. (Tied embeddings: first and last
-  // stage.)
+  // For a communicator with one axis: only ranks at these coordinates of the axis are members; empty: all ranks. (Tied
+  // embeddings: first and last stage.)
   std::vector<std::int64_t> subset = {};
-  // Its all-gathers and reduce-scatters join and cut the tokens of a micro-batch (tensor parallelism), which frameworks
-  // may hold as the second dimension: then they copy.
+  // Its all-gathers and reduce-scatters join and cut the tokens of a micro-batch (tensor parallelism). Frameworks may
+  // hold tokens as the second dimension, and then they copy.
   bool joins_tokens = false;
 };
 
-// Ranks → devices: rank r is on device r / ranks_per_device and may use any of its `cores` (host) or SMs; a compute
-// operation occupies `threads_per_rank` cores while it runs. Four ranks on a 2-core host and four ranks on one GPU are
-// the same concept.
+// The map from ranks to devices: rank r is on device r / ranks_per_device and may use any of the device's `cores`
+// (host) or SMs; a compute operation occupies `threads_per_rank` cores while it runs. Four ranks on a 2-core host and
+// four ranks on one GPU are one concept.
 struct Placement {
   std::int64_t ranks_per_device = 1;
   int threads_per_rank = 1;
 };
 
 struct Schedule {
-  std::string name;                  // of the mode: "plain", "overlap_grad_reduce", …
-  Dtype compute_dtype = Dtype::f32;  // of operands, unless their storages say otherwise
+  std::string name;                  // name of the mode: "plain", "overlap_grad_reduce", …
+  Dtype compute_dtype = Dtype::f32;  // type of operands, unless their storages say otherwise
   Mesh mesh;
   Placement placement;
   std::vector<Lane> lanes;
@@ -235,9 +235,9 @@ struct Schedule {
   std::vector<Operation> operations;
   std::vector<Block> blocks;
   std::vector<Program> programs;   // one per role
-  std::vector<std::string> notes;  // one line per knob that is off although it was asked for, and why
+  std::vector<std::string> notes;  // one line for each knob that was requested but is off, with the reason
 
-  // Index of the program that a rank follows: its pipeline stage, or 0 when there is one program for all.
+  // Returns the index of the program that a rank follows: its pipeline stage, or 0 when there is one program for all.
   std::size_t role_of(const Coordinates& at) const {
     return programs.size() == 1 ? 0 : static_cast<std::size_t>(at[Coord::pp]);
   }
@@ -247,10 +247,10 @@ struct Schedule {
   std::optional<OpId> find_operation(const std::string& name) const;
 };
 
-// The type that a Gemm multiplies in: the wider of A's and B's.
+// Returns the type in which a Gemm multiplies: the wider one of A's and B's types.
 Dtype product_type(const Schedule& schedule, const Operation& gemm);
 
-// The rank's number within its process group, from 0 (NCCL's rank in the communicator).
+// Returns the rank's number within its process group, from 0 (NCCL's rank in the communicator).
 Expr place_in(const Schedule& schedule, const Communicator& communicator);
 
 }  // namespace stretto

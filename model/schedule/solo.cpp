@@ -8,13 +8,14 @@
 namespace stretto {
 namespace {
 
-// Whether the wait, of operation `op` of a call that begins at `begin`, is for an earlier operation of the call.
+// Returns whether the wait, of operation `op` of a call that begins at `begin`, is for an earlier operation of the
+// call.
 bool is_inside(const BoundWait& wait, std::uint32_t begin, std::uint32_t op) {
   return wait.steps_ago == 0 && begin <= wait.op && wait.op < op;
 }
 
-// Whether what the wait is for is over when the first operation of the call starts: it stands before that in its lane,
-// or before something that has to finish first.
+// Returns whether the awaited operation is over when the first operation of the call starts: it stands earlier in the
+// first operation's lane, or before something that has to finish first.
 bool is_over(const BoundProgram& program, const BoundWait& wait, std::uint32_t begin) {
   if (wait.kind != EdgeKind::finish_start) return false;
   const BoundOp& first = program.ops[begin];
@@ -27,8 +28,9 @@ bool is_over(const BoundProgram& program, const BoundWait& wait, std::uint32_t b
                      });
 }
 
-// Waits inside a block are the same in all calls, those for what was issued before are not: a call is like `like`, a
-// solo call of the same operations, when inside each waits for the same ones as there, and the others are over.
+// Waits inside a block are equal in all calls, but waits for earlier operations are not. A call is like `like`, a solo
+// call of the same operations, when its operations wait inside the call for the same ones as there, and all other
+// awaited operations are over.
 bool has_equal_waits(const BoundProgram& program, std::uint32_t begin, std::uint32_t like, std::uint32_t count) {
   for (std::uint32_t i = 1; i < count; ++i) {
     const BoundOp &mine = program.ops[begin + i], &other = program.ops[like + i];
@@ -44,13 +46,13 @@ bool has_equal_waits(const BoundProgram& program, std::uint32_t begin, std::uint
   return true;
 }
 
-// The messages of a program to itself, as they are issued.
+// The messages of a program to itself, in issue order.
 class OwnMessages {
  public:
   OwnMessages(const BoundProgram& program, const Counterparts& counterparts)
       : program_(program), counterparts_(counterparts) {}
 
-  // Whether every send has its receive.
+  // Returns whether every send has its receive.
   bool is_paired() const { return open_ == 0; }
 
   void issue(std::uint32_t begin, std::uint32_t end) {
@@ -64,8 +66,8 @@ class OwnMessages {
     }
   }
 
-  // [operation of the call] → the other end; operations that are no messages are their own. Empty when the call, issued
-  // when all messages were paired, leaves some that are not.
+  // Returns [operation of the call] → the other end; an operation that is no message is its own end. Empty when the
+  // call, issued when all messages were paired, leaves some messages unpaired.
   std::vector<std::uint32_t> pair_up(std::uint32_t begin, std::uint32_t end) const {
     std::vector<std::uint32_t> other_end;
     std::map<std::uint32_t, std::array<std::vector<std::uint32_t>, 2>> ends;  // number → receives, sends
@@ -89,11 +91,11 @@ class OwnMessages {
 
   const BoundProgram& program_;
   const Counterparts& counterparts_;
-  std::map<std::uint32_t, std::int64_t> ahead_;  // number → sends less receives
-  std::size_t open_ = 0;                         // numbers that have some
+  std::map<std::uint32_t, std::int64_t> ahead_;  // number → sends minus receives
+  std::size_t open_ = 0;                         // numbers with unpaired messages
 };
 
-// Its `lanes` are empty when it is not a solo call.
+// Returns the shape of a call; `lanes` is empty when it is not a solo call.
 SoloShape shape_of(const BoundProgram& program, const Counterparts& counterparts, std::uint32_t begin,
                    std::uint32_t end) {
   SoloShape shape;
@@ -148,8 +150,8 @@ SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program,
   SoloCalls calls;
   calls.at.resize(program.ops.size());
   struct Known {
-    std::uint16_t shape = 0;  // + 1
-    std::uint32_t begin = 0;  // of the call in which it was found
+    std::uint16_t shape = 0;  // index + 1
+    std::uint32_t begin = 0;  // begin of the call in which the shape was found
   };
   std::map<std::array<std::uint32_t, 3>, Known> known;  // (block, first, count), of solo calls only
   OwnMessages messages(program, counterparts);
@@ -173,10 +175,10 @@ SoloCalls find_solo_calls(const Schedule& schedule, const BoundProgram& program,
       return static_cast<std::uint16_t>(calls.shapes.size());
     };
     calls.at[begin] = find_shape();
-    // A solo call leaves them as they were.
+    // A solo call leaves all messages paired, as they were.
     if (calls.at[begin] == 0) messages.issue(begin, end);
   }
-  // In the next step, others would meet.
+  // In the next step the sends would meet other receives.
   if (!messages.is_paired()) return {{}, std::vector<std::uint16_t>(program.ops.size())};
   return calls;
 }
@@ -187,9 +189,10 @@ bool is_waited_for(const BoundProgram& program, std::uint32_t op, const SoloShap
     return wait.lane == shape.last_lane && wait.position >= last &&
            (wait.kind == EdgeKind::finish_start || wait.position > last);
   };
-  // Follows waits and lanes back from an operation behind the call: whoever starts after one that waits, waits too.
+  // Follows waits and lanes back from an operation behind the call: an operation that starts after a waiting one waits
+  // too.
   const auto waits_for_last = [&](std::uint32_t behind) {
-    constexpr std::size_t kMost = 12;  // operations looked at: a few calls' worth
+    constexpr std::size_t kMost = 12;  // operations to look at: a few calls
     std::array<std::uint32_t, kMost> found = {behind};
     std::size_t count = 1;
     const auto add = [&](std::uint32_t before) {
@@ -242,7 +245,7 @@ class Inside {
   SoloClocks run() {
     std::uint32_t left = shape_.count;
     while (left > 0) {
-      std::uint32_t next = shape_.count;  // the first that can move
+      std::uint32_t next = shape_.count;  // the first operation that can move
       for (std::size_t l = 0; l < ops_.size(); ++l)
         if (finished_[l] < ops_[l].size() && ops_[l][finished_[l]] < next && can_move(ops_[l][finished_[l]]))
           next = ops_[l][finished_[l]];
@@ -261,7 +264,7 @@ class Inside {
   bool has_started(std::uint32_t i) const { return started_[lane_[i]] > in_lane_[i]; }
   bool has_finished(std::uint32_t i) const { return finished_[lane_[i]] > in_lane_[i]; }
 
-  // Calls visit(operation of the call that it waits for, kind).
+  // Calls visit(operation of the call that `i` waits for, kind).
   template <class Visit>
   void for_each_wait(std::uint32_t i, const Visit& visit) const {
     const BoundOp& op = program_.ops[begin_ + i];
@@ -281,7 +284,7 @@ class Inside {
 
   void start(std::uint32_t i) {
     clocks_.row[i] = last_row_[lane_[i]];
-    // A lane but the first begins with what it has learnt, even if that is nothing but how far the first had come.
+    // Every lane but the first begins with a row of its own: it has at least learnt the progress of the first lane.
     bool is_new = lane_[i] != 0 && in_lane_[i] == 0;
     std::vector<std::uint32_t> knows = row(clocks_.row[i]);
     for_each_wait(i, [&](std::uint32_t on, EdgeKind kind) {
@@ -311,7 +314,7 @@ class Inside {
     clocks_.finished.insert(clocks_.finished.end(), knows.begin(), knows.end());
     return static_cast<std::uint32_t>(clocks_.finished.size() / ops_.size()) - 1;
   }
-  // Updates what an operation of lane `own` knows, except about its own lane. True when anything is new.
+  // Updates the knowledge of an operation of lane `own`, except about its own lane. Returns whether anything is new.
   static bool learn(std::vector<std::uint32_t>& knows, std::size_t own, std::size_t lane, std::uint32_t finished) {
     if (lane == own || knows[lane] >= finished) return false;
     knows[lane] = finished;
@@ -328,11 +331,11 @@ class Inside {
   const std::uint32_t begin_;
   const SoloShape& shape_;
   SoloClocks clocks_;
-  std::vector<std::size_t> lane_;                  // [operation] index of its lane in the shape
-  std::vector<std::uint32_t> in_lane_;             // [operation] position among those of its lane
+  std::vector<std::size_t> lane_;                  // [operation] index in the shape of the operation's lane
+  std::vector<std::uint32_t> in_lane_;             // [operation] position among the operations of its lane
   std::vector<std::vector<std::uint32_t>> ops_;    // [lane]
   std::vector<std::uint32_t> started_, finished_;  // [lane]
-  std::vector<std::uint32_t> last_row_;            // [lane] what is known when its last has finished
+  std::vector<std::uint32_t> last_row_;            // [lane] row of what is known when its last operation has finished
 };
 
 }  // namespace

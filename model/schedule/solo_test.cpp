@@ -42,7 +42,7 @@ Counterparts alone(const Schedule& schedule) {
   return {std::vector<std::uint32_t>(schedule.operations.size(), Counterparts::kNobody)};
 }
 
-// The same operations and waits, one call each: none is solo.
+// The operations and waits of a block as calls of one operation each: none is solo.
 Schedule cut_apart(Schedule schedule) {
   std::vector<Call> single;
   for (const Call& call : schedule.programs[0].order)
@@ -65,11 +65,11 @@ TEST_CASE("calls that nobody else takes part in are solo, and those of one block
   CHECK(calls.at == std::vector<std::uint16_t>{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0});
   CHECK(calls.shapes[0] == SoloShape{{{2, 0, 2}, {0, 1, 3}}, 0, 5, {0, 1, 2, 3, 4}});
   const BoundProgram program = bind(t.schedule, 0);
-  // "dp" goes on in the next call before this one has ended; an edge would forbid that.
+  // "dp" goes on in the next call before this call has ended; an edge would forbid that.
   CHECK_FALSE(is_waited_for(program, 0, calls.shapes[0]));
   for (Call& call : t.order()) call.sequence = 1;
   CHECK(is_waited_for(bind(t.schedule, 0), 0, t.solo().shapes[0]));
-  CHECK_FALSE(is_waited_for(bind(t.schedule, 0), 10, t.solo().shapes[0]));  // the next call is that of another step
+  CHECK_FALSE(is_waited_for(bind(t.schedule, 0), 10, t.solo().shapes[0]));  // the next call belongs to another step
 }
 
 TEST_CASE("what follows a solo call may wait for it by way of the first operation of the next call") {
@@ -116,8 +116,8 @@ TEST_CASE("a call that a hardware queue makes wait for something outside is not 
   for (const std::int64_t layer : {0, 1}) order.push_back({3, layer, 0, 0, 0, 2, {}});
   order.push_back({2, 0, 0, 0, 0, 1, {}});
   order.push_back({3, 2, 0, 0, 0, 2, {}});
-  // b waits for the start of "other" in the last call. In the first it would wait for that of the last call of the step
-  // before, but that is on its own lane.
+  // b waits for the start of "other" in the last call. In the first call b would wait for "other" in the last call of
+  // the previous step, but that is on b's own lane.
   const SoloCalls calls = find_solo_calls(t.schedule, bind(t.schedule, 0), alone(t.schedule));
   CHECK(calls.at == std::vector<std::uint16_t>{1, 0, 1, 0, 0, 0, 0});
 }
@@ -130,7 +130,7 @@ TEST_CASE("the first operation of a solo call may wait for anything") {
 
 namespace {
 
-// A layer that passes something round: a makes it, b sends while c receives, d uses both.
+// A layer that sends something round a ring: a makes it, b sends while c receives, d uses both.
 struct Ring : TinySchedule {
   Ring() {
     const TensorId x = tensor("x", 1, 8);
@@ -147,7 +147,7 @@ struct Ring : TinySchedule {
     return op(name, lane, PointToPoint{is_send, 0, Expr(is_send ? 1 : -1), 8}, {});
   }
   std::vector<BlockWait>& waits() { return schedule.blocks.back().waits; }
-  // Which calls are solo when the messages are the program's own.
+  // Returns which calls are solo when the messages are the program's own.
   std::vector<std::uint16_t> solo() const {
     return find_solo_calls(schedule, bind(schedule, 0), {{Counterparts::kNobody, 0, 0, Counterparts::kNobody}}).at;
   }
@@ -163,7 +163,7 @@ TEST_CASE("messages are of a solo call when it has both ends") {
       find_solo_calls(t.schedule, bind(t.schedule, 0), {{Counterparts::kNobody, 0, 0, Counterparts::kNobody}});
   CHECK(calls.at == Shapes{1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0});
   CHECK(calls.shapes.front().other_end == std::vector<std::uint32_t>{0, 2, 1, 3});
-  // c ends when b has started: that of another rank, so c learns nothing about this one's.
+  // c ends when b has started. That b runs on another rank, so c learns nothing about this rank's b.
   const SoloClocks inside = clocks_inside(bind(t.schedule, 0), 0, calls.shapes.front());
   REQUIRE(inside.order.size() == 4);  // b starts, c starts and ends, b ends
   CHECK(inside.order[1].first == 2);
@@ -176,7 +176,7 @@ TEST_CASE("messages are of a solo call when it has both ends") {
 TEST_CASE("a call is not solo while a message from before has an end missing, nor when the step leaves one over") {
   Ring t;
   auto& order = t.schedule.programs[0].order;
-  order.insert(order.begin() + 1, {1, 9, 0, 0, 0, 1, {}});  // b once more, and c behind the second call
+  order.insert(order.begin() + 1, {1, 9, 0, 0, 0, 1, {}});  // b once more, with c after the second call
   order.insert(order.begin() + 3, {2, 9, 0, 0, 0, 1, {}});
   CHECK(t.solo() == Shapes{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0});
   order.erase(order.begin() + 3);
@@ -184,7 +184,7 @@ TEST_CASE("a call is not solo while a message from before has an end missing, no
 }
 
 TEST_CASE("an operation inside may wait for what is over when the call begins") {
-  // The block has another operation in front, which is called by itself: the rest, a to d, waits for it from outside.
+  // The block begins with another operation that is called alone: the others, a to d, wait for it from outside.
   const auto with_waits = [&](LaneId lane, std::vector<BlockWait> more) {
     Ring r;
     const OpId before = r.fill("before", lane, TensorId{0});

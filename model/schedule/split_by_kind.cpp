@@ -10,7 +10,7 @@
 namespace stretto {
 namespace {
 
-// Steele, Lea, Flood, OOPSLA 2014 (SplitMix64).
+// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 std::uint64_t mixed(std::uint64_t bits) {
   bits += 0x9e3779b97f4a7c15;
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
@@ -18,8 +18,8 @@ std::uint64_t mixed(std::uint64_t bits) {
   return bits ^ (bits >> 31);
 }
 
-// Colours of ranks: equal ones may still be of one class. They are hashes of 64 bits, so that two of some thousand are
-// equal by chance once in 10^12 schedules.
+// Colours of ranks: ranks of equal colour may still be in one class. Colours are 64-bit hashes, so that two of some
+// thousand are equal by chance once in 10^12 schedules.
 class Colours {
  public:
   Colours(const Schedule& schedule, const Folding& coarse, std::span<const std::uint32_t> kind_of_rank)
@@ -51,7 +51,7 @@ class Colours {
 
   void find_relations() {
     std::set<std::uint32_t> meeting;
-    std::set<std::pair<std::uint32_t, std::string>> known;  // messages by communicator and offset
+    std::set<std::pair<std::uint32_t, std::string>> known;  // messages, by communicator and offset
     for (const Operation& operation : schedule_.operations)
       if (const auto* collective = std::get_if<Collective>(&operation.work)) {
         if (meeting.insert(collective->communicator).second)
@@ -83,7 +83,8 @@ class Colours {
     }
   }
 
-  // A rank's next colour has its own, those of its peers, and those of the members of its groups.
+  // Refines all colours: a rank's next colour combines its own colour, its peers' colours, and the colours of its
+  // groups' members.
   void refine() {
     std::vector<std::uint64_t> next = colours_;
     for (const OfRank& peer_of_rank : peers_)
@@ -110,8 +111,8 @@ class Colours {
   const Schedule& schedule_;
   const std::uint32_t ranks_;
   std::vector<std::uint64_t> colours_;  // [rank]
-  std::vector<OfRank> groups_;          // the group's number: of each communicator, and of devices
-  std::vector<OfRank> peers_;           // of each kind of message; kNone: the rank has none
+  std::vector<OfRank> groups_;          // the group's number, for each communicator and for devices
+  std::vector<OfRank> peers_;           // peers for each kind of message; kNone: the rank has none
 };
 
 }  // namespace

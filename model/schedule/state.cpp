@@ -43,7 +43,7 @@ std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece,
   const Coordinates at = schedule.mesh.coordinates_of(rank);
   std::vector<StateRun> runs;
   if (!window || schedule.role_of(at) != bucket.program) return runs;
-  // Elements of the bucket that the rank has.
+  // The elements of the bucket that the rank has.
   const std::int64_t start = window->begin.eval(at);
   std::int64_t begin = start, end = start + schedule.storages[window->storage].elements;
   if (share == Share::owned) {
@@ -52,7 +52,7 @@ std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece,
     end = std::min(end, own + bucket.own_elements);
   }
   const ModelArray& array = schedule.state.array_of(piece);
-  std::int64_t offset = piece.offset;  // of the cut in the bucket
+  std::int64_t offset = piece.offset;  // offset of the cut in the bucket
   for (const ArrayCut& cut : array.cuts) {
     const std::int64_t in_array = cut.begin.eval(at);
     const std::int64_t end_row = std::min(cut.rows, (end - offset + cut.cols - 1) / cut.cols);

@@ -12,17 +12,18 @@
 namespace stretto {
 
 // The state map: where each rank keeps which elements of the model's learnable arrays, and which rank updates them.
-// Lowering writes it; checkpoints, weights, initial values and the comparison of data flows read it, so they need not
-// know axes of the mesh or parse names. Positions that differ between ranks are expressions of the rank's coordinates.
+// Lowering writes the map; checkpoints, weights, initial values and the comparison of data flows read it, so they need
+// not know axes of the mesh or parse names. Positions that differ between ranks are expressions of the rank's
+// coordinates.
 //
 //   array ── cuts ──► a rank's part ── piece ──► elements of a bucket ── windows ──► elements of storages
 //
-// All numbers are elements, row-major, unless they say otherwise.
+// All numbers are elements, row-major, unless their comment says otherwise.
 
 // The values that exist for every learnable element.
 enum class StatePart : std::uint8_t {
-  parameters,  // as the model computes with them
-  gradients,   // after backward; reduced in the range that a rank owns
+  parameters,  // the values that the model computes with
+  gradients,   // valid after backward; reduced in the range that a rank owns
   adam_m,
   adam_v,
   master,  // full-precision parameters that the optimizer updates, when computation uses rounded ones
@@ -36,33 +37,34 @@ struct ArrayCut {
   std::int64_t rows = 1, cols = 0, ld = 0;
 };
 
-// A learnable array, uncut and without padding: the shape that it has in files. An array inside the layers represents
-// one array in each layer.
+// A learnable array, uncut and without padding, in the shape that it has in files. An array inside the layers
+// represents one array in each layer.
 struct ModelArray {
   std::string name;  // within a layer: "qkv.weight"
   std::int64_t rows = 1, cols = 1;
-  double mean = 0, deviation = 0;  // before the first step: normal(mean, deviation)
-  // A rank's part is the concatenation of these. Indices from elements() on are padding, which is 0 and in no file.
+  double mean = 0, deviation = 0;  // initial values are normal(mean, deviation)
+  // The concatenation of these cuts is a rank's part. Indices from elements() on are padding, which is 0 and in no
+  // file.
   std::vector<ArrayCut> cuts = {};
   std::int64_t elements() const { return rows * cols; }
 };
 
-// Parts of several arrays that are reduced and updated together, with padding between them. No storage has to hold the
-// whole bucket.
+// A bucket: parts of several arrays that are reduced and updated together, with padding between them. No storage has to
+// hold the whole bucket.
 struct StateBucket {
   struct Window {
     StorageId storage = 0;
-    Expr begin;  // element of the bucket at the beginning of the storage
+    Expr begin;  // element of the bucket at which the storage begins
   };
-  std::size_t program = 0;  // the ranks that follow this program have the bucket
-  Expr own_begin;           // [own_begin, own_begin + own_elements): the rank updates them
+  std::size_t program = 0;  // ranks that follow this program have the bucket
+  Expr own_begin;           // the rank updates [own_begin, own_begin + own_elements)
   std::int64_t own_elements = 0;
-  std::array<std::optional<Window>, kStateParts> windows = {};  // [part]; absent: nobody keeps it
+  std::array<std::optional<Window>, kStateParts> windows = {};  // [part]; absent: no rank keeps the part
   std::optional<Window>& window(StatePart part) { return windows[static_cast<std::size_t>(part)]; }
   const std::optional<Window>& window(StatePart part) const { return windows[static_cast<std::size_t>(part)]; }
 };
 
-// A rank's part of an array lies in a bucket from `offset` on.
+// Places a rank's part of an array in a bucket, from `offset` on.
 struct StatePiece {
   std::uint32_t array = 0, bucket = 0;
   std::int64_t layer = -1;  // -1: outside the layers
@@ -72,13 +74,13 @@ struct StatePiece {
 struct StateMap {
   std::vector<ModelArray> arrays;
   std::vector<StateBucket> buckets;
-  // In the model's registration order. An array that several programs hold (a tied embedding) has one piece for each of
-  // them, one after the other.
+  // Sorted in the model's registration order. An array that several programs hold (a tied embedding) has one piece for
+  // each of them, one after the other.
   std::vector<StatePiece> pieces;
 
   const ModelArray& array_of(const StatePiece& piece) const { return arrays[piece.array]; }
   std::string full_name(const StatePiece& piece) const;  // Parameter::full_name()
-  // All pieces of the array that pieces[first] is the first one of.
+  // Returns all pieces of the array whose first piece is pieces[first].
   std::span<const StatePiece> copies(std::size_t first) const;
 };
 
@@ -90,11 +92,14 @@ struct StateRun {
 };
 
 enum class Share : std::uint8_t {
-  held,   // all that a rank has
-  owned,  // what it updates: every element of each copy is owned by at least one rank; several owners have equal values
+  held,  // all elements that a rank has
+  // the elements that a rank updates: every element of each copy is owned by at least one rank; several owners have
+  // equal values
+  owned,
 };
 struct Schedule;
-// The elements of a piece that a rank has, in the order of the storage, without padding. Empty when it has none.
+// Returns the elements of a piece that a rank has, in the order of the storage, without padding. Empty when the rank
+// has none.
 std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece, StatePart part, std::int64_t rank,
                               Share share);
 

@@ -11,7 +11,7 @@ namespace {
 
 std::string dims(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
 
-// "rows 4 cols 6": of kinds that have no shorter words for it below.
+// Returns "rows 4 cols 6", for kinds that have no shorter text below.
 template <class Kind>
 std::string fields_text(const Kind& kind) {
   std::string text;
@@ -27,7 +27,7 @@ std::string fields_text(const Kind& kind) {
   return text.substr(1);
 }
 
-// " keys 3+1/4": one part of four, the one after the third.
+// Returns " keys 3+1/4": one part of four, the one after the third.
 std::string parts_text(const char* what, const SequenceParts& parts) {
   if (parts.of == 1) return "";
   return what + parts.first.text() + "+" + std::to_string(parts.count) + "/" + std::to_string(parts.of);
@@ -73,7 +73,7 @@ AttentionPairs attention_pairs(const Attention& attention) {
       if (!attention.causal || k.position < q.position) {
         pairs.count += all;
         pairs.multiplied += all;
-      } else if (k.position == q.position) {  // chunks are of one length, so they are the same
+      } else if (k.position == q.position) {  // chunks have one length, so they are equal
         pairs.count += n * (n + 1) / 2;
         pairs.multiplied += all * causal_attention_share(q.length);
       }
@@ -274,7 +274,7 @@ std::string describe(const Work& work) {
 }
 
 namespace {
-// A field that holds expressions has to be looked into, here and in evaluate().
+// A type that holds no expression. A field that may hold expressions has to be looked into, here and in evaluate().
 template <class Reference, class T = std::remove_cvref_t<Reference>>
 constexpr bool kHoldsNoExpr = std::is_arithmetic_v<T> || std::is_enum_v<T> ||
                               std::is_same_v<T, std::vector<AdamW::Range>> || std::is_same_v<T, RopeScaling>;
@@ -334,7 +334,7 @@ std::vector<Part> parts_of_gemm(const Gemm& whole) {
   return {};
 }
 
-// Operands of the whole: dy, x, stats, gamma, gradients of the weights, dx.
+// Operands of the fused work: dy, x, stats, gamma, gradients of the weights, dx.
 template <class Norm>
 std::vector<Part> parts_of_norm(Norm norm, std::size_t weights) {
   if (norm.pass != Pass::backward) return {};
@@ -360,11 +360,11 @@ std::vector<Part> parts_of(const Work& work) {
 double model_flops(const Work& work) {
   if (const Gemm* g = std::get_if<Gemm>(&work)) return 2.0 * double(g->m) * double(g->n) * double(g->k);
   if (const Attention* a = std::get_if<Attention>(&work)) {
-    // Two matmuls of seq × seq × head_dim forward (QKᵀ, PV), four in the gradient (dV, dP, dQ, dK); recomputing QKᵀ in
-    // the backward pass is the kernel's business and not counted.
+    // Attention has two matmuls of seq × seq × head_dim forward (QKᵀ, PV) and four in the gradient (dV, dP, dQ, dK). A
+    // kernel may recompute QKᵀ in the backward pass, which is not counted.
     const double matmuls = a->pass == Pass::forward ? 2 : 4;
-    // Half of all pairs where some are masked: parts of a sequence under context parallelism are cut so that each has
-    // its share of that half.
+    // Half of all pairs count where some are masked: under context parallelism the parts of a sequence are cut so that
+    // each has its share of that half.
     const double full = matmuls * 2.0 * double(a->batch) * double(a->heads) * double(a->query_tokens()) *
                         double(a->key_tokens()) * double(a->head_dim);
     return a->causal ? full / 2 : full;

@@ -13,24 +13,23 @@
 
 namespace stretto {
 
-// What an operation does. Each kind lists its operands in order; an operation's accesses follow that order exactly.
-// R = read, W = write (old contents ignored), A = accumulate (reads the old contents and adds to or updates them).
+// The work of an operation. Each kind lists its operands in order; an operation's accesses follow that order exactly. R
+// = read, W = write (old contents ignored), A = accumulate (reads the old contents and adds to or updates them).
 // Matrices are row-major. T = tokens of a micro-batch (micro_batch_size × sequence), H = hidden, F = ffn, V =
 // vocabulary.
 //
 // Each kind lists its fields once (model/schedule/fields.hpp); JSON, hash and evaluation follow from the list. An Expr
-// says what depends on the rank's place: it names axes of the mesh, never coordinates of a call, and decides no size.
+// field depends on the rank's place: it names axes of the mesh, never coordinates of a call, and decides no size.
 // bind() evaluates it, so simulator and executors read value().
 
-// C[m,n] (W: =, A: +=) op(A)[m,k] · op(B)[k,n] (+ bias[n] on every row).
-// Stored shapes: A is [m,k], or [k,m] when trans_a; B is [k,n], or [n,k] when trans_b.
-// With an epilogue of GELU or the residual, Y[m,n] stands for that sum, and C, which is only written, for what becomes
-// of it:
+// C[m,n] (W: =, A: +=) op(A)[m,k] · op(B)[k,n] (+ bias[n] on every row). Stored shapes: A is [m,k], or [k,m] when
+// trans_a; B is [k,n], or [n,k] when trans_b. With an epilogue of GELU or the residual, Y[m,n] is that sum, and C,
+// which is only written, is computed from Y:
 //   gelu           X = Y, C = gelu(Y); X is kept for the gradient
 //   gelu_backward  C = Y · gelu'(X), elementwise
-//   bias_gradient  C as without; X[1,m] += sums over k of op(A): A is the gradient of what a bias was added to
-//   residual       C = X + Y; X is other memory than C. Product, bias and X are summed in f32 when they are bf16, and
-//                  rounded once, where an addition apart finds the product rounded.
+//   bias_gradient  C as without an epilogue; X[1,m] += sums over k of op(A): A is the gradient of a sum with a bias
+//   residual       C = X + Y; X and C do not overlap. Product, bias and X are summed in f32 when they are bf16, and
+//                  rounded once; a separate addition would read the product rounded.
 //   gelu_backward_bias_gradient  C = Y · gelu'(X), and S[1,n] += sums over the rows of C: S is the gradient of the bias
 //                  that was added before the GELU
 // Operands: A R, B R, (bias[1,n] R when `bias`), (X W with gelu, R with gelu_backward, gelu_backward_bias_gradient and
@@ -48,9 +47,9 @@ struct Gemm {
   bool trans_a = false, trans_b = false, bias = false;
   GemmEpilogue epilogue = GemmEpilogue::none;
 
-  // Places among the operands.
+  // Index of X among the operands.
   std::size_t x_index() const { return bias ? 3 : 2; }
-  bool sums_columns() const { return epilogue == GemmEpilogue::gelu_backward_bias_gradient; }  // has S
+  bool sums_columns() const { return epilogue == GemmEpilogue::gelu_backward_bias_gradient; }  // the work has S
   std::size_t s_index() const { return x_index() + 1; }
   std::size_t c_index() const { return x_index() + (epilogue == GemmEpilogue::none ? 0 : sums_columns() ? 2 : 1); }
   static constexpr const char* kKind = "gemm";
@@ -59,40 +58,40 @@ struct Gemm {
 };
 const char* name_of(GemmEpilogue epilogue);  // "none", "gelu", …
 
-// Of norms alone, `backward` is dgrad and wgrad at once.
+// The pass of an operation. `backward`, which only norms have, is dgrad and wgrad in one operation.
 enum class Pass : std::uint8_t { forward, dgrad, wgrad, backward };
 const char* name_of(Pass pass);  // "forward", …
 
-// Dropout (Srivastava et al., JMLR 2014) of probability p multiplies each element by 0 or by 1 / (1 − p). Which is a
-// pure function of (key, site, sample, row, column), all of them places in the whole model: neither the layout nor the
-// order of execution changes it, and the gradient draws it again instead of keeping it. Philox4x32-10 (base/rng.hpp) of
-// counter {column / 4, row, sample, site} gives 32 bits for each of four columns; an element is kept when they are at
-// least p·2³². key[1,3] i32: the 64-bit key of a step and layer, low half first, and the first sample of the
-// micro-batch in the step's global batch.
+// Dropout (Srivastava et al., JMLR 2014) of probability p multiplies each element by 0 or by 1 / (1 − p). The choice is
+// a pure function of (key, site, sample, row, column), all of them places in the whole model: neither the layout nor
+// the order of execution changes it, and the gradient draws the choice again and does not keep it. Philox4x32-10
+// (base/rng.hpp) of counter {column / 4, row, sample, site} gives 32 bits for each of four columns; an element is kept
+// when its bits are at least p·2³². key[1,3] i32: the 64-bit key of a step and layer, low half first, and the first
+// sample of the micro-batch in the step's global batch.
 enum class DropoutSite : std::uint32_t { attention, embedding, residual_1, residual_2 };
 const char* name_of(DropoutSite site);  // "attention", …
 constexpr std::int64_t kDropoutKeyWords = 3;
-constexpr const char* kDropoutKey = "dropout.key";  // the input tensor, [layer][micro-batch]
+constexpr const char* kDropoutKey = "dropout.key";  // name of the input tensor, [layer][micro-batch]
 
-// Causal attention multiplies blocks of this many queries with the keys up to the block's last query, so of the seq ×
-// seq square it executes causal_attention_share(seq): between a half and all of it.
+// Causal attention multiplies blocks of this many queries with the keys up to the block's last query, so it executes
+// causal_attention_share(seq) of the seq × seq square: between a half and all of it.
 constexpr std::int64_t kAttentionQueryBlock = 64;
 double causal_attention_share(std::int64_t seq);
 
-// Softmax attention, per head of `head_dim`, causal when set; scale 1/sqrt(head_dim).
-// qkv is [T, Q], Q = (heads + 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads,
-// then v; head h takes columns h·head_dim… of its part. Query head h attends with kv head h / (heads / kv_heads)
-// (grouped queries, Ainslie et al., arXiv 2305.13245); dk and dv are sums over the query heads of the group.
+// Softmax attention, per head of `head_dim`, causal when set; scale 1/sqrt(head_dim). qkv is [T, Q], Q = (heads +
+// 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads, then v; head h takes columns
+// h·head_dim… of its segment. Query head h attends with kv head h / (heads / kv_heads) (grouped queries, Ainslie et
+// al., arXiv 2305.13245); dk and dv are sums over the query heads of the group.
 // forward: qkv R, out[T,H] W, lse[batch·heads, tokens of a sequence] W (log-sum-exp of the scaled scores of a query).
 // dgrad:   qkv R, out R, lse R, dout[T,H] R, dqkv[T,Q] W.
-// With dropout > 0 the last operand is key R. Dropout's row is head · seq + query and its column the key; the
-// rank has heads [first_head, first_head + heads) of the model.
+// With dropout > 0 the last operand is key R. Dropout's row is head · seq + query and its column the key; the rank has
+// heads [first_head, first_head + heads) of the model.
 //
-// `seq` is the whole sequence. Queries and keys may be parts of it, and different ones: with kv_apart, k and v come
-// from another operand, kv[keys, 2·kv_heads·head_dim], k before v, which stands behind qkv, whose own are not used; and
-// in place of dqkv are dq[queries,H] and dkv[keys, …]. What a query attends with is decided by positions in the
-// sequence. Where it sees none of the keys, out is 0 and lse −∞. The gradient takes out and lse over all keys of the
-// sequence, and gives what these keys add to dq, and their dkv from these queries.
+// `seq` is the length of the whole sequence. Queries and keys may be different parts of it. With kv_apart, k and v come
+// from another operand, kv[keys, 2·kv_heads·head_dim], k before v, which follows qkv; k and v of qkv are then not used,
+// and dq[queries,H] and dkv[keys, …] replace dqkv. Positions in the sequence decide which keys a query attends to.
+// Where a query sees none of the keys, out is 0 and lse −∞. The gradient takes out and lse over all keys of the
+// sequence; its results are what these keys add to dq, and their dkv from these queries.
 struct Attention {
   Pass pass = Pass::forward;
   std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
@@ -102,7 +101,7 @@ struct Attention {
   SequenceParts queries = {}, keys = {};
   bool kv_apart = false;
 
-  // Tokens of a sequence that are here; `tokens` of a micro-batch.
+  // Tokens of a micro-batch that are held as queries or keys: `tokens` of each sequence.
   std::int64_t query_tokens() const { return queries.tokens(seq); }
   std::int64_t key_tokens() const { return keys.tokens(seq); }
   static constexpr const char* kKind = "attention";
@@ -110,22 +109,22 @@ struct Attention {
                                          "causal", "dropout", "first_head", "queries",  "keys", "kv_apart"};
   bool operator==(const Attention&) const = default;
 };
-// Pairs of a query and a key of one head of one sequence: those that count, below the diagonal when causal, and those
-// that a kernel multiplies which works in blocks of kAttentionQueryBlock queries. Places that depend on the rank are
-// taken at coordinate 0: under context parallelism all ranks have as many pairs.
+// Pairs of a query and a key of one head of one sequence. `count` are the pairs that count, below the diagonal when
+// causal; `multiplied` are those that a kernel with blocks of kAttentionQueryBlock queries multiplies. Places that
+// depend on the rank are taken at coordinate 0: under context parallelism all ranks have equally many pairs.
 struct AttentionPairs {
   double count = 0, multiplied = 0;
 };
 AttentionPairs attention_pairs(const Attention& attention);
 
-// Attention over keys that were met in `parts` goes: out = Σ_i exp(lse_i − lse) · outs_i, lse = log Σ_i exp(lse_i)
-// (FlashAttention's rescaling, arXiv 2205.14135, in one sum). A goes that saw no key of a query, with lse −∞, adds
-// nothing to it. outs[parts · batch · tokens, H] R, lses[parts · batch · heads, tokens] R, out[batch · tokens, H] W,
-// lse[batch · heads, tokens] W. `tokens` are those of a sequence, in `held` parts of it (SequenceParts::count).
+// Combines the attention of `parts` passes over different keys: out = Σ_i exp(lse_i − lse) · outs_i, lse = log Σ_i
+// exp(lse_i) (FlashAttention's rescaling, arXiv 2205.14135, in one sum). A pass that saw no key of a query has lse −∞
+// and adds nothing. outs[parts · batch · tokens, H] R, lses[parts · batch · heads, tokens] R, out[batch · tokens, H] W,
+// lse[batch · heads, tokens] W. `tokens` are those of one sequence, in `held` parts of it (SequenceParts::count).
 struct AttentionMerge {
   std::int64_t parts = 1, batch = 0, heads = 0, tokens = 0, head_dim = 0, held = 1;
 
-  // The row, in `out` or among those of one of `outs`, of a token of a sequence.
+  // Returns the row of a token of a sequence, in `out` or in one of `outs`.
   std::int64_t row_of(std::int64_t sample, std::int64_t token) const {
     const std::int64_t each = tokens / held;
     return (token / each * batch + sample) * each + token % each;
@@ -136,8 +135,8 @@ struct AttentionMerge {
   bool operator==(const AttentionMerge&) const = default;
 };
 
-// kv[rows, 2·kv_heads·head_dim] out of a packed qkv. qkv R, kv W. Like Rope's, operands are whole, so that each is one
-// stretch of memory to the verifier.
+// Copies kv[rows, 2·kv_heads·head_dim] out of a packed qkv. qkv R, kv W. Operands are whole, as Rope's are, so that the
+// verifier sees one contiguous range for each.
 struct PackKv {
   std::int64_t rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
 
@@ -148,7 +147,7 @@ struct PackKv {
   bool operator==(const PackKv&) const = default;
 };
 
-// A packed dqkv out of what parts of the keys gave: dq the sum of `parts` matrices, dkv that of one or two.
+// Sums a packed dqkv from the results of several passes: dq is the sum of `parts` matrices, dkv that of one or two.
 // dq[parts · rows, H] R, dkv R, (another dkv R when `sums` is 2), dqkv W.
 struct JoinQkv {
   std::int64_t parts = 1, sums = 1, rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
@@ -160,10 +159,10 @@ struct JoinQkv {
   bool operator==(const JoinQkv&) const = default;
 };
 
-// The columns of x[rows, (heads + 2·kv_heads)·head_dim] (q, k, v of all heads, as Attention has them; with kv_heads 0
-// the output of attention) cut by heads: group g of `groups` has its share of each of q, k and v, as rows [g · rows,
-// (g + 1) · rows) of y[groups · rows, columns / groups].
-// forward: x R, y W.   backward, the way back: y R, x W.
+// Cuts the columns of x[rows, (heads + 2·kv_heads)·head_dim] (q, k, v of all heads, as Attention has them; with
+// kv_heads 0 the output of attention) by heads: group g of `groups` has its share of each of q, k and v, as rows [g ·
+// rows, (g + 1) · rows) of y[groups · rows, columns / groups]. forward: x R, y W.   backward, which joins them again: y
+// R, x W.
 struct SplitHeads {
   Pass pass = Pass::forward;
   std::int64_t groups = 1, rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
@@ -174,11 +173,10 @@ struct SplitHeads {
   bool operator==(const SplitHeads&) const = default;
 };
 
-// Attention's products alone, of unfused attention: batched over samples and heads, of qkv and heads as Attention has
-// them. Scores and probabilities are [batch·heads·seq, seq], row (sample · heads + head) · seq + query; q, k and v are
-// columns of qkv, and dq, dk and dv have the same columns as matrices of their own. Every query is multiplied with
-// every key: what a mask hides, Softmax makes 0. scale = 1/sqrt(head_dim). dk and dv are sums over the query heads of a
-// group.
+// One product of unfused attention, batched over samples and heads; qkv and heads are as in Attention. Scores and
+// probabilities are [batch·heads·seq, seq], row (sample · heads + head) · seq + query; q, k and v are columns of qkv,
+// and dq, dk and dv have the same columns as matrices of their own. Every query is multiplied with every key: Softmax
+// sets masked pairs to 0. scale = 1/sqrt(head_dim). dk and dv are sums over the query heads of a group.
 // scores:  qkv R, scores W.                          scale · q · kᵀ
 // context: probabilities R, qkv R, out[T,H] W.       P · v
 // dv:      probabilities R, dout[T,H] R, dv W.       Pᵀ · dout
@@ -190,7 +188,7 @@ const char* name_of(AttentionFactor product);  // "attention_scores", …
 struct AttentionProduct {
   AttentionFactor product = AttentionFactor::scores;
   std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
-  bool causal = true;  // half of the product is the model's (model_flops), no less is multiplied
+  bool causal = true;  // half of the product counts as the model's (model_flops); all of it is multiplied
 
   std::int64_t score_rows() const { return batch * heads * seq; }
   static constexpr std::array kFields = {"product", "batch", "heads", "kv_heads", "seq", "head_dim", "causal"};
@@ -211,11 +209,11 @@ struct Softmax {
   bool operator==(const Softmax&) const = default;
 };
 
-// Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as Attention has it; v stays.
+// Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as in Attention; v stays.
 // Halves are rotated, as Llama in Hugging Face and Megatron-LM do it: with d = head_dim, elements i and i + d/2 of a
-// head are a pair that is turned by the angle p · f, f = base^(−2i/d) or what `scaling` makes of it, p the row's
-// position in the sequence, of which `parts` are here. forward: qkv[rows, Q] A. dgrad: dqkv[rows, Q] A (turned back).
-// The operand is the whole of qkv although v is not touched, so that it is one stretch of memory to the verifier.
+// head are a pair that is turned by the angle p · f, where f = base^(−2i/d), changed by `scaling`, and p is the row's
+// position in the sequence, of which `parts` are held. forward: qkv[rows, Q] A. dgrad: dqkv[rows, Q] A (turned back).
+// The operand is the whole qkv although v is not touched, so that the verifier sees one contiguous range.
 struct Rope {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
@@ -230,11 +228,12 @@ struct Rope {
 };
 
 // LayerNorm over the last dimension (Ba et al., arXiv 1607.06450), epsilon 1e-5 as GPT-2. With `heads` above 1 every
-// row of x, y, dx, dy and stats is that of so many heads, one beside the other, each with a norm of its own and all
-// with the same gamma and beta: x is [rows, heads·cols], stats [rows, heads·2]. forward: x[rows,cols] R, gamma[1,cols]
-// R, beta[1,cols] R, y W, stats[rows,2] W (mean, reciprocal standard deviation). dgrad:   dy R, x R, stats R, gamma R,
-// dx W|A (A: the residual branch's gradient is already there and is added to). wgrad:   dy R, x R, stats R, dgamma A,
-// dbeta A. backward: dy R, x R, stats R, gamma R, dgamma A, dbeta A, dx W|A.
+// row of x, y, dx, dy and stats holds this many heads side by side, each with a norm of its own and all with one gamma
+// and beta: x is [rows, heads·cols], stats [rows, heads·2].
+// forward: x[rows,cols] R, gamma[1,cols] R, beta[1,cols] R, y W, stats[rows,2] W (mean, reciprocal standard deviation).
+// dgrad:   dy R, x R, stats R, gamma R, dx W|A (A: dx already has the residual branch's gradient, and is added to).
+// wgrad:   dy R, x R, stats R, dgamma A, dbeta A.
+// backward: dy R, x R, stats R, gamma R, dgamma A, dbeta A, dx W|A.
 struct LayerNorm {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, heads = 1;
@@ -291,10 +290,10 @@ struct Elementwise {
 // forward: (a[rows,cols] R when `residual`), b R, (bias[1,cols] R when `bias`), key R, c W, (mask W when `keeps_mask`).
 //          c = a + dropout(b + bias)
 // dgrad:   dc R, key R (mask R when `keeps_mask`), db W.   db = dropout(dc)
-// Dropout's row is the token's position in its sequence of `seq`, of which `parts` are here. The rank has tokens
-// [first_row, first_row + rows) of those of the micro-batch (all, or with sequence parallelism its own). A sample may
-// also be something else of `seq` rows here, of which `rows_before` lie before this rank's: the queries of the rank's
-// heads. mask[rows, ⌈cols/4⌉] i32: a byte an element, 1 where it is kept, the first in the lowest bits.
+// Dropout's row is the token's position in its sequence of `seq` tokens, of which `parts` are held. The rank has tokens
+// [first_row, first_row + rows) of the micro-batch (all, or its own with sequence parallelism). A sample may also be
+// another matrix of `seq` rows here, `rows_before` of which lie before this rank's: the queries of the rank's heads.
+// mask[rows, ⌈cols/4⌉] i32: one byte for each element, 1 where it is kept, the first element in the lowest bits.
 struct Dropout {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, seq = 0;
@@ -313,11 +312,12 @@ struct Dropout {
   bool operator==(const Dropout&) const = default;
 };
 
-// forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.  The position of a row is in
-// a sequence of `seq`, of which `parts` are here. wgrad:   tokens R, dx R, dwte A, dwpe A. Without `positions` there is
-// no wpe and no dwpe among the operands, and x is the rows of wte alone. With shards > 1, shard number t holds rows
-// [t·vocab/shards, …) of wte and columns [t·cols/shards, …) of wpe: x is then what the shard adds to the sum over all,
-// 0 for other shards' tokens (vocab-parallel, Megatron-LM).
+// forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.
+// wgrad:   tokens R, dx R, dwte A, dwpe A.
+// The position of a row is its position in a sequence of `seq` tokens, of which `parts` are held. Without `positions`
+// wpe and dwpe are no operands, and x has only the rows of wte. With shards > 1, shard number t holds rows
+// [t·vocab/shards, …) of wte and columns [t·cols/shards, …) of wpe: x is then the shard's term of the sum over all
+// shards, 0 for other shards' tokens (vocab-parallel, Megatron-LM).
 struct Embedding {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, vocab = 0, seq = 0;
@@ -332,12 +332,12 @@ struct Embedding {
   bool operator==(const Embedding&) const = default;
 };
 
-// Softmax cross-entropy and its gradient, in place.
-// logits[rows,cols] A (on return: scale · (softmax − onehot)), targets[rows,1] i32 R, loss[1,1] f64 A
-// (+= scale / shards · Σ nll). `scale` is 1 / tokens of the global batch, so that gradients and losses of all ranks and
-// micro-batches simply add up. Columns from `classes` on are padding: they take no part and their gradient is 0.
-// With shards > 1 each rank has a slice of the vocabulary (Megatron-LM's vocab-parallel cross-entropy), classes
-// [first_class, first_class + cols), and stats[shards, 3·rows] R from VocabStats of all stands before loss.
+// Softmax cross-entropy and its gradient, in place. logits[rows,cols] A (on return: scale · (softmax − onehot)),
+// targets[rows,1] i32 R, loss[1,1] f64 A (+= scale / shards · Σ nll). `scale` is 1 / tokens of the global batch, so
+// that gradients and losses of all ranks and micro-batches simply add up. Columns from `classes` on are padding: the
+// softmax leaves them out and their gradient is 0. With shards > 1 each rank has a slice of the vocabulary
+// (Megatron-LM's vocab-parallel cross-entropy), classes [first_class, first_class + cols), and stats[shards, 3·rows] R,
+// VocabStats of all shards, precedes loss.
 struct CrossEntropy {
   std::int64_t rows = 0, cols = 0, classes = 0;
   double scale = 1;
@@ -349,9 +349,9 @@ struct CrossEntropy {
   bool operator==(const CrossEntropy&) const = default;
 };
 
-// What one slice of the vocabulary, from first_class on, adds to the softmax of each row.
-// logits[rows,cols] R, targets[rows,1] i32 R, stats[3,rows] W contiguous: max, Σ exp(logit − max), logit of the target
-// or 0 when it lies in another slice.
+// The statistics of one slice of the vocabulary, from first_class on, for the softmax of each row. logits[rows,cols] R,
+// targets[rows,1] i32 R, stats[3,rows] W contiguous: max, Σ exp(logit − max), logit of the target or 0 when the target
+// lies in another slice.
 struct VocabStats {
   std::int64_t rows = 0, cols = 0, classes = 0;
   Expr first_class = 0;
@@ -380,15 +380,15 @@ struct Cast {
   bool operator==(const Cast&) const = default;
 };
 
-// To fp8 and back, with a scale for each block of kScaleBlock elements: x ≈ 2^(scale − 127) · value, the value an e4m3
-// and the scale a byte, the smallest power of two for which no value of the block is above the largest e4m3, 448 (the
-// MXFP8 of the OCP microscaling specification, with scales rounded up as in Mishra et al., arXiv 2506.08027). A
-// shard is its `elements` values, then its scales.
-// forward: x[1, shards·elements] R, packed[1, shards·packed()] e4m3 W.   backward, the way back: packed R, x W.
+// Casts to fp8 and back, with a scale for each block of kScaleBlock elements: x ≈ 2^(scale − 127) · value. The value is
+// an e4m3 and the scale a byte, the smallest power of two for which no value of the block exceeds the largest e4m3, 448
+// (the MXFP8 of the OCP microscaling specification, with scales rounded up as in Mishra et al., arXiv 2506.08027). A
+// shard is its `elements` values, then its scales (base/fp8.hpp). forward: x[1, shards·elements] R, packed[1,
+// shards·packed()] e4m3 W.   backward, which casts back: packed R, x W.
 constexpr std::int64_t kScaleBlock = 32;
 struct ScaledCast {
   Pass pass = Pass::forward;
-  std::int64_t shards = 1, elements = 0;  // of a shard: a multiple of kScaleBlock
+  std::int64_t shards = 1, elements = 0;  // elements of a shard: a multiple of kScaleBlock
 
   static std::int64_t packed_bytes(std::int64_t elements) { return elements + elements / kScaleBlock; }
   std::int64_t packed() const { return packed_bytes(elements); }
@@ -398,7 +398,7 @@ struct ScaledCast {
 };
 
 // parts[parts,elements] R, sum[1,elements] W: the sum of the rows, in order, in f32 where the parts are bf16. The sum
-// may be of a wider type. (What is left of a reduce-scatter whose parts have been sent one by one.)
+// may have a wider type. (The reduction of a reduce-scatter whose parts were sent one by one.)
 struct LocalReduce {
   std::int64_t parts = 1, elements = 0;
 
@@ -408,7 +408,7 @@ struct LocalReduce {
 };
 
 // x[1,elements] R, sum[1,1] f64 A: sum += Σ x² / copies. The squared global gradient norm is accumulated bucket by
-// bucket; what several ranks hold alike counts once.
+// bucket; an element that several ranks hold counts once.
 struct SumSquares {
   std::int64_t elements = 0;
   std::int64_t copies = 1;
@@ -418,13 +418,13 @@ struct SumSquares {
   bool operator==(const SumSquares&) const = default;
 };
 
-// AdamW (Loshchilov & Hutter, arXiv 1711.05101) on one shard of a bucket, with global-norm clipping folded in:
-// g is multiplied by min(1, clip / (norm + 1e-6)) (Megatron's and PyTorch's clip_grad_norm_), norm =
-// sqrt(norm_squared). grad[1,elements] R, norm_squared[1,1] f64 R, hyper[1,8] f64 R, param A, m A, v A. hyper = {lr,
-// beta1, beta2, eps, weight_decay, clip (0 = off), 1 − beta1^t, 1 − beta2^t}. `decayed` are the ranges of the *bucket*
-// [begin, end) that weight decay applies to (matrices, not biases and norms); the shard covers [shard · elements,
-// (shard + 1) · elements) of it. With `master` the last operand is the master parameters,
-// A, in the type of m and v: they are updated, and param W is what they round to.
+// AdamW (Loshchilov & Hutter, arXiv 1711.05101) on one shard of a bucket, with global-norm clipping included: g is
+// multiplied by min(1, clip / (norm + 1e-6)) (Megatron's and PyTorch's clip_grad_norm_), norm = sqrt(norm_squared).
+// grad[1,elements] R, norm_squared[1,1] f64 R, hyper[1,8] f64 R, param A, m A, v A. hyper = {lr, beta1, beta2, eps,
+// weight_decay, clip (0 = off), 1 − beta1^t, 1 − beta2^t}. `decayed` are the ranges of the *bucket* [begin, end) to
+// which weight decay applies (matrices, not biases and norms); the shard covers [shard · elements, (shard + 1) ·
+// elements) of it. With `master` the last operand is the master parameters, A, in the type of m and v: they are
+// updated, and param W is their rounded copy.
 struct AdamW {
   std::int64_t elements = 0;
   struct Range {
@@ -449,50 +449,51 @@ struct AdamW {
 enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all };
 const char* name_of(CollectiveKind kind);  // "all_gather", …
 
-// A part of a collective's data movement, which all members must have ended before the next begins. Every member gets
-// one slice of the whole from every member, itself included: the giver's own slice, or the getter's. What it gets it
-// reduces in the order of members, all to one place, or copies. model/schedule/parcel.hpp has the numbers.
+// One phase of a collective's data movement, which all members must have ended before the next phase begins. Every
+// member gets one slice of the whole from every member, itself included: the giver's own slice, or the getter's. The
+// getter reduces the slices in the order of members, all to one place, or copies them. model/schedule/parcel.hpp has
+// the numbers.
 struct CollectivePhase {
   enum class Slice : std::uint8_t { of_giver, of_getter } source, target;
   bool reduces = false;
-  bool from_result = false;  // givers give what the phase before has left where they get
+  bool from_result = false;  // givers give from the result of the previous phase
 };
 
-// What all who carry out or judge a collective must know of its kind. A member gives its shard or the whole buffer, and
-// gets its shard or the whole.
+// The properties of a kind of collective that its executors and checkers need. A member gives its shard or the whole
+// buffer, and gets its shard or the whole.
 struct CollectiveRule {
   const char* name = "?";
   bool gives_shard = false, gets_shard = false;
-  bool one_buffer = false;  // given and got in the same place: one operand, A
+  bool one_buffer = false;  // input and result are one operand, A
   int phases = 0;
   std::array<CollectivePhase, 2> phase = {};
 
-  bool reduces() const { return phase[0].reduces; }  // otherwise it copies only
-  // The shard may be a slice of the whole; a kind of two wholes needs two buffers.
+  bool reduces() const { return phase[0].reduces; }  // otherwise it only copies
+  // Returns whether the shard may be a slice of the whole; a kind with two whole buffers needs two separate ones.
   bool in_place() const { return one_buffer || gives_shard != gets_shard; }
 };
 CollectiveRule rule_of(CollectiveKind kind);
 
-// What a reduce-scatter or an all-reduce makes of the elements that members give. The maximum is of numbers: where one
-// is NaN it is any of them (NCCL's ncclMax).
+// How a reduce-scatter or an all-reduce combines the members' elements. The maximum is defined for numbers: where one
+// element is NaN the result is any of them (NCCL's ncclMax).
 enum class Reduction : std::uint8_t { sum, max };
 const char* name_of(Reduction reduction);  // "sum", "max"
 
-// Members of the group meet (rendezvous), transfer, and complete together.
+// A collective: the members of the group meet (rendezvous), transfer, and complete together.
 struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   std::uint32_t communicator = 0;        // index into Schedule::communicators
-  std::int64_t elements = 0;             // of the whole buffer; divisible by the group size unless all_reduce
-  Reduction reduction = Reduction::sum;  // max only of kinds that reduce
+  std::int64_t elements = 0;             // elements of the whole buffer; divisible by the group size unless all_reduce
+  Reduction reduction = Reduction::sum;  // max only for kinds that reduce
 
   static constexpr std::array kFields = {"kind", "communicator", "elements", "reduction"};
   bool operator==(const Collective&) const = default;
 };
 
-// One message to or from another member of a communicator: that `offset` places after this one in the ring of members.
-// The n-th send from one member to another meets the n-th receive there from it, in issue order on both sides. Bytes
-// move when both have started (a posted receive means that its buffer is free), and both complete together.
-// send: buffer R.  receive: buffer W.
+// One message to or from the member of a communicator that is `offset` places after this one in the ring of members.
+// The n-th send from one member to another meets the other's n-th receive from it, in issue order on both sides. Bytes
+// move when both have started (a posted receive means that its buffer is free), and both complete together. send:
+// buffer R.  receive: buffer W.
 struct PointToPoint {
   bool is_send = false;
   std::uint32_t communicator = 0;
@@ -508,23 +509,24 @@ using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionM
                           ScaledCast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 bool is_communication(const Work& work);
-std::uint32_t communicator_of(const Work& work);  // of a communication
+std::uint32_t communicator_of(const Work& work);  // communicator of a communication
 const char* kind_of(const Work& work);            // "gemm", "attention", …
 std::string describe(const Work& work);           // "gemm 512x768x256 tn"
-double model_flops(const Work& work);  // multiply-adds × 2 of GEMMs and attention (causal halves it); others 0
+double model_flops(const Work& work);  // multiply-adds × 2 of GEMMs and attention (causal halves it); 0 for other kinds
 
-// True when the work of a rank depends on its coordinate on the axis.
+// Returns whether the work of a rank depends on its coordinate on the axis.
 bool depends_on(const Work& work, Coord axis);
-// The work of the rank at these coordinates: every Expr is a constant.
+// Returns the work of the rank at these coordinates, with every Expr a constant.
 Work evaluate(const Work& work, const Coordinates& at);
 
-// A fused work (a GEMM with an epilogue, both gradients of a norm) as the works that it stands for, which run one after
-// the other. Who has no fused kernel runs these, and the simulator prices them. Empty: the work is not fused.
+// Returns a fused work (a GEMM with an epilogue, both gradients of a norm) as the works that it stands for, which run
+// one after the other. An executor without a fused kernel runs these, and the simulator prices them. Empty: the work is
+// not fused.
 struct Part {
   Work work;
   struct Operand {
-    std::size_t index = 0;  // into the operands of the whole
-    bool is_read = false;   // by this part, whatever the whole does with it
+    std::size_t index = 0;  // index into the operands of the fused work
+    bool is_read = false;   // this part reads the operand, whatever the fused work does with it
   };
   std::vector<Operand> operands;
 };

@@ -54,7 +54,7 @@ TEST_CASE("JSON has all fields of a work, under their names") {
   CHECK(work(3) == nlohmann::json({{"kind", "gelu"}, {"fn", "gelu"}, {"rows", 4}, {"cols", 6}}));
 }
 
-// Who has no fused kernel runs the parts, so their operands must fit.
+// Executors without a fused kernel run the parts, so their operands must fit.
 TEST_CASE("the parts of a fused work are given operands of the right shape") {
   std::vector<Work> fused = {LayerNorm{Pass::backward, 5, 7}, RmsNorm{Pass::backward, 5, 7}};
   for (const GemmEpilogue epilogue : {GemmEpilogue::gelu, GemmEpilogue::gelu_backward, GemmEpilogue::bias_gradient,

@@ -13,13 +13,14 @@
 namespace stretto {
 namespace {
 
-// Ends of accesses within one storage. Few are distinct, so they are merged whenever twice as many have come in.
+// Ends of accesses within one storage. Few are distinct, so they are merged whenever their number has doubled.
 struct Cuts {
   std::vector<std::int64_t> bytes;
   std::size_t merge_at = 32;
 
   void add(std::int64_t begin, std::int64_t end) {
-    if (bytes.size() >= 2 && bytes[0] == begin && bytes[1] == end) return;  // nearly all: one view, one storage
+    // the most frequent case: one view, one storage
+    if (bytes.size() >= 2 && bytes[0] == begin && bytes[1] == end) return;
     bytes.push_back(begin);
     bytes.push_back(end);
     if (bytes.size() < merge_at) return;
@@ -35,18 +36,18 @@ struct Cuts {
   }
 };
 
-using Range = ByteRange;  // of bytes, then of pieces, then of cells
+using Range = ByteRange;  // a range of bytes, then of pieces, then of cells
 
-// A view that is not contiguous. Many operations have the same: it is cut once.
+// A view that is not contiguous. Many operations have equal views, which are cut once.
 struct Strided {
   StorageId storage = 0;
-  Columns bytes;             // of the storage
+  Columns bytes;             // bytes of the storage
   std::vector<Range> where;  // pieces, then cells
 };
 
 class Strides {
  public:
-  // The number of a view; its ends are cuts when it is new.
+  // Returns the number of a view; the ends of a new view become cuts.
   std::size_t find(const BoundView& view, std::int64_t size, Cuts& cuts) {
     const auto key = std::tuple(view.storage, view.offset, view.rows, view.cols, view.ld);
     const auto [found, is_new] = number_.try_emplace(key, all.size());
@@ -67,7 +68,7 @@ class Classes {
  public:
   explicit Classes(std::size_t pieces) : of_(pieces, 0), part_(1), split_by_(1, 0) {}
 
-  // Pieces that one access covers, those of every range.
+  // Splits the classes by one access, which covers the pieces of every range.
   void split(std::span<const Range> ranges) {
     ++access_;
     for (const Range& range : ranges)
@@ -83,7 +84,7 @@ class Classes {
       }
   }
 
-  // [piece] → classes that begin before it; one more at the end.
+  // Returns [piece] → classes that begin before it; one more entry at the end.
   std::vector<std::uint32_t> count() const {
     std::vector<std::uint32_t> result;
     std::vector<bool> seen(part_.size());
@@ -99,7 +100,7 @@ class Classes {
 
  private:
   std::vector<std::uint32_t> of_;        // [piece]
-  std::vector<std::uint32_t> part_;      // [class] what the access took of it
+  std::vector<std::uint32_t> part_;      // [class] the class of its pieces that the access covers
   std::vector<std::uint32_t> split_by_;  // [class]
   std::uint32_t access_ = 0;
 };
@@ -107,9 +108,9 @@ class Classes {
 // Position of an access of a footprint.
 struct AccessPlace {
   StorageId storage = 0;
-  Range range;  // of a contiguous view: bytes of the storage, then pieces, then cells
+  Range range;  // for a contiguous view: bytes of the storage, then pieces, then cells
   static constexpr std::int64_t kContiguous = -1, kMoving = -2;
-  std::int64_t strided = kContiguous;  // index of a strided view
+  std::int64_t strided = kContiguous;  // for a strided view: its index
 };
 
 class Cutting {
@@ -133,7 +134,7 @@ class Cutting {
       for (const BoundView& view : footprints.views(footprint)) place(view);
   }
 
-  // Numbers the pieces between cuts. Without a plan the storages lie one behind the other.
+  // Numbers the pieces between cuts. Without a plan the storages lie one after the other.
   void cut_into_pieces() {
     std::vector<std::int64_t> base, cuts;
     std::int64_t end = 0;
@@ -162,7 +163,7 @@ class Cutting {
         for (Range& range : pattern.where) to_pieces(group.storage, range);
   }
 
-  // Makes one cell of the pieces that the same accesses cover. Without strided views there are few such.
+  // Makes one cell of the pieces that the same accesses cover. Without strided views there are few such pieces.
   void join_pieces() {
     constexpr std::size_t kScattered = 16;
     const bool is_scattered = std::any_of(moving_.begin(), moving_.end(), [](const ClassRanges& group) {
@@ -181,7 +182,7 @@ class Cutting {
     for (const ClassRanges& group : moving_)
       for (const Pattern& pattern : group.patterns) classes.split(pattern.where);
     const std::vector<std::uint32_t> cells = classes.count();
-    // An access covers a cell whole or not at all. So those of an access are those whose first piece it covers.
+    // An access covers a cell whole or not at all. So the cells of an access are those whose first piece it covers.
     const auto to_cells = [&](const Range& range) { return Range{cells[range.begin], cells[range.end]}; };
     for (AccessPlace& place : places_)
       if (place.strided == AccessPlace::kContiguous) place.range = to_cells(place.range);
@@ -195,8 +196,8 @@ class Cutting {
     count_ = cells.back();
   }
 
-  // One cell becomes one for each pattern that it has on some rank or other; where several groups of moving accesses
-  // lie on it, for each combination of theirs.
+  // Replaces a cell by one cell for each pattern that it has on some rank; where several groups of moving accesses lie
+  // on it, by one cell for each combination of their patterns.
   void multiply_by_patterns() {
     if (moving_.empty()) return;
     patterns_.resize(count_);
@@ -259,7 +260,8 @@ class Cutting {
     of_cell.back().patterns.push_back(pattern);
   }
 
-  // The variants of a cell on which the group has the pattern: the group's pattern is one digit of their number.
+  // Calls visit for the variants of a cell on which the group has the pattern: the group's pattern is one digit of a
+  // variant's number.
   template <class Visit>
   void visit_variants(std::size_t cell, std::uint32_t group, const Pattern& pattern, Visit visit) const {
     std::uint32_t below = 1, base = 0, digit = 0, variants = variants_begin_[cell + 1] - variants_begin_[cell];
@@ -304,7 +306,7 @@ class Cutting {
   std::vector<AccessPlace> places_;                   // [access]
   Strides strides_;
   std::uint32_t count_ = 0;                    // pieces, then cells, then variants of them
-  std::vector<ClassRanges> moving_;            // accesses that lie elsewhere on other ranks; bytes, pieces, cells
+  std::vector<ClassRanges> moving_;            // accesses whose bytes differ between ranks; bytes, pieces, cells
   std::vector<std::uint32_t> moving_of_;       // [access] → moving_, or kStatic; empty when none moves
   std::vector<std::vector<OnCell>> patterns_;  // [cell]
   std::vector<std::uint32_t> variants_begin_;  // [cell] → its first variant; one more at the end
@@ -333,7 +335,7 @@ Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Foot
   Cells cells;
   cells.count = cutting.count();
   const std::vector<std::uint32_t> first_instance = number_instances(schedule);
-  std::uint32_t number = 0;  // of the access
+  std::uint32_t number = 0;  // number of the access
   for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint) {
     cells.begin.push_back(static_cast<std::uint32_t>(cells.uses.size()));
     const auto& accesses = schedule.operations[program.ops[footprints.first_op(footprint)].op].accesses;

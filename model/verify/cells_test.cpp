@@ -12,7 +12,7 @@ namespace {
 
 std::set<std::int64_t> bytes_of_view(const Schedule& schedule, const BoundView& view, const RolePlan* plan) {
   const std::int64_t size = bytes_of(schedule.storages[view.storage].dtype);
-  // Far from each other without a plan.
+  // Without a plan storages are placed far from each other.
   const std::int64_t base = plan ? plan->offset_bytes[view.storage] : std::int64_t{view.storage} << 20;
   std::set<std::int64_t> bytes;
   for (std::int64_t row = 0; row < view.rows; ++row)

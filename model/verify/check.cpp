@@ -28,7 +28,8 @@ std::string shape(std::int64_t rows, std::int64_t cols) {
   return "[" + std::to_string(rows) + "," + std::to_string(cols) + "]";
 }
 
-// Each instance of an input holds other numbers, which nobody writes within a step: none may lie on another.
+// Each instance of an input holds numbers of its own, which nobody writes within a step, so no two instances may
+// overlap.
 void check_inputs_apart(const Schedule& schedule, const Tensor& tensor, Findings& out) {
   const auto is_input = [&](const TensorPlace& place) {
     return place.storage < schedule.storages.size() && schedule.storages[place.storage].kind == BufferKind::input;
@@ -57,7 +58,7 @@ void check_tensors(const Schedule& schedule, Findings& out) {
       out.add(tensor.name, std::to_string(tensor.places.size()) + " places for " + std::to_string(tensor.layers) +
                                " layers x " + std::to_string(tensor.slots) + " slots");
     } else {
-      // Views are element offsets into storages, so that the instances of a tensor must agree on the element type.
+      // Views are element offsets into storages, so all instances of a tensor must have one element type.
       for (const TensorPlace& place : tensor.places) {
         if (place.storage >= schedule.storages.size()) {
           out.add(tensor.name, "storage " + std::to_string(place.storage) + " does not exist");
@@ -205,7 +206,7 @@ void check_operation(const Schedule& schedule, const Operation& operation, Findi
   }
 }
 
-// The lane of a call that is one send or receive; nullopt of any other.
+// Returns the lane of a call that is one send or receive; nullopt for any other call.
 std::optional<LaneId> lane_of_message(const Schedule& schedule, const Call& call) {
   if (call.count != 1 || call.block >= schedule.blocks.size() || call.first >= schedule.blocks[call.block].ops.size())
     return std::nullopt;
@@ -259,7 +260,7 @@ void check_calls(const Schedule& schedule, Findings& out) {
   }
 }
 
-// Rewrites and messages find operations by name.
+// Names must be unique, because rewrites and messages find operations by name.
 void check_names(const Schedule& schedule, Findings& out) {
   std::vector<std::string_view> names;
   for (const Operation& operation : schedule.operations) names.push_back(operation.name);
@@ -275,7 +276,7 @@ std::vector<Violation> check_form(const Schedule& schedule, std::size_t limit) {
   check_names(schedule, out);
   check_tensors(schedule, out);
   check_communicators(schedule, out);
-  // Operands are judged by the element types of their storages, which must exist for that.
+  // Operands are judged by the element types of their storages, so the storages must exist.
   if (out.violations.empty())
     for (const Operation& operation : schedule.operations) check_operation(schedule, operation, out);
   check_calls(schedule, out);

@@ -15,13 +15,13 @@ namespace {
 
 using AxisSet = std::uint32_t;  // bit i: BoundProgram::represents[i]
 
-// A view whose offset depends on the rank; accesses that lie alike on every rank share one.
+// A view whose offset depends on the rank. Accesses whose bytes agree on every rank share one.
 struct Moving {
   const View* view = nullptr;
   StorageId storage = 0;
-  std::uint64_t hash = 0;  // of the offset
-  std::int64_t base = 0;   // of the tensor instance in the storage
-  Coordinates call;        // those of a rank are the representative's
+  std::uint64_t hash = 0;  // hash of the offset
+  std::int64_t base = 0;   // offset of the tensor instance in the storage
+  Coordinates call;        // coordinates of the call; the rank's are the representative's
   AxisSet axes = 0;
   std::vector<std::uint32_t> accesses;
 };
@@ -38,9 +38,9 @@ void sort_and_merge(std::vector<ByteRange>& ranges) {
   ranges.resize(kept);
 }
 
-// By how much an expression grows with each of the coordinates, where that is the same everywhere. A polynomial in
-// which each coordinate occurs once at most is a sum over the sets of coordinates, of a constant times their product;
-// so it is such an expression when its values at the corners of a cube of side 1 add up.
+// Returns how much an expression grows with each of the coordinates, where that growth is constant. A polynomial in
+// which each coordinate occurs at most once is a sum, over sets of coordinates, of a constant times their product. So
+// the growth is constant when the values at the corners of a cube of side 1 add up.
 std::optional<std::vector<std::int64_t>> steps_of(const Expr& expr, const Coordinates& at,
                                                   const std::vector<const BoundProgram::ClassAxis*>& moved) {
   const std::string text = expr.text();
@@ -49,7 +49,7 @@ std::optional<std::vector<std::int64_t>> steps_of(const Expr& expr, const Coordi
     const std::string name = name_of(of->axis);
     std::size_t count = 0;
     for (std::size_t i = text.find(name); i != std::string::npos; i = text.find(name, i + 1))
-      count += text[i + name.size()] != '_';  // of a longer name: dp_instance
+      count += text[i + name.size()] != '_';  // the name is not the beginning of a longer one: dp_instance
     if (count > 1) return std::nullopt;
   }
   const std::int64_t origin = expr.eval(at);
@@ -92,7 +92,7 @@ class Finder {
   std::vector<ClassRanges> run() {
     for (StorageId storage = 0; storage < by_storage_.size(); ++storage)
       for (std::vector<Moving>& movings = by_storage_[storage]; !movings.empty();) {
-        // All that depend on the axes of the first, or on an axis of one that does.
+        // Takes the accesses that depend on an axis of the first one, or on an axis of another taken one.
         std::vector<Moving> group = {std::move(movings.back())};
         movings.pop_back();
         AxisSet axes = group[0].axes;
@@ -112,10 +112,10 @@ class Finder {
   }
 
  private:
-  // The part that is common to all calls of an operation.
+  // The data that all calls of an operation share.
   struct Template {
-    AxisSet axes = 0;        // on which the offset depends
-    std::uint64_t hash = 0;  // equal for views that may lie alike
+    AxisSet axes = 0;        // axes on which the offset depends
+    std::uint64_t hash = 0;  // equal for views whose bytes may agree
   };
   const std::vector<Template>& template_of(OpId op) {
     const std::vector<Access>& accesses = schedule_.operations[op].accesses;
@@ -139,9 +139,9 @@ class Finder {
                        [&](Coord c) { return a.call[c] == b.call[c] || !x.offset.depends_on(c); });
   }
 
-  // Indices into a group → where these cover a byte, and no others of the group.
+  // Indices into a group → the bytes that exactly these accesses of the group cover.
   using Found = std::map<std::vector<std::uint32_t>, std::vector<ByteRange>>;
-  // The patterns of a group follow from this key; instances of a family in storages of their own have equal keys.
+  // This key determines the patterns of a group; instances of a family in storages of their own have equal keys.
   using Likeness = std::vector<std::pair<const View*, std::int64_t>>;
 
   ClassRanges patterns_of(StorageId storage, std::vector<Moving>& group, AxisSet axes) {
@@ -192,15 +192,15 @@ class Finder {
     visit_ranks(visit_ranks, 0);
   }
 
-  // From one rank to the next along an axis everything moves by as much.
+  // From one rank to the next along an axis every access moves by this many bytes.
   struct Shift {
     std::int64_t bytes = 0, ranks = 1;
     bool operator==(const Shift&) const = default;
   };
 
-  // Nearly always the accesses move together, by as many bytes for each rank (shards of a bucket): then the bytes of
-  // one rank tell those of all, however many there are. False, and nothing certain in `found`, where they do not, or
-  // where the union of a range over all ranks is no range.
+  // Finds the patterns from one rank. Nearly always the accesses move together, by equally many bytes from rank to rank
+  // (shards of a bucket), and the bytes of one rank determine those of all. Returns false, with nothing certain in
+  // `found`, where they do not, or where the union of a range over all ranks is not a range.
   bool find_by_shifts(StorageId storage, std::vector<Moving>& group, AxisSet axes, Found& found) {
     if (schedule_.mesh.decompositions().size() > 1) return false;
     std::vector<const BoundProgram::ClassAxis*> moved;
@@ -229,13 +229,13 @@ class Finder {
       if (own != shifts) return false;
       const View& view = *moving.view;
       if (view.offset.eval(last) + (view.rows - 1) * view.ld + view.cols > schedule_.tensors[view.tensor].elements())
-        return false;  // the ranks are looked at one by one, to name the first
+        return false;  // each rank is then checked, to name the first one
     }
     std::sort(shifts.begin(), shifts.end(), [](const Shift& a, const Shift& b) { return a.bytes < b.bytes; });
-    std::int64_t all = 0;  // bytes that the last rank lies behind the first
+    std::int64_t all = 0;  // bytes from the first rank's accesses to the last rank's
     for (const Shift& shift : shifts) all += shift.bytes * (shift.ranks - 1);
     sweep(storage, group, first, found);
-    const std::int64_t begin = ends_.front().byte, end = ends_.back().byte;  // of all accesses on that rank
+    const std::int64_t begin = ends_.front().byte, end = ends_.back().byte;  // bounds of all accesses on that rank
     for (auto& [covering, where] : found) {
       if (covering.empty())
         std::erase_if(where, [&](const ByteRange& range) { return range.end <= begin || range.begin >= end; });
@@ -245,14 +245,14 @@ class Finder {
           range.end += shift.bytes * (shift.ranks - 1);
         }
     }
-    // What lies before all accesses is largest on the last rank, what lies behind them on the first.
+    // The bytes before all accesses are most on the last rank, the bytes behind them on the first.
     if (begin + all > 0) found[{}].push_back({0, begin + all});
     if (const std::int64_t size_of = schedule_.storages[storage].bytes(); end < size_of)
       found[{}].push_back({end, size_of});
     return true;
   }
 
-  // The bytes of the storage from beginning to end, on one rank.
+  // Visits the bytes of the storage from beginning to end, on one rank.
   void sweep(StorageId storage, std::vector<Moving>& group, const Coordinates& rank, Found& found) {
     const std::int64_t size = bytes_of(schedule_.storages[storage].dtype);
     ends_.clear();
@@ -282,7 +282,7 @@ class Finder {
     const auto cover_until = [&](std::int64_t end) {
       if (begin < end) {
         std::vector<ByteRange>& where = found[covering_];
-        // Ranges of many ranks are mostly one: they are merged before the memory that holds them grows.
+        // The ranges of many ranks often form one range: they are merged before their memory grows.
         if (where.size() == where.capacity()) sort_and_merge(where);
         where.push_back({begin, end});
       }
@@ -306,7 +306,7 @@ class Finder {
   };
   const Schedule& schedule_;
   const BoundProgram& program_;
-  std::vector<std::vector<Template>> templates_;  // [OpId][access]; empty: not yet asked for
+  std::vector<std::vector<Template>> templates_;  // [OpId][access]; empty: not yet computed
   std::vector<std::vector<Moving>> by_storage_;
   std::vector<ClassRanges> result_;
   std::map<Likeness, Found> known_;

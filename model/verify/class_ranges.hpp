@@ -9,7 +9,7 @@
 namespace stretto {
 
 // Internal to the verifier: the byte ranges of accesses on all ranks that a program represents
-// (model/schedule/folding.hpp), when they depend on the rank: shards of a bucket, pieces of a ring.
+// (model/schedule/folding.hpp), when the ranges depend on the rank: shards of a bucket, steps of a ring.
 //
 // For races it matters only which accesses cover a byte together. A pattern is such a set of accesses; on every rank
 // each byte of the storage has exactly one pattern. Ranks of a class mostly have the same patterns at different bytes.
@@ -21,7 +21,8 @@ struct ByteRange {
 
 struct Pattern {
   std::vector<std::uint32_t>
-      accesses;                  // that cover its bytes; numbered through all footprints, ascending; may be empty
+      // accesses that cover the bytes; numbered through all footprints, ascending; may be empty
+      accesses;
   std::vector<ByteRange> where;  // union over all ranks; ascending and disjoint
 };
 

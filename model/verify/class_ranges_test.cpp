@@ -9,7 +9,7 @@ using namespace stretto;
 
 namespace {
 
-// Of the one program that stands for all ranks.
+// Returns the ranges of the one program that stands for all ranks.
 std::vector<ClassRanges> ranges_of(const Schedule& schedule) {
   const std::vector<BoundProgram> programs = bind_representatives(schedule, fold_ranks(schedule));
   REQUIRE(programs.size() == 1);
@@ -19,7 +19,7 @@ std::vector<ClassRanges> ranges_of(const Schedule& schedule) {
 
 }  // namespace
 
-// An offset in a mod is looked at rank by rank.
+// An offset with a mod is evaluated rank by rank.
 TEST_CASE("what one rank tells of all is what all tell") {
   testing::Draw draw(11);
   int by_shifts = 0;
@@ -55,5 +55,5 @@ TEST_CASE("what one rank tells of all is what all tell") {
     }
     by_shifts += first == unit && second == unit && between_dp == cp * unit;
   }
-  CHECK(by_shifts > 3);  // where the ranges of all ranks are one
+  CHECK(by_shifts > 3);  // cases in which the ranges of all ranks were one range
 }

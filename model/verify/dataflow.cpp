@@ -25,7 +25,7 @@ std::uint64_t hash_of(Values... values) {
   return hash;
 }
 
-// All that decides what an operation computes from its operands, where each result depends on all of them.
+// Hashes all that decides how an operation whose results depend on all operands computes them.
 std::uint64_t hash_of_work(const Work& work) {
   std::uint64_t hash = work.index();
   const auto add = [&](std::uint64_t value) { hash = mix(hash, value); };
@@ -50,7 +50,7 @@ std::uint64_t hash_of_work(const Work& work) {
   return hash;
 }
 
-// What a collective makes of the slices that members give.
+// Combines the slices that members give to a collective.
 Runs reduced(Reduction reduction, std::span<const Runs> slices) {
   const Runs sum = sum_elements(slices);
   return reduction == Reduction::sum ? sum : map_elements(hash_of(reduction), {&sum, 1});
@@ -79,7 +79,7 @@ class Tracer {
             overwrite(ranks_.back().memory[run.storage], run.offset,
                       {{run.elements, hash_of(stream_of(schedule_.state.full_name(piece)), part), run.begin}});
     }
-    // In a schedule without races every legal order computes the same; this is one.
+    // In a schedule without races every legal order computes equal values; this is one legal order.
     const HappensBefore clocks = require_order(schedule_, step.programs, issued);
 
     std::vector<std::vector<UnrolledOp>> order(ranks_.size());
@@ -96,7 +96,7 @@ class Tracer {
  private:
   void execute(const IssueOrder& issued, std::uint32_t p, UnrolledOp at) {
     const RendezvousSlot slot = issued.slots[p][at.op];
-    // What several ranks do together happens when the first of them finishes: all have started by then.
+    // A joint operation of several ranks happens when the first of them finishes: all have started by then.
     switch (slot.kind) {
       case RendezvousSlot::Kind::none:
         compute(p, at);
@@ -139,7 +139,7 @@ class Tracer {
       overwrite(ranks_[p].memory[view.storage], view.offset + row * view.ld, slice(value, row * view.cols, view.cols));
   }
 
-  // Element-wise operations do not depend on how many elements there are.
+  // The number of elements is left out of the hash of element-wise operations.
   void compute(std::size_t p, UnrolledOp at) {
     const BoundProgram& program = ranks_[p].program;
     const OpId id = program.ops[at.op].op;
@@ -180,7 +180,7 @@ class Tracer {
     return value;
   }
 
-  // A scale depends on all of its block, a value on its element and the scale.
+  // A scale depends on its whole block, a value on its element and the scale.
   void scaled_cast(std::size_t p, UnrolledOp at, const ScaledCast& work) {
     const Runs given = read(p, at, 0);
     const std::int64_t blocks = work.elements / kScaleBlock;
@@ -203,7 +203,7 @@ class Tracer {
     write(p, at, 1, got);
   }
 
-  // Every result depends on all of every operand.
+  // Computes an operation in which every result depends on all of every operand.
   void transform(std::size_t p, UnrolledOp at, const Operation& operation, const Work& work) {
     std::uint64_t inputs = hash_of_work(work);
     for (std::size_t a = 0; a < operation.accesses.size(); ++a) {
@@ -216,8 +216,8 @@ class Tracer {
     }
   }
 
-  // Element by element; some are decayed. What is updated is the master where there is one, and the parameter is what
-  // it rounds to.
+  // Updates element by element; some elements are decayed. Where there is a master, the master is updated and the
+  // parameter is its rounded copy.
   void update(std::size_t p, UnrolledOp at, const AdamW& adamw) {
     enum : std::size_t { grad, norm_squared, hyper, param, m, v, master };
     const std::size_t updated = adamw.master ? master : param;
@@ -262,9 +262,9 @@ class Tracer {
     for (std::size_t m = 0; m < got.size(); ++m) write(group.members[m], instance(m), rule.one_buffer ? 0 : 1, got[m]);
   }
 
-  // A learnable array, each element as the rank has it that updates it; as often as all of it is updated.
+  // Returns every copy of a learnable array, with each element as the rank that updates it has it.
   std::vector<Runs> copies_of(std::span<const StatePiece> pieces) const {
-    std::vector<std::pair<StateRun, std::size_t>> owned;  // and the rank
+    std::vector<std::pair<StateRun, std::size_t>> owned;  // and the owning rank
     for (const StatePiece& piece : pieces)
       for (std::size_t p = 0; p < ranks_.size(); ++p)
         for (const StateRun& run :
@@ -308,10 +308,10 @@ class Tracer {
 
   const Schedule& schedule_;
   SumOrder order_;
-  std::vector<Runs> start_;  // [storage] before the first step, without parameters
+  std::vector<Runs> start_;  // [storage] contents before the first step, without parameters
   std::vector<RankState> ranks_;
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> done_collectives_,
-      done_messages_;  // group, step, index
+      done_messages_;  // (group, step, index) of finished messages
 };
 
 }  // namespace

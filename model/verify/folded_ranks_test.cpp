@@ -1,4 +1,4 @@
-// What the verifier says of ranks that are folded away: the same as when none is.
+// The verifier's findings about ranks that are folded away must equal its findings without folding.
 #include <catch2/catch.hpp>
 
 #include "model/schedule/plan.hpp"
@@ -9,7 +9,7 @@ using namespace stretto;
 
 namespace {
 
-// A view that names the rank keeps all ranks apart, and does no harm.
+// Adds a view that names the rank, which keeps all ranks apart and has no other effect.
 void forbid_folding(TinySchedule& t) {
   const std::int64_t ranks = t.schedule.mesh.ranks();
   const TensorId x = t.tensor("of each rank", 1, 4, BufferKind::parameter);
@@ -34,7 +34,8 @@ View shard(TensorId tensor, std::int64_t elements) {
 
 }  // namespace
 
-// Rank 0 hears of rank 3 what rank 3 knows of rank 2, which is nothing about rank 0, although rank 1 stands for rank 3.
+// Rank 0 hears from rank 3 what rank 3 knows of rank 2. That is nothing about rank 0, although rank 1 stands for rank
+// 3.
 TEST_CASE("a message from a rank that is folded away says nothing about the representative") {
   for (const std::int64_t per_device : {1, 2, 4}) {
     INFO(per_device << " ranks a device");

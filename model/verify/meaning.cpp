@@ -53,7 +53,7 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
           return access.mode != AccessMode::read &&
                  rule_of(schedule.storages[places.front().storage].kind) == Rule::parameter;
         }));
-    // What it unpacks is the parameters of the step before, rounded.
+    // A cast back reads the parameters of the previous step, rounded.
     keeps_version_.push_back(std::holds_alternative<ScaledCast>(operation.work));
     if (is_communication_.back() || keeps_version_.back()) continue;
     for (const Access& access : operation.accesses)
@@ -83,7 +83,7 @@ bool Meaning::visit(std::uint32_t op, std::uint32_t step, std::span<const CellUs
     wrong_.use = use;
     return false;
   };
-  // An operation reads all that it reads before it writes.
+  // An operation reads all its inputs before it writes.
   for (const CellUse& use : uses) {
     if (use.mode == AccessMode::write) continue;
     const Rule rule = rule_of(use.kind);
@@ -117,13 +117,13 @@ bool Meaning::is_of_unit(std::uint32_t op, Stamp own, const CellUse& use) {
     return static_cast<std::int64_t>((stamp >> kInstanceBits) % (std::uint64_t{1} << kChunkBits));
   };
   constexpr int kUnitBits = kChunkBits + kInstanceBits;
-  std::optional<std::int64_t> way;  // of all cells
+  std::optional<std::int64_t> way;  // distance in chunks, equal for all cells
   const auto end = std::upper_bound(first_instance_.begin(), first_instance_.end(), use.instance);
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     const Stamp stamp = stamps_[c];
-    if (stamp == 0) continue;  // nobody has written: that is found elsewhere
-    // Tensors may share instances under other numbers: the output of a layer is the input of the next. Not so parts of
-    // one buffer, which have those of the whole.
+    if (stamp == 0) continue;  // no operation has written it: another check finds that
+    // Tensors may share instances under different numbers: the output of a layer is the input of the next. Parts of one
+    // buffer, however, have the numbers of the whole buffer.
     const std::uint64_t instance = stamp % kInstances;
     const bool is_of_tensor = *(end - 1) <= instance && instance < *end && instance != use.instance;
     const std::size_t other = tensor_of(instance), tensor = tensor_of(use.instance);
@@ -140,7 +140,7 @@ bool Meaning::is_of_unit(std::uint32_t op, Stamp own, const CellUse& use) {
   return is_same_way(op, use, way.value_or(0));
 }
 
-// A chunk may hand over to the next in memory. Then this operand always comes from there.
+// A chunk may hand over to the next chunk in memory. Then this operand must come from that chunk in every call.
 bool Meaning::is_same_way(std::uint32_t op, const CellUse& use, std::int64_t way) {
   const auto key_of = [&](const BoundOp& at) {
     return std::array<std::int64_t, 4>{at.op, at.layer, at.chunk, use.access};
@@ -187,7 +187,7 @@ bool Meaning::takes_sum(std::uint32_t op) {
 bool Meaning::read_sum(std::uint32_t op, const CellUse& use) {
   if (!is_balanced(use) || !takes_sum(op)) return false;
   for (std::uint32_t c = use.first; c < use.last; ++c) {
-    // A reduce-scatter leaves each sum with one member. Others keep addends there.
+    // A reduce-scatter leaves each sum with one member. Other members keep addends there.
     if (const std::uint32_t consumer = sums_.consumer[c]; consumer != 0 && !is_communication_at(op)) [[unlikely]]
       if (const auto* taken = std::get_if<Collective>(&program_.work_of(consumer - 1));
           taken && rule_of(taken->kind).reduces() && rule_of(taken->kind).gets_shard) {

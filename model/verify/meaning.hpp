@@ -13,8 +13,8 @@
 namespace stretto {
 
 // Internal to the verifier: whether each read gets the intended value. A schedule without races may still read a wrong
-// one: a slot is reused too early, a bucket is reduced before its last gradient. docs/verifier.md ("Meaning") has the
-// rules; they need no other schedule to compare with.
+// value: a slot is reused too early, a bucket is reduced before its last gradient. docs/verifier.md ("Meaning") has the
+// rules, which need no other schedule to compare with.
 
 struct WrongValue {
   CellUse use;
@@ -24,29 +24,30 @@ struct WrongValue {
 // Follows the values in the cells of one program, in an order in which nothing races.
 class Meaning {
  public:
-  // `schedule` and `program` must outlive this.
+  // `schedule` and `program` must outlive this object.
   Meaning(const Schedule& schedule, const BoundProgram& program, std::uint32_t cells);
 
-  // Whether operation `op` of `step`, 0 or 1, reads and writes the intended values. Every operation of step 0 must be
-  // visited, and in step 1 those that were the first on their lane in step 0 to access a cell that was not yet written.
+  // Returns whether operation `op` of `step`, 0 or 1, reads and writes the intended values. Every operation of step 0
+  // must be visited. In step 1 only those operations must be visited that were the first on their lane in step 0 to
+  // access a cell that was not yet written.
   bool visit(std::uint32_t op, std::uint32_t step, std::span<const CellUse> uses);
   // The first wrong access of the operation visited last; valid after visit() has returned false.
   const WrongValue& wrong() const { return wrong_; }
 
  private:
-  // Identity of an activation's or workspace's value: micro-batch and chunk of its writer, tensor and position in it.
-  // One number, so that the common case is one comparison for each cell.
+  // Identity of an activation's or workspace's value: micro-batch and chunk of its writer, tensor and position in the
+  // tensor. The identity is one number, so that the common case is one comparison for each cell.
   using Stamp = std::uint64_t;
-  // State of gradients and scalars, which accumulate during the step. One array a field, so that loops over cells are
-  // vectorised.
+  // State of gradients and scalars, which accumulate during the step. Each field has an array of its own, so that loops
+  // over cells are vectorised.
   struct Sums {
     std::vector<std::uint32_t> consumer;       // op + 1 of the first reader of the current sum; 0: none
     std::vector<std::uint32_t> reader;         // op + 1 of the last reader
     std::vector<std::uint32_t> terms;          // number of terms in the sum
-    std::vector<std::uint64_t> micro_batches;  // sum of the hashes of their micro-batches
+    std::vector<std::uint64_t> micro_batches;  // sum of the hashes of the terms' micro-batches
   };
 
-  // Each returns false, and sets wrong_, when the value is not the intended one.
+  // Return false, and set wrong_, when the value is not the intended one.
   bool is_of_unit(std::uint32_t op, Stamp own, const CellUse& use);
   bool is_same_way(std::uint32_t op, const CellUse& use, std::int64_t way);
   bool takes_sum(std::uint32_t op);
@@ -63,21 +64,24 @@ class Meaning {
 
   const Schedule& schedule_;
   const BoundProgram& program_;
-  std::vector<bool> is_communication_;         // [OpId]
-  std::vector<bool> carries_version_;          // [OpId]: from parameters to parameters
-  std::vector<bool> keeps_version_;            // [OpId]: of the step before
-  std::vector<bool> is_updated_;               // [storage]: by a computation of the step; others are frozen
+  std::vector<bool> is_communication_;  // [OpId]
+  std::vector<bool> carries_version_;   // [OpId]: reads parameters and writes parameters
+  std::vector<bool> keeps_version_;     // [OpId]: writes parameters of the previous step
+  // [storage]: a computation of the step writes it; other parameters are frozen
+  std::vector<bool> is_updated_;
   std::vector<std::uint64_t> hash_;            // [micro-batch]
   std::uint64_t each_once_ = 0;                // sum of the hashes of all micro-batches
   std::vector<std::uint32_t> first_instance_;  // [tensor]
-  std::vector<std::uint32_t> alike_;           // [tensor]: equal where instance by instance lies in the same storage
-  std::vector<Stamp> stamps_;                  // [cell]; 0: nobody has written
-  // Template, layer, chunk and access that read what another chunk of their program wrote → how many chunks away it is.
+  // [tensor]: equal for tensors whose instances lie in the same storages, one by one
+  std::vector<std::uint32_t> alike_;
+  std::vector<Stamp> stamps_;  // [cell]; 0: nobody has written
+  // Template, layer, chunk and access of a read whose value another chunk of the program wrote → distance of that
+  // chunk.
   std::map<std::array<std::int64_t, 4>, std::int64_t> handed_over_;
   Sums sums_;                                    // [cell]
-  std::vector<std::uint8_t> versions_;           // [cell] of a parameter: updates that it has seen
-  std::optional<std::uint8_t> carried_version_;  // of the parameter that the current operation has read
-  bool is_updated_yet_ = false;                  // some cell's version is not 0
+  std::vector<std::uint8_t> versions_;           // [cell] of a parameter: number of its updates
+  std::optional<std::uint8_t> carried_version_;  // version of the parameter that the current operation has read
+  bool is_updated_yet_ = false;                  // some cell has a version other than 0
   WrongValue wrong_;
 };
 

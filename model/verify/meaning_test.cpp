@@ -1,4 +1,4 @@
-// Schedules in which everything is ordered and something reads the wrong value all the same.
+// Schedules in which everything is ordered, but something reads the wrong value.
 #include "model/verify/meaning.hpp"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// "" or the only finding, which is a wrong value.
+// Returns the only finding, which must be a wrong value, or "".
 std::string wrong_value(const Schedule& schedule) {
   const std::vector<Violation> found = verify(schedule);
   if (found.empty()) return "";
@@ -112,7 +112,7 @@ TEST_CASE("a gradient is read when it is complete, and never added to again") {
   SECTION("one counts twice, another not at all") {
     for (const std::size_t call : {3, 4}) order[call].micro_batch = 0, order[call].layer = 1;
     order[5].waits = {{EdgeKind::finish_start, {add, 1, 0, 0, 0}}};
-    order[6].micro_batch = 1;  // there is another, with no gradient
+    order[6].micro_batch = 1;  // another micro-batch, with no gradient
     CHECK_THAT(wrong_value(t.schedule), Contains("(2 in all)"));
   }
   SECTION("used before it is reduced") {

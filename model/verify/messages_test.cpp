@@ -1,4 +1,4 @@
-// What the verifier says of sends, receives, groups of them and communicators of a part of an axis.
+// The verifier's findings about sends, receives, groups of messages and communicators of a part of an axis.
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
@@ -12,15 +12,15 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Two stages. Stage 0 makes x and sends it, stage 1 receives it as y and uses it. Lanes as in TinySchedule; lane 2 has
-// the messages.
+// Two stages. Stage 0 makes x and sends it, stage 1 receives it as y and uses it. Lanes are those of TinySchedule; lane
+// 2 has the messages.
 struct TwoStages : TinySchedule {
   TwoStages() : TinySchedule(1) {
     schedule.mesh = Mesh({{Coord::pp, 2}});
     schedule.communicators = {{"pp", {Coord::pp}, CommEngine::nic, 1, 2}};
     schedule.programs = {{"stage 0", {}}, {"stage 1", {}}};
   }
-  // Moves what was added last to stage 1.
+  // Moves the call that was added last to stage 1.
   OpId on_stage_1(OpId id) {
     schedule.programs[1].order.push_back(schedule.programs[0].order.back());
     schedule.programs[0].order.pop_back();
@@ -57,7 +57,7 @@ struct OneMessage : TwoStages {
   }
 };
 
-// The first finding; "" when there is none.
+// Returns the first finding; "" when there is none.
 std::string finding(const Schedule& schedule) {
   const auto found = verify(schedule, nullptr, 1);
   return found.empty() ? "" : found.front().message;
@@ -100,7 +100,7 @@ TEST_CASE("each edge of a message is needed") {
 }
 
 TEST_CASE("that a message was received says that the other end had started, no more") {
-  // Stage 1 answers; that its answer is here does not mean that the own message is over on this side.
+  // Stage 1 answers. The answer's arrival does not mean that this stage's own message is over.
   OneMessage t;
   const TensorId answer = t.tensor("answer", 4, 16);
   const OpId answered = t.on_stage_1(t.send("answered", t.whole(t.z), {finish_of(t.use)}));
@@ -172,7 +172,7 @@ TEST_CASE("what cannot be joined is malformed") {
   CHECK_THAT(finding(t.schedule), Contains("malformed") && Contains("only a send or receive can be joined"));
   CHECK_NOTHROW([&] {
     try {
-      plan_memory(t.schedule);  // which may be asked first, and may refuse
+      plan_memory(t.schedule);  // plan_memory may be called before verify, and may refuse
     } catch (const Error&) {
     }
   }());

@@ -38,7 +38,7 @@ std::size_t Pieces::band(std::int64_t cut) const {
 template <class Visit>
 void Pieces::visit_rows(const Columns& columns, Visit visit) const {
   for (std::size_t b = band(columns.begin), last = band(columns.end()); b < last; ++b) {
-    // All columns that cross a band cross the whole of it, so that what holds for one period holds for all.
+    // All columns that cross a band cross the whole of it, so one period stands for all.
     const std::int64_t begin = cuts_[b], end = begin + period_[b];
     for (std::int64_t row = columns.begin + (begin - columns.begin) / columns.ld_bytes * columns.ld_bytes; row < end;
          row += columns.ld_bytes)

@@ -13,8 +13,8 @@ struct Columns {
   std::int64_t end() const { return begin + (rows - 1) * ld_bytes + row_bytes; }
 };
 
-// Bytes between neighbouring ends of ranges and of rows. Bytes that the same ranges cover may be one piece although
-// they do not lie together: between two cuts everything repeats itself after the least common multiple of the leading
+// Pieces: the bytes between neighbouring ends of ranges and of rows. Bytes that the same ranges cover may be one piece
+// although they are not contiguous: between two cuts everything repeats after the least common multiple of the leading
 // dimensions, so one period stands for all. A matrix of a million rows has no more pieces than one of two.
 class Pieces {
  public:
@@ -22,9 +22,10 @@ class Pieces {
   Pieces(std::vector<std::int64_t> cuts, std::span<const Columns> columns);
 
   std::uint32_t count() const { return first_.back(); }
-  // The piece that begins at a cut; count() at the last cut. A range between two cuts covers the pieces between theirs.
+  // Returns the piece that begins at a cut; count() at the last cut. A range between two cuts covers the pieces between
+  // them.
   std::uint32_t at(std::int64_t cut) const { return first_[band(cut)]; }
-  // The pieces of columns that the constructor was given: ascending, disjoint.
+  // Returns the pieces of columns that the constructor was given: ascending, disjoint.
   std::vector<ByteRange> of(const Columns& columns) const;
 
  private:
@@ -33,9 +34,9 @@ class Pieces {
   void visit_rows(const Columns& columns, Visit visit) const;
   std::size_t band(std::int64_t cut) const;
 
-  std::vector<std::int64_t> cuts_;    // a band lies between two of them
-  std::vector<std::int64_t> period_;  // [band] bytes, at most those of the band
-  std::vector<std::uint32_t> first_;  // [band] its first piece; one more at the end
+  std::vector<std::int64_t> cuts_;    // neighbours bound a band
+  std::vector<std::int64_t> period_;  // [band] bytes of a period, at most the bytes of the band
+  std::vector<std::uint32_t> first_;  // [band] its first piece; one more entry at the end
   std::vector<std::int64_t> begin_;   // [piece]
 };
 

@@ -12,7 +12,7 @@
 namespace stretto {
 namespace {
 
-// The last write of a cell. `count` is its position in its lane plus one, 0: never written.
+// The last write of a cell. `count` is the write's position in its lane plus one, 0: never written.
 struct LastWrite {
   std::uint32_t count = 0;
   StorageId storage = 0;
@@ -23,8 +23,8 @@ struct LastWrite {
 // Which operations of the second step are visited.
 enum class SecondStep : std::uint8_t {
   all,
-  // Only operations that in the first step were the first on their lane to touch some byte, before anything had written
-  // it. Enough to find out whether there is anything to report: docs/verifier.md says why.
+  // Only operations that were in the first step the first on their lane to touch some byte, before anything had written
+  // it. They are enough to find out whether there is anything to report; docs/verifier.md says why.
   first_touches,
 };
 
@@ -62,7 +62,7 @@ class Walk {
         if (wrong_.empty()) follow(at);
       }
     }
-    // With races, values depend on timing: there is no meaning to check.
+    // With races, values depend on timing, so there is no intended value to check.
     if (report_.violations.size() != before) return;
     std::move(wrong_.begin(), wrong_.end(), std::back_inserter(report_.violations));
   }
@@ -77,17 +77,17 @@ class Walk {
     const LaneId lane = op.lane;
     const std::uint32_t count = clocks_.position(p_, at) + 1;
     const std::uint32_t* known = clocks_.known(p_, at);
-    // On its own lane everything before it has finished, except operations that are joined to it.
+    // On its own lane all earlier operations have finished, except those that are joined to it.
     const std::uint32_t known_here = op.joined ? clocks_.finished_before(p_, at, lane) : count;
-    // Whether operation number `of` of a lane (counted from 1) may still run when this one does.
+    // Returns whether operation number `of` of a lane (counted from 1) may still run when this operation does.
     const auto is_open = [=](LaneId l, std::uint32_t of) {
       return l == lane ? of > known_here && of != count : of > known[l];
     };
     const CellUse* begin = uses_begin(at.op);
     const CellUse* end = uses_end(at.op);
     bool touches_first = false;
-    // All reads come before all writes, because a work that may be in place reads what it overwrites first. A plan
-    // knows nothing of kernels, so that two storages of one operation on the same bytes conflict in any case.
+    // All reads come before all writes, because a work that may be in place reads an element before it overwrites it. A
+    // plan knows nothing of kernels, so two storages of one operation on the same bytes always conflict.
     for (const CellUse* use = begin; use != end; ++use) {
       if (use->mode == AccessMode::write) continue;
       const bool needs_write = use->needs_write, is_read = use->mode == AccessMode::read;
@@ -141,7 +141,7 @@ class Walk {
         {Violation::Kind::wrong_value, "wrong value: " + name(at) + does + range({at, wrong.use}) + ", " + wrong.why});
   }
 
-  // ---- from here on, only what a violation needs ----
+  // ---- the code below is needed only for a violation ----
 
   UnrolledOp instance(LaneId lane, std::uint32_t count) const {
     const auto& ops = program_.lanes[lane];
@@ -149,7 +149,7 @@ class Walk {
     return {ops[(count - 1) % size], (count - 1) / size};
   }
 
-  // The range by which an operation touches a cell.
+  // Returns the range by which an operation touches a cell.
   CellUse use_of(UnrolledOp at, std::uint32_t cell, bool is_write) const {
     for (const CellUse* use = uses_begin(at.op); use != uses_end(at.op); ++use)
       if (use->first <= cell && cell < use->last && (use->mode != AccessMode::read) == is_write) return *use;
@@ -178,7 +178,7 @@ class Walk {
   }
 
   void report_race(Touch first, Touch second) {
-    // The program issues them in the order it means.
+    // The violation names the two operations in issue order, which is the order that the program means.
     const auto issue = [](const Touch& t) { return std::pair(t.at.step, t.at.op); };
     if (issue(second) < issue(first)) std::swap(first, second);
     if (!is_new(Violation::Kind::race, first.at, second.at, second.use.storage)) return;
@@ -203,8 +203,8 @@ class Walk {
                                                              ", " + why});
   }
 
-  // The first operation in issue order that writes the cell through the storage; what the reader should have waited
-  // for.
+  // Returns the first operation in issue order that writes the cell through the storage: the operation for which the
+  // reader should have waited.
   std::optional<Touch> writer_of(StorageId storage, std::uint32_t cell, UnrolledOp reader) const {
     for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
       if (op == reader.op) continue;
@@ -217,7 +217,7 @@ class Walk {
 
   void report_unwritten(UnrolledOp at, const CellUse& use, std::uint32_t cell) {
     const std::optional<Touch> writer = writer_of(use.storage, cell, at);
-    // When the two are not ordered, the read may be early or late depending on timing: that is a race.
+    // When the two operations are not ordered, the read is early or late depending on timing: that is a race.
     if (writer && !clocks_.ordered(p_, writer->at, at) && !clocks_.ordered(p_, at, writer->at)) {
       report_race({at, use}, *writer);
       return;
@@ -248,12 +248,13 @@ class Walk {
   const std::size_t lanes_;
   const Footprints& footprints_;
   const Cells cells_;
-  std::vector<LastWrite> writes_;     // [cell]
-  std::vector<std::uint32_t> reads_;  // [cell · lanes + lane]: the latest read since the last write, counted as there
-  std::vector<StorageId> read_storage_;      // [cell]: through which storage that was
+  std::vector<LastWrite> writes_;  // [cell]
+  // [cell · lanes + lane]: the latest read since the last write, as position plus one
+  std::vector<std::uint32_t> reads_;
+  std::vector<StorageId> read_storage_;      // [cell]: the storage of that read
   std::vector<std::uint8_t> touches_first_;  // [op]
   Meaning meaning_;
-  std::vector<Violation> wrong_;  // the first, if any
+  std::vector<Violation> wrong_;  // the first wrong value, if any
 };
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 namespace stretto {
 
-// Internal to the verifier. Collects findings. Findings of one kind between the same two operations on one storage
-// count once, however many layers, micro-batches and ranks show them.
+// Internal to the verifier. Collects findings. Findings of one kind between two operations on one storage count once,
+// however many layers, micro-batches and ranks show them.
 struct RaceReport {
   using Key = std::tuple<Violation::Kind, OpId, OpId, StorageId>;
   std::vector<Violation> violations;

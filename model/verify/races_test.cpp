@@ -11,8 +11,8 @@ using namespace stretto;
 
 namespace {
 
-// The oracle: looks at every byte, and at every pair of accesses to it. Quadratic, and knows nothing of cells or of
-// "last".
+// The oracle looks at every byte, and at every pair of accesses to it. It is quadratic, and knows neither cells nor the
+// shortcut of the last access.
 struct Oracle {
   struct Touch {
     UnrolledOp at;
@@ -58,7 +58,7 @@ struct Oracle {
     return false;
   }
 
-  // Asked only when there is no race, so that the writes of a byte are in one order.
+  // Called only when there is no race, so that the writes of a byte are in one order.
   bool has_uninitialised() const {
     for (const Touch& read : touches) {
       if (read.mode == AccessMode::write) continue;
@@ -130,7 +130,7 @@ TEST_CASE("races and uninitialised reads are those that looking at every byte fi
       RaceReport report;
       report.limit = 1000;
       find_races(t.schedule, clocks, 0, footprints, with_plan ? &shared : nullptr, report);
-      // Which value a read means is another question (meaning_test.cpp).
+      // The value that a read should get is tested in meaning_test.cpp.
       std::erase_if(report.violations, [](const Violation& v) { return v.kind == Violation::Kind::wrong_value; });
       bool found_race = false;
       for (const Violation& v : report.violations) found_race = found_race || v.kind == Violation::Kind::race;

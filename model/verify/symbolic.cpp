@@ -6,7 +6,8 @@
 namespace stretto {
 namespace {
 
-// The first run of every operand from the same element on, as long as the shortest, becomes one run of the result.
+// Takes from every operand the run at the current element, cut to the shortest of these runs, and combines them into
+// one run of the result.
 template <class Combine>
 Runs zip(std::span<const Runs> operands, Combine combine) {
   Runs result;
@@ -72,7 +73,7 @@ void append(Runs& to, const Runs& runs) {
 
 Runs slice(const Runs& runs, std::int64_t begin, std::int64_t length) {
   Runs result;
-  std::int64_t at = 0;  // of the run's first element
+  std::int64_t at = 0;  // index of the run's first element
   for (Run run : runs) {
     const std::int64_t from = std::max(begin, at), to = std::min(begin + length, at + run.length);
     if (from < to) {
@@ -125,8 +126,8 @@ Runs sum_elements(std::span<const Runs> operands) {
   });
 }
 
-// A run of a family counts as a difference of two hashes, of its end and of its beginning: they telescope, so that two
-// halves count as the whole.
+// A run of a family counts as a difference of two hashes, of its end and of its beginning: the differences telescope,
+// so that two halves count as the whole.
 std::uint64_t sum_over(const Runs& runs) {
   std::uint64_t sum = 0;
   for (const Run& run : runs) {

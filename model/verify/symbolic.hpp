@@ -10,10 +10,10 @@ namespace stretto {
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value);
 
-// `length` elements that are consecutive members of one family: the family is named by its hash and says how they were
-// computed, `index` is the first one's place in it. Families are defined over whole arrays (element 7 of "the sum of
-// h.0.qkv.weight's gradients"), so that a value keeps its name wherever it is stored and however storages are cut.
-// A uniform run has the same value in every element. Uniform hash 0 is the number zero.
+// `length` elements that are consecutive members of one family. The family's hash says how its elements were computed;
+// `index` is the place of the first element in the family. Families are defined over whole arrays (element 7 of "the
+// sum of h.0.qkv.weight's gradients"), so that a value keeps its name wherever it is stored and however storages are
+// cut. A uniform run has one value in every element. Uniform hash 0 is the number zero.
 struct Run {
   static constexpr std::int64_t kUniform = std::numeric_limits<std::int64_t>::min();
   std::int64_t length = 0;
@@ -26,18 +26,20 @@ using Runs = std::vector<Run>;
 std::int64_t length_of(const Runs& runs);
 void append(Runs& to, Run run);
 void append(Runs& to, const Runs& runs);
-// Elements [begin, begin + length), which must exist.
+// Returns elements [begin, begin + length), which must exist.
 Runs slice(const Runs& runs, std::int64_t begin, std::int64_t length);
 // Replaces elements from `begin` on by all of `with`.
 void overwrite(Runs& runs, std::int64_t begin, const Runs& with);
 std::uint64_t fingerprint(const Runs& runs);
 
-// Element by element, over operands of equal length: the function `work` of them in this order, or their sum in any
-// order. The result is indexed as its first operand that is not uniform; others enter with their distance from it.
+// Combine operands of equal length element by element: by the function `work` of them in this order, or by their sum in
+// any order. The result is indexed as its first operand that is not uniform; other operands enter with their distance
+// from it.
 Runs map_elements(std::uint64_t work, std::span<const Runs> operands);
 Runs sum_elements(std::span<const Runs> operands);
 
-// The sum of a function of every element, whatever the order: equal for equal sets of elements however they are cut.
+// Returns the sum of a function of every element, whatever the order: equal for equal sets of elements however they are
+// cut.
 std::uint64_t sum_over(const Runs& runs);
 
 }  // namespace stretto

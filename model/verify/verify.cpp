@@ -13,7 +13,7 @@
 namespace stretto {
 namespace {
 
-// A plan is only data here: it may come from a file or a test.
+// The plan is checked like any data, because it may come from a file or a test.
 std::vector<Violation> check_plan(const Schedule& schedule, const RolePlan& plan) {
   const auto malformed = [](const std::string& what) {
     return std::vector<Violation>{{Violation::Kind::malformed, "malformed: memory plan: " + what}};
@@ -31,7 +31,7 @@ std::vector<Violation> check_plan(const Schedule& schedule, const RolePlan& plan
     if (schedule.storages[s].bytes() != 0 && plan.has(StorageId(s))) by_offset.push_back(s);
   std::stable_sort(by_offset.begin(), by_offset.end(),
                    [&](std::size_t a, std::size_t b) { return plan.offset_bytes[a] < plan.offset_bytes[b]; });
-  // The one that reaches furthest so far: of all, and of those that share with nobody.
+  // The storages that reach furthest so far: among all, and among those that share with nobody.
   std::size_t furthest = count, furthest_alone = count;
   for (const std::size_t s : by_offset) {
     const bool is_alone = shares_with_nobody(schedule.storages[s].kind);
@@ -45,7 +45,7 @@ std::vector<Violation> check_plan(const Schedule& schedule, const RolePlan& plan
   return {};
 }
 
-// Calls visit(coordinates) for all ranks that the program stands for, as far as they differ on `axes`.
+// Calls visit(coordinates) for all ranks that the program represents, as far as they differ on `axes`.
 template <class Visit>
 void visit_class(const Mesh& mesh, const BoundProgram& program, Coordinates at, const std::vector<Coord>& axes,
                  const Visit& visit, std::size_t next = 0) {
@@ -62,16 +62,17 @@ void visit_class(const Mesh& mesh, const BoundProgram& program, Coordinates at, 
   });
 }
 
-// "In place: the shard is slice `rank` of the whole", otherwise members would read what others have overwritten.
+// Checks the rule "In place: the shard is slice `rank` of the whole"; without it members would read elements that
+// others have overwritten.
 void check_in_place(const Schedule& schedule, const BoundProgram& program, Footprints& footprints,
                     std::vector<Violation>& out) {
-  std::vector<std::optional<Expr>> place_of(schedule.communicators.size());  // made when first needed
+  std::vector<std::optional<Expr>> place_of(schedule.communicators.size());  // made at the first use
   for (std::uint32_t f = 0; f < footprints.count(); ++f) {
     const BoundOp& op = program.ops[footprints.first_op(f)];
     const auto* work = std::get_if<Collective>(&program.works[op.op]);
     if (!work) continue;
     const CollectiveRule rule = rule_of(work->kind);
-    if (rule.gives_shard == rule.gets_shard) continue;  // one buffer, or two that are apart
+    if (rule.gives_shard == rule.gets_shard) continue;  // one buffer, or two separate ones
     const std::size_t of_shard = rule.gives_shard ? 0 : 1, of_whole = 1 - of_shard;
     const std::span<const BoundView> views = footprints.views(f);
     const BoundView &shard = views[of_shard], &whole = views[of_whole];
@@ -82,7 +83,7 @@ void check_in_place(const Schedule& schedule, const BoundProgram& program, Footp
     const std::int64_t size = work->elements / communicator.size;
     const auto& accesses = schedule.operations[op.op].accesses;
     const Expr &shard_at = accesses[of_shard].view.offset, &whole_at = accesses[of_whole].view.offset;
-    // Nearly always the very expression; then this rank, where the two overlap, says it for all.
+    // Nearly always the offset is this very expression; then this rank, if its two views overlap, decides for all.
     const bool is_apart_here = shard.offset + size <= whole.offset || whole.offset + work->elements <= shard.offset;
     std::vector<Coord> axes;
     if (is_apart_here || !whole_at.is_constant() || !(shard_at == *place * Expr(size)))
@@ -106,7 +107,7 @@ void check_in_place(const Schedule& schedule, const BoundProgram& program, Footp
   }
 }
 
-// Operations that meet others in a sequence, but stand on different lanes: each must be ordered against the next.
+// Checks a sequence of operations that meet others but are on different lanes: each must be ordered before the next.
 void check_sequence(const Schedule& schedule, const HappensBefore& clocks, std::uint32_t p,
                     const std::vector<std::uint32_t>& sequence, std::uint32_t communicator,
                     std::vector<Violation>& out) {
@@ -125,7 +126,8 @@ void check_sequence(const Schedule& schedule, const HappensBefore& clocks, std::
   }
 }
 
-// One communicator on two lanes: the lanes do not order its operations, so edges must, or members may differ in order.
+// Checks a communicator on two lanes: the lanes do not order its operations, so edges must, or members may differ in
+// order.
 void check_serialised(const Schedule& schedule, const HappensBefore& clocks, const IssueOrder& issued,
                       std::vector<Violation>& out) {
   for (const CollectiveGroup& group : issued.groups)
@@ -142,7 +144,7 @@ std::vector<Violation> at_most(std::vector<Violation> violations, std::size_t li
   return violations;
 }
 
-// The checks before binding.
+// Runs the checks before binding.
 std::vector<Violation> check_unbound(const Schedule& schedule, const MemoryPlan* plan, std::size_t limit) {
   std::vector<Violation> found = check_form(schedule, limit);
   if (!found.empty() || !plan) return found;
@@ -156,7 +158,7 @@ std::vector<Violation> check_unbound(const Schedule& schedule, const MemoryPlan*
   return {};
 }
 
-// The checks after ordering; `clocks` has no deadlock.
+// Runs the checks after ordering; `clocks` has no deadlock.
 std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefore& clocks, const IssueOrder& issued,
                                      std::vector<Footprints>& footprints, const MemoryPlan* plan, std::size_t limit) {
   std::vector<Violation> found;
@@ -172,7 +174,7 @@ std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefo
   return found;
 }
 
-// Edges and views are judged where they are evaluated.
+// Edges and views are judged where they are evaluated, which throws this error.
 Violation malformed(const Error& error) {
   return {Violation::Kind::malformed, std::string("malformed: ") + error.what()};
 }
@@ -185,7 +187,8 @@ void require_none(const Schedule& schedule, const std::vector<Violation>& violat
 }  // namespace
 
 std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan, std::size_t limit) {
-  // Each proof stands on the one before it: what is not well formed cannot be bound, what cannot run has no order.
+  // Each proof needs the one before it: a malformed schedule cannot be bound, and a schedule that cannot run has no
+  // order.
   std::vector<Violation> found = check_unbound(schedule, plan, limit);
   if (!found.empty()) return found;
   try {

@@ -10,29 +10,29 @@
 namespace stretto {
 
 // The verifier proves, over two consecutive steps of every representative rank (a step is cyclic):
-//  - every byte read has been written before it, in this step or, for persistent storages, before step 0;
-//  - any two accesses to the same byte of which one writes are ordered by lanes, edges and collectives;
-//  - all members of a communicator issue its operations in the same order, with equal kinds and sizes, and the orders
+//  - every byte read has been written before, in this step or, for persistent storages, before step 0;
+//  - any two accesses to one byte of which one writes are ordered by lanes, edges and collectives;
+//  - all members of a communicator issue its operations in one order, with equal kinds and sizes, and the orders
 //    of two communicators that share members agree unless both can be resident at once;
 //  - the step can run to its end: no cycle across lanes and ranks;
-//  - each read gets the intended value: of its own micro-batch, of a complete sum, of the current parameters.
-// With a plan, the same on planned bytes: two storages that share an address are one buffer.
+//  - each read gets the intended value: of its own micro-batch, of a complete sum, of the current parameters. With a
+//    plan, this holds for planned bytes: two storages that share an address are one buffer.
 //
-// Empty when the schedule is correct. At most `limit` violations.
+// Returns at most `limit` violations, none when the schedule is correct.
 std::vector<Violation> verify(const Schedule& schedule, const MemoryPlan* plan = nullptr, std::size_t limit = 10);
 
-// Throws Error(input) with the first violation.
+// Throws Error(input) with the first violation of a schedule.
 void require_verified(const Schedule& schedule, const MemoryPlan* plan = nullptr);
 
-// A schedule that may be simulated and run, with all that verification derived and nobody derives again: the programs
-// of the representatives, the folding, partners and issue order (BoundStep), and the memory plan. A value type, never
-// changed.
+// A schedule that may be simulated and run, with everything that verification derived: the programs of the
+// representatives, the folding, partners and issue order (BoundStep), and the memory plan. No other code derives these
+// again. A value type, never changed.
 struct VerifiedSchedule : BoundStep {
   Schedule schedule;
   MemoryPlan plan;
 };
-// Plans the memory of the schedule and verifies it on the planned bytes. Throws Error(input) as plan_memory() and
-// require_verified() do.
+// Plans the memory of the schedule and verifies the schedule on the planned bytes. Throws Error(input) as plan_memory()
+// and require_verified() do.
 VerifiedSchedule plan_and_verify(Schedule schedule);
 
 }  // namespace stretto

@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// The kinds found, in order.
+// Returns the kinds found, in order.
 std::vector<Kind> kinds(const Schedule& schedule, const MemoryPlan* plan = nullptr) {
   std::vector<Kind> result;
   for (const Violation& violation : verify(schedule, plan)) {
@@ -125,7 +125,7 @@ TEST_CASE("start_start is not finish_start") {
   ReduceChain t;
   t.waits_of(t.use) = {start_of(t.sum)};
   CHECK(verify(t.schedule)[0].kind == Kind::race);
-  // It does bring along what the other had waited for.
+  // A wait also brings along what the awaited operation had waited for.
   TinySchedule u;
   const TensorId x = u.tensor("x", 1, 8), y = u.tensor("y", 1, 8), p = u.tensor("p", 1, 8, BufferKind::parameter);
   const OpId make = u.fill("make", 1, x);
