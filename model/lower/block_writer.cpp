@@ -36,9 +36,9 @@ void BlockWriter::begin(const std::string& name, bool weights_apart, const std::
 }
 
 BlockId BlockWriter::end() {
-  // Operations that run beside each other wait for all that did before them.
+  // Concurrent operations wait for all that ran before the first of them.
   is_beside_.resize(block_.ops.size(), false);
-  std::uint32_t before = 0, begin = 0;  // [before, begin) run beside each other, and so do the next
+  std::uint32_t before = 0, begin = 0;  // operations [before, begin) are concurrent, and so are the next ones
   for (std::uint32_t i = 1; i < block_.ops.size(); ++i) {
     if (!is_beside_[i]) before = begin, begin = i;
     for (std::uint32_t on = before; on < begin; ++on)
@@ -124,7 +124,7 @@ void BlockWriter::add_places(std::vector<TensorPlace>& places, const std::string
 TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                                    Role role) {
   const Recompute& recompute = shape_.recompute;
-  // Made again for each layer by itself.
+  // A shared activation is computed again for each layer by itself.
   const bool is_shared = (role.is_core && recompute.granularity == Recompute::Granularity::selective) ||
                          (role.is_light && recompute.granularity == Recompute::Granularity::selective_op);
   const std::int64_t slots = shape_.most_slots();
@@ -290,7 +290,7 @@ void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int
 View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
                                   View dx_part, const std::string& weight, bool layered, bool sums_bias) {
   const Expr layer = layered ? Expr(Coord::layer) : Expr(0);
-  // Only the rows of this rank were kept.
+  // Only the rows of this rank were kept, so all rows are gathered again.
   if (!weights_apart_ && !shape_.frozen_base) x = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
   op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
      {read(dy), read(parameter(weight, layer)), write(dx)});

@@ -8,13 +8,13 @@
 namespace stretto {
 namespace {
 
-// Input and output of every chunk of the model. Inside a chunk the output of a layer is the input of the next; what a
-// chunk sends on is in buffers of their own, which are free again when it has been sent. Where the next chunk is on the
-// same stage, the output is its input.
+// Input and output of every chunk of the model. Inside a chunk the output of a layer is the input of the next. The
+// output that a chunk sends lies in buffers of its own, which are free again after the send. Where the next chunk is on
+// the same stage, the output is that chunk's input.
 struct ChunkEnds {
   TensorId input = 0;       // [chunk][slot]
   TensorId output = 0;      // [chunk][slot · output_buffers + buffer]
-  TensorId next_input = 0;  // [layer][the same]: what a layer writes
+  TensorId next_input = 0;  // [layer][slot · output_buffers + buffer]: the output of a layer
 };
 
 ChunkEnds add_chunk_ends(Schedule& schedule, BlockWriter& w, const BlockShape& shape, TensorId x) {
@@ -37,7 +37,8 @@ ChunkEnds add_chunk_ends(Schedule& schedule, BlockWriter& w, const BlockShape& s
         if (chunk.layers() == 0 || chunk.has_head)
           outputs.push_back(input_of(chunk.end_layer, slot));
         else if (turns_behind(chunk))
-          outputs.push_back(input_of(chunk.end_layer, std::min(buffer, slots - 1)));  // `buffer` is the next one's slot
+          // `buffer` is the next chunk's slot
+          outputs.push_back(input_of(chunk.end_layer, std::min(buffer, slots - 1)));
         else
           outputs.push_back(schedule.tensors[sent].places[static_cast<std::size_t>(buffer)]);
     }
@@ -88,7 +89,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   const auto is_needed = [&](OpId id, const Section& last) {
     const Operation& operation = schedule.operations[id];
     if (!shape.recompute.whole_layers) return !operation.name.starts_with(std::string(last.product) + ".fprop");
-    // What writes the layer's output would write where a later layer's input, or a message, may still be.
+    // An operation that writes the layer's output would overwrite a later layer's input, or a message that is not yet
+    // sent.
     return std::none_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
       return access.mode != AccessMode::read && access.view.tensor == x_next.tensor;
     });

@@ -14,15 +14,16 @@
 
 namespace stretto {
 
-// What decides the blocks of a layer: layers that are equal in it have the same.
+// The properties that decide the blocks of a layer: layers of equal kind share blocks.
 struct LayerKind {
   LayerSpec spec;
-  std::size_t context = 0;  // ContextShape::kinds
+  std::size_t context = 0;  // index into ContextShape::kinds
   auto operator<=>(const LayerKind&) const = default;
 };
 
-// Where a layer's activations lie: a storage for each slot that its micro-batches take. Layers of a stage whose chunks
-// lend each other their slots have the storages of one of them, `home`: that of the first such chunk at the same place.
+// The storages of a layer's activations: one for each slot that the layer's micro-batches take. Layers of a stage whose
+// chunks share slots have the storages of one of these layers, `home`: the layer at the same place of the first such
+// chunk.
 struct LayerSlots {
   std::int64_t home = 0;
   std::vector<std::int64_t> used;  // slots, in ascending order; at least one
@@ -31,43 +32,45 @@ struct LayerSlots {
 // Sizes that the blocks of one rank are built for.
 struct BlockShape {
   Transformer model;
-  std::vector<LayerKind> kinds;            // of all layers, each once
+  std::vector<LayerKind> kinds;            // each kind once
   std::vector<std::size_t> kind_of_layer;  // [layer] into `kinds`
   std::int64_t micro_batch_size = 1;
   double loss_scale = 1;  // 1 / tokens of the global batch
-  // [layer, and one for the head's input]
+  // [layer], with one more for the head's input
   std::vector<LayerSlots> slots;
   std::vector<std::int64_t> layer_in_chunk;  // [layer] place in its model chunk; layers are recomputed chunk by chunk
-  std::int64_t output_buffers = 1;           // of what a chunk sends to the next
-  std::int64_t gradient_buffers = 1;         // of the gradient at a boundary of chunks
+  std::int64_t output_buffers = 1;           // buffers of a chunk's output to the next chunk
+  std::int64_t gradient_buffers = 1;         // buffers of the gradient at a boundary of chunks
   std::vector<ModelChunk> chunks;            // of the model, from input to head
-  StageMap map;                              // and where they are
-  std::int64_t deferred = 0;       // micro-batches whose head.wgrad waits for the flush; 0: a part of backward
+  StageMap map;                              // the stages of these chunks
+  // micro-batches whose head.wgrad waits for the flush; 0: head.wgrad is part of backward
+  std::int64_t deferred = 0;
   bool weights_apart = false;      // weight gradients of all linear layers are blocks of their own, called by W units
   std::string head_weight;         // parameter of the head's GEMM
-  std::int64_t micro_batches = 1;  // per step and rank; inputs of all of them are there when the step starts
+  std::int64_t micro_batches = 1;  // per step and rank; the inputs of all of them exist when the step starts
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
-  bool frozen_base = false;                // no gradients of parameters: backward is data gradients alone
-  bool gelu_fusion = false;                // GELU and its gradient are epilogues of the products before them
-  bool bias_gradient_fusion = false;       // gradients of biases are epilogues of those of weights
-  bool gelu_bias_gradient_fusion = false;  // with GELU's gradient also that of the bias before it
+  bool frozen_base = false;                // no gradients of parameters: backward computes only data gradients
+  bool gelu_fusion = false;                // GELU and its gradient are epilogues of the preceding products
+  bool bias_gradient_fusion = false;       // gradients of biases are epilogues of weight gradients
+  bool gelu_bias_gradient_fusion = false;  // with GELU's gradient as an epilogue: the preceding bias gradient too
   bool residual_fusion = false;            // proj and fc2 add to the residual stream; needs tp 1 and no hidden dropout
   bool norm_gradient_fusion = false;       // norms have one operation for both of their gradients
-  Group tp;                                // ranks that cut the layers
-  bool sequence_parallel = false;          // and, between layers, the tokens
-  bool scatters_messages = false;          // and the tokens of messages between stages
+  Group tp;                                // the ranks that cut the layers
+  bool sequence_parallel = false;          // these ranks also cut the tokens between layers
+  bool scatters_messages = false;          // these ranks also cut the tokens of messages between stages
   ContextShape cp;
   const LayerKind& kind(std::int64_t layer) const { return kinds[kind_of_layer[static_cast<std::size_t>(layer)]]; }
-  SequenceParts parts() const { return {cp.size, cp.place, 1}; }        // of every sequence: the tokens of this rank
-  bool puts_off_head() const { return deferred > 0 || weights_apart; }  // its weight gradient
-  // One more than the largest slot.
+  // The tokens of every sequence that this rank has.
+  SequenceParts parts() const { return {cp.size, cp.place, 1}; }
+  bool puts_off_head() const { return deferred > 0 || weights_apart; }  // its weight gradient is deferred
+  // Returns one more than the largest slot.
   std::int64_t most_slots() const {
     std::int64_t most = 0;
     for (const LayerSlots& of_layer : slots) most = std::max(most, of_layer.used.back() + 1);
     return most;
   }
-  // The head's activations have slots of their own, from 0 on.
+  // Returns the number of slots of the head's activations, which are slots of their own, from 0 on.
   std::int64_t head_slots() const { return slots.back().used.back() + 1; }
   std::int64_t tokens() const { return micro_batch_size * model.seq_length / cp.size; }
 };
@@ -77,29 +80,32 @@ struct ParameterTensors {
   std::map<std::string, TensorId> parameter, gradient;
 };
 
-// The blocks of a kind of layer.
+// The blocks of one kind of layer.
 struct LayerBlocks {
   BlockId forward = 0, backward = 0;
-  BlockId wgrad = 0;  // with `weights_apart`: not a part of backward
-  // The forward pass of a layer once more; its first `recompute_inner` operations are all that its own backward needs
-  // (with Recompute::whole_layers, all that do not write the layer's output), the rest is the input of the layer behind
-  // it. With selective_op all that is made again, which does not depend on LayerKind::context.
+  BlockId wgrad = 0;  // with `weights_apart`: weight gradients, which are not part of backward
+  // The forward pass of a layer, computed again. Its first `recompute_inner` operations are all that the layer's own
+  // backward pass needs (with Recompute::whole_layers, all that do not write the layer's output); the other operations
+  // make the input of the next layer. With selective_op the block has all recomputed operations, which do not depend on
+  // LayerKind::context.
   BlockId recompute = 0;
   std::uint32_t recompute_inner = 0;
 };
 
-// Straight-line pieces of forward and backward, each called per micro-batch and, for layers, per layer. Backward holds
+// Straight-line parts of forward and backward, each called per micro-batch and, for layers, per layer. Backward holds
 // data-gradient and weight-gradient operations as separate operations (phases dgrad and wgrad). An order calls for each
-// layer the blocks of its kind. What kinds have in common is one operation in the blocks of all of them.
+// layer the blocks of its kind. An operation that kinds have in common is one operation in the blocks of all of them.
 struct ModelBlocks {
-  // Between chunks, both families over all chunks of the model: what comes in is the input of the chunk's first layer.
+  // Tensors between chunks. chunk_input and chunk_output are families over all chunks of the model; a chunk's input is
+  // the input of its first layer.
   TensorId chunk_input = 0, chunk_output = 0, gradient = 0;
   BlockId embedding_forward = 0, head_forward = 0, head_backward = 0, embedding_backward = 0;
-  BlockId head_wgrad = 0;           // with `weights_apart` or `deferred`: not a part of head_backward
+  // with `weights_apart` or `deferred`: the head's weight gradient, which is not part of head_backward
+  BlockId head_wgrad = 0;
   std::vector<LayerBlocks> layers;  // [BlockShape::kinds]
 };
 
-// Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view that losses add up in.
+// Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view in which losses add up.
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
                              const View& loss, LaneId compute);
 

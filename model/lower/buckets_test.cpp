@@ -15,7 +15,7 @@ std::vector<Parameter> of_sizes(const std::vector<std::int64_t>& sizes) {
   return result;
 }
 
-// Parameters of each bucket, by index.
+// Returns the parameters of each bucket, by index.
 std::vector<std::vector<std::size_t>> contents(const std::vector<Bucket>& buckets) {
   std::vector<std::vector<std::size_t>> result;
   for (const Bucket& bucket : buckets) {
@@ -40,7 +40,7 @@ TEST_CASE("parameters are laid out in reverse order, each aligned to 64 elements
 }
 
 TEST_CASE("a bucket closes when its elements reach the bucket size") {
-  // 100, then 128 + 100 = 228 (with the gap before the second), then 256 + 100.
+  // Buckets hold 100, then 128 + 100 = 228 (with the gap before the second), then 256 + 100.
   const auto sizes = of_sizes({100, 100, 100, 100});
   CHECK(contents(make_buckets(sizes, 1, 2)) == Contents{{3}, {2}, {1}, {0}});
   CHECK(contents(make_buckets(sizes, 100, 2)) == Contents{{3}, {2}, {1}, {0}});

@@ -7,17 +7,17 @@
 
 namespace stretto {
 
-// Small helpers that lowering fills a Schedule with.
+// Small helpers with which lowering fills a Schedule.
 
-// A tensor family with one storage per (layer, slot).
+// Adds a tensor family with one storage per (layer, slot).
 TensorId add_tensor(Schedule& schedule, const std::string& name, Dtype dtype, BufferKind kind, std::int64_t rows,
                     std::int64_t cols, std::int64_t layers = 1, std::int64_t slots = 1);
-// A tensor family whose instances the caller places in existing storages.
+// Adds a tensor family whose instances the caller places in existing storages.
 TensorId add_placed_tensor(Schedule& schedule, const std::string& name, std::int64_t rows, std::int64_t cols,
                            std::vector<TensorPlace> places);
 StorageId add_storage(Schedule& schedule, const std::string& name, Dtype dtype, BufferKind kind, std::int64_t elements);
 
-// The whole of one instance; `layer` and `slot` are evaluated where the operation is called.
+// Returns the view of one whole instance; `layer` and `slot` are evaluated where the operation is called.
 View whole(const Schedule& schedule, TensorId tensor, const Expr& layer = 0, const Expr& slot = 0);
 
 Access read(View view);
@@ -26,10 +26,10 @@ Access accumulate(View view);
 
 // Appends the operation to the schedule and to a block.
 OpId add_operation(Schedule& schedule, Block& block, Operation operation);
-// A block of this one operation, for operations that the order places one by one.
+// Adds a block of one operation, for operations that the order places one by one.
 BlockId add_single(Schedule& schedule, Operation operation);
 BlockId add_block(Schedule& schedule, Block block);
-// A call of the whole block.
+// Returns a call of the whole block.
 Call call_block(const Schedule& schedule, BlockId block, std::int64_t layer = 0, std::int64_t micro_batch = 0);
 
 }  // namespace stretto

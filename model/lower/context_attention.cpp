@@ -84,7 +84,7 @@ void ContextAttention::join(std::vector<View> dkvs, const View& dqkv) {
         JoinQkv{schedule_.tensors[dqs_].rows / rows_, sums, rows_, heads_, kv_heads_, head_dim_}, std::move(accesses));
 }
 
-// Queries are those of this rank, or of its group after an exchange.
+// Queries are those of this rank; after an exchange they are those of its group.
 Attention ContextAttention::attention(Pass pass, const Expr& first_key_part, std::int64_t key_parts) const {
   const Transformer& model = shape_.model;
   const std::int64_t of = shape_.cp.size, group = kind_.exchange.size;
@@ -107,7 +107,7 @@ void ContextAttention::attend(const std::string& name, const Attention& work, st
   w_.op(name, work.pass == Pass::forward ? Phase::forward : Phase::dgrad, work, std::move(accesses));
 }
 
-// ---- heads for tokens ----
+// ---- exchange of heads for tokens ----
 
 void ContextAttention::split(const std::string& name, Phase phase, Pass pass, std::int64_t kv_heads, const View& from,
                              const View& to) {
@@ -141,7 +141,7 @@ void ContextAttention::backward(const View& out, const View& dout, const View& d
   split(named(".join_dqkv"), Phase::dgrad, Pass::backward, kv_heads_, w_.work(d_received_), dqkv);
 }
 
-// ---- keys of other groups ----
+// ---- gather of all keys ----
 
 void ContextAttention::core_forward(const View& qkv, const View& out, const std::string& suffix) {
   if (kind_.has_ring()) return ring_forward(qkv, out, suffix);
@@ -175,7 +175,7 @@ void ContextAttention::gather_keys(const View& qkv, Phase phase, const std::stri
                  steps_ * rows_ * kv_cols_, {read(own), write(w_.work(kv_all_))});
 }
 
-// ---- the ring ----
+// ---- ring of keys ----
 
 View ContextAttention::part_of(TensorId parts, std::int64_t part, std::int64_t rows) const {
   View view = w_.work(parts);

@@ -34,7 +34,7 @@ class Table {
       forward(kB);
       backward_and_weights(kA);
     });
-    // Half of these W are for the end.
+    // Half of these W are deferred to the end.
     repeat(2 * ends, [&](std::int64_t i) {
       const std::int64_t chunk = i % 2 == 0 ? kB : kA;
       if (i < ends)

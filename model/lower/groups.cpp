@@ -44,7 +44,7 @@ void add_context_groups(Schedule& schedule, const Scenario& scenario, ContextSha
     if (types.size() > 1) kind.suffix = std::string(".") + name_of(type);
     kind.gathers = type == CpCommType::all_gather;
     const std::int64_t exchange = p.cp_exchange_size(type), ring = p.cp_ring_size(type);
-    // Pairs of axes, or the whole group.
+    // Ranks along one axis when there are both exchanges and rings; otherwise the whole group.
     const auto along = [&](Coord axis) {
       return exchange > 1 && ring > 1 ? std::vector{axis} : std::vector{Coord::cp, Coord::cp_exchange};
     };
@@ -119,7 +119,7 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
   if (p.replicas() > 1) groups.dp = add_with_lane("dp", replicas);
   // Reductions across instances have a communicator and a stream of their own, as in Megatron-LM.
   if (p.num_distributed_optimizer_instances > 1) groups.instances = add_with_lane("dp.instances", {Coord::dp_instance});
-  // One communicator would serialise gathers and reductions (Megatron-FSDP's all-gather group).
+  // With one communicator gathers and reductions would be serialised (Megatron-FSDP's all-gather group).
   if (shards_units(scenario)) groups.gather = add_with_lane("dp.gather", replicas);
   if (p.tensor_model_parallel_size > 1) {
     groups.tp = add_with_lane("tp", {Coord::tp});

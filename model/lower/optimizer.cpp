@@ -21,7 +21,7 @@ class OptimizerWriter {
         o_(optimizer),
         parameters_(parameters),
         order_(lowered.schedule.programs[role].order) {
-    if (scenario.training.frozen_base) return;  // no buckets to update
+    if (scenario.training.frozen_base) return;  // there are no buckets to update
     for (std::size_t b = 0; b < lowered.buckets.size(); ++b)
       if (lowered.buckets[b].role == role) buckets_.push_back(b);
     updated_ = buckets_;
@@ -31,7 +31,7 @@ class OptimizerWriter {
 
   void run() {
     if (buckets_.empty()) {
-      // The next step zeroes the metrics when they are summed.
+      // The next step zeroes the metrics, so it waits for their sum.
       if (const std::optional<OpAddress> summed = sum_metrics())
         order_.front().waits.push_back({EdgeKind::finish_start, {summed->op, 0, 0, 0, 1}});
       return;
@@ -61,7 +61,7 @@ class OptimizerWriter {
   static std::string suffix(std::size_t b) { return ".b" + std::to_string(b); }
   const BucketTensors& tensors(std::size_t b) const { return o_.tensors[b]; }
   BucketOps& ops(std::size_t b) { return lowered_.bucket_ops[b]; }
-  // The latest operation on the compute lane. That of calls before `computed_end_` is known.
+  // Returns the latest operation on the compute lane. It is known already for calls before `computed_end_`.
   Edge computed() {
     for (std::size_t c = order_.size(); c-- > computed_end_;)
       for (std::uint32_t i = order_[c].first + order_[c].count; i-- > order_[c].first;) {
@@ -86,7 +86,7 @@ class OptimizerWriter {
     }
   }
 
-  // Instead of a reduce-scatter: an all-to-all, and an addition in f32 of what it has brought.
+  // Replaces a reduce-scatter: an all-to-all, and an f32 sum of the parts that it has brought.
   Operation exchange(std::size_t b) const {
     return collective_operation("dp.all_to_all" + suffix(b), class_of(b).data, CollectiveKind::all_to_all,
                                 lowered_.buckets[b].elements, Phase::grad_sync,
@@ -95,7 +95,7 @@ class OptimizerWriter {
 
   void reduce() {
     std::set<LaneId> begun;
-    std::map<LaneId, OpId> across;  // [lane] of the bucket before, across instances
+    std::map<LaneId, OpId> across;  // [lane] operation of the previous bucket, across instances
     for (const std::size_t b : buckets_) {
       const BucketTensors& t = tensors(b);
       const ParameterClass& of = class_of(b);
@@ -108,7 +108,7 @@ class OptimizerWriter {
       const TensorId reduced = t.low.value_or(t.gradient);
       ops(b).reduction =
           place(t.parts ? exchange(b) : reduce_gradient(suffix(b), of, all_of(reduced), shard_of(b, reduced)));
-      // A reduction that follows another on the lane has the same operations before it: one edge says it.
+      // A reduction that follows another one on its lane has the same predecessors, so one edge is enough.
       const bool is_first = begun.insert(of.data.lane).second;
       if (!t.low && is_first && summed_norms_)
         order_.back().waits.push_back(*summed_norms_);
@@ -197,8 +197,9 @@ class OptimizerWriter {
     for (const auto& [lane, op] : last) order_.front().waits.push_back({EdgeKind::finish_start, {op, 0, 0, 0, 1}});
   }
 
-  // Behind the step's first call, in sequence: what AdamW of the step before has left is rounded, gathered, and takes
-  // the place of the parameters, the own shard's included, so that all ranks compute with the same.
+  // Adds, after the step's first call and in sequence, the cast, gather and cast back of parameters. The shard that
+  // AdamW updated in the previous step is rounded and gathered, and replaces the parameters, the rank's own shard
+  // included, so that all ranks compute with equal parameters.
   void gather_fp8() {
     std::vector<Call> calls;
     const auto add = [&](Operation operation) {
@@ -232,14 +233,14 @@ class OptimizerWriter {
   const Optimizer& o_;
   const ModelParameters& parameters_;
   std::vector<Call>& order_;
-  std::vector<std::size_t> buckets_;  // of the role
-  std::vector<std::size_t> updated_;  // the same, in the order of their updates
-  std::optional<Edge> summed_norms_;  // the last of them
+  std::vector<std::size_t> buckets_;  // buckets of the role
+  std::vector<std::size_t> updated_;  // the role's buckets in the order of their updates
+  std::optional<Edge> summed_norms_;  // the last sum of squares
   std::size_t computed_end_ = 0;
   Edge computed_;
 };
 
-// Buckets that are reduced, as long as something is trained.
+// Returns whether there are buckets to reduce, which needs trained parameters.
 bool has_sharded_buckets(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   return parallel.shards_optimizer() && !parallel.shards_gradients() && parallel.shards() > 1 &&

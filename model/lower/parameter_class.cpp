@@ -18,7 +18,7 @@ std::vector<ParameterClass> parameter_classes(Schedule&, const Scenario& scenari
   replicated.holds = [tp = groups.tp.size](const Parameter& p) { return is_replicated(p, tp); };
   replicated.alike = groups.tp;
   replicated.sums_alike = parallel.sequence_parallel && groups.tp.exists();
-  // Under sequence parallelism they are as other replicated parameters.
+  // Under sequence parallelism these parameters are like other replicated ones.
   ParameterClass of_heads = replicated;
   of_heads.suffix = ".heads";
   of_heads.holds = [tp = groups.tp.size, sums = replicated.sums_alike](const Parameter& p) {

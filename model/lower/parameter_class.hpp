@@ -8,33 +8,34 @@
 
 namespace stretto {
 
-// Parameters whose gradients take one way: which ranks sum them, and which ranks have them. Every bucket and every FSDP
-// unit is of one class. Parameters that another group of ranks shares, such as experts, are a class more in the list.
+// A class of parameters: all whose gradients are summed over the same ranks and held by the same ranks. Every bucket
+// and every FSDP unit is of one class. Parameters with another group of ranks, such as experts, are one more class in
+// the list.
 struct ParameterClass {
-  std::string suffix;                           // on names of units and of sums of gradients
-  std::function<bool(const Parameter&)> holds;  // of a whole parameter, or of its part on a rank
-  // Ranks that have the same parameters: inside an instance of the optimizer, for gathers of units, across instances.
+  std::string suffix;                           // suffix for names of units and of gradient sums
+  std::function<bool(const Parameter&)> holds;  // tests a whole parameter, or a rank's cut of it
+  // Ranks that have equal parameters: inside an instance of the optimizer, for gathers of units, across instances.
   Group data, gather, instances;
-  // Tensor-parallel ranks that have the same parameters; with `sums_alike` each has the gradients of its tokens or
-  // heads only.
+  // Tensor-parallel ranks that have equal parameters. With `sums_alike` each has only the gradients of its tokens or
+  // heads, which must be summed.
   Group alike;
   bool sums_alike = false;
-  bool is_tied = false;     // the first and the last pipeline stage have the same parameters,
-  Group tied;               // and sum their gradients; lower_plain() makes this group
-  std::int64_t shards = 1;  // of the optimizer's state: data.size, or 1 where every rank has all of it
+  bool is_tied = false;     // the first and the last pipeline stage have equal parameters,
+  Group tied;               // whose gradients this group sums; lower_plain() makes the group
+  std::int64_t shards = 1;  // shards of the optimizer's state: data.size, or 1 where every rank has all of it
 
   bool reduces() const { return data.exists(); }
-  Expr shard() const { return shards > 1 ? data.place : Expr(0); }  // the one that the rank updates
-  // Ranks that have the same shard: it counts in the norm once.
+  Expr shard() const { return shards > 1 ? data.place : Expr(0); }  // the shard that the rank updates
+  // Returns how many ranks have equal shards; the norm counts the shard once.
   std::int64_t copies() const { return data.size * instances.size / shards * alike.size * tied.size; }
 };
 
-// Classes of a dense model, in the order in which their buckets lie: what tensor parallelism cuts; what all
-// tensor-parallel ranks hold alike; of these what ranks use for their own heads; a tied embedding, of which two stages
-// have a copy.
+// Returns the classes of a dense model, in the order of their buckets: parameters that tensor parallelism cuts;
+// parameters that all tensor-parallel ranks hold; among these the ones that ranks use only for their own heads; a tied
+// embedding, of which two stages have a copy.
 std::vector<ParameterClass> parameter_classes(Schedule& schedule, const Scenario& scenario, const Groups& groups);
 
-// The last class that holds the parameter, as an index.
+// Returns the index of the last class that holds the parameter.
 std::size_t class_of(const std::vector<ParameterClass>& classes, const Parameter& parameter);
 
 }  // namespace stretto

@@ -13,11 +13,12 @@
 namespace stretto {
 namespace {
 
-// What TransformerEngine's linear layers multiply by, which is all that it keeps in fp8. Norm weights, all near 1,
-// would become one and the same value, and embeddings are looked up.
-bool is_linear_weight(const Parameter& p) { return p.layer >= 0 && p.decayed; }  // weight decay is for matrices only
+// Returns whether TransformerEngine's linear layers multiply by this parameter; it keeps only these in fp8. Norm
+// weights, all near 1, would be rounded to one value, and embeddings are looked up.
+// weight decay applies only to matrices
+bool is_linear_weight(const Parameter& p) { return p.layer >= 0 && p.decayed; }
 
-// Buckets of those parts from `begin` on that `is_chosen`; entries are indices into `parts`.
+// Adds buckets of the chosen parameters among `parts` from `begin` on; entries are indices into `parts`.
 template <class Choose>
 void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Choose is_chosen, std::int64_t bucket_size,
                  std::int64_t unit, std::size_t role, std::size_t c, Lowered& lowered) {
@@ -36,7 +37,7 @@ void add_buckets(const std::vector<Parameter>& parts, std::size_t begin, Choose 
   }
 }
 
-// A chunk's parameters, in registration order, as indices into `all`, without the copy of a tied embedding.
+// Returns a chunk's parameters, in registration order, as indices into `all`, without the copy of a tied embedding.
 std::vector<std::size_t> parameters_of(const std::vector<Parameter>& all, const ModelChunk& chunk) {
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -65,7 +66,7 @@ std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Para
   Transformer unpadded = scenario.model;
   unpadded.padded_vocab_size = unpadded.vocab_size;
   const std::vector<Parameter> saved = parameters(unpadded);
-  std::map<std::string, std::uint32_t> known;  // arrays
+  std::map<std::string, std::uint32_t> known;  // known arrays
   std::vector<StatePiece> pieces;
   pieces.reserve(all.size() + 1);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -91,9 +92,9 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
   const std::vector<ModelChunk> chunks = model_chunks(scenario.model, parallel);
   const std::vector<Parameter> all = parameters(scenario.model);
   const bool is_tied = ties_across_stages(scenario);
-  std::int64_t bucket_size = 0;  // one bucket
+  std::int64_t bucket_size = 0;  // 0: one bucket
   const bool is_frozen = scenario.training.frozen_base;
-  // As Megatron-LM: what overlaps with the update of other chunks is a whole chunk.
+  // As in Megatron-LM, a whole chunk is one bucket when its gather overlaps with the update of other chunks.
   if (scenario.overlap.overlap_grad_reduce && parallel.replicas() > 1 && !is_frozen &&
       !updates_first_chunk_first(scenario))
     bucket_size =
@@ -102,7 +103,7 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
   StateMap& state = schedule.state;
   state.pieces = add_model_arrays(state, all, scenario);
   std::optional<StatePiece> tied_copy;
-  std::vector<std::size_t> whole;  // [part] index into `all`
+  std::vector<std::size_t> whole;  // [parameter in `parts`] index into `all`
   std::vector<bool> first_chunk;   // [bucket]
   const bool gathers_in_fp8 = gathers_fp8(scenario);
   for (std::int64_t stage = 0; stage < map.stages; ++stage)

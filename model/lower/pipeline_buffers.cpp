@@ -13,15 +13,16 @@
 namespace stretto {
 namespace {
 
-using Owner = std::pair<std::int64_t, std::int64_t>;  // chunk, micro-batch
+using Owner = std::pair<std::int64_t, std::int64_t>;  // (chunk, micro-batch)
 
-// Which of the free numbers comes first.
+// The rule that chooses among free numbers.
 enum class Preference : std::uint8_t {
-  longest_free,  // its last user has had most time
-  own_chunk,     // one that the chunk had before, then one that nobody had: a chunk's operations then have few views
+  longest_free,  // the number whose last user has been gone longest
+  // a number that the chunk had before, else one that nobody had: a chunk's operations then have few views
+  own_chunk,
 };
 
-// Hands out numbers.
+// Hands out numbers and takes them back.
 class Pool {
  public:
   Pool(Preference preference, std::int64_t count) : preference_(preference) {
@@ -67,22 +68,22 @@ class Pool {
   }
 
   const Preference preference_;
-  Numbers free_;  // the one that has been free longest first
+  Numbers free_;  // the number that has been free longest comes first
   std::map<Owner, std::int64_t> owned_;
-  std::map<std::int64_t, std::int64_t> last_chunk_;  // by number, of those that were taken
+  std::map<std::int64_t, std::int64_t> last_chunk_;  // [number] last chunk, for numbers that were taken
   std::int64_t most_ = 0;
 };
 
-// How many there are before any is taken, and how many were.
+// Sizes: how many numbers exist before any is taken, and how many were taken.
 struct Counts {
   std::vector<std::int64_t> slots;  // [pool of slots]
   std::int64_t outputs = 0, gradients = 0;
 };
 
-// [chunk] the pool that its slots are from. Chunks of an interleaved pipeline lend each other their slots: how many
-// micro-batches of a chunk are alive goes up and down, and the sum over chunks hardly does (Korthikanti et al., arXiv
-// 2205.05198, 4.2.3). The chunk with the head lends none, because a slot has its logits. Where W is apart from B each
-// chunk takes its slots in turn (BlockWriter::kept_gradient).
+// Returns [chunk] the pool of its slots. Chunks of an interleaved pipeline share a pool: the number of live
+// micro-batches of one chunk goes up and down, but the sum over chunks hardly does (Korthikanti et al., arXiv
+// 2205.05198, 4.2.3). The chunk with the head shares with none, because its slots have logits. Where W is separate from
+// B each chunk takes its slots in turn (BlockWriter::kept_gradient).
 std::vector<std::size_t> pools_of_chunks(const PipelineShape& shape, std::int64_t stage) {
   std::vector<std::size_t> pools(static_cast<std::size_t>(shape.chunks), 0);
   const bool lends = !is_zero_bubble(shape.schedule);
@@ -128,7 +129,7 @@ class BufferAssigner {
   static Owner key(const PipelineUnit& unit) { return {unit.chunk, unit.micro_batch}; }
   Pool& slots_of(const PipelineUnit& unit) { return slots_[pool_of_chunk_[static_cast<std::size_t>(unit.chunk)]]; }
   std::int64_t slot_of(const PipelineUnit& unit) {
-    // A gradient that is sent, and an activation that is, are of a unit that has been computed; its slot may be gone.
+    // A sent gradient or activation belongs to a unit that has been computed; the unit's slot may be free again.
     if (const auto known = slot_of_.find(key(unit)); known != slot_of_.end()) return known->second;
     return slot_of_[key(unit)] = slots_of(unit).take(key(unit));
   }
@@ -157,16 +158,16 @@ class BufferAssigner {
   }
 
   const StageMap map_;
-  const UnitKind last_use_;  // of a slot
+  const UnitKind last_use_;  // kind of the unit that uses a slot last
   const std::int64_t stage_;
   const std::vector<std::size_t>& pool_of_chunk_;
   std::vector<Pool> slots_;  // [pool]
   Pool outputs_, gradients_;
-  std::map<Owner, std::int64_t> slot_of_;  // every micro-batch of every chunk has one
-  std::set<Owner> computed_;               // forward
+  std::map<Owner, std::int64_t> slot_of_;  // every micro-batch of every chunk has a slot
+  std::set<Owner> computed_;               // forward units computed so far
 };
 
-// The slots that the micro-batches of each chunk have.
+// Notes the slots that the micro-batches of each chunk have taken.
 void note_slots(const PipelineShape& shape, PipelineOrder& order) {
   std::vector<std::set<std::int64_t>> slots(static_cast<std::size_t>(shape.chunks));
   for (const PipelineItem& item : order.items) {
@@ -193,7 +194,7 @@ void assign_buffers(const PipelineShape& shape, std::int64_t stage, PipelineOrde
       counts.slots = taken.slots;
       for (std::int64_t& slots : counts.slots) ++slots;
     }
-    // An overlapped send still reads its buffer for a while after the order has released it.
+    // An overlapped send still reads its buffer for a while after the order has released the buffer.
     if (overlaps) {
       counts.outputs = taken.outputs + 1;
       counts.gradients = taken.gradients + 1;
@@ -204,7 +205,7 @@ void assign_buffers(const PipelineShape& shape, std::int64_t stage, PipelineOrde
   order.gradient_buffers = std::max<std::int64_t>(1, taken.gradients);
   note_slots(shape, order);
   for (std::size_t chunk = 0; chunk < pools.size(); ++chunk) {
-    // A chunk that takes its slots in turn has all of them, also where it has fewer micro-batches.
+    // A chunk that takes its slots in turn has all of them, even where it has fewer micro-batches.
     if (is_apart) {
       order.slots[chunk].resize(static_cast<std::size_t>(counts.slots[pools[chunk]]));
       std::iota(order.slots[chunk].begin(), order.slots[chunk].end(), 0);

@@ -5,8 +5,8 @@
 
 namespace stretto {
 
-// Gives every unit and message of the order its slot and its buffer, and says how many of each there are. They are
-// handed out as the order is read, so that rotation follows from it whatever it is.
+// Assigns a slot and a buffer to every unit and message of the order, and sets how many of each there are. Numbers are
+// handed out in the order of the items, so that any order gets a valid rotation.
 void assign_buffers(const PipelineShape& shape, std::int64_t stage, PipelineOrder& order);
 
 }  // namespace stretto

@@ -12,11 +12,11 @@
 namespace stretto {
 namespace {
 
-// 1F1B and interleaved 1F1B.
+// Writes 1F1B and interleaved 1F1B.
 class Writer {
  public:
   Writer(const PipelineShape& shape, std::int64_t stage) : s_(shape), stage_(stage) {
-    // In groups of micro-batches, chunk by chunk.
+    // Units come in groups of micro-batches, chunk by chunk.
     for (std::int64_t begin = 0; begin < s_.micro_batches; begin += s_.group) {
       const std::int64_t end = std::min(begin + s_.group, s_.micro_batches);
       for (std::int64_t chunk = 0; chunk < s_.chunks; ++chunk)
@@ -26,7 +26,7 @@ class Writer {
         }
     }
     total_ = static_cast<std::int64_t>(table_[0].size());
-    const std::int64_t behind = s_.stages - 1 - stage_;  // stages
+    const std::int64_t behind = s_.stages - 1 - stage_;  // later stages
     warmup_ = std::min(s_.chunks == 1 ? behind : 2 * behind + (s_.chunks - 1) * s_.group, total_);
   }
 
@@ -62,9 +62,10 @@ class Writer {
     if (direction == kForward ? !is_last(made.chunk) : !is_first(made.chunk)) to.push_back({made, true});
   }
 
-  // The unit that arrives while this stage is between its steps `k` and `k + 1` of a direction: its neighbour makes it
-  // meanwhile. A neighbour on the near side of the pipeline is a step ahead; the one that closes the ring of chunks is
-  // stages − 1 steps behind, and what it makes is of the chunk before (forward) or behind (backward).
+  // Returns the unit that arrives while this stage is between its steps `k` and `k + 1` of a direction: its neighbour
+  // makes the unit meanwhile. A neighbour on the near side of the pipeline is a step ahead. The neighbour that closes
+  // the ring of chunks is stages − 1 steps behind, and its unit belongs to the previous chunk (forward) or the next
+  // chunk (backward).
   std::optional<PipelineMessage> arriving(UnitKind direction, std::int64_t k) const {
     const bool closes_ring = direction == kForward ? stage_ == 0 : stage_ + 1 == s_.stages;
     if (!closes_ring) {
@@ -98,7 +99,7 @@ class Writer {
     exchange(std::move(messages));
   }
 
-  // recv_forward, send_forward_recv_backward and so on, each of which blocks.
+  // Writes recv_forward, send_forward_recv_backward and so on, each of which blocks.
   void write_1f1b() {
     const std::int64_t steady = total_ - warmup_;
     for (std::int64_t k = 0; k < warmup_; ++k) {
@@ -171,7 +172,7 @@ class Writer {
 
   const PipelineShape& s_;
   const std::int64_t stage_;
-  std::vector<PipelineUnit> table_[2];  // [direction]: what is computed at each step
+  std::vector<PipelineUnit> table_[2];  // [direction]: the unit of each step
   std::int64_t total_ = 0, warmup_ = 0;
   std::vector<PipelineItem> items_;
 };

@@ -14,13 +14,13 @@ PipelineOrder order_of(const PipelineShape& shape, std::int64_t stage) {
   return pipeline_orders(shape)[static_cast<std::size_t>(stage)];
 }
 
-// "F0b": forward of micro-batch 0, the second chunk. The letter is left out with one chunk.
+// Returns "F0b": forward of micro-batch 0, the second chunk. The letter is left out with one chunk.
 std::string text_of(const PipelineShape& shape, const PipelineUnit& unit) {
   return std::string(1, "FBW"[static_cast<int>(unit.kind)]) + std::to_string(unit.micro_batch) +
          (shape.chunks > 1 ? std::string(1, static_cast<char>('a' + unit.chunk)) : "");
 }
 
-// "F0 [sF0 rB0]": compute, then an exchange of messages.
+// Returns "F0 [sF0 rB0]": compute, then an exchange of messages.
 std::string text_of(const PipelineShape& shape, std::int64_t stage) {
   std::string text;
   for (const PipelineItem& item : order_of(shape, stage).items) {
@@ -74,10 +74,10 @@ TEST_CASE("1F1B as a table", "[pipeline]") {
   CHECK(text_of(two, 1) == "[rF0] F0 B0 [sB0 rF1] F1 B1 [sB1 rF2] F2 B2 [sB2]");
   const PipelineShape three{3, 1, 3};
   CHECK(text_of(three, 1) == "[rF0] F0 [sF0] [rF1] F1 [sF1 rB0] B0 [sB0 rF2] F2 [sF2 rB1] B1 [sB1] [rB2] B2 [sB2]");
-  // Fewer micro-batches than stages: there is no steady state on the first.
+  // With fewer micro-batches than stages the first stage has no steady state.
   CHECK(text_of({3, 1, 1}, 0) == "F0 [sF0] [rB0] B0");
   CHECK(text_of({1, 1, 2}, 0) == "F0 B0 F1 B1");
-  // Weight gradients that the last piece of the model puts off.
+  // The last model chunk defers its weight gradients.
   const PipelineShape deferring{2, 1, 3, 1, false, false, 2};
   CHECK(text_of(deferring, 0) == text_of(two, 0));
   CHECK(text_of(deferring, 1) == text_of(two, 1) + " W0 W1");
@@ -117,7 +117,7 @@ TEST_CASE("every micro-batch of every chunk goes forward, then backward, once", 
 TEST_CASE("what a stage sends is what its neighbour receives, in that order", "[pipeline]") {
   for (const PipelineShape& shape : all_shapes()) {
     INFO(name_of(shape));
-    // [direction, from, to] → (piece of the model that needs it, micro-batch)
+    // [direction, from, to] → (model chunk that needs it, micro-batch)
     using Key = std::tuple<UnitKind, std::int64_t, std::int64_t>;
     std::map<Key, std::vector<std::pair<std::int64_t, std::int64_t>>> sent, received;
     for (std::int64_t stage = 0; stage < shape.stages; ++stage)
@@ -129,7 +129,7 @@ TEST_CASE("what a stage sends is what its neighbour receives, in that order", "[
           const std::int64_t to = here + (message.is_send ? way : 0);
           const Key key{message.unit.kind, map.stage_of(to - way), map.stage_of(to)};
           (message.is_send ? sent : received)[key].emplace_back(to, message.unit.micro_batch);
-          // Which block it is called from says where it goes to.
+          // The block that a message is called from determines its destination.
           const std::int64_t other = map.stage_of(message.is_send ? to : here - way);
           CHECK(other ==
                 (stage + (message.is_send ? way : -way) * map.way(message.unit.chunk) + shape.stages) % shape.stages);
@@ -171,7 +171,8 @@ TEST_CASE("what a unit needs has been received before it, what it sends was made
     }
 }
 
-// Chunks that take their slots from one pool have one number, another chunk a number of its own.
+// Returns the pool of a chunk's slots: one number for all chunks that share a pool, a number of its own for any other
+// chunk.
 std::int64_t pool_of(const PipelineShape& shape, std::int64_t stage, std::int64_t chunk) {
   const bool lends = !is_zero_bubble(shape.schedule) && !shape.map().is_last(stage, chunk);
   return lends ? -1 : chunk;
@@ -183,10 +184,10 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its last pa
       INFO(name_of(shape) << ", stage " << stage);
       const PipelineOrder order = order_of(shape, stage);
       REQUIRE(static_cast<std::int64_t>(order.slots.size()) == shape.chunks);
-      using Unit = std::pair<std::int64_t, std::int64_t>;           // chunk and micro-batch
-      std::map<std::pair<std::int64_t, std::int64_t>, Unit> owner;  // pool and slot → unit
-      std::map<std::int64_t, std::size_t> most_alive;               // by pool
-      std::map<std::int64_t, std::set<std::int64_t>> slots;         // by pool
+      using Unit = std::pair<std::int64_t, std::int64_t>;           // (chunk, micro-batch)
+      std::map<std::pair<std::int64_t, std::int64_t>, Unit> owner;  // (pool, slot) → unit
+      std::map<std::int64_t, std::size_t> most_alive;               // [pool]
+      std::map<std::int64_t, std::set<std::int64_t>> slots;         // [pool]
       bool is_own = true;
       const auto use = [&](const PipelineUnit& unit) {
         const std::vector<std::int64_t>& of_chunk = order.slots[static_cast<std::size_t>(unit.chunk)];
@@ -213,11 +214,11 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its last pa
       CHECK(is_own);
       CHECK(owner.empty());
       if (!is_zero_bubble(shape.schedule)) {
-        // A stage has no more slots than it has micro-batches of chunks alive at once.
+        // A stage has no more slots than live (chunk, micro-batch) pairs.
         for (const auto& [pool, of_pool] : slots) CHECK(of_pool.size() == most_alive[pool]);
-        // 1F1B keeps as many micro-batches as there are stages from this one to the last (PipeDream), interleaved 1F1B
-        // on the first stage those of its warm-up and one more (Narayanan et al., arXiv 2104.04473). Elsewhere, and in
-        // larger groups, inputs arrive before their turn.
+        // 1F1B keeps as many micro-batches as there are stages from this one to the last (PipeDream); interleaved 1F1B
+        // keeps on the first stage those of its warm-up and one more (Narayanan et al., arXiv 2104.04473). On other
+        // stages, and in larger groups, inputs arrive before their turn.
         const std::int64_t behind = shape.stages - 1 - stage;
         const std::int64_t warmup = shape.chunks == 1 ? behind : 2 * behind + (shape.chunks - 1) * shape.group;
         std::int64_t all = 0;
@@ -226,11 +227,12 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its last pa
           CHECK(all == std::min(warmup + 1, shape.micro_batches * shape.chunks));
       }
       const auto count = [&](std::size_t chunk) { return std::ssize(order.slots[chunk]); };
-      // Zero-bubble schedules keep P micro-batches of a stage everywhere, and what B makes for W has one more.
+      // Zero-bubble schedules keep P micro-batches of a stage everywhere, and the gradients that B makes for W need one
+      // more.
       if (shape.schedule == PipelineSchedule::zb_h1) CHECK(count(0) == std::min(shape.stages, shape.micro_batches) + 1);
       if (shape.schedule == PipelineSchedule::zb_v && shape.micro_batches >= 2 * shape.stages) {
         CHECK(count(0) == 2 * shape.stages - stage + 1);
-        CHECK(count(1) == std::min(stage + 2, shape.stages) + 1);  // one that has come early, but at the turn
+        CHECK(count(1) == std::min(stage + 2, shape.stages) + 1);  // one arrives early, except at the turn
       }
       if (shape.schedule == PipelineSchedule::dualpipe_v) {
         CHECK(count(0) == std::min(2 * shape.stages - stage + 2, 2 * shape.stages + 1));
@@ -274,7 +276,7 @@ TEST_CASE("micro-batches take slots in turn when W is apart", "[pipeline]") {
       INFO(name_of(shape) << ", stage " << stage);
       const PipelineOrder order = order_of(shape, stage);
       bool in_turn = true, is_own = true;
-      // (chunk, slot) → the micro-batch whose B has written what its W reads there
+      // (chunk, slot) → the micro-batch whose B has written the gradient that its W reads there
       std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> kept;
       for (const PipelineItem& item : order.items) {
         const std::int64_t slots = std::ssize(order.slots[static_cast<std::size_t>(item.unit.chunk)]);
@@ -283,7 +285,7 @@ TEST_CASE("micro-batches take slots in turn when W is apart", "[pipeline]") {
         if (item.is_compute) in_turn = in_turn && slot == mb % slots;
         if (item.is_compute && kind == UnitKind::backward) is_own = is_own && kept.try_emplace(before, mb).second;
         if (item.is_compute && kind == UnitKind::weights) is_own = is_own && kept.erase(before) == 1;
-        // Nobody else gets the slot meanwhile: not at a receive, nor by the unit that makes its input.
+        // No other unit takes the slot meanwhile: neither a receive nor the unit that makes its input.
         for (const PipelineMessage& message : item.messages)
           if (message.unit.kind == UnitKind::forward && !message.is_send)
             is_own = is_own && !kept.contains({message.unit.chunk, message.unit.slot});

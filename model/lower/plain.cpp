@@ -19,7 +19,7 @@ namespace {
 
 constexpr LaneId kCompute = 0;
 
-// Micro-batches whose weight gradient of the head is put off.
+// Returns the number of micro-batches whose weight gradient of the head is deferred.
 std::int64_t deferred_of(const Scenario& scenario) {
   const Overlap& overlap = scenario.overlap;
   if (!overlap.defer_embedding_wgrad_compute || scenario.parallel.pipeline_model_parallel_size == 1 ||
@@ -29,7 +29,7 @@ std::int64_t deferred_of(const Scenario& scenario) {
   return overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, all) : all;
 }
 
-// Orders of all stages.
+// Returns the orders of all stages.
 std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   PipelineShape shape;
@@ -45,7 +45,7 @@ std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
   return pipeline_orders(shape);
 }
 
-// Where the activations of each layer lie. Needs the chunks and their map.
+// Sets the slots of the activations of each layer. Needs the chunks and their map.
 void add_slots(BlockShape& shape, const std::vector<PipelineOrder>& orders) {
   for (std::int64_t layer = 0; layer <= shape.model.num_layers; ++layer) shape.slots.push_back({layer, {}});
   const auto merge = [](LayerSlots& into, const std::vector<std::int64_t>& used) {
@@ -53,7 +53,7 @@ void add_slots(BlockShape& shape, const std::vector<PipelineOrder>& orders) {
     std::set_union(into.used.begin(), into.used.end(), used.begin(), used.end(), std::back_inserter(both));
     into.used = std::move(both);
   };
-  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> homes;  // by stage and place in the chunk
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> homes;  // (stage, place in the chunk) → home
   for (std::size_t c = 0; c < shape.chunks.size(); ++c) {
     const ModelChunk& chunk = shape.chunks[c];
     const auto piece = static_cast<std::int64_t>(c);
@@ -67,14 +67,14 @@ void add_slots(BlockShape& shape, const std::vector<PipelineOrder>& orders) {
       merge(of_layer, used);
       if (lends) of_layer.home = homes.try_emplace({stage, shape.layer_in_chunk.back()}, layer).first->second;
     }
-    // A chunk without layers has its input alone.
+    // A chunk without layers has only its input.
     if (chunk.layers() == 0 || chunk.has_head) merge(shape.slots[static_cast<std::size_t>(chunk.end_layer)], used);
   }
   for (LayerSlots& of_layer : shape.slots)
     if (of_layer.used.empty()) of_layer.used = {0};
 }
 
-// Kinds of layers, those of one LayerSpec in the order of their kinds of context parallelism.
+// Adds the kinds of layers; kinds of one LayerSpec follow the order of their kinds of context parallelism.
 void add_kinds(BlockShape& shape, const Parallel& parallel) {
   const std::vector<CpCommType> types = parallel.cp_comm_types();
   std::vector<LayerKind> of_layer;
@@ -127,8 +127,8 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   return shape;
 }
 
-// The sum of a tied embedding's gradient shards: one operation of both stages. Places of `gradient` are those of the
-// first and of the last stage; the shard begins at `begin`.
+// Adds the sum of a tied embedding's gradient shards, one operation of both stages. `gradient` has a place for the
+// first and one for the last stage; the shard begins at `begin`.
 BlockId add_sum_of_tied(Schedule& schedule, TensorId gradient, std::int64_t shard, const Expr& begin,
                         const Group& tied) {
   return add_single(schedule, collective_operation("embedding.all_reduce_wgrad", tied, CollectiveKind::all_reduce,
@@ -136,7 +136,7 @@ BlockId add_sum_of_tied(Schedule& schedule, TensorId gradient, std::int64_t shar
                                                    {accumulate({gradient, tied.place, 0, begin, 1, shard, shard})}));
 }
 
-// The buckets that hold the copies of a tied embedding.
+// Returns the buckets that hold the copies of a tied embedding.
 TensorId tied_gradient_buckets(Schedule& schedule, const Lowered& lowered) {
   std::vector<TensorPlace> places;
   std::int64_t elements = 0;
@@ -187,7 +187,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
   lowered.forward_blocks = {blocks.embedding_forward, blocks.head_forward};
   for (const LayerBlocks& layer : blocks.layers) {
     lowered.layer_blocks.push_back(layer.forward);
-    // Kinds may have one in common (selective_op).
+    // Kinds may share a recompute block (selective_op).
     const bool is_known = std::count(lowered.layer_blocks.begin(), lowered.layer_blocks.end(), layer.recompute) > 0;
     if (shape.recompute.repeats_layers() && !is_known) lowered.layer_blocks.push_back(layer.recompute);
     if (shape.weights_apart) lowered.layer_blocks.push_back(layer.wgrad);

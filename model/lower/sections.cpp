@@ -40,7 +40,7 @@ Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& sh
   add_transients();
 }
 
-// [layer]; empty: all of them.
+// [layer]; empty: all layers.
 std::vector<bool> Sections::layers_with_mlp() const {
   std::vector<bool> with;
   for (std::int64_t layer = 0; layer < model_.num_layers; ++layer) with.push_back(model_.layer(layer).has_mlp());
@@ -74,13 +74,14 @@ void Sections::add_layer_activations() {
     kept_.q_norm_stats = w_.recomputable("q_norm.stats", tokens, heads_ * w_.norm_stats(), layers, statistics);
     kept_.k_norm_stats = w_.recomputable("k_norm.stats", tokens, kv_heads_ * w_.norm_stats(), layers, statistics);
   }
-  // Recomputed or not, a weight gradient that comes later reads it.
+  // A deferred weight gradient reads attention's output, whether the output is recomputed or not.
   kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {.is_core = !shape_.weights_apart});
   const auto of_mlp = [&](const std::string& name, std::int64_t of_rows, std::int64_t cols, BlockWriter::Role role) {
     role.layers = layers_with_mlp();
     return w_.recomputable(name, of_rows, cols, layers, std::move(role));
   };
-  // Where weight gradients are put off, its storage is needed for that of proj's output too, which all layers have.
+  // Where weight gradients are deferred, the storage of x_mid also holds the gradient of proj's output, which all
+  // layers have.
   const BlockWriter::Role x_mid{.is_light = makes_x_mid_again()};
   kept_.x_mid = shape_.weights_apart ? w_.recomputable("x_mid", rows, hidden, layers, x_mid)
                                      : of_mlp("x_mid", rows, hidden, x_mid);
@@ -95,8 +96,8 @@ void Sections::add_layer_activations() {
   kept_.act = of_mlp(act_ + ".out", tokens, ffn_, {.is_light = !shape_.gelu_fusion});
 }
 
-// A weight gradient that is put off needs an instance of its operands for its micro-batch alone. The other
-// micro-batches share theirs as all activations are shared, by slot.
+// A deferred weight gradient needs an instance of its operands for its own micro-batch. Other micro-batches share
+// instances by slot, as all activations do.
 View Sections::keep(const std::string& name, std::int64_t rows, std::int64_t cols) const {
   if (shape_.deferred == 0) return w_.act(w_.activation(name, rows, cols, 1));
   const std::int64_t kept = shape_.deferred + (shape_.deferred < shape_.micro_batches ? shape_.head_slots() : 0);
@@ -132,7 +133,7 @@ void Sections::add_transients() {
   if (!shape_.weights_apart) backward_.d_proj = backward_.d_fc2 = backward_.d_branch;
 }
 
-// What weight gradients read besides activations.
+// Adds the output gradients that weight gradients read besides activations.
 void Sections::add_output_gradients() {
   BackwardTransients& d = backward_;
   if (!shape_.weights_apart) {
@@ -149,8 +150,8 @@ void Sections::add_output_gradients() {
   d.d_fc2 = kept("d_fc2", kept_.x);
 }
 
-// What a layer added to the residual stream gets of its gradient. d_x itself will be added to, so that it is copied
-// for a weight gradient that comes later.
+// Returns the gradient of the term that a layer added to the residual stream. d_x itself will be changed, so a deferred
+// weight gradient reads a copy.
 View Sections::branch_gradient(const std::string& residual, const std::string& layer, const View& branch,
                                DropoutSite site) {
   const View& d_x = backward_.d_x;
@@ -193,7 +194,7 @@ void Sections::embedding_backward() {
 void Sections::row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
                          const View& before, const View& after, DropoutSite site) {
   const std::int64_t hidden = model_.hidden_size;
-  // Layers of other kinds may have the same with another output.
+  // Layers of other kinds may have an equal operation with another output.
   const std::string kind = kind_.spec.suffix();
   if (shape_.residual_fusion) return w_.row_forward(name, in, hidden, input, after, before, kind);
   w_.row_forward(name, in, hidden, input, w_.work(forward_.branch));
@@ -219,7 +220,7 @@ Sections::Columns Sections::columns_of(const View& qkv) const {
   return {columns(0, attended_), columns(attended_, kv), columns(attended_ + kv, kv)};
 }
 
-// Norms of q and k stand between their product and rotary positions (Megatron-LM, Qwen3 in Hugging Face).
+// Norms of q and k come after the product and before rotary positions (Megatron-LM, Qwen3 in Hugging Face).
 void Sections::normalise_heads() {
   if (!model_.qk_layernorm) return;
   const Columns before = columns_of(of_layer(kept_.projected)), after = columns_of(qkv());
@@ -271,7 +272,7 @@ void Sections::attention_backward(const View& in) {
 
 // ---- mlp ----
 
-// What the activation reads: the output of fc1, or under swiglu its gate and up.
+// Returns the inputs of the activation: the output of fc1, or its gate and up under swiglu.
 std::vector<Access> Sections::before_activation() const {
   if (has_gate_apart()) return {read(of_layer(kept_.gate)), read(of_layer(kept_.up))};
   View fc1 = of_layer(kept_.fc1);
@@ -329,10 +330,10 @@ void Sections::mlp_backward(const View& in) {
   w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
 }
 
-// ---- what selective_op makes again ----
+// ---- recomputation of selective_op ----
 
-// Every second product is kept: q and v, gate, and of the model's products k, proj and up are not. k is kept here, for
-// it lies beside q and v. With tensor parallelism the sum behind proj is kept, so that proj is not needed.
+// Every second product is kept: q, v and gate. The model's products k, proj and up would not be kept, but k is, because
+// it lies next to q and v. With tensor parallelism the sum after proj is kept, so that proj is not recomputed.
 void Sections::light_forward(const View& in) {
   const View x_mid = of_layer(kept_.x_mid), ln_2 = of_layer(kept_.ln_2);
   w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);

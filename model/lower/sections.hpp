@@ -11,13 +11,13 @@ namespace stretto {
 
 // Activations that forward keeps for backward: families over layers and slots.
 struct KeptActivations {
-  TensorId x = 0;  // the residual stream: that of layer l goes in, that of layer l + 1 comes out
+  TensorId x = 0;  // residual stream: x of layer l is its input, x of layer l + 1 its output
   TensorId ln_1 = 0, ln_1_stats = 0, qkv = 0, attention = 0;
-  TensorId projected = 0, q_norm_stats = 0, k_norm_stats = 0;  // q, k and v before norms of q and k
+  TensorId projected = 0, q_norm_stats = 0, k_norm_stats = 0;  // q, k and v before the norms of q and k
   TensorId lse = 0;                                            // of fused attention
-  TensorId x_mid = 0;                                          // the residual stream between attention and mlp
+  TensorId x_mid = 0;                                          // residual stream between attention and mlp
   TensorId ln_2 = 0, ln_2_stats = 0, act = 0;
-  TensorId fc1 = 0, gate = 0, up = 0;  // gate and up in place of fc1, where one is kept and the other is not
+  TensorId fc1 = 0, gate = 0, up = 0;  // gate and up replace fc1 where only one of them is kept
   View ln_f, logits;
   TensorId ln_f_stats = 0;
 };
@@ -30,34 +30,34 @@ struct ForwardTransients {
 struct BackwardTransients {
   View d_x;               // gradient of the residual stream, in a buffer of the chunk's boundary (Call::buffer)
   TensorId d_hidden = 0;  // gradient of a norm's output
-  TensorId d_part = 0;    // this rank's rows of its sum
+  TensorId d_part = 0;    // this rank's rows of the summed d_hidden
   TensorId d_attention = 0;
   View d_qkv, d_fc1, d_act;
-  View d_attended;     // gradient of what attention reads, where d_qkv is that before the norms of q and k
+  View d_attended;     // gradient of attention's input; d_qkv is the gradient before the norms of q and k
   View d_branch;       // gradient of dropout's input
-  View d_proj, d_fc2;  // of what these layers add to the residual stream, where it is not in d_x
+  View d_proj, d_fc2;  // gradients of the terms that these layers add to the residual stream, where they are not in d_x
 };
 
 // Writes the sections of the model's layers into blocks. Each section has a forward and a backward pass between two
 // points of the residual stream. Weight gradients are in the block of the backward pass, or in a separate block
-// (BlockWriter::begin). References are borrowed and must outlive this.
+// (BlockWriter::begin). References are borrowed and must outlive this object.
 class Sections {
  public:
   // Adds the inputs "tokens" and "targets", activations and workspaces. `loss` is the f64 scalar into which losses
   // accumulate.
   Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss);
 
-  // The kind of layer that is written next.
+  // Sets the kind of the layers that are written next.
   void set_kind(const LayerKind& kind) { kind_ = kind; }
 
-  // One layer of the model, from the input to the head.
+  // Layers of the model, from the input to the head.
   void embedding_forward();
   void embedding_backward();
   void attention_forward(const View& in, const View& out);
   void attention_backward(const View& in);
   void mlp_forward(const View& in, const View& out);
   void mlp_backward(const View& in);
-  void light_forward(const View& in);  // what Recompute::Granularity::selective_op makes again of a layer
+  void light_forward(const View& in);  // operations of a layer that Recompute::Granularity::selective_op repeats
   void head_forward();
   void head_backward();
 
@@ -75,7 +75,7 @@ class Sections {
   void row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
                  const View& before, const View& after, DropoutSite site);
   View qkv() const { return of_layer(kept_.qkv); }
-  // Columns of q, k or v in a matrix of them all.
+  // The columns of q, k and v in one matrix.
   struct Columns {
     View q, k, v;
   };
@@ -98,12 +98,12 @@ class Sections {
   const BlockShape& shape_;
   const Transformer& model_;
   const View loss_;
-  // This rank's parts of what tensor parallelism cuts.
+  // This rank's sizes of all that tensor parallelism cuts.
   const std::int64_t ffn_, heads_, kv_heads_, attended_, qkv_size_, fc1_size_, vocab_;
-  const std::string act_;  // of the MLP
+  const std::string act_;  // name of the MLP's activation
   View ids_, targets_;
   KeptActivations kept_;
-  std::vector<ContextAttention> context_;  // [kind] with context parallelism; then lse is its own
+  std::vector<ContextAttention> context_;  // [kind] with context parallelism; each then has its own lse
   LayerKind kind_;
   ForwardTransients forward_;
   BackwardTransients backward_;
@@ -111,14 +111,14 @@ class Sections {
   std::optional<UnfusedAttention> unfused_;
 };
 
-// A part of a layer between two points of the residual stream. `product` is its last linear layer, whose output is only
-// added to the residual stream.
+// A section: the operations of a layer between two points of the residual stream. `product` is its last linear layer,
+// whose output is only added to the residual stream.
 struct Section {
   const char* product;
   void (Sections::*forward)(const View& in, const View& out);
   void (Sections::*backward)(const View& in);
 };
-// From the input of the layer to its output.
+// Returns the sections of a layer, from its input to its output.
 std::vector<Section> sections_of(const LayerSpec& layer);
 
 }  // namespace stretto

@@ -14,7 +14,7 @@ namespace stretto {
 namespace {
 
 std::string unit_of(const LayerSpec& layer) { return std::string("layer") + layer.suffix(); }
-// Units from the head to the embedding, the order in which gradients become ready.
+// Returns the units from the head to the embedding, the order in which gradients become ready.
 std::vector<std::string> units_of(const Transformer& model) {
   std::vector<std::string> units = {"head", "tied_head", "final_norm"};
   for (const LayerSpec& layer : model.layer_kinds()) units.push_back(unit_of(layer));
@@ -30,7 +30,7 @@ std::string unit_of(const Parameter& p, const Transformer& model, bool is_tied) 
   return p.name.starts_with("ln_f.") ? "final_norm" : "head";
 }
 
-// [layer] program whose ranks have it.
+// Returns [layer] the program whose ranks have the layer.
 std::vector<std::size_t> roles_of_layers(const Scenario& scenario) {
   const StageMap map = stage_map(scenario.parallel);
   const std::vector<ModelChunk> chunks = model_chunks(scenario.model, scenario.parallel);
@@ -56,7 +56,7 @@ class ParameterWriter {
     std::vector<StatePiece>& pieces = schedule_.state.pieces = add_model_arrays(schedule_.state, all, scenario_);
     const bool is_tied = ties_across_stages(scenario_);
     if (is_tied) {
-      // The last stage's copy is another piece of the same array.
+      // The last stage's copy is another piece of the first array.
       all.insert(all.begin() + 1, all.front());
       all[1].name = kTiedHeadWeight;
       pieces.insert(pieces.begin() + 1, pieces.front());
@@ -75,7 +75,7 @@ class ParameterWriter {
   }
 
  private:
-  // [layer] indices of a unit's parameters, alike for all layers; layer 0 outside the layers.
+  // [layer] indices of a unit's parameters, equal in number for all layers; layer 0 outside the layers.
   using Instances = std::map<std::int64_t, std::vector<std::size_t>>;
 
   void add_unit(const std::string& name, std::size_t c, const std::vector<Parameter>& all, const Instances& of_layers) {
@@ -83,7 +83,8 @@ class ParameterWriter {
     for (const std::size_t i : of_layers.begin()->second)
       parts.push_back(part_of(all[i], parallel_.tensor_model_parallel_size));
     ShardedUnit unit;
-    unit.name = name + (classes_[c].is_tied ? "" : classes_[c].suffix);  // that of a tied embedding says it
+    // the name of a tied embedding's unit says the class already
+    unit.name = name + (classes_[c].is_tied ? "" : classes_[c].suffix);
     for (const auto& [layer, indices] : of_layers) unit.layers.push_back(layer);
     if (parts.front().layer >= 0) {
       unit.roles = roles_;
@@ -112,7 +113,8 @@ class ParameterWriter {
     result_.units.push_back(std::move(unit));
   }
 
-  // The places of a family: place(layer) for each layer of the unit. No operation uses those of other layers.
+  // Returns the places of a family: place(layer) for each layer of the unit. No operation uses the places of other
+  // layers.
   template <class Place>
   static std::vector<TensorPlace> places_of(const ShardedUnit& unit, Place place) {
     std::vector<TensorPlace> places;
@@ -127,11 +129,12 @@ class ParameterWriter {
     return unit.instances > 1 ? mark + std::to_string(number) : "";
   }
 
-  // A family over the unit's layers in `buffers` storages, which the layers of a stage take in turn; 0: one for each.
+  // Adds a family over the unit's layers in `buffers` storages, which the layers of a stage take in turn; 0: a storage
+  // for each layer.
   TensorId rotating(const std::string& name, Dtype dtype, BufferKind kind, const ShardedUnit& unit,
                     std::int64_t buffers) {
-    std::map<std::int64_t, StorageId> storages;  // [number] stages have the same
-    std::map<std::size_t, std::int64_t> count;   // [role] layers of the unit
+    std::map<std::int64_t, StorageId> storages;  // [number] all stages use the same storages
+    std::map<std::size_t, std::int64_t> count;   // [role] number of the unit's layers
     std::vector<TensorPlace> places = places_of(unit, [&](std::int64_t layer) {
       std::int64_t number = layer;
       if (buffers > 0 && unit.instances > 1) number = count[unit.roles[std::size_t(layer)]]++ % buffers;
@@ -142,7 +145,7 @@ class ParameterWriter {
     });
     return add_placed_tensor(schedule_, name, 1, unit.bucket.elements, std::move(places));
   }
-  // The unit's parameters in a whole, by their names.
+  // Adds the unit's parameters as views of `whole`, by name.
   void name_parts(const std::string& prefix, TensorId whole, const ShardedUnit& unit,
                   const std::vector<Parameter>& parts, std::map<std::string, TensorId>& names) {
     for (const BucketEntry& entry : unit.bucket.entries) {
@@ -274,26 +277,27 @@ class ShardedWriter {
   }
 
  private:
-  using Instance = std::pair<std::size_t, std::int64_t>;  // unit and layer
+  using Instance = std::pair<std::size_t, std::int64_t>;  // (unit, layer)
   struct Gradient {
-    std::size_t first = 0;  // call that adds to it
-    std::size_t last = 0;   // call behind which it is reduced
+    std::size_t first = 0;  // first call that adds to it
+    std::size_t last = 0;   // call after which it is reduced
   };
-  // A micro-batch's, or where they are kept the step's.
+  // The gradients of a micro-batch, or of the step where they are kept.
   using Gradients = std::map<std::pair<std::int64_t, Instance>, Gradient>;
-  using UnitOf = std::map<std::pair<TensorId, std::int64_t>, std::size_t>;  // of a tensor and a layer
+  using UnitOf = std::map<std::pair<TensorId, std::int64_t>, std::size_t>;  // (tensor, layer) → unit
 
   std::int64_t sum_of(const Call& call) const { return keeps_ ? 0 : call.micro_batch; }
   Gradients find_gradients(const std::vector<Call>& passes) const {
     Gradients gradients;
-    std::map<std::int64_t, std::size_t> last;  // [chunk] call that adds to any gradient
+    std::map<std::int64_t, std::size_t> last;  // [chunk] last call that adds to any gradient
     for (std::size_t c = 0; c < passes.size(); ++c)
       for (const Instance& instance : used_by(passes[c], unit_of_gradient_)) {
         gradients.try_emplace({sum_of(passes[c]), instance}, Gradient{c, c}).first->second.last = c;
         last[passes[c].chunk] = c;
       }
     if (!keeps_) return gradients;
-    // Behind the chunk, and behind the messages that follow: the stage before waits for them.
+    // The reduction comes after the chunk and after the messages that follow it, because the previous stage waits for
+    // these messages.
     for (auto& [chunk, c] : last)
       while (c + 1 < passes.size() && is_message(passes[c + 1])) ++c;
     for (auto& [of, gradient] : gradients) gradient.last = last.at(passes[gradient.last].chunk);
@@ -307,7 +311,7 @@ class ShardedWriter {
     std::vector<Call> passes = std::move(order());
     order().clear();
     const Gradients gradients = find_gradients(passes);
-    std::map<std::size_t, std::vector<Instance>> zeroed, reduced;  // [call], in the order of units
+    std::map<std::size_t, std::vector<Instance>> zeroed, reduced;  // [call] instances, in the order of units
     for (const auto& [of, gradient] : gradients) {
       zeroed[gradient.first].push_back(of.second);
       reduced[gradient.last].push_back(of.second);
@@ -328,7 +332,7 @@ class ShardedWriter {
         gathered.insert(used.begin(), used.end());
       }
       order().push_back(call);
-      // While a stage waits for others, nothing is kept.
+      // Nothing is kept gathered while a stage waits for others.
       if (is_message(call) && parallel.reshard_after_forward) gathered.clear();
       for (const Instance& i : reduced[c]) reduce(i, call);
     }
@@ -352,7 +356,7 @@ class ShardedWriter {
 
   Expr layer_of(const ShardedUnit& unit) const { return unit.instances > 1 ? Expr(Coord::layer) : Expr(0); }
   View all_of(const ShardedUnit& unit, TensorId tensor) const { return whole(schedule_, tensor, layer_of(unit)); }
-  // This rank's shard of a whole.
+  // Returns this rank's shard of a whole tensor.
   View own_of(const ShardedUnit& unit, TensorId tensor) const {
     return {tensor, layer_of(unit), 0, class_of(unit).shard() * Expr(unit.shard), 1, unit.shard, unit.shard};
   }
@@ -361,14 +365,14 @@ class ShardedWriter {
     return cuts_parameters_ ? all_of(unit, unit.parameter_shard) : own_of(unit, unit.parameter);
   }
 
-  // The block of the one operation, which is added when it is used first.
+  // Returns the block of one operation, which is added at its first use.
   BlockId single(Operation operation) {
     const auto [known, is_new] = singles_.try_emplace(operation.name);
     if (is_new) known->second = add_single(schedule_, std::move(operation));
     return known->second;
   }
   std::string suffix(std::size_t u) const { return "." + units_[u].name; }
-  // In the sequence of the call that it belongs to, if any.
+  // Appends the block to the order, in the sequence of call `of`, if any.
   OpId place(BlockId block, const Instance& instance, const Call& of = {}) {
     order().push_back(call_block(schedule_, block, instance.second, of.micro_batch));
     order().back().chunk = of.chunk;
@@ -376,7 +380,8 @@ class ShardedWriter {
     return schedule_.blocks[block].ops.front();
   }
 
-  // A gather for each pass: a layer may be gathered in all three, and a tied embedding for the head too.
+  // Returns the suffix for a gather of a pass: a layer may be gathered in all three passes, and a tied embedding for
+  // the head too.
   std::string pass_of(const Call& call, std::size_t unit) const {
     if (call.block == blocks_.head_forward && units_[unit].name.starts_with("embedding")) return "_head";
     const bool recomputes = scenario_.training.recompute.repeats_layers();
@@ -404,8 +409,9 @@ class ShardedWriter {
                                         i, call));
   }
 
-  // Each rank adds its part of the sum over replicas to its shard of the sum over micro-batches, which is that part
-  // where whole gradients are summed. Several instances sum their shards every time too, as PyTorch's FSDP2 does.
+  // Each rank adds its shard of the sum over replicas to its shard of the sum over micro-batches; where whole gradients
+  // are summed, the shard is the result itself. Several instances sum their shards every time too, as PyTorch's FSDP2
+  // does.
   void reduce(const Instance& i, const Call& call) {
     const ShardedUnit& unit = units_[i.first];
     const ParameterClass& of = class_of(unit);
@@ -435,7 +441,7 @@ class ShardedWriter {
 
   // ---- the optimizer ----
 
-  // fn(unit, instance) for every unit of every layer of the role, in the order in which gradients become ready.
+  // Calls fn(unit, instance) for every unit of every layer of the role, in the order in which gradients become ready.
   template <class Fn>
   void for_instances(Fn fn) {
     const auto visit = [&](std::size_t u, std::int64_t i) {
@@ -445,7 +451,7 @@ class ShardedWriter {
     };
     for (std::size_t u = 0; u < units_.size(); ++u)
       if (units_[u].name.starts_with("layer")) {
-        // Layer by layer, and not unit by unit.
+        // The order is layer by layer, and not unit by unit.
         if (u > 0 && units_[u - 1].name.starts_with("layer")) continue;
         for (std::int64_t i = units_[u].instances; i-- > 0;)
           for (std::size_t of = u; of < units_.size() && units_[of].name.starts_with("layer"); ++of) visit(of, i);
@@ -469,7 +475,7 @@ class ShardedWriter {
     for_instances([&](std::size_t u, const Instance& i) { place(gather(u, ""), i); });
   }
   OpId op_of(const Call& call) const { return schedule_.blocks[call.block].ops[call.first + call.count - 1]; }
-  // Weight gradients of the head that were put off, and what follows them, are in a sequence of their own.
+  // Deferred weight gradients of the head, and the operations that follow them, are in a sequence of their own.
   std::optional<Call> last_put_off() {
     const auto last =
         std::find_if(order().rbegin(), order().rend(), [](const Call& c) { return c.sequence > kSequence; });
@@ -508,7 +514,7 @@ class ShardedWriter {
   const ModelBlocks& blocks_;
   const Scenario& scenario_;
   const bool casts_, cuts_parameters_, keeps_;
-  std::size_t role_ = 0;  // whose program is written
+  std::size_t role_ = 0;  // program that is being written
   UnitOf unit_of_parameter_, unit_of_gradient_;
   std::map<std::string, BlockId> singles_;
 };
@@ -536,7 +542,7 @@ void append_sharded(Lowered& lowered, const ShardedParameters& parameters, const
 TensorId tied_gradient_shards(Schedule& schedule, const ShardedParameters& parameters) {
   std::vector<TensorPlace> places;
   std::int64_t elements = 0;
-  // Of the stages in their order.
+  // The shards are listed in the order of the stages.
   for (const char* name : {"tied_embedding", "tied_head"})
     for (const ShardedUnit& unit : parameters.units)
       if (unit.name == name) {

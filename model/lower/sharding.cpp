@@ -25,7 +25,7 @@ std::vector<ArrayCut> cuts_of(const Parameter& whole, std::int64_t tp) {
     const std::int64_t cols = whole.cols / tp;
     return {{Expr(Coord::tp) * Expr(cols), whole.rows, cols, whole.cols}};
   }
-  // Segment by segment. The bias of a column-parallel layer is one row, cut along its elements.
+  // Each segment is cut. The bias of a column-parallel layer is one row, cut along its elements.
   std::vector<std::int64_t> segments = whole.segments;
   if (segments.empty()) segments.push_back(whole.rows > 1 ? whole.rows : whole.cols);
   const std::int64_t row = whole.rows > 1 ? whole.cols : 1;

@@ -10,13 +10,13 @@ namespace stretto {
 // How tensor parallelism cuts a model over `tp` ranks (Megatron-LM's ColumnParallelLinear, RowParallelLinear and
 // VocabParallelEmbedding; Shoeybi et al., arXiv 1909.08053).
 
-// The part of a parameter that each rank holds: the same shape on all of them. Every segment divides by tp.
+// Returns the part of a parameter that each rank holds; all parts have one shape. Every segment divides by tp.
 Parameter part_of(const Parameter& whole, std::int64_t tp);
 
-// The cuts of `whole` that make up a rank's part, as expressions of the coordinate tp.
+// Returns the cuts of `whole` that make up a rank's part, as expressions of the coordinate tp.
 std::vector<ArrayCut> cuts_of(const Parameter& whole, std::int64_t tp);
 
-// True when every rank of the tp group has all of the parameter.
+// Returns whether every rank of the tp group has all of the parameter.
 inline bool is_replicated(const Parameter& whole, std::int64_t tp) { return tp > 1 && whole.shard == Shard::none; }
 
 }  // namespace stretto

@@ -16,7 +16,7 @@ Parameter make(std::int64_t rows, std::int64_t cols, Shard shard, std::vector<st
   return p;
 }
 
-// Where each element of rank t's part lies in the whole.
+// Returns the indices in the whole of the elements of rank t's part.
 std::vector<std::int64_t> numbers_of(const Parameter& whole, std::int64_t tp, std::int64_t t) {
   Coordinates at;
   at[Coord::tp] = t;

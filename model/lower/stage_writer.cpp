@@ -61,7 +61,7 @@ class StageWriter {
       forward(unit);
     else
       backward(unit);
-    if (calls_.size() == first) return;  // backward of a frozen embedding alone
+    if (calls_.size() == first) return;  // the backward pass of a frozen embedding is empty
     computed_ = last_of(calls_.back());
     if (received == received_.end()) return;
     if (messages_.overlap) calls_[first].waits.push_back({EdgeKind::finish_start, received->second});
@@ -115,11 +115,12 @@ class StageWriter {
       late.waits.push_back({EdgeKind::finish_start, computed_});
   }
 
-  // Backward of layers [begin, end), which are recomputed together: forward again, of the last only what it needs.
+  // Writes the backward pass of layers [begin, end), which are recomputed together: their forward passes again, of the
+  // last layer only the operations that its backward pass needs.
   void recompute_layers(const PipelineUnit& unit, std::int64_t begin, std::int64_t end) {
     for (std::int64_t layer = begin; layer < end; ++layer) {
       Call& again = call(layer_of(layer).recompute, unit, layer);
-      again.buffer = 0;  // of outputs, none of which it writes; the unit's is of gradients
+      again.buffer = 0;  // a buffer of outputs, none of which it writes; the unit's buffer is one of gradients
       if (layer + 1 == end) again.count = layer_of(layer).recompute_inner;
     }
     for (std::int64_t layer = end; layer-- > begin;) call(layer_of(layer).backward, unit, layer);
@@ -143,7 +144,8 @@ class StageWriter {
     }
   }
 
-  // A send waits for what made it and a receive for the last use of its buffer: both follow from data.
+  // A send waits for the operation that made its data, and a receive for the last use of its buffer. Both waits follow
+  // from data.
   void issue(const PipelineMessage& message) {
     Call& posted = call(block_of(message), message.unit);
     posted.sequence = 0;
@@ -163,8 +165,8 @@ class StageWriter {
   const BlockShape& shape_;
   const std::int64_t stage_;
   std::vector<Call>& calls_;
-  OpAddress computed_;                                                              // last
-  std::map<std::tuple<UnitKind, std::int64_t, std::int64_t>, OpAddress> received_;  // and not used yet
+  OpAddress computed_;                                                              // the last compute operation
+  std::map<std::tuple<UnitKind, std::int64_t, std::int64_t>, OpAddress> received_;  // receives that are not used yet
 };
 
 }  // namespace
@@ -174,7 +176,7 @@ PipelineBlocks add_pipeline_blocks(Schedule& schedule, const ModelBlocks& blocks
   const LaneId batched = is_batched ? add_communication_lane(schedule, "pp") : LaneId{0};
   const Expr chunk = shape.map.piece_of(Expr(Coord::pp), Expr(Coord::chunk));
   const Expr out = Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer);
-  // The rank's tokens of a view of all of them.
+  // Returns the rank's tokens of a view of all tokens.
   const auto part_of = [&](View view) {
     view.rows /= shape.tp.size;
     view.offset = view.offset + shape.tp.place * Expr(view.rows * view.ld);

@@ -13,7 +13,7 @@ struct TimedMessage {
   PipelineMessage message;
 };
 
-// [stage] in the order of ticks; of one tick what the stage sends comes first.
+// Returns [stage] messages in the order of ticks; within a tick a stage's sends come first.
 std::vector<std::vector<TimedMessage>> messages_of(const StageMap& map, const TimedOrders& orders) {
   std::vector<std::vector<TimedMessage>> messages(orders.size());
   for (const bool is_send : {true, false})
@@ -74,7 +74,7 @@ TimedOrders timed(const StageMap& map, const std::vector<std::vector<PipelineUni
   UnitsDone done(map, micro_batches);
   TimedOrders timed(orders.size());
   for (std::int64_t tick = 0; left > 0; ++tick) {
-    std::vector<std::int64_t> begin;  // stages
+    std::vector<std::int64_t> begin;  // [stage] number of stages
     for (std::size_t stage = 0; stage < orders.size(); ++stage) {
       const std::size_t next = timed[stage].size();
       if (next < orders[stage].size() && done.is_ready(static_cast<std::int64_t>(stage), orders[stage][next]))

@@ -8,22 +8,22 @@ namespace stretto {
 
 // A unit of a table whose units are all one tick long.
 struct TimedUnit {
-  std::int64_t tick = 0;  // it begins then
+  std::int64_t tick = 0;  // tick in which it begins
   PipelineUnit unit;
 };
 using TimedOrders = std::vector<std::vector<TimedUnit>>;  // [stage], in the order of ticks
 
-// Puts messages between the units. A message stands behind the unit of its sender's tick, on both sides; of one tick
-// what a stage sends comes first. So messages that block cannot deadlock, and cost nothing on the ideal machine while
-// all units are as long.
+// Returns [stage] units with messages between them. A message stands after the unit of its sender's tick, on both
+// sides; within a tick a stage's sends come first. So messages that block cannot deadlock, and they cost nothing on the
+// ideal machine while all units have one length.
 std::vector<std::vector<PipelineItem>> with_messages(const StageMap& map, const TimedOrders& orders);  // [stage]
 
-// When units begin whose order is given for each stage: each as soon as what it needs is there. Needs an order without
-// cycles; asserts so.
+// Returns the ticks of units whose order is given for each stage: each unit begins as soon as its inputs exist. The
+// order must have no cycles, which is asserted.
 TimedOrders timed(const StageMap& map, const std::vector<std::vector<PipelineUnit>>& orders);
 
-// Which units are done, and so which can begin: F of a piece needs that of the piece before; B needs the F of its own,
-// and B of the piece behind; W its own B.
+// Knows which units are done, and so which can begin: F of a model chunk needs F of the previous chunk; B needs its own
+// F and B of the next chunk; W needs its own B.
 class UnitsDone {
  public:
   UnitsDone(const StageMap& map, std::int64_t micro_batches);

@@ -24,7 +24,7 @@ AttentionProduct UnfusedAttention::product(AttentionFactor factor) const {
   return {factor, shape_.micro_batch_size, heads_, kv_heads_, shape_.model.seq_length, shape_.model.head_dim(), true};
 }
 
-// A sample's rows are the queries of the rank's heads, which are a part of all heads.
+// A sample's rows are the queries of the rank's heads, which are a subset of all heads.
 Dropout UnfusedAttention::dropout(Pass pass) const {
   Dropout work;
   work.pass = pass;
@@ -52,7 +52,7 @@ void UnfusedAttention::forward(const View& qkv, const View& out, const std::stri
 }
 
 void UnfusedAttention::backward(const View& qkv, const View& d_out, const View& d_qkv) {
-  // The columns that Attention has q, k and v in.
+  // q, k and v have the columns that Attention gives them.
   const std::int64_t head_dim = shape_.model.head_dim(), q_cols = heads_ * head_dim, k_cols = kv_heads_ * head_dim;
   const auto columns = [&](std::int64_t first, std::int64_t count) {
     View view = d_qkv;

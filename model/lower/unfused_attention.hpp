@@ -5,18 +5,18 @@
 
 namespace stretto {
 
-// The attention core as Megatron-LM wrote it before fused kernels: products, softmax and dropout are operations of
-// their own, which hand on whole matrices of scores. Kept for backward are what its modules keep: the probabilities,
-// and with dropout its mask and result (5 a s² b bytes of Korthikanti et al., arXiv 2205.05198, 4.1). References are
-// borrowed and must outlive this.
+// The attention core as Megatron-LM wrote it before fused kernels: products, softmax and dropout are separate
+// operations, which pass on whole matrices of scores. Kept for backward are the tensors that Megatron-LM's modules
+// keep: the probabilities, and with dropout its mask and result (5 a s² b bytes of Korthikanti et al., arXiv
+// 2205.05198, 4.1). References are borrowed and must outlive this object.
 class UnfusedAttention {
  public:
   // Adds activations and workspaces.
   UnfusedAttention(BlockWriter& writer, const BlockShape& shape);
 
-  // `out` of `qkv`, both as Attention has them; `suffix` on the names of operations.
+  // Writes `out` from `qkv`, both in Attention's layout; `suffix` is added to the names of operations.
   void forward(const View& qkv, const View& out, const std::string& suffix);
-  // `d_qkv` of `d_out`, the gradient of `out`.
+  // Writes `d_qkv` from `d_out`, the gradient of `out`.
   void backward(const View& qkv, const View& d_out, const View& d_qkv);
 
  private:
@@ -27,11 +27,12 @@ class UnfusedAttention {
 
   BlockWriter& w_;
   const BlockShape& shape_;
-  // This rank's heads.
+  // This rank's sizes.
   const std::int64_t heads_, kv_heads_, rows_;
   TensorId probabilities_ = 0, mask_ = 0, dropped_ = 0;
-  TensorId scores_ = 0;                    // of forward, recomputed or not
-  TensorId gradient_ = 0, d_dropped_ = 0;  // of the probabilities, then the scores; of dropout's result
+  TensorId scores_ = 0;  // scores of forward, recomputed or not
+  // gradient of the probabilities, then of the scores; gradient of dropout's result
+  TensorId gradient_ = 0, d_dropped_ = 0;
 };
 
 }  // namespace stretto

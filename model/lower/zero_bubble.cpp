@@ -15,8 +15,8 @@ namespace {
 struct Stage {
   std::vector<PipelineUnit> pattern;  // F and B
   std::size_t next = 0;
-  std::int64_t forwards = 0;         // of the first chunk, done
-  std::int64_t held = 0;             // micro-batches of chunks between F and W
+  std::int64_t forwards = 0;         // F of the first chunk that are done
+  std::int64_t held = 0;             // (chunk, micro-batch) pairs between F and W
   std::deque<PipelineUnit> waiting;  // W whose B is done
 };
 
@@ -66,7 +66,7 @@ class Clockwork {
 
   std::optional<PipelineUnit> begin(std::int64_t stage) {
     Stage& here = at(stage);
-    const auto is_early = [&](const PipelineUnit& unit) {  // it was done before its turn
+    const auto is_early = [&](const PipelineUnit& unit) {  // it was computed before its turn
       return unit.kind == UnitKind::forward && unit.chunk == 0 && unit.micro_batch < here.forwards;
     };
     while (here.next < here.pattern.size() && is_early(here.pattern[here.next])) ++here.next;

@@ -1,7 +1,7 @@
 // async_tensor_model_parallel_allreduce (Megatron-LM's asynchronous linear layers): without sequence parallelism, the
-// all-reduce of the dgrad beside the wgrad.
+// all-reduce of the dgrad is concurrent with the wgrad.
 //
-// Edges:   dgrad  →  all-reduce  →  first reader of the sum, no longer  →  wgrad
+// Edges:   dgrad  →  all-reduce  →  first reader of the sum, and no longer  →  wgrad
 // Exposed: max(0, T_AR − T_wgrad)
 #include <string>
 #include <vector>
@@ -25,7 +25,8 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
   }
 }
 
-// sequence_parallel decides which tensor-parallel modes act, this one or tp_comm_overlap's, so its gate comes first.
+// sequence_parallel decides which tensor-parallel modes act, this one or those of tp_comm_overlap, so its gate comes
+// first.
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
   const bool asked = scenario.overlap.async_tensor_model_parallel_allreduce;

@@ -10,16 +10,18 @@ namespace {
 
 constexpr std::size_t kAbsent = ~std::size_t{0};
 
-// Elements that an operation touches. Strided views count as all from end to end: a wait too many, never one too few.
+// The elements that an operation touches. A strided view counts as its whole range from end to end, which may add a
+// wait but never misses one.
 struct Range {
   StorageId storage = 0;
   std::int64_t begin = 0, end = 0;
   bool writes = false;
 };
-using Ranges = std::vector<std::vector<Range>>;  // [point of the coordinates]
+using Ranges = std::vector<std::vector<Range>>;  // [coordinates at which ranges are evaluated]
 
-// Operations of one call share layer, slot and buffer, so that a few points tell which of their views are one storage:
-// the first and the last layer that the block is called for, at every place on the axes that a view of them depends on.
+// Returns the coordinates that show which views of a block's operations share storage. Operations of one call share
+// layer, slot and buffer, so a few points are enough: the first and the last layer for which the block is called, at
+// every place on the axes that one of the views depends on.
 std::vector<Coordinates> points_of(const Schedule& schedule, BlockId block, const std::vector<OpId>& ops) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = 0;
   for (const Program& program : schedule.programs)
@@ -73,7 +75,7 @@ bool conflict(const std::vector<Range>& a, const std::vector<Range>& b) {
   return false;
 }
 
-// One range of each storage, which covers those of all points: most operations do not even meet there.
+// Returns one range of each storage, which covers the ranges of all points: most operations do not even meet there.
 std::vector<Range> extent_of(const Ranges& ranges) {
   std::vector<Range> extent;
   for (const std::vector<Range>& here : ranges)
@@ -161,8 +163,8 @@ void BlockEditor::replace(const std::string& name, std::vector<Operation> operat
   entries_.insert(entries_.begin() + static_cast<std::ptrdiff_t>(at), fresh.begin(), fresh.end());
 }
 
-// Clocks as in the verifier, for one block: known[lane] is the number of the latest operation of a lane, plus one, that
-// is known to have finished. What is known already needs no wait.
+// Uses clocks like the verifier, for one block: known[lane] is the number of the latest operation of a lane, plus one,
+// that is known to have finished. A wait for a known operation is left out.
 std::vector<BlockWait> BlockEditor::waits() const {
   const std::size_t lanes = schedule_.lanes.size(), count = entries_.size();
   std::vector<Ranges> ranges;
@@ -174,11 +176,11 @@ std::vector<BlockWait> BlockEditor::waits() const {
     ranges.push_back(ranges_of(schedule_, schedule_.operations[entry.op], points));
     extents.push_back(extent_of(ranges.back()));
   }
-  std::vector<std::vector<std::uint32_t>> after(count);    // [op][lane] known when it has finished
-  std::vector<std::vector<std::uint32_t>> on_lane(lanes);  // [lane] operations so far
+  std::vector<std::vector<std::uint32_t>> after(count);    // [op][lane] what is known when op has finished
+  std::vector<std::vector<std::uint32_t>> on_lane(lanes);  // [lane] its operations so far
   std::vector<LaneId> lane_of;                             // [op]
   for (const Entry& entry : entries_) lane_of.push_back(schedule_.operations[entry.op].lane);
-  std::vector<std::size_t> behind(lanes);  // [lane] operations of it that are still to be looked at
+  std::vector<std::size_t> behind(lanes);  // [lane] number of its operations that are still to be looked at
   std::vector<BlockWait> waits;
   for (std::uint32_t i = 0; i < count; ++i) {
     const LaneId lane = lane_of[i];
@@ -186,9 +188,9 @@ std::vector<BlockWait> BlockEditor::waits() const {
     std::vector<std::uint32_t> known(lanes, 0);
     if (!is_first_of_lane) known = after[on_lane[lane].back()];
     for (LaneId l = 0; l < lanes; ++l) behind[l] = l == lane ? 0 : on_lane[l].size();
-    // From the latest to the earliest, so that a wait makes others unnecessary.
+    // The loop goes from the latest operation to the earliest, so that one wait makes others unnecessary.
     while (true) {
-      std::uint32_t next = 0;  // + 1
+      std::uint32_t next = 0;  // index + 1
       for (LaneId l = 0; l < lanes; ++l)
         if (behind[l] > 0 && on_lane[l][behind[l] - 1] >= known[l])
           next = std::max(next, on_lane[l][behind[l] - 1] + 1);
@@ -208,7 +210,7 @@ std::vector<BlockWait> BlockEditor::waits() const {
   return waits;
 }
 
-// A part of the block that is called by itself stays the part that it was.
+// A call of a part of the block keeps calling that part.
 void BlockEditor::update_calls() const {
   const auto new_index = [&](std::uint32_t old) {
     const auto at = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.old >= old; });

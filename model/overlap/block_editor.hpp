@@ -8,34 +8,34 @@
 
 namespace stretto {
 
-// Rewrites the operations of one block and what follows from them: its waits, and the calls of parts of it.
+// Rewrites the operations of one block, with the waits and the calls of parts of the block that follow from them.
 //
-// An operation is either in sequence, as the plain schedule has it (it waits for everything in sequence before it, on
-// whatever lane), or free: then it waits only for operations that it shares data with, whatever else is under way. No
-// lane begins the block before its first operation has started: what a call waits for, all of its lanes wait for.
+// An operation is either in sequence, as in the plain schedule (it waits for every earlier operation in sequence, on
+// whatever lane), or free: then it waits only for operations that it shares data with. No lane begins the block before
+// the block's first operation has started: all lanes wait for all waits of the call.
 class BlockEditor {
  public:
-  // Operations that an editor before this one has set free stay so, and what it has made of an operation that other
-  // blocks have too is there in this one.
+  // Operations that an earlier editor has set free stay free. Where an earlier editor has replaced an operation that
+  // other blocks share, this block has the replacements.
   BlockEditor(Lowered& lowered, BlockId block);
 
   bool has(const std::string& name) const;
-  const Operation& operation(const std::string& name) const;  // which must be there
+  const Operation& operation(const std::string& name) const;  // the operation must exist
 
   void set_free(const std::string& name);
   void remove(const std::string& name);
-  // In place of the operation come others, all of them free. Names are new.
+  // Replaces the operation by others, all of them free. Their names must be new.
   void replace(const std::string& name, std::vector<Operation> operations);
 
-  // Must be called once, at the end: nothing changes before.
+  // Applies the changes; must be called once, at the end.
   void commit();
 
  private:
   struct Entry {
     OpId op = 0;
-    std::uint32_t old = 0;  // index in the block of what it stands for
+    std::uint32_t old = 0;  // index in the block of the operation that it replaces
     bool is_free = false;
-    bool is_beside = false;  // a message that runs beside the one before it, in sequence
+    bool is_beside = false;  // a message in sequence, concurrent with the previous one
   };
   std::size_t find(const std::string& name) const;
   void add_entry(const Entry& entry);

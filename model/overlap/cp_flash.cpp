@@ -1,5 +1,6 @@
-// Ulysses with attention cut by queries (Flash-A2A of arXiv 2604.24013): the tokens of one rank at a time, so that they
-// move beside attention to the next. A rank's tokens are a zigzag part of the sequence, so all pieces multiply as much.
+// Ulysses with attention cut by queries (Flash-A2A of arXiv 2604.24013): attention runs on the tokens of one rank at a
+// time, so that their messages overlap with the attention of the next tokens. A rank's tokens are a zigzag part of the
+// sequence, so all parts multiply equally much.
 //
 // Rank r of n that exchange tokens for heads; q_p, o_p: queries and output of rank p's tokens, for the heads of r.
 // Forward, its own tokens last, p(i) = (r + 1 + i) mod n:
@@ -7,13 +8,13 @@
 // Edges:   A_i → send_i.   Keys and values are packed first, once.
 // Backward, its own tokens first, p(i) = (r − i) mod n:
 //   recv_i = do_{p(i)} from p(i), send_i to (r + i) mod n, 1 ≤ i;  D_i = gradients of q_{p(i)} and of all keys;
-//   sum_i = Σ dkv, 1 ≤ i; at the last piece with dq packed into dqkv
+//   sum_i = Σ dkv, 1 ≤ i; at the last part with dq packed into dqkv
 // Edges:   recv_i → D_i
 // Time:    Ta, Td, Ts, Tc of an A, a D, a sum, a message.  Forward Ta + (n − 1) · max(Ta, Tc);  backward
 //          max(n · Td + (n − 2) · Ts,  Tc + (n − 1) · Td + (n − 2) · Ts,  (n − 1) · Tc + Td), then packing.
-//          The exchange of q, k and v before attention, and that of dqkv behind it, stay exposed: attention needs all
+//          The exchange of q, k and v before attention, and that of dqkv after it, stay exposed: attention needs all
 //          keys.
-// Numbers: dkv is a sum of n parts in the compute type, as in ring attention.
+// Numbers: dkv is a sum of n terms in the compute type, as in ring attention.
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,7 @@ namespace {
 
 constexpr const char* kKnob = "cp_flash_overlap";
 
-// All the rows of a matrix of n parts, or those of one.
+// Returns all rows of a matrix of n parts, or the rows of one part.
 View part_of(View whole, const Expr& part, std::int64_t n) {
   whole.rows /= n;
   whole.offset = whole.offset + part * Expr(whole.rows * whole.ld);
@@ -38,14 +39,14 @@ class CpFlash {
  public:
   explicit CpFlash(Lowered& lowered)
       : lowered_(lowered), schedule_(lowered.schedule), name_(lowered.cp_exchanged.name) {
-    // Not that of the collectives, in whose row messages would stand.
+    // Messages have a communicator of their own: on that of the collectives they would wait for collectives.
     Communicator own = schedule_.communicators[lowered.cp_exchanged.exchange.communicator];
     own.name = "cp.flash";
     schedule_.communicators.push_back(own);
     communicator_ = static_cast<std::uint32_t>(schedule_.communicators.size() - 1);
     n_ = own.size;
     place_ = lowered.cp_exchanged.exchange.place;
-    // Other layers may have a ring.
+    // Other layers may have a ring, whose lanes exist already.
     lane_send_ = lowered.cp_send != 0 ? lowered.cp_send : add_lane("cp.send");
     lane_recv_ = lowered.cp_recv != 0 ? lowered.cp_recv : add_lane("cp.recv");
   }
@@ -81,12 +82,12 @@ class CpFlash {
             {is_send ? read(std::move(view)) : write(std::move(view))}};
   }
   static Operation piece_of(const Operation& whole, std::int64_t i, Attention work, std::vector<Access> accesses) {
-    // The key of dropout.
+    // The last operand is the key of dropout.
     if (work.dropout > 0) accesses.push_back(whole.accesses.back());
     return {whole.name + "." + std::to_string(i), std::move(work), whole.lane, whole.phase, std::move(accesses)};
   }
 
-  // Keys and values of all tokens, which every piece reads.
+  // Packs the keys and values of all tokens, which every part reads.
   View pack(const Operation& attention, std::vector<Operation>& pieces) {
     const auto& work = std::get<Attention>(attention.work);
     const View qkv = attention.accesses[0].view;
@@ -107,7 +108,7 @@ class CpFlash {
     work.kv_apart = true;
     std::vector<Operation> pieces;
     const View kv = pack(attention, pieces);
-    // Recomputed for its own gradient alone it goes nowhere.
+    // An output that is recomputed only for its own gradient is not sent.
     const bool is_sent = block.has(swap);
     const View came = is_sent ? block.operation(swap).accesses[1].view : View{};
     for (std::int64_t i = 0; i < n_; ++i) {
@@ -172,8 +173,8 @@ class CpFlash {
     block.replace(attention.name, std::move(pieces));
   }
 
-  // Log-sum-exps of one part, [batch · heads, tokens of a sequence in it]: one part behind the other, where attention
-  // as a whole has the parts of a sequence in a row. Only pieces read what pieces write.
+  // Returns the log-sum-exps of one part, [batch · heads, tokens of a sequence in it]. One part follows the other here,
+  // where attention as a whole has all parts of a sequence in one row; only the cut operations read and write these.
   View part_of_lse(View lse, const Expr& part) const {
     lse.cols /= n_;
     lse.ld = lse.cols;
@@ -185,7 +186,7 @@ class CpFlash {
   Schedule& schedule_;
   const std::string name_;
   std::int64_t n_ = 1;
-  Expr place_;  // of the rank
+  Expr place_;  // place of the rank
   LaneId lane_send_ = 0, lane_recv_ = 0;
   std::uint32_t communicator_ = 0;
 };

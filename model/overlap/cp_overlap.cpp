@@ -1,10 +1,10 @@
-// Ring attention's messages beside attention (TransformerEngine does so whenever cp > 1, and has no knob for it).
+// Ring attention's messages overlap with attention (in TransformerEngine always when cp > 1, without a knob).
 // model/lower/context_attention.hpp has the steps.
 //
-// Edges:   recv_i → A_{i+1}, send_{i+1};  A_i → recv_{i+1}, which has its slot;  forward and backward alike; on the way
-//          back also sum_i → send_{i+1}
-// Time:    forward n − 1 steps of max(A, T_kv), and one of A; then the merge. Backward D_0 beside T_kv, n − 2 steps of
-//          max(D, T_kv + T_dkv) and the sum, then D beside T_dkv. Exposed: what a message is longer than its step.
+// Edges:   recv_i → A_{i+1}, send_{i+1};  A_i → recv_{i+1}, which has its slot;  forward and backward; in the backward
+//          pass also sum_i → send_{i+1}
+// Time:    forward n − 1 steps of max(A, T_kv), and one of A; then the merge. Backward max(D_0, T_kv), n − 2 steps of
+//          max(D, T_kv + T_dkv) and the sum, then max(D, T_dkv). Exposed: the time by which a message exceeds its step.
 #include <string>
 #include <vector>
 

@@ -1,16 +1,17 @@
-// fsdp_comm_overlap: communication of ZeRO-2 and ZeRO-3 (model/lower/sharded) beside compute. Parameters of a unit are
-// gathered `fsdp_prefetch_depth` uses ahead, on a lane of their own, and gradients are reduced behind their backward
-// pass, on another (PyTorch's FSDP2, which is one ahead; Megatron-FSDP).
+// fsdp_comm_overlap: communication of ZeRO-2 and ZeRO-3 (model/lower/sharded) overlaps with compute. Parameters of a
+// unit are gathered `fsdp_prefetch_depth` uses ahead, on a lane of their own, and gradients are reduced after their
+// backward pass, on another lane (PyTorch's FSDP2, which is one ahead; Megatron-FSDP).
 //
 // Edges:   start of use i − depth  →  gather of use i starts (start→start);  gather i  →  use i, derived
-//          last use of a buffer  →  next gather into it;  AdamW of the step before  →  gather, derived
+//          last use of a buffer  →  next gather into it;  AdamW of the previous step  →  gather, derived
 //          backward pass of a unit  →  reduce-scatter  →  addition to the shard, derived. The addition is computed when
 //          the buffer is needed again, two layers later, or before the optimizer.
 // Order:   a use is a call that needs a gather: a unit's forward, recomputation or backward. With ZeRO-2 only the first
-//          use in a step does.
-// Exposed: s_i = max(t_i, g_i), g_i = max(s_{i−depth}, e_i, g_{i−1}) + a_i, e_i the end of the last use of its buffer,
-//          which is later only where the order of layers turns round: the first gather of a step, and what a use is
-//          shorter than the gather beside it. Of reductions the last one, and what the compute lane waits for a buffer.
+//          use in a step needs one.
+// Exposed: s_i = max(t_i, g_i), g_i = max(s_{i−depth}, e_i, g_{i−1}) + a_i, where e_i is the end of the last use of its
+//          buffer, which is later only where the order of layers turns round. So exposed are the first gather of a
+//          step, and the time by which a gather exceeds its concurrent use; of reductions the last one, and the time
+//          that the compute lane waits for a buffer.
 #include <algorithm>
 #include <map>
 #include <stdexcept>
@@ -44,8 +45,8 @@ class Rewrite {
  private:
   struct Use {
     std::size_t call = 0;
-    std::vector<std::size_t> gathers;  // calls
-    std::size_t free_after = 0;        // call: the last before that uses their buffers; 0: none in this step
+    std::vector<std::size_t> gathers;  // gather calls
+    std::size_t free_after = 0;        // the last earlier call that uses their buffers; 0: none in this step
   };
   OpId op_of(const Call& call) const { return schedule_.blocks[call.block].ops[call.first]; }
   bool is_one_of(std::size_t call, const std::set<OpId>& ops) const {
@@ -59,7 +60,7 @@ class Rewrite {
   void find_uses() {
     const std::set<OpId>& gathers = lowered_.sharded.gathers;
     find_readers();
-    std::vector<std::size_t> open;  // gathers that a call follows
+    std::vector<std::size_t> open;  // gathers whose use has not come yet
     std::map<StorageId, std::size_t> last_user;
     std::size_t free_after = 0;
     for (std::size_t c = 0; c < program_.order.size(); ++c) {
@@ -74,7 +75,7 @@ class Rewrite {
       for (const View* view : readers_[call.block]) last_user[storage_of(schedule_, *view, coordinates_of(call))] = c;
     }
     if (open.empty()) return;
-    // Gathers at the end of the step are for the next.
+    // Gathers at the end of the step serve the next step.
     std::vector<StorageId> storages;
     for (const std::size_t c : open) storages.push_back(target_of(program_.order[c]));
     const auto first = first_users(schedule_, program_, storages, lowered_.compute);
@@ -87,7 +88,7 @@ class Rewrite {
     is_for_next_step_ = true;
   }
 
-  // Views of blocks that lie in what is gathered.
+  // Finds the views of blocks that lie in gathered storages.
   void find_readers() {
     std::set<StorageId> gathered;
     for (const OpId op : lowered_.sharded.gathers)
@@ -102,8 +103,9 @@ class Rewrite {
   }
 
   void move_gathers() {
-    if (depth_ == 0 && !is_for_next_step_) return;  // they are where they are needed
-    // Where each goes: behind the release and whoever has the buffers, and no gather overtakes another.
+    if (depth_ == 0 && !is_for_next_step_) return;  // the gathers already are where they are needed
+    // Positions of the gathers: each comes after its release and after the last use of its buffers, and no gather
+    // overtakes another.
     std::vector<OrderPosition> at(uses_.size());
     for (std::size_t u = 0; u < uses_.size(); ++u) {
       if (depth_ == 0) {
@@ -131,7 +133,7 @@ class Rewrite {
   }
 
   void move_reductions() {
-    std::map<StorageId, std::vector<std::size_t>> late;  // [gradient's buffer] additions that are still to come
+    std::map<StorageId, std::vector<std::size_t>> late;  // [gradient's buffer] additions that are not placed yet
     const auto insert = [&](std::size_t before, const std::vector<std::size_t>& additions) {
       std::vector<Call> calls;
       for (const std::size_t c : additions) calls.push_back(program_.order[c]);
@@ -155,7 +157,7 @@ class Rewrite {
         insert(c, std::exchange(late[buffer_of(schedule_.operations[op].accesses.front().view.tensor)], {}));
       }
     }
-    // Before the optimizer, and behind the last messages, which other stages wait for.
+    // The remaining additions come before the optimizer, and after the last messages, which other stages wait for.
     std::vector<std::size_t> rest;
     for (const auto& [storage, additions] : late) rest.insert(rest.end(), additions.begin(), additions.end());
     if (rest.empty()) return;

@@ -90,7 +90,7 @@ void add_deferral(const Scenario& s, Gates& gates) {
              .why = "it needs defer_embedding_wgrad_compute = true"});
 }
 
-// Epilogues of cuBLASLt and operations joined by hand: no framework has these knobs.
+// Adds the gates of cuBLASLt's epilogues and of operations joined by hand: no framework has these knobs.
 void add_fusions(const Scenario& s, Gates& gates) {
   const Training& t = s.training;
   const auto off = [&](const char* knob, bool asked, const char* needs, bool open, const char* why) {
@@ -171,8 +171,8 @@ void add_pipeline(const Scenario& s, Gates& gates) {
                      vp = p.virtual_pipeline_model_parallel_size;
   const bool zero_bubble = is_zero_bubble(p.pipeline_schedule);
   const std::string schedule = std::string("\"") + name_of(p.pipeline_schedule) + "\"";
-  // What [parallel] needs of the layout: model/scenario/parallel.cpp reads it, and refuses it before a schedule could
-  // be asked for.
+  // Adds a requirement of [parallel] on the layout. model/scenario/parallel.cpp reads that section and refuses the
+  // layout before a schedule could be requested.
   const auto refused = [&](const char* knob, bool asked, const char* needs, bool open, const std::string& got,
                            const std::string& source) {
     gates.add({.knob = knob,
@@ -283,7 +283,7 @@ std::vector<std::string> Gates::notes(std::span<const std::string> silent) const
     const std::string start = gate.knob + " is off: ";
     const bool is_said = !notes.empty() && notes.back().starts_with(start);
     const bool is_silent = std::find(silent.begin(), silent.end(), gate.knob) != silent.end();
-    // A layout that is refused is no knob: modes that its scenario may not have are compared all the same.
+    // A refused layout is not a knob: modes that its scenario may not have are still compared.
     const bool is_knob = gate.kind == GateKind::off || gate.section != "parallel";
     if (gate.asked && !gate.open && is_knob && !is_said && !is_silent) notes.push_back(start + gate.reason());
   }

@@ -5,15 +5,16 @@
 // Order:   buckets are serialised among themselves on the dp lane, in the order in which they become ready.
 // Exposed: f_b = max(r_b, f_{b−1}) + c_b;  exposed = max(0, f_B − t_bwd_end): the last bucket and the backlog.
 //
-// With several instances of the optimizer an all-reduce of the shard follows on a lane of its own, beside the
+// With several instances of the optimizer an all-reduce of the shard follows on a lane of its own, concurrent with the
 // reduce-scatter of the next bucket: g_b = max(f_b, g_{b−1}) + a_b. (Megatron-LM has one stream for both, so that its
 // next reduce-scatter waits for the all-reduce; PyTorch's FSDP2 has two.)
 //
-// reduce_scatter_with_fp32_accumulation: instead of the reduce-scatter an all-to-all of bf16, and a sum in f32 of what
-// it brings. Buckets share the memory that it brings it to, so that a bucket's sum is computed when the next bucket is
-// ready, before its all-to-all (Megatron-LM); that of the last one behind the backward pass.
+// reduce_scatter_with_fp32_accumulation: an all-to-all of bf16 and an f32 sum of the received parts replace the
+// reduce-scatter. Buckets share the memory of the received parts, so a bucket's sum is computed when the next bucket is
+// ready, before the next all-to-all (Megatron-LM); the last bucket's sum is computed after the backward pass.
 // Edges:   all-to-all b  →  sum b  →  all-to-all b + 1, derived
-// Exposed: f_b = max(r_b, f_{b−1} + s_{b−1}) + c_b, the sums s_b, and what the compute lane waits for f_{b−1} at r_b.
+// Exposed: f_b = max(r_b, f_{b−1} + s_{b−1}) + c_b, the sums s_b, and the time that the compute lane waits for f_{b−1}
+//          at r_b.
 #include "model/overlap/grad_reduce.hpp"
 
 #include <algorithm>
@@ -29,8 +30,8 @@ namespace stretto {
 
 namespace {
 
-// The operations of the plain schedule between backward and the norm: sums over tensor-parallel ranks, the cast on the
-// compute lane, then the reductions. `drained`: the bucket before, whose parts must be summed first.
+// Returns the operations of the plain schedule between backward and the norm: sums over tensor-parallel ranks, the cast
+// on the compute lane, then the reductions. `drained` is the previous bucket, whose parts must be summed first.
 std::vector<OpId> moved_of(const BucketOps& ops, const BucketOps* drained) {
   std::vector<OpId> moved;
   for (const OpId op : {ops.tp_all_reduce, ops.cast_down, drained ? drained->local_sum : kNone, ops.reduction,
@@ -44,8 +45,8 @@ void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOp
   const LaneId compute = schedule.operations[buckets.front().adamw].lane;
   std::vector<StorageId> gradients;
   for (const BucketOps& bucket : buckets) gradients.push_back(bucket.gradient);
-  // The last accumulate of backward: what follows on the compute lane (casts and sums of the shard) writes gradients
-  // too, so look at weight-gradient operations only, by leaving the optimizer part of the order out.
+  // Finds the last accumulate of backward. Later operations on the compute lane (casts and sums of the shard) write
+  // gradients too, so the search leaves out the optimizer part of the order.
   const BucketOps& first = buckets.front();
   const OpId optimizer = first.local_sum != kNone ? first.local_sum
                          : first.cast_up != kNone ? first.cast_up
@@ -69,7 +70,7 @@ void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOp
 
   OrderEdits edits(program);
   std::size_t next = calls.size();
-  for (std::size_t i = ready.size(); i-- > 0;) {  // of several inserts at one position the latest comes first
+  for (std::size_t i = ready.size(); i-- > 0;) {  // when several insertions have one position, the latest comes first
     const std::size_t b = ready[i];
     std::vector<Call> moved;
     next -= ops[i].size();

@@ -7,7 +7,7 @@ namespace stretto {
 
 // [role]
 std::vector<std::vector<BucketOps>> bucket_ops_by_role(const Lowered& lowered);
-// The rewrite of overlap_grad_reduce, which overlap_param_gather does as well.
+// The rewrite of overlap_grad_reduce, which overlap_param_gather includes.
 void rewrite_overlap_grad_reduce(Lowered& lowered);
 
 }  // namespace stretto

@@ -63,7 +63,7 @@ Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t rank
 }
 
 Schedule build_schedule(const Scenario& scenario, std::int64_t free_bytes) {
-  // A small step is built on any machine.
+  // Any machine can build a small step, so only large ones are checked.
   if (step_size_of(scenario).bytes > double(1 << 28)) require_size(scenario, free_bytes);
   Lowered lowered = lower_plain(scenario);
   const Gates gates = gates_of(scenario);

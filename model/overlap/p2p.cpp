@@ -1,7 +1,7 @@
-// overlap_p2p_comm (Megatron-LM): messages between pipeline stages on lanes of their own, beside compute.
+// overlap_p2p_comm (Megatron-LM): messages between pipeline stages have lanes of their own, concurrent with compute.
 // model/lower/stage_writer writes them so.
 //
-// Edges:   what made it  →  send;  last use of the buffer  →  recv  →  what needs it
+// Edges:   operation that made the data  →  send;  last use of the buffer  →  recv  →  operation that needs the data
 // Exposed: the part of a message that is longer than the compute between its send and its use.
 #include <algorithm>
 #include <string>
@@ -12,10 +12,10 @@
 namespace stretto {
 namespace {
 
-// batch_p2p_comm stays as it is for messages beside compute too, which it does not act on: modes without them are
-// compared.
+// batch_p2p_comm keeps its value with overlapped messages too, on which it does not act, because modes without overlap
+// are compared as well.
 void read(TomlTable& table, Overlap& overlap) {
-  // Who asks for batches where the profile has messages beside compute means batches.
+  // A user who asks for batches, where only the profile overlaps messages, gets batches.
   const std::vector<std::string> of_profile = table.default_keys();
   const auto is_of_profile = [&](const char* key) {
     return std::find(of_profile.begin(), of_profile.end(), key) != of_profile.end();
@@ -35,7 +35,8 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const char* knob = "overlap_p2p_comm";
   gates.above_one(knob, o.overlap_p2p_comm, "pipeline_model_parallel_size",
                   scenario.parallel.pipeline_model_parallel_size, bridge("training/comm_overlap.py:462"));
-  // Who asked for batch_p2p_comm is known to check() alone: it is on by default, and acts in modes without the knob.
+  // Only check() knows whether the user asked for batch_p2p_comm: it is on by default, and acts in modes without the
+  // knob.
   gates.add({.knob = knob,
              .needs = "batch_p2p_comm not asked for",
              .kind = GateKind::error,

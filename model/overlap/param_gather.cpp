@@ -1,23 +1,24 @@
 // overlap_param_gather (Megatron-LM): the all-gather of updated parameters moves from the end of the step into the next
 // step's forward pass, bucket by bucket, one bucket ahead of its first use.
 //
-// Edges:   AdamW_b of the step before  →  AG_b  →  first use of bucket b, derived
+// Edges:   AdamW_b of the previous step  →  AG_b  →  first use of bucket b, derived
 //          first use of bucket k starts  →  AG_{k+1} starts   (prefetch distance 1; start→start)
-// Order:   buckets in the order of their first use in forward; those first used by the same operation go together.
+// Order:   buckets in the order of their first use in forward; buckets with one first user are gathered together.
 // Exposed: s_k = max(t_k, g_k), g_{k+1} = s_k + a_{k+1};  Σ max(0, g_k − t_k): the first bucket in full.
 //
-// align_param_gather, for stages of several chunks: all buckets of a chunk go together, those of the first two at the
-// beginning of the step, and those of chunk c + 1 when stage s starts its forward unit number u_c − s, u_c the first of
-// chunk c. All stages do so at about the same moment, so that no stage computes beside communication, and is slower,
-// while others wait for it.
+// align_param_gather, for stages of several chunks: all buckets of a chunk are gathered together, those of the first
+// two chunks at the beginning of the step, and those of chunk c + 1 when stage s starts its forward unit number u_c −
+// s, where u_c is the first unit of chunk c. All stages do so at about one moment, so that no stage computes slower
+// because of concurrent communication while others wait for it.
 // Edges:   start of forward unit u_c − s  →  AG of chunk c + 1 starts
 //
-// overlap_param_gather_with_optimizer_step, for the same stages: AdamW updates the first chunk first, and its buckets
-// are gathered beside the updates of the others, in the step before. Edges:   AdamW of the first chunk  →  AG of it,
-// derived Exposed: max(0, a − u), a its gathers and u the updates of the others.
+// overlap_param_gather_with_optimizer_step, for such stages: AdamW updates the first chunk first, and the first chunk's
+// buckets are gathered concurrently with the updates of the other chunks, in the previous step.
+// Edges:   AdamW of the first chunk  →  AG of the first chunk, derived
+// Exposed: max(0, a − u), where a is the time of its gathers and u that of the updates of the other chunks.
 //
-// With fp8_param_gather the weights of linear layers have buckets of their own, and the others are gathered in bf16 as
-// without it. The cast of a shard is where the plain schedule has it, before everything else; the cast back comes right
+// With fp8_param_gather the weights of linear layers have buckets of their own, and the other buckets are gathered in
+// bf16. The cast of a shard stays where the plain schedule has it, before everything else; the cast back comes right
 // before the first use.
 #include <algorithm>
 #include <optional>
@@ -36,10 +37,10 @@ struct Gather {
   OrderPosition first_use;
   BucketOps ops;
   Call call;
-  std::optional<Call> cast_back;  // from fp8
+  std::optional<Call> cast_back;  // the cast back from fp8
 };
 
-// Takes the gathers of a role out of its order.
+// Removes the gathers of a role from its order and returns them.
 std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<BucketOps>& buckets, Program& program,
                                  LaneId compute) {
   std::vector<OpId> ops, casts, casts_back;
@@ -51,7 +52,7 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
     casts.push_back(bucket.to_fp8);
     casts_back.push_back(bucket.from_fp8);
   }
-  // The plain schedule holds the next step back until all parameters are gathered: no longer.
+  // The plain schedule holds the next step back until all parameters are gathered; that wait is removed.
   std::erase_if(program.order.front().waits,
                 [&](const Edge& wait) { return std::find(ops.begin(), ops.end(), wait.on.op) != ops.end(); });
   std::vector<Gather> gathers;
@@ -61,7 +62,7 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
     gathers.back().call.sequence = 0;
     edits.remove(call);
   }
-  // Casts use parameters, but are no use of them.
+  // A cast reads parameters, but is not a use that needs the gather.
   std::vector<Call> first_calls;
   for (const std::size_t call : calls_of(schedule, program, casts)) {
     first_calls.push_back(program.order[call]);
@@ -89,10 +90,11 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
 // The release of each gather: an operation that has started. None: the beginning of the step.
 using Releases = std::vector<std::optional<OrderPosition>>;
 
-// First use of the bucket before; of several with the same first use, that of the bucket before them all. A small
-// bucket of norms goes with the bucket behind it: as one ahead of that, it would leave nothing to hide the other's
-// gather behind. Sequence parallelism has norms apart, and fp8_param_gather has all apart that is not gathered in fp8:
-// what is less than an eighth of the bucket behind it (assumed) counts as small.
+// Returns as release of a bucket the first use of the previous bucket; of several buckets with one first use, the
+// release is the first use of the bucket before them all. A small bucket of norms is gathered with the next bucket: as
+// the bucket ahead it would leave nothing to hide the next gather. Sequence parallelism puts norms in buckets of their
+// own, and fp8_param_gather all parameters that are not gathered in fp8: a bucket with less than an eighth of the next
+// bucket's elements (assumed) counts as small.
 Releases one_ahead(const Schedule& schedule, const std::vector<Gather>& gathers) {
   const auto elements = [&](std::size_t g) { return schedule.storages[gathers[g].ops.parameter].elements; };
   const auto is_small = [&](std::size_t g) {
@@ -114,7 +116,8 @@ Releases one_ahead(const Schedule& schedule, const std::vector<Gather>& gathers)
 
 Releases aligned(const Lowered& lowered, const Program& program, const std::vector<Gather>& gathers,
                  std::size_t stage) {
-  // Every chunk has a forward part. Forward units of this stage: where each begins, and the first of each chunk.
+  // Every chunk has a forward part. `units` are the begins of this stage's forward units, `first_unit` the first unit
+  // of each chunk.
   std::vector<OrderPosition> units;
   std::vector<std::size_t> first_unit;
   const Call* last = nullptr;
@@ -136,7 +139,7 @@ Releases aligned(const Lowered& lowered, const Program& program, const std::vect
   return releases;
 }
 
-// Behind the last update of the first chunk.
+// Returns the position after the last update of the first chunk.
 OrderPosition behind_first_chunk(const Schedule& schedule, const Program& program,
                                  const std::vector<BucketOps>& buckets) {
   std::vector<OpId> updates;
@@ -159,10 +162,10 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
   OrderEdits edits(program);
   for (std::size_t g = gathers.size(); g-- > 0;) {
     Gather& gather = gathers[g];
-    // So that what comes before it in the block need not wait.
+    // The cast back splits the block, so that earlier operations of the block need not wait.
     if (gather.cast_back) {
       edits.insert(gather.first_use, {*gather.cast_back});
-      lowered.free.push_back(gather.ops.from_fp8);  // pieces of a GEMM on another compute lane wait for it too
+      lowered.free.push_back(gather.ops.from_fp8);  // parts of a GEMM on another compute lane wait for it too
     } else {
       edits.cut(gather.first_use);
     }
@@ -246,7 +249,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
           "arguments.py:1028", "");
   refused(knob, o.overlap_param_gather, "use_distributed_optimizer = true", scenario.parallel.shards_optimizer(),
           "false", "arguments.py:1025", "every rank updates all parameters, and none are gathered");
-  // Buckets are of gradients and of parameters.
+  // bucket_size applies to buckets of gradients and of parameters.
   gates.add({.knob = "bucket_size",
              .needs = "overlap_grad_reduce = true",
              .source = megatron("core/distributed/distributed_data_parallel.py:136"),

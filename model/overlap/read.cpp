@@ -5,7 +5,7 @@
 namespace stretto {
 namespace {
 
-// NeMo names the type, Megatron-LM has a switch for the same.
+// NeMo names the type; Megatron-LM has a switch for it.
 void read_grad_sync_dtype(TomlTable& table, Overlap& overlap) {
   if (!table.has("grad_sync_dtype")) return;
   if (table.has("grad_reduce_in_fp32"))
@@ -19,7 +19,7 @@ void read_grad_sync_dtype(TomlTable& table, Overlap& overlap) {
 Overlap read_overlap(TomlTable table, const Parallel& parallel) {
   Scenario scenario;
   Overlap& overlap = scenario.overlap;
-  overlap.cp_comm_overlap = parallel.has_cp_ring();  // as the frameworks, which have no switch for it
+  overlap.cp_comm_overlap = parallel.has_cp_ring();  // as in the frameworks, which have no switch for it
   KeyReader(table, "overlap", scenario).read_others();
   for (const OverlapMode& mode : overlap_modes())
     if (mode.read) mode.read(table, overlap);

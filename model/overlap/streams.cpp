@@ -7,16 +7,19 @@
 namespace stretto {
 namespace {
 
-// "pp.forward" is of group "pp"; what several axes share is of none.
+// Returns the process group of a communicator: "pp.forward" belongs to group "pp"; a communicator over several axes
+// belongs to none.
 std::string group_of(const std::string& name) { return name == "embedding" ? "embd" : name.substr(0, name.find('.')); }
 
-// What a copy engine can do: nothing is added up. NCCL's Zero-CTA policy has these alone (docs/gpu.md).
+// Returns whether a collective only moves bytes, which a copy engine can do because nothing is added up. NCCL's
+// Zero-CTA policy has only these (docs/gpu.md).
 bool only_moves(const Collective& collective) {
   return collective.kind == CollectiveKind::all_gather || collective.kind == CollectiveKind::all_to_all;
 }
 
-// The collectives of a communicator that only move bytes go over the copy engine. Where it has others too, they get a
-// communicator of the same ranks, "dp.copy", because an engine is a communicator's. Whether it has any.
+// Moves the collectives of a communicator that only move bytes to the copy engine. Where the communicator has other
+// collectives too, the moved ones get a communicator of the same ranks, "dp.copy", because a communicator has one
+// engine. Returns whether any collective was moved.
 bool move_to_copy_engine(Schedule& schedule, std::uint32_t index) {
   std::vector<Collective*> moving;
   bool has_others = false;
@@ -64,7 +67,7 @@ void assign_streams(Schedule& schedule, const Cluster& cluster) {
   assign_copy_engines(schedule, cluster);
   for (Communicator& communicator : schedule.communicators) {
     const auto ctas = cluster.max_ctas.find(group_of(communicator.name));
-    // A ring exchange and what cta_policy says go over the copy engine, which takes no SM.
+    // A ring exchange, and the collectives that cta_policy names, use the copy engine, which takes no SM.
     if (ctas == cluster.max_ctas.end() || communicator.engine == CommEngine::copy_engine) continue;
     communicator.engine = CommEngine::sm;
     communicator.channels = static_cast<int>(ctas->second);
@@ -74,7 +77,7 @@ void assign_streams(Schedule& schedule, const Cluster& cluster) {
     if (lane.kind == LaneKind::communication &&
         std::find(groups.begin(), groups.end(), group_of(lane.name)) != groups.end())
       lane.priority = kHighPriority;
-  // Streams are given queues in turn, as they are made.
+  // Queues are assigned to streams in turn, in the order in which streams are made.
   if (const std::int64_t queues = cluster.cuda_device_max_connections; queues > 0)
     for (std::size_t lane = 0; lane < schedule.lanes.size(); ++lane)
       schedule.lanes[lane].queue = static_cast<int>(lane % static_cast<std::size_t>(queues));

@@ -17,7 +17,7 @@ const Communicator* find(const Schedule& schedule, const std::string& name) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const Communicator& c) { return c.name == name; });
   return found == all.end() ? nullptr : &*found;
 }
-// [kind] collectives on a communicator.
+// Counts the collectives of each kind on a communicator.
 std::map<CollectiveKind, int> kinds_on(const Schedule& schedule, const std::string& name) {
   std::map<CollectiveKind, int> kinds;
   for (const Operation& operation : schedule.operations)
@@ -50,7 +50,7 @@ TEST_CASE("cta_policy zero: what only moves is on copy engines, what adds up has
   CHECK_FALSE(kinds_on(schedule, "dp").contains(CollectiveKind::all_gather));
   CHECK(kinds_on(schedule, "dp").contains(CollectiveKind::reduce_scatter));
   CHECK(schedule.notes.empty());
-  // Nothing else has moved.
+  // No other operation has moved.
   const Schedule plain = build_schedule(scenario);
   REQUIRE(plain.operations.size() == schedule.operations.size());
   for (std::size_t op = 0; op < plain.operations.size(); ++op)

@@ -2,7 +2,7 @@
 
 namespace stretto {
 
-// One a file of this folder.
+// One mode for each file of this folder.
 OverlapMode plain_mode();
 OverlapMode overlap_grad_reduce_mode(), overlap_param_gather_mode();
 OverlapMode async_allreduce_mode();

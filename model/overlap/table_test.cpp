@@ -61,8 +61,8 @@ TEST_CASE("each row of the table sets its own mode, clears it, and has the gates
     CHECK(mode.knob.empty() == (mode.on == nullptr));
     if (mode.knob.empty()) continue;
     CHECK((mode.name != mode.knob || mode.gates));
-    CHECK(&find_overlap_mode(mode.knob) != &plain);  // the mode that has the keys of the knob
-    // One rank has nobody to communicate with: the knob is known to the gates and does not act.
+    CHECK(&find_overlap_mode(mode.knob) != &plain);  // the mode with the knob's keys
+    // A single rank does not communicate: the gates know the knob, which does not act.
     const Gates gates = gates_of(scenario);
     CHECK_FALSE(gates.acts(mode.knob));
     for (const Gate& gate : gates.all()) CHECK((gate.open || !gate.reason().empty()));

@@ -125,7 +125,7 @@ TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int6
   const TpMethod dgrad = rs_dgrad ? TpMethod::pipeline : TpMethod::bulk;
   m.qkv_dgrad = resolved("qkv_dgrad", qkv && (rs_dgrad || overlap.tp_comm_bulk_dgrad), dgrad);
   m.fc1_dgrad = resolved("fc1_dgrad", fc1 && (rs_dgrad || overlap.tp_comm_bulk_dgrad), dgrad);
-  // Where the reduce-scatter is in pieces beside dgrad, nothing of it is left for wgrad.
+  // Where dgrad's reduce-scatter is cut and overlaps with dgrad, nothing of it is left to overlap with wgrad.
   m.qkv_wgrad = resolved("qkv_wgrad", qkv && overlap.tp_comm_bulk_wgrad && !is_split(m.qkv_dgrad), TpMethod::bulk);
   m.fc1_wgrad = resolved("fc1_wgrad", fc1 && overlap.tp_comm_bulk_wgrad && !is_split(m.fc1_dgrad), TpMethod::bulk);
   return m;

@@ -13,15 +13,16 @@ struct TpMethods {
   TpGemm qkv_fprop, fc1_fprop;   // all-gather of the input before the GEMM
   TpGemm proj_dgrad, fc2_dgrad;  // all-gather of the output's gradient before the GEMM
   TpGemm proj_fprop, fc2_fprop;  // reduce-scatter of the output after the GEMM
-  TpGemm qkv_dgrad, fc1_dgrad;   // bulk: all-gather of the input (for wgrad) beside it; else its reduce-scatter
-  TpGemm qkv_wgrad, fc1_wgrad;   // bulk: reduce-scatter of the data gradient beside it
+  // bulk: all-gather of the input (for wgrad), concurrent with the GEMM; else the GEMM's reduce-scatter
+  TpGemm qkv_dgrad, fc1_dgrad;
+  TpGemm qkv_wgrad, fc1_wgrad;  // bulk: reduce-scatter of the data gradient, concurrent with the GEMM
 };
-// Defaults are TransformerEngine's: all-gathers by ring exchange, reduce-scatters in four pieces, bulk for the rest.
-// `rows`: of the residual stream that a rank has. `notes` gets a line for each method that cannot act in this model,
-// which is then none.
+// Resolves the methods. Defaults are TransformerEngine's: all-gathers by ring exchange, reduce-scatters in four pieces,
+// bulk for the rest. `rows` are the rows of the residual stream that a rank has. `notes` gets a line for each method
+// that cannot act in this model, which is then none.
 TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp, std::int64_t rows,
                      std::vector<std::string>& notes);
-// Whether the communication is in pieces beside the GEMM that it belongs to.
+// Returns whether the communication is cut into pieces that overlap with its own GEMM.
 bool is_split(const TpGemm& gemm);
 
 // The keys tp_comm_* of [overlap]: OverlapMode::read and check.

@@ -1,5 +1,5 @@
-// Which communication of a layer is overlapped how (Megatron-LM's tp_comm_overlap, TransformerEngine's user buffers):
-// one knob and three modes. Files tp_* state edges and exposed parts of what they cut.
+// Decides which communication of a layer overlaps by which method (Megatron-LM's tp_comm_overlap, TransformerEngine's
+// user buffers): one knob and three modes. The files tp_* state edges and exposed parts of the cuts.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -30,7 +30,7 @@ class TpOverlap {
       return std::any_of(all.begin(), all.end(), [&](const TpGemm* gemm) { return has(*gemm); });
     };
     context_.send = context_.recv = context_.tp.lane;
-    // As in TransformerEngine, whose communication streams have the highest priority.
+    // TransformerEngine's communication streams have the highest priority too.
     schedule.lanes[context_.tp.lane].priority = kHighPriority;
     if (any(exchanges)) {
       context_.send = add_lane("tp.send", LaneKind::communication, kHighPriority);
@@ -42,7 +42,7 @@ class TpOverlap {
       context_.partials = add_tensor(schedule, "tp.partials", schedule.compute_dtype, BufferKind::workspace,
                                      context_.tp.size, x.elements());
     }
-    // An addition that waits for the cores of the GEMM beside it holds up the whole ring.
+    // An addition that waits for the cores of a concurrent GEMM holds up the whole ring.
     const auto scatters = {&methods.proj_fprop, &methods.fc2_fprop, &methods.qkv_dgrad, &methods.fc1_dgrad};
     if (std::any_of(scatters.begin(), scatters.end(), [](const TpGemm* gemm) { return adds_on_the_way(*gemm); }))
       context_.add = add_lane("tp.add", LaneKind::compute, kHighPriority);
@@ -66,7 +66,7 @@ class TpOverlap {
       column_backward(block, "qkv", methods_.qkv_dgrad, methods_.qkv_wgrad);
       block.commit();
     }
-    // TransformerEngine leaves the head alone; Megatron-LM's own linear layer has both bulk overlaps.
+    // TransformerEngine does not overlap the head; Megatron-LM's own linear layer has both bulk overlaps.
     for (const BlockId id : lowered_.end_blocks) {
       BlockEditor block(lowered_, id);
       column_backward(block, "lm_head", methods_.qkv_dgrad, methods_.qkv_wgrad);
@@ -98,17 +98,17 @@ class TpOverlap {
     if (how.method == TpMethod::pipeline)
       pipeline_scatter(block, context_, layer + gemm + again, layer + scatter + again, how.num_splits);
   }
-  // Bulk dgrad: the gathered input is needed by wgrad only, so that it may come beside dgrad. Exposed: max(0, T_AG −
-  // T_dgrad). Bulk wgrad: the sum of the dgrad is needed behind wgrad only. Exposed: max(0, T_RS − T_wgrad).
+  // Bulk dgrad: only wgrad needs the gathered input, so the gather may be concurrent with dgrad. Exposed: max(0, T_AG −
+  // T_dgrad). Bulk wgrad: the sum of the dgrad is needed only after wgrad. Exposed: max(0, T_RS − T_wgrad).
   void column_backward(BlockEditor& block, const std::string& layer, const TpGemm& dgrad, const TpGemm& wgrad) {
-    // Flash-Overlap sends its pieces on other lanes, so the gather can still be beside them. Where the weight gradient
-    // has a block of its own, it comes beside the product before.
+    // Flash-Overlap sends its pieces on other lanes, so the gather can be concurrent with them. Where the weight
+    // gradient has a block of its own, the gather is concurrent with the product before.
     if (block.has(layer + ".all_gather_wgrad") && (dgrad.method == TpMethod::bulk || dgrad.method == TpMethod::flash))
       block.set_free(layer + ".all_gather_wgrad");
     if (!block.has(layer + ".dgrad.reduce_scatter")) return;
     if (is_split(dgrad) && layer != "lm_head")
       scatter(block, layer, ".dgrad", ".dgrad.reduce_scatter", "", dgrad);
-    else if (wgrad.method == TpMethod::bulk || dgrad.method == TpMethod::flash)  // of the head, which is not cut
+    else if (wgrad.method == TpMethod::bulk || dgrad.method == TpMethod::flash)  // the head's GEMM, which is not cut
       block.set_free(layer + ".dgrad.reduce_scatter");
   }
 
@@ -130,7 +130,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
   const Overlap& o = scenario.overlap;
   const char* main_knob = "tp_comm_overlap";
-  // Megatron-LM takes sequence_parallel away where nothing is cut, and refuses the knob then.
+  // Megatron-LM removes sequence_parallel where nothing is cut, and then refuses the knob.
   const std::string source =
       megatron("arguments.py:1442") + "; off with a warning in " + bridge("training/comm_overlap.py:443");
   gates.add({.knob = main_knob,
@@ -198,7 +198,7 @@ OverlapMode mode(const char* name, const char* meaning, void (*configure)(Overla
           .rewrite = rewrite};
 }
 
-// A file may say how many slices the mode tp_flash_overlap has; the others do not have them.
+// A file may set how many slices the mode tp_flash_overlap has; the other modes have none.
 void drop_flash(Overlap& o) {
   std::erase_if(o.tp_comm_overlap_cfg, [](const auto& gemm) { return gemm.second.method == TpMethod::flash; });
 }

@@ -1,9 +1,9 @@
-// Reduce-scatter after a GEMM in pieces (TransformerEngine's pipelined reduce-scatter): columns of the result, each
-// scattered while the next is computed.
+// Reduce-scatter after a GEMM in pieces (TransformerEngine's pipelined reduce-scatter): the columns of the result are
+// cut, and each piece is scattered while the next is computed.
 //
-// Nodes:   G_k = GEMM of columns k;  RS_k = reduce-scatter of them;  copy_k = own rows into their columns;
+// Nodes:   G_k = GEMM of columns k;  RS_k = their reduce-scatter;  copy_k = own rows into their columns;
 //          k = 0 … S − 1
-// Edges:   G_k → RS_k → copy_k;  RS in order on the tp lane; all copies behind G_{S−1}
+// Edges:   G_k → RS_k → copy_k;  RS in order on the tp lane; all copies after G_{S−1}
 // Time:    S · Tg + Tc + (S − 1) · max(0, Tc − Tg), and the copies.   Exposed: at least the last piece, the tail.
 #include "model/lower/builder.hpp"
 #include "model/overlap/tp_split.hpp"

@@ -5,8 +5,8 @@
 // Nodes:   G_i = GEMM on piece i;  send_i = piece i to r + 1;  recv_i = piece i + m from r − 1;  i = 0 … m(n − 1) − 1
 // Edges:   recv_i → G_{i+m},  recv_i → send_{i+m}
 // Time:    Tg + (n − 1) · max(Tg, Tc).   Exposed: (n − 1) · max(0, Tc − Tg).
-//          m slices, Tg and Tc of one: max(m·n · Tg, m(n − 1) · Tg + Tc, Tg + m(n − 1) · Tc). A first message has m
-//          GEMMs to hide behind.
+//          m slices, Tg and Tc of one: max(m·n · Tg, m(n − 1) · Tg + Tc, Tg + m(n − 1) · Tc). A first message overlaps
+//          with m GEMMs.
 //
 // Aggregate: neighbours exchange their rows first, exposed; then n/2 pieces of twice the rows go round by two.
 // Time:    Tc + 2 · Tg + (n/2 − 1) · max(2 · Tg, 2 · Tc).
@@ -59,7 +59,7 @@ void split_gather_aggregate(BlockEditor& block, const SplitContext& context, con
   Gemm work = std::get<Gemm>(whole.work);
   work.m = 2 * own.rows;
   const Expr self = Coord::tp, odd = mod(self, Expr(2)), to_neighbour = Expr(1) - Expr(2) * odd;
-  // First rows of the i-th pair; counted in single ranks' rows.
+  // Returns the first rows of the i-th pair; counted in single ranks' rows.
   const auto pair = [&](const View& view, std::int64_t i) {
     View two = rows_of(view, mod(self - odd - Expr(2 * i), Expr(context.tp.size)), own.rows);
     two.rows = 2 * own.rows;

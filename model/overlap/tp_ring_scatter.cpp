@@ -20,7 +20,7 @@ void split_scatter(BlockEditor& block, const SplitContext& context, const std::s
   Gemm work = std::get<Gemm>(whole.work);
   work.m = own.rows / slices;
   const std::int64_t size = own.rows * own.cols;
-  // Partial sum of a slice of this rank's rows, made by rank `from`.
+  // The partial sum of a slice of this rank's rows, made by rank `from`.
   const auto made_by = [&](const Expr& from, std::int64_t slice) {
     const Expr begin = slice_of(from, slices, slice) * Expr(work.m * own.cols);
     return View{context.partials, 0, 0, begin, work.m, own.cols, own.cols};

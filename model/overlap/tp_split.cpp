@@ -21,7 +21,7 @@ Operation SplitContext::gemm(const Operation& whole, std::size_t piece, Gemm wor
   part.accesses[0].view = std::move(a);
   part.accesses[1].view = std::move(b);
   assert(!work.sums_columns() && "all pieces would add to the sums");
-  if (work.epilogue != GemmEpilogue::none) {  // the same part of what stands beside the result
+  if (work.epilogue != GemmEpilogue::none) {  // the epilogue's operand is cut like the result
     View& x = part.accesses[work.x_index()].view;
     const View& all = whole.accesses[work.c_index()].view;
     assert(x.ld == all.ld && "X is stored as C is");

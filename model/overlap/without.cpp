@@ -10,10 +10,10 @@ namespace {
 struct Switch {
   std::string knob;
   bool Overlap::*on = nullptr;
-  bool Overlap::*within = nullptr;  // it acts only where this is on, too
+  bool Overlap::*within = nullptr;  // it acts only where this switch is on, too
 };
 
-// The knobs of the modes, and the switches that are no mode of their own.
+// The knobs of the modes, and the switches that are not modes of their own.
 std::vector<Switch> all_switches() {
   std::vector<Switch> switches;
   for (const OverlapMode& mode : overlap_modes())
@@ -35,7 +35,7 @@ std::vector<Switch> all_switches() {
   return switches;
 }
 
-// Turns off what is an error now, until nothing is.
+// Turns off every switch that is an error now, until none is.
 void turn_off_refused(const std::vector<Switch>& switches, Scenario& scenario, std::vector<std::string>& also_off) {
   for (bool changes = true; changes;) {
     changes = false;

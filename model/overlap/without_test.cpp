@@ -41,7 +41,7 @@ TEST_CASE("each knob that is on and acts is switched off, with what is an error 
   const auto without =
       without_each_knob(scenario_with({"overlap.overlap_grad_reduce=true", "overlap.overlap_param_gather=true",
                                        "overlap.align_param_gather=true", "overlap.overlap_p2p_comm=true"}));
-  // Without chunks nothing is aligned.
+  // Without chunks align_param_gather does not act.
   CHECK(names_of(without) ==
         std::vector<std::string>{"overlap_grad_reduce", "overlap_param_gather", "overlap_p2p_comm"});
   CHECK(without[0].also_off == std::vector<std::string>{"overlap_param_gather"});
@@ -49,7 +49,7 @@ TEST_CASE("each knob that is on and acts is switched off, with what is an error 
   CHECK(without[0].overlap.overlap_p2p_comm);
   CHECK(without[1].also_off.empty());
   CHECK(without[1].overlap.overlap_grad_reduce);
-  // Switches within one that is off are not on.
+  // Switches within a knob that is off are not on.
   CHECK(names_of(
             without_each_knob(scenario_with({"overlap.tp_comm_overlap=true", "overlap.tp_comm_overlap_rs=false"}))) ==
         std::vector<std::string>{"tp_comm_overlap", "tp_comm_bulk_dgrad", "tp_comm_bulk_wgrad", "tp_comm_overlap_ag"});
@@ -66,8 +66,8 @@ TEST_CASE("what is left without a knob of a random layout is built, and no gate 
       INFO("seed " << seed << ", without " << without.knob);
       CHECK_FALSE(changed.overlap == scenario.overlap);
       const Gates gates = gates_of(changed);
-      // But for what Stretto compares where frameworks do not: interleaved stages, two of them, without
-      // overlap_p2p_comm.
+      // The exception is a combination that Stretto compares and frameworks refuse: interleaved stages, two of them,
+      // without overlap_p2p_comm.
       CHECK(std::none_of(gates.all().begin(), gates.all().end(), [](const Gate& gate) {
         return gate.kind == GateKind::error && gate.wider.empty() && gate.asked && !gate.open;
       }));
