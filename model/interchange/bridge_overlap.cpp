@@ -18,7 +18,7 @@ std::string trimmed(const std::string& part) {
   return part.substr(begin, part.find_last_not_of(" \t\r\"'") - begin + 1);
 }
 
-// "key=value," of Python and "key: value" of YAML, one a line.
+// Splits "key=value," of Python and "key: value" of YAML into one entry for each line.
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines(1);
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -33,7 +33,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// A value of the kind that the field has: a switch, or a whole number of at least 1.
+// Reads a value of the field's kind: a switch, or a whole number of at least 1.
 Json value_of(const MegatronRow& row, const std::string& value, const std::string& place) {
   if (row.is_switch) {
     if (value == "True" || value == "true") return true;
@@ -81,7 +81,7 @@ Translation from_bridge(std::string_view text, const std::string& name) {
     const std::size_t sign = line.find_first_of("=:");
     const std::string key = trimmed(line.substr(0, sign));
     const std::string value = sign == std::string::npos ? "" : trimmed(line.substr(sign + 1));
-    // The name of the class, or of what it is assigned to.
+    // The line has the name of the class, or the variable that it is assigned to.
     if (key.empty() || value.empty() || value == "CommOverlapConfig" || value.ends_with(".CommOverlapConfig")) {
       if (sign == std::string::npos && !key.empty() && !key.ends_with("CommOverlapConfig"))
         throw input_error(name + ": expected key=value or key: value of CommOverlapConfig, got " + in_quotes(key));

@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// "--nproc-per-node" and "--nproc_per_node" are one.
+// Makes "--nproc-per-node" and "--nproc_per_node" one spelling.
 std::string with_underscores(std::string text) {
   std::replace(text.begin(), text.end(), '-', '_');
   return text;
@@ -21,7 +21,7 @@ bool is_flag(const std::string& word) {
   return word.size() > 2 && word.starts_with("--") && std::isalpha(static_cast<unsigned char>(word[2])) != 0;
 }
 
-// The first number in a word such as "8", "4:8" or "gpu:8"; nothing where it is unknown.
+// Returns the first number in a word such as "8", "4:8" or "gpu:8"; nothing where it is unknown.
 std::optional<std::int64_t> number_in(const std::string& word, bool is_last = false) {
   if (!shell::unknown_names(word).empty()) return std::nullopt;
   const std::size_t colon = is_last ? word.rfind(':') : std::string::npos;
@@ -32,7 +32,7 @@ std::optional<std::int64_t> number_in(const std::string& word, bool is_last = fa
   return value;
 }
 
-// What launchers call numbers of nodes and processes: torchrun, srun and sbatch, mpirun, DeepSpeed.
+// Reads the numbers of nodes and processes that launchers are given: torchrun, srun and sbatch, mpirun, DeepSpeed.
 class Launcher {
  public:
   explicit Launcher(CommandLine& line) : line_(line) {}
@@ -72,7 +72,7 @@ class Launcher {
   std::optional<std::int64_t> gpus_of_node_, tasks_;
 };
 
-// "key.of.it=value" as Hydra has it: "+key" adds, "++key" adds or changes, "~key" removes.
+// Returns whether the word is a Hydra override "key.of.it=value": "+key" adds, "++key" adds or changes, "~key" removes.
 bool is_override(const std::string& word) {
   const std::size_t begin = word.find_first_not_of("+~");
   if (begin == std::string::npos || (std::isalpha(static_cast<unsigned char>(word[begin])) == 0 && word[begin] != '_'))
@@ -92,7 +92,7 @@ void add_overrides(const Words& words, std::size_t begin, std::vector<std::strin
       overrides.push_back(words[i]);
 }
 
-// Where the program's own flags begin: behind "x.py" or "-m module", torchrun's module aside.
+// Returns where the program's own flags begin: after "x.py" or "-m module", except torchrun's module.
 std::size_t program_in(const Words& words, std::string& program) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const bool is_module = words[i] == "-m" && i + 1 < words.size();
@@ -108,7 +108,7 @@ std::size_t program_in(const Words& words, std::string& program) {
 }
 
 void add_flags(const Words& words, std::size_t begin, int line, std::vector<Flag>& flags) {
-  // An element of an array may hold a flag and its value in one.
+  // An element of an array may hold a flag together with its value.
   Words plain;
   for (std::size_t i = begin; i < words.size(); ++i) {
     if (is_flag(words[i]) && words[i].find_first_of(" \t\n") != std::string::npos) {
@@ -141,7 +141,7 @@ void add_flags(const Words& words, std::size_t begin, int line, std::vector<Flag
     }
 }
 
-// Lines of flags, by where the script has their names: a call has one line, its flags stand on others.
+// Finds the lines of flags by their names in the script: a call has one line, but its flags may stand on others.
 void find_lines(std::string_view text, std::vector<Flag>& flags) {
   for (Flag& flag : flags) {
     int line = 1;
@@ -174,7 +174,7 @@ bool has_settings(const Words& words, std::size_t begin) {
   return false;
 }
 
-// The words of variables that hold flags, in the order of their assignment.
+// Returns the words of variables that hold flags, in the order of their assignment.
 Words words_of_variables(const shell::Run& run) {
   std::vector<const shell::Variable*> holders;
   for (const auto& [name, variable] : run.variables)
@@ -193,7 +193,7 @@ Words words_of_variables(const shell::Run& run) {
   return words;
 }
 
-// Of text that starts no program: flags alone, one command with flags, or else variables that hold flags.
+// Takes the flags of a text that starts no program: flags alone, one command with flags, or variables that hold flags.
 void take_pieces(const shell::Run& run, Launcher& launcher, CommandLine& line) {
   Words words;
   for (const shell::Call& call : run.calls)
@@ -217,7 +217,7 @@ CommandLine command_line_of(std::string_view text, const std::string& name, cons
   line.notes = run.notes;
   Launcher launcher(line);
   launcher.take(run.batch);
-  // The last program with flags is the one that trains: data is prepared before.
+  // The last program with flags is the one that trains; earlier ones prepare data.
   const shell::Call* best = nullptr;
   std::size_t begin = std::string::npos;
   for (const shell::Call& call : run.calls) {

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 std::string listed(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
-// The values of --set as TOML: quotes around a word may be left out.
+// Returns the values of --set as TOML: quotes around a word may be left out.
 std::map<std::string, std::string> texts_of(const std::vector<std::string>& overrides) {
   std::map<std::string, std::string> texts;
   for (const std::string& one : overrides) {
@@ -34,7 +34,7 @@ std::map<std::string, std::string> texts_of(const std::vector<std::string>& over
   return texts;
 }
 
-// Sizes without which there is no model.
+// Throws unless the sizes that every model needs are known.
 void require_sizes(const Settings& settings, const std::map<std::string, std::string>& overrides) {
   if (settings.values.contains("model.preset") || overrides.contains("model.preset") ||
       overrides.contains("model.hf_config"))
@@ -103,7 +103,7 @@ void find_ranks(Settings& settings, const ImportOptions& options, const std::map
   if (settings.ranks && *settings.ranks > of_model)
     throw input_error(fmt::format("{}: {}: expected a multiple of {} GPUs, those of one replica of the model, got {}",
                                   settings.name, settings.ranks_from, of_model, *settings.ranks));
-  // Examples are written for one node and say that it is to be changed.
+  // Examples are written for one node and say that this number is to be changed.
   settings.values["parallel.data_parallel_size"] = 1;
   settings.notes.push_back(settings.ranks ? fmt::format("{} start {} GPUs, and one replica of the model needs {}: "
                                                         "data_parallel_size 1 is assumed; --gpus N says otherwise",
@@ -113,7 +113,7 @@ void find_ranks(Settings& settings, const ImportOptions& options, const std::map
                                                         of_model));
 }
 
-// A batch that does not divide among the replicas is of a script that is written for fewer GPUs.
+// Adapts the batch: one that does not divide among the replicas comes from a script for fewer GPUs.
 void fit_batch(Settings& settings, const ImportOptions& options, const std::map<std::string, std::string>& overrides) {
   const char* key = "parallel.data_parallel_size";
   const std::int64_t micro = std::max<std::int64_t>(1, settings.whole("training.micro_batch_size", 1));
@@ -131,7 +131,8 @@ void fit_batch(Settings& settings, const ImportOptions& options, const std::map<
                   batch, replicas, fewer));
 }
 
-// Sharding is told by one of two keys; more ranks than a device can have are on a device each.
+// Resolves keys that conflict: one of two keys tells sharding, and when there are more ranks than a device can have,
+// each has a device of its own.
 void settle(Settings& settings) {
   std::int64_t ranks = 1;
   for (const char* key :
@@ -147,7 +148,7 @@ void settle(Settings& settings) {
 
 namespace {
 
-// Objects as inline tables.
+// Returns objects as inline tables.
 std::string toml_value(const Json& value) {
   if (!value.is_object()) return value.dump();
   std::vector<std::string> parts;
@@ -157,7 +158,8 @@ std::string toml_value(const Json& value) {
 
 }  // namespace
 
-// TOML of the values, in the order of the table of keys; keys that the table lacks are at the end of their section.
+// Returns TOML of the values, in the order of the table of keys; keys that the table lacks are at the end of their
+// section.
 std::string toml_of(const Settings& settings, const std::map<std::string, std::string>& overrides) {
   std::map<std::string, std::string> texts;
   for (const auto& [key, value] : settings.values) texts[key] = toml_value(value);
@@ -205,7 +207,7 @@ bool Settings::is(const std::string& key, const Json& value) const {
 }
 
 void refuse(Settings& settings, const ImportOptions& options) {
-  // Whoever names a precision wants an answer in that precision.
+  // A user who names a precision wants a prediction in that precision.
   const bool has_precision = std::any_of(options.overrides.begin(), options.overrides.end(),
                                          [](const std::string& one) { return one.starts_with("training.precision="); });
   if (const auto fp8 = settings.refused.find("fp8"); fp8 != settings.refused.end() && has_precision) {

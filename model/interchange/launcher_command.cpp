@@ -14,14 +14,15 @@ namespace {
 
 constexpr const char* kStages[] = {"training", "fine_tuning", "peft"};
 
-// The value of "key=value" among the words; "" for none.
+// Returns the value of "key=value" among the words; "" for none.
 std::string value_of(const std::vector<std::string>& words, const std::string& key) {
   for (const std::string& word : words)
     if (word.starts_with(key + "=")) return word.substr(key.size() + 1);
   return "";
 }
 
-// The stage that trains, and its configuration: {"training", "llama/llama3_70b"}. Of several, `stages=[…]` says which.
+// Returns the stage that trains, and its configuration: {"training", "llama/llama3_70b"}. Where there are several,
+// `stages=[…]` says which.
 std::pair<std::string, std::string> stage_of(const CommandLine& line) {
   const std::string stages = value_of(line.overrides, "stages");
   std::pair<std::string, std::string> first;

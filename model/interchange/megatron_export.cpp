@@ -13,13 +13,13 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kGpusOfNode = 8;
 
-// What Stretto always does, and Megatron-LM would otherwise do in another way.
+// Flags for what Stretto always does, but Megatron-LM would do otherwise.
 constexpr const char* kAlways[] = {"--lr-decay-style cosine", "--optimizer adam", "--norm-epsilon 1e-5",
                                    "--tokenizer-type NullTokenizer", "--mock-data"};
 
 std::string text_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
-  // Some of its numbers must be whole: 500000, and not 500000.0.
+  // Some of Megatron-LM's numbers must be whole: 500000, and not 500000.0.
   if (value.is_number_float() && std::trunc(value.get<double>()) == value && std::abs(value.get<double>()) < 1e15)
     return std::to_string(value.get<std::int64_t>());
   if (!value.is_array()) return value.dump();
@@ -28,7 +28,7 @@ std::string text_of(const Json& value) {
   return text;
 }
 
-// A word as a shell takes it.
+// Quotes a word for the shell.
 std::string quoted(const std::string& word) {
   return word.find_first_of(" |*()$&;<>") == std::string::npos ? word : "'" + word + "'";
 }
@@ -49,7 +49,7 @@ const Scenario& defaults() {
   return scenario;
 }
 
-// Keys of the scenario that are not as they are by default and that `can_say` says nothing of.
+// Returns the keys of the scenario that do not have their default and that the program cannot express.
 std::vector<std::string> left_out(const Scenario& scenario, const char* program,
                                   const std::function<bool(const MegatronRow&)>& is_asked) {
   std::vector<std::string> notes;
@@ -59,8 +59,8 @@ std::vector<std::string> left_out(const Scenario& scenario, const char* program,
   return notes;
 }
 
-// torchrun starts equally many processes on each node: as many as there are GPUs, if possible with whole
-// tensor-parallel groups.
+// Returns how many processes torchrun starts on each node, equally many: as many as there are GPUs, if possible in
+// whole tensor-parallel groups.
 std::int64_t processes_of_node(std::int64_t ranks, std::int64_t tensor_parallel) {
   std::int64_t any = 1, whole = 0;
   for (std::int64_t processes = 1; processes <= std::min(ranks, kGpusOfNode); ++processes) {
@@ -71,7 +71,7 @@ std::int64_t processes_of_node(std::int64_t ranks, std::int64_t tensor_parallel)
   return whole > 0 ? whole : any;
 }
 
-// Switches that Megatron-LM asserts something of, and which are left out where that does not hold.
+// Switches on which Megatron-LM has an assertion; they are left out where the assertion does not hold.
 struct Asserted {
   const char* key;
   bool (*given)(const Scenario&);
@@ -90,7 +90,7 @@ constexpr Asserted kAsserted[] = {
      "sequence_parallel", 1442},
 };
 
-// The variable that Megatron-LM asserts (arguments.py:1163, 1477), as a line of a script.
+// Returns the variable that Megatron-LM asserts (arguments.py:1163, 1477), as a line of a script.
 std::string environment_of(const Scenario& scenario, std::vector<std::string>& notes) {
   constexpr const char* kName = "CUDA_DEVICE_MAX_CONNECTIONS";
   const std::int64_t given = scenario.cluster.cuda_device_max_connections;
@@ -135,13 +135,13 @@ Translation to_megatron(const Scenario& scenario) {
     if (row.flag.empty() || value.is_null()) continue;
     if (!row.given.is_null()) {
       if (value == row.given) line(row.flag);
-      // The order of axes is the one switch that stands for one of many.
+      // The order of axes is the only switch that expresses only one of many values.
       if (value != row.given && value != row.absent)
         result.notes.push_back(fmt::format("Megatron-LM has no {} = {}", row.name(), value.dump()));
       continue;
     }
     if (!row.with.empty()) line(row.with);
-    // The values of a list are words of their own.
+    // The values of a list are separate words.
     const std::string text = text_of(theirs(row, value));
     line(row.flag + " " + (row.is_list ? text : quoted(text)));
   }
@@ -155,8 +155,8 @@ Translation to_megatron(const Scenario& scenario) {
   if (is_interleaved && parallel.pipeline_model_parallel_size == 2 && !scenario.overlap.overlap_p2p_comm)
     result.notes.push_back(
         "Megatron-LM asserts more than 2 stages with virtual ones and without overlap_p2p_comm (arguments.py:1006)");
-  // The first bucket is not gathered beside the optimizer's step with distributed checkpoints (arguments.py:1073).
-  // Megatron-FSDP asserts its own format of checkpoints (arguments.py:1172).
+  // With distributed checkpoints the first bucket's gather cannot overlap with the optimizer's step
+  // (arguments.py:1073). Megatron-FSDP asserts its own format of checkpoints (arguments.py:1172).
   if (parallel.shards_gradients())
     line("--ckpt-format fsdp_dtensor");
   else if (is_interleaved && scenario.overlap.overlap_param_gather_with_optimizer_step)
@@ -164,7 +164,8 @@ Translation to_megatron(const Scenario& scenario) {
   for (const char* always : kAlways) line(always);
   result.text += "\n";
   for (std::string& note : left_out(scenario, "Megatron-LM", [&](const MegatronRow& row) {
-         // Its own way is the contrary of overlap_p2p_comm; ranks are torchrun's, and connections the environment's.
+         // batch_p2p_comm is the contrary of overlap_p2p_comm in Megatron-LM; torchrun has the ranks, and the
+         // environment the connections.
          return row.flag.empty() && row.name() != "data_parallel_size" && row.name() != "cuda_device_max_connections" &&
                 (row.name() != "batch_p2p_comm" ||
                  scenario.overlap.overlap_p2p_comm == scenario.overlap.batch_p2p_comm);

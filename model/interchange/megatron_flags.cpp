@@ -37,7 +37,7 @@ std::vector<FlagRule> make_rules() {
       {"--vision-pretraining", kRefused, "image encoders"},
       {"--retro-add-retriever", kRefused, "retrieval"},
 
-      // ---- of experts, without which they say nothing ----
+      // ---- experts: flags without effect in a dense model ----
       {"--moe-", kNo},
       {"--expert-", kNo},
       {"--overlap-moe-expert-parallel-comm", kNo},
@@ -511,7 +511,7 @@ std::vector<FlagRule> make_rules() {
       {"--autocast-dtype", kNo},
       {"--yaml-cfg", kNear, "settings of the file are not read; import the file itself"},
       {"--virtual-pipeline-model-parallel-size", kNo},
-      // ---- of launchers ----
+      // ---- launchers ----
       {"--node-rank", kNo},
       {"--master-addr", kNo},
       {"--master-port", kNo},
@@ -531,7 +531,7 @@ struct Program {
   const char* word;
   const char* kind;
 };
-// Megatron-LM's own programs and examples, by what their names contain.
+// Megatron-LM's own programs and examples, by a part of their names.
 constexpr Program kPrograms[] = {
     {"pretrain_bert", "encoders"},      {"pretrain_t5", "encoders"},           {"pretrain_ict", "encoders"},
     {"pretrain_retro", "retrieval"},    {"pretrain_vision", "image encoders"}, {"pretrain_vlm", "image encoders"},

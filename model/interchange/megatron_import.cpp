@@ -36,13 +36,13 @@ class Import {
     if (const std::string_view kind = other_kind_of(line_.program); !kind.empty())
       settings_.refused[std::string(kind)] = {std::filesystem::path(line_.program).filename().string(), 0, ""};
     for (const Flag& flag : line_.flags) given_[flag.name] = &flag;
-    // What is not modelled at all is said before anything else.
+    // Flags that are not modelled at all are reported first.
     for (const auto& [name, flag] : given_)
       if (const FlagRule* rule = rule_of(name);
           rule != nullptr && rule->verdict == Verdict::refused && !is_neutral(*rule, flag->values))
         settings_.refused.emplace(std::string(rule->says), judged(*flag, ""));
     refuse(settings_, options_);
-    // The last of equal flags counts, as argparse has it.
+    // The last of equal flags counts, as in argparse.
     for (const Flag& flag : line_.flags)
       if (given_[flag.name] == &flag) take(flag);
     take_environment();
@@ -71,7 +71,7 @@ class Import {
   }
   void near(const Flag& flag, std::string_view effect) { settings_.approximated.push_back(judged(flag, effect)); }
 
-  // The flag's one value; nothing where a variable that nothing sets has it.
+  // Returns the flag's only value; nothing where the value has a variable that no command sets.
   std::optional<std::string> value(const Flag& flag, const std::string& key = "") {
     std::vector<std::string> values = flag.values;
     std::erase(values, "");
@@ -111,13 +111,13 @@ class Import {
         if (row.with == flag.name) return settings_.taken.push_back(flag.name);
         continue;
       }
-      // Without the flag that it goes with, Megatron-LM does not look at it.
+      // Without the other flag that it must be given with, Megatron-LM ignores the flag.
       if (!row.with.empty() && !has(row.with.c_str())) return settings_.ignored.push_back(flag.name);
       set(flag, row);
       return settings_.taken.push_back(flag.name);
     }
     std::string name = flag.name;
-    // Launchers spell theirs both ways.
+    // Launchers accept both spellings of their flags.
     if (name.find('_') != std::string::npos && rule_of(name) == nullptr)
       std::replace(name.begin(), name.end(), '_', '-');
     if (const FlagRule* rule = rule_of(name)) return judge(flag, *rule);
@@ -130,14 +130,15 @@ class Import {
     if (rule.verdict == Verdict::approximated) return near(flag, rule.says);
   }
 
-  // A misspelling would silently change the step; a flag of a program of one's own would not.
+  // Reports a flag without a rule. A misspelling would silently change the step; a flag of the user's own program would
+  // not.
   void unknown(const Flag& flag) {
     std::vector<std::string> known = {"--num-layers-per-virtual-pipeline-stage"};
     for (const MegatronRow& row : megatron_rows())
       if (!row.flag.empty()) known.push_back(row.flag);
     for (const char* refused : {"--num-experts", "--fp8-format"}) known.push_back(refused);
     const std::string nearest = nearest_spelling(flag.name, known);
-    // A word more or less is another flag, and no slip.
+    // A spelling with many more or fewer letters is another flag, and not a slip.
     const auto length = std::ssize(flag.name) - std::ssize(nearest);
     if (!nearest.empty() && std::abs(length) <= 2 && !has(nearest.c_str()))
       throw wrong(flag, "expected a flag of Megatron-LM; did you mean \"" + nearest + "\"?");
@@ -181,7 +182,7 @@ class Import {
       if (has("--torch-fsdp2-no-reshard-after-forward")) values["parallel.reshard_after_forward"] = false;
     } else if (name == "--torch-fsdp2-no-reshard-after-forward" || name == "--group-query-attention" ||
                name == "--use-megatron-fsdp") {
-      // with another
+      // flags that are read together with another one
     } else if (name == "--zero-stage") {
       if (const auto stage = value(flag))
         values["parallel.data_parallel_sharding_strategy"] = *stage == "3"   ? "optim_grads_params"
@@ -251,7 +252,7 @@ class Import {
     }
   }
 
-  // ---- what a command line means by what it does not say ----
+  // ---- the meaning of absent flags ----
 
   void complete() {
     auto& values = settings_.values;
@@ -280,17 +281,17 @@ class Import {
     }
   }
 
-  // Megatron-LM's defaults, as far as those of the profile are others.
+  // Adds Megatron-LM's defaults where they differ from the profile's.
   void add_absent(bool is_old) {
     const Scenario base =
         parse_scenario("profile = \"" + settings_.profile + "\"\n[model]\npreset = \"gpt2-124m\"\n", "profile");
     const bool is_interleaved = settings_.whole("parallel.virtual_pipeline_model_parallel_size", 1) > 1;
     for (const MegatronRow& row : megatron_rows()) {
       if (row.absent.is_null() || settings_.values.contains(row.key)) continue;
-      // The profile of 2021 says what that release did.
+      // The profile of 2021 has the behaviour of that release.
       if (is_old && row.key.starts_with("overlap.")) continue;
       if (row.key == "overlap.overlap_p2p_comm" && !is_interleaved) continue;
-      // Other keys' getters hide a value that does not act; only what can differ is written.
+      // The getters of other keys hide a value that does not act; only a value that can differ is written.
       if (row.key == "parallel.sequence_parallel" || row.get(base) != row.absent)
         settings_.values[row.key] = row.absent;
     }
@@ -304,7 +305,7 @@ class Import {
       try {
         const std::int64_t chunks = std::ssize(parse_layout(layout->get<std::string>()));
         if (chunks / stages > 1) values["parallel.virtual_pipeline_model_parallel_size"] = chunks / stages;
-      } catch (const Error&) {  // the scenario's reader says what is wrong
+      } catch (const Error&) {  // the scenario's reader reports the fault
       }
     if (!chunk_layers_) return;
     std::int64_t layers = settings_.whole("model.num_layers", 1);
@@ -319,20 +320,21 @@ class Import {
       values["parallel.virtual_pipeline_model_parallel_size"] = layers / stages / *chunk_layers_;
   }
 
-  // --use-megatron-fsdp alone shards parameters (arguments.py:3190) and overlaps (megatron_fsdp.py:329).
+  // Completes sharding: --use-megatron-fsdp alone shards parameters (arguments.py:3190) and overlaps
+  // (megatron_fsdp.py:329).
   void complete_sharding() {
     auto& values = settings_.values;
     const char* key = "parallel.data_parallel_sharding_strategy";
     if (has("--use-megatron-fsdp") && !values.contains(key)) values[key] = "optim_grads_params";
     if (!settings_.is(key, "optim_grads") && !settings_.is(key, "optim_grads_params")) return;
     values["overlap.fsdp_comm_overlap"] = true;
-    // Buckets of DDP are not there.
+    // FSDP has no buckets of DDP.
     for (const char* of_ddp :
          {"overlap.overlap_grad_reduce", "overlap.overlap_param_gather", "overlap.align_param_gather"})
       values[of_ddp] = false;
   }
 
-  // Megatron-LM looks at these only where they act.
+  // Removes keys that Megatron-LM reads only where they act.
   void drop_idle() {
     auto& values = settings_.values;
     const bool is_interleaved = settings_.whole("parallel.virtual_pipeline_model_parallel_size", 1) > 1;
@@ -363,10 +365,10 @@ class Import {
       values["model.ffn_hidden_size"] = 4 * hidden * 2 / 3 / kMultiple * kMultiple;
   }
 
-  // The course of training has no effect on a step, but must make sense.
+  // Completes the course of training, which has no effect on a step but must be consistent.
   void complete_course() {
     auto& values = settings_.values;
-    // "0:16 2.4B:320": the batch of most of the run is the last.
+    // "0:16 2.4B:320": the last batch is that of most of the run.
     if (const std::string steps = schedule(); !steps.empty() && !values.contains("training.global_batch_size"))
       if (const Json batch = value_of_word(steps.substr(steps.rfind(':') + 1)); batch.is_number_integer() && batch > 0)
         values["training.global_batch_size"] = batch;
@@ -390,7 +392,7 @@ class Import {
 
   std::string vocabulary_hints() const {
     std::string type = word("--tokenizer-type");
-    if (type.empty()) type = "GPT2BPETokenizer";  // of pretrain_gpt.py
+    if (type.empty()) type = "GPT2BPETokenizer";  // default of pretrain_gpt.py
     std::string hints;
     const bool is_by_model = type == "HuggingFaceTokenizer" || type.find("SentencePiece") != std::string::npos ||
                              type == "SFTTokenizer" || type == "TikTokenizer" || type == "MultimodalTokenizer";

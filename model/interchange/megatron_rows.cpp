@@ -8,9 +8,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Numbers that are 0 where nothing is asked for.
+// Returns null for a number of 0, which stands for an absent key.
 Json unless_0(std::int64_t value) { return value == 0 ? Json() : Json(value); }
-// A multiple that pads the vocabulary as the scenario's did.
+// Returns a multiple that pads the vocabulary to the scenario's size.
 std::int64_t vocabulary_multiple(const Scenario& s) {
   const std::int64_t tp = s.parallel.tensor_model_parallel_size, padded = s.model.padded_vocab_size;
   for (const std::int64_t multiple : {std::int64_t{1}, std::int64_t{128}})
@@ -19,8 +19,7 @@ std::int64_t vocabulary_multiple(const Scenario& s) {
 }
 
 bool has_virtual_stages(const Scenario& s) { return s.parallel.virtual_pipeline_model_parallel_size > 1; }
-// What Megatron-LM asserts of a switch is a part of its row: where that does not hold, the switch does nothing here
-// either.
+// Megatron-LM's assertions on a switch are part of its row: where they do not hold, the switch is off here too.
 bool gathers_beside(const Scenario& s) {  // arguments.py:1025, 1028
   return s.overlap.overlap_param_gather && s.overlap.overlap_grad_reduce && s.parallel.shards_optimizer() &&
          !s.parallel.shards_gradients();
@@ -29,7 +28,7 @@ bool is_full(const Scenario& s) { return s.training.recompute.granularity == Rec
 
 using S = const Scenario&;
 
-// Keys whose flag says something else than the key's value.
+// Keys whose flag says something other than the key's value.
 struct Special {
   const char* key;
   KeyValue (*get)(S);
@@ -66,7 +65,7 @@ constexpr Special kSpecial[] = {
      }},
     {"parallel.virtual_pipeline_model_parallel_size",
      [](S s) -> Json {
-       // A layout says how many there are.
+       // A layout already says how many virtual stages there are.
        return has_virtual_stages(s) && s.parallel.pipeline_model_parallel_layout.empty()
                   ? Json(s.parallel.virtual_pipeline_model_parallel_size)
                   : Json();
@@ -166,11 +165,11 @@ MegatronRow row_of(const ScenarioKey& key) {
 std::vector<MegatronRow> others() {
   return {
       // CUDA_DEVICE_MAX_CONNECTIONS of the environment. Megatron-LM asserts 1 with tensor or context parallelism before
-      // Blackwell, FSDP aside (arguments.py:1477).
+      // Blackwell, except with FSDP (arguments.py:1477).
       {.key = "cluster.cuda_device_max_connections",
        .flag = "",
        .get = [](S s) -> Json {
-         // With FSDP it asserts the contrary (arguments.py:1166), so 1 is not written there.
+         // With FSDP Megatron-LM asserts that it is not 1 (arguments.py:1166), so 1 is not written.
          if (s.parallel.shards_gradients() && s.cluster.cuda_device_max_connections == 1) return {};
          if (s.cluster.cuda_device_max_connections > 0) return s.cluster.cuda_device_max_connections;
          const bool asserts = s.parallel.tensor_model_parallel_size > 1 || s.parallel.context_parallel_size > 1;
@@ -184,7 +183,7 @@ std::vector<MegatronRow> others() {
   };
 }
 
-// On a command line some stand before another one than among the keys.
+// Keys that come earlier on a command line than among the keys: before the second one.
 constexpr std::pair<const char*, const char*> kBefore[] = {
     {"model.ffn_hidden_size", "model.num_attention_heads"},
     {"model.num_query_groups", "model.add_bias_linear"},

@@ -26,7 +26,7 @@ std::string refusal(const std::string& flags) {
   return testing::message_of([&] { from_megatron(flags, "run.sh"); });
 }
 
-// Where two scenarios differ in what a command line can say.
+// Returns the keys in which two scenarios differ, among those that a command line can express.
 std::vector<std::string> differences(const Scenario& a, const Scenario& b) {
   std::vector<std::string> keys;
   for (const MegatronRow& row : megatron_rows()) {
@@ -124,7 +124,7 @@ torchrun --nproc_per_node 8 --nnodes ${NNODES} --master_addr $MASTER pretrain_gp
   CHECK_FALSE(s.overlap.batch_p2p_comm);
   CHECK(s.training.precision == "bf16");
   const Translation other = from_megatron(kModel + "--save x --log-interval 5 --micro-batch-size 2", "f");
-  REQUIRE(other.notes.size() == 3);  // what is taken, that, the ranks
+  REQUIRE(other.notes.size() == 3);  // the settings taken, that setting, the ranks
   CHECK(other.notes[1] == "without effect on a step's time: --tokenizer-type, --save, --log-interval");
   CHECK_FALSE(parse_scenario(other.text, "f").parallel.shards_optimizer());
   CHECK(imported(kModel + "--swiglu").model.ffn_hidden_size == 128);
@@ -199,7 +199,7 @@ TEST_CASE("defaults are those of Megatron-LM at d98e8a64", "[megatron]") {
             .cluster.cuda_device_max_connections == 1);
   CHECK(imported("export CUDA_DEVICE_MAX_CONNECTIONS=1\nunset CUDA_DEVICE_MAX_CONNECTIONS\n" + kModel)
             .cluster.cuda_device_max_connections == 0);
-  // pretrain_gpt.py's tokenizer, padded.
+  // The vocabulary of pretrain_gpt.py's tokenizer, padded.
   CHECK(imported("--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 8 --max-position-embeddings 8")
             .model.padded_vocab_size == 50304);
   CHECK(imported(kModel + "--num-query-groups 2").model.kv_heads() == 4);
@@ -219,7 +219,7 @@ TEST_CASE("defaults are those of Megatron-LM at d98e8a64", "[megatron]") {
 }
 
 TEST_CASE("every flag of Megatron-LM is judged", "[megatron]") {
-  // Names of all flags at d98e8a64, those of its configuration classes included.
+  // The file has the names of all flags at d98e8a64, including those of its configuration classes.
   std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "megatron_flag_names.txt");
   REQUIRE(file);
   std::size_t count = 0;
@@ -230,7 +230,7 @@ TEST_CASE("every flag of Megatron-LM is judged", "[megatron]") {
       is_known = is_known || row.flag == name || row.with == name ||
                  std::find(row.aliases.begin(), row.aliases.end(), name) != row.aliases.end();
     if (is_known) continue;
-    // Some have a line of their own in the reader.
+    // The reader handles some flags in lines of their own.
     const bool is_staged = name.find("virtual") != std::string::npos;
     const std::string stages = is_staged ? "--pipeline-model-parallel-size 2 --global-batch-size 8 " : "";
     for (const std::string& note : from_megatron(kModel + stages + name + " 1", "f").notes)
@@ -266,7 +266,7 @@ TEST_CASE("processes are as many on each node, and no more than it has GPUs", "[
   };
   CHECK(start(4, 8) == "torchrun --nnodes 4 --nproc_per_node 8");
   CHECK(start(2, 3) == "torchrun --nnodes 1 --nproc_per_node 6");
-  CHECK(start(4, 7) == "torchrun --nnodes 7 --nproc_per_node 4");  // not 28 on one node
+  CHECK(start(4, 7) == "torchrun --nnodes 7 --nproc_per_node 4");  // 7 nodes of 4, because one node does not hold 28
   CHECK(start(1, 12) == "torchrun --nnodes 2 --nproc_per_node 6");
 }
 

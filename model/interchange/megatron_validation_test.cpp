@@ -9,8 +9,8 @@ using namespace stretto;
 
 namespace {
 
-// Megatron-LM's checks of a command line as rules: what validate_args() of megatron/training/arguments.py asserts at
-// d98e8a64 (August 2026) of flags that the export writes.
+// Megatron-LM's checks of a command line as rules: the assertions of validate_args() in megatron/training/arguments.py
+// at d98e8a64 (August 2026) on flags that the export writes.
 class Arguments {
  public:
   explicit Arguments(const CommandLine& line) : line_(line) {
@@ -46,7 +46,7 @@ class Arguments {
 };
 
 struct Rule {
-  int line;  // of arguments.py
+  int line;  // line of arguments.py
   const char* says;
   bool (*holds)(const Arguments&);
 };
@@ -94,7 +94,7 @@ const Rule kRules[] = {
      [](A a) { return (a.tp() == 1 && a.cp() == 1) || a.is_fsdp() || !a.connections().empty(); }},
     {1676, "checkpoints of FSDP need FSDP",
      [](A a) { return a.word("--ckpt-format") != "fsdp_dtensor" || a.is_fsdp(); }},
-    // model_parallel_config.py
+    // The rest is in model_parallel_config.py.
     {545, "a deferred head needs stages", [](A a) { return !a.has("--defer-embedding-wgrad-compute") || a.pp() > 1; }},
 };
 
@@ -112,7 +112,7 @@ TEST_CASE("exported command lines pass Megatron-LM's own checks", "[megatron]") 
       INFO("arguments.py:" << rule.line << ": " << rule.says);
       CHECK(rule.holds(arguments));
     }
-    // Defaults that the export relies on by leaving a flag out (arguments.py:2441, transformer_config.py:188).
+    // The export leaves flags out where it relies on these defaults (arguments.py:2441, transformer_config.py:188).
     CHECK((arguments.has("--make-vocab-size-divisible-by") && arguments.has("--hidden-dropout")));
   }
 }

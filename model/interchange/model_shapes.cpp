@@ -5,18 +5,18 @@
 namespace stretto {
 namespace {
 
-// All are RMSNorm, SwiGLU, rotary positions and no biases.
+// All have RMSNorm, SwiGLU, rotary positions and no biases.
 struct Shape {
   const char* family;  // torchtitan's [model] name
   const char* flavor;
-  const char* word;  // of names of files, letters and digits only; "": none
+  const char* word;  // part of file names, letters and digits only; "": none
   std::int64_t layers, hidden, ffn, heads, groups, vocabulary;
   double rotary_base;
   bool ties = false;
   std::int64_t head_size = 0;  // 0: hidden / heads
 };
 constexpr Shape kShapes[] = {
-    // torchtitan/models/llama3; a width of ffn_dim_multiplier and multiple_of is spelled out.
+    // torchtitan/models/llama3; a width from ffn_dim_multiplier and multiple_of is written as a number.
     {"llama3", "debugmodel", "", 6, 256, 768, 16, 16, 2048, 500000},
     {"llama3", "1B", "llama321b", 16, 2048, 8192, 32, 8, 128256, 500000, true},
     {"llama3", "3B", "llama323b", 28, 3072, 8192, 24, 8, 128256, 500000, true},
@@ -30,7 +30,7 @@ constexpr Shape kShapes[] = {
     {"llama2", "7B", "llama27b", 32, 4096, 11008, 32, 32, 32000, 10000},
     {"llama2", "13B", "llama213b", 40, 5120, 13824, 40, 40, 32000, 10000},
     {"llama2", "70B", "llama270b", 80, 8192, 28672, 64, 8, 32000, 10000},
-    // torchtitan/models/qwen3; heads are of 128 channels whatever the width, and q and k have norms.
+    // torchtitan/models/qwen3; heads have 128 channels whatever the width of the model, and q and k have norms.
     {"qwen3", "debugmodel", "", 8, 256, 3072, 16, 8, 2048, 1000000, true, 128},
     {"qwen3", "0.6B", "qwen306b", 28, 1024, 3072, 16, 8, 151936, 1000000, true, 128},
     {"qwen3", "0.6B", "qwen3600m", 28, 1024, 3072, 16, 8, 151936, 1000000, true, 128},
@@ -85,7 +85,7 @@ bool add_shape_by_name(std::string_view name, Settings& settings) {
 }
 
 bool add_shape_by_flavor(std::string_view name, std::string_view flavor, Settings& settings) {
-  // Flavors of other attention, "8B_flex", have the same sizes.
+  // Flavors with another attention, "8B_flex", have equal sizes.
   const std::string_view size = flavor.substr(0, flavor.find('_'));
   for (const Shape& shape : kShapes)
     if (shape.family == name && shape.flavor == size) {

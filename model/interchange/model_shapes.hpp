@@ -5,14 +5,15 @@
 
 namespace stretto {
 
-// Sizes and style of models that recipes name and do not spell out: torchtitan's flavors, Megatron-Bridge's recipes.
+// Sizes and style of models that recipes name but do not spell out: torchtitan's flavors, Megatron-Bridge's recipes.
 // Sizes are those of the models' published configurations (config.json on Hugging Face; torchtitan/models of February
 // 2026).
 
-// By the name of a file or recipe, "llama32_1b_pretrain.yaml"; puts keys of [model] that are absent. False: none is
-// known.
+// Finds a model by the name of a file or recipe, "llama32_1b_pretrain.yaml", and sets keys of [model] that are absent.
+// Returns false when no model is known.
 bool add_shape_by_name(std::string_view name, Settings& settings);
-// By torchtitan's [model] name and flavor, "llama3" and "8B". Throws nothing; false: none is known.
+// Finds a model by torchtitan's [model] name and flavor, "llama3" and "8B". Throws nothing; returns false when no model
+// is known.
 bool add_shape_by_flavor(std::string_view name, std::string_view flavor, Settings& settings);
 
 }  // namespace stretto

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Names that NeMo has for a scenario's keys, beside those that a scenario may have too.
+// NeMo's names for a scenario's keys, in addition to the spellings that a scenario accepts.
 struct Alias {
   const char* name;
   const char* key;
@@ -29,7 +29,7 @@ constexpr Alias kAliases[] = {
 constexpr const char* kDefaultProducts =
     "each product's method is the default; [overlap] tp_comm_overlap_cfg says the same";
 
-// What is not modelled, with the value that it has where it says nothing.
+// A setting that is not modelled, with the value that has no effect.
 struct Near {
   const char* name;
   Json neutral;
@@ -101,7 +101,7 @@ class Recipe {
     settings_.refused.emplace(noun, Judged{path, line_of(path), ""});
   }
 
-  // "optional tp_overlap@model.ub_tp_comm_overlap_cfg: ub_cfg_…": a table of products in a file of its own.
+  // Takes "optional tp_overlap@model.ub_tp_comm_overlap_cfg: ub_cfg_…": a table of products in a file of its own.
   void take_defaults() {
     if (!root_.contains("defaults") || !root_["defaults"].is_array() || !root_.contains("model")) return;
     for (const Json& one : root_["defaults"]) {
@@ -125,7 +125,7 @@ class Recipe {
   void visit(const Json& node, const std::string& path) {
     for (const auto& [key, value] : node.items()) {
       const std::string here = path.empty() ? key : path + "." + key;
-      // Other models, and what stands beside training.
+      // Sections of other models, and sections that do not affect training.
       if (key == "teacher" || key == "kd_config" || key == "exp_manager" || key == "hydra" || key == "defaults" ||
           key == "run")
         continue;
@@ -189,7 +189,7 @@ class Recipe {
     if (made.is_string()) {
       for (const auto& [word, ours] : row.words)
         if (made == word) made = ours;
-      // 1e-5 without a point is a word in YAML.
+      // 1e-5 without a point is a string in YAML.
       if (row.words.empty()) made = value_of_word(made.get<std::string>());
     }
     if (row.key == "parallel.virtual_pipeline_model_parallel_size" && made == 1) return;
@@ -200,7 +200,7 @@ class Recipe {
                           ": expected a whole number of at least 1, or null, got " + value.dump());
       return;
     }
-    // The same key may stand in two sections, as seq_length does; the model's counts.
+    // Two sections may have one key, as with seq_length; the model's counts.
     if (values.contains(row.key) && !path.starts_with("model")) return;
     values[row.key] = made;
   }
@@ -247,13 +247,13 @@ class Recipe {
           word == "rope" || word == "yarn" || word == "mrope" ? "rope" : "learned_absolute";
       if (word != "rope" && word != "learned_absolute") near(path, value, "positions are rotary or learned");
     } else if (key == "override_vocab_size") {
-      // The padded size (NeMo, megatron_gpt_model.py).
+      // The number is the padded size (NeMo, megatron_gpt_model.py).
       if (!value.is_number_integer()) return false;
       values["model.vocab_size"] = value;
       values["model.make_vocab_size_divisible_by"] = 1;
       overrides_vocabulary_ = true;
     } else if (key == "make_vocab_size_divisible_by" && overrides_vocabulary_) {
-      // Not looked at.
+      // Stretto ignores the value.
     } else if (key == "grad_sync_dtype") {
       values["overlap.grad_reduce_in_fp32"] = word != "bf16" && word != "fp16" && word != "16";
     } else if (key == "betas" && value.is_array() && value.size() == 2) {
@@ -271,7 +271,7 @@ class Recipe {
         values["cluster.cuda_device_max_connections"] = number;
     } else if (key == "lr_warmup_iters" || key == "lr_decay_iters" || key == "min_lr" || key == "adam_eps" ||
                key == "eps") {
-      // The course of training; a step does not depend on it.
+      // The course of training does not affect a step.
     } else {
       return false;
     }
@@ -287,7 +287,7 @@ class Recipe {
   }
 
   void take_tokenizer(const Json& tokenizer) {
-    // The type of Megatron's own says the vocabulary, that of others the model.
+    // The type of one of Megatron's own tokenizers determines the vocabulary; for others the model does.
     for (const char* key :
          {"tokenizer_model", "pretrained_model_name", "model_name", "type", "tokenizer_type", "model"})
       if (tokenizer.contains(key) && tokenizer[key].is_string())
@@ -296,7 +296,7 @@ class Recipe {
       settings_.values.emplace("model.vocab_size", tokenizer["vocab_size"]);
   }
 
-  // ---- what a recipe means by what it does not say ----
+  // ---- the meaning of absent keys of a recipe ----
 
   void finish() {
     auto& values = settings_.values;
@@ -340,7 +340,7 @@ class Recipe {
       values.erase("parallel.data_parallel_sharding_strategy");
     }
     if (tp <= 1) values["parallel.sequence_parallel"] = false;
-    // CommOverlapConfig's defaults (comm_overlap.py:413-583), else those of the configuration's classes.
+    // The defaults are CommOverlapConfig's (comm_overlap.py:413-583), else those of the configuration's classes.
     if (has_comm_overlap_ && !is_fsdp_) {
       values.emplace("overlap.overlap_grad_reduce", true);
       values.emplace("overlap.overlap_param_gather", true);
@@ -361,7 +361,7 @@ class Recipe {
     if (cp <= 1)
       for (const char* key : {"parallel.cp_comm_type", "parallel.hierarchical_context_parallel_sizes"})
         values.erase(key);
-    // The launcher sets it (nemo_launcher/core/stages.py:580).
+    // The launcher sets the variable (nemo_launcher/core/stages.py:580).
     if ((tp > 1 || cp > 1) && !is_fsdp_ && root_.contains("trainer")) {
       values.emplace("cluster.cuda_device_max_connections", 1);
       settings_.notes.push_back("CUDA_DEVICE_MAX_CONNECTIONS is 1, as NeMo's launcher sets it");
@@ -373,7 +373,8 @@ class Recipe {
     if (!settings_.is("model.position_embedding_type", "rope"))
       for (const char* key : {"rotary_base", "rotary_seq_len_interpolation_factor", "use_rope_scaling"})
         values.erase(std::string("model.") + key);
-    // NeMo's encoder_seq_length is that of messages between stages and of positions; samples have the data's.
+    // NeMo's encoder_seq_length is the length of messages between stages and of positions; samples have the length of
+    // the data.
     if (const Json* length = data_length();
         length != nullptr && length->get<std::int64_t>() > 0 && *length < settings_.whole("model.seq_length", 0)) {
       settings_.notes.push_back("seq_length is that of model.data, " + length->dump());
@@ -400,7 +401,7 @@ class Recipe {
   bool is_fsdp_ = false, has_comm_overlap_ = false, overrides_vocabulary_ = false;
 };
 
-// MODEL_ARGS and ENV_VARS of Megatron-LM's functional tests as the command line that they become.
+// Returns MODEL_ARGS and ENV_VARS of Megatron-LM's functional tests as the command line that they become.
 CommandLine command_line_of_test(const Yaml& yaml) {
   CommandLine line;
   line.program = "pretrain_gpt.py";
@@ -435,7 +436,7 @@ CommandLine command_line_of_test(const Yaml& yaml) {
   return line;
 }
 
-// What a recipe's name says that is not modelled.
+// Parts of a recipe's name that say it is not modelled.
 constexpr std::pair<const char*, const char*> kRefusedNames[] = {
     {"moe", "experts"},
     {"_a3b", "experts"},
@@ -495,7 +496,7 @@ void apply_overrides(Yaml& yaml, const std::vector<std::string>& overrides, cons
     const std::string value = word.substr(equal + 1);
     try {
       (*node)[path] = parse_yaml("x: " + value, name).root["x"];
-    } catch (const Error&) {  // "0:30:00" and the like
+    } catch (const Error&) {  // a duration such as "0:30:00"
       (*node)[path] = value;
     }
   }
@@ -550,7 +551,7 @@ Translation from_recipe(std::string_view text, const std::string& name, const Im
   if (!yaml.root.is_object()) throw input_error(name + ": expected \"key: value\" lines of YAML, got none");
   if (yaml.root.contains("MODEL_ARGS") && yaml.root["MODEL_ARGS"].is_object())
     return from_megatron_flags(command_line_of_test(yaml), name, options);
-  // A file of overlaps alone is no model.
+  // A file that has only overlap settings describes no model.
   bool is_overlap = true;
   for (const auto& [key, value] : yaml.root.items()) is_overlap = is_overlap && !value.is_structured();
   if (is_overlap && !yaml.root.contains("num_layers")) return from_bridge(text, name);

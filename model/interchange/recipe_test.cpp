@@ -173,12 +173,12 @@ comm_overlap: {tp_comm_overlap: true, bucket_size: null}
   CHECK(s.overlap.bucket_size == std::int64_t{128} << 20);
   CHECK_THAT(refusal(replaced(bridge, "bucket_size: null", "bucket_size: -3")),
              Contains("bucket_size: expected a whole number of at least 1"));
-  // Overrides of a recipe that is not there, by its name.
+  // The recipe is not available; only its name and overrides are read.
   const Translation by_name = from_recipe(
       "train: {global_batch_size: 8, micro_batch_size: 1}\nmodel: {seq_length: 4096}\n", "llama32_1b_pretrain.yaml");
   CHECK(parse_scenario(by_name.text, "r").model.num_layers == 16);
   CHECK_THAT(refusal("model:\n  seq_length: 8\n"), Contains("expected the sizes of a model"));
-  // Megatron-LM's functional tests.
+  // A configuration of Megatron-LM's functional tests.
   const Scenario test = taken(
       "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 64\n  "
       "--num-attention-heads: 4\n  --seq-length: 32\n"
@@ -272,7 +272,7 @@ TEST_CASE("A command whose settings are in a further file", "[interchange]") {
   CHECK(nemo.model.padded_vocab_size == 4096);
   CHECK(nemo.model.seq_length == 512);
   CHECK(nemo.overlap.tp_comm_overlap_cfg.size() == 3);
-  // "~" takes a key out.
+  // "~" removes a key.
   CHECK(nemo.overlap.overlap_grad_reduce);
   CHECK_FALSE(scenario(launch + "~training.model.optim.overlap_grad_sync").overlap.overlap_grad_reduce);
 
@@ -280,7 +280,7 @@ TEST_CASE("A command whose settings are in a further file", "[interchange]") {
       "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file ./llama3_8b.toml --training.seq_len 4096");
   CHECK(titan.model.seq_length == 4096);
   CHECK(titan.parallel.data_parallel_size == 8);
-  // job_config.py: recomputation is selective, of every second layer, where nothing says otherwise.
+  // job_config.py: without a setting, recomputation is selective, of every second layer.
   CHECK(titan.training.recompute.num_layers == 16);
 
   const auto refused = [&](const std::string& words) {

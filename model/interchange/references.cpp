@@ -21,7 +21,8 @@ std::vector<std::string> parts_of(const std::string& path) {
   return parts;
 }
 
-// References as OmegaConf has them: ${a.b} from the root, ${.b} beside, ${..b} one level up, ${resolver:arguments}.
+// Resolves OmegaConf's references: ${a.b} from the root, ${.b} from the same level, ${..b} one level up,
+// ${resolver:arguments}.
 class Resolver {
  public:
   explicit Resolver(Json& root) : root_(root) {}
@@ -41,7 +42,7 @@ class Resolver {
  private:
   Json value_of(const std::string& text, const std::vector<std::string>& path, int depth) {
     if (depth > kMaxDepth || --steps_ < 0) return nullptr;
-    if (!text.starts_with("${") || !text.ends_with("}")) return text;  // a part of a path or name
+    if (!text.starts_with("${") || !text.ends_with("}")) return text;  // the reference is only a part of a path or name
     const std::string inner = text.substr(2, text.size() - 3);
     const std::size_t colon = inner.find(':');
     if (colon != std::string::npos && inner.find("${") > colon)

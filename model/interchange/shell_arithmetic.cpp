@@ -188,7 +188,7 @@ class Calculator {
   std::string_view text_;
   const Lookup& lookup_;
   int depth_, inside_ = 0;
-  int& steps_;  // that are left, of all that variables say too
+  int& steps_;  // steps left, including those for the values of variables
   std::size_t at_ = 0;
   Sum sum_;
 };

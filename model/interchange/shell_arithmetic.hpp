@@ -7,7 +7,7 @@
 
 namespace stretto::shell {
 
-// The value of $((…)) in 64 bits, which wrap as the shell's do. A division by 0 and what cannot be read are 0, with a
+// The value of $((…)) in 64 bits, which wrap around as in the shell. A division by 0 and unreadable text give 0, with a
 // message; a name without a value is `missing`.
 struct Sum {
   std::int64_t value = 0;

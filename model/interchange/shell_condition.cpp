@@ -63,10 +63,10 @@ class Condition {
       if (word == "-z") return without_unknown(operand).empty();
       if (word == "-n") return !without_unknown(operand).empty();
       if (word == "-v") return state_.variables.contains(operand);
-      if (word == "-t") return false;  // no terminal
+      if (word == "-t") return false;  // there is no terminal
       return !without_unknown(operand).empty();
     }
-    // A lone "-z" of nothing, as [ -z $UNSET ] is.
+    // A lone "-z" without an operand is true, as in [ -z $UNSET ].
     if (word == "-z") return true;
     if (word == "-n") return false;
     return !without_unknown(word).empty();
@@ -86,7 +86,7 @@ class Condition {
     const std::string left = without_unknown(next()), sign = next(), right = without_unknown(next());
     if (sign == "=" || sign == "==") return fits(left, right);
     if (sign == "!=") return !fits(left, right);
-    // Of regular expressions only plain text and anchors.
+    // Regular expressions are limited to plain text and anchors.
     if (sign == "=~") return matched(left, right);
     if (sign == "<") return left < right;
     if (sign == ">") return left > right;

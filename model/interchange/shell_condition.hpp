@@ -6,8 +6,8 @@
 
 namespace stretto::shell {
 
-// Whether the condition of [ … ] or [[ … ]] holds, of words that are expanded. Files are taken to be there: a script
-// that is imported runs elsewhere. What is unknown counts as empty.
+// Returns whether the condition of [ … ] or [[ … ]] holds; the words must be expanded. All files count as existing,
+// because an imported script runs elsewhere. An unknown value counts as empty.
 bool holds(std::vector<std::string> words, State& state);
 
 }  // namespace stretto::shell

@@ -143,7 +143,7 @@ class Expander {
     return text;
   }
 
-  // What has a value, or nothing.
+  // Returns the value of a name, or nothing.
   std::optional<std::string> value(const std::string& name) {
     if (name == "@" || name == "*") {
       std::string all;
@@ -233,7 +233,7 @@ class Expander {
     changed(name, now, text, is_quoted);
   }
 
-  // What the operator behind a name makes of its value.
+  // Applies the operator after a name to the name's value.
   void changed(const std::string& name, const std::optional<std::string>& now, std::string_view text, bool is_quoted) {
     const bool asks_empty =
         text.starts_with(':') && text.size() > 1 && std::string_view("-=?+").find(text[1]) != std::string_view::npos;
@@ -266,7 +266,7 @@ class Expander {
     }
   }
 
-  // The word behind an operator. Its own quotes hold where the whole stands in none.
+  // Expands the word after an operator. The word's own quotes count only where the whole is not quoted.
   void other(std::string_view word, bool is_quoted) {
     if (is_quoted) return out_.quoted(nested(word));
     part(word, false);
@@ -369,7 +369,7 @@ std::string arithmetic(const std::string& expression, State& state) {
 }
 
 bool fits(std::string_view text, std::string_view pattern) {
-  // Greedy with one way back, so that the time is bounded by the product of both lengths.
+  // The match is greedy with one position to return to, so that the time is bounded by the product of both lengths.
   std::size_t t = 0, p = 0, star = std::string_view::npos, back = 0;
   const auto one = [&](std::size_t& next) {
     if (p >= pattern.size()) return false;

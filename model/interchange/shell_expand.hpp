@@ -8,11 +8,11 @@
 
 namespace stretto::shell {
 
-// Variables of a script and what its words become: quotes, $NAME, ${NAME…}, $((…)), $(…), arrays. Nothing is written,
-// and no program is started.
+// Variables of a script and the expansion of its words: quotes, $NAME, ${NAME…}, $((…)), $(…), arrays. No file is
+// written, and no program is started.
 
-// A value that nothing in the script sets, an argument for example, is a mark in the text. The mark counts as empty
-// wherever the script asks, and lets a message name what is missing.
+// A value that no command in the script sets, such as an argument, is a mark in the text. The mark counts as empty
+// wherever the script tests it, and lets a message name the missing value.
 std::string unknown(const std::string& name);
 std::string without_unknown(std::string_view text);
 std::set<std::string> unknown_names(std::string_view text);
@@ -20,8 +20,8 @@ std::set<std::string> unknown_names(std::string_view text);
 struct Variable {
   std::vector<std::string> elements;
   bool is_array = false;
-  int line = 0;   // of the last assignment
-  int order = 0;  // of the last assignment, among all
+  int line = 0;   // line of the last assignment
+  int order = 0;  // number of the last assignment among all assignments
 };
 
 struct State {
@@ -29,23 +29,23 @@ struct State {
   std::vector<std::string> arguments;  // $1, …
   std::string folder;                  // $PWD
   std::string script;                  // $0
-  int line = 1;                        // of the command that is expanded
+  int line = 1;                        // line of the command that is expanded
   int assignments = 0;
-  std::size_t bytes_left = std::size_t{1} << 26;  // that expansions may still make
-  // The output of $(…).
+  std::size_t bytes_left = std::size_t{1} << 26;  // bytes that expansions may still produce
+  // Returns the output of $(…).
   std::function<std::string(const std::string& commands)> substitute;
 
   void set(const std::string& name, std::vector<std::string> elements, bool is_array = false);
 };
 
-// The fields of a word: unquoted expansions are split at blanks.
+// Returns the fields of a word: unquoted expansions are split at blanks.
 std::vector<std::string> fields_of(const std::string& word, State& state);
-// One text, as in an assignment.
+// Returns the expansion as one text, as in an assignment.
 std::string text_of(const std::string& word, State& state);
-// A whole number, or the mark of what is unknown.
+// Returns a whole number, or the mark of an unknown value.
 std::string arithmetic(const std::string& expression, State& state);
 
-// Whether a pattern of `case` or [[ == ]] fits: *, ?, [abc].
+// Returns whether the text matches a pattern of `case` or [[ == ]]: *, ?, [abc].
 bool fits(std::string_view text, std::string_view pattern);
 
 }  // namespace stretto::shell

@@ -126,7 +126,7 @@ class Runner {
   }
   int line_of(const Node& node) const { return fixed_line_ > 0 ? fixed_line_ : node.line; }
 
-  // (( i += 1 )), (( i++ )), (( i = 2 )), (( i > 3 )).
+  // Evaluates (( i += 1 )), (( i++ )), (( i = 2 )), (( i > 3 )).
   End calculate(const std::string& raw) {
     std::string text = text_of(raw, state_);
     std::erase_if(text, [](char c) { return c == ' ' || c == '\t'; });
@@ -181,7 +181,7 @@ class Runner {
       const End end = list(node.arms[0].body);
       if (end == End::leave_loop) break;
       if (end == End::stop || end == End::leave_function) return end;
-      // A loop that waits for something outside would not end.
+      // A loop that waits for an outside event would not end.
       if (++rounds_ > 10'000) {
         state_.line = line;
         note("a loop that does not end is left");
@@ -234,7 +234,7 @@ class Runner {
     status_ = 0;
     for (const Assignment& made : node.assignments) {
       assign(made);
-      // What stands before a program is of its environment.
+      // Assignments before a program belong to the program's environment.
       if ((exports && (words[0] == "export" || std::find(words.begin(), words.end(), "-x") != words.end())) ||
           !words.empty())
         result_.exports[made.name] = line;
@@ -254,7 +254,7 @@ class Runner {
 
   End command(Words words, int line, const std::string& document = "") {
     while (words.size() > 1 && is_in(words[0], {"exec", "command", "nohup", "sudo", "builtin", "time", "nice"})) {
-      // `command -v program` asks whether a program is there.
+      // `command -v program` tests whether a program exists.
       if (words[1] == "-v") return End::through;
       words.erase(words.begin());
     }
@@ -301,7 +301,7 @@ class Runner {
     if (name == "read" || name == "mapfile" || name == "readarray") {
       for (std::size_t i = 1; i < words.size(); ++i)
         if (is_name(words[i])) state_.set(words[i], {unknown(words[i])});
-      status_ = 1;  // nothing is there to be read, so that a loop over it ends
+      status_ = 1;  // there is no input, so a loop over it ends
       return End::through;
     }
     if (name == "eval") {
@@ -322,12 +322,13 @@ class Runner {
     if (words[0] == "return") return End::leave_function;
     const std::string code = words.size() > 1 ? words[1] : "0";
     if (code == "0" || code == "$?") return capturing_ ? End::through : End::stop;
-    // A script that misses an argument or a file ends here; the reader wants to know what it would start.
+    // A script that misses an argument or a file ends here, but the reader wants to know what it would start, so
+    // reading goes on.
     note("the script would end with code " + code + (said_.empty() ? "" : " (" + said_ + ")") + "; reading goes on");
     return End::through;
   }
 
-  // Another script that is there to be read.
+  // Reads another script, if it can be found.
   End take_in(const std::string& path, const Words& arguments, int line, bool is_source) {
     const std::string plain = without_unknown(path);
     std::optional<std::string> text;
@@ -345,7 +346,7 @@ class Runner {
     if (!is_source) std::swap(before, state_.arguments);
     const End end = list(parse(clean, plain));
     if (!is_source) std::swap(before, state_.arguments);
-    // `exit` of a script that was started ends that script alone.
+    // `exit` in a script that was started ends only that script.
     return is_source && end == End::stop ? End::stop : End::through;
   }
 
@@ -357,7 +358,7 @@ class Runner {
     return end;
   }
 
-  // A program: what a shell, sbatch or srun starts is looked into.
+  // Handles a program; a script that a shell, sbatch or srun starts is read too.
   End program(const Words& words, int line, const std::string& document) {
     const std::string base = std::filesystem::path(words[0]).filename().string();
     for (std::size_t i = 0; i + 2 < words.size(); ++i) {
@@ -387,7 +388,7 @@ class Runner {
       }
     }
     result_.calls.push_back({words, line});
-    // A script of the user's own that passes flags on.
+    // The program is the user's own script, which passes flags on.
     if (!base.empty() && base.ends_with(".sh") && outside_.read && outside_.read(words[0])) {
       result_.calls.pop_back();
       return take_in(words[0], Words(words.begin() + 1, words.end()), line, false);
@@ -437,7 +438,7 @@ class Runner {
     text = without_unknown(text);
     std::replace_if(
         text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t' || c == '\r'; }, ' ');
-    // The codes of colours.
+    // Colour codes are removed.
     for (std::size_t at = 0; (at = text.find("\\033[", at)) != std::string::npos;)
       text.erase(at, std::min(text.find('m', at), text.size() - 1) - at + 1);
     return text.size() > 80 ? text.substr(0, 77) + "..." : text;
@@ -495,7 +496,7 @@ class Runner {
     fixed_line_ = before_line;
     state_.line = line;
     std::swap(before, output_);
-    // What a program would print is not known.
+    // The output of a program is unknown.
     const bool is_known = !is_piped && result_.calls.size() == calls;
     result_.calls.resize(calls);
     return is_known ? before : unknown("(" + shortened(commands).substr(0, 40) + ")");

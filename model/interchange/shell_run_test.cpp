@@ -16,7 +16,7 @@ shell::Run run(const std::string& text, shell::Outside outside = {}) {
   if (outside.script.empty()) outside.script = "jobs/run.sh";
   return shell::run(text, "run.sh", outside);
 }
-// The words of the only program that is started.
+// Returns the words of the only program that is started.
 std::vector<std::string> words(const std::string& text, const shell::Outside& outside = {}) {
   const shell::Run made = run(text, outside);
   REQUIRE(made.calls.size() == 1);

@@ -13,7 +13,7 @@ constexpr int kMaxDepth = 40;  // commands and quotes inside each other
 
 std::size_t end_of(std::string_view text, std::size_t at, int depth);
 
-// Behind the bracket that closes the one before `at`.
+// Returns the index after the bracket that closes the one before `at`.
 std::size_t end_of_bracket(std::string_view text, std::size_t at, char open, char close, int depth) {
   for (int inside = 1; at < text.size();) {
     const char c = text[at];
@@ -41,7 +41,7 @@ std::size_t end_of(std::string_view text, std::size_t at, int depth) {
   }
   if (c == '"') {
     for (++at; at < text.size() && text[at] != '"';) {
-      // A single quote is a character of its own inside double quotes.
+      // A single quote is an ordinary character inside double quotes.
       at = text[at] == '\'' ? at + 1 : end_of(text, at, depth + 1);
       if (at == kNone) return kNone;
     }
@@ -73,7 +73,7 @@ class Parser {
   Nodes whole() {
     Nodes nodes = list({});
     while (token_.kind != Token::Kind::end) {
-      // A bracket too many, as in pieces of scripts, ends a command.
+      // A superfluous bracket, as in parts of scripts, ends a command.
       advance();
       for (Node& node : list({})) nodes.push_back(std::move(node));
     }
@@ -174,7 +174,7 @@ class Parser {
     return token_.kind == Token::Kind::word && std::find(words.begin(), words.end(), token_.text) != words.end();
   }
 
-  // Commands up to one of `words`, or `)`, or the end.
+  // Reads commands up to one of `words`, or `)`, or the end.
   Nodes list(const std::vector<std::string>& words) {
     if (++depth_ > kMaxDepth) throw too_deep(token_.line);
     Nodes nodes;
@@ -307,7 +307,7 @@ class Parser {
     node.kind = Node::Kind::each;
     const int line = token_.line;
     advance();
-    node.words.push_back(token_.text);  // the variable; a "((" of C's kind is not a name, and is said where it is run
+    node.words.push_back(token_.text);  // the variable; a "((" as in C is not a name, and is reported when it is run
     advance();
     skip_newlines();
     if (token_.is_word("in")) {
@@ -350,7 +350,7 @@ class Parser {
     return node;
   }
 
-  // Behind the name.
+  // Reads a function after its name.
   Node function(Node node, const std::string& name) {
     node.kind = Node::Kind::function;
     node.words = {name};
@@ -364,7 +364,7 @@ class Parser {
     return node;
   }
 
-  // "NAME=value", "NAME+=value" or "NAME=(…)".
+  // Takes "NAME=value", "NAME+=value" or "NAME=(…)".
   bool take_assignment(Node& node) {
     const std::string& text = token_.text;
     const std::size_t equal = text.find('=');
@@ -420,7 +420,7 @@ class Parser {
     while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\t')) ++at;
     return at < text_.size() && text_[at] == ')';
   }
-  // Files that are read or written are of no interest: only here-documents are.
+  // Takes a redirection. Files are ignored; only here-documents are kept.
   bool take_redirection(Node& node) {
     if (token_.kind != Token::Kind::sign) return false;
     const std::string sign = token_.text;
@@ -443,7 +443,7 @@ class Parser {
       documents_.push_back({document_texts_.back().get(), limit});
       const std::size_t mine = document_texts_.size() - 1;
       advance();
-      // The rest of the line belongs to the command; the document follows it.
+      // The rest of the line belongs to the command; the document follows on the next line.
       while (token_.kind != Token::Kind::newline && token_.kind != Token::Kind::end) {
         if (token_.kind == Token::Kind::word) node.words.push_back(token_.text);
         advance();

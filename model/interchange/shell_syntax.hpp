@@ -6,20 +6,20 @@
 
 namespace stretto::shell {
 
-// The part of the shell's language that launch scripts are written in, as a tree. Words stay as they are written, with
-// their quotes and expansions: shell_expand.hpp has their values. Nothing is run here.
+// The part of the shell's language in which launch scripts are written, as a tree. Words keep their quotes and
+// expansions: shell_expand.hpp evaluates them. No command is run here.
 
 struct Assignment {
   std::string name;  // "ARGS", or "ARGS[3]"
   bool appends = false;
   bool is_array = false;
-  std::vector<std::string> words;  // one, or the elements of an array
+  std::vector<std::string> words;  // one word, or the elements of an array
 };
 
 struct Node;
 using Nodes = std::vector<Node>;
 
-// What follows a `case` pattern, and the arms of an `if`: conditions, and what they guard.
+// The commands after a `case` pattern, or an arm of an `if`: a condition, and the commands that it guards.
 struct Arm {
   std::vector<std::string> patterns;  // of `case`
   Nodes condition;                    // of `if`; empty: else
@@ -38,7 +38,7 @@ struct Node {
     function,    // words[0]: arms[0].body
     group,       // { } or ( ): arms[0].body
   };
-  enum class Join : std::uint8_t { always, if_true, if_false };  // how the command before decides
+  enum class Join : std::uint8_t { always, if_true, if_false };  // how the result of the previous command decides
   Kind kind = Kind::simple;
   Join join = Join::always;
   bool negates = false;
@@ -51,11 +51,12 @@ struct Node {
   std::string document;  // the text of a here-document
 };
 
-// Throws Error(input), "name:line: …", for what cannot be understood: a quote or an `if` that does not end.
+// Parses a script. Throws Error(input), "name:line: …", for text that cannot be understood, such as a quote or an `if`
+// that does not end.
 Nodes parse(std::string_view text, const std::string& name, int first_line = 1);
 
-// The end of what begins at text[at] with a quote, a backslash or `$`, or at + 1 for any other character; npos where it
-// does not end. Quotes nest as the shell nests them.
+// Returns the end of the part that begins at text[at] with a quote, a backslash or `$`, or at + 1 for any other
+// character; npos where the part does not end. Quotes nest as in the shell.
 std::size_t end_of_part(std::string_view text, std::size_t at);
 
 bool is_name(std::string_view text);

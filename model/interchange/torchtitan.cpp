@@ -32,7 +32,7 @@ Json json_of(const TomlNode& node) {
   return std::visit(Visit{}, node.data);
 }
 
-// "a preset for 64 A100 GPUs", in a comment.
+// Returns 64 for a comment "a preset for 64 A100 GPUs".
 std::optional<std::int64_t> gpus_in_comment(std::string_view text) {
   const std::size_t found = text.find("preset for ");
   if (found == std::string_view::npos) return std::nullopt;
@@ -79,7 +79,7 @@ class Config {
   }
 
  private:
-  // A key of one of several sections; null where none has it.
+  // Returns a key of the first section that has it; null where none has.
   Json look(std::initializer_list<const char*> sections, const char* key) {
     for (const char* section : sections)
       if (root_.contains(section) && root_[section].is_object() && root_[section].contains(key)) {
@@ -128,7 +128,7 @@ class Config {
       near("training", "enable_cpu_offload", "parameters and the optimizer stay on the GPU");
   }
 
-  // ---- what is taken ----
+  // ---- settings that are taken ----
 
   std::string model_key(const char* key, const char* otherwise) {
     const Json value = look({"model"}, key);
@@ -163,7 +163,7 @@ class Config {
                           std::initializer_list<const char*> sections = {"training"}) {
       if (const Json value = look(sections, key); value.is_number()) values[ours] = value;
     };
-    values["model.seq_length"] = 2048;  // job_config.py's defaults
+    values["model.seq_length"] = 2048;  // default of job_config.py
     values["training.micro_batch_size"] = 8;
     take("seq_len", "model.seq_length");
     take("batch_size", "training.micro_batch_size");
@@ -233,7 +233,7 @@ class Config {
     if (!is_sharded) values["overlap.overlap_grad_reduce"] = true;  // DDP's buckets
     if (is_sharded && replicas > 1) values["parallel.num_distributed_optimizer_instances"] = replicas;
     const Json reshard = look({"parallelism", "training"}, "fsdp_reshard_after_forward");
-    // "default": not with pipeline stages, where every micro-batch would gather again (parallelize.py).
+    // "default" reshards, but not with pipeline stages, where every micro-batch would gather again (parallelize.py).
     const bool keeps = reshard == "never" || (pp_ > 1 && reshard != "always");
     if (is_sharded && keeps) values["parallel.reshard_after_forward"] = false;
     if (look({"parallelism", "experimental", "training"}, "enable_async_tensor_parallel") == true)

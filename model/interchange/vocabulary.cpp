@@ -7,9 +7,9 @@
 namespace stretto {
 namespace {
 
-// A name that contains the word, letters and digits only, has the vocabulary. The first that fits counts, so special
-// ones come before what they contain. Sizes: len(tokenizer) of the tokenizers that the models publish on Hugging Face,
-// and of Megatron-LM's own (megatron/core/tokenizers, d98e8a64).
+// A name that contains the word, letters and digits only, has this vocabulary. The first match counts, so a special
+// word comes before the words that it contains. Sizes: len(tokenizer) of the tokenizers that the models publish on
+// Hugging Face, and of Megatron-LM's own (megatron/core/tokenizers, d98e8a64).
 struct Known {
   const char* word;
   std::int64_t size;
@@ -77,7 +77,7 @@ std::optional<std::int64_t> vocabulary_of(std::string_view name) {
   for (const unsigned char c : name)
     if (std::isalnum(c) != 0) plain += static_cast<char>(std::tolower(c));
   for (const Known& known : kKnown) {
-    // Short words stand for themselves.
+    // A short word must begin the name.
     const std::string word = known.word;
     if (word == "opt" || word == "gpt" ? plain.starts_with(word) : plain.find(word) != std::string::npos)
       return known.size;

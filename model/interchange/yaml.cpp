@@ -21,7 +21,7 @@ struct Line {
   int number = 1;
 };
 
-// Where a comment begins: at a # behind a blank, outside quotes.
+// Returns where a comment begins: at a # after a blank, outside quotes.
 std::size_t comment_in(std::string_view text) {
   char quote = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -47,7 +47,7 @@ std::string trimmed(std::string_view text) {
 }
 
 Json scalar_of(std::string text) {
-  // A tag or an anchor before the value.
+  // A tag or an anchor may precede the value.
   while (text.starts_with('!') || text.starts_with('&')) {
     const std::size_t blank = text.find(' ');
     text = blank == std::string::npos ? "" : trimmed(text.substr(blank));
@@ -123,7 +123,7 @@ class Parser {
         list.push_back(at_ < lines_.size() && lines_[at_].indent > indent ? block(lines_[at_].indent, here, depth + 1)
                                                                           : Json());
       } else if (key_end(rest) != std::string::npos && rest[0] != '{' && rest[0] != '[') {
-        // "- key: value" begins a mapping that goes on below, two columns in.
+        // "- key: value" begins a mapping that continues on the next lines, two columns in.
         line.indent = indent + line.text.find(rest, 1);
         line.text = rest;
         list.push_back(mapping(line.indent, here, depth + 1));
@@ -135,7 +135,7 @@ class Parser {
     return list;
   }
 
-  // The colon behind a key; npos where there is none.
+  // Returns the index of the colon after a key; npos where there is none.
   static std::size_t key_end(const std::string& text) {
     char quote = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -175,7 +175,7 @@ class Parser {
     return map;
   }
 
-  // A scalar, a flow collection, or a block text.
+  // Reads a scalar, a flow collection, or a block text.
   Json value_of(std::string text, std::size_t indent, const Line& line) {
     if (text[0] == '|' || text[0] == '>') {
       std::string body;
@@ -190,7 +190,7 @@ class Parser {
       if (!made) throw wrong(line, "expected the end of what the bracket begins");
       return *made;
     }
-    // A plain scalar may go on below.
+    // A plain scalar may continue on the next lines.
     const bool is_quoted = text[0] == '"' || text[0] == '\'';
     while (at_ < lines_.size() && lines_[at_].indent > indent &&
            (!is_quoted || text.size() < 2 || text.back() != text[0]) &&
@@ -236,7 +236,7 @@ class Parser {
         value = flow(text, at, depth + 1);
       } else {
         const std::size_t begin = at;
-        int inside = 0;  // of ${…}
+        int inside = 0;  // depth of ${…}
         const char quote = text[at] == '"' || text[at] == '\'' ? text[at++] : '\0';
         if (quote != 0) {
           at = std::min(text.find(quote, at), text.size() - 1) + 1;

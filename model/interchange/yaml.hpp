@@ -6,14 +6,14 @@
 
 namespace stretto {
 
-// The part of YAML that recipes are written in: mappings and sequences by indentation, flow ones in one line, plain and
-// quoted scalars, block texts, comments. Tags and anchors are passed over; of several documents the first is read.
+// The part of YAML in which recipes are written: mappings and sequences by indentation, flow ones in one line, plain
+// and quoted scalars, block texts, comments. Tags and anchors are ignored; of several documents the first is read.
 struct Yaml {
   nlohmann::json root;
-  std::map<std::string, int> lines;  // of keys, by their path, "model.num_layers"
+  std::map<std::string, int> lines;  // lines of keys, by their path, "model.num_layers"
 };
 
-// Throws Error(input), "name:line: …".
+// Parses YAML. Throws Error(input), "name:line: …".
 Yaml parse_yaml(std::string_view text, const std::string& name);
 
 }  // namespace stretto

@@ -20,10 +20,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kEpsilon = 1e-5;         // of norms (model/schedule/work.hpp)
+constexpr double kEpsilon = 1e-5;         // epsilon of norms (model/schedule/work.hpp)
 constexpr double kInitializerStd = 0.02;  // Training::init_method_std
 
-// Change nothing of what is computed for a token, or only what a program prints or generates.
+// Keys that change nothing in the computation for a token, or only what a program prints or generates.
 constexpr const char* kHarmless[] = {"architectures",
                                      "auto_map",
                                      "bos_token_id",
@@ -58,7 +58,7 @@ constexpr const char* kHarmless[] = {"architectures",
                                      "unsloth_version",
                                      "use_cache"};
 
-// The line on which each key first stands, of keys without escapes.
+// The line on which each key first stands, for keys without escapes.
 using Lines = std::map<std::string, int, std::less<>>;
 Lines lines_of(std::string_view text) {
   Lines lines;
@@ -75,8 +75,8 @@ Lines lines_of(std::string_view text) {
   return lines;
 }
 
-// A nested table is looked into once; of other values inside values only their kind is known. null is an absent key,
-// but for sliding_window, whose absence is a window.
+// Converts a JSON value. A nested table is converted one level deep; deeper values keep only their kind. null is an
+// absent key, except for sliding_window, whose absence means a window.
 TomlNode node_of(const Json& value, const Lines& lines, int line, int depth) {
   TomlNode node{false, line};
   if (value.is_boolean()) node.data = value.get<bool>();
@@ -132,13 +132,13 @@ class Reader {
   }
 
  private:
-  // Every key of a scenario that has a name there. Absent ones stay as they are.
+  // Reads every key of a scenario that has a name in config.json. Absent keys keep their values.
   void read_keys(HfName ScenarioKey::*of_class) {
     for (const ScenarioKey& key : scenario_keys_of("model"))
       if (const HfName& hf = key.*of_class; *hf.name != '\0')
         read_field(table_, hf.name, key, scenario_, hf.is_required);
   }
-  // The key, or their class where it is absent, must say what Stretto's model is.
+  // Throws unless the key, or its class's default where it is absent, describes Stretto's model.
   void expect(const char* key, bool fallback, bool expected) {
     if (value_or<bool>(table_, key, fallback) != expected)
       throw table_.failure(key,
@@ -178,7 +178,7 @@ class Reader {
     check_heads("n_head", model.hidden_size);
   }
 
-  // Llama's, or of a model that differs in what is said here.
+  // Reads Llama's configuration, or that of a model that differs from Llama in the keys below.
   void read_llama(const std::string& type) {
     const bool is_mistral = type == "mistral", is_qwen = type == "qwen3";
     Transformer& model = scenario_.model;
@@ -189,7 +189,7 @@ class Reader {
     choice_or(table_, "hidden_act", "silu", {"silu"});
     expect_epsilon("rms_norm_eps", 1e-6);
     if (is_qwen)
-      expect("attention_bias", false, false);  // of q, k, v and proj alone
+      expect("attention_bias", false, false);  // biases of q, k, v and proj alone
     else
       expect("mlp_bias", false, model.add_bias_linear);
     model.untie_embeddings_and_output_weights = !value_or<bool>(table_, "tie_word_embeddings", false);
@@ -222,7 +222,7 @@ class Reader {
     if (width % 2 != 0) throw table_.error("head_dim", "an even number, of which rope turns pairs");
     if (width * model.num_attention_heads != model.hidden_size) model.kv_channels = width;
   }
-  // `rope_type`, which older files call `type`, and what it takes.
+  // Reads `rope_type`, which older files call `type`, and the parameters of this type.
   static void read_scaling(TomlTable& rope, RopeScaling& scaling) {
     std::string type = "default";
     for (const char* key : {"type", "rope_type"})
@@ -244,7 +244,7 @@ class Reader {
   }
 
   TomlTable table_;
-  Scenario scenario_;  // its model
+  Scenario scenario_;  // the scenario's model
   std::int64_t sliding_window_ = 0;
 };
 
@@ -321,7 +321,8 @@ std::string write_hf_config(const Transformer& model) {
   }
   json["tie_word_embeddings"] = is_tied;
   json["initializer_range"] = kInitializerStd;
-  // Ids of tokens are the tokenizer's, which is not Stretto's: without these they would be GPT-2's or Llama's.
+  // Ids of special tokens belong to a tokenizer, which Stretto does not have; without these nulls GPT-2's or Llama's
+  // ids would apply.
   json["bos_token_id"] = nullptr;
   json["eos_token_id"] = nullptr;
   json["torch_dtype"] = "float32";

@@ -12,7 +12,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// As published for gpt2 and Llama-2-7b, without keys of the tokenizer.
+// Files as published for gpt2 and Llama-2-7b, without keys of the tokenizer.
 const std::string kGpt2 = R"({
   "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 50256,
   "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
@@ -28,7 +28,7 @@ const std::string kLlama = R"({
 const std::string kLlama31 =
     R"({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})";
 
-// With one more key, or another value of it, on a line of its own.
+// Adds one key, or replaces its value, on a line of its own.
 std::string with(std::string text, const std::string& key, const std::string& value) {
   const std::size_t at = text.find("\"" + key + "\"");
   if (at != std::string::npos) text.replace(at + 1, key.size(), "_");

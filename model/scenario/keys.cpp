@@ -43,7 +43,7 @@ Limits<T> limits_of(const Bounds& bounds) {
   return limits;
 }
 
-// Reads into one kind of field.
+// Reads a value into one kind of field.
 struct Reading {
   TomlTable& table;
   const std::string& name;
@@ -74,7 +74,7 @@ struct Reading {
   }
 };
 
-// "2^14", "10^−6", "1000".
+// Returns a bound as text: "2^14", "10^−6", "1000".
 std::string in_docs(double bound) {
   const auto power = [&](double base) {
     const double exponent = std::round(std::log(std::abs(bound)) / std::log(base));

@@ -15,15 +15,15 @@
 
 namespace stretto {
 
-// The keys of a scenario, one row each: the only place where a plain key is written down. Every other place walks the
+// The keys of a scenario, one row each: the only place where a plain key is written down. All other code walks the
 // rows: the reader, docs/scenario.md, JSON, the record of a training, config.json of Hugging Face's, flags of
-// Megatron-LM and fields of Megatron-Bridge, columns of published steps, random layouts. A place that makes something
-// else of a key than its value has code for it: readers of sections (rows without `field`), hf_config.cpp (without a
-// name), kSpecial of megatron_rows.cpp, random_layout.cpp. docs/schedule.md tells how a key is added.
+// Megatron-LM and fields of Megatron-Bridge, columns of published steps, random layouts. Where code needs something
+// other than the key's value, it has code of its own: readers of sections (rows without `field`), hf_config.cpp (rows
+// without a name), kSpecial of megatron_rows.cpp, random_layout.cpp. docs/schedule.md tells how a key is added.
 
 using KeyValue = nlohmann::json;
 
-// Where a scenario has the value. An enumeration of one byte, whose name_of() gives the spellings.
+// The scenario's member with the value. WordField is an enumeration of one byte, whose name_of() gives the spellings.
 struct WordField {
   std::uint8_t* value;
   const char* (*name)(std::uint8_t);
@@ -40,89 +40,89 @@ struct Bounds {
   bool above_min = false, below_max = false;  // the bound itself is not allowed
 };
 
-// Whether a checkpoint states the key, and what it means to resume with another value.
+// Whether a checkpoint records the key, and the consequence of a resume with another value.
 enum class Record : std::uint8_t {
   none,
-  identity,        // another training: an error
-  identity_since,  // an error too; a checkpoint that does not state it, being older, has the default
-  setting,         // the same training continued in another way: a note
+  identity,        // it is another training: an error
+  identity_since,  // an error too; an older checkpoint without the key has the default
+  setting,         // the training goes on in another way: a note
 };
 inline bool is_identity(Record record) { return record == Record::identity || record == Record::identity_since; }
 
 // The key in a config.json of Hugging Face's; "": it has none, or code of hf_config.cpp makes the value.
 struct HfName {
   const char* name = "";
-  bool is_required = true;  // otherwise absent means what the reader of that class has set before
+  bool is_required = true;  // false: an absent key keeps the value that the reader of its class has set
 };
 
 // The key on Megatron-LM's command line.
 struct MegatronFlag {
   const char* name = "";      // "": Megatron-LM has none
-  KeyValue given = nullptr;   // what the flag stands for, of one without a value
-  KeyValue absent = nullptr;  // what a command line without the flag means; null: Stretto's default
-  const char* with = "";      // a flag that goes with it
-  std::vector<std::pair<const char*, const char*>> words = {};  // its spellings and ours, where they differ
+  KeyValue given = nullptr;   // the value for which a flag without an argument stands
+  KeyValue absent = nullptr;  // the meaning of a command line without the flag; null: Stretto's default
+  const char* with = "";      // another flag that must be given with it
+  std::vector<std::pair<const char*, const char*>> words = {};  // Megatron-LM's words and Stretto's, where they differ
   bool is_list = false;
-  bool may_be_one = false;                // and a list of one is that value
-  std::vector<const char*> aliases = {};  // other spellings that Megatron-LM takes
+  bool may_be_one = false;                // a list, of which a single value may stand for a list of one
+  std::vector<const char*> aliases = {};  // other spellings that Megatron-LM accepts
 };
 
-// A row without one of the fields that have no default here does not compile.
+// A row must set all fields that have no default here, or it does not compile.
 struct ScenarioKey {
   const char* name;
-  // Null: the reader of the section makes something else of it than one value.
+  // Returns the member. Null: the section's reader makes something other than one value of the key.
   Field (*field)(Scenario&);
-  Bounds bounds = {};                     // of a number
-  std::vector<const char*> choices = {};  // of a string that is no enumeration
-  std::vector<const char*> also = {};     // other programs' spellings, which a scenario may have
-  // What JSON, records and flags say, where it is not the field's own value.
+  Bounds bounds = {};                     // bounds of a number
+  std::vector<const char*> choices = {};  // allowed values of a string that is not an enumeration
+  std::vector<const char*> also = {};     // other programs' spellings, which a scenario accepts too
+  // The value for JSON, records and flags, where it is not the member's own value.
   KeyValue (*get)(const Scenario&) = nullptr;
 
-  // docs/scenario.md. "": as the field says.
+  // Texts for docs/scenario.md. "": derived from the member.
   const char* type = "";
   const char* unit = "";
   const char* by_default = "";
-  const char* range = "";  // what holds besides the bounds
+  const char* range = "";  // conditions beyond the bounds
   const char* meaning;
 
   MegatronFlag megatron;
-  bool says_how = true;    // how a step is computed; otherwise no other program is asked for it
-  bool in_bridge = false;  // a field of Megatron-Bridge's CommOverlapConfig, by the key's name
+  bool says_how = true;    // it affects how a step is computed; otherwise no other program needs it
+  bool in_bridge = false;  // CommOverlapConfig of Megatron-Bridge has a field of the key's name
   HfName gpt2 = {}, llama = {};
-  const char* column = "";  // of a file of published steps (docs/validate.md), whose cells are the key's value
-  bool (*acts)(const Scenario&) = nullptr;  // where it is false the key does nothing, and JSON has null
+  const char* column = "";  // column in a file of published steps (docs/validate.md), whose cells are values of the key
+  bool (*acts)(const Scenario&) = nullptr;  // returns false where the key has no effect; JSON then has null
   Record record;
-  // Small legal values that random layouts choose from. Empty: tests/random_layout.cpp draws the key, or says why not.
+  // Small valid values from which random layouts choose. Empty: tests/random_layout.cpp draws the key, or says why not.
   std::vector<KeyValue> drawn = {};
 
   const char* section = "";  // set by scenario_keys_of()
   std::string full_name() const { return std::string(section) + "." + name; }
 };
 
-// Of "model", in the order of the documentation and of JSON.
+// Returns the keys of a section ("model"), in the order of the documentation and of JSON.
 const std::vector<ScenarioKey>& scenario_keys_of(std::string_view section);
 inline constexpr std::array kSectionsOfKeys = {"model", "parallel", "overlap", "training"};
-// Throws Error(runtime) for a key that has no row.
+// Finds a key. Throws Error(runtime) for a key that has no row.
 const ScenarioKey& scenario_key(std::string_view section, std::string_view name);
 
-// As JSON and records have it: a boolean, a number, a string. Null for a key without field and get().
+// Returns the value for JSON and records: a boolean, a number, a string. Null for a key without field and get().
 KeyValue value_of(const ScenarioKey& key, const Scenario& scenario);
-// Null as well where the key does nothing.
+// Returns value_of(), but null where the key has no effect.
 KeyValue acting_value_of(const ScenarioKey& key, const Scenario& scenario);
-// A record's text of it: "1", "12", "0.100000", "RMSNorm".
+// Returns the value's text in a record: "1", "12", "0.100000", "RMSNorm".
 std::string identity_text(const KeyValue& value);
-// Sets the field from such a text; false where it is no number that the field can have. A word that is no spelling
-// leaves an enumeration as it is.
+// Sets the member from such a text; returns false where the text is no number that the member can hold. An unknown word
+// leaves an enumeration unchanged.
 bool set_identity(const ScenarioKey& key, Scenario& scenario, const std::string& text);
 
-// Reads the keys of one section into a scenario. What the scenario has before is the default.
+// Reads the keys of one section into a scenario. The values that the scenario already has are the defaults.
 class KeyReader {
  public:
   KeyReader(TomlTable& table, std::string_view section, Scenario& scenario);
-  // Of a row with a field. Throws Error(input) where the value is none of it or beyond the bounds, which may be
-  // narrower than the row's, or `must_be_there` and it is not.
+  // Reads a row with a field. Throws Error(input) where the value has the wrong type or is beyond the bounds, which may
+  // be narrower than the row's, or where the key is absent although `must_be_there`.
   void read(std::string_view name, bool must_be_there = false, const std::optional<Bounds>& bounds = {});
-  // Every row with a field that is not read yet.
+  // Reads every row with a field that has not been read yet.
   void read_others();
 
  private:
@@ -131,12 +131,12 @@ class KeyReader {
   Scenario& scenario_;
   std::vector<const ScenarioKey*> read_;
 };
-// One value; `name` is how the table spells the key.
+// Reads one value; `name` is the table's spelling of the key.
 void read_field(TomlTable& table, const std::string& name, const ScenarioKey& key, Scenario& scenario,
                 bool must_be_there, const std::optional<Bounds>& bounds = {});
 
-// Tables of docs/scenario.md: of a section; of names in Hugging Face's config.json that stand for one key each. And all
-// of them, with headings.
+// Return tables of docs/scenario.md: the keys of one section; the names in Hugging Face's config.json that stand for
+// one key each; all of them with headings.
 std::string keys_reference(std::string_view section);
 std::string hf_reference();
 std::string scenario_reference();

@@ -18,7 +18,7 @@ struct Anything {
   template <class T>
   operator T() const;
 };
-// How many fields an aggregate has.
+// Returns the number of an aggregate's fields.
 template <class T, class... Given>
 constexpr std::size_t fields_of() {
   if constexpr (requires { T{Given{}..., Anything{}}; })
@@ -38,7 +38,7 @@ const void* place_of(const Field& field) {
       field);
 }
 
-// Fields of `part` of a scenario that rows read, each once.
+// Returns the number of fields of `part` of a scenario that rows read, each counted once.
 template <class Part>
 std::size_t fields_with_row(const char* section, Scenario& scenario, const Part& part) {
   std::set<const void*> places;
@@ -56,7 +56,7 @@ std::size_t fields_with_row(const char* section, Scenario& scenario, const Part&
 
 TEST_CASE("every field of a section is read by a row or is named here", "[keys]") {
   Scenario s;
-  // padded_vocab_size follows from make_vocab_size_divisible_by; no key says `layers` yet.
+  // padded_vocab_size follows from make_vocab_size_divisible_by; no key sets `layers` yet.
   CHECK(fields_with_row("model", s, s.model) == fields_of<Transformer>() - 3 + fields_of<RopeScaling>());
   // cp_comm_type and hierarchical_context_parallel_sizes are arrays, tp_comm_overlap_cfg is a table.
   CHECK(fields_with_row("parallel", s, s.parallel) == fields_of<Parallel>() - 2);
@@ -75,8 +75,8 @@ TEST_CASE("the reader of scenarios knows the rows' keys and no others", "[keys]"
       rows.insert(key.full_name());
       for (const char* other : key.also) rows.insert(std::string(section) + "." + other);
     }
-    known.erase("overlap.grad_sync_dtype");     // a type for what grad_reduce_in_fp32 says
-    rows.erase("overlap.tp_comm_overlap_cfg");  // a table
+    known.erase("overlap.grad_sync_dtype");     // names a type; equivalent to grad_reduce_in_fp32
+    rows.erase("overlap.tp_comm_overlap_cfg");  // it is a table
     CHECK(known == rows);
   }
 }

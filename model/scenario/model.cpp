@@ -5,7 +5,8 @@
 namespace stretto {
 namespace {
 
-// Keys are Megatron-LM's, and of what it has no flag for Hugging Face's with "rope_scaling_" before them.
+// Reads the keys of rope scaling. Their names are Megatron-LM's; where it has no flag, Hugging Face's with
+// "rope_scaling_" in front.
 void read_rope_scaling(TomlTable& table, KeyReader& keys, Transformer& model) {
   RopeScaling& scaling = model.rope_scaling;
   const auto needs = [&](const char* key, bool condition, const std::string& expected) {
@@ -14,7 +15,7 @@ void read_rope_scaling(TomlTable& table, KeyReader& keys, Transformer& model) {
   const bool is_rope = model.position_embedding_type == PositionEmbedding::rope;
   constexpr const char *kUse = "use_rope_scaling", *kLinear = "rotary_seq_len_interpolation_factor";
   for (const char* key : {kUse, kLinear}) needs(key, is_rope, "position_embedding_type = \"rope\"");
-  constexpr double kFactor = 8;  // Llama 3.1's, and Megatron-LM's default
+  constexpr double kFactor = 8;  // default of Llama 3.1 and Megatron-LM
   const bool was_used = scaling.is_llama3(), is_used = value_or<bool>(table, kUse, was_used);
   if (!is_used) scaling = {.interpolation_factor = scaling.interpolation_factor};
   if (is_used && !was_used) scaling.factor = kFactor;
@@ -60,7 +61,7 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
   keys.read("ffn_hidden_size");
   if (!from_preset) model.max_position_embeddings = model.seq_length;
   keys.read("max_position_embeddings");
-  // Megatron-LM's: each tensor-parallel rank gets a multiple of it.
+  // As in Megatron-LM, each tensor-parallel rank gets a multiple of this number.
   const std::int64_t multiple =
       value_or<std::int64_t>(table, "make_vocab_size_divisible_by", 1, {.min = 1, .max = kMaxMicroBatch}) *
       parallel.tensor_model_parallel_size;

@@ -8,11 +8,11 @@ namespace {
 
 struct Names {
   const char* why;
-  // With blanks between them; "*" at the end of one stands for any end.
+  // Names with blanks between them; "*" at the end of a name stands for any ending.
   std::string_view names;
 };
 
-// None is a key that Stretto has (fp8_param_gather). Names are those of Megatron-LM d98e8a64
+// None of these is a key of Stretto (fp8_param_gather is one). Names are those of Megatron-LM d98e8a64
 // (megatron/training/arguments.py, megatron/core/transformer/transformer_config.py), whose keys NeMo and
 // Megatron-Bridge have too; of torchtitan (config/job_config.py); and of Hugging Face's configurations of Mixtral,
 // Qwen-MoE, DeepSeek, DBRX, OLMoE, Granite-MoE, gpt-oss and Llama 4. Precisions are those of Megatron-Bridge's recipes.

@@ -6,14 +6,14 @@
 
 namespace stretto {
 
-// Names that frameworks give to what Stretto does not model yet: keys of their configurations, flags of their command
-// lines, precisions, types of models. One table for everything that reads such names.
+// Frameworks' names for features that Stretto does not model yet: keys of configurations, flags of command lines,
+// precisions, types of models. Every reader of such names uses this one table.
 
-// Why such a name is refused, "experts are not modelled yet"; "" for any other. Case does not count, dashes count as
-// underscores, and those before a flag do not count.
+// Returns why such a name is refused, "experts are not modelled yet"; "" for any other name. Case is ignored, dashes
+// count as underscores, and leading dashes of a flag are ignored.
 std::string not_modelled(std::string_view name);
 
-// Throws Error(input) for a key of the table that is such a name.
+// Throws Error(input) for a key of the table that has such a name.
 void refuse_not_modelled(const TomlTable& table);
 
 }  // namespace stretto

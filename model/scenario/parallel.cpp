@@ -23,7 +23,7 @@ Enum named(const std::string& name) {
   return *std::find_if(values.begin(), values.end(), [&](Enum value) { return name == name_of(value); });
 }
 
-// One value, or where the key has an array, all of it.
+// Returns the elements of an array; a single value is an array of one.
 template <class Enum>
 std::vector<Enum> enums_or(TomlTable& table, const char* key, Enum fallback) {
   std::vector<Enum> values;
@@ -46,7 +46,7 @@ void read_context_parallel(TomlTable& table, Parallel& parallel) {
   parallel.hierarchical_context_parallel_sizes = sizes;
 }
 
-// Megatron-LM's switch for the distributed optimizer, and Megatron-FSDP's key that says the same and more.
+// Reads Megatron-LM's switch for the distributed optimizer, and Megatron-FSDP's key, which says the same and more.
 void read_sharding(TomlTable& table, KeyReader& keys, Parallel& parallel) {
   const char* key = "data_parallel_sharding_strategy";
   Sharding& sharding = parallel.data_parallel_sharding_strategy;
@@ -62,7 +62,7 @@ void read_sharding(TomlTable& table, KeyReader& keys, Parallel& parallel) {
 void check_resharding(const TomlTable& table, Parallel& parallel) {
   const char* key = "reshard_after_forward";
   const std::vector<std::string> of_profile = table.default_keys();
-  // A profile's is for pipeline stages (torchtitan's fsdp_reshard_after_forward "default").
+  // The profile's value applies only to pipeline stages (torchtitan's fsdp_reshard_after_forward "default").
   if (std::find(of_profile.begin(), of_profile.end(), key) != of_profile.end() &&
       (parallel.pipeline_model_parallel_size == 1 || !parallel.shards_parameters()))
     parallel.reshard_after_forward = true;
@@ -72,7 +72,8 @@ void check_resharding(const TomlTable& table, Parallel& parallel) {
                  name_of(parallel.data_parallel_sharding_strategy) + "\", whose parameters are always whole");
 }
 
-// Megatron-LM cuts what shares parameters, context parallelism included, into instances; here data parallelism is cut.
+// Megatron-LM cuts all ranks with equal parameters, context parallelism included, into instances; Stretto cuts only
+// data parallelism.
 void check_instances(const TomlTable& table, const Parallel& parallel) {
   const char* key = "num_distributed_optimizer_instances";
   const std::int64_t instances = parallel.num_distributed_optimizer_instances;
@@ -86,7 +87,7 @@ void check_instances(const TomlTable& table, const Parallel& parallel) {
     throw table.failure(key, "expected at least 2 ranks in each instance, among which it is sharded, got 1");
 }
 
-// W apart needs stages, and has as many chunks of each as its order is for.
+// W separate from B needs stages, and the number of chunks that its order has.
 void read_pipeline_schedule(const TomlTable& table, KeyReader& keys, Parallel& parallel) {
   keys.read("pipeline_model_parallel_size");
   keys.read("pipeline_schedule");
@@ -141,14 +142,14 @@ Parallel read_parallel(TomlTable table) {
   for (const auto& [key, value] :
        {std::pair{"account_for_embedding_in_pipeline_split", &parallel.account_for_embedding_in_pipeline_split},
         std::pair{"account_for_loss_in_pipeline_split", &parallel.account_for_loss_in_pipeline_split}}) {
-    // A profile's split is for whoever states none.
+    // The profile's split applies only where the scenario states none.
     if (std::find(of_profile.begin(), of_profile.end(), key) != of_profile.end()) {
       if (has_layout || has_ends) *value = false;
       continue;
     }
     if (has_layout && table.has(key))
       throw table.failure(key, "expected only one of it and pipeline_model_parallel_layout, got both");
-    // As Megatron-LM: numbers given for the ends already say what embedding and loss count for.
+    // As in Megatron-LM, numbers of layers for the ends already include embedding and loss.
     if (has_ends && *value)
       throw table.failure(key,
                           "expected only one of it and num_layers_in_first_pipeline_stage or "
@@ -157,7 +158,7 @@ Parallel read_parallel(TomlTable table) {
   return parallel;
 }
 
-// Dimensions that tensor parallelism cuts must be divisible (Megatron-LM checks the same); the vocabulary is padded.
+// Dimensions that tensor parallelism cuts must be divisible, as in Megatron-LM; the vocabulary is padded.
 void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel) {
   const std::int64_t tp = parallel.tensor_model_parallel_size;
   const auto divide = [&](const char* what, std::int64_t size) {

@@ -8,12 +8,12 @@
 
 namespace stretto {
 
-// Internal to the scenario reader: one section each. All throw Error(input) as docs/scenario.md says.
+// Internal to the scenario reader: readers of one section each. All throw Error(input) as docs/scenario.md says.
 
 using Integers = Limits<std::int64_t>;
 using Numbers = Limits<double>;
 
-// Far above anything built, and low enough that products of sizes stay within 64 bits.
+// Limits far above all real sizes, but low enough that products of sizes stay within 64 bits.
 constexpr std::int64_t kMaxLayers = 1 << 14;
 constexpr std::int64_t kMaxHidden = 1 << 20;
 constexpr std::int64_t kMaxFfn = 1 << 22;
@@ -24,7 +24,7 @@ constexpr std::int64_t kMaxRanks = 1 << 24;
 constexpr std::int64_t kMaxTensorParallel = 1 << 10;
 constexpr std::int64_t kMaxContextParallel = 1 << 10;
 constexpr std::int64_t kMaxPipeline = 1 << 10;       // stages, and chunks of one: each is bound and simulated
-constexpr std::int64_t kMaxRanksOnDevice = 1 << 10;  // they are told apart, one by one, by whatever looks at a schedule
+constexpr std::int64_t kMaxRanksOnDevice = 1 << 10;  // all code that looks at a schedule distinguishes them one by one
 constexpr std::int64_t kMaxMicroBatch = 1 << 16;
 constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 32;
 constexpr std::int64_t kMaxLayerCalls = 1 << 22;  // layers × micro-batches of one step: the length of an order
@@ -32,16 +32,16 @@ constexpr double kMaxBytes = double(std::int64_t{1} << 60);
 
 inline std::string number(std::int64_t value) { return std::to_string(value); }
 
-// The table of a section, in which other frameworks' spellings of its keys are known (docs/scenario.md lists them).
+// Returns the table of a section, with other frameworks' spellings of its keys declared (docs/scenario.md lists them).
 TomlTable section_of(TomlTable& root, const std::string& name);
-// `folder` is the scenario file's, to which hf_config is relative.
+// `folder` is the folder of the scenario file, to which hf_config is relative.
 Transformer read_model(TomlTable table, const Parallel& parallel, const std::filesystem::path& folder);
 Parallel read_parallel(TomlTable table);
 // Checks that the layout divides the dimensions that it cuts; `table` is [parallel].
 void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel);
 Overlap read_overlap(TomlTable table, const Parallel& parallel);
 Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model);
-// Needs training: what a pipeline asks of the micro-batches.
+// Checks a pipeline's requirements on the micro-batches; training must have been read.
 void check_pipeline(const TomlTable& table, const Scenario& scenario);
 
 }  // namespace stretto

@@ -33,7 +33,7 @@ void read_optimizer(const TomlTable& table, KeyReader& keys, Training& training)
                       "less than the " + number(decay) + " iterations that the learning rate decays");
 }
 
-// What Megatron-LM checks of its three options.
+// Reads the three options of recomputation, with Megatron-LM's checks.
 void read_recompute(TomlTable& table, KeyReader& keys, const Transformer& model, const Recompute& recompute) {
   keys.read("recompute_granularity");
   const bool has_method = table.has("recompute_method"), has_layers = table.has("recompute_num_layers");
