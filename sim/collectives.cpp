@@ -18,7 +18,7 @@ Collectives::Collectives(const SimInputs& inputs, Lanes& lanes, Devices& devices
       communicators_(inputs.schedule.communicators.size()),
       index_(lanes.size() * communicators_, kNone),
       there_at_(lanes.size()) {
-  std::map<std::pair<LaneId, std::uint32_t>, std::uint32_t> known;  // lane of a rank, group
+  std::map<std::pair<LaneId, std::uint32_t>, std::uint32_t> known;  // (lane of a rank, group)
   for (std::uint32_t number = 0; number < lanes.size(); ++number) {
     const Cursor& lane = lanes[number];
     for (std::uint32_t i = 0; i < lane.length; ++i) {
@@ -67,7 +67,7 @@ void Collectives::require_same_operation(const Gathering& gathering, std::uint32
         " issue different operations: " + lanes_.describe(gathering.first) + ", " + lanes_.describe(lane));
 }
 
-// Everybody is here: bytes move from `latest` on.
+// Starts the transfer: all members have arrived, and bytes move from `latest` on.
 void Collectives::start_transfer(Gathering& gathering) {
   const CollectiveCost& cost = *gathering.cost;
   const Picoseconds transfer = gathering.latest;
@@ -81,7 +81,7 @@ void Collectives::start_transfer(Gathering& gathering) {
   start_phase(gathering);
 }
 
-// The members have met at `latest`. Those that were there before slept, and wake up first.
+// Starts a phase: the members have met at `latest`. Members that arrived earlier slept, and wake up first.
 void Collectives::start_phase(Gathering& gathering) {
   const CollectiveCost& cost = *gathering.cost;
   const Picoseconds met = gathering.latest;
@@ -117,7 +117,7 @@ void Collectives::transfer_done(std::uint32_t transfer, Picoseconds now) {
 void Collectives::try_complete(Gathering& gathering) {
   if (!gathering.moved || !gathering.wire) return;
   const Picoseconds moved = gathering.latest + (gathering.slept ? inputs_.costs.wake : 0);
-  // Members that are through before the deadline sleep until then. A deadline that has passed costs nothing.
+  // Members that finish before the deadline sleep until then. A deadline that has passed costs nothing.
   const Picoseconds wire = *gathering.wire + (*gathering.wire > gathering.latest ? inputs_.costs.timer_overshoot : 0);
   const Picoseconds end = std::max(moved, wire);
   for (const std::uint32_t number : gathering.lanes) {

@@ -10,40 +10,40 @@
 
 namespace stretto::sim {
 
-// The collectives that are under way: members come, move their bytes in phases, and complete together. It owns who has
-// come to each, and how far the bytes are. docs/simulation.md states the semantics.
+// The active collectives: members arrive, move their bytes in phases, and complete together. This part knows which
+// members have arrived at each, and how far the bytes are. docs/simulation.md states the semantics.
 //
 // Lanes enter by arrive(). They leave by an event: their stage is then `completing`, and their `finish` is scheduled.
-// In between a lane may be `working` on its device; the end of that is for movement_ended().
+// In between a lane may be `working` on its device; movement_ended() reports the end of that work.
 class Collectives {
  public:
   Collectives(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, NetworkModel& network);
 
-  // Transfers that it gives the network are numbered from 0 to here.
+  // Returns the number of transfers; the network sees them numbered from 0.
   std::uint32_t transfers() const { return static_cast<std::uint32_t>(gatherings_.size()); }
 
-  // The lane is ready for its collective. Throws Error(runtime) when another member has come with another operation.
+  // The lane is ready for its collective. Throws Error(runtime) when another member has arrived with another operation.
   void arrive(std::uint32_t lane, Picoseconds ready);
-  // The lane's part of the movement, or of one phase of it, has ended on its device.
+  // The lane's share of the movement, or of one phase of it, has ended on its device.
   void movement_ended(std::uint32_t lane, Picoseconds now);
   void transfer_done(std::uint32_t transfer, Picoseconds now);
 
-  // The members that an arrived lane waits for.
+  // Returns the names of the members that an arrived lane waits for.
   std::string describe_missing(std::uint32_t lane) const;
 
  private:
-  // The members of a communicator on one lane, and the collective that they are in.
+  // The members of a communicator on one lane, and their current collective.
   struct Gathering {
     std::uint32_t group = 0;
-    std::vector<std::uint32_t> lanes;      // of the simulated members
-    const CollectiveCost* cost = nullptr;  // of the current collective
-    std::uint32_t present = 0;             // members that have come, or are through with the current phase of movement
-    std::uint32_t first = kNone;           // the lane that came first: all must bring the same operation
+    std::vector<std::uint32_t> lanes;      // lanes of the simulated members
+    const CollectiveCost* cost = nullptr;  // cost of the current collective
+    std::uint32_t present = 0;             // members that have arrived, or have finished the current phase of movement
+    std::uint32_t first = kNone;           // the lane that arrived first: all members must bring one operation
     int phases_left = 0;
-    Picoseconds latest = 0;           // when the last of those present came, or was through
-    bool slept = false;               // some member was there before the last
+    Picoseconds latest = 0;           // time at which the last present member arrived, or finished
+    bool slept = false;               // some member arrived before the last
     bool moved = false;               // all phases of movement are over
-    std::optional<Picoseconds> wire;  // when the transfer is complete, if that is known
+    std::optional<Picoseconds> wire;  // time at which the transfer is complete, if known
   };
 
   Gathering& of(std::uint32_t lane) { return gatherings_[index_of(lane)]; }
@@ -63,7 +63,7 @@ class Collectives {
   std::size_t communicators_;
   std::vector<Gathering> gatherings_;
   std::vector<std::uint32_t> index_;   // [lane · communicators + communicator] → gatherings_
-  std::vector<Picoseconds> there_at_;  // [lane]: when it came, or was through with the last phase
+  std::vector<Picoseconds> there_at_;  // [lane]: time at which it arrived, or finished the last phase
 };
 
 }  // namespace stretto::sim

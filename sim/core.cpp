@@ -44,7 +44,7 @@ Core::Core(const SimInputs& inputs, NetworkModel& network, int max_steps, const 
       devices_(inputs.costs, devices_of_lanes(inputs), cores_of_lanes(inputs), priority_of_lanes(inputs), events_),
       collectives_(inputs, lanes_, devices_, events_, network),
       exchanges_(inputs, lanes_, devices_, events_, network, collectives_.transfers()),
-      // No two runs of a call are the same where others take from its core, or where its flows may meet others.
+      // Two runs of a call differ where other tenants take time from its cores, or where its flows may meet others.
       solo_player_(inputs, lanes_, devices_, events_,
                    options.plays_solo_calls && network.is_closed_form() && inputs.costs.disturbance.share == 0),
       recorder_(max_steps, inputs, inputs.costs.disturbance.share > 0, options.stops_when_steady) {}
@@ -95,7 +95,7 @@ void Core::transfer_done(std::uint32_t transfer, Picoseconds now) {
 void Core::resolve_waits(std::uint32_t number) {
   while (const std::optional<UnmetWait> wait = lanes_.next_unmet(number)) {
     if (!solo_player_.is_inside(*wait)) return lanes_.block(number, *wait);
-    go_back(lanes_.rank_of(number));  // the call's first operation may have started with that
+    go_back(lanes_.rank_of(number));  // the call's first operation may have started because of that
   }
   const Picoseconds ready = lanes_.ready_time(number);
   if (lanes_[number].current().shape == 0 || !solo_player_.begin(number, ready)) begin_operation(number, ready);
@@ -146,7 +146,7 @@ void Core::wake(std::uint32_t on, EdgeKind kind, Picoseconds time) {
 void Core::on_request(std::uint32_t number, Picoseconds now) {
   if (const std::uint32_t rank = solo_player_.disturbed_by(number); rank != kNone) {
     go_back(rank);
-    // A call that must be simulated after all comes first.
+    // A call that must be simulated after all has events that come first.
     events_.schedule(number, now, EventKind::request);
     return;
   }
@@ -154,7 +154,7 @@ void Core::on_request(std::uint32_t number, Picoseconds now) {
   start_granted();
 }
 
-// Lanes that have just been given their cores.
+// Starts lanes that have just received their cores.
 void Core::start_granted() {
   // A started operation may launch further lanes, but only an event can grant cores: the list does not grow meanwhile.
   for (const std::uint32_t number : devices_.granted()) {
@@ -219,7 +219,7 @@ void Core::write_rows(std::uint32_t number, Picoseconds end) {
   }
 }
 
-// The lane leaves `operations` behind. True when that ends the simulation.
+// Advances the lane by `operations`. Returns true when that ends the simulation.
 bool Core::leave(std::uint32_t number, std::uint32_t operations, Picoseconds end) {
   if (!lanes_.leave(number, operations, end)) return false;
   Cursor& lane = lanes_[number];
@@ -229,7 +229,8 @@ bool Core::leave(std::uint32_t number, std::uint32_t operations, Picoseconds end
   return finished_;
 }
 
-// Wakes who waited for the lane, and has it look at its next operation; a solo call may have taken it along.
+// Wakes the lanes that waited for this one, and lets the lane look at its next operation; a solo call may have advanced
+// it too.
 void Core::go_on(std::uint32_t number, Picoseconds now) {
   const Cursor& lane = lanes_[number];
   if (lane.first_blocked != kNone) wake(number, EdgeKind::finish_start, now);
@@ -260,7 +261,7 @@ void Core::end_playing(std::uint32_t number, Picoseconds now) {
   if (!leave(number, operations_of_last, now)) go_on(number, now);
 }
 
-// To the beginning of the call that the rank plays.
+// Returns to the beginning of the call that the rank plays.
 void Core::go_back(std::uint32_t rank) {
   const SoloRun run = solo_player_.stop(rank);
   const std::uint32_t base = lanes_.first_of(rank), first = base + run.shape->lanes.front().lane;

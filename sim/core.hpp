@@ -16,29 +16,30 @@
 namespace stretto::sim {
 
 // The discrete-event loop of the simulator. It takes each lane from operation to operation: waits, start, end, timeline
-// row. Every piece of state belongs to one part:
+// row. Every piece of state belongs to one component:
 //
 //   EventHeap     the next event of every lane
 //   Lanes         program counters, and which lanes wait for which
-//   Devices       cores, and the interference of what runs together
+//   Devices       cores, and the interference of concurrent work
 //   Collectives   members that have arrived, and movement in phases
 //   Exchanges     sends and receives
 //   SoloPlayer    recordings of solo calls
 //   StepRecorder  rows, ends of steps, the steady period
 //
-// A part never calls the core or a part further down in this list. It changes the stage of a lane and schedules the
-// lane's next event; the core passes the event to the part that has the lane. docs/simulation.md states the semantics.
-// Memory besides the rows is O(ranks · lanes). Not thread-safe.
+// A component never calls the core or a component further down in this list. It changes the stage of a lane and
+// schedules the lane's next event; the core passes the event to the component that has the lane. docs/simulation.md
+// states the semantics. Memory besides the rows is O(ranks · lanes). Not thread-safe.
 class Core : public TimedCore {
  public:
-  // `inputs` and `network` are borrowed and must outlive the core. Of the options it reads the doors of its parts.
+  // `inputs` and `network` are borrowed and must outlive the core. The core reads the switches of its components from
+  // the options.
   Core(const SimInputs& inputs, NetworkModel& network, int max_steps, const SimOptions& options);
 
   // Simulates until the period is steady or max_steps are done. Throws Error(runtime) on a deadlock.
   void run();
 
   StepRecorder& recorder() { return recorder_; }
-  std::int64_t operations() const { return lanes_.finished() + played_; }  // that have finished
+  std::int64_t operations() const { return lanes_.finished() + played_; }  // number of finished operations
 
   Picoseconds next_event() const override { return events_.next_time(); }
   void advance(Picoseconds until) override;

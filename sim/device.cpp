@@ -9,9 +9,10 @@
 
 namespace stretto::sim {
 
-// Bursts that begin within `duration` of work on the lane's core, which has slept until `ready`.
+// Returns the time lost to bursts that begin within `duration` of work on the lane's core, which has slept until
+// `ready`.
 Picoseconds Devices::lost(std::uint32_t lane, Picoseconds ready, Picoseconds duration) {
-  constexpr std::uint64_t kSeed = 1;  // any: equal inputs give equal results
+  constexpr std::uint64_t kSeed = 1;  // any seed: equal inputs give equal results
   if (disturbed_.empty()) disturbed_.resize(activities_.size());
   Disturbed& mine = disturbed_[lane];
   const double length = static_cast<double>(costs_.disturbance.length), spacing = length / costs_.disturbance.share;
@@ -60,7 +61,7 @@ Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const
 
 void Devices::on_request(std::uint32_t lane, Picoseconds now) {
   DeviceState& device = devices_[device_of_[lane]];
-  // Whoever is first in line is not overtaken by those that could do with fewer cores.
+  // The first lane in the queue is not overtaken by lanes that need fewer cores.
   const auto at = std::upper_bound(device.waiting.begin(), device.waiting.end(), priority_[lane],
                                    [&](int priority, std::uint32_t other) { return priority < priority_[other]; });
   const bool queues = device.queues && activities_[lane].interference == nullptr;
@@ -95,7 +96,7 @@ void Devices::on_start(std::uint32_t lane, Picoseconds now) {
   ++(activity.interference != nullptr ? device.kernels : device.count[static_cast<int>(activity.cls)]);
   device.running.push_back(lane);
   activity.updated = now;
-  activity.stretch = 0;  // has done nothing that could be brought up to date
+  activity.stretch = 0;  // it has done no work that must be accounted
   rearm(device, now);
   activity.stretch = stretch_of(device, activity);
   activity.end =
@@ -104,7 +105,7 @@ void Devices::on_start(std::uint32_t lane, Picoseconds now) {
   events_.schedule(lane, activity.end, EventKind::finish);
 }
 
-// The remaining operations have one neighbour less.
+// Removes an operation; the remaining operations have one neighbour less.
 void Devices::leave(DeviceState& device, std::uint32_t lane, Picoseconds now) {
   const auto at = std::find(device.running.begin(), device.running.end(), lane);
   assert(at != device.running.end());
@@ -167,8 +168,9 @@ void Devices::rearm(DeviceState& device, Picoseconds now) {
     const double stretch = stretch_of(device, activity);
     if (activity.stretch == 0 || stretch == activity.stretch) continue;
     const Picoseconds elapsed = now - activity.updated;
-    // Both conversions are exact at stretch 1 (below 2^53 ps = 2.5 hours) and off by half a picosecond otherwise. What
-    // ends now is left with exactly nothing: stretch is at least 1, so dividing undoes the rounding of the product.
+    // Both conversions are exact at stretch 1 (below 2^53 ps = 2.5 hours) and off by half a picosecond otherwise. An
+    // operation that ends now has exactly 0 left: stretch is at least 1, so the division undoes the rounding of the
+    // product.
     activity.remaining -= std::llround(static_cast<double>(elapsed) / activity.stretch);
     activity.remaining = std::max<Picoseconds>(activity.remaining, 0);
     activity.updated = now;

@@ -11,36 +11,37 @@ namespace stretto::sim {
 
 // A lane's current activity on its device: a compute operation, or one phase of a collective's data movement.
 struct Activity {
-  Picoseconds ready = 0;      // may start from then on
-  Picoseconds start = 0;      // has its cores, and woke up if it had to queue for them
-  Picoseconds end = 0;        // as known now; a change of neighbours moves it
-  Picoseconds remaining = 0;  // work left at `updated`, in time it would take alone
+  Picoseconds ready = 0;      // earliest start
+  Picoseconds start = 0;      // it has its cores, and has woken up if it had to queue for them
+  Picoseconds end = 0;        // end as known now; a change of neighbours moves it
+  Picoseconds remaining = 0;  // work left at `updated`, as time alone on the device
   Picoseconds updated = 0;
   int cores = 0;
   DemandClass cls = DemandClass::memory;
-  const KernelInterference* interference = nullptr;  // a communication kernel, which runs beside what has cores
-  double stretch = 1;                                // time it takes over what it would alone, now
-  bool asks = false;                                 // for cores to hold, with nothing to run
-  bool on_held = false;                              // runs on cores that the lane holds already
+  // set for a communication kernel, which is concurrent with activities on cores
+  const KernelInterference* interference = nullptr;
+  double stretch = 1;    // current time / time alone
+  bool asks = false;     // it asks for cores to hold, with nothing to run
+  bool on_held = false;  // it runs on cores that the lane already holds
 };
 
-// The devices of the simulated ranks: cores handed out by priority, first come, first served within one, and the
-// interference of what runs together. A lane is known by its number (rank · lanes + lane); it has one activity at a
-// time, and may besides hold cores for a communication that waits on them.
+// The devices of the simulated ranks: cores are granted by priority, first come, first served within one priority;
+// concurrent activities interfere. A lane is known by its number (rank · lanes + lane); it has one activity at a time,
+// and may also hold cores for a communication that waits on them.
 class Devices {
  public:
-  // `device_of[lane]` are numbers from 0; `most_cores[lane]` is the most that the lane ever holds; what waits for cores
-  // is granted them by `priority[lane]`, the lowest first.
+  // `device_of[lane]` are numbers from 0; `most_cores[lane]` is the most that the lane ever holds; lanes that wait for
+  // cores get them by `priority[lane]`, the lowest first.
   Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const std::vector<int>& most_cores,
           std::vector<int> priority, EventHeap& events);
 
   Activity& activity(std::uint32_t lane) { return activities_[lane]; }
   const Activity& activity(std::uint32_t lane) const { return activities_[lane]; }
 
-  // Sets the lane's next activity going: on cores that the lane holds, where it does, for which `cores` is 0. When
-  // nothing else on the device can delay or slow it, its end is scheduled at once and true is returned:
-  // activity(lane).start is final. Otherwise a request is scheduled for `ready`. With `interference`, which must live
-  // as long, it queues for nothing; `cores` is 0.
+  // Starts the lane's next activity: on cores that the lane holds, in which case `cores` is 0. When no other activity
+  // on the device can delay or slow it, schedules its end at once and returns true: activity(lane).start is final.
+  // Otherwise a request is scheduled for `ready`. With `interference`, which must outlive the activity, it does not
+  // queue; `cores` is 0.
   bool launch(std::uint32_t lane, Picoseconds ready, Picoseconds duration, int cores, DemandClass cls,
               const KernelInterference* interference = nullptr) {
     const bool holds = held_[lane] > 0;
@@ -66,8 +67,8 @@ class Devices {
     return false;
   }
 
-  // Has the lane hold cores until release_held(). True when it does at once; otherwise a request is scheduled for
-  // `ready`, and activity(lane).start says when it holds them once the lane is in granted().
+  // Makes the lane hold cores until release_held(). Returns true when it does at once; otherwise a request is scheduled
+  // for `ready`, and activity(lane).start is the time from which it holds them, once the lane is in granted().
   bool hold(std::uint32_t lane, Picoseconds ready, int cores) {
     Activity& activity = activities_[lane];
     activity.ready = activity.start = ready;
@@ -85,9 +86,9 @@ class Devices {
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(devices_.size()); }
   std::uint32_t device_of(std::uint32_t lane) const { return device_of_[lane]; }
-  // Whether other work on the lane's device, once there is some, may delay or slow that of the lane.
+  // Returns whether other activities on the lane's device may, when they exist, delay or slow the lane's activity.
   bool is_contended(std::uint32_t lane) const { return contended_[lane] != 0; }
-  // No lane of a contended device has an activity that asks, or will ask, for cores.
+  // Returns whether no lane of a contended device has an activity that asks, or will ask, for cores.
   bool is_idle(std::uint32_t device) const { return devices_[device].busy == 0; }
 
   // Event handlers; `now` is the event's time. Lanes that get their cores are appended to granted().
@@ -100,23 +101,24 @@ class Devices {
     release(lane, now);
   }
 
-  // Lanes whose activity.start has just become final; the caller clears it.
+  // Returns the lanes whose activity.start has just become final; the caller clears the list.
   std::vector<std::uint32_t>& granted() { return granted_; }
 
  private:
   struct DeviceState {
     bool queues = false;   // its lanes together can ask for more cores than there are
-    bool couples = false;  // what runs on it can slow something else on it
+    bool couples = false;  // a running activity can slow another one
     int free_cores = 0;
-    std::uint32_t busy = 0;              // activities from launch to end, where contended
-    std::deque<std::uint32_t> waiting;   // by priority, then as they came
+    std::uint32_t busy = 0;              // activities from launch to end, on a contended device
+    std::deque<std::uint32_t> waiting;   // sorted by priority, then by arrival
     std::vector<std::uint32_t> running;  // only kept when `couples`
     std::array<int, kDemandClasses> count{};
-    std::array<double, kDemandClasses> stretch{1, 1, 1, 1};  // [class]: time factor of compute that runs
-    int kernels = 0;                                         // communication kernels that run
+    std::array<double, kDemandClasses> stretch{1, 1, 1, 1};  // [class]: time factor of running compute
+    int kernels = 0;                                         // running communication kernels
   };
 
-  // Its activity asks for cores, or runs beside what does, on a device where that matters.
+  // Returns whether the lane's activity asks for cores, or is concurrent with one that does, on a device where that
+  // matters.
   bool is_counted(std::uint32_t lane) const {
     return (activities_[lane].cores > 0 || activities_[lane].interference != nullptr) && contended_[lane];
   }
@@ -139,8 +141,8 @@ class Devices {
   std::vector<Activity> activities_;
   std::vector<std::uint32_t> granted_;
   struct Disturbed {
-    std::uint64_t drawn = 0;  // random numbers
-    double slept = 0;         // time that others had, and nothing was taken for yet
+    std::uint64_t drawn = 0;  // number of random numbers drawn
+    double slept = 0;         // time that others had while the lane slept and that has not been deducted yet
   };
   std::vector<Disturbed> disturbed_;  // [lane]
 };

@@ -1,4 +1,4 @@
-// What others take from the cores costs ranks that meet often the bursts of all of them.
+// Noise costs ranks that meet often the bursts of all of them.
 #include <catch2/catch.hpp>
 
 #include "sim/engine.hpp"
@@ -29,10 +29,10 @@ TEST_CASE("one rank loses the share that is taken from it", "[sim]") {
 }
 
 TEST_CASE("ranks that meet all the time lose what is taken from any of them", "[sim]") {
-  // Bursts are rare beside an operation, so few coincide.
+  // Bursts are rarer than operations, so few coincide.
   const Disturbance rare{0.05, 100 * us};
   CHECK(slowdown(4, 1, {0.02, 100 * us}) == Approx(0.08).epsilon(0.25));
-  // Between one and all of them: bursts within a long stretch even out.
+  // The loss lies between the bursts of one and those of all: bursts within a long stretch even out.
   const double often = slowdown(2, 1, rare), seldom = slowdown(2, 1000, rare), alone = slowdown(1, 1000, rare);
   CHECK(often > 1.5 * alone);
   CHECK(seldom < often);
@@ -40,8 +40,8 @@ TEST_CASE("ranks that meet all the time lose what is taken from any of them", "[
 }
 
 TEST_CASE("where a core is shared by time, what others had while a rank slept they do not take again", "[sim]") {
-  // Each loses half of its core to somebody who computes all the time. While one has lost it the others wait, and are
-  // owed what they would lose next.
+  // Each rank loses half of its core to a process that always computes. While one rank has lost its core the others
+  // wait, and that time counts for what they would lose next.
   const Disturbance hungry{1, 3000 * us, true}, random{1, 3000 * us};
   CHECK(slowdown(1, 1000, hungry) == Approx(1).epsilon(0.2));
   const double together = slowdown(2, 1, hungry);

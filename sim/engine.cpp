@@ -24,7 +24,7 @@ struct SimOutcome {
 
 using FlatPrograms = std::vector<std::shared_ptr<const FlatProgram>>;
 
-// The step with the ranks that have costs of their own, and who waits for them, apart from the others.
+// Returns the step in which ranks with costs of their own, and the ranks that wait for them, have classes of their own.
 BoundStep with_stragglers_apart(const Schedule& schedule, BoundStep step, const Costs& costs) {
   const auto ranks = static_cast<std::int64_t>(schedule.mesh.ranks());
   if (costs.of_rank.empty() || std::ssize(step.programs) == ranks) return step;
@@ -52,7 +52,7 @@ SimOutcome run_on(NetworkModel& network, const Schedule& schedule, const Costs& 
   return {core.recorder().take_timeline(), std::move(disturbed), core.recorder().steady(), core.operations()};
 }
 
-// An outcome as bytes, for the pipe between two processes of this program; `disturbed` stays behind.
+// An outcome as bytes, for the pipe between two processes of this program; `disturbed` is not sent.
 struct OutcomeHeader {
   Picoseconds step_begin, step_end;
   std::int64_t operations, rows;
@@ -110,11 +110,13 @@ SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs,
     const Rings rings = find_rings(schedule, step, unfolded, costs.ring_distance);
     std::set<double> rates;
     for (const CollectiveCost& cost : costs.collective) rates.insert(cost.most_bytes_per_s);
-    // Loaded here, so that later children find it in memory.
+    // The module is loaded here, so that later children find it in memory.
     MakeSimgridNetwork* const make_network = load_simgrid();
-    // SimGrid has one engine per process, whose clock and platform cannot be reset: a process for each simulation.
+    // SimGrid has one engine per process, whose clock and platform cannot be reset, so each simulation has a process of
+    // its own.
     outcome = unpack(run_in_child([&] {
-      // Never destroyed: the process ends while flows may still be in flight, which SimGrid's destructors do not like.
+      // The network is never destroyed: the process ends while flows may still be in flight, which SimGrid's
+      // destructors do not support.
       NetworkModel* network = make_network(costs.link_bytes_per_s, fabric, rings, {rates.begin(), rates.end()});
       return pack(run_on(*network, schedule, costs, step, flat, options));
     }));

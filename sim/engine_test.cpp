@@ -130,9 +130,9 @@ TEST_CASE("cores are handed out first come, first served, and queueing costs a w
   const SimResult result = one_step(toy);
   CHECK(times_of(result, a, 0) == Times{0, 0, 0, 10 * us});
   CHECK(times_of(result, a, 1) == Times{0, 0, 0, 10 * us});
-  // Rank 2 asked last (ties go by rank), gets a core at 10, and wakes up.
+  // Rank 2 asked last (ties are broken by rank), gets a core at 10, and wakes up.
   CHECK(times_of(result, a, 2) == Times{0, 11 * us, 11 * us, 21 * us});
-  // At 12 ranks 0 and 1 ask again: one core is free, rank 1 gets the one that rank 2 gives back at 21.
+  // At 12 ranks 0 and 1 ask again: one core is free; rank 1 gets the core that rank 2 releases at 21.
   CHECK(times_of(result, b, 0) == Times{12 * us, 12 * us, 12 * us, 22 * us});
   CHECK(times_of(result, b, 1) == Times{12 * us, 22 * us, 22 * us, 32 * us});
   CHECK(times_of(result, b, 2) == Times{23 * us, 23 * us, 23 * us, 33 * us});
@@ -157,7 +157,7 @@ TEST_CASE("a wide operation at the head of the queue is not overtaken", "[sim]")
 TEST_CASE("operations on one device slow each other while they overlap", "[sim]") {
   Toy toy;
   toy.costs.cores_per_device = 2;
-  toy.costs.slowdown[0][3] = 0.2;  // gemm beside memory
+  toy.costs.slowdown[0][3] = 0.2;  // gemm concurrent with memory
   toy.costs.slowdown[3][0] = 0.2;
   SECTION("all the time") {
     const OpId a = toy.compute("a", ms, {}, 1, DemandClass::gemm);
@@ -276,7 +276,7 @@ TEST_CASE("movement slows the compute that it overlaps, only while it lasts", "[
   toy.costs.cores_per_device = 4;
   toy.costs.slowdown[0][3] = 0.25;
   const OpId a = toy.compute("a", ms, {}, 1, DemandClass::gemm);
-  // Movement 0.4 ms at once; the transfer lasts 2 ms and slows nothing.
+  // The movement takes 0.4 ms from the start; the transfer lasts 2 ms and slows no one.
   const OpId r = toy.collective("r", {0, 2'000'000, {400 * us, 1, DemandClass::memory}, 1});
   const SimResult result = one_step(toy);
   CHECK(times_of(result, r).end == 2 * ms);

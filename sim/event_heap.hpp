@@ -12,11 +12,11 @@ namespace stretto::sim {
 constexpr Picoseconds kNever = std::numeric_limits<Picoseconds>::max();
 
 // The next event of a lane. At equal times the order is by kind, then by lane: cores are released before they are
-// asked for, and lanes that ask at the same time are served by rank, then lane.
+// requested, and lanes that request cores at one time are served by rank, then lane.
 enum class EventKind : std::uint8_t { finish, start, request };
 
-// The next event of every lane: a 4-ary heap that knows where the event of each lane is, so that moving one (a slowed
-// operation ends later) costs a sift and no event is ever stale. At most one event per lane; memory O(lanes).
+// The next event of every lane: a 4-ary heap that knows the place of each lane's event, so that moving an event (a
+// slowed operation ends later) costs a sift and no event is ever stale. At most one event per lane; memory O(lanes).
 class EventHeap {
  public:
   struct Event {
@@ -47,8 +47,8 @@ class EventHeap {
     }
   }
 
-  // The earliest event. Its event stays in place until settle(), because the lane is nearly always scheduled anew while
-  // its event is handled, and then one sift replaces a removal and an insertion.
+  // Returns the earliest event. The event stays in place until settle(), because the lane is nearly always scheduled
+  // anew while its event is handled, and then one sift replaces a removal and an insertion.
   Event fire() {
     const Event top = heap_.front();
     fired_ = top.lane();
@@ -58,7 +58,7 @@ class EventHeap {
     if (fired_ != kAbsent) remove(std::exchange(fired_, kAbsent));
   }
 
-  // Takes the lane's event back, which has not fired.
+  // Removes the lane's event, which has not fired.
   void cancel(std::uint32_t lane) {
     assert(lane != fired_ && position_[lane] != kAbsent);
     remove(lane);

@@ -34,8 +34,8 @@ std::vector<std::uint32_t> Exchanges::post(std::uint32_t number, Picoseconds rea
     if (is_receiver) messages_[message].cost = &inputs_.costs_of(lanes_.rank_of(number)).collective[op.id];
     mine.messages.push_back(message);
   }
-  // All set off before any is served, because serving may end one and go on to the next, and before anybody is woken,
-  // because that may bring other ends, which then set off.
+  // All receivers start before any is served, because serving one may end it and go on to the next, and before any lane
+  // is woken, because that lane may bring other ends, which then start.
   std::vector<std::uint32_t> receivers;
   for (const std::uint32_t message : mine.messages)
     if (messages_[message].is_posted()) {
@@ -45,7 +45,7 @@ std::vector<std::uint32_t> Exchanges::post(std::uint32_t number, Picoseconds rea
   return receivers;
 }
 
-// The n-th that is sent is the n-th that is received.
+// The n-th send is received by the n-th receive.
 std::uint32_t Exchanges::post_end(std::uint32_t number, bool is_receiver, std::uint32_t lane, Picoseconds ready) {
   LinkQueue& link = links_[number];
   const std::uint64_t behind = link.posted[is_receiver]++ - link.complete;
@@ -67,7 +67,7 @@ std::uint32_t Exchanges::post_end(std::uint32_t number, bool is_receiver, std::u
   message.lane[is_receiver] = lane;
   message.ready[is_receiver] = ready;
   if (message.is_posted()) {
-    // One side posts in order, so the ends of a link meet in order too.
+    // Each side posts in order, so the ends of a link meet in order too.
     assert(behind == 0);
     link.messages.pop_front();
     ++link.complete;
@@ -104,7 +104,7 @@ void Exchanges::serve(std::uint32_t number) {
     OpenMessage& message = messages_[index];
     if (!message.is_posted()) return;
     const Demand& movement = message.cost->movement;
-    // It sleeps until the sender has come, unless it is busy with another message until then.
+    // The receiver sleeps until the sender has arrived, unless it is busy with another message until then.
     const bool slept = mine.latest < message.met;
     const Picoseconds from = slept ? message.met + inputs_.costs.wake : mine.latest;
     message.served = std::max(mine.latest, message.met);
@@ -159,7 +159,7 @@ void Exchanges::end_message(std::uint32_t index, bool is_receiver) {
   const auto end_of = [&](Picoseconds wire, Picoseconds latest) {
     return wire > latest ? wire + inputs_.costs.timer_overshoot : latest;
   };
-  // Had the receiver turned to it at once.
+  // The end of the message if the receiver had served it at once.
   side.done[static_cast<std::size_t>(at - side.messages.begin())] =
       end_of(*message.wire, message.met + *message.moved - message.served + wake);
   if (--side.open > 0) return;

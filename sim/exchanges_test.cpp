@@ -1,4 +1,4 @@
-// Sends and receives on hand-made schedules: when a message begins, what its two ends pay, groups.
+// Tests of sends and receives on hand-made schedules: the start of a message, the costs of its two ends, groups.
 #include <catch2/catch.hpp>
 
 #include "sim/engine.hpp"
@@ -41,7 +41,7 @@ struct TwoStages {
     costs.collective[id] = cost;
     return id;
   }
-  // In one group with what was added before it.
+  // Joins the operation to the one that was added before it.
   OpId joined(OpId id) {
     for (Program& program : schedule.programs)
       for (Call& call : program.order)
@@ -98,7 +98,7 @@ TEST_CASE("a message begins when both ends are there, and ends for both when its
     const OpId a = two.compute(0, "a", 10 * us);
     const OpId s = two.send(0, "s", {after(a)}), r = two.receive(1, "r", {5 * us, 50'000, {}, 1});
     const SimResult result = one_step(two);
-    // a ends at 10, the sending lane wakes up; the bytes are there at 66, both sleep to it.
+    // a ends at 10, the sending lane wakes up; the bytes arrive at 66, and both ends sleep to that time.
     CHECK(moved_of(result, s) == Moved{11 * us, 11 * us, 68 * us});
     CHECK(moved_of(result, r) == Moved{0, 11 * us, 68 * us});
   }
@@ -140,7 +140,7 @@ TEST_CASE("messages of a group begin by themselves and end together", "[sim]") {
   TwoStages two;
   const CollectiveCost cost{0, 50'000, {}, 1};
   const OpId a = two.compute(1, "a", 100 * us);
-  // Stage 0 sends one and receives one; stage 1 takes its at once but sends only after a.
+  // Stage 0 sends one message and receives one; stage 1 receives at once but sends only after a.
   const OpId s0 = two.send(0, "s0"), r0 = two.joined(two.receive(0, "r0", cost));
   const OpId r1 = two.receive(1, "r1", cost), s1 = two.send(1, "s1", {after(a)}, 2);
   const SimResult result = one_step(two);
@@ -148,7 +148,7 @@ TEST_CASE("messages of a group begin by themselves and end together", "[sim]") {
   CHECK(moved_of(result, s1) == Moved{101 * us, 101 * us, 153 * us});
   CHECK(moved_of(result, s0) == Moved{0, 0, 153 * us});
   CHECK(moved_of(result, r0) == Moved{0, 101 * us, 153 * us});
-  // s0 alone would have been over with r1; the others waited for nobody but their peers.
+  // s0 alone would have ended with r1; the other messages waited only for their peers.
   CHECK(waited_of(result, s0) == 101 * us);
   for (const OpId op : {r0, r1, s1}) CHECK(waited_of(result, op) == 0);
 }
@@ -158,7 +158,7 @@ TEST_CASE("a receive that is served behind one whose sender comes late has waite
   const CollectiveCost cost{5 * us, 0, {20 * us, 0, DemandClass::memory}, 1};
   const OpId a = two.compute(0, "a", 100 * us);
   const OpId late = two.send(0, "late", {after(a)}, 2), early = two.send(0, "early");
-  // Of one link, so that on two lanes the first that is posted is the first that is received.
+  // Both messages use one link, so on two lanes the first posted message is the first received one.
   const OpId r = two.receive(1, "r", cost), q = two.joined(two.receive(1, "q", cost));
   const SimResult result = one_step(two);
   CHECK(moved_of(result, early) == Moved{0, 0, 21 * us});
@@ -177,14 +177,14 @@ TEST_CASE("a group starts when the waits of all of it are met", "[sim]") {
   const OpId r = two.receive(1, "r", {0, 3'000, {}, 1}), q = two.receive(1, "q", {0, 3'000, {}, 1});
   const SimResult result = one_step(two);
   CHECK(moved_of(result, s) == Moved{11 * us, 11 * us, moved_of(result, t).end});
-  // The second is not in a group with the first: it is posted when that is over.
+  // The second message is not in a group with the first: it is posted when the first is over.
   CHECK(moved_of(result, r) == Moved{0, 11 * us, 16 * us});
   CHECK(moved_of(result, q) == Moved{16 * us, 16 * us, 21 * us});
   CHECK(moved_of(result, t).end == 21 * us);
 }
 
 TEST_CASE("several receives of a group whose senders are there already", "[sim]") {
-  // One is served after the other, with and without data to move.
+  // One message is served after the other, with and without data to move.
   for (const Picoseconds moves : {Picoseconds{0}, 3 * us}) {
     TwoStages two;
     const CollectiveCost cost{5 * us, 0, {moves, 0, DemandClass::memory}, 1};
@@ -192,7 +192,7 @@ TEST_CASE("several receives of a group whose senders are there already", "[sim]"
     const OpId s = two.send(0, "s"), t = two.joined(two.send(0, "t"));
     const OpId r = two.receive(1, "r", cost, {after(a)}), q = two.joined(two.receive(1, "q", cost));
     const SimResult result = one_step(two);
-    // At 11 both begin; the wire is done at 16, the movement of both at 11 + 2 · moves.
+    // Both begin at 11; the wire ends at 16, the movement of both at 11 + 2 · moves.
     const Picoseconds end = moves == 0 ? 18 * us : 17 * us;
     CHECK(moved_of(result, r) == Moved{11 * us, 11 * us, end});
     CHECK(moved_of(result, q) == Moved{11 * us, 11 * us, end});
@@ -232,7 +232,7 @@ TEST_CASE("a receive that its own send wakes sets off once", "[sim][simgrid]") {
 }
 
 TEST_CASE("simgrid agrees with closed form about messages where no flows meet", "[sim][simgrid]") {
-  // With two stages a rank sends forward or backward, never both: the flows of a link come one after the other.
+  // With two stages a rank sends forward or backward, never both: the flows of a link do not overlap.
   for (const bool overlap : {false, true})
     for (const std::int64_t micro_batches : {1, 4}) {
       Scenario scenario = testing::layout_scenario({1, 1, false, 2}, "plain", false, "fp32", 1, micro_batches);

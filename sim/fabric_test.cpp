@@ -64,7 +64,7 @@ TEST_CASE("flows of a published platform take as long as its closed form where n
     const Scenario scenario = cluster({shape});
     CHECK(step_us(scenario, kSimgrid) == Approx(step_us(scenario, kFluid)).epsilon(1e-5));
   }
-  // Stages on nodes of their own: messages and gradients cross at different times.
+  // Stages have nodes of their own: messages and gradients cross at different times.
   const Scenario pipeline = cluster({"parallel.data_parallel_size=4", "parallel.pipeline_model_parallel_size=4"});
   CHECK(step_us(pipeline, kSimgrid) == Approx(step_us(pipeline, kFluid)).epsilon(1e-3));
 }

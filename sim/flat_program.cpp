@@ -11,7 +11,7 @@
 namespace stretto::sim {
 namespace {
 
-// `costs` of some rank, out of `all`.
+// Checks the costs of some rank, out of `all`.
 void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& all) {
   if (costs.compute.size() < schedule.operations.size() || costs.collective.size() < schedule.operations.size())
     throw input_error("simulation: costs are given for " +
@@ -20,7 +20,7 @@ void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& al
   const Disturbance& taken = all.disturbance;
   if (!(taken.share >= 0 && taken.share < 1e3) || (taken.share > 0 && taken.length < 1))
     throw input_error("simulation: a disturbance needs a share of at least 0 and bursts of a length above 0");
-  // Kernels that run beside compute (CollectiveCost::interference) hold none of its cores, whatever the engine.
+  // Kernels concurrent with compute (CollectiveCost::interference) hold none of its cores, whatever the engine.
   const bool holds = std::none_of(costs.collective.begin(), costs.collective.end(),
                                   [](const CollectiveCost& cost) { return cost.interference.has_value(); });
   const bool resides =
@@ -64,9 +64,9 @@ void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& al
   }
 }
 
-// Lanes that carry messages both ways: those of the pipeline as frameworks batch them. Messages beside compute have a
-// lane for each side (model/lower/stage_writer.hpp, rings of tensor and context parallelism), and the host issues what
-// follows them.
+// Returns the lanes that carry messages in both directions: lanes of the pipeline with batches, as in the frameworks.
+// Overlapped messages have a lane for each side (model/lower/stage_writer.hpp, rings of tensor and context
+// parallelism), and the host goes on issuing.
 std::vector<bool> lanes_of_batches(const BoundProgram& program) {
   std::vector<bool> sends(program.lanes.size()), receives(program.lanes.size());
   for (const BoundOp& op : program.ops)
@@ -79,11 +79,11 @@ std::vector<bool> lanes_of_batches(const BoundProgram& program) {
 // How the host issues the operations of a program. Empty without a host.
 struct Issue {
   struct At {
-    Picoseconds issued = 0;  // after its segment began
+    Picoseconds issued = 0;  // time after its segment began
     std::uint32_t segment = 0;
   };
   std::vector<At> at;               // [operation of the program]
-  std::vector<std::uint32_t> ends;  // [segment but the last] the operation that the host waits for
+  std::vector<std::uint32_t> ends;  // [segment but the last] the operation for which the host waits
 };
 
 Issue issue_of(const Schedule& schedule, const BoundProgram& program, const HostCosts& host) {
@@ -93,7 +93,7 @@ Issue issue_of(const Schedule& schedule, const BoundProgram& program, const Host
   Picoseconds now = host.step;
   std::uint32_t segment = 0;
   std::vector<bool> has_begun;  // [micro-batch]
-  bool receives = false;        // the group of messages that is being issued
+  bool receives = false;        // the group of messages that is being issued has a receive
   const std::vector<bool> is_batched = lanes_of_batches(program);
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
     const BoundOp& op = program.ops[i];
@@ -116,20 +116,22 @@ Issue issue_of(const Schedule& schedule, const BoundProgram& program, const Host
   return issue;
 }
 
-// The first operation of a lane waits for the last one of every other lane in the step before: the host does.
+// The first operation of a lane waits for the previous step's last operation of every other lane, because the host
+// does.
 void wait_for_step(const BoundProgram& program, LaneId lane, std::vector<FlatWait>& waits) {
   for (LaneId other = 0; other < program.lanes.size(); ++other)
     if (other != lane && !program.lanes[other].empty())
       waits.push_back({static_cast<std::uint32_t>(program.lanes[other].size() - 1), other, 1, EdgeKind::finish_start});
 }
 
-// The first operation of a lane in a segment waits for the operation that ended the one before: the host does.
+// The first operation of a lane in a segment waits for the operation that ended the previous segment, because the host
+// does.
 void wait_for_segment(const BoundProgram& program, std::uint32_t end, LaneId lane, std::vector<FlatWait>& waits) {
   const BoundOp& on = program.ops[end];
   if (on.lane != lane) waits.push_back({on.position, on.lane, 0, EdgeKind::finish_start});
 }
 
-// The part that is common to all instances of an operation.
+// Returns the data that all instances of an operation share.
 FlatOp template_of(const Work& work, OpId id, const OpCosts& costs) {
   FlatOp op;
   op.id = id;
@@ -161,7 +163,7 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
   for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
     flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
     std::size_t group_begin = 0;
-    std::uint32_t segment = 0;  // of the operation before
+    std::uint32_t segment = 0;  // segment of the previous operation
     for (const std::uint32_t index : program.lanes[lane]) {
       const BoundOp& bound = program.ops[index];
       FlatOp op = templates[bound.op];
@@ -179,7 +181,8 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
         const BoundWait& wait = program.waits[i];
         flat.waits.push_back({wait.position, wait.lane, wait.steps_ago, wait.kind});
       }
-      // The first of a group waits for all of it, and for the host to have issued the last: ncclGroupEnd launches them.
+      // The first operation of a group waits for the whole group's waits, and for the host to have issued the last one:
+      // ncclGroupEnd launches them.
       if (!bound.joined) group_begin = flat.ops.size();
       FlatOp& first = bound.joined ? flat.ops[group_begin] : op;
       if (bound.joined) {
@@ -212,7 +215,7 @@ std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& sche
   check_costs(schedule, costs, costs);
   for (const auto& [rank, of_rank] : costs.of_rank) check_costs(schedule, of_rank, costs);
   std::vector<std::shared_ptr<const FlatProgram>> classes, result;
-  // Programs of a role whose communication is with equals and which cost as much have one form.
+  // Programs of one role whose counterparts and costs are equal have one flat form.
   std::map<std::tuple<std::size_t, const OpCosts*, std::vector<std::uint32_t>>, std::size_t> known;  // → result
   for (std::size_t p = 0; p < programs.size(); ++p) {
     const Counterparts counterparts = counterparts_of(schedule, partners, p);

@@ -15,19 +15,20 @@ namespace stretto::sim {
 enum class FlatKind : std::uint8_t { compute, collective, send, receive };
 
 struct FlatOp {
-  Picoseconds duration = 0;      // compute: Demand.alone
-  Picoseconds issued = 0;        // when the host has issued it (its group), after its segment began (HostCosts)
+  Picoseconds duration = 0;  // compute: Demand.alone
+  // time at which the host has issued it (its group), after its segment began (HostCosts)
+  Picoseconds issued = 0;
   std::uint32_t segment = 0;     // how often the host has waited in this step before it issues the operation
   bool ends_segment = false;     // the host waits for it
   std::uint32_t wait_begin = 0;  // into FlatProgram::waits
   std::uint32_t op = 0;          // index into BoundProgram::ops
   OpId id = 0;                   // template
   std::uint16_t wait_count = 0;
-  std::uint16_t cores = 0;         // held from start to end; of the first of a group: the most of any
+  std::uint16_t cores = 0;         // cores held from start to end; for the first of a group: the most of any
   std::int16_t communicator = -1;  // -1: a compute operation
   DemandClass cls = DemandClass::memory;
   FlatKind kind = FlatKind::compute;
-  std::uint16_t shape = 0;  // of the call that begins here, index into shapes + 1; 0: not to be played
+  std::uint16_t shape = 0;  // shape of the call that begins here, as index into shapes + 1; 0: not to be played
   std::uint16_t group = 1;  // operations that start with this one, itself included (BoundOp::joined); 0: not the first
   bool operator==(const FlatOp&) const = default;
 };
@@ -41,21 +42,21 @@ struct FlatWait {
 };
 
 struct FlatProgram {
-  std::vector<FlatOp> ops;                // lane after lane
+  std::vector<FlatOp> ops;                // sorted by lane
   std::vector<std::uint32_t> lane_begin;  // [lane]; one more entry than lanes
   std::vector<FlatWait> waits;
   std::vector<SoloShape> shapes;
-  std::vector<int> lane_cores;  // [lane]: most cores that any of its operations, or its data movement, holds
+  std::vector<int> lane_cores;  // [lane]: the most cores that one of its operations, or its data movement, holds
   std::uint32_t length(LaneId lane) const { return lane_begin[lane + 1] - lane_begin[lane]; }
   bool operator==(const FlatProgram&) const = default;
 };
 
-// `costs` and `counterparts` are the program's. Throws Error(input) when the costs do not cover the schedule or ask for
-// more cores than a device has.
+// `costs` and `counterparts` belong to the program. Throws Error(input) when the costs do not cover the schedule or ask
+// for more cores than a device has.
 FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs, const HostCosts& host,
                     const Counterparts& counterparts);
 
-// [program] → its flat form; equal ones are one object.
+// Returns [program] → its flat form; equal forms are one object.
 std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
                                                             const std::vector<BoundProgram>& programs,
                                                             const Costs& costs, const Partners& partners);

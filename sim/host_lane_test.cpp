@@ -1,4 +1,4 @@
-// The process that issues operations: HostCosts.
+// Tests of the process that issues operations: HostCosts.
 #include <catch2/catch.hpp>
 
 #include "model/build_schedule.hpp"
@@ -10,7 +10,7 @@
 namespace stretto::sim {
 namespace {
 
-// A pipeline of two tensor-parallel ranks a stage, as a framework runs it that waits for its messages.
+// A pipeline of two tensor-parallel ranks a stage, run as by a framework that waits for its messages.
 Scenario pipeline() {
   return parse_scenario(R"(platform = "a100-80gb"
 profile = "megatron-deepspeed"
@@ -41,12 +41,12 @@ TEST_CASE("no operation starts before it was issued, and the host begins a step 
   toy.compute("c", 30 * us);
   toy.compute("d", 4 * us);
   toy.costs.host.issue = {10 * us, 10 * us, 10 * us, 10 * us};
-  // a at 10, b at 20, c at 30 to 60, d behind c: the device is the later one.
+  // a is issued at 10, b at 20, c at 30 to 60, d after c: the device is later than the host.
   CHECK(simulate(toy.schedule, toy.costs).step == 64 * us);
   toy.costs.host.step = 7 * us;
   CHECK(simulate(toy.schedule, toy.costs).step == 71 * us);
   toy.costs.host.issue = {1 * us, 1 * us, 1 * us, 1 * us};
-  CHECK(simulate(toy.schedule, toy.costs).step == (7 + 1 + 42) * us);  // only the first is waited for
+  CHECK(simulate(toy.schedule, toy.costs).step == (7 + 1 + 42) * us);  // the host waits only for the first
 }
 
 TEST_CASE("issue times are in the order of the program, whatever the lane", "[sim]") {
@@ -92,7 +92,7 @@ TEST_CASE("a batch of messages starts when the host has issued the last of them"
     const SimResult result = simulate(toy.schedule, toy.costs);
     std::vector<Picoseconds> starts(order.size());
     for (const TimelineRow& row : result.timeline.rows) starts[row.op] = row.start - result.timeline.step_begin;
-    // Issued at 10, 40, 50, 150 and 157; a message moves when both of its ends are there.
+    // Operations are issued at 10, 40, 50, 150 and 157; a message moves when both of its ends are posted.
     if (batched)
       CHECK(starts == std::vector<Picoseconds>{40 * us, 40 * us, 50 * us, 157 * us, 157 * us});
     else
@@ -115,7 +115,7 @@ TEST_CASE("a host that waits for messages does not wait for those with a lane fo
 }
 
 TEST_CASE("messages beside compute run under a framework whose process waits for batches of messages", "[sim]") {
-  // Posted early, a receive that the process waited for would never be over: what its peer sends is issued later.
+  // If the process waited for a receive that is posted early, it would wait forever: the peer issues its send later.
   Scenario scenario = pipeline();
   scenario.parallel.sequence_parallel = true;
   const auto step_of = [&] {

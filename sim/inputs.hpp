@@ -10,9 +10,8 @@
 
 namespace stretto::sim {
 
-// The inputs of a simulation, all borrowed: they must outlive the core and its parts. `programs` and `flat` belong to
-// the simulated ranks, in the same order. In the core a rank is an index into them, and a lane is rank · lanes +
-// LaneId.
+// The inputs of a simulation, all borrowed: they must outlive the core and its components. `programs` and `flat` belong
+// to the simulated ranks, in one order. In the core a rank is an index into them, and a lane is rank · lanes + LaneId.
 struct SimInputs {
   const Schedule& schedule;
   const Costs& costs;

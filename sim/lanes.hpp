@@ -12,42 +12,42 @@ namespace stretto::sim {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-// The part that has the lane, which decides the meaning of the lane's next event.
+// The component that has the lane; it decides the meaning of the lane's next event.
 enum class LaneStage : std::uint8_t {
-  blocked,     // it waits for another lane, or is about to look at its waits
-  queueing,    // it waits for cores to hold while it communicates
-  working,     // Devices has it: it computes, or moves bytes of a communication
-  meeting,     // Collectives or Exchanges has it: it waits for others
+  blocked,     // the lane waits for another lane, or is about to look at its waits
+  queueing,    // the lane waits for cores to hold while it communicates
+  working,     // Devices has the lane: it computes, or moves bytes of a communication
+  meeting,     // Collectives or Exchanges has the lane: it waits for others
   completing,  // the end of its communication is known
-  playing,     // SoloPlayer has it
-  done,        // it has no operation left
+  playing,     // SoloPlayer has the lane
+  done,        // the lane has no operation left
 };
 
 // A lane's position in its program.
 struct Cursor {
   const FlatProgram* program = nullptr;
-  const FlatOp* ops = nullptr;  // of this lane
+  const FlatOp* ops = nullptr;  // operations of this lane
   std::uint32_t length = 0;     // operations of a step
-  std::uint32_t position = 0;   // of the current operation
+  std::uint32_t position = 0;   // position of the current operation
   std::int32_t step = 0;
   LaneStage stage = LaneStage::done;
   EdgeKind blocked_kind = EdgeKind::finish_start;
-  std::uint16_t wait = 0;      // waits of the current operation that are met
-  std::uint64_t finished = 0;  // operations, in all steps
+  std::uint16_t wait = 0;      // met waits of the current operation
+  std::uint64_t finished = 0;  // finished operations, in all steps
   std::uint64_t started = 0;
-  Picoseconds started_at = 0;       // when the latest one started; this may lie ahead
-  Picoseconds reached = 0;          // when the lane came to the current operation, overhead included
-  Picoseconds waited = 0;           // when its latest wait was met
+  Picoseconds started_at = 0;       // start of the latest operation; this may lie in the future
+  Picoseconds reached = 0;          // time at which the lane reached the current operation, overhead included
+  Picoseconds waited = 0;           // time at which its latest wait was met
   std::uint64_t blocked_until = 0;  // operations that the other lane must have started or finished
   std::uint32_t blocked_on = kNone;
-  std::uint32_t next_blocked = kNone;              // list of the lanes that wait for the same one
+  std::uint32_t next_blocked = kNone;              // list of the lanes that wait for the same lane
   std::uint32_t first_blocked = kNone;             // list of the lanes that wait for this one
-  Picoseconds ready = 0, start = 0, transfer = 0;  // of the current operation, for its row
+  Picoseconds ready = 0, start = 0, transfer = 0;  // times of the current operation, for its row
 
   const FlatOp& current() const { return ops[position]; }
 };
 
-// A wait that is not met: lane `on` must have started or finished `count` operations.
+// An unmet wait: lane `on` must have started or finished `count` operations.
 struct UnmetWait {
   std::uint32_t on = 0;
   EdgeKind kind = EdgeKind::finish_start;
@@ -55,12 +55,12 @@ struct UnmetWait {
 };
 
 // The process that issues the operations of a rank, segment by segment. It begins a step when all lanes have ended the
-// one before, and no lane begins before that (sim/flat_program).
+// previous one, and no lane begins before that (sim/flat_program).
 struct HostClock {
-  std::vector<Picoseconds> begins = {0};  // [segment of the current step], as far as they have begun
-  std::uint32_t lanes = 0;                // that have operations
+  std::vector<Picoseconds> begins = {0};  // [segment of the current step] begin, for segments that have begun
+  std::uint32_t lanes = 0;                // lanes that have operations
   std::uint32_t done = 0;                 // lanes that have ended the current step
-  Picoseconds end = 0;                    // of the last of them
+  Picoseconds end = 0;                    // end of the last of them
 
   void end_segment(const FlatOp& op, Picoseconds now) {
     begins.resize(op.segment + 2);
@@ -74,8 +74,8 @@ struct HostClock {
   }
 };
 
-// The program counters of all lanes, and the waits between the lanes of a rank. It owns all cursors; other parts change
-// the stage of a lane that they have, and the times for its row. Memory is O(lanes): an operation has no state.
+// The program counters of all lanes, and the waits between the lanes of a rank. It owns all cursors; other components
+// change the stage of a lane that they have, and the times for its row. Memory is O(lanes): an operation has no state.
 class Lanes {
  public:
   explicit Lanes(const SimInputs& inputs);
@@ -88,7 +88,7 @@ class Lanes {
   Cursor& operator[](std::uint32_t lane) { return cursors_[lane]; }
   const Cursor& operator[](std::uint32_t lane) const { return cursors_[lane]; }
 
-  // The next wait of the current operation that is not met, if any. Waits that are met are counted and forgotten.
+  // Returns the next unmet wait of the current operation, if any. Waits that are met are counted and forgotten.
   std::optional<UnmetWait> next_unmet(std::uint32_t number) {
     Cursor& lane = cursors_[number];
     const FlatOp& op = lane.current();
@@ -106,13 +106,14 @@ class Lanes {
     }
     return std::nullopt;
   }
-  // When the current operation, whose waits are all met, is ready. A lane that slept wakes up first.
+  // Returns the time at which the current operation, whose waits are all met, is ready. A lane that slept wakes up
+  // first.
   Picoseconds ready_time(std::uint32_t number) const {
     const Cursor& lane = cursors_[number];
     const Picoseconds waited = lane.waited > lane.reached ? lane.waited + wake_ : lane.reached;
     return has_host_ ? std::max(waited, issue_time(number, lane.current())) : waited;
   }
-  // When the host has issued an operation of the lane's current step.
+  // Returns the time at which the host has issued an operation of the lane's current step.
   Picoseconds issue_time(std::uint32_t number, const FlatOp& op) const {
     return hosts_[rank_of(number)].begins[op.segment] + op.issued;
   }
@@ -125,7 +126,7 @@ class Lanes {
     lane.next_blocked = other.first_blocked;
     other.first_blocked = number;
   }
-  // Takes a lane off the list of those that wait for another, if it is on one.
+  // Removes a lane from the list of lanes that wait for another, if it is on one.
   void unblock(std::uint32_t number) {
     Cursor& lane = cursors_[number];
     if (lane.blocked_on == kNone) return;
@@ -134,18 +135,18 @@ class Lanes {
     *link = lane.next_blocked;
     lane.blocked_on = kNone;
   }
-  // Whether the lane is blocked on another and on that one's list. One that is being woken is on none.
+  // Returns whether the lane is blocked on another lane and on that lane's list. A lane that is being woken is on no
+  // list.
   bool is_listed(std::uint32_t number) const {
     std::uint32_t listed = cursors_[cursors_[number].blocked_on].first_blocked;
     while (listed != kNone && listed != number) listed = cursors_[listed].next_blocked;
     return listed != kNone;
   }
 
-  // Takes the lanes that wait for what lane `on` has now done off its list. They form a list of their own: its first
-  // lane, or kNone. Who goes on waiting stays listed, because a solo call that begins meanwhile may take its lane
-  // along.
+  // Removes from lane `on`'s list the lanes whose waits are now met. They form a list of their own; returns its first
+  // lane, or kNone. Other waiting lanes stay listed, because a solo call that begins meanwhile may advance them.
   std::uint32_t take_woken(std::uint32_t on, EdgeKind kind);
-  // The first lane of that list has its wait met at `time`. Returns the rest of the list.
+  // Wakes the first lane of that list at `time`. Returns the rest of the list.
   std::uint32_t wake(std::uint32_t woken, Picoseconds time) {
     Cursor& lane = cursors_[woken];
     lane.blocked_on = kNone;
@@ -154,13 +155,13 @@ class Lanes {
     return lane.next_blocked;
   }
 
-  // `operations` from the current one on have started.
+  // Records that `operations` from the current one on have started.
   void set_started(std::uint32_t number, std::uint32_t operations, Picoseconds time) {
     Cursor& lane = cursors_[number];
     lane.started += operations;
     lane.started_at = time;
   }
-  // Leaves `operations` behind, the last of which ended at `end`. True when they end a step of the lane.
+  // Advances the lane by `operations`, the last of which ended at `end`. Returns true when they end a step of the lane.
   bool leave(std::uint32_t number, std::uint32_t operations, Picoseconds end) {
     Cursor& lane = cursors_[number];
     for (std::uint32_t i = 0; has_host_ && i < operations; ++i)
@@ -178,10 +179,10 @@ class Lanes {
     return true;
   }
 
-  std::int64_t finished() const;  // operations, of all lanes
-  // "rank 1 lane compute (fc1.forward …, step 2)": the lane and its current operation.
+  std::int64_t finished() const;  // operations of all lanes
+  // Returns "rank 1 lane compute (fc1.forward …, step 2)": the lane and its current operation.
   std::string describe(std::uint32_t number) const;
-  // The operation, its step and its lane, on which the lane is blocked.
+  // Returns the operation, its step and its lane, on which the lane is blocked.
   std::string describe_wait(std::uint32_t number) const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<DemandClass, kDemandClasses> kClasses = {DemandClass::gemm, DemandClass::attention,
                                                               DemandClass::vector, DemandClass::memory};
 
-// `over`: what it is a function of.
+// Reads a curve; `over` names its argument.
 Curve read_curve(TomlTable table, const char* over) {
   Curve curve;
   curve.at = require<std::vector<double>>(table, over);
@@ -28,7 +28,7 @@ Curve read_curve(TomlTable table, const char* over) {
   return curve;
 }
 
-// Rows of features and a time, one behind the other.
+// Reads rows of features and a time, one after the other.
 std::vector<MeasuredPoint> read_points(TomlTable& table, std::size_t features) {
   const auto numbers = value_or<std::vector<double>>(table, "measured_us", {}, {.min = 0});
   if (numbers.size() % (features + 1) != 0)
@@ -48,7 +48,7 @@ std::string numbers_text(const std::vector<double>& numbers) {
   return "[" + text + "]";
 }
 
-// Overheads that hosts and GPUs have. `slowdown` is between concurrent computations.
+// Reads the overheads that both hosts and GPUs have. `slowdown` applies between concurrent computations.
 void read_overheads(TomlTable& table, Platform& platform) {
   platform.op_overhead_us = read_quantity(table.section("op_overhead_us"), {.min = 0});
   platform.wake_us = read_quantity(table.section("wake_us"), {.min = 0});
@@ -178,7 +178,7 @@ Platform platform_of(TomlTable root, const std::string& file) {
   platform.date = value_or<std::string>(root, "date", "");
   platform.memory_bytes = require<std::int64_t>(root, "memory_bytes", {.min = 1});
   platform.compute_capability = value_or<double>(root, "compute_capability", 0, {.min = 1, .max = 100});
-  root.has("ranks_per_device");  // a default of scenarios, as compute_capability is
+  root.has("ranks_per_device");  // a default of scenarios, like compute_capability
   if (root.has("accelerator")) {
     platform.cores = 1;
     platform.accelerator =

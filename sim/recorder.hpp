@@ -11,13 +11,12 @@
 
 namespace stretto::sim {
 
-// Watches steps go by: when each ends, when the period is steady, and the rows of the step that will be the last. Lanes
-// run ahead, so several steps are open at once; rows are kept for open steps only.
+// Watches steps: when each ends, when the period is steady, and the rows of the step that will be the last. Lanes run
+// ahead, so several steps are open at once; rows are kept for open steps only.
 class StepRecorder {
  public:
-  // `programs` of the simulated ranks. `disturbed`: no two steps are equal; all are kept, and the one of the median
-  // period is the result.
-  // `stops_when_steady`: false goes on to max_steps.
+  // `programs` belong to the simulated ranks. `disturbed`: no two steps are equal; all are kept, and the one of the
+  // median period is the result. `stops_when_steady`: false goes on to max_steps.
   StepRecorder(int max_steps, const SimInputs& inputs, bool disturbed, bool stops_when_steady)
       : max_steps_(max_steps),
         disturbed_(disturbed),
@@ -35,8 +34,8 @@ class StepRecorder {
 
   static constexpr double kSteady = 1e-6;
 
-  // The rows of a rank, [index into BoundProgram::ops]. Memory of ranks that have not begun the step stays untouched. Valid
-  // until the next call.
+  // Returns the rows of a rank, [index into BoundProgram::ops]. Memory of ranks that have not begun the step stays
+  // untouched. Valid until the next call.
   TimelineRow* rows_of(int step, std::uint32_t rank) {
     std::vector<TimelineRow>& rows = steps_[step].rows;
     if (rows.size() < row_begin_[rank + 1]) {
@@ -47,7 +46,8 @@ class StepRecorder {
     return rows.data() + row_begin_[rank];
   }
 
-  // `lane`, of all ranks, has finished its last operation of a step. True when that ends the simulation.
+  // Records that `lane`, numbered over all ranks, has finished its last operation of a step. Returns true when that
+  // ends the simulation.
   bool lane_done(int step, std::uint32_t lane, Picoseconds now) {
     WatchedStep& state = steps_[step];
     state.end = std::max(state.end, now);
@@ -67,7 +67,7 @@ class StepRecorder {
   Timeline take_timeline() {
     return {last_ == 0 ? 0 : steps_[last_ - 1].end, steps_[last_].end, std::move(steps_[last_].rows)};
   }
-  // All steps that the median was taken of, where steps are disturbed. Before take_timeline().
+  // Returns all steps over which the median was taken, where steps are disturbed. Call it before take_timeline().
   std::vector<Timeline> take_disturbed() {
     std::vector<Timeline> all;
     for (int step = first_of_median(); disturbed_ && step < max_steps_; ++step)
@@ -84,14 +84,14 @@ class StepRecorder {
     std::vector<TimelineRow> rows;
   };
   bool is_steady(int step) const {
-    // Two equal periods: a lane may fall behind by more and more without holding up the others.
+    // Two equal periods are not enough: a lane may fall behind more and more without holding up the others.
     if (step > 1 && std::abs(static_cast<double>(period(step) - period(step - 1))) <=
                         kSteady * static_cast<double>(period(step)))
       return true;
     return step > 0 && is_repeated(step);
   }
-  // Whether the next step goes as this one did: its lanes come to it, what it waits for in this step ends, and what it
-  // finds under way runs as in the step before, to the picosecond.
+  // Returns whether the next step will repeat this one: the ends of all lanes, the operations that the next step waits
+  // for, and the operations that are still running when it begins are exactly one period later than in the step before.
   bool is_repeated(int step) const {
     const WatchedStep &state = steps_[step], &before = steps_[step - 1];
     for (std::size_t lane = 0; lane < state.lane_ends.size(); ++lane)
@@ -107,7 +107,7 @@ class StepRecorder {
       if (state.rows[row].end > next_begin && !repeats(row)) return false;
     return true;
   }
-  // The median leaves out the first two steps, which begin with nothing under way.
+  // The median leaves out the first two steps, which begin with nothing active.
   bool take_median() {
     const int first = first_of_median();
     std::vector<double> periods;
@@ -121,9 +121,9 @@ class StepRecorder {
 
   int max_steps_;
   bool disturbed_, stops_when_steady_;
-  std::size_t lanes_ = 0;                     // that have operations
-  std::vector<std::size_t> row_begin_ = {0};  // [rank], and the end
-  std::vector<std::size_t> crossing_;         // rows that the next step waits for
+  std::size_t lanes_ = 0;                     // lanes that have operations
+  std::vector<std::size_t> row_begin_ = {0};  // [rank], with one more at the end
+  std::vector<std::size_t> crossing_;         // rows for which the next step waits
   std::vector<WatchedStep> steps_;
   std::vector<TimelineRow> spare_;
   int last_ = 0;

@@ -1,4 +1,4 @@
-// Communication that holds cores (docs/simulation.md, "Collectives"), and priorities of what waits for them.
+// Tests of communication that holds cores (docs/simulation.md, "Collectives"), and of priorities of waiting operations.
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
@@ -26,7 +26,7 @@ TEST_CASE("channels hold cores from start to end, and compute queues for the res
   const OpId all_reduce = toy.collective("all_reduce", cost);
   const OpId first = toy.compute("first", 10 * us, {}, 1), second = toy.compute("second", 10 * us, {}, 1);
   const SimResult result = one_step(toy);
-  // Rank 0's lanes get two cores and rank 1's compute the third; rank 1's channel gets the first that is given back.
+  // Rank 0's lanes get two cores and rank 1's compute the third; rank 1's channel gets the first released core.
   CHECK(row_of(result, first, 0).start == 0);
   CHECK(row_of(result, first, 1).start == 0);
   CHECK(row_of(result, all_reduce, 0).start == 0);
@@ -50,13 +50,14 @@ TEST_CASE("cores that channels gave back are there for what waits", "[sim]") {
   // Both ranks' second lane asks at 0, when two channels and a long operation have begun, or wait.
   const OpId beside = toy.compute("beside", 10 * us, {}, 1, DemandClass::gemm, 2);
   const SimResult result = one_step(toy);
-  // At 0: long and all_reduce of rank 0, beside of rank 0. At 10 rank 1's long gets that core, at 100 its channel one.
+  // At 0 long and all_reduce of rank 0 run, and beside of rank 0. At 10 rank 1's long gets that core, at 100 its
+  // channel gets one.
   CHECK(row_of(result, beside, 0).start == 0);
   CHECK(row_of(result, beside, 1).start > 100 * us);
 }
 
 TEST_CASE("without cores to hold, nothing waits", "[sim]") {
-  Toy toy = with_channel(0);  // cores are no resource
+  Toy toy = with_channel(0);  // cores are not limited
   CollectiveCost cost{5 * us, 20000, {10 * us, 0, DemandClass::memory}, 1};
   cost.cores = 1;
   const OpId all_reduce = toy.collective("all_reduce", cost);
@@ -72,7 +73,7 @@ TEST_CASE("what moves data on held cores slows its neighbours and is slowed", "[
   const OpId all_reduce = toy.collective("all_reduce", cost);
   const OpId gemm = toy.compute("gemm", 30 * us, {}, 1);
   const SimResult result = one_step(toy);
-  // Movement takes twice as long beside the GEMMs of both ranks; they take half as long again for these 20 us.
+  // Movement takes twice as long while the GEMMs of both ranks run; the GEMMs take half as long again for these 20 us.
   CHECK(row_of(result, all_reduce).end == 20 * us);
   CHECK(row_of(result, gemm).end == Approx(20 * us + (30 - 20 / 1.5) * us).margin(2));
 }
@@ -158,7 +159,7 @@ TEST_CASE("priority decides who of those that wait is next", "[sim]") {
   CHECK(starts() == std::vector<Picoseconds>{0, 30 * us, 10 * us, 20 * us});
   toy.schedule.lanes[2].priority = kHighPriority;
   CHECK(starts() == std::vector<Picoseconds>{0, 30 * us, 20 * us, 10 * us});
-  toy.schedule.lanes[0].priority = -2;  // of no use to what asks when the core has just been given on
+  toy.schedule.lanes[0].priority = -2;  // no help for a lane that asks when the core has just been granted to another
   CHECK(starts() == std::vector<Picoseconds>{0, 20 * us, 30 * us, 10 * us});
 }
 

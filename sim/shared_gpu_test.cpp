@@ -1,4 +1,5 @@
-// A GPU that ranks share (docs/simulation.md): compute kernels take turns, communication kernels run beside them.
+// Tests of a GPU that ranks share (docs/simulation.md): compute kernels alternate, communication kernels are concurrent
+// with them.
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
@@ -17,7 +18,7 @@ Toy shared_gpu() {
   return toy;
 }
 
-// Moves for `alone` on each rank; costs compute of class gemm `slows` for each kernel, and itself `slowed` beside it.
+// A kernel that moves for `alone` on each rank; it slows compute of class gemm by `slows`, and is slowed by `slowed`.
 CollectiveCost kernel(Picoseconds alone, double slows, double slowed) {
   CollectiveCost cost{0, 0, {alone, 0, DemandClass::memory}, 1};
   cost.interference.emplace();
@@ -44,8 +45,8 @@ TEST_CASE("a communication kernel waits for no turn, and both sides pay", "[sim]
   const OpId all_reduce = toy.collective("all_reduce", kernel(20 * us, 0.25, 1));
   const OpId gemm = toy.compute("gemm", 30 * us, {}, 1);
   const SimResult result = one_step(toy);
-  // From 0 both ranks' kernels move, at half their rate beside the GEMM: until 40. The GEMM of rank 0 does 1/1.5 of its
-  // work meanwhile, so that at 40 it has 30 − 40/1.5 = 10/3 us left.
+  // From 0 both ranks' kernels move, at half their rate while the GEMM runs: until 40. The GEMM of rank 0 does 1/1.5 of
+  // its work meanwhile, so that at 40 it has 30 − 40/1.5 = 10/3 us left.
   CHECK(row_of(result, all_reduce, 0).start == 0);
   CHECK(row_of(result, all_reduce, 0).end == 40 * us);
   CHECK(row_of(result, all_reduce, 1).end == 40 * us);
@@ -61,7 +62,7 @@ TEST_CASE("what a kernel costs ends with it, and classes differ", "[sim]") {
   const OpId norm = toy.compute("norm", 30 * us, {}, 1, DemandClass::vector, 2);
   const SimResult result = one_step(toy);
   CHECK(row_of(result, all_reduce).end == 12 * us);
-  // 12 us at 1/1.5, the rest alone; then the others in turn.
+  // 12 us at 1/1.5, the rest alone; then the other kernels, one after the other.
   CHECK(row_of(result, gemm, 0).end == 34 * us);
   CHECK(row_of(result, norm, 0).end - row_of(result, norm, 0).start == 30 * us);
 }

@@ -35,7 +35,7 @@ bool SoloPlayer::is_of(const SoloRun& run, std::uint32_t number) const {
                      [&](const SoloShape::OnLane& on) { return on.lane == lane; });
 }
 
-// True when the wait is for an operation inside the call, and not for the end of its last one.
+// Returns whether the wait is for an operation inside the call, and not for the end of its last one.
 bool SoloPlayer::is_inside(const SoloRun& run, const UnmetWait& wait) const {
   const std::uint64_t finished = lanes_[wait.on].finished;
   for (const SoloShape::OnLane& on : run.shape->lanes) {
@@ -46,8 +46,8 @@ bool SoloPlayer::is_inside(const SoloRun& run, const UnmetWait& wait) const {
   return false;
 }
 
-// The rank and its device are as they were when the call was recorded, or would have been: nothing runs on the device,
-// every lane of the call waits for the call, and nobody else waits for something inside.
+// Returns whether the rank and its device are in the state in which the call was recorded: no activity runs on the
+// device, every lane of the call waits for the call, and no other lane waits for an operation inside.
 bool SoloPlayer::can_begin(std::uint32_t number, const SoloShape& shape, std::uint32_t first_op) const {
   const std::uint32_t rank = lanes_.rank_of(number), device = devices_.device_of(number);
   if (runs_[rank].shape) return false;
@@ -61,8 +61,8 @@ bool SoloPlayer::can_begin(std::uint32_t number, const SoloShape& shape, std::ui
     if (lane.stage != LaneStage::blocked || lane.wait != 0 || lane.step != lanes_[number].step ||
         lane.position != inputs_.programs[rank].ops[first_op + on.first].position)
       return false;
-    if (lane.blocked_on == kNone) continue;               // it has just come to it
-    if (!lanes_.is_listed(base + on.lane)) return false;  // it is just being looked at
+    if (lane.blocked_on == kNone) continue;               // the lane has just reached it
+    if (!lanes_.is_listed(base + on.lane)) return false;  // the lane is just being examined
   }
   for (std::uint32_t other = base; other < base + lanes_.per_rank(); ++other) {
     const Cursor& lane = lanes_[other];
@@ -112,10 +112,10 @@ void SoloPlayer::record(std::uint32_t rank, std::uint32_t op, const TimelineRow&
       row.rank,  at, row.ready - run.begin, row.start - run.begin, row.transfer - run.begin, row.end - run.begin,
       row.waited};
   if (at + 1 < rows.size()) return;
-  // The last one. What is missing, or still to end, has 0 as its end.
+  // The last row. A row that is missing, or has not ended, has 0 as its end.
   bool is_good = std::all_of(rows.begin(), rows.end(),
                              [&](const TimelineRow& r) { return r.end > 0 && r.end <= rows.back().end; });
-  // Lanes must have slept until the call woke them: when they had come to it does then not matter.
+  // Lanes must have slept until the call woke them: their time of arrival then does not matter.
   for (std::size_t i = 1; i < run.shape->lanes.size(); ++i) {
     const Picoseconds reached = run.recording->slept_until[i];
     run.recording->slept_until[i] = rows[run.shape->lanes[i].first].ready - inputs_.costs.wake;
@@ -140,7 +140,7 @@ SoloRun SoloPlayer::take(std::uint32_t rank) {
   return std::exchange(runs_[rank], {});
 }
 
-// Its events then lie in the past and are handled before any other: they concern this rank alone.
+// The events of the stopped call lie in the past and are handled before any other: they concern only this rank.
 SoloRun SoloPlayer::stop(std::uint32_t rank) {
   const SoloRun run = take(rank);
   const std::uint32_t base = lanes_.first_of(rank);
@@ -153,7 +153,7 @@ std::uint32_t SoloPlayer::disturbed_by(std::uint32_t number) {
   const std::uint32_t rank = rank_on_[devices_.device_of(number)];
   if (rank == kNone || (rank == lanes_.rank_of(number) && is_of(runs_[rank], number))) return kNone;
   if (runs_[rank].plays) return rank;
-  take(rank);  // what is recorded is not how the call runs by itself
+  take(rank);  // the recorded call did not run undisturbed
   return kNone;
 }
 

@@ -9,8 +9,8 @@
 namespace stretto::sim {
 namespace {
 
-// The same operations and waits, one call each: none is solo. It is what SoloPlayer has to equal, and shares none of
-// its code.
+// Returns the toy with one call for each operation: no call is solo. SoloPlayer must give equal results, and this toy
+// shares none of its code.
 Toy cut_apart(Toy toy) {
   std::vector<Call> single;
   for (const Call& call : toy.schedule.programs[0].order)
@@ -39,8 +39,8 @@ void require_equal(const SimResult& a, const SimResult& b) {
   }
 }
 
-// Layers of blocks on all lanes, called in a row; between them operations of one lane, which wait for the end of a call
-// or for something inside, and compete for the cores.
+// Layers of blocks on all lanes, called one after the other; between them operations of one lane, which wait for the
+// end of a call or for an operation inside, and compete for the cores.
 Toy random_toy(std::mt19937& random, bool with_messages) {
   const auto draw = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
   Toy toy(64);
@@ -48,14 +48,14 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
   toy.schedule.lanes.push_back({"receive", LaneKind::communication, 0});
   toy.costs.cores_per_device = static_cast<int>(draw(3));
   for (Lane& lane : toy.schedule.lanes) lane.priority = -static_cast<int>(draw(2));
-  // Sometimes its communication holds cores, of which there are then just enough.
+  // Sometimes communication holds cores, of which there are then just enough.
   const int channels = toy.costs.cores_per_device > 0 && draw(3) == 0 ? 1 + static_cast<int>(draw(2)) : 0;
   if (channels > 0) {
     toy.schedule.communicators.front().engine = CommEngine::sm;
     toy.schedule.communicators.front().channels = channels;
     toy.costs.cores_per_device += 4 * channels;
   }
-  // Sometimes it runs beside compute, as on a GPU.
+  // Sometimes communication is concurrent with compute, as on a GPU.
   const bool is_gpu = channels == 0 && draw(3) == 0;
   toy.costs.sleeps_for_cores = !is_gpu || draw(2) == 0;
   const auto with_channels = [&](CollectiveCost cost) {
@@ -89,7 +89,7 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
       if (with_messages && b < 3 && draw(3) == 0) {
         const CollectiveCost cost =
             with_channels({draw(4) * us, draw(4) * 1000, {draw(4) * us, 1, DemandClass::memory}, 1});
-        // What is received in one lane is sent in another; which comes first does not matter.
+        // A message that one lane receives is sent in another; their order does not matter.
         const bool is_send = draw(2) == 0;
         block.ops.push_back(toy.message(name + "a", is_send, cost, is_send ? 3 : 4));
         block.ops.push_back(toy.message(name + "b", !is_send, cost, is_send ? 4 : 3));
@@ -99,7 +99,7 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
     }
     for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
       const bool is_message = is_communication(toy.schedule.operations[block.ops[i]].work) && with_messages;
-      // A message that waits for the end of what is issued before it might wait for its own other end.
+      // A message that waits for the end of an operation issued before it might wait for its own other end.
       const auto kind = draw(8) == 0 || (is_message && i == 1) ? EdgeKind::start_start : EdgeKind::finish_start;
       const std::uint32_t likely = is_message && i > 1 ? i - 2 : i - 1;
       if (i > 0 && draw(8) > 0) block.waits.push_back({i, kind, draw(8) == 0 ? draw(i) : likely});
@@ -121,14 +121,14 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
       const auto kind = draw(8) == 0 ? EdgeKind::start_start : EdgeKind::finish_start;
       order.back().waits = {{kind, {op, on.layer, 0, 0, draw(8) == 0 ? 1 : 0}}};
     }
-    // What is over when the second part begins, if its first operation waits for it too.
+    // The awaited operation is over when the second part begins, if the part's first operation waits for it too.
     if (with_messages && count > 2 && draw(4) == 0)
       cut_before(toy.schedule.programs[0], {order.size() - 1, 1 + draw(count - 2)});
   }
   return toy;
 }
 
-// The result, or why there is none.
+// Returns the result, or the reason why there is none.
 std::pair<SimResult, std::string> result_of(const Toy& toy, const SimOptions& options) {
   try {
     return {simulate(toy.schedule, toy.costs, options), ""};

@@ -6,7 +6,7 @@
 namespace stretto::sim {
 namespace {
 
-// `calls` instances of one compute operation, told apart by their layer; with `buckets` > 0, that many collectives
+// `calls` instances of one compute operation, distinguished by their layer; with `buckets` > 0, that many collectives
 // follow evenly, each waiting for the compute operation before it.
 Toy long_step(std::int64_t calls, std::int64_t buckets) {
   Toy toy(buckets > 0 ? 64 : 1);
@@ -34,7 +34,7 @@ double operations_per_s(const Toy& toy) {
 
 }  // namespace
 
-// Only that nothing is slower by orders of magnitude: measured rates are in docs/simulation.md.
+// The test only checks that nothing is slower by orders of magnitude: measured rates are in docs/simulation.md.
 TEST_CASE("the engine simulates more than a million operations a second", "[sim][speed]") {
   const double chain = operations_per_s(long_step(100'000, 0));
   const double dp = operations_per_s(long_step(50'000, 50'000));

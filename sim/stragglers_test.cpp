@@ -7,7 +7,7 @@
 namespace stretto::sim {
 namespace {
 
-// Experts' axes over the ranks of the others; what they are called does not matter here.
+// Experts' axes over the ranks of the others; which coordinates stand for them does not matter here.
 constexpr Coord kEdp = Coord::dp_instance, kEp = Coord::cp_exchange, kEtp = Coord::cp;
 
 struct Layout {
@@ -17,7 +17,7 @@ struct Layout {
 };
 
 // Layers of attention and experts on every stage, messages from stage to stage, and gradients at the end. Costs are
-// random; compute wants cores of a device that has three of them for every four ranks.
+// random; compute needs cores of a device that has three of them for every four ranks.
 Toy experts(const Layout& of, std::int64_t layers, std::int64_t micro_batches, std::mt19937_64& random) {
   enum Lanes : LaneId { compute, pp, tp, ep, dp, edp };
   Toy toy;
@@ -129,7 +129,8 @@ TEST_CASE("2,048 ranks with experts and one straggler are simulated folded", "[s
     Layout layout;
     std::size_t symmetric, straggler;  // ranks simulated
   };
-  // Of one rank on a device of eight, that device and another; of one with a device of its own, eight a stage.
+  // A straggler on a device of eight ranks separates that device and another; one with a device of its own separates
+  // eight ranks a stage.
   for (const Case& c : {Case{{8, 64, 4, 8, 1, 8}, 8 * 8, 16 * 8}, Case{{8, 64, 4, 16, 1}, 8, 8 * 8}}) {
     std::mt19937_64 random(5);
     Toy toy = experts(c.layout, 6, 24, random);
@@ -142,8 +143,8 @@ TEST_CASE("2,048 ranks with experts and one straggler are simulated folded", "[s
     CHECK(result.steady);
     const double straggler_s = cpu_s(toy, step);
     CAPTURE(result.programs.size(), symmetric_s, straggler_s);
-    // Calls that no other representative takes part in are played, not simulated (sim/solo_player.hpp): a straggler
-    // ends that for all who wait for it, so with a device each its ranks take longer than their number says.
+    // Calls without other representatives are played, not simulated (sim/solo_player.hpp). A straggler ends that for
+    // all ranks that wait for it, so with a device each its ranks take longer than their number says.
     CHECK(straggler_s < (c.layout.per_device > 1 ? 4 : 100) * symmetric_s);
   }
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Limits<double> kRate{.min = 1e-6, .max = kMostRate};
 
-// The text of a table that `key` names, beside the platform file; "" when there is none.
+// Reads the table file that `key` names, in the folder of the platform file; "" when the platform has none.
 std::string read_table(TomlTable& table, const std::string& key, const std::string& folder, std::string& path,
                        Source& source) {
   if (!table.has(key)) return "";
@@ -42,10 +42,10 @@ AttentionKernel read_attention(TomlTable table, const std::string& name) {
 
 }  // namespace
 
-// The default stands in for a generation of kernels that other GPUs have and this one has no rates of, as frameworks
-// choose the kernel by the GPU: TransformerEngine takes cuDNN's from compute capability 9.0 on and FlashAttention below
-// (get_attention_backend, "Select FusedAttention for performance"), torchtitan puts cuDNN's first on B200
-// (ScaledDotProductAttention._init_backend).
+// The default stands in for a generation of kernels that other GPUs have and for which this platform has no rates, as
+// frameworks choose the kernel by the GPU: TransformerEngine takes cuDNN's from compute capability 9.0 on and
+// FlashAttention below (get_attention_backend, "Select FusedAttention for performance"), torchtitan puts cuDNN's first
+// on B200 (ScaledDotProductAttention._init_backend).
 const AttentionKernel& Accelerator::attention_named(const std::string& name) const {
   std::vector<std::string> names;
   for (const AttentionKernel& kernel : attention) {
@@ -71,7 +71,7 @@ double Accelerator::card_GBps(double leaving) const {
 std::string contradiction(const Accelerator& a) {
   constexpr double kMostOfPeak = 1.1, kMostReduced = 2;
   const double most_TFLOPs = kMostOfPeak * a.peak_TFLOPs.value;
-  // The peak doubles as operands become half as wide (data sheets of A100, H100 and B200).
+  // The peak doubles when operands become half as wide (data sheets of A100, H100 and B200).
   for (const GemmTime& time : a.gemms.times())
     if (const double TFLOPs = 2 * time.m * time.n * time.k / time.us * 1e-6 * double(bytes_of(time.type)) / 2;
         TFLOPs > most_TFLOPs)

@@ -9,82 +9,85 @@
 
 namespace stretto::sim {
 
-// A generation of attention kernels. Rates count 4 · batch · heads · s² · d for forward and 2.5 times that for
-// backward, without the half that a causal mask saves, as kernels' authors do; they are of causal attention.
+// A generation of attention kernels. Rates count 4 · batch · heads · s² · d FLOPs for forward and 2.5 times that for
+// backward, without halving for a causal mask, as the kernels' authors count; they were measured with causal attention.
 struct AttentionKernel {
   std::string name;  // "flash2", "cudnn"
   Quantity forward_TFLOPs, backward_TFLOPs;
-  // Rows of scores that a thread block works on: a head has seq / rows of them, and the last one, which sees all keys,
-  // is the shortest time that attention takes.
+  // Rows of scores that a thread block works on: a head has seq / rows thread blocks. The last block sees all keys, and
+  // its time is the shortest time of attention.
   int forward_rows = 128, backward_rows = 128;
-  // Keys that a row sees at which half of the rate is reached: with s of them it is s / (s + half_rate_keys) of it.
+  // Number of keys of a row at which half of the rate is reached: with s keys the rate is s / (s + half_rate_keys) of
+  // the full one.
   double half_rate_keys = 0;
-  // What the rates were measured with: elements of a head, and at most so many keys.
+  // Conditions of the measurement: elements of a head, and the largest number of keys.
   std::int64_t head_dim = 128, most_keys = 16384;
 };
 
 // A level of the network. A domain has NVLink between all of its GPUs; the network connects domains.
 struct LinkLevel {
-  Quantity GBps;  // of a GPU, one direction
+  Quantity GBps;  // rate of one GPU in one direction
   Quantity latency_us;
 };
 
-// Time of a kernel that runs beside NCCL's, over its time alone: they share SMs, caches and the memory's rate.
+// Slowdowns of kernels that are concurrent with NCCL's: time / time alone. They share SMs, caches and the memory's
+// rate.
 struct BesideCommunication {
   Quantity gemm, attention, memory_bound;  // kernels of compute
-  Quantity communication;                  // NCCL's, beside any of them
+  Quantity communication;                  // NCCL's kernels, concurrent with any of these
 };
 
-// A GPU of a cluster, as its data sheet and published measurements describe it: what a calibration has not measured is
-// derived from it, by the models of sim/accelerator. Every number has a source.
+// A GPU of a cluster, from its data sheet and published measurements. The models of sim/accelerator derive all costs
+// that no calibration has measured. Every number has a source.
 struct Accelerator {
   int sms = 0;
   Quantity peak_TFLOPs;  // dense bf16: what MFU counts against
   Quantity hbm_GBps;
 
-  GemmTable gemms;          // empty: the roofline of gemm_share and hbm_share
-  Source gemm_source;       // of that table
-  bool gemm_waves = false;  // GemmTable::time_us takes whole waves into account
-  Quantity gemm_sustained;  // time in a training step over that in the table, which throttles nothing
-  // Time of a GEMM over an aligned one, where rows of an operand have an odd number of elements, and where they have an
-  // even one that 8 does not divide.
+  GemmTable gemms;          // empty: the roofline of gemm_share and hbm_share is used
+  Source gemm_source;       // source of the table
+  bool gemm_waves = false;  // GemmTable::time_us accounts for whole waves
+  Quantity gemm_sustained;  // time in a training step / time in the table, whose measurements do not throttle the clock
+  // Time of a GEMM / time of an aligned one: where rows of an operand have an odd number of elements, and where they
+  // have an even number that 8 does not divide.
   Quantity gemm_odd, gemm_unaligned;
-  Quantity gemm_share;                     // of the peak, where there is no table
-  Quantity hbm_share;                      // of the memory's rate that a kernel reaches that streams
-  Quantity kernel_us;                      // from the end of a short kernel to the start of the next, and its ramp
-  Quantity bmm_share;                      // of the peak that the batched products of unfused attention reach
-  std::vector<AttentionKernel> attention;  // the first is the default
+  Quantity gemm_share;                     // share of the peak, where there is no table
+  Quantity hbm_share;                      // share of the memory's rate that a streaming kernel reaches
+  Quantity kernel_us;                      // gap from the end of a short kernel to the start of the next, and its ramp
+  Quantity bmm_share;                      // share of the peak that the batched products of unfused attention reach
+  std::vector<AttentionKernel> attention;  // the first kernel is the default
 
   CollectiveTable collectives;     // empty: the ring's closed form, and NCCL's model
-  Source collective_source;        // of that table
-  Quantity collective_in_step_us;  // that a collective in a step takes beyond one of many back to back
+  Source collective_source;        // source of the table
+  Quantity collective_in_step_us;  // extra time of a collective in a step over one of many back to back
   std::int64_t domain = 8;         // GPUs of an NVLink domain
-  bool multicast = false;          // its switches add up and copy to many (NVLink SHARP)
+  bool multicast = false;          // the domain's switches add up and copy to many GPUs (NVLink SHARP)
   LinkLevel nvlink, network;
-  Quantity network_share;          // of the cards' rate that collectives reach
-  std::int64_t network_cards = 8;  // of a domain, GBps each; GPUs share them where there are fewer
-  // Ranks under one set of leaf switches, whose links to the spine carry 1 / oversubscription of what its cards do.
+  Quantity network_share;  // share of the cards' rate that collectives reach
+  // cards of a domain, each with the network's GBps; GPUs share them where there are fewer
+  std::int64_t network_cards = 8;
+  // Ranks under one set of leaf switches. The pod's links to the spine carry 1 / oversubscription of its cards' rate.
   std::int64_t pod = std::int64_t{1} << 40;
   double oversubscription = 1;
-  // The rate of a GPU while all GPUs of the domain, and a share `leaving` of its pod, send.
+  // Returns the rate of a GPU while all GPUs of the domain, and a share `leaving` of its pod, send.
   double card_GBps(double leaving) const;
   BesideCommunication beside_communication;
-  Quantity reserved_bytes;  // of a GPU's memory: code of libraries, fragmentation
+  Quantity reserved_bytes;  // bytes of a GPU's memory: code of libraries, fragmentation
 
-  // Whether products of operands of that type have times: bf16 always, others in the table.
+  // Returns whether products of this operand type have times: bf16 always, other types when the table has them.
   bool multiplies(Dtype type) const { return type == Dtype::bf16 || gemms.has(type); }
-  // The kernel of that name, the default for "". Throws Error(input) naming the nearest.
+  // Returns the kernel with this name, the default for "". Throws Error(input) naming the nearest.
   const AttentionKernel& attention_named(const std::string& name) const;
 };
 
-// Why its tables and rates cannot be of a GPU with its data sheet ("gemm_table: …"); "" where they can. A product, or
-// attention without the half that the mask saves, is at most at 1.1 of peak_TFLOPs: clocks may exceed the data sheet's
-// (H100 SXM: 1980 MHz, the sheet's figure is at 1830). The bus bandwidth of a collective within a domain is at most
-// that of NVLink, of an all-reduce twice that (switches that reduce: every GPU sends its buffer once).
+// Returns why the tables and rates contradict the data sheet ("gemm_table: …"); "" where they do not. A product, or
+// attention without the masked half, reaches at most 1.1 of peak_TFLOPs: clocks may exceed the data sheet's (H100 SXM:
+// 1980 MHz, the sheet's figure is at 1830). The bus bandwidth of a collective within a domain is at most that of
+// NVLink, of an all-reduce at most twice that (with switches that reduce every GPU sends its buffer once).
 std::string contradiction(const Accelerator& accelerator);
 
-// Reads [accelerator] of a platform file; tables lie beside it. What it lacks beyond the data sheet's numbers has the
-// defaults of sim/accelerator/numbers.hpp. Throws Error(input) as docs/platform.md says.
+// Reads [accelerator] of a platform file; its tables are in the file's folder. Numbers beyond the data sheet's that the
+// section lacks have the defaults of sim/accelerator/numbers.hpp. Throws Error(input) as docs/platform.md says.
 Accelerator read_accelerator(TomlTable table, const std::string& folder);
 
 }  // namespace stretto::sim

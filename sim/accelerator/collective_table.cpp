@@ -16,7 +16,7 @@ namespace {
 
 using Points = std::vector<std::pair<double, double>>;
 
-// Within the sizes of the points.
+// Interpolates within the sizes of the points.
 double between(const Points& points, double bytes) {
   const auto above = std::lower_bound(points.begin(), points.end(), bytes,
                                       [](const auto& point, double value) { return point.first < value; });
@@ -32,7 +32,7 @@ double time_of(const Points& points, double bytes) {
   return between(points, bytes);
 }
 
-// Between two series in logarithms of time and GPUs.
+// Interpolates between two numbers of GPUs, in logarithms of time and GPUs.
 double blend(double gpus, double below, double below_us, double above, double above_us) {
   const double share = std::log(gpus / below) / std::log(above / below);
   return std::exp((1 - share) * std::log(below_us) + share * std::log(above_us));
@@ -115,7 +115,7 @@ double CollectiveTable::time_us(CollectiveKind kind, std::int64_t gpus, double b
   const Sizes& sizes = within_.at(kind);
   const auto above = sizes.lower_bound(gpus);
   if (above == sizes.end()) {
-    // A ring of more GPUs: the bus carries as much, and there are more steps.
+    // The estimate for more GPUs: in a longer ring the bus carries as much, and there are more steps.
     const auto& [most, points] = *sizes.rbegin();
     const double shortest = points.front().second;
     const double moving = std::max(0.0, time_of(points, bytes) - shortest);

@@ -18,11 +18,12 @@ namespace {
 
 constexpr double kTile = 128;
 
-// Where `x` lies on an axis: the grid point at or below it, and how far it is from there to the next, in logarithms.
+// The place of `x` on an axis: the grid point at or below `x`, and the distance from there in steps of the grid, in
+// logarithms.
 struct Position {
   std::size_t below = 0;
   double share = 0;
-  double at = 0;  // x, within the axis
+  double at = 0;  // x, clamped to the axis
 };
 Position position_of(const std::vector<double>& axis, double x) {
   const double at = std::clamp(x, axis.front(), axis.back());
@@ -32,7 +33,7 @@ Position position_of(const std::vector<double>& axis, double x) {
   return {below, std::log(at / axis[below]) / std::log(axis[below + 1] / axis[below]), at};
 }
 
-// Time of a side outside the grid, over that at the grid's edge.
+// Returns the time of a side outside the grid / the time at the grid's edge.
 double outside(double x, const std::vector<double>& axis, bool has_tiles) {
   if (x >= axis.front()) return std::max(1.0, x / axis.back());
   const double tile = has_tiles ? kTile : 1;
@@ -44,7 +45,7 @@ bool is_inside(double x, const std::vector<double>& axis) { return x >= axis.fro
 }  // namespace
 
 double wave_utilisation(double m, double n, int sms) {
-  // Rows, columns, and the rate of a tile's arithmetic against the largest one's.
+  // Rows, columns, and the tile's arithmetic rate relative to the largest tile's.
   static constexpr std::array<std::array<double, 3>, 4> kTiles = {
       {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.85}, {128, 64, 0.7}}};
   double best = 0;
@@ -104,7 +105,7 @@ std::vector<GemmTime> GemmGrid::times() const {
 }
 
 std::pair<double, double> GemmGrid::sides(double m, double n) const {
-  // Either side of the result may be the rows; the way in which both lie on the grid is better known.
+  // Either side of the result may be the rows; the orientation that lies on the grid is the better known one.
   const bool fits = is_inside(m, m_) && is_inside(n, n_), fits_turned = is_inside(n, m_) && is_inside(m, n_);
   if (!fits && (fits_turned || (!is_inside(m, m_) && is_inside(n, m_)))) std::swap(m, n);
   return {m, n};

@@ -8,29 +8,31 @@
 
 namespace stretto::sim {
 
-// Time of C[m,n] = A[m,k] · B[k,n] of operands of a type, alone on a GPU.
+// Time of C[m,n] = A[m,k] · B[k,n] for one operand type, alone on a GPU.
 struct GemmTime {
   double m = 0, n = 0, k = 0;
   double us = 0;
   Dtype type = Dtype::bf16;
 };
 
-// Measured times of GEMMs of one type on a grid of shapes, and what lies between.
+// Measured times of GEMMs of one type on a grid of shapes, with interpolation.
 //
 // The logarithm of time / (m·n·k) is interpolated linearly in log m, log n and log k. Rows and columns of C are
 // interchangeable, so a shape may be looked up as (n, m, k). Below the smallest m or n of the grid a kernel still fills
-// whole tiles of 128; below the smallest k, and above the largest of any, time is proportional.
+// whole tiles of 128; below the smallest k, and above the largest of any dimension, time is proportional.
 class GemmGrid {
  public:
-  // The geometric mean of several times of one shape counts. A grid point that they lack is filled from its neighbours
-  // in k. Throws Error(input) with `name`: none at any k for an m and n of the grid. At least one time.
+  // Several times of one shape count as their geometric mean. A grid point without a time is filled from its neighbours
+  // in k. Throws Error(input) with `name` when an m and n of the grid have no time at any k. Needs at least one time.
   GemmGrid(const std::vector<GemmTime>& times, const std::string& name);
 
-  std::vector<GemmTime> times() const;  // that were measured, by m, n and k; their type is not said
-  // `sms` > 0: what is interpolated is time · utilisation, where the utilisation is that of whole waves of tiles on so
-  // many SMs (A100: it halves the error of shapes left out; later kernels are not of one tile, and it does not help).
+  std::vector<GemmTime> times() const;  // measured times, sorted by m, n and k; their type is not set
+  // Returns a time. With `sms` > 0 the interpolated quantity is time · utilisation, where the utilisation is that of
+  // whole waves of tiles on this many SMs (A100: it halves the error of shapes left out; later kernels use several
+  // tiles, and it does not help).
   double time_us(double m, double n, double k, int sms) const;
-  // How often the largest of the grid, or the smallest, goes into the side that is farthest outside; 1 within.
+  // Returns how often the largest size of the grid, or the smallest, goes into the side that is farthest outside; 1
+  // within the grid.
   double beyond(double m, double n, double k) const;
 
   const std::vector<double>& m() const { return m_; }
@@ -38,29 +40,30 @@ class GemmGrid {
   const std::vector<double>& k() const { return k_; }
 
  private:
-  // Rows and columns of C as time_us() looks them up.
+  // Returns rows and columns of C in the orientation that time_us() looks up.
   std::pair<double, double> sides(double m, double n) const;
   std::size_t index(std::size_t i, std::size_t j, std::size_t l) const { return (i * n_.size() + j) * k_.size() + l; }
 
-  std::vector<double> m_, n_, k_;  // of the grid, rising
+  std::vector<double> m_, n_, k_;  // axes of the grid, ascending
   std::vector<double> us_;         // [m][n][k]
-  std::vector<bool> is_filled_;    // [m][n][k]: was not measured
+  std::vector<bool> is_filled_;    // [m][n][k]: filled, not measured
 };
 
-// A grid for each type of operands. Functions of one type are as the grid's; there must be times of it.
+// One grid for each type of operands. A function with a type does what the grid's does; the table must have times of
+// the type.
 class GemmTable {
  public:
-  GemmTable() = default;  // empty
-  // Throws as the grids do; without any times too.
+  GemmTable() = default;  // an empty table
+  // Throws as the grids do, and when there are no times.
   GemmTable(const std::vector<GemmTime>& times, const std::string& name);
-  // Text of a CSV file with the columns m, n, k and time_us, and maybe dtype (bf16 without it); others are ignored.
-  // Throws likewise, and with the line.
+  // Parses a CSV file with the columns m, n, k and time_us, and optionally dtype (bf16 without it); other columns are
+  // ignored. Throws as the constructor does, with the line.
   static GemmTable parse(const std::string& text, const std::string& name);
 
   bool empty() const { return grids_.empty(); }
   bool has(Dtype type) const { return grids_.contains(type); }
-  std::vector<GemmTime> times() const;  // that were measured, by type, m, n and k
-  std::string text() const;             // as parse() takes it; times have five digits
+  std::vector<GemmTime> times() const;  // measured times, sorted by type, m, n and k
+  std::string text() const;             // the text that parse() reads; times have five digits
   double time_us(double m, double n, double k, int sms, Dtype type = Dtype::bf16) const {
     return grids_.at(type).time_us(m, n, k, sms);
   }
@@ -73,7 +76,8 @@ class GemmTable {
   std::map<Dtype, GemmGrid> grids_;
 };
 
-// The share of the work of whole waves that an m × n result uses, of the best of the tiles that libraries choose from.
+// Returns the share of the work of whole waves that an m × n result uses, with the best of the tiles that libraries
+// choose from.
 double wave_utilisation(double m, double n, int sms);
 
 }  // namespace stretto::sim

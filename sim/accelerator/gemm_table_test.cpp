@@ -72,7 +72,7 @@ TEST_CASE("a GEMM table has a grid for each type, and a table without types is o
 }
 
 TEST_CASE("whole waves of tiles", "[sim]") {
-  // 108 SMs: 27 × 4 tiles of 256 × 128 fill a wave; one more needs a second one.
+  // 108 SMs: 27 × 4 tiles of 256 × 128 fill a wave; one more row of tiles needs a second wave.
   CHECK(wave_utilisation(27 * 256, 4 * 128, 108) == Approx(1));
   CHECK(wave_utilisation(28 * 256, 4 * 128, 108) == Approx(28.0 / 54).epsilon(0.5));
   CHECK(wave_utilisation(28 * 256, 4 * 128, 108) < 0.85);

@@ -11,7 +11,7 @@ namespace {
 
 using Groups = std::vector<std::vector<std::int64_t>>;
 
-// Members of each instance, by its first rank.
+// Returns the members of each instance, by its first rank.
 Groups instances_of(const Mesh& mesh, const Communicator& communicator) {
   Groups instances;
   const std::int64_t ranks = mesh.ranks();
@@ -30,9 +30,9 @@ Groups instances_of(const Mesh& mesh, const Communicator& communicator) {
   return instances;
 }
 
-// Ranks of a node, of a job on nodes of `domain` GPUs: as many on each of the fewest nodes that hold it, where that
-// divides them and cuts no group along the fastest axes that a node holds whole (7 GPUs of each of four nodes would cut
-// every second group of 4); otherwise all GPUs of each node but the last.
+// Returns the ranks of a node, for a job on nodes of `domain` GPUs: equally many on each of the fewest nodes that hold
+// the job, where that divides the ranks and cuts no group along the fastest axes that a node holds whole (7 GPUs of
+// each of four nodes would cut every second group of 4); otherwise all GPUs of each node but the last.
 std::int64_t ranks_of_node(const Mesh& mesh, std::int64_t domain) {
   const std::int64_t ranks = mesh.ranks(), domains = (ranks + domain - 1) / domain;
   if (ranks % domains != 0) return domain;
@@ -43,7 +43,8 @@ std::int64_t ranks_of_node(const Mesh& mesh, std::int64_t domain) {
   return each % group == 0 || domain % group != 0 ? each : domain;
 }
 
-// Largest share of a pod's ranks that send out of it when every member sends to the one `distance` places behind it.
+// Returns the largest share of a pod's ranks that send out of the pod when every member sends to the one `distance`
+// places behind it.
 double share_leaving(const std::vector<std::vector<std::int64_t>>& instances, std::int64_t distance, std::int64_t pod) {
   std::map<std::int64_t, std::int64_t> leaving;  // [pod]
   for (const std::vector<std::int64_t>& members : instances)
@@ -56,12 +57,12 @@ double share_leaving(const std::vector<std::vector<std::int64_t>>& instances, st
   return static_cast<double>(most) / static_cast<double>(pod);
 }
 
-// Along an axis whose coordinates are s ranks apart, ranks are at the same place of a node and of a pod again after a
-// round of P / gcd(P, s) coordinates, P a common multiple of the ranks of a node and of a pod. So a mesh with three
-// rounds (the first, the last, and one that stands for all between them) and what is left over has every kind of place
-// that the whole one has, and each further round adds as many nodes to a group as the one before.
+// Along an axis whose coordinates are s ranks apart, ranks are at equal places of a node and of a pod again after a
+// round of P / gcd(P, s) coordinates, where P is a common multiple of the ranks of a node and of a pod. So a mesh with
+// three rounds (the first, the last, and one that stands for all between) and the remainder has every kind of place
+// that the whole mesh has, and each further round adds as many nodes to a group as the round before.
 struct Shortened {
-  std::size_t axis = 0;  // of the mesh
+  std::size_t axis = 0;  // axis of the mesh
   std::int64_t round = 0, left_out = 0;
 };
 constexpr std::int64_t kKeptRounds = 3;
@@ -72,19 +73,20 @@ std::vector<Shortened> shorten(Mesh::Decomposition& axes, const Communicator& co
   for (std::size_t a = axes.size(); a-- > 0;) {
     MeshAxis& axis = axes[a];
     const std::int64_t round = period / std::gcd(period, stride), left_out = axis.size / round - kKeptRounds;
-    // A subset names coordinates.
+    // A subset names coordinates, so its axis is not shortened.
     const bool is_named = !communicator.subset.empty() && std::find(communicator.axes.begin(), communicator.axes.end(),
                                                                     axis.coord) != communicator.axes.end();
     if (left_out > 0 && !is_named) {
       shortened.push_back({a, round, left_out});
-      axis.size -= left_out * round;  // a multiple of the period less: the strides of slower axes are as before in it
+      // the removed coordinates are a multiple of the period, so the strides of slower axes keep their places in it
+      axis.size -= left_out * round;
     }
     stride *= axis.size;
   }
   return shortened;
 }
 
-// Nodes of the instance on most, and the fewest members that one of its nodes has.
+// Returns the nodes of the instance on the most nodes, and the fewest members that one of its nodes has.
 GroupSpan nodes_of(const Groups& instances, std::int64_t domain) {
   GroupSpan span;
   for (const std::vector<std::int64_t>& members : instances) {
@@ -96,7 +98,8 @@ GroupSpan nodes_of(const Groups& instances, std::int64_t domain) {
   return span;
 }
 
-// Nodes with all rounds of the axes from `next` on: each adds what the one behind the kept ones adds.
+// Returns the number of nodes with all rounds of the axes from `next` on: each round adds what the round after the kept
+// ones adds.
 std::int64_t all_nodes(Mesh::Decomposition axes, const Communicator& communicator, std::int64_t domain,
                        const std::vector<Shortened>& shortened, std::size_t next) {
   while (next < shortened.size() && std::find(communicator.axes.begin(), communicator.axes.end(),

@@ -5,24 +5,26 @@
 
 namespace stretto::sim {
 
-// How a group of ranks lies on the cluster. A node is an NVLink domain, a pod nodes under one set of leaf switches.
+// How a group of ranks lies on the cluster. A node is an NVLink domain; a pod is the nodes under one set of leaf
+// switches.
 struct GroupSpan {
   std::int64_t members = 1;
   std::int64_t nodes = 1;
-  // Largest share of a pod's ranks that send out of it at the same time, in a collective and when all send a message to
-  // their next; 0: a group stays within its pod.
+  // Largest share of a pod's ranks that send out of the pod at one time: in a collective, and when all send a message
+  // to their next; 0: a group stays within its pod.
   double leaving = 0, leaving_by_message = 0;
-  std::int64_t fewest = 0;  // members on the node that has fewest, whose cards hold the others up; 0: as on_node()
+  // members on the node that has fewest, whose cards hold the other nodes up; 0: equal to on_node()
+  std::int64_t fewest = 0;
   std::int64_t on_node() const { return (members + nodes - 1) / nodes; }
-  std::int64_t cards() const { return fewest > 0 ? fewest : on_node(); }  // that members of a node use together
+  std::int64_t cards() const { return fewest > 0 ? fewest : on_node(); }  // cards that members of a node use together
 };
 
-// The span of a communicator's instances; of different ones, the one on the most nodes counts. `domain` and `pod` are
-// ranks of a node and of a pod. In a collective every member sends to the one `on_node()` places behind it, on the same
-// rail of the next node: NCCL's rings on a rail-optimised fabric. A job has equally many ranks on each of the least
-// number of nodes where that divides them and cuts no group along the fastest axes that a node holds, as Slurm places
-// it with --segment: 128 GPUs are 64 of two domains of 72. Otherwise nodes are filled one after the other. Time and
-// memory depend on the ranks of nodes and pods, not on those of the job.
+// Returns the span of a communicator's instances; of different ones, the one on the most nodes counts. `domain` and
+// `pod` are the ranks of a node and of a pod. In a collective every member sends to the one `on_node()` places behind
+// it, on the same rail of the next node: NCCL's rings on a rail-optimised fabric. A job has equally many ranks on each
+// of the least number of nodes where that divides the ranks and cuts no group along the fastest axes that a node holds,
+// as Slurm places it with --segment: 128 GPUs are 64 of two domains of 72. Otherwise nodes are filled one after the
+// other. Time and memory depend on the ranks of nodes and pods, not on the ranks of the job.
 GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod);
 
 }  // namespace stretto::sim

@@ -32,7 +32,7 @@ TEST_CASE("a collective table between sizes and between numbers of GPUs", "[sim]
   const auto us = [&](std::int64_t gpus, double bytes) { return t.time_us(CollectiveKind::all_reduce, gpus, bytes); };
   CHECK(us(2, kMiB) == Approx(10));
   CHECK(us(2, 4 * kMiB) == Approx(40));    // linear in bytes
-  CHECK(us(2, 512) == Approx(10));         // no less than the smallest
+  CHECK(us(2, 512) == Approx(10));         // not less than the smallest size's time
   CHECK(us(2, 64 * kMiB) == Approx(640));  // the bandwidth stays
   CHECK(us(4, kMiB) == Approx(std::sqrt(10.0 * 20)));
   CHECK(us(16, 16 * kMiB) == Approx(20 * 15.0 / 7 + 300 * (15.0 / 16) / (7.0 / 8)));
@@ -54,10 +54,10 @@ TEST_CASE("a collective table across nodes", "[sim]") {
   CHECK(us(16, 2, kMiB) == Approx(100));
   CHECK(us(16, 2, 2 * kMiB) == Approx(200));  // linear in bytes
   CHECK(us(32, 4, kMiB) == Approx(200));      // linear in logarithms of GPUs
-  // Beyond the sizes as the model has it.
+  // Beyond the measured sizes the time follows the model.
   CHECK(us(16, 2, 8 * kMiB) == Approx(400 * model(8 * kMiB) / model(4 * kMiB)));
   CHECK(us(16, 2, 512) == Approx(100 * model(512) / model(kMiB)));
-  // Not between numbers of nodes with as many members on each.
+  // The span is not between measured numbers of nodes with as many members on each.
   CHECK(us(8, 2, kMiB) == 0);
   CHECK(us(128, 16, kMiB) == 0);
   CHECK(us(12, 2, kMiB) == 0);
@@ -87,7 +87,7 @@ TEST_CASE("across nodes large buffers move at the rate of the cards, small ones 
 }
 
 // All-reduces of 1 GiB among GH200, 4 a node, on Slingshot of 25 GB/s a GPU (Alps, NCCL 2.23, nccl-tests out of place).
-// Nothing was fitted to them.
+// No constant of the model was fitted to them.
 TEST_CASE("large all-reduces on 4 to 32 nodes are within 10 % of a log", "[sim]") {
   struct Point {
     std::int64_t gpus, nodes;
@@ -121,10 +121,10 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   const auto leaving = [&](std::size_t c, std::int64_t pod) {
     return span_of(schedule, schedule.communicators[c], 8, pod).leaving;
   };
-  // Of 16 ranks, two nodes: eight groups, each with the two members of its last node.
+  // 16 ranks on two nodes: eight groups, and the two members on the last node of each send out.
   CHECK(leaving(1, 16) == Approx(0.5));
   CHECK(leaving(1, 8) == Approx(1));   // a node is a pod
-  CHECK(leaving(1, 32) == Approx(0));  // and here a stage is
+  CHECK(leaving(1, 32) == Approx(0));  // and here a stage is a pod
   CHECK(leaving(2, 32) == Approx(1));  // all ranks of a stage send to the next
   CHECK(leaving(2, 64) == Approx(0));
   // 28 ranks are 8, 8, 8 and 4 on four nodes, not 7 on each, which would cut groups of 4.
@@ -139,8 +139,8 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   CHECK(job(12, 8, 72) == 1);  // 48 and 48, both whole
   CHECK(job(15, 8, 72) == 1);  // 72 and 48, not 60 and 60
   CHECK(job(7, 2, 8) == 1);    // 8 and 6, not 7 and 7
-  // Two stages of four ranks on a node, which is a pod: in a ring all of its ranks send out of it, to the next stage
-  // those of the second alone.
+  // Two stages of four ranks share a node, which is a pod: in a ring all of its ranks send out of it; to the next stage
+  // only the ranks of the second stage do.
   schedule.mesh = Mesh({{Coord::dp, 2}, {Coord::pp, 4}, {Coord::tp, 4}});
   schedule.communicators = {{"pp", {Coord::pp}, CommEngine::nic, 1, 4}};
   const GroupSpan stages = span_of(schedule, schedule.communicators[0], 8, 8);
@@ -148,7 +148,7 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   CHECK(stages.leaving_by_message == Approx(0.5));
 }
 
-// What span_of() says, from a list of all members of all groups.
+// Computes span_of()'s result from a list of all members of all groups.
 TEST_CASE("how groups lie on nodes follows from a few of them", "[sim]") {
   testing::Draw draw(5);
   for (int round = 0; round < 200; ++round) {
@@ -166,7 +166,7 @@ TEST_CASE("how groups lie on nodes follows from a few of them", "[sim]") {
     CAPTURE(tp, cp, dp, pp, domain, pod, axes.size(), communicator.size);
     const GroupSpan span = span_of(schedule, communicator, domain, pod);
     CHECK(span.members == communicator.size);
-    // Ranks of a node: as span_of() has them, which a group of all ranks tells.
+    // The ranks of a node are those of span_of(), which a group of all ranks reveals.
     const GroupSpan all = span_of(
         schedule, {"all", {Coord::pp, Coord::dp, Coord::cp, Coord::tp}, CommEngine::nic, 1, ranks}, domain, pod);
     const std::int64_t of_node = ranks % all.nodes == 0 && all.fewest == ranks / all.nodes ? ranks / all.nodes : domain;

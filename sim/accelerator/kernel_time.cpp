@@ -12,10 +12,10 @@ double value_of(const std::optional<Quantity>& own, const Quantity& platform) {
   return own ? own->value : platform.value;
 }
 
-// A softmax of a number of heads that the framework's kernel does not take is PyTorch's: casts to f32 and back, mask
-// and softmax, and the same for gradients, by kernels that read and write all scores.
+// A softmax over a number of heads that the framework's kernel does not take falls back to PyTorch: casts to f32 and
+// back, mask and softmax, and the corresponding gradients, by kernels that read and write all scores.
 constexpr int kKernelsOfPyTorch = 7;
-constexpr double kBytesOfPyTorch = 26;  // of a score
+constexpr double kBytesOfPyTorch = 26;  // bytes per score
 bool falls_back(const Framework& framework, const Softmax& softmax) {
   return softmax.rows / softmax.cols % framework.softmax_heads != 0;
 }
@@ -35,9 +35,9 @@ class KernelClock {
         bytes_of_operand(0) * m * k + bytes_of_operand(1) * k * n + double(bytes_of(Dtype::bf16)) * m * n;
     const double product = a_.gemms.empty() ? std::max(2 * m * n * k / share, memory_us(product_bytes))
                                             : a_.gemms.time_us(m, n, k, a_.gemm_waves ? a_.sms : 0, type);
-    // The operands' bytes beyond those of a plain product, read or written once.
+    // The operands' bytes in addition to those of a plain product, read or written once.
     const double more = std::max(0.0, operand_bytes(own_bytes("main_grad")) - product_bytes);
-    // Rows of A have k elements, or m where it is stored turned; those of B n, or k.
+    // Rows of A have k elements, or m where A is stored transposed; rows of B have n, or k.
     const bool is_odd = has_rows_of(g, 2), is_aligned = !has_rows_of(g, 8);
     const double aligned = is_odd ? a_.gemm_odd.value : is_aligned ? 1 : a_.gemm_unaligned.value;
     return product * value_of(f_.gemm_sustained, a_.gemm_sustained) * aligned + memory_us(more);
@@ -49,18 +49,18 @@ class KernelClock {
     const double heads = double(at.batch) * double(at.heads), d = double(at.head_dim);
     const double queries = double(at.query_tokens()), keys = double(at.key_tokens());
     const double reached = keys / (keys + kernel.half_rate_keys);
-    // Rates are counted without halving, so `rate / 2` is what is multiplied in truth.
+    // Rates are counted without halving, so the arithmetic that is really executed runs at `rate / 2`.
     const double rate = (is_forward ? kernel.forward_TFLOPs : kernel.backward_TFLOPs).value * 1e6 * reached;  // FLOP/µs
     const double pass = is_forward ? 4 : 10, pairs = queries * keys * (at.causal ? 0.5 : 1);
     const double all = pass * heads * pairs * d / (rate / 2);
     const double rows = std::min(queries, double(is_forward ? kernel.forward_rows : kernel.backward_rows));
     const double longest = pass * rows * keys * d / (rate / 2 / a_.sms);
-    // What kernels around it move of each element of the queries.
+    // Bytes that kernels around attention move for each element of the queries.
     const double moved = own_bytes(is_forward ? "attention_forward" : "attention_backward").value_or(0);
     return std::max(all, longest) + memory_us(moved * heads * queries * d) + kernel_gap();
   }
 
-  // A product moves scores or probabilities, a matrix of all heads, and one of the heads of keys.
+  // A product moves the scores or probabilities, one matrix of all heads, and one of the key heads.
   double us(const AttentionProduct& at) const {
     const double scores = double(at.score_rows()) * double(at.seq), tokens = double(at.batch) * double(at.seq);
     const double bytes = bytes_of_operand(0) * (scores + tokens * double(at.heads + at.kv_heads) * double(at.head_dim));
@@ -70,7 +70,7 @@ class KernelClock {
 
   double us(const Softmax& softmax) const {
     const double scores = double(softmax.rows) * double(softmax.cols);
-    // Forward, a causal kernel does not read the masked half.
+    // In the forward pass a causal kernel does not read the masked half.
     const double masked = softmax.causal && softmax.pass == Pass::forward ? scores : 0;
     const double bytes = falls_back(f_, softmax) ? kBytesOfPyTorch * scores : operand_bytes() - masked;
     return memory_us(bytes) + kernel_gap();
@@ -88,13 +88,13 @@ class KernelClock {
   }
 
  private:
-  // Of an element, as the framework has it.
+  // Returns the framework's bytes of an element for this kind of work.
   std::optional<double> own_bytes(const std::string& kind) const {
     const auto own = f_.element_bytes.find(kind);
     return own == f_.element_bytes.end() ? std::nullopt : std::optional(own->second.value);
   }
 
-  // Whether rows of an operand have a number of elements that `unit` does not divide.
+  // Returns whether rows of an operand have a number of elements that `unit` does not divide.
   static bool has_rows_of(const Gemm& g, std::int64_t unit) {
     return (g.trans_a ? g.m : g.k) % unit != 0 || (g.trans_b ? g.k : g.n) % unit != 0;
   }
@@ -113,8 +113,8 @@ class KernelClock {
       return double(work.rows) * double((work.heads + work.kv_heads) * work.head_dim);
   }
 
-  // Every operand is read or written once, and one that is accumulated both. Of an embedding table only its rows.
-  // Elements in f32 that are added to have the size given.
+  // Returns the bytes of all operands: each is read or written once, an accumulated one both. Of an embedding table
+  // only the used rows count. Elements in f32 that are added to have the given size.
   double operand_bytes(std::optional<double> added_to = std::nullopt) const {
     double bytes = 0;
     const auto* embedding = std::get_if<Embedding>(&operation_.work);
@@ -143,8 +143,8 @@ class KernelClock {
   const Operation& operation_;
 };
 
-// Every member sends each other one its slice, straight to it: those of other nodes over its share of the cards, those
-// of its own over NVLink, at the same time.
+// Every member sends each other member its slice directly: to other nodes over its share of the cards, and within its
+// node over NVLink, concurrently.
 GroupTime all_to_all_across(const Accelerator& a, double bytes, const GroupSpan& span, double nvlink_GBps,
                             double in_step_us) {
   const double members = double(span.members), here = double(span.cards());
@@ -176,7 +176,7 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
     if (kind == CollectiveKind::all_to_all) return all_to_all_across(a, bytes, span, nvlink, in_step);
     const auto model = [&](double size) { return nccl_across_nodes(kind, size, span, cards, nvlink); };
     const GroupTime time = model(bytes);
-    // A measured group had its links to itself, and latency and bytes are in the model's proportion.
+    // A measured group had its links to itself; the model divides its time into latency and bytes.
     const bool is_free = span.leaving * a.oversubscription <= 1;
     const auto model_us = [&](double size) { return model(size).us; };
     const double us = (is_free ? a.collectives.across_us(kind, span, bytes, model_us) : std::nullopt).value_or(time.us);

@@ -13,7 +13,7 @@ namespace {
 
 using testing::message_of;
 
-// 100 TFLOP/s, 1 TB/s of which kernels reach all, 10 SMs; nothing between kernels.
+// A GPU of 100 TFLOP/s, 1 TB/s of which kernels reach all, 10 SMs, and no gaps between kernels.
 Accelerator plain() {
   Accelerator a;
   a.sms = 10;
@@ -63,7 +63,7 @@ TEST_CASE("a kernel that streams takes its operands' bytes, and the gap", "[sim]
   f.kernel_us = Quantity{5, {}};
   f.element_bytes["add"] = {20, {}};
   CHECK(c.us(a, f) == Approx(20 + 5));
-  // What is said of a pass counts before what is said of the kind.
+  // An entry for a pass takes precedence over the entry for the kind.
   c.operation.work = RmsNorm{Pass::backward, 1000, 1000};
   f.element_bytes["rmsnorm"] = {30, {}};
   CHECK(c.us(a, f) == Approx(30 + 5));
@@ -91,7 +91,7 @@ TEST_CASE("a weight gradient in f32 costs six bytes an element more than the pro
   a.gemm_sustained.value = 1.25;
   CHECK(c.us(a) == Approx(1.25 * flops / 1e8 + 6.0 * 1024 * 1024 / 1e6));
   Framework f;
-  f.element_bytes["main_grad"] = {2, {}};  // gradients in bf16 are read besides
+  f.element_bytes["main_grad"] = {2, {}};  // gradients in bf16 are read in addition
   CHECK(c.us(a, f) == Approx(1.25 * flops / 1e8 + 2.0 * 1024 * 1024 / 1e6));
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("attention takes its flops, and with few heads the block that sees all
       message_of([&] { with(64).us(a, f); }) ==
       "the platform has no attention kernel \"bb\", which the profile's [kernels] attention_kernel names: it has a, b; "
       "add [accelerator.attention.bb] to the platform or name another; did you mean \"b\"?");
-  // A generation that other GPUs have: the platform's default stands in for it.
+  // Other GPUs have this generation: the platform's default stands in for it.
   f.attention_kernel = "cudnn";
   CHECK(with(64).us(a, f) == with(64).us(a));
 }
@@ -228,8 +228,8 @@ TEST_CASE("what a platform lacks beyond its data sheet is assumed or derived", "
   CHECK(a.hbm_share.source.kind == "assumed");
   CHECK(a.attention_named("").forward_TFLOPs.value == Approx(110));
   CHECK(a.attention_named("flash2").forward_TFLOPs.source.kind == "derived");
-  CHECK(a.gemm_sustained.value == 1);  // gemm_share is of sustained GEMMs
-  // What it has takes the place of a default whole, not key by key.
+  CHECK(a.gemm_sustained.value == 1);  // gemm_share refers to sustained GEMMs
+  // A given number replaces a default as a whole, not key by key.
   const Accelerator own =
       *parse_platform(sheet + "latency_us = { value = 1, source = \"s\" }\n", "sheet.toml").accelerator;
   CHECK(own.network.latency_us.value == 1);
@@ -250,7 +250,7 @@ TEST_CASE("attention reaches half its rate with the keys that say so", "[sim]") 
   a.attention.front().half_rate_keys = 1280;
   CHECK(c.us(a) == Approx(2 * all));
   Framework f;
-  f.element_bytes["attention_forward"] = {10, {}};  // of each element of 64 * 1280 queries
+  f.element_bytes["attention_forward"] = {10, {}};  // bytes for each element of 64 * 1280 queries
   CHECK(c.us(a, f) == Approx(2 * all + 10.0 * 64 * 1280 * 100 / 1e6));
 }
 

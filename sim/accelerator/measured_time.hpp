@@ -3,12 +3,11 @@
 
 namespace stretto::sim {
 
-// Microseconds that a measured kernel or collective can have taken. The least is a few cycles of a GPU: nothing
-// that computes is faster, and the emulated device's kernels are not either; nobody waits for more than an hour. Kind:
-// assumed.
+// Microseconds that a measured kernel or collective can have taken. The least is a few cycles of a GPU, less than any
+// kernel takes, also on the emulated device; the most is an hour. Kind: assumed.
 constexpr double kLeastTime_us = 0.001, kMostTime_us = 3.6e9;
 
-// A cell of a table of such times. Throws Error(input) with file, line and column.
+// Returns a cell of a table of such times. Throws Error(input) with file, line and column.
 inline double time_us(const CsvRow& row, std::size_t column) { return row.number(column, kLeastTime_us, kMostTime_us); }
 
 }  // namespace stretto::sim

@@ -9,12 +9,12 @@
 namespace stretto::sim {
 namespace {
 
-// Latencies in µs, and what the protocol carries of the bus.
+// Latencies in µs, and the share of the bus bandwidth that the protocol carries.
 struct Protocol {
   double ring_base, ring_nvlink, ring_network;
   double tree_base, tree_nvlink, tree_network;
   double ring_share, tree_share;
-  double post;  // of a message to the network card, in each step
+  double post;  // time to post a message to the network card, in each step
 };
 constexpr std::array<Protocol, 3> kProtocols = {{
     {6.6, 0.6, 2.7, 6.8, 0.6, 5.0, 1.0 / 4, 0.92 / 3.8, 1},            // LL: 4 bytes of data, 4 of flag
@@ -24,7 +24,7 @@ constexpr std::array<Protocol, 3> kProtocols = {{
 // Largest bandwidth of LL across nodes, GB/s.
 constexpr double kMaxLL_GBps = 20.4;
 
-// Trees do not follow the model at middle sizes: NCCL's own correction of their bandwidth, by protocol and power of two
+// NCCL's correction of trees' bandwidth, which does not follow the model at middle sizes, by protocol and power of two
 // from 64 bytes on.
 constexpr std::array<std::array<double, 23>, 3> kTreeCorrection = {{
     {1.0, 1.0, 1.0, 1.0, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1.0, 1.0, 1.0, 1.0},
@@ -50,7 +50,7 @@ GroupTime nccl_across_nodes(CollectiveKind kind, double bytes, const GroupSpan& 
     const Protocol& protocol = kProtocols[p];
     const bool is_ll = p == 0, is_simple = p + 1 == kProtocols.size();
     double ring_GBps = bus_GBps * protocol.ring_share;
-    // With one member on a node the card sends and receives for the same GPU.
+    // With one member on a node the card sends and receives for one GPU.
     if (!is_ll && !is_simple && span.on_node() < 2) ring_GBps = bus_GBps * 0.7;
     if (is_ll) ring_GBps = std::min(ring_GBps, kMaxLL_GBps);
     double latency = protocol.ring_base +
@@ -60,8 +60,8 @@ GroupTime nccl_across_nodes(CollectiveKind kind, double bytes, const GroupSpan& 
     if (is_simple && reduces_and_gathers && bytes / (members * nodes) >= 64) latency *= nodes > 8 ? 1.4 : 1.2;
     try_one(latency, bytes * steps / members / (ring_GBps * 1e3));
     if (!reduces_and_gathers) continue;
-    // Two nodes: each sends the other its sum once; more pass sums up and results down. Within a node it is a chain,
-    // which carries the buffer up and down.
+    // With two nodes each sends the other its sum once; with more nodes sums go up and results go down. Within a node
+    // the tree is a chain, which carries the buffer up and down.
     double tree_GBps = span.nodes > 2 ? bus_GBps / 2 : cards_GBps;
     if (span.on_node() > 1) tree_GBps = std::min(tree_GBps, nvlink_GBps / 2);
     tree_GBps *= protocol.tree_share;

@@ -4,17 +4,17 @@
 
 namespace stretto::sim {
 
-// Alone on its links. `latency_us` is the part of `us` in which no bytes flow.
+// Time of a group alone on its links. `latency_us` is the part of `us` in which no bytes flow.
 struct GroupTime {
   double us = 0;
   double latency_us = 0;
 };
 
-// A collective across nodes: the least over rings and trees and over NCCL's protocols of
-// latency + bytes / bandwidth, with the constants by which NCCL itself chooses (src/graph/tuning.cc of NCCL 2.20:
-// ncclTopoTuneModel, ncclTopoGetAlgoTime). `cards_GBps` is what the network cards
-// carry that the members on a node use together, `nvlink_GBps` the bus bandwidth within a node. `bytes` is the whole
-// buffer. docs/platform.md compares it with logs.
+// Returns the time of a collective across nodes: the least over rings and trees and over NCCL's protocols of latency +
+// bytes / bandwidth, with the constants by which NCCL itself chooses (src/graph/tuning.cc of NCCL 2.20:
+// ncclTopoTuneModel, ncclTopoGetAlgoTime). `cards_GBps` is the rate of the network cards that the members on a node use
+// together, `nvlink_GBps` the bus bandwidth within a node. `bytes` is the size of the whole buffer. docs/platform.md
+// compares the result with logs.
 GroupTime nccl_across_nodes(CollectiveKind kind, double bytes, const GroupSpan& span, double cards_GBps,
                             double nvlink_GBps);
 

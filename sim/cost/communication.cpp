@@ -16,24 +16,25 @@ Dtype dtype_of(const Schedule& schedule, const Operation& operation) {
   return schedule.dtype_of(operation.accesses.front().view);
 }
 
-// Communication as a GPU does it, one of `at_once` of its kind that run there at the same time.
+// A communication on a GPU, where `at_once` of its kind are concurrent.
 struct OnGpu {
-  bool copies = false;  // by a copy engine; else a kernel
-  double blocks = 0;    // of each kernel
+  bool copies = false;  // it runs on a copy engine; otherwise it is a kernel
+  double blocks = 0;    // thread blocks of each kernel
   double at_once = 1;
 };
 
-// `moving_share`: of its time, when it moves bytes and does not wait for a link.
+// Returns the interference. `moving_share` is the share of its time in which it moves bytes and does not wait for a
+// link.
 KernelInterference interference_on(const Gpu& gpu, const OnGpu& on, double moving_share) {
   KernelInterference interference;
   for (std::size_t c = 0; c < kDemandClasses; ++c) {
-    // Curves are over all blocks or copies on the device; what members do at the same time adds up.
+    // Curves are functions of all blocks or copies on the device; the effects of concurrent members add up.
     const double at = on.copies ? on.at_once : on.blocks * on.at_once;
     const double moving = value_of(on.copies ? gpu.beside_copying[c] : gpu.beside_moving[c], at) / on.at_once,
                  waiting = on.copies ? 0 : value_of(gpu.beside_waiting[c], at) / on.at_once,
                  slowed = value_of(on.copies ? gpu.copying_beside[c] : gpu.moving_beside[c], at);
     interference.slows[c] = moving_share * moving + (1 - moving_share) * waiting;
-    // Time that it would have waited anyway costs nothing.
+    // A delay within time that it would have waited anyway costs nothing.
     interference.slowed[c] = std::max(0.0, moving_share * (1 + slowed) - 1);
   }
   return interference;
@@ -41,22 +42,23 @@ KernelInterference interference_on(const Gpu& gpu, const OnGpu& on, double movin
 
 Demand for_us(double us, const WorkCost& cost) { return {std::max<Picoseconds>(1, from_us(us)), 0, cost.cls}; }
 
-// A member's part on a GPU that it shares with the others, `phases` times: a kernel, or a copy. It lasts as long as
-// moving the bytes takes, at least as long as the link that it stands for would, whichever is longer; while a kernel
-// has moved its bytes and waits for the link it slows compute by its presence alone.
+// Sets the cost of a member's share on a GPU that it shares with the others, in `phases` phases: a kernel, or a copy.
+// It lasts as long as moving the bytes takes, or as long as the link that it stands for would, whichever is longer. A
+// kernel that has moved its bytes and waits for the link still slows compute by its presence.
 void share_gpu(CollectiveCost& collective, const WorkCost& movement, const Platform& platform, const Cluster& cluster,
                const OnGpu& on) {
   const double moving_us = std::max(1e-6, cost_us(platform, movement));
   const double wire_us =
       (to_us(collective.latency) + static_cast<double>(collective.edge_bytes) / cluster.link_GBps * 1e-3) /
       collective.phases;
-  // It ends with the link: that members start late, for want of an event, is in the link's overshoot as measured.
+  // The kernel ends with the link. Members start late because of a missing event; the measured overshoot of the link
+  // includes this.
   const double us = std::max(moving_us, wire_us - 2 * platform.wake_us.value);
   collective.movement = for_us(us, movement);
   collective.interference = interference_on(*platform.gpu, on, moving_us / us);
 }
 
-// A kernel of NCCL, whose time was measured as a whole: there are no links besides.
+// Returns the cost of an NCCL kernel, whose time was measured as a whole: there is no separate link time.
 CollectiveCost by_nccl(const WorkCost& cost, const Platform& platform, const OnGpu& on) {
   CollectiveCost collective;
   collective.movement = for_us(std::max(1e-6, cost_us(platform, cost)), cost);
@@ -82,8 +84,8 @@ CollectiveCost communication_cost(const Schedule& schedule, const Operation& ope
       throw input_error("platform " + platform.name +
                         " is a host; expected one of GPUs with [cluster] network = \"nccl\"");
     const std::optional<int> channels = is_kernel ? std::optional(communicator.channels) : std::nullopt;
-    if (communicator.size == 1 || (message && message->is_send)) return {};  // its receiver moves it
-    // NCCL has no messages by copy engine. Its collectives by them are taken to last as long as kernels do.
+    if (communicator.size == 1 || (message && message->is_send)) return {};  // the receiver moves the message
+    // NCCL has no messages by copy engine. Its collectives on copy engines are assumed to last as long as kernels do.
     on.copies = c && communicator.engine == CommEngine::copy_engine;
     return by_nccl(c ? nccl_cost(*c, dtype, communicator.size, channels) : nccl_cost(*message, dtype, channels),
                    platform, on);
@@ -103,7 +105,7 @@ CollectiveCost communication_cost(const Schedule& schedule, const Operation& ope
   } else {
     collective.latency = from_us(cluster.link_latency_us);
     collective.edge_bytes = message->elements * bytes_of(dtype);
-    if (message->is_send) return collective;  // its receiver moves it
+    if (message->is_send) return collective;  // the receiver moves the message
     movement = movement_cost(*message, dtype);
   }
   if (!gpu) {
@@ -111,7 +113,7 @@ CollectiveCost communication_cost(const Schedule& schedule, const Operation& ope
     collective.movement.cores = collective.cores > 0 ? 0 : 1;
     return collective;
   }
-  // All members of a collective and all messages of a ring are at once, stages send to one another one at a time.
+  // All members of a collective and all messages of a ring are concurrent; stages send to one another one at a time.
   on.copies = message && communicator.engine == CommEngine::copy_engine;
   if (c || on.copies)
     on.at_once = static_cast<double>(std::min(communicator.size, schedule.placement.ranks_per_device));

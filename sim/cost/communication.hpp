@@ -9,9 +9,9 @@
 
 namespace stretto::sim {
 
-// The cost of a collective or message for its members: on a host, on a GPU that they share, or between GPUs with a rank
-// each, by cluster.network. `on_core` makes of work what it asks of a core of a host. Throws Error(input) as
-// cost_schedule().
+// Returns the cost of a collective or message for its members: on a host, on a GPU that they share, or between GPUs
+// with one rank each, by cluster.network. `on_core` converts work into the demand on a core of a host. Throws
+// Error(input) as cost_schedule().
 CollectiveCost communication_cost(const Schedule& schedule, const Operation& operation, const Platform& platform,
                                   const Cluster& cluster, const std::function<Demand(const WorkCost&)>& on_core);
 

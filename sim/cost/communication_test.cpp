@@ -58,19 +58,19 @@ TEST_CASE("NCCL's time is what was measured, with nothing of the links besides",
   CHECK(cost.latency == 0);
   CHECK(cost.edge_bytes == 0);
   REQUIRE(cost.interference);
-  CHECK(cost.interference->slows[0] == Approx(0.1));  // of the 16 blocks that NCCL is taken to have
+  CHECK(cost.interference->slows[0] == Approx(0.1));  // of the 16 blocks that NCCL is assumed to have
   CHECK(cost.interference->slowed[0] == Approx(0.1));
 
   const CollectiveCost of_channels = cost_of(communicating(CommEngine::sm, 8), 0, gpus());
   CHECK(to_us(of_channels.movement.alone) == Approx(5 + 6 * 2 + bytes / 8 * 1e-4));
   CHECK(of_channels.interference->slows[0] == Approx(0.05));  // of 8
 
-  // By a copy engine: one copy is beside compute, no block.
+  // By a copy engine: one copy is concurrent with compute, no thread block.
   const CollectiveCost copied = cost_of(communicating(CommEngine::copy_engine), 0, gpus());
   CHECK(copied.movement.alone == cost.movement.alone);
   CHECK(copied.interference->slows[0] == Approx(0.1 / 16));
 
-  CHECK(cost_of(schedule, 1, gpus()).movement.alone == 0);  // its receiver moves it
+  CHECK(cost_of(schedule, 1, gpus()).movement.alone == 0);  // the receiver moves the message
   CHECK(to_us(cost_of(schedule, 2, gpus()).movement.alone) == Approx(3 + 2.0 * kElements * 1e-5));
 }
 

@@ -29,8 +29,8 @@ struct Demand {
 // Interference between a communication kernel with its own thread blocks and concurrent compute: extra time as a share,
 // by the class of the compute.
 struct KernelInterference {
-  std::array<double, kDemandClasses> slows{};   // of compute, while the kernel runs
-  std::array<double, kDemandClasses> slowed{};  // of the kernel, while compute of the class runs
+  std::array<double, kDemandClasses> slows{};   // slowdown of compute, while the kernel runs
+  std::array<double, kDemandClasses> slowed{};  // slowdown of the kernel, while compute of the class runs
   bool operator==(const KernelInterference&) const = default;
 };
 
@@ -41,7 +41,7 @@ struct KernelInterference {
 struct CollectiveCost {
   Picoseconds latency = 0;
   std::int64_t edge_bytes = 0;
-  // Data movement on each member's cores during the transfer, in `phases` parts with a rendezvous between them. The
+  // Data movement on each member's cores during the transfer, in `phases` phases with a rendezvous between them. The
   // collective completes when the transfer and every member's movement are complete.
   Demand movement;
   int phases = 1;
@@ -49,21 +49,21 @@ struct CollectiveCost {
   // 0.
   int cores = 0;
   double most_bytes_per_s = 0;  // bandwidth of its channels; 0: only the link limits it
-  // On a GPU the movement is a kernel that queues for no cores and runs concurrently with compute: then `cores` and
-  // movement.cores are 0.
+  // Set on a GPU, where the movement is a kernel that queues for no cores and is concurrent with compute: then `cores`
+  // and movement.cores are 0.
   std::optional<KernelInterference> interference = {};
   bool operator==(const CollectiveCost&) const = default;
 };
 
 // System noise: time that other tenants of a virtual machine and daemons take from the cores. Bursts begin at random (a
-// Poisson process) while an operation holds a core, and delay its end; each rank has its own. Ranks that synchronise
-// often lose the bursts of all of them, others little more than their own (Petrini, Kerbyson, Pakin, SC'03; noise is
-// injected as in Hoefler, Schneider, Lumsdaine, SC'10).
+// Poisson process) while an operation holds a core, and delay its end; each rank has its own bursts. Ranks that
+// synchronise often lose the bursts of all of them, other ranks little more than their own (Petrini, Kerbyson, Pakin,
+// SC'03; noise is injected as in Hoefler, Schneider, Lumsdaine, SC'10).
 struct Disturbance {
   double share = 0;        // mean time lost / time worked; 0: no noise
-  Picoseconds length = 0;  // mean of a burst; lengths are distributed exponentially
-  // True when the noise is a process that always wants the core, under a fair scheduler: the time that it had while a
-  // lane slept, up to one burst, is not taken from the lane again.
+  Picoseconds length = 0;  // mean length of a burst; lengths are distributed exponentially
+  // true when the noise is a process that always wants the core, under a fair scheduler: time that this process had
+  // while a lane slept, up to one burst, is not taken from the lane again.
   bool shares_by_time = false;
   bool operator==(const Disturbance&) const = default;
 };
@@ -76,42 +76,43 @@ struct OpCosts {
 };
 
 // The process of a rank that issues its operations, in host issue order: no operation starts before it was issued. The
-// process waits for the device at the end of every step (the loss is read). Empty: issuing costs
-// nothing, as with CUDA graphs.
+// process waits for the device at the end of every step (the loss is read). Empty: issuing costs nothing, as with CUDA
+// graphs.
 struct HostCosts {
   std::vector<Picoseconds> issue;  // [OpId]
-  Picoseconds micro_batch = 0;     // once for each micro-batch, before its first operation
-  Picoseconds step = 0;            // once for each step, before its first operation
-  // The process waits for every message that it receives on a lane that also sends (a batch of the pipeline's), and for
-  // what is sent in one group with it, before it issues anything else.
+  Picoseconds micro_batch = 0;     // time for each micro-batch, before its first operation
+  Picoseconds step = 0;            // time for each step, before its first operation
+  // The process waits for every message that it receives on a lane that also sends (a batch of the pipeline), and for
+  // the sends of the same group, before it issues another operation.
   bool waits_for_messages = false;
   bool operator==(const HostCosts&) const = default;
 };
 
-// Everything that the engine needs to know about one schedule on one platform. Made by sim/cost. The inherited OpCosts
-// are for all ranks that are not in of_rank.
+// All costs of one schedule on one platform that the engine needs. Made by sim/cost. The inherited OpCosts are for all
+// ranks that are not in of_rank.
 struct Costs : OpCosts {
-  // Stragglers, which simulate() sets apart from the ranks that they are folded with.
+  // The costs of stragglers, which simulate() separates from the ranks that they are folded with.
   std::map<std::int64_t, OpCosts> of_rank = {};
   const OpCosts& of(std::int64_t rank) const {
     const auto found = of_rank.empty() ? of_rank.end() : of_rank.find(rank);
     return found == of_rank.end() ? *this : found->second;
   }
   HostCosts host;
-  double link_bytes_per_s = 0;  // of one member, one direction
+  double link_bytes_per_s = 0;  // rate of one member in one direction
   // [communicator] places from a member of a ring to the one that it sends to; empty: 1. On nodes of several members it
   // is their number: each sends by its own network card, to the member on the same rail of the next node.
   std::vector<std::int64_t> ring_distance = {};
-  int cores_per_device = 0;         // 0 = cores are not a resource
-  Picoseconds op_overhead = 0;      // between two operations of one lane: issue, bookkeeping
-  Picoseconds wake = 0;             // from an event to a lane that slept for it: another lane, a core, a rendezvous
-  Picoseconds timer_overshoot = 0;  // how late a lane that sleeps to a deadline wakes
-  // True: an operation that had to queue for a core starts `wake` after it is granted one (threads of a host). False:
+  int cores_per_device = 0;     // 0 = cores are not limited
+  Picoseconds op_overhead = 0;  // gap between two operations of one lane: issue, bookkeeping
+  // delay from an event to the start of a lane that slept for it: another lane, a core, a rendezvous
+  Picoseconds wake = 0;
+  Picoseconds timer_overshoot = 0;  // delay of a lane that sleeps to a deadline
+  // true: an operation that had to queue for a core starts `wake` after the core is granted (threads of a host). false:
   // it starts at once (kernels of a GPU queue in hardware).
   bool sleeps_for_cores = true;
-  // While it runs, an operation of class a is slowed by each other running operation of class b on its device:
-  // rate = 1 / (1 + Σ_b slowdown[a][b] · min(1, number of b)). Measured with pairs (calibrate, interference probe).
-  // Each communication kernel adds its CollectiveCost::interference.slows.
+  // While it runs, an operation of class a is slowed by each other running operation of class b on its device: rate = 1
+  // / (1 + Σ_b slowdown[a][b] · min(1, number of b)). Measured with pairs (calibrate, interference probe). Each
+  // communication kernel adds its CollectiveCost::interference.slows.
   std::array<std::array<double, kDemandClasses>, kDemandClasses> slowdown{};
   Disturbance disturbance;
   bool operator==(const Costs&) const = default;

@@ -46,8 +46,8 @@ DemandClass class_of(const Work& work) {
       work);
 }
 
-// A kernel of NCCL concurrent with compute. Across nodes its bytes are flows as well, by which a network carries what
-// it would: beside flows of other groups it may take longer than alone.
+// Returns the cost of an NCCL kernel concurrent with compute. Across nodes its bytes are flows too, in which a network
+// carries as many bytes as fit its time: with concurrent flows of other groups it may take longer than alone.
 CollectiveCost group_cost(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
                           const Operation& operation, const GroupSpan& span) {
   CollectiveCost cost;
@@ -65,17 +65,18 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
     }
   } else {
     const auto& message = std::get<PointToPoint>(operation.work);
-    if (message.is_send) return cost;  // its receiver moves it
+    if (message.is_send) return cost;  // the receiver moves the message
     card_bytes = double(message.elements) * double(bytes_of(dtype));
     time = message_time(accelerator, card_bytes, span);
   }
   cost.movement = {std::max<Picoseconds>(1, from_us(time.us)), 0, DemandClass::memory};
-  // Copy engines take no SM. Those of a device reach its NVLink domain.
+  // Copy engines take no SM. The copy engines of a device reach only its NVLink domain.
   const CommEngine engine = schedule.communicators[communicator_of(operation.work)].engine;
   const bool is_copied = engine == CommEngine::copy_engine && span.nodes == 1;
   cost.interference = is_copied ? KernelInterference{} : interference_of(accelerator);
   if (span.nodes == 1 || time.us <= time.latency_us) return cost;
-  // In sixteenths of a card's rate, because a network has a limit for each rate; bytes are those that take as long.
+  // The rate is rounded to sixteenths of a card's rate, because a network has a limit for each distinct rate; the bytes
+  // are scaled so that the time is unchanged.
   constexpr double kSteps = 16;
   const double link = accelerator.card_GBps(0) * 1e9, wire_s = (time.us - time.latency_us) * 1e-6;
   const double rate = std::clamp(std::ceil(card_bytes / wire_s / link * kSteps), 1.0, kSteps) / kSteps * link;
@@ -99,7 +100,7 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework) {
   return host;
 }
 
-// Throws unless the platform knows the products of the types that are multiplied.
+// Throws unless the platform has times for products of all multiplied types.
 void require_types(const Schedule& schedule, const std::string& name, const Accelerator& accelerator) {
   for (const Operation& operation : schedule.operations)
     if (std::holds_alternative<Gemm>(operation.work))
@@ -148,7 +149,7 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
   costs.op_overhead = from_us(platform.op_overhead_us.value);
   costs.wake = from_us(platform.wake_us.value);
   costs.timer_overshoot = from_us(platform.timer_overshoot_us.value);
-  // Compute kernels of a GPU take turns: none runs beside another.
+  // Compute kernels of a GPU alternate: no two are concurrent.
   if (!gpu)
     for (int a = 0; a < kDemandClasses; ++a)
       for (int b = 0; b < kDemandClasses; ++b) costs.slowdown[a][b] = platform.slowdown[a][b].value;

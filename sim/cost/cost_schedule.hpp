@@ -8,17 +8,17 @@
 
 namespace stretto::sim {
 
-// Cores that the ranks of one device share: the scenario's, else the platform's.
+// Returns the cores that the ranks of one device share: the scenario's, else the platform's.
 int cores_per_device(const Platform& platform, const Cluster& cluster);
 
-// The costs of all operations of the schedule on the platform, with the scenario's links and cores. `core_speed` is the
-// speed of the cores relative to calibration (sgemm now / sgemm then); 1 when it was not measured
-// again. Throws Error(input) naming the cost key that the platform file lacks.
-// `framework`: how the ranks of a GPU platform run it.
+// Returns the costs of all operations of the schedule on the platform, with the scenario's links and cores.
+// `core_speed` is the speed of the cores relative to calibration (sgemm now / sgemm then); 1 when it was not measured
+// again. `framework` says how the ranks of a GPU platform run the schedule. Throws Error(input) naming the cost key
+// that the platform file lacks.
 Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed = 1,
                     const Framework& framework = {});
 
-// What a rank's process needs to issue a step, without what it waits for.
+// Returns the time that a rank's process needs to issue a step, without its waits.
 Picoseconds issue_time(const HostCosts& host, const BoundProgram& program);
 
 }  // namespace stretto::sim

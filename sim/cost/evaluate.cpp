@@ -10,7 +10,7 @@
 namespace stretto::sim {
 namespace {
 
-// Chosen by leaving out one in turn of published GEMM times (docs/platform.md).
+// Chosen by leave-one-out tests on published GEMM times (docs/platform.md).
 constexpr double kPower = 3, kReach = 0.3;
 
 double linear_us(const CostFit& fit, std::span<const double> features) {

@@ -6,23 +6,24 @@
 
 namespace stretto::sim {
 
-// Microseconds that the cost function gives for these features, as many as it has coefficients: the linear fit, times a
-// correction by what was measured near them,
+// Returns the microseconds that the cost function gives for these features, as many as it has coefficients: the linear
+// fit, times a correction by the nearest measurements,
 //
 //   exp( Σ wᵢ log(measuredᵢ / fitᵢ) / (Σ wᵢ + w₀) ),   wᵢ = dᵢ^−p,   w₀ = d₀^−p
 //
-// (inverse distance weighting, Shepard 1968), dᵢ the root mean square difference of the features' logarithms. It is
-// what was measured at a measured point (the geometric mean where several are there), and the fit alone far from all. A
-// feature that is 0 somewhere counts in no distance. On a GPU a GEMM's time jumps with tiles and waves, which a sum of
-// products cannot follow; docs/platform.md says what this gains.
+// (inverse distance weighting, Shepard 1968), where dᵢ is the root mean square difference of the features' logarithms.
+// At a measured point the result is the measured time (the geometric mean where there are several), and far from all
+// points it is the fit. A feature that is 0 at some point is left out of the distance. On a GPU a GEMM's time jumps
+// with tiles and waves, which a sum of products cannot follow; docs/platform.md says how much the correction improves
+// that.
 double evaluate_us(const CostFit& fit, std::span<const double> features);
 
-// By which cost functions the platform knows the work: its own, or its parts'. A host has no epilogues: what it runs
-// are the parts, one after the other; and so are they of a GPU whose calibration has not met the epilogue.
+// Returns the works for which the platform has cost functions: the work itself, or its parts. A host has no epilogues
+// and runs the parts one after the other; so does a GPU whose calibration has not measured the epilogue.
 std::span<const WorkCost> known_as(const Platform& platform, const WorkCost& cost);
 
-// Microseconds that work takes on the platform. Throws Error(input) naming the cost that its file lacks, and how to get
-// it.
+// Returns the microseconds that work takes on the platform. Throws Error(input) naming the cost that its file lacks,
+// and how to get it.
 double cost_us(const Platform& platform, const WorkCost& cost);
 
 }  // namespace stretto::sim

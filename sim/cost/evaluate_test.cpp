@@ -6,7 +6,7 @@
 namespace stretto::sim {
 namespace {
 
-// 10 us and 2 us a unit.
+// A fit of 10 us and 2 us a unit.
 CostFit fit_with(std::vector<MeasuredPoint> measured) {
   CostFit fit;
   fit.coefficients = {10, 2};
@@ -21,12 +21,12 @@ double at(const CostFit& fit, double feature) { return evaluate_us(fit, std::vec
 TEST_CASE("a fit without points is a sum of products", "[sim]") { CHECK(at(fit_with({}), 20) == 50); }
 
 TEST_CASE("a corrected fit is what was measured where it was measured, and the fit far away", "[sim]") {
-  // The fit says 50 us there.
+  // The fit says 50 us at this point.
   const CostFit fit = fit_with({{{1, 20}, 75}});
   CHECK(at(fit, 20) == Approx(75));
   CHECK(at(fit, 20e6) == Approx(10 + 40e6).epsilon(1e-3));
-  // Features are a factor e apart, in the root mean square of two logarithms (the constant's is 0): d = 1/√2, and the
-  // correction's exponent log(1.5) · d⁻³ / (d⁻³ + 0.3⁻³).
+  // Features differ by a factor e, in the root mean square of two logarithms (the constant's is 0): d = 1/√2, and the
+  // correction's exponent is log(1.5) · d⁻³ / (d⁻³ + 0.3⁻³).
   const double weight = std::pow(2, 1.5), exponent = std::log(1.5) * weight / (weight + std::pow(0.3, -3));
   CHECK(at(fit, 20 * std::exp(1)) == Approx((10 + 40 * std::exp(1)) * std::exp(exponent)));
 }
@@ -47,7 +47,7 @@ TEST_CASE("a feature that is 0 somewhere counts in no distance", "[sim]") {
   fit.coefficients = {0, 1, 1};
   fit.measured = {{{1, 10, 0}, 20}, {{1, 100, 50}, 150}};
   CHECK(evaluate_us(fit, std::vector<double>{1, 10, 0}) == Approx(20));
-  // As near to the first as can be, although the third feature has left 0.
+  // The point is close to the first one, although the third feature is no longer 0.
   CHECK(evaluate_us(fit, std::vector<double>{1, 10.001, 0.001}) == Approx(20).epsilon(1e-3));
 }
 

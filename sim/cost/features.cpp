@@ -18,7 +18,7 @@ std::vector<double> row_wise(std::int64_t rows, std::int64_t cols) {
   return {1, double(rows), double(rows) * double(cols)};
 }
 
-// In which products, and else the step, are computed.
+// Returns the type in which an operation computes: a product's own type, otherwise the step's.
 Dtype type_of(const Schedule& schedule, const Operation& operation) {
   return std::holds_alternative<Gemm>(operation.work) ? product_type(schedule, operation) : schedule.compute_dtype;
 }
@@ -26,8 +26,8 @@ Dtype type_of(const Schedule& schedule, const Operation& operation) {
 template <class W, class... Kinds>
 constexpr bool kIsOneOf = (std::is_same_v<W, Kinds> || ...);
 
-// In mixed precision these kinds of work have results of two and of four bytes, which is much of what they cost. What
-// is written last says which it is; a number on its own does not count.
+// Returns the result's type for kinds of work that have results of two and of four bytes in mixed precision, which is
+// much of their cost. The last written operand decides; a single number does not count.
 std::string result_type(const Schedule& schedule, const Operation& operation) {
   const bool varies = std::visit(
       []<class W>(const W&) {
@@ -58,7 +58,7 @@ WorkCost norm_cost(const char* name, const Norm& norm, const Operation& operatio
   return {name + suffix(norm.pass) + (adds ? "_acc" : ""), row_wise(norm.all_rows(), norm.cols), DemandClass::vector};
 }
 
-// The operations that a fused one stands for.
+// Returns the operations that a fused one stands for.
 std::vector<Operation> apart(const Operation& whole) {
   std::vector<Operation> result;
   for (const Part& part : parts_of(whole.work)) {
@@ -86,8 +86,9 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {key, {1, m * n * k, m * k, k * n, m * n}, DemandClass::gemm};
           },
           [&](const Attention& a) -> WorkCost {
-            // Calls of the blocks of queries; then what is done for each query, each element of it, each score that
-            // counts and each product of a score (exec/host/kernels/attention.cpp; fused kernels of GPUs do the same).
+            // Features: calls of the blocks of queries; then the work for each query, each element of a query, each
+            // score that counts and each product of a score (exec/host/kernels/attention.cpp; fused kernels of GPUs do
+            // likewise).
             const double bh = double(a.batch) * double(a.heads), s = double(a.query_tokens()), d = double(a.head_dim);
             const double blocks = double((a.query_tokens() + kAttentionQueryBlock - 1) / kAttentionQueryBlock);
             const AttentionPairs pairs = attention_pairs(a);
@@ -155,14 +156,15 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {is_copy ? "copy" : "cast", streaming(c.elements), DemandClass::memory};
           },
           [&](const ScaledCast& c) -> WorkCost {
-            // Memory-bound: what a cast from f32 to bf16, of four and two bytes an element, costs of as many bytes.
+            // Memory-bound: it costs as much as a cast from f32 to bf16, of four and two bytes an element, with as many
+            // bytes.
             const bool is_forward = c.pass == Pass::forward;
             const double wide = double(bytes_of(operand_type(is_forward ? 0 : 1)));
             const double bytes = double(c.shards) * (wide * double(c.elements) + double(c.packed()));
             return {"cast", streaming(std::int64_t(bytes / 6)), DemandClass::memory};
           },
           [&](const LocalReduce& r) -> WorkCost {
-            // In elements of the sum's type.
+            // The count is in elements of the sum's type.
             const double part = double(bytes_of(operand_type(0))) / double(bytes_of(operand_type(1)));
             return {"local_reduce", {1, (part * double(r.parts) + 1) * double(r.elements)}, DemandClass::vector};
           },
@@ -183,11 +185,11 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
 
 WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t members, bool in_place) {
   // A reduce-scatter reads its slice of every member's buffer, an all-gather copies every other member's slice; each
-  // phase of an all-reduce does one of them.
+  // phase of an all-reduce does one of these.
   const double slice = double(collective.elements) / double(members);
   const bool sums = rule_of(collective.kind).reduces();
   const double touched = slice * double(sums ? members + 1 : 2 * (in_place ? members - 1 : members));
-  // Bytes are copied as half as many of two.
+  // Bytes are copied as half as many elements of two bytes.
   const bool is_byte = dtype == Dtype::e4m3;
   return {std::string("move_") + kind_of(collective) + "_" + std::string(name_of(is_byte ? Dtype::bf16 : dtype)),
           {1, is_byte ? touched / 2 : touched},

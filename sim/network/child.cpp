@@ -57,7 +57,7 @@ std::string read_all(int file) {
   }
   const char first = static_cast<char>(verdict);
   const bool sent = write_all(pipe, &first, 1) && write_all(pipe, bytes.data(), bytes.size());
-  // No destructors and no exit handlers: they belong to the parent.
+  // The child runs no destructors and no exit handlers: they belong to the parent.
   ::_exit(sent ? 0 : 1);
 }
 
@@ -66,7 +66,7 @@ std::string read_all(int file) {
 std::string run_in_child(const std::function<std::string()>& work) {
   int ends[2];
   if (::pipe(ends) != 0) throw runtime_failure(std::string("simgrid: cannot create a pipe: ") + std::strerror(errno));
-  std::fflush(nullptr);  // SimGrid flushes standard output: what is buffered here would be written twice
+  std::fflush(nullptr);  // SimGrid flushes standard output, so buffered text would be written twice
   const pid_t child = ::fork();
   if (child < 0) {
     const int reason = errno;

@@ -3,7 +3,8 @@
 
 namespace stretto::sim {
 
-// Closed form: every edge has a link of its own, so a transfer takes edge_bytes / link rate whatever else goes on.
+// The closed form: every edge has a link of its own, so a transfer takes edge_bytes / link rate whatever else is
+// active.
 class FluidNetwork : public NetworkModel {
  public:
   explicit FluidNetwork(double link_bytes_per_s) : link_bytes_per_s_(link_bytes_per_s) {}

@@ -36,7 +36,7 @@ Rings find_rings(const Schedule& schedule, const BoundStep& step, bool unfolded,
             edge_to(ring_member(schedule.mesh, schedule.communicators[route.communicator], rank, route.distance)));
     }
   }
-  // Only where each endpoint of a ring is reached once does its down link carry what its class receives.
+  // A down link carries its class's traffic only where each endpoint of a ring is reached once.
   for (const std::vector<RingEdge>& ring : rings.edges) {
     std::vector<bool> is_reached(static_cast<std::size_t>(endpoints), false);
     for (const RingEdge& edge : ring) {

@@ -27,7 +27,7 @@ class SimgridNetwork : public NetworkModel {
     if (std::find(rates_.begin(), rates_.end(), 0.0) == rates_.end()) rates_.push_back(0);
     xbt_log_control_set("root.thresh:warning");
     for (const char* setting : {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e20",
-                                // The defaults merge events that are 1 ns apart.
+                                // With the defaults SimGrid merges events that are 1 ns apart.
                                 "surf/precision:1e-12", "maxmin/precision:1e-9"})
       s4u::Engine::set_config(setting);
     s4u::NetZone* zone = s4u::create_star_zone("fabric");
@@ -55,8 +55,9 @@ class SimgridNetwork : public NetworkModel {
                       route, false);
       return host;
     };
-    // Sender and receiver are two hosts, so that a folded ring may lead from a rank back to itself over both its links.
-    // A route is that of its ends, so an endpoint has other hosts for flows that leave the pod.
+    // Sender and receiver of an endpoint are two hosts, so that a folded ring may lead from a rank back to itself over
+    // both its links. The two ends of a route determine it, so an endpoint has further hosts for flows that leave the
+    // pod.
     ways_ = fabric_.pod > 0 ? 2 : 1;
     for (std::uint32_t i = 0; i < rings.endpoints; ++i) {
       const std::string number = std::to_string(i);
@@ -92,13 +93,14 @@ class SimgridNetwork : public NetworkModel {
 
  private:
   struct FlowSet {
-    std::vector<s4u::CommPtr> flows;  // SimGrid wants them alive until they are complete
+    std::vector<s4u::CommPtr> flows;  // SimGrid requires them alive until they are complete
     std::size_t in_flight = 0;
   };
 
   std::size_t pod_of(std::uint32_t endpoint) const { return static_cast<std::size_t>(endpoint / fabric_.pod); }
 
-  // Never before SimGrid's clock, which rounding can leave a fraction of a picosecond ahead of ours.
+  // Returns a date that is never before SimGrid's clock, which rounding can put a fraction of a picosecond ahead of the
+  // core's.
   static double date_of(Picoseconds time) {
     return std::max(static_cast<double>(time) * 1e-12, s4u::Engine::get_clock());
   }
@@ -123,8 +125,8 @@ class SimgridNetwork : public NetworkModel {
     }
   }
 
-  // A name may be in use again in the very moment in which its transfer is done, while SimGrid is still busy with the
-  // flows: they are kept until its clock has moved on.
+  // Keeps flows alive until SimGrid's clock has moved on, because a transfer's name may be reused in the very moment in
+  // which the transfer is done, while SimGrid still handles its flows.
   void retire(std::vector<s4u::CommPtr>& flows) {
     const double now = s4u::Engine::get_clock();
     std::erase_if(retired_, [&](const auto& flow) { return flow.first < now; });
@@ -143,7 +145,7 @@ class SimgridNetwork : public NetworkModel {
     arm();
   }
 
-  // One timer stands for the core's next event. While nothing is on the network the core runs on its own.
+  // One timer stands for the core's next event. While no flow is on the network the core runs on its own.
   void arm() {
     while (pending_ == 0 && !core_->finished() && core_->next_event() != kNever) core_->advance(core_->next_event());
     const Picoseconds next = core_->finished() ? kNever : core_->next_event();
@@ -164,12 +166,12 @@ class SimgridNetwork : public NetworkModel {
   s4u::Engine engine_;
   const Rings& rings_;
   const Fabric fabric_;
-  std::size_t ways_ = 1;  // out of an endpoint: within its pod, and over the spine
+  std::size_t ways_ = 1;  // ways out of an endpoint: within its pod, and over the spine
   TimedCore* core_ = nullptr;
   std::vector<double> rates_;                    // 0: no limit
   std::vector<s4u::Host*> senders_, receivers_;  // senders_[(endpoint · ways + way) · rates + rate]
   std::vector<FlowSet> transfers_;
-  std::vector<std::pair<double, s4u::CommPtr>> retired_;  // and since when
+  std::vector<std::pair<double, s4u::CommPtr>> retired_;  // with the time since when
   std::size_t pending_ = 0;                               // transfers announced or in flight
   Timer* timer_ = nullptr;
   Picoseconds armed_ = kNever;

@@ -8,11 +8,10 @@
 namespace stretto::sim {
 
 // Transfers as flows on a SimGrid platform (Casanova et al., JPDC 74(10), 2014): a star in which every endpoint has an
-// up and a down link, and the links of `fabric` lie between them. One flow per ring edge;
-// links are shared max-min (model CM02 without cross traffic or TCP window, link latency 0: α is paid before a flow
-// starts).
+// up and a down link, and the links of `fabric` lie between them. One flow per ring edge; links are shared max-min
+// (model CM02 without cross traffic or TCP window, link latency 0: α is paid before a flow starts).
 //
-// SimGrid allows one platform per process and keeps its clock for good, so make at most one of these in a process; the
+// SimGrid allows one platform per process and never resets its clock, so make at most one network in a process; the
 // engine does that in a child process per simulation (child.hpp).
 //
 // `rates` are the limits that start() will name; each endpoint has a sender for each of them, because SimGrid 3.32
@@ -20,12 +19,12 @@ namespace stretto::sim {
 using MakeSimgridNetwork = NetworkModel*(double link_bytes_per_s, const Fabric& fabric, const Rings& rings,
                                          std::vector<double> rates);
 
-// The maker. SimGrid and what it links (ns-3 among others) take longer to load than most simulations, so simgrid.cpp is
-// a module of its own, libstretto_simgrid.so, loaded by the first call. It lies beside the program, or in the folder
-// above. Throws Error(runtime) when it cannot be loaded.
+// Returns the maker. SimGrid and its libraries (ns-3 among others) take longer to load than most simulations, so
+// simgrid.cpp is a module of its own, libstretto_simgrid.so, which the first call loads from the program's folder or
+// the folder above. Throws Error(runtime) when it cannot be loaded.
 MakeSimgridNetwork* load_simgrid();
 
 }  // namespace stretto::sim
 
-// The module's export.
+// The module's exported symbol.
 extern "C" stretto::sim::MakeSimgridNetwork stretto_make_simgrid_network;

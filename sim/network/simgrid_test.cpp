@@ -27,7 +27,7 @@ Picoseconds end_of(const SimResult& result, OpId op) {
   return 0;
 }
 
-// Hand-calculated times are exact to the picosecond that SimGrid's clock, in seconds, is rounded to.
+// Hand-calculated times are exact to the picosecond to which SimGrid's clock, in seconds, is rounded.
 void check_exact(Picoseconds time, Picoseconds expected) { CHECK(std::abs(time - expected) <= 1); }
 
 // Buckets that become ready at uneven times, with movement on cores.
@@ -100,7 +100,7 @@ TEST_CASE("two communicators on two lanes share the links that they meet on", "[
     const SimResult fluid = run(toy, NetworkKind::fluid), grid = run(toy, NetworkKind::simgrid);
     CHECK(end_of(fluid, a) == 1 * ms);
     CHECK(end_of(fluid, b) == ms / 2);
-    // Half a link each until b is done, then a has its last half megabyte alone.
+    // Each has half of the link until b is done; then a has the link alone for its last half megabyte.
     check_exact(end_of(grid, b), 1 * ms);
     check_exact(end_of(grid, a), 1500 * us);
   }
@@ -124,7 +124,7 @@ TEST_CASE("ends a quarter of a nanosecond apart stay apart", "[sim][simgrid]") {
   const OpId a = toy.collective("a", {0, 1'000'000, {}, 1}, {}, 1, 0);
   const OpId b = toy.collective("b", {250, 1'000'000, {}, 1}, {}, 2, 1);
   const SimResult grid = run(toy, NetworkKind::simgrid);
-  // a: 1 byte alone, 999,999 at half rate; b: as many by then, 1 byte alone.
+  // a: 1 byte alone, 999,999 at half rate; b: 999,999 by then, 1 byte alone.
   check_exact(end_of(grid, a), 499'999'750);
   check_exact(end_of(grid, b), 500'000'000);
 }
