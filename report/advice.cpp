@@ -62,7 +62,7 @@ Advice measured_advice(const Comparison& comparison, const ComparisonRow& row) {
     return ModeStep{r.measured_median_ms(), r.measured, r.traffic, r.peak_bytes, true};
   };
   const auto floor = comparison.noise.find(row.ranks);
-  // With an unknown noise floor nothing is told apart.
+  // With an unknown noise floor no two steps can be told apart.
   const bool is_known = floor != comparison.noise.end() && !std::isnan(floor->second.pct);
   return {.mode = row.mode,
           .ranks = row.ranks,

@@ -10,51 +10,51 @@
 
 namespace stretto {
 
-// Whether an overlap mode should be turned on.
+// The advice on an overlap mode.
 enum class Verdict : std::uint8_t {
-  use,              // it saves more than is uncertain
-  avoid,            // it costs more than is uncertain, or does not fit where the plain schedule does
-  benchmark_first,  // the difference is too small to be told
-  off,              // it acts on nothing here
+  use,              // it saves more than the uncertainty
+  avoid,            // it costs more than the uncertainty, or does not fit where the plain schedule does
+  benchmark_first,  // the difference is smaller than the uncertainty
+  off,              // it acts on nothing in this scenario
 };
 const char* name_of(Verdict verdict);  // "use", "avoid", "benchmark first", "off"
 
-// One schedule as advice looks at it: a rank's step, predicted or measured.
+// One schedule as input of advice: a rank's step, predicted or measured.
 struct ModeStep {
   double step_ms = 0;
   BreakdownMs breakdown;
   Traffic traffic;
-  std::int64_t peak_bytes = 0;  // as planned and allocated
-  bool fits = true;             // on the device
+  std::int64_t peak_bytes = 0;  // planned and allocated bytes
+  bool fits = true;             // it fits on the device
 };
 
-// One overlap mode against the plain schedule at the same number of ranks. A value type.
+// One overlap mode compared with the plain schedule at the same number of ranks. A value type.
 struct Advice {
   std::string mode;
   std::int64_t ranks = 1;
   ModeStep step, plain;
-  double unsure_pct = 0;     // the saving may be off by so much of the plain step, either way
-  bool is_measured = false;  // otherwise expected
-  std::string off_because;   // the gate that is closed; otherwise empty
-  std::string because = {};  // what the mode changes in this layout, where the figures do not say it themselves
+  double unsure_pct = 0;     // uncertainty of the saving, in percent of the plain step, in both directions
+  bool is_measured = false;  // measured; otherwise predicted
+  std::string off_because;   // reason of the closed gate; otherwise empty
+  std::string because = {};  // the mode's effect in this layout, where the figures do not show it
 
-  // A saving below this is not worth a knob whatever its interval says: a judgement, and no measurement.
+  // A smaller saving is not worth a knob, whatever its interval: a judgement, not a measurement.
   static constexpr double kSmall_pct = 0.5;
 
   double saved_pct() const { return 100 * (plain.step_ms - step.step_ms) / plain.step_ms; }
   std::int64_t memory_delta_bytes() const { return step.peak_bytes - plain.peak_bytes; }
   Verdict verdict() const;
-  // One line: what is saved, how much of the traffic is hidden, what compute and memory pay.
+  // Returns one line: the saving, the hidden share of the traffic, and the costs for compute and memory.
   std::string why() const;
 };
 
-// What was measured of a row says of its mode; uncertain is the noise floor, where it is known. `row` is one of the
-// comparison's.
+// Returns advice from the measurements of a row; the uncertainty is the noise floor, where it is known. `row` is one of
+// the comparison's rows.
 Advice measured_advice(const Comparison& comparison, const ComparisonRow& row);
 
-// A row for each.
+// Returns a table with a row for each advice.
 Table advice_table(const std::vector<Advice>& advice);
-// The keys of docs/json.md.
+// Returns JSON with the keys of docs/json.md.
 nlohmann::json advice_json(const Advice& advice);
 
 }  // namespace stretto

@@ -22,7 +22,7 @@ TEST_CASE("a mode is used or avoided when its difference is beyond doubt", "[rep
   CHECK(advice(100, 96, 5).verdict() == Verdict::benchmark_first);
   CHECK(advice(100, 104, 5).verdict() == Verdict::benchmark_first);
   CHECK(advice(100, 106, 5).verdict() == Verdict::avoid);
-  // However sure, a tiny saving is no advice.
+  // A tiny saving gives no advice, however certain it is.
   CHECK(advice(100, 99.6, 0).verdict() == Verdict::benchmark_first);
   CHECK(advice(100, 99.4, 0).verdict() == Verdict::use);
 }
@@ -32,7 +32,7 @@ TEST_CASE("a mode that no longer fits is avoided, one that is off says why", "[r
   fast.step.fits = false;
   CHECK(fast.verdict() == Verdict::avoid);
   CHECK(fast.why().find("does not fit") == 0);
-  fast.plain.fits = false;  // nothing is lost by it
+  fast.plain.fits = false;  // the mode is no worse in this
   CHECK(fast.verdict() == Verdict::use);
   fast.off_because = "size is 1";
   CHECK(fast.verdict() == Verdict::off);

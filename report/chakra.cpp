@@ -50,7 +50,7 @@ Dtype type_of_first_operand(const Schedule& schedule, const Operation& operation
   return schedule.dtype_of(operation.accesses.front().view);
 }
 
-// Arithmetic of GEMMs and attention; of anything else one operation for each element of its largest operand.
+// Returns the arithmetic of GEMMs and attention; for other kinds one operation for each element of the largest operand.
 std::int64_t operations_of(const Operation& operation) {
   if (const double flops = model_flops(operation.work); flops > 0) return std::int64_t(flops);
   std::int64_t elements = 0;
@@ -58,7 +58,7 @@ std::int64_t operations_of(const Operation& operation) {
   return elements;
 }
 
-// Whole microseconds of times that follow one another: each sum of them is right to half a microsecond.
+// Rounds consecutive times to whole microseconds so that each of their sums is right to half a microsecond.
 class WholeMicroseconds {
  public:
   std::uint64_t next(Picoseconds time) {
@@ -71,7 +71,7 @@ class WholeMicroseconds {
   Picoseconds passed_ = 0, said_ = 0;
 };
 
-// The messages between this rank and others so far: [communicator, sender, receiver].
+// Counts the messages between this rank and others so far: [communicator, sender, receiver].
 using Messages = std::map<std::tuple<std::uint32_t, std::int64_t, std::int64_t>, std::int64_t>;
 
 }  // namespace
@@ -79,9 +79,9 @@ using Messages = std::map<std::tuple<std::uint32_t, std::int64_t, std::int64_t>,
 std::vector<std::vector<std::uint64_t>> dependencies_of(const BoundProgram& program, std::size_t lanes) {
   const auto& ops = program.ops;
   std::vector<std::vector<std::uint64_t>> dependencies(ops.size());
-  // How many operations of each lane have finished before an operation starts.
+  // [op][lane] number of operations that have finished before the operation starts.
   std::vector<std::vector<std::uint32_t>> finished(ops.size());
-  // Of the operations that are joined: the first one's position.
+  // Returns the position of the first of the joined operations.
   const auto group_begin = [&](LaneId lane, std::uint32_t position) {
     while (ops[program.lanes[lane][position]].joined) --position;
     return position;
@@ -89,7 +89,8 @@ std::vector<std::vector<std::uint64_t>> dependencies_of(const BoundProgram& prog
   for (std::uint32_t first = 0, end = 0; first < ops.size(); first = end) {
     for (end = first + 1; end < ops.size() && ops[end].joined;) ++end;
     const LaneId own = ops[first].lane;
-    std::vector<std::uint32_t> known(lanes);  // what the operation before in the lane has waited for
+    // finished operations of each lane that the previous operation of this lane has waited for
+    std::vector<std::uint32_t> known(lanes);
     if (ops[first].position > 0) known = finished[program.lanes[own][ops[first].position - 1]];
     std::vector<std::uint32_t> needed = known;
     needed[own] = ops[first].position;
@@ -102,7 +103,7 @@ std::vector<std::vector<std::uint64_t>> dependencies_of(const BoundProgram& prog
           continue;
         }
         assert(wait.op < end && "an operation is issued after those that it waits for");
-        if (wait.op >= first) continue;  // joined with it
+        if (wait.op >= first) continue;  // the operation is joined with this one
         for (std::size_t lane = 0; lane < lanes; ++lane) needed[lane] = std::max(needed[lane], finished[wait.op][lane]);
       }
     std::vector<std::uint64_t> on;
@@ -155,7 +156,7 @@ std::string ChakraTraces::of(std::int64_t rank) const {
   assert(rows == nullptr || rows->size() == program.ops.size());
 
   ProtoMessage metadata;
-  metadata.add(kVersion, std::string_view("0.0.4"));  // as Chakra's own converters write it
+  metadata.add(kVersion, std::string_view("0.0.4"));  // the version that Chakra's own converters write
   metadata.add(kMetadataAttribute, attribute("producer", kString, "stretto"));
   metadata.add(kMetadataAttribute, attribute("schedule", kString, schedule_.name));
   std::string text = metadata.delimited();

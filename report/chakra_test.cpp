@@ -36,7 +36,7 @@ TEST_CASE("what a trace's node waits for: lanes, edges, starts of others and joi
   made.add(2, 0, 0, 0, 0, {{b, 0, EdgeKind::start_start}});  // 3: may start when b may
   made.compute(0, 0, 0, {{b}});                              // 4
   made.compute(0, 0, 0, {{b}});                              // 5: 4 has waited for it
-  made.add(2, 0, 0, 0, 0, {{c}, {b, 1}});                    // 6: the edge to the step before is none
+  made.add(2, 0, 0, 0, 0, {{c}, {b, 1}});                    // 6: the edge to the previous step is left out
   made.add(1, 0, 0, 0, 0, {{c}});                            // 7 and 8 start together
   made.add(1, 0, 0, 0, 0, {{4}});
   made.add(1, 0, 0, 0, 0);  // 9

@@ -9,8 +9,8 @@
 namespace stretto {
 namespace {
 
-// Groups of ranks that are alike, as the tensor-parallel group and the ring that its pieces go round: one hue, in
-// shades. The first members, which stand on a page together most often, are farthest apart.
+// Communicators of one kind, such as the tensor-parallel group and the ring of its messages: one hue, in shades. The
+// first members, which most often appear together on a page, differ most.
 struct Family {
   double hue, saturation;  // degrees, percent
   std::vector<const char*> members;
@@ -33,7 +33,7 @@ const std::vector<Family>& families() {
 }
 constexpr std::array kLightness = {48, 70, 34, 59, 41, 78, 53, 65, 37, 45, 74, 51, 62, 56, 67};  // percent
 
-// By the definition of HSL in CSS Color Module Level 3; hue in degrees, the others 0 to 1.
+// Converts by the definition of HSL in CSS Color Module Level 3; hue in degrees, the others 0 to 1.
 std::string hex_of(double hue, double saturation, double lightness) {
   const auto channel = [&](double n) {
     const double k = std::fmod(n + hue / 30, 12);
@@ -59,16 +59,16 @@ std::vector<Colour> make_palette() {
       {"phase-grad-sync", "#8fbcec", "#2f5f93"},
       {"phase-optimizer", "#262626", "#e6e6e6"},
       {"phase-param-sync", "#9adbe8", "#3a6f7a"},
-      // Where the time of a step goes.
+      // Parts of a step's time.
       {"compute", "#1f4e8c", "#3a6ab0"},
       {"core-wait", "#d9c7a0", "#6b5c3a"},
       {"queue-wait", "#7a4a22", "#a87a4d"},
       {"host-wait", "#5f5e59", "#a9a79f"},
       {"bubble", "#cfcdc6", "#4a4843"},
-      // Both sides of a step.
+      // The two sides of a step.
       {"predicted", "#7a8ca5", "#6f829c"},
       {"measured", "#3d4a5c", "#c3cedd"},
-      // Memory.
+      // Parts of memory.
       {"parameters", "#3d6fb0", "#5f90cf"},
       {"optimizer-state", "#8f86c9", "#7d74bd"},
       {"gradients", "#c98a5e", "#b27a50"},
@@ -79,7 +79,7 @@ std::vector<Colour> make_palette() {
   for (const Family& family : families())
     for (std::size_t i = 0; i < family.members.size(); ++i) {
       const double lightness = kLightness.at(i) / 100.0, saturation = family.saturation / 100;
-      // On a dark page the dark shades are lighter.
+      // On a dark page the order of lightness is reversed: dark shades become lighter.
       colours.push_back({class_of(family.members[i]), hex_of(family.hue, saturation, lightness),
                          hex_of(family.hue, saturation * 0.85, 0.2 + 0.72 * lightness)});
     }
@@ -104,7 +104,7 @@ std::string palette_css() {
 }
 
 std::string colour_of_communicator(std::string_view communicator) {
-  // Of all ranks: it has the names of the axes, "pp-dp".
+  // A communicator of all ranks is named after the axes: "pp-dp".
   if (communicator.find('-') != std::string_view::npos) return class_of("all");
   for (const Family& family : families())
     for (const char* member : family.members)

@@ -7,21 +7,21 @@
 
 namespace stretto {
 
-// Colours of a page by meaning: every communicator, every phase and every part of a step has one of its own, which is
-// the same in strips, bars, lanes and legends of every page. A colour is the name of a class of the page's style and,
-// with "--" before it, of a variable.
+// Colours of a page by meaning: every communicator, every phase and every part of a step has a colour of its own, in
+// strips, bars, lanes and legends of every page. A colour is the name of a class of the page's style and, with "--"
+// before it, of a variable.
 struct Colour {
   std::string name;
-  std::string light, dark;  // "#2a78d6": on a light and on a dark page
+  std::string light, dark;  // "#2a78d6": colours for a light and for a dark page
 };
-// All colours that mean something. No two are alike.
+// Returns all colours with a meaning. No two are equal.
 const std::vector<Colour>& palette();
-// Their variables and classes, as CSS.
+// Returns the variables and classes of all colours as CSS.
 std::string palette_css();
 
-// "comm-tp". Communicators of unknown names share "comm-other".
+// Returns "comm-tp". Communicators of unknown names share "comm-other".
 std::string colour_of_communicator(std::string_view communicator);
-// "phase-forward".
+// Returns "phase-forward".
 std::string colour_of_phase(Phase phase);
 
 }  // namespace stretto

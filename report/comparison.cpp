@@ -14,20 +14,20 @@
 namespace stretto {
 namespace {
 
-// Sum over instances of each template, mean over the ranks that the timeline holds, in ms.
+// Sums the times of all instances of each template, and takes the mean over the ranks of the timeline, in ms.
 std::map<OpId, double> sums_ms(const std::vector<BoundProgram>& programs, const Timeline& timeline) {
   std::map<std::int64_t, const BoundProgram*> program_of;
   for (const BoundProgram& program : programs) program_of[program.rank] = &program;
   std::map<OpId, double> sums;
   for (const TimelineRow& row : timeline.rows) {
     const OpId op = program_of.at(row.rank)->ops[row.op].op;
-    // A communication's own time begins when all have arrived; a compute operation's when it has its core.
+    // A communication's own time begins when all members have arrived; a compute operation's when it has its core.
     sums[op] += to_ms(row.moved() - row.transfer) / double(programs.size());
   }
   return sums;
 }
 
-// Medians over timelines of these sums.
+// Returns the medians of these sums over timelines.
 std::map<OpId, double> median_sums_ms(const std::vector<BoundProgram>& programs, std::span<const Timeline> timelines) {
   std::map<OpId, std::vector<double>> all;
   for (const Timeline& timeline : timelines)
@@ -49,7 +49,7 @@ std::string number(const char* format, double value) {
 }
 nlohmann::json known(double value) { return std::isnan(value) ? nlohmann::json(nullptr) : nlohmann::json(value); }
 
-// On every row but the plain schedules.
+// Returns advice on every row except plain schedules.
 std::vector<Advice> all_advice(const Comparison& comparison) {
   std::vector<Advice> advice;
   for (const ComparisonRow& row : comparison.rows)

@@ -16,7 +16,7 @@
 
 namespace stretto {
 
-// Time of one operation template in one step: all its instances, mean over ranks.
+// Time of one operation template in one step: the sum of all its instances, mean over ranks.
 struct OperationTime {
   std::string name, kind;
   double predicted_ms = 0, measured_ms = 0;
@@ -25,30 +25,31 @@ struct OperationTime {
 // The time of the compute lanes, broken down (report/exposure.hpp), in milliseconds, mean over ranks.
 struct BreakdownMs {
   double compute = 0, core_wait = 0, exposed = 0, queue_wait = 0, bubble = 0;
-  std::vector<double> exposed_by = {};  // [communicator]; of predictions they add up to `exposed`
-  double host = 0;                      // the part of `bubble` that waits for the host
+  std::vector<double> exposed_by = {};  // [communicator]; in predictions they add up to `exposed`
+  double host = 0;                      // the part of `bubble` spent waiting for the host
 };
 BreakdownMs to_ms(const Breakdown& breakdown);
 
-// Not measured: "-" in tables, null in JSON.
+// Marks a value that was not measured: "-" in tables, null in JSON.
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// One schedule at one number of ranks: both sides of it.
+// One schedule at one number of ranks, predicted and measured.
 struct ComparisonRow {
   std::string mode;
-  std::vector<std::string> equal_modes;  // further modes that give the very same schedule: measured once for all
+  std::vector<std::string> equal_modes;  // further modes with an identical schedule: all are measured once
   std::int64_t ranks = 1;
   double predicted_ms = 0;
-  std::vector<double> measured_ms;        // every repeat, in the order they ran
+  std::vector<double> measured_ms;        // every repeat, in the order of the runs
   BreakdownMs predicted, measured;        // measured: median over repeats of each part
-  Traffic traffic;                        // measured: of the repeat with the median step time
-  std::int64_t peak_bytes = 0;            // of a rank of the role that needs most, as planned and allocated
+  Traffic traffic;                        // in a measured row: of the repeat with the median step time
+  std::int64_t peak_bytes = 0;            // for a rank of the role that needs most, as planned and allocated
   std::vector<OperationTime> operations;  // in the order of the schedule's templates
-  double loss = kUnknown;                 // after the same number of steps in every mode
-  double core_speed = 1;                  // what the prediction was made for: sgemm between the measured steps over
-                                          // sgemm at calibration, both by the time that its threads had a core; 1 where
-                                          // its readings cannot tell the two apart
-  double lost_pct = 0, burst_ms = 0;      // the prediction's disturbance: spinning threads between the same steps
+  double loss = kUnknown;                 // loss after a number of steps that is equal for all modes
+  // the speed for which the prediction was made: sgemm between the measured steps / sgemm at calibration, both by the
+  // time that the threads had a core; 1 where the readings cannot tell the two apart
+  double core_speed = 1;
+  // disturbance of the prediction: readings of spinning threads between the same steps
+  double lost_pct = 0, burst_ms = 0;
   double predicted_as_calibrated_ms = 0;  // the prediction for core_speed 1, undisturbed
 
   double measured_median_ms() const;
@@ -57,55 +58,56 @@ struct ComparisonRow {
 
 struct Comparison {
   std::string platform;
-  bool on_gpu = false;              // measured on a GPU: nothing is known of how fast it ran meanwhile
-  std::vector<ComparisonRow> rows;  // rows of equal ranks stand together; the first of them is the plain schedule
-  std::map<std::int64_t, NoiseFloor> noise;  // [ranks]: of all repeats of all rows, and of a second copy of the plain
-                                             // schedule
+  bool on_gpu = false;              // measured on a GPU, where the speed during the measurement is not known
+  std::vector<ComparisonRow> rows;  // rows of equal ranks are consecutive; the first of them is the plain schedule
+  // [ranks]: from all repeats of all rows, and of a second copy of the plain schedule
+  std::map<std::int64_t, NoiseFloor> noise;
   double sgemm_GFLOPs = kUnknown,
-         step_GFLOPs = kUnknown;  // yardstick (of the host) and what the one-rank step sustains
+         step_GFLOPs = kUnknown;  // the yardstick (on a host), and the sustained rate of the one-rank step
 
-  std::vector<std::string> notes;  // which mode asks for what and does not get it, and why
-  // Measurements kept, and those made again because a hypervisor gave the cores to others
+  std::vector<std::string> notes;  // the modes that request something and do not get it, with the reason
+  // Kept measurements, and discarded ones, which were repeated because a hypervisor gave the cores to other machines
   // meanwhile.
   std::int64_t runs = 0, set_aside = 0;
 
-  const ComparisonRow& plain_of(const ComparisonRow& row) const;  // at equal ranks
+  const ComparisonRow& plain_of(const ComparisonRow& row) const;  // at an equal number of ranks
 
   NoiseFloor noise_floor() const;  // mean over the numbers of ranks
-  // Others took so much of the cores that figures say little: more than kBusy_pct of what ranks computed.
+  // Returns whether other processes took so much of the cores that figures mean little: more than kBusy_pct of the
+  // ranks' compute time.
   static constexpr double kBusy_pct = 10;
   bool is_busy() const;
   double mean_abs_error_pct() const;
   double worst_abs_error_pct() const;
   double mean_abs_error_as_calibrated_pct() const;
-  // Counts pairs of different schedules at equal ranks whose measured medians differ by more than 5 %, and how many of
-  // them the prediction ranks the same way.
+  // Counts pairs of different schedules at equal ranks whose measured medians differ by more than 5 %, and the pairs
+  // among them that the prediction orders likewise.
   struct Ranking {
     int pairs = 0, right = 0;
   };
   Ranking ranking() const;
-  // step(plain) − step(row) at equal ranks; 0 for the plain row itself.
+  // Return step(plain) − step(row) at equal ranks; 0 for the plain row itself.
   double saved_predicted_ms(const ComparisonRow& row) const;
   double saved_measured_ms(const ComparisonRow& row) const;
-  // Whether the measured step differs from the plain one's by more than the noise floor; not known of the plain row
-  // itself, nor where the floor is not.
+  // Returns whether the measured step differs from the plain one's by more than the noise floor; nullopt for the plain
+  // row itself, and where the floor is not known.
   std::optional<bool> is_beyond_noise(const ComparisonRow& row) const;
 };
 
-// Per operation template: predicted and measured sums. `measured` are the timelines of the repeats, `predicted` those
-// of the steps that were simulated: medians over each. Without any the sums are unknown.
+// Returns predicted and measured sums of each operation template. `measured` are the timelines of the repeats,
+// `predicted` those of the simulated steps: the sums are medians over them. Without timelines the sums are unknown.
 std::vector<OperationTime> operation_times(const Schedule& schedule,
                                            const std::vector<BoundProgram>& predicted_programs,
                                            std::span<const Timeline> predicted,
                                            const std::vector<BoundProgram>& measured_programs,
                                            const std::vector<Timeline>& measured);
 
-// One line a row, as it is printed; and what is said below it, one remark an element.
+// Return the printed table, one line a row, and the remarks below it, one an element.
 Table comparison_table(const Comparison& comparison);
 std::vector<std::string> comparison_remarks(const Comparison& comparison);
-// The table and the remarks, then for each row the operations that explain most of the difference.
+// Returns the table and the remarks, then for each row the operations that explain most of the difference.
 std::string comparison_text(const Comparison& comparison, std::size_t operations_per_row = 4);
-// Keys of the `compare` command, and `operations`, `breakdown` per row.
+// Returns JSON with the keys of the `compare` command, and `operations`, `breakdown` per row.
 nlohmann::json comparison_json(const Comparison& comparison);
 
 }  // namespace stretto

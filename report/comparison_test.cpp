@@ -32,11 +32,11 @@ TEST_CASE("errors are against the median, saved times against the plain row of e
 
 TEST_CASE("only pairs of schedules that clearly differ are ranked", "[report]") {
   Comparison comparison;
-  comparison.rows = {row("plain", 1, 100, {100}), row("a", 1, 100, {110}),  // predicted alike: nothing to rank
+  comparison.rows = {row("plain", 1, 100, {100}), row("a", 1, 100, {110}),  // equal predictions: nothing to rank
                      row("plain", 2, 100, {100}), row("a", 2, 90, {80}),   row("b", 2, 95, {82}),
                      row("plain", 4, 100, {100}), row("a", 4, 101, {80})};
   const Comparison::Ranking ranking = comparison.ranking();
-  CHECK(ranking.pairs == 3);  // at 2: plain-a, plain-b, and not a-b, 2.5 % apart; at 4: plain-a
+  CHECK(ranking.pairs == 3);  // at 2: plain-a, plain-b, but not a-b, which are 2.5 % apart; at 4: plain-a
   CHECK(ranking.right == 2);
 }
 

@@ -36,7 +36,7 @@ class PathSearch {
         }
     if (!latest) return path;
     path.length = std::max<Picoseconds>(0, latest->end - timeline_.step_begin);
-    // Operations that began no later than this have been counted already: overlap counts once.
+    // Operations that began no later than this have been counted already, so that overlap counts once.
     Picoseconds counted = latest->end;
     for (bool is_behind_end = true;;) {
       if (is_behind_end) at = last_of_joined(at);
@@ -63,7 +63,7 @@ class PathSearch {
   struct Cause {
     bool is_there = false;
     PathNode node;
-    bool is_end = true;  // else it was the other's start
+    bool is_end = true;  // otherwise the awaited event was the other operation's start
     Picoseconds time = 0;
   };
 
@@ -71,7 +71,7 @@ class PathSearch {
   const Work& work_of(const PathNode& node) const { return programs_[node.program].work_of(node.op); }
   bool communicates(const PathNode& node) const { return is_communication(work_of(node)); }
 
-  // The n-th operation of a group, or the n-th message of a pair, is the same one on all its members.
+  // Joins members: the n-th operation of a group, or the n-th message of a pair, is one operation on all its members.
   void join_members(const IssueOrder& issued) {
     for (const BoundProgram& program : programs_) group_.emplace_back(program.ops.size(), kAlone);
     const auto join = [&](std::size_t first, std::uint32_t program, const std::vector<std::uint32_t>& ops) {
@@ -91,7 +91,7 @@ class PathSearch {
     }
   }
 
-  // Joined messages end together, with the one that was complete last.
+  // Returns the last of joined messages: they end together, with the one that was complete last.
   PathNode last_of_joined(PathNode node) const {
     const BoundProgram& program = programs_[node.program];
     const std::vector<std::uint32_t>& lane = program.lanes[program.ops[node.op].lane];
@@ -133,9 +133,9 @@ class PathSearch {
   static constexpr std::size_t kAlone = ~std::size_t{0};
   const std::vector<BoundProgram>& programs_;
   const Timeline& timeline_;
-  std::vector<std::vector<const TimelineRow*>> rows_;  // [program][op]; null: was not recorded
+  std::vector<std::vector<const TimelineRow*>> rows_;  // [program][op]; null: not recorded
   std::vector<std::vector<std::size_t>> group_;        // [program][op] → groups_, or kAlone
-  std::vector<std::vector<PathNode>> groups_;          // members of one communication
+  std::vector<std::vector<PathNode>> groups_;          // the members of each communication
 };
 
 }  // namespace

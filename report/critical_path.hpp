@@ -6,20 +6,21 @@
 
 namespace stretto {
 
-// Why a step took as long as it did: from the operation that ended last back to the beginning of the step, each time
-// to what the operation began behind, of all that it had to wait for: the operation before it on its lane, one that it
-// waits for, or, for communication, the member that came last and what that one waited for (the critical path of Yang
-// and Miller, ICDCS 1988). With compute + communication + between = length the last says what nobody computed for:
-// launching, waiting for cores, the beginning of the step.
+// Why a step took as long as it did: the path from the operation that ended last back to the beginning of the step.
+// Each step of the path goes to the latest of an operation's predecessors: the previous operation on its lane, one that
+// it waits for, or, for communication, the member that arrived last and that member's predecessors (the critical path
+// of Yang and Miller, ICDCS 1988). With compute + communication + between = length, the last is time in which none of
+// them computed: launching, waiting for cores, the beginning of the step.
 struct CriticalPath {
-  std::vector<TimelineRow> rows;  // in the order they ran; communication by the member that came last
-  Picoseconds length = 0;         // from step_begin to the end of the last operation
+  // in the order of execution; communication has the row of the member that arrived last
+  std::vector<TimelineRow> rows;
+  Picoseconds length = 0;  // from step_begin to the end of the last operation
   Picoseconds compute = 0, communication = 0, between = 0;
 };
 
-// `step`: with the programs that the rows' `op` index into, of all ranks or of all representatives; rows in order of
-// (rank, op), of which some may be missing. What an operation waits for of the step before counts as the beginning of
-// the step.
+// Finds the critical path. `step` has the programs that the rows' `op` index into, for all ranks or for all
+// representatives; rows are in order of (rank, op), and some may be missing. A wait for an operation of the previous
+// step counts as the beginning of the step.
 CriticalPath critical_path(const BoundStep& step, const Timeline& timeline);
 
 }  // namespace stretto

@@ -17,10 +17,10 @@ std::vector<std::uint32_t> ops_of(const CriticalPath& path) {
 TEST_CASE("a critical path leads through what was waited for last") {
   test::HandMade made;
   made.compute(0, 0, 10);                                // 0
-  const auto sent = made.add(1, 10, 10, 10, 40, {{0}});  // 1: beside 2
+  const auto sent = made.add(1, 10, 10, 10, 40, {{0}});  // 1: concurrent with 2
   made.compute(10, 12, 30);                              // 2
-  made.compute(40, 43, 50, {{sent}});                    // 3: behind the communication, which ended later than 2
-  made.add(2, 30, 30, 30, 45);                           // 4: nobody waits for it
+  made.compute(40, 43, 50, {{sent}});                    // 3: after the communication, which ended later than 2
+  made.add(2, 30, 30, 30, 45);                           // 4: no operation waits for it
   made.timeline.step_end = 50;
   const CriticalPath path = critical_path(test::step_of(made.schedule, {made.program}), made.timeline);
   CHECK(ops_of(path) == std::vector<std::uint32_t>{0, 1, 3});

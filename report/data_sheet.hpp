@@ -6,8 +6,8 @@
 
 namespace stretto {
 
-// Peak of a device by its data sheet, dense, in TFLOP/s: bf16 on its tensor cores, f32 on its other ones
-// (GEMMs of f32 do not use TF32). nullopt for other types and for a device that is not listed. `name` as CUDA has it,
+// Returns the peak of a device by its data sheet, dense, in TFLOP/s: bf16 on its tensor cores, f32 on its other cores
+// (GEMMs of f32 do not use TF32). nullopt for other types and for a device that is not listed. `name` is CUDA's name,
 // "NVIDIA H100 80GB HBM3".
 std::optional<double> data_sheet_TFLOPs(std::string_view name, Dtype dtype);
 

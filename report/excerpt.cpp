@@ -10,7 +10,7 @@ namespace {
 struct Candidate {
   const BoundProgram* program = nullptr;
   const Program* role = nullptr;
-  std::int64_t turn = 0;  // how many ranks of its role come before it
+  std::int64_t turn = 0;  // number of earlier ranks of its role
   std::vector<const TimelineRow*> rows;
 };
 
@@ -32,7 +32,7 @@ std::vector<Candidate> candidates_of(const Schedule& schedule, const std::vector
   return candidates;
 }
 
-// Leaves of the rows those that start around the middle of the step, not more than `most` of all candidates together.
+// Keeps only the rows that start around the middle of the step, at most `most` for all candidates together.
 void cut_in_time(std::vector<Candidate>& candidates, std::int64_t most, const Timeline& timeline,
                  TimelineExcerpt& result) {
   const Picoseconds begin = timeline.step_begin, middle = begin + (timeline.step_end - begin) / 2;
@@ -53,7 +53,7 @@ void cut_in_time(std::vector<Candidate>& candidates, std::int64_t most, const Ti
   result.window_end = middle + reach - begin;
 }
 
-// Keeps the bars that come first, equally many of every track.
+// Keeps the first bars, equally many of every track.
 void cut_bars(std::vector<StageTrack>& stages, std::int64_t most, bool& all_bars) {
   std::int64_t count = 0;
   for (const StageTrack& stage : stages) count += std::ssize(stage.bars);
@@ -90,7 +90,7 @@ TimelineExcerpt excerpt(const Schedule& schedule, const std::vector<BoundProgram
   std::unordered_map<std::string, std::uint32_t> label_of;
   std::vector<Candidate> candidates = candidates_of(schedule, programs, timeline);
   std::int64_t of_first = 0;  // operations of the first ranks of all roles
-  std::size_t firsts = 0;     // ranks among them that may be shown
+  std::size_t firsts = 0;     // number of these ranks that may be shown
   for (const Candidate& candidate : candidates) {
     ++result.all_ranks;
     result.all_operations += std::ssize(candidate.rows);

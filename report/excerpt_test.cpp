@@ -9,7 +9,7 @@ using stretto::test::HandMade;
 
 namespace {
 
-// `ranks` ranks that each run `operations` operations of the same names, a microsecond each.
+// `ranks` ranks that each run `operations` operations of equal names, a microsecond each.
 struct Run {
   Schedule schedule;
   std::vector<BoundProgram> programs;

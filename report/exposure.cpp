@@ -12,7 +12,7 @@
 namespace stretto {
 namespace {
 
-// Rows are in order of (rank, op).
+// Compares rows that are in order of (rank, op).
 struct RankOrder {
   bool operator()(const TimelineRow& row, std::int64_t rank) const { return row.rank < rank; }
   bool operator()(std::int64_t rank, const TimelineRow& row) const { return rank < row.rank; }
@@ -22,7 +22,7 @@ constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 constexpr int kSteps = LaneWindows::kSteps;
 constexpr std::int64_t kNothing = -1, kAll = std::numeric_limits<std::int64_t>::max();
 
-// One rank's step, from beginning to end.
+// Accounts for one rank's step, from beginning to end.
 class Accounting {
  public:
   Accounting(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline)
@@ -41,7 +41,7 @@ class Accounting {
 
   Breakdown run() {
     for (Picoseconds now = begin_; now < end_;) {
-      // Until `next` no compute lane changes what it does.
+      // Up to `next` no compute lane changes its state.
       Picoseconds next = end_;
       bool computes = false, queues = false;
       for (ComputeLane& lane : compute_) {
@@ -70,17 +70,17 @@ class Accounting {
   }
 
  private:
-  // A compute lane, on its way through the step. Until `ready` it waits, from `held` on for its hardware queue alone;
-  // until `start` it queues for cores, until `end` it computes. All within the step.
+  // A compute lane on its way through the step. Until `ready` it waits, from `held` on only for its hardware queue;
+  // until `start` it queues for cores, until `end` it computes. All times are within the step.
   struct ComputeLane {
-    std::vector<const TimelineRow*> rows;  // in lane order
-    std::size_t behind = 0;                // the next of them
-    int steps_ago = 0;                     // 1: what is left of the step before
+    std::vector<const TimelineRow*> rows;  // in the order of the lane
+    std::size_t behind = 0;                // index of the next row
+    int steps_ago = 0;                     // 1: rest of the previous step
     Picoseconds ready = 0, start = 0, end = 0;
     Interval held;
     bool is_through = false;
   };
-  // How far a lane must have come, in the steps so many steps ago.
+  // How far a lane must have come: [steps ago].
   struct Awaited {
     LaneId lane = 0;
     std::array<std::int64_t, kSteps> last{};  // position; kNothing, kAll
@@ -116,9 +116,9 @@ class Accounting {
     }
   }
 
-  // A step whose compute starts before the last operation of the step before has ended (parameters are still being
-  // gathered) is looked at over the period that starts with its compute; the next step's compute fills the rest. Other
-  // compute lanes may then still be busy with the step before.
+  // Moves the period of a step whose compute starts before the last operation of the previous step has ended
+  // (parameters are still being gathered): the period starts with the step's compute, and the next step's compute fills
+  // the rest. Other compute lanes may then still be busy with the previous step.
   void begin_with_compute(Picoseconds step_begin) {
     begin_ = step_begin;
     for (const ComputeLane& lane : compute_)
@@ -126,7 +126,7 @@ class Accounting {
     end_ = begin_ + period_;
     for (ComputeLane& lane : compute_) {
       lane.end = begin_;
-      // A lane is in order: that whose operation begins the period is through with the step before.
+      // A lane is in order, so the lane whose operation begins the period has finished the previous step.
       if (compute_.size() == 1 || lane.rows.empty() || lane.rows.front()->ready == begin_) continue;
       const auto left = std::partition_point(lane.rows.begin(), lane.rows.end(),
                                              [&](const TimelineRow* row) { return row->end - period_ <= begin_; });
@@ -136,7 +136,7 @@ class Accounting {
     }
   }
 
-  // To the lane's next operation. Clamping keeps the sum exact even for clocks that disagree by a tick.
+  // Moves to the lane's next operation. Clamping keeps the sum exact even for clocks that disagree by a tick.
   void go_on(ComputeLane& lane) const {
     if (lane.behind == lane.rows.size()) {
       if (lane.steps_ago == 0) {
@@ -156,7 +156,7 @@ class Accounting {
     lane.held.begin -= shift, lane.held.end -= shift;
   }
 
-  // nullptr where the timeline has none. Mostly it has all.
+  // Returns the row, or nullptr where the timeline has none. Mostly it has all rows.
   const TimelineRow* row_of(std::uint32_t op) const {
     if (op < rows_.size() && rows_[op].op == op) return &rows_[op];
     const auto at = std::lower_bound(rows_.begin(), rows_.end(), op,
@@ -164,8 +164,8 @@ class Accounting {
     return at != rows_.end() && at->op == op ? &*at : nullptr;
   }
 
-  // When all that the operation waits for was over and its lane was free. The first operation of a lane in a step also
-  // waits for the end of the step before: the process does.
+  // Returns the time at which all waits of the operation were met and its lane was free. The first operation of a lane
+  // in a step also waits for the end of the previous step, because the process does.
   Picoseconds waits_over(const TimelineRow& row) const {
     const BoundOp& op = program_.ops[row.op];
     Picoseconds over = std::numeric_limits<Picoseconds>::min();
@@ -181,8 +181,8 @@ class Accounting {
     return over;
   }
 
-  // From when on the operation, and what it is joined with, waited for nothing but its hardware queue, to when the
-  // queue let it go: whatever was issued to the queue before had started. Empty when other waits were over later.
+  // Returns the interval in which the operation, with those joined to it, waited only for its hardware queue: until all
+  // earlier operations of the queue had started. Empty when other waits ended later.
   Interval held_by_queue(const TimelineRow& row) const {
     const BoundOp& first = program_.ops[row.op];
     if (first.joined) return {};
@@ -205,7 +205,7 @@ class Accounting {
     return held;
   }
 
-  // Windows of the lanes that are waited for, the lowest first.
+  // Charges the windows of the awaited lanes, the lowest first.
   void charge(std::vector<LaneWindows>& windows, std::span<Picoseconds> to) {
     for (const Awaited& awaited : awaited_)
       for (int steps_ago = kSteps - 1; steps_ago >= 0; --steps_ago)
@@ -213,7 +213,8 @@ class Accounting {
           windows[awaited.lane].charge(free_, steps_ago, period_, last, to);
   }
 
-  // Between `from` and `to` no compute lane computes or queues for cores, and those that are not through wait.
+  // Accounts for a time between `from` and `to` in which no compute lane computes or queues for cores, and unfinished
+  // lanes wait.
   void wait(Picoseconds from, Picoseconds to) {
     bool is_tail = true;
     awaited_.clear();
@@ -236,7 +237,7 @@ class Accounting {
     for (const ComputeLane& lane : compute_) {
       if (free_.empty()) break;
       if (lane.rows.empty() || (lane.is_through && !is_tail)) continue;
-      // A lane that is through has the first operation of the next step before it.
+      // A finished lane has the first operation of the next step ahead.
       const TimelineRow& next = *lane.rows[lane.is_through ? 0 : lane.behind - 1];
       const Picoseconds shift = lane.is_through ? -period_ : lane.steps_ago * period_;
       host += take(free_, waits_over(next) - shift, next.ready - shift);
@@ -246,15 +247,15 @@ class Accounting {
     for (const Interval& rest : free_) result_.bubble += rest.end - rest.begin;
   }
 
-  // Adds to `awaited_` the communication that an operation of `behind` steps ago waits for, and what that waits for in
-  // turn as long as it is not over at `from`. What is queued ahead on the lane of an awaited operation is waited for as
-  // well; of the steps before up to `oldest` all of it.
+  // Adds to `awaited_` the communication that an operation of `behind` steps ago waits for, and, as long as it is not
+  // over at `from`, the waits of that in turn. Earlier operations on the lane of an awaited operation are awaited as
+  // well; of the steps before, up to `oldest`, all of them.
   void await(const BoundOp& op, int behind, int oldest, Picoseconds from) {
     for (std::uint32_t i = op.wait_begin; i < op.wait_end; ++i) {
       const BoundWait& wait = program_.waits[i];
       const int steps_ago = wait.steps_ago + behind;
       if (wait.kind != EdgeKind::finish_start || communicator(wait.op) == kNobody || steps_ago >= kSteps) continue;
-      // A message is over when those that it is joined with are.
+      // A message is over when the messages that it is joined with are.
       const std::vector<std::uint32_t>& on = program_.lanes[wait.lane];
       std::int64_t position = wait.position;
       while (position + 1 < std::ssize(on) && program_.ops[on[static_cast<std::size_t>(position + 1)]].joined)
@@ -275,17 +276,17 @@ class Accounting {
 
   const Schedule& schedule_;
   const BoundProgram& program_;
-  std::span<const TimelineRow> rows_;        // of the rank, in order of op
-  std::vector<std::uint32_t> communicator_;  // [OpId]; kNobody: of computation
+  std::span<const TimelineRow> rows_;        // rows of the rank, in order of op
+  std::vector<std::uint32_t> communicator_;  // [OpId]; kNobody: a computation
   bool has_queues_ = false;
   Picoseconds period_ = 0, begin_ = 0, end_ = 0;
   std::vector<ComputeLane> compute_;
   std::vector<LaneWindows> transfers_;  // [lane]
   std::vector<LaneWindows> queued_;     // [lane]: waits for cores
-  std::vector<LaneWindows> held_;       // [lane]: waits for a hardware queue alone
-  std::vector<LaneWindows> unissued_;   // [lane]: waits for nothing but to be issued
-  std::vector<Awaited> awaited_;        // of one gap, by lane
-  std::vector<Interval> free_;          // of one gap, what nothing has been charged for
+  std::vector<LaneWindows> held_;       // [lane]: waits only for a hardware queue
+  std::vector<LaneWindows> unissued_;   // [lane]: waits only to be issued
+  std::vector<Awaited> awaited_;        // for one gap, by lane
+  std::vector<Interval> free_;          // for one gap, time that has not been charged yet
   Breakdown result_;
 };
 
@@ -308,7 +309,7 @@ Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgra
     mean.host += one.host;
     for (std::size_t i = 0; i < mean.exposed.size(); ++i) mean.exposed[i] += one.exposed[i];
   }
-  // Rounding down and leaving the remainders to bubble keeps both the sum exact and bubble non-negative.
+  // Rounding down, with the remainders in bubble, keeps the sum exact and bubble non-negative.
   const auto ranks = static_cast<Picoseconds>(programs.size());
   mean.compute /= ranks;
   mean.core_wait /= ranks;

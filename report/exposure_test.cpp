@@ -69,7 +69,7 @@ TEST_CASE("communication that awaited communication waits for is exposed too", "
   const auto over = made.add(1, 0, 0, 0, 10);
   const auto inside = made.add(1, 10, 10, 15, 40, {{over}});
   const auto across = made.add(2, 40, 40, 45, 70, {{inside}});
-  made.add(1, 40, 40, 40, 60);  // nobody waits for it
+  made.add(1, 40, 40, 40, 60);  // no operation waits for it
   made.compute(70, 70, 100, {{across}});
   const Breakdown result = breakdown_of(made);
   CHECK(result.exposed == std::vector<Picoseconds>{25, 25});
@@ -79,7 +79,7 @@ TEST_CASE("communication that awaited communication waits for is exposed too", "
 TEST_CASE("what is waited for may itself wait for cores", "[exposure]") {
   HandMade made;
   made.timeline.step_end = 100;
-  const auto sent = made.add(1, 10, 30, 45, 60);  // its channels wait for cores from 10 to 30, and for a peer to 45
+  const auto sent = made.add(1, 10, 30, 45, 60);  // its channels wait for cores from 10 to 30, and for a peer until 45
   made.compute(0, 0, 20);
   made.compute(65, 65, 100, {{sent, 0, EdgeKind::finish_start}});
   const Breakdown result = breakdown_of(made);
@@ -111,8 +111,8 @@ TEST_CASE("an instant under two transfers goes to the lower lane, once", "[expos
 }
 
 TEST_CASE("compute that starts before the step before has ended is not counted as exposed twice", "[exposure]") {
-  // Period 100. The last all-gather of a step runs until 130 of the next one's frame, under its forward, which starts
-  // at 10 and waits at 20 for the all-gather of the step before.
+  // The period is 100. The last all-gather of a step runs until 130 of the next step's frame, during its forward pass,
+  // which starts at 10 and waits at 20 for the all-gather of the previous step.
   HandMade made;
   made.timeline.step_begin = 30, made.timeline.step_end = 130;
   made.compute(10, 10, 20);
@@ -121,7 +121,7 @@ TEST_CASE("compute that starts before the step before has ended is not counted a
   made.wait_for_previous_step(second, gather);
   const Breakdown result = breakdown_of(made);
   CHECK(result.compute == 70);
-  // 20-30 waits for the gather of the step before (transfer 92-130 less 100: -8…30); 92-110 is the tail before the next
+  // 20-30 waits for the previous step's gather (transfer 92-130 less 100: -8…30); 92-110 is the tail before the next
   // step's compute starts.
   CHECK(result.exposed[0] == 10 + 18);
   CHECK(result.bubble == 2);
@@ -174,7 +174,7 @@ TEST_CASE("the mean of ranks adds up as well", "[exposure]") {
 
 namespace {
 
-// The operation is a receive. Its row's `transfer` is when both ends were there.
+// Makes the operation a receive. Its row's `transfer` is the time at which both ends were posted.
 void make_receive(HandMade& made, std::uint32_t op) {
   made.schedule.operations[op].work = PointToPoint{false, made.program.ops[op].lane - 1u, -1, 16};
 }
@@ -200,7 +200,7 @@ TEST_CASE("of joined messages each counts while it moves itself; until the other
       HandMade made;
       made.timeline.step_end = 100;
       made.compute(0, 0, 10);
-      // They end together, but each has begun when its peer came, and took 5 and 10.
+      // They end together, but each has begun when its peer arrived, and took 5 and 10.
       std::uint32_t late = 0, early = 0;
       for (const bool is_late : {is_late_first, !is_late_first})
         (is_late ? late : early) = made.add(1, 10, 10, is_late ? 50 : 20, 60);
@@ -226,13 +226,13 @@ TEST_CASE("a group of messages behind another lane's transfer loses nothing", "[
   made.timeline.rows[early].waited = 15;
   made.compute(60, 60, 100, {{reduced}, {early}});
   const Breakdown result = breakdown_of(made);
-  CHECK(result.exposed == std::vector<Picoseconds>{20, 20});  // 40-60, then what is left of 20-45
+  CHECK(result.exposed == std::vector<Picoseconds>{20, 20});  // 40-60, then the rest of 20-45
   CHECK(result.bubble == 20);
 }
 
 namespace {
 
-// The same with a second compute lane, 3 "side".
+// Adds a second compute lane, 3 "side".
 struct TwoLanes : HandMade {
   TwoLanes() {
     schedule.lanes.push_back({"side", LaneKind::compute, 0});
@@ -287,14 +287,14 @@ TEST_CASE("a transfer is hidden while either lane computes, and counts once wher
 }
 
 TEST_CASE("a side lane that is still busy with the step before counts in the period", "[exposure]") {
-  // Period 100. The next step's compute begins at 110, when the side lane of this one is busy until 125.
+  // The period is 100. The next step's compute begins at 110, when the side lane of this step is busy until 125.
   TwoLanes made;
   made.timeline.step_begin = 25, made.timeline.step_end = 125;
   made.compute(10, 10, 60);
   const auto reduced = made.add(1, 40, 40, 80, 105);
   made.side(105, 105, 125, {{reduced}});
   const Breakdown result = breakdown_of(made);
-  CHECK(result.compute == 50 + 5);  // 10-60, of which 10-25 covers the step before, and 105-110
+  CHECK(result.compute == 50 + 5);  // 10-60, of which 10-25 covers the previous step, and 105-110
   CHECK(result.exposed[0] == 25);
   CHECK(result.bubble == 20);
 }
@@ -305,9 +305,9 @@ TEST_CASE("what waits for its hardware queue alone has a name of its own", "[exp
   made.timeline.step_end = 100;
   made.compute(0, 0, 20);
   const auto peers = made.add(2, 0, 50, 50, 60);
-  made.compute(52, 52, 70, {{peers, 0, EdgeKind::start_start}});  // could go on at 20; released at 50
+  made.compute(52, 52, 70, {{peers, 0, EdgeKind::start_start}});  // could start at 20; released at 50
   const auto awaited = made.add(1, 10, 10, 10, 80);
-  made.compute(90, 90, 100, {{awaited}, {peers, 0, EdgeKind::start_start}});  // released long ago
+  made.compute(90, 90, 100, {{awaited}, {peers, 0, EdgeKind::start_start}});  // released long before
   const Breakdown result = breakdown_of(made);
   CHECK(result.queue_wait == 30);
   CHECK(result.exposed[0] == 10);

@@ -22,7 +22,7 @@ bool has_measured(const HtmlReport& report) {
   return std::any_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) { return step.is_measured(); });
 }
 
-// One row a step, with the bars that `bars` gives.
+// Adds one row for each step, with the bars that `bars` returns.
 template <typename Bars>
 void add_rows(BarChart& chart, const HtmlReport& report, const Bars& bars) {
   for (const HtmlStep& step : report.steps) chart.rows.push_back({step.group_text(), step.row.mode, bars(step)});
@@ -51,7 +51,7 @@ BarChart step_times(const HtmlReport& report) {
   return chart;
 }
 
-// Names of all communicators, in the order in which they first appear.
+// Returns the names of all communicators, in the order in which they first appear.
 std::vector<std::string> communicators_of(const HtmlReport& report) {
   std::vector<std::string> names;
   for (const HtmlStep& step : report.steps)
@@ -60,7 +60,7 @@ std::vector<std::string> communicators_of(const HtmlReport& report) {
   return names;
 }
 
-// Appends a series for each communicator and returns the segments that a breakdown has in them.
+// Appends a series for each communicator and returns a breakdown's segments in these series.
 class ExposedSeries {
  public:
   ExposedSeries(BarChart& chart, const HtmlReport& report)
@@ -80,7 +80,7 @@ class ExposedSeries {
   std::size_t first_;
 };
 
-// `segments_of` a breakdown, for both sides of a step.
+// Returns `segments_of` a breakdown, for both sides of a step.
 template <typename SegmentsOf>
 std::vector<Bar> both_sides(const HtmlStep& step, const SegmentsOf& segments_of) {
   std::vector<Bar> bars{{"predicted", segments_of(step, step.row.predicted)}};
@@ -205,7 +205,7 @@ std::string render_html(const HtmlReport& report) {
   if (report.steps.empty()) {
     body += html_paragraph("No step was finished.", "nothing");
   } else {
-    // Of one bar the summary and the breakdown say all.
+    // For a single bar the summary and the breakdown already say everything.
     if (const BarChart steps = step_times(report); steps.bars() > 1) body += bar_section(steps);
     body += bar_section(breakdowns(report));
     if (const BarChart exposed = exposures(report); exposed.bars() > 1) body += bar_section(exposed);

@@ -27,7 +27,7 @@ double largest_of(const BarChart& chart) {
   return largest;
 }
 
-// 1, 2 or 5 times a power of ten: at most six lines on the axis.
+// Returns 1, 2 or 5 times a power of ten: at most six lines on the axis.
 double tick_step(double largest) {
   const double raw = largest / 5, power = std::pow(10, std::floor(std::log10(raw)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -35,8 +35,8 @@ double tick_step(double largest) {
   return 10 * power;
 }
 
-// A label as it is drawn: whole, in lines no longer than kLongestLine where it has a "+" to be cut behind, or is one
-// long word.
+// Returns the lines of a drawn label: the whole text, in lines no longer than kLongestLine where it has a "+" after
+// which it can be cut, or is one long word.
 std::vector<std::string> lines_of(const std::string& label) {
   std::vector<std::string> lines = {""};
   std::string word;
@@ -45,7 +45,7 @@ std::vector<std::string> lines_of(const std::string& label) {
     lines.back() += std::exchange(word, "");
   };
   for (std::size_t i = 0; i < label.size(); ++i) {
-    const bool is_start = (static_cast<unsigned char>(label[i]) & 0xC0) != 0x80;  // of a character
+    const bool is_start = (static_cast<unsigned char>(label[i]) & 0xC0) != 0x80;  // first byte of a character
     if (is_start && display_width(word) >= kLongestLine) put();
     word += label[i];
     if (label[i] == '+') put();
@@ -54,7 +54,7 @@ std::vector<std::string> lines_of(const std::string& label) {
   return lines;
 }
 
-// The drawing, from top to bottom.
+// Builds the drawing, from top to bottom.
 class Svg {
  public:
   explicit Svg(const BarChart& chart)
@@ -186,7 +186,7 @@ std::string numbers(const BarChart& chart) {
   return "<details><summary>the numbers</summary>\n" + html_table(table) + "</details>\n";
 }
 
-// Those that a bar has a part of.
+// Returns the series of which some bar has a segment.
 std::vector<BarSeries> seen_series(const BarChart& chart) {
   std::vector<bool> is_seen(chart.series.size(), false);
   for (const BarRow& row : chart.rows)
@@ -199,7 +199,7 @@ std::vector<BarSeries> seen_series(const BarChart& chart) {
   return seen;
 }
 
-// The only bar as its parts in words, the colours of other charts beside them.
+// Returns the only bar as a list of its parts, in the colours of the other charts.
 std::string single_bar(const BarChart& chart) {
   for (const BarRow& row : chart.rows)
     for (const Bar& bar : row.bars) {

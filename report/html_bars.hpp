@@ -13,14 +13,14 @@ struct BarSeries {
   std::string name, css;
 };
 
-// How repeated measurements of one bar scatter.
+// The spread of repeated measurements of one bar.
 struct BarSpread {
   double low = 0, quartile_1 = 0, quartile_3 = 0, high = 0;
 };
 
 struct BarSegment {
   std::size_t series = 0;
-  double value = 0;  // ≥ 0; what is no finite positive number takes no room
+  double value = 0;  // ≥ 0; a value that is not a finite positive number takes no room
 };
 
 struct Bar {
@@ -30,29 +30,30 @@ struct Bar {
   double total() const;
 };
 
-// Bars that stand together, one mode for example. Rows of equal `group` follow each other under one heading.
+// Bars of one mode, for example. Rows of equal `group` follow each other under one heading.
 struct BarRow {
   std::string group, label;
   std::vector<Bar> bars;
 };
 
 struct BarChart {
-  std::string id;  // of the HTML element
+  std::string id;  // id of the HTML element
   std::string title, caption;
-  std::string group_header = "ranks", row_header = "mode", bar_header = "side";  // of the table
-  bool bytes = false;                                                            // values are bytes; else milliseconds
+  std::string group_header = "ranks", row_header = "mode", bar_header = "side";  // headers of the table
+  // values are bytes; otherwise milliseconds
+  bool bytes = false;
   bool stacked = false;  // segments are parts of their bar: the table has a column for each series
   std::vector<BarSeries> series;
   std::vector<BarRow> rows;
 
-  std::size_t bars() const;  // of all rows
+  std::size_t bars() const;  // number of bars of all rows
 };
 
-// The names of the series, each beside its colour.
+// Returns the names of the series, each with its colour.
 std::string html_legend(const std::vector<BarSeries>& series);
 
-// A <section> with a heading, a legend, horizontal bars as SVG, and the same numbers as a table. A single bar is no
-// chart: its parts are listed, each with its colour, value and share.
+// Returns a <section> with a heading, a legend, horizontal bars as SVG, and the numbers as a table. A single bar is not
+// drawn as a chart: its parts are listed, each with its colour, value and share.
 std::string bar_section(const BarChart& chart);
 
 }  // namespace stretto

@@ -18,7 +18,7 @@ bool has_interval(const ScatterPoint& point) {
   return point.low > 0 && std::isfinite(point.high) && point.high > point.low;
 }
 
-// The same range for both axes: whole steps of 1, 2, 5, 10, …
+// One range for both axes: whole steps of 1, 2, 5, 10, …
 class Axis {
  public:
   explicit Axis(const ScatterChart& chart) {

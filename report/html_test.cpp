@@ -56,7 +56,7 @@ nlohmann::json data_of(const std::string& html) {
   return nlohmann::json::parse(html.substr(from, html.find("</script>", from) - from));
 }
 
-// What stands in the page but not in its style and script.
+// Returns the page without its style and script.
 std::string content_of(const std::string& html) {
   const std::size_t body = html.find("<body>"), script = html.find("<script>");
   if (script == std::string::npos) return html.substr(body);
@@ -86,7 +86,7 @@ TEST_CASE("a page has a chart and a table for steps, breakdown, exposed time and
   CHECK(plain.at("sides")[0].at("step") == 100'000'000);
   CHECK(plain.at("sides")[0].at("tracks")[0].at("slices") ==
         nlohmann::json({0, 0, 0, 0, 60'000'000, 1, 1, 60'000'000, 10'000'000, 35'000'000}));
-  CHECK(data.at("labels").size() == 2);  // of four timelines
+  CHECK(data.at("labels").size() == 2);  // labels of four timelines
 }
 
 TEST_CASE("a page loads nothing and is the same every time", "[html]") {
@@ -102,9 +102,9 @@ TEST_CASE("without measurements a page has the predicted side only", "[html]") {
   predicted.steps.front().layout = "tp 1, pp 2, vp 1, cp 1, dp 1, 4 micro-batches, pipeline schedule 1f1b";
   const std::string content = content_of(render_html(predicted));
   CHECK_THAT(content, Contains("1 rank: tp 1, pp 2, vp 1, cp 1, dp 1, 4 micro-batches, pipeline schedule 1f1b"));
-  // One step is no chart, but its stages' memory is.
+  // One step is drawn without a chart, but its stages' memory has one.
   CHECK(testing::occurrences(content, "<svg ") == 1);
-  // Steps that only charts have are no timelines.
+  // Steps that only charts have are not timelines.
   predicted.steps.push_back(predicted.steps.front());
   predicted.steps.back().predicted = {};
   CHECK(testing::occurrences(render_html(predicted), "<svg ") == 4);
@@ -171,7 +171,7 @@ TEST_CASE("bars are as long as their values, and labels are whole", "[html]") {
   };
   CHECK(width_of(0) == Approx(3 * width_of(1)).epsilon(1e-3));
   CHECK(width_of(0) == Approx(1.5 * width_of(2)).epsilon(1e-3));
-  // The lines of the labels, put together again.
+  // The lines of the labels, joined again.
   std::string drawn;
   for (std::size_t at = 0; (at = html.find("<text class=\"label\"", at)) != std::string::npos; ++at) {
     const std::size_t begin = html.find('>', at) + 1;

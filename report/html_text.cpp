@@ -40,7 +40,7 @@ std::string script_json(const nlohmann::json& value) {
   const std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   std::string escaped;
   escaped.reserve(text.size());
-  // "<" stands only in strings, so that nothing can end the script element or open a comment in it.
+  // "<" occurs only in strings; it is escaped so that nothing can end the script element or open a comment in it.
   for (const char c : text) {
     if (c == '<')
       escaped += "\\u003c";
@@ -52,7 +52,7 @@ std::string script_json(const nlohmann::json& value) {
 
 std::string html_table(const Table& table) {
   const std::vector<bool> right = table.right_aligned();
-  // Columns of long texts are broken into lines, others never are.
+  // Columns with long texts are broken into lines, other columns never are.
   constexpr std::size_t kLongText = 48;
   std::vector<bool> is_long(right.size(), false);
   for (const std::vector<std::string>& row : table.cells())

@@ -7,13 +7,13 @@
 
 namespace stretto {
 
-// Text as HTML text or as an attribute in double quotes. Control characters become U+FFFD.
+// Escapes text for HTML text or an attribute in double quotes. Control characters become U+FFFD.
 std::string html_escaped(std::string_view text);
-// JSON that can stand in a <script> element: no "<", ASCII only. Numbers that are none are null.
+// Returns JSON for a <script> element: no "<", ASCII only. Numbers that are not finite become null.
 std::string script_json(const nlohmann::json& value);
 
-// A <table> in an element that scrolls where the page is narrower; numbers right-aligned as on a terminal, columns of
-// long texts in lines.
+// Returns a <table> in an element that scrolls where the page is narrower; numbers are right-aligned as on a terminal,
+// columns of long texts are broken into lines.
 std::string html_table(const Table& table);
 
 }  // namespace stretto

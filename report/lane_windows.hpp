@@ -13,8 +13,8 @@ struct Interval {
   Picoseconds begin = 0, end = 0;
 };
 
-// Takes what [begin, end) covers of the free intervals out of them, so that no instant counts twice. Returns how much
-// that was. `free` is in order and does not overlap.
+// Removes the part that [begin, end) covers from the free intervals, so that no instant counts twice. Returns the
+// length of that part. `free` is in order and does not overlap.
 inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end) {
   Picoseconds taken = 0;
   for (std::size_t i = 0; i < free.size();) {
@@ -42,25 +42,27 @@ inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseco
   return taken;
 }
 
-// Time intervals of one communication lane in one step: transfers, or waits of one kind. Earlier steps have the same
-// intervals, shifted by one period each.
+// Time intervals of one communication lane in one step: transfers, or waits of one kind. Earlier steps have these
+// intervals too, shifted by one period each.
 class LaneWindows {
  public:
   struct Window {
     Picoseconds begin = 0, end = 0;
-    Picoseconds lane_end = 0;  // when the lane went on: later than `end` where it was joined with other messages
+    // time at which the lane went on: later than `end` where the operation was joined with other messages
+    Picoseconds lane_end = 0;
     std::uint32_t position = 0;
     std::uint32_t communicator = 0;
-    bool joined = false;  // to the one before
+    bool joined = false;  // joined with the previous operation
   };
-  static constexpr int kSteps = 3;  // steps ago that are looked at: 0, 1 and 2
+  static constexpr int kSteps = 3;  // how far back windows are looked at: 0, 1 and 2 steps ago
 
   void reserve(std::size_t count) { windows_.reserve(count); }
-  // In the order of the lane.
+  // Adds a window; windows come in the order of the lane.
   void add(const Window& window) { windows_.push_back(window); }
 
-  // Takes what windows up to `last_position`, of the step `steps_ago` steps of `period` before, cover of the free
-  // intervals. Adds it to to[communicator], or to the only element. `free` moves on from call to call.
+  // Removes from the free intervals the parts that windows up to `last_position` cover, in the step `steps_ago` steps
+  // of `period` before. Adds their length to to[communicator], or to the only element. `free` moves on from call to
+  // call.
   void charge(std::vector<Interval>& free, int steps_ago, Picoseconds period, std::int64_t last_position,
               std::span<Picoseconds> to) {
     if (free.empty() || windows_.empty()) return;
@@ -80,7 +82,7 @@ class LaneWindows {
 
  private:
   std::vector<Window> windows_;
-  std::array<std::size_t, kSteps> first_{};  // [steps ago]: the first that may reach beyond what is free
+  std::array<std::size_t, kSteps> first_{};  // [steps ago]: the first window that may reach beyond the free intervals
 };
 
 }  // namespace stretto

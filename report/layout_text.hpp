@@ -7,12 +7,12 @@
 
 namespace stretto {
 
-// How a step is cut, for titles: "tp 4, pp 4, vp 5, cp 2, dp 2".
+// Returns how a step is cut, for titles: "tp 4, pp 4, vp 5, cp 2, dp 2".
 std::string layout_text(const Parallel& parallel);
-// The same with micro-batches (of a rank, in a step) and, where there are stages, the order in which a stage computes
-// them: "tp 4, pp 4, vp 5, cp 2, dp 2, 64 micro-batches, pipeline schedule 1f1b".
+// Adds micro-batches (of a rank, in a step) and, where there are stages, the pipeline schedule: "tp 4, pp 4, vp 5, cp
+// 2, dp 2, 64 micro-batches, pipeline schedule 1f1b".
 std::string layout_text(const Parallel& parallel, std::int64_t micro_batches);
-// `layout` of `simulate` in docs/json.md.
+// Returns `layout` of `simulate` in docs/json.md.
 nlohmann::json layout_json(const Parallel& parallel, std::int64_t micro_batches);
 
 }  // namespace stretto

@@ -23,7 +23,7 @@ std::vector<LiveMemory> live_memory(const Schedule& schedule, const BoundProgram
     Picoseconds begin = 0, end = 0;
   };
   std::map<StorageId, Life> lives;
-  std::map<Picoseconds, std::int64_t> changes;  // of bytes
+  std::map<Picoseconds, std::int64_t> changes;  // change of bytes
   std::int64_t always = 0;
   const auto finish = [&](StorageId storage, const Life& life) {
     const std::int64_t bytes = schedule.storages[storage].bytes();

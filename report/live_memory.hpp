@@ -8,16 +8,17 @@
 
 namespace stretto {
 
-// What a rank's buffers hold over a step. A gradient, an activation or a workspace is in use from the beginning of an
-// operation that overwrites all of it to the end of the last one that has it before it is overwritten again; everything
-// else always. The plan's peak may be above the largest: buffers that share bytes never move.
+// The bytes that a rank's buffers hold over a step. A gradient, an activation or a workspace is live from the beginning
+// of an operation that overwrites all of it to the end of the last operation that accesses it before the next
+// overwrite; all other buffers are always live. The plan's peak may be above the largest value: buffers that share
+// bytes never move.
 struct LiveMemory {
   Picoseconds at = 0;
-  std::int64_t bytes = 0;  // from then on
+  std::int64_t bytes = 0;  // from this time on
 };
 
-// By time, the first at the rank's first operation. `rows` are those of one step of this rank, in any order; the
-// program must be of the schedule.
+// Returns the values in order of time, the first one at the rank's first operation. `rows` are those of one step of
+// this rank, in any order; the program must belong to the schedule.
 std::vector<LiveMemory> live_memory(const Schedule& schedule, const BoundProgram& program,
                                     const std::vector<const TimelineRow*>& rows);
 

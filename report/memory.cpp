@@ -10,7 +10,7 @@
 namespace stretto {
 namespace {
 
-// In this order storages of one address count.
+// A byte that several storages have counts for the first kind in this order.
 constexpr std::array kSharing = {BufferKind::gradient, BufferKind::activation, BufferKind::workspace};
 
 std::int64_t* part_of(MemoryUse& use, BufferKind kind) {
@@ -35,8 +35,8 @@ std::int64_t* part_of(MemoryUse& use, BufferKind kind) {
 MemoryUse use_of(const Schedule& schedule, const RolePlan& plan) {
   struct Bound {
     std::int64_t at_byte = 0;
-    std::size_t kind = 0;  // into kSharing
-    int change = 0;        // of how many storages of the kind have the bytes from here on
+    std::size_t kind = 0;  // index into kSharing
+    int change = 0;        // change in the number of storages of the kind that have the bytes from here on
   };
   MemoryUse use;
   std::vector<Bound> bounds;

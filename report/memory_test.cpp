@@ -18,8 +18,8 @@ struct Planned {
         {"w", Dtype::f32, BufferKind::workspace, 100}};
     schedule.programs = {{"stage 0", {}}, {"stage 1", {}}};
     RolePlan all;
-    // The activation has its second half with the gradient, the workspace lies in the activation's first half and
-    // reaches over its beginning.
+    // The second half of the activation shares bytes with the gradient; the workspace shares bytes with the
+    // activation's first half and begins before it.
     all.offset_bytes = {0, 400, 1200, 1280, 2000, 1800, 1600};
     all.bytes = 2432;
     RolePlan last = all;
@@ -38,9 +38,10 @@ TEST_CASE("memory of a role adds up to the plan's peak", "[memory]") {
   CHECK(uses[0].parameters == 400);
   CHECK(uses[0].optimizer_state == 800);
   CHECK(uses[0].inputs_and_scalars == 44);
-  CHECK(uses[0].gradients == 400);                                // 2000 to 2400
-  CHECK(uses[0].activations == 200);                              // 1800 to 2000: the rest is the gradient's
-  CHECK(uses[0].workspace == 2432 - 400 - 800 - 44 - 400 - 200);  // 1600 to 1800, and what nobody has
+  CHECK(uses[0].gradients == 400);  // 2000 to 2400
+  // 1800 to 2000: the other bytes count for the gradient
+  CHECK(uses[0].activations == 200);
+  CHECK(uses[0].workspace == 2432 - 400 - 800 - 44 - 400 - 200);  // 1600 to 1800, and the bytes that no storage has
   CHECK(uses[0].peak() == 2432);
   CHECK(uses[1].role == "stage 1");
   CHECK(uses[1].parameters == 0);

@@ -18,7 +18,7 @@ constexpr double kWithin = 95, kConfidence = 90;  // percent
 
 using Turns = std::vector<std::size_t>;
 
-// Draws from a stream of its own.
+// Draws random numbers from a stream of its own.
 struct Random {
   std::uint64_t drawn = 0;
   std::size_t below(std::size_t n) { return random_bits(1, stream_of("noise"), drawn++) % n; }
@@ -36,11 +36,11 @@ double median_of(const std::vector<double>& row, const Turns& turns) {
   return median(values);
 }
 
-// The noise floor over some turns, in percent.
+// Returns the noise floor over some turns, in percent.
 double floor_of(const std::vector<std::vector<double>>& rows, const Turns& turns, Random& random) {
   std::vector<double> middles;
   for (const std::vector<double>& row : rows) middles.push_back(median_of(row, turns));
-  // The first and the last are one schedule: what they differ by is noise.
+  // The first and the last row are one schedule: their difference is noise.
   const double seen = 2 * std::abs(middles.front() - middles.back()) / (middles.front() + middles.back());
   middles.front() = middles.back() = (middles.front() + middles.back()) / 2;
   std::vector<double> differences;

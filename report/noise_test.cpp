@@ -32,7 +32,7 @@ TEST_CASE("95 of 100 differences between runs of equal schedules are below the n
   for (std::uint64_t trial = 0; trial < kTrials; ++trial) {
     const auto rows = measured(trial, 5, 9, 0.02);
     const NoiseFloor floor = noise_floor({rows.begin(), rows.end() - 1});
-    // The last row is a run that the floor knows nothing of.
+    // The last row is a run that was not used for the floor.
     below += 100 * std::abs(median(rows[4]) / median(rows[0]) - 1) < floor.pct;
     in_interval += floor.low_pct <= floor.pct && floor.pct <= floor.high_pct;
     floors += floor.pct / kTrials;

@@ -18,7 +18,7 @@ constexpr std::array kLinks = {LinkKind::nvlink, LinkKind::network};
 std::string share_text(const std::optional<double>& share) { return share ? percent_text(*share) : "–"; }
 double share_of(const Prediction& p, double ms) { return ms / p.step_ms; }
 
-// "1.120 s (7.3 %): tp 1.058 s, dp 59.36 ms; NVLink 1.058 s, network 62.64 ms", parts of nothing left out.
+// Returns "1.120 s (7.3 %): tp 1.058 s, dp 59.36 ms; NVLink 1.058 s, network 62.64 ms", without parts of 0.
 std::string exposed_text(const Prediction& p) {
   std::vector<std::string> parts, links;
   for (const Coord axis : kAxes)
@@ -163,7 +163,7 @@ nlohmann::json prediction_json(const Prediction& p) {
          {"exposed_ms", part.ms}});
   if (p.knows_links())
     links = {{"nvlink", p.exposed_ms(LinkKind::nvlink)}, {"network", p.exposed_ms(LinkKind::network)}};
-  nlohmann::json exposed = {{"total", p.breakdown.exposed}, {"ep", 0}};  // experts are to come
+  nlohmann::json exposed = {{"total", p.breakdown.exposed}, {"ep", 0}};  // 0, because experts do not exist yet
   for (const Coord axis : kAxes) exposed[name_of(axis)] = p.exposed_ms(axis);
   return {{"scenario", p.scenario},
           {"engine", p.engine},

@@ -15,7 +15,7 @@ namespace stretto {
 
 // The slowest links that a communicator's groups use.
 enum class LinkKind : std::uint8_t {
-  unknown,  // the platform does not say which ranks are near
+  unknown,  // the platform does not say which ranks are on one node
   nvlink,   // all members of a group are in one NVLink domain
   network,
 };
@@ -28,15 +28,15 @@ struct ExposedPart {
   LinkKind link = LinkKind::unknown;
   double ms = 0;
 };
-// The axis that a communicator across these counts for.
+// Returns the axis for which a communicator across these axes counts.
 Coord axis_of(const std::vector<Coord>& axes);
 
-// All that `simulate` says of one step. Plain data.
+// All that `simulate` prints about one step. Plain data.
 struct Prediction {
   std::string scenario, platform, schedule, engine;
   std::int64_t ranks = 1, devices = 1;
   Parallel parallel;
-  std::int64_t micro_batches = 1;  // of a rank
+  std::int64_t micro_batches = 1;  // of one rank
   std::string device = "device";   // "GPU" where devices are GPUs
   double parameters = 0;
   double step_ms = 0;
@@ -46,24 +46,25 @@ struct Prediction {
   BreakdownMs breakdown;
   std::vector<ExposedPart> exposed;  // [communicator]
   DeviceMemory memory;
-  std::vector<std::string> notes;      // of the schedule and the platform
-  std::int64_t operations = 0;         // that were simulated
-  double simulate_s = 0, whole_s = 0;  // wall time of simulating; with building and verifying the schedule
+  std::vector<std::string> notes;  // notes of the schedule and the platform
+  std::int64_t operations = 0;     // simulated operations
+  // wall time of the simulation; wall time including building and verifying the schedule
+  double simulate_s = 0, whole_s = 0;
 
   double exposed_ms(Coord axis) const;
   double exposed_ms(LinkKind link) const;
   double host_bound_pct() const { return 100 * breakdown.host / step_ms; }
   bool knows_links() const;
-  // The parts of the step's time as shares of it, the largest first. They add up to 1.
+  // Returns the parts of the step's time as shares of it, the largest first. They add up to 1.
   std::vector<std::pair<std::string, double>> limits() const;
 };
 
-// The lines above and below the tables.
+// Return the lines above and below the tables.
 std::string about_text(const Prediction& prediction);
 std::string limits_text(const Prediction& prediction);
-// The table that is printed, in units that fit the values.
+// Returns the printed table, in units that fit the values.
 Table prediction_table(const Prediction& prediction);
-// Keys of `simulate` in docs/json.md but `modes` and `fits_with`, in fixed units.
+// Returns the keys of `simulate` in docs/json.md except `modes` and `fits_with`, in fixed units.
 nlohmann::json prediction_json(const Prediction& prediction);
 
 }  // namespace stretto

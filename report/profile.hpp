@@ -12,31 +12,31 @@ namespace stretto {
 
 // Peak rates of a device; 0: not known.
 struct Peak {
-  double GFLOPs = 0;  // of GEMMs and attention, in the type that the schedule computes in
+  double GFLOPs = 0;  // rate of GEMMs and attention, in the type in which the schedule computes
   double memory_GBps = 0;
-  std::string source;  // of both: "data sheet", …
+  std::string source;  // source of both: "data sheet", …
 };
 
-// Bytes of an operation's operands: each once, and twice where it is read and written. Of an embedding's table only
-// what is looked up.
+// Returns the bytes of an operation's operands: each once, and twice where it is read and written. Of an embedding's
+// table only the rows that are looked up.
 double bytes_moved(const Schedule& schedule, const Operation& operation);
 
-// The least time that an operation can take: the longer of its arithmetic at the device's peak and each of its
-// operands moved once to or from memory (the roofline of Williams et al., CACM 2009). 0 when no peak is known, and for
-// communication. Operands that a cache still holds may beat the second.
+// The least time of an operation: the longer of its arithmetic at the device's peak and moving each of its operands
+// once to or from memory (the roofline of Williams et al., CACM 2009). 0 when no peak is known, and for communication.
+// Operands that a cache still holds may be faster than the second.
 struct Floor {
   double us = 0;
-  bool is_memory = false;  // which of the two it is
+  bool is_memory = false;  // the memory's time is the longer one
 };
 Floor floor_of(const Schedule& schedule, const Operation& operation, const Peak& peak);
 
-// One operation template, as it was measured.
+// One measured operation template.
 struct ProfiledOperation {
   std::string name, work;  // "fc1.fprop", "gemm 8192x3072x768 nt"
   bool is_communication = false;
-  double calls = 0;             // in a step, mean over ranks
-  double us = 0;                // of one call: median over instances, ranks and repeats
-  double total_ms = 0;          // of all calls in a step: mean over ranks, median over repeats
+  double calls = 0;             // number of calls in a step, mean over ranks
+  double us = 0;                // time of one call: median over instances, ranks and repeats
+  double total_ms = 0;          // time of all calls in a step: mean over ranks, median over repeats
   double flops = 0, bytes = 0;  // of one call; bytes: each operand once
   Floor floor;                  // of one call
   double floor_ms() const { return calls * floor.us * 1e-3; }
@@ -46,20 +46,20 @@ struct ProfiledOperation {
 struct Profile {
   std::string device;
   Peak peak;
-  std::vector<double> step_ms;        // every repeat, without the times of operations being taken
-  std::vector<double> timed_step_ms;  // every repeat, with them
-  std::int64_t path_operations = 0;   // of the critical path, in the repeat whose step is the median
+  std::vector<double> step_ms;        // every repeat, run without timing its operations
+  std::vector<double> timed_step_ms;  // every repeat, run with timing its operations
+  std::int64_t path_operations = 0;   // operations on the critical path, in the repeat whose step is the median
   double path_compute_ms = 0, path_communication_ms = 0, path_between_ms = 0;
-  std::vector<ProfiledOperation> operations;  // most time over the floor first
+  std::vector<ProfiledOperation> operations;  // sorted by time over the floor, the most first
 
-  double overhead_pct() const;  // what taking times costs a step, in percent of one without
-  // The step (without times being taken) over the operations of its critical path.
+  double overhead_pct() const;  // cost of timing operations, in percent of a step without
+  // Returns the step (without timing operations) / the operations of its critical path.
   double step_over_path() const;
 };
 
-// The operations of `timelines`, one a repeat. No floor lies above what was measured: where an operation's median does
-// more arithmetic than the peak that is given, the device can do that, and the peak is raised to it; where one takes
-// less than its operands from memory would, they came from a cache, and its floor is what it took.
+// Returns the operations of `timelines`, one for each repeat. No floor is above a measurement: where an operation's
+// median does more arithmetic than the given peak, the peak is raised to that rate; where an operation takes less time
+// than its operands from memory would, they came from a cache, and its floor is its time.
 std::vector<ProfiledOperation> profile_operations(const Schedule& schedule, const std::vector<BoundProgram>& programs,
                                                   const std::vector<Timeline>& timelines, Peak& peak);
 

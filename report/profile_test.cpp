@@ -8,7 +8,7 @@
 namespace stretto {
 namespace {
 
-// A schedule with a tensor for each of `shapes`, to write operations on.
+// A schedule with a tensor for each of `shapes`, on which operations are written.
 struct Operands {
   Schedule schedule;
   Access access(AccessMode mode, std::int64_t rows, std::int64_t cols, Dtype dtype) {

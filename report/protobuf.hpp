@@ -6,20 +6,20 @@
 
 namespace stretto {
 
-// The bytes of a Protocol Buffers message (protobuf.dev/programming-guides/encoding), field by field. Whoever reads it
-// knows the fields' numbers and types from a schema; a reader takes a field that is absent for 0 or "".
+// The bytes of a Protocol Buffers message (protobuf.dev/programming-guides/encoding), field by field. A reader knows
+// the fields' numbers and types from a schema, and reads an absent field as 0 or "".
 class ProtoMessage {
  public:
-  // Of type (u)int32, (u)int64, bool or an enumeration, written also when it is 0.
+  // Adds a field of type (u)int32, (u)int64, bool or an enumeration, even when it is 0.
   void add(int field, std::uint64_t value);
-  // Of type string or bytes.
+  // Adds a field of type string or bytes.
   void add(int field, std::string_view value);
   void add(int field, const ProtoMessage& message) { add(field, std::string_view(message.bytes_)); }
-  // Repeated, of type uint64: packed; none when there are no values.
+  // Adds a repeated field of type uint64: packed; no field when there are no values.
   void add(int field, std::span<const std::uint64_t> values);
 
   const std::string& bytes() const { return bytes_; }
-  // With its length before it, as files that hold several messages have them.
+  // Returns the message with its length in front, for files that hold several messages.
   std::string delimited() const;
 
  private:

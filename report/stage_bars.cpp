@@ -12,7 +12,7 @@ BarKind kind_of(const Operation& operation) {
   switch (operation.phase) {
     case Phase::setup:
       return BarKind::setup;
-    case Phase::forward:  // lowering names what it computes again ".recompute"
+    case Phase::forward:  // lowering adds ".recompute" to the names of recomputed operations
       return operation.name.find(".recompute") == std::string::npos ? BarKind::forward : BarKind::backward;
     case Phase::dgrad:
       return BarKind::backward;
@@ -31,12 +31,12 @@ BarKind kind_of(const Operation& operation) {
 bool is_backward(BarKind kind) { return kind == BarKind::backward || kind == BarKind::weight_gradient; }
 bool is_of_micro_batch(BarKind kind) { return kind == BarKind::forward || is_backward(kind); }
 
-// What a stage computes without anything else between: operations of one kind, micro-batch and chunk.
+// Consecutive computation of a stage: operations of one kind, micro-batch and chunk.
 struct Run {
   BarKind kind = BarKind::forward;
   std::int32_t micro_batch = 0;
   std::int16_t chunk = 0;
-  std::vector<Interval> times = {};  // of its operations; those of several compute lanes may overlap
+  std::vector<Interval> times = {};  // times of its operations; those of several compute lanes may overlap
 
   bool has(const Run& next) const {
     if (!is_of_micro_batch(next.kind)) return kind == next.kind;
@@ -45,7 +45,7 @@ struct Run {
   }
 };
 
-// The bars of a run: one, and one more behind each wait of at least `seen`.
+// Adds the bars of a run: one, and one more after each wait of at least `seen`.
 void add_bars(Run& run, Picoseconds seen, std::vector<StageBar>& bars) {
   std::sort(run.times.begin(), run.times.end(), [](Interval a, Interval b) { return a.begin < b.begin; });
   bool is_first = true;

@@ -44,7 +44,7 @@ global_batch_size = 8
   return {schedule, result.programs, result.timeline, stage_bars(schedule, result.programs, result.timeline)};
 }
 
-// Of a kind, each pass of a micro-batch once: what follows a wait that is seen belongs to the bar before.
+// Returns the bars of a kind, one for each pass of a micro-batch: bars after a seen wait belong to the bar before.
 std::vector<StageBar> of_kind(const StageTrack& track, BarKind kind) {
   std::vector<StageBar> bars;
   for (const StageBar& bar : track.bars) {
@@ -55,7 +55,8 @@ std::vector<StageBar> of_kind(const StageTrack& track, BarKind kind) {
   return bars;
 }
 
-// Time in which operations of the track's rank run that begin within [from, to) of the step, by lane kind and phase.
+// Returns the time in which operations of the track's rank run that begin within [from, to) of the step, by lane kind
+// and phase.
 Picoseconds computed(const Shown& step, const StageTrack& track, Picoseconds from, Picoseconds to) {
   std::vector<Interval> times;
   for (const TimelineRow& row : step.timeline.rows) {
@@ -96,7 +97,7 @@ TEST_CASE("a stage has a bar for each micro-batch, chunk and pass", "[stages]") 
 
 TEST_CASE("the bubble of a pipeline is seen between its bars", "[stages]") {
   const Shown step = shown({});
-  // 1F1B: the last stage alternates and the first begins with as many forwards as there are stages.
+  // 1F1B: the last stage alternates, and the first begins with as many forwards as there are stages.
   const std::vector<StageBar>& last = step.stages.back().bars;
   const std::vector<StageBar>& first = step.stages.front().bars;
   const auto kind_of = [](const std::vector<StageBar>& bars, std::size_t nth) {
@@ -111,7 +112,8 @@ TEST_CASE("the bubble of a pipeline is seen between its bars", "[stages]") {
 }
 
 TEST_CASE("a bar is as long as what its operations take, and waits within it are told apart", "[stages]") {
-  // Tensor- and data-parallel communication, and a norm that all stages wait for between two parts of the optimizer.
+  // The schedule has tensor- and data-parallel communication, and a norm that all stages wait for between two parts of
+  // the optimizer.
   for (const char* overlap : {"false", "true"}) {
     const Shown step = shown({"parallel.data_parallel_size=16", "parallel.tensor_model_parallel_size=2",
                               "parallel.sequence_parallel=true", "training.global_batch_size=128",
@@ -132,7 +134,7 @@ TEST_CASE("a bar is as long as what its operations take, and waits within it are
         }
       }
       CHECK(all == computed(step, track, -length, 2 * length));
-      CHECK(optimizers > 1);  // before and behind the norm
+      CHECK(optimizers > 1);  // before and after the norm
     }
   }
 }

@@ -10,7 +10,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// "-1.5", "1,024", "12.3%", "3.4 ms", "×8", "1e-5"; also "-" and "–", which stand for no value.
+// Returns whether a cell is a number: "-1.5", "1,024", "12.3%", "3.4 ms", "×8", "1e-5"; also "-" and "–", which stand
+// for no value.
 bool looks_numeric(std::string_view cell) {
   if (cell.empty() || cell == "-" || cell == "–") return true;
   for (const std::string_view sign : {"+", "-", "−", "±", "×", "~", "<", ">"})
@@ -18,7 +19,7 @@ bool looks_numeric(std::string_view cell) {
       cell.remove_prefix(sign.size());
       break;
     }
-  if (std::count(cell.begin(), cell.end(), ' ') > 1) return false;  // words behind the unit
+  if (std::count(cell.begin(), cell.end(), ' ') > 1) return false;  // words after the unit
   return !cell.empty() && (is_digit(cell[0]) || (cell[0] == '.' && cell.size() > 1 && is_digit(cell[1])));
 }
 

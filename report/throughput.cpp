@@ -26,7 +26,7 @@ Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t 
   throughput.FLOPs_per_s = flops.model * sequences_per_s;
   throughput.TFLOPs_per_device = throughput.FLOPs_per_s / double(devices) * 1e-12;
   if (peak.FLOPs_per_s > 0) {
-    // Nothing is faster than a peak: where a step is, the yardstick is wrong, and no share of it says anything.
+    // No step is faster than a true peak: where a step is, the yardstick is wrong, and no share of it means anything.
     const auto share = [&](double FLOPs_per_s, const char* name) -> std::optional<double> {
       if (FLOPs_per_s <= peak.FLOPs_per_s) return FLOPs_per_s / peak.FLOPs_per_s;
       if (throughput.doubt.empty())
@@ -37,7 +37,7 @@ Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t 
     };
     throughput.mfu = share(throughput.FLOPs_per_s, "MFU");
     throughput.hfu = share(executed * sequences_per_s, "HFU");
-    // Long sequences of a causal model: that count has twice what anybody multiplies.
+    // With long sequences of a causal model, this count has twice the products that any kernel executes.
     if (const double full = flops.model_full_attention * sequences_per_s; throughput.mfu && full <= peak.FLOPs_per_s)
       throughput.mfu_full_attention = full / peak.FLOPs_per_s;
   }

@@ -16,7 +16,7 @@ global_batch_size = 8
 )";
   Scenario scenario = parse_scenario(text, "throughput");
   const Flops flops = training_flops_per_sequence(scenario.model);
-  // 8 sequences in 2 s on 4 devices, whose peak is twice what the model does.
+  // 8 sequences in 2 s on 4 devices, whose peak is twice the model's rate.
   const PeakRate peak{8 * flops.model, ""};
   const Throughput t = throughput_of(scenario, 2000, 4, peak);
   CHECK(t.tokens_per_s == Approx(8 * 128 / 2.0));
@@ -25,18 +25,18 @@ global_batch_size = 8
   CHECK(t.TFLOPs_per_device == Approx(flops.model * 1e-12));
   CHECK(t.mfu.value() == Approx(0.5));
   CHECK(t.hfu.value() == Approx(0.5 * flops.hardware / flops.model));
-  // Recomputing is executed and no part of the model.
+  // Recomputation is executed, but is not part of the model.
   scenario.training.recompute.granularity = Recompute::Granularity::full;
   CHECK(throughput_of(scenario, 2000, 4, peak).mfu == t.mfu);
   CHECK(throughput_of(scenario, 2000, 4, peak).hfu.value() > t.hfu.value());
   CHECK_FALSE(throughput_of(scenario, 2000, 4, {}).mfu);
-  // Faster than its yardstick: no share is told, but what is wrong.
+  // The step is faster than its yardstick: no share is given, but the doubt.
   const Throughput fast = throughput_of(scenario, 990, 4, {peak.FLOPs_per_s, "sgemm"});
   CHECK_FALSE(fast.mfu);
   CHECK_FALSE(fast.mfu_full_attention);
   CHECK(fast.doubt.starts_with("MFU is left out: "));
   CHECK(fast.doubt.find("of sgemm, which is too low (docs/mfu.md)") != std::string::npos);
-  // What recomputing adds may alone be more.
+  // The FLOPs with recomputation alone may exceed the peak.
   const Throughput recomputing = throughput_of(scenario, 1100, 4, peak);
   CHECK(recomputing.mfu);
   CHECK_FALSE(recomputing.hfu);

@@ -13,12 +13,12 @@ namespace {
 
 std::int64_t nanoseconds(Picoseconds time) { return std::llround(double(time) * 1e-3); }
 
-// null for what is no number, tenths of a microsecond otherwise.
+// Returns null for a value that is not finite, otherwise tenths of a microsecond.
 nlohmann::json rounded_ms(double ms) {
   return std::isfinite(ms) ? nlohmann::json(std::round(ms * 1e4) / 1e4) : nlohmann::json(nullptr);
 }
 
-// The data for report/html/timeline.js, which documents the fields. Names are stored once.
+// Collects the data for report/html/timeline.js, which documents the fields. Names are stored once.
 class TimelineData {
  public:
   nlohmann::json of(const HtmlReport& report) {
@@ -47,7 +47,7 @@ class TimelineData {
   }
 
  private:
-  // Index of a colour and what it stands for: a communicator, or a phase of computing.
+  // Returns the index of a colour and its meaning: a communicator, or a phase of computation.
   std::size_t colour_index(const std::string& colour, const std::string& meaning) {
     const auto [found, is_new] = colour_index_.try_emplace(meaning, colours_.size());
     if (is_new) colours_.push_back({"--" + colour, meaning});
@@ -73,7 +73,7 @@ class TimelineData {
     return found->second;
   }
 
-  // Starts are distances from the end of the bar before.
+  // Starts are written as distances from the end of the previous bar.
   static nlohmann::json stages(const std::vector<StageTrack>& stages) {
     nlohmann::json tracks = nlohmann::json::array();
     for (const StageTrack& stage : stages) {
@@ -123,7 +123,7 @@ class TimelineData {
 
   std::map<std::string, std::size_t> work_index_;
   std::map<std::tuple<std::string, std::size_t, Phase>, std::size_t> label_index_;
-  std::map<std::string, std::size_t> colour_index_;  // by what it stands for
+  std::map<std::string, std::size_t> colour_index_;  // [meaning]
   nlohmann::json works_ = nlohmann::json::array(), labels_ = nlohmann::json::array(),
                  colours_ = nlohmann::json::array();
 };

@@ -5,7 +5,7 @@
 
 namespace stretto {
 
-// The data of a page's timelines, for report/html/timeline.js, which documents the fields.
+// Returns the data of a page's timelines for report/html/timeline.js, which documents the fields.
 nlohmann::json timeline_data(const HtmlReport& report);
 
 }  // namespace stretto

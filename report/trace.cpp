@@ -14,7 +14,8 @@
 namespace stretto {
 namespace {
 
-// Trace-event times are microseconds; six decimals carry picoseconds exactly, which a double would not at long times.
+// Returns a trace-event time in microseconds; six decimals carry picoseconds exactly, which a double would not for long
+// times.
 std::string us_text(Picoseconds time) {
   const bool negative = time < 0;
   const Picoseconds magnitude = negative ? -time : time;
@@ -105,16 +106,16 @@ void write_names(TraceFile& file, const TraceSection& section, const BoundProgra
   }
 }
 
-// When the section's first operation starts, which may be before the step of the last one ends.
+// Returns the start of the section's first operation, which may be before the end of the previous step.
 Picoseconds origin_of(const TraceSection& section) {
   Picoseconds origin = section.timeline->step_begin;
   for (const TimelineRow& row : section.timeline->rows) origin = std::min(origin, row.start);
   return origin;
 }
 
-using RowsOfRank = std::vector<const TimelineRow*>;  // [op], null: it has none
+using RowsOfRank = std::vector<const TimelineRow*>;  // [op], null: no row
 
-// From each send to its receive, where both ranks are in the section.
+// Writes an arrow from each send to its receive, where both ranks are in the section.
 void write_arrows(TraceFile& file, const TraceSection& section, const std::vector<RowsOfRank>& rows, int first_pid,
                   Picoseconds origin, std::int64_t& next_arrow) {
   const std::vector<BoundProgram>& programs = section.step->programs;

@@ -12,12 +12,12 @@ namespace stretto {
 struct TraceSection {
   std::string title;
   const Schedule* schedule = nullptr;
-  const BoundStep* step = nullptr;  // that the timeline is of
+  const BoundStep* step = nullptr;  // the step of the timeline
   const Timeline* timeline = nullptr;
 };
 
 // Writes Chrome trace-event JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open. Sections appear from top
-// to bottom in the order given (predicted above measured): a process per (section, rank), a thread per lane, a slice
+// to bottom in the given order (predicted above measured): a process per (section, rank), a thread per lane, a slice
 // per operation with its waits, and for communication the bytes that the rank sends and their rate, as arguments; an
 // arrow from the send of a message to its receive; a counter of the bytes that a rank's buffers hold. Time 0 is the
 // start of the section's first operation, and a mark shows where the step begins. Throws Error(runtime) when the file

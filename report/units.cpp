@@ -8,11 +8,11 @@
 namespace stretto {
 namespace {
 
-// Three significant digits or more, at most three decimals.
+// Returns the decimals for three significant digits or more, at most three.
 int decimals_for(double largest) { return largest >= 100 ? 1 : largest >= 10 ? 2 : 3; }
 
-// The largest of the names, each `base` times the one before, of which the value has one or more. `smallest` is the
-// first name's value.
+// Returns the largest unit of which the value has at least one. Each name is `base` times the previous; `smallest` is
+// the first name's value.
 Unit scaled(double largest, double base, double smallest, std::initializer_list<const char*> names) {
   Unit unit{smallest, *names.begin(), 0};
   for (const char* name : names) {

@@ -3,26 +3,26 @@
 
 namespace stretto {
 
-// A unit that numbers are shown in: the same on a terminal and on a page. JSON has fixed units instead.
+// A unit in which numbers are shown, on a terminal and on a page. JSON has fixed units instead.
 struct Unit {
   double per_unit = 1;  // values are divided by it
-  std::string name;     // "" of a plain number
+  std::string name;     // "" for a plain number
   int decimals = 1;
 
-  std::string number(double value) const;  // "12.3"; "–" for what is no number
+  std::string number(double value) const;  // "12.3"; "–" for a value that is not finite
   std::string text(double value) const;    // "12.3 ms"
 };
-// Chosen by the largest of the values that are shown together: it has three significant digits or more.
-Unit time_unit(double largest_ms);     // of values in milliseconds: µs, ms, s
-Unit byte_unit(double largest_bytes);  // of values in bytes: powers of 1024
+// Units for values that are shown together, chosen by the largest: it has three significant digits or more.
+Unit time_unit(double largest_ms);     // for values in milliseconds: µs, ms, s
+Unit byte_unit(double largest_bytes);  // for values in bytes: powers of 1024
 Unit count_unit(double largest);       // K, M, B (10^9), T
-Unit rate_unit(double largest_FLOPs);  // of values in FLOP/s: MFLOP/s to EFLOP/s
+Unit rate_unit(double largest_FLOPs);  // for values in FLOP/s: MFLOP/s to EFLOP/s
 
-// One value in its own unit: "1.645 s", "59.85 GiB", "70.55 B", "478.7 TFLOP/s".
+// Return one value in its own unit: "1.645 s", "59.85 GiB", "70.55 B", "478.7 TFLOP/s".
 std::string time_text(double ms);
 std::string size_text(double bytes);
 std::string count_text(double count);
 std::string rate_text(double FLOPs_per_s);
-std::string percent_text(double share);  // of 0 to 1: "48.4 %"
+std::string percent_text(double share);  // of a share from 0 to 1: "48.4 %"
 
 }  // namespace stretto
