@@ -18,9 +18,9 @@
 namespace stretto::calibrate {
 namespace {
 
-// How much longer the operations of a class take when `shared` was measured than when `reference` was: median ratio of
-// samples with equal key and features. Shards depend on the number of ranks, so the optimizer's operations have no
-// equal in the reference: those are compared with their fitted cost, times `fitted_slowdown`.
+// Returns how much longer the operations of a class take in `shared` than in `reference`: the median ratio of samples
+// with equal key and features. Shards depend on the number of ranks, so the optimizer's operations have no equal in the
+// reference: those are compared with their fitted cost, times `fitted_slowdown`.
 double median_ratio(const std::vector<Sample>& shared, const std::vector<Sample>& reference, sim::DemandClass cls,
                     const sim::Platform& platform, double fitted_slowdown, double& spread_pct) {
   std::vector<double> ratios;
@@ -99,7 +99,7 @@ Calibration calibrate_host(int cores, Notebook& notebook, const std::function<vo
   std::map<std::string, std::vector<Sample>> by_key;
   for (const Sample& sample : result.samples) by_key[sample.key].push_back(sample);
   for (const auto& [key, samples] : by_key) {
-    // Products of attention are as small as a head, and how fast BLAS is at these sizes no few terms can say.
+    // Products of attention are as small as a head, and a few linear terms cannot describe BLAS at these sizes.
     const bool is_corrected = samples.front().cls == sim::DemandClass::attention;
     platform.costs[key] = (is_corrected ? fit_corrected : fit_linear)(
         samples, key.starts_with("move_") ? "collectives on links that are not paced" : "training steps on one rank");
@@ -112,7 +112,7 @@ Calibration calibrate_host(int cores, Notebook& notebook, const std::function<vo
   for (int c = 0; c < sim::kDemandClasses; ++c) {
     const auto cls = static_cast<sim::DemandClass>(c);
     double spread = 0;
-    // Ranks of a data-parallel group run the same operations at the same time, so a class beside itself is the pair
+    // Ranks of a data-parallel group run equal operations at one time, so a class concurrent with itself is the pair
     // that matters most: it is taken from training steps, the other pairs from the probe of pairs.
     if (!steps.filled.empty()) {
       const double beside_itself = median_ratio(steps.filled, steps.alone, cls, platform, 1, spread);

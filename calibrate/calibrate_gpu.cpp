@@ -14,7 +14,7 @@
 namespace stretto::calibrate {
 namespace {
 
-// GEMM by the yardstick's shape.
+// Returns the rate of the GEMM with the yardstick's shape.
 Quantity yardstick(const std::vector<Sample>& kernels, const GemmShape& shape) {
   const double products =
       static_cast<double>(shape.tokens) * static_cast<double>(shape.outputs) * static_cast<double>(shape.inputs);
@@ -75,14 +75,14 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   progress("launches, events and paced links");
   const auto overheads = notebook.part("overheads", [&] { return probe_overheads(machine); });
   platform.op_overhead_us = overheads.op_overhead_us;
-  // A stream that waited for an event pays for the event alone (docs/simulation.md).
+  // A stream that waits for an event pays only for the event (docs/simulation.md).
   platform.wake_us = overheads.wake_us;
   platform.wake_us.value += overheads.op_overhead_us.value;
   platform.wake_us.source.origin = "400 fills on two streams that wait for each other, end to start";
   platform.timer_overshoot_us = overheads.timer_overshoot_us;
   end_of("overheads");
 
-  // Samples, and what was left out of them.
+  // Samples, and notes on what was left out of them.
   using Noted = std::pair<std::vector<Sample>, std::vector<std::string>>;
   const auto noted = [&](const std::string& part, auto probe) {
     const Noted measured = notebook.part(part, [&] {
@@ -107,7 +107,7 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   gpu.gemm_TFLOPs = yardstick(kernels, sizes.gemms.front());
   end_of("kernels one by one");
   progress("communication kernels and copies");
-  // Results are kept when a later probe fails; a prediction that needs a missing one will say so.
+  // Results are kept when a later probe fails; a prediction that needs a missing one reports it.
   const auto attempt = [&](const char* part, auto&& instead, auto probe) {
     try {
       return notebook.part(part, probe);

@@ -22,7 +22,8 @@ struct Matrix {
   std::int64_t rows = 0, cols = 0;
 };
 
-// One operation so many times, one after the other on one rank. All read the same matrices and write the same one.
+// Returns a schedule of one operation `times` times, one after the other on one rank. All read the same matrices and
+// write the same one.
 Schedule repeated(const Work& work, const std::vector<Matrix>& read_from, const Matrix& write_to, int times) {
   Schedule schedule;
   schedule.name = "probe_minimal";
@@ -66,7 +67,7 @@ std::vector<double> times_us(const Timeline& timeline) {
 }
 
 struct GemmTimes {
-  std::vector<double> first_us, last_us;  // in the first second and in the last third
+  std::vector<double> first_us, last_us;  // times in the first second and in the last third
 };
 
 GemmTimes measure_gemms(const Schedule& schedule, const Machine& machine, double seconds,
@@ -74,7 +75,7 @@ GemmTimes measure_gemms(const Schedule& schedule, const Machine& machine, double
   const VerifiedSchedule verified = plan_and_verify(schedule);
   const std::unique_ptr<exec::Executor> executor = machine.make(verified, {});
   fill_randomly(schedule, *executor);
-  executor->run(1);  // made of calls; those behind it are a graph
+  executor->run(1);  // this run is made of calls; later runs are a graph
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const auto passed_s = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
@@ -97,7 +98,7 @@ GemmTimes measure_gemms(const Schedule& schedule, const Machine& machine, double
   return times;
 }
 
-// Of the whole step, over its kernels: timestamps between them would be timed too.
+// Returns the time of the whole step / its kernels, because timestamps between the kernels would be timed too.
 std::vector<double> chain_us(const Schedule& schedule, const Machine& machine, int repeats) {
   const VerifiedSchedule verified = plan_and_verify(schedule);
   const std::unique_ptr<exec::Executor> executor = machine.make(verified, {});

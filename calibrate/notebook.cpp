@@ -47,7 +47,7 @@ void Notebook::save() const {
 }
 
 void Notebook::remove() {
-  std::error_code ignored;  // what is left is not looked at for longer than a day
+  std::error_code ignored;  // a file that cannot be removed is ignored once it is a day old
   if (!path_.empty()) std::filesystem::remove(path_, ignored);
 }
 

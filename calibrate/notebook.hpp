@@ -22,30 +22,30 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Overheads, op_overhead_us, wake_us, timer_ove
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransferCurves, beside_moving, beside_waiting, moving_beside, beside_copying,
                                    copying_beside)
 
-// The results of a calibration so far, in a file, so that an interrupted one loses only the part that was running. Not
+// The results of a calibration so far, in a file, so that an interrupted calibration loses only the current probe. Not
 // thread-safe.
 class Notebook {
  public:
-  // Keeps in memory only.
+  // Keeps results only in memory.
   Notebook() = default;
-  // Goes on with what the file at `path` keeps, if `about` (the machine, the program, …) is what it was begun for and
-  // the file is younger than a day; `why_not` then is empty, as it is where there is no file. Otherwise nothing of the
-  // file is used, and why_not() says the reason. Throws Error(input) where the file is no notebook at all: it is
-  // somebody's, and is neither used nor overwritten.
+  // Continues with the results in the file at `path`, if `about` (the machine, the program, …) is equal to that of the
+  // file and the file is younger than a day; `why_not` is then empty, as it is where there is no file. Otherwise the
+  // file's results are not used, and why_not() says the reason. Throws Error(input) where the file is not a notebook:
+  // it belongs to somebody, and is neither used nor overwritten.
   Notebook(std::string path, nlohmann::json about);
 
   std::size_t parts() const { return kept_.size(); }
   const std::string& path() const { return path_; }
   const std::string& why_not() const { return why_not_; }
 
-  // The part called `name`: what is kept of it, else what `measure` returns, which is then kept. The file is replaced
-  // whole, so that it can be read whenever the program ends. Throws what `measure` does, and Error(runtime) when the
-  // file cannot be written.
+  // Returns the result called `name`: the kept one, otherwise the result of `measure`, which is then kept. The file is
+  // replaced as a whole, so that it can be read whenever the program ends. Throws what `measure` throws, and
+  // Error(runtime) when the file cannot be written.
   template <class Measure>
   auto part(const std::string& name, Measure measure) -> decltype(measure()) {
     if (const auto found = kept_.find(name); found != kept_.end()) try {
         return found->template get<decltype(measure())>();
-      } catch (const nlohmann::json::exception&) {  // somebody else wrote it: measured again
+      } catch (const nlohmann::json::exception&) {  // written by another program: measured again
       }
     auto measured = measure();
     kept_[name] = measured;
@@ -53,7 +53,7 @@ class Notebook {
     return measured;
   }
 
-  // The calibration is complete: the file goes.
+  // Removes the file, because the calibration is complete.
   void remove();
 
  private:

@@ -20,7 +20,7 @@ TEST_CASE("a notebook measures each part once, whoever opens it next", "[calibra
     Notebook first(path, {{"cores", 2}});
     first.part("samples", samples);
     CHECK(first.part("samples", samples).size() == 1);
-    // What ends a part in the middle keeps those before.
+    // A probe that ends in the middle keeps the results before it.
     CHECK_THROWS(first.part("second", []() -> std::vector<double> { throw std::runtime_error("interrupted"); }));
   }
   Notebook next(path, {{"cores", 2}});
@@ -57,7 +57,7 @@ TEST_CASE("what is not a notebook's is not used", "[calibrate]") {
                         Catch::Contains("is no calibration that was interrupted, and would be overwritten"));
     }
   }
-  // A part of another kind is measured again.
+  // A result of another kind is measured again.
   {
     Notebook notebook(path, nlohmann::json::object());
     notebook.part("times", [] { return std::string("none"); });
@@ -65,7 +65,7 @@ TEST_CASE("what is not a notebook's is not used", "[calibrate]") {
   CHECK(Notebook(path, nlohmann::json::object()).part("times", [] { return std::vector<double>{1}; }).size() == 1);
 }
 
-// Ctrl-C is heard before the next run of a probe, whichever it is.
+// Ctrl-C takes effect before the next run of a probe, whichever it is.
 TEST_CASE("a probe ends when it is told to", "[calibrate]") {
   struct Enough {};
   for (const int last : {0, 1, 3}) {

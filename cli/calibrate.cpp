@@ -29,11 +29,11 @@ struct CalibrateOptions : RankOptions {
   Output output, json;
   MeasurementImport import;
   bool is_minimal = false;
-  std::optional<double> seconds;  // of the GEMM of --minimal
+  std::optional<double> seconds;  // duration of the GEMM of --minimal
   Files files;
 };
 
-// Interference between a class and communication, by the number of thread blocks or concurrent copies.
+// Prints the interference between a class and communication, by the number of thread blocks or concurrent copies.
 void print_curves(const sim::Gpu& gpu) {
   const auto print = [](const std::string& what, const sim::Curve& curve) {
     std::cout << what << ":";
@@ -51,13 +51,13 @@ void print_curves(const sim::Gpu& gpu) {
   }
 }
 
-// An interrupted calibration keeps its measurements here, and the next goes on from them.
+// Returns the file in which an interrupted calibration keeps its measurements; the next one continues from it.
 std::string partial_of(const std::string& path) { return path + ".partial"; }
 
 const std::string& path_of(CalibrateOptions& options) {
   Files::set_default(options.output, predict::default_platform_path(options.backend));
   if (const auto parent = std::filesystem::path(options.output.name()).parent_path(); !parent.empty()) {
-    std::error_code ignored;  // claim_outputs reports what matters
+    std::error_code ignored;  // claim_outputs reports errors that matter
     std::filesystem::create_directories(parent, ignored);
   }
   options.files.claim_outputs({{"what was measured before", partial_of(options.output.name())}});
@@ -70,7 +70,7 @@ std::string parts_text(const calibrate::Notebook& notebook) {
   return fmt::format("{} part{} of the measurements", notebook.parts(), notebook.parts() == 1 ? "" : "s");
 }
 
-// Beside the platform file, which stays as it is until all of a new one is known.
+// Opens the notebook next to the platform file, which stays unchanged until all of a new one is known.
 calibrate::Notebook notebook_of(const std::string& path, const CalibrateOptions& options) {
   nlohmann::json about = {{"version", kVersion},
                           {"git", kGit},
@@ -98,14 +98,14 @@ std::string interrupted_text(const std::string& path, const calibrate::Notebook&
                          : fmt::format("{} keeps {}: run again to go on", notebook.path(), parts_text(notebook)));
 }
 
-// `processes`: with a GPU for each, between which NCCL is measured before rank 0 measures its own.
+// Calibrates. `processes` have a GPU each; NCCL is measured between them before rank 0 measures its own GPU.
 void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
   const bool is_first = processes == nullptr || processes->rank() == 0;
   const std::string path = is_first ? path_of(options) : "";
   const auto begin = std::chrono::steady_clock::now();
   Progress progress;
   watch_interrupts();
-  // Probes end before their next run; those between processes where all of them have ended one.
+  // Probes end before their next run; probes between processes end where all processes have ended a run.
   const auto may_end = [] {
     if (interrupted()) throw Interrupted{};
   };
@@ -177,7 +177,7 @@ void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
   write_json(options.json, {{"platform", path}, {"probes", std::move(probes)}});
 }
 
-// Writes the base's platform file with what little of the GPU is measured.
+// Writes the base's platform file with the few measured numbers of the GPU.
 void calibrate_minimally(CalibrateOptions& options) {
   if (options.cores > 0 || options.ranks > 0)
     throw input_error("--minimal: one GPU is measured; expected no --cores or --ranks with it");

@@ -9,7 +9,8 @@
 
 namespace stretto::cli {
 
-// One file a command. Each adds its subcommand and options; its callback does the work and throws stretto::Error.
+// One file for each command. Each adds its subcommand and options; its callback does the work and throws
+// stretto::Error.
 void add_simulate(CLI::App& app);
 void add_train(CLI::App& app);
 void add_profile(CLI::App& app);
@@ -20,7 +21,7 @@ void add_export(CLI::App& app);
 void add_import(CLI::App& app);
 void add_validate(CLI::App& app);
 
-// ---- what commands share ----
+// ---- shared by commands ----
 
 struct CommonOptions {
   std::string scenario;
@@ -29,9 +30,10 @@ struct CommonOptions {
   Output json, trace, html;
   Files files;
 };
-// The scenario with its overrides and `further` ones, on the platform that --platform names. Throws as read_scenario().
+// Returns the scenario with its overrides and `further` ones, on the platform that --platform names. Throws as
+// read_scenario().
 Scenario scenario_of(const CommonOptions& options, const std::vector<std::string>& further = {});
-// SCENARIO and --set; --platform, --json, --trace and --html where the command has a use for them.
+// Add SCENARIO and --set; --platform, --json, --trace and --html where the command has a use for them.
 void add_scenario_options(CLI::App& command, CommonOptions& options);
 void add_platform_option(CLI::App& command, CommonOptions& options);
 void add_json_option(CLI::App& command, Files& files, Output& json);
@@ -40,12 +42,12 @@ void add_html_option(CLI::App& command, CommonOptions& options);
 
 void add_backend_option(CLI::App& command, std::string& backend);  // --backend host|cuda
 
-// --platform, else the scenario's, else the default place. Throws Error(input) that says how to calibrate when there is
-// none.
+// Loads the platform of --platform, else the scenario's, else the one at the default path. Throws Error(input) that
+// says how to calibrate when there is none.
 sim::Platform load_platform(const CommonOptions& options, const Scenario& scenario,
                             const std::string& backend = "host");
 
-// Set by SIGINT and SIGTERM once `watch_interrupts` has been called; a second signal ends the program at once.
+// SIGINT and SIGTERM set the flag once `watch_interrupts` has been called; a second signal ends the program at once.
 void watch_interrupts();
 bool interrupted();
 

@@ -8,7 +8,7 @@
 namespace stretto::cli {
 namespace {
 
-std::atomic<bool> interrupt_seen{false};  // a signal handler can reach nothing else
+std::atomic<bool> interrupt_seen{false};  // a signal handler can access nothing else
 
 void on_interrupt(int signal) {
   if (interrupt_seen.exchange(true)) {

@@ -28,14 +28,15 @@ struct ExportOptions {
   Files files;
 };
 
-// Scenarios are TOML files, or names of those that come with Stretto; anything else is to be a checkpoint.
+// Returns whether the source is a scenario: a TOML file, or the name of one that comes with Stretto. Any other source
+// must be a checkpoint.
 bool is_scenario(const std::string& source) { return source.ends_with(".toml"); }
 
 void require_output(const ExportOptions& options) {
   if (options.output.empty()) throw input_error("--output is required; see `stretto export --help`");
 }
 
-// What another program calls a scenario's settings.
+// Writes a scenario's settings in another program's terms.
 void export_settings(const ExportOptions& options) {
   const Scenario scenario = predict::read_scenario_input(options.source, options.set, "");
   options.files.claim_outputs(scenario);
@@ -76,7 +77,7 @@ void export_huggingface(ExportOptions& options) {
   std::cout << fmt::format("wrote {}\n", options.output.name());
 }
 
-// A file for each rank. Of many ranks they may take more than a disk has.
+// Throws unless the disk has room for a file for each rank; many ranks may need more than there is.
 void require_space(const std::string& folder, std::int64_t ranks, std::size_t rank_bytes) {
   const double GB = 1e-9, needed = double(ranks) * double(rank_bytes);
   const double free = double(std::filesystem::space(folder).available);
@@ -95,7 +96,7 @@ void export_chakra(ExportOptions& options) {
   for (std::int64_t rank = 0; rank < scenario.parallel.ranks(); ++rank) names.push_back(name_of(rank));
   Files::set_folder(options.output, names);
   options.files.claim_outputs(scenario);
-  // Readers take every trace of a folder.
+  // Readers take every trace of a folder, so it must not have traces of further ranks.
   const std::string next = name_of(scenario.parallel.ranks());
   if (std::filesystem::exists(std::filesystem::path(options.output.path()) / next))
     throw input_error(fmt::format("--output {}: {} is there, of a step of more ranks; expected a new folder",

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Tells files from each other: by the inode, or, where there is none yet, by that of the folder and the name.
+// Identifies a file by its inode; a file that does not exist yet by its folder's inode and its name.
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
@@ -35,7 +35,7 @@ struct Identity {
   bool operator==(const Identity&) const = default;
 };
 
-// nullopt: several may write there (a device, a pipe), or nobody can.
+// nullopt: several writers are allowed (a device, a pipe), or the file cannot be written.
 std::optional<Identity> identity_of(const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return std::nullopt;
   return Identity{info.st_dev, info.st_ino, ""};
@@ -66,19 +66,19 @@ const Holder* find(const std::vector<Holder>& holders, const std::optional<Ident
   return nullptr;
 }
 
-// Throws Error(input) unless it can be opened for writing. Nothing is left behind.
+// Throws Error(input) unless the file can be opened for writing. Leaves nothing behind.
 void require_writable(const std::string& path) try {
   struct stat info {};
   const bool is_there = ::stat(path.c_str(), &info) == 0;
   if (is_there && S_ISDIR(info.st_mode)) throw system_error(path, "cannot be written", EISDIR);
   if (is_there && ::access(path.c_str(), W_OK) != 0) throw system_error(path, "cannot be written", errno);
-  // Opening a pipe would wait for its reader, and end it.
+  // A pipe is not opened, because that would wait for its reader, and end it.
   if (!is_there || S_ISREG(info.st_mode)) NewFile file(path);
 } catch (const Error& error) {
   throw input_error(error.what());
 }
 
-// Throws Error(input) unless files can be made in it, or it can be made.
+// Throws Error(input) unless files can be made in the folder, or the folder can be made.
 void require_folder(const std::string& path) {
   std::error_code problem;
   const fs::path parent = fs::path(path).lexically_normal().parent_path();
@@ -89,7 +89,7 @@ void require_folder(const std::string& path) {
     throw input_error(system_error(path, "cannot be written", errno).what());
 }
 
-// A shell gives an empty word for a variable that is not set; taken for no file at all, it would be silence.
+// A shell passes an empty word for a variable that is not set. Treated as no file, it would lose the output silently.
 CLI::Validator is_named() {
   return CLI::Validator([](std::string& name) { return name.empty() ? "expected a file, got an empty name" : ""; }, "");
 }

@@ -24,7 +24,7 @@ void add_number(CLI::App& command, const std::string& name, std::optional<T>& va
   command.add_option(name, value, help)->check(number_from(std::is_integral_v<T> ? 1.0 : 1e-3, most))->group(kGroup);
 }
 
-// Beside `path`: "mine.toml" and "gemm" give "mine.gemm.csv".
+// Returns a file name in the folder of `path`: "mine.toml" and "gemm" give "mine.gemm.csv".
 std::string beside(const std::string& path, const char* what) {
   return std::filesystem::path(path).replace_extension(std::string(what) + ".csv").string();
 }
@@ -51,7 +51,7 @@ void add_import_options(CLI::App& command, Files& files, MeasurementImport& opti
   files.add_input(command, "--base", options.base, "the platform that has the rest: h100-sxm, or a file")
       ->group(kGroup);
   calibrate::DataSheet& sheet = options.sheet;
-  // Twenty times and more what GPUs of 2026 have: nobody means that.
+  // The limits are twenty times and more the figures of GPUs of 2026, so a larger number is a mistake.
   add_number(command, "--peak_TFLOPs", sheet.peak_TFLOPs, sim::kMostRate, "of the data sheet: dense bf16");
   add_number(command, "--hbm_GBps", sheet.hbm_GBps, sim::kMostRate, "of the data sheet: memory");
   add_number(command, "--memory_GiB", sheet.memory_GiB, 1e4, "of the data sheet");

@@ -29,8 +29,8 @@ std::string script_of(const std::string& path) {
   return std::string(require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
 }
 
-// A file that settings take in: where it is named, or in their folder or, of a configuration, a folder above it; of a
-// script also by its name alone.
+// Returns the text of a file that settings include: by its path; in the settings' folder; of a configuration also in a
+// folder above it; of a script also by its name alone.
 std::optional<std::string> further_file(const std::string& folder, const std::string& path) {
   namespace fs = std::filesystem;
   const std::string extension = fs::path(path).extension().string();
@@ -87,7 +87,7 @@ Translation translated(const ImportedFlags& given) {
   if (format == "torchtitan") return from_torchtitan(text, name, options);
   if (format == "yaml") return from_recipe(text, name, options);
   if (format == "megatron") return from_megatron(text, name, options);
-  // Bridge's is Python, or a part of its YAML.
+  // Bridge's settings are Python, or a part of its YAML.
   return from_bridge(text, name);
 }
 

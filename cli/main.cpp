@@ -31,17 +31,17 @@ std::string did_you_mean(const std::string& given, const std::vector<std::string
   return nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?";
 }
 
-// Words that nobody has asked for. There are some only while the command line is read.
+// Returns words that no option has taken. There are some only while the command line is read.
 std::vector<std::string> unknown_words(const CLI::App& app) {
   return app.get_subcommands().empty() ? app.remaining() : app.get_subcommands().front()->remaining();
 }
 
-// `what`: of CLI11, which speaks in several lines and knows no nearest spelling.
+// Returns a usage error in one line. `what` is the message of CLI11, which has several lines and no nearest spelling.
 std::string usage_message(const CLI::App& app, const std::string& what) {
   const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
   std::string message = what;
   std::replace(message.begin(), message.end(), '\n', ' ');
-  // Whatever else is wrong may follow from it.
+  // An unknown word comes first, because other errors may follow from it.
   if (const std::vector<std::string> extras = unknown_words(app); !extras.empty()) {
     std::vector<std::string> known;
     for (const CLI::App* subcommand : command.get_subcommands({})) known.push_back(subcommand->get_name());
@@ -60,8 +60,8 @@ std::string usage_message(const CLI::App& app, const std::string& what) {
          (message.back() == '?' ? ")" : "");
 }
 
-// When the caller has closed a standard stream, the next file that is opened would get its number, and output would go
-// there. So closed streams are opened here, in the wrong direction: using them still fails.
+// When the caller has closed a standard stream, the next opened file would get its number, and output would go there.
+// So closed streams are opened here, in the wrong direction: using them still fails.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) < 0) {
@@ -70,15 +70,16 @@ void occupy_standard_streams() {
     }
 }
 
-// OpenBLAS starts a thread for each core when it is loaded. None is used; each spins on its core for some 80 ms, and
-// asks for memory for ever where there is a limit to it. So this program starts once more, without them.
+// OpenBLAS starts a thread for each core when it is loaded. None is used, but each spins on its core for some 80 ms,
+// and keeps asking for memory where there is a limit to it. So this program executes itself once more, without these
+// threads.
 void load_openblas_without_threads(char** argv) {
   if (std::getenv("OPENBLAS_NUM_THREADS") != nullptr) return;
   ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
-  ::execv("/proc/self/exe", argv);  // where it cannot: it is tried as it is
+  ::execv("/proc/self/exe", argv);  // reached only where the call fails: the program goes on as it is
 }
 
-// Nothing here may allocate.
+// This function must not allocate.
 int fail_without_memory() {
   rlimit limit{};
   const bool is_limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
@@ -90,7 +91,7 @@ int fail_without_memory() {
   return 1;
 }
 
-// Where an exception can go no further, as in the destructor or the thread of somebody else's.
+// Handles an exception that can propagate no further, as in the destructor or the thread of a library.
 [[noreturn]] void end_with_a_line() {
   try {
     if (const std::exception_ptr exception = std::current_exception()) std::rethrow_exception(exception);
@@ -114,7 +115,7 @@ int run(int argc, char** argv) {
   stretto::cli::Files files;
   app.add_flag("--version", version, "print the version; with --json FILE as JSON");
   files.add_output(app, "--json", version_json, "", true)->group("");
-  app.add_flag("--print-man", man, "")->group("");  // for packages
+  app.add_flag("--print-man", man, "")->group("");  // for packagers
   app.add_flag("--print-completion", completion, "")->group("");
   stretto::cli::add_compare(app);
   stretto::cli::add_simulate(app);
@@ -149,13 +150,13 @@ int run(int argc, char** argv) {
     stretto::launch::say_failure(usage_message(app, error.what()));
     return 2;
   } catch (const stretto::Error& error) {
-    // An unknown option's value has been taken for something else.
+    // The value of an unknown option has been taken for something else.
     const bool is_usage = !unknown_words(app).empty();
     stretto::launch::say_failure(is_usage ? usage_message(app, "") : error.what());
     return is_usage ? 2 : error.exit_code();
   } catch (const std::bad_alloc&) {
     return fail_without_memory();
-  } catch (const std::length_error&) {  // of a container that would be larger than any memory
+  } catch (const std::length_error&) {  // a container that would be larger than any memory
     return fail_without_memory();
   } catch (const std::system_error& error) {
     const bool is_thread = error.code() == std::errc::resource_unavailable_try_again;
@@ -182,8 +183,8 @@ int main(int argc, char** argv) {
     stretto::launch::say_failure("standard output: cannot be written");
     return 1;
   }
-  // NCCL aborts communicators in threads of its own, and a thread may hang in a library, which the end of a process
-  // must not take libraries away from.
+  // NCCL aborts communicators in threads of its own, and a thread may hang in a library. The end of a process must not
+  // unload libraries from under them.
   if (code != 0) std::_Exit(code);
   return code;
 }

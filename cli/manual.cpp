@@ -12,7 +12,7 @@
 namespace stretto::cli {
 namespace {
 
-// troff takes a backslash, and a point or an apostrophe at the beginning of a line, for a command.
+// Escapes a backslash, and a point or an apostrophe at the beginning of a line, which troff takes for commands.
 std::string troff(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -44,7 +44,7 @@ void options_of(const CLI::App& command, std::string& page) {
   }
 }
 
-// The words of a closed list, as CLI::IsMember describes it: "{host,cuda}".
+// Returns the words of a closed list, as CLI::IsMember describes it: "{host,cuda}".
 std::string choices_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t begin = type.find('{'), end = type.find('}');

@@ -6,8 +6,8 @@
 
 namespace stretto::cli {
 
-// An option's number must lie there. CLI::Range lets nan through, which is neither below nor above anything; so every
-// option that takes a number with a point has this.
+// Checks that an option's number lies between the two. CLI::Range accepts nan, which is neither below nor above any
+// number; so every option that takes a number with a point has this validator.
 inline CLI::Validator number_from(double least, double most) {
   return CLI::Validator(
       [least, most](std::string& given) {

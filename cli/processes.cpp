@@ -27,10 +27,10 @@
 namespace stretto::cli {
 namespace {
 
-// How far processes may be apart outside of a step: while some write or read on slow file systems.
+// Longest time that processes may be apart outside of a step: while some write or read on slow file systems.
 constexpr double kProcesses_s = 300;
 
-// "" where no file is named.
+// Returns the text of a file; "" where no file is named.
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
   if (!path.empty() && !file) throw input_error(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
@@ -39,7 +39,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// As rank world.rank: joins the others and calls `act`.
+// Joins the other processes as rank world.rank and calls `act`.
 void run_as_one_of(const launch::World& world,
                    const std::function<void(launch::ProcessGroup* processes, std::ostream& out)>& act) {
   std::ostream nowhere(nullptr);
@@ -52,7 +52,7 @@ void run_as_one_of(const launch::World& world,
   try {
     act(&processes, world.rank == 0 ? std::cout : nowhere);
   } catch (const Error& error) {
-    if (*error.what() == '\0') throw;  // another says why all of them stop
+    if (*error.what() == '\0') throw;  // another process reports the reason why all stop
     processes.fail(error.what(), error.kind());
     // The first failure may be another one than this process noticed.
     const std::string first = *processes.failure();
@@ -64,15 +64,15 @@ void run_as_one_of(const launch::World& world,
   }
 }
 
-// The scenario of `options` with as many ranks as there are processes. Adds to `notes` when the file says otherwise.
-// Throws Error(input) when the model's axes do not divide them.
+// Returns the scenario of `options` with as many ranks as there are processes. Adds to `notes` when the file says
+// otherwise. Throws Error(input) when the model's axes do not divide them.
 Scenario scenario_for_processes(const CommonOptions& options, std::int64_t processes, std::vector<std::string>& notes) {
   const auto with = [&](std::int64_t data_parallel_size) {
     std::vector<std::string> set = options.set;
     set.push_back(fmt::format("parallel.data_parallel_size={}", data_parallel_size));
     return read_scenario(options.scenario, set);
   };
-  // The file's layout may not fit in memory although that of the processes does: one replica fits wherever several do.
+  // The file's layout may not fit in memory although the processes' layout does: one replica fits wherever several do.
   bool is_possible = true;
   Scenario scenario;
   try {
@@ -97,7 +97,7 @@ Scenario scenario_for_processes(const CommonOptions& options, std::int64_t proce
   return scenario;
 }
 
-// The scenario, the platform, what --set says, and the backend.
+// Checks that all processes have equal scenarios, platforms, --set options and backends.
 void require_same_inputs(launch::ProcessGroup& processes, const ScenarioOptions& options) {
   std::string given = options.backend + text_of(options.scenario) + text_of(options.platform);
   for (const std::string& key : options.set) given += "\n" + key;
@@ -105,7 +105,7 @@ void require_same_inputs(launch::ProcessGroup& processes, const ScenarioOptions&
   require_same(processes, given, options.platform.empty() ? "scenario, backend" : "scenario, platform, backend");
 }
 
-// Cores that a rank of its own process cannot do without: declared ones, and what its channels hold.
+// Returns the cores that a rank in a process of its own needs: declared ones, and the cores that its channels hold.
 std::int64_t cores_of_a_process(const ScenarioRun& run) {
   const Cluster& cluster = run.scenario.cluster;
   if (run.is_gpu) return 1;
@@ -120,7 +120,7 @@ bool is_bound(const launch::Affinity& affinity) {
 }
 
 std::string line_of(const launch::Affinity& affinity) {
-  constexpr std::size_t kNamed = 8;  // ranks in a line
+  constexpr std::size_t kNamed = 8;  // ranks named in a line
   std::string line;
   std::size_t named = 0;
   for (std::size_t rank = 0; rank < affinity.processors.size() && named < kNamed; ++rank)
@@ -129,7 +129,7 @@ std::string line_of(const launch::Affinity& affinity) {
   return line + (named == kNamed && affinity.processors.size() > kNamed ? ", …" : "") + " (docs/launch.md)";
 }
 
-// The command line of each process that --ranks starts.
+// Returns the command line of each process that --ranks starts.
 std::vector<std::string> arguments_of_a_rank(const std::string& command, const ScenarioOptions& options) {
   std::vector<std::string> arguments = {command, options.scenario, "--backend", options.backend};
   for (const std::string& key : options.set) arguments.insert(arguments.end(), {"--set", key});
@@ -190,7 +190,7 @@ void ScenarioRun::choose_fusions(const ScenarioOptions& options, const sim::Plat
       try {
         const sim::Platform calibrated = predict::read_platform_input("", scenario, "cuda");
         fusions = predict::choose_fusions(scenario, given, calibrated.gpu ? &calibrated : nullptr);
-      } catch (const Error& error) {  // nobody has asked for a prediction, which needs one
+      } catch (const Error& error) {  // no option asked for a prediction, which needs a platform
         if (error.kind() != ErrorKind::input) throw;
         fusions = predict::choose_fusions(scenario, given, nullptr);
       }

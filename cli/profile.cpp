@@ -60,7 +60,7 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
     if (!measured.complete) throw runtime_failure(run.is_first() ? "interrupted" : "");
     return;
   }
-  // On a host floors say more than a share of some peak.
+  // On a host the floors say more than a share of a peak.
   const std::int64_t devices = device && run.processes ? step.schedule.mesh.ranks() : 1;
   const Throughput rate =
       throughput_of(scenario, median(measured.profile.step_ms), devices,

@@ -24,7 +24,7 @@ Patience::Patience(const Scenario& scenario) {
   };
   try {
     thread_ = std::jthread(wait);
-  } catch (const std::system_error&) {  // without a thread it goes on without a word
+  } catch (const std::system_error&) {  // without a thread the program goes on and prints nothing
   }
 }
 

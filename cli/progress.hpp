@@ -12,11 +12,11 @@
 
 namespace stretto::cli {
 
-// One line on standard error that is overwritten while a command works. Where that is no terminal, a line every 30 s,
-// the first after 30 s or what begin() says. For one thread.
+// One line on standard error that is overwritten while a command works. Where standard error is not a terminal, a line
+// every 30 s, the first after 30 s or at begin(). For one thread.
 class Progress {
  public:
-  // Shows the line at once, wherever that is.
+  // Shows the line at once, on a terminal or not.
   void begin(const std::string& line) {
     shown_ = std::chrono::steady_clock::now() - kBetweenLines;
     show(line);
@@ -31,7 +31,7 @@ class Progress {
       shown_ = now;
     }
   }
-  // Before anything else is printed: the line goes from the terminal.
+  // Removes the line from the terminal; call it before other text is printed.
   void clear() {
     if (terminal_) clear_line();
   }
@@ -42,8 +42,8 @@ class Progress {
   std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
 };
 
-// Says on standard error that building the scenario's schedule takes long, once, when it has taken two seconds on a
-// terminal, or ten elsewhere. It is silent from its destructor on, and keeps nothing of the scenario.
+// Prints on standard error that building the scenario's schedule takes long, once, when it has taken two seconds on a
+// terminal, or ten elsewhere. Its destructor silences it, and it keeps no reference to the scenario.
 class Patience {
  public:
   explicit Patience(const Scenario& scenario);

@@ -22,7 +22,7 @@ struct ShowOptions : CommonOptions {
   bool gates = false, keys = false;
 };
 
-// Of the scenario; without one the reference of all there are.
+// Shows the gates of the scenario; without a scenario the reference of all gates.
 void show_gates(const ShowOptions& options, const Gates& gates) {
   std::cout << (options.scenario.empty() ? gates_reference() : print_gates(gates));
   write_json(options.json, options.json.empty() ? nlohmann::json() : gates_json(gates));
@@ -36,7 +36,7 @@ void show(const ShowOptions& options) {
   }
   Scenario scenario = scenario_of(options);
   options.files.claim_outputs(scenario);
-  // As it is run there.
+  // The fusions are those of a run on this platform.
   if (!options.platform.empty())
     predict::open_fusions(scenario, options.scenario, options.set, load_platform(options, scenario)).apply(scenario);
   if (options.gates) return show_gates(options, gates_of(scenario));

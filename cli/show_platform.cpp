@@ -37,7 +37,7 @@ std::vector<Row> rows_of(sim::Accelerator a) {
   return rows;
 }
 
-// The rows of a calibrated machine.
+// Returns the rows of a calibrated machine.
 std::vector<Row> rows_of(const sim::Platform& platform) {
   if (platform.accelerator) return rows_of(*platform.accelerator);
   std::vector<Row> rows;

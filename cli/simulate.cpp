@@ -32,7 +32,7 @@ struct SimulateOptions : CommonOptions {
   bool modes = false, fit = false;
 };
 
-// The step that was predicted, as a page shows it.
+// Returns the predicted step in the form of the HTML page.
 HtmlStep html_step(const predict::PredictedStep& of) {
   const Schedule& schedule = of.schedule;
   HtmlStep step;
@@ -48,13 +48,13 @@ HtmlStep html_step(const predict::PredictedStep& of) {
   return step;
 }
 
-// What `--modes` says: of every mode against the plain schedule, and of every knob against the scenario without it.
+// The results of `--modes`: every mode compared with the plain schedule, and every knob with the scenario without it.
 struct Modes {
   std::vector<predict::PredictedMode> modes;
   std::vector<predict::KnobOff> knobs;
 };
 
-// Advice on every mode but the plain schedule.
+// Returns advice on every mode but the plain schedule.
 Table advice_of(const std::vector<predict::PredictedMode>& modes) {
   std::vector<Advice> advice;
   for (const predict::PredictedMode& m : modes)
@@ -62,7 +62,7 @@ Table advice_of(const std::vector<predict::PredictedMode>& modes) {
   return advice_table(advice);
 }
 
-// The changes with which the step fits, where it does not or they were asked for.
+// Searches for changes with which the step fits, where it does not fit or the search was requested.
 std::optional<predict::FitSearch> fit_search(const SimulateOptions& options, const Scenario& scenario,
                                              const sim::Platform& platform, const sim::SimOptions& sim_options,
                                              const predict::Fusions& fusions, const DeviceMemory& memory) {
@@ -90,7 +90,7 @@ std::string text_of(const Modes& m, double step_ms) {
   return text;
 }
 
-// Tables, and a bar for each mode but those that are off and the scenario itself, whose bar is there.
+// Adds tables, and a bar for each mode except those that are off and the scenario itself, which has its bar already.
 void add_modes(HtmlReport& report, const Modes& m, const Prediction& p) {
   report.tables.push_back({"modes", "Overlap modes",
                            "The step of each mode alone, and the parts that it consists of; of plain: its share of the "

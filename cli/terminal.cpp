@@ -10,12 +10,12 @@
 namespace stretto::cli {
 namespace {
 
-// Bytes at the end of `text` that may be the beginning of a character.
+// Returns the number of bytes at the end of `text` that may be the beginning of a character.
 std::size_t unfinished(std::string_view text) {
   for (std::size_t length = 1; length <= std::min<std::size_t>(3, text.size()); ++length) {
     const std::string_view end = text.substr(text.size() - length);
     const auto first = static_cast<unsigned char>(end.front());
-    if (first >= 0x80 && first < 0xc0) continue;  // the middle of one
+    if (first >= 0x80 && first < 0xc0) continue;  // the middle of a character
     const std::size_t whole = first < 0xc2 || first > 0xf4 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
     return length < whole ? length : 0;
   }

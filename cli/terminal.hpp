@@ -7,9 +7,9 @@
 
 namespace stretto::cli {
 
-// While it lives, what goes out by a stream (std::cout, std::cerr) is text for a terminal, as printable_lines() has it:
-// whoever a name, a path or a message comes from, its control characters are shown and not obeyed. So nobody who prints
-// needs to remember it. Several threads may write.
+// While the object lives, text on a stream (std::cout, std::cerr) passes through printable_lines(): control characters
+// from any name, path or message are shown and not obeyed. So no code that prints needs to remember it. Several threads
+// may write.
 class ShownText : public std::streambuf {
  public:
   explicit ShownText(std::ostream& stream) : stream_(stream), inner_(stream.rdbuf(this)) {}
@@ -29,15 +29,14 @@ class ShownText : public std::streambuf {
   std::streambuf* inner_;
   std::streambuf* data_ = nullptr;  // standard output, when text goes elsewhere
   std::mutex mutex_;                // guards held_
-  std::string held_;                // the beginning of a character, whose end is to come
+  std::string held_;                // the beginning of a character whose other bytes are still to come
 };
 
-// From here on what std::cout is told goes to standard error, so that standard output holds nothing but data. Does
-// nothing without a ShownText.
+// Redirects std::cout to standard error, so that standard output holds only data. Does nothing without a ShownText.
 void keep_standard_output_for_data();
-// As it is, wherever text goes. A failure shows in the state of std::cout.
+// Writes data unchanged to standard output, wherever text goes. A failure shows in the state of std::cout.
 void write_to_standard_output(const std::string& data);
-// Goes to the beginning of the terminal's line on standard error, and empties it.
+// Moves to the beginning of the terminal's line on standard error, and empties it.
 void clear_line();
 
 }  // namespace stretto::cli

@@ -32,7 +32,8 @@
 namespace stretto::cli {
 namespace {
 
-// Speed of a core during training: sgemm now and then between the steps, because it changes from second to second.
+// Measures the speed of a core during training: sgemm at times between the steps, because the speed changes from second
+// to second.
 class Yardstick {
  public:
   void after_step(double step_ms) {
@@ -47,7 +48,7 @@ class Yardstick {
 
  private:
   static constexpr std::size_t kFewest = 3, kMost = 15;
-  static constexpr double kMostShare = 0.02;  // of the time that training takes
+  static constexpr double kMostShare = 0.02;  // share of the training time
 
   void read() {
     const auto begin = std::chrono::steady_clock::now();
@@ -60,7 +61,7 @@ class Yardstick {
   double trained_ms_ = 0, spent_ms_ = 0;
 };
 
-// MFU and HFU against sgemm on the same cores; prints them. Without a yardstick, which is of f32, there are none.
+// Returns and prints MFU and HFU against sgemm on the same cores. Without a yardstick, which is in f32, there are none.
 std::pair<std::optional<double>, std::optional<double>> host_utilisation(const Scenario& scenario,
                                                                          const Schedule& schedule,
                                                                          const std::vector<double>& times_ms,
@@ -94,7 +95,7 @@ struct TrainCommandOptions : ScenarioOptions {
   std::int64_t log_interval = 1;
 };
 
-// Says how training goes, every `log_interval` steps and of the last.
+// Prints the progress of training, every `log_interval` steps and at the last step.
 class StepLog {
  public:
   StepLog(std::ostream& out, std::int64_t train_iters, std::int64_t log_interval)
@@ -117,13 +118,13 @@ class StepLog {
  private:
   std::ostream& out_;
   const std::int64_t train_iters_, log_interval_;
-  std::int64_t first_ = -1;  // step of this run
-  std::int64_t steps_ = 0;   // since the last line, and their time and 1,000 times their tokens
+  std::int64_t first_ = -1;  // first step of this run
+  std::int64_t steps_ = 0;   // steps since the last line; their time, and 1,000 times their tokens
   double interval_ms_ = 0, tokens_ = 0;
   TimeLeft time_left_;
 };
 
-// "", or why it is not done.
+// Trains. Returns "", or why training is not complete.
 std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   const Scenario& scenario = run.scenario;
   launch::ProcessGroup* const processes = run.processes;
@@ -146,7 +147,7 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   run.reserve_queues(schedule);
   for (const std::string& note : notes) out << "note: " << note << "\n";
   watch_interrupts();
-  // Rank 0 tells how fast a core is.
+  // Rank 0 measures how fast a core is.
   std::optional<Yardstick> yardstick;
   if (is_first && !run.is_gpu && schedule.compute_dtype == Dtype::f32) yardstick.emplace();
   StepLog log(out, scenario.training.train_iters, options.log_interval);
@@ -172,7 +173,7 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
                .text()
         << "\n";
   const exec::TrainResult result = exec::train(scenario, schedule, *executor, callbacks);
-  say_notes();  // of the first steps
+  say_notes();  // notes of the first steps
 
   std::string unfinished;
   if (!result.finished)

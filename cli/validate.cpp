@@ -47,7 +47,7 @@ nlohmann::json json_of(const validate::Ranking& ranking) {
           {"random_worst_regret_pct", 100 * ranking.random_worst}};
 }
 
-// Constants and the logarithm that each moves the step by.
+// Returns constants with the change of the step's logarithm that each causes.
 nlohmann::json json_of(const std::vector<std::pair<std::string, double>>& shares) {
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [name, share] : shares) list.push_back({{"constant", name}, {"pct", 100 * share}});

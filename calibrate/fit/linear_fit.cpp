@@ -13,7 +13,7 @@
 namespace stretto::calibrate {
 namespace {
 
-// Lawson & Hanson's NNLS: minimise |A x − b| with x ≥ 0. Sizes here are a handful of columns.
+// Lawson & Hanson's NNLS: minimises |A x − b| with x ≥ 0. Sizes here are a handful of columns.
 Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
   const Eigen::Index n = a.cols();
   std::vector<bool> passive(static_cast<std::size_t>(n), false);
@@ -40,7 +40,8 @@ Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen
     if (best < 0) break;
     passive[static_cast<std::size_t>(best)] = true;
     Eigen::VectorXd z = solve_passive();
-    // Step back to the boundary until every passive coefficient is positive. Each pass frees at least one of them.
+    // The loop steps back to the boundary until every passive coefficient is positive. Each pass frees at least one of
+    // them.
     for (Eigen::Index guard = 0; guard < n && (z.array() < 0).any(); ++guard) {
       double step = 1;
       for (Eigen::Index j = 0; j < n; ++j)
@@ -74,7 +75,8 @@ sim::CostFit fit_linear(const std::vector<Sample>& samples, const std::string& o
     for (Eigen::Index j = 0; j < cols; ++j) a(i, j) = sample.features[static_cast<std::size_t>(j)] * weight;
     target(i) = sample.us * weight;
   }
-  // Features differ by ten orders of magnitude: scale the columns, or the tolerance means nothing.
+  // Features differ by ten orders of magnitude, so the columns are scaled; otherwise the tolerance would be
+  // meaningless.
   Eigen::VectorXd scale = a.colwise().norm();
   for (Eigen::Index j = 0; j < cols; ++j)
     if (scale(j) == 0) scale(j) = 1;

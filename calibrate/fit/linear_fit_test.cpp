@@ -6,7 +6,7 @@
 
 namespace stretto::calibrate {
 
-// 10 us and 2 us a unit, but for one sample that takes half as long again.
+// 10 us and 2 us a unit, except one sample that takes half as long again.
 TEST_CASE("a corrected fit keeps what was measured; its error is that of what was not", "[calibrate]") {
   std::vector<Sample> samples;
   for (const double units : {10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0, 2560.0})
@@ -17,8 +17,8 @@ TEST_CASE("a corrected fit keeps what was measured; its error is that of what wa
   CHECK(fit.largest_us == 10 + 2 * 2560);
   REQUIRE(fit.measured.size() == 9);
   for (const Sample& sample : samples) CHECK(sim::evaluate_us(fit, sample.features) == Approx(sample.us));
-  // Left out, the slow one is predicted by its neighbours, which are not slow: a third less than it takes. Of nine the
-  // 95th percentile lies at 0.6 of the way from the second worst to it.
+  // When the slow sample is left out, its neighbours predict it as a third faster than it is. With nine samples the
+  // 95th percentile lies at 0.6 of the way from the second worst to the worst.
   CHECK(fit.p95_error_pct == Approx(0.6 * 33 + 0.4 * 5).margin(3));
   CHECK(fit.median_error_pct < 5);
 }

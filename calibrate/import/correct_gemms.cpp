@@ -20,7 +20,7 @@ double ratio_at(const std::vector<Ratio>& ratios, double m, double n, double k) 
   const std::array<double, 3> at = {std::log(m), std::log(n), std::log(k)};
   double sum = 0, weights = 0;
   for (const Ratio& ratio : ratios) {
-    double square = 1e-12;  // a measured shape keeps its own
+    double square = 1e-12;  // the weight of a measured shape's own measurement
     for (std::size_t side = 0; side < at.size(); ++side)
       square += (at[side] - ratio.at[side]) * (at[side] - ratio.at[side]);
     sum += ratio.log / square;

@@ -17,13 +17,13 @@
 namespace stretto::calibrate {
 namespace {
 
-// GPUs of the largest common host: a larger domain spans several.
+// GPUs of the largest common host: a larger domain spans several hosts.
 constexpr std::int64_t kMostOfHost = 8;
 
 using Series = std::tuple<CollectiveKind, std::int64_t, std::int64_t>;  // kind, nodes, GPUs
 Series series_of(const sim::CollectiveTime& time) { return {time.kind, time.span.nodes, time.span.members}; }
 
-// "a.txt, b.txt and 3 more": a line of a TOML file has its limits.
+// Returns "a.txt, b.txt and 3 more", because lines of a TOML file have a limit.
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 4;
   std::string text;
@@ -57,7 +57,7 @@ class Importer {
     add_gemms();
     add_collectives();
     if (!base_) set_defaults(*platform.accelerator);
-    // A file that says so would be refused when it is read.
+    // A platform file with a contradiction would be refused when it is read.
     if (const std::string why = sim::contradiction(*platform.accelerator); !why.empty())
       throw input_error("--import: " + why + "; times are in microseconds, and the data sheet's numbers are options");
     add_numbers();
@@ -106,12 +106,13 @@ class Importer {
                       text);
   }
 
-  // Whether the data sheet says something else than that of the base.
+  // Return whether the given data sheet differs from the base's.
   bool is_peak_given() { return base_ && accelerator().peak_TFLOPs.value != base_->accelerator->peak_TFLOPs.value; }
   bool is_nvlink_given() { return base_ && accelerator().nvlink.GBps.value != base_->accelerator->nvlink.GBps.value; }
   std::string of_base(bool is_scaled) const { return is_scaled ? "derived" : base_name(); }
 
-  // Times of the base are of its own GPU: under another data sheet they keep their share of the peak and of NVLink.
+  // Scales the base's times, which belong to its own GPU: under another data sheet they keep their share of the peak
+  // and of NVLink.
   void scale_to_sheet() {
     if (!base_) return;
     sim::Accelerator& a = accelerator();
@@ -134,7 +135,7 @@ class Importer {
     }
   }
 
-  // A product that memory bounds does not become faster with the peak.
+  // Scales products; a memory-bound product does not become faster with the peak.
   void scale_gemms(double faster, const std::string& how) {
     sim::Accelerator& a = accelerator();
     if (a.gemms.empty()) return;
@@ -149,7 +150,7 @@ class Importer {
     a.gemm_source = {"derived", how, 0};
   }
 
-  // The smallest size is the latency; the rest goes with the bandwidth.
+  // Scales collectives: the time of the smallest size is the latency and stays; the rest changes with the bandwidth.
   void scale_collectives(double faster, const std::string& how) {
     sim::Accelerator& a = accelerator();
     std::vector<sim::CollectiveTime> times = a.collectives.times();
@@ -174,7 +175,7 @@ class Importer {
             what + ", " + imported_.platform.date + (before.origin.empty() ? "" : "; the rest " + base_name()), 0};
   }
 
-  // Whether a grid is as wide as another to a factor of 8 at each end, so that little is extrapolated.
+  // Returns whether a grid is as wide as another up to a factor of 8 at each end, so that little is extrapolated.
   static bool reaches(const sim::GemmGrid& grid, const sim::GemmGrid& other) {
     constexpr double kFactor = 8;
     const auto covers = [](const std::vector<double>& axis, const std::vector<double>& others) {
@@ -208,7 +209,7 @@ class Importer {
     }
   }
 
-  // As the domain has it, which may be larger than a host.
+  // Returns the span in domains, which may be larger than hosts.
   sim::GroupSpan span_of(const sim::CollectiveTime& time, const std::string& file) {
     const std::int64_t domain = accelerator().domain;
     sim::GroupSpan span = time.span;
@@ -221,8 +222,8 @@ class Importer {
     return span;
   }
 
-  // A time of the base for a size that the series of measured ones does not reach, scaled as the nearest measured size
-  // says; nullopt within their range. Across nodes the table itself extends a series.
+  // Returns a time of the base for a size beyond the series of measured sizes, scaled by the ratio at the nearest
+  // measured size; nullopt within their range. Across nodes the table itself extends a series.
   std::optional<sim::CollectiveTime> beyond(const sim::CollectiveTime& base, const std::set<double>& sizes,
                                             const std::vector<sim::CollectiveTime>& measured) {
     if (base.span.nodes > 1 || (base.bytes >= *sizes.begin() && base.bytes <= *sizes.rbegin())) return std::nullopt;

@@ -8,18 +8,19 @@
 
 namespace stretto::calibrate {
 
-// Numbers of a GPU and its links as its data sheet has them; what a base platform has otherwise where one is missing.
+// Numbers of a GPU and its links from its data sheet; a missing one is taken from the base platform.
 struct DataSheet {
-  std::optional<double> peak_TFLOPs, hbm_GBps, memory_GiB, nvlink_GBps, network_GBps;  // as [accelerator] has them
+  // with the names and units of [accelerator]
+  std::optional<double> peak_TFLOPs, hbm_GBps, memory_GiB, nvlink_GBps, network_GBps;
   std::optional<std::int64_t> domain, sms;
 };
 
-// Where a part of a platform comes from, beside names of bases and kinds of defaults.
+// Sources of a platform's parts, in addition to names of bases and kinds of defaults.
 constexpr const char* kYours = "your files";
 constexpr const char* kDataSheet = "data sheet";
 constexpr const char* kMeasured = "measured here";
 
-// A platform of measurements, and where each part of it comes from.
+// A platform made from measurements, with the source of each part.
 struct ImportedPlatform {
   sim::Platform platform;
   struct Part {
@@ -27,23 +28,24 @@ struct ImportedPlatform {
     std::string value;  // "1.22", "27 sizes"
     std::string from;   // kYours, kDataSheet, kMeasured, "h100-sxm", or the kind of a default: "assumed", "derived"
   };
-  std::string base;  // its name; "" without one
+  std::string base;  // name of the base; "" without one
   std::vector<Part> parts;
-  std::vector<std::string> notes;  // what of the files is not used, and how the GPU was measured
+  std::vector<std::string> notes;  // data of the files that is not used, and remarks on how the GPU was measured
 };
 
-// The platform `name` of `measured` over `base`: series of collectives (an operation on so many GPUs of so many nodes)
-// and GEMMs take the place of the base's; sizes beyond the measured ones have the base's times, multiplied by measured
-// / base at the nearest. A sweep on a grid of three values or more of m, n and k, about as wide as the base's table,
-// takes its place; of another the base's times are multiplied by measured / base, interpolated between its shapes.
-// Without a base the data sheet must be whole, and the rest has the defaults of sim/accelerator/numbers.hpp.
+// Makes the platform `name` from `measured` and `base`: measured series of collectives (an operation on a number of
+// GPUs of a number of nodes) and GEMMs replace the base's; sizes beyond the measured ones have the base's times,
+// multiplied by measured / base at the nearest. A sweep of GEMMs on a grid of three values or more of m, n and k, about
+// as wide as the base's table, replaces that table; otherwise the base's times are multiplied by measured / base,
+// interpolated between the measured shapes. Without a base the data sheet must be complete, and all other numbers have
+// the defaults of sim/accelerator/numbers.hpp.
 //
-// Where a domain has more than eight GPUs it spans hosts: nodes are counted as domains. Throws Error(input) for what
-// contradicts the domain, and for what is missing.
+// Where a domain has more than eight GPUs it spans hosts: nodes are counted as domains. Throws Error(input) for data
+// that contradicts the domain, and for missing data.
 ImportedPlatform import_platform(const std::string& name, const std::vector<Measurements>& measured,
                                  const std::optional<sim::Platform>& base, const DataSheet& sheet);
 
-// The platform file, whose tables are in files of these names beside it.
+// Returns the platform file's text; its tables are in files of these names in the same folder.
 std::string platform_text(const ImportedPlatform& imported, const std::string& gemm_file,
                           const std::string& collective_file);
 

@@ -13,7 +13,7 @@ namespace {
 
 using testing::message_of;
 
-// 100 TFLOP/s at every shape of a grid of 3 × 3 × 3: 1e8 FLOP/µs.
+// Times of 100 TFLOP/s at every shape of a grid of 3 × 3 × 3: 1e8 FLOP/µs.
 std::vector<sim::GemmTime> grid(double slower = 1) {
   std::vector<sim::GemmTime> times;
   for (const double m : {1024, 2048, 4096})
@@ -91,7 +91,7 @@ TEST_CASE("a smaller domain drops what does not fit, a larger one spans hosts", 
     return std::vector<Measurements>{collectives({{CollectiveKind::all_reduce, {gpus, hosts}, 1024, 40}})};
   };
   const sim::Accelerator small = *import_platform("mine", log(8, 2), base(), four).platform.accelerator;
-  CHECK(small.collectives.times().size() == 2);  // of the base, that of 2 GPUs
+  CHECK(small.collectives.times().size() == 2);  // the base's time for 2 GPUs
   CHECK(message_of([&] { import_platform("mine", log(8, 1), base(), four); }) ==
         "log.txt: expected at most 4 GPUs on a node, the domain of the platform, got 8 on 1; say how many nodes there "
         "are, or --domain");
@@ -106,7 +106,8 @@ TEST_CASE("a grid of GEMMs takes the place of the table, single shapes correct i
     return *import_platform("mine", {{"sweep.csv", {}, times, "", {}}}, base(), {}).platform.accelerator;
   };
   CHECK(with(grid(2)).gemms.time_us(2048, 2048, 1024, 0) == Approx(2 * 2 * 2048. * 2048 * 1024 / 1e8).epsilon(1e-5));
-  // 1.5 times as slow at one shape and twice at another: so at both, and between elsewhere.
+  // The measurement is 1.5 times as slow at one shape and twice at another; the table must agree at both, and
+  // interpolate elsewhere.
   const auto ideal = [](double m, double n, double k) { return 2 * m * n * k / 1e8; };
   const sim::Accelerator a =
       with({{1536, 3072, 1536, 1.5 * ideal(1536, 3072, 1536)}, {4096, 1024, 512, 2 * ideal(4096, 1024, 512)}});
@@ -147,8 +148,8 @@ TEST_CASE("another data sheet scales what was measured on the base's GPU", "[imp
   const sim::GemmTable& gemms = faster.platform.accelerator->gemms;
   const auto memory_us = [](double m, double n, double k) { return 2 * (m * k + k * n + m * n) / 1e5; };
   CHECK(gemms.time_us(2048, 2048, 8192, 0) == Approx(memory_us(2048, 2048, 8192)).epsilon(1e-4));
-  CHECK(gemms.time_us(2048, 1024, 32, 0) == Approx(2).epsilon(1e-4));  // was faster than that before
-  // What is as it was stays as it was measured.
+  CHECK(gemms.time_us(2048, 1024, 32, 0) == Approx(2).epsilon(1e-4));  // it was faster than that before
+  // Numbers that have not changed keep their measured values.
   other.peak_TFLOPs = 200, other.nvlink_GBps = 100;
   CHECK(from(import_platform("mine", {}, base(), other), "GEMMs") == "base");
   CHECK(import_platform("mine", {}, base(), other).notes.empty());

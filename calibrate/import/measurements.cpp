@@ -18,7 +18,7 @@
 namespace stretto::calibrate {
 namespace {
 
-// A whole number from 1 to 2^20, all of `text`.
+// Reads a whole number from 1 to 2^20 that is all of `text`.
 bool take_count(std::string_view text, std::int64_t& count) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), count);
   return problem == std::errc() && end == text.data() + text.size() && count >= 1 && count <= 1 << 20;
@@ -27,7 +27,7 @@ bool take_count(std::string_view text, std::int64_t& count) {
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
-// Elements of training: sums in other types take another time.
+// Returns whether elements have a type of training: sums in other types take another time.
 bool is_half(std::string_view dtype) {
   return is_one_of(dtype, {"half", "float16", "fp16", "f16", "bfloat16", "bf16"});
 }
@@ -50,7 +50,7 @@ ImportFile parse_import(const std::string& text) {
   for (const CollectiveKind kind : values_of<CollectiveKind>()) ops.push_back(name_of(kind));
   if (!file.op.empty() && !is_one_of(file.op, {ops[0], ops[1], ops[2]})) {
     std::error_code ignored;
-    if (std::filesystem::exists(text, ignored)) return {text, "", 0, 0};  // a name with a "="
+    if (std::filesystem::exists(text, ignored)) return {text, "", 0, 0};  // a file name with a "="
     const std::string nearest = nearest_spelling(file.op, ops);
     throw input_error("--import " + in_quotes(text) +
                       ": expected all_gather, reduce_scatter, all_reduce or all_to_all before \"=\"" +

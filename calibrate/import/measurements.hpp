@@ -9,27 +9,27 @@
 
 namespace stretto::calibrate {
 
-// A file to import, with what a user says of it where the file itself does not.
+// A file to import, with the data that a user gives where the file itself does not have it.
 struct ImportFile {
   std::string path;
-  std::string op;          // "all_gather"; "" as the file says
-  std::int64_t gpus = 0;   // 0 as the file says
-  std::int64_t nodes = 0;  // 0 as the file says, else 1
+  std::string op;          // "all_gather"; "": the file says it
+  std::int64_t gpus = 0;   // 0: the file says it
+  std::int64_t nodes = 0;  // 0: the file says it, else 1
 };
 
 // Reads "[OP][@GPUS[/NODES]]=FILE" or "FILE". Throws Error(input) with the text and what was expected.
 ImportFile parse_import(const std::string& text);
 
-// The usable content of a file.
+// The usable contents of a file.
 struct Measurements {
-  std::string file;                              // its name without folders
+  std::string file;                              // file name without folders
   std::vector<sim::CollectiveTime> collectives;  // a node is a host
   std::vector<sim::GemmTime> gemms;
   std::string device;              // the GPU's name; "" when the file does not say
-  std::vector<std::string> notes;  // what of the file is not used
+  std::vector<std::string> notes;  // data of the file that is not used
 };
 
-// Reads a file whatever its form: output of nccl-tests as text or JSON, a table of collectives or of GEMMs as CSV
+// Reads a file of any supported form: output of nccl-tests as text or JSON, a table of collectives or of GEMMs as CSV
 // (docs/platform.md, "Your own measurements"). Throws Error(input) with file, line and what was expected.
 Measurements read_measurements(const ImportFile& file);
 

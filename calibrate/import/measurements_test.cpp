@@ -10,7 +10,7 @@ namespace {
 
 using testing::message_of;
 
-// Ranks of `hosts` with `of_host` GPUs each, as nccl-tests prints them.
+// Returns the ranks of `hosts` with `of_host` GPUs each, as nccl-tests prints them.
 std::string ranks(int hosts, int of_host, const std::string& prefix = "") {
   std::string text = prefix + "# Using devices\n";
   for (int rank = 0; rank < hosts * of_host; ++rank)

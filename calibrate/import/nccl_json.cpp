@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// The value under a key; null where there is none.
+// Returns the value under a key; null where there is none.
 const json& at(const json& object, const char* key) {
   static const json kNull;
   if (!object.is_object()) return kNull;
@@ -30,7 +30,7 @@ std::int64_t count_of(const json& object, const char* key, std::int64_t fallback
   return value.is_number_integer() && value >= 1 && value <= 1 << 20 ? value.get<std::int64_t>() : fallback;
 }
 
-// The output of `-J FILE`, format 1 to 3 (src/util.cu of NVIDIA/nccl-tests).
+// Reads the output of `-J FILE`, format 1 to 3 (src/util.cu of NVIDIA/nccl-tests).
 NcclRun run_of(const json& root) {
   NcclRun run;
   const json& arguments = at(root, "args");
@@ -39,10 +39,10 @@ NcclRun run_of(const json& root) {
   const json& config = at(root, "config");
   const json& devices = at(config, "devices");
   if (!devices.is_array() || devices.empty()) return run;
-  // There is one device for each process, the first of those that it drives.
+  // The list has one device for each process: the first one that the process drives.
   const std::int64_t of_process = count_of(config, "nthreads", 1) * count_of(config, "ngpus", 1);
   for (const json& device : devices) {
-    if (at(device, "group") != at(devices[0], "group")) continue;  // one that communicates beside it
+    if (at(device, "group") != at(devices[0], "group")) continue;  // a concurrent group
     run.gpus += of_process;
     run.hosts.insert(text_of(device, "hostname"));
   }

@@ -11,13 +11,13 @@
 namespace stretto::calibrate {
 namespace {
 
-// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it (doc/PERFORMANCE.md of NVIDIA/nccl-tests).
+// Returns bus bandwidth / algorithm bandwidth, as nccl-tests defines it (doc/PERFORMANCE.md of NVIDIA/nccl-tests).
 double bus_factor(CollectiveKind kind, std::int64_t gpus) {
   const double n = static_cast<double>(gpus);
   return (kind == CollectiveKind::all_reduce ? 2 : 1) * (n - 1) / n;
 }
 
-// Bandwidths are printed with two digits behind the point: above this the rounding is within a percent.
+// Bandwidths are printed with two decimals: above this rate the rounding is within a percent.
 constexpr double kPrinted_GBps = 1;
 
 std::string joined(const std::set<std::string>& words) {

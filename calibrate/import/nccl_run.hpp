@@ -8,33 +8,34 @@
 
 namespace stretto::calibrate {
 
-// A run of one program of nccl-tests: what its header says before rows of sizes.
+// A run of one program of nccl-tests: the header that precedes the rows of sizes.
 struct NcclRun {
-  std::string op;  // "all_reduce"; "" when it does not say
+  std::string op;  // "all_reduce"; "" when the header does not say
   std::int64_t gpus = 0;
   std::set<std::string> hosts;
   std::string device;
 };
 
-// A row: one size. Times are of one call, whatever the iterations; 0 where the program gives none.
+// A row: one size. Times are those of one call, whatever the number of iterations; 0 where the program gives none.
 struct NcclRow {
   double bytes = 0;
   std::string type;  // "float"
   double out_of_place_us = 0, in_place_us = 0;
-  double algorithm_GBps = 0, bus_GBps = 0;  // of the first time that is there
-  double wrong = 0;                         // values that were not as expected
+  double algorithm_GBps = 0, bus_GBps = 0;  // of the first time in the row
+  double wrong = 0;                         // number of wrong values
 };
 
-// Makes points of rows, out of place where a row has both, and counts what it leaves out: other operations, other types
-// than float, half and bfloat16, rows with wrong values. A sum in bytes or in doubles takes another time.
+// Converts rows to points, out of place where a row has both, and counts the rows that it leaves out: other operations,
+// other types than float, half and bfloat16, rows with wrong values. A sum in bytes or in doubles takes another time.
 class NcclPoints {
  public:
   NcclPoints(const std::string& name, const ImportFile& said) : name_(name), said_(said) {}
 
-  // Throws Error(input) "file:line: …" where neither the run nor the user says the operation or the number of GPUs,
-  // where they differ, and where the ratio of the bandwidths is that of another operation or another number of GPUs.
+  // Adds a row. Throws Error(input) "file:line: …" where neither the run nor the user says the operation or the number
+  // of GPUs, where they differ, and where the ratio of the bandwidths belongs to another operation or another number of
+  // GPUs.
   void add(const NcclRun& run, const NcclRow& row, int line);
-  // All rows that were added. Throws Error(input) when there was none.
+  // Returns all added rows. Throws Error(input) when there is none.
   Measurements take();
 
  private:
@@ -50,7 +51,7 @@ class NcclPoints {
   std::set<std::string> other_ops_, other_types_;
 };
 
-// The operation of a program ("…/all_reduce_perf", whatever is around it); "" when there is none.
+// Returns the operation of a program ("…/all_reduce_perf", with any path and suffix); "" when there is none.
 std::string op_of_program(std::string_view text);
 
 }  // namespace stretto::calibrate

@@ -12,7 +12,7 @@ namespace {
 using Words = std::vector<std::string_view>;
 
 Words words_of(std::string_view line) {
-  // mpirun --tag-output puts "[1,0]<stdout>:" before a line, and a number may touch it.
+  // mpirun --tag-output puts "[1,0]<stdout>:" before a line, and a number may follow without a blank.
   if (const std::size_t tag = line.find(">:"); tag != std::string_view::npos) line.remove_prefix(tag + 2);
   Words words;
   while (true) {
@@ -35,11 +35,11 @@ bool is_count(std::string_view word) {
   return !word.empty() && word.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// Columns behind the root: "time", "algbw", "busbw" and "wrong", out of place, then in place; a build or an option may
+// Columns after the root: "time", "algbw", "busbw" and "wrong", out of place, then in place; a build or an option may
 // add some.
 class Columns {
  public:
-  // Takes the header of rows: its words from the first time on.
+  // Reads the header of rows: its words from the first "time" on.
   void take(const Words& words, std::size_t first) {
     names_.assign(words.begin() + static_cast<std::ptrdiff_t>(first), words.end());
     has_date_ = !names_.empty() && names_.back() == "timestamp";
@@ -48,7 +48,7 @@ class Columns {
     group_ = static_cast<std::size_t>(second - names_.begin());
   }
 
-  // The row in `words`, which begin with size, count and type; nullopt when it is cut off.
+  // Returns the row in `words`, which begin with size, count and type; nullopt when the row is cut off.
   std::optional<NcclRow> row(const Words& words) const {
     NcclRow row;
     row.bytes = number(words[0]).value_or(0);
@@ -76,14 +76,14 @@ class Columns {
  private:
   std::vector<std::string> names_ = {"time", "algbw", "busbw", "wrong", "time", "algbw", "busbw", "wrong"};
   std::size_t group_ = 4;  // columns before the second time
-  bool has_date_ = false;  // a date and a time of day end a row
+  bool has_date_ = false;  // a row ends in a date and a time of day
 };
 
-// "Rank 0 Group 0 Pid 42 on HOST device 0 [0000:19:00] NAME", before 2.13 without the group.
+// Reads lines "Rank 0 Group 0 Pid 42 on HOST device 0 [0000:19:00] NAME", before 2.13 without the group.
 class Ranks {
  public:
   void clear() { group_.reset(); }
-  // Whether the words are such a line.
+  // Returns whether the words are such a line.
   bool take(const Words& words, NcclRun& run) {
     const auto rank = std::find(words.begin(), words.end(), "Rank"), on = std::find(rank, words.end(), "on");
     const auto device = std::find(on, words.end(), "device");
@@ -91,7 +91,7 @@ class Ranks {
     const auto group = std::find(rank, on, "Group");
     const std::string_view mine = on - group < 2 ? "0" : group[1];
     if (!group_) group_ = mine;
-    if (mine != *group_) return true;  // one that communicates beside it
+    if (mine != *group_) return true;  // a concurrent group
     ++run.gpus;
     run.hosts.insert(std::string(on[1]));
     if (!run.device.empty()) return true;

@@ -7,7 +7,7 @@
 namespace stretto::calibrate {
 namespace {
 
-// Lines of a comment: one of a TOML file may not be as long as it likes.
+// Returns lines of a comment, because a line of a TOML file has a maximum length.
 std::string comment(std::string_view text) {
   constexpr std::size_t kWidth = 118;
   std::string lines;

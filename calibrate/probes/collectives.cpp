@@ -59,7 +59,7 @@ Schedule collective_schedule(CollectiveKind kind, Dtype dtype, std::int64_t memb
       last = schedule.blocks[collective].ops.front();
     }
     order[filling].waits = {{EdgeKind::finish_start, {last, 0, 0, 0, 1}}};
-    // On a GPU filling would run beside the collectives before it.
+    // On a GPU the fill would be concurrent with the collectives before it.
     if (!ctas.empty() && filling > 0) order[filling].waits.push_back({EdgeKind::finish_start, {before, 0, 0, 0, 0}});
     before = last;
   }
@@ -71,7 +71,7 @@ std::vector<Sample> probe_collectives(const Machine& machine, int cores, double 
   for (const std::int64_t members : {2, 4}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64}) {
       for (const CollectiveKind kind : values_of<CollectiveKind>()) {
-        // In f32 training f64 travels in all-reduces of scalars, bf16 in reduce-scatters of gradients.
+        // In f32 training f64 is used in all-reduces of scalars, bf16 in reduce-scatters of gradients.
         const bool gathers = kind == CollectiveKind::all_gather, sums_all = kind == CollectiveKind::all_reduce;
         if (dtype == Dtype::f64 && !sums_all) continue;
         if (dtype == Dtype::bf16 && (gathers || sums_all)) continue;
@@ -80,8 +80,8 @@ std::vector<Sample> probe_collectives(const Machine& machine, int cores, double 
                                 : std::vector<std::int64_t>(std::begin(kElements), std::end(kElements));
         const Schedule schedule = collective_schedule(kind, dtype, members, sizes, {});
         const ProbeRun run = run_probe(schedule, machine, {}, 3, 31);
-        // With more members than cores their shares take turns. Each phase begins and ends with waking those that
-        // slept.
+        // With more members than cores their shares of the movement take turns. Each phase begins and ends with waking
+        // the sleeping members.
         const double turns = double((members + cores - 1) / cores);
         const double phases = rule_of(kind).phases;
         for (const auto& [op, times] : communication_times_us(schedule, run)) {

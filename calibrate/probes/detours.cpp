@@ -46,7 +46,7 @@ void DetourProbe::add(const Sample& sample) {
 
 sim::Disturbance DetourProbe::disturbance() const {
   if (sum_.lost_us <= 0) return {};
-  // Of exponential lengths the mean square is twice the square of the mean.
+  // With exponential lengths the mean square is twice the square of the mean.
   return {sum_.lost_us / (sum_.watched_us - sum_.lost_us), from_us(sum_.squared_us2 / sum_.lost_us / 2)};
 }
 

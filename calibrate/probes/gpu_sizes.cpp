@@ -8,7 +8,7 @@
 namespace stretto::calibrate {
 namespace {
 
-// Linear layers of GPT-2's and Llama's widths, whole and cut by tensor parallelism of 2 and 4.
+// Returns linear layers of GPT-2's and Llama's widths, whole and cut by tensor parallelism of 2 and 4.
 std::vector<GemmShape> linear_layers() {
   std::vector<GemmShape> shapes = {{8192, 8192, 8192}};
   for (const std::int64_t h : {768, 1024, 1600, 2048, 3072, 4096, 5120, 8192})
@@ -20,7 +20,7 @@ std::vector<GemmShape> linear_layers() {
         shapes.push_back({tokens, 4 * h / tp, h});
         shapes.push_back({tokens, h, 4 * h / tp});
       }
-  for (const std::int64_t tp : {1, 2, 4}) {  // heads
+  for (const std::int64_t tp : {1, 2, 4}) {  // numbers of heads
     shapes.push_back({8192, 50304 / tp, 768});
     shapes.push_back({4096, 50304 / tp, 1600});
     shapes.push_back({4096, 32000 / tp, 4096});

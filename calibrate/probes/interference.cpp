@@ -17,13 +17,13 @@ using sim::kDemandClasses;
 
 constexpr int kTurns = 5;
 constexpr int kMeasured = 16;  // operations timed on the first lane
-// [class]: about how long its operation below takes. Decides only how many run beside the measured ones, to outlast
-// them; what did not run wholly in the overlapped window is not looked at.
+// [class]: about how long its operation below takes. This decides only how many concurrent operations are needed to
+// outlast the measured ones; operations outside the overlapped window are ignored.
 using ClassTimes = std::array<double, kDemandClasses>;
 constexpr ClassTimes kRoughly_us = {1300, 1000, 700, 4000};
 
-// Sizes as in training on a host: a few hundred tokens. Two of the buffers that are filled are more than a last-level
-// cache holds.
+// Sizes as in training on a host: a few hundred tokens. Two of the filled buffers are more than a last-level cache
+// holds.
 const ClassOperations kOnHost = {
     {256, 512, 384, false, true, false}, {Pass::forward, 2, 4, 4, 128, 64, true}, 512, 1024, 8 << 20};
 
@@ -84,8 +84,8 @@ BlockId add_class_operation(Schedule& schedule, DemandClass cls, const ClassOper
 
 namespace {
 
-// One pair: operations of class `a` on the first lane; if there is a class beside it, its operations run on the second
-// lane from before the first to after the last of them.
+// One pair: operations of class `a` on the first lane. With a concurrent class, its operations run on the second lane
+// from before the first to after the last of them.
 class Pair {
  public:
   Pair(DemandClass a, const DemandClass* beside, const ClassOperations& operations, const ClassTimes& roughly_us,
@@ -100,7 +100,7 @@ class Pair {
     auto& order = schedule_.programs.front().order;
     const BlockId measured = add_class_operation(schedule_, a, operations, 0, "measured");
     const BlockId background = beside_ ? add_class_operation(schedule_, *beside, operations, 1, "beside") : 0;
-    // Steps do not overlap: next to nothing, behind the last of one and before the first of the next.
+    // Small operations after the last of one step and before the first of the next keep steps from overlapping.
     const TensorId mark = add_tensor(schedule_, "mark", operations.dtype, BufferKind::workspace, 1, 1);
     const BlockId begin =
         add_single(schedule_, {"begin", Fill{1, 0}, 0, Phase::setup, {write(whole(schedule_, mark))}});
@@ -153,11 +153,11 @@ Quantity slowdown_of(DemandClass measured, DemandClass beside, const ClassOperat
   Pair alone(measured, nullptr, operations, roughly_us, machine),
       together(measured, &beside, operations, roughly_us, machine);
   std::vector<double> alone_us, beside_us;
-  for (int turn = 0; turn < kTurns; ++turn) {  // in turns, so that a slow moment of the machine meets both
+  for (int turn = 0; turn < kTurns; ++turn) {  // the two take turns, so that a slow moment of the machine affects both
     alone.run(alone_us);
     together.run(beside_us);
   }
-  // An operation that always outlasts its background was never wholly overlapped: nothing was measured.
+  // An operation that always outlasts its background was never wholly overlapped, so nothing was measured.
   if (beside_us.empty()) return {0, {"assumed", "nothing ran wholly beside the other in the probe", 0}};
   return {std::max(0.0, median(beside_us) / median(alone_us) - 1),
           {"measured", "two lanes joined by a start-start edge, overlapped window", spread_pct(beside_us)}};

@@ -14,8 +14,8 @@
 namespace stretto::calibrate {
 namespace {
 
-// One rank, one lane, and one storage for all that is read, written and added to in each type: an operation's operands
-// of a kind lie one behind the other, those of the next operation in the same place.
+// One rank, one lane, and one storage in each type for all that is read, one for all that is written and one for all
+// that is added to: operands of one kind lie one after the other, and those of the next operation in the same place.
 class KernelList {
  public:
   explicit KernelList(Dtype dtype) : dtype_(dtype) {
@@ -26,7 +26,7 @@ class KernelList {
     schedule_.programs = {{"rank", {}}};
   }
 
-  // Of the compute type; of what sums are kept in with `wide`.
+  // Returns a read operand in the compute type, or with `wide` in the type of sums.
   Access in(std::int64_t rows, std::int64_t cols, bool wide = false) {
     return read(place("in", BufferKind::parameter, type(wide), rows, cols));
   }
@@ -45,7 +45,7 @@ class KernelList {
     for (auto& [key, area] : areas_) area.used = 0;
   }
 
-  // What is added to is filled first.
+  // An operand that is added to is filled first.
   Schedule finished() {
     const auto area = areas_.find({"sum", accumulation_of(dtype_)});
     if (area != areas_.end()) {
@@ -63,7 +63,7 @@ class KernelList {
  private:
   struct Area {
     StorageId storage = 0;
-    std::int64_t used = 0;  // elements, by the operation that is being added
+    std::int64_t used = 0;  // elements used by the operation that is being added
   };
 
   Dtype type(bool wide) const { return wide ? accumulation_of(dtype_) : dtype_; }
@@ -103,7 +103,7 @@ void add_attention(KernelList& list, const AttentionShape& s) {
                        list.in(tokens, width), list.out(tokens, qkv)});
 }
 
-// What is only there where ranks share a model.
+// Adds operations that exist only where ranks share a model.
 void add_shared(KernelList& list, std::int64_t elements) {
   for (const bool from_wide : {false, true})
     for (const bool to_wide : {false, true})
@@ -120,11 +120,11 @@ void add_shared(KernelList& list, std::int64_t elements) {
            {list.in(rows, cols), list.in(rows, cols), list.in(1, cols), list.out(rows, cols)});
   list.add(Elementwise{ElementwiseFn::add, rows, cols},
            {list.in(rows, cols), list.in(rows, cols), list.out(rows, cols)});
-  // The operation before has written what is added to.
+  // The previous operation has written the operand that is added to.
   Access sum = list.out(rows, cols);
   sum.mode = AccessMode::accumulate;
   list.add(Elementwise{ElementwiseFn::accumulate, rows, cols}, {list.in(rows, cols), sum});
-  // Of sharded gradients, in f32: parts that were reduced in f32 or in the compute type.
+  // Sums of sharded gradients, in f32: the parts were reduced in f32 or in the compute type.
   for (const bool wide : {false, true})
     list.add(Elementwise{ElementwiseFn::accumulate, rows, cols}, {list.in(rows, cols, wide), list.sum(rows, cols)});
   const std::int64_t d = 64, heads = std::max<std::int64_t>(2, cols / d / 2 * 2), width = heads * d,
@@ -139,7 +139,7 @@ void add_shared(KernelList& list, std::int64_t elements) {
   list.add(VocabStats{rows, cols, cols}, {list.in(rows, cols), list.integers(rows), list.out(3, rows, true)});
 }
 
-constexpr std::size_t kLayersOfList = 32;  // measured together, and kept together
+constexpr std::size_t kLayersOfList = 32;  // number measured together, and kept together
 
 std::vector<Sample> run_list(KernelList list, const std::string& what, const Machine& machine, int repeats,
                              std::int64_t memory_bytes, std::vector<std::string>& notes) {
@@ -228,7 +228,7 @@ std::vector<Sample> probe_model(const Machine& machine, const PreciseStep& of, i
     for (int repeat = 0; repeat < repeats; ++repeat) step.add(step.run(undisturbed));
     for (const std::string& note : step.notes()) notes.push_back(note);
     return step.samples();
-  } catch (const Error& error) {  // libraries take memory too, and more than is known before
+  } catch (const Error& error) {  // libraries take memory too, and more than is known in advance
     if (error.kind() != ErrorKind::runtime) throw;
     notes.push_back(describe(of) + ": left out, " + error.what());
     return {};

@@ -11,15 +11,15 @@ namespace stretto::calibrate {
 namespace {
 
 // Collectives, or messages from each rank to the next, of each size in turn, each twice: the first brings the ranks
-// together and the second is measured. In groups of `members`, which all are busy at the same time.
+// together and the second is measured. The ranks form groups of `members`, which are all busy at one time.
 struct NcclProbe {
   Schedule schedule;
   std::vector<OpId> measured;
 
-  // `kind`: nullopt for messages. `channels`: nullopt for as many as NCCL takes.
+  // `kind`: nullopt for messages. `channels`: nullopt for NCCL's own choice.
   NcclProbe(std::optional<CollectiveKind> kind, std::int64_t ranks, std::int64_t members, std::optional<int> channels,
             const std::vector<std::int64_t>& sizes) {
-    constexpr LaneId kSending = 1;  // that of a collective, too
+    constexpr LaneId kSending = 1;  // a collective uses this lane too
     schedule.name = "probe_nccl";
     schedule.compute_dtype = Dtype::bf16;
     schedule.mesh = Mesh({{Coord::dp, members}, {Coord::pp, ranks / members}});
@@ -61,7 +61,7 @@ struct NcclProbe {
                                         Phase::grad_sync,
                                         {write(whole(schedule, to))}})};
       order.push_back(call_block(schedule, fill));
-      // Filling would run beside what is measured, of this step and the one before.
+      // The fill would otherwise be concurrent with the measured operations of this step and the previous one.
       if (before) order.back().waits.push_back({EdgeKind::finish_start, {*before, 0, 1, 0, 0}});
       for (const BlockId block : blocks)
         order.back().waits.push_back({EdgeKind::finish_start, {schedule.blocks[block].ops.front(), 0, 1, 0, 1}});

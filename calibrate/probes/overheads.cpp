@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kChain = 400;
 
-// The mean: a step has hundreds of them, and their distribution has a long tail. What is far beyond the median was a
-// burst of a neighbour, which is a probe's of its own.
+// Returns the mean: a step has hundreds of these values, and their distribution has a long tail. A value far beyond the
+// median was a burst of a neighbour, which another probe measures.
 Quantity quantity(const std::vector<double>& values_us, const std::string& probe) {
   const double most = median(values_us) + kShortestBurst_us;
   double sum = 0, count = 0;
@@ -20,8 +20,8 @@ Quantity quantity(const std::vector<double>& values_us, const std::string& probe
   return {std::max(0.0, mean), {"measured", probe, spread_pct(values_us)}};
 }
 
-// `lanes` compute lanes; operation i runs on lane i mod lanes and waits for operation i − 1 when that is another
-// lane's.
+// `lanes` compute lanes; operation i runs on lane i mod lanes and waits for operation i − 1 when that is on another
+// lane.
 Schedule chain_schedule(int lanes) {
   Schedule schedule;
   schedule.name = "probe_chain";
@@ -43,7 +43,7 @@ Schedule chain_schedule(int lanes) {
   return schedule;
 }
 
-// Time from the end of one operation to the start of the next.
+// Returns the times from the end of one operation to the start of the next.
 std::vector<double> gaps_us(const Schedule& schedule, const Machine& machine) {
   std::vector<double> gaps;
   for (const Timeline& timeline : run_probe(schedule, machine, {}, 3, 11).timelines)
@@ -52,7 +52,7 @@ std::vector<double> gaps_us(const Schedule& schedule, const Machine& machine) {
   return gaps;
 }
 
-// How late two ranks come out of a transfer that sleeps for `latency_us`.
+// Returns how late two ranks wake from a transfer that sleeps for `latency_us`.
 std::vector<double> overshoots_us(const Machine& machine) {
   Schedule schedule;
   schedule.name = "probe_timer";

@@ -13,7 +13,7 @@
 namespace stretto::calibrate {
 namespace {
 
-constexpr std::size_t kPeriod = 1'000'003;  // a prime: rows of a matrix differ
+constexpr std::size_t kPeriod = 1'000'003;  // a prime, so that rows of a matrix differ
 
 template <class T, class Make>
 void repeat_numbers(std::span<T> to, std::vector<T>& numbers, Make make) {
@@ -23,7 +23,7 @@ void repeat_numbers(std::span<T> to, std::vector<T>& numbers, Make make) {
     std::copy_n(numbers.begin(), std::min(kPeriod, to.size() - at), to.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-// Another executor, asked each time whether to go on.
+// Wraps another executor and asks before each run whether to go on.
 class EndingExecutor final : public exec::Executor {
  public:
   EndingExecutor(std::unique_ptr<exec::Executor> inner, MayEnd may_end)

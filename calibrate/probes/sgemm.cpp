@@ -16,8 +16,8 @@ namespace {
 constexpr std::int64_t kSize = 1024;
 constexpr int kRepeats = 3;
 
-// What the calling thread has computed for. What others do meanwhile on its core does not count, as far as the kernel
-// knows of it.
+// Returns the CPU time of the calling thread. Time that others have on its core does not count, as far as the kernel
+// knows.
 double cpu_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -43,7 +43,7 @@ SgemmYardstick::SgemmYardstick(int ranks, int cores) : state_(std::make_unique<S
   View views[3];
   for (int i = 0; i < 3; ++i) {
     const TensorId id =
-        // The factors are of no micro-batch: they are filled once, and again at the end of a run.
+        // The factors belong to no micro-batch: they are filled once, and again at the end of a run.
         add_tensor(schedule, std::string("matrix_") + "abc"[i], Dtype::f32,
                    i < 2 ? BufferKind::input : BufferKind::activation, kSize, kSize);
     views[i] = whole(schedule, id);
@@ -61,7 +61,7 @@ SgemmYardstick::SgemmYardstick(int ranks, int cores) : state_(std::make_unique<S
                                               Phase::forward,
                                               {read(views[0]), read(views[1]), write(views[2])}});
   for (int i = 0; i < kRepeats; ++i) order.push_back(call_block(schedule, block, 0, i));
-  order.push_back(call_block(schedule, order.front().block, 0, 1));  // the last is over when this begins
+  order.push_back(call_block(schedule, order.front().block, 0, 1));  // the last one is over when this one begins
   state_->verified = plan_and_verify(std::move(schedule));
   host::HostOptions options;
   options.cores_per_device = cores;

@@ -14,7 +14,7 @@ TEST_CASE("sgemm reads how fast a core is, spinning threads how much of it other
   CHECK(alone_GFLOPs > 0);
   std::atomic<bool> is_over = false;
   {
-    // Others that leave a core a third of its time, or less.
+    // Other threads that leave a core a third of its time, or less.
     std::vector<std::jthread> others;
     for (unsigned i = 0; i < 2 * std::max(1u, std::thread::hardware_concurrency()); ++i)
       others.emplace_back([&] {

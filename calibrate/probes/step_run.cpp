@@ -29,7 +29,7 @@ Scenario scenario_of(const StepShape& shape, std::int64_t ranks, std::int64_t tp
     scenario.model = in_llama_style(scenario.model);
     scenario.model.num_query_groups = shape.query_groups;
     scenario.model.ffn_hidden_size =
-        (8 * shape.hidden / 3 + 63) / 64 * 64;  // as Llama: three matrices cost what two did
+        (8 * shape.hidden / 3 + 63) / 64 * 64;  // as in Llama, where three matrices cost as much as two of GPT-2
   }
   scenario.parallel.data_parallel_size = ranks / tp;
   scenario.parallel.tensor_model_parallel_size = tp;
@@ -69,7 +69,7 @@ void fill_state(const Schedule& schedule, host::RankMemory& memory) {
 
 StepRun::StepRun(const Scenario& scenario, const Machine& machine)
     : step_(scenario, build_schedule(scenario), machine, {}, exec::tokens_of(scenario), fill) {
-  // The first of two brings the caches back to what a step leaves behind; a large step does that by itself.
+  // The first of two steps brings the caches into the state that a step leaves; a large step does that by itself.
   steps_ = std::max(machine.steps, step_.verified.plan.peak_bytes() > kCacheBytes ? 1 : 2);
 }
 

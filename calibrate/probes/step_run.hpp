@@ -14,32 +14,32 @@ namespace stretto::calibrate {
 struct StepShape {
   std::int64_t hidden, heads, seq, micro_batch, vocab;
   std::int64_t query_groups = 0;  // above 0: Llama's style, else GPT-2's
-  // Two, so that a layer's operations find the caches as another layer leaves them.
+  // Two layers, so that a layer's operations find the caches as another layer leaves them.
   std::int64_t layers = 2;
 };
-// Of `tp` · dp = `ranks` ranks with one micro-batch each.
+// Returns the scenario of `tp` · dp = `ranks` ranks with one micro-batch each.
 Scenario scenario_of(const StepShape& shape, std::int64_t ranks, std::int64_t tp);
 
-// What a step takes does not depend on what the weights are, as long as nothing overflows or becomes denormal (a GPU
-// takes less power for zeros, and may then clock higher); drawing them properly would take longer than the probe. Of
-// what lives across steps, parameters get small numbers of either sign in both precisions, all else zeros.
+// Fills the state. The time of a step does not depend on the weights, as long as nothing overflows or becomes denormal
+// (a GPU takes less power for zeros, and may then clock higher); drawing proper weights would take longer than the
+// probe. Parameters get small numbers of either sign in both precisions, all other persistent storages zeros.
 void fill_state(const Schedule& schedule, host::RankMemory& memory);
 
-// One step, ready to run on links that are not paced, and the times of its operations.
+// One step, ready to run on links that are not paced, with the times of its operations.
 class StepRun {
  public:
   StepRun(const Scenario& scenario, const Machine& machine);
-  using Times = TimesByOp;  // of all instances and ranks
+  using Times = TimesByOp;  // times of all instances and ranks
   Times run(Undisturbed& undisturbed);
-  void add(const Times& times);  // of a run
-  // A sample an operation template: the median over instances, ranks and the runs that were added.
+  void add(const Times& times);  // adds the times of a run
+  // Returns one sample for each operation template: the median over instances, ranks and the added runs.
   std::vector<Sample> samples() const { return compute_samples(step_.schedule, times_us_); }
   std::vector<std::string> notes() const { return step_.executor->notes(); }
 
  private:
   exec::ReadyStep step_;
   Times times_us_;
-  int steps_ = 1;  // run for one that is timed
+  int steps_ = 1;  // steps that run for one that is timed
 };
 
 }  // namespace stretto::calibrate

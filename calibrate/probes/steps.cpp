@@ -15,27 +15,27 @@
 namespace stretto::calibrate {
 namespace {
 
-// Spread over the sizes that train in reasonable time on a CPU.
+// Shapes over the range of sizes that train in reasonable time on a CPU.
 constexpr StepShape kShapes[] = {
     {128, 4, 128, 2, 256},    {128, 2, 64, 16, 1024, 1}, {192, 6, 96, 4, 512},  {256, 4, 128, 4, 256},
     {256, 8, 256, 4, 2048},   {320, 5, 64, 4, 768, 1},   {384, 6, 256, 2, 256}, {384, 12, 128, 8, 512},
     {512, 8, 128, 2, 4096},   {512, 16, 256, 4, 256, 4}, {640, 10, 64, 4, 256}, {768, 12, 64, 4, 512},
     {256, 4, 128, 1, 512, 2}, {640, 10, 128, 1, 256, 5},
 };
-// Which of them also run with a rank on every core and with two: sharing is a ratio to the same step alone.
+// Indices of shapes that also run with one rank and with two on every core: sharing is a ratio to the step alone.
 constexpr std::size_t kShared[] = {3, 6};
-// Run by two ranks that take turns on one core, for what only they do: cut the model (statistics of the vocabulary,
-// what is left of communication in pieces), or reduce gradients in bf16.
+// Shapes that two ranks run, which alternate on one core. They have operations that only such ranks have: a cut model
+// (statistics of the vocabulary, sums of partial results), or gradients reduced in bf16.
 constexpr StepShape kCut[] = {{64, 2, 128, 2, 256}, {64, 2, 64, 8, 1024},  {64, 2, 256, 2, 4096},
                               {64, 2, 96, 4, 2048}, {256, 2, 128, 4, 256}, {384, 2, 128, 8, 256}};
 constexpr StepShape kReduced[] = {{64, 2, 64, 1, 256}, {192, 2, 32, 1, 256}, {512, 4, 32, 1, 1024}};
-// Run by four ranks that share sequences, for merging and adding up what the steps of their ring give, and by two that
-// swap tokens for heads.
+// Shapes that four ranks with shared sequences run, for merging and summing the results of a ring's steps, and that two
+// ranks run which swap tokens for heads.
 constexpr StepShape kContext[] = {
     {64, 2, 128, 2, 256}, {128, 4, 256, 4, 256}, {256, 4, 512, 2, 256}, {512, 8, 64, 4, 256}};
-// For attention alone, whose cost has more terms than the shapes above can tell apart: heads of 16 to 128, sequences
-// shorter than a block of queries and much longer, and some that end within one. Run with dropout too, and then
-// unfused.
+// Shapes for attention alone, whose cost has more terms than the shapes above can distinguish: heads of 16 to 128,
+// sequences shorter than a block of queries and much longer, and some that end within a block. They also run with
+// dropout, and then unfused.
 constexpr StepShape kAttention[] = {
     {256, 8, 40, 10, 256, 0, 1},  {512, 4, 64, 6, 256, 0, 1},  {256, 4, 96, 4, 256, 0, 1},
     {192, 12, 72, 5, 256, 0, 1},  {128, 8, 136, 3, 256, 0, 1}, {768, 12, 136, 3, 256, 0, 1},
@@ -43,16 +43,16 @@ constexpr StepShape kAttention[] = {
     {256, 4, 320, 1, 256, 0, 1},  {256, 8, 384, 1, 256, 0, 1}, {256, 4, 512, 1, 256, 0, 1},
     {128, 8, 512, 1, 256, 0, 1},
 };
-// Run once more with dropout, for what is then other than above.
+// Indices of shapes that run again with dropout, for the operations that then differ.
 constexpr std::size_t kDropping[] = {0, 2, 3, 4, 6, 8, 10};
 constexpr int kTurns = 6;
 using Steps = std::vector<std::unique_ptr<StepRun>>;
 
-// What one turn measures.
+// The measurements of one turn.
 struct Turn {
-  std::vector<StepRun::Times> times;  // [step], of all steps
+  std::vector<StepRun::Times> times;  // [step], over all steps
   std::vector<double> one_GFLOPs, all_GFLOPs;
-  double watched_us = 0, lost_us = 0;  // what others took, as threads saw that spun
+  double watched_us = 0, lost_us = 0;  // time that others took, seen by spinning threads
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Turn, times, one_GFLOPs, all_GFLOPs, watched_us, lost_us)
 
@@ -159,7 +159,7 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
   samples.sgemm_filled_GFLOPs = {median(all_GFLOPs),
                                  {"measured", origin + "all cores busy, of one", spread_pct(all_GFLOPs)}};
   samples.alone = samples_of(alone);
-  // What has no cost yet; and of attention alone all.
+  // Adds samples of operations that have no cost yet; of attention, all samples.
   const auto add = [&](const Steps& steps, bool is_attention) {
     std::set<std::string> known;
     for (const Sample& sample : samples.alone) known.insert(sample.key);

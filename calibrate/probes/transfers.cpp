@@ -19,23 +19,24 @@ using sim::kDemandClasses;
 constexpr std::int64_t kWaitingElements = 128;
 constexpr double kWaiting_us = 200;
 
-// What ranks send each other: by kernels an all-gather, by copy engines a message from each to the next.
+// The communication of the ranks: with kernels an all-gather, with copy engines a message from each rank to the next.
 struct Transfers {
   CommEngine engine = CommEngine::sm;
   std::int64_t members = 2;
   int ctas = 1;               // of kernels
-  std::int64_t elements = 0;  // that a rank sends at a time
+  std::int64_t elements = 0;  // elements that a rank sends at a time
 };
 
-// Ranks with programs of their own; lanes of the priority that lanes have unless a scenario says otherwise. All send to
-// each other `count` times; the first computes `computes` times, from the first transfer on. Either may be 0.
+// Ranks with programs of their own; lanes with the priority that lanes have unless a scenario sets another. All ranks
+// send to each other `count` times; the first rank computes `computes` times, from the first transfer on. Either number
+// may be 0.
 struct BesideTransfers {
   Schedule schedule;
-  std::optional<OpId> transfer, compute;  // transfer: where the bytes arrive
+  std::optional<OpId> transfer, compute;  // transfer: the operation at which the bytes arrive
 
   BesideTransfers(const Transfers& moved, int count, const DemandClass* cls, const ClassOperations& operations,
                   int computes) {
-    constexpr LaneId kSending = 1;  // that of a collective, too
+    constexpr LaneId kSending = 1;  // a collective uses this lane too
     const std::int64_t members = moved.members, slice = moved.elements;
     const bool copies = moved.engine == CommEngine::copy_engine;
     schedule.name = "probe_transfers";
@@ -48,7 +49,7 @@ struct BesideTransfers {
     for (std::int64_t stage = 0; stage < members; ++stage)
       schedule.programs.push_back({"stage " + std::to_string(stage), {}});
     Block zero{"zero", {}};
-    // Of no micro-batch: it is filled once, and moved again and again.
+    // The buffer belongs to no micro-batch: it is filled once, and moved again and again.
     const TensorId buffer = add_tensor(schedule, "buffer", operations.dtype, BufferKind::input, 1, members * slice);
     const OpId filled = add_operation(
         schedule, zero, {"fill", Fill{members * slice, 0.5}, 0, Phase::setup, {write(whole(schedule, buffer))}});
@@ -81,14 +82,15 @@ struct BesideTransfers {
       for (const BlockId block : transferring)
         order.back().waits.push_back(
             {EdgeKind::finish_start, {schedule.blocks[block].ops.front(), 0, count - 1, 0, 1}});
-      // In the order that they are to run: the host issues them while the first already run.
+      // The order is that of execution: the host issues operations while the first ones already run.
       const int own_computes = computes_here ? computes : 0;
       for (int t = 0, c = 0; t < count || c < own_computes;) {
         if (c == own_computes || (t < count && t * own_computes <= c * count)) {
           for (const BlockId block : transferring) {
             order.push_back(call_block(schedule, block, 0, t));
             if (t == 0) order.back().waits = {{EdgeKind::finish_start, {filled, 0, 0, 0, 0}}};
-            // Nobody gets far ahead, and nobody waits between two copies.
+            // A transfer waits for the one two before it, so that no rank runs far ahead and none waits between two
+            // copies.
             if (t > 1 && copies) order.back().waits = {{EdgeKind::finish_start, {*transfer, 0, t - 2, 0, 0}}};
           }
           ++t;
@@ -102,7 +104,8 @@ struct BesideTransfers {
   }
 };
 
-// Of the first rank: times of the operations that ran wholly while the other kind did; of all, where there is no other.
+// Times on the first rank: operations that ran wholly while the other kind did; all operations, where there is no other
+// kind.
 struct Together {
   std::vector<double> transfer_us, compute_us;
 };
@@ -145,16 +148,16 @@ void add_point(sim::Curve& curve, double at, const std::vector<double>& together
   curve.source.spread_pct = std::max(curve.source.spread_pct, spread_pct(together_us));
 }
 
-// What transfers and compute of each class do to each other; adds a point to each curve.
+// The mutual effects of transfers and compute of each class; adds a point to each curve.
 struct Effects {
-  std::array<sim::Curve, kDemandClasses>*of_compute = nullptr, *of_transfers = nullptr;  // of_transfers: or nobody's
+  std::array<sim::Curve, kDemandClasses>*of_compute = nullptr, *of_transfers = nullptr;  // of_transfers may be null
 };
 void measure(const Machine& machine, const GpuSizes& sizes, const std::array<double, kDemandClasses>& alone_us,
              const Transfers& moved, const RunOptions& links, double at, const Effects& effects) {
   const auto count = [](double window_us, double one_us) {
     return static_cast<int>(std::clamp(std::ceil(window_us / std::max(one_us, 1.0)), 3.0, 200.0));
   };
-  // All of the time of a link that is paced is latency: one step of a ring of two.
+  // On a paced link all of the time is latency: one step of a ring of two.
   double transfer_us = links.link_latency_us;
   if (links.link_GBps == 0)
     transfer_us = median(
@@ -250,7 +253,7 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
   for (const std::int64_t members : sizes.members)
     for (const Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::f64})
       for (const CollectiveKind kind : values_of<CollectiveKind>()) {
-        // In f64 only a few numbers travel, in all-reduces.
+        // In f64 only a few numbers are sent, in all-reduces.
         if (dtype == Dtype::f64 && kind != CollectiveKind::all_reduce) continue;
         const auto small = sizes.elements.begin() + std::min<std::ptrdiff_t>(2, std::ssize(sizes.elements));
         const std::vector<std::int64_t> elements(sizes.elements.begin(),
@@ -263,7 +266,7 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
           const sim::WorkCost cost =
               sim::on_blocks(sim::movement_cost(collective, dtype, members, rule_of(kind).in_place()),
                              schedule.communicators[collective.communicator].channels, static_cast<double>(members));
-          // Behind each phase members wait for each other.
+          // After each phase members wait for each other.
           const double us = median(times) / phases - wake_us;
           samples.push_back(sample_of(cost, std::max(us, kLeastTransfer_us), times));
         }
