@@ -72,9 +72,9 @@ struct ScenarioRun {
   exec::Machine machine(int cores) const;
   // Returns the processors of each rank as JSON, or null where no process is bound.
   nlohmann::json cpu_affinity() const;
-  // On a GPU, before the schedule is built: gives the fusions that the scenario leaves open what measurements say
-  // (predict/fusions.hpp), the same on all processes, and adds a note. By `platform`, or, where it is null, by the
-  // scenario's or the calibrated one, if there is any.
+  // On a GPU, before the schedule is built: gives the fusions that the scenario leaves open their measured values
+  // (predict/fusions.hpp), equal on all processes, and adds a note. They come from `platform`, or, where it is null,
+  // from the scenario's or the calibrated one, if there is any.
   void choose_fusions(const ScenarioOptions& options, const sim::Platform* platform = nullptr);
   // On a GPU, before any other use of it: reserves hardware queues for the lanes of this process; adds a note when some
   // lanes share one.

@@ -10,17 +10,21 @@
 namespace stretto::local {
 
 // Messages from one rank to another on one communicator, in one process. The n-th send is matched with the n-th
-// receive; the receiver copies the bytes. Thread-safe, with at most one thread at a time on each side. Waiting sleeps,
-// it does not spin.
+// receive; the receiver copies the bytes. Thread-safe, with at most one thread at a time on each side. Waits sleep and
+// do not spin.
+//
+// Per message:  sender    post_send, meet, await_delivery
+//               receiver  post_receive, meet, copy `in` to its buffer, delivered
+// Several messages may be open; each side numbers its messages from 0.
 class Link {
  public:
   struct Ends {
     WaitOutcome outcome = WaitOutcome::met;
-    Clock::time_point complete{};  // when the second end was posted: the same value for both
+    Clock::time_point complete{};  // time at which the second end was posted: equal for both
     const void* in = nullptr;      // the sender's buffer, valid until delivered() is called
   };
 
-  // Both return the number of the message, for the calls below. The sender must not change the buffer until
+  // Post an end and return the number of the message, for the calls below. The sender must not change the buffer until
   // await_delivery() has returned.
   std::uint64_t post_send(const void* in) {
     std::lock_guard lock(mutex_);
@@ -44,10 +48,11 @@ class Link {
 
   struct Delivery {
     WaitOutcome outcome = WaitOutcome::met;
-    Clock::time_point at{},
-        alone{};  // when the receiver had the bytes; when it would have had them without other messages
+    // time at which the receiver had the bytes; time at which it would have had them without other messages
+    Clock::time_point at{}, alone{};
   };
-  // The receiver calls this when it has the bytes.
+  // The receiver calls this when it has the bytes of a message. `alone` is the time at which it would have had them
+  // without other messages.
   void delivered(std::uint64_t number, Clock::time_point alone) {
     std::lock_guard lock(mutex_);
     at(number).delivery.at = Clock::now();
@@ -55,7 +60,8 @@ class Link {
     at(number).is_delivered = true;
     changed_.notify_all();
   }
-  // The sender waits for the receiver. This frees the message, so call it for every message, in order.
+  // The sender waits for the receiver. This frees the message, so call it for every message, in order. After any
+  // outcome but `met` the link must not be used again.
   Delivery await_delivery(std::uint64_t number, std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
     const WaitOutcome outcome = wait(lock, timeout, [&] { return at(number).is_delivered; });
@@ -98,7 +104,7 @@ class Link {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Message> messages_;  // from number first_ on
+  std::deque<Message> messages_;  // messages from number first_ on
   std::uint64_t first_ = 0, sent_ = 0, received_ = 0;
   bool aborted_ = false;
 };

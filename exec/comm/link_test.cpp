@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Fails a test that hangs, and never ends one that is slow.
+// A timeout that fails a test that hangs, and never a slow one.
 constexpr auto kLong = 30s;
 
 }  // namespace
@@ -41,7 +41,7 @@ TEST_CASE("several messages may be under way, and are received in the order in w
   for (int i = 0; i < 3; ++i) received.push_back(link.post_receive());
   CHECK(sent == std::vector<std::uint64_t>{0, 1, 2});
   CHECK(received == sent);
-  // The receiver may look at them in any order; the sender forgets them in theirs.
+  // The receiver may take the messages in any order; the sender frees them in order.
   for (const std::uint64_t number : {2, 0, 1}) {
     CHECK(link.meet(number, kLong).in == &values[number]);
     link.delivered(number, Clock::now());
@@ -56,7 +56,7 @@ TEST_CASE("two threads pass many messages through one buffer", "[comm]") {
   std::vector<int> got;
   {
     std::jthread sender([&] {
-      int buffer = -1;  // free again when it has been delivered
+      int buffer = -1;  // unused again when it has been delivered
       for (int i = 0; i < kMessages; ++i) {
         buffer = i;
         const std::uint64_t number = link.post_send(&buffer);

@@ -89,8 +89,8 @@ void run_share(const Collective& collective, Dtype dtype, int member, std::span<
     for (std::int64_t from = 0; from < members; ++from) in.push_back(source(from));
     return reduce(collective.reduction, dtype, parcel(member).elements, in, out + parcel(member).target * bytes);
   }
-  // Each member begins at its right neighbour, so that not all read the same buffer at once. The serial oracle runs
-  // schedules that are not correct too, where places overlap in part.
+  // Each member begins at its right neighbour, so that not all read one buffer at once. The serial oracle also runs
+  // incorrect schedules, in which source and target may overlap in part.
   for (std::int64_t step = 1; step <= members; ++step) {
     const std::int64_t from = (member + step) % members;
     std::byte* to = out + parcel(from).target * bytes;

@@ -7,22 +7,24 @@
 
 namespace stretto::local {
 
-// Where one member's operands of a collective are. `in` is what it gives, `out` what it gets; they may be in place: a
-// shard at its slice of the whole, or one buffer (all_reduce always).
+// The operands of one member of a collective: `in` is what it gives, `out` its result. They may be in place: a shard at
+// its slice of the whole, or one buffer (all_reduce always).
 struct Buffers {
   const void* in = nullptr;
   void* out = nullptr;
 };
 
-// One member's share of a collective over buffers in one address space, `buffers[i]` those of member i. Every member
-// must call this with its own index, after all members have arrived and before any leaves; the calls may run at the
-// same time on different threads.
+// Executes one member's share of a collective over buffers in one address space; `buffers[i]` are those of member i.
+// Every member must call this with its own index, after all members have arrived and before any leaves; the calls may
+// be concurrent, on different threads.
 //
-// It gets its parcels of the phase (model/schedule/parcel.hpp). Between phases is a barrier. Sums are in rank order and
-// bf16 is accumulated in f32 and rounded once: results do not depend on timing or on who sums.
+// A member gets its parcels of the phase (model/schedule/parcel.hpp). Between phases there must be a barrier. Sums are
+// in rank order, and bf16 is accumulated in f32 and rounded once: results depend neither on timing nor on which member
+// sums.
 void run_share(const Collective& collective, Dtype dtype, int member, std::span<const Buffers> buffers, int phase);
 
-// out[i] = Σ in[m][i] over m in order, or the largest of them, i < elements; m from 2 on, and `out` may be one of `in`.
+// out[i] = Σ in[m][i] over m in order, or the largest of them, i < elements; there are 2 or more inputs, and `out` may
+// be one of `in`.
 void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out);
 
 inline int phases(CollectiveKind kind) { return rule_of(kind).phases; }

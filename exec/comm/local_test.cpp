@@ -41,7 +41,7 @@ Buffers<T> random_buffers(int members, std::int64_t elements) {
   return buffers;
 }
 
-// All members at once, each on its own thread, as the executor does.
+// Runs all members at once, each on its own thread, as the executor does.
 void run_members(const Collective& collective, Dtype dtype, const std::vector<local::Buffers>& addresses) {
   std::barrier barrier(static_cast<std::ptrdiff_t>(addresses.size()));
   std::vector<std::thread> threads;
@@ -56,7 +56,7 @@ void run_members(const Collective& collective, Dtype dtype, const std::vector<lo
   for (std::thread& thread : threads) thread.join();
 }
 
-// In place: shards are slices of the whole.
+// Runs in place: shards are slices of the whole.
 template <class T>
 void run_collective(CollectiveKind kind, Buffers<T>& buffers, Reduction reduction = Reduction::sum) {
   const auto elements = static_cast<std::int64_t>(buffers[0].size());
@@ -112,7 +112,7 @@ void check_sharded(int members, std::int64_t shard) {
   for (std::size_t member = 0; member < buffers.size(); ++member) {
     const std::size_t begin = member * length, end = begin + length;
     CHECK(same_bits(buffers[member], sum, begin, end));
-    // The rest of the buffer is only read.
+    // The other elements of the buffer are only read.
     CHECK(same_bits(buffers[member], before[member], 0, begin));
     CHECK(same_bits(buffers[member], before[member], end, sum.size()));
   }

@@ -33,7 +33,7 @@ void require_no_failure(const launch::ProcessGroup& group) {
 
 using Keys = std::set<std::pair<std::uint32_t, std::int64_t>>;
 
-// Communicator and peer of all that the rank sends, receives or takes part in.
+// Returns the communicator and peer of all sends, receives and collectives of the rank.
 Keys peers_of(const Schedule& schedule, const BoundProgram& program) {
   Keys keys;
   std::set<std::uint32_t> collectives;
@@ -50,7 +50,7 @@ Keys peers_of(const Schedule& schedule, const BoundProgram& program) {
   return keys;
 }
 
-// Answers until all of `expected` have called, the group fails or `is_over`.
+// Answers until all `expected` processes have called, the group fails or `is_over`.
 std::map<std::pair<std::uint32_t, std::int64_t>, Socket> answer(launch::ProcessGroup& group, Socket listening,
                                                                 Keys expected, double timeout_s,
                                                                 const std::atomic<bool>& is_over) {
@@ -58,7 +58,7 @@ std::map<std::pair<std::uint32_t, std::int64_t>, Socket> answer(launch::ProcessG
   launch::Reception reception(std::move(listening), group.world().token);
   const Clock::time_point deadline = launch::time_for(timeout_s, 0);
   while (!expected.empty() && !is_over) {
-    constexpr auto slice = std::chrono::milliseconds(200);  // between two looks at whether the group has failed
+    constexpr auto slice = std::chrono::milliseconds(200);  // time between two checks whether the group has failed
     std::optional<launch::Reception::Guest> guest = reception.next(std::min(deadline, Clock::now() + slice));
     require_no_failure(group);
     if (guest) {
@@ -80,19 +80,19 @@ Wires::Wires(launch::ProcessGroup& group, const Schedule& schedule, const BoundP
   const std::int64_t self = program.rank;
   const Keys keys = peers_of(schedule, program);
   Socket listening = launch::listen_on(group.address(), 0);
-  constexpr std::size_t most = 256;  // of an address
+  constexpr std::size_t most = 256;  // bytes of an address
   const std::string mine = fmt::format("{} {}", launch::port_of(listening), group.address()).substr(0, most);
   const std::vector<launch::Bytes> places = group.all_gather(std::as_bytes(std::span(mine)), most);
   Keys expected;
   std::copy_if(keys.begin(), keys.end(), std::inserter(expected, expected.end()),
                [&](const auto& key) { return key.second < self; });
-  // At the same time, or everybody would wait for those that call others first.
+  // Answering is concurrent with calling; otherwise every process would wait for those that call others first.
   std::atomic<bool> is_over{false};
   auto answered = std::async(std::launch::async, answer, std::ref(group), std::move(listening), std::move(expected),
                              timeout_s, std::cref(is_over));
   try {
     for (const auto& [communicator, peer] : keys) {
-      if (peer < self) continue;  // it calls us
+      if (peer < self) continue;  // the peer calls this process
       const launch::Bytes& place = places[static_cast<std::size_t>(peer)];
       const std::string text(reinterpret_cast<const char*>(place.data()), place.size());
       int port = 0;
@@ -144,7 +144,7 @@ Exchanged exchange(std::vector<Transfer> transfers, int abort, std::chrono::nano
     const auto left = std::max<std::chrono::nanoseconds>(deadline - Clock::now(), std::chrono::nanoseconds(0));
     const auto timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(std::min(timeout, left)).count();
     const int ready = ::poll(asked.data(), asked.size(), static_cast<int>(std::min<std::int64_t>(timeout_ms, 1 << 30)));
-    if (ready < 0) continue;  // a signal
+    if (ready < 0) continue;  // interrupted by a signal
     if (ready == 0 || left.count() == 0) return {Outcome::timed_out, first_left()};
     if (asked[0].revents != 0) return {Outcome::aborted, first_left()};
     for (std::size_t at = 1; at < asked.size(); ++at) {

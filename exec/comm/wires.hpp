@@ -14,11 +14,11 @@
 namespace stretto::wire {
 
 // TCP connections from this process to those that its rank communicates with: one for each communicator and peer, so
-// that what a communicator carries stays in order and two of them do not wait for each other.
+// that the messages of a communicator stay in order and two communicators do not wait for each other.
 class Wires {
  public:
-  // Connects to the peers of all communication in `program`; the processes of the group must all do so, with their own
-  // programs. Throws Error(runtime) when one does not come within timeout_s, or the group fails.
+  // Connects to the peers of all communication in `program`; all processes of the group must do so, with their own
+  // programs. Throws Error(runtime) when one does not arrive within timeout_s, or the group fails.
   Wires(launch::ProcessGroup& group, const Schedule& schedule, const BoundProgram& program, double timeout_s);
 
   const launch::Socket& to(std::uint32_t communicator, std::int64_t peer) const {
@@ -39,12 +39,12 @@ struct Transfer {
 
 struct Exchanged {
   enum class Outcome { done, aborted, timed_out, closed } outcome = Outcome::done;
-  std::int64_t peer = 0;  // of the transfer that did not come to its end
+  std::int64_t peer = 0;  // peer of the transfer that did not end
 };
-// Moves all of them, in whatever order the peers are ready; those of one socket one behind the other. Sleeps while
-// there is nothing to do. `abort` is a descriptor that becomes readable when all is to end. `timeout`: without a byte
-// moved; also for all of them, beside what their bytes take at 1 MB/s. After anything but `done` the sockets are good
-// for nothing more.
+// Moves all transfers, in the order in which peers are ready; transfers of one socket go one after the other. Sleeps
+// while there is nothing to do. `abort` is a descriptor that becomes readable when all must end. `timeout` limits the
+// time without a moved byte; it also limits all transfers together, in addition to the time of their bytes at 1 MB/s.
+// After any outcome but `done` the sockets must not be used again.
 Exchanged exchange(std::vector<Transfer> transfers, int abort, std::chrono::nanoseconds timeout);
 
 }  // namespace stretto::wire

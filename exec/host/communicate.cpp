@@ -49,7 +49,7 @@ void Residence::release() {
   for (const int core : std::exchange(held_, {})) cores_.release(core);
 }
 
-// When the scenario's link, or the communicator's channels, would be through.
+// Returns the time at which the scenario's link, or the communicator's channels, would have moved the bytes.
 Clock::time_point HostExecutor::State::deadline_of(Clock::time_point begin, const Communicator& communicator,
                                                    std::int64_t steps, std::int64_t bytes) const {
   if (options.link_GBps <= 0) return begin;
@@ -59,8 +59,8 @@ Clock::time_point HostExecutor::State::deadline_of(Clock::time_point begin, cons
   return begin + std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
 }
 
-// Sends and receives that are issued as one group: all are posted, then the receives are served, then each is waited
-// for in turn.
+// Runs sends and receives that are issued as one group: all are posted, then the receives are served, then each is
+// waited for in turn.
 void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
                                    std::vector<TimelineRow>& rows) {
   const Picoseconds previous_end = rows.empty() ? 0 : rows.back().end;
@@ -93,7 +93,7 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
     advance(rank, lane, &LaneProgress::started);
   }
   if (wires) return exchange_remotely(rank, lane, group, residence, std::span(rows).subspan(first));
-  std::vector<Clock::time_point> done(group.size());  // [operation of the group] when it would be over alone
+  std::vector<Clock::time_point> done(group.size());  // [operation of the group] time at which it would be over alone
   for (const bool sends : {false, true})
     for (std::size_t i = 0; i < group.size(); ++i) {
       const std::uint32_t op = group[i];
@@ -111,7 +111,7 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
       if (sends) {
         const Link::Delivery delivery = rank.link_of[id]->await_delivery(numbers[i], timeout());
         if (delivery.outcome != WaitOutcome::met) give_up(rank, op, delivery.outcome, peer + " to take the message");
-        // Waking up is part of it where this rank slept for it.
+        // Where this rank slept for the delivery, the wake-up is part of the time.
         done[i] = delivery.alone + (delivery.at > reached ? Clock::now() - delivery.at : Clock::duration::zero());
         continue;
       }
@@ -129,7 +129,7 @@ void HostExecutor::State::exchange(Rank& rank, LaneId lane, std::uint64_t step, 
     const Clock::time_point end = Clock::now();
     row.end = at(end);
     if (group.size() > 1 && !sleeps) row.waited = std::max<Picoseconds>(0, row.end - at(std::max(done[i], deadline)));
-    if (i + 1 == group.size()) residence.release();  // before somebody is woken who wants a core
+    if (i + 1 == group.size()) residence.release();  // before a rank is woken that needs a core
     advance(rank, lane, &LaneProgress::finished);
   }
 }
@@ -152,7 +152,7 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
   const auto operands = rank.operands.of(op);
   const int self =
       static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.place) - group.members.begin());
-  // Everybody has left the meeting before when the last of its phases was over.
+  // All members have left the previous meeting when the last of its phases is over.
   group.buffers[static_cast<std::size_t>(self)] = {operands.front().data, operands.back().data};
   Clock::time_point end = meet(rank, op, group);
   row.transfer = at(end);

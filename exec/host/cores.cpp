@@ -14,8 +14,8 @@ CorePool::CorePool(int cores, int first) {
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
       if (CPU_ISSET(cpu, &allowed_)) usable.push_back(cpu);
   for (int core = cores; core-- > 0;) free_.push_back(core);
-  // More cores than the process may use (a simulated larger machine, a small container): no pinning, the scheduler
-  // shares.
+  // With more cores than the process may use (a simulated larger machine, a small container) threads are not pinned,
+  // and the operating system schedules them.
   if (cores <= static_cast<int>(usable.size()))
     for (int core = 0; core < cores; ++core)
       cpus_.push_back(usable[static_cast<std::size_t>(first + core) % usable.size()]);
@@ -27,7 +27,7 @@ std::optional<int> CorePool::acquire(int priority) {
   if (!free_.empty() && queue_.empty()) {
     auto choice = free_.end() - 1;
     if (!cpus_.empty()) {
-      // The core this thread is on, if free: its caches are warm and nothing has to move.
+      // The thread's current core is preferred, if free: its caches are warm and nothing has to move.
       const int here = sched_getcpu();
       const auto mine =
           std::find_if(free_.begin(), free_.end(), [&](int c) { return cpus_[static_cast<std::size_t>(c)] == here; });
@@ -50,7 +50,7 @@ std::optional<std::vector<int>> CorePool::hold(int count, int priority) {
   return wait(self, lock) ? std::optional(std::move(self.granted)) : std::nullopt;
 }
 
-// False when the pool was shut down before it was granted what it wants.
+// Waits for cores. Returns false when the pool was shut down before.
 bool CorePool::wait(Waiter& self, std::unique_lock<std::mutex>& lock) {
   queue_.insert(std::upper_bound(queue_.begin(), queue_.end(), self.priority,
                                  [](int priority, const Waiter* other) { return priority < other->priority; }),
@@ -64,13 +64,13 @@ bool CorePool::wait(Waiter& self, std::unique_lock<std::mutex>& lock) {
 void CorePool::pin(pthread_t thread, int core) const {
   if (cpus_.empty()) return;
   const int cpu = cpus_[static_cast<std::size_t>(core)];
-  // Most of the time the thread is pinned there already; asking is cheaper than setting.
+  // The thread mostly is pinned to this core already; asking is cheaper than setting.
   cpu_set_t now;
   if (pthread_getaffinity_np(thread, sizeof now, &now) == 0 && CPU_COUNT(&now) == 1 && CPU_ISSET(cpu, &now)) return;
   cpu_set_t wanted;
   CPU_ZERO(&wanted);
   CPU_SET(cpu, &wanted);
-  pthread_setaffinity_np(thread, sizeof wanted, &wanted);  // a refusal only costs steadiness
+  pthread_setaffinity_np(thread, sizeof wanted, &wanted);  // a refusal only makes times less steady
 }
 
 void CorePool::roam() const {
@@ -86,7 +86,7 @@ void CorePool::release(int core) {
   if (!closed_) serve();
 }
 
-// Afterwards there are too few cores for whoever is first in line.
+// Serves waiters until there are too few cores for the first one in the queue.
 void CorePool::serve() {
   while (!queue_.empty() && free_.size() >= queue_.front()->count) {
     Waiter* next = queue_.front();
@@ -94,8 +94,8 @@ void CorePool::serve() {
     const auto granted = free_.end() - static_cast<std::ptrdiff_t>(next->count);
     next->granted.assign(granted, free_.end());
     free_.erase(granted, free_.end());
-    // Before it wakes: where it slept, another operation may be running, and it would have to wait for its turn there
-    // to learn that it has a core.
+    // The thread is pinned before it wakes: on its old core another operation may be running, and it would have to wait
+    // there just to learn that it has a core.
     if (next->pins) pin(next->thread, next->granted.front());
     next->granted_changed.notify_one();
   }

@@ -14,7 +14,8 @@ using namespace stretto::host;
 
 namespace {
 
-// Threads cannot be seen to wait; but one that has not come out after this long very likely does.
+// Waits for other threads. A test cannot see that a thread waits, but one that has not returned after this long very
+// likely does.
 void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
 
 }  // namespace
@@ -40,7 +41,7 @@ TEST_CASE("as many hold a core as there are") {
   }
   CHECK(inside == 0);
   CHECK(most <= 2);
-  CHECK(pool.acquire());  // all came back
+  CHECK(pool.acquire());  // all cores were released
   CHECK(pool.acquire());
 }
 
@@ -60,7 +61,7 @@ TEST_CASE("cores are handed out first come, first served") {
         }
         pool.release(0);
       });
-      settle();  // so that it queues before the next one does
+      settle();  // so that it queues before the next thread
     }
     {
       std::lock_guard lock(mutex);
@@ -83,7 +84,7 @@ TEST_CASE("a core is not taken by who comes while others wait") {
       pool.release(0);
     });
     settle();
-    pool.release(0);  // goes to the waiter, whether or not its thread has run since
+    pool.release(0);  // goes to the waiter, whether or not its thread has run since then
     std::jthread late([&] {
       if (!pool.acquire()) return;
       late_was_second = waiter_had_it.load();
@@ -111,7 +112,7 @@ TEST_CASE("shutting down wakes all that wait and refuses all that come later") {
   }
   CHECK(refused == 3);
   CHECK_FALSE(pool.acquire());
-  pool.release(0);  // the holder may still give it back
+  pool.release(0);  // the holder may still release it
   CHECK_FALSE(pool.acquire());
 }
 
@@ -157,7 +158,7 @@ TEST_CASE("several cores are held at once, and who wants them is not overtaken")
     settle();
     CHECK_FALSE(held);
     std::jthread late([&] {
-      const auto core = pool.acquire();  // two are free, but not for those that come later
+      const auto core = pool.acquire();  // two are free, but not for later callers
       late_was_second = held.load();
       if (core) pool.release(*core);
     });

@@ -41,7 +41,7 @@ HostExecutor::State::State(const VerifiedSchedule& verified, HostOptions o)
   check_residency(schedule, options.cores_per_device);
   const std::int64_t count = schedule.mesh.ranks(), per_device = schedule.placement.ranks_per_device;
   const launch::ProcessGroup* processes = options.processes;
-  // A process has one rank, on the device that is its own among those of this machine.
+  // A process has one rank, on the device with its own number among those of this machine.
   const std::int64_t here = processes ? 1 : count, first_rank = processes ? processes->rank() : 0,
                      first_device = processes ? processes->world().local_rank : 0;
   for (std::int64_t d = 0; d < (here + per_device - 1) / per_device; ++d)
@@ -50,7 +50,7 @@ HostExecutor::State::State(const VerifiedSchedule& verified, HostOptions o)
   const std::size_t cores = devices.size() * static_cast<std::size_t>(options.cores_per_device);
   prepare_blas(std::min(cores, static_cast<std::size_t>(here) * schedule.lanes.size()));
   recorded.resize(static_cast<std::size_t>(here));
-  BoundStep step;  // of all ranks
+  BoundStep step;  // programs of all ranks
   if (processes)
     programs.push_back(program_of(schedule, verified, first_rank));
   else
@@ -154,9 +154,9 @@ void HostExecutor::State::lane_main(Rank& rank, LaneId lane) {
   }
 }
 
-// Counts an operation as started or finished and wakes the lanes of this rank that wait for just that.
+// Counts an operation as started or finished and wakes the lanes of this rank that wait for exactly that count.
 void HostExecutor::State::advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter) {
-  if (schedule.lanes.size() == 1) return;  // nobody waits on the only lane
+  if (schedule.lanes.size() == 1) return;  // no lane waits for the only lane
   std::lock_guard lock(rank.mutex);
   const std::uint64_t reached = ++(rank.progress[lane].*counter);
   for (LaneWait& wait : rank.waits)
@@ -187,8 +187,8 @@ TimelineRow HostExecutor::State::run_operation(Rank& rank, LaneId lane, std::uin
     const Computing computing(rank, lane, op);
     options.before_operation(rank.program.rank, op);
   }
-  // An operation that waits for nothing is ready when the one before it ends, even if the operating system lets this
-  // thread see that later.
+  // An operation without waits is ready when the previous one ends, even if the operating system resumes this thread
+  // later.
   const bool waited = await(rank, bound, step);
   row.ready = waited || previous_end == 0 ? at(Clock::now()) : previous_end;
   if (const auto* collective = std::get_if<Collective>(&operation.work))
@@ -206,7 +206,7 @@ bool HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t ste
   std::unique_lock lock(rank.mutex);
   for (std::uint32_t w = op.wait_begin; w < op.wait_end; ++w) {
     const BoundWait& wait = rank.program.waits[w];
-    if (wait.steps_ago > step) continue;  // before the first step everything is done
+    if (wait.steps_ago > step) continue;  // before the first step everything counts as done
     const std::uint64_t needed = (step - wait.steps_ago) * rank.program.lanes[wait.lane].size() + wait.position + 1;
     const auto counter = wait.kind == EdgeKind::finish_start ? &LaneProgress::finished : &LaneProgress::started;
     const auto met = [&] { return rank.progress[wait.lane].*counter >= needed || aborted; };
@@ -217,7 +217,8 @@ bool HostExecutor::State::await(Rank& rank, const BoundOp& op, std::uint64_t ste
     mine.counter = counter;
     mine.on = wait.lane;
     mine.needed = needed;
-    // A communication that does not end gives up by itself, and knows which ranks did not come: it speaks first.
+    // A communication that does not end times out by itself, and knows which ranks are missing: its message must come
+    // first.
     const bool communicates = schedule.lanes[wait.lane].kind == LaneKind::communication;
     const bool came = mine.woken.wait_for(lock, communicates ? 2 * timeout() : timeout(), met);
     mine.counter = nullptr;
@@ -246,7 +247,7 @@ void HostExecutor::State::compute(Rank& rank, std::uint32_t op, TimelineRow& row
     run_work(rank.program.works[rank.program.ops[op].op], rank.operands.of(op));
   }
   row.end = at(Clock::now());
-  if (aborted) throw Aborted{};  // what this lane goes on with may be gone
+  if (aborted) throw Aborted{};  // the data that this lane would go on with may be gone
 }
 
 HostExecutor::HostExecutor(const VerifiedSchedule& verified, HostOptions options)
@@ -254,7 +255,7 @@ HostExecutor::HostExecutor(const VerifiedSchedule& verified, HostOptions options
 HostExecutor::~HostExecutor() {
   if (!state_->is_hung) return;
   if (state_->options.processes) state_->options.processes->on_failure({});
-  state_.release();  // a thread that cannot be ended uses it, until the process ends
+  state_.release();  // a thread that cannot be ended uses the state until the process ends
 }
 
 std::string HostExecutor::State::longest_computation(std::chrono::nanoseconds at_least) {
@@ -269,8 +270,9 @@ std::string HostExecutor::State::longest_computation(std::chrono::nanoseconds at
   return "";
 }
 
-// A computation cannot be ended from outside. One that hangs fails the step, after those that wait for it have had the
-// time to say so; when its lane has not returned soon after a failure, this one does.
+// Waits until all lanes are idle. A computation cannot be ended from outside. One that hangs fails the step, after the
+// operations that wait for it had time to report; when its lane has not returned soon after a failure, this function
+// reports the failure.
 void HostExecutor::State::await_idle(std::unique_lock<std::mutex>& lock) {
   constexpr auto look = std::chrono::milliseconds(500), grace = std::chrono::milliseconds(5000),
                  stopping = std::chrono::milliseconds(10000);
@@ -307,7 +309,7 @@ Timeline HostExecutor::run(int steps) {
   timeline.step_begin = s.at(Clock::now());
   {
     std::unique_lock lock(s.command_mutex);
-    // Another process may have failed since the question above: the step that meets this first names the reason.
+    // Another process may have failed since the check above: the first step that meets the failure names the reason.
     if (s.has_thrown) throw runtime_failure("this executor has failed before and cannot go on");
     s.rethrow_failure();
     s.busy = s.threads.size();

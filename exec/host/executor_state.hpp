@@ -1,6 +1,6 @@
 #pragma once
 // Internal to the host executor: executor.cpp runs lanes, communicate.cpp their communication within this process,
-// remote.cpp that with other processes. Each lane of each rank is a thread.
+// remote.cpp their communication with other processes. Each lane of each rank is a thread.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -31,7 +31,7 @@ using local::Clock;
 using local::Link;
 using local::WaitOutcome;
 
-struct Aborted {};  // thrown when another lane has failed; that lane has reported the reason
+struct Aborted {};  // thrown when another lane has failed and has reported the reason
 
 // Progress of a lane, counted over all steps: operation p of step s is finished when finished > s · length + p.
 struct LaneProgress {
@@ -39,8 +39,8 @@ struct LaneProgress {
   std::uint64_t finished = 0;
 };
 
-// The counter that a sleeping lane waits for. It is woken only when the counter is reached: a useless wake-up takes a
-// core from an operation for some 20 µs.
+// The counter for which a sleeping lane waits. The lane is woken only when the counter is reached, because a useless
+// wake-up takes a core from an operation for some 20 µs.
 struct LaneWait {
   std::condition_variable woken;
   std::uint64_t LaneProgress::*counter = nullptr;  // nullptr: the lane does not wait
@@ -48,16 +48,17 @@ struct LaneWait {
   std::uint64_t needed = 0;
 };
 
-// The computation that a lane is in, for the check for hung lanes.
+// The current computation of a lane, for the check for hung lanes.
 struct Computation {
   std::atomic<Clock::rep> since{0};  // 0: none
-  std::atomic<std::uint32_t> op{0};  // of the program
+  std::atomic<std::uint32_t> op{0};  // index into the program's operations
 };
 
 // One process group of a communicator, with the rendezvous of its members.
 struct CommGroup {
-  std::vector<std::uint32_t> members;   // indices into State::ranks
-  std::vector<local::Buffers> buffers;  // [member]: of the current collective; each member sets its own, then meets
+  std::vector<std::uint32_t> members;  // indices into State::ranks
+  // [member]: buffers of the current collective; each member sets its own, then meets
+  std::vector<local::Buffers> buffers;
   Barrier barrier;
   explicit CommGroup(std::vector<std::uint32_t> ranks)
       : members(std::move(ranks)), buffers(members.size()), barrier(static_cast<int>(members.size())) {}
@@ -67,7 +68,7 @@ struct CommGroup {
 // except memory, which operations write in the order that the verifier has proved.
 struct Rank {
   explicit Rank(const BoundProgram& of) : program(of) {}
-  const BoundProgram& program;  // of State::programs
+  const BoundProgram& program;  // one of State::programs
   std::size_t place = 0;        // index into State::ranks
   std::unique_ptr<RankMemory> memory;
   BoundOperands operands;
@@ -77,7 +78,7 @@ struct Rank {
   std::vector<Computation> computing;  // [lane]
   CorePool* cores = nullptr;
   std::vector<CommGroup*> group_of;              // [communicator]; nullptr: not a member
-  std::vector<Link*> link_of;                    // [OpId] of sends and receives
+  std::vector<Link*> link_of;                    // [OpId], for sends and receives
   std::vector<std::vector<std::byte>> received;  // [lane]: bytes that a reduction received from other processes
 };
 
@@ -86,10 +87,10 @@ class Residence {
  public:
   Residence(CorePool& cores, int count, int priority);  // waits until it has `count` cores; throws Aborted
   ~Residence() { release(); }
-  void release();  // early
+  void release();  // releases the cores before the destructor does
   Residence(const Residence&) = delete;
   Residence& operator=(const Residence&) = delete;
-  // Calls move(), which moves bytes, on a held core; if it holds none, on one borrowed from the pool.
+  // Calls move(), which moves bytes, on a held core, or on one borrowed from the pool if it holds none.
   template <class Move>
   void work(const Move& move) const {
     const std::optional<int> core = held_.empty() ? cores_.acquire(priority_) : held_.front();
@@ -114,27 +115,28 @@ struct HostExecutor::State {
   std::vector<std::unique_ptr<CorePool>> devices;
   std::vector<std::unique_ptr<CommGroup>> groups;
   std::vector<std::unique_ptr<Link>> links;  // [Partners::routes]
-  std::optional<wire::Wires> wires;          // when the other ranks are other processes
+  std::optional<wire::Wires> wires;          // set when the other ranks are other processes
   int abort_event = -1;                      // eventfd; readable when all lanes must end
   Clock::time_point origin = Clock::now();
 
-  // Commands to the lane threads: run() raises `steps_wanted`, and every lane works until it has done that many.
+  // Commands to the lane threads: run() raises `steps_wanted`, and every lane works until it has done that many steps.
   std::mutex command_mutex;
   std::condition_variable commanded, all_idle;
   std::uint64_t steps_wanted = 0;
   std::size_t busy = 0;
   bool quit = false;
   std::exception_ptr failure;
-  bool has_thrown = false;  // run() has told its caller of the failure
-  bool is_hung = false;     // a lane does not return from a computation: nothing that it uses may be freed
+  bool has_thrown = false;  // run() has thrown the failure to its caller
+  bool is_hung = false;     // a lane does not return from a computation, so nothing that it uses may be freed
   std::atomic<bool> aborted{false};
-  // The recording of each lane; written by its thread only, read while all are idle.
+  // The recording of each lane; written only by its thread, read while all lanes are idle.
   struct Recorded {
-    std::vector<TimelineRow> rows;  // of the latest step
-    Picoseconds previous_end = 0;   // end of the last operation of the step before it
+    std::vector<TimelineRow> rows;  // rows of the latest step
+    Picoseconds previous_end = 0;   // end of the last operation of the step before that
   };
   std::vector<std::vector<Recorded>> recorded;  // [rank][lane]
-  std::vector<std::jthread> threads;            // last member: joined before anything they use goes away
+  // the last member, so that threads are joined before anything they use is destroyed
+  std::vector<std::jthread> threads;
 
   State(const VerifiedSchedule& verified, HostOptions o);
   ~State();
@@ -147,11 +149,11 @@ struct HostExecutor::State {
     return std::chrono::nanoseconds(static_cast<std::int64_t>(options.timeout_s * 1e9));
   }
 
-  // At construction: makes the process groups of all communicators and the links of all messages.
+  // Called at construction: makes the process groups of all communicators and the links of all messages.
   void meet_partners(const Partners& partners);
 
-  // These run on a lane's thread. They throw Aborted when another lane has failed, and Error(runtime) naming the
-  // operation when a peer did not arrive within the timeout; lane_main passes the latter to fail(), which stops all
+  // These functions run on a lane's thread. They throw Aborted when another lane has failed, and Error(runtime) naming
+  // the operation when a peer did not arrive within the timeout; lane_main passes the latter to fail(), which stops all
   // ranks.
   void lane_main(Rank& rank, LaneId lane);
   void run_step(Rank& rank, LaneId lane, std::uint64_t step, std::vector<TimelineRow>& rows);
@@ -162,7 +164,7 @@ struct HostExecutor::State {
   [[noreturn]] void give_up(const Rank& rank, std::uint32_t op, WaitOutcome outcome, const std::string& whom);
   Clock::time_point deadline_of(Clock::time_point begin, const Communicator& communicator, std::int64_t steps,
                                 std::int64_t bytes) const;
-  bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // whether it had to wait
+  bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // returns whether it had to wait
   // Counts an operation as started or finished, and wakes the lanes that wait for it.
   void advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter);
   void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
@@ -176,7 +178,7 @@ struct HostExecutor::State {
   void move(const Rank& rank, std::uint32_t op, std::vector<wire::Transfer> transfers);
   void await_idle(std::unique_lock<std::mutex>& command_lock);
   void rethrow_failure();                                              // with command_mutex held
-  std::string longest_computation(std::chrono::nanoseconds at_least);  // "" when none takes that long
+  std::string longest_computation(std::chrono::nanoseconds at_least);  // "" when no computation takes that long
   void fail(std::exception_ptr why);                                   // from any thread; the first reason is kept
 };
 

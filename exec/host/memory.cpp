@@ -26,7 +26,7 @@ RankMemory::RankMemory(const Schedule& schedule, const RolePlan& plan)
     throw runtime_failure("out of memory: schedule " + schedule.name + " needs " + std::to_string(plan.bytes) +
                           " bytes a rank");
   arena_.reset(static_cast<std::byte*>(memory));
-  madvise(memory, size, MADV_HUGEPAGE);  // fewer TLB misses; ignored where it is not supported
+  madvise(memory, size, MADV_HUGEPAGE);  // reduces TLB misses; ignored where it is not supported
   parallel_for(static_cast<std::int64_t>(size), 1 << 24, [&](std::int64_t begin, std::int64_t end) {
     std::memset(static_cast<std::byte*>(memory) + begin, kPoison, static_cast<std::size_t>(end - begin));
   });

@@ -15,7 +15,7 @@ namespace stretto::host {
 
 // One rank's arena, allocated once from the memory plan: `bytes()` is exactly RolePlan::bytes. Owns its bytes, which
 // begin poisoned (NaN in any float type), so that a read of unwritten bytes shows in the results. Has no locks: the
-// schedule orders all accesses.
+// schedule orders all accesses. Throws Error(runtime) when memory cannot be allocated.
 class RankMemory {
  public:
   RankMemory(const Schedule& schedule, const RolePlan& plan);
@@ -27,7 +27,8 @@ class RankMemory {
   }
   std::int64_t bytes() const { return bytes_; }
 
-  // Element access for tests, the trainer and checkpoints. T must have the size of the storage's dtype.
+  // Element access for tests, the trainer and checkpoints. `offset` and `elements` are in elements of the storage; T
+  // must have the size of the storage's dtype.
   template <class T>
   std::span<T> view(const Schedule& schedule, StorageId storage, std::int64_t offset, std::int64_t elements) {
     assert(bytes_of(schedule.storages[storage].dtype) == static_cast<std::int64_t>(sizeof(T)));
@@ -46,7 +47,7 @@ class RankMemory {
 };
 
 // The operands of all operations of one rank, resolved once: [first[op], first[op + 1]) belong to ops[op]. They point
-// into the rank's memory, which must outlive this.
+// into the rank's memory, which must outlive this object.
 struct BoundOperands {
   std::vector<std::uint32_t> first;
   std::vector<Operand> operands;
@@ -54,7 +55,7 @@ struct BoundOperands {
     return {operands.data() + first[op], operands.data() + first[op + 1]};
   }
 };
-// `base`: address of the beginning of a storage, on the host or on a device.
+// Resolves the operands. `base` returns the address of the beginning of a storage, on the host or on a device.
 BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program,
                             const std::function<std::byte*(StorageId)>& base);
 inline BoundOperands bind_operands(const Schedule& schedule, const BoundProgram& program, RankMemory& memory) {

@@ -31,7 +31,7 @@ void HostExecutor::State::move(const Rank& rank, std::uint32_t op, std::vector<w
     case Outcome::timed_out:
       give_up(rank, op, WaitOutcome::timed_out, "rank " + std::to_string(peer));
     case Outcome::closed: {
-      // The group knows why, or will in a moment.
+      // The group knows the reason, or will soon.
       std::unique_lock lock(command_mutex);
       for (int i = 0; i < 200 && !aborted; ++i) all_idle.wait_for(lock, std::chrono::milliseconds(10));
       if (aborted) throw Aborted{};
@@ -66,8 +66,8 @@ void HostExecutor::State::exchange_remotely(Rank& rank, LaneId lane, std::span<c
   }
 }
 
-// Every member sends every other its parcels: the bytes on each member's link are those of a ring, and sums are in the
-// order of ranks, so that the result is that of ranks in one process, bit for bit.
+// Every member sends every other member its parcels. The bytes on each member's link are those of a ring, and sums are
+// in the order of ranks, so that the result equals that of ranks in one process, bit for bit.
 void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, const Collective& collective,
                                                const Residence& residence) {
   const std::vector<std::int64_t> members =
@@ -95,7 +95,7 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
     const Parcel own = parcel(self, self);
     std::vector<std::byte>& received = rank.received[rank.program.ops[op].lane];
     if (moves.reduces) received.resize(std::max(received.size(), size(own) * static_cast<std::size_t>(count)));
-    // Each begins at its right neighbour, so that not all send to the same at once.
+    // Each member begins at its right neighbour, so that not all send to one member at once.
     std::vector<wire::Transfer> transfers;
     std::vector<const void*> addends(static_cast<std::size_t>(count), given + own.source * width);
     for (std::int64_t step = 1; step < count; ++step) {

@@ -10,8 +10,8 @@ namespace stretto::host {
 void ask_for_short_time_slices() {
   sched_attr attributes{};
   if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-  if (attributes.sched_policy != SCHED_NORMAL) return;  // somebody has given it another
-  attributes.sched_runtime = 100'000;                   // ns, the shortest there is
+  if (attributes.sched_policy != SCHED_NORMAL) return;  // another scheduling class was set by the user
+  attributes.sched_runtime = 100'000;                   // ns, the shortest value allowed
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 

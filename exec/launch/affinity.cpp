@@ -48,7 +48,7 @@ std::vector<std::string_view> split(std::string_view text, char mark) {
   return parts;
 }
 
-// "0-3,8"; nothing of what is no such list.
+// Returns the processors of a list "0-3,8"; empty for text that is no such list.
 std::vector<int> processors_in(std::string_view list) {
   std::vector<int> processors;
   for (const std::string_view range : split(list, ',')) {
@@ -61,7 +61,7 @@ std::vector<int> processors_in(std::string_view list) {
   return processors;
 }
 
-// processor → node.
+// Returns processor → node.
 std::map<int, std::int64_t> read_nodes(const std::string& root) {
   std::map<int, std::int64_t> nodes;
   std::error_code ignored;
@@ -75,7 +75,7 @@ std::map<int, std::int64_t> read_nodes(const std::string& root) {
   return nodes;
 }
 
-// What a process says of where it may run.
+// A process's report on where it may run.
 struct Place {
   std::array<char, 64> machine{};
   cpu_set_t allowed{};
@@ -89,7 +89,7 @@ std::vector<int> processors_of(const cpu_set_t& set) {
   return processors;
 }
 
-// False where the system refuses it.
+// Binds all threads. Returns false where the system refuses.
 bool bind_all_threads(std::span<const int> processors) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -98,7 +98,7 @@ bool bind_all_threads(std::span<const int> processors) {
   std::error_code ignored;
   for (fs::directory_iterator it("/proc/self/task", ignored), end; !ignored && it != end; it.increment(ignored))
     if (const std::optional<int> thread = number_of(it->path().filename().string()))
-      ::sched_setaffinity(*thread, sizeof set, &set);  // it may have ended
+      ::sched_setaffinity(*thread, sizeof set, &set);  // the thread may have ended
   return true;
 }
 
@@ -120,7 +120,7 @@ std::vector<Core> read_cores(const std::string& root, std::span<const int> allow
 }
 
 std::int64_t node_of_gpu(const std::string& root, std::int64_t number, const std::string& visible_devices) {
-  std::vector<std::string> gpus;  // by their places on the bus: "0000:3b:00.0"
+  std::vector<std::string> gpus;  // names of the GPUs' places on the bus: "0000:3b:00.0"
   std::error_code ignored;
   const fs::path folder = root + "/proc/driver/nvidia/gpus";
   for (fs::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored))
@@ -144,7 +144,7 @@ std::vector<std::vector<int>> divide(std::span<const Core> cores, std::span<cons
                                      std::int64_t least) {
   using Shares = std::vector<std::vector<int>>;
   const std::size_t count = nodes.size();
-  // Members of `who` share `some` cores, as equally as can be, each those that lie together.
+  // Divides `some` cores among the members of `who`, as equally as possible, in contiguous ranges.
   const auto share = [](const std::vector<const Core*>& some, const std::vector<std::size_t>& who, Shares& shares) {
     for (std::size_t i = 0; i < who.size(); ++i)
       for (std::size_t core = i * some.size() / who.size(); core < (i + 1) * some.size() / who.size(); ++core)
@@ -193,7 +193,7 @@ std::string list_of_processors(std::span<const int> given) {
 
 Affinity bind_to_cores(ProcessGroup& processes, std::int64_t least, bool is_gpu) {
   Place mine;
-  // Containers of one machine may call it by different names.
+  // Containers of one machine may have different host names for it.
   const std::string machine = line_of("/proc/sys/kernel/random/boot_id");
   std::memcpy(mine.machine.data(), machine.data(), std::min(machine.size(), mine.machine.size()));
   CPU_ZERO(&mine.allowed);
@@ -222,7 +222,7 @@ Affinity bind_to_cores(ProcessGroup& processes, std::int64_t least, bool is_gpu)
       list = list_of_processors(shares[place]);
     }
   }
-  constexpr std::size_t kMost = 4096;  // every other of 1,024 processors takes less
+  constexpr std::size_t kMost = 4096;  // a list of every second of 1,024 processors is shorter
   const auto bytes = std::as_bytes(std::span(list));
   for (const Bytes& one : processes.all_gather(bytes, kMost))
     affinity.processors.emplace_back(reinterpret_cast<const char*>(one.data()), one.size());

@@ -15,7 +15,7 @@ namespace {
 using namespace launch;
 using Shares = std::vector<std::vector<int>>;
 
-// A machine's folders. Processors of a node follow one another; with `threads`, second threads of cores follow all
+// The folders of a machine. Processors of a node are consecutive; with `threads`, second threads of cores follow all
 // first ones, as on machines with Intel's and AMD's processors.
 struct FakeMachine {
   FakeMachine(int nodes, int cores_of_a_node, int threads = 1) : processors(nodes * cores_of_a_node * threads) {
@@ -62,7 +62,7 @@ TEST_CASE("cores, their processors and nodes are read from the system's folders"
   const FakeMachine machine(2, 2, 2);
   CHECK(machine.cores() == std::vector<Core>{{0, {0, 4}}, {0, {1, 5}}, {1, {2, 6}}, {1, {3, 7}}});
   CHECK(machine.cores({1, 2, 5}) == std::vector<Core>{{0, {1, 5}}, {1, {2}}});
-  // What is not there, or makes no sense, is one node of cores with one processor.
+  // A machine without readable files counts as one node of cores with one processor.
   const TempDir nothing;
   const std::vector<int> two = {3, 8};
   CHECK(read_cores(nothing.str(), two) == std::vector<Core>{{0, {3}}, {0, {8}}});
@@ -79,7 +79,7 @@ TEST_CASE("the node of a GPU is that of its place on the bus", "[launch]") {
   CHECK(node_of_gpu(machine.dir.str(), 0, "") == -1);
   machine.add_gpu("0000:9b:00.0", 1);
   machine.add_gpu("0000:1a:00.0", 0);
-  machine.add_gpu("0000:3b:00.0", -1);  // the firmware does not say
+  machine.add_gpu("0000:3b:00.0", -1);  // the firmware does not give the node
   const auto node = [&](std::int64_t number, const std::string& visible = "") {
     return node_of_gpu(machine.dir.str(), number, visible);
   };
@@ -93,13 +93,13 @@ TEST_CASE("processes of a machine get whole cores of their own", "[launch]") {
   const FakeMachine machine(2, 4, 2);
   CHECK(divide(machine.cores(), anywhere(2), 1) == Shares{{0, 8, 1, 9, 2, 10, 3, 11}, {4, 12, 5, 13, 6, 14, 7, 15}});
   CHECK(divide(machine.cores(), anywhere(1), 1).front().size() == 16);
-  // Three of eight cores each have two, and the one node in the middle is not worth one of them.
+  // Three processes on eight cores have two cores each, and keeping the middle one on one node is not worth a core.
   for (const std::vector<int>& share : divide(machine.cores(), anywhere(3), 1)) CHECK(share.size() >= 4);
-  // Where each is to be near its GPU, all cores of the other node are idle.
+  // Where both processes must be near their GPUs on one node, all cores of the other node are idle.
   const std::vector<std::int64_t> same = {1, 1}, crossed = {1, 0};
   CHECK(divide(machine.cores(), same, 1) == Shares{{4, 12, 5, 13}, {6, 14, 7, 15}});
   CHECK(divide(machine.cores(), crossed, 1) == Shares{{4, 12, 5, 13, 6, 14, 7, 15}, {0, 8, 1, 9, 2, 10, 3, 11}});
-  CHECK(divide(machine.cores(), same, 5) == divide(machine.cores(), anywhere(2), 1));  // too narrow there
+  CHECK(divide(machine.cores(), same, 5) == divide(machine.cores(), anywhere(2), 1));  // that node has too few cores
   const std::vector<std::int64_t> unknown = {1, -1};
   CHECK(divide(machine.cores(), unknown, 1) == divide(machine.cores(), anywhere(2), 1));
   // Too few.
@@ -123,7 +123,7 @@ TEST_CASE("shares of any machine are disjoint, large enough and about equal", "[
           for (const std::vector<int>& share : shares) {
             CHECK(share.size() >= all.size() / count * static_cast<std::size_t>(threads));
             for (const int processor : share) CHECK(seen.insert(processor).second);
-            // Nobody is on two nodes who could be on one.
+            // A process that could be on one node is not on two.
             std::set<int> on;
             for (const int processor : share) on.insert(processor % (nodes * cores) / cores);
             if (count % static_cast<std::size_t>(nodes) == 0) CHECK(on.size() == 1);

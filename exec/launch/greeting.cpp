@@ -15,9 +15,9 @@
 namespace stretto::launch {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);  // with one greeting
-constexpr auto kHurry = std::chrono::seconds(1);     // where there is no room for others
-constexpr std::size_t kMostPending = 1024;           // of more the oldest must go
+constexpr auto kPatience = std::chrono::seconds(5);  // for one greeting
+constexpr auto kHurry = std::chrono::seconds(1);     // when there is no room for other greetings
+constexpr std::size_t kMostPending = 1024;           // beyond this number the oldest is closed
 
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
@@ -58,7 +58,7 @@ std::span<std::byte> Greeting::room() {
 
 Greeting::Next Greeting::take(std::size_t count) {
   got_ += count;
-  // Anything but a greeting is refused at its first bytes.
+  // A greeting with wrong first bytes is refused at once.
   if (!was_answered_ && got_ >= sizeof hello_.magic && hello_.magic != Hello{}.magic) return Refused{};
   if (!room().empty()) return More{};
   if (was_answered_) {
@@ -123,7 +123,7 @@ void Reception::accept() {
     if (Socket socket = accept_from(listening_, Clock::now()))
       pending_.push_back({std::move(socket), Greeting(token_), Clock::now() + kPatience});
   } catch (const Error&) {
-    // Strangers may hold all the descriptors that this process may have: who does not hurry must go.
+    // Strangers may hold all the descriptors that this process may open, so slow greetings are closed.
     if (pending_.empty()) throw;
     full_until_ = pending_.front().until - kPatience + kHurry;
     is_full = Clock::now() >= full_until_;

@@ -14,13 +14,13 @@
 namespace stretto::launch {
 
 // Mutual authentication of two processes of one job: each proves that it knows the job's token, by an HMAC over both
-// nonces; the token itself is never sent. With an empty token this keeps out only programs that do not know the
-// protocol. Later traffic is neither encrypted nor signed.
+// nonces; the token itself is never sent. An empty token keeps out only programs that do not know the protocol. Later
+// traffic is neither encrypted nor signed.
 
 // The connecting process, and the purpose of its connection.
 struct Caller {
-  std::int64_t rank = 0, size = 0;  // as it was started
-  std::uint32_t communicator = 0;   // of the schedule; kNoCommunicator: the group of processes
+  std::int64_t rank = 0, size = 0;  // rank and size with which it was started
+  std::uint32_t communicator = 0;   // communicator of the schedule; kNoCommunicator: the group of processes
   std::uint32_t reserved = 0;
   auto operator<=>(const Caller&) const = default;
 };
@@ -41,16 +41,16 @@ Nonce random_nonce();
 enum class Side : std::uint8_t { calling, answering };
 Proof prove(const std::string& token, Side side, const Hello& hello, const Nonce& answered);
 
-// The answering side of one greeting, byte by byte as they come.
+// The answering side of one greeting, fed byte by byte.
 class Greeting {
  public:
   explicit Greeting(std::string token) : token_(std::move(token)), answer_{random_nonce(), {}} {}
-  // Where the next bytes go; never empty.
+  // Returns the place for the next bytes; never empty.
   std::span<std::byte> room();
-  // `count` bytes have come there.
+  // `count` bytes have been received there.
   struct More {};
   struct Refused {};
-  using Next = std::variant<More, Answer, Caller, Refused>;  // Answer: to be sent; Caller: it has proved the token
+  using Next = std::variant<More, Answer, Caller, Refused>;  // Answer: must be sent; Caller: it has proved the token
   Next take(std::size_t count);
   bool was_answered() const { return was_answered_; }
 
@@ -67,12 +67,12 @@ struct WrongToken : Error {
   using Error::Error;
 };
 // Connects to host:port, retrying until the deadline, and proves the token. Throws Error(runtime) when no process with
-// this protocol has answered in time, and WrongToken at once when the answer is for another token.
+// this protocol has answered in time, and WrongToken at once when the answer was made with another token.
 Socket call(const std::string& host, int port, Clock::time_point deadline, const std::string& token,
             const Caller& caller, const Waiting& waiting = {});
 
-// Accepts and authenticates connections concurrently: one that is silent or sends something else delays no other, and
-// is closed after at most 5 s.
+// Accepts and authenticates connections concurrently: a connection that is silent or sends anything else delays no
+// other, and is closed after at most 5 s.
 class Reception {
  public:
   Reception(Socket listening, std::string token) : listening_(std::move(listening)), token_(std::move(token)) {}
@@ -82,7 +82,7 @@ class Reception {
     Caller caller;
     Socket socket;
   };
-  // The next that has proved the token; nothing when the deadline has passed.
+  // Returns the next guest that has proved the token; nothing when the deadline has passed.
   std::optional<Guest> next(Clock::time_point deadline);
   int port() const { return port_of(listening_); }
   // "" or "; 3 connections were refused, …"
@@ -95,13 +95,13 @@ class Reception {
     Clock::time_point until;
   };
   void accept();
-  std::optional<Guest> hear(Pending& pending);  // closes the socket of whom it refuses
+  std::optional<Guest> hear(Pending& pending);  // closes the sockets of refused guests
   void refuse(Pending& pending);
 
   Socket listening_;
   std::string token_;
   std::deque<Pending> pending_;     // the oldest first
-  Clock::time_point full_until_{};  // nobody else is let in
+  Clock::time_point full_until_{};  // until then no other connection is accepted
   std::int64_t refused_ = 0;
   std::string last_refused_;
 };

@@ -14,7 +14,7 @@ namespace {
 
 Clock::time_point soon() { return time_for(5, 0); }
 
-// What is sent to it is answered on a thread of its own, until a guest has come or `wait_s` is over.
+// Answers all calls on a thread of its own, until a guest has arrived or `wait_s` is over.
 struct Host {
   explicit Host(const std::string& token, double wait_s = 5) : reception(listen_on("127.0.0.1", 0), token) {
     thread = std::jthread([this, wait_s] { guest = reception.next(time_for(wait_s, 0)); });
@@ -72,7 +72,7 @@ TEST_CASE("a proof is worth nothing in another conversation") {
   Greeting second("the token");
   CHECK(std::holds_alternative<Answer>(say(second, said)));
   CHECK(std::holds_alternative<Greeting::Refused>(say(second, proof)));
-  // Nor does what the answering side has proved prove anything for the calling one.
+  // The answering side's proof also proves nothing for the calling side.
   Greeting third("the token");
   const Answer mirrored = std::get<Answer>(say(third, said));
   CHECK(std::holds_alternative<Greeting::Refused>(say(third, mirrored.proof)));
@@ -88,14 +88,15 @@ TEST_CASE("those that are silent, slow or talk nonsense keep nobody waiting") {
   const Socket socket = host.call_as({1, 2, 0, 0}, "the token");
   host.thread.join();
   REQUIRE(host.guest);
-  CHECK(Clock::now() - begin < std::chrono::seconds(3));  // 20 of 5 s each, one behind the other, were 100
+  // 20 greetings of 5 s each, one after the other, would take 100 s
+  CHECK(Clock::now() - begin < std::chrono::seconds(3));
 }
 
 TEST_CASE("one address is listened at") {
   const Socket loopback = listen_on("127.0.0.1", 0), named = listen_on("localhost", 0);
   CHECK(address_of(loopback) == "127.0.0.1");
   CHECK(is_loopback(address_of(named)));
-  // No address of this machine (RFC 5737): behind a gateway others may reach it by that all the same.
+  // The address is not this machine's (RFC 5737), but behind a gateway other machines may reach this one by it.
   const Socket elsewhere = listen_on("192.0.2.1", 0);
   CHECK(address_of(elsewhere) == "::");
 }

@@ -10,25 +10,25 @@ namespace stretto::launch {
 
 using Bytes = std::vector<std::byte>;
 
-// Control messages between the processes of a job: a header, followed by the bytes that it announces.
+// Control messages between the processes of a job: a header, then the bytes that it announces.
 struct Header {
-  // A part of what is gathered, or the offer of a large one, which is sent when rank 0 says that it may come; a result;
-  // two kinds of failure; a goodbye; a sign of life.
+  // Kinds of messages: a rank's part of a gather; the offer of a large part, which is sent when rank 0 permits it
+  // (come); a result; two kinds of failure; a goodbye; a heartbeat.
   enum class Kind : std::uint32_t { part = 0x53545232, offer, come, result, failure, wrong_input, bye, alive };
   Kind kind = Kind::alive;
   std::uint32_t reserved = 0;
   std::uint64_t bytes = 0;
 };
 
-constexpr std::uint64_t kSmallPart = 4096;      // a part of at most so many bytes is sent unasked
-constexpr std::uint64_t kMostOfAReason = 4096;  // bytes of a failure
+constexpr std::uint64_t kSmallPart = 4096;      // bytes of a part up to which it is sent without an offer
+constexpr std::uint64_t kMostOfAReason = 4096;  // most bytes of a failure's text
 
 // The messages that may arrive now.
 struct Limits {
-  bool to_rank_0 = true;              // parts and offers; elsewhere results, and that a part may come
+  bool to_rank_0 = true;              // parts and offers; at other ranks results and permissions
   std::optional<std::uint64_t> data;  // the most bytes of a part or a result; nothing: none is expected
 };
-// The least and the most bytes of a message of this kind; nothing where none may come.
+// The least and the most bytes of a message of this kind; nothing where none may arrive.
 struct SizeRange {
   std::uint64_t least = 0, most = 0;
 };
@@ -39,13 +39,13 @@ struct ControlMessage {
   Bytes bytes;
 };
 
-// A message as its bytes come. Memory is taken for no more than was expected.
+// A message that is being received. It takes memory for at most the expected bytes.
 class Inbox {
  public:
-  // Where the next bytes go; never empty, at most 1 MiB.
+  // Returns the place for the next bytes; never empty, at most 1 MiB.
   std::span<std::byte> room();
-  // `count` bytes have come there; the message when it is whole. Throws Error(runtime) when it is none of ours, or
-  // longer than expected.
+  // Takes `count` bytes that have been received there; returns the message when it is complete. Throws Error(runtime)
+  // when it is no valid message, or longer than expected.
   std::optional<ControlMessage> take(std::size_t count, const Limits& limits);
 
  private:
@@ -55,8 +55,8 @@ class Inbox {
   bool has_header_ = false;
 };
 
-// Parts of all ranks as one result, each behind its size, and back. Throws Error(runtime) when they are not `count`
-// parts of at most `most` bytes.
+// Packs the parts of all ranks into one result, each after its size, and unpacks them. unpack throws Error(runtime)
+// when they are not `count` parts of at most `most` bytes.
 Bytes pack(const std::vector<Bytes>& parts);
 std::vector<Bytes> unpack(std::span<const std::byte> packed, std::size_t count, std::size_t most);
 

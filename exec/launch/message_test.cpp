@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Header::Kind;
 
-// What comes of a header and some bytes, `piece` at a time.
+// Returns the message made from a header and some bytes, received `piece` at a time.
 std::optional<ControlMessage> hear(Header header, const std::string& text, const Limits& limits,
                                    std::size_t piece = 1 << 20) {
   Bytes all(sizeof header + text.size());

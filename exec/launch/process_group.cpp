@@ -23,10 +23,10 @@ namespace {
 std::string silent(std::int64_t rank, double for_s) {
   return fmt::format("rank {} has shown no sign of life for {:g} s", rank, for_s);
 }
-constexpr double kSigns = 6;              // of life in the time after which their absence counts
-constexpr double kShort_s = 2;            // for what somebody should read at once
-constexpr std::size_t kMostUnasked = 64;  // parts of one rank that nobody has asked for yet
-// Without what is awaited, until a word about it.
+constexpr double kSigns = 6;              // heartbeats in the time after which their absence counts
+constexpr double kShort_s = 2;            // time for messages that the peer should read at once
+constexpr std::size_t kMostUnasked = 64;  // parts of one rank that no call has asked for yet
+// Returns the waiting time after which the process says what it waits for.
 Clock::duration word_after(double timeout_s) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(10.0, timeout_s / 4)));
 }
@@ -74,7 +74,7 @@ ProcessGroup::ProcessGroup(const World& world, double timeout_s, const Say& say)
     assemble(say);
   else
     join(say);
-  // From here on, what goes wrong is heard of by the listener.
+  // From here on the listener notices failures.
   wake_ = ::eventfd(0, EFD_CLOEXEC);
   if (wake_ < 0) throw runtime_failure(fmt::format("waiting for other processes: {}", std::strerror(errno)));
   try {
@@ -99,7 +99,7 @@ void ProcessGroup::leave() {
     std::lock_guard lock(mutex_);
     is_leaving_ = true;
   }
-  // After a failure the listener may still be about to say so: no goodbye may come before it.
+  // After a failure the listener may still be about to report it: no goodbye may precede the report.
   if (failure())
     tell_failure();
   else
@@ -119,7 +119,7 @@ void ProcessGroup::watch(double silent_s) {
     silent_s_ = silent_s;
   }
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // the listener waits for messages alone
+  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // the listener waits only for messages
   living_ = start_thread([this] { live(); });
 }
 
@@ -138,14 +138,14 @@ void ProcessGroup::show_life() {
   for (Peer& to : peers_) {
     {
       std::lock_guard lock(mutex_);
-      // A message in progress is a sign of life itself; a peer that has left needs none.
+      // A message in progress is a heartbeat itself; a peer that has left needs none.
       if (to.is_written || to.has_left || is_leaving_) continue;
       to.is_written = true;
     }
     try {
       send_if_room(to.socket, bytes_of_value(Header{}));
     } catch (const Error&) {
-      // Its connection says so to the listener.
+      // The broken connection tells the listener.
     }
     {
       std::lock_guard lock(mutex_);
@@ -157,7 +157,7 @@ void ProcessGroup::show_life() {
 
 void ProcessGroup::look_for_silence() {
   const Clock::time_point now = Clock::now();
-  // Time in which this process was not there either, or listened to something long, is not the others' silence.
+  // Time in which this process itself was stopped, or received something long, does not count as the others' silence.
   const std::chrono::duration<double> since = now - std::exchange(looked_, now);
   const bool was_absent = since.count() > 2 * silent_s_ / kSigns;
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
@@ -206,7 +206,7 @@ void ProcessGroup::assemble(const Say& say) {
   }
 }
 
-// Before there is a listener: those that have come are told.
+// Tells the processes that have connected why the group cannot be formed, before there is a listener.
 void ProcessGroup::give_up(const std::string& reason) {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
     if (peers_[peer].socket) tell(peer, Kind::failure, bytes_of_reason(reason));
@@ -237,7 +237,7 @@ void ProcessGroup::join(const Say& say) {
 void ProcessGroup::send(std::size_t peer, Kind kind, std::span<const std::byte> bytes) {
   Peer& to = peers_[peer];
   {
-    // Somebody who does not read must not keep others from hearing of a failure.
+    // A peer that does not read must not keep the others from hearing of a failure.
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::duration<double>(kShort_s), [&] { return !to.is_written; }))
       return to.socket.shut_down();
@@ -263,7 +263,8 @@ void ProcessGroup::send(std::size_t peer, Kind kind, std::span<const std::byte> 
       send_all(to.socket, head, deadline);
       return send_all(to.socket, bytes, deadline);
     }
-    // In one call: whoever is stopped between two would leave the other end with half a message.
+    // Header and bytes are sent in one call: a process that is stopped between two calls would leave the other end with
+    // half a message.
     Bytes whole(head.begin(), head.end());
     whole.insert(whole.end(), bytes.begin(), bytes.end());
     send_all(to.socket, whole, deadline);
@@ -273,12 +274,12 @@ void ProcessGroup::send(std::size_t peer, Kind kind, std::span<const std::byte> 
   }
 }
 
-// The same to somebody who may be gone.
+// Sends a message to a peer that may be gone, and ignores errors.
 void ProcessGroup::tell(std::size_t peer, Kind kind, std::span<const std::byte> bytes) {
   try {
     send(peer, kind, bytes);
   } catch (const Error&) {
-    // Its connection says so to the listener.
+    // The broken connection tells the listener.
   }
 }
 
@@ -301,7 +302,7 @@ void ProcessGroup::listen() {
       if (is_leaving_) return;
     }
     const int most_ms = silent_s > 0 ? std::max(1, static_cast<int>(1000 * silent_s / kSigns)) : -1;
-    if (::poll(asked.data(), asked.size(), most_ms) < 0) continue;  // a signal
+    if (::poll(asked.data(), asked.size(), most_ms) < 0) continue;  // interrupted by a signal
     if (asked.back().revents != 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake_, &count, sizeof count);
@@ -321,7 +322,7 @@ Limits ProcessGroup::limits(std::size_t peer) const {
 bool ProcessGroup::hear(std::size_t peer) {
   Peer& from = peers_[peer];
   try {
-    // A bound: others want to be heard, too.
+    // The bound lets other peers be heard, too.
     for (int piece = 0; piece < 64; ++piece) {
       const std::span<std::byte> room = from.inbox.room();
       const ssize_t got = ::recv(from.socket.descriptor(), room.data(), room.size(), MSG_DONTWAIT);
@@ -336,7 +337,7 @@ bool ProcessGroup::hear(std::size_t peer) {
           note_failure(fmt::format("rank {} was lost: its connection was closed without a word", rank_of(peer)));
         return false;
       }
-      // While somebody writes to us it gives no other sign.
+      // While a peer sends a long message it sends no other heartbeat.
       if (from.alive) from.alive = Clock::now();
       if (std::optional<ControlMessage> message = from.inbox.take(static_cast<std::size_t>(got), limits(peer)))
         take(peer, std::move(*message));
@@ -412,7 +413,7 @@ void ProcessGroup::fail(const std::string& reason, ErrorKind kind) {
     if (failure_) return;
   }
   if (world_.rank != 0) {
-    // Rank 0 answers everybody with what failed first, so that all say the same.
+    // Rank 0 answers every process with the first failure, so that all report the same.
     tell(0, kind_of(kind), bytes_of_reason(named));
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(2), [&] { return failure_.has_value(); });
@@ -428,7 +429,7 @@ std::optional<std::string> ProcessGroup::failure() const {
 void ProcessGroup::on_failure(std::function<void(const std::string&)> act) {
   std::lock_guard lock(acting_);
   act_ = std::move(act);
-  // Asked behind the lock: a failure that is noted from here on waits for it, and then finds `act`.
+  // The question is asked with the lock held: a failure that is noted later waits for the lock, and then finds `act`.
   const std::optional<std::string> reason = failure();
   if (reason && act_) std::exchange(act_, {})(*reason);
 }
@@ -454,7 +455,7 @@ void ProcessGroup::wait(std::unique_lock<std::mutex>& lock, double most_s, Ready
                                      : list_of(left) + " ended before the others");
 }
 
-// Rank 0: everybody's part.
+// Rank 0: collects the parts of all ranks.
 std::vector<Bytes> ProcessGroup::collect(std::span<const std::byte> mine, std::size_t most) {
   std::vector<Bytes> all;
   all.emplace_back(mine.begin(), mine.end());

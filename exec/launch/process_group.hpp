@@ -19,22 +19,22 @@
 
 namespace stretto::launch {
 
-// The processes of a training run and their control messages: ids of communicators, what checkpoints consist of, whether to
-// stop, and failures. Training data use other connections. Every process has a TCP connection to rank 0.
+// The processes of a training run and their control messages: ids of communicators, the contents of checkpoints,
+// whether to stop, and failures. Training data use other connections. Every process has a TCP connection to rank 0.
 //
-// When a process dies or its machine vanishes, its connection breaks: all others fail within seconds, with the rank
+// When a process dies or its machine vanishes, its connection breaks: all others fail within seconds, with its rank
 // and, if it could still be sent, the reason. A process that is stopped, or whose machine hangs, is found by missing
 // heartbeats, after watch().
 //
-// A connecting process must prove that it knows the job's token (greeting.hpp); others only lose their connection.
-// No more bytes are accepted from a process of the group than were expected: one that sends something else fails
-// all, with its rank.
+// A connecting process must prove that it knows the job's token (greeting.hpp); otherwise it only loses its connection.
+// No more bytes are accepted from a process of the group than were expected: a process that sends anything else fails
+// the whole group, with its rank.
 class ProcessGroup {
  public:
   // Returns when all processes have connected. Throws Error(runtime) when some have not within timeout_s, which rank 0
-  // names, or when the processes do not fit together. After a few seconds of waiting rank 0 tells `say` which ranks are
-  // missing, and rank 1 that rank 0 is. Processes need time to prepare and to write checkpoints, so timeout_s should be
-  // minutes.
+  // names, or when the processes do not fit together. After a few seconds of waiting rank 0 passes `say` a line that
+  // names the missing ranks, and rank 1 one that names rank 0. Processes need time to prepare and to write checkpoints,
+  // so timeout_s should be minutes.
   using Say = std::function<void(const std::string& line)>;
   ProcessGroup(const World& world, double timeout_s, const Say& say = {});
   ~ProcessGroup();
@@ -44,15 +44,15 @@ class ProcessGroup {
   const World& world() const { return world_; }
   std::int64_t rank() const { return world_.rank; }
   std::int64_t size() const { return world_.size; }
-  // Address at which the others reach this machine.
+  // Returns the address at which the other processes reach this machine.
   const std::string& address() const { return address_; }
 
   // Collective: every process makes these calls in the same order, each from one thread. They throw Error when the
   // group has failed, and Error(runtime) when a process has not arrived after timeout_s. Rank 0 names it. When rank 0
   // itself is missing, the others report that after twice the time, because it may have arrived later than they did.
   // `most`: upper bound of the bytes of each rank, equal on all.
-  std::vector<Bytes> all_gather(std::span<const std::byte> mine, std::size_t most);  // [rank], the same everywhere
-  std::vector<Bytes> gather(std::span<const std::byte> mine, std::size_t most);  // [rank] at rank 0, nothing elsewhere
+  std::vector<Bytes> all_gather(std::span<const std::byte> mine, std::size_t most);  // [rank], equal on every process
+  std::vector<Bytes> gather(std::span<const std::byte> mine, std::size_t most);  // [rank] at rank 0, empty elsewhere
   template <class T>
   std::vector<T> all_gather_value(const T& mine) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -82,24 +82,24 @@ class ProcessGroup {
   using Kind = Header::Kind;
   struct Peer {
     Socket socket;
-    Inbox inbox;                             // the listener's
-    std::deque<Bytes> parts;                 // that have come from it and nobody has asked for yet
-    std::uint64_t offered = 0, granted = 0;  // bytes of a part that it may not yet send, or may
-    bool may_give = false;                   // rank 0 has said so
+    Inbox inbox;                             // used by the listener
+    std::deque<Bytes> parts;                 // parts that have arrived and that no call has asked for yet
+    std::uint64_t offered = 0, granted = 0;  // bytes of a part that the peer may not yet send, or may send
+    bool may_give = false;                   // rank 0 has permitted it
     bool has_left = false;
-    bool is_written = false;                 // by some thread: messages are sent whole
-    std::optional<Clock::time_point> alive;  // the latest sign, once there was one; the listener's
+    bool is_written = false;                 // some thread is writing: messages are sent whole
+    std::optional<Clock::time_point> alive;  // the latest heartbeat, once there was one; used by the listener
   };
 
-  void assemble(const Say& say);  // rank 0
-  void join(const Say& say);      // all others
+  void assemble(const Say& say);  // runs at rank 0
+  void join(const Say& say);      // runs at all other ranks
   [[noreturn]] void give_up(const std::string& reason);
   void leave();
-  void listen();                // on a thread of its own, to all peers
-  bool hear(std::size_t peer);  // what has come; false when it was the last
+  void listen();                // runs on a thread of its own, for all peers
+  bool hear(std::size_t peer);  // takes the received bytes; returns false after the last message
   Limits limits(std::size_t peer) const;
   void take(std::size_t peer, ControlMessage message);
-  void live();  // on a thread of its own
+  void live();  // runs on a thread of its own
   void show_life();
   void look_for_silence();
   void note_failure(const std::string& reason, ErrorKind kind = ErrorKind::runtime);
@@ -116,18 +116,18 @@ class ProcessGroup {
   const World world_;
   const double timeout_s_;
   std::string address_;
-  std::vector<Peer> peers_;   // at rank 0 all others, elsewhere rank 0
-  mutable std::mutex mutex_;  // guards what follows, and the peers but for their sockets
+  std::vector<Peer> peers_;   // at rank 0 all other ranks, elsewhere rank 0
+  mutable std::mutex mutex_;  // guards the members below, and the peers except their sockets
   std::condition_variable changed_;
   std::optional<std::string> failure_;
   ErrorKind failure_kind_ = ErrorKind::runtime;
-  std::optional<std::uint64_t> awaited_;  // the most bytes of the result that is to come from rank 0
+  std::optional<std::uint64_t> awaited_;  // the most bytes of the result expected from rank 0
   std::function<void(const std::string&)> act_;
   bool is_leaving_ = false;
   std::mutex acting_;         // held while act_ runs, and taken before mutex_
-  int wake_ = -1;             // eventfd: the listener is to end, or to watch from now on
-  double silent_s_ = 0;       // 0: nobody watches
-  Clock::time_point looked_;  // the listener's
+  int wake_ = -1;             // eventfd: the listener must end, or start to watch
+  double silent_s_ = 0;       // 0: no watching
+  Clock::time_point looked_;  // used by the listener
   std::thread listener_, living_;
 };
 

@@ -25,7 +25,7 @@ TEST_CASE("processes gather what each has, in the order of ranks") {
   for (const int size : {1, 2, 5}) {
     const std::vector<std::string> errors = as_processes(size, 10, [&](ProcessGroup& group) {
       for (int round = 0; round < 20; ++round) {
-        // Of different sizes, some empty, one large.
+        // Texts of different sizes, some empty, one large.
         const auto text_for = [&](std::int64_t rank) {
           return std::string(rank == 1 && round == 7 ? 3'000'000 : (rank + round) % 3, char('a' + rank));
         };
@@ -33,7 +33,7 @@ TEST_CASE("processes gather what each has, in the order of ranks") {
         if (all.size() != static_cast<std::size_t>(size)) throw runtime_failure("a part is missing");
         for (std::int64_t rank = 0; rank < size; ++rank)
           if (text_of(all[static_cast<std::size_t>(rank)]) != text_for(rank)) throw runtime_failure("a part is wrong");
-        // Those that only give need not wait.
+        // Ranks that only give a part need not wait.
         const std::vector<Bytes> gathered = group.gather(bytes_of(text_for(group.rank())), 3'000'000);
         if (gathered.size() != (group.rank() == 0 ? static_cast<std::size_t>(size) : 0))
           throw runtime_failure("gather");
@@ -70,7 +70,7 @@ TEST_CASE("what fails one process fails all, with its reason") {
 
 TEST_CASE("a process that leaves before the others, or never comes back, is named") {
   const std::vector<std::string> left = as_processes(3, 10, [&](ProcessGroup& group) {
-    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));  // who is late has not ended
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));  // a late rank has not ended
     if (group.rank() != 2) group.barrier();
   });
   CHECK_THAT(left[0], Catch::Contains("2 ended before the others"));  // rank 1 may have given up meanwhile
@@ -93,12 +93,13 @@ TEST_CASE("a rank that others wait for in vain is named though they came before 
 
 TEST_CASE("long work is a sign of life where the group watches") {
   const std::vector<std::string> errors = as_processes(3, 20, [&](ProcessGroup& group) {
-    if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(500));  // watches later than others
+    // starts to watch later than the others
+    if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     group.watch(1.5);
     group.barrier();
     if (group.rank() != 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
     group.barrier();
-    // Whoever is through has left, and is not waited for.
+    // A process that has finished has left, and is not waited for.
     if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   });
   for (const std::string& error : errors) CHECK(error.empty());
@@ -106,7 +107,7 @@ TEST_CASE("long work is a sign of life where the group watches") {
 
 TEST_CASE("wrong input on one rank is wrong input on all") {
   std::atomic<int> inputs{0};
-  constexpr int rounds = 20;  // who hears it first, and from whom, differs
+  constexpr int rounds = 20;  // which process hears of it first, and from which one, differs
   for (int round = 0; round < rounds; ++round)
     as_processes(3, 10, [&](ProcessGroup& group) {
       const std::int64_t wrong = round % 2;
@@ -197,7 +198,7 @@ TEST_CASE("processes that do not fit together are refused") {
     const Socket stranger = connect_to("127.0.0.1", first.port, Clock::now() + std::chrono::seconds(5));
     const std::string text = "GET / HTTP/1.1\r\n\r\n";
     send_all(stranger, bytes_of(text), time_for(1, 0));
-    std::string errors[2];  // checked on this thread: Catch knows only one
+    std::string errors[2];  // checked on this thread, because Catch supports only one
     const auto joins = [&](std::string& theirs) {
       try {
         ProcessGroup group(other, 10);

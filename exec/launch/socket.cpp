@@ -24,7 +24,7 @@ namespace {
 
 Error failure(const std::string& what) { return runtime_failure(what + ": " + std::strerror(errno)); }
 
-// False when the deadline has passed.
+// Returns false when the deadline has passed.
 bool wait_for(int descriptor, short what, Clock::time_point deadline) {
   while (true) {
     int timeout_ms = -1;
@@ -44,7 +44,8 @@ void configure(const Socket& socket) {
   const int on = 1, idle_s = 5, interval_s = 1, probes = 5;
   const unsigned unanswered_ms = 10000;
   const auto set = [&](int level, int option, const auto& value) {
-    ::setsockopt(socket.descriptor(), level, option, &value, sizeof value);  // a refusal only costs promptness
+    // a refusal only makes messages less prompt
+    ::setsockopt(socket.descriptor(), level, option, &value, sizeof value);
   };
   set(IPPROTO_TCP, TCP_NODELAY, on);
   set(SOL_SOCKET, SO_KEEPALIVE, on);
@@ -54,7 +55,7 @@ void configure(const Socket& socket) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, unanswered_ms);
 }
 
-constexpr auto kNaming = std::chrono::seconds(60);  // a name service that starts with the job should be up by then
+constexpr auto kNaming = std::chrono::seconds(60);  // a name service that starts with the job should run by then
 
 std::string text_of(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "";
@@ -94,7 +95,7 @@ Socket listen_on(const std::string& host, int port) {
     for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
       sockaddr_storage stored{};
       std::memcpy(&stored, address->ai_addr, address->ai_addrlen);
-      // Many a machine takes its own name for its loopback, which others do not reach.
+      // Many machines resolve their own name to their loopback address, which other machines cannot reach.
       if (is_loopback(text_of(stored)) && !is_loopback(host)) continue;
       if (Socket socket = listen_at(address->ai_addr, address->ai_addrlen)) return socket;
       if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) throw failure(where);
@@ -149,8 +150,8 @@ Socket accept_from(const Socket& listening, Clock::time_point deadline) {
 
 namespace {
 
-// While nobody listens at a port of this machine, the system may choose that very port as the connecting end's, which
-// then has itself as its peer (simultaneous open, RFC 793).
+// Returns whether a socket is its own peer. While no process listens at a port of this machine, the system may choose
+// that very port for the connecting end (simultaneous open, RFC 793).
 bool is_own(const Socket& socket) {
   sockaddr_storage here{}, there{};
   socklen_t here_size = sizeof here, there_size = sizeof there;

@@ -10,8 +10,8 @@ namespace stretto::launch {
 
 using Clock = std::chrono::steady_clock;
 
-// A TCP connection, or what waits for one. Owns its descriptor. The functions below throw Error(runtime) with the
-// system's reason; those with a deadline also when it has passed.
+// A TCP connection, or a socket that listens for one. Owns its descriptor. The functions below throw Error(runtime)
+// with the system's reason; those with a deadline also when it has passed.
 class Socket {
  public:
   Socket() = default;
@@ -32,14 +32,14 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// Whether a name or number is of this machine alone: "localhost", 127.x.x.x, ::1.
+// Returns whether a name or number means this machine: "localhost", 127.x.x.x, ::1.
 bool is_loopback(const std::string& host);
-// Listens at the first address of `host` that is this machine's and not its loopback, unless `host` is that; where none
-// is, as behind a gateway, at all addresses of this machine. Port 0: any that is free.
+// Listens at the first address of `host` that is this machine's and not its loopback, unless `host` is the loopback;
+// where there is none, as behind a gateway, at all addresses of this machine. Port 0: any free port.
 Socket listen_on(const std::string& host, int port);
 int port_of(const Socket& socket);
-std::string address_of(const Socket& socket);       // this end's
-std::string peer_address_of(const Socket& socket);  // the other's
+std::string address_of(const Socket& socket);       // address of this end
+std::string peer_address_of(const Socket& socket);  // address of the other end
 
 // Connections report a machine that has vanished within some 10 s (keep-alive) and send at once (TCP_NODELAY).
 Socket accept_from(const Socket& listening, Clock::time_point deadline);  // an empty one when the deadline has passed
@@ -57,8 +57,8 @@ bool send_if_room(const Socket& socket, std::span<const std::byte> bytes);
 // that reads or writes more slowly is given up.
 Clock::time_point time_for(double base_s, std::size_t bytes);
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline);
-// False when the other end has closed before the first byte; an error when it does so later, or when the deadline has
-// passed.
+// Returns false when the other end has closed before the first byte; throws when it closes later, or when the deadline
+// has passed.
 bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline);
 
 }  // namespace stretto::launch

@@ -25,11 +25,11 @@ namespace {
 
 constexpr auto kGrace = std::chrono::seconds(5);
 
-// Blocked for this process while it lives, so that sigtimedwait() returns them.
+// Blocks signals for this process while the object lives, so that sigtimedwait() returns them.
 class BlockedSignals {
  public:
   BlockedSignals() {
-    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored nobody can wait for children
+    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored a parent cannot wait for children
     sigemptyset(&set_);
     for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
@@ -38,7 +38,7 @@ class BlockedSignals {
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;
   const sigset_t& before() const { return before_; }
-  // 0 when the time has passed.
+  // Returns 0 when the time has passed.
   int wait(std::chrono::milliseconds most) const {
     const timespec time{most.count() / 1000, most.count() % 1000 * 1000000};
     return std::max(0, ::sigtimedwait(&set_, nullptr, &time));
@@ -71,7 +71,8 @@ class Reports {
     char piece[4096];
     for (ssize_t got = 0; (got = ::read(ends_[0], piece, sizeof piece)) > 0;) text_.append(piece, std::size_t(got));
   }
-  // A rank's report about itself is preferred to one about another rank; among equals, the first.
+  // Returns the best report. A rank's report about itself is preferred to one about another rank; among equals, the
+  // first.
   std::string best() const {
     std::string of_another;
     for (std::size_t at = 0, end = 0; (end = text_.find('\n', at)) != std::string::npos; at = end + 1) {
@@ -91,17 +92,17 @@ class Reports {
 
 [[noreturn]] void become(int rank, int ranks, const Socket& listening, const Reports& reports, const std::string& token,
                          pid_t parent, std::vector<char*> arguments) {
-  // Signals come from the parent alone, not from the terminal as well: a second one would end a rank at once.
+  // Signals must come only from the parent, not from the terminal as well: a second one would end a rank at once.
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(1);  // it has died before
+  if (::getppid() != parent) ::_exit(1);  // the parent has died before
   ::setenv("STRETTO_RANK", std::to_string(rank).c_str(), 1);
   ::setenv("STRETTO_RANKS", std::to_string(ranks).c_str(), 1);
   ::setenv("STRETTO_PORT", std::to_string(port_of(listening)).c_str(), 1);
   ::setenv("STRETTO_TOKEN", token.c_str(), 1);
   ::setenv("STRETTO_REPORTS", std::to_string(reports.writing()).c_str(), 1);
-  ::setenv("OPENBLAS_NUM_THREADS", "1", 1);  // more would be started, and not used
-  ::fcntl(reports.writing(), F_SETFD, 0);    // survives exec
+  ::setenv("OPENBLAS_NUM_THREADS", "1", 1);  // OpenBLAS would start more threads, and not use them
+  ::fcntl(reports.writing(), F_SETFD, 0);    // the pipe survives exec
   if (rank == 0) {
     ::setenv("STRETTO_LISTENING", std::to_string(listening.descriptor()).c_str(), 1);
     ::fcntl(listening.descriptor(), F_SETFD, 0);
@@ -156,7 +157,7 @@ void spawn_ranks(int ranks, const std::vector<std::string>& arguments, double st
   }
   listening.close();
 
-  std::optional<Clock::time_point> deadline;  // set when one has failed
+  std::optional<Clock::time_point> deadline;  // set when a child has failed
   bool is_killing = false, is_unread = false;
   std::string died, stopped, silent;
   const auto add = [](std::string& to, const std::string& what) { to += (to.empty() ? "" : "; ") + what; };
@@ -164,7 +165,7 @@ void spawn_ranks(int ranks, const std::vector<std::string>& arguments, double st
     const int signal = signals.wait(std::chrono::milliseconds(500));
     if (signal == SIGINT || signal == SIGTERM) {
       send_all_of_them(signal);
-      stopped_s = std::min<double>(stopped_s, kGrace.count());  // who is stopped does not hear it
+      stopped_s = std::min<double>(stopped_s, kGrace.count());  // a stopped child does not receive the signal
     }
     reports.read();
     const Clock::time_point now = Clock::now();
@@ -180,7 +181,8 @@ void spawn_ranks(int ranks, const std::vector<std::string>& arguments, double st
       }
       child.status = status;
       --running;
-      // Children that hang are killed below and are not reported, nor is SIGPIPE: the reader has stopped.
+      // Children that hang are killed below and are not reported. SIGPIPE is not reported either: the reader has
+      // stopped.
       if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
         is_unread = true;
       else if (WIFSIGNALED(status) && !is_killing)
@@ -190,7 +192,7 @@ void spawn_ranks(int ranks, const std::vector<std::string>& arguments, double st
         add(silent, fmt::format("rank {} ended with exit code {} and without a word", rank, WEXITSTATUS(status)));
       if (status != 0 && !deadline) deadline = now + kGrace;
     }
-    // Ranks that go on have noticed before; they may all have been stopped.
+    // Running ranks have noticed a stopped one before this; it matters when all are stopped.
     const bool is_late = std::any_of(children.begin(), children.end(), [&](const Child& child) {
       return !child.status && child.stopped && now - *child.stopped > std::chrono::duration<double>(stopped_s);
     });

@@ -21,7 +21,7 @@ TEST_CASE("timelines of processes count from their own beginnings of the step") 
   std::vector<BoundProgram> programs(3);
   for (BoundProgram& program : programs) program.ops.resize(2);
   const std::vector<std::string> errors = as_processes(3, 10, [&](ProcessGroup& group) {
-    // Clocks that are far apart; rank 2 has no operations.
+    // The clocks differ widely; rank 2 has no operations.
     const Picoseconds begin = 1000 * (group.rank() + 1), length = 50 + group.rank();
     Timeline mine{begin, begin + length, {}};
     for (std::uint32_t op = 0; op < 2 && group.rank() < 2; ++op)
@@ -51,7 +51,7 @@ TEST_CASE("a timeline of operations that a rank does not have is refused") {
   const std::vector<std::string> errors = as_processes(2, 10, [&](ProcessGroup& group) {
     Timeline mine{0, 9, {}};
     if (group.rank() == 1) mine.rows.push_back({0, 0, 1, 2, 3, 4});
-    // Rank 1 believes that it has this operation.
+    // Rank 1's program wrongly has this operation.
     launch::gather_timeline(group, mine, group.rank() == 1 ? std::vector<BoundProgram>(2, one_operation()) : programs);
     group.barrier();
   });

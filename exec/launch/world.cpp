@@ -44,7 +44,7 @@ class Variables {
   std::string launcher_;
 };
 
-// The variables of a launcher that is no more than that.
+// The variables of a simple launcher.
 struct Names {
   const char *launcher, *rank, *size, *local_rank, *local_size;
 };
@@ -128,7 +128,7 @@ std::optional<World> world_from_environment(const Environment& environment) {
     require_address(world);
     return world;
   }
-  // SLURM_PROCID alone is also set where nothing but the batch script runs.
+  // SLURM_PROCID alone is also set where only the batch script runs.
   if (any.has("SLURM_STEP_NUM_TASKS") && any.has("SLURM_PROCID")) {
     World world = world_of(environment, {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr});
     const Variables slurm(environment, world.launcher);

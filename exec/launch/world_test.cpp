@@ -40,7 +40,7 @@ TEST_CASE("launchers are known by what they put into the environment") {
   CHECK(torchrun->size == 8);
   CHECK(torchrun->local_rank == 1);
   CHECK(torchrun->address == "node3");
-  CHECK(torchrun->port == 29401);  // torchrun listens at 29400 itself
+  CHECK(torchrun->port == 29401);  // torchrun itself listens at 29400
 
   const auto mpirun = world_in({{"OMPI_COMM_WORLD_RANK", "3"},
                                 {"OMPI_COMM_WORLD_SIZE", "4"},

@@ -71,8 +71,8 @@ bool SerialExecutor::can_start(const RankState& rank, LaneId lane, int steps) co
   return true;
 }
 
-// The members of the group that have arrived at the collective that this rank is in: those that have finished as many
-// of the communicator's and are in one of them, on whatever lane.
+// Returns the members of the group that have arrived at this rank's collective: those that have finished as many of the
+// communicator's collectives and are in one of them, on whatever lane.
 std::vector<SerialExecutor::Head> SerialExecutor::present(const RankState& rank, LaneId lane) const {
   const std::uint32_t communicator = communicator_of(schedule_.operations[head_op(rank, lane).op].work);
   std::vector<Head> heads;
@@ -107,7 +107,7 @@ void SerialExecutor::poison_outputs(RankState& rank, const BoundOp& op) {
     for (std::int64_t row = 0; row < out.rows; ++row) {
       auto* begin = static_cast<unsigned char*>(out.data) + row * out.ld * bytes_of(out.dtype);
       auto* end = begin + out.cols * bytes_of(out.dtype);
-      // In place operations read part of what they write: that part stays.
+      // In-place operations read part of the memory that they write: that part must stay.
       const host::Operand* kept = nullptr;
       for (const host::Operand& in : operands) {
         auto* data = static_cast<unsigned char*>(in.data);
@@ -154,8 +154,8 @@ void SerialExecutor::deliver(Message& message) {
   message.delivered = true;
 }
 
-// Bytes may move as soon as both ends have started, or as late as when the first of them finishes; until then the
-// receiver's buffer may hold anything.
+// Starts a message. Bytes may move as soon as both ends have started, or as late as when the first of them finishes;
+// until then the receiver's buffer may hold anything.
 void SerialExecutor::start_message(RankState& rank, const BoundOp& op, std::uint64_t coin) {
   const auto& work = std::get<PointToPoint>(schedule_.operations[op.op].work);
   const std::int64_t self = rank.program.rank, peer = peer_of(schedule_, work, self).rank;
@@ -183,7 +183,7 @@ void SerialExecutor::start(RankState& rank, LaneId lane, std::uint64_t coin) {
   if (is_communication(work)) {
     const auto members = present(rank, lane);
     if (static_cast<std::int64_t>(members.size()) < schedule_.communicators[communicator_of(work)].size) return;
-    // The last to arrive decides for all, so that bytes move once.
+    // The last member to arrive decides for all, so that bytes move once.
     for (const Head& member : members) member.rank->lanes[member.lane].when = state.when;
     if (state.when == When::at_start) {
       apply_collective(members);

@@ -16,26 +16,27 @@ namespace stretto::serial {
 
 // The oracle: runs all ranks of a schedule on one thread, in a seeded random order among those that its lanes, edges
 // and rendezvous allow, over poisoned buffers. It knows nothing of the verifier and shares no code with it. A schedule
-// whose result depends on the seed is wrong; one that is correct gives the same bits for every seed.
+// whose result depends on the seed is wrong; a correct one gives equal bits for every seed.
 //
-// Every operation has a start and a finish, and others may start and finish in between. Where its effect falls is
+// Every operation has a start and a finish, and others may start and finish in between. The time of its effect is
 // random too: at the start, or at the finish with its outputs poisoned meanwhile. So a reader that does not wait for a
-// writer meets old bytes, new bytes or poison, and a writer that does not wait for a reader spoils what is read.
+// writer meets old bytes, new bytes or poison, and a writer that does not wait for a reader destroys the data that is
+// read.
 class SerialExecutor {
  public:
-  // Keeps a reference to `schedule`. The plan gives the layout; storages that it lets share bytes do share them.
+  // Keeps a reference to `schedule`. The plan gives the layout; storages that the plan lets share bytes do share them.
   SerialExecutor(const Schedule& schedule, const MemoryPlan& plan);
 
   host::RankMemory& memory(std::int64_t rank) { return *ranks_[static_cast<std::size_t>(rank)].memory; }
   std::int64_t ranks() const { return static_cast<std::int64_t>(ranks_.size()); }
 
-  // Runs `steps` steps; lanes may run on into the next step as soon as their waits allow. Throws Error(runtime) when
+  // Runs `steps` steps; lanes may go on into the next step as soon as their waits allow. Throws Error(runtime) when
   // nothing can start or finish although the steps are not done (deadlock).
   void run(int steps, std::uint64_t seed);
 
  private:
   enum class When : std::uint8_t { at_start, at_finish };
-  // A message of which at least one end has started. The n-th that is sent is the n-th that is received.
+  // A message of which at least one end has started. The n-th send is received by the n-th receive.
   struct MessageKey {
     std::uint32_t communicator = 0;
     std::int64_t from = 0, to = 0;
@@ -43,14 +44,14 @@ class SerialExecutor {
     auto operator<=>(const MessageKey&) const = default;
   };
   struct Message {
-    std::optional<host::Operand> in, out;  // of the ends that have started
+    std::optional<host::Operand> in, out;  // buffers of the ends that have started
     bool delivered = false;
     int finished_ends = 0;
   };
   struct LaneState {
     std::uint64_t started = 0, finished = 0;  // operations, over all steps
     When when = When::at_start;
-    std::deque<MessageKey> messages;  // of the operations between finished and started
+    std::deque<MessageKey> messages;  // messages of the operations between finished and started
     bool running() const { return started > finished; }
   };
   struct RankState {
@@ -58,8 +59,9 @@ class SerialExecutor {
     std::unique_ptr<host::RankMemory> memory;
     host::BoundOperands operands;
     std::vector<LaneState> lanes;
-    std::vector<std::uint64_t> collectives;                                           // [communicator] finished
-    std::map<std::tuple<std::uint32_t, std::int64_t, bool>, std::uint64_t> messages;  // communicator, peer, is_send
+    // [communicator] finished collectives
+    std::vector<std::uint64_t> collectives;
+    std::map<std::tuple<std::uint32_t, std::int64_t, bool>, std::uint64_t> messages;  // (communicator, peer, is_send)
   };
   struct Head {
     RankState* rank;

@@ -1,14 +1,13 @@
-// The algorithm, per (batch, head), in blocks of kQueryRows query rows [i0, i1) of a run of consecutive positions
-// against the runs of keys that any of them sees, each up to the block's last position when causal, scores in scratch
-// that stays in cache. With the whole sequence at hand there is one run: keys [0, e), e = i1 when causal and seq
-// otherwise:
+// The algorithm, per (batch, head): blocks of kQueryRows query rows [i0, i1) of a run of consecutive positions meet the
+// runs of keys that any of these queries sees, each up to the block's last position when causal. Scores are in scratch
+// that stays in cache. For a whole sequence there is one run: keys [0, e), e = i1 when causal and seq otherwise:
 //   forward: S = scale·Q·Kᵀ, P = softmax(S), O = P·V                                   2 matmuls
 //   dgrad:   S again, P = exp(S − lse), dP = dO·Vᵀ, dS = scale·P∘(dP − rowsum(dO∘O)),
 //            dQ = dS·K, dK += dSᵀ·Q, dV += Pᵀ·dO                                        5 matmuls
-// Dropout multiplies P by D before it meets V, and dP by D: rowsum(dP∘P) is rowsum(dO∘O) all the same.
-// Each matmul of a block is 2·(i1 − i0)·e·head_dim FLOPs, so a causal head executes about (seq + kQueryRows) / (2·seq)
-// of the full square, where the causal convention of model_flops() counts one half. Masked scores inside the diagonal
-// block are computed and then zeroed. The lse formulation of the gradient is FlashAttention-2's (arXiv 2307.08691).
+// Dropout multiplies P by D before the product with V, and dP by D: rowsum(dP∘P) still is rowsum(dO∘O). Each matmul of
+// a block is 2·(i1 − i0)·e·head_dim FLOPs, so a causal head executes about (seq + kQueryRows) / (2·seq) of the full
+// square, where the causal convention of model_flops() counts one half. Masked scores inside the diagonal block are
+// computed and then zeroed. The lse formulation of the gradient is FlashAttention-2's (arXiv 2307.08691).
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -29,7 +28,7 @@ namespace {
 
 constexpr std::int64_t kQueryRows = kAttentionQueryBlock;
 
-// One head's columns of a [T, …] operand from the first token of its sequence on.
+// One head's columns of a [T, …] operand, from the first token of its sequence on.
 template <class T>
 struct HeadView {
   T* data;
@@ -48,11 +47,12 @@ std::int64_t score_ld(std::int64_t seq) {
   return (seq + kSimdWidth<T> - 1) / kSimdWidth<T> * kSimdWidth<T>;
 }
 
-// The keys' columns of the scores of one block of queries: those of every run that one of them sees, run after run.
+// The key columns in the scores of one block of queries: those of every run that some query of the block sees, run
+// after run.
 struct Columns {
   struct Piece {
     std::int64_t row = 0, position = 0, col = 0, length = 0;
-    // How many of them a query at `position_of_query` sees.
+    // Returns how many of the run's keys a query at `position_of_query` sees.
     std::int64_t seen(bool causal, std::int64_t position_of_query) const {
       return causal ? std::clamp<std::int64_t>(position_of_query + 1 - position, 0, length) : length;
     }
@@ -60,7 +60,7 @@ struct Columns {
   std::vector<Piece> pieces;
   std::int64_t count = 0;
 
-  // For queries at positions up to `last`.
+  // Finds the columns for queries at positions up to `last`.
   void find(const std::vector<SequenceRun>& keys, bool causal, std::int64_t last) {
     pieces.clear();
     count = 0;
@@ -74,13 +74,13 @@ struct Columns {
   }
 };
 
-// One sequence of one head, queries and keys where the operands have them.
+// One sequence of one head, with its runs of queries and keys in the operands.
 struct HeadShape {
   std::vector<SequenceRun> queries, keys;
   std::int64_t head_dim = 0, key_tokens = 0;
   bool causal = true;
 
-  // fn(row, position of it, rows, column of its statistics) of every block of queries, the last first.
+  // Calls fn(row, its position, rows, column of its statistics) for every block of queries, the last first.
   template <class Fn>
   void for_blocks(Fn fn) const {
     std::int64_t column = 0;
@@ -107,7 +107,7 @@ struct HeadParts {
   HeadView<T> q, k, v;
 };
 
-// Dropout of one head of one sample; nothing where there is none.
+// Dropout of one head of one sample; null mask without dropout.
 struct HeadDropout {
   const DropoutMask* mask = nullptr;
   std::int64_t sample = 0, first_row = 0;
@@ -152,7 +152,7 @@ void forward_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, T* l
     for (const Columns::Piece& p : keys.pieces)
       blas_gemm(false, false, rows, d, p.length, T(1), scores + p.col, ld, v.row(p.row), v.ld, p.col == 0 ? T(0) : T(1),
                 out.row(begin), out.ld);
-    // Normalised here and not in the scores: head_dim columns instead of seq.
+    // The output is normalised and not the scores: head_dim columns instead of seq.
     for (std::int64_t row = 0; row < rows; ++row) {
       if (keys.pieces.empty())
         std::fill_n(out.row(begin + row), d, T(0));
@@ -169,7 +169,7 @@ T row_dot(const T* a, const T* b, std::int64_t n) {
   return sum.sum();
 }
 
-// `adds_to_kv`: dk and dv already hold what other query heads of the group gave.
+// `adds_to_kv`: dk and dv already hold the sums of other query heads of the group.
 template <class T>
 void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const T* lse, HeadView<T> dout,
                 HeadParts<T> grad, bool adds_to_kv, const HeadDropout& dropout) {
@@ -178,9 +178,9 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
   const T scale = T(1) / std::sqrt(static_cast<T>(d));
   T* probabilities = thread_scratch<T>(2 * kQueryRows * ld);
   T* dscores = probabilities + kQueryRows * ld;
-  // Of one run of queries, the last block comes first: it sees every key that any sees, so its dK and dV overwrite all
-  // rows and the other blocks add. So does every block of the query heads that share a kv head with one before. Where
-  // there are more runs, some keys may be seen by none.
+  // The last block of a run of queries comes first: it sees every key that any block sees, so its dK and dV overwrite
+  // all rows and the other blocks add. Blocks of later query heads that share the kv head also add. Where there are
+  // more runs, some keys may be seen by no query.
   bool adds = adds_to_kv;
   if (!adds && (shape.queries.size() > 1 || shape.keys.size() > 1)) {
     for (const SequenceRun& run : shape.keys)
@@ -247,8 +247,8 @@ void attention(const Attention& work, std::span<const Operand> operands) {
                     work.head_dim, work.key_tokens(), work.causal};
     for (std::int64_t head = 0; head < work.heads; ++head) {
       const std::int64_t col = head * work.head_dim, kv_col = head / group * work.head_dim;
-      // Rows count from the first of the operand. q and kv are columns of one operand, or two operands.
-      const auto parts_of = [&](std::size_t at) -> HeadParts<T> {  // kv behind q, when it is apart
+      // Rows count from the first row of the operand. q and kv are columns of one operand, or two operands.
+      const auto parts_of = [&](std::size_t at) -> HeadParts<T> {  // kv follows q, when it is separate
         const Operand& kv = operands[work.kv_apart ? at + 1 : at];
         const std::int64_t k_begin = work.kv_apart ? 0 : work.heads * work.head_dim;
         return {head_view<T>(operands[at], 0, col), head_view<T>(kv, 0, k_begin + kv_col),

@@ -11,7 +11,7 @@ struct Forward {
   Matrix<double> out, lse;
 };
 
-// Softmax attention written out, in the order of the definition.
+// Softmax attention computed directly, in the order of the definition.
 Forward naive(const Attention& work, const Matrix<double>& qkv) {
   const std::int64_t hidden = work.heads * work.head_dim, kv = work.kv_heads * work.head_dim;
   Forward result{Matrix<double>(work.batch * work.seq, hidden), Matrix<double>(work.batch * work.heads, work.seq)};
@@ -49,7 +49,7 @@ struct Run {
   Matrix<T> qkv, out, lse, dout, dqkv;
 };
 
-// Forward and gradient with gaps between rows; outputs start as NaN.
+// Runs forward and gradient with gaps between rows; outputs start as NaN.
 template <class T>
 Run<T> run_both(Attention work) {
   const std::int64_t tokens = work.batch * work.seq, hidden = work.heads * work.head_dim;
@@ -99,7 +99,7 @@ TEST_CASE("attention dgrad agrees with finite differences", "[kernels]") {
 }
 
 TEST_CASE("attention dgrad is the same however the queries are blocked", "[kernels]") {
-  // A sequence of several blocks: the gradient of a key that later blocks see must sum over all of them.
+  // A sequence of several blocks: the gradient of a key that later blocks see must be summed over all of them.
   const Attention work{Pass::forward, 1, 1, 1, 200, 4, true};
   Run<double> r = run_both<double>(work);
   for (const std::int64_t token : {0, 63, 64, 127, 199}) {
@@ -135,7 +135,7 @@ TEST_CASE("attention is stable for large scores and keeps NaNs", "[kernels]") {
   Matrix<float> out(70, 4), lse(1, 70);
   run(work, {qkv.operand(), out.write(), lse.write()});
   CHECK(max_difference(out, out) == 0);  // no NaN
-  qkv.at(10, 0) = NAN;                   // a query: its own row only
+  qkv.at(10, 0) = NAN;                   // makes a query see NaN: only its own row may change
   run(work, {qkv.operand(), out.write(), lse.write()});
   CHECK(std::isnan(out.at(10, 0)));
   CHECK_FALSE(std::isnan(out.at(11, 0)));
@@ -144,7 +144,7 @@ TEST_CASE("attention is stable for large scores and keeps NaNs", "[kernels]") {
 TEST_CASE("attention with grouped queries is attention with the keys and values repeated", "[kernels]") {
   const Attention grouped{Pass::forward, 2, 6, 2, 70, 4, true};
   const Run<double> r = run_both<double>(grouped);
-  // The same q, and each of k and v three times: head 0..2 the first, 3..5 the second.
+  // The grouped operands repeated: one q, and each of k and v three times: heads 0..2 use the first, 3..5 the second.
   Attention repeated = grouped;
   repeated.kv_heads = 6;
   const auto source = [](std::int64_t col) {  // column of the 72-wide qkv in the 40-wide one
@@ -167,7 +167,7 @@ TEST_CASE("attention with grouped queries is attention with the keys and values 
 
 namespace {
 
-// Rows of the tokens that are held, out of those of whole sequences, and back.
+// Returns the rows of the held tokens, out of those of whole sequences, and back.
 template <class T>
 Matrix<T> part_of(const Matrix<T>& whole, const SequenceParts& parts, std::int64_t seq, std::int64_t batch,
                   std::int64_t first_col, std::int64_t cols) {
@@ -196,7 +196,7 @@ TEST_CASE("attention of parts of a sequence, merged, is attention of the whole",
   for (const std::int64_t of : {2, 3})
     for (const std::int64_t held : {std::int64_t{1}, of})
       for (const double dropout : {0.0, 0.3}) {
-        const std::int64_t seq = of * 2 * 35;  // longer than a block of queries, and no multiple of a draw
+        const std::int64_t seq = of * 2 * 35;  // longer than a block of queries, and not a multiple of a dropout draw
         CAPTURE(of, held, dropout);
         Attention work{Pass::forward, batch, heads, kv_heads, seq, d, true, dropout, 5};
         Matrix<std::int32_t> key(1, kDropoutKeyWords);

@@ -31,7 +31,7 @@ bool computes_in_bf16(std::span<const Operand> operands) {
 }
 
 void run_in_f32(const Work& work, std::span<const Operand> operands) {
-  // Kernels have scratch of their own (scratch.hpp) while they run.
+  // The buffers are not thread_scratch, which kernels use while they run.
   thread_local std::vector<float> wide;
   std::int64_t total = 0;
   for (const Operand& operand : operands)

@@ -34,7 +34,7 @@ TEST_CASE("an operation in bf16 is that in f32 on the same values, rounded once"
     run(work,
         {wide_a.operand(), wide_b.operand(), wide_bias.operand(), accumulates ? wide_c.accumulate() : wide_c.write()});
     CHECK(max_difference(widened(c), widened(rounded(wide_c))) == 0);
-    CHECK(c.data[5].bits == gap.bits);  // between rows it belongs to someone else
+    CHECK(c.data[5].bits == gap.bits);  // the gap between rows belongs to another operand
   }
   // Weight gradients are summed in f32.
   auto sum = random_matrix<float>(7, 5, 5), same = sum;

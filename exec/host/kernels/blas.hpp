@@ -5,7 +5,8 @@
 
 namespace stretto::host {
 
-// Row-major C ← alpha · op(A) op(B) + beta · C; beta = 0 ignores old contents, NaNs included.
+// Row-major C ← alpha · op(A) op(B) + beta · C, on the calling thread; leading dimensions are in elements. beta = 0
+// ignores old contents, including NaNs. Call prepare_blas() before.
 inline void blas_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
                       const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
                       std::int64_t ldc) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kWhat = "cross-entropy: target";
 
-// The columns of one shard's slice that are classes, and the place of a target among them.
+// The classes among the columns of one shard's slice, and the place of a target among them.
 struct Slice {
   std::int64_t begin = 0, classes = 0;
   Slice(const Expr& first, std::int64_t cols, std::int64_t all)
@@ -28,7 +28,7 @@ struct RowStats {
   RowStats(const Operand& stats, std::int64_t rows, std::int64_t row) {
     for (std::int64_t s = 0; s < stats.rows; ++s) {
       const T theirs = row_of<T>(stats, s)[row];
-      if (!(theirs <= top)) top = theirs;  // a NaN stays
+      if (!(theirs <= top)) top = theirs;  // keeps a NaN
     }
     for (std::int64_t s = 0; s < stats.rows; ++s) {
       const T* of_shard = row_of<T>(stats, s);

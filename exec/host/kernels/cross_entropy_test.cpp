@@ -83,7 +83,8 @@ TEST_CASE("padding columns take no part in cross-entropy", "[kernels]") {
 
 TEST_CASE("slices of the vocabulary give the cross-entropy of the whole", "[kernels]") {
   for (const std::int64_t shards : {2, 3, 4}) {
-    const std::int64_t cols = shards == 4 ? 20 : (kVocab + shards - 1) / shards;  // with four the last is padding alone
+    // with four shards the last one is only padding
+    const std::int64_t cols = shards == 4 ? 20 : (kVocab + shards - 1) / shards;
     CAPTURE(shards, cols);
     auto logits = random_matrix<double>(kRows, kVocab, 1, 3);
     auto targets = column({0, 52, 7, 31});
@@ -93,7 +94,7 @@ TEST_CASE("slices of the vocabulary give the cross-entropy of the whole", "[kern
     std::vector<Matrix<double>> slices;
     Matrix<double> stats(shards, 3 * kRows);
     for (std::int64_t s = 0; s < shards; ++s) {
-      slices.push_back(constant_matrix(kRows, cols, 100.0));  // padding is never looked at
+      slices.push_back(constant_matrix(kRows, cols, 100.0));  // padding is never read
       slices.back().for_each([&](std::int64_t row, std::int64_t col, double& value) {
         if (s * cols + col < kVocab) value = logits.at(row, s * cols + col);
       });

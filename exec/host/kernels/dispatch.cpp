@@ -30,10 +30,11 @@ void run_work(const Work& work, std::span<const Operand> operands) {
 
 void prepare_blas(std::size_t threads) {
   openblas_set_num_threads(1);
-  // OpenBLAS takes a buffer for each thread that is in it, keeps it, and asks for ever where it gets none.
-  constexpr std::size_t buffer_bytes = std::size_t{128} << 20, most = 64;  // address space; 0.3.21 on x86-64
+  // OpenBLAS allocates a buffer for each thread that computes in it, keeps it, and retries forever where allocation
+  // fails.
+  constexpr std::size_t buffer_bytes = std::size_t{128} << 20, most = 64;  // address space; figures of 0.3.21 on x86-64
   static std::mutex mutex;
-  static std::size_t kept = 0;  // of the process, as OpenBLAS's buffers are
+  static std::size_t kept = 0;  // one for the process, like OpenBLAS's buffers
   const auto allocate = reinterpret_cast<void* (*)(int)>(::dlsym(RTLD_DEFAULT, "blas_memory_alloc"));
   const auto give_back = reinterpret_cast<void (*)(void*)>(::dlsym(RTLD_DEFAULT, "blas_memory_free"));
   std::lock_guard lock(mutex);

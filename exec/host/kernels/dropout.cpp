@@ -28,7 +28,7 @@ void dropout(const Dropout& work, std::span<const Operand> operands) {
     const T* from = row_of<T>(in, row);
     const T* add = residual ? row_of<T>(*residual, row) : nullptr;
     T* to = row_of<T>(out, row);
-    // A byte an element, up to whole words.
+    // The mask has one byte for each element, padded to whole words.
     auto* bytes = kept ? reinterpret_cast<std::uint8_t*>(row_of<std::int32_t>(*kept, row)) : nullptr;
     if (bytes && is_drawn) std::memset(bytes, 0, static_cast<std::size_t>(4 * work.mask_cols()));
     for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {

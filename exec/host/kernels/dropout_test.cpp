@@ -27,7 +27,7 @@ Dropout work_of(Pass pass = Pass::forward) {
   return work;
 }
 
-// What ones become.
+// Returns the result of dropout on ones.
 template <class T = double>
 Matrix<T> mask_of(const Dropout& work, Matrix<std::int32_t> key) {
   auto x = constant_matrix<T>(work.rows, work.cols, T(1));
@@ -80,7 +80,7 @@ TEST_CASE("what dropout keeps depends on key, site and sample, and on nothing el
   Dropout other = work;
   other.site = DropoutSite::residual_2;
   CHECK(max_difference(mask, mask_of(other, key_of(1, 4))) > 1);
-  // The same samples in a micro-batch that begins with the second of them.
+  // The samples from the second on, in a micro-batch of their own.
   Dropout later = work;
   later.rows = kRows - kSeq;
   Matrix<double> tail(later.rows, kCols);

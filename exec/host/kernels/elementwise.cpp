@@ -9,8 +9,9 @@
 namespace stretto::host {
 namespace {
 
-// gelu(x) = x/2 · (1 + tanh u), u = sqrt(2/pi) · (x + 0.044715 x³) (Hendrycks & Gimpel, arXiv 1606.08415). Written as
-// x · sigmoid(2u): one exponential, which Eigen vectorises in both element types, and no cancellation for negative x.
+// gelu(x) = x/2 · (1 + tanh u), u = sqrt(2/pi) · (x + 0.044715 x³) (Hendrycks & Gimpel, arXiv 1606.08415). It is
+// computed as x · sigmoid(2u): one exponential, which Eigen vectorises in both element types, and no cancellation for
+// negative x.
 constexpr double kTwiceSqrtTwoOverPi = 1.5957691216057307118;
 constexpr double kCubic = 0.044715;
 
@@ -68,7 +69,7 @@ void swiglu(const Operand& gate, const Operand& up, const Operand& y) {
   }
 }
 
-// Rows of dx are the gradient of the gate, then that of up.
+// Each row of dx has the gradient of the gate, then that of up.
 template <class T>
 void swiglu_backward(const Operand& dy, const Operand& gate, const Operand& up, const Operand& dx) {
   for (std::int64_t row = 0; row < dy.rows; ++row) {

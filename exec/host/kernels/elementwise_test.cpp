@@ -108,7 +108,7 @@ TEST_CASE("column_sum adds row after row to what is there", "[kernels]") {
 
 namespace {
 
-// Gate and up, which lie beside each other.
+// Returns the operands of gate and up, which are the two halves of each row.
 template <class T>
 std::array<exec::Operand, 2> halves_of(Matrix<T>& x) {
   std::array<exec::Operand, 2> halves = {x.operand(), x.operand()};

@@ -18,7 +18,7 @@ void add_row(T* to, const T* a, const T* b, std::int64_t cols) {
   });
 }
 
-// A rank's part of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
+// A rank's cut of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
 struct Part {
   std::int64_t rows = 0, first_row = 0, cols = 0, first_col = 0;
   explicit Part(const Embedding& work)
@@ -26,7 +26,7 @@ struct Part {
         first_row(work.shard.value() * rows),
         cols(work.cols / work.shards),
         first_col(work.shard.value() * cols) {}
-  // The token's row, or -1 when another rank has it.
+  // Returns the token's row, or -1 when another rank has it.
   std::int64_t row_of(std::int64_t token) const {
     return token >= first_row && token < first_row + rows ? token - first_row : -1;
   }
@@ -49,7 +49,7 @@ void forward(const Embedding& work, const Part& part, const Operand& tokens, con
   }
 }
 
-// Row after row, so a token that occurs twice always sums in the same order.
+// The loop goes row after row, so a token that occurs twice always sums in one order.
 template <class T>
 void wgrad(const Embedding& work, const Part& part, const Operand& tokens, const Operand& dx, const Operand& dwte,
            const Operand* dwpe) {

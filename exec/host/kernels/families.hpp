@@ -5,9 +5,9 @@
 
 namespace stretto::host {
 
-// One overload for each kind of work, in the file of its family; run_work() calls the one that fits, so a kind without
-// one does not compile. Operands as Work documents; shapes and element types that do not fit are our own bugs and
-// asserted.
+// One overload for each kind of work, in the file of its family; run_work() calls the matching one, so a kind without
+// an overload does not compile. Operands are those that work.hpp documents; shapes and element types that do not fit
+// are bugs of the caller and asserted.
 void run_kernel(const Gemm& work, std::span<const Operand> operands);
 void run_kernel(const Attention& work, std::span<const Operand> operands);
 void run_kernel(const AttentionMerge& work, std::span<const Operand> operands);
@@ -33,9 +33,9 @@ void run_kernel(const LocalReduce& work, std::span<const Operand> operands);
 void run_kernel(const SumSquares& work, std::span<const Operand> operands);
 void run_kernel(const AdamW& work, std::span<const Operand> operands);
 
-// bf16 on a processor that has no arithmetic for it: operands of that type are widened to f32, the kernel runs, what it
-// has written is rounded to nearest even. So every operation rounds once, whatever its inside. Takes scratch of the
-// size of the widened operands, kept by the thread; meant for checking, not for speed.
+// bf16 on a processor without bf16 arithmetic: operands of that type are widened to f32, the kernel runs, and its
+// results are rounded to nearest even. So every operation rounds once, whatever it computes inside. Takes scratch of
+// the size of the widened operands, kept by the thread; meant for checking, not for speed.
 bool computes_in_bf16(std::span<const Operand> operands);
 void run_in_f32(const Work& work, std::span<const Operand> operands);
 

@@ -30,7 +30,7 @@ void gemm(const Gemm& work, const Operand& a, const Operand& b, const Operand* b
             accumulate || bias ? T(1) : T(0), data_of<T>(c), c.ld);
 }
 
-// BLAS wants ld ≥ cols even of a single row, where the schedule may leave it at anything.
+// BLAS requires ld ≥ cols even for a single row, for which the schedule may have any ld.
 Operand with_valid_ld(Operand operand) {
   operand.ld = std::max(operand.ld, operand.cols);
   return operand;
@@ -39,7 +39,7 @@ Operand with_valid_ld(Operand operand) {
 }  // namespace
 
 void run_kernel(const Gemm& work, std::span<const Operand> operands) {
-  if (work.epilogue != GemmEpilogue::none) {  // which BLAS does not have
+  if (work.epilogue != GemmEpilogue::none) {  // BLAS has no epilogues
     for (const Part& part : parts_of(work)) run_work(part.work, exec::operands_of(part, operands));
     return;
   }

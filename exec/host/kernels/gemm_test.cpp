@@ -35,7 +35,7 @@ void check_all_forms(double tolerance) {
     operands.push_back(accumulate ? c.accumulate() : c.write());
     run(work, operands);
     CHECK(max_difference(c, expected) < tolerance);
-    // The gap between rows belongs to someone else.
+    // The gap between rows belongs to another operand.
     CHECK(std::isnan(c.data[5]));
   }
 }

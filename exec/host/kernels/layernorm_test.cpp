@@ -115,7 +115,7 @@ TEST_CASE("layernorm in f32 agrees with f64 and does not depend on alignment", "
   CHECK(max_difference(single.dgamma, exact.dgamma) < 1e-5);
   CHECK(max_difference(single.dbeta, exact.dbeta) < 1e-5);
 
-  // The same row at eight addresses: identical bits.
+  // One row at eight addresses must give identical bits.
   const auto row = random_matrix<float>(1, 133, 5);
   for (std::int64_t shift = 0; shift < 8; ++shift) {
     Matrix<float> x(1, 133, 8), gamma = constant_matrix(1, 133, 1.f), beta = constant_matrix(1, 133, 0.f);

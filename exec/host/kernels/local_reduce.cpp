@@ -24,7 +24,7 @@ void reduce(const LocalReduce& work, const Operand& parts, const Operand& sum) {
   }
 }
 
-// Parts in bf16: summed in f32, rounded once where the sum is bf16 too.
+// Parts in bf16 are summed in f32, and rounded once where the sum is bf16 too.
 template <class T>
 void reduce_bf16(const LocalReduce& work, const Operand& parts, const Operand& sum) {
   const Bf16* from = data_of<Bf16>(parts);

@@ -10,25 +10,27 @@
 
 namespace stretto::host {
 
-// Common parts of LayerNorm and RMSNorm.
+// Common code of LayerNorm and RMSNorm. Operands are those of model/schedule/work.hpp; rows are [begin, end) of an
+// operand's rows, columns the elements of one head. Pure functions over memory of the caller; thread-safe for disjoint
+// rows.
 
-constexpr double kNormEpsilon = 1e-5;  // of GPT-2, Llama 2 and Llama 3
+constexpr double kNormEpsilon = 1e-5;  // epsilon of GPT-2, Llama 2 and Llama 3
 
 struct RowRange {
   std::int64_t begin = 0, end = 0;
 };
 
-// Rows whose sums are added in one sweep over the weights' gradients: enough that loading and storing those does not
+// Rows whose sums are added in one sweep over the weights' gradients: enough that loading and storing these does not
 // dominate.
 constexpr std::int64_t kNormRowsAtOnce = 4;
 
-// fn(RowRange) for so many rows at a time, in order.
+// Calls fn(RowRange) for kNormRowsAtOnce rows at a time, in order.
 template <class Fn>
 void for_few_rows(std::int64_t rows, Fn fn) {
   for (std::int64_t row = 0; row < rows; row += kNormRowsAtOnce) fn({row, std::min(row + kNormRowsAtOnce, rows)});
 }
 
-// fn(operands) for each head of a norm: those that are not weights are cut to the head's columns.
+// Calls fn(operands) for each head of a norm: operands that are not weights are cut to the head's columns.
 template <class Norm, class Fn>
 void for_heads(const Norm& work, std::span<const Operand> operands, Fn fn) {
   if (work.heads == 1) return fn(operands);

@@ -10,9 +10,10 @@
 
 namespace stretto::host {
 
-// Helpers for kernels over exec::Operand. All are pure functions; operands do not own their memory.
+// Helpers for kernels over exec::Operand: `rows` rows of `cols` elements, rows `ld` elements apart. All are pure
+// functions; operands do not own their memory.
 
-// The operand's elements; T must match its dtype.
+// Returns the operand's elements; T must match its dtype.
 template <class T>
 T* data_of(const Operand& operand) {
   return static_cast<T*>(operand.data);
@@ -27,7 +28,7 @@ inline bool has_shape(const Operand& operand, std::int64_t rows, std::int64_t co
   return operand.rows == rows && operand.cols == cols && (operand.ld >= cols || rows == 1);
 }
 
-// True when the elements follow one another without gaps.
+// Returns whether the elements follow one another without gaps.
 inline bool is_contiguous(const Operand& operand) { return operand.rows == 1 || operand.ld == operand.cols; }
 
 inline std::int64_t elements_of(const Operand& operand) { return operand.rows * operand.cols; }
@@ -52,9 +53,9 @@ inline LoopShape loop_of(std::initializer_list<const Operand*> operands) {
   return {1, elements_of(first)};
 }
 
-// Row `row` of an i32 operand of indices below `count`: a token or a target. Throws Error(runtime) when it is out of
-// range. Kernels check all rows before they write anything, and each row again when they use it: in a wrong schedule
-// another operation may overwrite the indices in between.
+// Returns row `row` of an i32 operand of indices below `count`: a token or a target. Throws Error(runtime) when the
+// index is out of range. Kernels check all rows before they write anything, and each row again when they use it: in a
+// wrong schedule another operation may overwrite the indices in between.
 inline std::int32_t index_at(const Operand& indices, std::int64_t row, std::int64_t count, const char* what) {
   const std::int32_t index = *row_of<std::int32_t>(indices, row);
   if (index < 0 || index >= count)

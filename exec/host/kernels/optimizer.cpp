@@ -20,7 +20,7 @@ template <class T>
 AdamWStep<T> adamw_step(const double* hyper, double norm_squared) {
   const double lr = hyper[0], weight_decay = hyper[4], clip = hyper[5];
   const double ratio = clip / (std::sqrt(norm_squared) + 1e-6);
-  const bool clipped = clip > 0 && !(ratio >= 1);  // a NaN norm must reach the parameters, not be dropped
+  const bool clipped = clip > 0 && !(ratio >= 1);  // a NaN norm must reach the parameters, not be ignored
   return {.clip = static_cast<T>(clipped ? ratio : 1.0),
           .beta1 = static_cast<T>(hyper[1]),
           .beta2 = static_cast<T>(hyper[2]),
@@ -30,10 +30,10 @@ AdamWStep<T> adamw_step(const double* hyper, double norm_squared) {
           .decay = static_cast<T>(1.0 - lr * weight_decay)};
 }
 
-// Elements whose decay factors are laid out at once: enough that searching the ranges costs nothing, few enough for L1.
+// Elements whose decay factors are written at once: enough that searching the ranges costs nothing, few enough for L1.
 constexpr std::int64_t kChunk = 1024;
 
-// 1 − lr·weight_decay for elements of the bucket inside a decayed range, 1 elsewhere.
+// Fills factors: 1 − lr·weight_decay for elements of the bucket inside a decayed range, 1 for others.
 template <class T>
 void fill_decay(T* factor, T decay, const std::vector<AdamW::Range>& decayed, std::int64_t bucket_begin,
                 std::int64_t count) {
@@ -72,7 +72,7 @@ void adamw(const AdamW& work, std::span<const Operand> operands) {
   }
 }
 
-// Sixteen running sums in f64, so that the additions overlap; their order depends on the length only.
+// Sixteen running sums in f64, so that the additions overlap; their order depends only on the length.
 template <class T>
 double sum_squares(const T* x, std::int64_t elements) {
   constexpr std::int64_t lanes = 16;

@@ -38,7 +38,7 @@ Matrix<double> hyper_at(int t, double clip) {
   return hyper;
 }
 
-// Three steps over `elements` in `shards` equal parts, each as its own call on its own part of the buffers.
+// Runs three steps over `elements` in `shards` equal parts, with a call for each part of the buffers.
 template <class T>
 std::vector<T> three_steps(std::int64_t elements, std::int64_t shards, double clip,
                            const std::vector<AdamW::Range>& decayed) {
@@ -93,7 +93,7 @@ TEST_CASE("AdamW agrees with the textbook over three steps with decay ranges", "
 }
 
 TEST_CASE("AdamW on shards gives the bits of the whole", "[kernels]") {
-  // Shards that begin and end inside decay ranges and off any vector boundary.
+  // Shards begin and end inside decay ranges and off any vector boundary.
   for (const std::int64_t shards : {2, 3, 7}) {
     CAPTURE(shards);
     CHECK(three_steps<float>(2310, shards, kClip, kRanges) == three_steps<float>(2310, 1, kClip, kRanges));

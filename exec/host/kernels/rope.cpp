@@ -10,8 +10,9 @@
 namespace stretto::host {
 namespace {
 
-// From one position to the next each pair's cosine and sine follow by one complex product; they are computed anew at
-// every position that is a multiple of this, so that rounding (about 1e-16 a position, in f64) stays below 1e-13.
+// From one position to the next each pair's cosine and sine follow by one complex product. They are computed anew at
+// every position that is a multiple of this number, so that rounding (about 1e-16 a position, in f64) stays below
+// 1e-13.
 constexpr std::int64_t kAnew = 64;
 
 // Rotation of one pair: the angle at the current position, and its increment for one position.
@@ -19,8 +20,8 @@ struct Angle {
   double cos, sin, step_cos, step_sin;
 };
 
-// Positions of a run are visited one after the other. The angle of a position is the same whatever the run, so it
-// begins at the multiple of kAnew before it.
+// Moves to a position. Positions of a run are visited one after the other. The angle of a position must not depend on
+// the run, so the iteration begins at the multiple of kAnew before it.
 void move_to(std::int64_t position, bool begins, const Rope& work, Angle* angles) {
   if (begins && position % kAnew != 0)
     for (std::int64_t before = position - position % kAnew; before < position; ++before)
@@ -40,8 +41,8 @@ void move_to(std::int64_t position, bool begins, const Rope& work, Angle* angles
   }
 }
 
-// (a, b) ← (a·cos − b·sin, b·cos + a·sin), a and b the halves of a head. A plain loop: halves are shorter than
-// kSimdWidth.
+// (a, b) ← (a·cos − b·sin, b·cos + a·sin), where a and b are the halves of a head. A plain loop: halves are shorter
+// than kSimdWidth.
 template <class T>
 void turn(T* head, const T* cos, const T* sin, std::int64_t half) {
   T* other = head + half;
@@ -59,7 +60,7 @@ void rope(const Rope& work, const Operand& qkv) {
   Angle* angles = thread_scratch<Angle>(half);
   T* cos = thread_scratch<T>(2 * half);
   T* sin = cos + half;
-  const std::int64_t tokens = work.parts.tokens(work.seq);  // of a sequence
+  const std::int64_t tokens = work.parts.tokens(work.seq);  // tokens of a sequence that are held
   for (const SequenceRun& run : runs_of(work.parts, work.seq, 1, 0))
     for (std::int64_t i = 0; i < std::min(run.length, work.rows - run.row); ++i) {
       move_to(run.position + i, i == 0, work, angles);

@@ -25,7 +25,7 @@ Matrix<T> turned(Rope work, Matrix<T> x, Pass pass = Pass::forward) {
   return x;
 }
 
-// As Hugging Face's modeling_rope_utils.py states it, by wavelengths: _compute_llama3_parameters, or linear.
+// The formula of Hugging Face's modeling_rope_utils.py, by wavelengths: _compute_llama3_parameters, or linear.
 double frequency_of(const Rope& work, std::int64_t pair) {
   const RopeScaling& s = work.scaling;
   const double plain = 1 / std::pow(work.base, double(2 * pair) / double(work.head_dim));
@@ -37,7 +37,7 @@ double frequency_of(const Rope& work, std::int64_t pair) {
   return (1 - smooth) * plain / s.factor + smooth * plain;
 }
 
-// The definition, pair by pair; v as it was.
+// The definition, pair by pair; v is unchanged.
 Matrix<double> naive(const Rope& work, const Matrix<double>& x) {
   Matrix<double> y = x;
   const std::int64_t half = work.head_dim / 2;
@@ -80,7 +80,7 @@ TEST_CASE("scaled rope agrees with its published definition: Llama 3.1's, and li
     CHECK(max_difference(y, turned(work_of(300, 64, 5e5), x)) > 0.1);
     CHECK(max_difference(turned(work, y, Pass::dgrad), x) < 1e-14);
   }
-  // Pairs of all three kinds: left alone, between, slowed by the factor.
+  // The pairs are of all three kinds: unchanged, between, slowed by the factor.
   work.scaling = {1, 32, 1, 4, 100};
   const auto ratio = [&](std::int64_t pair) {
     return frequency_of(work, pair) * std::pow(work.base, double(pair) / 32);
@@ -93,7 +93,7 @@ TEST_CASE("scaled rope agrees with its published definition: Llama 3.1's, and li
 TEST_CASE("rope at far positions does not drift", "[kernels]") {
   const Rope work{Pass::forward, 16384, 1, 1, 16384, 4, 10000};
   const auto x = input_of<double>(work);
-  CHECK(max_difference(turned(work, x), naive(work, x)) < 1e-11);  // of the angle 16383 rad itself: 2e-12
+  CHECK(max_difference(turned(work, x), naive(work, x)) < 1e-11);  // rounding of the angle 16383 rad itself: 2e-12
 }
 
 TEST_CASE("rope dgrad agrees with finite differences and turns back", "[kernels]") {

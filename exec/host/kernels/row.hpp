@@ -5,9 +5,9 @@
 
 namespace stretto::host {
 
-// Vectorised loops over one row. Every element, those of a row's tail included, goes through the same packet
-// instructions, and sums are taken in an order that depends on the length only: results depend neither on the alignment
-// of the data nor on how a range was split into calls at multiples of kSimdWidth.
+// Vectorised loops over one row. Every element, including a row's tail, goes through the same packet instructions, and
+// sums are taken in an order that depends only on the length: results depend neither on the alignment of the data nor
+// on how a range was split into calls at multiples of kSimdWidth.
 
 // Elements handled at once: four AVX2 registers.
 template <class T>
@@ -15,7 +15,7 @@ constexpr std::int64_t kSimdWidth = 128 / static_cast<std::int64_t>(sizeof(T));
 template <class T>
 using Simd = Eigen::Array<T, kSimdWidth<T>, 1>;
 
-// The first `count` of kSimdWidth elements at `from`; the others are `pad`.
+// Loads the first `count` of kSimdWidth elements at `from`; the others are `pad`.
 template <class T>
 Simd<T> load(const T* from, std::int64_t count, T pad = T(0)) {
   if (count >= kSimdWidth<T>) return Eigen::Map<const Simd<T>>(from);
@@ -33,7 +33,7 @@ void store(T* to, std::int64_t count, const Simd<T>& lanes) {
   }
 }
 
-// fn(i, count) for i = 0, kSimdWidth, 2·kSimdWidth, … < n; count is kSimdWidth except perhaps in the last call.
+// Calls fn(i, count) for i = 0, kSimdWidth, 2·kSimdWidth, … < n; count is kSimdWidth except perhaps in the last call.
 template <class T, class Fn>
 void for_simd(std::int64_t n, Fn fn) {
   std::int64_t i = 0;
@@ -41,7 +41,7 @@ void for_simd(std::int64_t n, Fn fn) {
   if (i < n) fn(i, n - i);
 }
 
-// Σ x
+// Returns Σ x.
 template <class T>
 T row_sum(const T* x, std::int64_t n) {
   Simd<T> sum = Simd<T>::Zero();
@@ -49,7 +49,7 @@ T row_sum(const T* x, std::int64_t n) {
   return sum.sum();
 }
 
-// max x, n ≥ 1. With a NaN in the row the result is unspecified.
+// Returns max x, n ≥ 1. With a NaN in the row the result is unspecified.
 template <class T>
 T row_max(const T* x, std::int64_t n) {
   Simd<T> top = Simd<T>::Constant(x[0]);

@@ -32,7 +32,7 @@ void pack_block(const T* x, std::uint8_t* values, std::uint8_t& scale) {
   float amax = 0;
   for (std::int64_t i = 0; i < kScaleBlock; ++i) {
     const float size = std::fabs(narrow(x[i]));
-    if (!std::isnan(amax) && !(size <= amax)) amax = size;  // a NaN stays
+    if (!std::isnan(amax) && !(size <= amax)) amax = size;  // keeps a NaN
   }
   scale = scale_of_block(amax);
   for (std::int64_t i = 0; i < kScaleBlock; ++i)

@@ -33,11 +33,11 @@ Packed through_fp8(std::vector<float> x, std::int64_t shards = 1) {
 
 TEST_CASE("e4m3 is what the specification lists, and rounds to nearest, ties to even") {
   CHECK(from_e4m3(0x7e) == 448);
-  CHECK(from_e4m3(0x08) == std::exp2(-6.0f));  // the least normal
+  CHECK(from_e4m3(0x08) == std::exp2(-6.0f));  // the least normal number
   CHECK(from_e4m3(0x01) == std::exp2(-9.0f));
   CHECK(from_e4m3(0xb8) == -1);
   CHECK(std::isnan(from_e4m3(0x7f)));
-  // Every value stays itself, and what lies between two goes to the nearer one, of equally near ones to the even one.
+  // Every value stays itself; a number between two goes to the nearer one, in the middle to the even one.
   for (int byte = 0; byte < 0x7e; ++byte) {
     const auto low = static_cast<std::uint8_t>(byte), high = static_cast<std::uint8_t>(byte + 1);
     const float a = from_e4m3(low), b = from_e4m3(high), middle = (a + b) / 2;
@@ -76,7 +76,7 @@ TEST_CASE("what goes through fp8 is off by at most 2^-4 of itself, or 2^-10 of i
       const float step = value_of_scale(scale_of_block(amax)) * std::exp2(-10.0f);
       CHECK(std::fabs(packed.back[i] - x[i]) <= std::max(std::fabs(x[i]) / 16, step));
     }
-    CHECK(through_fp8(packed.back, shards).back == packed.back);  // once more changes nothing
+    CHECK(through_fp8(packed.back, shards).back == packed.back);  // packing the result again changes nothing
   }
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("a NaN or an infinity makes its block NaN, and no other") {
 }
 
 TEST_CASE("parts in bf16 are summed in f32") {
-  // 1, then 256 times what bf16 cannot add to it.
+  // The first part is 1, then come 256 parts that are each too small for bf16 to add to 1.
   constexpr std::int64_t kParts = 257;
   std::vector<Bf16> parts(kParts, to_bf16(std::exp2(-9.0f)));
   parts[0] = to_bf16(1.0f);

@@ -5,13 +5,13 @@
 
 namespace stretto::host {
 
-// At least `elements` elements of uninitialised memory that belongs to the calling thread until its next call with the
-// same T; grows and is kept until the thread ends.
+// Returns at least `elements` elements of uninitialised memory that belongs to the calling thread until its next call
+// with this T. The memory grows as needed and is kept until the thread ends.
 template <class T>
 T* thread_scratch(std::int64_t elements) {
   thread_local std::vector<T, Eigen::aligned_allocator<T>> memory;
   if (memory.size() < static_cast<std::size_t>(elements)) {
-    memory.clear();  // so that growing does not copy
+    memory.clear();  // so that growing copies nothing
     memory.resize(static_cast<std::size_t>(elements));
   }
   return memory.data();

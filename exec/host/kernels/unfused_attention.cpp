@@ -1,4 +1,4 @@
-// The products of unfused attention, one of BLAS for each head of each sample, and the softmax between them.
+// The products of unfused attention, one BLAS call for each head of each sample, and the softmax between them.
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -18,7 +18,7 @@ struct Matrix {
   std::int64_t ld;
 };
 
-// One head's part of each operand.
+// One head's cut of each operand.
 template <class T>
 class Head {
  public:
@@ -28,7 +28,7 @@ class Head {
   Matrix<T> scores(std::size_t i) const {
     return {row_of<T>(operands_[i], (sample_ * work_.heads + head_) * work_.seq), operands_[i].ld};
   }
-  // Columns of q, or of a matrix that has a head's where q has them.
+  // Columns of q, or of a matrix that has a head's columns where q has them.
   Matrix<T> queries(std::size_t i) const { return columns(i, head_ * work_.head_dim); }
   // Columns of dk or dv.
   Matrix<T> keys(std::size_t i) const { return columns(i, kv_head() * work_.head_dim); }
@@ -50,7 +50,8 @@ template <class T>
 void product(const AttentionProduct& work, std::span<const Operand> operands) {
   const std::int64_t s = work.seq, d = work.head_dim, group = work.heads / work.kv_heads;
   const T scale = T(1) / std::sqrt(static_cast<T>(d));
-  // [s,s] of two matrices of rows; [s,d] of scores and rows; [s,d] of scores turned, summed over the heads of a group.
+  // to_scores: [s,s] of two matrices of rows; [s,d] of scores and rows; [s,d] of transposed scores, summed over the
+  // heads of a group.
   const auto to_scores = [&](T factor, Matrix<T> a, Matrix<T> b, Matrix<T> c) {
     blas_gemm(false, true, s, s, d, factor, a.data, a.ld, b.data, b.ld, T(0), c.data, c.ld);
   };

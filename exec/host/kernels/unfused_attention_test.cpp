@@ -44,7 +44,7 @@ Result<T> run_fused(Attention a) {
   return r;
 }
 
-// Gaps between rows everywhere; dq, dk and dv are columns of one matrix.
+// Runs with gaps between rows everywhere; dq, dk and dv are columns of one matrix.
 template <class T>
 Result<T> run_apart(const Attention& a) {
   const std::int64_t tokens = a.batch * a.seq, rows = a.batch * a.heads * a.seq, queries = a.heads * a.head_dim,
@@ -122,7 +122,7 @@ TEST_CASE("softmax is stable for large scores, hides the future and keeps NaNs",
     }
     CHECK(sum == Approx(1));
   }
-  scores.at(10, 69) = NAN;  // hidden
+  scores.at(10, 69) = NAN;  // a masked score
   run(work, {scores.operand(), p.write()});
   CHECK(max_difference(p, p) == 0);
   scores.at(10, 3) = NAN;
